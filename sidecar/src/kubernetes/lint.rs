@@ -34,6 +34,7 @@ pub(crate) enum Rule {
     PortTaken,
     HostNetwork,
     PolicyPastSidecar,
+    PolicyBlocksSidecar,
     NoNetworkPolicy,
     ProbeRejected,
     SecretMissing,
@@ -42,7 +43,7 @@ pub(crate) enum Rule {
 }
 
 impl Rule {
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::NoSidecar,
         Self::ServicePastSidecar,
         Self::UnlabelledWorkload,
@@ -51,6 +52,7 @@ impl Rule {
         Self::PortTaken,
         Self::HostNetwork,
         Self::PolicyPastSidecar,
+        Self::PolicyBlocksSidecar,
         Self::NoNetworkPolicy,
         Self::ProbeRejected,
         Self::SecretMissing,
@@ -69,6 +71,7 @@ impl Rule {
             Self::PortTaken => "port-taken",
             Self::HostNetwork => "host-network",
             Self::PolicyPastSidecar => "policy-past-sidecar",
+            Self::PolicyBlocksSidecar => "policy-blocks-sidecar",
             Self::NoNetworkPolicy => "no-network-policy",
             Self::ProbeRejected => "probe-rejected",
             Self::SecretMissing => "secret-missing",
@@ -88,6 +91,7 @@ impl Rule {
             Self::PortTaken => "Another container declares a port of the sidecar.",
             Self::HostNetwork => "A protected pod is reached on the node's address.",
             Self::PolicyPastSidecar => "A NetworkPolicy allows the service's own port.",
+            Self::PolicyBlocksSidecar => "No NetworkPolicy allows the sidecar's port.",
             Self::NoNetworkPolicy => "No NetworkPolicy covers a protected pod.",
             Self::ProbeRejected => "A probe goes through the sidecar on a path that needs a token.",
             Self::SecretMissing => "The sidecar needs a Secret or ConfigMap that is not there.",

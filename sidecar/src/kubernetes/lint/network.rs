@@ -9,7 +9,7 @@ use crate::kubernetes::object::{PodView, list, share_namespace, text};
 use crate::kubernetes::ports;
 use crate::kubernetes::settings::UPSTREAM;
 
-/// Finds the ways to the service's own port.
+/// Finds the ways to the service's own port, and none to the sidecar's.
 pub(super) fn of_pod(
     each: &Placed<'_>,
     pod: &PodView<'_>,
@@ -17,16 +17,27 @@ pub(super) fn of_pod(
     placed: &[Placed<'_>],
     found: &mut Vec<Finding>,
 ) {
+    let spec = format!("{}/spec", pod.path);
+    if pod.spec("hostNetwork") == Some(&Value::Bool(true)) {
+        let pointer = format!("{spec}/hostNetwork");
+        let why = "hostNetwork: the service is reached on the node's address";
+        found.push(each.finding(Level::Error, Rule::HostNetwork, &pointer, why));
+    }
+    let policies: Vec<&Placed<'_>> = placed
+        .iter()
+        .filter(|other| isolates(other, each, pod))
+        .collect();
+    if !policies.is_empty() && !pod.is_task() {
+        found.extend(blocked(each, pod, sidecar, &policies));
+    }
     let Some(service) = service_port(each, pod, sidecar, placed) else {
         return;
     };
-    of_node(each, pod, service, found);
-    let mut policies = placed
-        .iter()
-        .filter(|other| isolates(other, each, pod))
-        .peekable();
-    if policies.peek().is_none() && !pod.is_task() {
-        let spec = format!("{}/spec", pod.path);
+    if let Some(port) = ports::of_node(pod, service) {
+        let why = format!("hostPort {port}: the service is reached on the node's address");
+        found.push(each.finding(Level::Error, Rule::HostNetwork, &spec, why));
+    }
+    if policies.is_empty() && !pod.is_task() {
         let why = format!(
             "no NetworkPolicy of this input covers it: if the service listens on more than 127.0.0.1, port {service} is reached past the sidecar"
         );
@@ -47,19 +58,6 @@ fn service_port(
     match variable(each, pod, sidecar, placed, UPSTREAM) {
         Some(upstream) => ports::of_upstream(upstream),
         None => ports::of_service(pod).ok(),
-    }
-}
-
-fn of_node(each: &Placed<'_>, pod: &PodView<'_>, service: u16, found: &mut Vec<Finding>) {
-    let spec = format!("{}/spec", pod.path);
-    if pod.spec("hostNetwork") == Some(&Value::Bool(true)) {
-        let pointer = format!("{spec}/hostNetwork");
-        let why = "hostNetwork: the service is reached on the node's address";
-        found.push(each.finding(Level::Error, Rule::HostNetwork, &pointer, why));
-    }
-    if let Some(port) = ports::of_node(pod, service) {
-        let why = format!("hostPort {port}: the service is reached on the node's address");
-        found.push(each.finding(Level::Error, Rule::HostNetwork, &spec, why));
     }
 }
 
@@ -112,29 +110,60 @@ fn allowed(
     service: u16,
 ) -> Option<Finding> {
     let of_pod = each.object.described();
-    let mut rules = list(policy.object.value().pointer("/spec/ingress")).enumerate();
-    rules.find_map(|(number, rule)| {
-        let mut ports = list(rule.get("ports")).peekable();
+    let rules = || list(policy.object.value().pointer("/spec/ingress")).enumerate();
+    let names = |target: &Value| ports::resolved(pod, target);
+    let finding = |level, number: usize, why: String| {
         let pointer = format!("/spec/ingress/{number}");
-        if ports.peek().is_none() {
-            let why = format!("allows every port of {of_pod}, the service's {service} too");
-            return Some(policy.finding(Level::Warning, Rule::PolicyPastSidecar, &pointer, why));
-        }
-        ports.find(|port| covers(port, pod, service))?;
+        policy.finding(level, Rule::PolicyPastSidecar, &pointer, why)
+    };
+    if let Some((number, _)) = rules().find(|(_, rule)| names_port(rule, service, names)) {
         let why = format!("allows port {service} of {of_pod}, past the sidecar");
-        Some(policy.finding(Level::Error, Rule::PolicyPastSidecar, &pointer, why))
-    })
+        return Some(finding(Level::Error, number, why));
+    }
+    let (number, _) = rules().find(|(_, rule)| is_of_all_ports(rule))?;
+    let why = format!("allows every port of {of_pod}, the service's {service} too");
+    Some(finding(Level::Warning, number, why))
 }
 
-/// Returns true for a port of a policy, or a range, that holds the service's.
-fn covers(port: &Value, pod: &PodView<'_>, service: u16) -> bool {
-    let is_tcp = matches!(text(port, "/protocol"), "" | "TCP");
-    let Some(target) = port.get("port").filter(|target| !target.is_null()) else {
-        return is_tcp;
+/// Returns the finding of a pod whose policies allow other ports than the sidecar's.
+fn blocked(
+    each: &Placed<'_>,
+    pod: &PodView<'_>,
+    sidecar: &Value,
+    policies: &[&Placed<'_>],
+) -> Option<Finding> {
+    let own = |target: &Value| {
+        let mut own = ports::of_container(sidecar);
+        let named = own.find(|(name, _)| target == *name).map(|(_, port)| port);
+        named.or_else(|| ports::resolved(pod, target))
     };
-    let Some(first) = ports::resolved(pod, target) else {
-        return false;
-    };
-    let last = port.get("endPort").and_then(Value::as_u64);
-    is_tcp && (u64::from(first)..=last.unwrap_or(first.into())).contains(&service.into())
+    let port = super::rules::sidecar_port(sidecar)?;
+    let mut rules = policies
+        .iter()
+        .flat_map(|policy| list(policy.object.value().pointer("/spec/ingress")));
+    if rules.any(|rule| is_of_all_ports(rule) || names_port(rule, port, own)) {
+        return None;
+    }
+    let spec = format!("{}/spec", pod.path);
+    let why = format!("its NetworkPolicies do not allow port {port}, which is the sidecar's");
+    Some(each.finding(Level::Warning, Rule::PolicyBlocksSidecar, &spec, why))
+}
+
+fn is_of_all_ports(rule: &Value) -> bool {
+    list(rule.get("ports")).next().is_none()
+}
+
+/// Returns true for a rule with a port, or a range, that holds this one.
+fn names_port(rule: &Value, wanted: u16, resolved: impl Fn(&Value) -> Option<u16>) -> bool {
+    list(rule.get("ports")).any(|port| {
+        let is_tcp = matches!(text(port, "/protocol"), "" | "TCP");
+        let Some(target) = port.get("port").filter(|target| !target.is_null()) else {
+            return is_tcp;
+        };
+        let Some(first) = resolved(target) else {
+            return false;
+        };
+        let last = port.get("endPort").and_then(Value::as_u64);
+        is_tcp && (u64::from(first)..=last.unwrap_or(first.into())).contains(&wanted.into())
+    })
 }

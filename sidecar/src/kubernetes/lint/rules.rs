@@ -227,7 +227,7 @@ fn of_service(each: &Placed<'_>, placed: &[Placed<'_>], found: &mut Vec<Finding>
     }
 }
 
-fn sidecar_port(sidecar: &Value) -> Option<u16> {
+pub(super) fn sidecar_port(sidecar: &Value) -> Option<u16> {
     let mut ports = ports::of_container(sidecar);
     ports
         .find(|(name, _)| *name == "sidecar")
