@@ -4,6 +4,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use contract::token::verifier::VerificationPolicy;
 use prometheus_client::registry::Registry;
 use runtime::exit::Failure;
 use runtime::health::{Condition, Health};
@@ -424,7 +425,13 @@ fn routes(
         },
         revoke: RevokeEndpoint {
             live_keys: Arc::clone(&live_keys),
-            policy: config.policy,
+            policy: VerificationPolicy {
+                leeway_seconds: config
+                    .session_lifetime
+                    .unwrap_or_default()
+                    .max(config.policy.leeway_seconds),
+                ..config.policy
+            },
             queue: revocations,
             sessions,
             body_timeout: config.request_timeout,

@@ -303,6 +303,26 @@ fn a_logout_with_either_token_ends_the_session() {
 }
 
 #[test]
+fn a_logout_with_an_expired_access_token_ends_the_session() {
+    let server = plan().flags(["--token-lifetime", "1", "--leeway", "0"]);
+    let server = server.start().ready();
+    let until_expired = |tokens: &Tokens| {
+        let bearer = server.anonymous().bearing(&tokens.access);
+        wait::until("the access token to expire", || {
+            (verdict(&bearer.get(USER_DETAILS)) == "401 token_expired").then_some(())
+        });
+    };
+    let tokens = log_in(&server);
+    until_expired(&tokens);
+    let forged = format!("{}A", &tokens.access[..tokens.access.len() - 8]);
+    assert_eq!(revoke(&server, &forged).status(), 200);
+    let tokens = refreshed(&server, &tokens);
+    until_expired(&tokens);
+    assert_eq!(revoke(&server, &tokens.access).status(), 200);
+    assert_ended(&server, &tokens);
+}
+
+#[test]
 fn a_command_ends_sessions_by_token_and_by_user() {
     let server = plan().start().ready();
     let store = file_store(&server.home().join("data"));
@@ -489,6 +509,12 @@ fn without_the_store_logins_go_on_and_refreshing_waits() {
     let address = redis.address();
     let server = plan().store(redis.url()).start().ready();
     let tokens = log_in(&server);
+    // Stalled, and then gone.
+    redis.signal("STOP");
+    let data = login_as(&server, "ada", "enchantress").json()["data"].clone();
+    assert_eq!(data["refresh_token"], Value::Null);
+    assert!(data["access_token"].is_string());
+    redis.signal("CONT");
     drop(redis);
     let answer = refresh(&server, &tokens.refresh);
     assert_eq!(
@@ -502,7 +528,7 @@ fn without_the_store_logins_go_on_and_refreshing_waits() {
         assert!(data["access_token"].is_string());
     }
     assert_eq!(revoke(&server, &tokens.refresh).status(), 503);
-    assert_eq!(event(&server, "not_stored").as_deref(), Some("2"));
+    assert_eq!(event(&server, "not_stored").as_deref(), Some("3"));
     assert_eq!(until_logged(&server, "logins get no refresh token"), 1);
     let Some(_redis) = RedisServer::start_on(address) else {
         return;

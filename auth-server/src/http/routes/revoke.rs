@@ -38,6 +38,7 @@ const MAX_AUTHORIZATION_BYTES: usize = MAX_BODY_BYTES;
 
 pub(crate) struct RevokeEndpoint {
     pub(crate) live_keys: Arc<LiveKeys>,
+    /// With a leeway of a session: an expired token ends the session that it is of.
     pub(crate) policy: VerificationPolicy,
     pub(crate) queue: RevocationQueue,
     /// `None` without refresh tokens.
@@ -82,10 +83,9 @@ impl RevokeEndpoint {
     async fn revoke_access_token(&self, token: &str) -> Result<(), Rejection> {
         let keys = self.live_keys.published();
         let keys = keys.ok_or(Rejection::StoreUnavailable)?;
-        let verified = Bearer::new(token).and_then(|token| {
-            self.policy
-                .verify_at(keys.verification_keys(), token, unix_now())
-        });
+        let now = unix_now();
+        let verified = Bearer::new(token)
+            .and_then(|token| self.policy.verify_at(keys.verification_keys(), token, now));
         let Some(revocation) = verified.ok().and_then(revocation_of) else {
             return Ok(());
         };
@@ -97,7 +97,10 @@ impl RevokeEndpoint {
             Some(session) => self.end_session(session).await,
             None => Ok(()),
         };
-        self.submit(revocation).await.and(ended)
+        if revocation.until > now {
+            self.submit(revocation).await?;
+        }
+        ended
     }
 
     async fn submit(&self, revocation: Revocation) -> Result<(), Rejection> {
