@@ -279,6 +279,24 @@ def test_the_webhook_s_arguments_put_a_working_sidecar_into_a_pod(shape, tmp_pat
     assert end.returncode == 0, end.stderr
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/kubernetes.md"])
+def test_the_start_of_a_document_works(page):
+    """`helm install` as it is written there, and labels that the installed webhook waits for."""
+    lines = (K8S.parent / page).read_text().splitlines()
+    (line,) = [line for line in lines if line.startswith("helm install ")]
+    command = line.partition("#")[0].replace("helm install", "helm template", 1).split()
+    end = subprocess.run(command, cwd=K8S.parent, capture_output=True, text=True)
+    assert end.returncode == 0, end.stderr
+    (configuration,) = of_kind([each for each in yaml.safe_load_all(end.stdout) if each], "MutatingWebhookConfiguration")
+    (hook,) = configuration["webhooks"]
+    labels = {word for line in lines if line.startswith("kubectl") and " label " in line for word in line.split() if "=" in word}
+    (of_namespace,) = [f"{name}={value}" for name, value in hook["namespaceSelector"]["matchLabels"].items()]
+    assert labels == {of_namespace, "postern/sidecar=true"}
+    labelled = {kind for line in lines if "postern/sidecar=true" in line for kind in ["deployment", "service"] if kind in line}
+    resources = {resource for rule in hook["rules"] for resource in rule["resources"] if "UPDATE" in rule["operations"]}
+    assert {f"{kind}s" for kind in labelled} == {"deployments", "services"} <= resources
+
+
 def test_rules_and_dashboard_are_those_of_the_tree():
     objects = template(*PRODUCTION)
     rules = yaml.safe_load((K8S / "components/prometheusrule/prometheusrule.yaml").read_text())
