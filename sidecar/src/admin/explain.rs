@@ -4,7 +4,7 @@ pub(crate) mod replay;
 pub(crate) mod request;
 mod upstream_preview;
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
@@ -37,12 +37,6 @@ pub(crate) const PATH: &str = "/explain";
 pub(crate) const JSON: &str = "application/json";
 /// The size of the largest header block, in JSON.
 pub(crate) const MAX_BODY_BYTES: usize = 128 * 1024;
-/// The request counts as sent from this machine.
-const LOCAL_CLIENT: Client = Client {
-    address: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
-    tls: false,
-};
-
 /// Authorizes requests as the proxy does, and reports each check.
 #[derive(Debug, Clone)]
 pub(crate) struct Explainer {
@@ -144,13 +138,15 @@ impl Explainer {
             head.set_version(Version::HTTP_2);
         }
         let ids = self.correlation.ids(&head.headers);
+        // It counts as sent from this machine.
+        let client = Client::new(Some(Ipv4Addr::LOCALHOST.into()), false);
         rules.upstream_request.rewrite_request(
             &mut head,
             Version::HTTP_11,
             forward,
             &ids,
             &rules.auth_policy,
-            LOCAL_CLIENT,
+            &client,
         )?;
         frame_body(&mut head, forward)?;
         let sources = rules.auth_policy.interceptor.sources();

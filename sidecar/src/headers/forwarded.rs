@@ -27,14 +27,26 @@ pub(crate) enum ForwardedPolicy {
 }
 
 /// Address of the peer, and the scheme of its connection.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) address: Option<IpAddr>,
     pub(crate) tls: bool,
+    /// The address as services get it, written once for all requests of a connection.
+    text: Option<HeaderValue>,
 }
 
 impl Client {
-    const fn scheme(self) -> &'static str {
+    pub(crate) fn new(address: Option<IpAddr>, tls: bool) -> Self {
+        let text = address.map(|address| address.to_canonical().to_string());
+        let text = text.map(|text| HeaderValue::from_maybe_shared(Bytes::from(text)));
+        Self {
+            address,
+            tls,
+            text: text.and_then(Result::ok),
+        }
+    }
+
+    const fn scheme(&self) -> &'static str {
         if self.tls { "https" } else { "http" }
     }
 }
@@ -44,7 +56,7 @@ impl ForwardedPolicy {
     pub(crate) fn apply(
         self,
         request: &mut impl ServiceHead,
-        client: Client,
+        client: &Client,
     ) -> pingora::Result<()> {
         match self {
             Self::Off => Ok(()),
@@ -57,13 +69,14 @@ impl ForwardedPolicy {
     }
 }
 
-fn append(request: &mut impl ServiceHead, client: Client) -> pingora::Result<()> {
-    if let Some(address) = client.address {
-        let address = address.to_canonical().to_string();
-        let all = joined(request, &FOR, &address)?;
+fn append(request: &mut impl ServiceHead, client: &Client) -> pingora::Result<()> {
+    if let Some(address) = &client.text {
+        let all = joined(request, &FOR, address)?;
         request.set(Bytes::from_static(b"X-Forwarded-For"), all)?;
         if request.contains(&header::FORWARDED) {
-            let ours = format!("for={};proto={}", quoted(&address), client.scheme());
+            let address = quoted(address.to_str().unwrap_or_default());
+            let ours = format!("for={address};proto={}", client.scheme());
+            let ours = HeaderValue::try_from(ours).or_err(ErrorType::InvalidHTTPHeader, "for")?;
             let all = joined(request, &header::FORWARDED, &ours)?;
             request.set(Bytes::from_static(b"Forwarded"), all)?;
         }
@@ -79,11 +92,14 @@ fn append(request: &mut impl ServiceHead, client: Client) -> pingora::Result<()>
 fn joined(
     request: &impl ServiceHead,
     name: &HeaderName,
-    ours: &str,
+    ours: &HeaderValue,
 ) -> pingora::Result<HeaderValue> {
-    let fields = request.values(name);
-    let mut all = Vec::with_capacity(ours.len());
-    for field in fields.filter(|field| !field.is_empty()) {
+    let mut fields = request.values(name).filter(|field| !field.is_empty());
+    let Some(first) = fields.next() else {
+        return Ok(ours.clone());
+    };
+    let mut all = Vec::new();
+    for field in std::iter::once(first).chain(fields) {
         all.extend_from_slice(field);
         all.extend_from_slice(b", ");
     }
@@ -152,7 +168,7 @@ mod tests {
 
     use super::*;
 
-    fn sent(policy: ForwardedPolicy, client: Client, fields: &[(&'static str, &str)]) -> String {
+    fn sent(policy: ForwardedPolicy, client: &Client, fields: &[(&'static str, &str)]) -> String {
         let mut request = RequestHeader::build("GET", b"/", None).unwrap();
         request.insert_header("Host", "a:1").unwrap();
         for (name, value) in fields {
@@ -167,10 +183,13 @@ mod tests {
         lines.join(" | ")
     }
 
-    const PLAIN: Client = Client {
-        address: Some(IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 7))),
-        tls: false,
-    };
+    fn client(address: &str, tls: bool) -> Client {
+        Client::new(address.parse().ok(), tls)
+    }
+
+    fn plain() -> Client {
+        client("10.0.0.7", false)
+    }
 
     #[test]
     fn append_adds_the_peer_to_the_fields_of_a_gateway() {
@@ -195,16 +214,13 @@ mod tests {
                  X-Forwarded-Proto: http",
             ),
         ] {
-            assert_eq!(sent(ForwardedPolicy::Append, PLAIN, fields), expected);
+            assert_eq!(sent(ForwardedPolicy::Append, &plain(), fields), expected);
         }
     }
 
     #[test]
     fn overwrite_removes_every_field_about_the_client() {
-        let client = Client {
-            address: Some("::ffff:10.0.0.7".parse().unwrap()),
-            tls: true,
-        };
+        let client = client("::ffff:10.0.0.7", true);
         let fields = [
             ("X-Forwarded-For", "203.0.113.7"),
             ("X_Forwarded_For", "203.0.113.7"),
@@ -246,7 +262,7 @@ mod tests {
             ("Front-End-Https", "off"),
         ];
         assert_eq!(
-            sent(ForwardedPolicy::Overwrite, client, &fields),
+            sent(ForwardedPolicy::Overwrite, &client, &fields),
             "X-Forwarded-For: 10.0.0.7 | X-Forwarded-Proto: https"
         );
     }
@@ -267,7 +283,7 @@ mod tests {
             "X-Scheme-Version",
         ] {
             let fields = [(name, "1")];
-            let sent = sent(ForwardedPolicy::Overwrite, PLAIN, &fields);
+            let sent = sent(ForwardedPolicy::Overwrite, &plain(), &fields);
             assert!(sent.contains(name), "{sent}");
         }
     }
@@ -276,18 +292,15 @@ mod tests {
     fn off_changes_nothing() {
         let fields = [("X-Forwarded-For", "203.0.113.7")];
         assert_eq!(
-            sent(ForwardedPolicy::Off, PLAIN, &fields),
+            sent(ForwardedPolicy::Off, &plain(), &fields),
             "X-Forwarded-For: 203.0.113.7"
         );
     }
 
     #[test]
     fn an_ipv6_address_is_quoted_in_forwarded() {
-        let client = Client {
-            address: Some("2001:db8::7".parse().unwrap()),
-            tls: true,
-        };
-        let sent = sent(ForwardedPolicy::Append, client, &[("Forwarded", "for=_x")]);
+        let client = client("2001:db8::7", true);
+        let sent = sent(ForwardedPolicy::Append, &client, &[("Forwarded", "for=_x")]);
         assert!(
             sent.starts_with("Forwarded: for=_x, for=\"[2001:db8::7]\";proto=https | "),
             "{sent}"

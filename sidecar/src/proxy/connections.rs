@@ -91,10 +91,7 @@ impl ClientConnections {
         let Some(transport) = Box::pin(self.secured(socket)).await else {
             return;
         };
-        let client = Client {
-            address: client_ip(&transport),
-            tls: transport.tls.is_some(),
-        };
+        let client = Client::new(client_ip(&transport), transport.tls.is_some());
         let mut stream = ClientStream::new(
             transport,
             Arc::clone(&self.reject_unparsed),

@@ -224,7 +224,7 @@ impl FastPath {
     fn record(
         &self,
         request: &mut Request,
-        client: Client,
+        client: &Client,
         forward: Option<&Forward>,
         progress: &Progress,
     ) {
@@ -237,7 +237,7 @@ impl FastPath {
         let logger = &self.proxy.request_logger;
         let mut span = std::mem::take(&mut request.span);
         let head = &request.head;
-        let client = || self.proxy.client_ip(client, &head.headers);
+        let client = || self.proxy.client_ip(client.address, &head.headers);
         span.end(&completion, client, || progress.cause.clone());
         logger.request_ended(completion, || RequestRecord {
             request: Some((&head.method, head.target())),

@@ -204,9 +204,13 @@ impl AuthProxy {
     }
 
     /// Returns the client's IP, through trusted proxies.
-    pub(super) fn client_ip(&self, client: Client, received: &HeaderMap) -> Option<IpAddr> {
+    pub(super) fn client_ip(
+        &self,
+        address: Option<IpAddr>,
+        received: &HeaderMap,
+    ) -> Option<IpAddr> {
         let proxies = &self.request_logger.trusted_proxies;
-        Some(proxies.client(client.address?, received))
+        Some(proxies.client(address?, received))
     }
 
     /// Returns the name of a verified user for the access log.
@@ -294,14 +298,14 @@ fn allow_pipelining(session: &mut Session) {
     }
 }
 
-fn client_of(session: &Session) -> Client {
-    let address = session.client_addr().and_then(|address| address.as_inet());
-    Client {
-        address: address.map(SocketAddr::ip),
-        tls: session
-            .digest()
-            .is_some_and(|digest| digest.ssl_digest.is_some()),
-    }
+fn address_of(session: &Session) -> Option<IpAddr> {
+    let address = session.client_addr()?;
+    address.as_inet().map(SocketAddr::ip)
+}
+
+fn has_tls(session: &Session) -> bool {
+    let digest = session.digest();
+    digest.is_some_and(|digest| digest.ssl_digest.is_some())
 }
 
 fn rejected(rejection: Rejection) -> (Outcome, LocalResponse) {
@@ -368,7 +372,7 @@ impl ProxyHttp for AuthProxy {
             target: request.raw_path(),
             version: request.version,
             headers: &request.headers,
-            tls: client_of(session).tls,
+            tls: has_tls(session),
         };
         ctx.span = RequestSpan::begin(head, &mut ctx.ids);
         let mut decision = self.authorize_session(session, &ctx.rules.auth_policy, ctx.began);
@@ -480,7 +484,7 @@ impl ProxyHttp for AuthProxy {
             forward,
             &ctx.ids,
             &ctx.rules.auth_policy,
-            client_of(session),
+            &Client::new(address_of(session), has_tls(session)),
         )
     }
 
@@ -619,7 +623,7 @@ impl ProxyHttp for AuthProxy {
             status: session.response_written().map(|head| head.status.as_u16()),
             duration: Some(ctx.began.elapsed()),
         };
-        let client = || self.client_ip(client_of(session), &request.headers);
+        let client = || self.client_ip(address_of(session), &request.headers);
         let mut span = std::mem::take(&mut ctx.span);
         span.end(&completion, client, || error.map(errors::log_cause));
         let record = || RequestRecord {

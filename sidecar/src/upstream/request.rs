@@ -35,7 +35,7 @@ impl UpstreamRequestPolicy {
         forward: &Forward,
         ids: &RequestIds,
         policy: &AuthPolicy,
-        client: Client,
+        client: &Client,
     ) -> pingora::Result<()> {
         if let Some(target) = &forward.target {
             request.set_target(target.clone());

@@ -66,7 +66,7 @@ impl<'a> Connection<'a> {
                 Err(departure) => return Left::ToPingora(departure, self.received.freeze()),
             };
             if !self
-                .serve_request(Request::new(head, &self.path.proxy, self.client))
+                .serve_request(Request::new(head, &self.path.proxy, &self.client))
                 .await
             {
                 break;
@@ -168,7 +168,7 @@ impl<'a> Connection<'a> {
         };
         self.idle_since = progress.ended();
         self.path
-            .record(&mut request, self.client, forwarded.as_ref(), &progress);
+            .record(&mut request, &self.client, forwarded.as_ref(), &progress);
         self.stream.set_handling(false);
         let head = &request.head;
         let had_large_buffer = head.body != Body::Length(0) || head.raw.len() > HEAD_READ;
@@ -229,7 +229,7 @@ impl<'a> Connection<'a> {
         admitted: &Admitted,
         progress: &mut Progress,
     ) -> bool {
-        let mut upload = match request.upload(self.client, &admitted.forward) {
+        let mut upload = match request.upload(&self.client, &admitted.forward) {
             Ok(upload) => upload,
             Err(error) => {
                 let body = BodyReader::new(request.head.body);

@@ -115,7 +115,7 @@ impl Progress {
 }
 
 impl Request {
-    pub(super) fn new(head: ReceivedHead, proxy: &AuthProxy, client: Client) -> Self {
+    pub(super) fn new(head: ReceivedHead, proxy: &AuthProxy, client: &Client) -> Self {
         let began = Instant::now();
         let mut ids = proxy.correlation.ids(&head.headers);
         let received = SpanHead {
@@ -137,7 +137,7 @@ impl Request {
     }
 
     /// Creates the upload, which begins with the service's head.
-    pub(super) fn upload(&mut self, client: Client, forward: &Forward) -> pingora::Result<Upload> {
+    pub(super) fn upload(&mut self, client: &Client, forward: &Forward) -> pingora::Result<Upload> {
         let mut head = ForwardedHead::new(&self.head);
         let (policy, auth_policy) = (self.rules.upstream_request, &self.rules.auth_policy);
         let received = self.head.version;

@@ -128,7 +128,7 @@ impl AuthProxy {
         stream_deadline::Request {
             method: request.method.clone(),
             target: request.raw_path().to_vec(),
-            client: self.client_ip(super::client_of(session), &session.req_header().headers),
+            client: self.client_ip(super::address_of(session), &session.req_header().headers),
             request_id: ids.request_id().cloned(),
             trace_id: ids.trace_id(&request.headers),
         }
