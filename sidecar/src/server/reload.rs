@@ -20,6 +20,7 @@ use tokio::task::{JoinError, spawn_blocking};
 
 pub(crate) use self::watched::WatchedFiles;
 use crate::background::BackgroundTask;
+use crate::cli::policy_args::RulesArgs;
 use crate::cli::{Cli, Command, ServeArgs};
 use crate::config::Config;
 use crate::config::live::CurrentRules;
@@ -91,7 +92,7 @@ impl Reload {
 
     /// Reloads once; `effective` holds the settings in effect, before and after.
     async fn reload(&self, effective: &mut ServeArgs) {
-        match self.read_and_apply().await {
+        match self.read_and_apply(effective).await {
             Ok((now, waiting)) => {
                 match differences(effective, &now).join(", ").as_str() {
                     "" => tracing::info!("configuration read again: no setting has changed"),
@@ -114,11 +115,16 @@ impl Reload {
 
     /// Applies what is reloadable; returns the settings in effect and the names of those that wait
     /// for the next start.
-    async fn read_and_apply(&self) -> Result<(ServeArgs, Vec<String>), Failure> {
-        let (start, client_tls) = (self.start.clone(), self.client_tls.clone());
+    async fn read_and_apply(
+        &self,
+        effective: &ServeArgs,
+    ) -> Result<(ServeArgs, Vec<String>), Failure> {
+        let (start, effective) = (self.start.clone(), effective.clone());
+        let client_tls = self.client_tls.clone();
         // All that reads files or can fail comes first.
         let reading = spawn_blocking(move || {
-            judged(&start, client_tls.as_deref()).map_err(command_line::with_provenance::<Cli>)
+            judged(&start, &effective, client_tls.as_deref())
+                .map_err(command_line::with_provenance::<Cli>)
         });
         let ended = |error: JoinError| Failure::Software(error.to_string());
         let judged = reading.await.map_err(ended)??;
@@ -162,15 +168,25 @@ struct ValidConfig {
     clients: Option<NextClients>,
 }
 
-fn judged(start: &ServeArgs, client_tls: Option<&ClientTls>) -> Result<ValidConfig, Failure> {
+fn judged(
+    start: &ServeArgs,
+    effective: &ServeArgs,
+    client_tls: Option<&ClientTls>,
+) -> Result<ValidConfig, Failure> {
     let read = read()?;
     // With an invalid one the next start would fail.
     Config::new(&read)?;
-    let now = apply_reloadable(start, &read);
-    let config = Config::new(&now)?;
+    let now = apply_reloadable(start, effective, &read);
+    let waiting = differences(&now, &read);
+    let config = Config::new(&now).map_err(|error| {
+        let waiting = waiting.join(", ");
+        Failure::Config(format!(
+            "without {waiting}, which wait for the next start: {error}"
+        ))
+    })?;
     let clients = client_tls.map(|tls| tls.read_client_roots(now.listening.client_ca.as_deref()));
     Ok(ValidConfig {
-        waiting: differences(&now, &read),
+        waiting,
         now,
         config,
         clients: clients.transpose()?.flatten(),
@@ -187,45 +203,58 @@ fn read() -> Result<ServeArgs, Failure> {
 }
 
 /// Returns `start` with the reloadable settings of `read`. Settings that belong together change
-/// together or not at all.
-fn apply_reloadable(start: &ServeArgs, read: &ServeArgs) -> ServeArgs {
+/// together; those of one that waits stay as they are in `effective`.
+fn apply_reloadable(start: &ServeArgs, effective: &ServeArgs, read: &ServeArgs) -> ServeArgs {
     let mut now = start.clone();
     now.rules = read.rules.clone();
-    if has_same_keys(start, read) {
-        now.issuers = read.issuers.clone();
-        now.issuer_tokens
-            .claim
-            .clone_from(&read.issuer_tokens.claim);
-        now.keys
-            .app_secret_file
-            .clone_from(&read.keys.app_secret_file);
+    let has_same_keys = has_same_keys(start, read);
+    if !has_same_keys {
+        keep_rules_of_tokens(&mut now.rules, &effective.rules);
+    }
+    let of_keys = if has_same_keys { read } else { effective };
+    now.issuers = of_keys.issuers.clone();
+    now.issuer_tokens
+        .claim
+        .clone_from(&of_keys.issuer_tokens.claim);
+    now.keys
+        .app_secret_file
+        .clone_from(&of_keys.keys.app_secret_file);
+
+    let has_same_service = start.service.upstream == read.service.upstream;
+    let of_service = if has_same_service { read } else { effective };
+    let (to, from) = (&mut now.upstream, &of_service.upstream);
+    to.upstream_ca.clone_from(&from.upstream_ca);
+    to.upstream_client_cert
+        .clone_from(&from.upstream_client_cert);
+    to.upstream_client_key.clone_from(&from.upstream_client_key);
+    to.upstream_server_name
+        .clone_from(&from.upstream_server_name);
+
+    let tls = |args: &ServeArgs| args.listening.tls.tls_cert.is_some();
+    let of_clients = if tls(start) == tls(read) {
+        read
     } else {
-        // Claims and audience of one issuer have no meaning for tokens of another.
-        let (now, start) = (&mut now.rules, &start.rules);
-        now.tokens.issuer.clone_from(&start.tokens.issuer);
-        now.tokens.audience.clone_from(&start.tokens.audience);
-        now.identity
-            .claim_header
-            .clone_from(&start.identity.claim_header);
-        now.rule.clone_from(&start.rule);
-        now.default_rule = start.default_rule;
-    }
-    if start.service.upstream == read.service.upstream {
-        let (now, read) = (&mut now.upstream, &read.upstream);
-        now.upstream_ca.clone_from(&read.upstream_ca);
-        now.upstream_client_cert
-            .clone_from(&read.upstream_client_cert);
-        now.upstream_client_key
-            .clone_from(&read.upstream_client_key);
-        now.upstream_server_name
-            .clone_from(&read.upstream_server_name);
-    }
-    if start.listening.tls.tls_cert.is_some() == read.listening.tls.tls_cert.is_some() {
-        now.listening
-            .client_ca
-            .clone_from(&read.listening.client_ca);
-    }
+        effective
+    };
+    now.listening
+        .client_ca
+        .clone_from(&of_clients.listening.client_ca);
     now
+}
+
+/// Keeps what is said of the tokens of certain issuers: claims of one have no meaning for another.
+/// Open paths stay beside the rules with which they were written.
+fn keep_rules_of_tokens(now: &mut RulesArgs, effective: &RulesArgs) {
+    now.tokens.issuer.clone_from(&effective.tokens.issuer);
+    now.tokens.audience.clone_from(&effective.tokens.audience);
+    now.identity
+        .claim_header
+        .clone_from(&effective.identity.claim_header);
+    now.app_name.clone_from(&effective.app_name);
+    now.pass.clone_from(&effective.pass);
+    now.optional.clone_from(&effective.optional);
+    now.rule.clone_from(&effective.rule);
+    now.default_rule = effective.default_rule;
 }
 
 fn has_same_keys(start: &ServeArgs, read: &ServeArgs) -> bool {
@@ -295,7 +324,7 @@ mod tests {
     /// Returns the applied and the waiting settings, when the second settings follow the first.
     fn reloaded(start: &[&str], read: &[&str]) -> (Vec<String>, Vec<String>) {
         let (start, read) = (args(start), args(read));
-        let now = apply_reloadable(&start, &read);
+        let now = apply_reloadable(&start, &start, &read);
         (differences(&start, &now), differences(&now, &read))
     }
 
@@ -380,5 +409,22 @@ mod tests {
         let (at_once, waiting) = reloaded(&AUTH_SERVER, &[&AUTH_SERVER[..], &https].concat());
         assert_eq!(at_once, Vec::<String>::new());
         assert_eq!(waiting, ["upstream", "upstream-ca"]);
+    }
+
+    #[test]
+    fn what_belongs_to_a_waiting_setting_stays_in_effect() {
+        let tls = ["--tls-cert=/c", "--tls-key=/k", "--upstream=https://a:1"];
+        let with = |more: &[&str]| args(&[&AUTH_SERVER[..], &tls, more].concat());
+        let start = with(&["--client-ca=/1", "--upstream-ca=/1", "--audience=1"]);
+        let effective = with(&[
+            "--client-ca=/2",
+            "--upstream-ca=/2",
+            "--audience=2",
+            "--pass=/2",
+            "--default-rule=deny",
+        ]);
+        let read = args(&["--jwks-url=https://b/", "--issuer=i", "--audience=3"]);
+        let now = apply_reloadable(&start, &effective, &read);
+        assert_eq!(differences(&effective, &now), Vec::<String>::new());
     }
 }
