@@ -14,7 +14,7 @@ use crate::explain::observer::RuleFacts;
 use crate::http::loose_path::LoosePath;
 use crate::http::methods::{Methods, certain_method};
 use crate::http::path_patterns::{ContextPath, PassList, PathPattern};
-use crate::http::request_path::RequestPath;
+use crate::http::request_path::{RequestPath, names_another_path};
 use crate::rejection::Rejection;
 use crate::token::claim_name::ClaimName;
 
@@ -189,6 +189,9 @@ impl AccessRules {
     /// Returns true if a rule is written for this very method and path. What a rule restricts by
     /// another spelling it does not admit: to the service it may be another path.
     fn has_exact_rule(&self, request: RuleRequest<'_>, context: &ContextPath) -> bool {
+        if names_another_path(request.headers) {
+            return false;
+        }
         let path = RequestPath::parse(request.path).ok();
         let path = path.as_ref().and_then(RequestPath::canonical);
         let Some(path) = path.and_then(|path| context.strip(path)) else {
@@ -210,9 +213,11 @@ impl AccessRules {
     }
 
     /// Returns the places of the rules for a request, in order. A path outside the context path, or
-    /// one that programs may read differently, could be any: all rules are for it.
+    /// one that programs may read differently or take from a field, could be any: all rules are for
+    /// it.
     pub fn matching(&self, request: RuleRequest<'_>, context: &ContextPath) -> Places {
         let path = RequestPath::parse(request.path).ok();
+        let path = path.filter(|_| !names_another_path(request.headers));
         let path = path.and_then(|path| LoosePath::of(&path, context));
         let mut places = Places::new();
         match path {

@@ -9,7 +9,7 @@ use contract::rules::{AccessRules, MAX_RULES, RequiredClaim, Requirement, Rule, 
 use runtime::exit::Failure;
 use serde_json::Value;
 
-use super::path_warnings::{is_open, misread};
+use super::path_warnings::{is_open, misread, path_of};
 use super::policy::{optional_list, pass_list};
 use crate::cli::policy_args::RulesArgs;
 use crate::cli::rule_args::{ClaimValue, DefaultRule, RuleTable};
@@ -35,6 +35,8 @@ pub(super) fn access_rules(args: &RulesArgs) -> Result<AccessRules, Failure> {
         return Err(Failure::Config(line));
     }
     let open = pass_list(args)?;
+    let open = open.patterns().iter().cloned();
+    let open: PassList = open.map(PathPattern::loosened).collect();
     let mut rules: Vec<Rule> = Vec::new();
     for (index, table) in args.rule.iter().enumerate() {
         let place = Place(index + 1);
@@ -107,6 +109,10 @@ fn methods(place: Place, table: &RuleTable) -> Result<Methods, Failure> {
         return Ok(Methods::default());
     };
     place.listed("methods", names)?;
+    for name in names {
+        Methods::parse([name.as_str()])
+            .map_err(|error| place.refuse("methods", format!("'{name}': {error}")))?;
+    }
     Methods::parse(names.iter().map(String::as_str)).map_err(|error| place.refuse("methods", error))
 }
 
@@ -156,17 +162,40 @@ fn value(value: &ClaimValue) -> Value {
     }
 }
 
-/// Returns true for a path that the pass list opens to all methods of the rule.
+/// Returns true for a path that the pass list, loosened as rules are, opens to all methods of the
+/// rule.
 fn is_passed(open: &PassList, rule: &Rule, path: &PathPattern) -> bool {
     examples(path)
         .iter()
-        .all(|path| is_open(open, &rule.methods, path))
+        .all(|path| is_open(open, &rule.methods, &path.to_lowercase()))
+}
+
+/// Returns the pattern of open paths that opens a part of a rule's path and is not written below
+/// it: what is, is an exception on purpose.
+fn opens_part<'o>(open: &'o PassList, rule: &Rule, path: &PathPattern) -> Option<&'o PathPattern> {
+    let exact: PassList = std::iter::once(path.clone()).collect();
+    let loose = path.clone().loosened();
+    let shares_method = |pattern: &PathPattern| {
+        let methods = pattern.methods();
+        methods.are_all()
+            || methods
+                .each()
+                .any(|method| rule.methods.may_be(Some(method)))
+    };
+    open.patterns().iter().find(|pattern| {
+        let is_below = || {
+            examples(pattern)
+                .iter()
+                .all(|example| exact.matches(example))
+        };
+        shares_method(pattern) && (*pattern).clone().loosened().overlaps(&loose) && !is_below()
+    })
 }
 
 /// Returns two paths of a pattern; no other pattern without wildcards matches both.
 fn examples(path: &PathPattern) -> [String; 2] {
     ["postern-probe", "another"].map(|name| {
-        let text = path.as_str().replace("**", &format!("{name}/x"));
+        let text = path_of(path.as_str()).replace("**", &format!("{name}/x"));
         text.replace('*', name).replace('?', "q")
     })
 }
@@ -176,7 +205,7 @@ fn examples(path: &PathPattern) -> [String; 2] {
 /// # Errors
 /// As [`access_rules`].
 pub(super) fn warnings(args: &RulesArgs) -> Result<Vec<String>, Failure> {
-    let optional = optional_list(args)?;
+    let (pass, optional) = (pass_list(args)?, optional_list(args)?);
     let mut warnings = Vec::new();
     for rule in access_rules(args)?.rules() {
         let mut warn = |why: &str| warnings.push(format!("[[rule]] {}: {why}", rule.name));
@@ -191,6 +220,12 @@ pub(super) fn warnings(args: &RulesArgs) -> Result<Vec<String>, Failure> {
             let text = path.as_str();
             if let Some(why) = misread(text, &args.app_name) {
                 warn(&format!("'{text}': {why}"));
+            }
+            if let Some(pattern) = opens_part(&pass, rule, path) {
+                warn(&format!(
+                    "'{text}': without a token, --pass '{}' opens part of it",
+                    pattern.as_str()
+                ));
             }
             let is_optional = |path: &String| is_open(&optional, &rule.methods, path);
             if examples(path).iter().all(is_optional) {

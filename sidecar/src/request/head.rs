@@ -1,5 +1,6 @@
 //! The head of a received request, as Pingora parsed it and as it was sent.
 
+use contract::http::framing::announces_body;
 use contract::interceptor::check_method;
 use contract::rejection::Rejection;
 use http::{HeaderMap, Method, Version};
@@ -56,7 +57,7 @@ impl<'a> RequestHead<'a> {
     /// Returns true if a body follows.
     pub(crate) fn has_body(&self) -> bool {
         match self.wire {
-            RawHead::Http1(_) => http1::announces_body(self.headers),
+            RawHead::Http1(_) => announces_body(self.headers),
             RawHead::Http2 { has_body, .. } => has_body,
         }
     }

@@ -53,16 +53,9 @@ const END_TO_END: [&[u8]; 6] = [
 /// Pingora's own limit, which it applies only when it forwards.
 const MAX_CONNECTION_OPTIONS: usize = 9;
 
-/// Returns true if a body follows a head that passed [`check`].
-pub(crate) fn announces_body(headers: &HeaderMap) -> bool {
-    headers.contains_key(header::TRANSFER_ENCODING)
-        || headers
-            .get(header::CONTENT_LENGTH)
-            .is_some_and(|length| length.as_bytes().iter().any(|&digit| digit != b'0'))
-}
-
 #[cfg(test)]
 mod tests {
+    use contract::http::framing::announces_body;
     use http::HeaderValue;
 
     use super::*;

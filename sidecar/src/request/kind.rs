@@ -1,9 +1,9 @@
 //! The kind of a request, which selects its timeouts and its connections to the service.
 
+use contract::http::framing::announces_body;
 use http::{HeaderMap, Method, StatusCode, Version, header};
 
 use crate::request::header_list::members;
-use crate::request::http1::announces_body;
 
 /// The field that ends a gRPC call, in a trailer or in a head without a body.
 pub(crate) const GRPC_STATUS: &str = "grpc-status";

@@ -68,6 +68,11 @@ fn lesson_c23_nothing_less_than_that_passes() {
         preflight(&client, "/list", "https://evil.example"),
         preflight(&client, "/list", "null"),
         preflight(&client, "/list", ORIGIN).line("Origin: https://evil.example"),
+        // What a service may carry out as another method, and a body: browsers send neither.
+        preflight(&client, "/list", ORIGIN).line("X-HTTP-Method-Override: POST"),
+        preflight(&client, "/list", ORIGIN).line("X_Method_Override: DELETE"),
+        preflight(&client, "/list", ORIGIN).line("Content-Length: 1"),
+        preflight(&client, "/list", ORIGIN).line("Transfer-Encoding: chunked"),
     ] {
         assert_eq!(
             reason(&client.send(&request)),

@@ -302,6 +302,14 @@ fn check_tries_each_rule_and_names_those_without_effect() {
             "[[rule]]\npaths = ['/a']\nclaims = { 'realm.roles' = ['x'] }",
             "/realm/roles",
         ),
+        (
+            "pass = ['/*/*.js']\n[[rule]]\npaths = ['/admin/**']\nscope = ['a']",
+            "without a token, --pass '/*/*.js' opens part of it",
+        ),
+        (
+            "pass = ['/Admin/x']\n[[rule]]\npaths = ['/admin/**']\nscope = ['a']",
+            "without a token, --pass '/Admin/x' opens part of it",
+        ),
     ] {
         let end = check(config, &[]);
         let warned = |line: &str| line.starts_with("# warning: [[rule]]") && line.contains(warning);
@@ -312,6 +320,18 @@ fn check_tries_each_rule_and_names_those_without_effect() {
             end.stderr
         );
         assert_eq!(check(config, &["--strict"]).code, Some(CONFIG), "{config}");
+    }
+    // What is written below a rule is an exception, and no surprise.
+    for config in [
+        "pass = ['/health']\n[[rule]]\npaths = ['/**']\nscope = ['a']",
+        "pass = ['/admin/public/**']\n[[rule]]\npaths = ['/admin/**']\nscope = ['a']",
+        "pass = ['GET /*/x']\n[[rule]]\npaths = ['/a/*']\nmethods = ['PUT']\nscope = ['a']",
+        "pass = ['/a/*']\n[[rule]]\npaths = ['/b/**', '/a/*/c']\nscope = ['a']",
+    ] {
+        let end = check(config, &[]);
+        assert_eq!(end.code, Some(0), "{config}: {}", end.stderr);
+        let warned = end.stdout.contains("# warning: [[rule]]");
+        assert!(!warned, "{config}: {}", end.stdout);
     }
     let noted = check("pass = ['GET /a', '/b']", &[]);
     assert!(

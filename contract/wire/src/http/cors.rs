@@ -9,6 +9,9 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, Method};
 
+use super::framing::announces_body;
+use super::methods::certain_method;
+
 /// Response fields that a script may read besides the default ones.
 const EXPOSED: HeaderValue =
     HeaderValue::from_static("WWW-Authenticate, Retry-After, X-Request-Id");
@@ -128,11 +131,14 @@ impl AllowedOrigins {
     }
 
     /// Returns true for a preflight of an allowed origin: OPTIONS, `Origin`, and
-    /// `Access-Control-Request-Method`.
+    /// `Access-Control-Request-Method`, without another method in a field and without a body, which
+    /// browsers never send along.
     pub fn is_preflight(&self, method: &Method, headers: &HeaderMap) -> bool {
         *method == Method::OPTIONS
             && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
             && self.of(headers).is_some()
+            && certain_method(method, headers).is_some()
+            && !announces_body(headers)
     }
 
     /// Returns the response fields that let an allowed origin read our response to this request.
@@ -260,6 +266,18 @@ mod tests {
             (
                 Method::OPTIONS,
                 &[whole[0], ("origin", "https://evil.example"), whole[1]],
+            ),
+            (
+                Method::OPTIONS,
+                &[whole[0], whole[1], ("x_http_method_override", "POST")],
+            ),
+            (
+                Method::OPTIONS,
+                &[whole[0], whole[1], ("content-length", "1")],
+            ),
+            (
+                Method::OPTIONS,
+                &[whole[0], whole[1], ("transfer-encoding", "chunked")],
             ),
         ] {
             assert!(

@@ -10,6 +10,8 @@ mod chunks;
 pub mod requests;
 pub mod responses;
 
+use http::HeaderMap;
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use memchr::{memchr, memchr_iter};
 
 use super::header_alias::cgi_equal;
@@ -46,6 +48,14 @@ pub fn check(raw: &[u8]) -> Result<Body, Rejection> {
         }
         framed => Ok(framed.unwrap_or(Body::Length(0))),
     }
+}
+
+/// Returns true if the fields of HTTP/1 announce a body; a length of zero does not.
+pub fn announces_body(headers: &HeaderMap) -> bool {
+    headers.contains_key(TRANSFER_ENCODING)
+        || headers
+            .get(CONTENT_LENGTH)
+            .is_some_and(|length| length.as_bytes().iter().any(|&digit| digit != b'0'))
 }
 
 /// Checks fields by name and value, as HTTP/2 delivers them; `None` if no field frames the body. It

@@ -1,8 +1,8 @@
 //! Methods of a setting, and requests whose method may not be the one that the service carries out.
 
-use http::{HeaderMap, HeaderName, Method};
+use http::{HeaderMap, Method};
 
-use super::header_alias::cgi_equal;
+use super::header_alias::has_any;
 
 /// The methods of a setting; without any it is for all.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -77,19 +77,20 @@ fn method(name: &str) -> Result<Method, MethodError> {
     }
 }
 
-/// Returns the method that the service carries out; `None` if a field names another one.
+/// Returns the method that the service carries out; `None` if a field names another one, and for
+/// one with lower-case letters, which some services put into capitals.
 pub fn certain_method<'m>(method: &'m Method, headers: &HeaderMap) -> Option<&'m Method> {
-    let is_override = |name: &HeaderName| {
-        let mut overrides = OVERRIDES.iter();
-        overrides.any(|other| cgi_equal(name.as_str(), other))
-    };
-    (!headers.keys().any(is_override)).then_some(method)
+    let is_in_capitals = !method
+        .as_str()
+        .bytes()
+        .any(|byte| byte.is_ascii_lowercase());
+    (is_in_capitals && !has_any(headers, &OVERRIDES)).then_some(method)
 }
 
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use http::HeaderValue;
+    use http::{HeaderName, HeaderValue};
 
     use super::*;
 
@@ -139,6 +140,20 @@ mod tests {
             let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
             let headers = HeaderMap::from_iter([(name.clone(), HeaderValue::from_static("GET"))]);
             let found = certain_method(&Method::POST, &headers);
+            assert_eq!(found.is_some(), certain, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_method_in_lower_case_is_not_certain() {
+        for (name, certain) in [
+            ("DELETE", true),
+            ("M-SEARCH", true),
+            ("delete", false),
+            ("Get", false),
+        ] {
+            let method = Method::from_bytes(name.as_bytes()).unwrap();
+            let found = certain_method(&method, &HeaderMap::new());
             assert_eq!(found.is_some(), certain, "{name}");
         }
     }

@@ -1,6 +1,8 @@
 //! The pass list of contract §4.4: Ant patterns, relative to the context path, for all methods or
 //! for some.
 
+mod overlap;
+
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use http::Method;

@@ -6,6 +6,9 @@
 
 use std::borrow::Cow;
 
+use http::HeaderMap;
+
+use super::header_alias::has_any;
 use crate::rejection::Rejection;
 
 /// The checked path of a request target.
@@ -244,6 +247,14 @@ const fn is_confusable(c: char) -> bool {
             | '\u{ff3c}'
             | '\u{1f100}'
     )
+}
+
+/// Fields from which some services take another path than that of the request line.
+const OVERRIDES: [&str; 2] = ["x-original-url", "x-rewrite-url"];
+
+/// Returns true if a field names a path in place of that of the request line.
+pub fn names_another_path(headers: &HeaderMap) -> bool {
+    has_any(headers, &OVERRIDES)
 }
 
 #[cfg(test)]

@@ -41,9 +41,17 @@ pub(super) fn attack(
     for table in settings.rule.iter().filter(|table| lacks(table, &payload)) {
         let method = table.methods.as_ref().and_then(|methods| methods.first());
         let method = method.map_or("GET", String::as_str);
+        // Some services put methods into capitals.
+        let methods = [method.to_owned(), method.to_ascii_lowercase()];
         let patterns = table.paths.iter().map(String::as_str);
-        for target in patterns.flat_map(|pattern| targets(&open, pattern)) {
-            match authorize_method(&rules, method, &target, &lines, state, attacks.issued) {
+        let targets: Vec<_> = patterns
+            .flat_map(|pattern| targets(&open, pattern))
+            .collect();
+        for (method, target) in methods
+            .iter()
+            .flat_map(|method| targets.iter().map(move |target| (method, target)))
+        {
+            match authorize_method(&rules, method, target, &lines, state, attacks.issued) {
                 Err(_) => outcome.count(true),
                 Ok(_) => outcome.surprises.push(format!(
                     "{method} {}: passes without what its rule needs",
@@ -77,7 +85,7 @@ fn accepting(rules: &AuthPolicy, payload: &Value) -> AuthPolicy {
     rules
 }
 
-fn keys(key: &KeyRows) -> Result<CurrentKeys, Failure> {
+pub(super) fn keys(key: &KeyRows) -> Result<CurrentKeys, Failure> {
     let signing_type = key.signing_type.parse().map_err(|error| unusable(&error))?;
     let trusted =
         VerificationKey::parse(signing_type, &key.key).map_err(|error| unusable(&error))?;
@@ -86,7 +94,7 @@ fn keys(key: &KeyRows) -> Result<CurrentKeys, Failure> {
     Ok(keys)
 }
 
-fn payload(token: &str) -> Result<Value, Failure> {
+pub(super) fn payload(token: &str) -> Result<Value, Failure> {
     let part = token.split('.').nth(1).unwrap_or_default();
     let json = URL_SAFE_NO_PAD
         .decode(part)
