@@ -22,6 +22,8 @@ use crate::keys::tls::TlsFiles;
 const DOCUMENT: &str = "/.well-known/openid-configuration";
 /// Issuers announce new addresses days ahead.
 const READ_AGAIN_AFTER: Duration = Duration::from_secs(3600);
+/// The same for a document that could not be read while the known address still serves.
+const TRY_AGAIN_AFTER: Duration = Duration::from_secs(300);
 
 /// The address of an issuer, which is its `iss` too.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,7 +87,7 @@ pub(crate) struct DiscoverySettings {
 pub(crate) enum DocumentError {
     #[error("the response to the request for the discovery document was {}", Unexpected(*.0))]
     Refused(StatusCode),
-    #[error("the response is not a discovery document")]
+    #[error("the response is not a discovery document, or has a member twice")]
     NotADocument,
     #[error("the discovery document is another issuer's; `issuer` has to be equal byte for byte")]
     OtherIssuer,
@@ -112,8 +114,8 @@ pub(crate) struct Discovered {
     settings: DiscoverySettings,
     transport: Transport,
     keys: Option<(JwksAddress, JwksUrl)>,
-    /// The time of the last good document.
-    read_at: Option<Instant>,
+    /// The time of the next read; `None` for now.
+    next_read: Option<Instant>,
 }
 
 impl Discovered {
@@ -128,7 +130,7 @@ impl Discovered {
             transport: Transport::new(scheme, tls, proxy)?,
             settings,
             keys: None,
-            read_at: None,
+            next_read: None,
         })
     }
 
@@ -147,13 +149,13 @@ impl Discovered {
 
     /// Reads the document if that is due, and fetches the key set it names.
     pub(crate) async fn fetch(&mut self, purpose: Purpose) -> Result<Fetched, FetchError> {
-        let is_read = |read_at: Instant| read_at.elapsed() < READ_AGAIN_AFTER;
-        if !self.read_at.is_some_and(is_read) {
+        if self.next_read.is_none_or(|next| next <= Instant::now()) {
             let read = self.read_document().await;
             if self.keys.is_none() {
                 read?;
             } else if let Err(error) = read {
                 // The known address may still serve.
+                self.next_read = Instant::now().checked_add(TRY_AGAIN_AFTER);
                 tracing::warn!(issuer = self.settings.issuer.as_str(), %error, "discovery document not read");
             }
         }
@@ -162,7 +164,7 @@ impl Discovered {
         };
         let fetched = keys.fetch(purpose).await;
         if fetched.is_err() {
-            self.read_at = None;
+            self.next_read = None;
         }
         fetched
     }
@@ -184,7 +186,7 @@ impl Discovered {
             return Err(DocumentError::Refused(answer.status).into());
         }
         let address = self.settings.address_in(&answer.body)?;
-        self.read_at = Some(Instant::now());
+        self.next_read = Instant::now().checked_add(READ_AGAIN_AFTER);
         if self
             .keys
             .as_ref()
