@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use contract::explain::report::moment;
 use contract::keys::signing_type::SigningType;
 use runtime::client_address::TrustedProxies;
 use runtime::clock::unix_now;
@@ -42,6 +43,9 @@ use self::upstream::{bypass, refuse_own_address, require_pod_ip, upstream_timeou
 pub(crate) use path_warnings::{example, opens_too_much, path_of};
 pub(crate) use policy::{auth_policy, issuer_mapping, upstream_request};
 pub(crate) use upstream::upstream_address;
+
+const REPORTING_ENDED: &str =
+    "is past, and requests without a valid token are rejected: take it and --enforce report out";
 
 /// Durations of the shutdown steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,6 +130,8 @@ impl Config {
         if let Some(policies) = issuers.policies {
             auth_policy = auth_policy.with_issuers(policies);
         }
+        let sources = auth_policy.interceptor.sources();
+        policy::refuse_idle_cookie_origins(&args.rules.tokens, sources)?;
         let rules = Rules {
             auth_policy,
             upstream_request: upstream_request(&args.rules.upstream_request),
@@ -194,6 +200,11 @@ impl Config {
         let settings = self.warnings_of_settings().into_iter();
         settings
             .map(ToOwned::to_owned)
+            .chain(
+                self.refuse_ended_reporting(unix_now())
+                    .err()
+                    .map(|ended| ended.to_string()),
+            )
             .chain(self.of_settings.iter().cloned())
             .collect()
     }
@@ -214,12 +225,23 @@ impl Config {
         warnings
     }
 
+    /// Rejects an end of report-only mode that is past at `now`: `serve` would start and reject.
+    ///
+    /// # Errors
+    /// [`Failure::Config`]
+    pub(crate) fn refuse_ended_reporting(&self, now: i64) -> Result<(), Failure> {
+        match self.rules.auth_policy.reported_until(now) {
+            None => Ok(()),
+            Some(until) => Err(flag_error("report-until", moment(until), REPORTING_ENDED)),
+        }
+    }
+
     fn warnings_of_settings(&self) -> Vec<&'static str> {
         let mut warnings = Vec::new();
         if !self.rules.auth_policy.policy.require_expiry {
             warnings.push("--allow-no-exp: a token without an expiry is accepted forever");
         }
-        if self.rules.auth_policy.reporting.is_some() {
+        if self.rules.auth_policy.reports_until(unix_now()).is_some() {
             warnings.push("--enforce report: requests without a valid token reach the service");
         }
         if self.rules.upstream_request.reuse_after_body {

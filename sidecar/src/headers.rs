@@ -2,7 +2,7 @@
 
 mod ascii_json;
 mod claim_text;
-mod field_name;
+pub(crate) mod field_name;
 pub(crate) mod forwarded;
 pub(crate) mod identity;
 pub(crate) mod service_head;

@@ -82,6 +82,7 @@ mod e2e {
     mod streams;
     mod tls;
     mod token_cache;
+    mod token_headers;
     mod token_places;
     mod traces;
     mod unread_answers;

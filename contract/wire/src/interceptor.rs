@@ -4,13 +4,13 @@
 //! [`VerificationPolicy::verify_at`](crate::token::verifier::VerificationPolicy::verify_at),
 //! verifies the token and is the only one that a cache may replace.
 
-use http::{HeaderMap, Method};
+use http::{HeaderMap, HeaderName, Method};
 
 use crate::explain::observer::{Fact, Observer, Unobserved};
 use crate::http::cors::AllowedOrigins;
 use crate::http::methods::certain_method;
 use crate::http::path_patterns::{ContextPath, PassList, PathPattern};
-use crate::http::request_path::RequestPath;
+use crate::http::request_path::{RequestPath, names_another_path};
 use crate::rejection::Rejection;
 use crate::token::bearer::{self, Bearer};
 
@@ -47,12 +47,15 @@ pub struct Interceptor {
     allowed_origins: AllowedOrigins,
 }
 
-/// Places of a token besides `Authorization`, which has precedence.
+/// Places of a token besides `Authorization`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TokenSources {
+    /// Headers in which proxies in front send a bare token. They alone come before `Authorization`.
+    pub headers: Vec<HeaderName>,
     /// The name of the cookie.
     pub cookie: Option<String>,
-    /// Origins whose pages may send that cookie with requests that change something.
+    /// Origins whose pages may send that cookie, or have a proxy add one of the headers, with
+    /// requests that change something.
     pub cookie_origins: AllowedOrigins,
     /// True for `Sec-WebSocket-Protocol`, after `bearer`, of a request that opens a WebSocket.
     pub websocket_protocol: bool,
@@ -95,6 +98,13 @@ impl Interceptor {
         Self { sources, ..self }
     }
 
+    /// Accepts tokens from these headers too, before `Authorization`.
+    #[must_use]
+    pub fn with_token_headers(mut self, headers: Vec<HeaderName>) -> Self {
+        self.sources.headers = headers;
+        self
+    }
+
     /// Lets requests without a token pass on these paths, relative to the context path. A token
     /// that is present is verified there as elsewhere.
     #[must_use]
@@ -126,7 +136,10 @@ impl Interceptor {
         opens_websocket: bool,
     ) -> Result<Option<Bearer<'a>>, Rejection> {
         let most = self.max_authorization_bytes;
-        let mut token = bearer::from_headers(headers, most)?;
+        let mut token = bearer::from_token_headers(headers, &self.sources.headers, most)?;
+        if token.is_none() {
+            token = bearer::from_headers(headers, most)?;
+        }
         if token.is_none() && opens_websocket && self.sources.websocket_protocol {
             token = bearer::from_websocket_protocol(headers, most)?;
         }
@@ -134,6 +147,12 @@ impl Interceptor {
             token = bearer::from_cookie(headers, name, most)?;
         }
         Ok(token)
+    }
+
+    /// Returns the name of the token header that a token came in.
+    fn token_header(&self, token: Bearer<'_>) -> Option<&str> {
+        let name = self.sources.headers.get(token.place().header()?)?;
+        Some(name.as_str())
     }
 
     /// Classifies one request. `path` is the request target's raw path without the query: query,
@@ -204,6 +223,9 @@ impl Interceptor {
         }
         let token = token.and_then(|token| token.ok_or(Rejection::TokenMissing));
         let token = observer.check("authorization", token)?;
+        if let Some(name) = self.token_header(token) {
+            observer.learned(Fact::TokenHeader(name));
+        }
         Ok(if is_user_details {
             AuthRequirement::UserDetails(token)
         } else {
@@ -212,7 +234,7 @@ impl Interceptor {
     }
 }
 
-/// Returns the pattern that opens a path to a request.
+/// Returns the pattern that opens a path to a request; `None` for one that names another path too.
 fn pattern_of<'l>(
     list: &'l PassList,
     method: &Method,
@@ -223,17 +245,20 @@ fn pattern_of<'l>(
         true => certain_method(method, headers),
         false => Some(method),
     };
-    list.find_for(method, path)
+    let pattern = list.find_for(method, path)?;
+    (!names_another_path(headers)).then_some(pattern)
 }
 
-/// Rejects TRACE, which would echo the token, and CONNECT, whose target is not a path.
+/// Rejects TRACE, which would echo the token, and CONNECT, whose target is not a path, in any
+/// letter case.
 ///
 /// # Errors
 /// [`Rejection::MethodNotAllowed`].
 pub fn check_method(method: &Method) -> Result<(), Rejection> {
-    match *method {
-        Method::TRACE | Method::CONNECT => Err(Rejection::MethodNotAllowed),
-        _ => Ok(()),
+    let is = |name: &str| method.as_str().eq_ignore_ascii_case(name);
+    match is("TRACE") || is("CONNECT") {
+        true => Err(Rejection::MethodNotAllowed),
+        false => Ok(()),
     }
 }
 
@@ -243,6 +268,7 @@ mod tests {
     use http::{HeaderName, HeaderValue, header::AUTHORIZATION};
 
     use super::*;
+    use crate::token::bearer::TokenPlace;
 
     fn interceptor() -> Interceptor {
         Interceptor::new(
@@ -428,7 +454,9 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_taken_from_other_places_only_where_that_is_configured_and_after_authorization() {
+    fn a_token_is_taken_from_other_places_only_where_that_is_configured() {
+        use TokenPlace::{Cookie, Explicit, Header};
+        let assertion = (HeaderName::from_static("x-assertion"), "p.r.x");
         let cookie = (HeaderName::from_static("cookie"), "t=c.o.k");
         let protocol = (
             HeaderName::from_static("sec-websocket-protocol"),
@@ -436,18 +464,40 @@ mod tests {
         );
         let bearer = (AUTHORIZATION, "Bearer a.b.c");
         let all = TokenSources {
+            headers: vec![assertion.0.clone()],
             cookie: Some("t".to_owned()),
             websocket_protocol: true,
             ..TokenSources::default()
         };
         let none = TokenSources::default();
         for (sources, opens_websocket, fields, token) in [
-            (&none, true, vec![&cookie, &protocol], None),
-            (&all, true, vec![&cookie], Some("c.o.k")),
-            (&all, true, vec![&cookie, &protocol], Some("w.s.p")),
-            (&all, false, vec![&cookie, &protocol], Some("c.o.k")),
+            (&none, true, vec![&cookie, &protocol, &assertion], None),
+            (&all, true, vec![&cookie], Some(("c.o.k", Cookie))),
+            (
+                &all,
+                true,
+                vec![&cookie, &protocol],
+                Some(("w.s.p", Explicit)),
+            ),
+            (
+                &all,
+                false,
+                vec![&cookie, &protocol],
+                Some(("c.o.k", Cookie)),
+            ),
             (&all, false, vec![&protocol], None),
-            (&all, true, vec![&cookie, &protocol, &bearer], Some("a.b.c")),
+            (
+                &all,
+                true,
+                vec![&cookie, &protocol, &bearer],
+                Some(("a.b.c", Explicit)),
+            ),
+            (
+                &all,
+                true,
+                vec![&cookie, &protocol, &bearer, &assertion],
+                Some(("p.r.x", Header(0))),
+            ),
         ] {
             let headers = headers(&fields.into_iter().cloned().collect::<Vec<_>>());
             let interceptor = interceptor().with_sources(sources.clone());
@@ -459,13 +509,12 @@ mod tests {
                 opens_websocket,
                 observer,
             );
-            let expected = token.unwrap_or("token_missing");
             let found = match requirement {
-                AuthRequirement::NeedsToken(token) => token.as_str(),
-                AuthRequirement::Reject(rejection) => rejection.reason(),
+                AuthRequirement::NeedsToken(token) => Some((token.as_str(), token.place())),
+                AuthRequirement::Reject(Rejection::TokenMissing) => None,
                 other => unreachable!("{other:?}"),
             };
-            assert_eq!(found, expected, "{headers:?} {opens_websocket}");
+            assert_eq!(found, token, "{headers:?} {opens_websocket}");
         }
     }
 }

@@ -80,6 +80,9 @@ struct Snapshot<'a> {
     restart_needed: bool,
     /// The end of report-only mode, while it is on.
     reporting_until: Option<String>,
+    /// The end of report-only mode, after it, while it stands in the settings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reported_until: Option<String>,
     conditions: Vec<ConditionState>,
     protected: &'a EffectiveConfig,
     /// Of the only issuer, or of the first.
@@ -175,6 +178,10 @@ impl Status {
             reporting_until: rules
                 .auth_policy
                 .reports_until(unix_seconds(now))
+                .map(moment),
+            reported_until: rules
+                .auth_policy
+                .reported_until(unix_seconds(now))
                 .map(moment),
             conditions: self.health.conditions(),
             protected: &rules.protected,

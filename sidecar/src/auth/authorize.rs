@@ -11,7 +11,7 @@ use contract::explain::unverified::DecodedToken;
 use contract::interceptor::{AuthRequirement, Interceptor};
 use contract::rejection::Rejection;
 use contract::rules::{AccessRules, Broken, Rule, RuleRequest};
-use contract::token::bearer::Bearer;
+use contract::token::bearer::{Bearer, TokenPlace};
 use contract::token::revocations::TokenDigests;
 use contract::token::verifier::VerificationPolicy;
 use http::{HeaderMap, HeaderValue, Uri, header};
@@ -160,6 +160,8 @@ impl AuthPolicy {
     #[must_use]
     pub(crate) fn with_issuers(mut self, mut issuers: Issuers) -> Self {
         issuers.set_extra_claims(&self.policy.extra_claims);
+        let token_headers = issuers.token_headers().to_vec();
+        self.interceptor = self.interceptor.with_token_headers(token_headers);
         self.issuers = Some(issuers);
         self
     }
@@ -266,7 +268,9 @@ impl AuthPolicy {
                 return Ok(observer.check("upgrade", Err(Rejection::UpgradeNotAllowed))?);
             }
             AuthRequirement::Pass => None,
-            AuthRequirement::NeedsToken(_) if self.is_forged(&request, is_websocket) => {
+            AuthRequirement::NeedsToken(token)
+                if self.is_forged(token.place(), &request, is_websocket) =>
+            {
                 return Ok(observer.check("cross_site", Err(Rejection::CrossSite))?);
             }
             AuthRequirement::NeedsToken(token) => {
@@ -281,6 +285,10 @@ impl AuthPolicy {
                     return Ok(observer.check("upgrade", Err(Rejection::UpgradeNotAllowed))?);
                 }
                 Some(verified)
+            }
+            // HTTP/2 announces a body by the stream alone.
+            AuthRequirement::Preflight { .. } if request.has_body() => {
+                return Ok(observer.check("authorization", Err(Rejection::TokenMissing))?);
             }
             AuthRequirement::Preflight {
                 of_user_details: true,
@@ -350,7 +358,10 @@ impl AuthPolicy {
         resource.is_at(path).then_some(resource)
     }
 
-    fn is_forged(&self, request: &RequestHead<'_>, is_websocket: bool) -> bool {
+    fn is_forged(&self, place: TokenPlace, request: &RequestHead<'_>, is_websocket: bool) -> bool {
+        if place == TokenPlace::Explicit {
+            return false;
+        }
         let host = match request.wire {
             RawHead::Http2 {
                 authority: Some(authority),
@@ -359,7 +370,7 @@ impl AuthPolicy {
             _ => request.headers.get(header::HOST).map(HeaderValue::as_bytes),
         };
         is_cross_site_request(
-            self.interceptor.sources(),
+            &self.interceptor.sources().cookie_origins,
             request.method,
             is_websocket,
             request.headers,
@@ -517,7 +528,7 @@ impl AuthPolicy {
                 Some(checked.map(|()| Lookup::Found(known)))
             })
         };
-        let found = issuers.key_sets().find_map(cached);
+        let found = issuers.key_sets(token.place()).find_map(cached);
         found.unwrap_or(Ok(Lookup::Missing(Some(digest))))
     }
 }

@@ -1,12 +1,13 @@
 //! The accepted issuers, where there may be several.
 //!
-//! The unverified `iss` of a token selects one of them and nothing else: the keys and the rules of
-//! that issuer decide, and they check `iss` again behind the signature.
+//! The place of a token and its unverified `iss` select one of them and nothing else: the keys and
+//! the rules of that issuer decide, and they check `iss` again behind the signature.
 
 use contract::rejection::Rejection;
-use contract::token::bearer::Bearer;
+use contract::token::bearer::{Bearer, TokenPlace};
 use contract::token::claim_name::ClaimName;
 use contract::token::verifier::{VerificationPolicy, unverified_issuer};
+use http::HeaderName;
 
 /// One value of `iss`, and the rules for its tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,41 +19,85 @@ pub(crate) struct Issuer {
     /// The position of its keys in [`IssuerKeys`](crate::keys::issuer_keys::IssuerKeys), which
     /// several tenants of one key set share.
     pub(crate) keys: usize,
+    /// The only header of its tokens; without one they come in the usual places.
+    pub(crate) token_header: Option<HeaderName>,
 }
 
 /// All accepted issuers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Issuers(Vec<Issuer>);
+pub(crate) struct Issuers {
+    issuers: Vec<Issuer>,
+    /// Each token header once.
+    token_headers: Vec<HeaderName>,
+    /// For each key set the position of its token header.
+    places: Vec<Option<usize>>,
+}
 
 impl Issuers {
-    pub(crate) const fn new(issuers: Vec<Issuer>) -> Self {
-        Self(issuers)
+    /// Creates the list. Tenants of one key set are neighbours, and the key sets are numbered from
+    /// zero.
+    pub(crate) fn new(issuers: Vec<Issuer>) -> Self {
+        let mut token_headers: Vec<HeaderName> = Vec::new();
+        let key_sets = issuers.chunk_by(|one, next| one.keys == next.keys);
+        let places = key_sets.map(|tenants| {
+            let name = tenants.first()?.token_header.as_ref()?;
+            let known = token_headers.iter().position(|known| known == name);
+            Some(known.unwrap_or_else(|| {
+                token_headers.push(name.clone());
+                token_headers.len() - 1
+            }))
+        });
+        let places = places.collect();
+        Self {
+            issuers,
+            token_headers,
+            places,
+        }
     }
 
     /// Reads these claims from the tokens of each issuer.
     pub(crate) fn set_extra_claims(&mut self, claims: &[ClaimName]) {
-        for issuer in &mut self.0 {
+        for issuer in &mut self.issuers {
             issuer.policy.extra_claims = claims.to_vec();
         }
     }
 
+    /// Replaces the rules for the tokens of one key set.
+    #[must_use]
+    pub(crate) fn with_policy(mut self, keys: usize, policy: &VerificationPolicy) -> Self {
+        let tenants = self.issuers.iter_mut();
+        for issuer in tenants.filter(|issuer| issuer.keys == keys) {
+            issuer.policy.clone_from(policy);
+        }
+        self
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Issuer> {
-        self.0.iter()
+        self.issuers.iter()
     }
 
-    /// Returns the position of each key set once.
-    pub(crate) fn key_sets(&self) -> std::ops::Range<usize> {
-        // Tenants of one key set are neighbours, and the key sets are numbered from zero.
-        0..self.0.last().map_or(0, |last| last.keys + 1)
+    /// Returns the token headers, in the order of their positions.
+    pub(crate) fn token_headers(&self) -> &[HeaderName] {
+        &self.token_headers
     }
 
-    /// Selects the issuer of a token by the `iss` that it claims.
+    /// Returns the position of each key set once, of the issuers whose tokens come from this place.
+    pub(crate) fn key_sets(&self, place: TokenPlace) -> impl Iterator<Item = usize> {
+        let places = self.places.iter().enumerate();
+        places.filter_map(move |(keys, header)| (*header == place.header()).then_some(keys))
+    }
+
+    /// Selects the issuer of a token by its place and the `iss` that it claims.
     ///
     /// # Errors
     /// [`Rejection::TokenIssuer`] for any other, [`Rejection::TokenMalformed`].
     pub(crate) fn select(&self, token: Bearer<'_>) -> Result<&Issuer, Rejection> {
         let claimed = unverified_issuer(token)?.ok_or(Rejection::TokenIssuer)?;
-        let requires_it = |issuer: &&Issuer| issuer.policy.issuer.as_ref() == Some(&claimed);
-        self.iter().find(requires_it).ok_or(Rejection::TokenIssuer)
+        let place = token.place().header();
+        let is_of_it = |issuer: &&Issuer| {
+            issuer.policy.issuer.as_ref() == Some(&claimed)
+                && self.places.get(issuer.keys) == Some(&place)
+        };
+        self.iter().find(is_of_it).ok_or(Rejection::TokenIssuer)
     }
 }

@@ -23,6 +23,13 @@ impl AuthPolicy {
         reporting.map(|reporting| reporting.until)
     }
 
+    /// Returns the end of report-only mode if it is configured and over at `now`, in seconds since
+    /// the epoch.
+    pub(crate) fn reported_until(&self, now: i64) -> Option<i64> {
+        let reporting = self.reporting.filter(|reporting| reporting.until <= now);
+        reporting.map(|reporting| reporting.until)
+    }
+
     /// Forwards a rejected request if report-only mode is on at `now`. A user goes along only if
     /// the token was verified, and a rule rejected it.
     ///

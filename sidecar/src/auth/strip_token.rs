@@ -1,6 +1,8 @@
-//! Removes a token outside of `Authorization` (cookie, WebSocket protocol) from a request.
+//! Removes a token outside of `Authorization` (token header, cookie, WebSocket protocol) from a
+//! request.
 
 use bytes::Bytes;
+use contract::http::header_alias::cgi_equal;
 use contract::interceptor::TokenSources;
 use contract::token::bearer::{cookies_without, websocket_protocols_without_token};
 use http::HeaderMap;
@@ -14,12 +16,22 @@ use crate::headers::service_head::ServiceHead;
 /// response names none of the offered ones.
 const BEARER: HeaderValue = HeaderValue::from_static("bearer");
 
-/// Removes the token of a WebSocket protocol, and the cookie's unless the service may see tokens.
+/// Removes the token headers with all look-alikes and the token of a WebSocket protocol, and the
+/// cookie's unless the service may see tokens.
 pub(crate) fn remove_from(
     request: &mut impl ServiceHead,
     sources: &TokenSources,
     forward_tokens: bool,
 ) -> pingora::Result<()> {
+    if !sources.headers.is_empty() {
+        let headers = &sources.headers;
+        let is_one = |name: &str| {
+            headers
+                .iter()
+                .any(|header| cgi_equal(name, header.as_str()))
+        };
+        request.remove_where(is_one);
+    }
     if sources.websocket_protocol {
         let protocols = fields_of(request, &header::SEC_WEBSOCKET_PROTOCOL);
         let left = websocket_protocols_without_token(&protocols)
@@ -87,6 +99,7 @@ mod tests {
 
     fn everywhere() -> TokenSources {
         TokenSources {
+            headers: vec![HeaderName::from_static("x-assertion")],
             cookie: Some("t".to_owned()),
             websocket_protocol: true,
             ..TokenSources::default()
@@ -103,6 +116,17 @@ mod tests {
             format!("{name}: {}", value.to_str().unwrap())
         };
         request.headers.iter().map(field).collect()
+    }
+
+    #[test]
+    fn every_look_alike_of_a_token_header_is_removed() {
+        for name in ["X-Assertion", "x_assertion", "X.ASSERTION", "x~assertion"] {
+            assert_eq!(
+                left(true, &[(name, "a.b.c"), (name, "d")]),
+                Vec::<String>::new()
+            );
+        }
+        assert_eq!(left(true, &[("x-assertions", "1")]), ["x-assertions: 1"]);
     }
 
     #[test]

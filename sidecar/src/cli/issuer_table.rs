@@ -29,12 +29,13 @@ impl IssuerTables {
         self.own.is_none() && self.tables.is_empty()
     }
 
-    /// Returns true if both have the same issuers with the same keys; audiences and claims may
-    /// differ.
+    /// Returns true if both have the same issuers with the same keys; audiences, claims and token
+    /// headers may differ.
     pub(crate) fn have_same_keys(&self, other: &Self) -> bool {
         let keys = |table: &IssuerTable| IssuerTable {
             audience: Vec::new(),
             claim: BTreeMap::new(),
+            token_header: None,
             ..table.clone()
         };
         let (these, others) = (self.tables.iter().map(keys), other.tables.iter().map(keys));
@@ -166,6 +167,9 @@ pub(crate) struct IssuerTable {
     /// Fields of the user and their claims.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) claim: BTreeMap<String, String>,
+    /// The header in which a proxy in front sends its tokens; they are accepted nowhere else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) token_header: Option<String>,
     /// Certificates to trust in place of the system's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ca: Option<PathBuf>,

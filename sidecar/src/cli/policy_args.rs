@@ -127,15 +127,10 @@ pub(crate) struct TokenArgs {
     pub(crate) token_cookie: Option<String>,
 
     /// Origin of another site, as in https://app.example, whose pages may make the browser send
-    /// that cookie; may be repeated, or hold several separated by commas. Those of --cors-origin
-    /// may not unless they are listed here too
-    #[arg(
-        long,
-        env,
-        requires = "token_cookie",
-        value_delimiter = ',',
-        value_name = "ORIGIN"
-    )]
+    /// that cookie, or the one for which a proxy adds the token-header of an [[issuer]]; may be
+    /// repeated, or hold several separated by commas. Those of --cors-origin may not unless they
+    /// are listed here too
+    #[arg(long, env, value_delimiter = ',', value_name = "ORIGIN")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) cookie_origin: Vec<String>,
 

@@ -3,6 +3,7 @@
 //! The attacks run through the rules that `serve` would use. The expected outcome of each is
 //! derived from the settings, never from the rules.
 
+use runtime::clock::unix_now;
 use runtime::exit::{self, Failure};
 use runtime::output;
 
@@ -17,6 +18,7 @@ mod attacks;
 mod online;
 mod paths;
 mod rules;
+mod token_headers;
 mod tokens;
 
 /// Runs the command.
@@ -26,6 +28,7 @@ mod tokens;
 pub(crate) fn run(args: &CheckArgs, unknown_variables: Vec<String>) -> Result<(), Failure> {
     let settings = &args.settings;
     let config = Config::new(settings)?;
+    config.refuse_ended_reporting(unix_now())?;
     let report = attack(settings, &config)?;
     // Certificates and key files are part of the configuration.
     let (mut sources, unusable) = open_sources(&config)?;

@@ -72,6 +72,9 @@ pub(crate) struct EffectiveIssuer {
     /// One of them is accepted: that of each tenant.
     pub(crate) accepts: Vec<String>,
     pub(crate) audiences: Vec<String>,
+    /// The only header of its tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) token_header: Option<String>,
     pub(crate) keys_from: String,
     /// The position of its keys.
     #[serde(skip)]
@@ -84,6 +87,7 @@ fn each_issuer(issuers: &IssuerSettings) -> Vec<EffectiveIssuer> {
         name: issuer.name.clone(),
         accepts: Vec::new(),
         audiences: issuer.policy.audiences.clone(),
+        token_header: issuer.token_header.as_ref().map(ToString::to_string),
         keys_from: sources
             .get(issuer.keys)
             .map(ToString::to_string)

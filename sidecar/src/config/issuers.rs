@@ -93,15 +93,18 @@ fn of_several(args: &ServeArgs, source: Option<SourceSettings>) -> Result<Issuer
             name,
             policy,
             keys: 0,
+            token_header: None,
         });
     }
     for table in &args.issuers.tables {
         let table = TableSettings::new(table, args)?;
+        let token_header = table.token_header()?;
         for policy in table.policies()? {
             policies.push(Issuer {
                 name: table.name().to_owned(),
                 policy,
                 keys: sources.len(),
+                token_header: token_header.clone(),
             });
         }
         sources.push(table.config()?);

@@ -182,8 +182,12 @@ fn tls_files(args: &ServeArgs, scheme: Option<&Scheme>) -> Result<TlsFiles, Fail
         Some(_) => "auth-ca",
         None => "auth-client-cert",
     };
-    let why = "has an effect only with https";
-    Err(Failure::Config(format!("--{flag} {why}")))
+    let why = match scheme {
+        Some(_) => "has an effect only with https",
+        None if args.issuers.is_empty() => "has an effect only with https",
+        None => "has an effect only with --auth-server; a table has `ca`",
+    };
+    Err(Failure::Config(format!("--{flag}: {why}")))
 }
 
 fn signing_type(args: &ServeArgs) -> Result<SigningType, Failure> {

@@ -51,7 +51,7 @@ fn resource(args: &RulesArgs) -> Result<Option<ProtectedResource>, Failure> {
         .map_err(|error| flag_error("resource", url, error))
 }
 
-fn user_header(args: &IdentityArgs) -> Result<UserHeader, Failure> {
+pub(super) fn user_header(args: &IdentityArgs) -> Result<UserHeader, Failure> {
     let header = UserHeader::new(&args.user_header, args.max_user_header_bytes)
         .map_err(|error| flag_error("user-header", &args.user_header, error))?
         .with_encoding(args.user_header_encoding);
@@ -72,6 +72,8 @@ fn interceptor(args: &RulesArgs) -> Result<Interceptor, Failure> {
         .with_allowed_origins(origins("cors-origin", &args.cors_origin)?)
         .with_optional(optional_list(args)?)
         .with_sources(TokenSources {
+            // The tables of the issuers name them.
+            headers: Vec::new(),
             cookie: token_cookie(&args.tokens)?,
             cookie_origins: origins("cookie-origin", &args.tokens.cookie_origin)?,
             websocket_protocol: args.tokens.websocket_token,
@@ -104,6 +106,19 @@ pub(super) fn optional_list(args: &RulesArgs) -> Result<PassList, Failure> {
 fn patterns(flag: &str, patterns: &[String]) -> Result<PassList, Failure> {
     PassList::with_methods(patterns.iter().map(String::as_str))
         .map_err(|error| flag_error(flag, &error.pattern, error.source))
+}
+
+/// Rejects origins for tokens that no browser sends by itself.
+pub(super) fn refuse_idle_cookie_origins(
+    args: &TokenArgs,
+    sources: &TokenSources,
+) -> Result<(), Failure> {
+    let has_effect = sources.cookie.is_some() || !sources.headers.is_empty();
+    if has_effect || args.cookie_origin.is_empty() {
+        return Ok(());
+    }
+    let line = "--cookie-origin: has an effect only with --token-cookie, or with `token-header` of an [[issuer]]";
+    Err(Failure::Config(line.to_owned()))
 }
 
 /// Parses a cookie name (RFC 6265 §4.1.1).

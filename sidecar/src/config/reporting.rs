@@ -38,7 +38,8 @@ pub(super) fn reporting(args: &EnforcementArgs) -> Result<Option<Reporting>, Fai
     }
 }
 
-/// Rejects an end that is past or too far ahead of `now`, and settings that it contradicts.
+/// Rejects an end that is too far ahead of `now`, and settings that it contradicts. A past one is
+/// no error, because a pod that starts again would go down with it: requests are rejected.
 ///
 /// # Errors
 /// As [`super::Config::new`].
@@ -50,20 +51,14 @@ pub(super) fn check(
     let Some(Reporting { until, .. }) = reporting else {
         return Ok(());
     };
-    let given = args
-        .rules
-        .enforcement
-        .report_until
-        .as_deref()
-        .unwrap_or_default();
-    if until <= now {
-        let why = "is past: take it and --enforce report out";
-        return Err(flag_error("report-until", given, why));
-    }
-    if until - now > MAX_SECONDS {
+    if until.saturating_sub(now) > MAX_SECONDS {
         return Err(flag_error(
             "report-until",
-            given,
+            args.rules
+                .enforcement
+                .report_until
+                .as_deref()
+                .unwrap_or_default(),
             "is more than 30 days ahead",
         ));
     }

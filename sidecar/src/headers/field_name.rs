@@ -1,4 +1,4 @@
-//! Names that are allowed for the headers about the user.
+//! Names that are allowed for the headers about the user, and for those that hold a token.
 
 use bytes::Bytes;
 use http::header::HeaderName;
@@ -26,19 +26,27 @@ impl std::str::FromStr for FieldName {
     type Err = FieldNameError;
 
     fn from_str(text: &str) -> Result<Self, FieldNameError> {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-        if !text.bytes().all(plain) {
-            return Err(FieldNameError::Malformed);
-        }
-        let name: HeaderName = text.parse().map_err(|_| FieldNameError::Malformed)?;
-        if is_reserved(name.as_str()) {
-            return Err(FieldNameError::Reserved);
-        }
         Ok(Self {
-            name,
+            name: plain_name(text)?,
             written: Bytes::copy_from_slice(text.as_bytes()),
         })
     }
+}
+
+/// Parses a name that has no meaning of its own, and differs from every other such name in CGI too.
+///
+/// # Errors
+/// [`FieldNameError`]
+pub(crate) fn plain_name(text: &str) -> Result<HeaderName, FieldNameError> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    if !text.bytes().all(plain) {
+        return Err(FieldNameError::Malformed);
+    }
+    let name: HeaderName = text.parse().map_err(|_| FieldNameError::Malformed)?;
+    if is_reserved(name.as_str()) {
+        return Err(FieldNameError::Reserved);
+    }
+    Ok(name)
 }
 
 /// Names with a meaning in HTTP, in browsers, in frameworks or in the sidecar: overwriting one
@@ -135,8 +143,9 @@ const RESERVED_PREFIXES: [&str; 23] = [
     "x-xss-",
 ];
 /// Names that [`forwarded::is_client_address_header`] matches but that other proxies use for the
-/// user.
-const FORWARDED_USER: [&str; 4] = [
+/// user or the token.
+const FORWARDED_USER: [&str; 5] = [
+    "x-forwarded-access-token",
     "x-forwarded-email",
     "x-forwarded-groups",
     "x-forwarded-preferred-username",

@@ -211,7 +211,9 @@ impl UserHeader {
         Ok(())
     }
 
-    fn is_look_alike(&self, name: &str) -> bool {
+    /// Returns true for the name of one of these headers, and for one that CGI, WSGI or PHP map to
+    /// the same variable.
+    pub(crate) fn is_look_alike(&self, name: &str) -> bool {
         let mut ours = self.stripped_names.iter();
         ours.any(|ours| cgi_equal(name, ours.as_str()))
     }

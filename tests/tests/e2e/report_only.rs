@@ -217,6 +217,34 @@ fn report_only_mode_ends_by_itself() {
     );
 }
 
+/// A pod that starts again must not go down because a date is past.
+#[test]
+fn a_start_after_the_end_enforces_and_says_so() {
+    let until = clock::now() - 60;
+    let config = format!("enforce = 'report'\nreport-until = '{until}'\nreport-header = true\n");
+    let reloading = Reloading::with(&config);
+    let (sidecar, stack) = (reloading.sidecar(), &reloading.stack);
+    let of_nobody = || verdict(&sidecar.anonymous().get("/a"));
+    assert_eq!(of_nobody(), "401 token_missing");
+    assert_eq!(verdict(&sidecar.bearing(&stack.token()).get("/a")), "200");
+    assert_eq!(stack.service.requests().len(), 1);
+    let enforcing = metric(sidecar, "postern_sidecar_enforcing");
+    assert_eq!(enforcing.as_deref(), Some("1"));
+    let log = sidecar.process().stderr();
+    let warns = |line: &&str| line.contains("WARN") && line.contains("--report-until");
+    let warning = log.lines().find(warns).unwrap_or_else(|| panic!("{log}"));
+    assert!(warning.contains("is past"), "{warning}");
+    assert!(!log.contains("reach the service"), "{log}");
+    let status = admin_get(sidecar.admin(), "/status.json").json();
+    assert_eq!(status["reporting_until"], json!(null));
+    assert!(status["reported_until"].is_string(), "{status}");
+    let page = admin_get(sidecar.admin(), "/").text();
+    assert!(page.contains("Report-only mode ended at "), "{page}");
+    // The rest of the file is reloaded as ever.
+    reloading.reload(&format!("pass = ['/a']\n{config}"), "applied");
+    assert_eq!(of_nobody(), "200");
+}
+
 #[test]
 fn the_end_is_required_and_at_most_thirty_days_ahead() {
     let check = |flags: &[&str]| {

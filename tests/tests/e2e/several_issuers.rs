@@ -25,13 +25,13 @@ use tests::tables::{Verdicts, load};
 use tests::wait;
 
 /// A schedule that never comes round within a test.
-const NEVER: [&str; 2] = ["--refresh-cron", "0 0 0 29 2 *"];
+pub(super) const NEVER: [&str; 2] = ["--refresh-cron", "0 0 0 29 2 *"];
 /// The keys of nobody.
 const AWAY: &str = "503 Service Unavailable";
 
 /// One issuer and the server of its key set.
-struct Published {
-    row: IssuerRow,
+pub(super) struct Published {
+    pub(super) row: IssuerRow,
     issuer: Issuer,
     server: SocketServer,
     answer: Arc<Mutex<Reply>>,
@@ -69,7 +69,7 @@ impl Published {
         tokens.find(|token| token.name == name).expect("a token")
     }
 
-    fn own(&self) -> String {
+    pub(super) fn own(&self) -> String {
         let accepted = self
             .row
             .token
@@ -78,15 +78,15 @@ impl Published {
         self.issuer.token(accepted.unwrap(), clock::now())
     }
 
-    fn signed(&self, token: &IssuerToken) -> String {
+    pub(super) fn signed(&self, token: &IssuerToken) -> String {
         self.issuer.token(token, clock::now())
     }
 }
 
 /// The issuers of the table, a service, and the file of settings.
-struct Issuers {
-    published: Vec<Published>,
-    service: EchoService,
+pub(super) struct Issuers {
+    pub(super) published: Vec<Published>,
+    pub(super) service: EchoService,
     home: TempDir,
 }
 
@@ -95,42 +95,45 @@ impl Issuers {
     fn publish(names: &[&str]) -> Self {
         let table: IssuerTable = load("several_issuers.toml");
         let is_one = |row: &IssuerRow| names.is_empty() || names.contains(&row.name.as_str());
-        let rows = table.issuer.into_iter().filter(is_one);
+        Self::of_rows(table.issuer.into_iter().filter(is_one))
+    }
+
+    pub(super) fn of_rows(rows: impl IntoIterator<Item = IssuerRow>) -> Self {
         Self {
-            published: rows.map(Published::new).collect(),
+            published: rows.into_iter().map(Published::new).collect(),
             service: EchoService::start(),
             home: tempfile::tempdir().unwrap(),
         }
     }
 
-    fn of(&self, name: &str) -> &Published {
+    pub(super) fn of(&self, name: &str) -> &Published {
         let mut published = self.published.iter();
         published
             .find(|one| one.row.name == name)
             .expect("an issuer")
     }
 
-    fn file(&self) -> PathBuf {
+    pub(super) fn file(&self) -> PathBuf {
         self.home.path().join("sidecar.toml")
     }
 
-    fn tables(&self) -> String {
+    pub(super) fn tables(&self) -> String {
         self.published.iter().map(Published::table).collect()
     }
 
     /// Returns a sidecar with the tables of all issuers.
-    fn plan(&self) -> SidecarPlan {
+    pub(super) fn plan(&self) -> SidecarPlan {
         self.plan_with(&self.tables())
     }
 
-    fn plan_with(&self, config: &str) -> SidecarPlan {
+    pub(super) fn plan_with(&self, config: &str) -> SidecarPlan {
         fs::write(self.file(), config).unwrap();
         let file = self.file().display().to_string();
         SidecarPlan::of_issuer(&self.service, ["--config", &file])
     }
 
     /// Starts a sidecar that has the keys of all issuers.
-    fn start(&self) -> Sidecar {
+    pub(super) fn start(&self) -> Sidecar {
         let sidecar = self.plan().flags(NEVER).flags(["--ready", "all"]);
         sidecar.start().ready()
     }
@@ -435,7 +438,7 @@ fn metrics_status_and_explanations_name_the_issuer() {
 }
 
 /// Checks a file of settings.
-fn check(file: &Path, config: &str, more: &[&str]) -> Finished {
+pub(super) fn check(file: &Path, config: &str, more: &[&str]) -> Finished {
     fs::write(file, config).unwrap();
     CommandLine::new(Program::Sidecar.path())
         .arguments([
@@ -544,6 +547,25 @@ fn an_unusable_table_stops_the_start_by_its_name() {
         (table(&format!("{GOOD}keys-proxy = 'http://u:hush@p:1'")), "keys-proxy"),
         (table(&format!("{GOOD}jwks-hosts = ['a']")), "jwks-hosts"),
         (table(&format!("{GOOD}token-file = '/t'")), "token-file"),
+        (table(&format!("{GOOD}token-header = ''")), "idp: token-header ''"),
+        (table(&format!("{GOOD}token-header = 'X_Jwt'")), "idp: token-header"),
+        (table(&format!("{GOOD}token-header = 'authorization'")), "idp: token-header"),
+        (table(&format!("{GOOD}token-header = 'Cookie'")), "idp: token-header"),
+        (table(&format!("{GOOD}token-header = 'Host'")), "idp: token-header"),
+        (table(&format!("{GOOD}token-header = 'Connection'")), "idp: token-header"),
+        (table(&format!("{GOOD}token-header = 'Proxy-Authorization'")), "idp: token-header"),
+        (table(&format!("{GOOD}token-header = 'X-Forwarded-For'")), "idp: token-header"),
+        (table(&format!("{GOOD}token-header = 'x-current-user'")), "to the service"),
+        (
+            format!("user-header = 'X-User'\n{}token-header = 'X-User'\n", table(GOOD)),
+            "to the service",
+        ),
+        (
+            format!("claim-header = ['X-Sub=sub']\n{}token-header = 'x-sub'\n", table(GOOD)),
+            "to the service",
+        ),
+        (table(&format!("{GOOD}token-header = 'Postern-Would-Refuse'")), "to the service"),
+        (format!("cookie-origin = ['https://a.b']\n{}", table(GOOD)), "--cookie-origin"),
         (table("audience = ['a']\njwks-url = 'ftp://idp/keys'"), "jwks-url"),
         (table("audience = ['a']\njwks-url = 'https://u:hush@idp/keys'"), "jwks-url"),
         (table(GOOD).replace("'idp'", "'Id P'"), "Id P"),
@@ -573,6 +595,15 @@ fn an_unusable_table_stops_the_start_by_its_name() {
         (tenants("https://idp/{a}/{b}", "['a']"), "issuer-pattern"),
         (tenants("https://idp/{t}", "[]"), "tenants"),
         (tenants("https://idp/{t}", "['']"), "tenants"),
+        (tenants("https://idp/{t}", "['*']"), "tenant '*'"),
+        (tenants("https://idp/{t}", "['a', 'x/../y']"), "tenant 'x/../y'"),
+        (tenants("https://idp/{t}", "['a b']"), "tenant 'a b'"),
+        (table(GOOD).replace("'idp'", "'new'"), "new: the name"),
+        (format!("auth-ca = '/ca'\n{}", table(GOOD)), "--auth-ca: has an effect only with --auth-server; a table has `ca`"),
+        (
+            table("audience = ['a']").replace("https://idp/", "kubernetes://"),
+            "kubernetes:///",
+        ),
         (tenants("https://idp/{t}", "['a', 'b', 'a']"), "same `issuer`"),
         (tenants("https://idp/{t}", "['a']").replace("jwks-url = 'https://idp/keys'", "discovery = true"), "discovery"),
         (
@@ -619,12 +650,60 @@ fn audiences_and_claims_change_at_a_reload_and_sources_wait() {
         .tables()
         .replace(&cluster.url(), "http://127.0.0.1:1/keys");
     reload(&elsewhere, "these settings take effect at the next start");
-    // Audiences belong to the tables: all of them are those of the start meanwhile.
-    assert_eq!(verdict(&bearer.get("/list")), "200");
-    reload(&other, "configuration reloaded");
+    // Audiences belong to the tables: all of them stay as they are meanwhile.
     assert_eq!(verdict(&bearer.get("/list")), "401 token_audience");
     reload(&issuers.tables(), "configuration reloaded");
     assert_eq!(verdict(&bearer.get("/list")), "200");
+}
+
+#[test]
+fn what_a_reload_closed_stays_closed_while_another_waits() {
+    let issuers = Issuers::publish(&["shop", "cluster"]);
+    let (shop, cluster) = (issuers.of("shop"), issuers.of("cluster"));
+    let sidecar = issuers
+        .plan_with(&shop.table())
+        .flags(NEVER)
+        .start()
+        .ready();
+    let bearer = sidecar.bearing(&shop.own());
+    let verdicts = || ["/admin/x", "/open/x"].map(|path| verdict(&bearer.get(path)));
+    let without = || verdict(&sidecar.anonymous().get("/open/x"));
+    assert_eq!(verdicts(), ["200", "200"]);
+    let reload = |config: &str, restart_needed: &str| {
+        let reloads = |metrics: &str| {
+            let name = "postern_sidecar_config_reloads_total{outcome=\"applied\"";
+            let line = metrics.lines().find(|line| line.starts_with(name));
+            line.unwrap().rsplit(' ').next().unwrap().to_owned()
+        };
+        let metrics = || admin_get(sidecar.admin(), "/metrics").text();
+        let before = reloads(&metrics());
+        fs::write(issuers.file(), config).unwrap();
+        sidecar.process().signal("HUP");
+        wait::until("the reload", || {
+            (reloads(&metrics()) != before).then_some(())
+        });
+        let line = format!("postern_sidecar_config_restart_needed {restart_needed}");
+        let metrics = metrics();
+        assert!(metrics.lines().any(|found| found == line), "{metrics}");
+    };
+    let rule = "[[rule]]\npaths = ['/admin/**', '/open/**']\nscope = ['admin']\n";
+    reload(&format!("{rule}{}", shop.table()), "0");
+    let closed = ["403 insufficient_scope", "403 insufficient_scope"];
+    assert_eq!(verdicts(), closed);
+    let both = shop.table() + &cluster.table();
+    reload(&format!("{rule}{both}"), "1");
+    assert_eq!(verdicts(), closed);
+    // A pass list for which no rule of the file is, but the one that stays meanwhile.
+    reload(&format!("pass = ['/open/**']\n{both}"), "1");
+    assert_eq!(
+        (verdicts(), without().as_str()),
+        (closed.map(str::to_owned), "401 token_missing")
+    );
+    reload(&format!("pass = ['/open/**']\n{}", shop.table()), "0");
+    assert_eq!(
+        (verdicts(), without().as_str()),
+        (["200", "200"].map(str::to_owned), "200")
+    );
 }
 
 #[test]

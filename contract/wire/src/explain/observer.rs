@@ -52,6 +52,8 @@ pub enum Fact<'a> {
     OptionalPattern(&'a PathPattern),
     /// The request is a CORS preflight of an allowed origin.
     Preflight,
+    /// The name of the token header that the token came in.
+    TokenHeader(&'a str),
     /// The name of the issuer that the token's `iss` selects, where there are several.
     Issuer(&'a str),
     /// The key that signed the token.

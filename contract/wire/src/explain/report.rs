@@ -35,6 +35,9 @@ pub struct Explanation {
     pub checks: Vec<Step>,
     /// The rules for the request, which are compared after the token was verified.
     pub rules: Vec<RuleFacts>,
+    /// The token header that the token came in; absent for one of any other place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_header: Option<String>,
     /// The name of the issuer that the token's `iss` selects, where there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub issuer: Option<String>,
@@ -200,6 +203,7 @@ impl Observer for Explanation {
             }
             Fact::Rule(facts) => self.rules.push(facts.clone()),
             Fact::Preflight => self.skipped("authorization", "a preflight of an allowed origin"),
+            Fact::TokenHeader(name) => self.token_header = Some(name.to_owned()),
             Fact::Issuer(name) => self.issuer = Some(name.to_owned()),
             Fact::SigningKey(key) => {
                 self.token = Some(TokenFacts {
@@ -241,6 +245,9 @@ impl fmt::Display for Explanation {
                 "{label:<9} {sign} {}: needs {needs}; found {found}",
                 rule.name
             )?;
+        }
+        if let Some(name) = &self.token_header {
+            writeln!(f, "from      {name}")?;
         }
         if let Some(issuer) = &self.issuer {
             writeln!(f, "issuer    {issuer}")?;

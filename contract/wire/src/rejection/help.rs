@@ -50,7 +50,7 @@ impl Rejection {
                 "A slow or broken client or network; a client that opens a connection and sends nothing for long. Raise `--request-header-timeout` or `--request-body-timeout` (sidecar) or `--request-timeout` (auth server) only if honest clients are that slow.",
             ),
             Self::CrossSite => (
-                "A browser sent the cookie that holds the token (`--token-cookie`) with a request that may change something, and the page that made it do so belongs to another site.",
+                "A browser sent the cookie that holds the token (`--token-cookie`), or for which a proxy in front adds it (`token-header`), with a request that may change something, and the page that made it do so belongs to another site.",
                 "Nothing, if it was an attack. A page of your own on another origin: name it with `--cookie-origin`, or send the token in the Authorization header. If your own pages are refused over plain http, a gateway in front rewrites `Host`, which `Origin` is compared with: let it keep `Host`, or name the pages' origin with `--cookie-origin`.",
             ),
             Self::TokenMissing => (
@@ -58,11 +58,11 @@ impl Rejection {
                 "Log in (`POST /auth/oauth/jwt/token`) and send `Authorization: Bearer <token>`. If the path is meant to be open, add a pattern to `--pass`, relative to the context path; `sidecar explain` shows which pattern matches. A proxy in front may also have dropped the field.",
             ),
             Self::AuthorizationRepeated => (
-                "The request has more than one `Authorization` field.",
+                "The request has more than one `Authorization` field, or more than one of the headers that tables name as `token-header`.",
                 "Send one. Often a client library adds its own to the one that was set by hand, or a proxy in front does.",
             ),
             Self::AuthorizationTooLarge => (
-                "The `Authorization` field is longer than allowed (8 KiB by default).",
+                "The `Authorization` field, or the token in another place, is longer than allowed (8 KiB by default).",
                 "Put less into the token. For an issuer whose tokens are that large, raise the sidecar's `--max-authorization-bytes`.",
             ),
             Self::AuthorizationScheme => (
@@ -70,7 +70,7 @@ impl Rejection {
                 "Send `Authorization: Bearer <token>`: the word, a space, the token.",
             ),
             Self::TokenMalformed => (
-                "What follows `Bearer` is no compact JWS: not three base64url parts with dots between them, JSON that cannot be read or that has a member twice, quotes or spaces around the token.",
+                "What follows `Bearer`, or stands in another place of a token, is no compact JWS: not three base64url parts without padding and with dots between them, JSON that cannot be read or that has a member twice, quotes or spaces around the token.",
                 "Compare what is sent with what the login returned: a token cut off by a copy, a variable that was empty, quotes around it. `auth-server token inspect` reads one from standard input.",
             ),
             Self::TokenAlgorithm => (
@@ -106,8 +106,8 @@ impl Rejection {
                 "Look at the claims (`auth-server token inspect`) and fix the issuer.",
             ),
             Self::TokenIssuer => (
-                "The token comes from another issuer (`iss`) than `--issuer` asks for.",
-                "Compare `iss` of the token with `--issuer` here and on the auth server (`auth` by default there). A token of another environment looks like this.",
+                "The token comes from another issuer (`iss`) than `--issuer` or one of the `[[issuer]]` tables asks for, or in another place than the table of its issuer names (`token-header`).",
+                "Compare `iss` of the token with `--issuer`, or `issuer` of the tables, here and on the auth server (`auth` by default there). A token of another environment looks like this.",
             ),
             Self::TokenAudience => (
                 "The token is meant for another audience (`aud`) than `--audience` asks for.",

@@ -2,14 +2,40 @@
 
 use std::fmt;
 
-use http::HeaderMap;
-use http::header::{AUTHORIZATION, COOKIE, SEC_WEBSOCKET_PROTOCOL};
+use http::header::{AUTHORIZATION, COOKIE, GetAll, SEC_WEBSOCKET_PROTOCOL};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::rejection::Rejection;
 
 /// The unverified token of a request: not empty, only `token68` bytes (RFC 9110 §11.2).
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Bearer<'a>(&'a str);
+pub struct Bearer<'a> {
+    token: &'a str,
+    place: TokenPlace,
+}
+
+/// The place of a token in a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenPlace {
+    /// `Authorization`, or the protocols of a WebSocket: another site cannot make a browser send
+    /// them.
+    Explicit,
+    /// The cookie, which a browser sends by itself.
+    Cookie,
+    /// The token header at this position of the configured ones. A proxy adds it for the browser's
+    /// session, which a cookie carries.
+    Header(usize),
+}
+
+impl TokenPlace {
+    /// Returns the position of the token header.
+    pub const fn header(self) -> Option<usize> {
+        match self {
+            Self::Header(position) => Some(position),
+            Self::Explicit | Self::Cookie => None,
+        }
+    }
+}
 
 impl<'a> Bearer<'a> {
     /// Accepts a token that did not come in a header field.
@@ -22,7 +48,16 @@ impl<'a> Bearer<'a> {
 
     /// Returns the token as it was sent.
     pub const fn as_str(self) -> &'a str {
-        self.0
+        self.token
+    }
+
+    /// Returns the place that it came from.
+    pub const fn place(self) -> TokenPlace {
+        self.place
+    }
+
+    const fn at(self, place: TokenPlace) -> Self {
+        Self { place, ..self }
     }
 }
 
@@ -44,17 +79,47 @@ pub fn from_headers(
     headers: &HeaderMap,
     max_bytes: usize,
 ) -> Result<Option<Bearer<'_>>, Rejection> {
-    let mut fields = headers.get_all(AUTHORIZATION).iter();
-    let Some(field) = fields.next() else {
+    let Some(field) = only_field(headers.get_all(AUTHORIZATION))? else {
         return Ok(None);
     };
-    if fields.next().is_some() {
-        return Err(Rejection::AuthorizationRepeated);
-    }
     if field.len() > max_bytes {
         return Err(Rejection::AuthorizationTooLarge);
     }
     parse(field.as_bytes()).map(Some)
+}
+
+fn only_field(fields: GetAll<'_, HeaderValue>) -> Result<Option<&HeaderValue>, Rejection> {
+    let mut fields = fields.iter();
+    match (fields.next(), fields.next()) {
+        (_, Some(_)) => Err(Rejection::AuthorizationRepeated),
+        (field, None) => Ok(field),
+    }
+}
+
+/// Reads the bare token from the first of these headers; `None` without any.
+///
+/// # Errors
+/// [`Rejection::AuthorizationRepeated`] for more than one field of all names together, because each
+/// is another proxy's word; [`Rejection::AuthorizationTooLarge`], [`Rejection::TokenMalformed`].
+pub fn from_token_headers<'a>(
+    headers: &'a HeaderMap,
+    names: &[HeaderName],
+    max_bytes: usize,
+) -> Result<Option<Bearer<'a>>, Rejection> {
+    let mut found = None;
+    for (position, name) in names.iter().enumerate() {
+        let Some(field) = only_field(headers.get_all(name))? else {
+            continue;
+        };
+        if found.replace((position, field)).is_some() {
+            return Err(Rejection::AuthorizationRepeated);
+        }
+    }
+    let Some((position, field)) = found else {
+        return Ok(None);
+    };
+    let token = bounded(field.as_bytes(), max_bytes)?;
+    Ok(Some(token.at(TokenPlace::Header(position))))
 }
 
 /// Reads the token from the cookie of this name; `None` without such a cookie.
@@ -72,7 +137,10 @@ pub fn from_cookie<'a>(
     match (tokens.next(), tokens.next()) {
         (None, _) => Ok(None),
         (Some(_), Some(_)) => Err(Rejection::TokenMalformed),
-        (Some(token), None) => bounded(token, max_bytes).map(Some),
+        (Some(token), None) => {
+            let token = bounded(token, max_bytes)?;
+            Ok(Some(token.at(TokenPlace::Cookie)))
+        }
     }
 }
 
@@ -158,9 +226,11 @@ fn token68(token: &[u8]) -> Result<Bearer<'_>, Rejection> {
     if token.is_empty() || !is_all_token68(token) {
         return Err(Rejection::TokenMalformed);
     }
-    std::str::from_utf8(token)
-        .map(Bearer)
-        .map_err(|_| Rejection::TokenMalformed)
+    let token = std::str::from_utf8(token).map_err(|_| Rejection::TokenMalformed)?;
+    Ok(Bearer {
+        token,
+        place: TokenPlace::Explicit,
+    })
 }
 
 /// Returns true for `token68` bytes. The loops have no early exit, so that the compiler vectorises
@@ -246,7 +316,7 @@ mod tests {
         );
     }
 
-    fn headers_of(name: http::HeaderName, values: &[&str]) -> HeaderMap {
+    fn headers_of(name: HeaderName, values: &[&str]) -> HeaderMap {
         let mut headers = HeaderMap::new();
         for value in values {
             headers.append(&name, HeaderValue::from_str(value).unwrap());
@@ -280,6 +350,40 @@ mod tests {
                 expected,
                 "{cookies:?}"
             );
+        }
+    }
+
+    #[test]
+    fn one_field_of_all_token_headers_holds_a_bare_token() {
+        let names = ["x-first", "x-second"].map(HeaderName::from_static);
+        for (fields, expected) in [
+            (&[][..], Ok(None)),
+            (&[("x-first", "a.b.c")], Ok(Some(("a.b.c", 0)))),
+            (&[("x-second", "a.b.c")], Ok(Some(("a.b.c", 1)))),
+            (&[("x_first", "a.b.c")], Ok(None)),
+            (&[("x-first", "")], Err(Rejection::TokenMalformed)),
+            (&[("x-first", "Bearer a")], Err(Rejection::TokenMalformed)),
+            (
+                &[("x-first", "aaaaaaaaaaa")],
+                Err(Rejection::AuthorizationTooLarge),
+            ),
+            (
+                &[("x-first", "a.b.c"), ("x-first", "a.b.c")],
+                Err(Rejection::AuthorizationRepeated),
+            ),
+            (
+                &[("x-first", ""), ("x-second", "a.b.c")],
+                Err(Rejection::AuthorizationRepeated),
+            ),
+        ] {
+            let mut headers = HeaderMap::new();
+            for (name, value) in fields {
+                headers.append(*name, HeaderValue::from_static(value));
+            }
+            let token = from_token_headers(&headers, &names, 10);
+            let found = token
+                .map(|token| token.map(|token| (token.as_str(), token.place().header().unwrap())));
+            assert_eq!(found, expected, "{fields:?}");
         }
     }
 

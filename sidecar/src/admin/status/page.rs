@@ -117,6 +117,9 @@ fn readiness(snapshot: &Snapshot<'_>) -> Markup {
         @if let Some(until) = &snapshot.reporting_until {
             p.state.bad { "Not enforcing until " (readable(until)) " UTC: requests without a valid token reach the service" }
         }
+        @if let Some(until) = &snapshot.reported_until {
+            p.state { "Report-only mode ended at " (readable(until)) " UTC: requests without a valid token are rejected. Take " code { "--enforce report" } " and " code { "--report-until" } " out" }
+        }
         @if snapshot.restart_needed {
             p.state.bad { "Restart needed: changed settings wait for the next start" }
         }
@@ -155,6 +158,9 @@ fn issuer_card(place: usize, issuer: &IssuerSnapshot<'_>) -> Markup {
             dl {
                 dt { "issuer" } dd { (or_unchecked(&settings.accepts)) }
                 dt { "audience" } dd { (or_unchecked(&settings.audiences)) }
+                @if let Some(name) = &settings.token_header {
+                    dt { "token header" } dd { code { (name) } }
+                }
             }
         }
     }

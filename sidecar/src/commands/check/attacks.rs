@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::admin::explain::replay;
 use crate::auth::authorize::{AuthPolicy, Decision};
-use crate::keys::current::InstalledKeys;
+use crate::keys::issuer_keys::KeysByIssuer;
 use crate::request::head;
 
 /// `attacks.toml`
@@ -92,7 +92,7 @@ pub(super) fn authorize(
     rules: &AuthPolicy,
     target: &str,
     lines: &[String],
-    keys: Result<&InstalledKeys, Rejection>,
+    keys: impl KeysByIssuer,
     now: i64,
 ) -> Result<Decision, Rejection> {
     authorize_method(rules, "GET", target, lines, keys, now)
@@ -107,7 +107,7 @@ pub(super) fn authorize_method(
     method: &str,
     target: &str,
     lines: &[String],
-    keys: Result<&InstalledKeys, Rejection>,
+    keys: impl KeysByIssuer,
     now: i64,
 ) -> Result<Decision, Rejection> {
     let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();

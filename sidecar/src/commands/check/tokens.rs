@@ -7,12 +7,14 @@ use contract::keys::signing_type::SigningType;
 use contract::keys::{KeySet, VerificationKey};
 use contract::rejection::Rejection;
 use contract::rules::AccessRules;
+use http::HeaderName;
 use runtime::exit::Failure;
 
 use super::attacks::{Attacks, KeyRows, authorize, unusable};
-use super::{Outcome, paths};
-use crate::auth::authorize::AuthPolicy;
+use super::{Outcome, paths, token_headers};
+use crate::auth::authorize::{AuthPolicy, Decision};
 use crate::cli::ServeArgs;
+use crate::cli::policy_args::TokenArgs;
 use crate::config::Config;
 use crate::keys::current::CurrentKeys;
 use crate::keys::source::SourceSettings;
@@ -42,20 +44,22 @@ pub(super) fn attack(
             &mut outcome,
         )?;
     }
+    token_headers::attack(args, &rules, (attacks, &targets), &mut outcome)?;
     Ok(outcome)
 }
 
-/// Returns each issuer alone, with its source of keys and the claims that it requires; of tenants,
+/// Returns each issuer alone, with its source of keys and what it requires; of tenants,
 /// which have the same keys and rules, only the first.
 fn issuers<'a>(
     args: &ServeArgs,
     config: &'a Config,
-    rules: &AuthPolicy,
-) -> Vec<(AuthPolicy, &'a SourceSettings, Required)> {
+    rules: &'a AuthPolicy,
+) -> Vec<(AuthPolicy, &'a SourceSettings, Required<'a>)> {
     let Some(issuers) = rules.issuers() else {
         let required = Required {
             issuer: args.issuer().is_some(),
             audience: !args.rules.tokens.audience.is_empty(),
+            token_header: None,
         };
         return vec![(rules.clone(), &config.first_issuer.source, required)];
     };
@@ -66,6 +70,7 @@ fn issuers<'a>(
         let required = Required {
             issuer: true,
             audience: !issuer.policy.audiences.is_empty(),
+            token_header: issuer.token_header.as_ref(),
         };
         let rules = rules.only(issuer.policy.clone());
         Some((rules, *sources.get(issuer.keys)?, required))
@@ -73,18 +78,19 @@ fn issuers<'a>(
     of_issuer.collect()
 }
 
-/// The claims that the settings of one issuer require.
+/// What the settings of one issuer require of its tokens.
 #[derive(Debug, Clone, Copy)]
-struct Required {
+struct Required<'r> {
     issuer: bool,
     audience: bool,
+    token_header: Option<&'r HeaderName>,
 }
 
 /// Tries all tokens on the rules of one issuer.
 fn attack_issuer(
     args: &ServeArgs,
     rules: &AuthPolicy,
-    (source, required): (&SourceSettings, Required),
+    (source, required): (&SourceSettings, Required<'_>),
     targets: &[String],
     attacks: &Attacks,
     outcome: &mut Outcome,
@@ -122,10 +128,37 @@ fn targets(args: &ServeArgs, attacks: &Attacks) -> Result<Vec<String>, Failure> 
     Ok(open.protected().map(|path| open.full(path)).collect())
 }
 
+/// Header lines for each configured place of a token but the token headers.
+pub(super) fn usual_places(tokens: &TokenArgs, token: &str) -> Vec<Vec<String>> {
+    let mut places = vec![vec![format!("Authorization: Bearer {token}")]];
+    if let Some(name) = &tokens.token_cookie {
+        places.push(vec![format!("Cookie: {name}={token}")]);
+    }
+    if tokens.websocket_token {
+        let protocol = format!("Sec-WebSocket-Protocol: bearer, {token}");
+        let handshake = [
+            "Connection: Upgrade",
+            "Upgrade: websocket",
+            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+        ];
+        places.push([&[protocol][..], &handshake.map(str::to_owned)].concat());
+    }
+    places
+}
+
+/// Returns the reason for which a token is rejected.
+pub(super) fn reason_of(decision: Result<Decision, Rejection>) -> Option<&'static str> {
+    match decision {
+        // The token was accepted; the limit and the protocol are the service's.
+        Ok(_) | Err(Rejection::IdentityTooLarge | Rejection::UpgradeNotAllowed) => None,
+        Err(rejection) => Some(rejection.reason()),
+    }
+}
+
 /// One trusted key.
 struct Trial<'t> {
     args: &'t ServeArgs,
-    required: Required,
+    required: Required<'t>,
     targets: &'t [String],
     trusted: VerificationKey,
     outcome: &'t mut Outcome,
@@ -153,7 +186,9 @@ impl Trial<'_> {
         let tokens = &self.args.rules.tokens;
         let leeway = i64::from(tokens.leeway.get());
         let (issued, expires) = (attacks.issued, attacks.expires);
-        let Required { issuer, audience } = self.required;
+        let Required {
+            issuer, audience, ..
+        } = self.required;
         let issuer = issuer.then_some(Rejection::TokenIssuer);
         let audience = audience.then_some(Rejection::TokenAudience);
         let no_exp = (!tokens.allow_no_exp).then_some(Rejection::TokenClaimMissing);
@@ -211,23 +246,12 @@ impl Trial<'_> {
         keys
     }
 
-    /// Header lines for each configured place of a token.
+    /// Header lines for each place of a token of the issuer.
     fn places(&self, token: &str) -> Vec<Vec<String>> {
-        let tokens = &self.args.rules.tokens;
-        let mut places = vec![vec![format!("Authorization: Bearer {token}")]];
-        if let Some(name) = &tokens.token_cookie {
-            places.push(vec![format!("Cookie: {name}={token}")]);
+        match self.required.token_header {
+            Some(name) => vec![vec![format!("{name}: {token}")]],
+            None => usual_places(&self.args.rules.tokens, token),
         }
-        if tokens.websocket_token {
-            let protocol = format!("Sec-WebSocket-Protocol: bearer, {token}");
-            let handshake = [
-                "Connection: Upgrade",
-                "Upgrade: websocket",
-                "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
-            ];
-            places.push([&[protocol][..], &handshake.map(str::to_owned)].concat());
-        }
-        places
     }
 
     /// Reasons of rejection for each place and target, twice, because the second uses the token
@@ -244,19 +268,27 @@ impl Trial<'_> {
         let keys = keys.as_deref().ok_or(Rejection::AuthKeysUnavailable);
         let targets = self.targets.iter().flat_map(|target| [target, target]);
         let reason = |lines: &[String], target: &str| {
-            match authorize(rules, &format!("{target}{query}"), lines, keys, now) {
-                // The token was accepted; the limit and the protocol are the service's.
-                Ok(_) | Err(Rejection::IdentityTooLarge | Rejection::UpgradeNotAllowed) => None,
-                Err(rejection) => Some(rejection.reason()),
-            }
+            let target = format!("{target}{query}");
+            reason_of(authorize(rules, &target, lines, keys, now))
         };
         targets
             .flat_map(|target| places.iter().map(move |lines| reason(lines, target)))
             .collect()
     }
 
-    /// Counts a row, and notes it where one of the reasons is not the expected one.
     fn compare(&mut self, name: &str, found: &[Option<&'static str>], expected: Option<&str>) {
+        self.outcome.compare(name, found, expected);
+    }
+}
+
+impl Outcome {
+    /// Counts a row, and notes it where one of the reasons is not the expected one.
+    pub(super) fn compare(
+        &mut self,
+        name: &str,
+        found: &[Option<&'static str>],
+        expected: Option<&str>,
+    ) {
         let too_large = Some(Rejection::AuthorizationTooLarge.reason());
         let mut others = found
             .iter()
@@ -265,9 +297,9 @@ impl Trial<'_> {
             Some(other) => {
                 let expected = expected.unwrap_or("accepted");
                 let surprise = format!("{name}: {}, not {expected}", other.unwrap_or("accepted"));
-                self.outcome.surprises.push(surprise);
+                self.surprises.push(surprise);
             }
-            None => self.outcome.count(found.iter().all(Option::is_some)),
+            None => self.count(found.iter().all(Option::is_some)),
         }
     }
 }

@@ -6,13 +6,17 @@ use std::path::{Path, PathBuf};
 use contract::keys::algorithms::AsymmetricAlgorithm;
 use contract::token::claim_mapping::ClaimMapping;
 use contract::token::verifier::VerificationPolicy;
+use http::HeaderName;
 use http::uri::Scheme;
 use runtime::exit::Failure;
 use runtime::host_port::without_credentials;
 
 use super::{IssuerConfig, key_source};
+use crate::auth::reporting::WOULD_REFUSE;
 use crate::cli::ServeArgs;
 use crate::cli::issuer_table::IssuerTable;
+use crate::config::policy::user_header;
+use crate::headers::field_name::plain_name;
 use crate::keys::cache::KeyCacheSettings;
 use crate::keys::jwks_address::JwksAddress;
 use crate::keys::kubernetes;
@@ -25,8 +29,9 @@ use crate::keys::tls::TlsFiles;
 
 /// The name stands in labels of metrics and in names of files.
 const MAX_NAME_BYTES: usize = 32;
-/// The end of the file that keeps the auth server's revocation list.
-const RESERVED_NAME: &str = "revocations";
+/// The ends of files beside the key cache: the auth server's revocation list, and the file that
+/// replaces the cache.
+const RESERVED_NAMES: [&str; 2] = ["revocations", "new"];
 /// A token that is not cached is compared with each.
 const MAX_TENANTS: usize = 256;
 /// The `issuer` of the cluster whose pod this is.
@@ -75,6 +80,20 @@ impl<'a> TableSettings<'a> {
             ..policy.clone()
         };
         Ok(self.issuers.iter().map(of_issuer).collect())
+    }
+
+    /// Returns the only header of its tokens; `None` for the usual places.
+    pub(super) fn token_header(&self) -> Result<Option<HeaderName>, Failure> {
+        let Some(text) = self.table.token_header.as_deref() else {
+            return Ok(None);
+        };
+        let refused = |why: &dyn Display| self.refused(format!("token-header '{text}': {why}"));
+        let name = plain_name(text).map_err(|error| refused(&error))?;
+        let identity = user_header(&self.args.rules.identity)?;
+        if identity.is_look_alike(name.as_str()) || name == *WOULD_REFUSE {
+            return Err(refused(&"the sidecar sends it to the service"));
+        }
+        Ok(Some(name))
     }
 
     /// Returns the source of its keys.
@@ -160,7 +179,9 @@ impl<'a> TableSettings<'a> {
         if sources.iter().filter(|(_, given)| *given).count() != 1 {
             let [names @ .., _] = sources.map(|(name, _)| name);
             let names = names.join(", ");
-            return Err(self.refused(format!("expected one source of keys of {names}")));
+            return Err(self.refused(format!(
+                "expected one source of keys of {names}, or issuer = \"{KUBERNETES}\""
+            )));
         }
         let is_file = table.jwks_file.is_some() || table.public_key_file.is_some();
         for (member, given, why) in [
@@ -313,6 +334,16 @@ fn of_tenants(pattern: &str, tenants: &[String]) -> Result<Vec<String>, String> 
     if tenants.is_empty() || tenants.iter().any(String::is_empty) {
         return Err("`tenants` is missing, or one of it is empty".to_owned());
     }
+    // A pattern would be compared literally; a part of a path could be another issuer's.
+    let is_one = |tenant: &&String| {
+        let plain = |c: char| c.is_ascii_graphic() && !"*?/\\#{}".contains(c);
+        tenant.chars().all(plain) && !tenant.starts_with('.')
+    };
+    if let Some(tenant) = tenants.iter().find(|tenant| !is_one(tenant)) {
+        return Err(format!(
+            "tenant '{tenant}': is not the name of one; list each"
+        ));
+    }
     if tenants.len() > MAX_TENANTS {
         return Err(format!("`tenants` has more than {MAX_TENANTS}"));
     }
@@ -323,7 +354,7 @@ fn of_tenants(pattern: &str, tenants: &[String]) -> Result<Vec<String>, String> 
 fn check_name(name: &str) -> Result<(), Failure> {
     let is_plain =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
-    if name == RESERVED_NAME {
+    if RESERVED_NAMES.contains(&name) {
         return Err(super::refused(
             name,
             "the name belongs to a file of the key cache",

@@ -1,0 +1,283 @@
+//! `token-header` of an issuer (`token_headers.toml`): tokens of proxies in front, each in its own
+//! header and nowhere else, and never towards the service.
+
+use serde::Deserialize;
+use serde_json::Value;
+use tests::auth_server::{USER_DETAILS, admin_get};
+use tests::client::{Request, verdict};
+use tests::clock;
+use tests::issuer::IssuerRow;
+use tests::message::Message;
+use tests::process::CommandLine;
+use tests::programs::{Program, repository};
+use tests::raw_client::exchange;
+use tests::sidecar::Sidecar;
+use tests::tables::{Verdicts, load};
+use tests::wait;
+
+use super::several_issuers::{Issuers, NEVER, check};
+
+/// `token_headers.toml`
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HeaderTable {
+    issuer: Vec<IssuerRow>,
+    row: Vec<HeaderRow>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HeaderRow {
+    #[serde(default = "get")]
+    method: String,
+    /// Below the context path.
+    #[serde(default = "list")]
+    path: String,
+    lines: Vec<String>,
+    expect: String,
+    why: String,
+}
+
+fn get() -> String {
+    "GET".to_owned()
+}
+
+fn list() -> String {
+    "/list".to_owned()
+}
+
+const FLAGS: [&str; 8] = [
+    "--pass=/public/**",
+    "--optional=/feed/**",
+    "--token-cookie=session",
+    "--cookie-origin=https://app.example",
+    "--websocket-token",
+    "--ready=all",
+    NEVER[0],
+    NEVER[1],
+];
+
+/// Puts the tokens in, in place of `{ISSUER}` and `{ISSUER:NAME}`.
+fn filled(issuers: &Issuers, line: &str) -> String {
+    let mut line = line.replace("{long}", &"a".repeat(9000));
+    for one in &issuers.published {
+        let own = one.own();
+        let name = &one.row.name;
+        let padded: Vec<String> = own.split('.').map(padded).collect();
+        line = line.replace(&format!("{{{name}}}"), &own);
+        line = line.replace(&format!("{{{name}:padded}}"), &padded.join("."));
+        for token in &one.row.token {
+            let placeholder = format!("{{{name}:{}}}", token.name);
+            line = line.replace(&placeholder, &one.signed(token));
+        }
+    }
+    line
+}
+
+/// Returns base64 with padding.
+fn padded(part: &str) -> String {
+    let missing = part.len().next_multiple_of(4) - part.len();
+    format!("{part}{}", "=".repeat(missing))
+}
+
+fn send(issuers: &Issuers, sidecar: &Sidecar, row: &HeaderRow) -> (Message, Vec<Message>) {
+    let request = Request::new(&row.method, format!("/orders{}", row.path));
+    let lines = row.lines.iter().map(|line| filled(issuers, line));
+    let request = lines.fold(request, Request::line);
+    issuers.service.take_requests();
+    let bytes = request.bytes("orders.example");
+    let answer = exchange(sidecar.address(), &row.method, &bytes);
+    (answer, issuers.service.take_requests())
+}
+
+fn has_token_header(request: &Message) -> bool {
+    request.header_lines().iter().any(|line| {
+        let name = line.split(':').next().unwrap_or_default();
+        let plain = name
+            .to_lowercase()
+            .replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+        ["cf-access-jwt-assertion", "x-goog-iap-jwt-assertion"].contains(&plain.as_str())
+    })
+}
+
+fn found(answer: &Message, seen: &[Message]) -> String {
+    match seen {
+        [] => verdict(answer),
+        [one] if has_token_header(one) => "the token header reached the service".to_owned(),
+        [one] => {
+            let user = one.header("x-current-user").concat();
+            let user: Value = serde_json::from_str(&user).unwrap_or_default();
+            format!("{} {}", answer.status(), user["id"].as_str().unwrap_or("-"))
+        }
+        more => format!("{} requests", more.len()),
+    }
+}
+
+#[test]
+fn each_row_of_the_token_headers_gets_its_verdict() {
+    let table: HeaderTable = load("token_headers.toml");
+    let issuers = Issuers::of_rows(table.issuer);
+    let sidecar = issuers.plan().flags(FLAGS).start().ready();
+    let mut verdicts = Verdicts::default();
+    for row in &table.row {
+        // The second time from the token cache.
+        for time in ["first", "again"] {
+            let (answer, seen) = send(&issuers, &sidecar, row);
+            let found = found(&answer, &seen);
+            let difference = (found != row.expect).then(|| format!("{found}, not {}", row.expect));
+            verdicts.row(&format!("{}, {time}", row.why), difference);
+        }
+    }
+    verdicts.conclude();
+}
+
+#[test]
+fn a_token_header_is_stripped_also_where_requests_are_only_reported() {
+    let table: HeaderTable = load("token_headers.toml");
+    let issuers = Issuers::of_rows(table.issuer);
+    let until = clock::now() + 600;
+    let sidecar = issuers
+        .plan()
+        .flags(FLAGS)
+        .flags(["--enforce=report", &format!("--report-until={until}")])
+        .start()
+        .ready();
+    let rejected = table
+        .row
+        .iter()
+        .filter(|row| !row.expect.starts_with("200"));
+    let mut forwarded = 0;
+    for row in rejected {
+        let (_, seen) = send(&issuers, &sidecar, row);
+        for request in &seen {
+            assert!(!has_token_header(request), "{}", row.why);
+            assert!(request.header("x-current-user").is_empty(), "{}", row.why);
+        }
+        forwarded += seen.len();
+    }
+    assert!(forwarded >= 15, "{forwarded}");
+}
+
+#[test]
+fn a_token_header_gives_the_current_user_too() {
+    let table: HeaderTable = load("token_headers.toml");
+    let issuers = Issuers::of_rows(table.issuer);
+    let sidecar = issuers.plan().flags(FLAGS).start().ready();
+    let client = sidecar.anonymous();
+    let line = format!("Cf-Access-Jwt-Assertion: {}", issuers.of("access").own());
+    let answer = client.send(&client.request("GET", USER_DETAILS).line(line));
+    assert_eq!(answer.json()["data"]["email"], "ada@example.com");
+}
+
+#[test]
+fn status_and_explanations_name_the_token_header() {
+    let table: HeaderTable = load("token_headers.toml");
+    let issuers = Issuers::of_rows(table.issuer);
+    let sidecar = issuers.plan().flags(FLAGS).start().ready();
+    let status = admin_get(sidecar.admin(), "/status.json").json();
+    assert_eq!(
+        status["issuers"][0]["token_header"],
+        "cf-access-jwt-assertion"
+    );
+    assert_eq!(status["issuers"][2]["token_header"], Value::Null);
+    let page = admin_get(sidecar.admin(), "/").text();
+    assert!(
+        page.contains("<code>cf-access-jwt-assertion</code>"),
+        "{page}"
+    );
+    let token = issuers.of("access").own();
+    for (line, outcome, text) in [
+        (
+            format!("Cf-Access-Jwt-Assertion: {token}"),
+            "verified",
+            "from      cf-access-jwt-assertion\nissuer    access\n",
+        ),
+        (
+            format!("X-Goog-Iap-Jwt-Assertion: {token}"),
+            "token_issuer",
+            "from      x-goog-iap-jwt-assertion\n",
+        ),
+        (format!("Authorization: Bearer {token}"), "token_issuer", ""),
+    ] {
+        let end = CommandLine::new(Program::Sidecar.path())
+            .arguments(["explain", "/orders/list", "-H", "@-", "--expect", outcome])
+            .arguments(["--admin-listen", &sidecar.admin().to_string()])
+            .input(format!("{line}\n").as_bytes())
+            .run();
+        assert_eq!(end.code, Some(0), "{}{}", end.stdout, end.stderr);
+        assert!(end.stdout.contains(text), "{}", end.stdout);
+        let signature = token.rsplit('.').next().unwrap();
+        assert!(!end.stdout.contains(signature), "{}", end.stdout);
+    }
+}
+
+#[test]
+fn check_tries_the_token_of_each_issuer_in_every_place() {
+    let table: HeaderTable = load("token_headers.toml");
+    let issuers = Issuers::of_rows(table.issuer);
+    let attacks = |config: &str| {
+        let end = check(&issuers.file(), config, &["--token-cookie=session"]);
+        assert_eq!(end.code, Some(0), "{}{}", end.stdout, end.stderr);
+        let mut lines = end.stdout.lines();
+        let line = lines
+            .find_map(|line| line.strip_prefix("# attacks: "))
+            .unwrap();
+        let count: usize = line.split(' ').next().unwrap().parse().unwrap();
+        (count, end.stdout)
+    };
+    let (with, printed) = attacks(&issuers.tables());
+    assert!(
+        printed.contains("token-header = \"Cf-Access-Jwt-Assertion\""),
+        "{printed}"
+    );
+    assert_eq!(attacks(&printed), (with, printed.clone()));
+    let plain: String = issuers
+        .tables()
+        .lines()
+        .filter(|line| !line.starts_with("token-header"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    // Three issuers in four places, each right in one of them, and the last in two.
+    assert_eq!(with, attacks(&plain).0 + 8);
+}
+
+#[test]
+fn a_token_header_is_reloaded() {
+    let table: HeaderTable = load("token_headers.toml");
+    let issuers = Issuers::of_rows(table.issuer);
+    let sidecar = issuers.plan().flags(FLAGS).start().ready();
+    let access = issuers.of("access");
+    let token = access.own();
+    let bearer = || verdict(&sidecar.bearing(&token).get("/list"));
+    let in_header = || {
+        let client = sidecar.anonymous();
+        let line = format!("Cf-Access-Jwt-Assertion: {token}");
+        verdict(&client.send(&client.request("GET", "/list").line(line)))
+    };
+    assert_eq!([bearer(), in_header()], ["401 token_issuer", "200"]);
+    let without = issuers
+        .tables()
+        .replace("token-header = \"Cf-Access-Jwt-Assertion\"", "");
+    for (config, expected) in [
+        (without, ["200", "401 token_missing"]),
+        (issuers.tables(), ["401 token_issuer", "200"]),
+    ] {
+        std::fs::write(issuers.file(), config).unwrap();
+        sidecar.process().signal("HUP");
+        wait::until("the reload", || {
+            ([bearer(), in_header()] == expected).then_some(())
+        });
+    }
+}
+
+#[test]
+fn the_documented_token_headers_are_valid() {
+    let text = std::fs::read_to_string(repository().join("docs/token-headers.md")).unwrap();
+    let block = text.split("```toml\n").nth(1).unwrap();
+    let block = block.split("```").next().unwrap();
+    // Its context path is that of the command line here.
+    let config = block.replace("app-name = \"orders\"\n", "");
+    let home = tempfile::tempdir().unwrap();
+    let end = check(&home.path().join("sidecar.toml"), &config, &["--strict"]);
+    assert_eq!(end.code, Some(0), "{}{}", end.stdout, end.stderr);
+}
