@@ -57,8 +57,9 @@ fmt: ## Format the code
 	cargo fmt --all
 
 .PHONY: venv
-venv: ## The Python environment of the interop tests (VENV=DIR: elsewhere than .venv)
+venv: ## The Python environment of the interop tests (VENV=DIR: elsewhere than .venv), and their Node modules
 	@scripts/python-venv.sh "$(VENV)"
+	@scripts/node-modules.sh
 
 # Skipped tests are listed before the long part and again at the end; with CI=true they fail at once.
 .PHONY: skips

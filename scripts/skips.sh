@@ -40,6 +40,8 @@ command -v rnacos >/dev/null || [ -x "${CARGO_HOME:-$HOME/.cargo}/bin/rnacos" ] 
     skip "gRPC and WebSocket conformance (grpcio, websockets)" "make venv"
 "${POSTERN_TEST_PYTHON:-python3}" -c 'import authlib, requests_oauthlib' 2>/dev/null ||
     skip "OAuth conformance (authlib, requests-oauthlib)" "make venv"
+[ -d tests/interop/node_modules/oidc-provider ] ||
+    skip "the issuer oidc-provider (npm)" "make venv"
 for tool in h2load nghttp; do
     command -v "$tool" >/dev/null || skip "HTTP/2 conformance ($tool)" "apt-get install nghttp2-client"
 done

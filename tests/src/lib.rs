@@ -31,6 +31,7 @@ pub mod metrics;
 pub mod moved_clock;
 pub mod openapi;
 pub mod otlp_collector;
+pub mod peer_issuer;
 pub mod process;
 pub mod programs;
 pub mod prometheus;

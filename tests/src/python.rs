@@ -76,11 +76,14 @@ impl Python {
     ///
     /// # Panics
     /// When it does not start.
-    pub fn start(&self, script: &str) -> Process {
+    pub fn start(&self, script: &str, arguments: &[&str]) -> Process {
         let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("interop")
             .join(script);
-        CommandLine::new(&self.0).arguments([script]).start()
+        CommandLine::new(&self.0)
+            .arguments([script])
+            .arguments(arguments.iter().copied())
+            .start()
     }
 
     /// Runs a script of `tests/interop/` with this input.

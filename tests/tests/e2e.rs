@@ -59,6 +59,7 @@ mod e2e {
     mod pipelining;
     mod queries;
     mod quiet_log;
+    mod real_issuers;
     mod redis_store;
     mod redis_topologies;
     mod refresh_tokens;

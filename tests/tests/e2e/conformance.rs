@@ -21,7 +21,7 @@ fn in_front_of(stack: &ForgedStack, upstream: &str, flags: &[&str]) -> Sidecar {
 }
 
 fn service(python: &Python, script: &str) -> (Process, String) {
-    let mut process = python.start(script);
+    let mut process = python.start(script, &[]);
     let address = process.announced("listening on ");
     (process, address)
 }

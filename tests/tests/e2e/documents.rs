@@ -238,7 +238,7 @@ fn files_below(directory: &Path, extension: &str) -> Vec<PathBuf> {
 /// itself.
 fn is_foreign(directory: &Path) -> bool {
     let name = directory.file_name().unwrap_or_default().to_string_lossy();
-    name == "target" || name.starts_with('.')
+    ["target", "node_modules"].contains(&&*name) || name.starts_with('.')
 }
 
 #[test]

@@ -1,0 +1,64 @@
+// An issuer: the certified `oidc-provider`, with discovery, a key set and client credentials.
+//
+// argv: the audience of its tokens. stdout: `listening on ADDRESS`, then `stage N` after each SIGHUP,
+// which takes the next step of a rotation: the new key is published, signs, and stands alone.
+import { generateKeyPairSync } from 'node:crypto';
+import { createServer } from 'node:http';
+import { Provider } from 'oidc-provider';
+
+const [audience] = process.argv.slice(2);
+
+// Issuers that know nothing of each other give their keys the same names.
+const key = (kid) => ({
+  ...generateKeyPairSync('rsa', { modulusLength: 2048 }).privateKey.export({ format: 'jwk' }),
+  kid,
+  alg: 'RS256',
+  use: 'sig',
+});
+const [first, second] = [key('key-1'), key('key-2')];
+// It signs with the first of its keys.
+const stages = [[first], [first, second], [second, first], [second]];
+
+const resourceServer = {
+  audience,
+  scope: 'orders:read',
+  accessTokenFormat: 'jwt',
+  accessTokenTTL: 300,
+  jwt: { sign: { alg: 'RS256' } },
+};
+
+const provider = (issuer, keys) => new Provider(issuer, {
+  jwks: { keys },
+  clients: [{
+    client_id: 'jobs',
+    client_secret: 'a secret of the test, and of nothing else',
+    grant_types: ['client_credentials'],
+    redirect_uris: [],
+    response_types: [],
+    token_endpoint_auth_method: 'client_secret_post',
+  }],
+  features: {
+    clientCredentials: { enabled: true },
+    devInteractions: { enabled: false },
+    resourceIndicators: {
+      enabled: true,
+      defaultResource: () => 'urn:orders',
+      getResourceServerInfo: () => resourceServer,
+    },
+  },
+}).callback();
+
+let stage = 0;
+let handle;
+const server = createServer((request, response) => handle(request, response));
+server.listen(0, '127.0.0.1', () => {
+  const address = `127.0.0.1:${server.address().port}`;
+  const enter = () => { handle = provider(`http://${address}`, stages[stage]); };
+  enter();
+  process.on('SIGHUP', () => {
+    stage += 1;
+    enter();
+    console.log(`stage ${stage}`);
+  });
+  console.log(`listening on ${address}`);
+});

@@ -1,0 +1,155 @@
+//! Issuers of others behind one sidecar: two of npm's `oidc-provider` and one of PyPI's `authlib`,
+//! found by discovery alone. All of them name their keys `key-1` and `key-2`.
+
+use std::fs;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tests::auth_server::admin_get;
+use tests::client::verdict;
+use tests::echo_service::EchoService;
+use tests::peer_issuer::PeerIssuer;
+use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
+use tests::token_forge::payload_of;
+use tests::wait;
+
+use super::several_issuers::NEVER;
+
+const AUDIENCES: [&str; 3] = ["orders", "stock", "orders"];
+
+/// Starts each issuer; `None` where one is not installed.
+fn issuers() -> Option<[PeerIssuer; 3]> {
+    Some([
+        PeerIssuer::oidc_provider(AUDIENCES[0])?,
+        PeerIssuer::oidc_provider(AUDIENCES[1])?,
+        PeerIssuer::authlib(AUDIENCES[2])?,
+    ])
+}
+
+/// Returns a sidecar with a table for each issuer and audience.
+fn plan(
+    service: &EchoService,
+    home: &TempDir,
+    issuers: &[PeerIssuer; 3],
+    audiences: [&str; 3],
+) -> SidecarPlan {
+    let tables = issuers.iter().zip(audiences).enumerate();
+    let table = |(number, (one, audience)): (usize, (&PeerIssuer, &str))| {
+        format!(
+            "[[issuer]]\nname = 'issuer-{number}'\nissuer = '{}'\ndiscovery = true\n\
+             audience = ['{audience}']\n",
+            one.issuer()
+        )
+    };
+    let rule = "[[rule]]\npaths = ['/**']\nscope = ['orders:read']\n";
+    let config = tables.map(table).collect::<String>() + rule;
+    let file = home.path().join(format!("{}.toml", audiences.join("-")));
+    fs::write(&file, config).unwrap();
+    let flags = ["--config", file.to_str().unwrap(), "--ready", "all"];
+    SidecarPlan::of_issuer(service, flags).flags(["--claim-header", "X-Issuer=iss"])
+}
+
+#[test]
+fn each_real_issuer_is_trusted_for_its_own_tokens_alone() {
+    let Some(issuers) = issuers() else { return };
+    let (service, home) = (EchoService::start(), tempfile::tempdir().unwrap());
+    let plan = |audiences| plan(&service, &home, &issuers, audiences).flags(NEVER);
+    let sidecar = plan(AUDIENCES).start().ready();
+    let tokens = issuers.each_ref().map(PeerIssuer::token);
+    for (issuer, token) in issuers.iter().zip(&tokens) {
+        assert_eq!(payload_of(token)["iss"], issuer.issuer());
+        for _ in 0..2 {
+            assert_eq!(verdict(&sidecar.bearing(token).get("/list")), "200");
+            let seen = service.take_requests().pop().unwrap();
+            assert_eq!(seen.header("x-issuer"), [issuer.issuer()]);
+            let user: Value = serde_json::from_str(&seen.header("x-current-user")[0]).unwrap();
+            assert_eq!(user, json!({"id": "jobs", "account": "jobs"}));
+        }
+    }
+    // The same kid and the same algorithm, but another key.
+    for (place, token) in tokens.iter().enumerate() {
+        let (signed, _) = token.rsplit_once('.').unwrap();
+        for other in tokens.iter().enumerate().filter(|other| other.0 != place) {
+            let (_, signature) = other.1.rsplit_once('.').unwrap();
+            let forged = sidecar.bearing(&format!("{signed}.{signature}"));
+            assert_eq!(verdict(&forged.get("/list")), "401 token_signature");
+        }
+    }
+    let elsewhere = plan(["stock", "orders", "stock"]).start().ready();
+    for token in &tokens {
+        let answer = elsewhere.bearing(token).get("/list");
+        assert_eq!(verdict(&answer), "401 token_audience");
+    }
+    assert_eq!(service.requests().len(), 0);
+}
+
+/// Returns the names of the keys of each issuer.
+fn key_ids(sidecar: &Sidecar) -> Vec<Vec<String>> {
+    let status = admin_get(sidecar.admin(), "/status.json").json();
+    let issuers = status["issuers"].as_array().unwrap();
+    let ids = |issuer: &Value| {
+        let keys = issuer["keys"]["keys"].as_array().unwrap();
+        let mut ids: Vec<_> = keys.iter().map(|key| key["id"].to_string()).collect();
+        ids.sort_unstable();
+        ids
+    };
+    issuers.iter().map(ids).collect()
+}
+
+#[test]
+fn a_rotation_of_real_issuers_under_load_rejects_nothing() {
+    let Some(issuers) = issuers() else { return };
+    let (service, home) = (EchoService::start(), tempfile::tempdir().unwrap());
+    let plan = plan(&service, &home, &issuers, AUDIENCES);
+    let sidecar = plan.flags(EVERY_SECOND).start().ready();
+    let issuers = issuers.map(Mutex::new);
+    let (ended, verdicts) = (AtomicBool::new(false), Mutex::new(Vec::new()));
+    // A mutex alone would seldom let the step in between requests.
+    let stepping = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for issuer in &issuers {
+            let (sidecar, ended, verdicts) = (&sidecar, &ended, &verdicts);
+            let stepping = &stepping;
+            scope.spawn(move || {
+                while !ended.load(Ordering::Relaxed) {
+                    if stepping.load(Ordering::Relaxed) {
+                        std::thread::yield_now();
+                        continue;
+                    }
+                    // No step is taken between a token and its use.
+                    let issuer = issuer.lock().unwrap();
+                    let bearer = sidecar.bearing(&issuer.token());
+                    let found = verdict(&bearer.get("/list"));
+                    verdicts.lock().unwrap().push(found);
+                }
+            });
+        }
+        let sent = |count: usize| {
+            let before = verdicts.lock().unwrap().len();
+            wait::until("requests", || {
+                (verdicts.lock().unwrap().len() >= before + count).then_some(())
+            });
+        };
+        let both = ["\"key-1\"".to_owned(), "\"key-2\"".to_owned()];
+        for known in [Some(&both[..]), None, Some(&both[1..])] {
+            sent(10);
+            stepping.store(true, Ordering::Relaxed);
+            for issuer in &issuers {
+                issuer.lock().unwrap().rotate();
+            }
+            stepping.store(false, Ordering::Relaxed);
+            if let Some(known) = known {
+                wait::until("the keys of all issuers", || {
+                    let all = key_ids(&sidecar);
+                    all.iter().all(|ids| ids == known).then_some(())
+                });
+            }
+        }
+        sent(10);
+        ended.store(true, Ordering::Relaxed);
+    });
+    let verdicts = verdicts.into_inner().unwrap();
+    assert!(verdicts.iter().all(|found| found == "200"), "{verdicts:?}");
+}
