@@ -1,6 +1,8 @@
 //! `[[rule]]` and methods of open paths: `data/rules.toml` and `data/bad_rules.toml` through a real
 //! sidecar, and the path tables with a rule in place of the pass list.
 
+use std::path::Path;
+
 use contract::http::path_patterns::PassList;
 use contract::http::request_path::RequestPath;
 use serde::Deserialize;
@@ -16,6 +18,7 @@ use tests::sidecar::Sidecar;
 use tests::stack::ForgedStack;
 use tests::tables::{self, PathClass, PathGroup, PathRow, PathTable, Verdicts};
 use tests::template;
+use tests::token_forge::Forge;
 use tests::token_rows::{KeySetShape, Policy, TokenTable};
 
 use super::command_line::{CONFIG, SIDECAR, run};
@@ -386,20 +389,34 @@ const TABLES: [&str; 2] = ["pass_list.toml", "canonical_paths.toml"];
 /// The scope that every rule of the path tables needs.
 const SCOPE: &str = "path";
 
-/// Sends every row of the path tables to a sidecar with a rule for the patterns in place of a pass
-/// list: with a token without the scope, and with one that has it.
+/// The tables of the stack's auth server and of another issuer, whose key is in a file.
+fn two_issuers(other: &Forge, home: &Path) -> String {
+    let file = home.join("other.pem");
+    std::fs::write(&file, other.trusted().served()).unwrap();
+    format!(
+        "[[issuer]]\nname = 'own'\nissuer = 'auth'\nauth-server = true\n\
+         [[issuer]]\nname = 'other'\nissuer = 'https://other/'\naudience = ['orders']\n\
+         algorithms = ['ES256']\npublic-key-file = '{}'\n",
+        file.display()
+    )
+}
+
+/// Sends every row of the path tables to a sidecar of two issuers with a rule for the patterns in
+/// place of a pass list: with a token of each without the scope, and with one that has it.
 #[test]
 fn no_disguise_of_a_path_steps_around_a_rule() {
     let mut verdicts = Verdicts::default();
     let groups = TABLES
         .iter()
         .flat_map(|file| tables::load::<PathTable>(file).group);
+    let other = Forge::new(SigningType::Ecdsa);
     for group in groups.filter(|group| !group.patterns.is_empty()) {
         let config = format!(
             "[[rule]]\npaths = {:?}\nscope = ['{SCOPE}']\n",
             group.patterns
         );
         let home = tempfile::tempdir().unwrap();
+        let config = config + &two_issuers(&other, home.path());
         let file = home.path().join("sidecar.toml");
         std::fs::write(&file, config).unwrap();
         let context = group.context.trim_start_matches('/');
@@ -407,16 +424,22 @@ fn no_disguise_of_a_path_steps_around_a_rule() {
             plan.app_name(context)
                 .flags(["--config", file.to_str().unwrap()])
         });
-        let tokens = [
-            stack.token(),
-            stack.forge.token(clock::now(), &json!({"scope": SCOPE})),
-        ];
-        for row in &group.row {
-            let name = format!("{} [{}] ({})", row.path, group.name, row.why);
-            verdicts.row(&name, through_a_rule(&stack, &group, row, &tokens).err());
+        let tokens_of = |forge: &Forge, issuer: &str| {
+            [json!({}), json!({"scope": SCOPE})].map(|mut claims| {
+                claims["iss"] = issuer.into();
+                claims["aud"] = "orders".into();
+                forge.token(clock::now(), &claims)
+            })
+        };
+        for (forge, issuer) in [(&stack.forge, "auth"), (&other, "https://other/")] {
+            let tokens = tokens_of(forge, issuer);
+            for row in &group.row {
+                let name = format!("{} [{}, {issuer}] ({})", row.path, group.name, row.why);
+                verdicts.row(&name, through_a_rule(&stack, &group, row, &tokens).err());
+            }
         }
     }
-    assert!(verdicts.checked() >= 140, "the tables have lost rows");
+    assert!(verdicts.checked() >= 280, "the tables have lost rows");
     verdicts.conclude();
 }
 
