@@ -86,8 +86,15 @@ pub enum KeyError {
     #[error("not a JWK Set")]
     NotAJwkSet,
     /// A JWK Set without a usable key.
-    #[error("the JWK Set holds no usable verification key")]
-    NoUsableKey,
+    #[error(
+        "the JWK Set holds no usable verification key: it has {found}, and {wanted} may be used"
+    )]
+    NoUsableKey {
+        /// The algorithms or kinds of its keys.
+        found: String,
+        /// The allowed algorithms.
+        wanted: String,
+    },
 }
 
 /// A verification key and the only algorithm it is used for.

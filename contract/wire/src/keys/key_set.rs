@@ -1,12 +1,14 @@
 //! The trusted keys of one moment: keys without names, or a JWK Set (RFC 7517).
 
+use std::collections::BTreeSet;
+
 use jsonwebtoken::{
     Algorithm, AlgorithmFamily, DecodingKey,
     jwk::{AlgorithmParameters, CommonParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse},
 };
 use serde_json::Value;
 
-use super::{KeyError, KeyId, VerificationKey};
+use super::{KeyError, KeyId, VerificationKey, algorithms};
 use crate::strict_json;
 
 /// The trusted keys of one moment.
@@ -62,7 +64,7 @@ impl KeySet {
             .filter_map(|member| verification_key_from_jwk(member, allowed))
             .collect();
         if keys.is_empty() {
-            return Err(KeyError::NoUsableKey);
+            return Err(no_usable_key(members, allowed));
         }
         let allowed = allowed.to_vec();
         Ok(Self(Keys::Named { keys, allowed }))
@@ -115,6 +117,41 @@ fn pem_blocks(text: &str) -> impl Iterator<Item = &str> {
         rest = Some(after).filter(|after| !after.is_empty());
         Some(block)
     })
+}
+
+fn no_usable_key(members: &[Value], allowed: &[Algorithm]) -> KeyError {
+    let found: BTreeSet<String> = members.iter().map(kind).collect();
+    let found: Vec<_> = found.into_iter().collect();
+    let wanted: Vec<_> = allowed.iter().copied().map(algorithms::name).collect();
+    KeyError::NoUsableKey {
+        found: if found.is_empty() {
+            "none".to_owned()
+        } else {
+            found.join(", ")
+        },
+        wanted: wanted.join(", "),
+    }
+}
+
+const UNKNOWN_KIND: &str = "a key of an unknown kind";
+
+/// Names the algorithm or the kind of a key, in words of the library alone.
+fn kind(member: &Value) -> String {
+    let Ok(jwk) = serde_json::from_value::<Jwk>(member.clone()) else {
+        return UNKNOWN_KIND.to_owned();
+    };
+    let name = match (&jwk.common.key_algorithm, &jwk.algorithm) {
+        (Some(algorithm), _) => algorithm.to_string(),
+        (None, AlgorithmParameters::RSA(_)) => "RSA".to_owned(),
+        (None, AlgorithmParameters::EllipticCurve(key)) => format!("EC {:?}", key.curve),
+        (None, AlgorithmParameters::OctetKeyPair(key)) => format!("OKP {:?}", key.curve),
+        (None, AlgorithmParameters::OctetKey(_)) => "a symmetric key".to_owned(),
+        (None, _) => UNKNOWN_KIND.to_owned(),
+    };
+    match is_for_verifying(&jwk.common) {
+        true => name,
+        false => format!("{name} for another use"),
+    }
 }
 
 fn verification_key_from_jwk(member: &Value, allowed: &[Algorithm]) -> Option<VerificationKey> {
@@ -195,6 +232,28 @@ mod tests {
     }
 
     #[test]
+    fn a_set_without_a_usable_key_names_what_it_has_and_what_may_be_used() {
+        let ec = json!({"kty": "EC", "crv": "P-256", "x": RFC_7517_X, "y": RFC_7517_Y});
+        let named =
+            json!({"kty": "EC", "crv": "P-256", "x": RFC_7517_X, "y": RFC_7517_Y, "alg": "ES256"});
+        let encryption = json!({"kty": "RSA", "n": RFC_7638_N, "e": "AQAB", "use": "enc"});
+        for (keys, found) in [
+            (json!([]), "it has none, and RS256, PS256 may be used"),
+            (json!([ec, named, named]), "it has EC P256, ES256, and"),
+            (json!([encryption]), "it has RSA for another use, and"),
+            (
+                json!([{"kty": "hush"}]),
+                "it has a key of an unknown kind, and",
+            ),
+        ] {
+            let set = json!({ "keys": keys }).to_string();
+            let allowed = [Algorithm::RS256, Algorithm::PS256];
+            let error = KeySet::from_jwks(set.as_bytes(), &allowed).unwrap_err();
+            assert!(error.to_string().contains(found), "{error}");
+        }
+    }
+
+    #[test]
     fn a_jwk_set_gives_only_what_may_verify_signatures() {
         let ec =
             json!({"kty": "EC", "crv": "P-256", "x": RFC_7517_X, "y": RFC_7517_Y, "kid": "ec"});
@@ -218,7 +277,8 @@ mod tests {
             json!({"kty": "XYZ"}),
             json!(5),
         ] {
-            assert_eq!(jwks(&json!([left_out])).unwrap_err(), KeyError::NoUsableKey);
+            let error = jwks(&json!([left_out])).unwrap_err();
+            assert!(matches!(error, KeyError::NoUsableKey { .. }), "{error}");
             assert_eq!(jwks(&json!([left_out, ec])).unwrap().keys().len(), 1);
         }
         assert_eq!(
@@ -252,7 +312,7 @@ mod tests {
         ] {
             let bad = json!({"kty": "RSA", "n": n, "e": e, "kid": "bad"});
             let alone = jwks(&json!([bad])).map(|_| ());
-            assert_eq!(alone, Err(KeyError::NoUsableKey), "{name}");
+            assert!(matches!(alone, Err(KeyError::NoUsableKey { .. })), "{name}");
             assert_eq!(jwks(&json!([bad, good])).unwrap().keys().len(), 1, "{name}");
         }
         for (name, n, e) in [
