@@ -1,6 +1,8 @@
 //! The service as an OAuth protected resource: its metadata (RFC 9728), which clients without a token
 //! read, and the parameter of the challenge that leads to it.
 
+use contract::http::host;
+use contract::http::request_path::RequestPath;
 use contract::rejection::Rejection;
 use http::{Method, Uri};
 use runtime::loopback::is_loopback_host;
@@ -23,6 +25,12 @@ pub(crate) struct ProtectedResource {
 pub(crate) enum ResourceError {
     #[error("expected a URL such as https://api.example/orders, without a query or a fragment")]
     NotAUrl,
+    #[error("expected a host with a port up to 65535")]
+    Host,
+    #[error(
+        "expected a path in ASCII, without dot segments, empty segments and needless escapes: clients write it in different ways"
+    )]
+    Path,
     #[error("expected https; http is for localhost")]
     PlainHttp,
 }
@@ -46,6 +54,7 @@ impl ProtectedResource {
         if !is_guarded(&uri) {
             return Err(ResourceError::PlainHttp);
         }
+        check_place(&uri)?;
         let servers: Vec<&str> = issuers
             .iter()
             .copied()
@@ -102,6 +111,18 @@ fn url(text: &str) -> Option<Uri> {
     let is_http = matches!(uri.scheme_str(), Some("http" | "https"));
     let is_plain = !text.contains(['?', '#', '"', '\\']) && !authority.contains('@');
     (is_http && is_plain).then_some(uri)
+}
+
+/// Accepts what every client and proxy reads alike.
+fn check_place(uri: &Uri) -> Result<(), ResourceError> {
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    host::check(Some(authority.as_bytes())).map_err(|_| ResourceError::Host)?;
+    let path = uri.path();
+    let checked = RequestPath::parse(path.as_bytes()).map_err(|_| ResourceError::Path)?;
+    let is_canonical = checked.canonical().is_some();
+    (path.is_ascii() && is_canonical)
+        .then_some(())
+        .ok_or(ResourceError::Path)
 }
 
 fn is_guarded(uri: &Uri) -> bool {
@@ -182,6 +203,15 @@ mod tests {
             ("https://me@api.example/", ResourceError::NotAUrl),
             ("https://api.example/a\"b", ResourceError::NotAUrl),
             ("http://api.example/orders", ResourceError::PlainHttp),
+            ("https://api.example:99999/orders", ResourceError::Host),
+            ("https://api.example:x/orders", ResourceError::Host),
+            ("https://api.example/ö", ResourceError::Path),
+            ("https://api.example/orders/../x", ResourceError::Path),
+            ("https://api.example/%2e%2e/x", ResourceError::Path),
+            ("https://api.example//orders", ResourceError::Path),
+            ("https://api.example/%", ResourceError::Path),
+            ("https://api.example/%6frders", ResourceError::Path),
+            ("https://api.example/orders;v=1", ResourceError::Path),
         ] {
             assert_eq!(ProtectedResource::new(url, &[]), Err(expected), "{url}");
         }
