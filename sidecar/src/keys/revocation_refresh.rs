@@ -15,7 +15,9 @@ use runtime::health::Condition;
 use runtime::owner_only_file;
 
 use super::current::{CurrentKeys, FetchTime};
-use super::revocations::{FetchedList, ListError, Revocations, Taken, take, verified};
+use super::revocations::{
+    FetchedList, ListError, Revocations, Taken, check_signature_age, take, verified,
+};
 use crate::telemetry::metrics::{ListResult, Metrics};
 
 /// Larger than any list.
@@ -108,10 +110,7 @@ impl RevocationRefresh {
     pub(crate) fn on_fetch(&self, fetched: FetchedList, server: &str) -> Option<HeaderValue> {
         let outcome = match fetched {
             FetchedList::NotWanted => return None,
-            FetchedList::NotModified => {
-                self.on_unchanged();
-                Ok((ListResult::Unchanged, None))
-            }
+            FetchedList::NotModified => self.on_confirmed().map(|it| (it, None)),
             FetchedList::List { jws, version } => self.on_list(&jws).map(|it| (it, version)),
             FetchedList::Absent if self.ready.is_none() => {
                 tracing::debug!(server, "the auth server publishes no revocation list");
@@ -125,16 +124,30 @@ impl RevocationRefresh {
                 self.is_failing.store(false, Ordering::Relaxed);
                 fetched
             }
-            Err(error) => {
-                if !self.is_failing.swap(true, Ordering::Relaxed) {
-                    tracing::warn!(server, %error, "revocation list not fetched; keeping the last good one");
-                }
-                (ListResult::Failed, None)
-            }
+            Err(error) => (self.on_failure(server, &error), None),
         };
         self.metrics.revocations_refreshed(result);
         self.check_age();
         version
+    }
+
+    /// Logs the first failure. An older list is no failure while the one in force is fresh: another
+    /// server may not have read its store yet.
+    fn on_failure(&self, server: &str, error: &ListError) -> ListResult {
+        let is_older = matches!(error, ListError::Older { .. });
+        let state = self.keys.load();
+        let is_fresh = state
+            .as_deref()
+            .is_some_and(|state| self.keys.has_fresh_revocations(state, Instant::now()));
+        if is_older && is_fresh {
+            tracing::debug!(server, %error, "an older revocation list is ignored");
+        } else if !self.is_failing.swap(true, Ordering::Relaxed) {
+            tracing::warn!(server, %error, "revocation list not fetched; keeping the last good one");
+        }
+        match is_older {
+            true => ListResult::Older,
+            false => ListResult::Failed,
+        }
     }
 
     fn on_list(&self, jws: &str) -> Result<ListResult, ListError> {
@@ -144,15 +157,17 @@ impl RevocationRefresh {
         };
         let list = verified(state.keys(), jws, unix_now())?;
         let known = state.revocations().map(Revocations::list);
-        let seq = list.seq();
+        let (seq, known_seq) = (list.seq(), known.map_or(0, RevocationList::seq));
         match take(known, state.keys(), list) {
             Taken::Older => {
-                let known = known.map(|known| known.seq());
-                tracing::debug!(seq, known, "an older revocation list is ignored");
-                return Ok(ListResult::Older);
+                return Err(ListError::Older {
+                    number: seq,
+                    known: known_seq,
+                });
             }
-            Taken::Unchanged => {
-                self.on_unchanged();
+            Taken::Unchanged(list) => {
+                self.keys
+                    .install_revocations(Revocations::new(list, Instant::now()), false);
                 self.keep(jws);
                 return Ok(ListResult::Unchanged);
             }
@@ -167,13 +182,15 @@ impl RevocationRefresh {
         Ok(ListResult::Replaced)
     }
 
-    /// The list in force was confirmed.
-    fn on_unchanged(&self) {
+    /// The server has the list in force. A server signs it anew within the hour, with another version.
+    fn on_confirmed(&self) -> Result<ListResult, ListError> {
         let state = self.keys.load();
         if let Some(known) = state.as_ref().and_then(|state| state.revocations()) {
+            check_signature_age(known.list(), unix_now())?;
             let confirmed = known.confirmed(Instant::now());
             self.keys.install_revocations(confirmed, false);
         }
+        Ok(ListResult::Unchanged)
     }
 
     /// Reports a stale list to the probes.
@@ -210,5 +227,83 @@ impl RevocationRefresh {
                 }
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use contract::keys::signing_type::SigningType;
+    use contract::keys::{KeySet, VerificationKey};
+
+    use super::super::revocations::tests::signed_at;
+    use super::*;
+    use crate::telemetry::metrics::TokenCacheCounters;
+
+    const SECRET: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    const MAX_AGE: Duration = Duration::from_secs(300);
+
+    fn refresh() -> RevocationRefresh {
+        let keys = CurrentKeys::default().with_required_revocations(Some(MAX_AGE));
+        let key = VerificationKey::parse(SigningType::Hmac, SECRET).unwrap();
+        keys.install(KeySet::nameless(key), Instant::now());
+        let metrics = Metrics::new(TokenCacheCounters::default()).0;
+        RevocationRefresh::new(Arc::new(keys), metrics, None)
+    }
+
+    fn list(seq: u64, signed_ago: i64) -> FetchedList {
+        FetchedList::List {
+            jws: signed_at(SECRET, seq, unix_now() - signed_ago),
+            version: Some(HeaderValue::from_static("\"1\"")),
+        }
+    }
+
+    /// Returns true if the fetch was accepted, and is followed by one that names its version.
+    fn is_accepted(refresh: &RevocationRefresh, fetched: FetchedList) -> bool {
+        refresh.on_fetch(fetched, "auth").is_some()
+    }
+
+    #[test]
+    fn an_old_signature_is_not_confirmed_for_ever() {
+        for (signed_ago, is_failing) in [(3_500, false), (3_700, true)] {
+            let refresh = refresh();
+            let jws = signed_at(SECRET, 7, unix_now() - signed_ago);
+            refresh.on_cache_hit(&jws);
+            refresh.on_fetch(FetchedList::NotModified, "auth");
+            let failing = refresh.is_failing.load(Ordering::Relaxed);
+            assert_eq!(failing, is_failing, "{signed_ago}");
+        }
+    }
+
+    #[test]
+    fn a_new_signature_of_the_same_list_counts() {
+        let refresh = refresh();
+        let jws = signed_at(SECRET, 7, unix_now() - 3_700);
+        refresh.on_cache_hit(&jws);
+        assert!(is_accepted(&refresh, list(7, 10)));
+        refresh.on_fetch(FetchedList::NotModified, "auth");
+        assert!(!refresh.is_failing.load(Ordering::Relaxed));
+        // An older signature takes nothing back.
+        assert!(is_accepted(&refresh, list(7, 3_500)));
+        let state = refresh.keys.load();
+        let known = state.as_ref().unwrap().revocations().unwrap();
+        assert!(unix_now() - known.list().issued_at() < 60);
+    }
+
+    #[test]
+    fn an_older_list_fails_once_the_known_one_is_stale() {
+        let refresh = refresh();
+        assert!(is_accepted(&refresh, list(7, 0)));
+        assert!(!is_accepted(&refresh, list(6, 0)));
+        assert!(!refresh.is_failing.load(Ordering::Relaxed));
+        let jws = signed_at(SECRET, 7, unix_now());
+        let key = VerificationKey::parse(SigningType::Hmac, SECRET).unwrap();
+        let list_of = RevocationList::verify(&KeySet::nameless(key), &jws).unwrap();
+        let stale = FetchTime::before(Instant::now(), MAX_AGE * 2);
+        refresh
+            .keys
+            .install_revocations(Revocations::new(list_of, stale), false);
+        assert!(!is_accepted(&refresh, list(6, 0)));
+        assert!(refresh.is_failing.load(Ordering::Relaxed));
     }
 }

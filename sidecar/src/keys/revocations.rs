@@ -75,6 +75,11 @@ pub(crate) enum ListError {
     List(#[from] RevocationListError),
     #[error("it was signed {0} s ago")]
     TooOld(i64),
+    #[error(
+        "its number {number} is below {known} of the list in force, as after a restore of the store; \
+         auth-server revoke --jti none gives it a later one"
+    )]
+    Older { number: u64, known: u64 },
     #[error("the auth server publishes none")]
     Absent,
 }
@@ -83,7 +88,8 @@ pub(crate) enum ListError {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     Replaced(RevocationList),
-    Unchanged,
+    /// The same entries, signed at another time.
+    Unchanged(RevocationList),
     /// The list in force is newer: a server that has not read its store yet, or a replay.
     Older,
 }
@@ -94,11 +100,20 @@ pub(crate) enum Taken {
 /// [`ListError::List`], [`ListError::TooOld`].
 pub(crate) fn verified(keys: &KeySet, jws: &str, now: i64) -> Result<RevocationList, ListError> {
     let list = RevocationList::verify(keys, jws)?;
+    check_signature_age(&list, now)?;
+    Ok(list)
+}
+
+/// Checks the age of a list at `now`, in seconds since the epoch, also of one that is confirmed.
+///
+/// # Errors
+/// [`ListError::TooOld`].
+pub(crate) fn check_signature_age(list: &RevocationList, now: i64) -> Result<(), ListError> {
     let age = now.saturating_sub(list.issued_at());
     if age > MAX_SIGNATURE_AGE {
         return Err(ListError::TooOld(age));
     }
-    Ok(list)
+    Ok(())
 }
 
 /// Compares a verified list with the one in force. Lists of one number and different entries come
@@ -115,7 +130,7 @@ pub(crate) fn take(known: Option<&RevocationList>, keys: &KeySet, list: Revocati
     }
     let joined = list.joined(known);
     if joined.revokes_same(known) {
-        Taken::Unchanged
+        Taken::Unchanged(joined)
     } else {
         Taken::Replaced(joined)
     }
@@ -164,9 +179,18 @@ pub(crate) mod tests {
     }
 
     fn signed_with(secret: &str, seq: u64, tokens: &[&str]) -> String {
+        signed_list(secret, seq, NOW, tokens)
+    }
+
+    /// Signs an empty list at this time.
+    pub(crate) fn signed_at(secret: &str, seq: u64, issued_at: i64) -> String {
+        signed_list(secret, seq, issued_at, &[])
+    }
+
+    fn signed_list(secret: &str, seq: u64, issued_at: i64, tokens: &[&str]) -> String {
         let claims = RevocationClaims {
             seq,
-            issued_at: NOW,
+            issued_at,
             tokens: tokens
                 .iter()
                 .map(|id| RevocationDigest::of_token(id))
@@ -199,7 +223,7 @@ pub(crate) mod tests {
             match (taken, entries) {
                 (Taken::Replaced(list), Some(entries)) => assert_eq!(list.entries(), entries),
                 (Taken::Older, None) => assert_eq!(seq, 6),
-                (Taken::Unchanged, None) => assert_eq!(seq, 7),
+                (Taken::Unchanged(_), None) => assert_eq!(seq, 7),
                 other => unreachable!("{seq} {tokens:?}: {other:?}"),
             }
         }

@@ -248,9 +248,10 @@ impl RevocationList {
             && self.everyone == other.everyone
     }
 
-    /// Adds the entries of `other`.
+    /// Adds the entries of `other`; the later signature counts.
     #[must_use]
     pub fn joined(mut self, other: &Self) -> Self {
+        self.issued_at = self.issued_at.max(other.issued_at);
         self.tokens.extend(&other.tokens);
         join(&mut self.users, &other.users);
         join(&mut self.applications, &other.applications);
