@@ -166,6 +166,7 @@ pub(crate) fn verification_policy(issuer: &str, leeway_seconds: u32) -> Verifica
     VerificationPolicy {
         issuer: Some(issuer.to_owned()),
         audiences: Vec::new(),
+        any_access_token: true,
         leeway_seconds,
         require_expiry: true,
         mapping: None,

@@ -61,6 +61,7 @@ fuzz_target!(|data: &[u8]| {
     let policy = VerificationPolicy {
         issuer: None,
         audiences: Vec::new(),
+        any_access_token: false,
         leeway_seconds: 30,
         require_expiry: true,
         mapping: None,

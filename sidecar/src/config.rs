@@ -272,8 +272,8 @@ impl Config {
             && !self.rules.auth_policy.policy.audiences.is_empty()
         {
             warnings.push(
-                "--audience: the auth server's tokens have an aud only if it runs with --audience \
-                 itself; otherwise all are rejected",
+                "--audience: a token has the aud that its application or user was given, or the auth server's own \
+                 --audience; one without any is rejected",
             );
         }
         if self.sources().any(SourceSettings::shows_password) {

@@ -49,6 +49,7 @@ fn routes(live_keys: LiveKeys, applications: Applications) -> Routes {
     let policy = VerificationPolicy {
         issuer: Some("auth".into()),
         audiences: Vec::new(),
+        any_access_token: true,
         leeway_seconds: 30,
         require_expiry: true,
         mapping: None,

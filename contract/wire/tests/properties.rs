@@ -46,6 +46,7 @@ fn verify(keys: &KeySet, value: &[u8]) -> Result<Claims, Rejection> {
     let policy = VerificationPolicy {
         issuer: None,
         audiences: Vec::new(),
+        any_access_token: false,
         leeway_seconds: 30,
         require_expiry: true,
         mapping: None,

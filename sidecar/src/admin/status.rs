@@ -334,6 +334,7 @@ mod tests {
         let policy = VerificationPolicy {
             issuer: None,
             audiences: Vec::new(),
+            any_access_token: false,
             leeway_seconds: 0,
             require_expiry: true,
             mapping: None,

@@ -155,6 +155,7 @@ pub(super) fn policy(
     Ok(VerificationPolicy {
         issuer: given("issuer", args.issuer.as_deref())?,
         audiences: audiences(args)?,
+        any_access_token: false,
         leeway_seconds: args.leeway.get(),
         require_expiry: !args.allow_no_exp,
         mapping,

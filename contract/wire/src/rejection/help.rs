@@ -110,7 +110,7 @@ impl Rejection {
                 "Compare `iss` of the token with `--issuer`, or `issuer` of the tables, here and on the auth server (`auth` by default there). A token of another environment looks like this.",
             ),
             Self::TokenAudience => (
-                "The token is meant for another audience (`aud`) than `--audience` asks for.",
+                "The token is meant for another audience (`aud`) than `--audience` asks for; or it is an application's (`typ: at+jwt`), which is for its audience alone, and no `--audience` is set.",
                 "Ask the issuer for a token of this audience, or set `--audience` to what its tokens say.",
             ),
             Self::TokenRevoked => (
@@ -139,7 +139,7 @@ impl Rejection {
             ),
             Self::RevocationsStale => (
                 "With `--revocations required` no token counts unless the revocation list was fetched within `--max-revocation-age`.",
-                "Bring the auth server back, or the way to it; the log line `revocation list not fetched` names the cause. An auth server that publishes no list is too old, or another implementation: use `--revocations on`.",
+                "Bring the auth server back, or the way to it; the log line `revocation list not fetched` names the cause. A list with a number below the known one comes from a restored store: `auth-server revoke --jti none` gives it a later number. An auth server that publishes no list is too old, or another implementation: use `--revocations on`.",
             ),
             Self::IdentityTooLarge => (
                 "The user of the token does not fit into the user header (6 KiB by default).",

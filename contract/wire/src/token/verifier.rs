@@ -23,8 +23,11 @@ pub struct VerificationPolicy {
     /// The required `iss`; `None` leaves it unchecked.
     pub issuer: Option<String>,
     /// The accepted `aud`, one of which is required (RFC 7519 §4.1.3); an empty list leaves it
-    /// unchecked.
+    /// unchecked, but in a token of [`Self::any_access_token`].
     pub audiences: Vec<String>,
+    /// True if a token for an application (`typ: at+jwt`), which is for its `aud` alone (RFC 9068 §4),
+    /// is accepted where `audiences` is empty: only by the server that issued it.
+    pub any_access_token: bool,
     /// Accepted clock difference for `exp` and `nbf`, in seconds.
     pub leeway_seconds: u32,
     /// True if a token without `exp` is rejected.
@@ -38,9 +41,10 @@ pub struct VerificationPolicy {
 /// Members that change the key or the meaning of the token (RFC 7515 §4.1, RFC 7797).
 const REFUSED_HEADER_MEMBERS: [&str; 8] = ["crit", "b64", "zip", "enc", "jku", "jwk", "x5u", "x5c"];
 
-/// Media types of an access token; compared without regard to case (RFC 7515 §4.1.9). The last one
-/// is the full form of the second (RFC 9068 §4).
-const ACCEPTED_TYPES: [&str; 3] = ["JWT", "at+jwt", "application/at+jwt"];
+/// Media type of a token; compared without regard to case (RFC 7515 §4.1.9).
+const TOKEN_TYPE: &str = "JWT";
+/// The same of a token of RFC 9068, and its full form (§4).
+const ACCESS_TOKEN_TYPES: [&str; 2] = ["at+jwt", "application/at+jwt"];
 
 impl VerificationPolicy {
     /// Verifies `token` with `keys` at `now`, in seconds since the epoch.
@@ -77,7 +81,7 @@ impl VerificationPolicy {
         let claims = decode(token.payload).and_then(|payload| self.claims(&payload));
         let claims = observer.check("claims", claims)?;
         observer.check("times", self.check_times(claims.validity(), now))?;
-        self.check_parties(&claims, observer)?;
+        self.check_parties(&header, &claims, observer)?;
         Ok(claims)
     }
 
@@ -107,6 +111,7 @@ impl VerificationPolicy {
 
     fn check_parties(
         &self,
+        header: &Header,
         claims: &Claims,
         observer: &mut impl Observer,
     ) -> Result<(), Rejection> {
@@ -116,7 +121,8 @@ impl VerificationPolicy {
             let same = claims.issuer == self.issuer;
             observer.check("issuer", same.then_some(()).ok_or(Rejection::TokenIssuer))?;
         }
-        if self.audiences.is_empty() {
+        let is_for_anyone = self.any_access_token || !header.is_access_token;
+        if self.audiences.is_empty() && is_for_anyone {
             observer.skipped("audience", "--audience is not set");
             return Ok(());
         }
@@ -195,6 +201,7 @@ struct Header {
     /// Compared with the key's, never used to choose.
     algorithm: Algorithm,
     key_id: Option<KeyId>,
+    is_access_token: bool,
 }
 
 impl Header {
@@ -211,6 +218,7 @@ impl Header {
         Ok(Self {
             key_id: key_id(&members)?,
             algorithm: algorithm(&members)?,
+            is_access_token: is_access_token(&members),
         })
     }
 }
@@ -218,12 +226,19 @@ impl Header {
 fn check_type(members: &Map<String, Value>) -> Result<(), Rejection> {
     let accepted = match members.get("typ") {
         None => true,
-        Some(Value::String(media_type)) => ACCEPTED_TYPES
-            .iter()
-            .any(|accepted| media_type.eq_ignore_ascii_case(accepted)),
+        Some(Value::String(media_type)) => {
+            media_type.eq_ignore_ascii_case(TOKEN_TYPE) || is_access_token(members)
+        }
         Some(_) => false,
     };
     accepted.then_some(()).ok_or(Rejection::TokenHeader)
+}
+
+/// Returns true for the `typ` of RFC 9068.
+fn is_access_token(members: &Map<String, Value>) -> bool {
+    let named = members.get("typ").and_then(Value::as_str);
+    let is_named = |name: &&str| named.is_some_and(|named| named.eq_ignore_ascii_case(name));
+    ACCESS_TOKEN_TYPES.iter().any(is_named)
 }
 
 fn algorithm(members: &Map<String, Value>) -> Result<Algorithm, Rejection> {
@@ -288,6 +303,7 @@ mod tests {
         VerificationPolicy {
             issuer: None,
             audiences: Vec::new(),
+            any_access_token: false,
             leeway_seconds: 30,
             require_expiry: true,
             mapping: None,
@@ -419,6 +435,31 @@ mod tests {
         ] {
             let token = token(&header(), &with(payload(), "aud", aud.clone()));
             assert_eq!(verify(&several, &key_set(), &token), expected, "{aud}");
+        }
+    }
+
+    #[test]
+    fn rfc_9068_4_an_access_token_is_for_a_configured_audience_or_for_nobody() {
+        let audiences = |audience: &[&str]| VerificationPolicy {
+            audiences: audience.iter().map(|&name| name.to_owned()).collect(),
+            ..policy()
+        };
+        let of_its_issuer = VerificationPolicy {
+            any_access_token: true,
+            ..policy()
+        };
+        let foreign = Err(Rejection::TokenAudience);
+        for (policy, typ, expected) in [
+            (&policy(), "JWT", Ok(())),
+            (&policy(), "at+jwt", foreign),
+            (&policy(), "AT+JWT", foreign),
+            (&policy(), "application/at+jwt", foreign),
+            (&audiences(&["shop"]), "at+jwt", Ok(())),
+            (&audiences(&["stock"]), "at+jwt", foreign),
+            (&of_its_issuer, "at+jwt", Ok(())),
+        ] {
+            let token = token(&with(header(), "typ", json!(typ)), &payload());
+            assert_eq!(verify(policy, &key_set(), &token), expected, "{typ}");
         }
     }
 

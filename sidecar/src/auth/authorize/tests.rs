@@ -44,6 +44,7 @@ fn rules_for(issuer: Option<&str>) -> AuthPolicy {
         VerificationPolicy {
             issuer: issuer.map(ToOwned::to_owned),
             audiences: Vec::new(),
+            any_access_token: false,
             leeway_seconds: 30,
             require_expiry: true,
             mapping: None,

@@ -70,6 +70,7 @@ impl<'a> TableSettings<'a> {
         let policy = VerificationPolicy {
             issuer: None,
             audiences: self.audiences()?,
+            any_access_token: false,
             leeway_seconds: tokens.leeway.get(),
             require_expiry: !tokens.allow_no_exp,
             mapping: Some(self.mapping()?),
