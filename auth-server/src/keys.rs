@@ -13,6 +13,8 @@ pub(crate) mod sync;
 
 use std::fmt;
 
+use contract::keys::VerificationKey;
+use contract::keys::signing_type::SigningType;
 use zeroize::Zeroizing;
 
 /// The values under the two store keys (contract §2.6). In hmac mode both are the shared secret.
@@ -20,6 +22,21 @@ use zeroize::Zeroizing;
 pub(crate) struct StoredKeyPair {
     pub(crate) private: Zeroizing<String>,
     pub(crate) public: Zeroizing<String>,
+}
+
+impl StoredKeyPair {
+    /// Returns the type of the pair; that of no pair fits an unusable one.
+    pub(crate) fn signing_type(&self) -> SigningType {
+        let fits = |signing_type: &SigningType| {
+            VerificationKey::parse(*signing_type, &self.public).is_ok()
+        };
+        let mut asymmetric = [SigningType::Rsa, SigningType::Ecdsa].into_iter();
+        match asymmetric.find(fits) {
+            Some(signing_type) => signing_type,
+            None if self.private == self.public => SigningType::Hmac,
+            None => SigningType::default(),
+        }
+    }
 }
 
 /// Redacts both halves: in hmac mode the public one is the secret too.

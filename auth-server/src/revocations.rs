@@ -101,6 +101,34 @@ pub(crate) struct MergeTime {
     pub(crate) latest: i64,
     /// Entries up to then are over for certain; `None` while no clock can be relied on.
     pub(crate) over: Option<i64>,
+    /// The seconds for which a token of this server may be valid, where that is known: a command may
+    /// have recorded an entry for less.
+    pub(crate) keep: Option<i64>,
+}
+
+impl Revocation {
+    /// Revokes the tokens of an application that were issued up to `now`, the last of which is valid
+    /// for `keep` seconds.
+    pub(crate) fn of_application(
+        id: String,
+        now: i64,
+        keep: i64,
+        changed_by: Option<ChangedBy>,
+    ) -> Self {
+        let before = now.saturating_add(1);
+        Self {
+            revoked: Revoked::Application { id, before },
+            until: end_of_tokens(before, keep),
+            changed_by,
+        }
+    }
+}
+
+/// Returns the time until which an entry about tokens issued before `before` is kept.
+pub(crate) fn end_of_tokens(before: i64, keep: i64) -> i64 {
+    before
+        .saturating_add(keep)
+        .saturating_add(KEEP_AFTER_EXPIRY)
 }
 
 impl Revocations {
@@ -117,6 +145,13 @@ impl Revocations {
             ..
         } = &self.entries;
         [tokens.len(), users.len(), applications.len()]
+    }
+
+    /// Returns the time before which the tokens of a user are revoked.
+    pub(crate) fn user_before(&self, id: &str) -> Option<i64> {
+        let entries = self.entries.users.get(id).into_iter();
+        let entries = entries.chain(&self.entries.everyone);
+        entries.map(|entry| entry.before).max()
     }
 
     /// Returns true if the token of these claims was revoked.
@@ -157,6 +192,9 @@ impl Revocations {
     pub(crate) fn merged(&self, other: &Self, time: MergeTime) -> Self {
         let mut entries = self.entries.clone();
         entries.absorb(&other.entries, time.over);
+        if let Some(keep) = time.keep {
+            entries.outlast(keep);
+        }
         if let Some(over) = time.over
             && entries.is_due(over)
         {
@@ -257,6 +295,23 @@ impl Entries {
                 Some(mine) => mine.joined(entry.clone()),
                 None => entry.clone(),
             });
+        }
+    }
+
+    /// Raises the ends of entries to those of the last tokens that they can mean.
+    fn outlast(&mut self, keep: i64) {
+        let times = self
+            .users
+            .values_mut()
+            .chain(self.applications.values_mut());
+        for entry in times.chain(&mut self.everyone) {
+            entry.until = entry.until.max(end_of_tokens(entry.before, keep));
+        }
+        for entry in self.tokens.values_mut() {
+            // By a command, which knew no more than the `jti`.
+            if let Some(at) = entry.changed_by.as_ref().and_then(|by| by.at) {
+                entry.until = entry.until.max(end_of_tokens(at, keep));
+            }
         }
     }
 

@@ -4,7 +4,6 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use contract::token::verifier::VerificationPolicy;
 use prometheus_client::registry::Registry;
 use runtime::exit::Failure;
 use runtime::health::{Condition, Health};
@@ -26,7 +25,7 @@ use crate::http::middleware::authenticate::Authentication;
 use crate::http::routes::jwks::Jwks;
 use crate::http::routes::login::Login;
 use crate::http::routes::revocations::RevocationEndpoint;
-use crate::http::routes::revoke::RevokeEndpoint;
+use crate::http::routes::revoke::{self, RevokeEndpoint};
 use crate::http::routes::static_files::StaticFiles;
 use crate::http::routes::token::TokenEndpoint;
 use crate::http::routes::verification_key::KeyEndpoint;
@@ -107,7 +106,7 @@ async fn serve_with(
     let metrics = metrics_registry(&config, &shared.metrics);
     let admin_task = admin::spawn(admin, &health, metrics, &stop, &background);
     key_sync.start().await?;
-    follow_users(&config, &shared.metrics, &revocations, &background)?;
+    follow_users(&config, &shared, &revocations, &background)?;
     follow_applications(&config, &shared, &background)?;
     follow_certificate(&config, &shared.metrics, &background)?;
     let hang_ups = log_sighups(hang_ups, reloaded_parts(&config));
@@ -194,18 +193,23 @@ fn registration(
 
 fn follow_users(
     config: &Config,
-    metrics: &Metrics,
+    shared: &SyncedState,
     revocations: &RevocationQueue,
     background: &Supervisor,
 ) -> Result<(), Failure> {
+    let metrics = &shared.metrics;
     let Some(users) = &config.users else {
         metrics.builtin_users();
         return Ok(());
     };
     users.remove_unfinished();
+    let keys = shared.live_keys.published();
+    let known = keys.map(|keys| keys.ring().revocations().clone());
     let reload = UsersReload::new(Arc::clone(users), metrics.clone())
         .with_revocations(revocations.clone(), config.login_lifetime().into());
-    let following = reload.watch().map_err(no_signals)?;
+    let following = reload
+        .watch(known.unwrap_or_default())
+        .map_err(no_signals)?;
     background.spawn_critical("following the users file", following);
     Ok(())
 }
@@ -405,7 +409,7 @@ fn routes(
         },
         metadata: config.metadata,
         login: Login {
-            address_limit,
+            address_limit: address_limit.clone(),
             users: Authenticator::new(users),
             trusted_proxies: config.trusted_proxies.clone(),
             issuer: config.issuer,
@@ -425,15 +429,11 @@ fn routes(
         },
         revoke: RevokeEndpoint {
             live_keys: Arc::clone(&live_keys),
-            policy: VerificationPolicy {
-                leeway_seconds: config
-                    .session_lifetime
-                    .unwrap_or_default()
-                    .max(config.policy.leeway_seconds),
-                ..config.policy
-            },
+            policy: revoke::policy(config.policy, config.session_lifetime),
             queue: revocations,
             sessions,
+            address_limit: address_limit.clone(),
+            trusted_proxies: config.trusted_proxies.clone(),
             body_timeout: config.request_timeout,
             unfinished,
         },

@@ -293,7 +293,7 @@ impl State {
                 },
                 changed_by: None,
             };
-            self.parts.revocations.note(revocation).await;
+            self.parts.revocations.note(vec![revocation]).await;
         }
         Ok(())
     }

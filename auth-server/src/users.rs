@@ -48,6 +48,10 @@ pub(crate) struct PresentUser {
 /// The member user type (contract §2.3, §2.4).
 pub(crate) const MEMBER: &str = "member";
 
+/// The user type of an application's token: services distinguish it from a user by this, or by
+/// `clientId`.
+pub(crate) const APPLICATION: &str = "application";
+
 /// The users of one installation.
 pub(crate) trait UserStore: fmt::Debug + Send + Sync {
     /// Verifies the credentials at `now`, in seconds since the epoch. Returns `None` for an unknown

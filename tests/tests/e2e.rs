@@ -67,6 +67,7 @@ mod e2e {
     mod reload;
     mod report_only;
     mod revocation;
+    mod revocation_gaps;
     mod rooms;
     mod rotation;
     mod rules;

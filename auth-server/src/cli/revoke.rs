@@ -3,9 +3,12 @@
 use clap::{ArgGroup, Args};
 use contract::explain::report::parse_moment;
 use runtime::command_line::seconds::{Seconds, within};
+use secrecy::SecretString;
 
-use super::{KeyArgs, ReasonArgs};
+use super::ReasonArgs;
+use super::store::StoreArgs;
 use crate::applications::AppId;
+use crate::users::UsersLocation;
 
 /// In characters; ids of our own tokens have 22.
 const MAX_ID: usize = 128;
@@ -14,18 +17,13 @@ const MAX_ID: usize = 128;
 #[command(group = ArgGroup::new("revoked").required(true))]
 pub(crate) struct RevokeArgs {
     #[command(flatten)]
-    pub(crate) keys: KeyArgs,
-    /// The token with this `jti`, as token inspect and the audit line login_succeeded show it; an unknown
-    /// one is recorded all the same
-    #[arg(
-        long,
-        value_name = "ID",
-        group = "revoked",
-        allow_hyphen_values = true,
-        value_parser = id
-    )]
-    pub(crate) jti: Option<String>,
-    /// The tokens of the user with this id (`sub`, `userId`)
+    pub(crate) store: StoreArgs,
+    /// The token with this `jti`, as token inspect and the audit line login_succeeded show it, or a whole
+    /// token; an unknown one is recorded all the same
+    // Not parsed here: an error of the command line quotes the value, which may be a token.
+    #[arg(long, value_name = "ID", group = "revoked", allow_hyphen_values = true)]
+    pub(crate) jti: Option<SecretString>,
+    /// The tokens of the user with this id (`sub`, `userId`), or with --users of this account
     #[arg(
         long,
         value_name = "ID",
@@ -34,6 +32,9 @@ pub(crate) struct RevokeArgs {
         value_parser = id
     )]
     pub(crate) user: Option<String>,
+    /// The file of users, in which --user is looked up, as file:FILE
+    #[arg(long, env, value_name = "USERS")]
+    pub(crate) users: Option<UsersLocation>,
     /// The tokens that this application got for itself
     #[arg(long, value_name = "ID", group = "revoked")]
     pub(crate) app: Option<AppId>,
@@ -41,7 +42,8 @@ pub(crate) struct RevokeArgs {
     /// 2026-01-31T12:00:00Z [default: now]
     #[arg(long, value_name = "TIME", conflicts_with = "jti", value_parser = parse_moment)]
     pub(crate) before: Option<i64>,
-    /// Longest lifetime of the tokens in use, as of serve: the revocation is kept for as long
+    /// Longest lifetime of the tokens in use, as of serve: the revocation is kept for as long, or for as long
+    /// as the tokens of the servers that read it
     #[arg(long, env, value_name = "DURATION",
           default_value_t = Seconds::new(18_000), value_parser = within(1..=31_536_000))]
     pub(crate) token_lifetime: Seconds,
@@ -49,7 +51,11 @@ pub(crate) struct RevokeArgs {
     pub(crate) reason: ReasonArgs,
 }
 
-fn id(text: &str) -> Result<String, &'static str> {
+/// Accepts what ids of users and tokens may be.
+///
+/// # Errors
+/// A text that does not quote the id.
+pub(crate) fn id(text: &str) -> Result<String, &'static str> {
     let fits = (1..=MAX_ID).contains(&text.chars().count());
     if fits && !text.contains(char::is_control) {
         Ok(text.to_owned())

@@ -6,6 +6,7 @@ use runtime::sanitize::LogText;
 use runtime::{output, secret_file};
 use serde_json::{Value, json};
 
+use super::revoke::end_application;
 use super::{changed_by, print, print_note};
 use crate::applications::command::{Change, Rejected};
 use crate::applications::secret_hash::MIN_SECRET_LENGTH;
@@ -118,7 +119,23 @@ fn hand_over(secret: &str, id: &AppId) -> Result<(), Failure> {
 
 async fn remove(args: &ApplicationRemoveArgs) -> Result<(), Failure> {
     let target = Target::new(&args.store, &args.app_id, &args.reason)?;
-    target.change(Change::Remove { last: args.last }).await
+    target.change(Change::Remove { last: args.last }).await?;
+    let ended = end_application(&args.store, &args.app_id, &target.by).await;
+    ended.map_err(|failure| {
+        failure.reworded(|why| {
+            format!(
+                "--app-id {id} is removed, but its tokens are not revoked: {why}; auth-server revoke --app {id} does \
+                 that",
+                id = args.app_id
+            )
+        })
+    })
+}
+
+/// Returns true for an application with a valid secret.
+pub(super) async fn is_registered(store: &StoreArgs, id: &AppId) -> Result<bool, Failure> {
+    let applications = applications(&*store_location(store)?.open()).await?;
+    Ok(applications.registered().any(|(known, _)| known == id))
 }
 
 async fn list(args: &ApplicationListArgs) -> Result<(), Failure> {

@@ -15,6 +15,7 @@ use self::listing::Listing;
 use super::{changed_by, print, print_note};
 use crate::applications::{AppId, Applications};
 use crate::changed_by::ChangedBy;
+use crate::cli::store::StoreArgs;
 use crate::cli::{
     KeyArgs, KeysCommand, KeysReencryptArgs, KeysRevokeArgs, KeysRotateArgs, KeysShowArgs,
     ReasonArgs,
@@ -220,6 +221,22 @@ impl KeysInStore {
             location,
             signing_type: args.signing.signing_type,
         })
+    }
+
+    /// Opens a store whose pair shows its signing type.
+    pub(super) async fn of_its_type(args: &StoreArgs) -> Result<Self, Failure> {
+        let location = store_location(args)?;
+        let store = location.open();
+        let pair = within_timeout(store.load()).await?.pair;
+        Ok(Self {
+            signing_type: pair.map_or_else(SigningType::default, |pair| pair.signing_type()),
+            location,
+            store,
+        })
+    }
+
+    pub(super) async fn holds_pair(&self) -> Result<bool, Failure> {
+        Ok(within_timeout(self.store.load()).await?.pair.is_some())
     }
 
     pub(super) async fn load(&self) -> Result<KeyRing, Failure> {

@@ -3,21 +3,39 @@
 
 use std::slice;
 
+use contract::explain::unverified::DecodedToken;
 use runtime::exit::Failure;
+use secrecy::ExposeSecret;
 
+use super::application::is_registered;
 use super::keys::KeysInStore;
 use super::{changed_by, print, print_note};
-use crate::cli::revoke::RevokeArgs;
+use crate::applications::AppId;
+use crate::changed_by::ChangedBy;
+use crate::cli::revoke::{RevokeArgs, id};
+use crate::cli::store::StoreArgs;
 use crate::keys::sync::reconcile::Plan;
-use crate::revocations::{KEEP_AFTER_EXPIRY, Revocation, Revoked};
+use crate::revocations::{Revocation, Revoked, end_of_tokens};
 use crate::sessions::MAX_LIFETIME;
 use crate::sessions::refresh_token::session_of;
+use crate::users::UsersLocation;
+use crate::users::users_file::{self, Users};
 
 /// Seconds: a server with a clock that is ahead issues tokens of a later time, but hardly of this one.
 const MAX_AHEAD: i64 = 3_600;
+/// Seconds: the contract's lifetime of a token. Servers whose tokens live longer keep the entry longer.
+const TOKEN_LIFETIME: i64 = 18_000;
+
+/// What a command line names.
+enum Named {
+    Token(String),
+    User(String),
+    Application(AppId),
+}
 
 pub(crate) async fn run(args: &RevokeArgs) -> Result<(), Failure> {
-    let store = KeysInStore::open(&args.keys)?;
+    let named = named(args)?;
+    let store = KeysInStore::of_its_type(&args.store).await?;
     let now = store.now().await?;
     let before = args.before.unwrap_or_else(|| now.saturating_add(1));
     if before > now.saturating_add(MAX_AHEAD) {
@@ -25,7 +43,10 @@ pub(crate) async fn run(args: &RevokeArgs) -> Result<(), Failure> {
             "--before: more than an hour ahead, until which nobody could log in".to_owned(),
         ));
     }
-    let (revoked, done) = revoked(args, before)?;
+    if let Some(note) = unknown(&named, args).await? {
+        print_note(&note);
+    }
+    let (revoked, done) = revoked(named, before);
     let by = changed_by(&args.reason, now);
     let lifetime = match &revoked {
         // A session of the user may begin another token until its end.
@@ -34,31 +55,16 @@ pub(crate) async fn run(args: &RevokeArgs) -> Result<(), Failure> {
     };
     let revocation = Revocation {
         revoked,
-        until: before
-            .max(now)
-            .saturating_add(lifetime.into())
-            .saturating_add(KEEP_AFTER_EXPIRY),
+        until: end_of_tokens(before.max(now), lifetime.into()),
         changed_by: Some(by.clone()),
     };
-    store
-        .update(|ring, _| {
-            let revoked = ring
-                .clone()
-                .revoke_tokens(slice::from_ref(&revocation), now);
-            if revoked == ring {
-                Plan::Keep(ring)
-            } else {
-                Plan::Write(revoked)
-            }
-        })
-        .await?;
+    record(&store, &revocation, now).await?;
     if let Revoked::Token { id, .. } = &revocation.revoked
         && let Some(session) = session_of(id)
         && store.end_session(&session).await?
     {
         print_note("its session has ended as well: the refresh token is of no use any more");
     }
-    store.note_unfinished_change();
     print_note(&format!("changed by {by}"));
     print_note(
         "the store has it, every server one --store-reread later, every sidecar at its next fetch",
@@ -66,22 +72,129 @@ pub(crate) async fn run(args: &RevokeArgs) -> Result<(), Failure> {
     print(&done)
 }
 
-/// Returns the revoked tokens and the line that reports them.
-fn revoked(args: &RevokeArgs, before: i64) -> Result<(Revoked, String), Failure> {
-    if let Some(id) = args.jti.clone() {
-        let done = format!("token {} is revoked", id.escape_debug());
-        return Ok((Revoked::Token { id, user: None }, done));
+/// Revokes the tokens of an application that was removed. Servers revoke them again when they learn of
+/// the removal, because they may issue some until then.
+pub(super) async fn end_application(
+    store: &StoreArgs,
+    id: &AppId,
+    by: &ChangedBy,
+) -> Result<(), Failure> {
+    let store = KeysInStore::of_its_type(store).await?;
+    // Without a pair there are no tokens.
+    if !store.holds_pair().await? {
+        return Ok(());
     }
-    if let Some(id) = args.user.clone() {
-        let done = format!("the tokens of user {} are revoked", id.escape_debug());
-        return Ok((Revoked::User { id, before }, done));
+    let now = store.now().await?;
+    let id = id.to_string();
+    let note = format!("{id}: its tokens are revoked");
+    let revocation = Revocation::of_application(id, now, TOKEN_LIFETIME, Some(by.clone()));
+    record(&store, &revocation, now).await?;
+    print_note(&note);
+    Ok(())
+}
+
+async fn record(store: &KeysInStore, revocation: &Revocation, now: i64) -> Result<(), Failure> {
+    store
+        .update(|ring, _| {
+            let revoked = ring.clone().revoke_tokens(slice::from_ref(revocation), now);
+            if revoked == ring {
+                Plan::Keep(ring)
+            } else {
+                Plan::Write(revoked)
+            }
+        })
+        .await?;
+    store.note_unfinished_change();
+    Ok(())
+}
+
+fn named(args: &RevokeArgs) -> Result<Named, Failure> {
+    if let Some(text) = &args.jti {
+        return token_id(text.expose_secret()).map(Named::Token);
+    }
+    if let Some(user) = &args.user {
+        return Ok(Named::User(user_id(user, args.users.as_ref())));
     }
     // clap requires one of the three.
-    let Some(id) = args.app.as_ref().map(ToString::to_string) else {
-        return Err(Failure::Usage(
-            "--jti, --user or --app is missing".to_owned(),
-        ));
+    let app = args.app.clone().map(Named::Application);
+    app.ok_or_else(|| Failure::Usage("--jti, --user or --app is missing".to_owned()))
+}
+
+/// Returns a `jti`, or that of a whole token, which is neither verified nor shown.
+fn token_id(text: &str) -> Result<String, Failure> {
+    let named = match DecodedToken::of(text) {
+        Some(token) => token
+            .claims
+            .get("jti")
+            .and_then(|id| id.as_str().map(str::to_owned)),
+        None => Some(text.to_owned()),
     };
-    let done = format!("the tokens of application {id} are revoked");
-    Ok((Revoked::Application { id, before }, done))
+    let named = named.and_then(|named| id(&named).ok());
+    named.ok_or_else(|| {
+        Failure::Usage("--jti: expected the jti of a token, 1 to 128 characters, or a whole token that has one".to_owned())
+    })
+}
+
+/// Returns the id of the user of this id or account, and notes what is not certain. A users file that
+/// cannot be read does not stop a revocation.
+fn user_id(named: &str, users: Option<&UsersLocation>) -> String {
+    let shown = named.escape_debug();
+    let Some(UsersLocation::File(path)) = users else {
+        print_note(
+            "--user is the id of the user (sub, userId), not the account, which --users file:FILE looks up",
+        );
+        return named.to_owned();
+    };
+    let file = path.display();
+    let read = users_file::read(path).map_err(|error| error.to_string());
+    let users = read.and_then(|text| Users::parse(&text).map_err(|error| error.to_string()));
+    match users.as_ref().map(|users| users.id_of(named)) {
+        Ok(Some(id)) => {
+            if id != named {
+                print_note(&format!(
+                    "{shown} is an account, of the user {}",
+                    id.escape_debug()
+                ));
+            }
+            return id.to_owned();
+        }
+        Ok(None) => print_note(&format!(
+            "no user of {file} has the id or the account {shown}, which is recorded all the same"
+        )),
+        Err(error) => print_note(&format!(
+            "--users file:{file}: {error}; {shown} is taken for an id"
+        )),
+    }
+    named.to_owned()
+}
+
+/// Returns a note about an application that is not registered.
+async fn unknown(named: &Named, args: &RevokeArgs) -> Result<Option<String>, Failure> {
+    let Named::Application(id) = named else {
+        return Ok(None);
+    };
+    let note = || format!("no application {id} is registered; it is recorded all the same");
+    let is_known = is_registered(&args.store, id).await?;
+    Ok((!is_known).then(note))
+}
+
+/// Returns the revoked tokens and the line that reports them.
+fn revoked(named: Named, before: i64) -> (Revoked, String) {
+    match named {
+        Named::Token(id) => {
+            let done = format!("token {} is revoked", id.escape_debug());
+            (Revoked::Token { id, user: None }, done)
+        }
+        Named::User(id) => {
+            let done = format!("the tokens of user {} are revoked", id.escape_debug());
+            (Revoked::User { id, before }, done)
+        }
+        Named::Application(id) => {
+            let (id, done) = (
+                id.to_string(),
+                format!("the tokens of application {id} are revoked"),
+            );
+            (Revoked::Application { id, before }, done)
+        }
+    }
 }

@@ -11,7 +11,6 @@ use contract::rejection::Rejection;
 use http::header::{PRAGMA, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
-use tracing::debug;
 
 pub(in crate::http) use self::client_authentication::Presented;
 use super::body;
@@ -19,6 +18,8 @@ use super::response::{self, ErrorResponse};
 use super::unfinished::Held;
 
 const FORM: &str = "application/x-www-form-urlencoded";
+const OTHER_TYPE: &str = "the body is not of the type application/x-www-form-urlencoded";
+const NO_BODY: &str = "the body is empty: its parameters belong there, as a form";
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 /// The scheme that a rejected application may use (RFC 6749 §5.2).
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Basic realm=\"postern\"");
@@ -32,7 +33,7 @@ pub(in crate::http) async fn form(
     body: Body,
     limit: Duration,
     held: Held,
-) -> Result<Form, Rejection> {
+) -> Result<Form, ErrorResponse> {
     let body = body::read(body, limit, held).await?;
     parse_form(headers, &body)
 }
@@ -40,15 +41,15 @@ pub(in crate::http) async fn form(
 /// Parses the form of a request.
 ///
 /// # Errors
-/// [`Rejection::FormMalformed`].
-pub(in crate::http) fn parse_form(headers: &HeaderMap, body: &[u8]) -> Result<Form, Rejection> {
-    if !body::is_of_type(headers, FORM) {
-        return Err(Rejection::FormMalformed);
+/// [`Rejection::FormMalformed`], described.
+pub(in crate::http) fn parse_form(headers: &HeaderMap, body: &[u8]) -> Result<Form, ErrorResponse> {
+    let malformed =
+        |description| ErrorResponse::from(Rejection::FormMalformed).described(description);
+    match body::is_of_type(headers, FORM) {
+        true => Form::parse(body).map_err(|error| malformed(error.message())),
+        false if body.is_empty() => Err(malformed(NO_BODY)),
+        false => Err(malformed(OTHER_TYPE)),
     }
-    Form::parse(body).map_err(|error| {
-        debug!(%error, "a form is rejected");
-        Rejection::FormMalformed
-    })
 }
 
 /// The body of an error (RFC 6749 §5.2), with the reason code of this program.
@@ -65,13 +66,15 @@ pub(in crate::http) fn error(error: ErrorResponse) -> Response {
     let rejection = error.rejection;
     let body = ErrorBody {
         error: code(rejection),
-        error_description: rejection.message(),
+        error_description: error.description,
         reason: rejection.reason(),
     };
     // A body of constants cannot fail.
     let json = serde_json::to_vec(&body).unwrap_or_default();
     let mut response = response::error_response(error);
     *response.body_mut() = Body::from(json);
+    // The one of the row is for bearer tokens.
+    response.headers_mut().remove(WWW_AUTHENTICATE);
     if response.status() == StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(WWW_AUTHENTICATE, CHALLENGE);
     }

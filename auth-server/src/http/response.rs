@@ -42,13 +42,26 @@ pub(in crate::http) fn prepared(json: Bytes) -> Response {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::http) struct ErrorResponse {
     pub(in crate::http) rejection: Rejection,
+    /// The cause for the client, in the forms that have a place for it.
+    pub(in crate::http) description: &'static str,
     retry_after: Option<u32>,
+}
+
+impl ErrorResponse {
+    /// Describes the cause closer than its table row.
+    pub(in crate::http) fn described(self, description: &'static str) -> Self {
+        Self {
+            description,
+            ..self
+        }
+    }
 }
 
 impl From<Rejection> for ErrorResponse {
     fn from(rejection: Rejection) -> Self {
         Self {
             rejection,
+            description: rejection.message(),
             retry_after: rejection.retry_after(),
         }
     }
@@ -57,8 +70,8 @@ impl From<Rejection> for ErrorResponse {
 impl From<RetryAfter> for ErrorResponse {
     fn from(wait: RetryAfter) -> Self {
         Self {
-            rejection: Rejection::TooManyAttempts,
             retry_after: Some(wait.seconds()),
+            ..Rejection::TooManyAttempts.into()
         }
     }
 }

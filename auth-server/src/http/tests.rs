@@ -2,9 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
+use contract::api::login::LoginRequest;
 use contract::http::path_patterns::PassList;
 use contract::interceptor::Interceptor;
 use contract::keys::signing_type::SigningType;
@@ -30,6 +32,7 @@ use crate::tokens::issuer::TokenIssuer;
 use crate::tokens::revocation_list::RevocationListSigner;
 use crate::users::authenticate::Authenticator;
 use crate::users::builtin::BuiltinUser;
+use crate::users::{PresentUser, User, UserStore};
 
 mod jwks;
 mod limits;
@@ -106,6 +109,8 @@ fn routes(live_keys: LiveKeys, applications: Applications) -> Routes {
             policy: policy.clone(),
             queue: revocation_queue().0,
             sessions: None,
+            address_limit: None,
+            trusted_proxies: TrustedProxies::default(),
             body_timeout: Duration::from_secs(5),
             unfinished: Unfinished::of(1024 * 1024),
         },
@@ -326,6 +331,47 @@ async fn contract_4_1_and_4_2_who_logs_in_is_the_current_user() {
     assert_eq!(envelope["msg"], "operation succeeded");
     assert_eq!(envelope["data"].as_object().unwrap().len(), 27);
     assert_eq!(envelope["data"]["account"], "admin");
+}
+
+/// A user who is disabled while the password is checked.
+#[derive(Debug, Default)]
+struct LeavingUser(AtomicBool);
+
+impl UserStore for LeavingUser {
+    fn authenticate(&self, request: &LoginRequest, now: i64) -> Option<User> {
+        self.0.store(true, Ordering::SeqCst);
+        BuiltinUser.authenticate(request, now)
+    }
+
+    fn present(&self, account: &str) -> Option<PresentUser> {
+        let is_gone = self.0.load(Ordering::SeqCst);
+        BuiltinUser.present(account).filter(|_| !is_gone)
+    }
+
+    fn knows(&self, _: &str) -> bool {
+        true
+    }
+
+    fn is_user(&self, _: &str) -> bool {
+        true
+    }
+
+    fn checks_passwords(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn a_user_who_is_disabled_during_a_login_gets_no_token() {
+    let live_keys = LiveKeys::holding(pair(SigningType::Ecdsa));
+    let mut routes = routes(live_keys, Applications::default());
+    routes.login.users = Authenticator::new(Arc::new(LeavingUser::default()));
+    let login = request(Method::POST, "/auth/oauth/jwt/token", None, LOGIN);
+    let (status, envelope) = answer(&routes.into_router(), login).await;
+    assert_eq!(
+        (status, envelope["data"]["reason"].as_str()),
+        (401, Some("login_failed"))
+    );
 }
 
 #[tokio::test]

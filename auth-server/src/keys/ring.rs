@@ -230,6 +230,7 @@ pub(super) fn with_revocations(
     let time = MergeTime {
         latest: now,
         over: None,
+        keep: None,
     };
     record.revocations = record.revocations.merged(memory.revocations(), time);
     changed_by::merge(&mut record.changed_by, &changes);

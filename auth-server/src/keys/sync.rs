@@ -120,11 +120,28 @@ impl KeySync {
             let due_in = self.next_due().map(until);
             let jitter = crate::random::fraction();
             let pause = next_poll(reread, self.failures, jitter, due_in);
+            self.wait(pause).await;
+            self.poll(unix_now()).await;
+        }
+    }
+
+    /// Waits for the next poll, or for a revocation before it. While the store fails, that counts on
+    /// this server and brings no poll forward, so that clients cannot undo the back-off.
+    async fn wait(&mut self, pause: Duration) {
+        let pause = tokio::time::sleep(pause);
+        tokio::pin!(pause);
+        loop {
             tokio::select! {
-                () = tokio::time::sleep(pause) => {}
+                () = &mut pause => return,
                 () = self.revocations.arrived() => {}
             }
-            self.poll(unix_now()).await;
+            if self.failures == 0 {
+                return;
+            }
+            self.revocations.begin();
+            if let Err(failure) = self.advance_offline(unix_now()) {
+                debug!(%failure, "revocations wait for the store");
+            }
         }
     }
 
@@ -153,14 +170,12 @@ impl KeySync {
     async fn synchronize(&self, now: i64) -> Result<(), StoreError> {
         if self.shared.live_keys.load().is_none() {
             // Applications first: a key must not be served before it is known who may fetch it.
-            self.synchronize_applications(now).await?;
+            self.synchronize_applications().await?;
             return self.synchronize_keys(now).await;
         }
         // Independent: a revocation counts whatever happens to the applications.
-        let (applications, keys) = tokio::join!(
-            self.synchronize_applications(now),
-            self.synchronize_keys(now)
-        );
+        let (applications, keys) =
+            tokio::join!(self.synchronize_applications(), self.synchronize_keys(now));
         keys.and(applications)
     }
 
@@ -273,15 +288,18 @@ impl KeySync {
         Ok(())
     }
 
-    async fn synchronize_applications(&self, now: i64) -> Result<(), StoreError> {
+    async fn synchronize_applications(&self) -> Result<(), StoreError> {
         let stored = within_timeout(self.store.applications()).await?;
         let was_open = self.shared.registrations.accepts_any();
         let reconciled = self.shared.registrations.reconcile(stored);
         self.log_application_count(was_open);
         reconciled.events.iter().for_each(audit::application);
         for id in &reconciled.ended {
+            // Not the begin of the poll: until now this server may have issued tokens, by its own clock.
+            let now = unix_now();
+            let latest = self.skew.time(now).latest.max(now);
             self.revocations
-                .note_application(id, self.skew.time(now).latest, self.policy.keep);
+                .note_application(id, latest, self.policy.keep);
         }
         for Restored { id, stored, record } in &reconciled.restored {
             // If another server was faster, its record counts from the next poll on.

@@ -23,7 +23,7 @@ pub(crate) enum NotStored {
 
 #[derive(Debug)]
 struct Submitted {
-    revocation: Revocation,
+    revocations: Vec<Revocation>,
     stored: Option<oneshot::Sender<bool>>,
 }
 
@@ -52,7 +52,7 @@ impl RevocationQueue {
     pub(crate) async fn submit(&self, revocation: Revocation) -> Result<(), NotStored> {
         let (stored, outcome) = oneshot::channel();
         let submitted = Submitted {
-            revocation,
+            revocations: vec![revocation],
             stored: Some(stored),
         };
         let sent = self.0.try_send(submitted);
@@ -63,10 +63,14 @@ impl RevocationQueue {
         }
     }
 
-    /// Submits a revocation that is written sooner or later.
-    pub(crate) async fn note(&self, revocation: Revocation) {
-        let stored = None;
-        let _ = self.0.send(Submitted { revocation, stored }).await;
+    /// Submits revocations that are written sooner or later. Together they take one place, so that many
+    /// turn no other away.
+    pub(crate) async fn note(&self, revocations: Vec<Revocation>) {
+        let submitted = Submitted {
+            revocations,
+            stored: None,
+        };
+        let _ = self.0.send(submitted).await;
     }
 }
 
@@ -85,7 +89,7 @@ impl RevocationInbox {
     /// Returns the revocations that wait.
     pub(crate) fn waiting(&self) -> Vec<Revocation> {
         let waiting = self.waiting.iter();
-        waiting.map(|one| one.revocation.clone()).collect()
+        waiting.flat_map(|one| one.revocations.clone()).collect()
     }
 
     /// Reports the outcome of a write; `is_known` is true if this server counts them from now on.

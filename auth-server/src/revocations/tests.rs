@@ -41,6 +41,7 @@ fn at(now: i64) -> MergeTime {
     MergeTime {
         latest: now,
         over: Some(now),
+        keep: None,
     }
 }
 
@@ -140,12 +141,41 @@ fn entries_go_together_and_only_when_they_are_over() {
     let uncertain = MergeTime {
         latest: NOW + 9_600,
         over: None,
+        keep: None,
     };
     assert_eq!(looked(uncertain), revocations);
     // A slow server does not bring back what others have forgotten.
     let forgotten = looked(at(NOW + 610));
     let merged = forgotten.merged(&revocations, at(NOW + 610));
     assert_eq!(merged, forgotten);
+}
+
+#[test]
+fn entries_outlast_the_tokens_of_the_server_that_reads_them() {
+    const KEEP: i64 = 86_400;
+    let mut by_command = token("b", "1", NOW + 10);
+    by_command.changed_by = Some(note("ada@desk", NOW));
+    let short = with(&[
+        token("a", "1", NOW + 10),
+        by_command,
+        user("2", NOW, NOW + 10),
+    ]);
+    let time = MergeTime {
+        keep: Some(KEEP),
+        ..at(NOW + 20_000)
+    };
+    let merged = Revocations::default()
+        .merged(&short, at(NOW))
+        .merged(&short, time);
+    assert_eq!(
+        merged.counts(),
+        [1, 1, 0],
+        "the end of the first token was known"
+    );
+    assert_eq!(merged.merged(&short, time), merged);
+    let over = |now| merged.merged(&merged, at(now)).counts();
+    assert_eq!(over(NOW + KEEP + 1_199), [1, 1, 0]);
+    assert_eq!(over(NOW + KEEP + 1_200), [0, 0, 0]);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::applications::AppId;
 use crate::grants::{Grant, Scope};
 use crate::keys::pair::SigningKeyPair;
-use crate::users::User;
+use crate::users::{APPLICATION, User};
 
 /// Settings that all tokens of this server share.
 #[derive(Debug, Clone)]
@@ -36,8 +36,6 @@ pub(crate) struct Machine<'a> {
 
 /// `typ` of a token for an application (RFC 9068 §2.1).
 const ACCESS_TOKEN_TYPE: &str = "at+jwt";
-/// `userType` of an application: services distinguish it from a user by this, or by `clientId`.
-const APPLICATION_TYPE: &str = "application";
 
 /// The payload. A user without a grant has the contract's claims alone.
 #[derive(Debug, Serialize)]
@@ -99,7 +97,7 @@ impl TokenIssuer {
             username: id.to_string(),
             user_id: id.to_string(),
             extra_info: ExtraInfo {
-                user_type: Some(APPLICATION_TYPE.to_owned()),
+                user_type: Some(APPLICATION.to_owned()),
                 ..ExtraInfo::default()
             },
             ..self.common_claims(grant, now, token_id)

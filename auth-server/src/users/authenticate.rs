@@ -11,7 +11,7 @@ use tokio::task::spawn_blocking;
 
 use super::hash_pool::{Busy, HashPool};
 use super::unknown_names::UnknownNames;
-use super::{User, UserStore};
+use super::{PresentUser, User, UserStore};
 use crate::rate_limit::{AccountLockout, RetryAfter};
 
 pub(crate) struct Authenticator {
@@ -50,6 +50,11 @@ impl Authenticator {
             pool: HashPool::for_this_machine(),
             unknown_names: UnknownNames::new(),
         }
+    }
+
+    /// Returns the user of an account who may log in at present, with a digest of the credentials.
+    pub(crate) fn present(&self, account: &str) -> Option<PresentUser> {
+        self.users.present(account)
     }
 
     /// Returns the account as it may be logged: a digest if unknown, as it may be a mistyped

@@ -47,9 +47,13 @@ struct Search {
 }
 
 impl Search {
-    fn open(list: &Path) -> io::Result<Self> {
+    fn open(list: &Path) -> Result<Self, BreachedListError> {
         let file = File::open(list)?;
         let end = file.metadata()?.len();
+        // A download that failed must not accept every password.
+        if end == 0 {
+            return Err(BreachedListError::NotHashes);
+        }
         Ok(Self {
             file: BufReader::with_capacity(MAX_LINE_BYTES as usize * 2, file),
             start: 0,
@@ -150,13 +154,7 @@ mod tests {
 
     #[test]
     fn each_password_of_a_list_is_found_and_no_other() {
-        for (count, end) in [
-            (0, "\n"),
-            (1, "\n"),
-            (2, "\r\n"),
-            (3, ":12\n"),
-            (200, ":7\r\n"),
-        ] {
+        for (count, end) in [(1, "\n"), (2, "\r\n"), (3, ":12\n"), (200, ":7\r\n")] {
             let listed: Vec<String> = (0..count).map(|n| format!("password {n}")).collect();
             let mut hashes: Vec<String> = listed.iter().map(|one| hash_of(one)).collect();
             hashes.sort();
@@ -189,6 +187,7 @@ mod tests {
         let twisted = format!("{last}\n{last}\n{first}\n{first}\n");
         let long = "x".repeat(1000);
         for text in [
+            "",
             "password\n",
             "\n",
             &first[1..],

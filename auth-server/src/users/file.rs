@@ -1,5 +1,7 @@
 //! Users of a file in memory, with reload.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -83,6 +85,14 @@ impl FileUsers {
         disabled(&self.loaded.load().users)
     }
 
+    /// Returns the time of the last change of the file, in seconds since the epoch: of its inode, as the
+    /// one of its content can be set back, or of the link to it.
+    pub(crate) fn changed_at(&self) -> Option<i64> {
+        let file = fs::metadata(&self.path).ok()?;
+        let link = fs::symlink_metadata(&self.path).ok()?;
+        Some(file.ctime().max(link.ctime()))
+    }
+
     /// Removes the temporary file of a killed command, if this server has the permission.
     pub(crate) fn remove_unfinished(&self) {
         if let Ok(path) = self.path.canonicalize() {
@@ -156,7 +166,7 @@ impl UserStore for FileUsers {
 #[cfg(test)]
 pub(crate) mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use std::fs::{self, Permissions};
+    use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
 
     use super::super::totp::tests::SECRET;

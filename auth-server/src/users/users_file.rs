@@ -15,7 +15,7 @@ use super::changes::Compared;
 use super::password::{HashedPassword, PasswordHashError};
 use super::toml_schema::{UserEntry, UsersDocument};
 use super::totp::{InvalidTotpSecret, TotpSecret};
-use super::{MEMBER, PresentUser, User};
+use super::{APPLICATION, MEMBER, PresentUser, User};
 use crate::grants::{Grant, InvalidClaims};
 
 /// Ten thousand users take 2 MiB.
@@ -68,6 +68,10 @@ pub(crate) enum UserError {
     AccountTwice,
     #[error("another user has this id")]
     IdTwice,
+    #[error(
+        "userType {APPLICATION:?} is for applications alone: services would take the user for one"
+    )]
+    Application,
     #[error("the claims of this user are {0} bytes of JSON; at most {MAX_CLAIM_BYTES} fit")]
     TooMuch(usize),
     #[error("totp: {0}")]
@@ -122,6 +126,15 @@ impl Users {
 
     pub(crate) fn knows(&self, account: &str) -> bool {
         self.by_account.contains_key(account)
+    }
+
+    /// Returns the id of a user who is named by id or by account.
+    pub(crate) fn id_of<'n>(&'n self, name: &'n str) -> Option<&'n str> {
+        if self.ids.contains(name) {
+            return Some(name);
+        }
+        let known = self.by_account.get(name)?;
+        Some(&known.user.id)
     }
 
     /// Returns true for an account or an id.
@@ -218,6 +231,10 @@ impl TryFrom<UserEntry> for KnownUser {
             return Err(UserError::Name);
         }
         reject_control_characters(&entry)?;
+        let user_type = entry.user_type.as_deref().unwrap_or_default();
+        if user_type.eq_ignore_ascii_case(APPLICATION) {
+            return Err(UserError::Application);
+        }
         let known = Self {
             password: HashedPassword::parse(&entry.password)?,
             credentials: credentials(&entry),
@@ -459,6 +476,10 @@ pub(crate) mod tests {
             (
                 &format!("{ada}nickName = \"n\\u001b]0;x\"\n"),
                 r#"user "ada": nickName holds a control character"#,
+            ),
+            (
+                &format!("{ada}userType = \"Application\""),
+                r#"user "ada": userType "application" is for applications alone"#,
             ),
             (
                 &format!("{ada}grade = \"a\\nroot\""),

@@ -221,11 +221,13 @@ pub(super) fn found(answer: &Message) -> String {
     if status == 200 {
         return "200".to_owned();
     }
-    if status == 401 && body["error"] == "invalid_client" {
-        assert_eq!(
-            answer.header("www-authenticate"),
-            [r#"Basic realm="postern""#]
-        );
+    if body["error"].is_string() {
+        let challenge = answer.header("www-authenticate").concat();
+        let expected = match status {
+            401 => r#"Basic realm="postern""#,
+            _ => "",
+        };
+        assert_eq!(challenge, expected, "{status} {body}");
     }
     let (error, reason) = match body["error"].as_str() {
         Some(error) => (error, &body["reason"]),
@@ -261,8 +263,16 @@ fn a_sidecar_accepts_an_application_and_tells_the_service_so() {
     let details = machine.get(USER_DETAILS).json()["data"].clone();
     assert_eq!(details["clientId"], "jobs");
     let stock = sidecar("stock");
-    let elsewhere = stock.bearing(&token).get("/list");
-    assert_eq!(verdict(&elsewhere), "401 token_audience");
+    let without = SidecarPlan::new(&service, &url)
+        .application("sidecar", &installation.sidecar)
+        .start()
+        .ready();
+    for sidecar in [&stock, &without] {
+        let elsewhere = sidecar.bearing(&token).get("/list");
+        assert_eq!(verdict(&elsewhere), "401 token_audience");
+    }
+    let of_a_user = without.bearing(&installation.server.login()).get("/list");
+    assert_eq!(verdict(&of_a_user), "200");
     let own = installation.server.anonymous().bearing(&token);
     assert_eq!(own.get(USER_DETAILS).json()["data"]["clientId"], "jobs");
 }
@@ -326,6 +336,43 @@ fn a_grant_is_replaced_listed_and_taken_away() {
         let end = command(server, &words);
         assert_eq!(end.code, Some(code), "{flags:?}: {}", end.stderr);
         assert!(end.stderr.contains(complaint), "{flags:?}: {}", end.stderr);
+    }
+}
+
+#[test]
+fn a_malformed_form_is_described_without_its_content() {
+    let server = AuthServer::start();
+    let client = server.anonymous();
+    for (line, body, description) in [
+        (
+            FORM,
+            "a=hush&a=hush",
+            "a parameter stands in the form twice",
+        ),
+        (FORM, "a=%00hush", "holds a control character"),
+        (FORM, "a=hush hush", "a space as + or %20"),
+        (FORM, "a=%zzhush", "a broken escape"),
+        (FORM, "=hush", "has no name"),
+        ("Content-Type: application/json", "hush", "not of the type"),
+        ("X-Nothing: 1", "", "the body is empty"),
+    ] {
+        for path in [TOKEN, "/oauth/revoke"] {
+            let answer = client.send(&client.request("POST", path).line(line).body(body));
+            let json = answer.json();
+            if path == "/oauth/revoke" && body.is_empty() {
+                assert_eq!(json["reason"], "parameter_missing");
+                continue;
+            }
+            assert_eq!(
+                (answer.status(), &json["reason"]),
+                (400, &json!("form_malformed"))
+            );
+            let text = json["error_description"].as_str().unwrap();
+            assert!(
+                text.contains(description) && !text.contains("hush"),
+                "{text}"
+            );
+        }
     }
 }
 

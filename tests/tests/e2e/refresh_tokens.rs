@@ -327,7 +327,7 @@ fn a_command_ends_sessions_by_token_and_by_user() {
     let server = plan().start().ready();
     let store = file_store(&server.home().join("data"));
     let revoke = |words: &[&str]| {
-        command(&[&["revoke", "--store", &store], &ECDSA[..], words].concat());
+        command(&[&["revoke", "--store", &store], words].concat());
     };
     let (one, other) = (log_in(&server), log_in(&server));
     revoke(&["--jti", &one.jti()]);

@@ -45,7 +45,6 @@ fn sidecar(service: &EchoService, auth_server: &str) -> Sidecar {
 fn revoke_in(store: &str, arguments: &[&str]) -> Finished {
     CommandLine::new(Program::AuthServer.path())
         .arguments(["revoke", "--store", store])
-        .arguments(ECDSA)
         .arguments(arguments)
         .run()
 }
@@ -236,6 +235,7 @@ fn the_tokens_of_an_application_end_by_command_and_with_it() {
     let service = EchoService::start();
     let sidecar = sidecar_plan(&service, &server.url())
         .application("other", &other)
+        .flags(["--audience", "orders"])
         .start()
         .ready();
     let (of_jobs, of_other) = (token_for("jobs", &jobs), token_for("other", &other));
@@ -431,6 +431,18 @@ fn an_old_list_brings_no_token_back_and_is_not_fresh() {
     wait::until("the stale list to be reported", || {
         (strict.readiness() == 503).then_some(())
     });
+    wait::until("the cause in the log", || {
+        let log = strict.process().stderr();
+        let line = log.lines().find(|line| line.contains("below"))?;
+        line.contains("auth-server revoke").then_some(())
+    });
+    let log = strict.process().stderr();
+    assert_eq!(
+        log.matches("revocation list not fetched").count(),
+        1,
+        "{log}"
+    );
+    assert!(!usual.process().stderr().contains("not fetched"));
     let older = "postern_sidecar_revocation_refreshes_total{outcome=\"older\"}";
     assert_ne!(metric(&usual, older).as_deref(), Some("0"));
     assert_eq!(verdict(&usual.bearing(&second).get("/list")), REVOKED);

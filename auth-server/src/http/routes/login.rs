@@ -151,22 +151,32 @@ impl Login {
         }
         let sessions = self.sessions.as_ref();
         let session = sessions.and_then(|all| all.prepare(&request.username, unix_now()));
+        let account = request.username.clone();
+        let before = self.users.present(&account);
         let user = self.users.authenticate(request, client).await;
         let user = user.map_err(LoginError::Authentication)?;
-        Ok(self.token_for(&user, session).await?)
+        // The check takes long. A user who was disabled meanwhile is revoked by a later time than
+        // this one, or is not present any more.
+        let now = unix_now();
+        if self.users.present(&account) != before {
+            return Err(LoginError::Authentication(AuthenticationError::Failed));
+        }
+        Ok(self.token_for(&user, session, now).await?)
     }
 
+    /// Issues a token at `now`, in seconds since the epoch.
     async fn token_for(
         &self,
         user: &User,
         session: Option<Beginning>,
+        now: i64,
     ) -> Result<Issued, Rejection> {
         let pair = self.live_keys.load().ok_or(Rejection::StoreUnavailable)?;
         let token_id = session
             .as_ref()
             .map_or_else(random::token_id, Beginning::token_id)
             .map_err(|error| internal_error(&error))?;
-        let (began, now) = (Instant::now(), unix_now());
+        let began = Instant::now();
         let access_token = self
             .issuer
             .issue(&pair, user, now, token_id.clone())

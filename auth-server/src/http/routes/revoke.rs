@@ -4,8 +4,9 @@
 //! The token is its own permission, so no application authenticates here. A token that is unknown,
 //! expired or revoked already is a success: it is of no use any more.
 
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -15,15 +16,19 @@ use contract::token::bearer::{self, Bearer};
 use contract::token::claims::Claims;
 use contract::token::verifier::VerificationPolicy;
 use http::HeaderMap;
+use runtime::client_address::TrustedProxies;
 use runtime::clock::unix_now;
 use serde_json::json;
 use tracing::warn;
 
 use crate::http::body::MAX_BODY_BYTES;
+use crate::http::middleware::client_ip::client_of;
+use crate::http::response::ErrorResponse;
 use crate::http::unfinished::Unfinished;
 use crate::http::{body, oauth, response};
 use crate::keys::live::LiveKeys;
 use crate::keys::store::sessions::SessionId;
+use crate::rate_limit::{AddressLimit, RetryAfter};
 use crate::revocations::queue::{NotStored, RevocationQueue};
 use crate::revocations::{KEEP_AFTER_EXPIRY, Revocation, Revoked};
 use crate::sessions::refresh_token::{RefreshToken, session_of};
@@ -38,34 +43,63 @@ const MAX_AUTHORIZATION_BYTES: usize = MAX_BODY_BYTES;
 
 pub(crate) struct RevokeEndpoint {
     pub(crate) live_keys: Arc<LiveKeys>,
-    /// With a leeway of a session: an expired token ends the session that it is of.
+    /// The one of [`policy`].
     pub(crate) policy: VerificationPolicy,
     pub(crate) queue: RevocationQueue,
     /// `None` without refresh tokens.
     pub(crate) sessions: Option<Sessions>,
+    /// The one of logins; `None` for no limit.
+    pub(crate) address_limit: Option<Arc<AddressLimit>>,
+    pub(crate) trusted_proxies: TrustedProxies,
     pub(crate) body_timeout: Duration,
     pub(crate) unfinished: Unfinished,
 }
 
+/// Returns the policy for tokens that end, from the one for tokens that are used: sidecars may accept
+/// one that this server takes for expired, or for not valid yet, and its session lasts longer.
+pub(crate) fn policy(
+    of_use: VerificationPolicy,
+    session_lifetime: Option<u32>,
+) -> VerificationPolicy {
+    let leeway = u32::try_from(KEEP_AFTER_EXPIRY).unwrap_or(u32::MAX);
+    VerificationPolicy {
+        leeway_seconds: leeway.max(session_lifetime.unwrap_or_default()),
+        ..of_use
+    }
+}
+
 pub(crate) async fn revoke(State(state): State<Arc<RevokeEndpoint>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
+    let client = client_of(&state.trusted_proxies, &parts.extensions, &parts.headers);
     let read = body::read(body, state.body_timeout, state.unfinished.nothing_held()).await;
+    let read = read.map_err(ErrorResponse::from);
     let token = read.and_then(|body| presented_token(&parts.headers, &body));
     let outcome = match token {
-        Ok(token) => state.revoke(&token).await,
-        Err(rejection) => Err(rejection),
+        Ok(token) => state.revoke(&token, client).await,
+        Err(error) => Err(error),
     };
     match outcome {
         Ok(()) => response::ok(MSG_OPERATION_SUCCEEDED, json!(null)),
-        Err(rejection) => oauth::error(rejection.into()),
+        Err(error) => oauth::error(error),
     }
 }
 
 impl RevokeEndpoint {
-    async fn revoke(&self, token: &str) -> Result<(), Rejection> {
+    async fn revoke(&self, token: &str, client: IpAddr) -> Result<(), ErrorResponse> {
         match RefreshToken::parse(token) {
-            Some(token) => self.end_session(token.session()).await,
-            None => self.revoke_access_token(token).await,
+            Some(token) => {
+                self.count(client)?;
+                Ok(self.end_session(token.session()).await?)
+            }
+            None => self.revoke_access_token(token, client).await,
+        }
+    }
+
+    /// Counts a request that calls the store.
+    fn count(&self, client: IpAddr) -> Result<(), RetryAfter> {
+        match &self.address_limit {
+            Some(limit) => limit.take(client, Instant::now()),
+            None => Ok(()),
         }
     }
 
@@ -80,27 +114,37 @@ impl RevokeEndpoint {
         })
     }
 
-    async fn revoke_access_token(&self, token: &str) -> Result<(), Rejection> {
+    async fn revoke_access_token(&self, token: &str, client: IpAddr) -> Result<(), ErrorResponse> {
         let keys = self.live_keys.published();
         let keys = keys.ok_or(Rejection::StoreUnavailable)?;
         let now = unix_now();
         let verified = Bearer::new(token)
             .and_then(|token| self.policy.verify_at(keys.verification_keys(), token, now));
-        let Some(revocation) = verified.ok().and_then(revocation_of) else {
+        let Ok(claims) = verified else {
+            return Ok(());
+        };
+        let is_revoked = keys.ring().revocations().revokes(&claims);
+        let Some(revocation) = revocation_of(claims) else {
             return Ok(());
         };
         let session = match &revocation.revoked {
-            Revoked::Token { id, .. } => session_of(id),
+            Revoked::Token { id, .. } => session_of(id).filter(|_| self.sessions.is_some()),
             _ => None,
         };
+        let is_over = is_revoked || revocation.until <= now;
+        if is_over && session.is_none() {
+            return Ok(());
+        }
+        self.count(client)?;
         let ended = match session {
             Some(session) => self.end_session(session).await,
             None => Ok(()),
         };
-        if revocation.until > now {
-            self.submit(revocation).await?;
-        }
-        ended
+        let stored = match is_over {
+            true => Ok(()),
+            false => self.submit(revocation).await,
+        };
+        Ok(stored.and(ended)?)
     }
 
     async fn submit(&self, revocation: Revocation) -> Result<(), Rejection> {
@@ -128,7 +172,7 @@ fn revocation_of(claims: Claims) -> Option<Revocation> {
 }
 
 /// Returns the `token` of the form; without a body, the one in `Authorization`.
-fn presented_token(headers: &HeaderMap, body: &[u8]) -> Result<String, Rejection> {
+fn presented_token(headers: &HeaderMap, body: &[u8]) -> Result<String, ErrorResponse> {
     let token = if body.is_empty() {
         let token = bearer::from_headers(headers, MAX_AUTHORIZATION_BYTES).ok();
         token.flatten().map(|token| token.as_str().to_owned())
@@ -136,5 +180,5 @@ fn presented_token(headers: &HeaderMap, body: &[u8]) -> Result<String, Rejection
         let form = oauth::parse_form(headers, body)?;
         form.value("token").map(str::to_owned)
     };
-    token.ok_or(Rejection::ParameterMissing)
+    token.ok_or(Rejection::ParameterMissing.into())
 }

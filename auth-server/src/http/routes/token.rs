@@ -86,10 +86,10 @@ pub(crate) async fn token(
     let client = client_of(&endpoint.trusted_proxies, &parts.extensions, headers);
     let held = endpoint.unfinished.nothing_held();
     let form = oauth::form(headers, body, endpoint.body_timeout, held).await;
-    let received = form.and_then(|form| endpoint.read(headers, form));
+    let received = form.and_then(|form| Ok(endpoint.read(headers, form)?));
     let outcome = match &received {
         Ok(received) => endpoint.issue(received, client).await,
-        Err(rejection) => Err((*rejection).into()),
+        Err(error) => Err(*error),
     };
 
     let code = outcome
@@ -175,6 +175,8 @@ impl TokenEndpoint {
         form: &Form,
         presented: &Presented,
     ) -> Result<Issued, ErrorResponse> {
+        // Before the registration is read: a removal is recorded with a later time than this one.
+        let now = unix_now();
         let pairs = presented.pairs();
         let (id, grant) = self.registrations.authenticate(&pairs, Instant::now())?;
         match form.value("grant_type") {
@@ -184,7 +186,12 @@ impl TokenEndpoint {
         }
         self.check_allowed(&id, &grant)?;
         let scope = scope(form.value("scope"), &grant)?;
-        Ok(self.token_for(&id, &grant, &scope)?)
+        let machine = Machine {
+            id: &id,
+            grant: &grant,
+            scope: &scope,
+        };
+        Ok(self.token_for(machine, now)?)
     }
 
     fn check_allowed(&self, id: &AppId, grant: &Grant) -> Result<(), Rejection> {
@@ -198,14 +205,13 @@ impl TokenEndpoint {
         Ok(())
     }
 
-    fn token_for(&self, id: &AppId, grant: &Grant, scope: &Scope) -> Result<Issued, Rejection> {
+    fn token_for(&self, machine: Machine<'_>, now: i64) -> Result<Issued, Rejection> {
         let pair = self.live_keys.load().ok_or(Rejection::StoreUnavailable)?;
         let token_id = random::token_id().map_err(|error| internal_error(&error))?;
         let began = Instant::now();
-        let machine = Machine { id, grant, scope };
         let access_token = self
             .issuer
-            .issue_to_application(&pair, machine, unix_now(), token_id.clone())
+            .issue_to_application(&pair, machine, now, token_id.clone())
             .map_err(|error| internal_error(&error))?;
         self.metrics.signed(began.elapsed());
         Ok(Issued {
@@ -214,7 +220,7 @@ impl TokenEndpoint {
                 token_type: "Bearer",
                 expires_in: self.issuer.lifetime,
                 refresh_token: None,
-                scope: scope.text(),
+                scope: machine.scope.text(),
             },
             account: None,
             token_id,

@@ -13,7 +13,7 @@ use crate::keys::clock::Time;
 use crate::keys::pair::SigningKeyPair;
 use crate::keys::ring::rotation::{RotationPolicy, RotationStep};
 use crate::keys::ring::{KeyRing, KeyRingError, RingMetadata};
-use crate::revocations::MergeTime;
+use crate::revocations::{MergeTime, Revocations};
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
@@ -76,8 +76,14 @@ impl Reconciliation<'_> {
 
     /// Merges memory into the stored ring. A ring is never deleted once written: a missing one was
     /// lost.
-    fn merge_memory(&self, held: RingMetadata, stored: &StoredKeys) -> RingMetadata {
+    fn merge_memory(&self, mut held: RingMetadata, stored: &StoredKeys) -> RingMetadata {
+        let time = MergeTime {
+            latest: self.time.latest,
+            over: self.over,
+            keep: Some(self.policy.keep),
+        };
         let Some(memory) = self.memory else {
+            held.revocations = held.revocations.merged(&Revocations::default(), time);
             return held;
         };
         let mut metadata = match stored.ring {
@@ -85,10 +91,6 @@ impl Reconciliation<'_> {
             None => memory.metadata.clone(),
         };
         metadata.revoked.extend(memory.revoked().iter().cloned());
-        let time = MergeTime {
-            latest: self.time.latest,
-            over: self.over,
-        };
         metadata.revocations = metadata.revocations.merged(memory.revocations(), time);
         changed_by::merge(&mut metadata.changed_by, memory.changes());
         metadata

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use crate::applications::AppId;
 use crate::keys::clock::Time;
 use crate::keys::ring::KeyRing;
+use crate::revocations::Revocation;
 use crate::revocations::queue::RevocationInbox;
-use crate::revocations::{KEEP_AFTER_EXPIRY, Revocation, Revoked};
 
 pub(super) struct Revocations {
     /// The start of this process, by both kinds of clock.
@@ -42,17 +42,8 @@ impl Revocations {
     /// Adds the revocation of all tokens of an application, which has been removed, to the next
     /// synchronization. That follows at once.
     pub(super) fn note_application(&self, id: &AppId, now: i64, keep: i64) {
-        let before = now.saturating_add(1);
-        self.noted.lock().push(Revocation {
-            revoked: Revoked::Application {
-                id: id.to_string(),
-                before,
-            },
-            until: before
-                .saturating_add(keep)
-                .saturating_add(KEEP_AFTER_EXPIRY),
-            changed_by: None,
-        });
+        let revocation = Revocation::of_application(id.to_string(), now, keep, None);
+        self.noted.lock().push(revocation);
         self.was_noted.notify_one();
     }
 

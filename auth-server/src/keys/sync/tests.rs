@@ -500,6 +500,32 @@ async fn a_new_note_is_logged_once_whatever_else_is_in_the_note() {
     assert!(note.contains("cannot be read") && note.contains("signs only from"));
 }
 
+#[tokio::test(start_paused = true)]
+async fn revocations_count_at_once_and_leave_the_back_off_of_a_store_that_is_away() {
+    let mut server = Server::started().await;
+    let queue = server.revoking();
+    server.store.set_away(true);
+    server.poll().await;
+    let began = tokio::time::Instant::now();
+    let pause = Duration::from_secs(5);
+    let submit = async {
+        for id in ["a", "b"] {
+            queue.note(vec![token(id, "1", NOW + 9_000)]).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    };
+    tokio::join!(server.key_sync.wait(pause), submit);
+    assert_eq!(began.elapsed(), pause);
+    assert_eq!(server.ring().revocations().counts(), [2, 0, 0]);
+    server.store.set_away(false);
+    server.poll().await;
+    assert_eq!(server.store.ring().revocations().counts(), [2, 0, 0]);
+    let began = tokio::time::Instant::now();
+    queue.note(vec![token("c", "1", NOW + 9_000)]).await;
+    server.key_sync.wait(pause).await;
+    assert_eq!(began.elapsed(), Duration::ZERO);
+}
+
 /// The warnings of this thread.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);

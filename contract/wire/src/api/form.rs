@@ -12,22 +12,34 @@ pub struct Form(BTreeMap<String, String>);
 
 /// An unusable form. The texts quote nothing of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.message())]
 pub enum FormError {
     /// A byte that a form has only encoded, a broken escape, or text that is not UTF-8.
-    #[error("it is not encoded as a form")]
     Encoding,
     /// A control character.
-    #[error("a parameter holds a control character")]
     ControlCharacter,
     /// A parameter without a name.
-    #[error("a parameter has no name")]
     Nameless,
     /// A parameter that stands there twice.
-    #[error("a parameter is repeated")]
     Repeated,
     /// More parameters than any request has.
-    #[error("it has more than {MAX_PARAMETERS} parameters")]
     TooMany,
+}
+
+impl FormError {
+    /// Returns the text for the client, in the characters of `error_description` (RFC 6749 §5.2).
+    #[must_use]
+    pub const fn message(self) -> &'static str {
+        match self {
+            Self::Encoding => {
+                "the form has a byte that must be encoded (a space as + or %20), a broken escape, or text that is not UTF-8"
+            }
+            Self::ControlCharacter => "a parameter of the form holds a control character",
+            Self::Nameless => "a parameter of the form has no name",
+            Self::Repeated => "a parameter stands in the form twice",
+            Self::TooMany => "the form has too many parameters",
+        }
+    }
 }
 
 /// Prints the names; values may be secrets.
