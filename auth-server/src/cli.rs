@@ -30,7 +30,7 @@ use self::user::UserCommand;
 use crate::applications::AppId;
 use crate::changed_by::Reason;
 
-/// Issues signed access tokens (JWT) and hands out the key that verifies them
+/// Issues signed access tokens (JWT) and serves the key that verifies them
 #[derive(Debug, Parser)]
 #[command(name = "auth-server", version)]
 pub(crate) struct Cli {

@@ -1,4 +1,4 @@
-//! What users and applications were given beyond their identity: scope, audience and further claims.
+//! Grants of users and applications beyond their identity: scope, audience and further claims.
 //!
 //! Everything is validated where it is read, so that a token never carries what a verifier could
 //! take for another claim.

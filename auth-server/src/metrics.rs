@@ -183,12 +183,12 @@ impl Metrics {
         );
         registry.register(
             "postern_auth_server_store_up",
-            "Whether the last look into the key store succeeded",
+            "1 if the last poll of the key store succeeded",
             self.store_up.clone(),
         );
         registry.register(
             "postern_auth_server_registered_applications",
-            "Applications that may fetch the verification key; while there is none, anybody may",
+            "Applications that may fetch the verification key; while there is none, any client may",
             self.registered_applications.clone(),
         );
         registry.register(
@@ -257,7 +257,7 @@ impl Metrics {
     pub(crate) fn register_applications_dir(&self, registry: &mut Registry) {
         registry.register(
             "postern_auth_server_application_files_unusable",
-            "Files of --applications-dir that could not be used at the last look; 1 if the directory could not",
+            "Files of --applications-dir that could not be used at the last poll; 1 if the directory could not",
             self.application_files_unusable.clone(),
         );
     }
@@ -276,7 +276,7 @@ impl Metrics {
         );
         registry.register(
             "postern_auth_server_users_file_usable",
-            "Whether the users file could be used at the last look",
+            "1 if the users file could be used at the last poll",
             self.users_file_usable.clone(),
         );
     }
@@ -306,7 +306,7 @@ impl Metrics {
             registry,
             "postern_auth_server_registry_listed",
             "postern_auth_server_registry_registered",
-            "Whether the registry listed this server at the last look",
+            "1 if the registry listed this server at the last poll",
             self.registry_registered.clone(),
         );
     }

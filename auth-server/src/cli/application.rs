@@ -48,7 +48,7 @@ pub(crate) struct ApplicationAddArgs {
     pub(crate) reason: ReasonArgs,
 }
 
-/// What tokens an application may obtain.
+/// The tokens that an application may obtain.
 #[derive(Debug, Args)]
 pub(crate) struct GrantArgs {
     /// Audience of its tokens (`aud`), without which it obtains none; repeatable

@@ -1,4 +1,4 @@
-//! What OAuth endpoints share (RFC 6749): forms come in, and responses go out without an envelope.
+//! Forms and responses of the OAuth endpoints (RFC 6749), without an envelope.
 
 mod client_authentication;
 

@@ -1,7 +1,7 @@
 //! Bounds of the revocations: where single tokens are too many, those of one user collapse to a time
 //! before which all tokens of that user are revoked, and at last those of everyone.
 //!
-//! That ends sessions that nobody revoked, and brings none back.
+//! That ends sessions that were not revoked, and brings none back.
 
 use std::collections::BTreeMap;
 

@@ -45,7 +45,7 @@ impl RefreshToken {
     }
 
     fn of(bytes: &[u8; TOKEN_BYTES]) -> Option<Self> {
-        // A digest: whoever sees names in the store or in logs has no part of a token.
+        // A digest: names in the store and in logs are no part of a token.
         let handle = digest(&SHA256, bytes.get(..HANDLE_BYTES)?);
         let encoded = Zeroizing::new(URL_SAFE_NO_PAD.encode(bytes));
         Some(Self {

@@ -28,7 +28,7 @@ pub(crate) struct TokenIssuer {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Machine<'a> {
     pub(crate) id: &'a AppId,
-    /// What it was given; the token gets its audience and claims.
+    /// Its grant; the token gets the audience and the claims.
     pub(crate) grant: &'a Grant,
     /// The requested part of its scope.
     pub(crate) scope: &'a Scope,

@@ -121,7 +121,7 @@ impl Search {
         Ok(line)
     }
 
-    /// Notices a list in another order as far as it was seen.
+    /// Notices a list in another order, among the lines that were read.
     fn check_order(&self, hash: &Hash) -> Result<(), BreachedListError> {
         let is_after = self.below.is_none_or(|below| below < *hash);
         let is_before = self.above.is_none_or(|above| *hash < above);

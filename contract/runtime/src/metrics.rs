@@ -1,4 +1,4 @@
-//! What the metrics of both programs have in common: the format of `/metrics`, the metrics of the
+//! Metrics of both programs: the format of `/metrics`, the metrics of the
 //! process, and former names.
 
 pub(crate) mod exposition;

@@ -129,7 +129,7 @@ rejections! {
     TokenRevoked: UNAUTHORIZED, "token_revoked", "the access token was revoked", invalid_token;
     /// None of the scopes of a rule is in the token (RFC 6750 §3.1).
     InsufficientScope: FORBIDDEN, "insufficient_scope", "the access token lacks a required scope", insufficient_scope;
-    /// A claim of the token has none of the values that a rule asks for.
+    /// A claim of the token has none of the values that a rule requires.
     ClaimNotAllowed: FORBIDDEN, "claim_not_allowed", "a claim of the access token does not allow this", none;
     /// No rule is for the request, and the default is to deny.
     NoRule: FORBIDDEN, "no_rule", "no rule allows this request", none;

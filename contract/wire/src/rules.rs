@@ -83,7 +83,7 @@ pub struct RuleRequest<'r> {
 pub struct AccessRules {
     rules: Vec<Rule>,
     unmatched: Unmatched,
-    /// The paths as written: these alone admit a request where the default is to deny.
+    /// The paths as written: only these let a request pass where the default is to deny.
     exact: PassList,
     /// The paths with every spelling of them: these restrict a request.
     loose: PassList,
@@ -187,7 +187,7 @@ impl AccessRules {
     }
 
     /// Returns true if a rule is written for this very method and path. What a rule restricts by
-    /// another spelling it does not admit: to the service it may be another path.
+    /// another spelling does not pass: to the service it may be another path.
     fn has_exact_rule(&self, request: RuleRequest<'_>, context: &ContextPath) -> bool {
         if names_another_path(request.headers) {
             return false;

@@ -18,7 +18,7 @@ use crate::telemetry::reported_paths::{Reported, ReportedPaths};
 
 pub(crate) const PATH: &str = "/suggest";
 
-/// Methods that change something for anybody, on an open path.
+/// Methods that change something for any client, on an open path.
 const CHANGING: [&str; 4] = ["POST", "PUT", "PATCH", "DELETE"];
 
 /// The sources of a suggestion.

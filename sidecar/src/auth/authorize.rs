@@ -151,7 +151,7 @@ impl AuthPolicy {
         rules.map(|rule| rule.name.as_str())
     }
 
-    /// Returns the rule that a refusal names.
+    /// Returns the rule that a rejection names.
     pub(crate) fn rule_of(&self, refusal: &Refusal) -> Option<&Rule> {
         self.access_rules.rules().get(refusal.rule?)
     }

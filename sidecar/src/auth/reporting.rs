@@ -34,7 +34,7 @@ impl AuthPolicy {
     /// the token was verified, and a rule rejected it.
     ///
     /// # Errors
-    /// The refusal, where it is enforced all the same.
+    /// The rejection, if report-only mode does not cover it.
     pub(crate) fn or_reported(
         &self,
         refusal: Refusal,

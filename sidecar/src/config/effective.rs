@@ -69,7 +69,7 @@ impl RuleSummary {
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct EffectiveIssuer {
     pub(crate) name: String,
-    /// One of them is accepted: that of each tenant.
+    /// Of the values of all tenants one is accepted.
     pub(crate) accepts: Vec<String>,
     pub(crate) audiences: Vec<String>,
     /// The only header of its tokens.

@@ -149,7 +149,7 @@ impl CurrentKeys {
         }
     }
 
-    /// Returns `state` if tokens may be judged by it at `now`.
+    /// Returns `state` if tokens may be verified with it at `now`.
     ///
     /// # Errors
     /// Those of [`Self::usable`], and [`Rejection::RevocationsStale`].

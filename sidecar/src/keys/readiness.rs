@@ -1,4 +1,4 @@
-//! Readiness by the keys: with one issuer its own, with several that of any or of all.
+//! Readiness by the keys: those of the one issuer, of any of several, or of all.
 
 use std::sync::Arc;
 

@@ -49,7 +49,7 @@ impl Revocations {
 /// The part of a fetch about the list.
 #[derive(Debug, Default)]
 pub(crate) enum FetchedList {
-    /// No list was asked for.
+    /// No list was requested.
     #[default]
     NotWanted,
     /// The server publishes none.

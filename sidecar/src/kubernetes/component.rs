@@ -14,7 +14,7 @@ const SIDECAR: &str = include_str!("../../../k8s/components/sidecar/sidecar.yaml
 const SETTINGS: &str = include_str!("../../../k8s/components/sidecar/kustomization.yaml");
 const LIFECYCLE: &str = include_str!("../../../k8s/components/sidecar/service-outlives-drain.yaml");
 
-/// What the component puts into a pod.
+/// The additions of the component to a pod.
 #[derive(Debug, Clone)]
 pub(crate) struct Component {
     /// The sidecar, without the tag of its image.

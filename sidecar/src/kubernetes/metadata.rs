@@ -6,7 +6,7 @@ use super::annotations::SIDECAR;
 use super::object::{Object, PodView};
 use super::patch::{Operation, add_member, escaped};
 
-/// Returns the reason why nobody can tell what counts, the workload or its pods.
+/// Returns the reason why it is not clear what counts, the workload or its pods.
 pub(super) fn contradiction(object: Object<'_>, pod: &PodView<'_>) -> Option<String> {
     if let Some(other) = pod.label(SIDECAR).filter(|label| *label != "true") {
         return Some(format!("its pods have the label {SIDECAR}: {other:?}"));

@@ -133,7 +133,7 @@ impl AuthProxy {
         rules.authorize(head, self.keys.at(now), unix_now())
     }
 
-    /// Returns the fetch of newer keys for the token of a request: only its issuer is asked.
+    /// Returns the fetch of newer keys for the token of a request, from its issuer alone.
     pub(super) fn early_fetch(
         &self,
         rules: &AuthPolicy,

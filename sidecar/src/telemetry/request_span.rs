@@ -76,7 +76,7 @@ impl RequestSpan {
     }
 }
 
-/// Returns the error of a server span: a rejection of the client's fault is none.
+/// Returns the error of a server span: a rejection that is the client's fault has none.
 fn error_type(completion: &Completion) -> Option<&'static str> {
     match completion.outcome {
         Outcome::Rejected(rejection) if rejection.status().is_server_error() => {

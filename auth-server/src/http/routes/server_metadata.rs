@@ -75,7 +75,7 @@ struct Document<'a> {
     /// A token is its own permission.
     revocation_endpoint_auth_methods_supported: [&'static str; 1],
     grant_types_supported: Vec<&'static str>,
-    /// A refresh token needs no client: whoever logged in has it.
+    /// A refresh token needs no client: the user who logged in has it.
     token_endpoint_auth_methods_supported: Vec<&'static str>,
     /// Required; there is no authorization endpoint.
     response_types_supported: [&'static str; 1],

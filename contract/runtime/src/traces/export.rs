@@ -64,11 +64,11 @@ impl ExportMetrics {
     }
 }
 
-/// What the export receives.
+/// A message to the export.
 #[derive(Debug)]
 pub(super) enum Message {
     Span(Box<SpanData>),
-    /// Export all before, then answer.
+    /// Export all before, then confirm.
     Flush(oneshot::Sender<()>),
 }
 

@@ -19,7 +19,7 @@ pub enum MethodError {
     NeverAllowed,
 }
 
-/// Fields in which some services take another method than that of the request line.
+/// Fields in which some services take a method in place of the one in the request line.
 const OVERRIDES: [&str; 3] = [
     "x-http-method-override",
     "x-http-method",

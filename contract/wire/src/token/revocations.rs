@@ -1,7 +1,7 @@
 //! The revocation list: access tokens that end before their expiry.
 //!
 //! The auth server publishes it as a compact JWS of its current key. It names digests, because any
-//! client may fetch it, and an id of a user or a token is not for everybody.
+//! client may fetch it, and an id of a user or a token is not public.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
@@ -117,7 +117,7 @@ type Digests = HashSet<RevocationDigest, BuildHasherDefault<DigestHasher>>;
 /// With the time before which a revoked token was issued, in seconds since the epoch.
 type NotBefore = HashMap<RevocationDigest, i64, BuildHasherDefault<DigestHasher>>;
 
-/// What a list may name of one token.
+/// The digests under which a list may name one token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TokenDigests {
     token: Option<RevocationDigest>,

@@ -102,7 +102,7 @@ pub(super) fn payload(token: &str) -> Result<Value, Failure> {
     serde_json::from_slice(&json).map_err(|error| unusable(&error))
 }
 
-/// Returns true if the rule asks for something that the payload does not even name.
+/// Returns true if the rule requires something that the payload does not even name.
 fn lacks(table: &RuleTable, payload: &Value) -> bool {
     let has = |name: &str| match name.strip_prefix('/') {
         Some(_) => payload.pointer(name).is_some(),

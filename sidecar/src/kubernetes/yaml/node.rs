@@ -48,7 +48,7 @@ const MAX_COPIES: usize = 200_000;
 /// Deeper than any manifest, with its references.
 const MAX_DEPTH: usize = 200;
 
-/// What is left of the bounds while references are resolved.
+/// The rest of the bounds while references are resolved.
 #[derive(Debug, Clone, Copy)]
 struct Bounds {
     depth: usize,

@@ -36,7 +36,7 @@ impl EncryptedSessions {
         }
     }
 
-    /// Decrypts a record. Unlike keys, none in clear counts once there is a key: whoever loses a
+    /// Decrypts a record. Unlike keys, none in clear counts once there is a key: one who loses a
     /// session logs in again.
     fn open(&self, id: &SessionId, held: &str) -> Result<Option<String>, StoreError> {
         match self.encryption.open(Slot::Session, held) {
