@@ -110,7 +110,7 @@ impl Rejection {
                 "Compare `iss` of the token with `--issuer`, or `issuer` of the tables, here and on the auth server (`auth` by default there). A token of another environment looks like this.",
             ),
             Self::TokenAudience => (
-                "The token is meant for another audience (`aud`) than `--audience` asks for; or it is an application's (`typ: at+jwt`), which is for its audience alone, and no `--audience` is set.",
+                "The token is meant for another audience (`aud`) than `--audience` asks for; or it is an application's (`typ: at+jwt` with an `aud`), and no `--audience` is set.",
                 "Ask the issuer for a token of this audience, or set `--audience` to what its tokens say.",
             ),
             Self::TokenRevoked => (

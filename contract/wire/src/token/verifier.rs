@@ -23,10 +23,10 @@ pub struct VerificationPolicy {
     /// The required `iss`; `None` leaves it unchecked.
     pub issuer: Option<String>,
     /// The accepted `aud`, one of which is required (RFC 7519 §4.1.3); an empty list leaves it
-    /// unchecked, but in a token of [`Self::any_access_token`].
+    /// unchecked, except in the tokens of [`Self::any_access_token`].
     pub audiences: Vec<String>,
-    /// True if a token for an application (`typ: at+jwt`), which is for its `aud` alone (RFC 9068 §4),
-    /// is accepted where `audiences` is empty: only by the server that issued it.
+    /// True if a token of RFC 9068 (`typ: at+jwt`) that names an `aud`, and is for it alone (§4), is
+    /// accepted where `audiences` is empty: only by the server that issued it.
     pub any_access_token: bool,
     /// Accepted clock difference for `exp` and `nbf`, in seconds.
     pub leeway_seconds: u32,
@@ -121,7 +121,8 @@ impl VerificationPolicy {
             let same = claims.issuer == self.issuer;
             observer.check("issuer", same.then_some(()).ok_or(Rejection::TokenIssuer))?;
         }
-        let is_for_anyone = self.any_access_token || !header.is_access_token;
+        let is_for_anyone =
+            self.any_access_token || !header.is_access_token || claims.audience.is_empty();
         if self.audiences.is_empty() && is_for_anyone {
             observer.skipped("audience", "--audience is not set");
             return Ok(());
@@ -461,6 +462,9 @@ mod tests {
             let token = token(&with(header(), "typ", json!(typ)), &payload());
             assert_eq!(verify(policy, &key_set(), &token), expected, "{typ}");
         }
+        let for_nobody = with(payload(), "aud", Value::Null);
+        let token = token(&with(header(), "typ", json!("at+jwt")), &for_nobody);
+        assert_eq!(verify(&policy(), &key_set(), &token), Ok(()));
     }
 
     #[test]
