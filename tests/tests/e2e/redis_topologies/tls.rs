@@ -146,7 +146,10 @@ fn certificates_that_are_replaced_are_used_from_the_next_connection_on() {
     });
     put(&second);
     wait_for_store_up(&server, 1);
-    assert_eq!(log("other passwords or certificates"), 1);
+    // The log follows the metric.
+    wait::until("the new certificates in the log", || {
+        (log("other passwords or certificates") == 1).then_some(())
+    });
     assert_eq!(log("half a key"), 0);
 }
 
