@@ -136,10 +136,17 @@ impl FileSessions {
         };
         for name in names {
             if let Some(session) = name.strip_suffix(".new") {
-                let _ = self.directory.remove_unfinished(session);
+                self.remove_left_over(session);
             } else if is_session(&name) && self.is_over(&name) && self.directory.discard(&name) {
                 self.room.lock().free(1);
             }
+        }
+    }
+
+    /// Removes an unfinished file. The lock is for those that are being written.
+    fn remove_left_over(&self, name: &str) {
+        if let Ok(_locked) = self.directory.lock(LOCK) {
+            let _ = self.directory.remove_unfinished(name);
         }
     }
 
