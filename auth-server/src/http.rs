@@ -1,6 +1,7 @@
 //! The HTTP surface: paths, and the order of the layers around the routes.
 
 mod body;
+pub(crate) mod issuance;
 pub(crate) mod middleware;
 mod oauth;
 mod response;

@@ -20,6 +20,7 @@ use crate::audit;
 use crate::cli::ServeArgs;
 use crate::config::{Config, warnings};
 use crate::http::Routes;
+use crate::http::issuance::Issuance;
 use crate::http::middleware::access_log::RequestLogger;
 use crate::http::middleware::authenticate::Authentication;
 use crate::http::routes::jwks::Jwks;
@@ -386,6 +387,15 @@ fn routes(
         })
     });
     let address_limit = AddressLimit::per_minute(config.login_rate).map(Arc::new);
+    let issuance = Issuance {
+        address_limit: address_limit.clone(),
+        trusted_proxies: config.trusted_proxies.clone(),
+        issuer: config.issuer,
+        live_keys: Arc::clone(&live_keys),
+        metrics: metrics.clone(),
+        body_timeout: config.request_timeout,
+        unfinished: unfinished.clone(),
+    };
     Routes {
         logger,
         authentication: Authentication::new(
@@ -399,24 +409,12 @@ fn routes(
             registrations: Arc::clone(&registrations),
             users: Arc::clone(&users),
             sessions: sessions.clone(),
-            address_limit: address_limit.clone(),
-            trusted_proxies: config.trusted_proxies.clone(),
-            issuer: config.issuer.clone(),
-            live_keys: Arc::clone(&live_keys),
-            metrics: metrics.clone(),
-            body_timeout: config.request_timeout,
-            unfinished: unfinished.clone(),
+            issuance: issuance.clone(),
         },
         metadata: config.metadata,
         login: Login {
-            address_limit: address_limit.clone(),
             users: Authenticator::new(users),
-            trusted_proxies: config.trusted_proxies.clone(),
-            issuer: config.issuer,
-            live_keys: Arc::clone(&live_keys),
-            metrics: metrics.clone(),
-            body_timeout: config.request_timeout,
-            unfinished: unfinished.clone(),
+            issuance,
             oauth_response: config.oauth_response,
             sessions: sessions.clone(),
         },
@@ -432,7 +430,7 @@ fn routes(
             policy: revoke::policy(config.policy, config.session_lifetime),
             queue: revocations,
             sessions,
-            address_limit: address_limit.clone(),
+            address_limit,
             trusted_proxies: config.trusted_proxies.clone(),
             body_timeout: config.request_timeout,
             unfinished,

@@ -29,7 +29,7 @@ use crate::keys::store::sessions::{
 use crate::metrics::{Metrics, SessionEvent};
 use crate::revocations::queue::RevocationQueue;
 use crate::revocations::{KEEP_AFTER_EXPIRY, Revocation, Revoked};
-use crate::users::{User, UserStore};
+use crate::users::{PresentUser, User, UserStore};
 
 /// Thirty days, in seconds. Revocations of users are kept as long: a session must not outlive one.
 pub(crate) const MAX_LIFETIME: u32 = 2_592_000;
@@ -116,6 +116,16 @@ pub(crate) struct OpenSession {
 }
 
 impl Beginning {
+    /// Prepares a session before the credentials are checked: a password that is replaced meanwhile
+    /// ends it. `None` without randomness.
+    pub(crate) fn new(user: &PresentUser, now: i64) -> Option<Self> {
+        Some(Self {
+            token: RefreshToken::generate().ok()?,
+            credentials: user.credentials.clone(),
+            began: now,
+        })
+    }
+
     /// Returns the id of the first access token.
     pub(crate) fn token_id(&self) -> Result<String, Unspecified> {
         refresh_token::token_id(&self.token.session())
@@ -136,17 +146,6 @@ impl Sessions {
             calls: Semaphore::new(MAX_CALLS),
             is_away: AtomicBool::new(false),
         }))
-    }
-
-    /// Prepares the session of a login, before its credentials are checked: a password that is replaced
-    /// meanwhile ends it. `None` for an unknown account.
-    pub(crate) fn prepare(&self, account: &str, now: i64) -> Option<Beginning> {
-        let present = self.0.parts.users.present(account)?;
-        Some(Beginning {
-            token: RefreshToken::generate().ok()?,
-            credentials: present.credentials,
-            began: now,
-        })
     }
 
     /// Stores a new session and returns its refresh token; `None` if the store does not take it.

@@ -18,6 +18,7 @@ use runtime::client_address::TrustedProxies;
 use serde_json::Value;
 use tower::ServiceExt;
 
+use super::issuance::Issuance;
 use super::routes::console::Console;
 use super::unfinished::Unfinished;
 use super::*;
@@ -64,6 +65,15 @@ fn routes(live_keys: LiveKeys, applications: Applications) -> Routes {
         lifetime: 60,
     };
     let registrations = Arc::new(registrations);
+    let issuance = Issuance {
+        address_limit: None,
+        trusted_proxies: TrustedProxies::default(),
+        issuer,
+        live_keys: Arc::clone(&live_keys),
+        metrics: Metrics::default(),
+        body_timeout: Duration::from_secs(5),
+        unfinished: Unfinished::of(1024 * 1024),
+    };
     Routes {
         logger: RequestLogger::disabled(),
         authentication: Authentication::new(
@@ -74,13 +84,7 @@ fn routes(live_keys: LiveKeys, applications: Applications) -> Routes {
         ),
         login: Login {
             users: Authenticator::new(Arc::new(BuiltinUser)),
-            address_limit: None,
-            trusted_proxies: TrustedProxies::default(),
-            issuer: issuer.clone(),
-            live_keys: Arc::clone(&live_keys),
-            metrics: Metrics::default(),
-            body_timeout: Duration::from_secs(5),
-            unfinished: Unfinished::of(1024 * 1024),
+            issuance: issuance.clone(),
             oauth_response: false,
             sessions: None,
         },
@@ -88,13 +92,7 @@ fn routes(live_keys: LiveKeys, applications: Applications) -> Routes {
             registrations: Arc::clone(&registrations),
             users: Arc::new(BuiltinUser),
             sessions: None,
-            address_limit: None,
-            trusted_proxies: TrustedProxies::default(),
-            issuer,
-            live_keys: Arc::clone(&live_keys),
-            metrics: Metrics::default(),
-            body_timeout: Duration::from_secs(5),
-            unfinished: Unfinished::of(1024 * 1024),
+            issuance,
         },
         metadata: None,
         jwks: Jwks {

@@ -66,7 +66,10 @@ async fn a_server_whose_upkeep_of_the_keys_dies_stops_to_be_started_again() {
         "--store-reread=1",
         "--lame-duck=0",
     ];
-    let Command::Serve(args) = Cli::parsed(flags).unwrap().command else {
+    let Command::Serve(args) = runtime::command_line::parse_words::<Cli>(flags)
+        .unwrap()
+        .command
+    else {
         unreachable!("serve was asked for")
     };
     let config = Config::from_args(&args).unwrap();

@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -11,21 +10,17 @@ use contract::api::login::{AccessTokenInfo, LoginRequest};
 use contract::keys::KeyId;
 use contract::rejection::Rejection;
 use http::HeaderMap;
-use runtime::client_address::TrustedProxies;
 use runtime::clock::unix_now;
-use tracing::error;
 
 use crate::audit::{self, LoginEvent, LoginLine};
+use crate::http::issuance::{Issuance, internal_error};
 use crate::http::middleware::client_ip::client_of;
 use crate::http::response::ErrorResponse;
-use crate::http::unfinished::Unfinished;
 use crate::http::{body, response};
-use crate::keys::live::LiveKeys;
-use crate::metrics::{Metrics, OK};
+use crate::metrics::OK;
 use crate::random;
-use crate::rate_limit::{AddressLimit, RetryAfter};
+use crate::rate_limit::RetryAfter;
 use crate::sessions::{Beginning, IssuedToken, Sessions};
-use crate::tokens::issuer::TokenIssuer;
 use crate::users::User;
 use crate::users::authenticate::{AuthenticationError, Authenticator};
 
@@ -34,14 +29,7 @@ const JSON: &str = "application/json";
 
 pub(crate) struct Login {
     pub(crate) users: Authenticator,
-    /// `None` for no limit.
-    pub(crate) address_limit: Option<Arc<AddressLimit>>,
-    pub(crate) trusted_proxies: TrustedProxies,
-    pub(crate) issuer: TokenIssuer,
-    pub(crate) live_keys: Arc<LiveKeys>,
-    pub(crate) metrics: Metrics,
-    pub(crate) body_timeout: Duration,
-    pub(crate) unfinished: Unfinished,
+    pub(crate) issuance: Issuance,
     /// Fills `token_type` and `expires_in` as in RFC 6749 §5.1; the contract leaves them null.
     pub(crate) oauth_response: bool,
     /// `None` without refresh tokens.
@@ -50,8 +38,10 @@ pub(crate) struct Login {
 
 pub(crate) async fn login(State(login): State<Arc<Login>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    let client = client_of(&login.trusted_proxies, &parts.extensions, &parts.headers);
-    let parsed = body::read(body, login.body_timeout, login.unfinished.nothing_held())
+    let issuance = &login.issuance;
+    let client = client_of(&issuance.trusted_proxies, &parts.extensions, &parts.headers);
+    let held = issuance.unfinished.nothing_held();
+    let parsed = body::read(body, issuance.body_timeout, held)
         .await
         .and_then(|body| parse(&parts.headers, &body));
     let username = parsed
@@ -65,7 +55,7 @@ pub(crate) async fn login(State(login): State<Arc<Login>>, request: Request) -> 
 
     let response = outcome.as_ref().err().map(|error| error.response());
     let code = response.map_or(OK, |response| response.rejection.reason());
-    login.metrics.login(code);
+    issuance.metrics.login(code);
     let event = outcome
         .as_ref()
         .map_or_else(LoginError::event, |_| LoginEvent::Succeeded);
@@ -123,6 +113,12 @@ impl LoginError {
     }
 }
 
+impl From<RetryAfter> for LoginError {
+    fn from(wait: RetryAfter) -> Self {
+        Self::AddressLimit(wait)
+    }
+}
+
 impl From<Rejection> for LoginError {
     fn from(rejection: Rejection) -> Self {
         Self::Rejected(rejection)
@@ -142,17 +138,11 @@ fn parse(headers: &HeaderMap, body: &[u8]) -> Result<LoginRequest, Rejection> {
 
 impl Login {
     async fn attempt(&self, request: LoginRequest, client: IpAddr) -> Result<Issued, LoginError> {
-        // First, before anything is counted or verified: without a key no login can succeed.
-        self.live_keys.load().ok_or(Rejection::StoreUnavailable)?;
-        if let Some(limit) = &self.address_limit {
-            limit
-                .take(client, Instant::now())
-                .map_err(LoginError::AddressLimit)?;
-        }
-        let sessions = self.sessions.as_ref();
-        let session = sessions.and_then(|all| all.prepare(&request.username, unix_now()));
+        self.issuance.admit::<LoginError>(client)?;
         let account = request.username.clone();
         let before = self.users.present(&account);
+        let beginning = self.sessions.as_ref().zip(before.as_ref());
+        let session = beginning.and_then(|(_, user)| Beginning::new(user, unix_now()));
         let user = self.users.authenticate(request, client).await;
         let user = user.map_err(LoginError::Authentication)?;
         // The check takes long. A user who was disabled meanwhile is revoked by a later time than
@@ -171,46 +161,38 @@ impl Login {
         session: Option<Beginning>,
         now: i64,
     ) -> Result<Issued, Rejection> {
-        let pair = self.live_keys.load().ok_or(Rejection::StoreUnavailable)?;
         let token_id = session
             .as_ref()
             .map_or_else(random::token_id, Beginning::token_id)
             .map_err(|error| internal_error(&error))?;
-        let began = Instant::now();
-        let access_token = self
-            .issuer
-            .issue(&pair, user, now, token_id.clone())
-            .map_err(|error| internal_error(&error))?;
-        self.metrics.signed(began.elapsed());
+        let signed = self
+            .issuance
+            .sign(|issuer, pair| issuer.issue(pair, user, now, token_id.clone()))?;
+        let issuer = &self.issuance.issuer;
         let refresh_token = match (&self.sessions, session) {
             (Some(sessions), Some(session)) => {
                 let issued = IssuedToken {
                     id: token_id.clone(),
-                    expires: self.issuer.expiry(now),
+                    expires: issuer.expiry(now),
                 };
                 sessions.begin(session, user, issued).await
             }
             _ => None,
         };
         let answer = AccessTokenInfo {
-            access_token,
+            access_token: signed.token,
             refresh_token,
             token_type: self.oauth_response.then(|| "Bearer".to_owned()),
-            expires_in: self.oauth_response.then(|| u64::from(self.issuer.lifetime)),
+            expires_in: self.oauth_response.then(|| u64::from(issuer.lifetime)),
             info: user.info(),
             ..AccessTokenInfo::default()
         };
         Ok(Issued {
             answer,
             token_id,
-            key_id: pair.id().clone(),
+            key_id: signed.key_id,
         })
     }
-}
-
-fn internal_error(error: &dyn std::error::Error) -> Rejection {
-    error!(%error, "a token cannot be issued");
-    Rejection::Internal
 }
 
 #[cfg(test)]

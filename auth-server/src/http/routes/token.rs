@@ -5,7 +5,7 @@ mod refresh;
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -13,25 +13,22 @@ use contract::api::form::Form;
 use contract::keys::KeyId;
 use contract::rejection::Rejection;
 use http::HeaderMap;
-use runtime::client_address::TrustedProxies;
 use runtime::clock::unix_now;
 use serde::Serialize;
-use tracing::{error, warn};
+use tracing::warn;
 
 use crate::applications::AppId;
 use crate::applications::registry::ApplicationRegistry;
 use crate::audit::{self, TokenLine};
 use crate::grants::{Grant, Scope};
+use crate::http::issuance::{Issuance, internal_error};
 use crate::http::middleware::client_ip::client_of;
 use crate::http::oauth::{self, Presented};
 use crate::http::response::ErrorResponse;
-use crate::http::unfinished::Unfinished;
-use crate::keys::live::LiveKeys;
-use crate::metrics::{Metrics, OK};
+use crate::metrics::OK;
 use crate::random;
-use crate::rate_limit::AddressLimit;
 use crate::sessions::Sessions;
-use crate::tokens::issuer::{Machine, TokenIssuer};
+use crate::tokens::issuer::Machine;
 use crate::users::UserStore;
 
 pub(crate) const TOKEN_PATH: &str = "/oauth/token";
@@ -46,14 +43,7 @@ pub(crate) struct TokenEndpoint {
     pub(crate) users: Arc<dyn UserStore>,
     /// `None` without refresh tokens.
     pub(crate) sessions: Option<Sessions>,
-    /// The one of logins; `None` for no limit.
-    pub(crate) address_limit: Option<Arc<AddressLimit>>,
-    pub(crate) trusted_proxies: TrustedProxies,
-    pub(crate) issuer: TokenIssuer,
-    pub(crate) live_keys: Arc<LiveKeys>,
-    pub(crate) metrics: Metrics,
-    pub(crate) body_timeout: Duration,
-    pub(crate) unfinished: Unfinished,
+    pub(crate) issuance: Issuance,
 }
 
 /// The response of RFC 6749 §5.1.
@@ -83,9 +73,10 @@ pub(crate) async fn token(
 ) -> Response {
     let (parts, body) = request.into_parts();
     let headers = &parts.headers;
-    let client = client_of(&endpoint.trusted_proxies, &parts.extensions, headers);
-    let held = endpoint.unfinished.nothing_held();
-    let form = oauth::form(headers, body, endpoint.body_timeout, held).await;
+    let issuance = &endpoint.issuance;
+    let client = client_of(&issuance.trusted_proxies, &parts.extensions, headers);
+    let held = issuance.unfinished.nothing_held();
+    let form = oauth::form(headers, body, issuance.body_timeout, held).await;
     let received = form.and_then(|form| Ok(endpoint.read(headers, form)?));
     let outcome = match &received {
         Ok(received) => endpoint.issue(received, client).await,
@@ -96,7 +87,7 @@ pub(crate) async fn token(
         .as_ref()
         .map_or_else(|error| error.rejection.reason(), |_| OK);
     let grant = received.as_ref().map_or(OTHER_GRANT, Received::grant);
-    endpoint.metrics.token_request(grant, code);
+    issuance.metrics.token_request(grant, code);
     let issued = outcome.as_ref().ok();
     audit::token(&TokenLine {
         grant,
@@ -159,11 +150,7 @@ impl TokenEndpoint {
     }
 
     async fn issue(&self, received: &Received, client: IpAddr) -> Result<Issued, ErrorResponse> {
-        // First, before anything is counted or verified: without a key no request can succeed.
-        self.live_keys.load().ok_or(Rejection::StoreUnavailable)?;
-        if let Some(limit) = &self.address_limit {
-            limit.take(client, Instant::now())?;
-        }
+        self.issuance.admit::<ErrorResponse>(client)?;
         match received {
             Received::Application(form, presented) => self.issue_to_application(form, presented),
             Received::Refresh(form, sessions) => Ok(self.refresh(form, sessions).await?),
@@ -206,25 +193,21 @@ impl TokenEndpoint {
     }
 
     fn token_for(&self, machine: Machine<'_>, now: i64) -> Result<Issued, Rejection> {
-        let pair = self.live_keys.load().ok_or(Rejection::StoreUnavailable)?;
         let token_id = random::token_id().map_err(|error| internal_error(&error))?;
-        let began = Instant::now();
-        let access_token = self
-            .issuer
-            .issue_to_application(&pair, machine, now, token_id.clone())
-            .map_err(|error| internal_error(&error))?;
-        self.metrics.signed(began.elapsed());
+        let signed = self.issuance.sign(|issuer, pair| {
+            issuer.issue_to_application(pair, machine, now, token_id.clone())
+        })?;
         Ok(Issued {
             answer: AccessTokenResponse {
-                access_token,
+                access_token: signed.token,
                 token_type: "Bearer",
-                expires_in: self.issuer.lifetime,
+                expires_in: self.issuance.issuer.lifetime,
                 refresh_token: None,
                 scope: machine.scope.text(),
             },
             account: None,
             token_id,
-            key_id: pair.id().clone(),
+            key_id: signed.key_id,
         })
     }
 }
@@ -240,9 +223,4 @@ fn scope(requested: Option<&str>, grant: &Grant) -> Result<Scope, Rejection> {
     } else {
         Err(Rejection::ScopeNotGranted)
     }
-}
-
-fn internal_error(error: &dyn std::error::Error) -> Rejection {
-    error!(%error, "a token cannot be issued");
-    Rejection::Internal
 }

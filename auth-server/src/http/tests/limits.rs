@@ -22,8 +22,9 @@ fn with_users(logins_per_minute: u32) -> Router {
     );
     let users = FileUsers::open(file_with(&["ada"]).path().to_owned()).unwrap();
     routes.login.users = Authenticator::new(Arc::new(users));
-    routes.login.address_limit = AddressLimit::per_minute(logins_per_minute).map(Arc::new);
-    routes.login.trusted_proxies = TrustedProxies::new(vec![parse_network("10.0.0.0/8").unwrap()]);
+    routes.login.issuance.address_limit = AddressLimit::per_minute(logins_per_minute).map(Arc::new);
+    routes.login.issuance.trusted_proxies =
+        TrustedProxies::new(vec![parse_network("10.0.0.0/8").unwrap()]);
     routes.into_router()
 }
 
@@ -140,7 +141,7 @@ async fn a_login_in_pieces_needs_nothing_of_a_budget_that_slow_clients_filled() 
         LiveKeys::holding(pair(SigningType::Ecdsa)),
         Applications::default(),
     );
-    routes.login.unfinished = Unfinished::of(0);
+    routes.login.issuance.unfinished = Unfinished::of(0);
     let pieces = LOGIN.as_bytes().chunks(1);
     let pieces = stream::iter(pieces.map(Ok::<_, Infallible>));
     let login = request(Method::POST, "/auth/oauth/jwt/token", None, "");

@@ -1,13 +1,12 @@
 //! The grant of RFC 6749 §6: the next access token of a user, and the next refresh token.
 
-use std::time::Instant;
-
 use contract::api::form::Form;
 use contract::rejection::Rejection;
 use http::{HeaderMap, header};
 use runtime::clock::unix_now;
 
-use super::{AccessTokenResponse, Issued, REFRESH_TOKEN, TokenEndpoint, internal_error, scope};
+use super::{AccessTokenResponse, Issued, REFRESH_TOKEN, TokenEndpoint, scope};
+use crate::http::issuance::internal_error;
 use crate::sessions::{IssuedToken, SessionError, Sessions, log_error};
 
 /// Rejects the credentials of an application: a login belongs to none. A mere `client_id`, which
@@ -26,7 +25,6 @@ impl TokenEndpoint {
         form: &Form,
         sessions: &Sessions,
     ) -> Result<Issued, Rejection> {
-        let pair = self.live_keys.load().ok_or(Rejection::StoreUnavailable)?;
         let token = form
             .value(REFRESH_TOKEN)
             .ok_or(Rejection::ParameterMissing)?;
@@ -35,28 +33,26 @@ impl TokenEndpoint {
         let mut user = session.user.clone();
         user.grant.scope = scope(form.value("scope"), &user.grant)?;
         let token_id = session.token_id().map_err(|error| internal_error(&error))?;
-        let began = Instant::now();
-        let access_token = self
-            .issuer
-            .issue(&pair, &user, now, token_id.clone())
-            .map_err(|error| internal_error(&error))?;
-        self.metrics.signed(began.elapsed());
+        let signed = self
+            .issuance
+            .sign(|issuer, pair| issuer.issue(pair, &user, now, token_id.clone()))?;
+        let issuer = &self.issuance.issuer;
         let issued = IssuedToken {
             id: token_id.clone(),
-            expires: self.issuer.expiry(now),
+            expires: issuer.expiry(now),
         };
         let refresh_token = sessions.renew(session, issued, now).await;
         Ok(Issued {
             answer: AccessTokenResponse {
-                access_token,
+                access_token: signed.token,
                 token_type: "Bearer",
-                expires_in: self.issuer.lifetime,
+                expires_in: issuer.lifetime,
                 refresh_token: Some(refresh_token.map_err(rejected)?),
                 scope: user.grant.scope.text(),
             },
             account: Some(user.account),
             token_id,
-            key_id: pair.id().clone(),
+            key_id: signed.key_id,
         })
     }
 }
