@@ -26,6 +26,16 @@ pub(crate) enum ApplicationCommand {
     Remove(ApplicationRemoveArgs),
 }
 
+/// One application of a store.
+#[derive(Debug, Args)]
+pub(crate) struct ApplicationArgs {
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// The application's id: 1 to 128 characters without white space
+    #[arg(long, value_name = "ID")]
+    pub(crate) app_id: AppId,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct ApplicationListArgs {
     #[command(flatten)]
@@ -38,10 +48,7 @@ pub(crate) struct ApplicationListArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ApplicationAddArgs {
     #[command(flatten)]
-    pub(crate) store: StoreArgs,
-    /// The application's id: 1 to 128 characters without white space
-    #[arg(long, value_name = "ID")]
-    pub(crate) app_id: AppId,
+    pub(crate) application: ApplicationArgs,
     #[command(flatten)]
     pub(crate) grant: GrantArgs,
     #[command(flatten)]
@@ -65,10 +72,7 @@ pub(crate) struct GrantArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ApplicationGrantArgs {
     #[command(flatten)]
-    pub(crate) store: StoreArgs,
-    /// The application's id
-    #[arg(long, value_name = "ID")]
-    pub(crate) app_id: AppId,
+    pub(crate) application: ApplicationArgs,
     #[command(flatten)]
     pub(crate) grant: GrantArgs,
     /// Take everything away: the application fetches keys and obtains no token
@@ -81,10 +85,7 @@ pub(crate) struct ApplicationGrantArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ApplicationEnsureArgs {
     #[command(flatten)]
-    pub(crate) store: StoreArgs,
-    /// The application's id: 1 to 128 characters without white space
-    #[arg(long, value_name = "ID")]
-    pub(crate) app_id: AppId,
+    pub(crate) application: ApplicationArgs,
     /// File that holds the secret: 32 or more random characters, which the application is given too
     #[arg(long, value_name = "FILE")]
     pub(crate) app_secret_file: PathBuf,
@@ -95,10 +96,7 @@ pub(crate) struct ApplicationEnsureArgs {
 #[derive(Debug, Args)]
 pub(crate) struct RotateSecretArgs {
     #[command(flatten)]
-    pub(crate) store: StoreArgs,
-    /// The application's id
-    #[arg(long, value_name = "ID")]
-    pub(crate) app_id: AppId,
+    pub(crate) application: ApplicationArgs,
     /// Make no secret; end the validity of all but the newest, unless only one is valid
     #[arg(long)]
     pub(crate) drop_old: bool,
@@ -109,10 +107,7 @@ pub(crate) struct RotateSecretArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ApplicationRemoveArgs {
     #[command(flatten)]
-    pub(crate) store: StoreArgs,
-    /// The application's id
-    #[arg(long, value_name = "ID")]
-    pub(crate) app_id: AppId,
+    pub(crate) application: ApplicationArgs,
     /// Remove it though none is left then, and every appId with any appSecret gets the key
     #[arg(long)]
     pub(crate) last: bool,

@@ -14,8 +14,8 @@ use crate::applications::{AppId, Applications};
 use crate::changed_by::ChangedBy;
 use crate::cli::ReasonArgs;
 use crate::cli::application::{
-    ApplicationAddArgs, ApplicationCommand, ApplicationEnsureArgs, ApplicationGrantArgs,
-    ApplicationListArgs, ApplicationRemoveArgs, GrantArgs, RotateSecretArgs,
+    ApplicationAddArgs, ApplicationArgs, ApplicationCommand, ApplicationEnsureArgs,
+    ApplicationGrantArgs, ApplicationListArgs, ApplicationRemoveArgs, GrantArgs, RotateSecretArgs,
 };
 use crate::cli::store::StoreArgs;
 use crate::config::store_location;
@@ -41,26 +41,26 @@ pub(crate) async fn run(command: &ApplicationCommand) -> Result<(), Failure> {
 }
 
 async fn add(args: &ApplicationAddArgs) -> Result<(), Failure> {
-    let grant = grant_of(&args.grant, &args.app_id)?;
+    let grant = grant_of(&args.grant, &args.application.app_id)?;
     let secret = new_secret()?;
-    let target = Target::new(&args.store, &args.app_id, &args.reason)?;
+    let target = Target::new(&args.application, &args.reason)?;
     let add = Change::Add {
         secret: &secret,
         grant: &grant,
     };
     target.change(add).await?;
-    hand_over(&secret, &args.app_id)
+    hand_over(&secret, &args.application.app_id)
 }
 
 async fn grant(args: &ApplicationGrantArgs) -> Result<(), Failure> {
-    let grant = grant_of(&args.grant, &args.app_id)?;
+    let grant = grant_of(&args.grant, &args.application.app_id)?;
     if grant == Grant::default() && !args.none {
         return Err(Failure::Usage(
             "nothing is granted: say --audience, --scope or --claim, or --none to take all away"
                 .to_owned(),
         ));
     }
-    let target = Target::new(&args.store, &args.app_id, &args.reason)?;
+    let target = Target::new(&args.application, &args.reason)?;
     target.change(Change::Grant { grant: &grant }).await
 }
 
@@ -93,18 +93,18 @@ async fn ensure(args: &ApplicationEnsureArgs) -> Result<(), Failure> {
             args.app_secret_file.display()
         )));
     }
-    let target = Target::new(&args.store, &args.app_id, &args.reason)?;
+    let target = Target::new(&args.application, &args.reason)?;
     target.change(Change::Ensure { secret: &secret }).await
 }
 
 async fn rotate_secret(args: &RotateSecretArgs) -> Result<(), Failure> {
-    let target = Target::new(&args.store, &args.app_id, &args.reason)?;
+    let target = Target::new(&args.application, &args.reason)?;
     if args.drop_old {
         return target.change(Change::DropOld).await;
     }
     let secret = new_secret()?;
     target.change(Change::Rotate { secret: &secret }).await?;
-    hand_over(&secret, &args.app_id)
+    hand_over(&secret, &args.application.app_id)
 }
 
 /// Prints a new secret; the store holds only its hash.
@@ -118,15 +118,20 @@ fn hand_over(secret: &str, id: &AppId) -> Result<(), Failure> {
 }
 
 async fn remove(args: &ApplicationRemoveArgs) -> Result<(), Failure> {
-    let target = Target::new(&args.store, &args.app_id, &args.reason)?;
+    let target = Target::new(&args.application, &args.reason)?;
     target.change(Change::Remove { last: args.last }).await?;
-    let ended = end_application(&args.store, &args.app_id, &target.by).await;
+    let ended = end_application(
+        &args.application.store,
+        &args.application.app_id,
+        &target.by,
+    )
+    .await;
     ended.map_err(|failure| {
         failure.reworded(|why| {
             format!(
                 "--app-id {id} is removed, but its tokens are not revoked: {why}; auth-server revoke --app {id} does \
                  that",
-                id = args.app_id
+                id = args.application.app_id
             )
         })
     })
@@ -207,10 +212,10 @@ struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    fn new(store: &StoreArgs, id: &'a AppId, reason: &ReasonArgs) -> Result<Self, Failure> {
+    fn new(application: &'a ApplicationArgs, reason: &ReasonArgs) -> Result<Self, Failure> {
         Ok(Self {
-            location: store_location(store)?,
-            id,
+            location: store_location(&application.store)?,
+            id: &application.app_id,
             by: changed_by(reason, unix_now()),
         })
     }
@@ -278,7 +283,9 @@ mod tests {
         async fn run(&self, words: &[&str]) -> Result<(), Failure> {
             let store = format!("--store=file:{}", self.0.path().join("data").display());
             let words = words.iter().copied().chain([store.as_str()]);
-            let cli = Cli::parsed(["auth-server", "application"].into_iter().chain(words));
+            let cli = runtime::command_line::parse_words::<Cli>(
+                ["auth-server", "application"].into_iter().chain(words),
+            );
             let Command::Application(command) = cli.unwrap().command else {
                 unreachable!("an application command")
             };
