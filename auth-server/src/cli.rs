@@ -197,18 +197,6 @@ fn key_id(text: &str) -> Result<KeyId, &'static str> {
 }
 
 #[cfg(test)]
-impl Cli {
-    /// Parses a command line alone, without a file.
-    pub(crate) fn parsed<W>(words: impl IntoIterator<Item = W>) -> Result<Self, clap::Error>
-    where
-        W: Into<std::ffi::OsString> + Clone,
-    {
-        let matches = runtime::command_line::command::<Self>().try_get_matches_from(words)?;
-        clap::FromArgMatches::from_arg_matches(&matches)
-    }
-}
-
-#[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
@@ -226,7 +214,7 @@ mod tests {
                 vec!["--store", "file:x", kid],
             ] {
                 let words = ["auth-server", "keys", "revoke"].into_iter().chain(words);
-                let cli = Cli::parsed(words).unwrap();
+                let cli = runtime::command_line::parse_words::<Cli>(words).unwrap();
                 let Command::Keys(KeysCommand::Revoke(args)) = cli.command else {
                     unreachable!("revoke was asked for")
                 };

@@ -233,7 +233,9 @@ mod tests {
     use crate::cli::{Cli, Command};
 
     fn config(flags: &[&str]) -> Result<Config, Failure> {
-        let cli = Cli::parsed(["auth-server", "serve"].iter().chain(flags)).unwrap();
+        let cli =
+            runtime::command_line::parse_words::<Cli>(["auth-server", "serve"].iter().chain(flags))
+                .unwrap();
         let Command::Serve(args) = cli.command else {
             unreachable!("serve was asked for")
         };

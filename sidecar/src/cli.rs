@@ -155,18 +155,6 @@ pub(crate) struct WaitArgs {
 }
 
 #[cfg(test)]
-impl Cli {
-    /// Parses a command line alone, without a file.
-    pub(crate) fn parsed<W>(words: impl IntoIterator<Item = W>) -> Result<Self, clap::Error>
-    where
-        W: Into<std::ffi::OsString> + Clone,
-    {
-        let matches = runtime::command_line::command::<Self>().try_get_matches_from(words)?;
-        clap::FromArgMatches::from_arg_matches(&matches)
-    }
-}
-
-#[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
@@ -180,7 +168,7 @@ mod tests {
             "--app-id",
             "id",
         ];
-        let cli = Cli::parsed(required.iter().chain(arguments))?;
+        let cli = runtime::command_line::parse_words::<Cli>(required.iter().chain(arguments))?;
         match cli.command {
             Command::Serve(args) => Ok(*args),
             other => unreachable!("{other:?}"),

@@ -75,7 +75,9 @@ mod tests {
     use crate::cli::{Cli, Command};
 
     fn effective_of(flags: &[&str]) -> Table {
-        let cli = Cli::parsed(["auth-server", "check"].iter().chain(flags)).unwrap();
+        let cli =
+            runtime::command_line::parse_words::<Cli>(["auth-server", "check"].iter().chain(flags))
+                .unwrap();
         let Command::Check(args) = cli.command else {
             unreachable!("check was asked for")
         };

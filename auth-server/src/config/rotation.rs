@@ -78,7 +78,10 @@ mod tests {
         let words = ["auth-server", "serve"]
             .into_iter()
             .chain(flags.split_whitespace());
-        let Command::Serve(args) = Cli::parsed(words).unwrap().command else {
+        let Command::Serve(args) = runtime::command_line::parse_words::<Cli>(words)
+            .unwrap()
+            .command
+        else {
             unreachable!("serve was asked for")
         };
         args

@@ -179,6 +179,16 @@ fn parse_from<C: FromTables>(mut arguments: Vec<OsString>) -> Result<C, ParseOut
     Ok(settings)
 }
 
+/// Parses a command line alone, as tests write one: without the file.
+///
+/// # Errors
+/// What clap says of it.
+pub fn parse_words<C: Parser>(
+    words: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+) -> Result<C, clap::Error> {
+    C::from_arg_matches(&command::<C>().try_get_matches_from(words)?)
+}
+
 /// Returns the program's command with `--config` and the names of its variables.
 #[must_use]
 pub fn command<C: Parser>() -> Command {

@@ -247,7 +247,10 @@ mod tests {
 
     fn args(source: &[&str], flags: &[&str]) -> Box<ServeArgs> {
         let line = [&["sidecar", "check"], source, flags].concat();
-        match Cli::parsed(line).unwrap().command {
+        match runtime::command_line::parse_words::<Cli>(line)
+            .unwrap()
+            .command
+        {
             Command::Check(args) => Box::new(args.settings),
             other => unreachable!("{other:?}"),
         }

@@ -142,7 +142,10 @@ mod tests {
             "--audience",
             "a",
         ];
-        match Cli::parsed([&source[..], flags].concat()).unwrap().command {
+        match runtime::command_line::parse_words::<Cli>([&source[..], flags].concat())
+            .unwrap()
+            .command
+        {
             Command::Check(args) => warnings(&args.settings.rules).unwrap(),
             other => unreachable!("{other:?}"),
         }

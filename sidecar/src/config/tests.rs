@@ -8,7 +8,10 @@ const APPLICATION: [&str; 4] = ["--app-id", "orders", "--app-secret", "hush"];
 
 fn config(arguments: &[&str]) -> Result<Config, Failure> {
     let line = [&["sidecar", "serve"], arguments].concat();
-    match Cli::parsed(line).unwrap().command {
+    match runtime::command_line::parse_words::<Cli>(line)
+        .unwrap()
+        .command
+    {
         Command::Serve(args) => Config::new(&args),
         other => unreachable!("{other:?}"),
     }

@@ -34,7 +34,10 @@ impl Installation {
         let store = format!("file:{}", self.0.path().join("data").display());
         let words = ["auth-server", "keys"].into_iter().chain(words.split(' '));
         let flags = ["--signing-type", "ecdsa", "--store", &store];
-        match Cli::parsed(words.chain(flags)).unwrap().command {
+        match runtime::command_line::parse_words::<Cli>(words.chain(flags))
+            .unwrap()
+            .command
+        {
             Command::Keys(command) => command,
             other => unreachable!("{other:?}"),
         }
@@ -241,7 +244,10 @@ async fn a_shared_secret_is_not_printed_as_a_public_key() {
         "export-public",
         "--signing-type=hmac",
     ];
-    let Command::Keys(command) = Cli::parsed(words).unwrap().command else {
+    let Command::Keys(command) = runtime::command_line::parse_words::<Cli>(words)
+        .unwrap()
+        .command
+    else {
         unreachable!("a keys command")
     };
     let failure = run(&command).await.unwrap_err();

@@ -188,7 +188,10 @@ mod tests {
             "--pass",
             pass,
         ];
-        match Cli::parsed(line).unwrap().command {
+        match runtime::command_line::parse_words::<Cli>(line)
+            .unwrap()
+            .command
+        {
             Command::Check(args) => {
                 let parts = Attacks::load().unwrap().path;
                 let open = OpenPaths::new(&args.settings.rules, &parts).unwrap();
