@@ -306,10 +306,7 @@ mod tests {
 
     fn args(more: &[&str]) -> ServeArgs {
         let line = [&["sidecar", "serve"], more].concat();
-        match command_line::parse_words::<Cli>(line)
-            .unwrap()
-            .command
-        {
+        match command_line::parse_words::<Cli>(line).unwrap().command {
             Command::Serve(args) => *args,
             other => unreachable!("{other:?}"),
         }

@@ -561,7 +561,13 @@ fn a_planted_session_is_rejected_with_a_key_encryption_key() {
     let Some(redis) = RedisServer::start() else {
         return;
     };
-    let start = |flags: &[&str]| plan().store(redis.url()).flags(flags.iter().copied()).start().ready();
+    let start = |flags: &[&str]| {
+        plan()
+            .store(redis.url())
+            .flags(flags.iter().copied())
+            .start()
+            .ready()
+    };
     let server = start(&[]);
     assert_eq!(found(&refresh(&server, &planted(&redis))), "200");
     drop(server);
@@ -572,8 +578,8 @@ fn a_planted_session_is_rejected_with_a_key_encryption_key() {
     assert_eq!(found(&refresh(&server, &planted(&redis))), ENDED);
     let (tokens, other) = (log_in(&server), log_in(&server));
     // Copied to another session.
-    let [from, to] = [&tokens, &other]
-        .map(|tokens| format!("{{auth:user-token}}:session:{}", tokens.session()));
+    let [from, to] =
+        [&tokens, &other].map(|tokens| format!("{{auth:user-token}}:session:{}", tokens.session()));
     let record = redis.command(&["GET", &from]).unwrap();
     redis.command(&["SET", &to, &record]);
     assert_ended(&server, &other);

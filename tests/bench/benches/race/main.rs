@@ -11,6 +11,7 @@ mod bare_pingora;
 mod capabilities;
 mod contestants;
 mod field;
+mod growth;
 mod measurements;
 mod report;
 mod results;
@@ -67,7 +68,10 @@ fn race() -> ExitCode {
         document::write_part(&docs.join("performance/shapes.md"), "shapes", &shapes);
         let chart = report::chart(&results).to_svg();
         std::fs::write(docs.join("performance.svg"), chart).expect("the chart is written");
-        println!("docs/performance.md, its chart and docs/performance/shapes.md are written");
+        let growth = report::growth_chart(&results).to_svg();
+        let file = docs.join("performance/growth.svg");
+        std::fs::write(file, growth).expect("the chart is written");
+        println!("docs/performance.md, docs/performance/shapes.md and the charts are written");
     }
     ExitCode::SUCCESS
 }

@@ -1,7 +1,6 @@
 //! The measurements, in rounds with a turn of every contestant: a disturbance of the machine
 //! affects all of them.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -17,6 +16,7 @@ use tests::programs::Program;
 use crate::capabilities;
 use crate::contestants::Running;
 use crate::field::{Field, sidecar};
+use crate::growth::{self, Growth, MANY_CONNECTIONS};
 use crate::results::{Results, Rounds, Who, Work};
 use crate::shapes;
 use crate::tokens::{Bad, Issuer, in_parallel};
@@ -34,7 +34,8 @@ const WARM_UP: usize = 2000;
 const OTHER_TOKENS: usize = 10_000_000;
 
 /// Every turn of the closed loop.
-const TURNS: [(Work, Who); 11] = [
+const TURNS: [(Work, Who); 12] = [
+    (Work::Plain, Who::Sidecar),
     (Work::Plain, Who::Pingora),
     (Work::Plain, Who::Haproxy),
     (Work::Plain, Who::Nginx),
@@ -63,7 +64,9 @@ pub(crate) fn measure(field: &Field, settings: &Settings) -> Results {
     refusals(field, settings, &mut results);
     pass_list(field, settings, &token, &mut results);
     capabilities::measure(field, settings, &token, &mut results);
+    growth::measure(field, settings, &token, &mut results);
     memory(field, settings, &mut results);
+    idle_connections(field, settings, &token, &mut results);
     cache(field, settings, &mut results);
     results
 }
@@ -149,8 +152,12 @@ fn closed_loop(field: &Field, settings: &Settings, token: &str, results: &mut Re
             let Some(running) = field.running.get(&who) else {
                 continue;
             };
-            // A new sidecar, because the cache of the previous round holds these tokens.
-            let new = (work == Work::Fresh && who == Who::Sidecar).then(|| field.sidecar(&[]));
+            let new = match (work, who) {
+                // The cache of the previous round holds these tokens.
+                (Work::Fresh, Who::Sidecar) => Some(field.sidecar(&[])),
+                (Work::Plain, Who::Sidecar) => Some(field.sidecar(&open_path())),
+                _ => None,
+            };
             let running = new.as_ref().unwrap_or(running);
             let (tokens, request) = match work {
                 // Contestants that ignore the token carry it too, so that all loads are equal.
@@ -171,6 +178,11 @@ fn closed_loop(field: &Field, settings: &Settings, token: &str, results: &mut Re
         }
         results.signature.push(signature_check(field, settings));
     }
+}
+
+/// Returns the flags with which no request needs a token.
+fn open_path() -> [String; 2] {
+    ["--pass".to_owned(), PATH.to_owned()]
 }
 
 /// Measures the signature check in this process: the only part of a new token's cost that needs a
@@ -292,7 +304,7 @@ fn pass_list(field: &Field, settings: &Settings, token: &str, results: &mut Resu
             field.sidecar(&(0..count).flat_map(pattern).collect::<Vec<_>>()),
         )
     };
-    let sidecars = [with(1), with(1000)];
+    let sidecars = [with(1), with(30), with(1000)];
     for _ in 0..settings.rounds {
         for (count, running) in &sidecars {
             warm_up(running.address, &get_with_token(path, token), settings);
@@ -329,6 +341,26 @@ fn memory(field: &Field, settings: &Settings, results: &mut Results) {
     }
 }
 
+fn idle_connections(field: &Field, settings: &Settings, token: &str, results: &mut Results) {
+    let count = settings.amount(10_000, 20);
+    println!("{count} idle connections");
+    let request = get_with_token(PATH, token);
+    for _ in 0..settings.rounds.min(3) {
+        let sidecar = field.sidecar(&MANY_CONNECTIONS.map(String::from));
+        let connect = |_| KeepAlive::connect(sidecar.address).expect("a connection");
+        let mut connections: Vec<_> = (0..count).map(connect).collect();
+        // The last connection is accepted, and so are all before it.
+        let last = connections.last_mut().expect("one at least");
+        last.exchange(&request).expect("an answer");
+        let (unused, used) = &mut results.idle_connections;
+        unused.push(sidecar.resident_mib());
+        for connection in &mut connections {
+            connection.exchange(&request).expect("an answer");
+        }
+        used.push(sidecar.resident_mib());
+    }
+}
+
 /// Returns the flags for the largest cache of this sidecar; `None` if it has no such flag.
 fn large_cache() -> Option<[String; 2]> {
     let help = CommandLine::new(Program::Sidecar.path()).arguments(["serve", "--help"]);
@@ -349,10 +381,14 @@ fn cache(field: &Field, settings: &Settings, results: &mut Results) {
     let issuer = Issuer::new(SigningType::Hmac);
     let auth_server = issuer.auth_server();
     let start = || sidecar(&field.upstream, &auth_server, SigningType::Hmac, &flags);
-    let sizes = [1000, settings.amount(1_000_000, 2000)];
-    println!("token cache: {} tokens", sizes[1]);
+    let sizes = [
+        1000,
+        settings.amount(30_000, 1500),
+        settings.amount(1_000_000, 2000),
+    ];
+    println!("token cache: {} tokens", sizes[2]);
     let request = |number| get_with_token(PATH, &issuer.token(number));
-    let requests: Vec<_> = in_parallel(sizes[1], &request)
+    let requests: Vec<_> = in_parallel(sizes[2], &request)
         .into_iter()
         .flatten()
         .collect();
@@ -361,7 +397,7 @@ fn cache(field: &Field, settings: &Settings, results: &mut Results) {
         each_once(running.address, CONNECTIONS, *size, |n| &requests[n]);
     }
     let count = settings.amount(60_000, 200);
-    let mut cpu = BTreeMap::<usize, Rounds>::new();
+    let mut cpu = Growth::new();
     for _ in 0..settings.rounds {
         for (size, running) in &sidecars {
             let before = running.cpu_time();

@@ -7,6 +7,7 @@ use bench::machine;
 use bench::settings::Settings;
 use bench::statistics::Summary;
 
+use crate::growth::Growth;
 use crate::results::{Results, Who, Work, cell};
 use crate::shapes::CONTESTANTS;
 use crate::targets::{Target, targets};
@@ -170,7 +171,45 @@ fn memory_table(text: &mut String, results: &Results) {
             cell(after, 1)
         );
     }
+    let (unused, used) = &results.idle_connections;
+    let _ = writeln!(
+        text,
+        "| Postern sidecar, 10 000 connections; after a request each | {} | {} |",
+        cell(unused, 1),
+        cell(used, 1)
+    );
     text.push('\n');
+}
+
+/// Returns the chart of CPU per request against what may grow.
+pub(crate) fn growth_chart(results: &Results) -> Chart {
+    let groups = [
+        ("connections", &results.connections),
+        ("header fields", &results.fields),
+        ("tokens in the cache (HS256)", &results.cache),
+        ("patterns in the pass list", &results.pass_list),
+    ];
+    let group = |(heading, sizes): (&str, &Growth)| Group {
+        heading: heading.to_owned(),
+        bars: sizes
+            .iter()
+            .filter_map(|(size, rounds)| {
+                Some(Bar {
+                    label: size.to_string(),
+                    value: Summary::of(rounds)?,
+                    ours: true,
+                })
+            })
+            .collect(),
+    };
+    Chart {
+        title: "CPU time per request in µs as numbers grow".to_owned(),
+        subtitle: format!(
+            "Postern sidecar, repeated token, one worker thread; line: all rounds; {}",
+            machine::today()
+        ),
+        groups: groups.map(group).into(),
+    }
 }
 
 /// Returns the chart of CPU per request for all contestants.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use bench::statistics::Summary;
 
 use crate::capabilities::Capability;
+use crate::growth::Growth;
 use crate::tokens::Bad;
 
 /// A contestant.
@@ -80,13 +81,18 @@ pub(crate) struct Results {
     pub(crate) open_loop: BTreeMap<Who, (Rounds, Rounds)>,
     /// MiB after the start, and after 10 000 different tokens.
     pub(crate) memory: BTreeMap<Who, (Rounds, Rounds)>,
-    /// CPU µs for a request, by number of patterns in the pass list.
-    pub(crate) pass_list: BTreeMap<usize, Rounds>,
+    /// MiB with 10 000 connections that have sent nothing, and after a request of each.
+    pub(crate) idle_connections: (Rounds, Rounds),
+    /// By number of connections.
+    pub(crate) connections: Growth,
+    /// By number of header fields.
+    pub(crate) fields: Growth,
+    /// By number of patterns in the pass list.
+    pub(crate) pass_list: Growth,
     /// CPU µs for a request, and MiB after it, with each configuration.
     pub(crate) capabilities: BTreeMap<Capability, (Rounds, Rounds)>,
-    /// CPU µs for a request, by number of tokens in the cache; empty if the cache cannot be that
-    /// large.
-    pub(crate) cache: BTreeMap<usize, Rounds>,
+    /// By number of tokens in the cache; empty if the cache cannot be that large.
+    pub(crate) cache: Growth,
     /// CPU µs for a request of each shape, in the order of the shapes.
     pub(crate) shapes: Vec<(String, BTreeMap<Who, Rounds>)>,
     /// CPU µs for a rejection, by kind of token.

@@ -22,6 +22,8 @@ pub(crate) const CONTESTANTS: [Who; 4] = [
     Who::EnvoyJwtCached,
 ];
 
+pub(crate) const TLS_CHUNKED: &str = "TLS, chunked response of 16 KiB";
+
 struct Shape {
     name: &'static str,
     path: &'static str,
@@ -108,7 +110,7 @@ pub(crate) fn measure(field: &Field, settings: &Settings, token: &str, results: 
         ..Setup::PLAIN
     });
     let [.., (chunked, _)] = FILES;
-    for (name, path) in [("TLS", PATH), ("TLS, chunked response of 16 KiB", chunked)] {
+    for (name, path) in [("TLS", PATH), (TLS_CHUNKED, chunked)] {
         let load = Load {
             tls: true,
             ..load(path, CONNECTIONS, Tokens::One(token))

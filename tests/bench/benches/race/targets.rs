@@ -4,6 +4,7 @@ use bench::statistics::Summary;
 
 use crate::capabilities::Capability;
 use crate::results::{Results, Who, Work};
+use crate::shapes::TLS_CHUNKED;
 use crate::tokens::Bad;
 
 /// A target.
@@ -33,6 +34,7 @@ impl Target {
 pub(crate) fn targets(results: &Results) -> Vec<Target> {
     let mut all = closed_loop(results);
     all.extend(latency(results));
+    all.extend(chunked(results));
     all.extend(memory(results));
     all.extend(flat(results));
     all.extend(capabilities(results));
@@ -59,6 +61,7 @@ fn ratio(
 
 fn closed_loop(results: &Results) -> Vec<Target> {
     [
+        (Work::Plain, Work::Plain, Who::Haproxy, 1.05),
         (Work::Repeated, Work::Plain, Who::Pingora, 0.75),
         (Work::Repeated, Work::Repeated, Who::EnvoyJwtCached, 0.36),
         (Work::Repeated, Work::Repeated, Who::HaproxyJwt, 0.42),
@@ -83,11 +86,19 @@ fn closed_loop(results: &Results) -> Vec<Target> {
     .into()
 }
 
-fn latency(results: &Results) -> [Target; 2] {
+fn latency(results: &Results) -> [Target; 3] {
+    let p50 = |who| results.open_loop.get(&who).map_or(&[][..], |(p50, _)| p50);
     let p99 = |who| results.open_loop.get(&who).map_or(&[][..], |(_, p99)| p99);
     let haproxy = Who::HaproxyJwt;
     let plain = Who::Haproxy;
     [
+        ratio(
+            "p50 at 5 000 requests/s (open loop)",
+            haproxy.name(),
+            1.0,
+            p50(Who::Sidecar),
+            p50(haproxy),
+        ),
         ratio(
             "p99 at 5 000 requests/s (open loop)",
             haproxy.name(),
@@ -105,7 +116,23 @@ fn latency(results: &Results) -> [Target; 2] {
     ]
 }
 
-fn memory(results: &Results) -> [Target; 2] {
+fn chunked(results: &Results) -> Option<Target> {
+    let (name, of) = results
+        .shapes
+        .iter()
+        .find(|(name, _)| name == TLS_CHUNKED)?;
+    let rounds = |who| of.get(&who).map_or(&[][..], Vec::as_slice);
+    let haproxy = Who::HaproxyJwt;
+    Some(ratio(
+        format!("{name}, CPU per request"),
+        haproxy.name(),
+        0.7,
+        rounds(Who::Sidecar),
+        rounds(haproxy),
+    ))
+}
+
+fn memory(results: &Results) -> [Target; 3] {
     let of = results.memory.get(&Who::Sidecar);
     let target = |work: &str, limit, values: Option<&Vec<f64>>| Target {
         work: work.to_owned(),
@@ -121,6 +148,11 @@ fn memory(results: &Results) -> [Target; 2] {
             "RSS with 10 000 cached tokens",
             20.0,
             of.map(|(_, after)| after),
+        ),
+        target(
+            "RSS with 10 000 connections, idle after a request each",
+            60.0,
+            Some(&results.idle_connections.1),
         ),
     ]
 }
