@@ -11,10 +11,9 @@ use crate::field::Field;
 use crate::measurements::{CONNECTIONS, PATH, load};
 use crate::results::{Results, Rounds};
 
-const NUMBERS_OF_CONNECTIONS: [usize; 5] = [1, 10, 100, 1000, 10_000];
+const NUMBERS_OF_CONNECTIONS: [usize; 5] = [1, 10, 100, 1000, 3000];
 const NUMBERS_OF_FIELDS: [usize; 4] = [5, 20, 40, 60];
-/// Connections without a verified token may be half of all.
-pub(crate) const MANY_CONNECTIONS: [&str; 2] = ["--max-connections", "24000"];
+pub(crate) const MANY_CONNECTIONS: [&str; 2] = ["--max-connections", "12000"];
 
 /// CPU µs for a request, by size.
 pub(crate) type Growth = BTreeMap<usize, Rounds>;
