@@ -56,7 +56,7 @@ pub(crate) enum Work {
 impl Work {
     pub(crate) const fn name(self) -> &'static str {
         match self {
-            Self::Plain => "token not looked at",
+            Self::Plain => "token not verified",
             Self::Repeated => "repeated token",
             Self::Fresh => "fresh token each time",
         }
