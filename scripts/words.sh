@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# words.sh [--all | --count] [PATH…]: finds the words of scripts/words.txt in documents, comments and texts,
-# as file:line, and fails on one.
+# words.sh [--count] [PATH…]: finds the words of scripts/words.txt in documents, comments and texts, as
+# file:line, and fails on one.
 #
-#   --all    also in Rust and in the table of attack tokens the patterns that do not hold there yet
-#   --count  the same as numbers: the hits of each pattern in each tree
+#   --count  the hits of each pattern in each tree as numbers
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,19 +19,14 @@ git ls-files -z --cached --others --exclude-standard -- "$@" |
 
 found=0
 while IFS= read -r line; do
-    case $line in
-        '[everywhere]') files='[^:]*' ;;
-        '[not in Rust yet]') [[ $mode == --* ]] || files='(?!tests/corpus/data/)[^:]*(?<!\.rs)' ;;
-        *' => '*)
-            hits=$(grep -P "^$files:\d+:.*?(?:${line% => *})" "$text") || continue
-            found=1
-            if [ "$mode" = --count ]; then
-                trees=$(sed -E 's#[/:].*##' <<<"$hits" | sort | uniq -c | awk '{ printf "%s %s  ", $2, $1 }')
-                echo "$trees| $line"
-            else
-                sed "s#\$# [${line//[&#\\]/.}]#" <<<"$hits"
-            fi
-            ;;
-    esac
+    [[ $line == *' => '* ]] || continue
+    hits=$(grep -P "^[^:]*:\d+:.*?(?:${line% => *})" "$text") || continue
+    found=1
+    if [ "$mode" = --count ]; then
+        trees=$(sed -E 's#[/:].*##' <<<"$hits" | sort | uniq -c | awk '{ printf "%s %s  ", $2, $1 }')
+        echo "$trees| $line"
+    else
+        sed "s#\$# [${line//[&#\\]/.}]#" <<<"$hits"
+    fi
 done <scripts/words.txt
 exit $found

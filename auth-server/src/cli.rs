@@ -216,7 +216,7 @@ mod tests {
                 let words = ["auth-server", "keys", "revoke"].into_iter().chain(words);
                 let cli = runtime::command_line::parse_words::<Cli>(words).unwrap();
                 let Command::Keys(KeysCommand::Revoke(args)) = cli.command else {
-                    unreachable!("revoke was asked for")
+                    unreachable!("the command is revoke")
                 };
                 assert_eq!(args.kid.as_str(), kid);
                 assert_eq!(args.keys.store.store, "file:x");

@@ -237,7 +237,7 @@ mod tests {
             runtime::command_line::parse_words::<Cli>(["auth-server", "serve"].iter().chain(flags))
                 .unwrap();
         let Command::Serve(args) = cli.command else {
-            unreachable!("serve was asked for")
+            unreachable!("the command is serve")
         };
         Config::from_args(&args)
     }

@@ -25,7 +25,7 @@ pub(crate) struct StoredKeyPair {
 }
 
 impl StoredKeyPair {
-    /// Returns the type of the pair; that of no pair fits an unusable one.
+    /// Returns the type of the pair; for an unusable pair a type that fits none.
     pub(crate) fn signing_type(&self) -> SigningType {
         let fits = |signing_type: &SigningType| {
             VerificationKey::parse(*signing_type, &self.public).is_ok()

@@ -38,7 +38,7 @@ pub(crate) struct Advertised {
 pub(crate) enum AdvertiseError {
     #[error("expected HOST:PORT, or HOST for the port that is listened on")]
     Malformed,
-    #[error("nobody can connect to an unspecified address")]
+    #[error("no client can connect to an unspecified address")]
     Unspecified,
     #[error("needed with --registry, because others cannot reach what --listen names: HOST:PORT")]
     Missing,

@@ -70,7 +70,7 @@ fuzz_target!(|data: &[u8]| {
     let Ok(claims) = policy.verify_at(&KeySet::nameless(key), token, NOW) else {
         return;
     };
-    assert!(is_signed, "nobody guesses a signature");
+    assert!(is_signed, "a signature cannot be guessed");
     let expiry = claims.expires_at.expect("an expiry is required");
     assert!(expiry > NOW - 31);
     let user = claims.into_user_details();

@@ -45,7 +45,7 @@ impl H2Answer {
             return status.to_string();
         }
         let envelope: serde_json::Value =
-            serde_json::from_slice(&self.body).expect("an envelope in the refusal");
+            serde_json::from_slice(&self.body).expect("an envelope in the rejection");
         format!(
             "{status} {}",
             envelope["data"]["reason"]
@@ -158,7 +158,7 @@ impl H2Client {
     fn within<T>(&self, work: impl Future<Output = T>) -> T {
         self.runtime
             .block_on(async { tokio::time::timeout(PATIENCE, work).await })
-            .expect("an answer in time")
+            .expect("a response in time")
     }
 }
 

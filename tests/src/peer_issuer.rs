@@ -61,7 +61,7 @@ impl PeerIssuer {
     /// Requests a token for the application.
     ///
     /// # Panics
-    /// When the issuer refuses it.
+    /// When the issuer rejects it.
     pub fn token(&self) -> String {
         let request = Request::new("POST", "/token").line(FORM).body(GRANT);
         let bytes = request.bytes(&self.address.to_string());

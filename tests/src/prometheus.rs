@@ -58,7 +58,7 @@ impl Prometheus {
             _process: process,
             _directory: directory,
         };
-        // It listens before its storage is open, and refuses queries until then.
+        // It listens before its storage is open, and rejects queries until then.
         wait::until("Prometheus to be ready", || {
             (prometheus.get("/-/ready").status() == 200).then_some(())
         });

@@ -77,7 +77,7 @@ impl RawClient {
     /// When there is no response.
     pub fn answer(&mut self, method: &str) -> Message {
         self.try_answer(method)
-            .unwrap_or_else(|error| panic!("no answer to {method}: {error}"))
+            .unwrap_or_else(|error| panic!("no response to {method}: {error}"))
     }
 
     /// Reads this many bytes.
@@ -118,8 +118,9 @@ impl RawClient {
     }
 
     fn next_message(&mut self, method: &str) -> io::Result<Message> {
-        Message::read_answer(&mut self.reader, method)?
-            .ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "closed without an answer"))
+        Message::read_answer(&mut self.reader, method)?.ok_or_else(|| {
+            io::Error::new(io::ErrorKind::UnexpectedEof, "closed without a response")
+        })
     }
 }
 

@@ -95,7 +95,7 @@ impl RedisServer {
             process,
             _directory: directory,
         };
-        wait::until("redis-server to answer", || {
+        wait::until("redis-server to respond", || {
             redis
                 .try_command(&["PING"])
                 .is_ok_and(|pong| pong.as_deref() == Some("PONG"))

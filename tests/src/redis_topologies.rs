@@ -144,7 +144,7 @@ impl Sentinel {
             _process: process,
             _directory: directory,
         };
-        wait::until("a Sentinel to answer", || sentinel.command(&["PING"]).ok());
+        wait::until("a Sentinel to respond", || sentinel.command(&["PING"]).ok());
         sentinel
     }
 

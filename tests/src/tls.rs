@@ -130,8 +130,8 @@ impl TlsClient {
     /// When there is no response.
     pub fn answer(&mut self, method: &str) -> Message {
         Message::read_answer(&mut self.0, method)
-            .unwrap_or_else(|error| panic!("no answer to {method}: {error}"))
-            .unwrap_or_else(|| panic!("closed without an answer to {method}"))
+            .unwrap_or_else(|error| panic!("no response to {method}: {error}"))
+            .unwrap_or_else(|| panic!("closed without a response to {method}"))
     }
 
     /// Reads to the end, which requires a close alert of TLS.

@@ -8,7 +8,7 @@ use crate::users::UsersLocation;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum UserCommand {
-    /// Add a user and ask for the password
+    /// Add a user; the password is read from the terminal
     Add(Box<UserAddArgs>),
     /// Print the users: account, id, state and name
     List(UserListArgs),

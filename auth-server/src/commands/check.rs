@@ -42,7 +42,7 @@ async fn check_store(config: &Config) -> Result<Option<String>, Failure> {
     match look.await {
         Ok(()) => Ok(None),
         Err(StoreError::Unavailable(cause)) => Ok(Some(format!(
-            "--store: {cause}; a server waits for it, and answers 503 to login and key"
+            "--store: {cause}; a server waits for it, and responds to login and key with 503"
         ))),
         Err(unusable) => Err(unusable.into()),
     }
@@ -79,7 +79,7 @@ mod tests {
             runtime::command_line::parse_words::<Cli>(["auth-server", "check"].iter().chain(flags))
                 .unwrap();
         let Command::Check(args) = cli.command else {
-            unreachable!("check was asked for")
+            unreachable!("the command is check")
         };
         let settings = &args.settings;
         effective(settings, &Config::from_args(settings).unwrap()).unwrap()

@@ -287,7 +287,7 @@ impl KeysInStore {
             let swap = self.store.swap_application(id, Some(record), record, None);
             if !within_timeout(swap).await? {
                 return Err(Failure::Unavailable(format!(
-                    "{id}: somebody changed this application at the same moment; repeat the command"
+                    "{id}: this application was changed at the same moment; repeat the command"
                 )));
             }
         }

@@ -26,7 +26,7 @@ const MAX_AHEAD: i64 = 3_600;
 /// Seconds: the contract's lifetime of a token. Servers whose tokens live longer keep the entry longer.
 const TOKEN_LIFETIME: i64 = 18_000;
 
-/// What a command line names.
+/// Tokens that a command line names.
 enum Named {
     Token(String),
     User(String),
@@ -40,7 +40,7 @@ pub(crate) async fn run(args: &RevokeArgs) -> Result<(), Failure> {
     let before = args.before.unwrap_or_else(|| now.saturating_add(1));
     if before > now.saturating_add(MAX_AHEAD) {
         return Err(Failure::Usage(
-            "--before: more than an hour ahead, until which nobody could log in".to_owned(),
+            "--before: more than an hour ahead, until which no login could succeed".to_owned(),
         ));
     }
     if let Some(note) = unknown(&named, args).await? {
@@ -120,7 +120,7 @@ fn named(args: &RevokeArgs) -> Result<Named, Failure> {
     app.ok_or_else(|| Failure::Usage("--jti, --user or --app is missing".to_owned()))
 }
 
-/// Returns a `jti`, or that of a whole token, which is neither verified nor shown.
+/// Returns the id of a token: `text` itself, or the `jti` in a whole token, which is not verified.
 fn token_id(text: &str) -> Result<String, Failure> {
     let named = match DecodedToken::of(text) {
         Some(token) => token

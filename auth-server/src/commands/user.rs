@@ -345,7 +345,7 @@ fn asked_twice() -> Result<Zeroizing<String>, Failure> {
             .map(Zeroizing::new)
             .map_err(|error| {
                 Failure::Usage(format!(
-                    "no terminal to ask for the password ({error}): say --password-stdin"
+                    "no terminal to read the password from ({error}): use --password-stdin"
                 ))
             })
     };

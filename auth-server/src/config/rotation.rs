@@ -82,7 +82,7 @@ mod tests {
             .unwrap()
             .command
         else {
-            unreachable!("serve was asked for")
+            unreachable!("the command is serve")
         };
         args
     }

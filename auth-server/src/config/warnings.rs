@@ -94,7 +94,7 @@ fn plain_issuer(args: &ServeArgs, config: &Config) -> Option<String> {
     let url = config.issuer_url.as_ref()?;
     url.is_plain_over_a_network().then(|| {
         format!(
-            "--issuer {}: plain HTTP: whoever discovers the keys there can be given others on the way",
+            "--issuer {}: plain HTTP: an attacker on the way can replace the keys that are discovered there",
             args.tokens.issuer
         )
     })

@@ -1,4 +1,4 @@
-//! What logins and token requests share: the admission of a request, and the signature of its token.
+//! The common part of logins and token requests: limits of a client, and the signature of a token.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(in crate::http) struct Signed {
 }
 
 impl Issuance {
-    /// Checks whether a request of this client may be looked at, before anything of it is verified.
+    /// Checks the limits of a client, before its request is verified.
     ///
     /// # Errors
     /// [`Rejection::StoreUnavailable`] without a key, where no request can succeed and none counts;

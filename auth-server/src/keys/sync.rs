@@ -321,7 +321,7 @@ impl KeySync {
         self.shared.metrics.unreadable_applications(ids.len());
         let first = ids.first()?;
         Some(format!(
-            "{}: {} record(s) cannot be read, the first is of {}: such an application is admitted only by a \
+            "{}: {} record(s) cannot be read, the first is of {}: such an application is accepted only by a \
              server that could read it before",
             self.store.location(Entry::Applications),
             ids.len(),
@@ -417,8 +417,8 @@ impl KeySync {
 /// loaded.
 pub(super) fn missing_applications(signing_type: SigningType, store: &dyn KeyStore) -> StoreError {
     StoreError::Unusable(format!(
-        "--signing-type {signing_type} hands the signing secret to whoever may fetch the key, and no application is \
-         registered yet: run auth-server application add --store {} --app-id ID",
+        "--signing-type {signing_type} gives the signing secret to every client that fetches the key, and no application \
+         is registered yet: run auth-server application add --store {} --app-id ID",
         store.location(Entry::Store)
     ))
 }
@@ -427,7 +427,7 @@ fn log_failure(failure: &StoreError, has_key: bool) {
     let consequence = if has_key {
         "serving with the key in memory"
     } else {
-        "no key: login and key answer 503"
+        "no key: login and key respond with 503"
     };
     match failure {
         StoreError::Unavailable(_) => warn!(%failure, consequence, "the key store is unavailable"),

@@ -70,7 +70,7 @@ async fn a_server_whose_upkeep_of_the_keys_dies_stops_to_be_started_again() {
         .unwrap()
         .command
     else {
-        unreachable!("serve was asked for")
+        unreachable!("the command is serve")
     };
     let config = Config::from_args(&args).unwrap();
     let hang_ups = SighupStream::install().unwrap();

@@ -166,10 +166,10 @@ mod tests {
         let users = of_a_file(&["ada"]);
         let guesses: Vec<_> = (0..50).map(|n| n.to_string()).collect();
         let outcomes = join_all(guesses.iter().map(|guess| log_in(&users, "ada", guess))).await;
-        let judged = |outcome: &&Result<_, _>| **outcome == Err(AuthenticationError::Failed);
-        let judged = outcomes.iter().filter(judged).count();
+        let checked = |outcome: &&Result<_, _>| **outcome == Err(AuthenticationError::Failed);
+        let checked = outcomes.iter().filter(checked).count();
         let at_once = std::thread::available_parallelism().unwrap().get();
-        assert!((1..=at_once).contains(&judged), "{judged} were judged");
+        assert!((1..=at_once).contains(&checked), "{checked} were checked");
     }
 
     #[tokio::test]
@@ -180,8 +180,8 @@ mod tests {
         tokio::time::sleep(Duration::from_millis(1100)).await;
         let guesses: Vec<_> = (0..50).map(|n| n.to_string()).collect();
         let outcomes = join_all(guesses.iter().map(|guess| log_in(&users, "ada", guess))).await;
-        let judged = |outcome: &&Result<_, _>| **outcome == Err(AuthenticationError::Failed);
-        assert_eq!(outcomes.iter().filter(judged).count(), 1);
+        let checked = |outcome: &&Result<_, _>| **outcome == Err(AuthenticationError::Failed);
+        assert_eq!(outcomes.iter().filter(checked).count(), 1);
     }
 
     #[tokio::test]

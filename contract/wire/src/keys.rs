@@ -54,7 +54,7 @@ pub enum KeyError {
     #[error("not a public key: expected PEM \"PUBLIC KEY\" (SPKI) or the base64 of its DER")]
     NotAPublicKey,
     /// A private key instead of a public one.
-    #[error("this is a private key; only the public half may be handed out")]
+    #[error("this is a private key; only the public half may be published")]
     PrivateKey,
     /// A key of another type than configured.
     #[error("the key is not of the configured type {expected}")]

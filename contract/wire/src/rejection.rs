@@ -148,9 +148,9 @@ rejections! {
     /// The service cannot be reached, or closed the connection before its response.
     UpstreamUnavailable: BAD_GATEWAY, "upstream_unavailable", "the service cannot be reached", none;
     /// The service's response is not valid HTTP, is too large, or opens a tunnel without a request.
-    UpstreamMalformed: BAD_GATEWAY, "upstream_malformed", "the service answered something that is not valid HTTP", none;
+    UpstreamMalformed: BAD_GATEWAY, "upstream_malformed", "the service's response is not valid HTTP", none;
     /// The service did not respond in time.
-    UpstreamTimeout: GATEWAY_TIMEOUT, "upstream_timeout", "the service did not answer in time", none;
+    UpstreamTimeout: GATEWAY_TIMEOUT, "upstream_timeout", "the service did not respond in time", none;
 
     // The auth server's own operations.
     /// The login's body is missing, or username or password is empty (contract §4.1 rule 1).

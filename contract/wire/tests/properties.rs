@@ -1,4 +1,4 @@
-//! What holds for whatever arrives. The values are made up by `proptest`, which shows the smallest that fails.
+//! Properties that hold for all input. The values are made up by `proptest`, which shows the smallest that fails.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use contract::http::path_patterns::PassList;
@@ -157,7 +157,7 @@ fn passes(path: &[u8]) -> Option<bool> {
     }
 }
 
-/// Pieces of paths that mean something to somebody.
+/// Pieces of paths with a meaning to some service.
 fn piece() -> impl Strategy<Value = String> {
     let known = prop::sample::select(vec![
         "orders",

@@ -72,7 +72,7 @@ fn text(reported: &Reported, context: &str) -> String {
         }
     }
     let mut text = String::from(
-        "# Requests that would be rejected, since the start. A line opens its path to everybody: keep\n\
+        "# Requests that would be rejected, since the start. A line opens its path to all clients: keep\n\
          # those that need no user, and let the clients of the others send a token.\npass = [\n",
     );
     for (path, open) in &open {

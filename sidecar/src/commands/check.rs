@@ -172,9 +172,9 @@ impl std::fmt::Display for Report {
         )?;
         match self.rules.refused {
             0 => Ok(()),
-            refused => writeln!(
+            rejected => writeln!(
                 f,
-                "# rules: {refused} requests with a token that lacks their claims rejected as expected"
+                "# rules: {rejected} requests with a token that lacks their claims rejected as expected"
             ),
         }
     }

@@ -211,7 +211,7 @@ pub(super) fn warnings(args: &RulesArgs) -> Result<Vec<String>, Failure> {
         let mut warn = |why: &str| warnings.push(format!("[[rule]] {}: {why}", rule.name));
         let all = |is: &dyn Fn(&PathPattern) -> bool| rule.paths.iter().all(is);
         if all(&|path| path.as_str() == USER_DETAILS_PATH) {
-            warn("no request reaches it: the sidecar answers this path itself");
+            warn("no request reaches it: the sidecar serves this path itself");
         }
         if rule.requirement == Requirement::default() && args.default_rule == DefaultRule::Token {
             warn("has neither scope nor claims, so a token is enough, as without the rule");

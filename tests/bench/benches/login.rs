@@ -103,7 +103,7 @@ fn rate(output: &str) -> Option<f64> {
 fn logins_per_cpu_second(server: &AuthServer, count: usize) -> f64 {
     let request = post_json(&format!("/auth{LOGIN}"), &credentials().to_string());
     let mut warm = KeepAlive::connect(server.address()).expect("a connection");
-    assert_eq!(warm.exchange(&request).expect("an answer"), 200, "a login");
+    assert_eq!(warm.exchange(&request).expect("a response"), 200, "a login");
     let process = server.process().id();
     let before = cpu::time_of(process);
     let statuses = each_once(server.address(), CONNECTIONS, count, |_| &request);

@@ -146,7 +146,7 @@ struct Traffic {
 
 impl Traffic {
     fn refused(&self, what: String) {
-        let mut refusals = self.refusals.lock().expect("nobody panicked");
+        let mut refusals = self.refusals.lock().expect("no thread panicked");
         *refusals.entry(what).or_default() += 1;
     }
 
@@ -237,7 +237,7 @@ impl Person<'_> {
 fn shown(outcome: &std::io::Result<(u16, Vec<u8>)>) -> String {
     match outcome {
         Ok((status, body)) => format!("{status} {}", String::from_utf8_lossy(body)),
-        Err(error) => format!("no answer: {error}"),
+        Err(error) => format!("no response: {error}"),
     }
 }
 
@@ -278,12 +278,12 @@ fn rotations(system: &System, settings: &Settings) -> bool {
     let seconds = begun.elapsed().as_secs_f64();
     let requests = traffic.requests.load(Ordering::Relaxed);
     let logins = traffic.logins.load(Ordering::Relaxed);
-    let refusals = traffic.refusals.into_inner().expect("nobody panicked");
-    let refused: u64 = refusals.values().sum();
+    let refusals = traffic.refusals.into_inner().expect("no thread panicked");
+    let failed: u64 = refusals.values().sum();
     let rate = requests as f64 / seconds;
     println!(
         "{count} rotations in {seconds:.0} s: {requests} requests through sidecars ({rate:.0}/s), \
-         {logins} logins ({:.0}/s), {refused} not answered with 200 (target: 0)",
+         {logins} logins ({:.0}/s), {failed} without a 200 (target: 0)",
         logins as f64 / seconds,
     );
     for (refusal, times) in refusals {
@@ -293,7 +293,7 @@ fn rotations(system: &System, settings: &Settings) -> bool {
     if !busy {
         println!("fewer than {LEAST_REQUESTS_PER_SECOND} requests/s: this run proves nothing");
     }
-    refused == 0 && busy
+    failed == 0 && busy
 }
 
 /// Returns true if every sidecar rejects a revoked key's tokens in time.
@@ -305,7 +305,7 @@ fn revocations(system: &System, settings: &Settings) -> bool {
     }
     let summary = Summary::of(&worst).expect("at least one round");
     println!(
-        "revoked key: the last sidecar refused its tokens after {summary} s; store re-read {STORE_REREAD:?} + \
+        "revoked key: the last sidecar rejected its tokens after {summary} s; store re-read {STORE_REREAD:?} + \
          one poll {TICK:?} = {bound:?} (asserted with {SLACK:?} for the work)"
     );
     summary.highest <= (bound + SLACK).as_secs_f64()
@@ -329,7 +329,7 @@ fn revocation(system: &System) -> Duration {
     system.keys(&["revoke", &kid_of(&used)]);
     let revoked = Instant::now();
     wait::until(
-        "every sidecar to refuse the tokens of the revoked key",
+        "every sidecar to reject the tokens of the revoked key",
         || {
             let refused = |line: &mut Line| status(line, &used) == 401;
             lines.iter_mut().all(refused).then_some(())
@@ -346,6 +346,6 @@ fn revocation(system: &System) -> Duration {
 fn status(line: &mut Line, token: &str) -> u16 {
     let outcome = line.exchange(&get_with_token(PATH, token));
     outcome
-        .unwrap_or_else(|error| panic!("no answer: {error}"))
+        .unwrap_or_else(|error| panic!("no response: {error}"))
         .0
 }

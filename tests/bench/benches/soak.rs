@@ -257,7 +257,7 @@ fn report(memory: &[Sample], traffic: &Traffic, settings: &Settings) -> bool {
         settings.verdict(resident <= 2.0 * TOLERANCE),
     );
     println!(
-        "{} requests, {wrong} with another answer than they deserve",
+        "{} requests, {wrong} with a wrong response",
         traffic.answered.load(Ordering::Relaxed)
     );
     let flat = settings.smoke || resident <= 2.0 * TOLERANCE;
@@ -304,7 +304,7 @@ fn send(client: usize, address: SocketAddr, forge: &Forge, traffic: &Traffic) {
                 &good
             };
             let status = connection.exchange(&deserved.request);
-            let status = status.unwrap_or_else(|error| panic!("no answer: {error}"));
+            let status = status.unwrap_or_else(|error| panic!("no response: {error}"));
             traffic.took(status, deserved.status);
             if deserved.closes {
                 connection = connect();

@@ -65,7 +65,7 @@ fn ticks(stat: &str) -> Option<u64> {
 /// # Panics
 /// When there were no requests: a division by zero must not look like a result.
 pub fn microseconds_each(spent: Duration, requests: u64) -> f64 {
-    assert!(requests > 0, "nothing was answered");
+    assert!(requests > 0, "there was no response");
     #[expect(
         clippy::cast_precision_loss,
         reason = "far fewer than 2^52 of either in a measurement"

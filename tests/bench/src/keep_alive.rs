@@ -56,7 +56,7 @@ impl KeepAlive {
                     return Ok(head.status);
                 }
                 let missing = self.buffer.get_mut(filled..self.body.end);
-                let missing = missing.ok_or_else(|| io::Error::other("an answer too long"))?;
+                let missing = missing.ok_or_else(|| io::Error::other("a response too long"))?;
                 self.stream.read_exact(missing)?;
                 return Ok(head.status);
             }
@@ -87,7 +87,7 @@ impl Head {
         let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
             return Ok(None);
         };
-        let malformed = || io::Error::other("not an HTTP/1.1 answer");
+        let malformed = || io::Error::other("not an HTTP/1.1 response");
         let head =
             std::str::from_utf8(bytes.get(..end).unwrap_or_default()).map_err(|_| malformed())?;
         let status = head

@@ -109,7 +109,7 @@ impl OpenLoop {
             let due = start + due;
             thread::sleep(due.saturating_duration_since(Instant::now()));
             let status = exchange(&mut connection, request);
-            assert_eq!(status, 200, "an answer of the open loop");
+            assert_eq!(status, 200, "a response of the open loop");
             let latency = due.elapsed().as_micros();
             latencies.push(u32::try_from(latency).unwrap_or(u32::MAX));
         }
@@ -143,7 +143,7 @@ fn connect(address: SocketAddr) -> KeepAlive {
 fn exchange(connection: &mut KeepAlive, request: &[u8]) -> u16 {
     connection
         .exchange(request)
-        .unwrap_or_else(|error| panic!("no answer: {error}"))
+        .unwrap_or_else(|error| panic!("no response: {error}"))
 }
 
 #[cfg(test)]

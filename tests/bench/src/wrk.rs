@@ -35,7 +35,7 @@ pub const USUAL_FIELDS: usize = 2;
 /// Requests of a closed loop.
 #[derive(Debug, Clone, Copy)]
 pub struct Load<'a> {
-    /// Whether the contestant serves TLS.
+    /// True if the contestant serves TLS.
     pub tls: bool,
     /// Path of every request.
     pub path: &'a str,

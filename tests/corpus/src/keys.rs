@@ -184,10 +184,7 @@ impl SigningKey {
     ///
     /// # Panics
     /// When the machine has no randomness.
-    #[expect(
-        clippy::expect_used,
-        reason = "without randomness there is nothing to go on with, and nobody to ask again"
-    )]
+    #[expect(clippy::expect_used, reason = "without randomness no test can go on")]
     pub fn generate(algorithm: impl Into<Algorithm>) -> Self {
         let algorithm = algorithm.into();
         let made = match algorithm.family() {

@@ -411,11 +411,11 @@ mod tests {
         };
         let claims = |name: &str| made(name).claims.unwrap();
         assert_eq!(
-            claims("issuer asked for: the right one")["iss"],
+            claims("issuer required: the right one")["iss"],
             setting.issuer
         );
         assert_eq!(
-            claims("issuer asked for: another case")["iss"],
+            claims("issuer required: another case")["iss"],
             "HTTPS://A\"B/"
         );
         assert_eq!(claims("exp at the edge of the leeway")["exp"], 995);

@@ -191,7 +191,7 @@ fn a_window_that_is_given_back_in_time_gets_its_answers() {
     std::thread::sleep(Duration::from_secs(2));
     client.initial_window(LARGEST_WINDOW);
     while ended < STREAMS as usize {
-        let frame = client.frame_from_server().expect("the other answers");
+        let frame = client.frame_from_server().expect("the other responses");
         ended += usize::from(frame.ends_body());
     }
     wait_for_free_places(&stack.sidecar);
@@ -306,7 +306,7 @@ fn who_does_not_read_stops_nobody_at_an_http_2_service() {
                     .unwrap()
             })
             .collect();
-        wait::until("the service to answer them", || {
+        wait::until("the service to respond to them", || {
             (service.requests().len() >= before + clients).then_some(())
         });
         // Longer than filling a window that all streams share.

@@ -12,7 +12,7 @@ use super::forwarding::stack;
 
 fn line(sidecar: &Sidecar, reason: &str) -> String {
     let reason = format!("reason=\"{reason}\"");
-    wait::until("the line about the refusal", || {
+    wait::until("the line about the rejection", || {
         let output = sidecar.process().stderr();
         let line = output.lines().find(|line| line.contains(&reason));
         line.map(str::to_owned)

@@ -109,7 +109,7 @@ fn a_dropped_secret_stays_dropped_when_an_older_record_is_back() {
     assert_eq!(status(&server, "orders", &leaked), 401);
 
     store.plant("orders", &older);
-    wait::until("the record to be mended", || {
+    wait::until("the record to be repaired", || {
         (store.record("orders") != older).then_some(())
     });
     assert_eq!(status(&server, "orders", &secret), 200);
@@ -134,7 +134,7 @@ fn a_removed_application_stays_removed_when_its_record_is_back() {
     store.done(&["application", "remove", "--app-id", "orders"], &[]);
     let server = store.server(&[]);
     store.plant("orders", &older);
-    wait::until("the record to be mended", || {
+    wait::until("the record to be repaired", || {
         (store.record("orders") != older).then_some(())
     });
     assert_eq!(status(&server, "orders", &secret), 401);

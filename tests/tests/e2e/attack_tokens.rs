@@ -22,7 +22,7 @@ use tests::token_rows::{KeySetShape, Policy, Setting, TokenRow, TokenTable};
 const AUTHORIZATION_CAP: usize = 8 * 1024;
 
 /// The verdict on a token for another audience: a sidecar of an issuer has one, and the server that
-/// issued a token asks for none.
+/// issued a token requires none.
 const FOREIGN: &str = "401 token_audience";
 
 fn rows() -> Vec<TokenRow> {

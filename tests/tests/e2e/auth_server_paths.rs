@@ -176,7 +176,7 @@ fn the_console_can_be_left_out_and_the_files_stay() {
         assert_eq!(
             verdict(&answer),
             "404 not_found",
-            "{path}: no token is asked for"
+            "{path}: no token is required"
         );
     }
     let site = site();

@@ -155,7 +155,7 @@ fn a_new_certificate_is_shown_without_a_restart_and_a_bad_one_is_not() {
     std::fs::copy(authority.issue("other").key, &certificate.key).unwrap();
     let mode = std::fs::Permissions::from_mode(0o600);
     std::fs::set_permissions(&certificate.key, mode).unwrap();
-    wait::until("the refusal", || {
+    wait::until("the rejection", || {
         sidecar
             .process()
             .output()

@@ -81,7 +81,7 @@ fn no_private_key_lies_in_clear_in_a_directory_through_a_rotation_and_a_restart(
         let token = server.login();
         let rotated = command(&["keys", "rotate"], &store, &flags);
         assert_eq!(rotated.code, Some(0), "{}", rotated.stderr);
-        wait::until("the log to say so", || {
+        wait::until("the log line", || {
             let log = server.process().stderr();
             log.contains("stored encrypted").then_some(())
         });
@@ -231,7 +231,7 @@ fn where_encryption_is_required_a_planted_key_is_not_adopted() {
         PUBLIC_KEY,
         &planted.served(),
     ]);
-    let note = wait::until("the refusal", || server.store_note());
+    let note = wait::until("the rejection", || server.store_note());
     assert!(note.contains("--require-encrypted-keys"), "{note}");
     assert_eq!(server.served_key(), served);
     assert!(accepts(&server, &token));

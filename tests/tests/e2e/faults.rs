@@ -31,7 +31,7 @@ fn is_explained(sidecar: &Sidecar, answer: &Message, expected: &str) {
     let section = section.split("\n### ").next().unwrap();
 
     // The status page lists it once the response is sent.
-    let refusal = wait::until("the refusal on the status page", || {
+    let refusal = wait::until("the rejection on the status page", || {
         let status = admin_get(sidecar.admin(), "/status.json").json();
         let newest = status["refusals"][0].clone();
         (newest["reason"] == expected).then_some(newest)

@@ -182,7 +182,7 @@ fn a_large_upload_and_a_large_answer_pass_whole() {
         .answers(response("200 OK", &[&format!("{MARK}: 1")], &body));
     let answer = client.send(&client.request("PUT", "/upload").body(body.clone()));
     assert_eq!(answer.status(), 200);
-    assert!(answer.body == body, "the answer");
+    assert!(answer.body == body, "the response");
     assert!(stack.service.last_request().body == body, "the upload");
 }
 

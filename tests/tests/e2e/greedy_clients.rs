@@ -136,7 +136,7 @@ fn one_connection_with_many_requests_takes_no_more_than_its_share() {
     assert_eq!(
         verdict(&other),
         "401 token_missing",
-        "a refusal takes no place"
+        "a rejection keeps no place"
     );
     for stream in [&mut first, &mut second] {
         stream.finish().unwrap();

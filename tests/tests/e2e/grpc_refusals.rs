@@ -72,7 +72,7 @@ fn a_refused_grpc_call_gets_status_and_reason_in_its_head() {
         ];
         sum(sidecar.admin(), "postern_sidecar_requests_total", &labels)
     };
-    wait::until("the refusals to be counted", || {
+    wait::until("the rejections to be counted", || {
         (counted() == 2).then_some(())
     });
 }

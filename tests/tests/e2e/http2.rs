@@ -236,7 +236,7 @@ fn a_call_that_the_client_gives_up_is_given_up_at_the_service() {
     call.write(b"x").unwrap();
     assert_eq!(call.head().unwrap().status(), 200);
     drop(call);
-    wait::until("the service to be told", || {
+    wait::until("the service to get the end of the stream", || {
         (service.cut_off() == 1).then_some(())
     });
 }
@@ -425,7 +425,7 @@ fn a_request_that_names_two_hosts_none_or_a_user_is_counted_and_logged() {
         let stream = u32::try_from(2 * index + 1).unwrap();
         client.head(stream, fields, true);
         assert_eq!(client.fate(stream), Fate::Answered(String::new()));
-        wait::until("the refusal to be counted", || {
+        wait::until("the rejection to be counted", || {
             (counted() == index + 1).then_some(())
         });
     }

@@ -492,7 +492,7 @@ fn a_fresh_answer_is_not_asked_for_again_until_a_token_names_an_unknown_key() {
         counts.sum::<u64>()
     };
     wait::until("three ticks", || (refreshes() >= 4).then_some(()));
-    assert_eq!(server.requests().len(), 1, "the answer was fresh");
+    assert_eq!(server.requests().len(), 1, "the response was fresh");
 
     *answer.lock().unwrap() = jwks_answer(&[], &issuer.jwks(&row));
     let token = issuer.token(accepted(&row, "an access token of a user"), clock::now());

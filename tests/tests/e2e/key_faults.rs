@@ -101,7 +101,7 @@ fn faults(good: &SigningKey, elsewhere: &FakeAuthServer) -> Vec<(&'static str, R
             Reply::Bytes(response("500 Internal Server Error", &[], b"oops")),
         ),
         (
-            "half an answer",
+            "half a response",
             Reply::BytesThenClose(b"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n{".to_vec()),
         ),
         (

@@ -171,7 +171,7 @@ fn the_status_page_shows_what_happened() {
     ] {
         exchange(sidecar.address(), "GET", &request.bytes("orders.example"));
     }
-    wait::until("the last refusal", || {
+    wait::until("the last rejection", || {
         let status = admin_get(sidecar.admin(), "/status.json").json();
         (status["refusals"].as_array()?.len() == 5).then_some(())
     });

@@ -181,7 +181,7 @@ fn answered_here(observed: &Observed) -> Result<(), String> {
         observed.answer.status() == 200 && observed.answer.text().contains("\"account\":\"alice\"");
     let here = is_user && observed.forwarded.is_empty();
     here.then_some(())
-        .ok_or_else(|| format!("not answered by the sidecar: {}", observed.answer.text()))
+        .ok_or_else(|| format!("not a response of the sidecar: {}", observed.answer.text()))
 }
 
 fn refused_by_parser(observed: &Observed) -> Result<(), String> {

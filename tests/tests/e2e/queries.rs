@@ -196,7 +196,7 @@ fn problems(query: &str, exported: &BTreeMap<String, BTreeSet<String>>) -> Vec<S
         rest = &rest[end..];
     }
     if metrics == 0 {
-        problems.push("it asks for none of our metrics".to_owned());
+        problems.push("it requests none of our metrics".to_owned());
     }
     for grouping in query.split("by (").skip(1) {
         for label in grouping.split(')').next().unwrap().split(',') {

@@ -84,7 +84,7 @@ fn what_a_stranger_sends_over_tls_is_no_line_of_a_library() {
             let _ = client.rest();
         }
     }
-    wait::until("the refusal to be counted", || {
+    wait::until("the rejection to be counted", || {
         (rejections(stack.sidecar.admin(), "request_malformed") == 1).then_some(())
     });
     expect_no_line_of_a_library(&stack.sidecar.process().stderr());

@@ -203,7 +203,7 @@ fn a_mismatch_that_appears_later_keeps_the_pair_in_memory_and_is_told_at_readyz(
         SigningKey::generate(SigningType::Rsa).served(),
     );
     redis.command(&["SET", PUBLIC_KEY, &stranger]);
-    let note = wait::until("the mismatch to be told", || server.store_note());
+    let note = wait::until("the mismatch in the log", || server.store_note());
     assert!(note.contains(PUBLIC_KEY), "{note}");
     assert_eq!(server.readiness(), 200, "all servers would go at once");
     let metrics = admin_get(server.admin(), "/metrics").text();

@@ -149,7 +149,7 @@ fn a_password_that_changes_is_read_again_and_takes_no_server_out_of_service_mean
         &["AUTH", "hush-first-77"],
         &["CONFIG", "SET", "requirepass", "hush-second-77"],
     ]);
-    let note = wait::until("the refusal", || server.store_note());
+    let note = wait::until("the rejection", || server.store_note());
     assert!(note.contains("authentication failed"), "{note}");
     assert_eq!(server.readiness(), 200, "all servers would go at once");
     assert_eq!(server.logged_in().get(USER_DETAILS).status(), 200);

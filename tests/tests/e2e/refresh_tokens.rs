@@ -77,7 +77,7 @@ fn login_as(server: &AuthServer, account: &str, password: &str) -> Message {
     server.anonymous().post(LOGIN, &credentials)
 }
 
-/// Logs Ada in, who is anybody on a server without a users file.
+/// Logs Ada in, whom a server without a users file accepts as any user.
 fn log_in(server: &AuthServer) -> Tokens {
     Tokens::of(&login_as(server, "ada", "enchantress").json()["data"])
 }
@@ -453,7 +453,7 @@ fn every_row_of_the_refresh_requests_gets_its_answer() {
             })
         };
         let found = found(&server.anonymous().send(&token_request(&row, fill)));
-        // Whatever is refused for its form leaves the token as it is.
+        // A rejection for the form of the request leaves the token as it is.
         let is_spent = row.expect == "200";
         let after = refresh(&server, &tokens.refresh).status();
         let difference = (found != row.expect || (after != 200) != is_spent)

@@ -167,7 +167,7 @@ fn contract_1_an_address_that_nobody_reaches_is_not_registered_unasked() {
                 "--advertise",
                 "0.0.0.0:9000",
             ],
-            "--advertise: nobody can connect",
+            "--advertise: no client can connect",
         ),
     ] {
         let finished = AuthServerPlan::new().flags(flags).fails();

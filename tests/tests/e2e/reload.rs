@@ -419,11 +419,7 @@ fn the_service_is_reached_with_the_certificates_of_the_moment() {
         .start()
         .ready();
     let client = sidecar.bearing(&stack.token());
-    assert_eq!(
-        client.get("/a").status(),
-        502,
-        "an authority that nobody knows"
-    );
+    assert_eq!(client.get("/a").status(), 502, "an unknown authority");
     let known = clients.issue("client");
     fs::copy(services.file(), &ca).unwrap();
     fs::copy(&known.cert, &stranger.cert).unwrap();
@@ -435,7 +431,7 @@ fn the_service_is_reached_with_the_certificates_of_the_moment() {
     // A half-written file changes nothing.
     fs::write(&ca, "-----BEGIN CERT").unwrap();
     sidecar.process().signal("HUP");
-    wait::until("the refusal", || {
+    wait::until("the rejection", || {
         (reloads(&sidecar, "refused") > 0).then_some(())
     });
     assert_eq!(client.get("/a").status(), 200);
@@ -483,7 +479,7 @@ fn clients_are_held_to_the_authorities_of_the_moment_and_stay_connected() {
     fs::copy(new.file(), &ca).unwrap();
     sidecar.process().signal("HUP");
     wait::until("the new authority", || is_let_in(&of_new).then_some(()));
-    assert!(!is_let_in(&of_old), "not with the ticket of before either");
+    assert!(!is_let_in(&of_old), "not with its earlier ticket either");
     connected.send(request.as_bytes());
     assert_eq!(connected.answer("GET").status(), 200);
 }

@@ -36,8 +36,8 @@ fn reporting_stack(seconds: i64, flags: &[&str]) -> ForgedStack {
     })
 }
 
-/// Sends a request with these lines to both, and returns the verdicts: that of enforcement, and
-/// what the other reported or rejected.
+/// Sends a request with these lines to both, and returns the verdict of enforcement, and what
+/// the other one reported or rejected.
 fn both(
     [enforcing, reporting]: [&ForgedStack; 2],
     lines: impl Fn(&ForgedStack, i64) -> Vec<Vec<u8>>,

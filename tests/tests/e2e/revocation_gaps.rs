@@ -1,5 +1,5 @@
 //! Revocations that would miss a token, or end too many: lifetimes and clocks that differ, ids that
-//! are none, users and applications that leave.
+//! no token has, users and applications that leave.
 
 use std::fmt::Write;
 
@@ -112,7 +112,7 @@ fn a_revocation_lasts_as_long_as_the_servers_tokens() {
         let outlive = |entry: &&Value| entry["until"].as_i64() >= Some(now + LIFETIME + 600);
         entries.iter().all(outlive).then(|| stored.clone())
     });
-    // And is not raised again with each look at the store.
+    // And is not raised again with each poll of the store.
     for _ in 0..3 {
         let token = server.login();
         assert_eq!(log_out(&server, &token).status(), 200);

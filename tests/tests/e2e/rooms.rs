@@ -59,7 +59,7 @@ fn imports_are_found_in_code_only() {
         ("use crate::keys::cache::KeyCache;", &["keys"][..]),
         ("use crate::{auth, keys::{cache, tls}};", &["auth", "keys"]),
         ("    let now = crate::config::live::now();", &["config"]),
-        ("pub(crate) fn admit() {}", &[]),
+        ("pub(crate) fn accept() {}", &[]),
         ("//! As [`crate::keys`] has it.\n/// [`crate::keys`]", &[]),
         ("use my_crate::keys;", &[]),
         (

@@ -26,7 +26,7 @@ use tests::wait;
 
 /// A schedule that never comes round within a test.
 pub(super) const NEVER: [&str; 2] = ["--refresh-cron", "0 0 0 29 2 *"];
-/// The keys of nobody.
+/// Keys that no issuer has.
 const AWAY: &str = "503 Service Unavailable";
 
 /// One issuer and the server of its key set.

@@ -85,7 +85,7 @@ fn contract_5_4_a_sidecar_of_another_type_trusts_nothing() {
     let sidecar = SidecarPlan::new(&service, &server.url())
         .application("orders", &secret)
         .start();
-    wait::until("the refused key in the log", || {
+    wait::until("the rejected key in the log", || {
         sidecar
             .process()
             .stderr()

@@ -80,7 +80,7 @@ fn the_records_say_host_and_port_and_all_instances_of_the_first_priority_are_ask
     wait::until("both to be asked", || {
         (!one.retrievals().is_empty() && !other.retrievals().is_empty()).then_some(())
     });
-    assert_eq!(spare.retrievals().len(), 0, "the first priority answers");
+    assert_eq!(spare.retrievals().len(), 0, "the first priority responds");
     let hosts: BTreeSet<_> = one.retrievals()[0].header("host").into_iter().collect();
     let expected = format!("internal:{}", one.address().port());
     assert_eq!(hosts, BTreeSet::from([expected]));

@@ -290,7 +290,7 @@ fn a_browser_announces_the_token_of_a_websocket_as_a_protocol() {
     let plain = Request::new("GET", "/orders/list");
     let plain = plain.line(format!("Sec-WebSocket-Protocol: bearer, {token}"));
     let refused = verdict(&sidecar.anonymous().send(&plain));
-    assert_eq!(refused, "401 token_missing", "no WebSocket is asked for");
+    assert_eq!(refused, "401 token_missing", "no WebSocket is requested");
     assert!(!sidecar.process().output().contains(&token));
 }
 

@@ -158,7 +158,7 @@ fn a_bad_new_pair_is_refused_counted_and_named_while_the_old_one_stays() {
     let other = authority.issue("other");
     fs::copy(&other.cert, &certificate.cert).unwrap();
     let line = r#"postern_auth_server_tls_certificate_reloads_total{outcome="refused"} 1"#;
-    wait::until("the refusal", || metric(&server, line).then_some(()));
+    wait::until("the rejection", || metric(&server, line).then_some(()));
     assert!(metric(&server, "postern_auth_server_tls_files_usable 0"));
     wait::until("the reason in the log", || {
         let log = server.process().stderr();

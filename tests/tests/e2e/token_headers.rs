@@ -275,7 +275,7 @@ fn the_documented_token_headers_are_valid() {
     let text = std::fs::read_to_string(repository().join("docs/token-headers.md")).unwrap();
     let block = text.split("```toml\n").nth(1).unwrap();
     let block = block.split("```").next().unwrap();
-    // Its context path is that of the command line here.
+    // The command line has the context path here.
     let config = block.replace("app-name = \"orders\"\n", "");
     let home = tempfile::tempdir().unwrap();
     let end = check(&home.path().join("sidecar.toml"), &config, &["--strict"]);

@@ -37,7 +37,7 @@ fn stuff(mut client: impl Write, request: &[u8]) {
             return;
         }
     }
-    panic!("requests were read though no answer was");
+    panic!("requests were read though no response was");
 }
 
 /// Sets a short write timeout: without progress, the peer has stopped reading.

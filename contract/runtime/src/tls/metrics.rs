@@ -42,7 +42,7 @@ impl CertificateMetrics {
         }
         registry.register(
             "tls_certificate_reloads",
-            "Changes of the TLS certificate's files by outcome (replaced, refused)",
+            "Changes of the TLS certificate's files by outcome",
             self.reloads.clone(),
         );
         register_renamed(

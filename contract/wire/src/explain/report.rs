@@ -318,7 +318,10 @@ impl TokenFacts {
     fn write(&self, f: &mut fmt::Formatter<'_>, now: i64) -> fmt::Result {
         match &self.key {
             Some(key) if self.verified => writeln!(f, "token     signed by {key}")?,
-            _ => writeln!(f, "token     NOT VERIFIED: this may be anybody's invention")?,
+            _ => writeln!(
+                f,
+                "token     NOT VERIFIED: any client can have written this"
+            )?,
         }
         writeln!(f, "          {}", Plain(&self.header.to_string()))?;
         for (name, value) in self.claims.as_object().into_iter().flatten() {

@@ -249,10 +249,10 @@ const fn is_confusable(c: char) -> bool {
     )
 }
 
-/// Fields from which some services take another path than that of the request line.
+/// Fields from which some services take a path in place of the one in the request line.
 const OVERRIDES: [&str; 2] = ["x-original-url", "x-rewrite-url"];
 
-/// Returns true if a field names a path in place of that of the request line.
+/// Returns true if a field names another path than the request line.
 pub fn names_another_path(headers: &HeaderMap) -> bool {
     has_any(headers, &OVERRIDES)
 }

@@ -79,7 +79,7 @@ impl fmt::Display for TraceId {
 }
 
 /// Returns the `traceparent` of a new trace: version 00, not sampled, because its first span is
-/// reported to nobody.
+/// not exported.
 pub fn new_traceparent(trace: u128, parent: u64) -> HeaderValue {
     let text = format!("00-{:032x}-{:016x}-00", trace.max(1), parent.max(1));
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(""))

@@ -23,7 +23,7 @@ impl Rejection {
             ),
             Self::RequestFraming => (
                 "It is unclear where the message ends: `Content-Length` with `Transfer-Encoding`, a repeated or listed length, another transfer coding than `chunked`, bare line feeds, control characters in the size line of a chunk, or such a line without a size. Or `Connection` names what no hop may remove (`Content-Length`, `Transfer-Encoding`, `Host`, `X-Forwarded-For`, `-Host`, `-Proto`), what is no field name, or more than nine fields.",
-                "Fix the client or the proxy that builds the message: one `Content-Length`, or `Transfer-Encoding: chunked`, never both. `Connection` is for fields of one hop, such as `Keep-Alive`. An unexpected wave of these is somebody trying request smuggling.",
+                "Fix the client or the proxy that builds the message: one `Content-Length`, or `Transfer-Encoding: chunked`, never both. `Connection` is for fields of one hop, such as `Keep-Alive`. An unexpected wave of these is an attempt of request smuggling.",
             ),
             Self::RequestMalformed => (
                 "What arrived is no HTTP/1.1 request: a broken request line or header field, a blank, a quote or `<` in the target that is not escaped, TLS or HTTP/2 on a plain HTTP/1.1 port, two `Host` fields, a `Host` that is no host and port, or another one than the target or `:authority` names (`GET http://a/ HTTP/1.1` with `Host: b`).",
@@ -35,10 +35,10 @@ impl Rejection {
             ),
             Self::MethodNotAllowed => (
                 "The path does not take this method: the current user is for GET and HEAD, a login for POST; TRACE and CONNECT are allowed nowhere.",
-                "Use a method that the `Allow` field of the answer names.",
+                "Use a method that the `Allow` field of the response names.",
             ),
             Self::UpgradeNotAllowed => (
-                "An upgrade was asked for where nobody is known: a WebSocket without a token on a path that needs none, or over a connection to the service that cannot carry one.",
+                "An upgrade was requested where no user is known: a WebSocket without a token on a path that needs none, or over a connection to the service that cannot carry one.",
                 "Open the WebSocket with an access token, on a path that is not on the pass list.",
             ),
             Self::RequestHeaderTooLarge => (
@@ -51,7 +51,7 @@ impl Rejection {
             ),
             Self::CrossSite => (
                 "A browser sent the cookie that holds the token (`--token-cookie`), or for which a proxy in front adds it (`token-header`), with a request that may change something, and the page that made it do so belongs to another site.",
-                "Nothing, if it was an attack. A page of your own on another origin: name it with `--cookie-origin`, or send the token in the Authorization header. If your own pages are refused over plain http, a gateway in front rewrites `Host`, which `Origin` is compared with: let it keep `Host`, or name the pages' origin with `--cookie-origin`.",
+                "Nothing, if it was an attack. A page of your own on another origin: name it with `--cookie-origin`, or send the token in the Authorization header. If your own pages are rejected over plain http, a gateway in front rewrites `Host`, which `Origin` is compared with: let it keep `Host`, or name the pages' origin with `--cookie-origin`.",
             ),
             Self::TokenMissing => (
                 "The path needs an access token and the request has none.",
@@ -78,15 +78,15 @@ impl Rejection {
                 "Auth server and sidecar need the same `--signing-type`; for the tokens of another issuer, `--algorithms` of the sidecar has to list what that issuer signs with. A token with `alg: none`, or with HMAC where RSA is expected, is a forgery.",
             ),
             Self::TokenHeader => (
-                "The token's header has a member that is always refused (`crit`, `b64`, `zip`, `enc`, `jku`, `jwk`, `x5u`, `x5c`), a `typ` other than `JWT` or `at+jwt`, or an unusable `kid`.",
-                "Use an access token of the auth server; an ID token or an encrypted token of another issuer is none.",
+                "The token's header has a member that is always rejected (`crit`, `b64`, `zip`, `enc`, `jku`, `jwk`, `x5u`, `x5c`), a `typ` other than `JWT` or `at+jwt`, or an unusable `kid`.",
+                "Use an access token of the auth server: not an ID token, and not an encrypted one.",
             ),
             Self::TokenKeyUnknown => (
                 "The token names a key (`kid`) that is not, or no longer, among the verification keys.",
                 "Log in again: the key was revoked, or its retirement is over. If new tokens fail too, this program does not see the issuer's keys: compare `auth-server keys show` with the key names on the status page, and check that `--auth-server` leads to the server that issues the tokens.",
             ),
             Self::TokenSignature => (
-                "The signature does not fit the token and the key: the token was changed, or signed by somebody else's key.",
+                "The signature does not fit the token and the key: the token was changed, or signed by another key.",
                 "Log in again, at the auth server that this program gets its key from. Two environments mixed up (a token of staging in production) look like this, and so does a forgery.",
             ),
             Self::TokenExpired => (
@@ -106,11 +106,11 @@ impl Rejection {
                 "Look at the claims (`auth-server token inspect`) and fix the issuer.",
             ),
             Self::TokenIssuer => (
-                "The token comes from another issuer (`iss`) than `--issuer` or one of the `[[issuer]]` tables asks for, or in another place than the table of its issuer names (`token-header`).",
+                "The token comes from another issuer (`iss`) than `--issuer` or one of the `[[issuer]]` tables requires, or in another place than the table of its issuer names (`token-header`).",
                 "Compare `iss` of the token with `--issuer`, or `issuer` of the tables, here and on the auth server (`auth` by default there). A token of another environment looks like this.",
             ),
             Self::TokenAudience => (
-                "The token is meant for another audience (`aud`) than `--audience` asks for; or it is an application's (`typ: at+jwt` with an `aud`), and no `--audience` is set.",
+                "The token is meant for another audience (`aud`) than `--audience` requires; or it is an application's (`typ: at+jwt` with an `aud`), and no `--audience` is set.",
                 "Ask the issuer for a token of this audience, or set `--audience` to what its tokens say.",
             ),
             Self::TokenRevoked => (
@@ -118,19 +118,19 @@ impl Rejection {
                 "Log in again, if the user still may. For operators: the audit line `token_revoked`, `user_revoked`, `application_revoked` or `everyone_revoked` names the reason and who did it.",
             ),
             Self::InsufficientScope => (
-                "The token is valid, and a `[[rule]]` for this method and path asks for a scope that it does not have: neither in `scope` nor in `scp`. `WWW-Authenticate` names the scopes of the rule; one of them is enough.",
-                "Ask the issuer for a token with the scope. If the token should be enough, `sidecar explain` lists the rules of the request with what each asks for and what it found; a path that programs may read differently has to satisfy every rule.",
+                "The token is valid, and a `[[rule]]` for this method and path requires a scope that it does not have: neither in `scope` nor in `scp`. `WWW-Authenticate` names the scopes of the rule; one of them is enough.",
+                "Get a token with the scope from the issuer. If the token should be enough, `sidecar explain` lists the rules of the request with what each requires and what it found; a path that programs may read differently has to satisfy every rule.",
             ),
             Self::ClaimNotAllowed => (
-                "The token is valid, and a `[[rule]]` for this method and path asks for another value of a claim: a role, a group, a tenant.",
-                "Give the user the role, then log in again: a token keeps the claims of its time. `sidecar explain` lists the rules of the request with what each asks for and what it found. A nested claim is named by a JSON Pointer, `/realm_access/roles`.",
+                "The token is valid, and a `[[rule]]` for this method and path requires another value of a claim: a role, a group, a tenant.",
+                "Give the user the role, then log in again: a token keeps the claims of its time. `sidecar explain` lists the rules of the request with what each requires and what it found. A nested claim is named by a JSON Pointer, `/realm_access/roles`.",
             ),
             Self::NoRule => (
                 "With `--default-rule deny` a request with a token needs a `[[rule]]` for its method and path, and there is none.",
                 "Add a rule for it; one without `scope` and `claims` lets every valid token through.",
             ),
             Self::AuthKeysUnavailable => (
-                "No verification key has been fetched since the start, so no token can be judged. Pass-listed paths are served.",
+                "No verification key has been fetched since the start, so no token can be verified. Pass-listed paths are served.",
                 "Look at `/readyz` of the admin port and at the log line `verification key not fetched`: it names the cause (address, TLS, application id and secret, signing type). The line and `Retry-After` say when the next try is.",
             ),
             Self::AuthKeysStale => (
@@ -146,16 +146,16 @@ impl Rejection {
                 "Shorten what makes it large (an avatar that is a data URL, mostly), or raise `--max-user-header-bytes` if the service takes longer headers.",
             ),
             Self::UpstreamUnavailable => (
-                "The service behind the sidecar cannot be reached, or broke off before it answered.",
+                "The service behind the sidecar cannot be reached, or broke off before its response.",
                 "Is the service running, and listening where `--upstream` points to (127.0.0.1 and the port)? The log line's `cause` says what failed.",
             ),
             Self::UpstreamMalformed => (
-                "The service's answer is no HTTP, is too large, or opens a tunnel that nobody asked for.",
+                "The service's response is not valid HTTP, is too large, or opens a tunnel without a request.",
                 "Ask the service directly with `curl -v`. Something else than the service may listen on that port, or it speaks TLS.",
             ),
             Self::UpstreamTimeout => (
-                "The service accepted the request and did not answer in time.",
-                "Find out what the service is busy with. `--upstream-connect-timeout` and `--upstream-read-timeout` are the limits; slow answers on purpose (long polling) need a higher one.",
+                "The service accepted the request and did not respond in time.",
+                "Find out what the service is busy with. `--upstream-connect-timeout` and `--upstream-read-timeout` are the limits; responses that are slow on purpose (long polling) need a higher one.",
             ),
             Self::LoginIncomplete => (
                 "The login has no body, or username or password is empty.",
@@ -211,11 +211,11 @@ impl Rejection {
             ),
             Self::TooManyAttempts => (
                 "Too many failed attempts at this account from this address or its network, or with this application, or too many logins from this address.",
-                "Wait as long as `Retry-After` says. Behind a gateway that `--trusted-proxy` does not name, everybody has its address and waits for everybody's failures. `--login-rate` matters where many people share one address.",
+                "Wait as long as `Retry-After` says. Behind a gateway that `--trusted-proxy` does not name, all clients have its address and wait for the failures of all. `--login-rate` matters where many people share one address.",
             ),
             Self::ServerBusy => (
-                "Auth server: more logins are waiting for their password check than can be done soon, or requests that come in pieces take all the memory set aside for them. Sidecar: as many requests as `--max-in-flight` allows are on their way to the service already.",
-                "Try again after `Retry-After`. If it lasts, somebody tries passwords in bulk, or the service answers too slowly; the program needs more cores or a replica.",
+                "Auth server: too many logins wait for their password check, or requests that arrive in pieces fill the memory reserved for them. Sidecar: as many requests as `--max-in-flight` allows are on their way to the service already.",
+                "Try again after `Retry-After`. If it lasts, a client tries passwords in bulk, or the service responds too slowly; the program needs more cores or a replica.",
             ),
             Self::NotFound => (
                 "Nothing is served under this path.",
@@ -227,7 +227,7 @@ impl Rejection {
             ),
             Self::Internal => (
                 "This program failed in a way that it should not.",
-                "The log holds the cause, at the time of the answer. Please report it.",
+                "The log holds the cause, at the time of the response. Please report it.",
             ),
         };
         Remedy { cause, remedy }

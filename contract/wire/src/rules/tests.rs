@@ -239,7 +239,7 @@ fn the_first_broken_rule_decides_and_an_unmatched_request_by_the_default() {
         Some((Rejection::NoRule, None))
     );
     assert_eq!(check(&deny, "/a/x", &[Holds, LacksClaim]), None);
-    // A rule admits only the spelling that it is written in, and restricts the others.
+    // A rule allows the spelling that it is written in, and restricts the others.
     for path in ["/x;y", "//x", "/A/x", "/a./x", "/a;b/x", "/%61/x"] {
         let expected = Some((Rejection::NoRule, None));
         assert_eq!(check(&deny, path, &[Holds, Holds]), expected, "{path}");

@@ -78,7 +78,7 @@ fn issuers<'a>(
     of_issuer.collect()
 }
 
-/// What the settings of one issuer require of its tokens.
+/// Requirements of the settings of one issuer for its tokens.
 #[derive(Debug, Clone, Copy)]
 struct Required<'r> {
     issuer: bool,

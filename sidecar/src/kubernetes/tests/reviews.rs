@@ -150,7 +150,7 @@ fn services_are_moved_where_one_port_is_certain() {
         (json!({}), one("http".into()), Some(18080)),
         (json!({}), one(18080.into()), Some(18080)),
         (json!({}), json!([{"port": 80}]), Some(18080)),
-        // Annotations of before, and mistakes of now, lead nowhere else.
+        // Neither earlier annotations nor new mistakes lead anywhere else.
         (
             json!({"postern/sidecar-port": "8080"}),
             one(8080.into()),
@@ -231,7 +231,7 @@ fn changed_annotations_of_a_workload_reach_its_pods() {
         (json!({}), all.clone(), Some(json!({}))),
         (all.clone(), all.clone(), Some(all.clone())),
         (all.clone(), json!({}), Some(all.clone())),
-        // They are the pods' own, or nobody knows which counts.
+        // They are the pods' own, or it is unknown which one counts.
         (
             json!({}),
             json!({"postern/pass": "/a"}),

@@ -1,5 +1,4 @@
-//! The cost of what a sidecar may have to look at beside the token: other issuers, rules, revoked
-//! tokens.
+//! The cost of further checks beside the token: other issuers, rules, revoked tokens.
 
 use std::fmt::Write as _;
 use std::path::Path;

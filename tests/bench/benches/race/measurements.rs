@@ -80,7 +80,7 @@ fn check(field: &Field, token: &str) {
     for (who, running) in &field.running {
         let mut connection = KeepAlive::connect(running.address).expect("a connection");
         let status = connection.exchange(&get_with_token(PATH, token));
-        assert_eq!(status.expect("an answer"), 200, "{who:?} and a good token");
+        assert_eq!(status.expect("a response"), 200, "{who:?} and a good token");
         assert_eq!(connection.body(), BODY.as_bytes(), "{who:?}");
         let mut connection = KeepAlive::connect(running.address).expect("a connection");
         let status = connection.exchange(&get_with_token(PATH, &forged));
@@ -92,7 +92,7 @@ fn check(field: &Field, token: &str) {
             | Who::EnvoyJwtCached => 401,
             Who::Pingora | Who::Haproxy | Who::Nginx | Who::Envoy | Who::Direct => 200,
         };
-        assert_eq!(status.expect("an answer"), expected, "{who:?}, forged");
+        assert_eq!(status.expect("a response"), expected, "{who:?}, forged");
     }
 }
 
@@ -136,7 +136,7 @@ pub(crate) fn good_turn(
     settings: &Settings,
 ) -> (f64, wrk::Seen) {
     let (cpu, seen) = turn(running, tokens, path, settings);
-    assert_eq!(seen.refused, 0, "good requests were refused");
+    assert_eq!(seen.refused, 0, "good requests were rejected");
     (cpu, seen)
 }
 
@@ -351,11 +351,11 @@ fn idle_connections(field: &Field, settings: &Settings, token: &str, results: &m
         let mut connections: Vec<_> = (0..count).map(connect).collect();
         // The last connection is accepted, and so are all before it.
         let last = connections.last_mut().expect("one at least");
-        last.exchange(&request).expect("an answer");
+        last.exchange(&request).expect("a response");
         let (unused, used) = &mut results.idle_connections;
         unused.push(sidecar.resident_mib());
         for connection in &mut connections {
-            connection.exchange(&request).expect("an answer");
+            connection.exchange(&request).expect("a response");
         }
         used.push(sidecar.resident_mib());
     }

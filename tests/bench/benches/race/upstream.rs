@@ -10,7 +10,7 @@ use tests::redis_server::free_address;
 use crate::contestants::{Running, nginx};
 
 /// Body of its response.
-pub(crate) const BODY: &str = "thirty bytes of a plain answer";
+pub(crate) const BODY: &str = "thirty bytes of plain response";
 
 /// Files that nginx serves, and their sizes. The small server below has none.
 pub(crate) const FILES: [(&str, usize); 3] = [

@@ -42,7 +42,7 @@ struct ReplyRow {
     early: bool,
 }
 
-/// What a client sends, and what the service responds.
+/// The bytes of a client, and the response of the service.
 #[derive(Clone)]
 pub(super) struct Case {
     pub(super) name: String,

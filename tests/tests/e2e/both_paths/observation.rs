@@ -1,4 +1,4 @@
-//! What a case shows on one path: at the service, at the client, in metrics and in the log.
+//! Observations of a case on one path: at the service, at the client, in metrics and in the log.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};

@@ -239,7 +239,7 @@ impl Drop for Redis {
 
 #[expect(
     clippy::print_stderr,
-    reason = "whoever runs the tests has to see what was left out"
+    reason = "the person at the terminal has to see what was left out"
 )]
 fn skip() {
     eprintln!("SKIP redis store – apt-get install redis-server");

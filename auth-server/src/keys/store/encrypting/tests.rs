@@ -97,7 +97,7 @@ async fn plain_keys_of_others_are_read_and_encrypted_at_the_next_write() {
 
         let store = place.open(with(1));
         assert_eq!(store.load().await, Ok(keys.clone()));
-        assert_eq!(place.raw().await, keys, "a look changes nothing");
+        assert_eq!(place.raw().await, keys, "a read changes nothing");
         let rewritten = store.compare_and_swap(&keys, &keys).await;
         assert_eq!(rewritten, Ok(keys.clone()));
         assert!(is_encrypted(&place.raw_pair().await.private));

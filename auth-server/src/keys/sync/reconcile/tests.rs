@@ -386,7 +386,7 @@ fn times_are_put_right_only_where_two_clocks_agree_or_nobody_needs_the_keys() {
         ..uncertain
     };
     let Ok(Plan::Write(healed)) = settled.plan(&stored(&theirs), None) else {
-        unreachable!("a time to put right")
+        unreachable!("a time to correct")
     };
     assert_eq!(healed.retired()[0].until, NOW + 301 + POLICY.keep);
 }
