@@ -205,6 +205,53 @@ pub(crate) struct KeyArgs {
     pub(crate) max_key_age: Seconds,
 }
 
+impl KeyArgs {
+    /// Returns these settings with the reloadable ones of `read`.
+    pub(crate) fn reloaded(&self, read: &Self) -> Self {
+        Self {
+            app_secret_file: read.app_secret_file.clone(),
+            ..self.clone()
+        }
+    }
+
+    /// Returns true if the keys of both come from one issuer.
+    pub(crate) fn have_same_issuer(&self, other: &Self) -> bool {
+        let Self {
+            auth_server,
+            issuer_url,
+            jwks_url,
+            jwks_file,
+            public_key_file,
+            app_id,
+            signing_type,
+            // The way to the keys, and their use:
+            keys_proxy: _,
+            auth_ca: _,
+            auth_client_cert: _,
+            auth_client_key: _,
+            dns_server: _,
+            auth_server_name: _,
+            registry: _,
+            app_secret: _,
+            app_secret_file: _,
+            trust_shared_secret: _,
+            previous_key_grace: _,
+            refresh_cron: _,
+            retry_without_key: _,
+            key_cache: _,
+            ready: _,
+            max_key_age: _,
+        } = self;
+        *auth_server == other.auth_server
+            && *issuer_url == other.issuer_url
+            && *jwks_url == other.jwks_url
+            && *jwks_file == other.jwks_file
+            && *public_key_file == other.public_key_file
+            && *app_id == other.app_id
+            && *signing_type == other.signing_type
+    }
+}
+
 fn host_name(text: &str) -> Result<String, String> {
     match text.parse::<Authority>() {
         Ok(authority) if authority.host() == text => Ok(text.to_owned()),

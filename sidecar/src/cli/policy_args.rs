@@ -90,6 +90,42 @@ impl RulesArgs {
     pub(crate) fn optional_patterns(&self) -> Vec<String> {
         whole_patterns(&self.optional)
     }
+
+    /// Returns these settings, all of them reloadable, for the issuers of `effective`: claims of one
+    /// issuer have no meaning for another. Open paths stay with the rules beside them.
+    pub(crate) fn for_issuers_of(&self, effective: &Self) -> Self {
+        let Self {
+            app_name,
+            pass,
+            optional,
+            default_rule,
+            rule,
+            tokens,
+            identity,
+            // Without a relation to the issuer:
+            cors_origin: _,
+            resource: _,
+            enforcement: _,
+            upstream_request: _,
+        } = effective.clone();
+        Self {
+            app_name,
+            pass,
+            optional,
+            default_rule,
+            rule,
+            tokens: TokenArgs {
+                issuer: tokens.issuer,
+                audience: tokens.audience,
+                ..self.tokens.clone()
+            },
+            identity: IdentityArgs {
+                claim_header: identity.claim_header,
+                ..self.identity.clone()
+            },
+            ..self.clone()
+        }
+    }
 }
 
 /// Locations of the token in a request, and its required claims.
@@ -174,6 +210,19 @@ pub(crate) struct IssuerTokenArgs {
 }
 
 impl IssuerTokenArgs {
+    /// Returns these settings with the reloadable ones of `read`.
+    pub(crate) fn reloaded(&self, read: &Self) -> Self {
+        let Self {
+            claim,
+            // At the next start:
+            algorithms: _,
+        } = read.clone();
+        Self {
+            claim,
+            ..self.clone()
+        }
+    }
+
     /// Returns each algorithm once, in the given order.
     pub(crate) fn each_algorithm(&self) -> Vec<AsymmetricAlgorithm> {
         let mut each = Vec::new();

@@ -58,6 +58,29 @@ pub(crate) struct UpstreamArgs {
     pub(crate) refuse_bypass: bool,
 }
 
+impl UpstreamArgs {
+    /// Returns these settings with the reloadable ones of `read`.
+    pub(crate) fn reloaded(&self, read: &Self) -> Self {
+        let Self {
+            upstream_ca,
+            upstream_client_cert,
+            upstream_client_key,
+            upstream_server_name,
+            // At the next start:
+            fast_path: _,
+            pod_ip: _,
+            refuse_bypass: _,
+        } = read.clone();
+        Self {
+            upstream_ca,
+            upstream_client_cert,
+            upstream_client_key,
+            upstream_server_name,
+            ..self.clone()
+        }
+    }
+}
+
 /// Treatment of a request on its way to the service.
 #[derive(Debug, Clone, Args, Serialize)]
 #[command(next_help_heading = "Service")]

@@ -20,7 +20,6 @@ use tokio::task::{JoinError, spawn_blocking};
 
 pub(crate) use self::watched::WatchedFiles;
 use crate::background::BackgroundTask;
-use crate::cli::policy_args::RulesArgs;
 use crate::cli::{Cli, Command, ServeArgs};
 use crate::config::Config;
 use crate::config::live::CurrentRules;
@@ -123,13 +122,13 @@ impl Reload {
         let client_tls = self.client_tls.clone();
         // All that reads files or can fail comes first.
         let reading = spawn_blocking(move || {
-            judged(&start, &effective, client_tls.as_deref())
+            read_and_check(&start, &effective, client_tls.as_deref())
                 .map_err(command_line::with_provenance::<Cli>)
         });
         let ended = |error: JoinError| Failure::Software(error.to_string());
-        let judged = reading.await.map_err(ended)??;
-        self.apply(judged.config, judged.clients).await;
-        Ok((judged.now, judged.waiting))
+        let valid = reading.await.map_err(ended)??;
+        self.apply(valid.config, valid.clients).await;
+        Ok((valid.now, valid.waiting))
     }
 
     /// Applies the parts, which cannot fail.
@@ -168,7 +167,7 @@ struct ValidConfig {
     clients: Option<NextClients>,
 }
 
-fn judged(
+fn read_and_check(
     start: &ServeArgs,
     effective: &ServeArgs,
     client_tls: Option<&ClientTls>,
@@ -204,68 +203,39 @@ fn read() -> Result<ServeArgs, Failure> {
 
 /// Returns `start` with the reloadable settings of `read`. Settings that belong together change
 /// together; those of one that waits stay as they are in `effective`.
+///
+/// Every group is named here, and every setting in the functions that it calls: a new one does not
+/// compile until its place is decided.
 fn apply_reloadable(start: &ServeArgs, effective: &ServeArgs, read: &ServeArgs) -> ServeArgs {
-    let mut now = start.clone();
-    now.rules = read.rules.clone();
+    let read_if = |is_same| if is_same { read } else { effective };
     let has_same_keys = has_same_keys(start, read);
-    if !has_same_keys {
-        keep_rules_of_tokens(&mut now.rules, &effective.rules);
+    let of_keys = read_if(has_same_keys);
+    let of_service = read_if(start.service.upstream == read.service.upstream);
+    let serves_tls = |args: &ServeArgs| args.listening.tls.tls_cert.is_some();
+    let of_clients = read_if(serves_tls(start) == serves_tls(read));
+    ServeArgs {
+        listening: start.listening.reloaded(&of_clients.listening),
+        upstream: start.upstream.reloaded(&of_service.upstream),
+        keys: start.keys.reloaded(&of_keys.keys),
+        issuer_tokens: start.issuer_tokens.reloaded(&of_keys.issuer_tokens),
+        issuers: of_keys.issuers.clone(),
+        rules: match has_same_keys {
+            true => read.rules.clone(),
+            false => read.rules.for_issuers_of(&effective.rules),
+        },
+        // At the next start:
+        service: start.service.clone(),
+        revocations: start.revocations.clone(),
+        limits: start.limits.clone(),
+        stop: start.stop.clone(),
+        tracing: start.tracing.clone(),
+        access: start.access.clone(),
+        logs: start.logs.clone(),
     }
-    let of_keys = if has_same_keys { read } else { effective };
-    now.issuers = of_keys.issuers.clone();
-    now.issuer_tokens
-        .claim
-        .clone_from(&of_keys.issuer_tokens.claim);
-    now.keys
-        .app_secret_file
-        .clone_from(&of_keys.keys.app_secret_file);
-
-    let has_same_service = start.service.upstream == read.service.upstream;
-    let of_service = if has_same_service { read } else { effective };
-    let (to, from) = (&mut now.upstream, &of_service.upstream);
-    to.upstream_ca.clone_from(&from.upstream_ca);
-    to.upstream_client_cert
-        .clone_from(&from.upstream_client_cert);
-    to.upstream_client_key.clone_from(&from.upstream_client_key);
-    to.upstream_server_name
-        .clone_from(&from.upstream_server_name);
-
-    let tls = |args: &ServeArgs| args.listening.tls.tls_cert.is_some();
-    let of_clients = if tls(start) == tls(read) {
-        read
-    } else {
-        effective
-    };
-    now.listening
-        .client_ca
-        .clone_from(&of_clients.listening.client_ca);
-    now
-}
-
-/// Keeps what is said of the tokens of certain issuers: claims of one have no meaning for another.
-/// Open paths stay beside the rules with which they were written.
-fn keep_rules_of_tokens(now: &mut RulesArgs, effective: &RulesArgs) {
-    now.tokens.issuer.clone_from(&effective.tokens.issuer);
-    now.tokens.audience.clone_from(&effective.tokens.audience);
-    now.identity
-        .claim_header
-        .clone_from(&effective.identity.claim_header);
-    now.app_name.clone_from(&effective.app_name);
-    now.pass.clone_from(&effective.pass);
-    now.optional.clone_from(&effective.optional);
-    now.rule.clone_from(&effective.rule);
-    now.default_rule = effective.default_rule;
 }
 
 fn has_same_keys(start: &ServeArgs, read: &ServeArgs) -> bool {
-    let (before, now) = (&start.keys, &read.keys);
-    before.auth_server == now.auth_server
-        && before.app_id == now.app_id
-        && before.signing_type == now.signing_type
-        && before.issuer_url == now.issuer_url
-        && before.jwks_url == now.jwks_url
-        && before.jwks_file == now.jwks_file
-        && before.public_key_file == now.public_key_file
+    start.keys.have_same_issuer(&read.keys)
         && start.issuer_tokens.algorithms == read.issuer_tokens.algorithms
         && start.issuers.have_same_keys(&read.issuers)
 }
