@@ -228,7 +228,7 @@ async fn a_revoked_key_that_a_backup_brought_back_can_be_revoked_again() {
 #[tokio::test]
 async fn a_key_that_is_not_there_is_a_wrong_argument_and_no_pair_means_wait() {
     let installation = Installation::new().await;
-    let failure = installation.run("revoke no key").await.unwrap_err();
+    let failure = installation.run("revoke unknown").await.unwrap_err();
     assert_eq!(failure.code(), 64);
     let empty = Installation(tempfile::tempdir().unwrap());
     for words in ["show", "show --json", "rotate", "revoke x", "export-public"] {
