@@ -164,7 +164,8 @@ fn a_rule_is_reported_with_the_verified_user_and_counted() {
         ),
         ("postern_sidecar_enforcing", "0"),
     ] {
-        assert_eq!(metric(sidecar, line).as_deref(), Some(value), "{line}");
+        // A request is counted after its response.
+        wait::until(line, || (metric(sidecar, line)? == value).then_some(()));
     }
     let page = admin_get(sidecar.admin(), "/").text();
     assert!(page.contains("Not enforcing until "), "{page}");
