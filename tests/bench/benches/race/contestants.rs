@@ -63,6 +63,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) threads: usize,
     /// The certificate to serve TLS with.
     pub(crate) tls: Option<&'a Certificate>,
+    /// More flags of the sidecars.
+    pub(crate) flags: &'a [&'a str],
 }
 
 impl Setup<'_> {
@@ -70,6 +72,7 @@ impl Setup<'_> {
     pub(crate) const PLAIN: Self = Self {
         threads: 1,
         tls: None,
+        flags: &[],
     };
 }
 

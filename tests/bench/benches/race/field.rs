@@ -117,7 +117,8 @@ impl Field {
         let flags = |more: &[&str]| -> Vec<String> {
             let tls = setup.tls.map(Certificate::flags);
             let threads = ["--threads".to_owned(), setup.threads.to_string()];
-            let more = more.iter().map(|flag| (*flag).to_owned());
+            let more = setup.flags.iter().chain(more);
+            let more = more.map(|flag| (*flag).to_owned());
             tls.into_iter()
                 .flatten()
                 .chain(threads)

@@ -24,6 +24,9 @@ pub(crate) const CONTESTANTS: [Who; 4] = [
 
 pub(crate) const TLS_CHUNKED: &str = "TLS, chunked response of 16 KiB";
 
+const BODY: &str = "request body of 16 KiB";
+const BODY_BYTES: usize = 16 * 1024;
+
 struct Shape {
     name: &'static str,
     path: &'static str,
@@ -53,8 +56,8 @@ fn plain_shapes() -> [Shape; 10] {
         Shape::new("response of 1 MiB", long),
         Shape::new("chunked response of 16 KiB", chunked),
         Shape {
-            body: Some(16 * 1024),
-            ..small("request body of 16 KiB")
+            body: Some(BODY_BYTES),
+            ..small(BODY)
         },
         Shape {
             fields: 5,
@@ -103,6 +106,15 @@ pub(crate) fn measure(field: &Field, settings: &Settings, token: &str, results: 
         };
         measure(shape.name.to_owned(), &field.running, load);
     }
+    let reusing = field.verifying(Setup {
+        flags: &["--reuse-after-body"],
+        ..Setup::PLAIN
+    });
+    let body = Load {
+        body: Some(BODY_BYTES),
+        ..load(PATH, CONNECTIONS, Tokens::One(token))
+    };
+    measure(format!("{BODY}, `--reuse-after-body`"), &reusing, body);
     let authority = Authority::new();
     let certificate = authority.issue("race");
     let with_tls = field.verifying(Setup {
