@@ -1,42 +1,45 @@
 //! Pingora's phases of one request. Each delegates: [`crate::auth::authorize`] decides about the
 //! request, [`crate::proxy::response`] writes our own responses.
 
+mod context;
 mod deadlines;
+pub(super) mod decision;
+mod downstream_session;
+mod log_fields;
+mod own_response;
+mod upstream_response;
 
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use contract::rejection::Rejection;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http::{HeaderMap, StatusCode};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::modules::http::HttpModules;
-use pingora::protocols::http::ServerSession;
-use pingora::protocols::l4::socket::SocketAddr as ServiceAddress;
 use pingora::proxy::{FailToProxy, ProxyHttp, Session};
 use pingora::upstreams::peer::{HttpPeer, Peer};
 use pingora::{Error, ErrorType};
-use runtime::clock::unix_now;
-use runtime::listener::CLIENT_IDLE;
 
-use crate::auth::authorize::{AuthPolicy, Decision, Forward, Refusal};
+use self::context::RequestContext;
+use self::decision::Action;
+use self::downstream_session::{
+    address_of, allow_pipelining, client_stream, has_response, has_tls, set_handling,
+};
 use crate::auth::strip_token;
 use crate::background::Draining;
-use crate::config::live::{CurrentRules, Rules};
-use crate::downstream::limits::{InFlight, InFlightPermit};
-use crate::downstream::stream::{ClientStream, EndedResponses};
-use crate::downstream::unsent::SharedPermit;
+use crate::config::live::CurrentRules;
+use crate::downstream::limits::InFlight;
+use crate::downstream::stream::EndedResponses;
 use crate::headers::forwarded::Client;
 use crate::keys::issuer_keys::IssuerKeys;
-use crate::keys::on_demand::OnDemandRefresh;
 use crate::proxy::response::LocalResponse;
 use crate::proxy::stream_deadline;
-use crate::request::head::{self, RequestHead};
+use crate::request::head;
 use crate::request::kind::RequestKind;
 use crate::telemetry::access_log::{LoggedPath, RequestRecord};
-use crate::telemetry::metrics::{Counted, Metrics};
+use crate::telemetry::metrics::Metrics;
 use crate::telemetry::outcome::{Completion, Outcome};
 use crate::telemetry::request_id::{CorrelationPolicy, RequestIds};
 use crate::telemetry::request_log::RequestLogger;
@@ -61,271 +64,9 @@ pub(crate) struct AuthProxy {
     pub(crate) draining: Draining,
 }
 
-/// State of one request, passed from phase to phase.
-#[derive(Debug)]
-pub(crate) struct RequestContext {
-    /// The rules at the begin of the request: a reload does not change them.
-    rules: Arc<Rules>,
-    /// Set once the request is authorized: no other request reaches the service.
-    forward: Option<Forward>,
-    /// Set once the request may be forwarded.
-    permit: Option<SharedPermit>,
-    outcome: Outcome,
-    tries: Tries,
-    /// The upstream address of the last failure.
-    failed_at: Option<ServiceAddress>,
-    ids: RequestIds,
-    began: Instant,
-    /// The time of the decision.
-    decided: Instant,
-    /// Moves into the permit once there is one.
-    counted: Option<Counted>,
-    /// Time of the service up to the head of its response.
-    upstream_duration: Option<Duration>,
-    span: RequestSpan,
-}
-
-impl RequestContext {
-    fn forward(&mut self, forward: Forward, permit: InFlightPermit, ended: Option<EndedResponses>) {
-        self.outcome = forward.outcome();
-        self.forward = Some(forward);
-        self.permit = Some(SharedPermit::new(permit, self.counted.take(), ended));
-    }
-
-    fn kind(&self) -> Option<RequestKind> {
-        self.forward.as_ref().map(|forward| forward.kind)
-    }
-}
-
-/// Next step of a request after the decision.
-pub(super) enum Action {
-    Forward(Forward, InFlightPermit),
-    Respond(Outcome, LocalResponse),
-}
-
-impl AuthProxy {
-    /// Takes a permit for an authorized request, or prepares our own response.
-    pub(super) fn act_on(
-        &self,
-        decision: Result<Decision, Refusal>,
-        rules: &AuthPolicy,
-        now: Instant,
-    ) -> Action {
-        let (outcome, response) = match decision {
-            Ok(Decision::Forward(forward)) => match self.in_flight.take(forward.has_token(), now) {
-                Some(permit) => return Action::Forward(forward, permit),
-                None => rejected(Rejection::ServerBusy),
-            },
-            Ok(Decision::Respond(body)) => (Outcome::Responded, LocalResponse::success(body)),
-            Ok(Decision::Preflight) => (Outcome::Responded, LocalResponse::preflight()),
-            Err(refusal) => self.reject(&refusal, rules, now),
-        };
-        Action::Respond(outcome, response)
-    }
-
-    /// Decides about a request by the keys at `now`.
-    pub(super) fn authorize(
-        &self,
-        rules: &AuthPolicy,
-        head: RequestHead<'_>,
-        now: Instant,
-    ) -> Result<Decision, Refusal> {
-        rules.authorize(head, self.keys.at(now), unix_now())
-    }
-
-    /// Returns the fetch of newer keys for the token of a request, from its issuer alone.
-    pub(super) fn early_fetch(
-        &self,
-        rules: &AuthPolicy,
-        headers: &HeaderMap,
-        opens_websocket: bool,
-    ) -> Option<&OnDemandRefresh> {
-        let issuer = rules.keys_of_token(headers, opens_websocket)?;
-        Some(self.keys.get(issuer)?.early_fetch())
-    }
-
-    /// Forwards a rejected request in report-only mode.
-    pub(super) fn or_reported(
-        &self,
-        refusal: Refusal,
-        rules: &AuthPolicy,
-        head: RequestHead<'_>,
-    ) -> Result<Decision, Refusal> {
-        let rule = rules.rule_of(&refusal);
-        let decision = rules.or_reported(refusal, head, unix_now());
-        if let (Ok(_), Some(rule)) = (&decision, rule) {
-            self.metrics.rule_refused(&rule.name);
-        }
-        decision
-    }
-
-    fn authorize_session(
-        &self,
-        session: &Session,
-        rules: &AuthPolicy,
-        now: Instant,
-    ) -> Result<Decision, Refusal> {
-        head::with_request_head(session.as_downstream(), |head| {
-            self.authorize(rules, head, now)
-        })
-    }
-
-    fn early_fetch_for(&self, session: &Session, rules: &AuthPolicy) -> Option<&OnDemandRefresh> {
-        let head = session.req_header();
-        let kind = RequestKind::of(&head.method, head.version, &head.headers);
-        self.early_fetch(rules, &head.headers, kind == RequestKind::WebSocket)
-    }
-
-    /// Rejects a request; without usable keys `Retry-After` is the time of their next fetch.
-    fn reject(
-        &self,
-        refusal: &Refusal,
-        rules: &AuthPolicy,
-        now: Instant,
-    ) -> (Outcome, LocalResponse) {
-        let (outcome, response) = rejected(refusal.rejection);
-        let rule = rules.rule_of(refusal);
-        if let Some(rule) = rule {
-            self.metrics.rule_refused(&rule.name);
-        }
-        match refusal.rejection {
-            Rejection::InsufficientScope => {
-                let scope = rule.map(|rule| rule.requirement.scope.as_slice());
-                (outcome, response.required_scope(scope.unwrap_or_default()))
-            }
-            Rejection::AuthKeysUnavailable
-            | Rejection::AuthKeysStale
-            | Rejection::RevocationsStale => {
-                let seconds = self.keys.seconds_until_next(now);
-                (outcome, response.retry_after(seconds))
-            }
-            _ => (outcome, response),
-        }
-    }
-
-    /// Returns the client's IP, through trusted proxies.
-    pub(super) fn client_ip(
-        &self,
-        address: Option<IpAddr>,
-        received: &HeaderMap,
-    ) -> Option<IpAddr> {
-        let proxies = &self.request_logger.trusted_proxies;
-        Some(proxies.client(address?, received))
-    }
-
-    /// Returns the name of a verified user for the access log.
-    pub(super) fn logged_user(&self, rules: &Rules, forward: Option<&Forward>) -> Option<String> {
-        let verified = forward?.verified.as_ref()?;
-        let header = &rules.auth_policy.user_header;
-        let details = || header.user(&verified.identity).ok();
-        self.request_logger.logged_user.name(details)
-    }
-
-    /// Returns the headers of all our own responses: CORS and the request id.
-    pub(super) fn common_response_headers(
-        rules: &Rules,
-        ids: &RequestIds,
-        received: &HeaderMap,
-    ) -> Vec<(HeaderName, HeaderValue)> {
-        let origins = rules.auth_policy.interceptor.allowed_origins();
-        let mut fields = origins.answer_fields(received);
-        fields.extend(ids.echo());
-        fields
-    }
-
-    /// Completes `work` for a request that is not forwarded. On HTTP/2 it takes a permit while it
-    /// waits, because one connection could hold a hundred heads in memory; `None` if no permit is
-    /// free.
-    async fn while_waiting<T>(&self, is_http2: bool, work: impl Future<Output = T>) -> Option<T> {
-        if is_http2 {
-            self.in_flight.while_waiting(work).await
-        } else {
-            Some(work.await)
-        }
-    }
-
-    /// Returns the address at which the upstream failed, or the configured one if it has no
-    /// address.
-    pub(super) fn failed_upstream_addr(
-        &self,
-        outcome: Outcome,
-        failed_at: Option<&ServiceAddress>,
-    ) -> Option<String> {
-        use Rejection::{UpstreamMalformed, UpstreamTimeout, UpstreamUnavailable};
-        let Outcome::Rejected(UpstreamMalformed | UpstreamTimeout | UpstreamUnavailable) = outcome
-        else {
-            return None;
-        };
-        Some(failed_at.map_or_else(|| self.upstream.address().to_string(), ToString::to_string))
-    }
-
-    fn on_response_end(&self, session: &mut Session, ctx: &mut RequestContext) {
-        if let Some(forward) = &mut ctx.forward {
-            self.treat_as_plain(session, forward, &ctx.ids);
-        }
-    }
-
-    /// Limits how long the connection may stay open between requests.
-    fn limit_connection(&self, session: &mut Session) {
-        if self.draining.is_on() {
-            session.set_keepalive(None);
-        } else if session.get_keepalive().is_some() {
-            // `Connection: close` and HTTP/1.0 have no keep-alive.
-            session.set_keepalive(Some(CLIENT_IDLE.as_secs()));
-        }
-    }
-}
-
-/// Returns the stream below the session; `None` for HTTP/2.
-fn client_stream(session: &Session) -> Option<&ClientStream> {
-    let stream = session.as_downstream().stream()?;
-    (**stream).as_any().downcast_ref()
-}
-
-/// Marks what is written as the response of a request, until its end.
-fn set_handling(session: &Session, handling: bool) {
-    if let Some(stream) = client_stream(session) {
-        stream.set_handling(handling);
-    }
-}
-
-/// Allows bytes behind the present request: the next one (RFC 9112 §9.3.2), or an empty line after
-/// a body. Pingora would fail the present request otherwise, which the service may have carried out
-/// by then.
-fn allow_pipelining(session: &mut Session) {
-    if let ServerSession::H1(connection) = session.as_downstream_mut() {
-        connection.set_pipelining_enabled(true);
-    }
-}
-
-fn address_of(session: &Session) -> Option<IpAddr> {
-    let address = session.client_addr()?;
-    address.as_inet().map(SocketAddr::ip)
-}
-
-fn has_tls(session: &Session) -> bool {
-    let digest = session.digest();
-    digest.is_some_and(|digest| digest.ssl_digest.is_some())
-}
-
-fn rejected(rejection: Rejection) -> (Outcome, LocalResponse) {
-    (
-        Outcome::Rejected(rejection),
-        LocalResponse::rejection(rejection),
-    )
-}
-
 /// Returns the error of a phase that only an authorized request may reach.
 fn not_authorized() -> Box<Error> {
     Error::new_in(ErrorType::InternalError)
-}
-
-/// Returns true once the final response has begun or a tunnel is open: no response of ours may
-/// follow.
-fn has_response(session: &Session) -> bool {
-    session.response_written().is_some_and(|head| {
-        !head.status.is_informational() || head.status == StatusCode::SWITCHING_PROTOCOLS
-    })
 }
 
 #[async_trait]

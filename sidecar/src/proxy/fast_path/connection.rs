@@ -22,7 +22,7 @@ use super::upload::Upload;
 use super::{FastPath, Left};
 use crate::downstream::stream::ClientStream;
 use crate::headers::forwarded::Client;
-use crate::proxy::phases::Action;
+use crate::proxy::phases::decision::Action;
 use crate::proxy::response::{DRAIN_TIMEOUT, LocalResponse};
 use crate::telemetry::metrics::Departure;
 use crate::telemetry::outcome::Outcome;

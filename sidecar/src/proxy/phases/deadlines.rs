@@ -9,6 +9,7 @@ use pingora::proxy::Session;
 use runtime::clock::unix_now;
 
 use super::AuthProxy;
+use super::downstream_session::address_of;
 use crate::auth::authorize::Forward;
 use crate::proxy::stream_deadline::{self, StreamEnd};
 use crate::request::kind::RequestKind;
@@ -128,7 +129,7 @@ impl AuthProxy {
         stream_deadline::Request {
             method: request.method.clone(),
             target: request.raw_path().to_vec(),
-            client: self.client_ip(super::address_of(session), &session.req_header().headers),
+            client: self.client_ip(address_of(session), &session.req_header().headers),
             request_id: ids.request_id().cloned(),
             trace_id: ids.trace_id(&request.headers),
         }

@@ -1,0 +1,151 @@
+//! The decision about a request, of both paths: its permit, a fetch of newer keys, report-only mode
+//! and the response to a rejected one.
+
+use std::time::Instant;
+
+use contract::rejection::Rejection;
+use http::HeaderMap;
+use pingora::proxy::Session;
+use runtime::clock::unix_now;
+
+use super::AuthProxy;
+use crate::auth::authorize::{AuthPolicy, Decision, Forward, Refusal};
+use crate::downstream::limits::InFlightPermit;
+use crate::keys::on_demand::OnDemandRefresh;
+use crate::proxy::response::LocalResponse;
+use crate::request::head::{self, RequestHead};
+use crate::request::kind::RequestKind;
+use crate::telemetry::outcome::Outcome;
+
+/// Next step of a request after the decision.
+pub(in crate::proxy) enum Action {
+    Forward(Forward, InFlightPermit),
+    Respond(Outcome, LocalResponse),
+}
+
+impl AuthProxy {
+    /// Takes a permit for an authorized request, or prepares our own response.
+    pub(in crate::proxy) fn act_on(
+        &self,
+        decision: Result<Decision, Refusal>,
+        rules: &AuthPolicy,
+        now: Instant,
+    ) -> Action {
+        let (outcome, response) = match decision {
+            Ok(Decision::Forward(forward)) => match self.in_flight.take(forward.has_token(), now) {
+                Some(permit) => return Action::Forward(forward, permit),
+                None => rejected(Rejection::ServerBusy),
+            },
+            Ok(Decision::Respond(body)) => (Outcome::Responded, LocalResponse::success(body)),
+            Ok(Decision::Preflight) => (Outcome::Responded, LocalResponse::preflight()),
+            Err(refusal) => self.reject(&refusal, rules, now),
+        };
+        Action::Respond(outcome, response)
+    }
+
+    /// Decides about a request by the keys at `now`.
+    pub(in crate::proxy) fn authorize(
+        &self,
+        rules: &AuthPolicy,
+        head: RequestHead<'_>,
+        now: Instant,
+    ) -> Result<Decision, Refusal> {
+        rules.authorize(head, self.keys.at(now), unix_now())
+    }
+
+    /// Returns the fetch of newer keys for the token of a request, from its issuer alone.
+    pub(in crate::proxy) fn early_fetch(
+        &self,
+        rules: &AuthPolicy,
+        headers: &HeaderMap,
+        opens_websocket: bool,
+    ) -> Option<&OnDemandRefresh> {
+        let issuer = rules.keys_of_token(headers, opens_websocket)?;
+        Some(self.keys.get(issuer)?.early_fetch())
+    }
+
+    /// Forwards a rejected request in report-only mode.
+    pub(in crate::proxy) fn or_reported(
+        &self,
+        refusal: Refusal,
+        rules: &AuthPolicy,
+        head: RequestHead<'_>,
+    ) -> Result<Decision, Refusal> {
+        let rule = rules.rule_of(&refusal);
+        let decision = rules.or_reported(refusal, head, unix_now());
+        if let (Ok(_), Some(rule)) = (&decision, rule) {
+            self.metrics.rule_refused(&rule.name);
+        }
+        decision
+    }
+
+    pub(super) fn authorize_session(
+        &self,
+        session: &Session,
+        rules: &AuthPolicy,
+        now: Instant,
+    ) -> Result<Decision, Refusal> {
+        head::with_request_head(session.as_downstream(), |head| {
+            self.authorize(rules, head, now)
+        })
+    }
+
+    pub(super) fn early_fetch_for(
+        &self,
+        session: &Session,
+        rules: &AuthPolicy,
+    ) -> Option<&OnDemandRefresh> {
+        let head = session.req_header();
+        let kind = RequestKind::of(&head.method, head.version, &head.headers);
+        self.early_fetch(rules, &head.headers, kind == RequestKind::WebSocket)
+    }
+
+    /// Completes `work` for a request that is not forwarded. On HTTP/2 it takes a permit while it
+    /// waits, because one connection could hold a hundred heads in memory; `None` if no permit is
+    /// free.
+    pub(super) async fn while_waiting<T>(
+        &self,
+        is_http2: bool,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
+        if is_http2 {
+            self.in_flight.while_waiting(work).await
+        } else {
+            Some(work.await)
+        }
+    }
+
+    /// Rejects a request; without usable keys `Retry-After` is the time of their next fetch.
+    fn reject(
+        &self,
+        refusal: &Refusal,
+        rules: &AuthPolicy,
+        now: Instant,
+    ) -> (Outcome, LocalResponse) {
+        let (outcome, response) = rejected(refusal.rejection);
+        let rule = rules.rule_of(refusal);
+        if let Some(rule) = rule {
+            self.metrics.rule_refused(&rule.name);
+        }
+        match refusal.rejection {
+            Rejection::InsufficientScope => {
+                let scope = rule.map(|rule| rule.requirement.scope.as_slice());
+                (outcome, response.required_scope(scope.unwrap_or_default()))
+            }
+            Rejection::AuthKeysUnavailable
+            | Rejection::AuthKeysStale
+            | Rejection::RevocationsStale => {
+                let seconds = self.keys.seconds_until_next(now);
+                (outcome, response.retry_after(seconds))
+            }
+            _ => (outcome, response),
+        }
+    }
+}
+
+fn rejected(rejection: Rejection) -> (Outcome, LocalResponse) {
+    (
+        Outcome::Rejected(rejection),
+        LocalResponse::rejection(rejection),
+    )
+}

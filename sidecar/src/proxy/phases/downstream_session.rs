@@ -1,0 +1,63 @@
+//! The client's side of a request: its connection, address and keep-alive.
+
+use std::net::{IpAddr, SocketAddr};
+
+use http::StatusCode;
+use pingora::protocols::http::ServerSession;
+use pingora::proxy::Session;
+use runtime::listener::CLIENT_IDLE;
+
+use super::AuthProxy;
+use crate::downstream::stream::ClientStream;
+
+impl AuthProxy {
+    /// Limits how long the connection may stay open between requests.
+    pub(super) fn limit_connection(&self, session: &mut Session) {
+        if self.draining.is_on() {
+            session.set_keepalive(None);
+        } else if session.get_keepalive().is_some() {
+            // `Connection: close` and HTTP/1.0 have no keep-alive.
+            session.set_keepalive(Some(CLIENT_IDLE.as_secs()));
+        }
+    }
+}
+
+/// Returns the stream below the session; `None` for HTTP/2.
+pub(super) fn client_stream(session: &Session) -> Option<&ClientStream> {
+    let stream = session.as_downstream().stream()?;
+    (**stream).as_any().downcast_ref()
+}
+
+/// Marks what is written as the response of a request, until its end.
+pub(super) fn set_handling(session: &Session, handling: bool) {
+    if let Some(stream) = client_stream(session) {
+        stream.set_handling(handling);
+    }
+}
+
+/// Allows bytes behind the present request: the next one (RFC 9112 §9.3.2), or an empty line after
+/// a body. Pingora would fail the present request otherwise, which the service may have carried out
+/// by then.
+pub(super) fn allow_pipelining(session: &mut Session) {
+    if let ServerSession::H1(connection) = session.as_downstream_mut() {
+        connection.set_pipelining_enabled(true);
+    }
+}
+
+pub(super) fn address_of(session: &Session) -> Option<IpAddr> {
+    let address = session.client_addr()?;
+    address.as_inet().map(SocketAddr::ip)
+}
+
+pub(super) fn has_tls(session: &Session) -> bool {
+    let digest = session.digest();
+    digest.is_some_and(|digest| digest.ssl_digest.is_some())
+}
+
+/// Returns true once the final response has begun or a tunnel is open: no response of ours may
+/// follow.
+pub(super) fn has_response(session: &Session) -> bool {
+    session.response_written().is_some_and(|head| {
+        !head.status.is_informational() || head.status == StatusCode::SWITCHING_PROTOCOLS
+    })
+}
