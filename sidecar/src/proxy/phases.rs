@@ -14,8 +14,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use contract::rejection::Rejection;
-use http::{HeaderMap, StatusCode};
+use http::HeaderMap;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::modules::http::HttpModules;
 use pingora::proxy::{FailToProxy, ProxyHttp, Session};
@@ -24,29 +23,21 @@ use pingora::{Error, ErrorType};
 
 use self::context::RequestContext;
 use self::decision::Action;
-use self::downstream_session::{
-    address_of, allow_pipelining, client_stream, has_response, has_tls, set_handling,
-};
-use crate::auth::strip_token;
+use self::downstream_session::{address_of, has_response, has_tls, set_handling};
 use crate::background::Draining;
 use crate::config::live::CurrentRules;
 use crate::downstream::limits::InFlight;
 use crate::downstream::stream::EndedResponses;
 use crate::headers::forwarded::Client;
 use crate::keys::issuer_keys::IssuerKeys;
-use crate::proxy::response::LocalResponse;
-use crate::proxy::stream_deadline;
-use crate::request::head;
 use crate::request::kind::RequestKind;
 use crate::telemetry::access_log::{LoggedPath, RequestRecord};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::outcome::{Completion, Outcome};
-use crate::telemetry::request_id::{CorrelationPolicy, RequestIds};
+use crate::telemetry::request_id::CorrelationPolicy;
 use crate::telemetry::request_log::RequestLogger;
-use crate::telemetry::request_span::{RequestSpan, SpanHead};
 use crate::upstream::errors;
-use crate::upstream::response;
-use crate::upstream::{Sent, Tries, Upstream};
+use crate::upstream::{Sent, Upstream};
 
 /// The proxy in front of the service. Shared by all requests, without a lock.
 #[derive(Debug, Clone)]
@@ -74,21 +65,7 @@ impl ProxyHttp for AuthProxy {
     type CTX = RequestContext;
 
     fn new_ctx(&self) -> RequestContext {
-        let now = Instant::now();
-        RequestContext {
-            rules: self.rules.load(),
-            forward: None,
-            permit: None,
-            outcome: Outcome::Aborted,
-            tries: Tries::default(),
-            failed_at: None,
-            ids: RequestIds::default(),
-            began: now,
-            decided: now,
-            counted: Some(self.metrics.request_began()),
-            upstream_duration: None,
-            span: RequestSpan::default(),
-        }
+        RequestContext::new(self.rules.load(), self.metrics.request_began())
     }
 
     /// Adds no module: the default one, compression, allocates for each request.
@@ -99,65 +76,20 @@ impl ProxyHttp for AuthProxy {
         session: &mut Session,
         ctx: &mut RequestContext,
     ) -> pingora::Result<bool> {
-        set_handling(session, true);
-        allow_pipelining(session);
-        if session.is_http2() {
-            // For each stream, beside the write timeout of the connection.
-            session.set_write_timeout(self.send_timeout);
-        }
-        self.limit_connection(session);
-        let request = session.req_header();
-        ctx.ids = self.correlation.ids(&request.headers);
-        let head = SpanHead {
-            method: &request.method,
-            target: request.raw_path(),
-            version: request.version,
-            headers: &request.headers,
-            tls: has_tls(session),
-        };
-        ctx.span = RequestSpan::begin(head, &mut ctx.ids);
-        let mut decision = self.authorize_session(session, &ctx.rules.auth_policy, ctx.began);
-        if decision == Err(Rejection::TokenKeyUnknown.into())
-            && let Some(fetch) = self.early_fetch_for(session, &ctx.rules.auth_policy)
-        {
-            // Its issuer may have a newer key.
-            let fetch = fetch.wait(Instant::now());
-            decision = match self.while_waiting(session.is_http2(), fetch).await {
-                Some(()) => self.authorize_session(session, &ctx.rules.auth_policy, Instant::now()),
-                None => Err(Rejection::ServerBusy.into()),
-            };
-        }
-        if let Err(refusal) = decision {
-            decision = head::with_request_head(session.as_downstream(), |head| {
-                self.or_reported(refusal, &ctx.rules.auth_policy, head)
-            });
-        }
-        ctx.decided = Instant::now();
-        self.metrics
-            .decided(ctx.decided.saturating_duration_since(ctx.began));
-        let action = self.act_on(decision, &ctx.rules.auth_policy, ctx.decided);
-        let (outcome, response) = match action {
+        self.begin(session, ctx);
+        let decision = self.decide(session, ctx).await;
+        match self.act_on(decision, &ctx.rules.auth_policy, ctx.decided) {
             Action::Forward(forward, permit) => {
                 self.prepare(session, &forward, &ctx.ids);
                 ctx.forward(forward, permit, EndedResponses::of(session));
-                return Ok(false);
+                Ok(false)
             }
-            Action::Respond(outcome, response) => (outcome, response),
-        };
-        ctx.outcome = outcome;
-        let response = response
-            .challenging(ctx.rules.auth_policy.resource.as_deref())
-            .with(Self::common_response_headers(
-                &ctx.rules,
-                &ctx.ids,
-                &session.req_header().headers,
-            ));
-        let is_http2 = session.is_http2();
-        let sent = self.while_waiting(is_http2, response.send(session)).await;
-        if !matches!(sent, Some(Ok(()))) {
-            session.set_keepalive(None);
+            Action::Respond(outcome, response) => {
+                ctx.outcome = outcome;
+                self.respond(session, ctx, response).await;
+                Ok(true)
+            }
         }
-        Ok(true)
     }
 
     async fn upstream_peer(
@@ -236,14 +168,7 @@ impl ProxyHttp for AuthProxy {
         end_of_stream: bool,
         ctx: &mut RequestContext,
     ) -> pingora::Result<()> {
-        if let Some(RequestKind::EventStream | RequestKind::Grpc) = ctx.kind() {
-            // The service may wait for the whole body before it responds.
-            stream_deadline::extend_response_deadline(self.upstream.read_timeout());
-        }
-        if session.is_http2() && ctx.kind() != Some(RequestKind::Grpc) {
-            let within = self.request_body_timeout.filter(|_| !end_of_stream);
-            stream_deadline::expect_body(within, || self.request_record(session, &ctx.ids));
-        }
+        self.on_request_body(session, end_of_stream, ctx);
         Ok(())
     }
 
@@ -253,19 +178,7 @@ impl ProxyHttp for AuthProxy {
         response: &mut ResponseHeader,
         ctx: &mut RequestContext,
     ) -> pingora::Result<()> {
-        if response.status == StatusCode::SWITCHING_PROTOCOLS
-            && ctx.kind() != Some(RequestKind::WebSocket)
-        {
-            // The client did not request a tunnel.
-            return Err(Error::new_up(ErrorType::InvalidHTTPHeader));
-        }
-        response::unify_length(response)?;
-        if !response.status.is_informational() {
-            let after = ctx.decided.elapsed();
-            self.metrics.service_responded(after);
-            ctx.upstream_duration = Some(after);
-        }
-        Ok(())
+        self.on_upstream_response(response, ctx)
     }
 
     async fn response_filter(
@@ -274,29 +187,7 @@ impl ProxyHttp for AuthProxy {
         response: &mut ResponseHeader,
         ctx: &mut RequestContext,
     ) -> pingora::Result<()> {
-        if let Some(forward) = &mut ctx.forward {
-            self.on_response_header(session, response, forward, &ctx.ids);
-        }
-        if response.status == StatusCode::SWITCHING_PROTOCOLS {
-            session.set_read_timeout(None);
-            if let Some(stream) = client_stream(session) {
-                stream.set_tunnel();
-            }
-            let offered = &session.req_header().headers;
-            let sources = ctx.rules.auth_policy.interceptor.sources();
-            strip_token::choose_protocol(response, sources, offered)?;
-        }
-        response::correct(response, session.req_header().version);
-        if response::ends_connection(response, session.req_header()) {
-            session.set_keepalive(None);
-        }
-        if let Some((name, value)) = ctx.ids.echo() {
-            response.insert_header(name, value)?;
-        }
-        if self.draining.is_on() {
-            session.set_keepalive(None);
-        }
-        Ok(())
+        self.adapt_response(session, response, ctx)
     }
 
     fn response_body_filter(
@@ -336,16 +227,7 @@ impl ProxyHttp for AuthProxy {
     ) -> FailToProxy {
         let rejection = errors::rejection_of(error);
         ctx.outcome = rejection.map_or(Outcome::Aborted, Outcome::Rejected);
-        session.set_keepalive(None);
-        if let Some(rejection) = rejection.filter(|_| !has_response(session)) {
-            // An error means that the client is gone.
-            let response = LocalResponse::rejection(rejection).with(Self::common_response_headers(
-                &ctx.rules,
-                &ctx.ids,
-                &session.req_header().headers,
-            ));
-            let _ = response.send(session).await;
-        }
+        self.respond_to_error(session, ctx, rejection).await;
         FailToProxy {
             error_code: rejection.map_or(0, |rejection| rejection.status().as_u16()),
             can_reuse_downstream: false,

@@ -42,6 +42,26 @@ pub(crate) struct RequestContext {
 }
 
 impl RequestContext {
+    /// Creates the state of a request that begins now.
+    pub(super) fn new(rules: Arc<Rules>, counted: Counted) -> Self {
+        let now = Instant::now();
+        Self {
+            rules,
+            forward: None,
+            permit: None,
+            outcome: Outcome::Aborted,
+            tries: Tries::default(),
+            failed_at: None,
+            ids: RequestIds::default(),
+            began: now,
+            decided: now,
+            counted: Some(counted),
+            upstream_duration: None,
+            span: RequestSpan::default(),
+        }
+    }
+
+    /// Keeps what an authorized request needs until its end.
     pub(super) fn forward(
         &mut self,
         forward: Forward,

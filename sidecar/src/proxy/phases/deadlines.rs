@@ -9,6 +9,7 @@ use pingora::proxy::Session;
 use runtime::clock::unix_now;
 
 use super::AuthProxy;
+use super::context::RequestContext;
 use super::downstream_session::address_of;
 use crate::auth::authorize::Forward;
 use crate::proxy::stream_deadline::{self, StreamEnd};
@@ -66,6 +67,23 @@ impl AuthProxy {
                 self.end_with_token(session, forward, ids);
                 self.expect_response(session, ids);
             }
+        }
+    }
+
+    /// Extends the deadlines of a request by a part of its body.
+    pub(super) fn on_request_body(
+        &self,
+        session: &Session,
+        end_of_stream: bool,
+        ctx: &RequestContext,
+    ) {
+        if let Some(RequestKind::EventStream | RequestKind::Grpc) = ctx.kind() {
+            // The service may wait for the whole body before it responds.
+            stream_deadline::extend_response_deadline(self.upstream.read_timeout());
+        }
+        if session.is_http2() && ctx.kind() != Some(RequestKind::Grpc) {
+            let within = self.request_body_timeout.filter(|_| !end_of_stream);
+            stream_deadline::expect_body(within, || self.request_record(session, &ctx.ids));
         }
     }
 

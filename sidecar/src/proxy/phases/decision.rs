@@ -9,6 +9,7 @@ use pingora::proxy::Session;
 use runtime::clock::unix_now;
 
 use super::AuthProxy;
+use super::context::RequestContext;
 use crate::auth::authorize::{AuthPolicy, Decision, Forward, Refusal};
 use crate::downstream::limits::InFlightPermit;
 use crate::keys::on_demand::OnDemandRefresh;
@@ -24,6 +25,35 @@ pub(in crate::proxy) enum Action {
 }
 
 impl AuthProxy {
+    /// Decides about the request of a session; waits for a fetch if its token names an unknown key.
+    pub(super) async fn decide(
+        &self,
+        session: &mut Session,
+        ctx: &mut RequestContext,
+    ) -> Result<Decision, Refusal> {
+        let rules = &ctx.rules.auth_policy;
+        let mut decision = self.authorize_session(session, rules, ctx.began);
+        if decision == Err(Rejection::TokenKeyUnknown.into())
+            && let Some(fetch) = self.early_fetch_for(session, rules)
+        {
+            // Its issuer may have a newer key.
+            let fetch = fetch.wait(Instant::now());
+            decision = match self.while_waiting(session.is_http2(), fetch).await {
+                Some(()) => self.authorize_session(session, rules, Instant::now()),
+                None => Err(Rejection::ServerBusy.into()),
+            };
+        }
+        if let Err(refusal) = decision {
+            decision = head::with_request_head(session.as_downstream(), |head| {
+                self.or_reported(refusal, rules, head)
+            });
+        }
+        ctx.decided = Instant::now();
+        self.metrics
+            .decided(ctx.decided.saturating_duration_since(ctx.began));
+        decision
+    }
+
     /// Takes a permit for an authorized request, or prepares our own response.
     pub(in crate::proxy) fn act_on(
         &self,
@@ -79,7 +109,7 @@ impl AuthProxy {
         decision
     }
 
-    pub(super) fn authorize_session(
+    fn authorize_session(
         &self,
         session: &Session,
         rules: &AuthPolicy,
@@ -90,11 +120,7 @@ impl AuthProxy {
         })
     }
 
-    pub(super) fn early_fetch_for(
-        &self,
-        session: &Session,
-        rules: &AuthPolicy,
-    ) -> Option<&OnDemandRefresh> {
+    fn early_fetch_for(&self, session: &Session, rules: &AuthPolicy) -> Option<&OnDemandRefresh> {
         let head = session.req_header();
         let kind = RequestKind::of(&head.method, head.version, &head.headers);
         self.early_fetch(rules, &head.headers, kind == RequestKind::WebSocket)

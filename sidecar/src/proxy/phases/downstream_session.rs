@@ -8,11 +8,34 @@ use pingora::proxy::Session;
 use runtime::listener::CLIENT_IDLE;
 
 use super::AuthProxy;
+use super::context::RequestContext;
 use crate::downstream::stream::ClientStream;
+use crate::telemetry::request_span::{RequestSpan, SpanHead};
 
 impl AuthProxy {
+    /// Sets up the client's connection for a request, and begins its trace.
+    pub(super) fn begin(&self, session: &mut Session, ctx: &mut RequestContext) {
+        set_handling(session, true);
+        allow_pipelining(session);
+        if session.is_http2() {
+            // For each stream, beside the write timeout of the connection.
+            session.set_write_timeout(self.send_timeout);
+        }
+        self.limit_connection(session);
+        let request = session.req_header();
+        ctx.ids = self.correlation.ids(&request.headers);
+        let head = SpanHead {
+            method: &request.method,
+            target: request.raw_path(),
+            version: request.version,
+            headers: &request.headers,
+            tls: has_tls(session),
+        };
+        ctx.span = RequestSpan::begin(head, &mut ctx.ids);
+    }
+
     /// Limits how long the connection may stay open between requests.
-    pub(super) fn limit_connection(&self, session: &mut Session) {
+    fn limit_connection(&self, session: &mut Session) {
         if self.draining.is_on() {
             session.set_keepalive(None);
         } else if session.get_keepalive().is_some() {
@@ -38,7 +61,7 @@ pub(super) fn set_handling(session: &Session, handling: bool) {
 /// Allows bytes behind the present request: the next one (RFC 9112 §9.3.2), or an empty line after
 /// a body. Pingora would fail the present request otherwise, which the service may have carried out
 /// by then.
-pub(super) fn allow_pipelining(session: &mut Session) {
+fn allow_pipelining(session: &mut Session) {
     if let ServerSession::H1(connection) = session.as_downstream_mut() {
         connection.set_pipelining_enabled(true);
     }

@@ -1,12 +1,56 @@
 //! The sidecar's own response to a request.
 
+use contract::rejection::Rejection;
 use http::{HeaderMap, HeaderName, HeaderValue};
+use pingora::proxy::Session;
 
 use super::AuthProxy;
+use super::context::RequestContext;
+use super::downstream_session::has_response;
 use crate::config::live::Rules;
+use crate::proxy::response::LocalResponse;
 use crate::telemetry::request_id::RequestIds;
 
 impl AuthProxy {
+    /// Sends our own response to a request that is not forwarded.
+    pub(super) async fn respond(
+        &self,
+        session: &mut Session,
+        ctx: &RequestContext,
+        response: LocalResponse,
+    ) {
+        let received = &session.req_header().headers;
+        let response = response
+            .challenging(ctx.rules.auth_policy.resource.as_deref())
+            .with(Self::common_response_headers(
+                &ctx.rules, &ctx.ids, received,
+            ));
+        let is_http2 = session.is_http2();
+        let sent = self.while_waiting(is_http2, response.send(session)).await;
+        if !matches!(sent, Some(Ok(()))) {
+            session.set_keepalive(None);
+        }
+    }
+
+    /// Sends the rejection of a request that failed on its way, unless a response has begun.
+    pub(super) async fn respond_to_error(
+        &self,
+        session: &mut Session,
+        ctx: &RequestContext,
+        rejection: Option<Rejection>,
+    ) {
+        session.set_keepalive(None);
+        if let Some(rejection) = rejection.filter(|_| !has_response(session)) {
+            let received = &session.req_header().headers;
+            let fields = Self::common_response_headers(&ctx.rules, &ctx.ids, received);
+            // An error means that the client is gone.
+            let _ = LocalResponse::rejection(rejection)
+                .with(fields)
+                .send(session)
+                .await;
+        }
+    }
+
     /// Returns the headers of all our own responses: CORS and the request id.
     pub(in crate::proxy) fn common_response_headers(
         rules: &Rules,
