@@ -1,0 +1,81 @@
+//! The path prefix of an application.
+
+use std::{fmt, str::FromStr};
+
+use super::PathError;
+use crate::http::request_path::{CanonicalPath, RequestPath};
+
+/// The path prefix of one application: `/auth`, `/orders`, or empty.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ContextPath(String);
+
+impl ContextPath {
+    /// Returns the prefix, empty or starting with a slash.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns the part of `path` after the prefix; `None` for a path outside of it.
+    pub fn strip<'p>(&self, path: &'p CanonicalPath<'_>) -> Option<&'p str> {
+        match path.as_str().strip_prefix(self.0.as_str())? {
+            "" => Some("/"),
+            rest if rest.starts_with('/') => Some(rest),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for ContextPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for ContextPath {
+    type Err = PathError;
+
+    fn from_str(text: &str) -> Result<Self, PathError> {
+        if text.is_empty() {
+            return Ok(Self::default());
+        }
+        if !text.starts_with('/') {
+            return Err(PathError::NotAbsolute);
+        }
+        // Escapes would make the prefix differ from the request line.
+        let plain = |b: u8| b == b'/' || b.is_ascii_alphanumeric() || b"-._~".contains(&b);
+        if text.ends_with('/') || !text.bytes().all(plain) {
+            return Err(PathError::BadContext);
+        }
+        let path = RequestPath::parse(text.as_bytes()).map_err(|_| PathError::NotCanonical)?;
+        path.canonical().ok_or(PathError::NotCanonical)?;
+        Ok(Self(text.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn a_context_path_ends_at_a_segment() {
+        let context: ContextPath = "/orders".parse().unwrap();
+        for (path, expected) in [
+            ("/orders", Some("/")),
+            ("/orders/", Some("/")),
+            ("/orders/a", Some("/a")),
+            ("/ordersx/a", None),
+            ("/a", None),
+        ] {
+            let request = RequestPath::parse(path.as_bytes()).unwrap();
+            assert_eq!(
+                context.strip(request.canonical().unwrap()),
+                expected,
+                "{path}"
+            );
+        }
+        for text in ["orders", "/", "/a/", "/a b", "/..", "/a*", "/a%20b", "//a"] {
+            assert!(text.parse::<ContextPath>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The meaning of patterns, alone and in a list.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+use super::*;
+
+#[test]
+fn contract_4_4_ant_patterns_have_springs_meaning() {
+    let rows = [
+        ("/a", "/a", true),
+        ("/a", "/a/", false),
+        ("/a/", "/a", false),
+        ("/a", "/A", false),
+        ("/a/**", "/a", true),
+        ("/a/**", "/a/", true),
+        ("/a/**", "/a/b/c/", true),
+        ("/a/**", "/ab", false),
+        ("/a/*", "/a/b", true),
+        ("/a/*", "/a/", true),
+        ("/a/*", "/a", false),
+        ("/a/*", "/a/b/", false),
+        ("/a/*", "/a/b/c", false),
+        ("/a/?", "/a/b", true),
+        ("/a/?", "/a/é", true),
+        ("/a/?", "/a/", false),
+        ("/a/*.css", "/a/x.css", true),
+        ("/a/*.css", "/a/.css", true),
+        ("/a/*.css", "/a/b/x.css", false),
+        ("/a/**/z", "/a/z", true),
+        ("/a/**/z", "/a/b/c/z", true),
+        ("/a/**/z", "/a/b/c/z/", false),
+        ("/a/**/z/**", "/a/b/z/y/z/x", true),
+        ("/**/a/*.js", "/x/a/y/a/b.js", true),
+        ("/**/*", "/a/", false),
+        ("/**", "/", true),
+        ("/*", "/", true),
+        ("/", "/", true),
+        ("/a**", "/abc", true),
+        ("/a**", "/a/b", false),
+        ("/a%20b", "/a b", true),
+        ("/a b", "/a b", true),
+    ];
+    for (pattern, path, expected) in rows {
+        let pass_list = PassList::parse([pattern]).unwrap();
+        assert_eq!(pass_list.matches(path), expected, "{pattern} {path}");
+    }
+}
+
+#[test]
+fn hostile_paths_cost_no_more_than_their_length_times_the_patterns() {
+    let pass_list = PassList::parse(["/**/a*a*a*b/**/c"]).unwrap();
+    let path = format!("/{}", "aaaaaaaaaaaaaaaa/".repeat(2_000));
+    assert!(!pass_list.matches(&path));
+}
+
+/// Matches in the simplest way, for comparison. `any` is true if there is a `**` in the
+/// pattern.
+fn means(any: bool, pattern: &[&str], path: &[&str]) -> bool {
+    let Some((first, rest)) = pattern.split_first() else {
+        return path.is_empty();
+    };
+    if *first == "**" && means(any, rest, path) {
+        return true;
+    }
+    let Some((segment, tail)) = path.split_first() else {
+        return false;
+    };
+    match *first {
+        "**" => means(any, pattern, tail),
+        "*" => (!any || !segment.is_empty()) && means(any, rest, tail),
+        "a*" => segment.starts_with('a') && means(any, rest, tail),
+        "?" => segment.len() == 1 && means(any, rest, tail),
+        literal => *segment == literal && means(any, rest, tail),
+    }
+}
+
+/// Returns all sequences of up to `length` of these words.
+fn sequences<'w>(words: &[&'w str], length: usize) -> Vec<Vec<&'w str>> {
+    let mut all = vec![Vec::new()];
+    let mut from = 0;
+    for _ in 0..length {
+        let longer: Vec<_> = all[from..]
+            .iter()
+            .flat_map(|known| {
+                words
+                    .iter()
+                    .map(move |word| [&known[..], &[*word]].concat())
+            })
+            .collect();
+        from = all.len();
+        all.extend(longer);
+    }
+    all.remove(0);
+    all
+}
+
+#[test]
+fn one_pattern_or_many_the_meaning_is_the_same() {
+    let patterns = sequences(&["a", "b", "*", "?", "a*", "**"], 3);
+    let paths = sequences(&["a", "b", "ab", "c"], 4);
+    let text = |segments: &[&str]| format!("/{}", segments.join("/"));
+    let texts: Vec<_> = patterns.iter().map(|pattern| text(pattern)).collect();
+    let all = PassList::parse(texts.iter().map(String::as_str)).unwrap();
+    let each: Vec<_> = texts
+        .iter()
+        .map(|text| PassList::parse([text.as_str()]).unwrap())
+        .collect();
+    let with_slash = paths.iter().map(|path| [&path[..], &[""]].concat());
+    for path in with_slash.chain(paths.iter().cloned()) {
+        let written = text(&path);
+        let mut first = None;
+        for ((pattern, text), alone) in patterns.iter().zip(&texts).zip(&each) {
+            let meant = means(pattern.contains(&"**"), pattern, &path);
+            assert_eq!(alone.matches(&written), meant, "{text} {written}");
+            first = first.or(meant.then_some(text.as_str()));
+        }
+        let found = all.find(&written).map(PathPattern::as_str);
+        assert_eq!(found, first, "{written}");
+    }
+}
+
+#[test]
+fn methods_in_front_of_a_pattern_limit_it() {
+    let patterns = [
+        "GET,HEAD /products/**",
+        "/open/**",
+        "POST /products/*/reviews",
+    ];
+    let list = PassList::with_methods(patterns).unwrap();
+    assert!(list.depends_on_method());
+    for (method, path, expected) in [
+        (Some(&Method::GET), "/products/1", Some(patterns[0])),
+        (Some(&Method::HEAD), "/products/1", Some(patterns[0])),
+        (Some(&Method::POST), "/products/1", None),
+        (
+            Some(&Method::POST),
+            "/products/1/reviews",
+            Some(patterns[2]),
+        ),
+        (Some(&Method::DELETE), "/open/1", Some(patterns[1])),
+        (None, "/products/1", None),
+        (None, "/open/1", Some(patterns[1])),
+    ] {
+        let found = list.find_for(method, path).map(PathPattern::as_str);
+        assert_eq!(found, expected, "{method:?} {path}");
+    }
+    assert!(list.matches("/products/1/reviews"));
+    for bad in [
+        "GET",
+        "get /a",
+        "GET, HEAD /a",
+        "GET/a",
+        "GET a",
+        " /a",
+        "TRACE /a",
+    ] {
+        assert!(PassList::with_methods([bad]).is_err(), "{bad}");
+    }
+    assert!(PassList::parse(["GET /a"]).is_err());
+}
+
+#[test]
+fn the_same_path_may_stand_there_for_several_methods() {
+    let patterns = ["GET /a", "POST /a", "/a"];
+    let list = PassList::with_methods(patterns).unwrap();
+    for (method, expected) in [("GET", 0), ("POST", 1), ("PUT", 2)] {
+        let method = Method::from_bytes(method.as_bytes()).unwrap();
+        let found = list.find_for(Some(&method), "/a").map(PathPattern::as_str);
+        assert_eq!(found, Some(patterns[expected]));
+    }
+}
