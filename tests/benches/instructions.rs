@@ -29,15 +29,13 @@ use tests::fake_auth_server::FakeAuthServer;
 use tests::keys::SigningType;
 use tests::message::Message;
 use tests::programs::repository;
-use tests::sidecar::{Sidecar, SidecarPlan};
+use tests::sidecar::{NEVER, Sidecar, SidecarPlan};
 use tests::token_forge::Forge;
 
 /// Spreads occasional work (a table that grows) thin.
 const REQUESTS: usize = 400;
 /// Requests that fill pools and tables before the counting begins.
 const WARM_UP: usize = 50;
-/// A schedule that keeps fetches of the key out of the counting.
-const NEVER: [&str; 2] = ["--refresh-cron", "0 0 0 29 2 *"];
 
 fn main() -> ExitCode {
     let Some(sidecar) = std::env::var_os("POSTERN_BENCH_SIDECAR").map(PathBuf::from) else {

@@ -12,6 +12,8 @@ use crate::wait;
 
 /// A refresh every second: the contract's minute, scaled down.
 pub const EVERY_SECOND: [&str; 2] = ["--refresh-cron", "* * * * * *"];
+/// A schedule that never comes round within a test.
+pub const NEVER: [&str; 2] = ["--refresh-cron", "0 0 0 29 2 *"];
 
 /// Variable with `on` or `off`, the `--fast-path` of every sidecar in the tests.
 const FAST_PATH: &str = "POSTERN_TEST_FAST_PATH";

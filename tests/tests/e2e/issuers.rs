@@ -17,14 +17,12 @@ use tests::keys::{SigningKey, SigningType};
 use tests::message::Message;
 use tests::process::CommandLine;
 use tests::programs::Program;
-use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
+use tests::sidecar::{EVERY_SECOND, NEVER, Sidecar, SidecarPlan};
 use tests::socket_server::{Reply, SocketServer, response};
 use tests::tables::{Verdicts, load};
 use tests::wait;
 
 const DOCUMENT: &str = "docs/issuers.md";
-/// A schedule that never comes round within a test.
-const NEVER: [&str; 2] = ["--refresh-cron", "0 0 0 29 2 *"];
 
 fn row(name: &str) -> IssuerRow {
     let table: IssuerTable = load("issuers.toml");

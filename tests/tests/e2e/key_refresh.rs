@@ -11,13 +11,11 @@ use tests::keys::SigningType;
 use tests::message::Message;
 use tests::moved_clock::MovedClock;
 use tests::redis_server::free_address;
-use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
+use tests::sidecar::{EVERY_SECOND, NEVER, Sidecar, SidecarPlan};
 use tests::socket_server::{Reply, SocketServer, response};
 use tests::token_forge::Forge;
 use tests::wait;
 
-/// A schedule that does not come round within a test.
-const NEVER: [&str; 2] = ["--refresh-cron", "0 0 0 29 2 *"];
 pub(super) const ECDSA: [&str; 2] = ["--signing-type", "ecdsa"];
 
 #[test]

@@ -11,11 +11,9 @@ use tests::auth_server::admin_get;
 use tests::client::verdict;
 use tests::echo_service::EchoService;
 use tests::peer_issuer::PeerIssuer;
-use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
+use tests::sidecar::{EVERY_SECOND, NEVER, Sidecar, SidecarPlan};
 use tests::token_forge::payload_of;
 use tests::wait;
-
-use super::several_issuers::NEVER;
 
 const AUDIENCES: [&str; 3] = ["orders", "stock", "orders"];
 

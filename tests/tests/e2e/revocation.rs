@@ -13,7 +13,7 @@ use tests::process::{CommandLine, Finished};
 use tests::programs::Program;
 use tests::raw_client::{RawClient, exchange};
 use tests::redis_server::RedisServer;
-use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
+use tests::sidecar::{EVERY_SECOND, NEVER, Sidecar, SidecarPlan};
 use tests::socket_server::{Reply, SocketServer, response};
 use tests::streaming_service::StreamingService;
 use tests::token_forge::{header_of, payload_of};
@@ -461,7 +461,8 @@ fn a_list_can_be_fetched_more_often_than_the_key() {
     let service = EchoService::start();
     let sidecar = SidecarPlan::new(&service, &server.url())
         .flags(ECDSA)
-        .flags(["--refresh-cron", "0 0 0 29 2 *", "--revocation-poll", "1"])
+        .flags(NEVER)
+        .flags(["--revocation-poll", "1"])
         .start()
         .ready();
     let token = server.login();

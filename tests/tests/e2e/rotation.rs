@@ -18,15 +18,12 @@ use tests::message::Message;
 use tests::process::CommandLine;
 use tests::programs::Program;
 use tests::redis_server::RedisServer;
-use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
+use tests::sidecar::{EVERY_SECOND, NEVER, Sidecar, SidecarPlan};
 use tests::socket_server::{Reply, SocketServer, response};
 use tests::token_forge::{Forge, Signature, claims, header_of, signing_input};
 use tests::wait;
 
 use super::key_refresh::ECDSA;
-
-/// A schedule that never comes round within a test.
-const NEVER: [&str; 2] = ["--refresh-cron", "0 0 0 29 2 *"];
 
 /// Starts a server that applies the changes of `keys …` within a second.
 fn auth_server(flags: &[&str]) -> AuthServer {

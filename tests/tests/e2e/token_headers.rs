@@ -11,11 +11,11 @@ use tests::message::Message;
 use tests::process::CommandLine;
 use tests::programs::{Program, repository};
 use tests::raw_client::exchange;
-use tests::sidecar::Sidecar;
+use tests::sidecar::{NEVER, Sidecar};
 use tests::tables::{Verdicts, load};
 use tests::wait;
 
-use super::several_issuers::{Issuers, NEVER, check};
+use super::several_issuers::published::{Issuers, check};
 
 /// `token_headers.toml`
 #[derive(Deserialize)]

@@ -1,0 +1,178 @@
+//! Key sets found by the discovery document of their issuer.
+
+use std::fs;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use tests::client::verdict;
+use tests::echo_service::EchoService;
+use tests::fake_auth_server::json_answer;
+use tests::issuer::{IssuerTable, IssuerToken};
+use tests::sidecar::{EVERY_SECOND, NEVER, SidecarPlan};
+use tests::socket_server::{Reply, SocketServer, response};
+use tests::tables::load;
+use tests::wait;
+
+use super::published::{Issuers, Published, serving};
+
+/// An issuer with a discovery document at its own address.
+struct Discoverable {
+    one: Published,
+    documents: SocketServer,
+    document: Arc<Mutex<Value>>,
+}
+
+impl Discoverable {
+    fn new() -> Self {
+        let table: IssuerTable = load("several_issuers.toml");
+        let row = table.issuer.into_iter().find(|row| row.name == "cluster");
+        let one = Published::new(row.unwrap());
+        let document = Arc::new(Mutex::new(Value::Null));
+        let current = Arc::clone(&document);
+        let documents = SocketServer::start(move |request| match request.target().as_slice() {
+            b"/realm/.well-known/openid-configuration" => {
+                json_answer("200 OK", &current.lock().unwrap().to_string())
+            }
+            _ => json_answer("404 Not Found", "{}"),
+        });
+        let this = Self {
+            one,
+            documents,
+            document,
+        };
+        this.names(json!({"issuer": this.issuer(), "jwks_uri": this.one.url()}));
+        this
+    }
+
+    fn names(&self, document: Value) {
+        *self.document.lock().unwrap() = document;
+    }
+
+    fn issuer(&self) -> String {
+        format!("http://{}/realm", self.documents.address())
+    }
+
+    fn table(&self) -> String {
+        let issuer = self.issuer();
+        format!(
+            "[[issuer]]\nname = 'realm'\nissuer = '{issuer}'\ndiscovery = true\naudience = ['orders']\n"
+        )
+    }
+
+    /// Returns a token in the name of this issuer.
+    fn token(&self) -> String {
+        let token = self.one.token("a projected token of a ServiceAccount");
+        let renamed = IssuerToken::with_payload(token, |payload| {
+            payload.replace(
+                "https://kubernetes.default.svc.cluster.local",
+                &self.issuer(),
+            )
+        });
+        self.one.signed(&renamed)
+    }
+}
+
+#[test]
+fn discovery_finds_the_key_set_by_the_issuer_alone() {
+    let realm = Discoverable::new();
+    let issuers = Issuers::publish(&["shop"]);
+    let by_table = issuers.plan_with(&(realm.table() + &issuers.tables()));
+    let issuer = realm.issuer();
+    let flags = ["--issuer-url", &issuer, "--audience", "orders"];
+    let by_flags = SidecarPlan::of_issuer(&issuers.service, flags);
+    for plan in [by_table, by_flags] {
+        let sidecar = plan.flags(EVERY_SECOND).start().ready();
+        let of_realm = wait::until("the keys of the realm", || {
+            let answer = sidecar.bearing(&realm.token()).get("/list");
+            (answer.status() == 200).then_some(answer)
+        });
+        assert_eq!(of_realm.status(), 200);
+        let read = realm.documents.requests().len();
+        let fetched = realm.one.server.requests().len();
+        wait::until("two more fetches", || {
+            (realm.one.server.requests().len() > fetched + 1).then_some(())
+        });
+        assert_eq!(
+            realm.documents.requests().len(),
+            read,
+            "the document is read hourly"
+        );
+        let token = realm.one.own();
+        let other = verdict(&sidecar.bearing(&token).get("/list"));
+        assert_eq!(other, "401 token_issuer");
+    }
+}
+
+#[test]
+fn a_document_of_another_issuer_or_host_is_not_followed() {
+    let realm = Discoverable::new();
+    let service = EchoService::start();
+    let (issuer, keys) = (realm.issuer(), realm.one.url());
+    let elsewhere = keys.replace("127.0.0.1", "localhost");
+    for (document, said) in [
+        (
+            json!({"issuer": format!("{issuer}/"), "jwks_uri": keys}),
+            "another issuer's",
+        ),
+        (
+            json!({"issuer": issuer, "jwks_uri": elsewhere}),
+            "leads to localhost",
+        ),
+        (
+            json!({"issuer": issuer, "jwks_uri": "http://127.0.0.1.nip.io/keys"}),
+            "leads to",
+        ),
+        (json!({"issuer": issuer}), "not a discovery document"),
+        (json!("<html>"), "not a discovery document"),
+    ] {
+        realm.names(document.clone());
+        let flags = ["--issuer-url", &issuer, "--audience", "orders"];
+        let sidecar = SidecarPlan::of_issuer(&service, flags).flags(NEVER).start();
+        wait::until("the failure in the log", || {
+            sidecar.process().stderr().contains(said).then_some(())
+        });
+        let answer = sidecar.bearing(&realm.token()).get("/list");
+        assert_eq!(verdict(&answer), "503 auth_keys_unavailable", "{document}");
+    }
+    assert_eq!(realm.one.server.requests().len(), 0);
+    // Another host only where the table names it.
+    realm.names(json!({"issuer": issuer, "jwks_uri": elsewhere}));
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("sidecar.toml");
+    fs::write(&file, realm.table() + "jwks-hosts = ['localhost']\n").unwrap();
+    let flags = ["--config", file.to_str().unwrap()];
+    let sidecar = SidecarPlan::of_issuer(&service, flags)
+        .flags(NEVER)
+        .start()
+        .ready();
+    assert_eq!(
+        verdict(&sidecar.bearing(&realm.token()).get("/list")),
+        "200"
+    );
+}
+
+#[test]
+fn a_key_set_that_moves_is_found_again() {
+    let realm = Discoverable::new();
+    let service = EchoService::start();
+    let issuer = realm.issuer();
+    let flags = ["--issuer-url", &issuer, "--audience", "orders"];
+    let plan = SidecarPlan::of_issuer(&service, flags).flags(EVERY_SECOND);
+    let sidecar = plan.start().ready();
+    let moved = serving(json_answer(
+        "200 OK",
+        &realm.one.issuer.jwks(&realm.one.row),
+    ));
+    let uri = format!("http://{}/moved", moved.address());
+    realm.names(json!({"issuer": issuer, "jwks_uri": uri}));
+    realm
+        .one
+        .replies(Reply::Bytes(response("404 Not Found", &[], b"")));
+    wait::until("a fetch at the new address", || {
+        (!moved.requests().is_empty()).then_some(())
+    });
+    assert_eq!(
+        verdict(&sidecar.bearing(&realm.token()).get("/list")),
+        "200"
+    );
+}

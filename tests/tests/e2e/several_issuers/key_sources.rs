@@ -1,0 +1,145 @@
+//! The way to the keys of each issuer: key cache, token file, proxy.
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use tests::certificates::Authority;
+use tests::client::verdict;
+use tests::connect_proxy::ConnectProxy;
+use tests::fake_auth_server::json_answer;
+use tests::sidecar::{EVERY_SECOND, NEVER, SidecarPlan};
+use tests::socket_server::SocketServer;
+use tests::wait;
+
+use super::published::{AWAY, Issuers};
+
+#[test]
+fn each_issuer_has_a_key_cache_of_its_own() {
+    let issuers = Issuers::publish(&["shop", "cluster"]);
+    let cache = issuers.home.path().join("keys.json");
+    let flags = ["--key-cache", cache.to_str().unwrap(), "--ready", "all"];
+    let plan = || issuers.plan().flags(NEVER).flags(flags);
+    let sidecar = plan().start().ready();
+    for name in ["shop", "cluster"] {
+        let file = format!("{}.{name}", cache.display());
+        wait::until("the cache", || Path::new(&file).exists().then_some(()));
+        issuers.of(name).replies(json_answer(AWAY, "{}"));
+    }
+    drop(sidecar);
+    let sidecar = plan().start().ready();
+    for name in ["shop", "cluster"] {
+        let answer = sidecar.bearing(&issuers.of(name).own()).get("/list");
+        assert_eq!(verdict(&answer), "200", "{name}");
+    }
+    // The keys of one issuer are never another's, even from a file that was moved.
+    let (shop, cluster) = (
+        format!("{}.shop", cache.display()),
+        format!("{}.cluster", cache.display()),
+    );
+    fs::rename(shop, cluster).unwrap();
+    let sidecar = plan().start();
+    let answer = sidecar.bearing(&issuers.of("cluster").own()).get("/list");
+    assert_eq!(verdict(&answer), "503 auth_keys_unavailable");
+}
+
+/// A stand-in for the API server: it wants TLS, and the token of the moment.
+fn api_server(authority: &Authority, jwks: String, wanted: &Arc<Mutex<String>>) -> SocketServer {
+    let tls = authority.issue("api").serving(None);
+    let wanted = Arc::clone(wanted);
+    SocketServer::start_tls(tls, move |request| {
+        let bearer = format!("Bearer {}", wanted.lock().unwrap());
+        if request.header("authorization") == [bearer.as_str()] {
+            json_answer("200 OK", &jwks)
+        } else {
+            json_answer("401 Unauthorized", "{}")
+        }
+    })
+}
+
+#[test]
+fn the_cluster_s_keys_are_fetched_with_the_pod_s_own_token() {
+    let issuers = Issuers::publish(&["cluster", "shop"]);
+    let (cluster, shop) = (issuers.of("cluster"), issuers.of("shop"));
+    let authority = Authority::new();
+    let pod = cluster.own();
+    let wanted = Arc::new(Mutex::new(pod.clone()));
+    let server = api_server(&authority, cluster.issuer.jwks(&cluster.row), &wanted);
+    let token_file = issuers.home.path().join("token");
+    fs::write(&token_file, &pod).unwrap();
+    let config = format!(
+        "{}[[issuer]]\nname = 'pods'\nissuer = 'kubernetes:///'\naudience = ['orders']\n\
+         jwks-url = 'https://{}/openid/v1/jwks'\ntoken-file = '{}'\nca = '{}'\n",
+        shop.table(),
+        server.address(),
+        token_file.display(),
+        authority.file().display()
+    );
+    let plan = issuers.plan_with(&config).flags(EVERY_SECOND);
+    let sidecar = plan.flags(["--ready", "all"]).start().ready();
+    for token in [&pod, &shop.own()] {
+        assert_eq!(verdict(&sidecar.bearing(token).get("/list")), "200");
+    }
+    assert_eq!(server.requests()[0].target(), b"/openid/v1/jwks");
+    // The kubelet replaces the token, and the former one ends.
+    let before = server.requests().len();
+    "another".clone_into(&mut wanted.lock().unwrap());
+    fs::write(&token_file, "another\n").unwrap();
+    wait::until("a fetch with the new token", || {
+        let requests = server.requests();
+        let mut later = requests.iter().skip(before);
+        later
+            .any(|request| request.header("authorization") == ["Bearer another"])
+            .then_some(())
+    });
+    assert!(!sidecar.process().output().contains(&pod));
+}
+
+#[test]
+fn keys_come_through_the_named_proxy_and_no_other() {
+    let issuers = Issuers::publish(&["cluster"]);
+    let cluster = issuers.of("cluster");
+    let authority = Authority::new();
+    let tls = authority.issue("idp").serving(None);
+    let (jwks, ca) = (cluster.issuer.jwks(&cluster.row), authority.file());
+    let server = SocketServer::start_tls(tls, move |_| json_answer("200 OK", &jwks));
+    let url = format!("https://{}/keys", server.address());
+    let (named, of_environment) = (ConnectProxy::start(), ConnectProxy::start());
+    let issuer = "https://kubernetes.default.svc.cluster.local";
+    let table = format!(
+        "[[issuer]]\nname = 'idp'\nissuer = '{issuer}'\naudience = ['orders']\njwks-url = '{url}'\nca = '{}'\nkeys-proxy = '{}'\n",
+        ca.display(),
+        named.url()
+    );
+    let flags = [
+        "--jwks-url",
+        &url,
+        "--auth-ca",
+        &ca.display().to_string(),
+        "--keys-proxy",
+        &named.url(),
+        "--issuer",
+        issuer,
+        "--audience",
+        "orders",
+    ];
+    let by_flags = SidecarPlan::of_issuer(&issuers.service, flags);
+    for (number, plan) in [by_flags, issuers.plan_with(&table)]
+        .into_iter()
+        .enumerate()
+    {
+        let plan = plan
+            .flags(NEVER)
+            .environment("HTTPS_PROXY", &of_environment.url());
+        let sidecar = plan.start().ready();
+        assert_eq!(
+            verdict(&sidecar.bearing(&cluster.own()).get("/list")),
+            "200"
+        );
+        assert_eq!(
+            named.tunnels(),
+            vec![server.address().to_string(); number + 1]
+        );
+    }
+    assert_eq!(of_environment.tunnels(), Vec::<String>::new());
+}

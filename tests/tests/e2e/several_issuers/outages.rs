@@ -1,0 +1,160 @@
+//! An issuer that is away, broken or rotating, beside others.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use serde_json::{Value, json};
+use tests::auth_server::admin_get;
+use tests::client::verdict;
+use tests::fake_auth_server::json_answer;
+use tests::sidecar::{EVERY_SECOND, NEVER};
+use tests::wait;
+
+use super::published::{AWAY, Issuers, serving};
+
+#[test]
+fn an_unknown_key_asks_its_own_issuer_alone() {
+    let issuers = Issuers::publish(&["shop", "cluster"]);
+    let (shop, cluster) = (issuers.of("shop"), issuers.of("cluster"));
+    let later = shop.issuer.jwks(&shop.row);
+    let before = later.replace("key-1", "key-0");
+    shop.replies(json_answer("200 OK", &before));
+    let sidecar = issuers.start();
+    shop.replies(json_answer("200 OK", &later));
+    assert_eq!(verdict(&sidecar.bearing(&shop.own()).get("/list")), "200");
+    assert_eq!(shop.server.requests().len(), 2);
+    assert_eq!(cluster.server.requests().len(), 1);
+}
+
+#[test]
+fn an_issuer_that_is_away_hurts_no_other() {
+    let issuers = Issuers::publish(&["shop", "cluster"]);
+    let (shop, cluster) = (issuers.of("shop"), issuers.of("cluster"));
+    cluster.replies(json_answer(AWAY, "{}"));
+    let any = issuers.plan().flags(EVERY_SECOND).start().ready();
+    let all = issuers
+        .plan()
+        .flags(EVERY_SECOND)
+        .flags(["--ready", "all"])
+        .start();
+    for sidecar in [&any, &all] {
+        wait::until("the keys of the other", || {
+            (verdict(&sidecar.bearing(&shop.own()).get("/list")) == "200").then_some(())
+        });
+        let without = sidecar.bearing(&cluster.own()).get("/list");
+        assert_eq!(verdict(&without), "503 auth_keys_unavailable");
+        assert_eq!(without.header("retry-after").len(), 1);
+    }
+    assert_eq!((any.readiness(), all.readiness()), (200, 503));
+    let report = admin_get(all.admin(), "/readyz").text();
+    assert!(
+        report.contains("cluster: ") && report.contains("shop: fetched"),
+        "{report}"
+    );
+    cluster.replies(json_answer("200 OK", &cluster.issuer.jwks(&cluster.row)));
+    let all = all.ready();
+    assert_eq!(verdict(&all.bearing(&cluster.own()).get("/list")), "200");
+    // It goes on with its last good keys.
+    cluster.replies(json_answer(AWAY, "{}"));
+    wait::until("a failed fetch", || {
+        let failures = all
+            .process()
+            .stderr()
+            .matches("keeping the last good one")
+            .count();
+        (failures > 0).then_some(())
+    });
+    assert_eq!(verdict(&all.bearing(&cluster.own()).get("/list")), "200");
+}
+
+#[test]
+fn broken_keys_of_one_issuer_stop_no_start() {
+    let issuers = Issuers::publish(&["shop"]);
+    let broken = serving(json_answer("200 OK", "{\"keys\":[{\"kty\":\"RSA\"}]}"));
+    let more = |members: &str| {
+        format!(
+            "{}[[issuer]]\nname = 'broken'\nissuer = 'b'\naudience = ['a']\n{members}\n",
+            issuers.tables()
+        )
+    };
+    let url = format!("jwks-url = 'http://{}/'", broken.address());
+    for members in [
+        url.as_str(),
+        "jwks-file = '/nowhere/keys.json'",
+        "public-key-file = '/nowhere/keys.pem'",
+        "jwks-url = 'https://127.0.0.1:1/keys'\nca = '/nowhere/ca.pem'",
+    ] {
+        let sidecar = issuers
+            .plan_with(&more(members))
+            .flags(NEVER)
+            .start()
+            .ready();
+        let answer = sidecar.bearing(&issuers.of("shop").own()).get("/list");
+        assert_eq!(verdict(&answer), "200", "{members}");
+        wait::until("the failure in the log", || {
+            let said = sidecar.process().stderr();
+            let mut lines = said.lines();
+            lines
+                .any(|line| line.contains("ERROR") && line.contains("broken"))
+                .then_some(())
+        });
+    }
+}
+
+#[test]
+fn a_rotation_under_load_rejects_no_token_of_any_issuer() {
+    let issuers = Issuers::publish(&["github-actions", "shop"]);
+    let (rotating, other) = (issuers.of("github-actions"), issuers.of("shop"));
+    let both: Value = serde_json::from_str(&rotating.issuer.jwks(&rotating.row)).unwrap();
+    let only = |place: usize| json!({"keys": [both["keys"][place]]}).to_string();
+    let token = rotating.token("the token of a workflow");
+    // The table signs it with the second key.
+    rotating.replies(json_answer("200 OK", &only(0)));
+    let sidecar = issuers
+        .plan()
+        .flags(EVERY_SECOND)
+        .flags(["--ready", "all"])
+        .start()
+        .ready();
+    let (ended, sent) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let rejected = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for one in [rotating, other] {
+            let (sidecar, ended, sent, rejected) = (&sidecar, &ended, &sent, &rejected);
+            scope.spawn(move || {
+                // The first request of the rotating issuer names the key that is not known yet.
+                while !ended.load(Ordering::Relaxed) {
+                    let text = match one.row.name.as_str() {
+                        "shop" => one.own(),
+                        _ => one.signed(token),
+                    };
+                    let verdict = verdict(&sidecar.bearing(&text).get("/list"));
+                    sent.fetch_add(1, Ordering::Relaxed);
+                    if verdict != "200" {
+                        rejected
+                            .lock()
+                            .unwrap()
+                            .push(format!("{}: {verdict}", one.row.name));
+                    }
+                }
+            });
+            // The new key is published before its first token, as a rotation does.
+            rotating.replies(json_answer("200 OK", &both.to_string()));
+        }
+        for _ in 0..3 {
+            let fetches = rotating.server.requests().len();
+            wait::until("another fetch", || {
+                (rotating.server.requests().len() > fetches).then_some(())
+            });
+        }
+        rotating.replies(json_answer("200 OK", &only(1)));
+        let fetches = rotating.server.requests().len();
+        wait::until("a fetch of the last key", || {
+            (rotating.server.requests().len() > fetches + 1).then_some(())
+        });
+        ended.store(true, Ordering::Relaxed);
+    });
+    let rejected = rejected.into_inner().unwrap();
+    assert_eq!(rejected, Vec::<String>::new());
+    assert!(sent.into_inner() > 10);
+}

@@ -1,0 +1,148 @@
+//! The published issuers of `several_issuers.toml`, and a sidecar for them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use tempfile::TempDir;
+use tests::clock;
+use tests::echo_service::EchoService;
+use tests::fake_auth_server::json_answer;
+use tests::issuer::{Issuer, IssuerRow, IssuerTable, IssuerToken};
+use tests::process::{CommandLine, Finished};
+use tests::programs::Program;
+use tests::sidecar::{NEVER, Sidecar, SidecarPlan};
+use tests::socket_server::{Reply, SocketServer};
+use tests::tables::load;
+
+/// Keys that no issuer has.
+pub(super) const AWAY: &str = "503 Service Unavailable";
+
+/// One issuer and the server of its key set.
+pub(crate) struct Published {
+    pub(crate) row: IssuerRow,
+    pub(super) issuer: Issuer,
+    pub(super) server: SocketServer,
+    answer: Arc<Mutex<Reply>>,
+}
+
+impl Published {
+    pub(super) fn new(row: IssuerRow) -> Self {
+        let issuer = Issuer::new(&row);
+        let answer = Arc::new(Mutex::new(json_answer("200 OK", &issuer.jwks(&row))));
+        let current = Arc::clone(&answer);
+        let server = SocketServer::start(move |_| current.lock().unwrap().clone());
+        Self {
+            row,
+            issuer,
+            server,
+            answer,
+        }
+    }
+
+    pub(super) fn replies(&self, reply: Reply) {
+        *self.answer.lock().unwrap() = reply;
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("http://{}/keys", self.server.address())
+    }
+
+    pub(super) fn table(&self) -> String {
+        let members = self.row.config.replace("{{keys}}", &self.url());
+        format!("[[issuer]]\nname = \"{}\"\n{members}\n", self.row.name)
+    }
+
+    pub(super) fn token(&self, name: &str) -> &IssuerToken {
+        let mut tokens = self.row.token.iter();
+        tokens.find(|token| token.name == name).expect("a token")
+    }
+
+    pub(crate) fn own(&self) -> String {
+        let accepted = self
+            .row
+            .token
+            .iter()
+            .find(|token| token.expect == "accepted");
+        self.issuer.token(accepted.unwrap(), clock::now())
+    }
+
+    pub(crate) fn signed(&self, token: &IssuerToken) -> String {
+        self.issuer.token(token, clock::now())
+    }
+}
+
+/// The issuers of the table, a service, and the file of settings.
+pub(crate) struct Issuers {
+    pub(crate) published: Vec<Published>,
+    pub(crate) service: EchoService,
+    pub(super) home: TempDir,
+}
+
+impl Issuers {
+    /// Publishes the issuers of these names, or all without one.
+    pub(super) fn publish(names: &[&str]) -> Self {
+        let table: IssuerTable = load("several_issuers.toml");
+        let is_one = |row: &IssuerRow| names.is_empty() || names.contains(&row.name.as_str());
+        Self::of_rows(table.issuer.into_iter().filter(is_one))
+    }
+
+    pub(crate) fn of_rows(rows: impl IntoIterator<Item = IssuerRow>) -> Self {
+        Self {
+            published: rows.into_iter().map(Published::new).collect(),
+            service: EchoService::start(),
+            home: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    pub(crate) fn of(&self, name: &str) -> &Published {
+        let mut published = self.published.iter();
+        published
+            .find(|one| one.row.name == name)
+            .expect("an issuer")
+    }
+
+    pub(crate) fn file(&self) -> PathBuf {
+        self.home.path().join("sidecar.toml")
+    }
+
+    pub(crate) fn tables(&self) -> String {
+        self.published.iter().map(Published::table).collect()
+    }
+
+    /// Returns a sidecar with the tables of all issuers.
+    pub(crate) fn plan(&self) -> SidecarPlan {
+        self.plan_with(&self.tables())
+    }
+
+    pub(crate) fn plan_with(&self, config: &str) -> SidecarPlan {
+        fs::write(self.file(), config).unwrap();
+        let file = self.file().display().to_string();
+        SidecarPlan::of_issuer(&self.service, ["--config", &file])
+    }
+
+    /// Starts a sidecar that has the keys of all issuers.
+    pub(crate) fn start(&self) -> Sidecar {
+        let sidecar = self.plan().flags(NEVER).flags(["--ready", "all"]);
+        sidecar.start().ready()
+    }
+}
+
+pub(super) fn serving(reply: Reply) -> SocketServer {
+    SocketServer::start(move |_| reply.clone())
+}
+
+/// Checks a file of settings.
+pub(crate) fn check(file: &Path, config: &str, more: &[&str]) -> Finished {
+    fs::write(file, config).unwrap();
+    CommandLine::new(Program::Sidecar.path())
+        .arguments([
+            "check",
+            "--app-name",
+            "orders",
+            "--config",
+            &file.display().to_string(),
+        ])
+        .arguments(more.iter().copied())
+        .run()
+}
