@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use contract::http::framing::requests::{Part, Refused, Requests};
+use contract::http::framing::requests::{FramingError, Part, RequestBoundaries};
 use libfuzzer_sys::fuzz_target;
 
 const REFUSED: &[u8] = b"GET / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n";
@@ -67,11 +67,11 @@ fn after_chunks(bytes: &[u8]) -> Option<Option<usize>> {
 }
 
 /// Parses the bytes in pieces of one size; an error has the number of bytes before it.
-fn followed(bytes: &[u8], size: usize) -> (Requests, Result<(), (usize, Part)>) {
-    let mut requests = Requests::default();
+fn followed(bytes: &[u8], size: usize) -> (RequestBoundaries, Result<(), (usize, Part)>) {
+    let mut requests = RequestBoundaries::default();
     let mut before = 0;
     for piece in bytes.chunks(size) {
-        if let Err(Refused { passed, part, .. }) = requests.follow(piece) {
+        if let Err(FramingError { passed, part, .. }) = requests.follow(piece) {
             return (requests, Err((before + passed, part)));
         }
         before += piece.len();

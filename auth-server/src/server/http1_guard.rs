@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use contract::http::framing::requests::{Part, Refused, Requests};
+use contract::http::framing::requests::{FramingError, Part, RequestBoundaries};
 use contract::rejection::Rejection;
 use runtime::listener::CLIENT_IDLE;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -30,7 +30,7 @@ pub(super) struct Http1Guard<S, R> {
     report: R,
     /// The unwritten part of a response that replaces hyper's own.
     replacement: Option<Replacement>,
-    requests: Requests,
+    requests: RequestBoundaries,
     /// Memory of an incomplete head.
     unfinished: Held,
     withheld: Option<Withheld>,
@@ -47,8 +47,8 @@ struct Withheld {
     substitute: &'static [u8],
 }
 
-impl From<Refused> for Withheld {
-    fn from(refused: Refused) -> Self {
+impl From<FramingError> for Withheld {
+    fn from(refused: FramingError) -> Self {
         Self {
             rejection: refused.rejection,
             substitute: match refused.part {
@@ -70,7 +70,7 @@ impl<S, R> Http1Guard<S, R> {
             stream,
             report,
             replacement: None,
-            requests: Requests::default(),
+            requests: RequestBoundaries::default(),
             unfinished,
             withheld: None,
             head_timeout,
@@ -113,8 +113,8 @@ impl<S, R> Http1Guard<S, R> {
     }
 
     /// Checks the framing of received bytes.
-    fn follow(&mut self, received: &[u8]) -> Result<(), Refused> {
-        let place = |requests: &Requests| (requests.heads(), requests.is_within_head());
+    fn follow(&mut self, received: &[u8]) -> Result<(), FramingError> {
+        let place = |requests: &RequestBoundaries| (requests.heads(), requests.is_within_head());
         let before = place(&self.requests);
         let followed = self.requests.follow(received);
         // Blank lines and further bytes of the same head do not reset the timer.
@@ -124,7 +124,7 @@ impl<S, R> Http1Guard<S, R> {
         followed?;
         // Held here and in hyper's buffer. Over budget the head is rejected.
         let kept = 2 * self.requests.unfinished_head();
-        self.unfinished.set(kept).map_err(|Exhausted| Refused {
+        self.unfinished.set(kept).map_err(|Exhausted| FramingError {
             passed: received.len(),
             part: Part::Head,
             rejection: Rejection::ServerBusy,

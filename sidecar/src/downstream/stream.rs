@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Buf, Bytes};
-use contract::http::framing::requests::{Part, Refused, Requests};
+use contract::http::framing::requests::{FramingError, Part, RequestBoundaries};
 use contract::rejection::Rejection;
 use pingora::protocols::{ALPN, Shutdown};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
@@ -79,7 +79,7 @@ pub(crate) struct ClientStream {
     preface: &'static [u8],
     /// True once a tunnel is open.
     is_tunnel: AtomicBool,
-    requests: Requests,
+    requests: RequestBoundaries,
     /// True once every further byte is poisoned.
     is_poisoned: bool,
     bare_rejections: BareRejections,
@@ -112,7 +112,7 @@ impl ClientStream {
             requests_handled: AtomicU64::new(0),
             head: HeadLimiter::first(head_timeout),
             is_tunnel: AtomicBool::new(false),
-            requests: Requests::default(),
+            requests: RequestBoundaries::default(),
             is_poisoned: false,
             bare_rejections: BareRejections::default(),
             window_deadline: WindowDeadline::new(send_timeout),
@@ -276,12 +276,12 @@ impl ClientStream {
     fn well_formed_prefix(&mut self, received: &[u8]) -> usize {
         match self.requests.follow(received) {
             // A filter rejects it, and can report method and path.
-            Err(Refused {
+            Err(FramingError {
                 part: Part::Head,
                 rejection: Rejection::RequestFraming,
                 ..
             }) => received.len(),
-            Err(Refused { passed, .. }) => passed,
+            Err(FramingError { passed, .. }) => passed,
             Ok(()) => received.len(),
         }
     }

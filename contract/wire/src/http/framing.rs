@@ -216,15 +216,15 @@ mod tests {
             "X: a\nY: b\r\n",
             "X: a\n",
         ] {
-            let judged = check(with(fields).as_bytes());
-            assert_eq!(judged, Err(Rejection::RequestFraming), "{fields:?}");
+            let checked = check(with(fields).as_bytes());
+            assert_eq!(checked, Err(Rejection::RequestFraming), "{fields:?}");
         }
         for raw in [
             "POST /a HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
             "\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
         ] {
-            let judged = check(raw.as_bytes());
-            assert_eq!(judged, Err(Rejection::RequestFraming), "{raw:?}");
+            let checked = check(raw.as_bytes());
+            assert_eq!(checked, Err(Rejection::RequestFraming), "{raw:?}");
         }
     }
 
@@ -242,8 +242,8 @@ mod tests {
             "GET /a",
             "GET",
         ] {
-            let judged = check(format!("{line}\r\nHost: a\r\n\r\n").as_bytes());
-            assert_eq!(judged, Err(Rejection::RequestMalformed), "{line:?}");
+            let checked = check(format!("{line}\r\nHost: a\r\n\r\n").as_bytes());
+            assert_eq!(checked, Err(Rejection::RequestMalformed), "{line:?}");
         }
     }
 

@@ -64,7 +64,7 @@ fn is_port(port: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn judged(host: &str) -> Result<(), Rejection> {
+    fn checked(host: &str) -> Result<(), Rejection> {
         check(Some(host.as_bytes()))
     }
 
@@ -83,7 +83,7 @@ mod tests {
             "a-b:",
             "b%C3%BCcher:080",
         ] {
-            assert_eq!(judged(host), Ok(()), "{host}");
+            assert_eq!(checked(host), Ok(()), "{host}");
         }
         for host in [
             "a b",
@@ -123,13 +123,13 @@ mod tests {
             "a%4g",
             "%",
         ] {
-            assert_eq!(judged(host), Err(Rejection::RequestMalformed), "{host}");
+            assert_eq!(checked(host), Err(Rejection::RequestMalformed), "{host}");
         }
     }
 
     #[test]
     fn a_request_without_one_is_for_nobody() {
-        assert_eq!(judged(""), Err(Rejection::HostMissing));
+        assert_eq!(checked(""), Err(Rejection::HostMissing));
         assert_eq!(check(None), Err(Rejection::HostMissing));
     }
 }

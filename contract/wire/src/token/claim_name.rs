@@ -7,10 +7,10 @@ use serde_json::{Map, Value};
 
 /// The name of a top-level or nested claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClaimName(Place);
+pub struct ClaimName(ClaimPath);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Place {
+enum ClaimPath {
     TopLevel(String),
     Nested {
         /// The name of the top-level claim.
@@ -53,7 +53,7 @@ impl std::str::FromStr for ClaimName {
             Some(end) => path.split_at(end),
             None => (path, ""),
         };
-        Ok(Self(Place::Nested {
+        Ok(Self(ClaimPath::Nested {
             outer: unescaped(outer),
             pointer: pointer.to_owned(),
         }))
@@ -67,14 +67,14 @@ fn unescaped(part: &str) -> String {
 impl ClaimName {
     /// Names a top-level claim, without parsing.
     pub(crate) fn top_level(name: &str) -> Self {
-        Self(Place::TopLevel(name.to_owned()))
+        Self(ClaimPath::TopLevel(name.to_owned()))
     }
 
     /// Returns the claim among the members of a payload.
     pub fn find<'a>(&self, members: &'a Map<String, Value>) -> Option<&'a Value> {
         match &self.0 {
-            Place::TopLevel(name) => members.get(name),
-            Place::Nested { outer, pointer } => members.get(outer)?.pointer(pointer),
+            ClaimPath::TopLevel(name) => members.get(name),
+            ClaimPath::Nested { outer, pointer } => members.get(outer)?.pointer(pointer),
         }
     }
 }

@@ -11,13 +11,13 @@ const END: &[u8] = b"\r\n\r\n";
 
 /// A follower of the bytes of one HTTP/1 connection. The caller bounds the length of a head.
 #[derive(Debug, Default)]
-pub struct Requests {
-    place: Place,
+pub struct RequestBoundaries {
+    state: State,
     heads: u64,
 }
 
 #[derive(Debug)]
-enum Place {
+enum State {
     /// The received part of a head.
     Head(Vec<u8>),
     /// The missing bytes of a body.
@@ -27,7 +27,7 @@ enum Place {
     Beyond(u64),
 }
 
-impl Default for Place {
+impl Default for State {
     fn default() -> Self {
         Self::Head(Vec::new())
     }
@@ -35,7 +35,7 @@ impl Default for Place {
 
 /// A rejection within the received bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Refused {
+pub struct FramingError {
     /// The number of valid bytes before it.
     pub passed: usize,
     /// The part of the request.
@@ -53,15 +53,15 @@ pub enum Part {
     Chunks,
 }
 
-impl Requests {
+impl RequestBoundaries {
     /// Follows the next received bytes.
     ///
     /// # Errors
     /// The first rejection. Bytes received after it belong to no request.
-    pub fn follow(&mut self, received: &[u8]) -> Result<(), Refused> {
-        let followed = self.place.follow(received, &mut self.heads);
+    pub fn follow(&mut self, received: &[u8]) -> Result<(), FramingError> {
+        let followed = self.state.follow(received, &mut self.heads);
         if followed.is_err() {
-            self.place = Place::Beyond(self.whole());
+            self.state = State::Beyond(self.whole());
         }
         followed
     }
@@ -69,20 +69,20 @@ impl Requests {
     /// Returns true if a head has begun and not ended.
     #[must_use]
     pub fn is_within_head(&self) -> bool {
-        matches!(&self.place, Place::Head(head) if head.iter().any(|byte| !is_of_a_blank_line(byte)))
+        matches!(&self.state, State::Head(head) if head.iter().any(|byte| !is_of_a_blank_line(byte)))
     }
 
     /// Returns true if all received requests are complete.
     #[must_use]
     pub fn is_between(&self) -> bool {
-        matches!(self.place, Place::Head(_)) && !self.is_within_head()
+        matches!(self.state, State::Head(_)) && !self.is_within_head()
     }
 
     /// Returns the bytes that are kept for an unfinished head.
     #[must_use]
     pub fn unfinished_head(&self) -> usize {
-        match &self.place {
-            Place::Head(head) => head.capacity(),
+        match &self.state {
+            State::Head(head) => head.capacity(),
             _ => 0,
         }
     }
@@ -96,25 +96,26 @@ impl Requests {
     /// Returns the number of complete requests, with their bodies.
     #[must_use]
     pub const fn whole(&self) -> u64 {
-        match self.place {
-            Place::Head(_) => self.heads,
-            Place::Body(_) | Place::Chunks(_) => self.heads.saturating_sub(1),
-            Place::Beyond(whole) => whole,
+        match self.state {
+            State::Head(_) => self.heads,
+            State::Body(_) | State::Chunks(_) => self.heads.saturating_sub(1),
+            State::Beyond(whole) => whole,
         }
     }
 }
 
-impl Place {
-    fn follow(&mut self, received: &[u8], heads: &mut u64) -> Result<(), Refused> {
+impl State {
+    fn follow(&mut self, received: &[u8], heads: &mut u64) -> Result<(), FramingError> {
         let mut passed = 0;
         while let Some(rest @ [_, ..]) = received.get(passed..) {
             passed += match self {
                 Self::Head(head) => {
-                    let (taken, body) = follow_head(head, rest).map_err(|rejection| Refused {
-                        passed,
-                        part: Part::Head,
-                        rejection,
-                    })?;
+                    let (taken, body) =
+                        follow_head(head, rest).map_err(|rejection| FramingError {
+                            passed,
+                            part: Part::Head,
+                            rejection,
+                        })?;
                     if let Some(body) = body {
                         *self = Self::after(body);
                         *heads += 1;
@@ -127,7 +128,7 @@ impl Place {
                     here
                 }
                 Self::Chunks(chunks) => {
-                    let taken = chunks.follow(rest).map_err(|before| Refused {
+                    let taken = chunks.follow(rest).map_err(|before| FramingError {
                         passed: passed + before,
                         part: Part::Chunks,
                         rejection: Rejection::RequestFraming,
@@ -201,7 +202,7 @@ mod tests {
     /// Returns how many bytes pass when they arrive in pieces of `size` bytes, and the rejected
     /// part.
     fn passed(sent: &str, size: usize) -> (usize, Option<Part>) {
-        let mut requests = Requests::default();
+        let mut requests = RequestBoundaries::default();
         let mut before = 0;
         for piece in sent.as_bytes().chunks(size) {
             match requests.follow(piece) {
@@ -273,7 +274,7 @@ mod tests {
 
     #[test]
     fn blank_lines_between_two_requests_are_no_head() {
-        let mut requests = Requests::default();
+        let mut requests = RequestBoundaries::default();
         let get = b"GET / HTTP/1.1\r\n\r\n";
         for (received, between, heads, whole) in [
             (&b""[..], true, 0, 0),
