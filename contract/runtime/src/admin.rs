@@ -447,8 +447,8 @@ mod tests {
         let client = TcpStream::connect(listener.local_addr().unwrap()).await;
         let (stream, peer) = listener.accept().await.unwrap();
         let connections = GracefulShutdown::new();
-        let patience = Duration::from_millis(milliseconds);
-        let served = serve_connection(stream, peer, routes, &connections, patience).await;
+        let timeout = Duration::from_millis(milliseconds);
+        let served = serve_connection(stream, peer, routes, &connections, timeout).await;
         (client.unwrap(), connections, served)
     }
 

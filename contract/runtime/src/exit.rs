@@ -74,7 +74,7 @@ pub fn finish(outcome: Result<(), Failure>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             let (code, line) = (failure.code(), one_line(&failure.to_string()));
-            tell(TIMEOUT, move || last_line(code, &line));
+            write_within(TIMEOUT, move || last_line(code, &line));
             ExitCode::from(code)
         }
     }
@@ -116,14 +116,14 @@ fn last_line(exit_code: u8, line: &str) {
 
 /// Runs `write` on a thread and waits for `timeout` at most: a failing program has to end even if
 /// standard error is not read.
-fn tell(timeout: Duration, write: impl FnOnce() + Send + 'static) {
-    let (done, told) = channel();
-    let telling = thread::Builder::new().spawn(move || {
+fn write_within(timeout: Duration, write: impl FnOnce() + Send + 'static) {
+    let (done, written) = channel();
+    let writer = thread::Builder::new().spawn(move || {
         write();
         let _ = done.send(());
     });
-    if telling.is_ok() {
-        let _ = told.recv_timeout(timeout);
+    if writer.is_ok() {
+        let _ = written.recv_timeout(timeout);
     }
 }
 
@@ -153,35 +153,35 @@ mod tests {
     }
 
     /// Starts a write and returns the receiver of its end.
-    fn telling(mut out: impl Write + Send + 'static, patience: Duration) -> Receiver<()> {
-        let (done, told) = channel();
+    fn writing(mut out: impl Write + Send + 'static, timeout: Duration) -> Receiver<()> {
+        let (done, written) = channel();
         thread::spawn(move || {
-            tell(patience, move || {
+            write_within(timeout, move || {
                 let _ = out.write_all(b"error: why\n");
             });
             let _ = done.send(());
         });
-        told
+        written
     }
 
     #[test]
-    fn the_last_line_is_told_before_the_end_where_somebody_reads() {
+    fn the_last_line_is_written_before_the_end_if_it_is_read() {
         let (mut reader, writer) = full_pipe();
-        let told = telling(writer, LONG);
+        let written = writing(writer, LONG);
         let mut text = String::new();
         reader.read_to_string(&mut text).unwrap();
         assert!(text.ends_with("xerror: why\n"), "{}", text.len());
-        assert_eq!(told.recv_timeout(LONG), Ok(()));
+        assert_eq!(written.recv_timeout(LONG), Ok(()));
     }
 
     #[test]
     fn nobody_who_reads_and_nobody_who_listens_is_waited_for() {
         let (_unread, writer) = full_pipe();
-        let told = telling(writer, Duration::from_millis(20));
-        assert_eq!(told.recv_timeout(LONG), Ok(()));
+        let written = writing(writer, Duration::from_millis(20));
+        assert_eq!(written.recv_timeout(LONG), Ok(()));
         let (reader, writer) = pipe().unwrap();
         drop(reader);
-        assert_eq!(telling(writer, LONG).recv_timeout(LONG), Ok(()));
+        assert_eq!(writing(writer, LONG).recv_timeout(LONG), Ok(()));
     }
 
     #[test]

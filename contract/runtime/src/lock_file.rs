@@ -108,10 +108,10 @@ mod tests {
         let (one, other) = (open(&path).unwrap(), open(&path).unwrap());
         assert_eq!(one.metadata().unwrap().mode() & 0o7777, 0o600);
         try_lock(&one).unwrap();
-        let patience = Duration::from_millis(30);
-        assert!(is_busy(&lock(&other, patience).unwrap_err()));
+        let timeout = Duration::from_millis(30);
+        assert!(is_busy(&lock(&other, timeout).unwrap_err()));
         drop(one);
-        lock(&other, patience).unwrap();
+        lock(&other, timeout).unwrap();
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub(crate) enum LoginError {
     #[error("the registry's login does not respond: {0}")]
     Unreachable(String),
     #[error("the registry rejects the login: {0}")]
-    Refused(StatusCode),
+    Rejected(StatusCode),
     #[error("the registry's login gives no token")]
     NoToken,
 }
@@ -57,7 +57,7 @@ struct State {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer {
+struct LoginResponse {
     access_token: Zeroizing<String>,
     /// Seconds.
     token_ttl: u64,
@@ -116,14 +116,14 @@ impl Login {
     }
 
     /// Returns the first response of any server.
-    async fn ask_each(&self, form: &Zeroizing<String>) -> Result<Answer, LoginError> {
+    async fn ask_each(&self, form: &Zeroizing<String>) -> Result<LoginResponse, LoginError> {
         let mut failure = LoginError::NoToken;
         for server in self.address.servers() {
             for path in PATHS {
                 match self.ask(&format!("http://{server}{path}"), form).await {
                     Ok(answer) => return Ok(answer),
                     // Another version of the registry.
-                    Err(LoginError::Refused(StatusCode::NOT_FOUND | StatusCode::GONE)) => {
+                    Err(LoginError::Rejected(StatusCode::NOT_FOUND | StatusCode::GONE)) => {
                         failure = LoginError::NoToken;
                     }
                     Err(error) => {
@@ -136,7 +136,7 @@ impl Login {
         Err(failure)
     }
 
-    async fn ask(&self, url: &str, form: &Zeroizing<String>) -> Result<Answer, LoginError> {
+    async fn ask(&self, url: &str, form: &Zeroizing<String>) -> Result<LoginResponse, LoginError> {
         let unreachable =
             |error: reqwest_plain::Error| LoginError::Unreachable(error.without_url().to_string());
         let mut response = self
@@ -148,7 +148,7 @@ impl Login {
             .await
             .map_err(unreachable)?;
         if response.status() != StatusCode::OK {
-            return Err(LoginError::Refused(response.status()));
+            return Err(LoginError::Rejected(response.status()));
         }
         let mut body = Zeroizing::new(Vec::new());
         while let Some(chunk) = response.chunk().await.map_err(unreachable)? {

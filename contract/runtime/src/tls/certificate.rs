@@ -62,7 +62,7 @@ impl CertificateError {
 pub struct ServerCertificate {
     cert: PathBuf,
     key: PathBuf,
-    shown: ArcSwap<Shown>,
+    presented: ArcSwap<PresentedCertificate>,
 }
 
 /// Prints neither key nor chain.
@@ -75,7 +75,7 @@ impl fmt::Debug for ServerCertificate {
     }
 }
 
-struct Shown {
+struct PresentedCertificate {
     certified: Arc<CertifiedKey>,
     not_after: i64,
 }
@@ -86,14 +86,18 @@ impl ServerCertificate {
     /// # Errors
     /// [`CertificateError`] for files that are not a chain and its key.
     pub fn open(cert: PathBuf, key: PathBuf) -> Result<Self, CertificateError> {
-        let shown = ArcSwap::from_pointee(Shown::read(&cert, &key)?);
-        Ok(Self { cert, key, shown })
+        let presented = ArcSwap::from_pointee(PresentedCertificate::read(&cert, &key)?);
+        Ok(Self {
+            cert,
+            key,
+            presented,
+        })
     }
 
     /// Returns the end of the presented certificate, in seconds since 1970.
     #[must_use]
     pub fn not_after(&self) -> i64 {
-        self.shown.load().not_after
+        self.presented.load().not_after
     }
 
     /// Reads both files again and returns true if another certificate is presented from then on.
@@ -103,9 +107,9 @@ impl ServerCertificate {
     /// [`CertificateError`] for files that are not a chain and its key, and for a new certificate
     /// that has expired. The previous one stays.
     pub fn reload(&self, now: i64) -> Result<bool, CertificateError> {
-        let read = Shown::read(&self.cert, &self.key)?;
+        let read = PresentedCertificate::read(&self.cert, &self.key)?;
         // The key belongs to the chain: a new key means a new chain.
-        if read.certified.cert == self.shown.load().certified.cert {
+        if read.certified.cert == self.presented.load().certified.cert {
             return Ok(false);
         }
         if read.not_after < now {
@@ -114,7 +118,7 @@ impl ServerCertificate {
                 problem: "the certificate has expired".to_owned(),
             });
         }
-        self.shown.store(Arc::new(read));
+        self.presented.store(Arc::new(read));
         Ok(true)
     }
 
@@ -127,7 +131,7 @@ impl ServerCertificate {
 
 impl ResolvesServerCert for ServerCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(Arc::clone(&self.shown.load().certified))
+        Some(Arc::clone(&self.presented.load().certified))
     }
 }
 
@@ -151,22 +155,22 @@ impl CertificateFiles {
         Ok(files)
     }
 
-    fn parsed(cert: &Path, key: &Path) -> Result<(Self, Shown), CertificateError> {
+    fn parsed(cert: &Path, key: &Path) -> Result<(Self, PresentedCertificate), CertificateError> {
         let (chain, pem) = (trusted(cert)?, secret_file::read(key)?);
-        let shown = Shown::of(&chain, &pem, cert, key)?;
+        let presented = PresentedCertificate::of(&chain, &pem, cert, key)?;
         let files = Self {
             chain,
             key: pem,
-            not_after: shown.not_after,
+            not_after: presented.not_after,
         };
-        Ok((files, shown))
+        Ok((files, presented))
     }
 }
 
-impl Shown {
+impl PresentedCertificate {
     fn read(cert: &Path, key: &Path) -> Result<Self, CertificateError> {
-        let (_, shown) = CertificateFiles::parsed(cert, key)?;
-        Ok(shown)
+        let (_, presented) = CertificateFiles::parsed(cert, key)?;
+        Ok(presented)
     }
 
     fn of(chain: &[u8], pem: &str, cert: &Path, key: &Path) -> Result<Self, CertificateError> {
@@ -337,8 +341,8 @@ pub(super) mod tests {
         ] {
             let files = Files::with(cert, key);
             let fault = files.open().unwrap_err();
-            let at_fault = if of_key { files.key() } else { files.cert() };
-            assert_eq!(fault.path(), at_fault, "{fault}");
+            let named = if of_key { files.key() } else { files.cert() };
+            assert_eq!(fault.path(), named, "{fault}");
             assert!(fault.to_string().contains(problem), "{fault}");
         }
     }
