@@ -75,7 +75,7 @@ impl Explainer {
             ..Explanation::default()
         };
         explanation.verdict = match replay::read(&raw) {
-            Ok(session) => self.judge(&session, &mut explanation),
+            Ok(session) => self.decide(&session, &mut explanation),
             Err(rejection) => {
                 explanation.checked("framing", Err(rejection));
                 Verdict::refused(rejection)
@@ -84,7 +84,7 @@ impl Explainer {
         Ok(explanation)
     }
 
-    fn judge(&self, session: &ServerSession, explanation: &mut Explanation) -> Verdict {
+    fn decide(&self, session: &ServerSession, explanation: &mut Explanation) -> Verdict {
         let rules = self.rules.load();
         let at = explanation.at;
         let decision = head::with_request_head(session, |head| {

@@ -94,7 +94,7 @@ struct Snapshot<'a> {
     responses: ResponsesSnapshot,
     /// Since the start.
     fast_path: FastPathUse,
-    refusals: Vec<RefusalSnapshot>,
+    refusals: Vec<RejectionSnapshot>,
 }
 
 #[derive(Debug, Serialize)]
@@ -148,7 +148,7 @@ struct ResponsesSnapshot {
 }
 
 #[derive(Debug, Serialize)]
-struct RefusalSnapshot {
+struct RejectionSnapshot {
     at: String,
     reason: &'static str,
     message: &'static str,
@@ -244,10 +244,10 @@ impl Status {
         })
     }
 
-    fn refusals(&self) -> Vec<RefusalSnapshot> {
+    fn refusals(&self) -> Vec<RejectionSnapshot> {
         let newest = self.refusals.newest().into_iter();
         newest
-            .map(|refused| RefusalSnapshot {
+            .map(|refused| RejectionSnapshot {
                 at: rfc_3339(refused.at),
                 reason: refused.rejection.reason(),
                 message: refused.rejection.message(),

@@ -422,9 +422,9 @@ mod tests {
         let state = state.as_deref().unwrap();
         assert_eq!(state.generation(), 2);
         assert_eq!(state.revocations().unwrap().list().seq(), 2);
-        let judged = |id| state.check_revoked(&digests(id));
-        assert_eq!(judged("y"), Err(Rejection::TokenRevoked));
-        assert_eq!(judged("z"), Ok(()));
+        let checked = |id| state.check_revoked(&digests(id));
+        assert_eq!(checked("y"), Err(Rejection::TokenRevoked));
+        assert_eq!(checked("z"), Ok(()));
     }
 
     #[test]
@@ -432,23 +432,23 @@ mod tests {
         const MINUTE: Duration = Duration::from_secs(60);
         let keys = CurrentKeys::default().with_required_revocations(Some(MINUTE));
         let now = Instant::now();
-        let judged = |at| {
+        let checked = |at| {
             let state = keys.load();
             let trusted = keys.trusted(state.as_deref(), at);
             trusted.map(InstalledKeys::generation)
         };
-        assert_eq!(judged(now), Err(Rejection::AuthKeysUnavailable));
+        assert_eq!(checked(now), Err(Rejection::AuthKeysUnavailable));
         keys.install(key_set("a"), now);
-        assert_eq!(judged(now), Err(Rejection::RevocationsStale));
+        assert_eq!(checked(now), Err(Rejection::RevocationsStale));
         keys.install_revocations(Revocations::new(list_of(A, 1, &[]), now), true);
-        assert_eq!(judged(now + MINUTE), Ok(1));
+        assert_eq!(checked(now + MINUTE), Ok(1));
         let later = now + 2 * MINUTE;
-        assert_eq!(judged(later), Err(Rejection::RevocationsStale));
+        assert_eq!(checked(later), Err(Rejection::RevocationsStale));
         let state = keys.load();
         let known = state.as_deref().and_then(InstalledKeys::revocations);
         let confirmed = known.unwrap().confirmed(later);
         keys.install_revocations(confirmed, false);
-        assert_eq!(judged(later), Ok(1));
+        assert_eq!(checked(later), Ok(1));
     }
 
     #[tokio::test]
@@ -473,13 +473,13 @@ mod tests {
         const HOUR: Duration = Duration::from_secs(3600);
         let keys = CurrentKeys::default().with_max_age(Some(HOUR));
         let fetched_at = Instant::now();
-        let judged = |keys: &CurrentKeys, now| {
+        let checked = |keys: &CurrentKeys, now| {
             let state = keys.load();
             keys.usable(state.as_deref(), now)
                 .map(InstalledKeys::generation)
         };
         assert_eq!(
-            judged(&keys, fetched_at),
+            checked(&keys, fetched_at),
             Err(Rejection::AuthKeysUnavailable)
         );
         keys.install(key_set("a"), fetched_at);
@@ -488,13 +488,13 @@ mod tests {
             (HOUR, Ok(1)),
             (HOUR + Duration::from_secs(1), Err(Rejection::AuthKeysStale)),
         ] {
-            assert_eq!(judged(&keys, fetched_at + age), expected, "{age:?}");
+            assert_eq!(checked(&keys, fetched_at + age), expected, "{age:?}");
         }
         keys.install(key_set("a"), fetched_at + 2 * HOUR);
-        assert_eq!(judged(&keys, fetched_at + 2 * HOUR), Ok(1));
+        assert_eq!(checked(&keys, fetched_at + 2 * HOUR), Ok(1));
         let for_ever = CurrentKeys::default();
         for_ever.install(key_set("a"), fetched_at);
-        assert_eq!(judged(&for_ever, fetched_at + 1000 * HOUR), Ok(1));
+        assert_eq!(checked(&for_ever, fetched_at + 1000 * HOUR), Ok(1));
     }
 
     #[test]
@@ -503,18 +503,18 @@ mod tests {
         let keys = CurrentKeys::default().with_max_age(Some(2 * HOUR));
         let now = Instant::now();
         keys.install(key_set("a"), FetchTime::before(now, HOUR));
-        let judged = |at| {
+        let checked = |at| {
             let state = keys.load();
             let usable = keys.usable(state.as_deref(), at);
             usable.map(|state| (state.age(at), state.is_cached()))
         };
-        assert_eq!(judged(now), Ok((HOUR, true)));
-        assert_eq!(judged(now + HOUR), Ok((2 * HOUR, true)));
-        assert_eq!(judged(now + 2 * HOUR), Err(Rejection::AuthKeysStale));
+        assert_eq!(checked(now), Ok((HOUR, true)));
+        assert_eq!(checked(now + HOUR), Ok((2 * HOUR, true)));
+        assert_eq!(checked(now + 2 * HOUR), Err(Rejection::AuthKeysStale));
         // Longer ago than the machine runs.
         keys.install(key_set("a"), FetchTime::before(now, Duration::MAX));
-        assert_eq!(judged(now + HOUR), Err(Rejection::AuthKeysStale));
+        assert_eq!(checked(now + HOUR), Err(Rejection::AuthKeysStale));
         keys.install(key_set("a"), now + HOUR);
-        assert_eq!(judged(now + HOUR), Ok((Duration::ZERO, false)));
+        assert_eq!(checked(now + HOUR), Ok((Duration::ZERO, false)));
     }
 }

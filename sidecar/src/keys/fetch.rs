@@ -45,9 +45,9 @@ impl FetchError {
         match self {
             Self::Discovery(_) => true,
             Self::Transport(error) | Self::JwksTransport(error) => error.is_away(),
-            Self::KeyResponse(KeyResponseError::Refused { status, .. })
-            | Self::Document(DocumentError::Refused(status))
-            | Self::Jwks(JwksError::Refused(status)) => Unexpected(*status).is_for_now(),
+            Self::KeyResponse(KeyResponseError::Rejected { status, .. })
+            | Self::Document(DocumentError::Status(status))
+            | Self::Jwks(JwksError::Status(status)) => Unexpected(*status).is_for_now(),
             _ => false,
         }
     }

@@ -304,7 +304,7 @@ impl Transport {
             return Ok(false);
         }
         // An expired client certificate stays, and does not keep a fresh authority out.
-        let is_another = !material.shows_as(&self.material);
+        let is_another = !material.presents_same_as(&self.material);
         if let Some(expired) = self
             .files
             .expired(&material, unix_now())

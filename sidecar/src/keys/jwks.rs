@@ -24,7 +24,7 @@ const MAX_SHOWN_BYTES: usize = 256;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum JwksError {
     #[error("the response to the request for the key set was {}", Unexpected(*.0))]
-    Refused(StatusCode),
+    Status(StatusCode),
     /// The document holds the value for `--jwks-url` (OpenID Connect Discovery 1.0 §3).
     #[error("this is a discovery document; --jwks-url takes {0}")]
     Discovery(JwksUri),
@@ -107,7 +107,7 @@ impl CachedJwks {
 /// is used with one of the `allowed` algorithms.
 ///
 /// # Errors
-/// [`JwksError::Refused`], [`JwksError::Unusable`].
+/// [`JwksError::Status`], [`JwksError::Unusable`].
 pub(crate) fn parse_response(
     answer: &KeyResponse,
     target: &str,
@@ -123,7 +123,7 @@ pub(crate) fn parse_response(
             Ok((keys, known))
         }
         (StatusCode::NOT_MODIFIED, Some(known)) => Ok((known.keys.clone(), Some(known.clone()))),
-        (status, _) => Err(JwksError::Refused(status)),
+        (status, _) => Err(JwksError::Status(status)),
     }
 }
 
@@ -323,7 +323,7 @@ pub(super) mod tests {
         );
         for (target, known) in [("/keys", None), ("/other", known.as_ref())] {
             let error = parse(target, known, key(ONE)).unwrap_err();
-            assert_eq!(error, JwksError::Refused(StatusCode::NOT_MODIFIED));
+            assert_eq!(error, JwksError::Status(StatusCode::NOT_MODIFIED));
         }
     }
 }

@@ -12,7 +12,7 @@ use super::http_client::Unexpected;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum KeyResponseError {
     #[error("the auth server responded with {} ({reason})", Unexpected(*status))]
-    Refused { status: StatusCode, reason: String },
+    Rejected { status: StatusCode, reason: String },
     #[error("the response is not the contract's envelope")]
     NotAnEnvelope,
     #[error("the envelope's data is not a string")]
@@ -24,7 +24,7 @@ impl KeyResponseError {
     /// `token_missing` for every unknown path.
     pub(crate) fn is_of_another_path(&self) -> bool {
         match self {
-            Self::Refused { status, reason } => {
+            Self::Rejected { status, reason } => {
                 *status == StatusCode::NOT_FOUND
                     || (*status == StatusCode::UNAUTHORIZED && reason == TOKEN_MISSING)
             }
@@ -64,7 +64,7 @@ pub(crate) fn key_string(
         (status, envelope) => {
             let reason =
                 envelope.map_or("no envelope".to_owned(), |envelope| reason(&envelope.data));
-            Err(KeyResponseError::Refused { status, reason })
+            Err(KeyResponseError::Rejected { status, reason })
         }
     }
 }
@@ -88,7 +88,7 @@ mod tests {
 
     fn refused(status: StatusCode, reason: &str) -> KeyResponseError {
         let reason = reason.to_owned();
-        KeyResponseError::Refused { status, reason }
+        KeyResponseError::Rejected { status, reason }
     }
 
     #[test]

@@ -109,7 +109,7 @@ impl RevocationRefresh {
     /// accepted.
     pub(crate) fn on_fetch(&self, fetched: FetchedList, server: &str) -> Option<HeaderValue> {
         let outcome = match fetched {
-            FetchedList::NotWanted => return None,
+            FetchedList::NotRequested => return None,
             FetchedList::NotModified => self.on_confirmed().map(|it| (it, None)),
             FetchedList::List { jws, version } => self.on_list(&jws).map(|it| (it, version)),
             FetchedList::Absent if self.ready.is_none() => {

@@ -51,7 +51,7 @@ impl Revocations {
 pub(crate) enum FetchedList {
     /// No list was requested.
     #[default]
-    NotWanted,
+    NotRequested,
     /// The server publishes none.
     Absent,
     /// It is the accepted one.
@@ -70,7 +70,7 @@ pub(crate) enum ListError {
     #[error(transparent)]
     Transport(#[from] TransportError),
     #[error("the auth server responded with {}", Unexpected(*.0))]
-    Refused(StatusCode),
+    Status(StatusCode),
     #[error(transparent)]
     List(#[from] RevocationListError),
     #[error("it was signed {0} s ago")]

@@ -219,7 +219,7 @@ impl KeySource {
     pub(crate) fn take_revocations(&mut self) -> FetchedList {
         match self {
             Self::AuthServer(endpoint) => endpoint.take_revocations(),
-            _ => FetchedList::NotWanted,
+            _ => FetchedList::NotRequested,
         }
     }
 

@@ -31,19 +31,19 @@ pub(crate) struct TlsFileError {
 #[derive(PartialEq, Eq)]
 pub(crate) struct TlsMaterial {
     ca: Option<Vec<u8>>,
-    identity: Option<ShownIdentity>,
+    identity: Option<ClientIdentity>,
 }
 
 impl TlsMaterial {
     /// Returns true if both present the same certificate, or neither presents one.
-    pub(crate) fn shows_as(&self, other: &Self) -> bool {
+    pub(crate) fn presents_same_as(&self, other: &Self) -> bool {
         self.identity == other.identity
     }
 }
 
 /// A chain and its key.
 #[derive(PartialEq, Eq)]
-struct ShownIdentity {
+struct ClientIdentity {
     pem: Zeroizing<Vec<u8>>,
     /// In seconds since 1970.
     not_after: i64,
@@ -107,7 +107,7 @@ impl TlsFiles {
 }
 
 /// Reads a valid pair of certificate and key.
-fn read_identity(certificate: &Path, key: &Path) -> Result<ShownIdentity, TlsFileError> {
+fn read_identity(certificate: &Path, key: &Path) -> Result<ClientIdentity, TlsFileError> {
     let files = CertificateFiles::read(certificate, key).map_err(|fault| match fault {
         CertificateError::Certificate { problem, .. } => refused(CERTIFICATE, certificate, problem),
         CertificateError::Key { problem, .. } => refused(KEY, key, problem),
@@ -118,7 +118,7 @@ fn read_identity(certificate: &Path, key: &Path) -> Result<ShownIdentity, TlsFil
     pem.reserve_exact(files.key.len() + 1);
     pem.push(b'\n');
     pem.extend_from_slice(files.key.as_bytes());
-    Ok(ShownIdentity {
+    Ok(ClientIdentity {
         pem,
         not_after: files.not_after,
     })

@@ -12,7 +12,7 @@ use super::annotations::SIDECAR;
 use super::metadata::{inherited, renewed};
 use super::object::{Object, text};
 use super::patch::{self, Operation};
-use super::pod::protected;
+use super::pod::with_sidecar;
 use super::services::moved_alone;
 use super::settings::Settings;
 
@@ -158,13 +158,13 @@ fn workload(
         .pod()
         .ok_or_else(|| Rejected::new(object.described(), "has no pod"))?;
     // For a workload too, so that a rejection reaches the user who applies it.
-    let protected = protected(object, &pod, settings)?;
+    let injected = with_sidecar(object, &pod, settings)?;
     operations.extend(match object.kind() {
-        "Pod" => protected.operations,
+        "Pod" => injected.operations,
         _ => inherited(object, &pod),
     });
     Ok(Changes {
         operations,
-        warnings: protected.warnings,
+        warnings: injected.warnings,
     })
 }

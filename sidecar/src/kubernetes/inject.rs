@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::object::{Object, PodView, objects, share_namespace};
 use super::patch::{self, Operation};
-use super::pod::{Protected, protected};
+use super::pod::{InjectedPod, with_sidecar};
 use super::ports::Ports;
 use super::settings::Settings;
 use super::yaml::{Document, YamlError, documents, edited};
@@ -43,7 +43,7 @@ struct Pods<'v> {
 pub(crate) fn inject(stream: &str, settings: &Settings) -> Result<Injected, InjectError> {
     let documents = documents(stream)?;
     let mut stream = Stream::new(&documents);
-    let ports = stream.protect_pods(settings)?;
+    let ports = stream.inject_pods(settings)?;
     stream.move_services(&ports)?;
     let mut text = String::new();
     for (document, operations) in documents.iter().zip(&stream.operations) {
@@ -72,7 +72,7 @@ impl Stream {
         }
     }
 
-    fn protect_pods(&mut self, settings: &Settings) -> Result<FoundPorts, Rejected> {
+    fn inject_pods(&mut self, settings: &Settings) -> Result<FoundPorts, Rejected> {
         let mut found = Vec::new();
         for (number, value) in self.values.iter().enumerate() {
             for (place, object) in objects(value) {
@@ -84,11 +84,11 @@ impl Stream {
                     found.push(((number, place), None));
                     continue;
                 }
-                let Protected {
+                let InjectedPod {
                     operations,
                     ports,
                     warnings,
-                } = protected(object, &pod, settings)?;
+                } = with_sidecar(object, &pod, settings)?;
                 let described = object.described();
                 let warnings = warnings.into_iter();
                 self.warnings

@@ -20,7 +20,7 @@ const GRACE_PERIOD: u64 = 30;
 
 /// A pod with its sidecar: the changes, and the ports that Services need.
 #[derive(Debug)]
-pub(super) struct Protected {
+pub(super) struct InjectedPod {
     pub(super) operations: Vec<Operation>,
     pub(super) ports: Ports,
     /// The operator reads them; none stops the injection.
@@ -31,11 +31,11 @@ pub(super) struct Protected {
 ///
 /// # Errors
 /// The reason why the pod cannot have one.
-pub(super) fn protected(
+pub(super) fn with_sidecar(
     object: Object<'_>,
     pod: &PodView<'_>,
     settings: &Settings,
-) -> Result<Protected, Rejected> {
+) -> Result<InjectedPod, Rejected> {
     let rejected = |reason: String| Rejected::new(object.described(), reason);
     if let Some(reason) = contradiction(object, pod) {
         return Err(rejected(reason));
@@ -50,7 +50,7 @@ pub(super) fn protected(
     let complete = Object::new(&with_all).pod();
     let complete = complete.ok_or_else(|| rejected("has no containers".to_owned()))?;
     let ports = Ports::of(&complete, &settings.component).map_err(rejected)?;
-    let mut result = Protected {
+    let mut result = InjectedPod {
         operations: inherited,
         ports,
         warnings: Vec::new(),
@@ -108,7 +108,7 @@ struct Added<'a> {
 }
 
 impl Added<'_> {
-    fn add(&self, result: &mut Protected) -> Result<(), String> {
+    fn add(&self, result: &mut InjectedPod) -> Result<(), String> {
         let probes = self.probes();
         let container = self.container(&probes)?;
         let path = &self.pod.path;
@@ -128,7 +128,7 @@ impl Added<'_> {
     }
 
     /// Lets the service outlive the drain, where nothing else is set and there is time for it.
-    fn add_hook(&self, result: &mut Protected) {
+    fn add_hook(&self, result: &mut InjectedPod) {
         if self.pod.is_task() {
             return;
         }

@@ -5,7 +5,7 @@ use contract::rejection::Rejection;
 use maud::{DOCTYPE, Markup, html};
 
 use super::chart::chart;
-use super::{IssuerSnapshot, KeysSnapshot, RefusalSnapshot, Snapshot};
+use super::{IssuerSnapshot, KeysSnapshot, RejectionSnapshot, Snapshot};
 use crate::cli::rule_args::DefaultRule;
 use crate::config::effective::EffectiveConfig;
 use crate::headers::identity::Encoding;
@@ -334,7 +334,7 @@ fn legend() -> Markup {
     }
 }
 
-fn refusals(refusals: &[RefusalSnapshot]) -> Markup {
+fn refusals(refusals: &[RejectionSnapshot]) -> Markup {
     html! {
         @if refusals.is_empty() {
             p.quiet { "No request was rejected since the start." }
@@ -352,7 +352,7 @@ fn refusals(refusals: &[RefusalSnapshot]) -> Markup {
     }
 }
 
-fn refusal(refused: &RefusalSnapshot) -> Markup {
+fn refusal(refused: &RejectionSnapshot) -> Markup {
     html! {
         tr {
             td.time { time datetime=(refused.at) { (readable(&refused.at)) } }

@@ -86,7 +86,7 @@ fn keys_of(signing_type: SigningType, text: &str) -> Result<KeySet, Box<dyn Erro
             return Ok(KeySet::from_jwks(text.as_bytes(), &allowed)?);
         }
         Err(KeyResponseError::NotAnEnvelope) => Zeroizing::new(text.to_owned()),
-        Err(KeyResponseError::Refused { reason, .. }) => {
+        Err(KeyResponseError::Rejected { reason, .. }) => {
             return Err(format!("it holds a rejection ({reason})").into());
         }
         Err(error @ KeyResponseError::NotAString) => return Err(error.into()),

@@ -161,7 +161,7 @@ impl KeyEndpointSource {
         self.list = match list {
             Some(target) => self.revocation_list(instance, target).await,
             None if self.wants_list => FetchedList::Absent,
-            None => FetchedList::NotWanted,
+            None => FetchedList::NotRequested,
         };
         Ok(keys)
     }
@@ -193,7 +193,7 @@ impl KeyEndpointSource {
                 self.accepted_list = Some(accepted);
                 FetchedList::NotModified
             }
-            (status, _) => FetchedList::Failed(ListError::Refused(status)),
+            (status, _) => FetchedList::Failed(ListError::Status(status)),
         }
     }
 

@@ -86,7 +86,7 @@ pub(crate) struct DiscoverySettings {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum DocumentError {
     #[error("the response to the request for the discovery document was {}", Unexpected(*.0))]
-    Refused(StatusCode),
+    Status(StatusCode),
     #[error("the response is not a discovery document, or has a member twice")]
     NotADocument,
     #[error("the discovery document is another issuer's; `issuer` has to be equal byte for byte")]
@@ -183,7 +183,7 @@ impl Discovered {
         };
         let answer = self.transport.get(&document.instance(), request).await?;
         if answer.status != StatusCode::OK {
-            return Err(DocumentError::Refused(answer.status).into());
+            return Err(DocumentError::Status(answer.status).into());
         }
         let address = self.settings.address_in(&answer.body)?;
         self.next_read = Instant::now().checked_add(READ_AGAIN_AFTER);
