@@ -95,7 +95,7 @@ pub(crate) fn token(line: &TokenLine<'_>) {
         target: TARGET,
         event = %token_name(line.token_id.is_some()),
         grant = %line.grant,
-        app_id = LogText(&shown_id(line.app_id)).to_string(),
+        app_id = LogText(&logged_id(line.app_id)).to_string(),
         account = line.account.map(|account| LogText(account).to_string()),
         client = %line.client,
         outcome = %line.outcome,
@@ -127,7 +127,7 @@ pub(crate) fn session_ended(account: &str, cause: &str) {
 /// Logs a retrieval of the verification key; `app_id` is as received.
 pub(crate) fn key_retrieval(app_id: &str, client: IpAddr, outcome: &str, allowed: bool) {
     let event = retrieval_name(allowed);
-    let app_id = LogText(&shown_id(app_id)).to_string();
+    let app_id = LogText(&logged_id(app_id)).to_string();
     info!(target: TARGET, %event, app_id, %client, %outcome, "verification key retrieval");
 }
 
@@ -141,7 +141,7 @@ const fn retrieval_name(allowed: bool) -> &'static str {
 
 /// Cuts an id where a query seems to begin: a client that encodes its query wrongly sends the
 /// secret within the id.
-fn shown_id(app_id: &str) -> Cow<'_, str> {
+fn logged_id(app_id: &str) -> Cow<'_, str> {
     match app_id.find(['&', ';', '=']) {
         Some(end) => format!("{}…", app_id.get(..end).unwrap_or_default()).into(),
         None => app_id.into(),
@@ -363,7 +363,7 @@ mod tests {
             ("a&appSecret=hush", "a…"),
             ("appSecret=hush", "appSecret…"),
         ] {
-            assert_eq!(shown_id(sent), shown);
+            assert_eq!(logged_id(sent), shown);
         }
     }
 }

@@ -390,14 +390,14 @@ impl Metrics {
 
     /// Leaves unchanged keys alone: a scrape in between must not see a server without keys.
     fn export_keys(&self, listed: HashSet<Key>) {
-        let mut shown = self.exported_keys.lock();
-        for new in listed.difference(&shown) {
+        let mut exported = self.exported_keys.lock();
+        for new in listed.difference(&exported) {
             self.listed_keys.get_or_create(new).set(1);
         }
-        for gone in shown.difference(&listed) {
+        for gone in exported.difference(&listed) {
             self.listed_keys.remove(gone);
         }
-        *shown = listed;
+        *exported = listed;
     }
 
     pub(crate) fn builtin_users(&self) {
@@ -469,7 +469,7 @@ mod tests {
         metrics.tls.report(8, Some(&Transition::Replaced));
         metrics.registered(true);
 
-        let text = shown(&registry);
+        let text = exposition(&registry);
         for line in [
             r#"postern_auth_server_logins_total{outcome="ok"} 1"#,
             r#"postern_auth_server_key_retrievals_total{app_id="orders",outcome="ok"} 1"#,
@@ -518,7 +518,7 @@ mod tests {
         let metrics = Metrics::default();
         let mut registry = Registry::default();
         metrics.register(&mut registry);
-        let text = shown(&registry);
+        let text = exposition(&registry);
         for name in ["tls", "users ", "users_file", "registry_"] {
             let name = format!("postern_auth_server_{name}");
             assert!(!text.contains(&name), "{name}\n{text}");
@@ -535,17 +535,17 @@ mod tests {
             kid: kid.clone(),
             role: role.as_str(),
         };
-        let shown = metrics.listed_keys.get_or_create_owned(&key(Role::Current));
-        shown.set(7);
+        let exported = metrics.listed_keys.get_or_create_owned(&key(Role::Current));
+        exported.set(7);
         metrics.keys(start.listed(), &[]);
-        assert_eq!(shown.get(), 7);
+        assert_eq!(exported.get(), 7);
 
         let other = KeyRing::of(Arc::new(pair(SigningType::Ecdsa)));
         metrics.keys(other.listed(), &[]);
         assert!(metrics.listed_keys.get(&key(Role::Current)).is_none());
     }
 
-    fn shown(registry: &Registry) -> String {
+    fn exposition(registry: &Registry) -> String {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
         text

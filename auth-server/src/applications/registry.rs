@@ -229,7 +229,7 @@ impl ApplicationRegistry {
 
     /// Returns the id as received, for a log (contract §4.3 rule 3), unless it is a secret or
     /// swapped with one. Unknown before the first poll of the store.
-    pub(crate) fn shown_id<'t>(&self, sent: &'t str, secret: &str) -> &'t str {
+    pub(crate) fn logged_id<'t>(&self, sent: &'t str, secret: &str) -> &'t str {
         let known = self.known.load();
         let Some(known) = known.as_deref().filter(|_| !sent.is_empty()) else {
             return if sent.is_empty() {

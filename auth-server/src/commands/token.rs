@@ -76,8 +76,8 @@ fn explain(args: &TokenInspectArgs, token: &str, keys: &KeySet, now: i64) -> Exp
         at: now,
         ..Explanation::default()
     };
-    let judged = judge(&policy, token, keys, now, &mut explanation);
-    explanation.verdict = match judged {
+    let verified = verify(&policy, token, keys, now, &mut explanation);
+    explanation.verdict = match verified {
         Ok(()) => Verdict::good("verified"),
         Err(rejection) => Verdict::refused(rejection),
     };
@@ -86,7 +86,7 @@ fn explain(args: &TokenInspectArgs, token: &str, keys: &KeySet, now: i64) -> Exp
     explanation
 }
 
-fn judge(
+fn verify(
     policy: &VerificationPolicy,
     token: &str,
     keys: &KeySet,
@@ -153,8 +153,8 @@ mod tests {
             (named_otherwise, Ok(())),
             (revoked, Err(Rejection::TokenSignature)),
         ] {
-            let judged = judge(&policy, &token, &keys, 0, &mut Explanation::default());
-            assert_eq!(judged, expected);
+            let verified = verify(&policy, &token, &keys, 0, &mut Explanation::default());
+            assert_eq!(verified, expected);
         }
     }
 

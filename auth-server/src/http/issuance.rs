@@ -40,7 +40,7 @@ impl Issuance {
     /// # Errors
     /// [`Rejection::StoreUnavailable`] without a key, where no request can succeed and none counts;
     /// [`RetryAfter`] over the limit.
-    pub(in crate::http) fn admit<E>(&self, client: IpAddr) -> Result<(), E>
+    pub(in crate::http) fn check_limits<E>(&self, client: IpAddr) -> Result<(), E>
     where
         E: From<Rejection> + From<RetryAfter>,
     {

@@ -279,9 +279,9 @@ mod tests {
     #[test]
     fn one_address_gets_one_guess_a_minute_however_hard_it_knocks() {
         let (locks, start) = (AccountLockout::new(), Instant::now());
-        let judged = locks.attack(&[ELSEWHERE], start, 2 * HOUR);
+        let checked = locks.attack(&[ELSEWHERE], start, 2 * HOUR);
         // At 0, 1, 4, 9, 19, 39, 69 and 129 s, then every minute.
-        assert_eq!(judged, 7 + (2 * 60 - 2));
+        assert_eq!(checked, 7 + (2 * 60 - 2));
     }
 
     #[test]
@@ -300,10 +300,10 @@ mod tests {
     #[test]
     fn a_user_is_never_refused_for_what_thousands_do_elsewhere() {
         let (locks, start) = (AccountLockout::new(), Instant::now());
-        let strangers = scattered(3000);
+        let attackers = scattered(3000);
         for second in 0..60 {
             let now = start + second * SECOND;
-            locks.attack(&strangers, now, 1);
+            locks.attack(&attackers, now, 1);
             let home = Ipv4Addr::from_bits(Ipv4Addr::new(192, 0, 2, 0).to_bits() + second);
             let right = locks.log_in("ada", home.into(), now);
             assert_eq!(right, Ok(()), "a new address after {second} s");
@@ -313,8 +313,8 @@ mod tests {
     #[test]
     fn who_mistypes_under_attack_waits_for_himself_alone() {
         let (locks, start) = (AccountLockout::new(), Instant::now());
-        let strangers = scattered(3000);
-        locks.attack(&strangers, start, 60);
+        let attackers = scattered(3000);
+        locks.attack(&attackers, start, 60);
         let mut now = start + 60 * SECOND;
         for wait in [1, 3] {
             assert!(locks.guess("ada", HOME, now));
@@ -323,7 +323,7 @@ mod tests {
                 Err(RetryAfter(wait * SECOND))
             );
             now += wait * SECOND;
-            locks.attack(&strangers, now, 1);
+            locks.attack(&attackers, now, 1);
         }
         assert_eq!(locks.log_in("ada", HOME, now), Ok(()));
     }
@@ -331,12 +331,12 @@ mod tests {
     #[test]
     fn many_addresses_together_get_one_guess_a_second_and_three_for_each_network() {
         let (locks, start) = (AccountLockout::new(), Instant::now());
-        let strangers = scattered(500);
+        let attackers = scattered(500);
         // All of them at 0, 1 and 4 s; at 9 s their free failures are used up.
-        let judged = locks.attack(&strangers, start, 10);
-        assert_eq!(judged, FREE_FAILURES_PER_NETWORK * 500 + 60);
-        let judged = locks.attack(&strangers, start + 10 * SECOND, HOUR / 4);
-        assert_eq!(judged, HOUR as usize / 4);
+        let checked = locks.attack(&attackers, start, 10);
+        assert_eq!(checked, FREE_FAILURES_PER_NETWORK * 500 + 60);
+        let checked = locks.attack(&attackers, start + 10 * SECOND, HOUR / 4);
+        assert_eq!(checked, HOUR as usize / 4);
     }
 
     #[test]
@@ -345,16 +345,16 @@ mod tests {
         let hosts = (0..1000_u128)
             .map(|n| Ipv6Addr::from_bits((sites << 80) | (n << 64) | 1).into())
             .collect::<Vec<_>>();
-        for strangers in [neighbours(256), hosts] {
+        for attackers in [neighbours(256), hosts] {
             let (locks, start) = (AccountLockout::new(), Instant::now());
-            let judged = locks.attack(&strangers, start, 1);
-            assert_eq!(judged, FREE_FAILURES_PER_NETWORK + 60);
-            let judged = locks.attack(&strangers, start + SECOND, 60);
-            assert_eq!(judged, 60);
+            let checked = locks.attack(&attackers, start, 1);
+            assert_eq!(checked, FREE_FAILURES_PER_NETWORK + 60);
+            let checked = locks.attack(&attackers, start + SECOND, 60);
+            assert_eq!(checked, 60);
             let next_day = start + (25 * HOUR) * SECOND;
-            let judged = locks.attack(&strangers, next_day, 1);
+            let checked = locks.attack(&attackers, next_day, 1);
             assert_eq!(
-                judged,
+                checked,
                 FREE_FAILURES_PER_NETWORK + 60,
                 "forgotten after a day"
             );
@@ -365,8 +365,8 @@ mod tests {
     fn a_client_that_has_logged_in_before_keeps_to_no_pace_but_its_own() {
         let (locks, now) = (AccountLockout::new(), Instant::now());
         assert_eq!(locks.log_in("ada", HOME, now), Ok(()));
-        let strangers = (3..=255).map(|n| IpAddr::V4(Ipv4Addr::new(192, 0, 2, n)));
-        locks.attack(&strangers.collect::<Vec<_>>(), now, 1);
+        let attackers = (3..=255).map(|n| IpAddr::V4(Ipv4Addr::new(192, 0, 2, n)));
+        locks.attack(&attackers.collect::<Vec<_>>(), now, 1);
         let paced = locks.check("ada", NEXT_DOOR, now);
         assert_eq!(paced, Err(RetryAfter(SECOND)));
         assert_eq!(locks.check("ada", HOME, now), Ok(()));
@@ -385,8 +385,8 @@ mod tests {
     #[test]
     fn a_few_neighbours_who_guess_keep_nobody_out() {
         let (locks, start) = (AccountLockout::new(), Instant::now());
-        let strangers = (3..=52).map(|n| IpAddr::V4(Ipv4Addr::new(192, 0, 2, n)));
-        locks.attack(&strangers.collect::<Vec<_>>(), start, HOUR);
+        let attackers = (3..=52).map(|n| IpAddr::V4(Ipv4Addr::new(192, 0, 2, n)));
+        locks.attack(&attackers.collect::<Vec<_>>(), start, HOUR);
         let end = start + HOUR * SECOND;
         assert_eq!(locks.log_in("ada", HOME, end), Ok(()));
     }
@@ -438,8 +438,8 @@ mod tests {
             let _ = locks.log_in(&name, client, now);
             // The third uses up the free failures: from the fourth on the account has a bucket.
             for address in 1..=4 {
-                let stranger = IpAddr::V4(Ipv4Addr::new(203, 0, 113, address));
-                locks.guess(&name, stranger, now);
+                let attacker = IpAddr::V4(Ipv4Addr::new(203, 0, 113, address));
+                locks.guess(&name, attacker, now);
             }
         }
         let tables = locks.tables();

@@ -233,16 +233,16 @@ mod tests {
     async fn who_has_logged_in_before_has_half_of_the_places_and_of_the_turns() {
         let pool = HashPool::new(1, 100);
         let mut running = pool.permit(network(0), false).await.unwrap();
-        let mut strangers: Vec<_> = (0..100).map(|n| waits(&pool, network(n), false)).collect();
-        let stranger = pool.permit(network(200), false).now_or_never().unwrap();
-        assert_eq!(stranger.err(), Some(Busy), "as many networks as places");
+        let mut unknown: Vec<_> = (0..100).map(|n| waits(&pool, network(n), false)).collect();
+        let another = pool.permit(network(200), false).now_or_never().unwrap();
+        assert_eq!(another.err(), Some(Busy), "as many networks as places");
         let mut known: Vec<_> = (0..3).map(|_| waits(&pool, HOME, true)).collect();
         let mut turns = Vec::new();
         for _ in 0..6 {
             drop(running);
             let of_known = next_of(&mut known);
             turns.push(of_known.is_some());
-            running = of_known.unwrap_or_else(|| next_of(&mut strangers).unwrap());
+            running = of_known.unwrap_or_else(|| next_of(&mut unknown).unwrap());
         }
         assert_eq!(turns, [true, false, true, false, true, false]);
     }

@@ -75,8 +75,8 @@ impl TlsFiles {
     /// Returns a warning about a certificate that has expired at `now`, in seconds since 1970.
     pub(crate) fn expired(&self, material: &TlsMaterial, now: i64) -> Option<String> {
         let (certificate, _) = self.identity.as_ref()?;
-        let shown = material.identity.as_ref()?;
-        expired(CERTIFICATE, certificate, shown.not_after, now)
+        let identity = material.identity.as_ref()?;
+        expired(CERTIFICATE, certificate, identity.not_after, now)
     }
 
     /// Builds a client with the authorities and certificate of `material`.
@@ -95,8 +95,8 @@ impl TlsFiles {
             }
             client = client.tls_certs_only(certificates);
         }
-        if let (Some((certificate, _)), Some(shown)) = (&self.identity, &material.identity) {
-            let identity = Identity::from_pem(&shown.pem).map_err(|_| {
+        if let (Some((certificate, _)), Some(identity)) = (&self.identity, &material.identity) {
+            let identity = Identity::from_pem(&identity.pem).map_err(|_| {
                 let why = "holds no certificate, or the key file no private key, in PEM";
                 refused(CERTIFICATE, certificate, why)
             })?;

@@ -207,7 +207,7 @@ mod tests {
         let proxy = BoundService::new("proxy", Silent, listener, watched.0, watched.1);
         let mut server = Server::new_with_opt_and_conf(None, ServerConf::default());
         server.add_service(proxy.unwrap());
-        let (sink, told) = channel();
+        let (sink, printed) = channel();
         let shutdown_signal = Box::new(UntilAnEnd {
             // Pingora's loop also ends when the sender of the stop is gone.
             told_to_stop: is_told.then_some(stop),
@@ -216,7 +216,7 @@ mod tests {
             sink,
         });
         thread::spawn(move || server.run(RunArgs { shutdown_signal }));
-        told.recv_timeout(Duration::from_secs(30)).unwrap()
+        printed.recv_timeout(Duration::from_secs(30)).unwrap()
     }
 
     #[test]

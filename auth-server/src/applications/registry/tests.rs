@@ -199,9 +199,9 @@ fn a_record_that_is_not_authentic_is_in_force_and_never_put_back() {
 #[test]
 fn a_log_shows_what_was_sent_as_an_id_unless_it_is_a_secret() {
     let registrations = ApplicationRegistry::new(false);
-    assert_eq!(registrations.shown_id("orders", "x"), "[not known yet]");
+    assert_eq!(registrations.logged_id("orders", "x"), "[not known yet]");
     registrations.reconcile(Applications::default());
-    assert_eq!(registrations.shown_id("any", "x"), "any");
+    assert_eq!(registrations.logged_id("any", "x"), "any");
     let closed = ("closed", SecretHashes::none());
     registrations.reconcile(applications(&[
         ("orders", SecretHashes::of("former").with_new("right")),
@@ -217,7 +217,7 @@ fn a_log_shows_what_was_sent_as_an_id_unless_it_is_a_secret() {
         ("mistyped secret", "orders", "[a secret]"),
         ("", "orders", ""),
     ] {
-        assert_eq!(registrations.shown_id(sent, secret), shown, "{sent}");
+        assert_eq!(registrations.logged_id(sent, secret), shown, "{sent}");
     }
 }
 
@@ -280,7 +280,7 @@ fn applications_of_a_directory_count_beside_those_of_the_store() {
     ] {
         assert_eq!(authorize(&registrations, id, secret), outcome, "{id}");
     }
-    assert_eq!(registrations.shown_id("stock", "x"), "stock");
+    assert_eq!(registrations.logged_id("stock", "x"), "stock");
     assert!(registrations.registered_id("stock").is_some());
     let dropped = SecretHashes::of("mounted").with_new("next").newest();
     registrations.reconcile(applications(&[("stock", dropped)]));

@@ -138,7 +138,7 @@ fn parse(headers: &HeaderMap, body: &[u8]) -> Result<LoginRequest, Rejection> {
 
 impl Login {
     async fn attempt(&self, request: LoginRequest, client: IpAddr) -> Result<Issued, LoginError> {
-        self.issuance.admit::<LoginError>(client)?;
+        self.issuance.check_limits::<LoginError>(client)?;
         let account = request.username.clone();
         let before = self.users.present(&account);
         let beginning = self.sessions.as_ref().zip(before.as_ref());

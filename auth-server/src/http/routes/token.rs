@@ -91,7 +91,7 @@ pub(crate) async fn token(
     let issued = outcome.as_ref().ok();
     audit::token(&TokenLine {
         grant,
-        app_id: received.as_ref().map_or("", |it| endpoint.shown_id(it)),
+        app_id: received.as_ref().map_or("", |it| endpoint.logged_id(it)),
         account: issued.and_then(|issued| issued.account.as_deref()),
         client,
         outcome: code,
@@ -140,17 +140,17 @@ impl TokenEndpoint {
         }
     }
 
-    fn shown_id<'r>(&self, received: &'r Received) -> &'r str {
+    fn logged_id<'r>(&self, received: &'r Received) -> &'r str {
         match received {
             Received::Refresh(..) => "",
             Received::Application(_, presented) => self
                 .registrations
-                .shown_id(presented.id(), presented.secret()),
+                .logged_id(presented.id(), presented.secret()),
         }
     }
 
     async fn issue(&self, received: &Received, client: IpAddr) -> Result<Issued, ErrorResponse> {
-        self.issuance.admit::<ErrorResponse>(client)?;
+        self.issuance.check_limits::<ErrorResponse>(client)?;
         match received {
             Received::Application(form, presented) => self.issue_to_application(form, presented),
             Received::Refresh(form, sessions) => Ok(self.refresh(form, sessions).await?),

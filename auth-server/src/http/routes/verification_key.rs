@@ -56,10 +56,10 @@ pub(crate) async fn verification_key(
         request.extensions(),
         request.headers(),
     );
-    let shown = state
+    let logged_id = state
         .registrations
-        .shown_id(app_id.unwrap_or_default(), app_secret.unwrap_or_default());
-    audit::key_retrieval(shown, client, code, code == OK);
+        .logged_id(app_id.unwrap_or_default(), app_secret.unwrap_or_default());
+    audit::key_retrieval(logged_id, client, code, code == OK);
     state.count(app_id.unwrap_or_default(), code);
     match outcome {
         Ok(keys) => state.jwks_response(&keys),

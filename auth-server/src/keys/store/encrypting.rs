@@ -30,7 +30,7 @@ pub(super) struct EncryptedStore {
     store: Arc<dyn KeyStore>,
     encryption: Arc<KeyEncryption>,
     /// The logged state, as numbered by [`state`], to log each change once.
-    told: AtomicU8,
+    logged_state: AtomicU8,
     /// Applications whose records were logged as not authentic.
     logged: Mutex<Vec<AppId>>,
 }
@@ -46,7 +46,7 @@ impl EncryptedStore {
         Self {
             store,
             encryption,
-            told: AtomicU8::new(0),
+            logged_state: AtomicU8::new(0),
             logged: Mutex::default(),
         }
     }
@@ -124,7 +124,7 @@ impl EncryptedStore {
         if private.kid.is_some_and(|kid| kid != expected) {
             return Err(self.unusable(Entry::KeyPair, &EncryptionError::Forged));
         }
-        self.tell(private.at_rest);
+        self.log_state(private.at_rest);
         Ok(opened)
     }
 
@@ -185,14 +185,14 @@ impl EncryptedStore {
 
     /// Logs the state of the stored values; nothing without a key-encryption key, when plaintext is
     /// expected.
-    fn tell(&self, at_rest: EncryptionState) {
-        let told = self.told.swap(number(at_rest), Ordering::Relaxed);
+    fn log_state(&self, at_rest: EncryptionState) {
+        let logged = self.logged_state.swap(number(at_rest), Ordering::Relaxed);
         let Some(current) = &self.encryption.current else {
             return;
         };
         let key = current.id();
         match at_rest {
-            _ if told == number(at_rest) => {}
+            _ if logged == number(at_rest) => {}
             EncryptionState::InClear => warn!(
                 "the private key is stored in clear; auth-server keys reencrypt encrypts it, once \
                  every server has the key-encryption key"

@@ -169,7 +169,7 @@ impl fmt::Display for StoreLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
             Backend::File(directory) => write!(f, "file:{}", directory.display()),
-            Backend::Redis(store) => f.write_str(store.shown()),
+            Backend::Redis(store) => f.write_str(store.redacted()),
         }
     }
 }

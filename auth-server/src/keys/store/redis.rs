@@ -100,7 +100,7 @@ return 1
 pub(crate) struct RedisStore {
     route: CurrentEndpoint,
     /// The address without user and password.
-    shown: String,
+    redacted: String,
     is_in_clear: bool,
     /// Logged already.
     is_time_refused: AtomicBool,
@@ -108,7 +108,7 @@ pub(crate) struct RedisStore {
 
 impl std::fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("RedisStore").field(&self.shown).finish()
+        f.debug_tuple("RedisStore").field(&self.redacted).finish()
     }
 }
 
@@ -120,12 +120,12 @@ impl RedisStore {
     pub(super) fn new(address: &str, access: Credentials) -> Result<Self, String> {
         let Address {
             endpoint,
-            shown,
+            redacted,
             is_in_clear,
         } = Address::parse(address, &access, TIMEOUT)?;
         Ok(Self {
             route: CurrentEndpoint::new(address, access, endpoint, TIMEOUT),
-            shown,
+            redacted,
             is_in_clear,
             is_time_refused: AtomicBool::new(false),
         })
@@ -137,8 +137,8 @@ impl RedisStore {
     }
 
     /// Returns the address without user and password.
-    pub(super) fn shown(&self) -> &str {
-        &self.shown
+    pub(super) fn redacted(&self) -> &str {
+        &self.redacted
     }
 
     async fn connect(&self) -> Result<Connection, RedisError> {
@@ -177,8 +177,8 @@ impl RedisStore {
 
     fn failed(&self, error: &RedisError) -> StoreError {
         let text = match error.kind() {
-            ErrorKind::Parse => format!("{}: this is not a Redis server", self.shown),
-            _ => format!("{}: {error}", self.shown),
+            ErrorKind::Parse => format!("{}: this is not a Redis server", self.redacted),
+            _ => format!("{}: {error}", self.redacted),
         };
         if is_lasting(error) {
             StoreError::Unusable(text)
@@ -255,7 +255,7 @@ impl KeyStore for RedisStore {
         if time.is_empty() && !self.is_time_refused.swap(true, Ordering::Relaxed) {
             warn!(
                 "{}: the user lacks the right +time: keys follow this machine's clock",
-                self.shown
+                self.redacted
             );
         }
         Ok(time.first().copied())
@@ -263,14 +263,14 @@ impl KeyStore for RedisStore {
 
     fn location(&self, entry: Entry) -> String {
         let keys = match entry {
-            Entry::Store => return self.shown.clone(),
+            Entry::Store => return self.redacted.clone(),
             Entry::KeyPair => format!("keys {PRIVATE} and {PUBLIC}"),
             Entry::Half(Half::Private) => format!("key {PRIVATE}"),
             Entry::Half(Half::Public) => format!("key {PUBLIC}"),
             Entry::Ring => format!("key {RING}"),
             Entry::Applications => format!("hash {APPLICATIONS}"),
         };
-        format!("{} {keys}", self.shown)
+        format!("{} {keys}", self.redacted)
     }
 }
 

@@ -14,7 +14,7 @@ type Grant = Sender<()>;
 #[derive(Debug)]
 pub(super) struct Queue {
     known: FairQueue,
-    strangers: FairQueue,
+    unknown: FairQueue,
     known_is_next: bool,
     tickets: u64,
 }
@@ -39,7 +39,7 @@ impl Queue {
     pub(super) fn new(queue_length: usize) -> Self {
         Self {
             known: FairQueue::new(queue_length),
-            strangers: FairQueue::new(queue_length),
+            unknown: FairQueue::new(queue_length),
             known_is_next: true,
             tickets: 0,
         }
@@ -82,7 +82,7 @@ impl Queue {
         if is_known {
             &mut self.known
         } else {
-            &mut self.strangers
+            &mut self.unknown
         }
     }
 }

@@ -41,11 +41,11 @@ pub(super) struct Sources<'a> {
 
 impl Sources<'_> {
     pub(super) fn describe(&self, settings: &[&Arg], text: &str) -> String {
-        let (told, end) = match text.strip_suffix(SEE_HELP) {
-            Some(told) => (told, SEE_HELP),
+        let (described, end) = match text.strip_suffix(SEE_HELP) {
+            Some(described) => (described, SEE_HELP),
             None => (text, ""),
         };
-        let mut told = told.to_owned();
+        let mut described = described.to_owned();
         let mut seen = Vec::new();
         for setting in settings {
             let Some(flag) = setting.get_long().filter(|flag| is_named(flag, text)) else {
@@ -57,10 +57,10 @@ impl Sources<'_> {
             }
             seen.push(flag);
             if let Some(place) = self.place_of(flag, setting, text) {
-                told += &format!("; --{flag} comes from {place}");
+                described += &format!("; --{flag} comes from {place}");
             }
         }
-        told + end
+        described + end
     }
 
     /// Returns `None` for a typed flag, a default, and a text that begins with the file.

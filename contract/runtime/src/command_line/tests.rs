@@ -438,7 +438,7 @@ fn a_variable_of_ours_that_no_flag_declares_is_noticed() {
 
 /// Returns `text` with its sources, for the command line `arguments`, a set variable of
 /// `--from-env` alone, and the text `file` of the file, whose path is left out.
-fn told(text: &str, arguments: &[&str], file: &str) -> String {
+fn described(text: &str, arguments: &[&str], file: &str) -> String {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("prog.toml");
     std::fs::write(&path, file).unwrap();
@@ -451,8 +451,8 @@ fn told(text: &str, arguments: &[&str], file: &str) -> String {
         is_set: &|variable| variable == "CARGO_PKG_NAME",
         file: Some(&ConfigFile::read(&path).unwrap()),
     };
-    let told = sources.describe(&all_settings(&command), &text);
-    told.replace(&directory, "")
+    let described = sources.describe(&all_settings(&command), &text);
+    described.replace(&directory, "")
 }
 
 #[test]
@@ -498,12 +498,12 @@ fn a_failure_says_which_settings_come_from_elsewhere_than_the_command_line() {
         ),
     ] {
         assert_eq!(
-            told(text, arguments, file),
+            described(text, arguments, file),
             format!("{text}{addition}"),
             "{arguments:?}"
         );
     }
-    let line = told("for '--from-env <X>': no; see --help", &[], "");
+    let line = described("for '--from-env <X>': no; see --help", &[], "");
     assert_eq!(
         line,
         "for '--from-env <X>': no; --from-env comes from CARGO_PKG_NAME; see --help"

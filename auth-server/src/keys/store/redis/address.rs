@@ -42,7 +42,7 @@ pub(super) struct Sentinels {
 /// A printable address without user and password, and its endpoint.
 pub(super) struct Address {
     pub(super) endpoint: Endpoint,
-    pub(super) shown: String,
+    pub(super) redacted: String,
     /// True if data leaves this host unencrypted.
     pub(super) is_in_clear: bool,
 }
@@ -136,7 +136,7 @@ fn one(
     tls: Option<Option<TlsCertificates>>,
 ) -> Result<Address, AddressError> {
     let info = with_password(text.into_connection_info()?, access);
-    let shown = match info.addr() {
+    let redacted = match info.addr() {
         ConnectionAddr::Unix(socket) => {
             let database = info.redis_settings().db();
             format!("redis+unix://{}?db={database}", socket.display())
@@ -155,7 +155,7 @@ fn one(
     };
     Ok(Address {
         endpoint: Endpoint::One(Box::new(client)),
-        shown,
+        redacted,
         is_in_clear,
     })
 }
@@ -174,7 +174,7 @@ fn sentinels(
     let infos = hosts.infos(transport, database, SENTINEL_PORT, access)?;
     let redis = first(&infos)?.redis_settings().clone();
     let addresses: Vec<_> = infos.iter().map(|info| info.addr().clone()).collect();
-    let shown = format!(
+    let redacted = format!(
         "{transport}+sentinel://{}/{master}/{}",
         listed(&addresses),
         redis.db()
@@ -194,7 +194,7 @@ fn sentinels(
     sentinels.client()?;
     Ok(Address {
         endpoint: Endpoint::Sentinels(Box::new(sentinels)),
-        shown,
+        redacted,
         is_in_clear,
     })
 }
@@ -212,7 +212,7 @@ fn cluster(
     }
     let infos = hosts.infos(transport, "", REDIS_PORT, access)?;
     let addresses: Vec<_> = infos.iter().map(|info| info.addr().clone()).collect();
-    let shown = format!("{transport}+cluster://{}", listed(&addresses));
+    let redacted = format!("{transport}+cluster://{}", listed(&addresses));
     let is_in_clear = addresses.iter().any(is_in_clear);
     let mut builder = ClusterClientBuilder::new(infos)
         .connection_timeout(timeout)
@@ -223,7 +223,7 @@ fn cluster(
     }
     Ok(Address {
         endpoint: Endpoint::Cluster(Box::new(builder.build()?)),
-        shown,
+        redacted,
         is_in_clear,
     })
 }
