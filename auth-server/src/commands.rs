@@ -9,7 +9,7 @@ pub(crate) mod user;
 
 use std::io::Write;
 
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 use runtime::output;
 use rustix::process::getuid;
 use rustix::system::uname;
@@ -30,6 +30,6 @@ fn changed_by(args: &ReasonArgs, now: i64) -> ChangedBy {
     ChangedBy::new(actor, args.reason.as_ref(), now)
 }
 
-fn print(text: &str) -> Result<(), Failure> {
+fn print(text: &str) -> Result<(), ExitError> {
     output::print(&format!("{text}\n"))
 }

@@ -16,7 +16,7 @@ use contract::token::verifier::VerificationPolicy;
 use http::HeaderValue;
 use runtime::access_log::AccessLog;
 use runtime::client_address::TrustedProxies;
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 use runtime::tls::ServerCertificate;
 
 pub(crate) use self::store::store_location;
@@ -88,8 +88,8 @@ impl Config {
     /// Validates the flags.
     ///
     /// # Errors
-    /// [`Failure::Config`], one line that names the flag.
-    pub(crate) fn from_args(args: &ServeArgs) -> Result<Self, Failure> {
+    /// [`ExitError::Config`], one line that names the flag.
+    pub(crate) fn from_args(args: &ServeArgs) -> Result<Self, ExitError> {
         let context_path = args.listening.context_path.clone();
         let signing_type = args.keys.signing.signing_type;
         let issuer_url = IssuerUrl::parse(&args.tokens.issuer);
@@ -115,9 +115,9 @@ impl Config {
             store_reread: args.keys.store_reread.duration(),
             rotation: rotation::policy(args)?,
             jwks_link: jwks::link(&args.listening.context_path)
-                .map_err(|error| Failure::Config(format!("--context-path: {error}")))?,
+                .map_err(|error| ExitError::Config(format!("--context-path: {error}")))?,
             revocations_link: revocations::link(&args.listening.context_path)
-                .map_err(|error| Failure::Config(format!("--context-path: {error}")))?,
+                .map_err(|error| ExitError::Config(format!("--context-path: {error}")))?,
             signing_type,
             issuer: TokenIssuer {
                 issuer: args.tokens.issuer.clone(),
@@ -174,52 +174,52 @@ pub(crate) fn verification_policy(issuer: &str, leeway_seconds: u32) -> Verifica
     }
 }
 
-fn users(location: &UsersLocation) -> Result<Option<Arc<FileUsers>>, Failure> {
+fn users(location: &UsersLocation) -> Result<Option<Arc<FileUsers>>, ExitError> {
     let UsersLocation::File(path) = location else {
         return Ok(None);
     };
     FileUsers::open(path.clone())
         .map(|users| Some(Arc::new(users)))
-        .map_err(|error| Failure::Config(format!("--users {location}: {error}")))
+        .map_err(|error| ExitError::Config(format!("--users {location}: {error}")))
 }
 
-fn mounted_applications(args: &ServeArgs) -> Result<Option<MountedApplications>, Failure> {
+fn mounted_applications(args: &ServeArgs) -> Result<Option<MountedApplications>, ExitError> {
     let Some(directory) = &args.accounts.applications_dir else {
         return Ok(None);
     };
     MountedApplications::open(directory.clone())
         .map(Some)
         .map_err(|error| {
-            Failure::Config(format!(
+            ExitError::Config(format!(
                 "--applications-dir {}: {error}",
                 directory.display()
             ))
         })
 }
 
-fn pass_list(args: &ServeArgs) -> Result<PassList, Failure> {
+fn pass_list(args: &ServeArgs) -> Result<PassList, ExitError> {
     let configured = args.pages.pass.iter().map(String::as_str);
     PassList::parse(PASS_LIST.into_iter().chain(configured))
-        .map_err(|error| Failure::Config(format!("--pass '{}': {}", error.pattern, error.source)))
+        .map_err(|error| ExitError::Config(format!("--pass '{}': {}", error.pattern, error.source)))
 }
 
-fn static_root(args: &ServeArgs) -> Result<Option<PathBuf>, Failure> {
+fn static_root(args: &ServeArgs) -> Result<Option<PathBuf>, ExitError> {
     let Some(directory) = &args.pages.static_dir else {
         return Ok(None);
     };
-    StaticFiles::root(directory)
-        .map(Some)
-        .map_err(|error| Failure::Config(format!("--static-dir {}: {error}", directory.display())))
+    StaticFiles::root(directory).map(Some).map_err(|error| {
+        ExitError::Config(format!("--static-dir {}: {error}", directory.display()))
+    })
 }
 
-fn console(args: &ServeArgs) -> Result<Option<Console>, Failure> {
+fn console(args: &ServeArgs) -> Result<Option<Console>, ExitError> {
     match args.pages.console {
         true => Ok(Some(Console::new(
             &args.listening.context_path,
             &args.pages.console_target,
         ))),
         false if args.pages.console_target.is_empty() => Ok(None),
-        false => Err(Failure::Config(
+        false => Err(ExitError::Config(
             "--console-target: there is no console with --console off".to_owned(),
         )),
     }
@@ -232,7 +232,7 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
 
-    fn config(flags: &[&str]) -> Result<Config, Failure> {
+    fn config(flags: &[&str]) -> Result<Config, ExitError> {
         let cli =
             runtime::command_line::parse_words::<Cli>(["auth-server", "serve"].iter().chain(flags))
                 .unwrap();

@@ -25,7 +25,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use runtime::command_line::completions::print_completions;
-use runtime::exit::{Failure, finish};
+use runtime::exit::{ExitError, finish};
 use runtime::{command_line, healthcheck, signals, telemetry};
 
 use crate::cli::{Cli, Command, ServeArgs};
@@ -45,11 +45,11 @@ fn main() -> ExitCode {
     finish(run().map_err(command_line::with_provenance::<Cli>))
 }
 
-fn run() -> Result<(), Failure> {
+fn run() -> Result<(), ExitError> {
     // Before the first use of a provider: there must not be two cryptographic libraries.
     rustls::crypto::aws_lc_rs::default_provider()
         .install_default()
-        .map_err(|_| Failure::Software("a TLS provider is installed already".to_owned()))?;
+        .map_err(|_| ExitError::Software("a TLS provider is installed already".to_owned()))?;
     // Before any file is read, which may take seconds.
     signals::ignore_sighup()?;
     let command = command_line::parse::<Cli>()?.command;
@@ -75,7 +75,7 @@ fn run() -> Result<(), Failure> {
     }
 }
 
-fn serve(args: &ServeArgs, warnings: &[String]) -> Result<(), Failure> {
+fn serve(args: &ServeArgs, warnings: &[String]) -> Result<(), ExitError> {
     let _logs = telemetry::init(args.logs.log_format, &log_filter(&args.logs.log_level))?;
     for warning in warnings {
         tracing::warn!("{warning}");
@@ -89,12 +89,12 @@ fn log_filter(asked: &str) -> String {
     format!("{},{asked}", service_registry::LOG_DIRECTIVE)
 }
 
-fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+fn block_on(work: impl Future<Output = Result<(), ExitError>>) -> Result<(), ExitError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
         .enable_all()
         .build()
-        .map_err(|error| Failure::Software(format!("no runtime: {error}")))?;
+        .map_err(|error| ExitError::Software(format!("no runtime: {error}")))?;
     let outcome = runtime.block_on(work);
     // A hanging file system must not delay the exit.
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);

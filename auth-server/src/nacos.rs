@@ -11,7 +11,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use contract::http::path_patterns::ContextPath;
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 use service_registry::{Instance, RegistryAddress, RegistryArgs, RegistrySettings, host_and_port};
 
 use crate::cli::ServeArgs;
@@ -48,15 +48,15 @@ impl RegistryConfig {
     /// Returns `None` if this server is not registered.
     ///
     /// # Errors
-    /// [`Failure::Config`], one line that names the flag and repeats no password.
-    pub(crate) fn from_args(args: &ServeArgs) -> Result<Option<Self>, Failure> {
+    /// [`ExitError::Config`], one line that names the flag and repeats no password.
+    pub(crate) fn from_args(args: &ServeArgs) -> Result<Option<Self>, ExitError> {
         let advertised = args
             .registration
             .advertise
             .as_deref()
             .map(Advertised::parse)
             .transpose();
-        let refused = |error| Failure::Config(format!("--advertise: {error}"));
+        let refused = |error| ExitError::Config(format!("--advertise: {error}"));
         let advertised = advertised.map_err(refused)?;
         let Some(settings) = settings(
             &args.registration.registry,
@@ -88,8 +88,8 @@ pub(crate) fn shown(config: Option<&RegistryConfig>) -> String {
     config.map_or(NONE.to_owned(), RegistryConfig::to_string)
 }
 
-fn settings(text: &str, args: &RegistryArgs) -> Result<Option<RegistrySettings>, Failure> {
-    let refused = |error: &dyn fmt::Display| Failure::Config(format!("{FLAG}: {error}"));
+fn settings(text: &str, args: &RegistryArgs) -> Result<Option<RegistrySettings>, ExitError> {
+    let refused = |error: &dyn fmt::Display| ExitError::Config(format!("{FLAG}: {error}"));
     if text == NONE {
         return Ok(None);
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use prometheus_client::registry::Registry;
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 use runtime::health::{Condition, Health};
 use runtime::listener::{self, Port};
 use runtime::signals::{SighupStream, Termination, Terminations};
@@ -49,7 +49,7 @@ use crate::users::reload::UsersReload;
 ///
 /// # Errors
 /// Start errors; later only a background task that has ended.
-pub(crate) async fn serve(args: &ServeArgs, span_export: Option<Export>) -> Result<(), Failure> {
+pub(crate) async fn serve(args: &ServeArgs, span_export: Option<Export>) -> Result<(), ExitError> {
     let hang_ups = SighupStream::install().map_err(no_signals)?;
     let config = Config::from_args(args)?;
     let store = config.store.open_for_serving()?;
@@ -62,7 +62,7 @@ async fn serve_with(
     store: Arc<dyn KeyStore>,
     hang_ups: SighupStream,
     span_export: Option<Export>,
-) -> Result<(), Failure> {
+) -> Result<(), ExitError> {
     let started = Instant::now();
     // Before the addresses are printed: a reader of them may send a signal at once.
     let terminations = Terminations::install().map_err(no_signals)?;
@@ -136,8 +136,8 @@ async fn serve_with(
     outcome
 }
 
-fn no_signals(error: std::io::Error) -> Failure {
-    Failure::Software(format!("signals cannot be received: {error}"))
+fn no_signals(error: std::io::Error) -> ExitError {
+    ExitError::Software(format!("signals cannot be received: {error}"))
 }
 
 fn reloaded_parts(config: &Config) -> Vec<&'static str> {
@@ -171,13 +171,13 @@ fn registration(
     config: &Config,
     shared: &SyncedState,
     background: &Supervisor,
-) -> Result<Registration, Failure> {
+) -> Result<Registration, ExitError> {
     let Some(registry) = &config.registry else {
         return Ok(Registration::none());
     };
     let listening = public
         .local_addr()
-        .map_err(|error| Failure::Software(format!("the listener has no address: {error}")))?;
+        .map_err(|error| ExitError::Software(format!("the listener has no address: {error}")))?;
     let (port, secure) = (listening.port(), config.certificate.is_some());
     let own = registry
         .advertised
@@ -197,7 +197,7 @@ fn follow_users(
     shared: &SyncedState,
     revocations: &RevocationQueue,
     background: &Supervisor,
-) -> Result<(), Failure> {
+) -> Result<(), ExitError> {
     let metrics = &shared.metrics;
     let Some(users) = &config.users else {
         metrics.builtin_users();
@@ -219,7 +219,7 @@ fn follow_applications(
     config: &Config,
     shared: &SyncedState,
     background: &Supervisor,
-) -> Result<(), Failure> {
+) -> Result<(), ExitError> {
     let Some(mounted) = config.mounted_applications.clone() else {
         return Ok(());
     };
@@ -233,7 +233,7 @@ fn follow_certificate(
     config: &Config,
     metrics: &Metrics,
     background: &Supervisor,
-) -> Result<(), Failure> {
+) -> Result<(), ExitError> {
     let Some(certificate) = &config.certificate else {
         return Ok(());
     };
@@ -281,7 +281,7 @@ async fn shutdown(
     ends: FirstFailure,
     registration: Registration,
     parts: ShutdownParts,
-) -> Result<(), Failure> {
+) -> Result<(), ExitError> {
     let ShutdownParts {
         serving,
         draining,
@@ -313,7 +313,7 @@ async fn shutdown(
 }
 
 /// Names the signal or the error behind the shutdown.
-fn cause(reason: &Result<(), Failure>, gradually: bool) -> String {
+fn cause(reason: &Result<(), ExitError>, gradually: bool) -> String {
     match reason {
         Err(failure) => failure.to_string(),
         Ok(()) if gradually => "SIGTERM".to_owned(),
@@ -328,8 +328,8 @@ async fn serve_public(
     (shared, revocations): (SyncedState, RevocationQueue),
     health: &Health,
     draining: Draining,
-    end: impl Future<Output = Result<(), Failure>>,
-) -> Result<(), Failure> {
+    end: impl Future<Output = Result<(), ExitError>>,
+) -> Result<(), ExitError> {
     let limit = ConnectionLimit::new(config.max_connections);
     let tls = config.certificate.clone().map(tls::http1).transpose()?;
     let logger = logger(&config, &shared);
@@ -344,7 +344,7 @@ async fn serve_public(
     };
     listener::announce(Port::Public, &listener, format)?;
     let listener = tokio::net::TcpListener::from_std(listener)
-        .map_err(|error| Failure::Software(format!("the listener cannot be served: {error}")))?;
+        .map_err(|error| ExitError::Software(format!("the listener cannot be served: {error}")))?;
     health.set_started();
     audit::server_started(listener.local_addr().ok());
     server::serve(listener, served, &limit, end).await

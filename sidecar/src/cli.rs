@@ -20,7 +20,7 @@ use clap::{Args, Parser, Subcommand};
 use runtime::command_line::completions::CompletionsArgs;
 use runtime::command_line::seconds::{Seconds, at_least_one};
 use runtime::command_line::{ArrayTables, FromTables};
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 use runtime::listener::ip_address_and_port;
 
 use explain_args::ExplainArgs;
@@ -38,7 +38,7 @@ pub(crate) struct Cli {
 impl FromTables for Cli {
     const NAMES: &'static [&'static str] = &[RULE, ISSUER];
 
-    fn take(&mut self, tables: &ArrayTables) -> Result<(), Failure> {
+    fn take(&mut self, tables: &ArrayTables) -> Result<(), ExitError> {
         let settings = match &mut self.command {
             Command::Serve(settings) => &mut **settings,
             Command::Check(check) => &mut check.settings,

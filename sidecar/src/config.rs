@@ -8,7 +8,7 @@ use contract::keys::signing_type::SigningType;
 use runtime::client_address::TrustedProxies;
 use runtime::clock::unix_now;
 use runtime::command_line::exposed_secrets;
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 
 use crate::cli::revocation_args::{RevocationArgs, RevocationMode};
 use crate::cli::{Cli, ServeArgs};
@@ -110,8 +110,8 @@ pub(crate) struct Config {
 
 impl Config {
     /// # Errors
-    /// [`Failure::Config`] with one line that names the flag and what is wrong with its value.
-    pub(crate) fn new(args: &ServeArgs) -> Result<Self, Failure> {
+    /// [`ExitError::Config`] with one line that names the flag and what is wrong with its value.
+    pub(crate) fn new(args: &ServeArgs) -> Result<Self, ExitError> {
         let issuers = issuers::settings(args)?;
         let upstream = upstream_address(&args.service)?;
         refuse_own_address(args, &upstream)?;
@@ -228,8 +228,8 @@ impl Config {
     /// Rejects an end of report-only mode that is past at `now`: `serve` would start and reject.
     ///
     /// # Errors
-    /// [`Failure::Config`]
-    pub(crate) fn refuse_ended_reporting(&self, now: i64) -> Result<(), Failure> {
+    /// [`ExitError::Config`]
+    pub(crate) fn refuse_ended_reporting(&self, now: i64) -> Result<(), ExitError> {
         match self.rules.auth_policy.reported_until(now) {
             None => Ok(()),
             Some(until) => Err(flag_error("report-until", moment(until), REPORTING_ENDED)),
@@ -283,7 +283,7 @@ impl Config {
     }
 }
 
-fn client_tls(args: &ServeArgs) -> Result<Option<ClientTlsSettings>, Failure> {
+fn client_tls(args: &ServeArgs) -> Result<Option<ClientTlsSettings>, ExitError> {
     let settings = args
         .listening
         .tls
@@ -320,7 +320,7 @@ fn revocations(args: &RevocationArgs) -> Option<RevocationSettings> {
     })
 }
 
-fn timing(args: &ServeArgs) -> Result<Timing, Failure> {
+fn timing(args: &ServeArgs) -> Result<Timing, ExitError> {
     Ok(Timing {
         schedule: Schedule::new(&args.keys.refresh_cron)
             .map_err(|error| flag_error("refresh-cron", &args.keys.refresh_cron, error))?,

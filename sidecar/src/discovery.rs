@@ -17,7 +17,7 @@ use std::str::FromStr;
 use contract::http::path_patterns::ContextPath;
 use http::Uri;
 use http::uri::Scheme;
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 use runtime::host_port::{NoPort, port_of};
 use runtime::loopback::is_loopback_host;
 use service_registry::{InvalidAddress, RegistryAddress, RegistryArgs, RegistrySettings};
@@ -126,12 +126,12 @@ impl AuthServer {
     /// Adds the settings of the registry, and the name in the certificates of its instances.
     ///
     /// # Errors
-    /// [`Failure::Config`], one line with the flag and without a password.
+    /// [`ExitError::Config`], one line with the flag and without a password.
     pub(crate) fn with_registry(
         mut self,
         args: &RegistryArgs,
         server_name: Option<&str>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, ExitError> {
         let is_secure = self.scheme == Scheme::HTTPS;
         match self.location {
             Location::Nacos(service) if is_secure || server_name.is_none() => {
@@ -141,7 +141,7 @@ impl AuthServer {
                 self.location = Location::Nacos(NacosService::new(settings, server_name));
                 Ok(self)
             }
-            _ if server_name.is_some() => Err(Failure::Config(
+            _ if server_name.is_some() => Err(ExitError::Config(
                 "--auth-server-name has an effect only with nacos+https".to_owned(),
             )),
             _ => Ok(self),

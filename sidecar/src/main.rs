@@ -21,7 +21,7 @@ mod upstream;
 use std::process::ExitCode;
 
 use runtime::command_line::completions::print_completions;
-use runtime::exit::{self, Failure};
+use runtime::exit::{self, ExitError};
 use runtime::{command_line, healthcheck, signals};
 
 use crate::cli::{Cli, Command, ServeArgs};
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
     exit::finish(run().map_err(command_line::with_provenance::<Cli>))
 }
 
-fn run() -> Result<(), Failure> {
+fn run() -> Result<(), ExitError> {
     // First: files are read before the ports open, which may take seconds.
     signals::ignore_sighup()?;
     let command = command_line::parse::<Cli>()?.command;
@@ -77,7 +77,7 @@ fn run() -> Result<(), Failure> {
     }
 }
 
-fn serve(args: &ServeArgs, warnings: Vec<String>) -> Result<(), Failure> {
+fn serve(args: &ServeArgs, warnings: Vec<String>) -> Result<(), ExitError> {
     install_tls_provider()?;
     let _logs = runtime::telemetry::init(args.logs.log_format, &log_filter(&args.logs.log_level))?;
     let span_export = runtime::traces::install("postern-sidecar", env!("CARGO_PKG_VERSION"))?;
@@ -99,10 +99,10 @@ fn serve(args: &ServeArgs, warnings: Vec<String>) -> Result<(), Failure> {
 }
 
 /// Installs it before Pingora installs ring's: the whole product uses one library.
-fn install_tls_provider() -> Result<(), Failure> {
+fn install_tls_provider() -> Result<(), ExitError> {
     rustls::crypto::aws_lc_rs::default_provider()
         .install_default()
-        .map_err(|_| Failure::Software("another TLS provider is already installed".to_owned()))
+        .map_err(|_| ExitError::Software("another TLS provider is already installed".to_owned()))
 }
 
 /// Silences libraries that log each step of their start at info, and the proxy's errors of clients

@@ -1,7 +1,7 @@
 //! `application …`: changes the store while servers run, which apply it at their next poll.
 
 use runtime::clock::unix_now;
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 use runtime::sanitize::LogText;
 use runtime::{output, secret_file};
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ const TRIES: usize = 5;
 /// Of id and grant as JSON, like the claims of a user: the token has to fit into a header field.
 const MAX_GRANT_BYTES: usize = 4096;
 
-pub(crate) async fn run(command: &ApplicationCommand) -> Result<(), Failure> {
+pub(crate) async fn run(command: &ApplicationCommand) -> Result<(), ExitError> {
     match command {
         ApplicationCommand::Add(args) => add(args).await,
         ApplicationCommand::Ensure(args) => ensure(args).await,
@@ -40,7 +40,7 @@ pub(crate) async fn run(command: &ApplicationCommand) -> Result<(), Failure> {
     }
 }
 
-async fn add(args: &ApplicationAddArgs) -> Result<(), Failure> {
+async fn add(args: &ApplicationAddArgs) -> Result<(), ExitError> {
     let grant = grant_of(&args.grant, &args.application.app_id)?;
     let secret = new_secret()?;
     let target = Target::new(&args.application, &args.reason)?;
@@ -52,10 +52,10 @@ async fn add(args: &ApplicationAddArgs) -> Result<(), Failure> {
     hand_over(&secret, &args.application.app_id)
 }
 
-async fn grant(args: &ApplicationGrantArgs) -> Result<(), Failure> {
+async fn grant(args: &ApplicationGrantArgs) -> Result<(), ExitError> {
     let grant = grant_of(&args.grant, &args.application.app_id)?;
     if grant == Grant::default() && !args.none {
-        return Err(Failure::Usage(
+        return Err(ExitError::Usage(
             "nothing is granted: say --audience, --scope or --claim, or --none to take all away"
                 .to_owned(),
         ));
@@ -64,17 +64,17 @@ async fn grant(args: &ApplicationGrantArgs) -> Result<(), Failure> {
     target.change(Change::Grant { grant: &grant }).await
 }
 
-fn grant_of(args: &GrantArgs, id: &AppId) -> Result<Grant, Failure> {
+fn grant_of(args: &GrantArgs, id: &AppId) -> Result<Grant, ExitError> {
     let claims = FurtherClaims::from_named(&args.claim);
     let grant = Grant {
         scope: args.scope.clone().unwrap_or_default(),
         audience: args.audience.clone(),
-        claims: claims.map_err(|error| Failure::Usage(format!("--claim: {error}")))?,
+        claims: claims.map_err(|error| ExitError::Usage(format!("--claim: {error}")))?,
     };
     // The id is `sub`, `username`, `userId` and `client_id`.
     let size = serde_json::to_vec(&([id; 4], &grant)).map_or(usize::MAX, |json| json.len());
     if size > MAX_GRANT_BYTES {
-        return Err(Failure::Usage(format!(
+        return Err(ExitError::Usage(format!(
             "--app-id {id}: id and grant are {size} bytes of JSON; at most {MAX_GRANT_BYTES} fit into a token"
         )));
     }
@@ -84,10 +84,10 @@ fn grant_of(args: &GrantArgs, id: &AppId) -> Result<Grant, Failure> {
     Ok(grant)
 }
 
-async fn ensure(args: &ApplicationEnsureArgs) -> Result<(), Failure> {
+async fn ensure(args: &ApplicationEnsureArgs) -> Result<(), ExitError> {
     let secret = secret_file::read(&args.app_secret_file)?;
     if secret.len() < MIN_SECRET_LENGTH {
-        return Err(Failure::Config(format!(
+        return Err(ExitError::Config(format!(
             "--app-secret-file {}: shorter than {MIN_SECRET_LENGTH} characters: \
              a secret is random text, as application add makes it",
             args.app_secret_file.display()
@@ -97,7 +97,7 @@ async fn ensure(args: &ApplicationEnsureArgs) -> Result<(), Failure> {
     target.change(Change::Ensure { secret: &secret }).await
 }
 
-async fn rotate_secret(args: &RotateSecretArgs) -> Result<(), Failure> {
+async fn rotate_secret(args: &RotateSecretArgs) -> Result<(), ExitError> {
     let target = Target::new(&args.application, &args.reason)?;
     if args.drop_old {
         return target.change(Change::DropOld).await;
@@ -108,16 +108,16 @@ async fn rotate_secret(args: &RotateSecretArgs) -> Result<(), Failure> {
 }
 
 /// Prints a new secret; the store holds only its hash.
-fn hand_over(secret: &str, id: &AppId) -> Result<(), Failure> {
+fn hand_over(secret: &str, id: &AppId) -> Result<(), ExitError> {
     output::hand_over(secret).map_err(|error| {
-        Failure::Software(format!(
+        ExitError::Software(format!(
             "standard output: {error}: the new secret of --app-id {id} is lost; \
              application rotate-secret makes another"
         ))
     })
 }
 
-async fn remove(args: &ApplicationRemoveArgs) -> Result<(), Failure> {
+async fn remove(args: &ApplicationRemoveArgs) -> Result<(), ExitError> {
     let target = Target::new(&args.application, &args.reason)?;
     target.change(Change::Remove { last: args.last }).await?;
     let ended = end_application(
@@ -138,12 +138,12 @@ async fn remove(args: &ApplicationRemoveArgs) -> Result<(), Failure> {
 }
 
 /// Returns true for an application with a valid secret.
-pub(super) async fn is_registered(store: &StoreArgs, id: &AppId) -> Result<bool, Failure> {
+pub(super) async fn is_registered(store: &StoreArgs, id: &AppId) -> Result<bool, ExitError> {
     let applications = applications(&*store_location(store)?.open()).await?;
     Ok(applications.registered().any(|(known, _)| known == id))
 }
 
-async fn list(args: &ApplicationListArgs) -> Result<(), Failure> {
+async fn list(args: &ApplicationListArgs) -> Result<(), ExitError> {
     let location = store_location(&args.store)?;
     let is_absent = location.is_absent();
     let applications = applications(&*location.open()).await?;
@@ -196,11 +196,11 @@ fn shown_grant(grant: Option<&Grant>) -> String {
     format!("\ttokens for {audience}, scope {scope}")
 }
 
-fn new_secret() -> Result<zeroize::Zeroizing<String>, Failure> {
-    random::secret().map_err(|_| Failure::Software("no randomness for a secret".to_owned()))
+fn new_secret() -> Result<zeroize::Zeroizing<String>, ExitError> {
+    random::secret().map_err(|_| ExitError::Software("no randomness for a secret".to_owned()))
 }
 
-async fn applications(store: &dyn KeyStore) -> Result<Applications, Failure> {
+async fn applications(store: &dyn KeyStore) -> Result<Applications, ExitError> {
     Ok(within_timeout(store.applications()).await?)
 }
 
@@ -212,7 +212,7 @@ struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    fn new(application: &'a ApplicationArgs, reason: &ReasonArgs) -> Result<Self, Failure> {
+    fn new(application: &'a ApplicationArgs, reason: &ReasonArgs) -> Result<Self, ExitError> {
         Ok(Self {
             location: store_location(&application.store)?,
             id: &application.app_id,
@@ -221,7 +221,7 @@ impl<'a> Target<'a> {
     }
 
     /// Reads, decides and swaps, until no other change came in between.
-    async fn change(&self, change: Change<'_>) -> Result<(), Failure> {
+    async fn change(&self, change: Change<'_>) -> Result<(), ExitError> {
         let Self { location, id, by } = self;
         let store = location.open();
         for _ in 0..TRIES {
@@ -243,7 +243,7 @@ impl<'a> Target<'a> {
                 return Ok(());
             }
         }
-        Err(Failure::Unavailable(format!(
+        Err(ExitError::Unavailable(format!(
             "--app-id {id}: others keep changing this application in {location}"
         )))
     }
@@ -251,16 +251,16 @@ impl<'a> Target<'a> {
 
 /// Returns the error for a record that a change would authenticate although it was written without
 /// the key-encryption key. A removal leaves no secret, so it is allowed.
-fn unauthenticated(id: &AppId, location: &StoreLocation) -> Failure {
-    Failure::Config(format!(
+fn unauthenticated(id: &AppId, location: &StoreLocation) -> ExitError {
+    ExitError::Config(format!(
         "--app-id {id}: its record in {location} is not authenticated with the key-encryption key; without \
          --require-encrypted-keys, auth-server keys reencrypt --accept-application {id} does that, if you know \
          who wrote it, and application remove ends it"
     ))
 }
 
-fn refusal(refused: Rejected, id: &AppId, location: &StoreLocation) -> Failure {
-    Failure::Usage(format!("--app-id {id}: {refused} in {location}"))
+fn refusal(refused: Rejected, id: &AppId, location: &StoreLocation) -> ExitError {
+    ExitError::Usage(format!("--app-id {id}: {refused} in {location}"))
 }
 
 #[cfg(test)]
@@ -280,7 +280,7 @@ mod tests {
     struct Desk(tempfile::TempDir);
 
     impl Desk {
-        async fn run(&self, words: &[&str]) -> Result<(), Failure> {
+        async fn run(&self, words: &[&str]) -> Result<(), ExitError> {
             let store = format!("--store=file:{}", self.0.path().join("data").display());
             let words = words.iter().copied().chain([store.as_str()]);
             let cli = runtime::command_line::parse_words::<Cli>(

@@ -1,7 +1,7 @@
 //! `check`: prints the effective configuration as a file, without secrets. Succeeds where `serve`
 //! would start; the store is read, not changed.
 
-use runtime::exit::{self, Failure};
+use runtime::exit::{self, ExitError};
 use toml::Table;
 
 use super::print;
@@ -11,11 +11,11 @@ use crate::keys::store::StoreError;
 use crate::keys::sync::preview::preview;
 use crate::nacos;
 
-pub(crate) async fn run(args: &CheckArgs, unknown_variables: Vec<String>) -> Result<(), Failure> {
+pub(crate) async fn run(args: &CheckArgs, unknown_variables: Vec<String>) -> Result<(), ExitError> {
     let config = Config::from_args(&args.settings)?;
     let away = check_store(&config).await?;
     let settings = effective(&args.settings, &config).map_err(|error| {
-        Failure::Software(format!("the configuration cannot be shown: {error}"))
+        ExitError::Software(format!("the configuration cannot be shown: {error}"))
     })?;
     let mut all = unknown_variables;
     all.extend(warnings(&args.settings, &config));
@@ -30,7 +30,7 @@ pub(crate) async fn run(args: &CheckArgs, unknown_variables: Vec<String>) -> Res
 }
 
 /// Returns a warning about an unavailable store, which does not prevent a start.
-async fn check_store(config: &Config) -> Result<Option<String>, Failure> {
+async fn check_store(config: &Config) -> Result<Option<String>, ExitError> {
     let store = config.store.open_for_preview()?;
     let registrations = config.registrations();
     let look = preview(

@@ -9,7 +9,7 @@ use contract::keys::KeyId;
 use contract::keys::signing_type::SigningType;
 use runtime::clock::unix_now;
 use runtime::command_line::seconds::Seconds;
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 
 use self::listing::Listing;
 use super::{changed_by, print, print_note};
@@ -31,7 +31,7 @@ use crate::keys::store::{KeyStore, StoreError, within_timeout};
 use crate::keys::sync::compare_and_swap::{unusable_keys, update};
 use crate::keys::sync::reconcile::Plan;
 
-pub(crate) async fn run(command: &KeysCommand) -> Result<(), Failure> {
+pub(crate) async fn run(command: &KeysCommand) -> Result<(), ExitError> {
     match command {
         KeysCommand::Show(args) => show(args).await,
         KeysCommand::Rotate(args) => rotate(args).await,
@@ -41,9 +41,9 @@ pub(crate) async fn run(command: &KeysCommand) -> Result<(), Failure> {
     }
 }
 
-async fn export_public(args: &KeyArgs) -> Result<(), Failure> {
+async fn export_public(args: &KeyArgs) -> Result<(), ExitError> {
     if args.signing.signing_type == SigningType::Hmac {
-        return Err(Failure::Usage(
+        return Err(ExitError::Usage(
             "--signing-type hmac: a shared secret has no public half; applications fetch it with their secret"
                 .to_owned(),
         ));
@@ -52,20 +52,20 @@ async fn export_public(args: &KeyArgs) -> Result<(), Failure> {
     print(ring.current().public_key_string().trim_end())
 }
 
-async fn show(args: &KeysShowArgs) -> Result<(), Failure> {
+async fn show(args: &KeysShowArgs) -> Result<(), ExitError> {
     let store = KeysInStore::open(&args.keys)?;
     let ring = store.load().await?;
     let listing = Listing::of(store.signing_type, &store.location, &ring);
     if args.json {
         let json = serde_json::to_string_pretty(&listing);
-        print(&json.map_err(|error| Failure::Software(error.to_string()))?)
+        print(&json.map_err(|error| ExitError::Software(error.to_string()))?)
     } else {
         print(&listing.to_string())
     }
 }
 
 /// Publishes a next key; simultaneous calls result in one key, which all of them print.
-async fn rotate(args: &KeysRotateArgs) -> Result<(), Failure> {
+async fn rotate(args: &KeysRotateArgs) -> Result<(), ExitError> {
     rotate_in(
         &KeysInStore::open(&args.keys)?,
         args.lead.rotation_lead.get().into(),
@@ -74,9 +74,9 @@ async fn rotate(args: &KeysRotateArgs) -> Result<(), Failure> {
     .await
 }
 
-async fn rotate_in(store: &KeysInStore, lead: i64, reason: &ReasonArgs) -> Result<(), Failure> {
+async fn rotate_in(store: &KeysInStore, lead: i64, reason: &ReasonArgs) -> Result<(), ExitError> {
     if store.signing_type == SigningType::Hmac {
-        return Err(Failure::Usage(
+        return Err(ExitError::Usage(
             "--signing-type hmac: a shared secret cannot be announced; keys revoke replaces it at once"
                 .to_owned(),
         ));
@@ -109,7 +109,7 @@ async fn rotate_in(store: &KeysInStore, lead: i64, reason: &ReasonArgs) -> Resul
     })
 }
 
-async fn revoke(args: &KeysRevokeArgs) -> Result<(), Failure> {
+async fn revoke(args: &KeysRevokeArgs) -> Result<(), ExitError> {
     let store = KeysInStore::open(&args.keys)?;
     revoke_in(&store, &args.kid, &args.reason).await?;
     match args.wait {
@@ -124,7 +124,7 @@ async fn revoke(args: &KeysRevokeArgs) -> Result<(), Failure> {
     }
 }
 
-async fn revoke_in(store: &KeysInStore, kid: &KeyId, reason: &ReasonArgs) -> Result<(), Failure> {
+async fn revoke_in(store: &KeysInStore, kid: &KeyId, reason: &ReasonArgs) -> Result<(), ExitError> {
     let before = store.load().await?;
     if !before.is_listed(kid) {
         return already_gone(kid, &before, &store.location);
@@ -150,11 +150,11 @@ async fn revoke_in(store: &KeysInStore, kid: &KeyId, reason: &ReasonArgs) -> Res
 
 /// Reads the store again: it acknowledges a write before its replicas have it, and one of them may
 /// take over.
-async fn confirm(store: &KeysInStore, kid: &KeyId, time: Seconds) -> Result<(), Failure> {
+async fn confirm(store: &KeysInStore, kid: &KeyId, time: Seconds) -> Result<(), ExitError> {
     tokio::time::sleep(time.duration()).await;
     let ring = store.load().await?;
     if ring.is_listed(kid) || !ring.revoked().contains(kid) {
-        return Err(Failure::Unavailable(format!(
+        return Err(ExitError::Unavailable(format!(
             "{kid} is not revoked: {} has lost it; run auth-server keys revoke {kid} again",
             store.location
         )));
@@ -163,7 +163,7 @@ async fn confirm(store: &KeysInStore, kid: &KeyId, time: Seconds) -> Result<(), 
 }
 
 /// Writes the same keys and records again, which encrypts and authenticates them anew.
-async fn reencrypt(args: &KeysReencryptArgs) -> Result<(), Failure> {
+async fn reencrypt(args: &KeysReencryptArgs) -> Result<(), ExitError> {
     let store = KeysInStore::open(&args.keys)?;
     let ring = store.update(|ring, _| Plan::Write(ring)).await?;
     let authenticated = store.reauthenticate(&args.accept_application).await;
@@ -186,11 +186,11 @@ fn to_authenticate<'t>(applications: &'t Applications, accepted: &[AppId]) -> Ve
     ids.into_iter().filter(counts).collect()
 }
 
-fn already_gone(kid: &KeyId, ring: &KeyRing, location: &StoreLocation) -> Result<(), Failure> {
+fn already_gone(kid: &KeyId, ring: &KeyRing, location: &StoreLocation) -> Result<(), ExitError> {
     if ring.revoked().contains(kid) {
         return print(&format!("{kid} was revoked before"));
     }
-    Err(Failure::Usage(format!(
+    Err(ExitError::Usage(format!(
         "{kid}: {location} holds no key of this id; auth-server keys show lists them"
     )))
 }
@@ -214,7 +214,7 @@ pub(super) struct KeysInStore {
 }
 
 impl KeysInStore {
-    pub(super) fn open(args: &KeyArgs) -> Result<Self, Failure> {
+    pub(super) fn open(args: &KeyArgs) -> Result<Self, ExitError> {
         let location = store_location(&args.store)?;
         Ok(Self {
             store: location.open(),
@@ -224,7 +224,7 @@ impl KeysInStore {
     }
 
     /// Opens a store whose pair shows its signing type.
-    pub(super) async fn of_its_type(args: &StoreArgs) -> Result<Self, Failure> {
+    pub(super) async fn of_its_type(args: &StoreArgs) -> Result<Self, ExitError> {
         let location = store_location(args)?;
         let store = location.open();
         let pair = within_timeout(store.load()).await?.pair;
@@ -235,24 +235,24 @@ impl KeysInStore {
         })
     }
 
-    pub(super) async fn holds_pair(&self) -> Result<bool, Failure> {
+    pub(super) async fn holds_pair(&self) -> Result<bool, ExitError> {
         Ok(within_timeout(self.store.load()).await?.pair.is_some())
     }
 
-    pub(super) async fn load(&self) -> Result<KeyRing, Failure> {
+    pub(super) async fn load(&self) -> Result<KeyRing, ExitError> {
         let stored = within_timeout(self.store.load()).await;
         Ok(stored.and_then(|stored| self.parse(&stored))?)
     }
 
     /// Ends the session of a login; returns true if there was one.
-    pub(super) async fn end_session(&self, id: &SessionId) -> Result<bool, Failure> {
+    pub(super) async fn end_session(&self, id: &SessionId) -> Result<bool, ExitError> {
         let sessions = self.location.sessions();
         let removed = within_timeout(remove_session(&*sessions, id)).await?;
         Ok(removed.is_some())
     }
 
     /// Returns the store's time, if it has a clock: the operator's may be wrong.
-    pub(super) async fn now(&self) -> Result<i64, Failure> {
+    pub(super) async fn now(&self) -> Result<i64, ExitError> {
         let skew = ClockSkew::default();
         skew.measure(&*self.store).await?;
         if skew.is_noticeable() {
@@ -270,7 +270,7 @@ impl KeysInStore {
     pub(super) async fn update(
         &self,
         decide: impl Fn(KeyRing, Option<&Arc<SigningKeyPair>>) -> Plan,
-    ) -> Result<KeyRing, Failure> {
+    ) -> Result<KeyRing, ExitError> {
         let updated = update(&*self.store, self.signing_type, |stored, fresh| {
             Ok(decide(self.parse(stored)?, fresh))
         });
@@ -278,7 +278,7 @@ impl KeysInStore {
     }
 
     /// Authenticates records; fails at the end if one remains without a valid code.
-    async fn reauthenticate(&self, accepted: &[AppId]) -> Result<(), Failure> {
+    async fn reauthenticate(&self, accepted: &[AppId]) -> Result<(), ExitError> {
         let applications = within_timeout(self.store.applications()).await?;
         let ids = to_authenticate(&applications, accepted);
         for id in &ids {
@@ -286,7 +286,7 @@ impl KeysInStore {
             let Some(record) = record else { continue };
             let swap = self.store.swap_application(id, Some(record), record, None);
             if !within_timeout(swap).await? {
-                return Err(Failure::Unavailable(format!(
+                return Err(ExitError::Unavailable(format!(
                     "{id}: this application was changed at the same moment; repeat the command"
                 )));
             }
@@ -299,7 +299,7 @@ impl KeysInStore {
         if others.is_empty() {
             return Ok(());
         }
-        Err(Failure::Config(format!(
+        Err(ExitError::Config(format!(
             "{}: not authenticated with the key-encryption key, and left so: {}; if you know who registered \
              them, repeat this with --accept-application ID for each, without --require-encrypted-keys; \
              otherwise remove them",

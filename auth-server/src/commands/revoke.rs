@@ -4,7 +4,7 @@
 use std::slice;
 
 use contract::explain::unverified::DecodedToken;
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 use secrecy::ExposeSecret;
 
 use super::application::is_registered;
@@ -33,13 +33,13 @@ enum Named {
     Application(AppId),
 }
 
-pub(crate) async fn run(args: &RevokeArgs) -> Result<(), Failure> {
+pub(crate) async fn run(args: &RevokeArgs) -> Result<(), ExitError> {
     let named = named(args)?;
     let store = KeysInStore::of_its_type(&args.store).await?;
     let now = store.now().await?;
     let before = args.before.unwrap_or_else(|| now.saturating_add(1));
     if before > now.saturating_add(MAX_AHEAD) {
-        return Err(Failure::Usage(
+        return Err(ExitError::Usage(
             "--before: more than an hour ahead, until which no login could succeed".to_owned(),
         ));
     }
@@ -78,7 +78,7 @@ pub(super) async fn end_application(
     store: &StoreArgs,
     id: &AppId,
     by: &ChangedBy,
-) -> Result<(), Failure> {
+) -> Result<(), ExitError> {
     let store = KeysInStore::of_its_type(store).await?;
     // Without a pair there are no tokens.
     if !store.holds_pair().await? {
@@ -93,7 +93,7 @@ pub(super) async fn end_application(
     Ok(())
 }
 
-async fn record(store: &KeysInStore, revocation: &Revocation, now: i64) -> Result<(), Failure> {
+async fn record(store: &KeysInStore, revocation: &Revocation, now: i64) -> Result<(), ExitError> {
     store
         .update(|ring, _| {
             let revoked = ring.clone().revoke_tokens(slice::from_ref(revocation), now);
@@ -108,7 +108,7 @@ async fn record(store: &KeysInStore, revocation: &Revocation, now: i64) -> Resul
     Ok(())
 }
 
-fn named(args: &RevokeArgs) -> Result<Named, Failure> {
+fn named(args: &RevokeArgs) -> Result<Named, ExitError> {
     if let Some(text) = &args.jti {
         return token_id(text.expose_secret()).map(Named::Token);
     }
@@ -117,11 +117,11 @@ fn named(args: &RevokeArgs) -> Result<Named, Failure> {
     }
     // clap requires one of the three.
     let app = args.app.clone().map(Named::Application);
-    app.ok_or_else(|| Failure::Usage("--jti, --user or --app is missing".to_owned()))
+    app.ok_or_else(|| ExitError::Usage("--jti, --user or --app is missing".to_owned()))
 }
 
 /// Returns the id of a token: `text` itself, or the `jti` in a whole token, which is not verified.
-fn token_id(text: &str) -> Result<String, Failure> {
+fn token_id(text: &str) -> Result<String, ExitError> {
     let named = match DecodedToken::of(text) {
         Some(token) => token
             .claims
@@ -131,7 +131,7 @@ fn token_id(text: &str) -> Result<String, Failure> {
     };
     let named = named.and_then(|named| id(&named).ok());
     named.ok_or_else(|| {
-        Failure::Usage("--jti: expected the jti of a token, 1 to 128 characters, or a whole token that has one".to_owned())
+        ExitError::Usage("--jti: expected the jti of a token, 1 to 128 characters, or a whole token that has one".to_owned())
     })
 }
 
@@ -169,7 +169,7 @@ fn user_id(named: &str, users: Option<&UsersLocation>) -> String {
 }
 
 /// Returns a note about an application that is not registered.
-async fn unknown(named: &Named, args: &RevokeArgs) -> Result<Option<String>, Failure> {
+async fn unknown(named: &Named, args: &RevokeArgs) -> Result<Option<String>, ExitError> {
     let Named::Application(id) = named else {
         return Ok(None);
     };

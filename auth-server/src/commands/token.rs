@@ -13,7 +13,7 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
 use runtime::bounded_read;
 use runtime::clock::unix_now;
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 use zeroize::Zeroizing;
 
 use super::keys::KeysInStore;
@@ -27,23 +27,23 @@ const MAX_INPUT_BYTES: u64 = 2 * MAX_AUTHORIZATION_BYTES as u64;
 /// A public key in PEM takes 1 KiB, a shared secret less.
 const MAX_KEY_FILE_BYTES: u64 = 64 * 1024;
 
-pub(crate) async fn run(command: &TokenCommand) -> Result<(), Failure> {
+pub(crate) async fn run(command: &TokenCommand) -> Result<(), ExitError> {
     let TokenCommand::Inspect(args) = command;
     let token = read(std::io::stdin().lock())?;
     let keys = keys(args).await?;
     let explanation = explain(args, &token, &keys, args.at.unwrap_or_else(unix_now));
     if args.json {
         let json = serde_json::to_string_pretty(&explanation);
-        print(&json.map_err(|error| Failure::Software(error.to_string()))?)
+        print(&json.map_err(|error| ExitError::Software(error.to_string()))?)
     } else {
         print(explanation.to_string().trim_end())
     }
 }
 
 /// Reads a token, with or without `Bearer` in front.
-fn read(input: impl Read) -> Result<Zeroizing<String>, Failure> {
+fn read(input: impl Read) -> Result<Zeroizing<String>, ExitError> {
     let text = bounded_read::text_of(input, MAX_INPUT_BYTES)
-        .map_err(|why| Failure::Usage(format!("standard input: {why}")))?;
+        .map_err(|why| ExitError::Usage(format!("standard input: {why}")))?;
     let text = text.trim();
     let text = text.strip_prefix("Authorization:").unwrap_or(text).trim();
     let after_scheme = text.strip_prefix("Bearer");
@@ -52,18 +52,18 @@ fn read(input: impl Read) -> Result<Zeroizing<String>, Failure> {
         .unwrap_or(text)
         .trim();
     if token.is_empty() {
-        return Err(Failure::Usage("standard input holds no token".to_owned()));
+        return Err(ExitError::Usage("standard input holds no token".to_owned()));
     }
     Ok(Zeroizing::new(token.to_owned()))
 }
 
-async fn keys(args: &TokenInspectArgs) -> Result<KeySet, Failure> {
+async fn keys(args: &TokenInspectArgs) -> Result<KeySet, ExitError> {
     let Some(file) = &args.key_file else {
         let ring = KeysInStore::open(&args.keys)?.load().await?;
         return Ok(ring.verification_key_set(args.keys.signing.signing_type));
     };
     let unusable = |error: &dyn std::fmt::Display| {
-        Failure::Config(format!("--key-file {}: {error}", file.display()))
+        ExitError::Config(format!("--key-file {}: {error}", file.display()))
     };
     let text = bounded_read::read_text(file, MAX_KEY_FILE_BYTES).map_err(|why| unusable(&why))?;
     let key = VerificationKey::parse(args.keys.signing.signing_type, &text);

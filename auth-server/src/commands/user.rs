@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use data_encoding::BASE32_NOPAD;
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 use runtime::{lock_file, output, owner_only_file};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
@@ -36,7 +36,7 @@ const NEW_FILE_MODE: u32 = 0o600;
 /// Others hold the lock for a few file operations; after this time one of them hangs.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(3);
 
-pub(crate) fn run(command: &UserCommand) -> Result<(), Failure> {
+pub(crate) fn run(command: &UserCommand) -> Result<(), ExitError> {
     match command {
         UserCommand::Add(args) => add(args),
         UserCommand::List(args) => list(args),
@@ -52,7 +52,7 @@ pub(crate) fn run(command: &UserCommand) -> Result<(), Failure> {
     }
 }
 
-fn add(args: &UserAddArgs) -> Result<(), Failure> {
+fn add(args: &UserAddArgs) -> Result<(), ExitError> {
     let path = path(&args.file)?;
     // Fails before the operator types a password.
     let there = users(&path)?;
@@ -65,7 +65,7 @@ fn add(args: &UserAddArgs) -> Result<(), Failure> {
         id: match &args.id {
             Some(id) => id.clone(),
             None => random::token_id()
-                .map_err(|_| Failure::Software("no randomness for an id".to_owned()))?,
+                .map_err(|_| ExitError::Software("no randomness for an id".to_owned()))?,
         },
         nick_name: args.nick_name.clone(),
         telephone: args.telephone.clone(),
@@ -78,7 +78,7 @@ fn add(args: &UserAddArgs) -> Result<(), Failure> {
     edit(&args.file, |text| with_user(text, entry))
 }
 
-fn set_password(args: &UserSetPasswordArgs) -> Result<(), Failure> {
+fn set_password(args: &UserSetPasswordArgs) -> Result<(), ExitError> {
     let UserAccountArgs { file, account } = &args.user;
     let path = path(file)?;
     let there = users(&path)?;
@@ -89,18 +89,18 @@ fn set_password(args: &UserSetPasswordArgs) -> Result<(), Failure> {
     edit(file, |text| with_password(text, account, &hash))
 }
 
-fn set_totp(args: &UserTotpArgs) -> Result<(), Failure> {
+fn set_totp(args: &UserTotpArgs) -> Result<(), ExitError> {
     let UserAccountArgs { file, account } = &args.user;
     if args.remove {
         return edit(file, |text| with_totp(text, account, None));
     }
     let secret = random::totp_secret()
-        .map_err(|_| Failure::Software("no randomness for a secret".to_owned()))?;
+        .map_err(|_| ExitError::Software("no randomness for a secret".to_owned()))?;
     let secret = Zeroizing::new(BASE32_NOPAD.encode(secret.as_slice()));
     edit(file, |text| with_totp(text, account, Some(&secret)))?;
     let address = otpauth_address(&args.label, account, &secret);
     output::hand_over(&address).map_err(|error| {
-        Failure::Software(format!(
+        ExitError::Software(format!(
             "standard output: {error}: the secret of --account {account} is lost; user set-totp makes another"
         ))
     })
@@ -127,7 +127,7 @@ fn url_encoded(text: &str) -> String {
     })
 }
 
-fn list(args: &UserListArgs) -> Result<(), Failure> {
+fn list(args: &UserListArgs) -> Result<(), ExitError> {
     let path = path(&args.file)?;
     let users = document(&path)?.users;
     if !path.exists() {
@@ -167,27 +167,27 @@ fn on_one_line(text: &str) -> String {
         .collect()
 }
 
-fn path(args: &UsersFileArgs) -> Result<PathBuf, Failure> {
+fn path(args: &UsersFileArgs) -> Result<PathBuf, ExitError> {
     match &args.users {
         UsersLocation::File(path) => Ok(path.clone()),
-        UsersLocation::Builtin => Err(Failure::Usage(
+        UsersLocation::Builtin => Err(ExitError::Usage(
             "--users builtin: the built-in user stands in no file; say --users file:FILE"
                 .to_owned(),
         )),
     }
 }
 
-fn document(path: &Path) -> Result<UsersDocument, Failure> {
+fn document(path: &Path) -> Result<UsersDocument, ExitError> {
     let text = text(path)?;
     UsersDocument::parse(&text).map_err(|error| refused(path, &error.into()))
 }
 
-fn users(path: &Path) -> Result<Users, Failure> {
+fn users(path: &Path) -> Result<Users, ExitError> {
     Users::parse(&text(path)?).map_err(|error| refused(path, &error.into()))
 }
 
 /// Reads the file; a missing one is empty.
-fn text(path: &Path) -> Result<Zeroizing<String>, Failure> {
+fn text(path: &Path) -> Result<Zeroizing<String>, ExitError> {
     match fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Zeroizing::default()),
         // A device or a pipe has length 0 too.
@@ -196,12 +196,12 @@ fn text(path: &Path) -> Result<Zeroizing<String>, Failure> {
     }
 }
 
-fn refused(path: &Path, error: &EditError) -> Failure {
+fn refused(path: &Path, error: &EditError) -> ExitError {
     let line = format!("{}: {error}", path.display());
     match error {
-        EditError::Taken(_) | EditError::NotThere(_) => Failure::Usage(line),
-        EditError::Invalid(_) => Failure::Config(line),
-        EditError::Toml(_) | EditError::NoList => Failure::Software(line),
+        EditError::Taken(_) | EditError::NotThere(_) => ExitError::Usage(line),
+        EditError::Invalid(_) => ExitError::Config(line),
+        EditError::Toml(_) | EditError::NoList => ExitError::Software(line),
     }
 }
 
@@ -209,7 +209,7 @@ fn refused(path: &Path, error: &EditError) -> Failure {
 fn edit(
     args: &UsersFileArgs,
     change: impl FnOnce(&str) -> Result<String, EditError>,
-) -> Result<(), Failure> {
+) -> Result<(), ExitError> {
     // The target of a symbolic link, so that the link stays.
     let configured = path(args)?;
     let path = configured.canonicalize().unwrap_or(configured);
@@ -221,17 +221,17 @@ fn edit(
 }
 
 /// Maps errors: a full disk is not a configuration error.
-fn failed(path: &Path, error: &std::io::Error) -> Failure {
+fn failed(path: &Path, error: &std::io::Error) -> ExitError {
     let line = format!("{}: {error}", path.display());
     if owner_only_file::is_passing(error) {
-        Failure::Unavailable(line)
+        ExitError::Unavailable(line)
     } else {
-        Failure::Config(line)
+        ExitError::Config(line)
     }
 }
 
 /// Locks `<path>.lock` until it is dropped. Everybody with read access could lock the directory.
-fn locked(path: &Path) -> Result<File, Failure> {
+fn locked(path: &Path) -> Result<File, ExitError> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     let name = PathBuf::from(name);
@@ -244,7 +244,7 @@ fn locked(path: &Path) -> Result<File, Failure> {
     }
     lock_file::lock(&file, LOCK_TIMEOUT).map_err(|error| {
         if lock_file::is_busy(&error) {
-            Failure::Unavailable(format!(
+            ExitError::Unavailable(format!(
                 "{} stays locked by another process; nothing was changed",
                 name.display()
             ))
@@ -272,27 +272,29 @@ fn hash_of_new_password(
     args: &UserPasswordArgs,
     account: &str,
     there: &Users,
-) -> Result<String, Failure> {
+) -> Result<String, ExitError> {
     let password = new_password(args)?;
     reject_guessable(&password, account, args)?;
     if let Some(weakness) = there.weak_params_note() {
         print_note(&weakness);
     }
     password::hash(&password, there.common_params())
-        .map_err(|error| Failure::Software(error.to_string()))
+        .map_err(|error| ExitError::Software(error.to_string()))
 }
 
-fn new_password(args: &UserPasswordArgs) -> Result<Zeroizing<String>, Failure> {
+fn new_password(args: &UserPasswordArgs) -> Result<Zeroizing<String>, ExitError> {
     let password = if args.password_stdin {
         first_line(std::io::stdin().lock())
     } else {
         asked_twice()
     }?;
     if password.is_empty() {
-        return Err(Failure::Usage("an empty password cannot log in".to_owned()));
+        return Err(ExitError::Usage(
+            "an empty password cannot log in".to_owned(),
+        ));
     }
     if !args.allow_short && password.chars().count() < MIN_PASSWORD_CHARACTERS {
-        return Err(Failure::Usage(format!(
+        return Err(ExitError::Usage(format!(
             "the password has fewer than {MIN_PASSWORD_CHARACTERS} characters; --allow-short accepts it"
         )));
     }
@@ -300,28 +302,32 @@ fn new_password(args: &UserPasswordArgs) -> Result<Zeroizing<String>, Failure> {
 }
 
 /// Rejects the account itself, and a password of the list.
-fn reject_guessable(password: &str, account: &str, args: &UserPasswordArgs) -> Result<(), Failure> {
+fn reject_guessable(
+    password: &str,
+    account: &str,
+    args: &UserPasswordArgs,
+) -> Result<(), ExitError> {
     if password.to_lowercase() == account.to_lowercase() {
-        return Err(Failure::Usage("the password is the account".to_owned()));
+        return Err(ExitError::Usage("the password is the account".to_owned()));
     }
     let Some(list) = &args.breached_passwords else {
         return Ok(());
     };
     match breached::contains(list, password) {
         Ok(false) => Ok(()),
-        Ok(true) => Err(Failure::Usage(
+        Ok(true) => Err(ExitError::Usage(
             "the password is in the list of breached passwords, which attackers try first"
                 .to_owned(),
         )),
-        Err(error) => Err(Failure::Config(format!(
+        Err(error) => Err(ExitError::Config(format!(
             "--breached-passwords {}: {error}",
             list.display()
         ))),
     }
 }
 
-fn first_line(input: impl BufRead) -> Result<Zeroizing<String>, Failure> {
-    let unreadable = |error| Failure::Usage(format!("--password-stdin: {error}"));
+fn first_line(input: impl BufRead) -> Result<Zeroizing<String>, ExitError> {
+    let unreadable = |error| ExitError::Usage(format!("--password-stdin: {error}"));
     // One byte more than allowed, to detect it; reserved at once, so that the secret is never
     // copied.
     let limit = MAX_PASSWORD_BYTES + LINE_END_BYTES + 1;
@@ -332,19 +338,19 @@ fn first_line(input: impl BufRead) -> Result<Zeroizing<String>, Failure> {
         .map_err(unreadable)?;
     let password = line.trim_end_matches(['\r', '\n']);
     if password.len() > MAX_PASSWORD_BYTES {
-        return Err(Failure::Usage(format!(
+        return Err(ExitError::Usage(format!(
             "--password-stdin: longer than {MAX_PASSWORD_BYTES} bytes"
         )));
     }
     Ok(Zeroizing::new(password.to_owned()))
 }
 
-fn asked_twice() -> Result<Zeroizing<String>, Failure> {
+fn asked_twice() -> Result<Zeroizing<String>, ExitError> {
     let ask = |prompt| {
         rpassword::prompt_password(prompt)
             .map(Zeroizing::new)
             .map_err(|error| {
-                Failure::Usage(format!(
+                ExitError::Usage(format!(
                     "no terminal to read the password from ({error}): use --password-stdin"
                 ))
             })
@@ -353,7 +359,7 @@ fn asked_twice() -> Result<Zeroizing<String>, Failure> {
     if ask("Once more: ")? == password {
         Ok(password)
     } else {
-        Err(Failure::Usage("the two passwords differ".to_owned()))
+        Err(ExitError::Usage("the two passwords differ".to_owned()))
     }
 }
 

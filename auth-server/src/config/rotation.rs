@@ -1,7 +1,7 @@
 //! Rotation settings, checked against the time that keys take to reach every verifier.
 
 use contract::keys::signing_type::SigningType;
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 
 use crate::cli::ServeArgs;
 use crate::http::routes::jwks::MAX_AGE_SECONDS;
@@ -18,7 +18,7 @@ const MAX_KEYS: i64 = 32;
 ///
 /// # Errors
 /// A schedule that cannot be kept.
-pub(super) fn policy(args: &ServeArgs) -> Result<RotationPolicy, Failure> {
+pub(super) fn policy(args: &ServeArgs) -> Result<RotationPolicy, ExitError> {
     let policy = RotationPolicy {
         lead: args.keys.lead.rotation_lead.get().into(),
         // The last token of a key is signed by the server that learns of the next key last, one
@@ -33,7 +33,7 @@ pub(super) fn policy(args: &ServeArgs) -> Result<RotationPolicy, Failure> {
             .map(|every| every.get().into()),
     };
     match fault(args, &policy) {
-        Some(fault) => Err(Failure::Config(format!("--rotate-every: {fault}"))),
+        Some(fault) => Err(ExitError::Config(format!("--rotate-every: {fault}"))),
         None => Ok(policy),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 use runtime::secret_file;
 use secrecy::{ExposeSecret, SecretString};
 use zeroize::Zeroizing;
@@ -15,10 +15,10 @@ use crate::keys::store::redis::credentials::{CredentialFiles, Credentials};
 /// Validates the store flags of a command.
 ///
 /// # Errors
-/// [`Failure::Config`] that names the flag, for an invalid address or an unusable file.
-pub(crate) fn store_location(args: &StoreArgs) -> Result<StoreLocation, Failure> {
+/// [`ExitError::Config`] that names the flag, for an invalid address or an unusable file.
+pub(crate) fn store_location(args: &StoreArgs) -> Result<StoreLocation, ExitError> {
     let access = Credentials::read(access_files(args))
-        .map_err(|fault| Failure::Config(fault.to_string()))?;
+        .map_err(|fault| ExitError::Config(fault.to_string()))?;
     StoreLocation::parse(&args.store, access, encryption(&args.encryption)?)
         .map_err(|error| refused("--store", &error))
 }
@@ -36,13 +36,13 @@ fn access_files(args: &StoreArgs) -> CredentialFiles {
     }
 }
 
-fn secret(flag: &str, file: Option<&Path>) -> Result<Option<Zeroizing<String>>, Failure> {
+fn secret(flag: &str, file: Option<&Path>) -> Result<Option<Zeroizing<String>>, ExitError> {
     file.map(secret_file::read)
         .transpose()
         .map_err(|error| refused(flag, &error))
 }
 
-fn encryption(args: &EncryptionArgs) -> Result<KeyEncryption, Failure> {
+fn encryption(args: &EncryptionArgs) -> Result<KeyEncryption, ExitError> {
     let encryption = KeyEncryption {
         current: encryption_key(
             "--key-encryption-key",
@@ -69,7 +69,7 @@ fn encryption_key(
     flag: &str,
     value: Option<&SecretString>,
     file: Option<&Path>,
-) -> Result<Option<KeyEncryptionKey>, Failure> {
+) -> Result<Option<KeyEncryptionKey>, ExitError> {
     let file_flag = format!("{flag}-file");
     let (flag, key) = match value {
         Some(text) => (flag, Some(KeyEncryptionKey::parse(text.expose_secret()))),
@@ -82,6 +82,6 @@ fn encryption_key(
     key.transpose().map_err(|error| refused(flag, &error))
 }
 
-fn refused(flag: &str, cause: &dyn std::fmt::Display) -> Failure {
-    Failure::Config(format!("{flag}: {cause}"))
+fn refused(flag: &str, cause: &dyn std::fmt::Display) -> ExitError {
+    ExitError::Config(format!("{flag}: {cause}"))
 }

@@ -18,7 +18,7 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 
 use super::{Half, StoredKeys};
 use crate::applications::secret_hash::SecretHashes;
@@ -92,7 +92,7 @@ pub(crate) enum StoreError {
 }
 
 /// Maps to exit codes: an unusable store is a configuration error, an unavailable one is not.
-impl From<StoreError> for Failure {
+impl From<StoreError> for ExitError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Unavailable(line) => Self::Unavailable(line),

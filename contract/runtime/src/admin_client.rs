@@ -5,7 +5,7 @@ use std::io::{Error, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::exit::Failure;
+use crate::exit::ExitError;
 
 /// A report is a few hundred bytes, an explanation repeats a header block; a peer that sends more
 /// is not our admin port.
@@ -42,13 +42,13 @@ impl AdminResponse {
 /// listen (`0.0.0.0:9001`). `timeout` bounds the whole exchange.
 ///
 /// # Errors
-/// [`Failure::Unavailable`] without a response in time.
+/// [`ExitError::Unavailable`] without a response in time.
 pub fn ask(
     admin: SocketAddr,
     method: &str,
     path: &str,
     timeout: Duration,
-) -> Result<AdminResponse, Failure> {
+) -> Result<AdminResponse, ExitError> {
     send(admin, method, path, b"\r\n", timeout)
 }
 
@@ -62,7 +62,7 @@ pub fn post(
     media_type: &str,
     body: &[u8],
     timeout: Duration,
-) -> Result<AdminResponse, Failure> {
+) -> Result<AdminResponse, ExitError> {
     let length = body.len();
     let fields = format!("Content-Type: {media_type}\r\nContent-Length: {length}\r\n\r\n");
     send(
@@ -81,10 +81,10 @@ fn send(
     path: &str,
     rest: &[u8],
     timeout: Duration,
-) -> Result<AdminResponse, Failure> {
+) -> Result<AdminResponse, ExitError> {
     let address = reachable(admin);
     exchange(address, method, path, rest, timeout).map_err(|error| {
-        Failure::Unavailable(format!("no response from http://{address}{path}: {error}"))
+        ExitError::Unavailable(format!("no response from http://{address}{path}: {error}"))
     })
 }
 

@@ -21,7 +21,7 @@ pub use self::exposed::exposed_secrets;
 use self::from_file::FromFile;
 pub use self::provenance::with_provenance;
 use self::switch::with_switches;
-use crate::exit::Failure;
+use crate::exit::ExitError;
 
 mod array_tables;
 mod clap_errors;
@@ -40,8 +40,8 @@ const VARIABLE_PREFIX: &str = "POSTERN_";
 /// Parses the program's settings. `--help` and `--version` print and end the process.
 ///
 /// # Errors
-/// [`Failure::Usage`] for a wrong flag or variable, [`Failure::Config`] for the file.
-pub fn parse<C: FromTables>() -> Result<C, Failure> {
+/// [`ExitError::Usage`] for a wrong flag or variable, [`ExitError::Config`] for the file.
+pub fn parse<C: FromTables>() -> Result<C, ExitError> {
     match parse_from(std::env::args_os().collect()) {
         Ok(settings) => Ok(settings),
         Err(ParseOutcome::Help(answer)) => answer.exit(),
@@ -71,10 +71,10 @@ pub fn warn(warnings: &[String]) {
 ///
 /// # Errors
 /// Those of [`parse`].
-pub fn reread<C: FromTables>() -> Result<C, Failure> {
+pub fn reread<C: FromTables>() -> Result<C, ExitError> {
     parse_from(std::env::args_os().collect()).map_err(|stop| match stop {
         ParseOutcome::Failure(failure) => failure,
-        ParseOutcome::Help(_) => Failure::Software("help was requested".to_owned()),
+        ParseOutcome::Help(_) => ExitError::Software("help was requested".to_owned()),
     })
 }
 
@@ -144,11 +144,11 @@ fn before_operands(arguments: &[OsString]) -> &[OsString] {
 enum ParseOutcome {
     /// Help or version was requested.
     Help(clap::Error),
-    Failure(Failure),
+    Failure(ExitError),
 }
 
-impl From<Failure> for ParseOutcome {
-    fn from(failure: Failure) -> Self {
+impl From<ExitError> for ParseOutcome {
+    fn from(failure: ExitError) -> Self {
         Self::Failure(failure)
     }
 }

@@ -15,7 +15,7 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// An early end of the program. The text is one line for the operator and holds no secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
+pub enum ExitError {
     /// An invalid command line.
     #[error("{0}")]
     Usage(String),
@@ -33,7 +33,7 @@ pub enum Failure {
     Software(String),
 }
 
-impl Failure {
+impl ExitError {
     /// Rewords the text of the failure.
     #[must_use]
     pub fn reworded(self, words: impl FnOnce(&str) -> String) -> Self {
@@ -69,7 +69,7 @@ pub(crate) fn log_as_json(json: bool) {
 
 /// Converts the result of `main` to its exit code, and prints `error: …` on failure.
 #[must_use]
-pub fn finish(outcome: Result<(), Failure>) -> ExitCode {
+pub fn finish(outcome: Result<(), ExitError>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -83,14 +83,14 @@ pub fn finish(outcome: Result<(), Failure>) -> ExitCode {
 /// Fails with the first warning, as `--strict` does.
 ///
 /// # Errors
-/// [`Failure::Config`] with the first warning.
-pub fn strictly(warnings: &[String]) -> Result<(), Failure> {
+/// [`ExitError::Config`] with the first warning.
+pub fn strictly(warnings: &[String]) -> Result<(), ExitError> {
     match warnings {
         [] => Ok(()),
-        [only] => Err(Failure::Config(format!("--strict: {only}"))),
+        [only] => Err(ExitError::Config(format!("--strict: {only}"))),
         [first, more @ ..] => {
             let more = more.len();
-            Err(Failure::Config(format!(
+            Err(ExitError::Config(format!(
                 "--strict: {first} (and {more} more)"
             )))
         }
@@ -188,11 +188,11 @@ mod tests {
     fn each_kind_of_failure_has_its_sysexits_code() {
         let text = || "why".to_owned();
         let codes = [
-            (Failure::Unmet(text()), 1),
-            (Failure::Usage(text()), 64),
-            (Failure::Unavailable(text()), 69),
-            (Failure::Software(text()), 70),
-            (Failure::Config(text()), 78),
+            (ExitError::Unmet(text()), 1),
+            (ExitError::Usage(text()), 64),
+            (ExitError::Unavailable(text()), 69),
+            (ExitError::Software(text()), 70),
+            (ExitError::Config(text()), 78),
         ];
         for (failure, code) in codes {
             assert_eq!(failure.code(), code, "{failure:?}");

@@ -4,25 +4,25 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::admin_client::{AdminResponse, ask};
-use crate::exit::Failure;
+use crate::exit::ExitError;
 
 /// Requests `/readyz` of the admin port, which may be given as it was configured to listen
 /// (`0.0.0.0:9001`). `timeout` bounds the whole exchange.
 ///
 /// # Errors
-/// [`Failure::Unavailable`] with the response, or with the reason why it is missing.
-pub fn ready(admin: SocketAddr, timeout: Duration) -> Result<(), Failure> {
+/// [`ExitError::Unavailable`] with the response, or with the reason why it is missing.
+pub fn ready(admin: SocketAddr, timeout: Duration) -> Result<(), ExitError> {
     outcome(&ask(admin, "GET", "/readyz", timeout)?)
 }
 
-fn outcome(response: &AdminResponse) -> Result<(), Failure> {
+fn outcome(response: &AdminResponse) -> Result<(), ExitError> {
     match response.status() {
         Some(200) => Ok(()),
-        Some(503) => Err(Failure::Unavailable(format!(
+        Some(503) => Err(ExitError::Unavailable(format!(
             "not ready: {}",
             response.body
         ))),
-        _ => Err(Failure::Unavailable(format!(
+        _ => Err(ExitError::Unavailable(format!(
             "not an admin port: it responded {:?}",
             response.status_line
         ))),
@@ -58,7 +58,7 @@ mod tests {
                 status_line: status_line.to_owned(),
                 body: body.to_owned(),
             };
-            let failure = line.map(|line| Failure::Unavailable(line.to_owned()));
+            let failure = line.map(|line| ExitError::Unavailable(line.to_owned()));
             assert_eq!(outcome(&response).err(), failure);
         }
     }

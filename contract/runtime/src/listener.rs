@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::net::sockopt;
 use tokio::net::TcpStream;
 
-use crate::exit::Failure;
+use crate::exit::ExitError;
 use crate::telemetry::LogFormat;
 
 /// Connections that wait to be accepted; the system may allow fewer. With the standard library's
@@ -61,11 +61,11 @@ pub fn ip_address_and_port(text: &str) -> Result<SocketAddr, &'static str> {
 /// Binds a listening socket, non-blocking as tokio and Pingora need it.
 ///
 /// # Errors
-/// [`Failure::Unavailable`] with flag and address if the operating system rejects it.
-pub fn bind(port: Port, address: SocketAddr) -> Result<TcpListener, Failure> {
+/// [`ExitError::Unavailable`] with flag and address if the operating system rejects it.
+pub fn bind(port: Port, address: SocketAddr) -> Result<TcpListener, ExitError> {
     let refused = |error: std::io::Error| {
         let flag = port.flag();
-        Failure::Unavailable(format!("{flag}: cannot listen on {address}: {error}"))
+        ExitError::Unavailable(format!("{flag}: cannot listen on {address}: {error}"))
     };
     let listener = TcpListener::bind(address).map_err(refused)?;
     rustix::net::listen(&listener, BACKLOG).map_err(|error| refused(error.into()))?;
@@ -87,15 +87,15 @@ fn keep_alive(listener: &TcpListener) -> rustix::io::Result<()> {
 /// byte.
 ///
 /// # Errors
-/// [`Failure::Software`] if the socket has no address. A closed standard output does not matter.
+/// [`ExitError::Software`] if the socket has no address. A closed standard output does not matter.
 pub fn announce(
     port: Port,
     listener: &TcpListener,
     format: LogFormat,
-) -> Result<SocketAddr, Failure> {
+) -> Result<SocketAddr, ExitError> {
     let address = listener
         .local_addr()
-        .map_err(|error| Failure::Software(format!("the listener has no address: {error}")))?;
+        .map_err(|error| ExitError::Software(format!("the listener has no address: {error}")))?;
     let announcement = port.announcement();
     match format {
         LogFormat::Json => tracing::info!(%address, "{announcement}"),

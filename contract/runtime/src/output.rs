@@ -5,20 +5,20 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::os::fd::AsFd;
 
-use crate::exit::Failure;
+use crate::exit::ExitError;
 
 /// Writes `text`. A closed pipe is not a failure: the reader may need no more.
 ///
 /// # Errors
-/// [`Failure::Software`] if it cannot be written, for example to a full disk.
-pub fn print(text: &str) -> Result<(), Failure> {
+/// [`ExitError::Software`] if it cannot be written, for example to a full disk.
+pub fn print(text: &str) -> Result<(), ExitError> {
     let mut stdout = std::io::stdout().lock();
     let written = stdout
         .write_all(text.as_bytes())
         .and_then(|()| stdout.flush());
     match written {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::Software(format!("standard output: {error}")))
+            Err(ExitError::Software(format!("standard output: {error}")))
         }
         _ => Ok(()),
     }

@@ -8,7 +8,7 @@ use rustix::process::geteuid;
 use zeroize::Zeroizing;
 
 use crate::bounded_read::{self, ReadError};
-use crate::exit::Failure;
+use crate::exit::ExitError;
 
 /// Larger than any single secret of ours, so that a wrong path (a disk image, `/dev/zero`) cannot
 /// fill the memory.
@@ -57,7 +57,7 @@ impl SecretFileError {
     }
 }
 
-impl From<SecretFileError> for Failure {
+impl From<SecretFileError> for ExitError {
     fn from(error: SecretFileError) -> Self {
         Self::Config(error.to_string())
     }

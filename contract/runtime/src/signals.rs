@@ -2,7 +2,7 @@
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::exit::Failure;
+use crate::exit::ExitError;
 
 /// The received signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,8 +69,8 @@ impl SighupStream {
 /// Keeps SIGHUP from ending the process, from here on.
 ///
 /// # Errors
-/// [`Failure::Software`] when the handler cannot be installed.
-pub fn ignore_sighup() -> Result<(), Failure> {
+/// [`ExitError::Software`] when the handler cannot be installed.
+pub fn ignore_sighup() -> Result<(), ExitError> {
     // tokio's handler stays for the life of the process; installing it needs a runtime.
     let install = || {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -79,7 +79,7 @@ pub fn ignore_sighup() -> Result<(), Failure> {
         runtime.block_on(async { signal(SignalKind::hangup()).map(drop) })
     };
     install().map_err(|error: std::io::Error| {
-        Failure::Software(format!("no handler for SIGHUP: {error}"))
+        ExitError::Software(format!("no handler for SIGHUP: {error}"))
     })
 }
 

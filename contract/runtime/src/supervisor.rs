@@ -6,18 +6,18 @@
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::exit::Failure;
+use crate::exit::ExitError;
 
 /// The cause of a task that ended without an error.
 pub const STOPPED_UNEXPECTEDLY: &str = "it stopped by itself";
 
 /// Starts tasks; clones report to the same [`FirstFailure`].
 #[derive(Debug, Clone)]
-pub struct Supervisor(watch::Sender<Option<Failure>>);
+pub struct Supervisor(watch::Sender<Option<ExitError>>);
 
 /// Receives the first unexpected end of a task.
 #[derive(Debug, Clone)]
-pub struct FirstFailure(watch::Receiver<Option<Failure>>);
+pub struct FirstFailure(watch::Receiver<Option<ExitError>>);
 
 /// Creates the two halves.
 #[must_use]
@@ -64,7 +64,7 @@ impl Supervisor {
             if first.is_some() {
                 return false;
             }
-            *first = Some(Failure::Software(line));
+            *first = Some(ExitError::Software(line));
             true
         });
     }
@@ -72,7 +72,7 @@ impl Supervisor {
 
 impl FirstFailure {
     /// Waits for the first end and returns the work and its cause.
-    pub async fn first(&self) -> Failure {
+    pub async fn first(&self) -> ExitError {
         let mut receiver = self.0.clone();
         let first = receiver.wait_for(Option::is_some).await;
         let first = first.ok().and_then(|first| first.clone());

@@ -14,7 +14,7 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt};
 
-use crate::exit::{self, Failure};
+use crate::exit::{self, ExitError};
 use crate::log_lines;
 pub use crate::log_lines::DroppedLines;
 
@@ -67,9 +67,9 @@ const SILENT: &str = "h2=off,rustls=off,pingora_core::apps=off,\
 /// `directives` has the syntax of `RUST_LOG`: `info`, `warn,sidecar=debug`.
 ///
 /// # Errors
-/// [`Failure::Config`] for directives that cannot be read, [`Failure::Software`] when a subscriber
+/// [`ExitError::Config`] for directives that cannot be read, [`ExitError::Software`] when a subscriber
 /// is already there.
-pub fn init(format: LogFormat, directives: &str) -> Result<WorkerGuard, Failure> {
+pub fn init(format: LogFormat, directives: &str) -> Result<WorkerGuard, ExitError> {
     let filter = filter(directives)?;
     let coloured = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let registry = tracing_subscriber::registry();
@@ -83,7 +83,7 @@ pub fn init(format: LogFormat, directives: &str) -> Result<WorkerGuard, Failure>
             .with(guarded(lines.json().flatten_event(true), filter))
             .try_init(),
     };
-    installed.map_err(|error| Failure::Software(format!("logs: {error}")))?;
+    installed.map_err(|error| ExitError::Software(format!("logs: {error}")))?;
     exit::log_as_json(format == LogFormat::Json);
     std::panic::set_hook(Box::new(log_panic));
     Ok(guard)
@@ -104,12 +104,12 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
 /// Checks the directives as [`init`] does.
 ///
 /// # Errors
-/// [`Failure::Config`] for directives that cannot be read.
-pub fn check(directives: &str) -> Result<(), Failure> {
+/// [`ExitError::Config`] for directives that cannot be read.
+pub fn check(directives: &str) -> Result<(), ExitError> {
     filter(directives).map(drop)
 }
 
-fn filter(directives: &str) -> Result<EnvFilter, Failure> {
+fn filter(directives: &str) -> Result<EnvFilter, ExitError> {
     // Compose files set an undefined variable to the empty text.
     let directives = match directives.trim_matches([' ', ',']) {
         "" => DEFAULT_LEVEL,
@@ -119,13 +119,13 @@ fn filter(directives: &str) -> Result<EnvFilter, Failure> {
     let words = directives.split(',').map(str::trim);
     let mut lone = words.filter(|word| !word.is_empty() && !word.contains(['=', '[', ':']));
     if let Some(word) = lone.find(|word| word.parse::<LevelFilter>().is_err()) {
-        return Err(Failure::Config(format!(
+        return Err(ExitError::Config(format!(
             "--log-level: '{word}' is no level: expected off, error, warn, info, debug or trace, or PART=LEVEL"
         )));
     }
     EnvFilter::builder()
         .parse(format!("{SILENT},{directives}"))
-        .map_err(|error| Failure::Config(format!("--log-level: {error}")))
+        .map_err(|error| ExitError::Config(format!("--log-level: {error}")))
 }
 
 /// Limits a layer to the directives and, above them, to the cap.

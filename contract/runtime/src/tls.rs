@@ -22,7 +22,7 @@ pub use self::certificate::{
 };
 pub use self::metrics::CertificateMetrics;
 pub use self::reload::follow;
-use crate::exit::Failure;
+use crate::exit::ExitError;
 
 /// The TLS settings of a server, alike in both programs.
 #[derive(Debug, Clone, Default, Args, Serialize)]
@@ -43,14 +43,14 @@ impl TlsArgs {
     /// An expired one is not a failure: [`expired`] is the warning.
     ///
     /// # Errors
-    /// [`Failure::Config`] naming the flag and the file.
-    pub fn certificate(&self) -> Result<Option<Arc<ServerCertificate>>, Failure> {
+    /// [`ExitError::Config`] naming the flag and the file.
+    pub fn certificate(&self) -> Result<Option<Arc<ServerCertificate>>, ExitError> {
         let (Some(cert), Some(key)) = (&self.tls_cert, &self.tls_key) else {
             return Ok(None);
         };
         ServerCertificate::open(cert.clone(), key.clone())
             .map(|certificate| Some(Arc::new(certificate)))
-            .map_err(|fault| Failure::Config(format!("{}: {fault}", flag_of(&fault, key))))
+            .map_err(|fault| ExitError::Config(format!("{}: {fault}", flag_of(&fault, key))))
     }
 }
 
@@ -66,9 +66,9 @@ fn flag_of(fault: &CertificateError, key: &Path) -> &'static str {
 /// sessions without state in the server.
 ///
 /// # Errors
-/// [`Failure::Software`] if the cryptographic library rejects its own defaults.
-pub fn http1(certificate: Arc<ServerCertificate>) -> Result<Arc<ServerConfig>, Failure> {
-    let refused = |error| Failure::Software(format!("TLS cannot be set up: {error}"));
+/// [`ExitError::Software`] if the cryptographic library rejects its own defaults.
+pub fn http1(certificate: Arc<ServerCertificate>) -> Result<Arc<ServerConfig>, ExitError> {
+    let refused = |error| ExitError::Software(format!("TLS cannot be set up: {error}"));
     let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
         .with_protocol_versions(&[&TLS13, &TLS12])
         .map_err(refused)?

@@ -29,7 +29,7 @@ use tokio::sync::{mpsc, oneshot};
 pub use self::export::Export;
 use self::export::{ExportMetrics, Message, Queue};
 use self::settings::Settings;
-use crate::exit::Failure;
+use crate::exit::ExitError;
 
 const TRACEPARENT: &str = "traceparent";
 /// Enough for the last spans of a process that ends.
@@ -56,8 +56,8 @@ pub struct Span {
 /// spans; it runs as long as the program.
 ///
 /// # Errors
-/// [`Failure::Config`] for a variable with a value that cannot be used.
-pub fn install(program: &'static str, version: &'static str) -> Result<Option<Export>, Failure> {
+/// [`ExitError::Config`] for a variable with a value that cannot be used.
+pub fn install(program: &'static str, version: &'static str) -> Result<Option<Export>, ExitError> {
     let Some(settings) = Settings::from_environment(&variable)? else {
         return Ok(None);
     };
@@ -78,15 +78,15 @@ pub fn install(program: &'static str, version: &'static str) -> Result<Option<Ex
     tracing::info!("exporting spans over OTLP");
     match INSTALLED.set(tracer) {
         Ok(()) => Ok(Some(export)),
-        Err(_) => Err(Failure::Software("a tracer is already there".to_owned())),
+        Err(_) => Err(ExitError::Software("a tracer is already there".to_owned())),
     }
 }
 
 /// Checks the variables as [`install`] does.
 ///
 /// # Errors
-/// [`Failure::Config`] for a variable with a value that cannot be used.
-pub fn check() -> Result<(), Failure> {
+/// [`ExitError::Config`] for a variable with a value that cannot be used.
+pub fn check() -> Result<(), ExitError> {
     Settings::from_environment(&variable).map(drop)
 }
 

@@ -1,6 +1,6 @@
 //! The settings of the registry, and its errors.
 
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 
 use crate::address::RegistryAddress;
 use crate::args::{DEFAULT_GROUP, DEFAULT_SERVICE, RegistryArgs};
@@ -48,25 +48,24 @@ impl RegistrySettings {
     /// Adds the settings of the command line. `flag` holds the address.
     ///
     /// # Errors
-    /// [`Failure::Config`], one line that names the flag and repeats no password.
-    pub fn configured(self, args: &RegistryArgs, flag: &str) -> Result<Self, Failure> {
+    /// [`ExitError::Config`], one line that names the flag and repeats no password.
+    pub fn configured(self, args: &RegistryArgs, flag: &str) -> Result<Self, ExitError> {
         if !HAS_CLIENT {
-            return Err(Failure::Config(format!(
+            return Err(ExitError::Config(format!(
                 "{flag}: {}",
                 RegistryError::LeftOut
             )));
         }
-        environment::check().map_err(|error| Failure::Config(format!("{flag}: {error}")))?;
-        let password =
-            match &args.registry_password_file {
-                None => None,
-                Some(file) => Some(runtime::secret_file::read(file).map_err(|error| {
-                    Failure::Config(format!("--registry-password-file: {error}"))
-                })?),
-            };
+        environment::check().map_err(|error| ExitError::Config(format!("{flag}: {error}")))?;
+        let password = match &args.registry_password_file {
+            None => None,
+            Some(file) => Some(runtime::secret_file::read(file).map_err(|error| {
+                ExitError::Config(format!("--registry-password-file: {error}"))
+            })?),
+        };
         let address = self.address.with_password(password);
         Ok(Self {
-            address: address.map_err(|error| Failure::Config(format!("{flag}: {error}")))?,
+            address: address.map_err(|error| ExitError::Config(format!("{flag}: {error}")))?,
             namespace: args.registry_namespace.clone(),
             group: args.registry_group.clone(),
             service: args.registry_service.clone(),

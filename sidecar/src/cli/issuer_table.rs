@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use contract::keys::algorithms::AsymmetricAlgorithm;
 use runtime::command_line::serialize::each_displayed;
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use toml::{Table, Value};
@@ -52,8 +52,8 @@ impl ServeArgs {
     /// Takes the tables; the one of the auth server sets the flags about its tokens.
     ///
     /// # Errors
-    /// [`Failure::Config`] for such a table that says more, or the same as a flag.
-    pub(crate) fn set_issuers(&mut self, tables: Vec<IssuerTable>) -> Result<(), Failure> {
+    /// [`ExitError::Config`] for such a table that says more, or the same as a flag.
+    pub(crate) fn set_issuers(&mut self, tables: Vec<IssuerTable>) -> Result<(), ExitError> {
         for table in tables {
             match table.auth_server {
                 true => self.set_own_issuer(table)?,
@@ -63,7 +63,7 @@ impl ServeArgs {
         Ok(())
     }
 
-    fn set_own_issuer(&mut self, table: IssuerTable) -> Result<(), Failure> {
+    fn set_own_issuer(&mut self, table: IssuerTable) -> Result<(), ExitError> {
         let tokens = &mut self.rules.tokens;
         let plain = IssuerTable {
             name: table.name.clone(),
@@ -88,7 +88,10 @@ impl ServeArgs {
             self.issuers.own = Some(table.name);
             return Ok(());
         };
-        Err(Failure::Config(format!("[[issuer]] {}: {why}", table.name)))
+        Err(ExitError::Config(format!(
+            "[[issuer]] {}: {why}",
+            table.name
+        )))
     }
 
     /// Returns the settings as a configuration file has them, without secrets.

@@ -4,7 +4,7 @@
 //! derived from the settings, never from the rules.
 
 use runtime::clock::unix_now;
-use runtime::exit::{self, Failure};
+use runtime::exit::{self, ExitError};
 use runtime::output;
 
 use self::attacks::Attacks;
@@ -25,7 +25,7 @@ mod tokens;
 ///
 /// # Errors
 /// For an unusable configuration, or one that accepts an attack.
-pub(crate) fn run(args: &CheckArgs, unknown_variables: Vec<String>) -> Result<(), Failure> {
+pub(crate) fn run(args: &CheckArgs, unknown_variables: Vec<String>) -> Result<(), ExitError> {
     let settings = &args.settings;
     let config = Config::new(settings)?;
     config.refuse_ended_reporting(unix_now())?;
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &CheckArgs, unknown_variables: Vec<String>) -> Result<()
 
 /// Opens the source of each issuer. One that cannot be opened stops the start if it is the only
 /// one, and is a warning among several.
-fn open_sources(config: &Config) -> Result<(Vec<Source<'_>>, Vec<String>), Failure> {
+fn open_sources(config: &Config) -> Result<(Vec<Source<'_>>, Vec<String>), ExitError> {
     let (mut sources, mut unusable) = (Vec::new(), Vec::new());
     for issuer in config.issuers() {
         match (KeySource::new(issuer.source.clone()), &issuer.name) {
@@ -71,9 +71,9 @@ fn open_sources(config: &Config) -> Result<(Vec<Source<'_>>, Vec<String>), Failu
 type Source<'c> = (&'c IssuerConfig, KeySource);
 
 /// Renders the configuration as a file, with warnings as comments.
-fn as_toml(args: &ServeArgs, warnings: &[String]) -> Result<String, Failure> {
+fn as_toml(args: &ServeArgs, warnings: &[String]) -> Result<String, ExitError> {
     let settings = args.to_table().map_err(|error| {
-        Failure::Software(format!("the configuration cannot be printed: {error}"))
+        ExitError::Software(format!("the configuration cannot be printed: {error}"))
     })?;
     let warnings = warnings.iter();
     let warnings: String = warnings
@@ -101,7 +101,7 @@ fn notes(args: &ServeArgs) -> String {
     }
 }
 
-fn attack(args: &ServeArgs, config: &Config) -> Result<Report, Failure> {
+fn attack(args: &ServeArgs, config: &Config) -> Result<Report, ExitError> {
     let attacks = Attacks::load()?;
     let tokens = tokens::attack(args, config, &attacks)?;
     let paths = paths::attack(&args.rules, &config.rules.auth_policy, &attacks.path)?;
@@ -145,7 +145,7 @@ impl Report {
         each.flat_map(|outcome| &outcome.surprises)
     }
 
-    fn verdict(&self) -> Result<(), Failure> {
+    fn verdict(&self) -> Result<(), ExitError> {
         let Some(first) = self.surprises().next() else {
             return Ok(());
         };
@@ -153,7 +153,7 @@ impl Report {
             0 => String::new(),
             more => format!(" (and {more} more)"),
         };
-        Err(Failure::Config(format!(
+        Err(ExitError::Config(format!(
             "attack not rejected: {first}{more}"
         )))
     }

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use runtime::admin_client::{self, AdminResponse};
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 
 use crate::admin::drain::{PATH, Progress};
 use crate::commands::wait;
@@ -18,13 +18,13 @@ const ONE_ANSWER: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// At `timeout`, or without a response of the sidecar.
-pub(crate) fn until_drained(admin: SocketAddr, timeout: Duration) -> Result<(), Failure> {
+pub(crate) fn until_drained(admin: SocketAddr, timeout: Duration) -> Result<(), ExitError> {
     wait::asking(timeout, || {
         let progress = progress(&admin_client::ask(admin, "POST", PATH, ONE_ANSWER)?)?;
         if progress.drained {
             return Ok(wait::Poll::Done);
         }
-        Ok(wait::Poll::NotYet(Failure::Unavailable(format!(
+        Ok(wait::Poll::NotYet(ExitError::Unavailable(format!(
             "not drained after {} s: {} requests in flight",
             timeout.as_secs(),
             progress.in_flight
@@ -32,9 +32,9 @@ pub(crate) fn until_drained(admin: SocketAddr, timeout: Duration) -> Result<(), 
     })
 }
 
-fn progress(answer: &AdminResponse) -> Result<Progress, Failure> {
+fn progress(answer: &AdminResponse) -> Result<Progress, ExitError> {
     serde_json::from_str(&answer.body).map_err(|_| {
-        Failure::Unavailable(format!(
+        ExitError::Unavailable(format!(
             "not the admin port of a sidecar: its response was {:?}",
             answer.status_line
         ))

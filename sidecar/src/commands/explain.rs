@@ -12,7 +12,7 @@ use http::HeaderName;
 use runtime::admin_client;
 use runtime::bounded_read;
 use runtime::command_line;
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 use runtime::output;
 
 use crate::admin::explain::request::ExplainRequest;
@@ -26,20 +26,20 @@ const ONE_ANSWER: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// Without a response of the sidecar, or for input that is not a request.
-pub(crate) fn run(args: &ExplainArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: &ExplainArgs) -> Result<(), ExitError> {
     let question = question(args)?;
     reject_unused_flags(args)?;
     let explanation = match offline::explainer(args)? {
         None => ask(args, &question)?,
         Some(explainer) => {
             let explanation = explainer.explain(&question, SystemTime::now());
-            let explanation = explanation.map_err(|why| Failure::Usage(why.to_string()))?;
+            let explanation = explanation.map_err(|why| ExitError::Usage(why.to_string()))?;
             offline::of_files(explanation)
         }
     };
     let text = if args.json {
         serde_json::to_string_pretty(&explanation)
-            .map_err(|error| Failure::Software(error.to_string()))?
+            .map_err(|error| ExitError::Software(error.to_string()))?
             + "\n"
     } else {
         explanation.to_string()
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<(), Failure> {
     }
 }
 
-fn question(args: &ExplainArgs) -> Result<ExplainRequest, Failure> {
+fn question(args: &ExplainArgs) -> Result<ExplainRequest, ExitError> {
     let mut headers = headers(args)?;
     let has_host = headers
         .iter()
@@ -75,12 +75,12 @@ fn question(args: &ExplainArgs) -> Result<ExplainRequest, Failure> {
 }
 
 /// Compares the verdict with the expected outcome or reason code.
-fn as_expected(expected: &str, verdict: &Verdict) -> Result<(), Failure> {
+fn as_expected(expected: &str, verdict: &Verdict) -> Result<(), ExitError> {
     let found = verdict.reason.as_ref().unwrap_or(&verdict.outcome);
     if expected == found {
         return Ok(());
     }
-    Err(Failure::Unmet(format!(
+    Err(ExitError::Unmet(format!(
         "--expect {expected}: found {found}"
     )))
 }
@@ -102,13 +102,13 @@ fn host_and_target(given: &str) -> (&str, String) {
 
 /// Rejects flags that have no effect: a running sidecar uses its own settings, and a key file no
 /// address. Variables and the configuration file are ignored, because they are for `serve`.
-fn reject_unused_flags(args: &ExplainArgs) -> Result<(), Failure> {
+fn reject_unused_flags(args: &ExplainArgs) -> Result<(), ExitError> {
     let is_address = |flag: &String| flag == "--admin-listen";
     let mut typed = command_line::flags_on_command_line::<Cli>().into_iter();
     if offline::is_asked_for(args) {
         return typed.find(is_address).map_or(Ok(()), |flag| {
             let line = format!("{flag}: with a key file no sidecar is queried");
-            Err(Failure::Usage(line))
+            Err(ExitError::Usage(line))
         });
     }
     typed.find(|flag| !is_address(flag)).map_or(Ok(()), |flag| {
@@ -116,12 +116,12 @@ fn reject_unused_flags(args: &ExplainArgs) -> Result<(), Failure> {
             "{flag}: a running sidecar uses its own settings; to use these, name a key file: \
              --key-file, --jwks-file or --public-key-file"
         );
-        Err(Failure::Usage(line))
+        Err(ExitError::Usage(line))
     })
 }
 
 /// Rejects targets that no client would send (RFC 9112 §3.2).
-fn require_target(target: &str) -> Result<(), Failure> {
+fn require_target(target: &str) -> Result<(), ExitError> {
     let of_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
     let is_absolute =
         |(scheme, _): (&str, &str)| !scheme.is_empty() && scheme.bytes().all(of_scheme);
@@ -130,17 +130,17 @@ fn require_target(target: &str) -> Result<(), Failure> {
         return Ok(());
     }
     let line = format!("'{target}' is not a request target: it has to begin with a slash");
-    Err(Failure::Usage(line))
+    Err(ExitError::Usage(line))
 }
 
 /// Returns the fields of the command line; `@-` reads them from standard input, where no other user
 /// of the machine can see them.
-fn headers(args: &ExplainArgs) -> Result<Vec<(String, String)>, Failure> {
+fn headers(args: &ExplainArgs) -> Result<Vec<(String, String)>, ExitError> {
     let mut headers = Vec::new();
     for given in &args.headers {
         if given == "@-" {
             let lines = bounded_read::text_of(std::io::stdin().lock(), MAX_BODY_BYTES as u64)
-                .map_err(|why| Failure::Usage(format!("standard input: {why}")))?;
+                .map_err(|why| ExitError::Usage(format!("standard input: {why}")))?;
             for line in lines.lines().filter(|line| !line.trim().is_empty()) {
                 headers.push(field(line)?);
             }
@@ -152,27 +152,27 @@ fn headers(args: &ExplainArgs) -> Result<Vec<(String, String)>, Failure> {
 }
 
 /// Parses a header line. The error does not repeat it: it may hold a token.
-fn field(line: &str) -> Result<(String, String), Failure> {
+fn field(line: &str) -> Result<(String, String), ExitError> {
     let (name, value) = line
         .split_once(':')
-        .ok_or_else(|| Failure::Usage("--header: expected 'NAME: VALUE'".to_owned()))?;
+        .ok_or_else(|| ExitError::Usage("--header: expected 'NAME: VALUE'".to_owned()))?;
     // As written: the service gets it in this case.
     let name = name.trim();
     HeaderName::from_bytes(name.as_bytes())
-        .map_err(|_| Failure::Usage("--header: the name is not valid".to_owned()))?;
+        .map_err(|_| ExitError::Usage("--header: the name is not valid".to_owned()))?;
     Ok((name.to_owned(), value.trim().to_owned()))
 }
 
-fn ask(args: &ExplainArgs, question: &ExplainRequest) -> Result<Explanation, Failure> {
+fn ask(args: &ExplainArgs, question: &ExplainRequest) -> Result<Explanation, ExitError> {
     let json =
-        serde_json::to_vec(question).map_err(|error| Failure::Software(error.to_string()))?;
+        serde_json::to_vec(question).map_err(|error| ExitError::Software(error.to_string()))?;
     let answer = admin_client::post(args.admin.admin_listen, PATH, JSON, &json, ONE_ANSWER)?;
     match answer.status() {
         Some(200) => serde_json::from_str(&answer.body).map_err(|error| {
-            Failure::Unavailable(format!("not the admin port of a sidecar: {error}"))
+            ExitError::Unavailable(format!("not the admin port of a sidecar: {error}"))
         }),
-        Some(400) => Err(Failure::Usage(answer.body.trim_end().to_owned())),
-        _ => Err(Failure::Unavailable(format!(
+        Some(400) => Err(ExitError::Usage(answer.body.trim_end().to_owned())),
+        _ => Err(ExitError::Unavailable(format!(
             "not the admin port of a sidecar: its response was {:?}",
             answer.status_line
         ))),

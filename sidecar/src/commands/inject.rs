@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 use runtime::{bounded_read, command_line, output};
 
 use crate::cli::Cli;
@@ -20,7 +20,7 @@ const STANDARD_INPUT: &str = "-";
 ///
 /// # Errors
 /// For input that cannot be read, and for an object that cannot have a sidecar.
-pub(crate) fn run(args: &InjectArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: &InjectArgs) -> Result<(), ExitError> {
     let settings = settings(&args.sidecars)?;
     let mut texts = Vec::new();
     for input in inputs(&args.files)? {
@@ -28,13 +28,13 @@ pub(crate) fn run(args: &InjectArgs) -> Result<(), Failure> {
     }
     let stream = joined(&texts);
     let injected = inject(&stream, &settings);
-    let injected = injected.map_err(|error| Failure::Config(error.to_string()))?;
+    let injected = injected.map_err(|error| ExitError::Config(error.to_string()))?;
     command_line::warn(&injected.warnings);
     output::print(&injected.text)
 }
 
 /// Returns the settings of the sidecars, whose variables have to be settings of `serve`.
-pub(super) fn settings(args: &SidecarsArgs) -> Result<Settings, Failure> {
+pub(super) fn settings(args: &SidecarsArgs) -> Result<Settings, ExitError> {
     let command = command_line::command::<Cli>();
     let serve = command.find_subcommand("serve");
     let known = |name: &str| {
@@ -43,7 +43,7 @@ pub(super) fn settings(args: &SidecarsArgs) -> Result<Settings, Failure> {
         flags.any(|flag| flag.get_env().is_some_and(|variable| variable == name))
     };
     match names(&args.set).find(|name| !known(name)) {
-        Some(name) => Err(Failure::Usage(format!(
+        Some(name) => Err(ExitError::Usage(format!(
             "--set: {name} is no setting of the sidecar, or a secret one"
         ))),
         None => Settings::new(args.image.clone(), &args.set, args.secret.clone()),
@@ -51,14 +51,14 @@ pub(super) fn settings(args: &SidecarsArgs) -> Result<Settings, Failure> {
 }
 
 /// Reads the files, or standard input where none is named.
-pub(super) fn inputs(files: &[String]) -> Result<Vec<Input>, Failure> {
+pub(super) fn inputs(files: &[String]) -> Result<Vec<Input>, ExitError> {
     let standard = [STANDARD_INPUT.to_owned()];
     let files = if files.is_empty() { &standard } else { files };
     files.iter().map(|file| input(file)).collect()
 }
 
-fn input(file: &str) -> Result<Input, Failure> {
-    let unreadable = |problem: String| Failure::Config(format!("-f {file}: {problem}"));
+fn input(file: &str) -> Result<Input, ExitError> {
+    let unreadable = |problem: String| ExitError::Config(format!("-f {file}: {problem}"));
     let bytes = if file == STANDARD_INPUT {
         let mut bytes = Vec::new();
         let read = std::io::stdin().take(MAX_BYTES + 1).read_to_end(&mut bytes);

@@ -1,6 +1,6 @@
 //! `sidecar lint`: what looks protected and is not.
 
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 use runtime::output;
 
 use super::inject::inputs;
@@ -11,9 +11,9 @@ use crate::kubernetes::lint::{Finding, Level, lint, render};
 ///
 /// # Errors
 /// For a finding: an error, or with `--strict` a warning.
-pub(crate) fn run(args: &LintArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: &LintArgs) -> Result<(), ExitError> {
     let found = lint(&inputs(&args.files)?);
-    let found = found.map_err(|(file, error)| Failure::Config(format!("-f {file}: {error}")))?;
+    let found = found.map_err(|(file, error)| ExitError::Config(format!("-f {file}: {error}")))?;
     output::print(&render(&found, args.output))?;
     let counts = |finding: &&Finding| match finding.level {
         Level::Error => true,
@@ -22,7 +22,7 @@ pub(crate) fn run(args: &LintArgs) -> Result<(), Failure> {
     };
     match found.iter().filter(counts).count() {
         0 => Ok(()),
-        1 => Err(Failure::Config("1 finding".to_owned())),
-        more => Err(Failure::Config(format!("{more} findings"))),
+        1 => Err(ExitError::Config("1 finding".to_owned())),
+        more => Err(ExitError::Config(format!("{more} findings"))),
     }
 }

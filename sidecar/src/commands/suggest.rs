@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use runtime::admin_client;
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 use runtime::output;
 
 use crate::admin::suggest::PATH;
@@ -14,12 +14,12 @@ const ONE_ANSWER: Duration = Duration::from_secs(5);
 /// Prints what the running sidecar suggests.
 ///
 /// # Errors
-/// [`Failure::Unavailable`] without a response of a sidecar.
-pub(crate) fn run(admin: SocketAddr) -> Result<(), Failure> {
+/// [`ExitError::Unavailable`] without a response of a sidecar.
+pub(crate) fn run(admin: SocketAddr) -> Result<(), ExitError> {
     let answer = admin_client::ask(admin, "GET", PATH, ONE_ANSWER)?;
     match answer.status() {
         Some(200) => output::print(&answer.body),
-        _ => Err(Failure::Unavailable(format!(
+        _ => Err(ExitError::Unavailable(format!(
             "not the admin port of a sidecar: its response was {:?}",
             answer.status_line
         ))),

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 use runtime::healthcheck;
 
 const PAUSE: Duration = Duration::from_millis(200);
@@ -14,7 +14,7 @@ const ONE_ANSWER: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// The last response, at `timeout`.
-pub(crate) fn until_ready(admin: SocketAddr, timeout: Duration) -> Result<(), Failure> {
+pub(crate) fn until_ready(admin: SocketAddr, timeout: Duration) -> Result<(), ExitError> {
     asking(timeout, || {
         let ready = healthcheck::ready(admin, ONE_ANSWER);
         Ok(ready.map_or_else(Poll::NotYet, |()| Poll::Done))
@@ -25,7 +25,7 @@ pub(crate) fn until_ready(admin: SocketAddr, timeout: Duration) -> Result<(), Fa
 pub(crate) enum Poll {
     Done,
     /// The error at the timeout.
-    NotYet(Failure),
+    NotYet(ExitError),
 }
 
 /// Polls until done.
@@ -34,8 +34,8 @@ pub(crate) enum Poll {
 /// Any error of `ask`, at once; at `timeout` the last [`Poll::NotYet`].
 pub(crate) fn asking(
     timeout: Duration,
-    ask: impl Fn() -> Result<Poll, Failure>,
-) -> Result<(), Failure> {
+    ask: impl Fn() -> Result<Poll, ExitError>,
+) -> Result<(), ExitError> {
     let started = Instant::now();
     loop {
         let Poll::NotYet(failure) = ask()? else {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use runtime::admin;
 use runtime::clock::unix_now;
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 use runtime::health::Health;
 use runtime::listener::{self, Port};
 use runtime::signals::Terminations;
@@ -30,20 +30,20 @@ const LAME_DUCK: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// Start errors; later only a background task that has ended.
-pub(crate) fn run(args: &WebhookArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: &WebhookArgs) -> Result<(), ExitError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::Software(format!("no runtime: {error}")))?;
+        .map_err(|error| ExitError::Software(format!("no runtime: {error}")))?;
     runtime.block_on(serve(args))
 }
 
-async fn serve(args: &WebhookArgs) -> Result<(), Failure> {
+async fn serve(args: &WebhookArgs) -> Result<(), ExitError> {
     let no_signals =
-        |error: std::io::Error| Failure::Software(format!("signals cannot be received: {error}"));
+        |error: std::io::Error| ExitError::Software(format!("signals cannot be received: {error}"));
     let mut terminations = Terminations::install().map_err(no_signals)?;
     let certificate = args.tls.certificate()?.ok_or_else(|| {
-        Failure::Config(
+        ExitError::Config(
             "--tls-cert and --tls-key are missing: the API server speaks TLS".to_owned(),
         )
     })?;

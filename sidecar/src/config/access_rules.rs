@@ -6,7 +6,7 @@ use contract::http::methods::Methods;
 use contract::http::path_patterns::{PassList, PathPattern};
 use contract::interceptor::USER_DETAILS_PATH;
 use contract::rules::{AccessRules, MAX_RULES, RequiredClaim, Requirement, Rule, Unmatched};
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 use serde_json::Value;
 
 use super::path_warnings::{is_open, misread, path_of};
@@ -20,19 +20,19 @@ const MAX_NAME_BYTES: usize = 64;
 /// Returns the rules.
 ///
 /// # Errors
-/// [`Failure::Config`] with one line that names the rule and the member.
-pub(super) fn access_rules(args: &RulesArgs) -> Result<AccessRules, Failure> {
+/// [`ExitError::Config`] with one line that names the rule and the member.
+pub(super) fn access_rules(args: &RulesArgs) -> Result<AccessRules, ExitError> {
     let unmatched = match args.default_rule {
         DefaultRule::Token => Unmatched::Token,
         DefaultRule::Deny if args.rule.is_empty() => {
             let line = "--default-rule deny: without a [[rule]] every request is rejected";
-            return Err(Failure::Config(line.to_owned()));
+            return Err(ExitError::Config(line.to_owned()));
         }
         DefaultRule::Deny => Unmatched::Deny,
     };
     if args.rule.len() > MAX_RULES {
         let line = format!("[[rule]]: there are more than {MAX_RULES}");
-        return Err(Failure::Config(line));
+        return Err(ExitError::Config(line));
     }
     let open = pass_list(args)?;
     let open = open.patterns().iter().cloned();
@@ -61,12 +61,12 @@ pub(super) fn access_rules(args: &RulesArgs) -> Result<AccessRules, Failure> {
 struct Place(usize);
 
 impl Place {
-    fn refuse(self, member: &str, why: impl Display) -> Failure {
-        Failure::Config(format!("[[rule]] {}: `{member}` {why}", self.0))
+    fn refuse(self, member: &str, why: impl Display) -> ExitError {
+        ExitError::Config(format!("[[rule]] {}: `{member}` {why}", self.0))
     }
 
     /// Returns the members of a list, of which there is at least one.
-    fn listed<T>(self, member: &str, list: &[T]) -> Result<(), Failure> {
+    fn listed<T>(self, member: &str, list: &[T]) -> Result<(), ExitError> {
         match list {
             [] => Err(self.refuse(member, "is empty: leave it out, or list something")),
             _ => Ok(()),
@@ -74,7 +74,7 @@ impl Place {
     }
 }
 
-fn rule(place: Place, table: &RuleTable) -> Result<Rule, Failure> {
+fn rule(place: Place, table: &RuleTable) -> Result<Rule, ExitError> {
     place.listed("paths", &table.paths)?;
     let path = |path: &String| {
         let parsed: Result<PathPattern, _> = path.parse();
@@ -92,7 +92,7 @@ fn rule(place: Place, table: &RuleTable) -> Result<Rule, Failure> {
 }
 
 /// Returns the name, or one of its place.
-fn name(place: Place, table: &RuleTable) -> Result<String, Failure> {
+fn name(place: Place, table: &RuleTable) -> Result<String, ExitError> {
     let Some(name) = &table.name else {
         return Ok(format!("rule-{}", place.0));
     };
@@ -104,7 +104,7 @@ fn name(place: Place, table: &RuleTable) -> Result<String, Failure> {
     Ok(name.clone())
 }
 
-fn methods(place: Place, table: &RuleTable) -> Result<Methods, Failure> {
+fn methods(place: Place, table: &RuleTable) -> Result<Methods, ExitError> {
     let Some(names) = &table.methods else {
         return Ok(Methods::default());
     };
@@ -116,7 +116,7 @@ fn methods(place: Place, table: &RuleTable) -> Result<Methods, Failure> {
     Methods::parse(names.iter().map(String::as_str)).map_err(|error| place.refuse("methods", error))
 }
 
-fn scope(place: Place, table: &RuleTable) -> Result<Vec<String>, Failure> {
+fn scope(place: Place, table: &RuleTable) -> Result<Vec<String>, ExitError> {
     let Some(scopes) = &table.scope else {
         return Ok(Vec::new());
     };
@@ -132,7 +132,7 @@ fn scope(place: Place, table: &RuleTable) -> Result<Vec<String>, Failure> {
     }
 }
 
-fn claims(place: Place, table: &RuleTable) -> Result<Vec<RequiredClaim>, Failure> {
+fn claims(place: Place, table: &RuleTable) -> Result<Vec<RequiredClaim>, ExitError> {
     let Some(claims) = &table.claims else {
         return Ok(Vec::new());
     };
@@ -204,7 +204,7 @@ fn examples(path: &PathPattern) -> [String; 2] {
 ///
 /// # Errors
 /// As [`access_rules`].
-pub(super) fn warnings(args: &RulesArgs) -> Result<Vec<String>, Failure> {
+pub(super) fn warnings(args: &RulesArgs) -> Result<Vec<String>, ExitError> {
     let (pass, optional) = (pass_list(args)?, optional_list(args)?);
     let mut warnings = Vec::new();
     for rule in access_rules(args)?.rules() {

@@ -5,7 +5,7 @@ mod table;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 
 use self::table::TableSettings;
 use super::key_source;
@@ -47,8 +47,8 @@ impl IssuerSettings {
 /// Reads the issuers of flags and tables.
 ///
 /// # Errors
-/// [`Failure::Config`] that names the flag or the table.
-pub(super) fn settings(args: &ServeArgs) -> Result<IssuerSettings, Failure> {
+/// [`ExitError::Config`] that names the flag or the table.
+pub(super) fn settings(args: &ServeArgs) -> Result<IssuerSettings, ExitError> {
     let source = key_source::settings(args)?;
     if args.issuers.is_empty() {
         let source = source.ok_or_else(no_source)?;
@@ -66,20 +66,23 @@ pub(super) fn settings(args: &ServeArgs) -> Result<IssuerSettings, Failure> {
     of_several(args, source)
 }
 
-fn no_source() -> Failure {
+fn no_source() -> ExitError {
     let line = "no source of keys: one of --auth-server, --jwks-url, --jwks-file and \
                 --public-key-file is required, or an [[issuer]] in the file";
-    Failure::Config(line.to_owned())
+    ExitError::Config(line.to_owned())
 }
 
-fn of_several(args: &ServeArgs, source: Option<SourceSettings>) -> Result<IssuerSettings, Failure> {
+fn of_several(
+    args: &ServeArgs,
+    source: Option<SourceSettings>,
+) -> Result<IssuerSettings, ExitError> {
     refuse_flags_of_one_issuer(args)?;
     let (mut sources, mut policies) = (Vec::new(), Vec::new());
     if let Some(source) = source {
         let name = args.issuers.own_name().to_owned();
         let policy = policy(&args.rules.tokens, mapping(args)?)?;
         if policy.issuer.is_none() {
-            return Err(Failure::Config(format!(
+            return Err(ExitError::Config(format!(
                 "[[issuer]] {name}: the iss of the auth server's tokens is required beside other \
                  issuers: `issuer` in a table with auth-server = true, or POSTERN_ISSUER"
             )));
@@ -115,7 +118,7 @@ fn of_several(args: &ServeArgs, source: Option<SourceSettings>) -> Result<Issuer
             "[[issuer]]: there are {}; {MOST} are possible",
             sources.len()
         );
-        return Err(Failure::Config(line));
+        return Err(ExitError::Config(line));
     }
     let mut sources = sources.into_iter();
     Ok(IssuerSettings {
@@ -126,7 +129,7 @@ fn of_several(args: &ServeArgs, source: Option<SourceSettings>) -> Result<Issuer
 }
 
 /// Rejects flags that describe the only issuer, and those of an auth server that there is not.
-fn refuse_flags_of_one_issuer(args: &ServeArgs) -> Result<(), Failure> {
+fn refuse_flags_of_one_issuer(args: &ServeArgs) -> Result<(), ExitError> {
     let (keys, tokens) = (&args.keys, &args.rules.tokens);
     let has_auth_server = keys.auth_server.is_some();
     let of_one = [
@@ -142,13 +145,13 @@ fn refuse_flags_of_one_issuer(args: &ServeArgs) -> Result<(), Failure> {
     ];
     match of_one.into_iter().find(|(_, given)| *given) {
         None => Ok(()),
-        Some((flag, _)) => Err(Failure::Config(format!(
+        Some((flag, _)) => Err(ExitError::Config(format!(
             "--{flag}: has no meaning beside [[issuer]] tables, each of which has its own"
         ))),
     }
 }
 
-fn refuse_repeated(issuers: &[Issuer]) -> Result<(), Failure> {
+fn refuse_repeated(issuers: &[Issuer]) -> Result<(), ExitError> {
     let (mut names, mut accepted) = (BTreeMap::new(), BTreeSet::new());
     for issuer in issuers {
         let name = &issuer.name;
@@ -163,6 +166,6 @@ fn refuse_repeated(issuers: &[Issuer]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn refused(name: &str, why: impl Display) -> Failure {
-    Failure::Config(format!("[[issuer]] {name}: {why}"))
+fn refused(name: &str, why: impl Display) -> ExitError {
+    ExitError::Config(format!("[[issuer]] {name}: {why}"))
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use contract::keys::signing_type::SigningType;
 use http::uri::Scheme;
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 use runtime::host_port::without_credentials;
 use runtime::secret_file;
 use secrecy::{ExposeSecret, SecretString};
@@ -42,7 +42,7 @@ pub(super) fn ignored_proxy(
 }
 
 /// Returns the source that the flags name, if they name one.
-pub(super) fn settings(args: &ServeArgs) -> Result<Option<SourceSettings>, Failure> {
+pub(super) fn settings(args: &ServeArgs) -> Result<Option<SourceSettings>, ExitError> {
     if let Some(url) = &args.keys.auth_server {
         return endpoint(args, url).map(|settings| Some(SourceSettings::AuthServer(settings)));
     }
@@ -63,7 +63,7 @@ pub(super) fn settings(args: &ServeArgs) -> Result<Option<SourceSettings>, Failu
 }
 
 /// Returns the file of `--key-cache`.
-pub(super) fn key_cache_file(args: &ServeArgs) -> Result<Option<&Path>, Failure> {
+pub(super) fn key_cache_file(args: &ServeArgs) -> Result<Option<&Path>, ExitError> {
     match args.keys.key_cache.as_deref() {
         Some(file) if file.file_name().is_none() => Err(flag_error(
             "key-cache",
@@ -78,7 +78,7 @@ pub(super) fn key_cache_file(args: &ServeArgs) -> Result<Option<&Path>, Failure>
 pub(super) fn key_cache(
     args: &ServeArgs,
     source: &SourceSettings,
-) -> Result<Option<KeyCacheSettings>, Failure> {
+) -> Result<Option<KeyCacheSettings>, ExitError> {
     let Some(file) = key_cache_file(args)? else {
         return Ok(None);
     };
@@ -88,7 +88,7 @@ pub(super) fn key_cache(
         .map_err(|why| flag_error("key-cache", file.display(), why))
 }
 
-fn endpoint(args: &ServeArgs, url: &str) -> Result<EndpointSettings, Failure> {
+fn endpoint(args: &ServeArgs, url: &str) -> Result<EndpointSettings, ExitError> {
     let auth_server = url
         .parse::<AuthServer>()
         .map_err(|error| flag_error("auth-server", without_credentials(url), error))?
@@ -105,7 +105,7 @@ fn endpoint(args: &ServeArgs, url: &str) -> Result<EndpointSettings, Failure> {
 fn with_name_server(
     auth_server: AuthServer,
     server: Option<SocketAddr>,
-) -> Result<AuthServer, Failure> {
+) -> Result<AuthServer, ExitError> {
     let Some(server) = server else {
         return Ok(auth_server);
     };
@@ -115,7 +115,7 @@ fn with_name_server(
         .ok_or_else(|| flag_error("dns-server", server, why))
 }
 
-fn issuer_url(args: &ServeArgs, url: &str) -> Result<DiscoverySettings, Failure> {
+fn issuer_url(args: &ServeArgs, url: &str) -> Result<DiscoverySettings, ExitError> {
     let issuer = IssuerUrl::new(url)
         .map_err(|error| flag_error("issuer-url", without_credentials(url), error))?;
     let scheme = issuer.document().scheme();
@@ -129,7 +129,7 @@ fn issuer_url(args: &ServeArgs, url: &str) -> Result<DiscoverySettings, Failure>
     })
 }
 
-fn jwks_url(args: &ServeArgs, url: &str) -> Result<JwksUrlSettings, Failure> {
+fn jwks_url(args: &ServeArgs, url: &str) -> Result<JwksUrlSettings, ExitError> {
     let url: JwksAddress = url
         .parse()
         .map_err(|error| flag_error("jwks-url", without_credentials(url), error))?;
@@ -152,7 +152,7 @@ fn key_file(args: &ServeArgs, path: &Path, format: Format) -> KeyFile {
 }
 
 /// Rejects a proxy without TLS behind it, which could replace the keys.
-fn keys_proxy(args: &ServeArgs, scheme: Option<&Scheme>) -> Result<Option<KeysProxy>, Failure> {
+fn keys_proxy(args: &ServeArgs, scheme: Option<&Scheme>) -> Result<Option<KeysProxy>, ExitError> {
     match &args.keys.keys_proxy {
         Some(proxy) if scheme != Some(&Scheme::HTTPS) => Err(flag_error(
             "keys-proxy",
@@ -164,7 +164,7 @@ fn keys_proxy(args: &ServeArgs, scheme: Option<&Scheme>) -> Result<Option<KeysPr
 }
 
 /// Rejects a certificate without effect: it was meant for something else.
-fn tls_files(args: &ServeArgs, scheme: Option<&Scheme>) -> Result<TlsFiles, Failure> {
+fn tls_files(args: &ServeArgs, scheme: Option<&Scheme>) -> Result<TlsFiles, ExitError> {
     let identity = args
         .keys
         .auth_client_cert
@@ -187,10 +187,10 @@ fn tls_files(args: &ServeArgs, scheme: Option<&Scheme>) -> Result<TlsFiles, Fail
         None if args.issuers.is_empty() => "has an effect only with https",
         None => "has an effect only with --auth-server; a table has `ca`",
     };
-    Err(Failure::Config(format!("--{flag}: {why}")))
+    Err(ExitError::Config(format!("--{flag}: {why}")))
 }
 
-fn signing_type(args: &ServeArgs) -> Result<SigningType, Failure> {
+fn signing_type(args: &ServeArgs) -> Result<SigningType, ExitError> {
     let signing_type = args.keys.signing_type.unwrap_or_default();
     if signing_type == SigningType::Hmac && !args.keys.trust_shared_secret {
         let why = "gives this sidecar the secret that issues tokens; \
@@ -200,17 +200,17 @@ fn signing_type(args: &ServeArgs) -> Result<SigningType, Failure> {
     Ok(signing_type)
 }
 
-fn application(args: &ServeArgs) -> Result<Application, Failure> {
+fn application(args: &ServeArgs) -> Result<Application, ExitError> {
     let id = app_id(args)?;
     let secret = secret(args)?;
     if secret.expose_secret().is_empty() {
-        return Err(Failure::Config("--app-secret: is empty".to_owned()));
+        return Err(ExitError::Config("--app-secret: is empty".to_owned()));
     }
     Ok(Application { id, secret })
 }
 
 /// An empty variable of a pod is a label that the pod lacks.
-fn app_id(args: &ServeArgs) -> Result<String, Failure> {
+fn app_id(args: &ServeArgs) -> Result<String, ExitError> {
     let id = args.keys.app_id.clone().unwrap_or_default();
     if args.keys.app_id.is_some() && id.is_empty() {
         let why = "is empty; in Kubernetes it is the pod's label app.kubernetes.io/name";
@@ -219,16 +219,16 @@ fn app_id(args: &ServeArgs) -> Result<String, Failure> {
     Ok(id)
 }
 
-fn secret(args: &ServeArgs) -> Result<SecretString, Failure> {
+fn secret(args: &ServeArgs) -> Result<SecretString, ExitError> {
     match (&args.keys.app_secret, &args.keys.app_secret_file) {
         (Some(secret), None) => Ok(secret.clone()),
         (None, Some(file)) => secret_file::read(file)
             .map(|text| SecretString::from(text.as_str()))
             .map_err(|error| flag_error("app-secret-file", file.display(), error)),
-        (None, None) => Err(Failure::Config(
+        (None, None) => Err(ExitError::Config(
             "--app-secret or --app-secret-file is required".to_owned(),
         )),
-        (Some(_), Some(_)) => Err(Failure::Config(
+        (Some(_), Some(_)) => Err(ExitError::Config(
             "--app-secret and --app-secret-file exclude each other".to_owned(),
         )),
     }

@@ -4,7 +4,7 @@
 use contract::http::methods::Methods;
 use contract::http::path_patterns::{PassList, PathPattern};
 use contract::interceptor::USER_DETAILS_PATH;
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 
 use super::policy::{optional_list, pass_list};
 use crate::cli::policy_args::RulesArgs;
@@ -16,7 +16,7 @@ const UNLISTED: [&str; 2] = ["/postern-probe", "/postern-probe/2/3/4.x"];
 ///
 /// # Errors
 /// The first unusable pattern.
-pub(super) fn warnings(rules: &RulesArgs) -> Result<Vec<String>, Failure> {
+pub(super) fn warnings(rules: &RulesArgs) -> Result<Vec<String>, ExitError> {
     let pass = pass_list(rules)?;
     let optional = optional_list(rules)?;
     let mut warnings: Vec<String> = Vec::new();

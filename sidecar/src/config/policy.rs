@@ -7,7 +7,7 @@ use contract::http::path_patterns::{ContextPath, PassList};
 use contract::interceptor::{Interceptor, TokenSources};
 use contract::token::claim_mapping::ClaimMapping;
 use contract::token::verifier::VerificationPolicy;
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 
 use super::access_rules::access_rules;
 use super::flag_value::{flag_error, given, parsed};
@@ -30,7 +30,7 @@ pub(crate) fn auth_policy(
     args: &RulesArgs,
     mapping: Option<ClaimMapping>,
     upstream: &UpstreamAddress,
-) -> Result<AuthPolicy, Failure> {
+) -> Result<AuthPolicy, ExitError> {
     let policy = policy(&args.tokens, mapping)?;
     let user_header = user_header(&args.identity)?;
     let mut rules = AuthPolicy::new(interceptor(args)?, policy, user_header)
@@ -41,7 +41,7 @@ pub(crate) fn auth_policy(
     Ok(rules)
 }
 
-fn resource(args: &RulesArgs) -> Result<Option<ProtectedResource>, Failure> {
+fn resource(args: &RulesArgs) -> Result<Option<ProtectedResource>, ExitError> {
     let Some(url) = &args.resource else {
         return Ok(None);
     };
@@ -51,7 +51,7 @@ fn resource(args: &RulesArgs) -> Result<Option<ProtectedResource>, Failure> {
         .map_err(|error| flag_error("resource", url, error))
 }
 
-pub(super) fn user_header(args: &IdentityArgs) -> Result<UserHeader, Failure> {
+pub(super) fn user_header(args: &IdentityArgs) -> Result<UserHeader, ExitError> {
     let header = UserHeader::new(&args.user_header, args.max_user_header_bytes)
         .map_err(|error| flag_error("user-header", &args.user_header, error))?
         .with_encoding(args.user_header_encoding);
@@ -62,7 +62,7 @@ pub(super) fn user_header(args: &IdentityArgs) -> Result<UserHeader, Failure> {
     })
 }
 
-fn interceptor(args: &RulesArgs) -> Result<Interceptor, Failure> {
+fn interceptor(args: &RulesArgs) -> Result<Interceptor, ExitError> {
     let interceptor = Interceptor::new(
         context_path(&args.app_name)?,
         pass_list(args)?,
@@ -80,9 +80,9 @@ fn interceptor(args: &RulesArgs) -> Result<Interceptor, Failure> {
         }))
 }
 
-fn origins(flag: &str, origins: &[String]) -> Result<AllowedOrigins, Failure> {
+fn origins(flag: &str, origins: &[String]) -> Result<AllowedOrigins, ExitError> {
     let origins = origins.iter().map(|origin| parsed(flag, origin));
-    let origins: Result<Vec<Origin>, Failure> = origins.collect();
+    let origins: Result<Vec<Origin>, ExitError> = origins.collect();
     origins.map(AllowedOrigins::new)
 }
 
@@ -95,15 +95,15 @@ pub(crate) const fn upstream_request(args: &UpstreamRequestArgs) -> UpstreamRequ
     }
 }
 
-pub(super) fn pass_list(args: &RulesArgs) -> Result<PassList, Failure> {
+pub(super) fn pass_list(args: &RulesArgs) -> Result<PassList, ExitError> {
     patterns("pass", &args.pass_patterns())
 }
 
-pub(super) fn optional_list(args: &RulesArgs) -> Result<PassList, Failure> {
+pub(super) fn optional_list(args: &RulesArgs) -> Result<PassList, ExitError> {
     patterns("optional", &args.optional_patterns())
 }
 
-fn patterns(flag: &str, patterns: &[String]) -> Result<PassList, Failure> {
+fn patterns(flag: &str, patterns: &[String]) -> Result<PassList, ExitError> {
     PassList::with_methods(patterns.iter().map(String::as_str))
         .map_err(|error| flag_error(flag, &error.pattern, error.source))
 }
@@ -112,17 +112,17 @@ fn patterns(flag: &str, patterns: &[String]) -> Result<PassList, Failure> {
 pub(super) fn refuse_idle_cookie_origins(
     args: &TokenArgs,
     sources: &TokenSources,
-) -> Result<(), Failure> {
+) -> Result<(), ExitError> {
     let has_effect = sources.cookie.is_some() || !sources.headers.is_empty();
     if has_effect || args.cookie_origin.is_empty() {
         return Ok(());
     }
     let line = "--cookie-origin: has an effect only with --token-cookie, or with `token-header` of an [[issuer]]";
-    Err(Failure::Config(line.to_owned()))
+    Err(ExitError::Config(line.to_owned()))
 }
 
 /// Parses a cookie name (RFC 6265 §4.1.1).
-fn token_cookie(args: &TokenArgs) -> Result<Option<String>, Failure> {
+fn token_cookie(args: &TokenArgs) -> Result<Option<String>, ExitError> {
     match args.token_cookie.as_deref() {
         Some(name) if name.is_empty() || !name.bytes().all(is_tchar) => Err(flag_error(
             "token-cookie",
@@ -134,7 +134,7 @@ fn token_cookie(args: &TokenArgs) -> Result<Option<String>, Failure> {
 }
 
 /// Builds the context path from the application's name (contract §1).
-fn context_path(app_name: &str) -> Result<ContextPath, Failure> {
+fn context_path(app_name: &str) -> Result<ContextPath, ExitError> {
     let prefix = match app_name {
         "" => String::new(),
         name => format!("/{name}"),
@@ -151,7 +151,7 @@ fn context_path(app_name: &str) -> Result<ContextPath, Failure> {
 pub(super) fn policy(
     args: &TokenArgs,
     mapping: Option<ClaimMapping>,
-) -> Result<VerificationPolicy, Failure> {
+) -> Result<VerificationPolicy, ExitError> {
     Ok(VerificationPolicy {
         issuer: given("issuer", args.issuer.as_deref())?,
         audiences: audiences(args)?,
@@ -164,7 +164,7 @@ pub(super) fn policy(
 }
 
 /// An empty one is a mistake in a manifest.
-fn audiences(args: &TokenArgs) -> Result<Vec<String>, Failure> {
+fn audiences(args: &TokenArgs) -> Result<Vec<String>, ExitError> {
     match args.audience.iter().any(String::is_empty) {
         true => Err(flag_error(
             "audience",
@@ -199,7 +199,7 @@ pub(super) fn dotted_claims(args: &ServeArgs) -> Vec<String> {
 }
 
 /// Returns the claim mapping; only tokens of other issuers have one.
-pub(super) fn mapping(args: &ServeArgs) -> Result<Option<ClaimMapping>, Failure> {
+pub(super) fn mapping(args: &ServeArgs) -> Result<Option<ClaimMapping>, ExitError> {
     if args.keys.auth_server.is_some() {
         return Ok(None);
     }
@@ -210,7 +210,7 @@ pub(super) fn mapping(args: &ServeArgs) -> Result<Option<ClaimMapping>, Failure>
 ///
 /// # Errors
 /// As [`super::Config::new`].
-pub(crate) fn issuer_mapping(args: &IssuerTokenArgs) -> Result<ClaimMapping, Failure> {
+pub(crate) fn issuer_mapping(args: &IssuerTokenArgs) -> Result<ClaimMapping, ExitError> {
     ClaimMapping::parse(args.claim.iter().map(String::as_str))
         .map_err(|(entry, error)| flag_error("claim", entry, error))
 }

@@ -1,7 +1,7 @@
 //! Report-only mode: its end, and what excludes it.
 
 use contract::explain::report::parse_moment;
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 
 use super::flag_value::flag_error;
 use crate::auth::reporting::Reporting;
@@ -15,8 +15,8 @@ const MAX_SECONDS: i64 = 30 * 24 * 60 * 60;
 ///
 /// # Errors
 /// As [`super::Config::new`].
-pub(super) fn reporting(args: &EnforcementArgs) -> Result<Option<Reporting>, Failure> {
-    let refuse = |line: &str| Err(Failure::Config(line.to_owned()));
+pub(super) fn reporting(args: &EnforcementArgs) -> Result<Option<Reporting>, ExitError> {
+    let refuse = |line: &str| Err(ExitError::Config(line.to_owned()));
     match (args.enforce, &args.report_until) {
         (Enforce::On, Some(_)) => refuse("--report-until: only with --enforce report"),
         (Enforce::On, None) if args.report_header => {
@@ -47,7 +47,7 @@ pub(super) fn check(
     args: &ServeArgs,
     reporting: Option<Reporting>,
     now: i64,
-) -> Result<(), Failure> {
+) -> Result<(), ExitError> {
     let Some(Reporting { until, .. }) = reporting else {
         return Ok(());
     };
@@ -65,7 +65,7 @@ pub(super) fn check(
     if args.upstream.refuse_bypass {
         let line =
             "--refuse-bypass: not with --enforce report, which lets requests pass unverified";
-        return Err(Failure::Config(line.to_owned()));
+        return Err(ExitError::Config(line.to_owned()));
     }
     Ok(())
 }

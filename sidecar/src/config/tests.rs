@@ -6,7 +6,7 @@ use crate::cli::{Cli, Command};
 const AUTH_SERVER: [&str; 2] = ["--auth-server", "http://127.0.0.1:9000/auth"];
 const APPLICATION: [&str; 4] = ["--app-id", "orders", "--app-secret", "hush"];
 
-fn config(arguments: &[&str]) -> Result<Config, Failure> {
+fn config(arguments: &[&str]) -> Result<Config, ExitError> {
     let line = [&["sidecar", "serve"], arguments].concat();
     match runtime::command_line::parse_words::<Cli>(line)
         .unwrap()
@@ -17,7 +17,7 @@ fn config(arguments: &[&str]) -> Result<Config, Failure> {
     }
 }
 
-fn with(arguments: &[&str]) -> Result<Config, Failure> {
+fn with(arguments: &[&str]) -> Result<Config, ExitError> {
     config(&[&AUTH_SERVER[..], &APPLICATION, arguments].concat())
 }
 
@@ -70,7 +70,7 @@ fn every_complaint_is_one_line_that_names_the_flag() {
         (["--key-cache", ".."], "--key-cache"),
     ] {
         match with(&arguments) {
-            Err(Failure::Config(line)) => {
+            Err(ExitError::Config(line)) => {
                 assert!(line.contains(flag) && !line.contains('\n'), "{line}");
                 assert!(!line.contains("hush"), "{line}");
             }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 use runtime::host_port::without_credentials;
 
 use super::flag_value::{flag_error, given};
@@ -17,7 +17,7 @@ use crate::upstream::{
 ///
 /// # Errors
 /// As [`super::Config::new`].
-pub(crate) fn upstream_address(args: &ServiceArgs) -> Result<UpstreamAddress, Failure> {
+pub(crate) fn upstream_address(args: &ServiceArgs) -> Result<UpstreamAddress, ExitError> {
     let text = &args.upstream;
     text.parse()
         .map_err(|error| flag_error("upstream", without_credentials(text), error))
@@ -26,7 +26,7 @@ pub(crate) fn upstream_address(args: &ServiceArgs) -> Result<UpstreamAddress, Fa
 pub(super) fn refuse_own_address(
     args: &ServeArgs,
     address: &UpstreamAddress,
-) -> Result<(), Failure> {
+) -> Result<(), ExitError> {
     let own = [
         ("listen", args.listening.listen),
         ("admin-listen", args.listening.admin_listen),
@@ -44,7 +44,7 @@ pub(super) fn refuse_own_address(
 pub(super) fn upstream_tls(
     args: &ServeArgs,
     address: &UpstreamAddress,
-) -> Result<Option<UpstreamTls>, Failure> {
+) -> Result<Option<UpstreamTls>, ExitError> {
     let host = match &address.endpoint {
         Endpoint::Tcp { host, .. } if address.protocol == Protocol::Https => host,
         _ => return no_upstream_tls(args),
@@ -57,7 +57,7 @@ pub(super) fn upstream_tls(
         (None, None) => None,
         _ => {
             let line = "--upstream-client-cert and --upstream-client-key belong together";
-            return Err(Failure::Config(line.to_owned()));
+            return Err(ExitError::Config(line.to_owned()));
         }
     };
     let server_name = given(
@@ -73,11 +73,11 @@ pub(super) fn upstream_tls(
         .map(Some)
         .map_err(|error| match error {
             TlsFilesError::ServerName(_) => flag_error("upstream", &args.service.upstream, error),
-            TlsFilesError::File { .. } => Failure::Config(error.to_string()),
+            TlsFilesError::File { .. } => ExitError::Config(error.to_string()),
         })
 }
 
-fn no_upstream_tls(args: &ServeArgs) -> Result<Option<UpstreamTls>, Failure> {
+fn no_upstream_tls(args: &ServeArgs) -> Result<Option<UpstreamTls>, ExitError> {
     let asked_for = [
         ("upstream-ca", args.upstream.upstream_ca.is_some()),
         (
@@ -95,16 +95,16 @@ fn no_upstream_tls(args: &ServeArgs) -> Result<Option<UpstreamTls>, Failure> {
     ];
     match asked_for.into_iter().find(|(_, asked_for)| *asked_for) {
         None => Ok(None),
-        Some((flag, _)) => Err(Failure::Config(format!(
+        Some((flag, _)) => Err(ExitError::Config(format!(
             "--{flag}: only with an --upstream of https://"
         ))),
     }
 }
 
 /// Rejects `--refuse-bypass` without an address to probe.
-pub(super) fn require_pod_ip(args: &ServeArgs) -> Result<(), Failure> {
+pub(super) fn require_pod_ip(args: &ServeArgs) -> Result<(), ExitError> {
     if args.upstream.refuse_bypass && args.upstream.pod_ip.is_none() {
-        return Err(Failure::Config(
+        return Err(ExitError::Config(
             "--refuse-bypass: needs --pod-ip".to_owned(),
         ));
     }

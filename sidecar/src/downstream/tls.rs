@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 use runtime::tls::{ServerCertificate, read_bounded};
 use rustls::crypto::aws_lc_rs::{Ticketer, default_provider};
 use rustls::pki_types::CertificateDer;
@@ -55,8 +55,8 @@ impl ClientTls {
     /// Offers TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1.
     ///
     /// # Errors
-    /// [`Failure::Config`] for a file without usable authorities.
-    pub(crate) fn new(settings: &ClientTlsSettings) -> Result<Self, Failure> {
+    /// [`ExitError::Config`] for a file without usable authorities.
+    pub(crate) fn new(settings: &ClientTlsSettings) -> Result<Self, ExitError> {
         let clients = authorities(settings.client_ca.as_deref())?;
         let current = Current::new(&settings.certificate, clients)?;
         Ok(Self {
@@ -72,7 +72,7 @@ impl ClientTls {
     pub(crate) fn read_client_roots(
         &self,
         client_ca: Option<&Path>,
-    ) -> Result<Option<NextClients>, Failure> {
+    ) -> Result<Option<NextClients>, ExitError> {
         let clients = authorities(client_ca)?;
         if clients == self.current.load().clients {
             return Ok(None);
@@ -113,8 +113,8 @@ impl Current {
     fn new(
         certificate: &Arc<ServerCertificate>,
         clients: Option<Authorities>,
-    ) -> Result<Self, Failure> {
-        let failed = |error| Failure::Software(format!("TLS cannot be set up: {error}"));
+    ) -> Result<Self, ExitError> {
+        let failed = |error| ExitError::Software(format!("TLS cannot be set up: {error}"));
         let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()))
             .with_protocol_versions(&[&TLS13, &TLS12])
             .map_err(failed)?;
@@ -133,21 +133,22 @@ impl Current {
 }
 
 /// Reads the authorities: at least one, and all usable.
-fn authorities(file: Option<&Path>) -> Result<Option<Authorities>, Failure> {
+fn authorities(file: Option<&Path>) -> Result<Option<Authorities>, ExitError> {
     let Some(file) = file else {
         return Ok(None);
     };
-    let unusable = |why: Failure| Failure::Config(format!("--client-ca {}: {why}", file.display()));
-    let pem = read_bounded(file).map_err(|why| unusable(Failure::Config(why)))?;
+    let unusable =
+        |why: ExitError| ExitError::Config(format!("--client-ca {}: {why}", file.display()));
+    let pem = read_bounded(file).map_err(|why| unusable(ExitError::Config(why)))?;
     let authorities = CertificateDer::pem_slice_iter(&pem)
         .collect::<Result<Authorities, _>>()
-        .map_err(|error| unusable(Failure::Config(error.to_string())))?;
+        .map_err(|error| unusable(ExitError::Config(error.to_string())))?;
     client_verifier(&authorities).map_err(unusable)?;
     Ok(Some(authorities))
 }
 
-fn client_verifier(authorities: &Authorities) -> Result<Arc<dyn ClientCertVerifier>, Failure> {
-    let unusable = |why: &dyn fmt::Display| Failure::Config(why.to_string());
+fn client_verifier(authorities: &Authorities) -> Result<Arc<dyn ClientCertVerifier>, ExitError> {
+    let unusable = |why: &dyn fmt::Display| ExitError::Config(why.to_string());
     let mut roots = RootCertStore::empty();
     for authority in authorities {
         let added = roots.add(authority.clone());

@@ -16,7 +16,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Client, Proxy, Response, redirect};
 use runtime::clock::unix_now;
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 use runtime::file_watch::{FailureDedup, Transition, run_blocking};
 use rustls::InvalidMessage;
 use time::OffsetDateTime;
@@ -174,14 +174,14 @@ impl Transport {
     /// Loads the TLS files.
     ///
     /// # Errors
-    /// [`Failure::Config`] for TLS files that cannot be used.
+    /// [`ExitError::Config`] for TLS files that cannot be used.
     pub(crate) fn new(
         scheme: Scheme,
         files: TlsFiles,
         proxy: Option<KeysProxy>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, ExitError> {
         let addresses = Arc::new(Addresses::default());
-        let refused = |error: ClientError| Failure::Config(error.to_string());
+        let refused = |error: ClientError| ExitError::Config(error.to_string());
         let material = files.read().map_err(|error| refused(error.into()))?;
         let client = client(&scheme, &addresses, proxy.as_ref(), &files, &material);
         Ok(Self {

@@ -12,7 +12,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use contract::keys::Algorithm;
 use contract::keys::signing_type::SigningType;
 use http::HeaderValue;
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 use runtime::file_watch::run_blocking;
 
 use self::auth_server::{Application, EndpointSettings, KeyEndpointSource};
@@ -139,8 +139,8 @@ impl KeySource {
     /// Opens the source.
     ///
     /// # Errors
-    /// [`Failure::Config`] for TLS files, or a file of keys, that cannot be used.
-    pub(crate) fn new(settings: SourceSettings) -> Result<Self, Failure> {
+    /// [`ExitError::Config`] for TLS files, or a file of keys, that cannot be used.
+    pub(crate) fn new(settings: SourceSettings) -> Result<Self, ExitError> {
         Ok(match settings {
             SourceSettings::AuthServer(settings) => {
                 Self::AuthServer(Box::new(KeyEndpointSource::new(settings)?))
@@ -152,7 +152,7 @@ impl KeySource {
             SourceSettings::File(file) => {
                 // A wrong path fails at once; later the last good keys stay.
                 file.read()
-                    .map_err(|error| Failure::Config(format!("--{}: {error}", file.flag())))?;
+                    .map_err(|error| ExitError::Config(format!("--{}: {error}", file.flag())))?;
                 Self::File(file)
             }
         })

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 use serde_json::Value;
 
 use super::ports;
@@ -33,8 +33,8 @@ impl Component {
     ///
     /// # Errors
     /// Never with the files that the program was built with: a test reads them.
-    pub(crate) fn read() -> Result<Self, Failure> {
-        Self::parsed().ok_or_else(|| Failure::Software("the component cannot be read".to_owned()))
+    pub(crate) fn read() -> Result<Self, ExitError> {
+        Self::parsed().ok_or_else(|| ExitError::Software("the component cannot be read".to_owned()))
     }
 
     fn parsed() -> Option<Self> {

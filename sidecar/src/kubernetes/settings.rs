@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use contract::http::path_patterns::PassList;
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 
 use super::component::Component;
 
@@ -40,21 +40,21 @@ impl Settings {
     /// Combines the component with `NAME=VALUE` pairs; an empty value takes the component's away.
     ///
     /// # Errors
-    /// [`Failure::Usage`] for a pair without `=`.
+    /// [`ExitError::Usage`] for a pair without `=`.
     pub(crate) fn new(
         image: Option<String>,
         pairs: &[String],
         secret: Option<String>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, ExitError> {
         let component = Component::read()?;
         let mut variables = component.settings.clone();
         let mut set = BTreeSet::new();
         for pair in pairs {
             let (name, value) = pair.split_once('=').ok_or_else(|| {
-                Failure::Usage(format!("--set '{pair}': expected POSTERN_NAME=VALUE"))
+                ExitError::Usage(format!("--set '{pair}': expected POSTERN_NAME=VALUE"))
             })?;
             if OF_EACH_POD.contains(&name) {
-                return Err(Failure::Usage(format!(
+                return Err(ExitError::Usage(format!(
                     "--set {name}: follows from the ports of each pod"
                 )));
             }
@@ -69,7 +69,7 @@ impl Settings {
         let other = OTHER_KEY_SOURCES.iter().find(|name| set.contains(*name));
         if let Some(other) = other {
             if set.contains(AUTH_SERVER) {
-                return Err(Failure::Usage(format!(
+                return Err(ExitError::Usage(format!(
                     "--set: {AUTH_SERVER} and {other} are two sources of the key"
                 )));
             }

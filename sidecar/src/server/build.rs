@@ -10,7 +10,7 @@ use pingora::proxy::{HttpProxy, http_proxy};
 use pingora::server::configuration::ServerConf;
 use pingora::server::{RunArgs, Server};
 use prometheus_client::registry::Registry;
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 use runtime::fd_limit;
 use runtime::health::Health;
 use runtime::listener::{self, Port};
@@ -75,12 +75,12 @@ pub(crate) fn serve(
     args: &ServeArgs,
     files: WatchedFiles,
     span_export: Option<Export>,
-) -> Result<(), Failure> {
+) -> Result<(), ExitError> {
     let public = listener::bind(Port::Public, config.listen)?;
     let admin = listener::bind(Port::Admin, config.admin_listen)?;
     let (shared, registry) = shared(&config);
     let announcement = announcement(&public, &admin, args.logs.log_format)
-        .map_err(|error| Failure::Software(format!("a listener cannot be shared: {error}")))?;
+        .map_err(|error| ExitError::Software(format!("a listener cannot be shared: {error}")))?;
     let (background, ends) = supervisor();
     let stop = graceful_stop(announcement, &config, &shared, ends);
     let fault = stop.fault.clone();
@@ -262,7 +262,7 @@ fn graceful_stop(
     }
 }
 
-fn key_refresh(config: &Config, shared: &Shared) -> Result<KeyRefresh, Failure> {
+fn key_refresh(config: &Config, shared: &Shared) -> Result<KeyRefresh, ExitError> {
     let keys = Arc::clone(&shared.keys);
     let condition = shared
         .health
@@ -293,7 +293,7 @@ fn key_refresh(config: &Config, shared: &Shared) -> Result<KeyRefresh, Failure> 
         Ok(Arc::new(refresher.with_revocations(list)))
     });
     Ok(KeyRefresh {
-        refreshers: refreshers.collect::<Result<_, Failure>>()?,
+        refreshers: refreshers.collect::<Result<_, ExitError>>()?,
     })
 }
 
@@ -304,7 +304,7 @@ fn revocations_of(issuer: &IssuerConfig, config: &Config) -> Option<RevocationSe
 }
 
 /// Opens the source of an issuer; one of several does not stop the start.
-fn source_of(issuer: &IssuerConfig) -> Result<KeySource, Failure> {
+fn source_of(issuer: &IssuerConfig) -> Result<KeySource, ExitError> {
     let settings = issuer.source.clone();
     let source = match issuer.name {
         Some(_) => KeySource::of_several(settings),
@@ -393,12 +393,12 @@ fn client_connections(
     .with_fast_path(fast_path)
 }
 
-fn upstream(config: &Config) -> Result<Arc<Upstream>, Failure> {
+fn upstream(config: &Config) -> Result<Arc<Upstream>, ExitError> {
     let settings = config.upstream.clone();
     let address = settings.address.to_string();
     Upstream::new(settings)
         .map(Arc::new)
-        .map_err(|error| Failure::Config(format!("--upstream '{address}': {error}")))
+        .map_err(|error| ExitError::Config(format!("--upstream '{address}': {error}")))
 }
 
 fn auth_proxy(
@@ -468,8 +468,8 @@ fn public_service(
     listener: TcpListener,
     shared: &Shared,
     background: &Supervisor,
-) -> Result<BoundService<ClientConnections>, Failure> {
+) -> Result<BoundService<ClientConnections>, ExitError> {
     let stop = shared.connections.subscribe();
     BoundService::new("proxy", clients, listener, stop, background.clone())
-        .map_err(|error| Failure::Software(format!("the listener has no address: {error}")))
+        .map_err(|error| ExitError::Software(format!("the listener has no address: {error}")))
 }

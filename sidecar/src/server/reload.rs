@@ -14,7 +14,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use runtime::clock::unix_now;
 use runtime::command_line;
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 use runtime::file_watch::{PollTimer, Trigger};
 use tokio::task::{JoinError, spawn_blocking};
 
@@ -117,7 +117,7 @@ impl Reload {
     async fn read_and_apply(
         &self,
         effective: &ServeArgs,
-    ) -> Result<(ServeArgs, Vec<String>), Failure> {
+    ) -> Result<(ServeArgs, Vec<String>), ExitError> {
         let (start, effective) = (self.start.clone(), effective.clone());
         let client_tls = self.client_tls.clone();
         // All that reads files or can fail comes first.
@@ -125,7 +125,7 @@ impl Reload {
             read_and_check(&start, &effective, client_tls.as_deref())
                 .map_err(command_line::with_provenance::<Cli>)
         });
-        let ended = |error: JoinError| Failure::Software(error.to_string());
+        let ended = |error: JoinError| ExitError::Software(error.to_string());
         let valid = reading.await.map_err(ended)??;
         self.apply(valid.config, valid.clients).await;
         Ok((valid.now, valid.waiting))
@@ -171,7 +171,7 @@ fn read_and_check(
     start: &ServeArgs,
     effective: &ServeArgs,
     client_tls: Option<&ClientTls>,
-) -> Result<ValidConfig, Failure> {
+) -> Result<ValidConfig, ExitError> {
     let read = read()?;
     // With an invalid one the next start would fail.
     Config::new(&read)?;
@@ -179,7 +179,7 @@ fn read_and_check(
     let waiting = differences(&now, &read);
     let config = Config::new(&now).map_err(|error| {
         let waiting = waiting.join(", ");
-        Failure::Config(format!(
+        ExitError::Config(format!(
             "without {waiting}, which wait for the next start: {error}"
         ))
     })?;
@@ -194,10 +194,10 @@ fn read_and_check(
 
 /// Reads the settings: flag > variable > file, as at the start. Of these only the file can have
 /// changed.
-fn read() -> Result<ServeArgs, Failure> {
+fn read() -> Result<ServeArgs, ExitError> {
     match command_line::reread::<Cli>()?.command {
         Command::Serve(args) => Ok(*args),
-        _ => Err(Failure::Software("the command is not serve".to_owned())),
+        _ => Err(ExitError::Software("the command is not serve".to_owned())),
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use pingora::server::{ShutdownSignal, ShutdownSignalWatch};
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 use runtime::health::Condition;
 use runtime::signals::{Termination, terminated};
 use runtime::supervisor::FirstFailure;
@@ -43,11 +43,11 @@ pub(crate) struct GracefulStop {
 
 /// The error that a process without a signal exits with.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct ExitReason(Arc<OnceLock<Failure>>);
+pub(crate) struct ExitReason(Arc<OnceLock<ExitError>>);
 
 impl ExitReason {
     /// Returns the result of the process.
-    pub(crate) fn outcome(&self) -> Result<(), Failure> {
+    pub(crate) fn outcome(&self) -> Result<(), ExitError> {
         self.0.get().cloned().map_or(Ok(()), Err)
     }
 }
@@ -55,7 +55,7 @@ impl ExitReason {
 impl GracefulStop {
     /// Records the failure and returns the lame-duck time: requests in flight finish, and routers
     /// need time to notice.
-    fn stops_by_itself(&self, failure: Failure) -> Duration {
+    fn stops_by_itself(&self, failure: ExitError) -> Duration {
         tracing::error!(%failure, "the sidecar stops and has to be restarted");
         let _ = self.fault.0.set(failure);
         self.times.lame_duck
@@ -226,7 +226,7 @@ mod tests {
         assert!(ended.recv_timeout(Duration::from_secs(30)).is_ok());
         assert!(!health.is_ready());
         let failure = fault.outcome().err();
-        assert_eq!(failure.as_ref().map(Failure::code), Some(70));
+        assert_eq!(failure.as_ref().map(ExitError::code), Some(70));
         let line = failure.map(|failure| failure.to_string());
         let line = line.unwrap_or_default();
         assert!(line.starts_with("reload has ended: "), "{line}");

@@ -50,7 +50,7 @@ impl Installation {
         }
     }
 
-    async fn run(&self, words: &str) -> Result<(), Failure> {
+    async fn run(&self, words: &str) -> Result<(), ExitError> {
         run(&self.command(words)).await
     }
 

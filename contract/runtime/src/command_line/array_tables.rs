@@ -9,7 +9,7 @@ use clap::Parser;
 use serde::de::DeserializeOwned;
 use toml::Table;
 
-use crate::exit::Failure;
+use crate::exit::ExitError;
 
 /// A command line that takes arrays of tables from its file.
 pub trait FromTables: Parser {
@@ -19,8 +19,8 @@ pub trait FromTables: Parser {
     /// Takes the tables for the commands that use them; others leave them unread.
     ///
     /// # Errors
-    /// [`Failure::Config`] for the first unusable table.
-    fn take(&mut self, _tables: &ArrayTables) -> Result<(), Failure> {
+    /// [`ExitError::Config`] for the first unusable table.
+    fn take(&mut self, _tables: &ArrayTables) -> Result<(), ExitError> {
         Ok(())
     }
 }
@@ -43,8 +43,8 @@ impl ArrayTables {
     /// Reads the tables of one name, in their order; none without a file.
     ///
     /// # Errors
-    /// [`Failure::Config`] with the file, the place of the table and the member that is wrong.
-    pub fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Vec<T>, Failure> {
+    /// [`ExitError::Config`] with the file, the place of the table and the member that is wrong.
+    pub fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Vec<T>, ExitError> {
         let tables = self.arrays.get(name).into_iter().flatten();
         let read = |(index, table): (usize, &Table)| {
             let read = table.clone().try_into();
@@ -54,10 +54,10 @@ impl ArrayTables {
     }
 
     /// Names the file and the table, counted from one, in front of `why`.
-    fn refuse(&self, name: &str, index: usize, why: &str) -> Failure {
+    fn refuse(&self, name: &str, index: usize, why: &str) -> ExitError {
         // The parser writes the member into a second line.
         let why: Vec<&str> = why.split_whitespace().collect();
-        Failure::Config(format!(
+        ExitError::Config(format!(
             "{}: [[{name}]] {}: {}",
             self.path.display(),
             index + 1,

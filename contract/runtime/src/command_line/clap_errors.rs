@@ -8,7 +8,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use super::from_file::FromFile;
 use super::provenance::SEE_HELP;
 use super::{all_settings, is_typed};
-use crate::exit::Failure;
+use crate::exit::ExitError;
 
 /// Returns an unusable, missing or excluded setting as a configuration failure, regardless of its
 /// source, and any other error as a command line failure.
@@ -17,19 +17,19 @@ pub(super) fn refusal(
     arguments: &[OsString],
     from_file: &FromFile,
     error: &clap::Error,
-) -> Failure {
+) -> ExitError {
     match error.kind() {
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            Failure::Usage("a command is missing; see --help".to_owned())
+            ExitError::Usage("a command is missing; see --help".to_owned())
         }
         _ => {
             let line = without_secret(command, error, what_is_wrong(&error.to_string()));
             if from_file.is_named_in(&line) {
-                Failure::Config(format!("{}: {line}", from_file.path.display()))
+                ExitError::Config(format!("{}: {line}", from_file.path.display()))
             } else if is_configuration(command, arguments, error) {
-                Failure::Config(format!("{line}{SEE_HELP}"))
+                ExitError::Config(format!("{line}{SEE_HELP}"))
             } else {
-                Failure::Usage(format!("{line}{SEE_HELP}"))
+                ExitError::Usage(format!("{line}{SEE_HELP}"))
             }
         }
     }

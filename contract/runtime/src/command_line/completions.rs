@@ -4,7 +4,7 @@ use clap::{Args, Parser};
 use clap_complete::{Shell, generate};
 
 use super::command;
-use crate::exit::Failure;
+use crate::exit::ExitError;
 use crate::output::print;
 
 /// The operand of `completions`, alike in both programs.
@@ -19,7 +19,7 @@ pub struct CompletionsArgs {
 ///
 /// # Errors
 /// Those of [`print`].
-pub fn print_completions<C: Parser>(args: &CompletionsArgs) -> Result<(), Failure> {
+pub fn print_completions<C: Parser>(args: &CompletionsArgs) -> Result<(), ExitError> {
     let mut command = command::<C>();
     let name = command.get_name().to_owned();
     let mut script = Vec::new();

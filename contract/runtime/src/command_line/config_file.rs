@@ -12,7 +12,7 @@ use toml::{Table, Value};
 use super::array_tables::ArrayTables;
 use super::switch::{self, is_off_by_default, is_switch};
 use crate::bounded_read;
-use crate::exit::Failure;
+use crate::exit::ExitError;
 use crate::toml_error::TomlError;
 
 /// Ten times the size of a thousand paths and origins.
@@ -36,8 +36,8 @@ enum Kind {
 }
 
 impl ConfigFile {
-    pub(super) fn read(path: &Path) -> Result<Self, Failure> {
-        let refuse = |why: &str| Failure::Config(format!("{}: {why}", path.display()));
+    pub(super) fn read(path: &Path) -> Result<Self, ExitError> {
+        let refuse = |why: &str| ExitError::Config(format!("{}: {why}", path.display()));
         let text =
             bounded_read::read_text(path, MAX_BYTES).map_err(|why| refuse(&why.to_string()))?;
         let values = text
@@ -67,7 +67,7 @@ impl ConfigFile {
         &mut self,
         names: &[&str],
         is_setting: impl Fn(&str) -> bool,
-    ) -> Result<ArrayTables, Failure> {
+    ) -> Result<ArrayTables, ExitError> {
         let mut arrays = BTreeMap::new();
         for &name in names {
             match (self.values.get(name).map(tables_of), is_setting(name)) {
@@ -85,12 +85,12 @@ impl ConfigFile {
         Ok(ArrayTables::new(&self.path, arrays))
     }
 
-    pub(super) fn refuse(&self, key: &str, why: &str) -> Failure {
-        Failure::Config(format!("{}: `{key}` {why}", self.path.display()))
+    pub(super) fn refuse(&self, key: &str, why: &str) -> ExitError {
+        ExitError::Config(format!("{}: `{key}` {why}", self.path.display()))
     }
 
     /// Returns the flags of `key`: empty if it is absent or a switch that is off.
-    pub(super) fn arguments_for(&self, key: &str, flag: &Arg) -> Result<Vec<OsString>, Failure> {
+    pub(super) fn arguments_for(&self, key: &str, flag: &Arg) -> Result<Vec<OsString>, ExitError> {
         match (self.values.get(key), flag.get_action()) {
             (None, _) => Ok(Vec::new()),
             // Even with the value false, a flag would exclude others.
@@ -103,7 +103,7 @@ impl ConfigFile {
         }
     }
 
-    fn argument(&self, key: &str, flag: &Arg, value: &Value) -> Result<OsString, Failure> {
+    fn argument(&self, key: &str, flag: &Arg, value: &Value) -> Result<OsString, ExitError> {
         let kind = Kind::of(flag);
         let text = match (value, kind) {
             (Value::String(text), Kind::Text | Kind::TextOrInteger) => text.clone(),

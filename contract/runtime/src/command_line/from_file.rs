@@ -9,7 +9,7 @@ use clap::{Arg, ArgMatches, Command};
 
 use super::config_file::ConfigFile;
 use super::{all_settings, settings};
-use crate::exit::Failure;
+use crate::exit::ExitError;
 
 /// The flags of the settings in the configuration file.
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ impl FromFile {
         command: &Command,
         given: &ArgMatches,
         file: ConfigFile,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, ExitError> {
         refuse_unknown_and_secret(&file, command)?;
         let (chosen, given) = chosen_subcommand(command, given);
         let mut resolved = Self::default();
@@ -55,7 +55,7 @@ impl FromFile {
     }
 }
 
-fn refuse_unknown_and_secret(file: &ConfigFile, command: &Command) -> Result<(), Failure> {
+fn refuse_unknown_and_secret(file: &ConfigFile, command: &Command) -> Result<(), ExitError> {
     let known = all_settings(command);
     for key in file.keys() {
         match known.iter().find(|setting| setting.get_long() == Some(key)) {

@@ -7,7 +7,7 @@ use clap::{Arg, Parser};
 
 use super::config_file::ConfigFile;
 use super::{all_settings, command, file_of, is_typed, lenient_matches};
-use crate::exit::Failure;
+use crate::exit::ExitError;
 
 /// The end of a command line error, which stays its end.
 pub(super) const SEE_HELP: &str = "; see --help";
@@ -15,8 +15,8 @@ pub(super) const SEE_HELP: &str = "; see --help";
 /// Adds the variable or the file to the settings that the failure names. A defect of the program
 /// itself stays as it is.
 #[must_use]
-pub fn with_provenance<C: Parser>(failure: Failure) -> Failure {
-    if matches!(failure, Failure::Software(_)) {
+pub fn with_provenance<C: Parser>(failure: ExitError) -> ExitError {
+    if matches!(failure, ExitError::Software(_)) {
         return failure;
     }
     let arguments: Vec<_> = std::env::args_os().collect();

@@ -61,7 +61,7 @@ struct Row {
 impl FromTables for Program {
     const NAMES: &'static [&'static str] = &["rule", "upstream"];
 
-    fn take(&mut self, tables: &ArrayTables) -> Result<(), Failure> {
+    fn take(&mut self, tables: &ArrayTables) -> Result<(), ExitError> {
         if let Self::Serve(serve) = self {
             serve.rule = tables.read("rule")?;
             serve.upstreams = tables.read("upstream")?;
@@ -107,7 +107,7 @@ fn serve(arguments: &[&str], file: &str) -> Serve {
     }
 }
 
-fn failure(arguments: &[&str], file: &str) -> Failure {
+fn failure(arguments: &[&str], file: &str) -> ExitError {
     match run(arguments, file) {
         Err(ParseOutcome::Failure(failure)) => failure,
         other => unreachable!("{other:?}"),
@@ -419,7 +419,7 @@ fn help_is_an_answer_and_no_failure() {
     };
     assert_eq!(
         failure,
-        Failure::Usage("a command is missing; see --help".to_owned())
+        ExitError::Usage("a command is missing; see --help".to_owned())
     );
 }
 

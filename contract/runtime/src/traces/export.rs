@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::settings::Settings;
 use super::transport::exporter;
-use crate::exit::Failure;
+use crate::exit::ExitError;
 use crate::sanitize::LogText;
 
 /// A collector that is away is logged as often as this.
@@ -119,13 +119,13 @@ impl Export {
     /// Checks that the exporter can be built.
     ///
     /// # Errors
-    /// [`Failure::Config`] for files or an endpoint that cannot be used.
+    /// [`ExitError::Config`] for files or an endpoint that cannot be used.
     pub(super) fn new(
         settings: Settings,
         resource: Resource,
         messages: mpsc::Receiver<Message>,
         metrics: ExportMetrics,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, ExitError> {
         let built = std::thread::scope(|scope| {
             // A thread of its own: the caller may be within a runtime.
             let building = scope.spawn(|| {
@@ -140,7 +140,7 @@ impl Export {
                 .join()
                 .unwrap_or_else(|_| Err("it panicked".to_owned()))
         });
-        built.map_err(|error| Failure::Config(format!("the export of spans: {error}")))?;
+        built.map_err(|error| ExitError::Config(format!("the export of spans: {error}")))?;
         Ok(Self {
             settings,
             resource,

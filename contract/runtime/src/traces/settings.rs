@@ -8,7 +8,7 @@ use http::Uri;
 use opentelemetry::KeyValue;
 use opentelemetry_sdk::Resource;
 
-use crate::exit::Failure;
+use crate::exit::ExitError;
 
 const SAMPLERS: [&str; 6] = [
     "always_on",
@@ -56,8 +56,8 @@ impl Settings {
     /// Reads the variables; `None` where they name no collector or turn the export off.
     ///
     /// # Errors
-    /// [`Failure::Config`] with the name of a variable that cannot be used.
-    pub(super) fn from_environment(variable: Variables<'_>) -> Result<Option<Self>, Failure> {
+    /// [`ExitError::Config`] with the name of a variable that cannot be used.
+    pub(super) fn from_environment(variable: Variables<'_>) -> Result<Option<Self>, ExitError> {
         if variable("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
             return Ok(None);
         }
@@ -127,7 +127,7 @@ fn of_traces(variable: Variables<'_>, what: &str) -> Option<(String, String)> {
 }
 
 /// Refuses credentials and queries, which log lines about a failed export would name.
-fn check_endpoint(name: &str, value: &str) -> Result<(), Failure> {
+fn check_endpoint(name: &str, value: &str) -> Result<(), ExitError> {
     let uri = value.parse::<Uri>().ok();
     let is_usable = uri.is_some_and(|uri| {
         let authority = uri.authority().map_or("", |authority| authority.as_str());
@@ -139,10 +139,10 @@ fn check_endpoint(name: &str, value: &str) -> Result<(), Failure> {
     }
     let why = "expected http://HOST:PORT or https://HOST:PORT; credentials go into OTEL_EXPORTER_OTLP_HEADERS";
     // Not the value: it may hold a password.
-    Err(Failure::Config(format!("{name}: {why}")))
+    Err(ExitError::Config(format!("{name}: {why}")))
 }
 
-fn check_sampler(variable: Variables<'_>) -> Result<(), Failure> {
+fn check_sampler(variable: Variables<'_>) -> Result<(), ExitError> {
     let Some(sampler) = variable("OTEL_TRACES_SAMPLER") else {
         return Ok(());
     };
@@ -164,7 +164,7 @@ fn check_sampler(variable: Variables<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn protocol(variable: Variables<'_>) -> Result<Protocol, Failure> {
+fn protocol(variable: Variables<'_>) -> Result<Protocol, ExitError> {
     match of_traces(variable, "PROTOCOL") {
         None => Ok(Protocol::Http),
         Some((name, value)) => match value.as_str() {
@@ -175,7 +175,7 @@ fn protocol(variable: Variables<'_>) -> Result<Protocol, Failure> {
     }
 }
 
-fn timeout(variable: Variables<'_>) -> Result<Duration, Failure> {
+fn timeout(variable: Variables<'_>) -> Result<Duration, ExitError> {
     let name = of_traces(variable, "TIMEOUT").map(|(name, _)| name);
     let name = name.unwrap_or_else(|| "OTEL_EXPORTER_OTLP_TIMEOUT".to_owned());
     number(variable, &name, 10_000).map(milliseconds)
@@ -189,7 +189,7 @@ fn names_service(variable: Variables<'_>) -> bool {
     variable("OTEL_SERVICE_NAME").is_some() || names.any(|name| name.trim() == "service.name")
 }
 
-fn number(variable: Variables<'_>, name: &str, default: usize) -> Result<usize, Failure> {
+fn number(variable: Variables<'_>, name: &str, default: usize) -> Result<usize, ExitError> {
     let Some(value) = variable(name) else {
         return Ok(default);
     };
@@ -201,8 +201,8 @@ fn milliseconds(number: usize) -> Duration {
     Duration::from_millis(u64::try_from(number).unwrap_or(u64::MAX))
 }
 
-fn refused(name: &str, value: &str, why: &str) -> Failure {
-    Failure::Config(format!("{name} '{value}': {why}"))
+fn refused(name: &str, value: &str, why: &str) -> ExitError {
+    ExitError::Config(format!("{name} '{value}': {why}"))
 }
 
 #[cfg(test)]
@@ -212,7 +212,7 @@ mod tests {
 
     const ENDPOINT: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318");
 
-    fn read(variables: &[(&str, &str)]) -> Result<Option<Settings>, Failure> {
+    fn read(variables: &[(&str, &str)]) -> Result<Option<Settings>, ExitError> {
         Settings::from_environment(&|name| {
             let found = variables.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| (*value).to_owned())

@@ -1,7 +1,7 @@
 //! The attacks of `check`, read from `attacks.toml`, and the request that carries one.
 
 use contract::rejection::Rejection;
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 use serde::Deserialize;
 
 use crate::admin::explain::replay;
@@ -75,13 +75,13 @@ pub(super) struct TokenRow {
 }
 
 impl Attacks {
-    pub(super) fn load() -> Result<Self, Failure> {
+    pub(super) fn load() -> Result<Self, ExitError> {
         toml::from_str(include_str!("attacks.toml")).map_err(|error| unusable(&error))
     }
 }
 
-pub(super) fn unusable(error: &dyn std::fmt::Display) -> Failure {
-    Failure::Software(format!("the table of attacks cannot be used: {error}"))
+pub(super) fn unusable(error: &dyn std::fmt::Display) -> ExitError {
+    ExitError::Software(format!("the table of attacks cannot be used: {error}"))
 }
 
 /// Authorizes a GET with these header lines and a host, read by the parser of the proxy.

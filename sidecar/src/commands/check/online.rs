@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use pingora::ErrorType;
 use pingora::connectors::TransportConnector;
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 
 use super::Source;
 use crate::config::Config;
@@ -24,18 +24,21 @@ use crate::upstream::{Upstream, UpstreamSettings};
 pub(super) struct Findings {
     lines: Vec<String>,
     pub(super) warnings: Vec<String>,
-    failures: Vec<Failure>,
+    failures: Vec<ExitError>,
 }
 
 /// Runs all checks, whichever fails.
 ///
 /// # Errors
 /// Without a runtime.
-pub(super) fn run_checks(config: &Config, sources: &mut [Source<'_>]) -> Result<Findings, Failure> {
+pub(super) fn run_checks(
+    config: &Config,
+    sources: &mut [Source<'_>],
+) -> Result<Findings, ExitError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::Software(format!("no runtime: {error}")))?;
+        .map_err(|error| ExitError::Software(format!("no runtime: {error}")))?;
     let mut findings = Findings::default();
     runtime.block_on(async {
         for (issuer, source) in sources {
@@ -51,14 +54,14 @@ pub(super) fn run_checks(config: &Config, sources: &mut [Source<'_>]) -> Result<
 
 impl Findings {
     /// Returns the first rejection before anything that is unreachable: waiting does not repair it.
-    pub(super) fn verdict(self) -> Result<(), Failure> {
-        let is_refusal = |failure: &Failure| matches!(failure, Failure::Config(_));
+    pub(super) fn verdict(self) -> Result<(), ExitError> {
+        let is_refusal = |failure: &ExitError| matches!(failure, ExitError::Config(_));
         let (refusals, away): (Vec<_>, Vec<_>) = self.failures.into_iter().partition(is_refusal);
         let mut failures = refusals.into_iter().chain(away);
         failures.next().map_or(Ok(()), Err)
     }
 
-    fn failed(&mut self, failure: Failure) {
+    fn failed(&mut self, failure: ExitError) {
         self.lines.push(format!("failed: {failure}"));
         self.failures.push(failure);
     }
@@ -82,8 +85,8 @@ impl Findings {
             Err(error) => {
                 let line = format!("--{}: no key from {asked}: {error}", issuer.source.flag());
                 self.failed(match error.is_away() {
-                    true => Failure::Unavailable(line),
-                    false => Failure::Config(line),
+                    true => ExitError::Unavailable(line),
+                    false => ExitError::Config(line),
                 });
             }
         }
@@ -123,23 +126,23 @@ impl Findings {
                 self.lines.push(line);
             }
             (true, false) => self.warnings.push(format!("--pod-ip: {line}")),
-            (true, true) => self.failed(Failure::Config(format!("--refuse-bypass: {line}"))),
+            (true, true) => self.failed(ExitError::Config(format!("--refuse-bypass: {line}"))),
         }
     }
 }
 
 /// Connects as a request would, TLS included.
-async fn connected(settings: UpstreamSettings) -> Result<(), Failure> {
-    let upstream = Upstream::new(settings).map_err(Failure::Config)?;
+async fn connected(settings: UpstreamSettings) -> Result<(), ExitError> {
+    let upstream = Upstream::new(settings).map_err(ExitError::Config)?;
     let peer = upstream
         .peer(RequestKind::Plain)
-        .ok_or_else(|| Failure::Unavailable("its name does not resolve".to_owned()))?;
+        .ok_or_else(|| ExitError::Unavailable("its name does not resolve".to_owned()))?;
     let connecting = TransportConnector::new(None);
     let refused = [ErrorType::TLSHandshakeFailure, ErrorType::InvalidCert];
     match connecting.new_stream(&*peer).await {
         Ok(_) => Ok(()),
-        Err(error) if refused.contains(error.etype()) => Err(Failure::Config(log_cause(&error))),
-        Err(error) => Err(Failure::Unavailable(log_cause(&error))),
+        Err(error) if refused.contains(error.etype()) => Err(ExitError::Config(log_cause(&error))),
+        Err(error) => Err(ExitError::Unavailable(log_cause(&error))),
     }
 }
 

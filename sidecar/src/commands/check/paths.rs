@@ -6,7 +6,7 @@
 use contract::http::path_patterns::PassList;
 use contract::interceptor::USER_DETAILS_PATH;
 use contract::rejection::Rejection;
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 
 use super::Outcome;
 use super::attacks::{PathParts, authorize};
@@ -27,10 +27,10 @@ pub(super) struct OpenPaths<'p> {
 }
 
 impl<'p> OpenPaths<'p> {
-    pub(super) fn new(rules: &RulesArgs, parts: &'p PathParts) -> Result<Self, Failure> {
+    pub(super) fn new(rules: &RulesArgs, parts: &'p PathParts) -> Result<Self, ExitError> {
         let patterns = [rules.pass_patterns(), rules.optional_patterns()].concat();
         let list = PassList::with_methods(patterns.iter().map(String::as_str))
-            .map_err(|error| Failure::Config(error.to_string()))?;
+            .map_err(|error| ExitError::Config(error.to_string()))?;
         let context = match rules.app_name.as_str() {
             "" => String::new(),
             name => format!("/{name}"),
@@ -151,7 +151,7 @@ pub(super) fn attack(
     settings: &RulesArgs,
     rules: &AuthPolicy,
     parts: &PathParts,
-) -> Result<Outcome, Failure> {
+) -> Result<Outcome, ExitError> {
     let mut outcome = Outcome::default();
     for target in OpenPaths::new(settings, parts)?.attacks() {
         match authorize(rules, &target, &[], Err(Rejection::AuthKeysUnavailable), 0) {

@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use contract::keys::{KeySet, VerificationKey};
 use contract::rejection::Rejection;
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 use serde_json::Value;
 
 use super::Outcome;
@@ -21,12 +21,12 @@ use crate::keys::current::CurrentKeys;
 /// Requests the paths of each rule. A rule that the token of the table satisfies is left out.
 ///
 /// # Errors
-/// [`Failure::Software`] for an unusable table.
+/// [`ExitError::Software`] for an unusable table.
 pub(super) fn attack(
     settings: &RulesArgs,
     rules: &AuthPolicy,
     attacks: &Attacks,
-) -> Result<Outcome, Failure> {
+) -> Result<Outcome, ExitError> {
     let mut outcome = Outcome::default();
     let Some(key) = attacks.key.first().filter(|_| !settings.rule.is_empty()) else {
         return Ok(outcome);
@@ -85,7 +85,7 @@ fn accepting(rules: &AuthPolicy, payload: &Value) -> AuthPolicy {
     rules
 }
 
-pub(super) fn keys(key: &KeyRows) -> Result<CurrentKeys, Failure> {
+pub(super) fn keys(key: &KeyRows) -> Result<CurrentKeys, ExitError> {
     let signing_type = key.signing_type.parse().map_err(|error| unusable(&error))?;
     let trusted =
         VerificationKey::parse(signing_type, &key.key).map_err(|error| unusable(&error))?;
@@ -94,7 +94,7 @@ pub(super) fn keys(key: &KeyRows) -> Result<CurrentKeys, Failure> {
     Ok(keys)
 }
 
-pub(super) fn payload(token: &str) -> Result<Value, Failure> {
+pub(super) fn payload(token: &str) -> Result<Value, ExitError> {
     let part = token.split('.').nth(1).unwrap_or_default();
     let json = URL_SAFE_NO_PAD
         .decode(part)

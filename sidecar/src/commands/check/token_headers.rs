@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use contract::rejection::Rejection;
 use contract::token::verifier::VerificationPolicy;
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 use serde_json::Value;
 
 use super::Outcome;
@@ -20,13 +20,13 @@ use crate::keys::issuer_keys::{IssuerKeys, NamedKeys};
 /// Tries all places on the rules of all issuers, which trust the same key for this.
 ///
 /// # Errors
-/// [`Failure::Software`] for an unusable table.
+/// [`ExitError::Software`] for an unusable table.
 pub(super) fn attack(
     args: &ServeArgs,
     rules: &AuthPolicy,
     (attacks, targets): (&Attacks, &[String]),
     outcome: &mut Outcome,
-) -> Result<(), Failure> {
+) -> Result<(), ExitError> {
     let named = |rules: &&AuthPolicy| {
         let issuers = rules.issuers();
         issuers.is_some_and(|issuers| !issuers.token_headers().is_empty())

@@ -8,7 +8,7 @@ use contract::keys::{KeySet, VerificationKey};
 use contract::rejection::Rejection;
 use contract::rules::AccessRules;
 use http::HeaderName;
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 
 use super::attacks::{Attacks, KeyRows, authorize, unusable};
 use super::{Outcome, paths, token_headers};
@@ -23,12 +23,12 @@ use crate::keys::token_cache::TokenCacheConfig;
 /// Tries all tokens on the rules of `config`; expectations follow from the flags alone.
 ///
 /// # Errors
-/// [`Failure::Software`] for an unusable table.
+/// [`ExitError::Software`] for an unusable table.
 pub(super) fn attack(
     args: &ServeArgs,
     config: &Config,
     attacks: &Attacks,
-) -> Result<Outcome, Failure> {
+) -> Result<Outcome, ExitError> {
     let mut outcome = Outcome::default();
     let targets = targets(args, attacks)?;
     // The good token has no scope; `super::rules` tries the rules.
@@ -94,7 +94,7 @@ fn attack_issuer(
     targets: &[String],
     attacks: &Attacks,
     outcome: &mut Outcome,
-) -> Result<(), Failure> {
+) -> Result<(), ExitError> {
     for key in &attacks.key {
         let signing_type = key.signing_type.parse().map_err(|error| unusable(&error))?;
         if is_possible(signing_type, source) {
@@ -123,7 +123,7 @@ fn is_possible(signing_type: SigningType, source: &SourceSettings) -> bool {
 }
 
 /// The user-details path, and a path of the service if one needs a token.
-fn targets(args: &ServeArgs, attacks: &Attacks) -> Result<Vec<String>, Failure> {
+fn targets(args: &ServeArgs, attacks: &Attacks) -> Result<Vec<String>, ExitError> {
     let open = paths::OpenPaths::new(&args.rules, &attacks.path)?;
     Ok(open.protected().map(|path| open.full(path)).collect())
 }

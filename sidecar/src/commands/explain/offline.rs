@@ -11,7 +11,7 @@ use contract::keys::{KeySet, VerificationKey};
 use contract::token::claim_mapping::ClaimMapping;
 use http::StatusCode;
 use runtime::bounded_read;
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 use zeroize::Zeroizing;
 
 use crate::admin::explain::Explainer;
@@ -31,7 +31,7 @@ pub(super) const fn is_asked_for(args: &ExplainArgs) -> bool {
 }
 
 /// Returns the explainer for these settings with the keys of a file; `None` without a file.
-pub(super) fn explainer(args: &ExplainArgs) -> Result<Option<Explainer>, Failure> {
+pub(super) fn explainer(args: &ExplainArgs) -> Result<Option<Explainer>, ExitError> {
     let (keys, mapping) = match (&args.key_file, &args.jwks_file, &args.public_key_file) {
         (Some(file), ..) => (contract_keys(file, args.signing_type)?, None),
         (_, Some(file), _) => issuer(args, file, Format::JwkSet)?,
@@ -66,9 +66,9 @@ pub(super) fn of_files(explanation: Explanation) -> Explanation {
 }
 
 /// Reads the auth server's keys from a file.
-fn contract_keys(file: &Path, signing_type: SigningType) -> Result<KeySet, Failure> {
+fn contract_keys(file: &Path, signing_type: SigningType) -> Result<KeySet, ExitError> {
     let unusable = |error: &dyn std::fmt::Display| {
-        Failure::Config(format!("--key-file {}: {error}", file.display()))
+        ExitError::Config(format!("--key-file {}: {error}", file.display()))
     };
     let text =
         bounded_read::read_text(file, MAX_BODY_BYTES as u64).map_err(|why| unusable(&why))?;
@@ -102,7 +102,7 @@ fn issuer(
     args: &ExplainArgs,
     path: &Path,
     format: Format,
-) -> Result<(KeySet, Option<ClaimMapping>), Failure> {
+) -> Result<(KeySet, Option<ClaimMapping>), ExitError> {
     let file = KeyFile {
         path: path.to_owned(),
         format,
@@ -110,7 +110,7 @@ fn issuer(
     };
     let keys = file
         .read()
-        .map_err(|error| Failure::Config(format!("--{}: {error}", file.flag())))?;
+        .map_err(|error| ExitError::Config(format!("--{}: {error}", file.flag())))?;
     Ok((keys, Some(config::issuer_mapping(&args.issuer_tokens)?)))
 }
 

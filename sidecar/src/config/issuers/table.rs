@@ -8,7 +8,7 @@ use contract::token::claim_mapping::ClaimMapping;
 use contract::token::verifier::VerificationPolicy;
 use http::HeaderName;
 use http::uri::Scheme;
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 use runtime::host_port::without_credentials;
 
 use super::{IssuerConfig, key_source};
@@ -49,8 +49,8 @@ impl<'a> TableSettings<'a> {
     /// Checks the name, and finds the accepted `iss`.
     ///
     /// # Errors
-    /// [`Failure::Config`] that names the table.
-    pub(super) fn new(table: &'a IssuerTable, args: &'a ServeArgs) -> Result<Self, Failure> {
+    /// [`ExitError::Config`] that names the table.
+    pub(super) fn new(table: &'a IssuerTable, args: &'a ServeArgs) -> Result<Self, ExitError> {
         check_name(&table.name)?;
         let issuers = accepted(table).map_err(|why| super::refused(&table.name, why))?;
         Ok(Self {
@@ -65,7 +65,7 @@ impl<'a> TableSettings<'a> {
     }
 
     /// Returns the rules for its tokens, for each accepted `iss`.
-    pub(super) fn policies(&self) -> Result<Vec<VerificationPolicy>, Failure> {
+    pub(super) fn policies(&self) -> Result<Vec<VerificationPolicy>, ExitError> {
         let tokens = &self.args.rules.tokens;
         let policy = VerificationPolicy {
             issuer: None,
@@ -84,7 +84,7 @@ impl<'a> TableSettings<'a> {
     }
 
     /// Returns the only header of its tokens; `None` for the usual places.
-    pub(super) fn token_header(&self) -> Result<Option<HeaderName>, Failure> {
+    pub(super) fn token_header(&self) -> Result<Option<HeaderName>, ExitError> {
         let Some(text) = self.table.token_header.as_deref() else {
             return Ok(None);
         };
@@ -98,7 +98,7 @@ impl<'a> TableSettings<'a> {
     }
 
     /// Returns the source of its keys.
-    pub(super) fn config(&self) -> Result<IssuerConfig, Failure> {
+    pub(super) fn config(&self) -> Result<IssuerConfig, ExitError> {
         let source = self.source()?;
         Ok(IssuerConfig {
             name: Some(self.table.name.clone()),
@@ -107,13 +107,13 @@ impl<'a> TableSettings<'a> {
         })
     }
 
-    fn refused(&self, why: impl Display) -> Failure {
+    fn refused(&self, why: impl Display) -> ExitError {
         super::refused(&self.table.name, why)
     }
 
     /// A key set serves every application of its issuer: without the audience a token for any of
     /// them would be accepted.
-    fn audiences(&self) -> Result<Vec<String>, Failure> {
+    fn audiences(&self) -> Result<Vec<String>, ExitError> {
         let audiences = &self.table.audience;
         if audiences.is_empty() || audiences.iter().any(String::is_empty) {
             return Err(self.refused("`audience` is missing, or one of it is empty"));
@@ -121,7 +121,7 @@ impl<'a> TableSettings<'a> {
         Ok(audiences.clone())
     }
 
-    fn mapping(&self) -> Result<ClaimMapping, Failure> {
+    fn mapping(&self) -> Result<ClaimMapping, ExitError> {
         let entry = |(field, claim): (&String, &String)| format!("{field}={claim}");
         let entries: Vec<_> = self.table.claim.iter().map(entry).collect();
         ClaimMapping::parse(entries.iter().map(String::as_str))
@@ -129,7 +129,7 @@ impl<'a> TableSettings<'a> {
     }
 
     /// Returns the file of `--key-cache` with the name at its end; none for keys of a file.
-    fn key_cache(&self, source: &SourceSettings) -> Result<Option<KeyCacheSettings>, Failure> {
+    fn key_cache(&self, source: &SourceSettings) -> Result<Option<KeyCacheSettings>, ExitError> {
         let Some(file) = key_source::key_cache_file(self.args)? else {
             return Ok(None);
         };
@@ -143,7 +143,7 @@ impl<'a> TableSettings<'a> {
         Ok(source.cached_in(file.into(), issuer).ok())
     }
 
-    fn source(&self) -> Result<SourceSettings, Failure> {
+    fn source(&self) -> Result<SourceSettings, ExitError> {
         self.refuse_without_effect()?;
         let table = self.table;
         if self.is_kubernetes() {
@@ -165,7 +165,7 @@ impl<'a> TableSettings<'a> {
     }
 
     /// Rejects a table with no source of keys, or several, and members that the source ignores.
-    fn refuse_without_effect(&self) -> Result<(), Failure> {
+    fn refuse_without_effect(&self) -> Result<(), ExitError> {
         let table = self.table;
         let sources = [
             ("discovery = true", table.discovery),
@@ -211,7 +211,7 @@ impl<'a> TableSettings<'a> {
         Ok(())
     }
 
-    fn kubernetes(&self) -> Result<JwksUrlSettings, Failure> {
+    fn kubernetes(&self) -> Result<JwksUrlSettings, ExitError> {
         let url = self.table.jwks_url.as_deref();
         let settings = self.jwks_url(url.unwrap_or(kubernetes::JWKS_URL))?;
         if !settings.url.is_https() {
@@ -232,7 +232,7 @@ impl<'a> TableSettings<'a> {
         })
     }
 
-    fn discovery(&self, issuer: &str) -> Result<DiscoverySettings, Failure> {
+    fn discovery(&self, issuer: &str) -> Result<DiscoverySettings, ExitError> {
         let issuer = IssuerUrl::new(issuer).map_err(|error| {
             let issuer = without_credentials(issuer);
             self.refused(format!("issuer '{issuer}': {error}"))
@@ -248,7 +248,7 @@ impl<'a> TableSettings<'a> {
         })
     }
 
-    fn jwks_url(&self, url: &str) -> Result<JwksUrlSettings, Failure> {
+    fn jwks_url(&self, url: &str) -> Result<JwksUrlSettings, ExitError> {
         let url: JwksAddress = url.parse().map_err(|error| {
             let url = without_credentials(url);
             self.refused(format!("jwks-url '{url}': {error}"))
@@ -263,7 +263,7 @@ impl<'a> TableSettings<'a> {
         })
     }
 
-    fn file(&self, path: &Path, format: Format) -> Result<SourceSettings, Failure> {
+    fn file(&self, path: &Path, format: Format) -> Result<SourceSettings, ExitError> {
         Ok(SourceSettings::File(KeyFile {
             path: path.to_owned(),
             format,
@@ -278,7 +278,7 @@ impl<'a> TableSettings<'a> {
         }
     }
 
-    fn tls(&self, scheme: &Scheme) -> Result<TlsFiles, Failure> {
+    fn tls(&self, scheme: &Scheme) -> Result<TlsFiles, ExitError> {
         let ca = self.table.ca.clone();
         if ca.is_some() && *scheme != Scheme::HTTPS {
             return Err(self.refused("`ca` has an effect only with https"));
@@ -290,7 +290,7 @@ impl<'a> TableSettings<'a> {
         })
     }
 
-    fn keys_proxy(&self, scheme: &Scheme) -> Result<Option<KeysProxy>, Failure> {
+    fn keys_proxy(&self, scheme: &Scheme) -> Result<Option<KeysProxy>, ExitError> {
         let Some(text) = self.table.keys_proxy.as_deref() else {
             return Ok(None);
         };
@@ -352,7 +352,7 @@ fn of_tenants(pattern: &str, tenants: &[String]) -> Result<Vec<String>, String> 
     Ok(tenants.iter().map(issuer).collect())
 }
 
-fn check_name(name: &str) -> Result<(), Failure> {
+fn check_name(name: &str) -> Result<(), ExitError> {
     let is_plain =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
     if RESERVED_NAMES.contains(&name) {
@@ -365,7 +365,7 @@ fn check_name(name: &str) -> Result<(), Failure> {
         return Ok(());
     }
     let name = name.escape_debug();
-    Err(Failure::Config(format!(
+    Err(ExitError::Config(format!(
         "[[issuer]] name '{name}': expected 1 to {MAX_NAME_BYTES} of a-z, 0-9, - and _"
     )))
 }

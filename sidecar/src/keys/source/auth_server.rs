@@ -6,7 +6,7 @@ use contract::keys::signing_type::SigningType;
 use contract::keys::{KeySet, VerificationKey};
 use contract::token::revocations::MAX_LIST_BYTES;
 use http::{HeaderValue, StatusCode, header};
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::discovery::{AuthServer, Instance, RecentAttempts};
@@ -65,8 +65,8 @@ impl KeyEndpointSource {
     /// Prepares the client.
     ///
     /// # Errors
-    /// [`Failure::Config`] for TLS files that cannot be used.
-    pub(crate) fn new(settings: EndpointSettings) -> Result<Self, Failure> {
+    /// [`ExitError::Config`] for TLS files that cannot be used.
+    pub(crate) fn new(settings: EndpointSettings) -> Result<Self, ExitError> {
         let scheme = settings.auth_server.scheme().clone();
         Ok(Self {
             transport: Transport::new(scheme, settings.tls, None)?,

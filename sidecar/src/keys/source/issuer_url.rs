@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use contract::keys::algorithms::AsymmetricAlgorithm;
 use http::StatusCode;
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 use serde::Deserialize;
 
 use super::jwks_url::{JwksUrl, JwksUrlSettings};
@@ -122,8 +122,8 @@ impl Discovered {
     /// Prepares the client.
     ///
     /// # Errors
-    /// [`Failure::Config`] for TLS files that cannot be used.
-    pub(crate) fn new(settings: DiscoverySettings) -> Result<Self, Failure> {
+    /// [`ExitError::Config`] for TLS files that cannot be used.
+    pub(crate) fn new(settings: DiscoverySettings) -> Result<Self, ExitError> {
         let scheme = settings.issuer.document.scheme().clone();
         let (tls, proxy) = (settings.tls.clone(), settings.proxy.clone());
         Ok(Self {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use contract::keys::algorithms::AsymmetricAlgorithm;
 use http::{HeaderMap, header};
 use runtime::bounded_read;
-use runtime::exit::Failure;
+use runtime::exit::ExitError;
 use runtime::file_watch::run_blocking;
 use zeroize::Zeroizing;
 
@@ -52,8 +52,8 @@ impl JwksUrl {
     /// Prepares the client.
     ///
     /// # Errors
-    /// [`Failure::Config`] for TLS files that cannot be used.
-    pub(crate) fn new(settings: JwksUrlSettings) -> Result<Self, Failure> {
+    /// [`ExitError::Config`] for TLS files that cannot be used.
+    pub(crate) fn new(settings: JwksUrlSettings) -> Result<Self, ExitError> {
         Ok(Self {
             transport: Transport::new(settings.url.scheme().clone(), settings.tls, settings.proxy)?,
             url: settings.url,
