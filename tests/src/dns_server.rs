@@ -71,7 +71,7 @@ impl DnsServer {
     }
 
     /// Replaces the content of the name server.
-    pub fn now_says(&self, zone: Zone) {
+    pub fn set_zone(&self, zone: Zone) {
         *lock(&self.state.zone) = zone;
     }
 

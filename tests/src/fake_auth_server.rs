@@ -62,12 +62,12 @@ impl FakeAuthServer {
     }
 
     /// Replaces the TLS settings.
-    pub fn now_shows(&self, tls: Arc<ServerConfig>) {
-        self.server.now_shows(tls);
+    pub fn set_tls(&self, tls: Arc<ServerConfig>) {
+        self.server.set_tls(tls);
     }
 
     /// Replaces the reply.
-    pub fn now_replies(&self, reply: Reply) {
+    pub fn set_reply(&self, reply: Reply) {
         *self.reply.lock().unwrap_or_else(PoisonError::into_inner) = reply;
     }
 

@@ -10,7 +10,7 @@ use h2::{RecvStream, SendStream};
 use http::{HeaderMap, Request, Response};
 use tokio::runtime::Runtime;
 
-use crate::wait::PATIENCE;
+use crate::wait::TIMEOUT;
 
 /// A well-behaved client with one connection.
 #[derive(Debug)]
@@ -157,7 +157,7 @@ impl H2Client {
 
     fn within<T>(&self, work: impl Future<Output = T>) -> T {
         self.runtime
-            .block_on(async { tokio::time::timeout(PATIENCE, work).await })
+            .block_on(async { tokio::time::timeout(TIMEOUT, work).await })
             .expect("a response in time")
     }
 }
@@ -319,10 +319,8 @@ impl FrameClient {
     /// # Panics
     /// When it accepts no timeouts.
     pub fn on(socket: TcpStream) -> Self {
-        socket.set_read_timeout(Some(PATIENCE)).expect("a deadline");
-        socket
-            .set_write_timeout(Some(PATIENCE))
-            .expect("a deadline");
+        socket.set_read_timeout(Some(TIMEOUT)).expect("a deadline");
+        socket.set_write_timeout(Some(TIMEOUT)).expect("a deadline");
         let mut client = Self(socket);
         client.raw(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
         client.frame(4, 0, 0, &[]);

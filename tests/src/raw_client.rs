@@ -4,7 +4,7 @@ use std::io::{self, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
 use crate::message::Message;
-use crate::wait::PATIENCE;
+use crate::wait::TIMEOUT;
 
 /// One connection.
 #[derive(Debug)]
@@ -29,10 +29,10 @@ impl RawClient {
     pub fn try_connect(address: SocketAddr) -> io::Result<Self> {
         let writer = TcpStream::connect(address)?;
         writer
-            .set_read_timeout(Some(PATIENCE))
+            .set_read_timeout(Some(TIMEOUT))
             .expect("a read deadline");
         writer
-            .set_write_timeout(Some(PATIENCE))
+            .set_write_timeout(Some(TIMEOUT))
             .expect("a write deadline");
         writer.set_nodelay(true).expect("no delay");
         let reader = BufReader::new(writer.try_clone().expect("a second handle"));

@@ -211,7 +211,7 @@ pub(crate) fn session(
     commands: &[&[&str]],
 ) -> std::io::Result<Option<String>> {
     let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(wait::PATIENCE))?;
+    stream.set_read_timeout(Some(wait::TIMEOUT))?;
     let mut answers = BufReader::new(stream.try_clone()?);
     let mut last = None;
     for words in commands {

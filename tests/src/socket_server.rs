@@ -98,7 +98,7 @@ impl SocketServer {
     }
 
     /// Replaces the TLS settings for new connections.
-    pub fn now_shows(&self, tls: Arc<ServerConfig>) {
+    pub fn set_tls(&self, tls: Arc<ServerConfig>) {
         *lock(&self.state.tls) = Some(tls);
     }
 

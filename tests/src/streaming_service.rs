@@ -171,7 +171,7 @@ impl State {
             connection,
             "HTTP/1.1 200 OK\r\n{MARK}: 1\r\nContent-Type: video/mp4\r\nContent-Length: 8\r\n\r\nhalf"
         )?;
-        let _ = lock(&self.gate).recv_timeout(wait::PATIENCE);
+        let _ = lock(&self.gate).recv_timeout(wait::TIMEOUT);
         connection.write_all(b"more")
     }
 
@@ -206,7 +206,7 @@ impl State {
             write!(connection, "HTTP/1.1 100 Continue\r\n\r\n")?;
         }
         if lower.contains("\r\nx-wait: 1") {
-            let _ = lock(&self.gate).recv_timeout(wait::PATIENCE);
+            let _ = lock(&self.gate).recv_timeout(wait::TIMEOUT);
         }
         let length = lower
             .lines()

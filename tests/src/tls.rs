@@ -13,7 +13,7 @@ use rustls::{
 
 use crate::certificates::{Authority, Certificate};
 use crate::message::Message;
-use crate::wait::PATIENCE;
+use crate::wait::TIMEOUT;
 
 impl Authority {
     /// Returns a client's settings with this authority as the only trusted one.
@@ -74,8 +74,8 @@ impl Trust {
     /// When the address accepts no connection, or the handshake fails.
     pub fn connect(&self, address: SocketAddr) -> std::io::Result<TlsClient> {
         let mut socket = TcpStream::connect(address)?;
-        socket.set_read_timeout(Some(PATIENCE))?;
-        socket.set_write_timeout(Some(PATIENCE))?;
+        socket.set_read_timeout(Some(TIMEOUT))?;
+        socket.set_write_timeout(Some(TIMEOUT))?;
         let name = ServerName::IpAddress(address.ip().into());
         let mut connection =
             ClientConnection::new(Arc::clone(&self.0), name).map_err(std::io::Error::other)?;

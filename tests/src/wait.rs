@@ -4,14 +4,14 @@ use std::time::{Duration, Instant};
 
 /// Timeout of any one condition: generous, because two cores run many processes at once. A healthy
 /// run never comes near it.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Pause between two polls of a condition that sends no event.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Polls `probe` until it returns a value; panics with `what` at the timeout.
 pub fn until<T>(what: &str, probe: impl FnMut() -> Option<T>) -> T {
-    within(PATIENCE, probe).unwrap_or_else(|| panic!("waited {PATIENCE:?} in vain for {what}"))
+    within(TIMEOUT, probe).unwrap_or_else(|| panic!("waited {TIMEOUT:?} in vain for {what}"))
 }
 
 /// Polls `probe` until it returns a value or `limit` is over.
@@ -24,6 +24,6 @@ pub fn within<T>(limit: Duration, mut probe: impl FnMut() -> Option<T>) -> Optio
         if Instant::now() >= deadline {
             return None;
         }
-        std::thread::sleep(LOOK_AGAIN);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }

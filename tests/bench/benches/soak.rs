@@ -160,7 +160,7 @@ fn echo(address: SocketAddr, forge: &Forge, traffic: &Traffic) {
 fn report_bounds(sidecars: &[(&Sidecar, f64)]) -> bool {
     let mut good = true;
     for (sidecar, for_each_request) in sidecars {
-        let free = wait::within(wait::PATIENCE, || {
+        let free = wait::within(wait::TIMEOUT, || {
             let metrics = admin_get(sidecar.admin(), "/metrics").text();
             metrics.contains("_requests_in_flight 0\n").then_some(())
         });

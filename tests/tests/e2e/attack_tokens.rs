@@ -39,7 +39,7 @@ fn contract_5_every_row_of_the_token_table_gets_its_verdict_from_the_verifier() 
         another = another.meant_for(algorithm);
         for row in rows().iter().filter(|row| row.is_tried_with(algorithm)) {
             for shape in row.shapes() {
-                let verdict = judge(row, shape, &forge, &verification_key(&another));
+                let verdict = verdict_of(row, shape, &forge, &verification_key(&another));
                 let expected = row.expected(shape);
                 let difference =
                     (verdict != expected).then(|| format!("{verdict}, not {expected}"));
@@ -54,7 +54,12 @@ fn contract_5_every_row_of_the_token_table_gets_its_verdict_from_the_verifier() 
 
 /// Returns the verdict of the contract crate as the table writes it. The named key set also has the
 /// key `another`.
-fn judge(row: &TokenRow, shape: KeySetShape, forge: &Forge, another: &VerificationKey) -> String {
+fn verdict_of(
+    row: &TokenRow,
+    shape: KeySetShape,
+    forge: &Forge,
+    another: &VerificationKey,
+) -> String {
     let key = verification_key(forge.trusted());
     let kid = key.id().as_str().to_owned();
     let keys = match shape {

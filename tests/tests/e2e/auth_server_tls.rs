@@ -177,7 +177,7 @@ fn a_new_authority_and_a_new_certificate_are_followed_without_a_restart() {
         .start()
         .ready();
 
-    auth_server.now_shows(successor.issue_server(&["127.0.0.1"]).serving(None));
+    auth_server.set_tls(successor.issue_server(&["127.0.0.1"]).serving(None));
     refused_for(&sidecar, &auth_server, "UnknownIssuer");
     // Half a file changes nothing.
     std::fs::write(authority.file(), "-----BEGIN CERTIFICATE-----\nMIIB").unwrap();
@@ -242,7 +242,7 @@ fn a_client_certificate_that_is_replaced_is_shown_at_the_next_fetch() {
         .start()
         .ready();
 
-    auth_server.now_shows(server.serving(Some(&others.file())));
+    auth_server.set_tls(server.serving(Some(&others.file())));
     refused_for(&sidecar, &auth_server, "key not fetched");
     put(others.issue_client());
     let before = auth_server.retrievals().len();
@@ -410,7 +410,7 @@ fn an_expired_client_certificate_keeps_no_fresh_authority_out() {
         .start()
         .ready();
 
-    auth_server.now_shows(served(&fresh));
+    auth_server.set_tls(served(&fresh));
     refused_for(&sidecar, &auth_server, "key not fetched");
     std::fs::copy(fresh.file(), &ca).unwrap();
     let before = auth_server.retrievals().len();

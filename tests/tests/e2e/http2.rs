@@ -13,7 +13,7 @@ use tests::raw_client::exchange;
 use tests::sidecar::{Sidecar, SidecarPlan};
 use tests::socket_server::response;
 use tests::stack::ForgedStack;
-use tests::wait::{self, PATIENCE};
+use tests::wait::{self, TIMEOUT};
 
 use super::forwarding::stack;
 
@@ -446,7 +446,7 @@ fn a_request_that_names_two_hosts_none_or_a_user_is_counted_and_logged() {
         let stream = u32::try_from(2 * index + 201).unwrap();
         client.head(stream, &head(&[]), true);
     }
-    assert!(client.is_closed_within(PATIENCE));
+    assert!(client.is_closed_within(TIMEOUT));
 }
 
 /// `h2` rejects it before Pingora and the filters see it.

@@ -49,7 +49,7 @@ impl Cached {
     /// Ends the serving of keys.
     fn outage(&self) {
         let away = json_answer("503 Service Unavailable", "{}");
-        self.stack.auth_server.now_replies(away);
+        self.stack.auth_server.set_reply(away);
     }
 
     /// Returns another process with the same cache.
@@ -129,7 +129,7 @@ fn the_first_fetch_takes_the_place_of_the_cached_key() {
     let cached = Cached::start();
     let new_key = cached.stack.forge.stranger().served();
     let old = cached.content();
-    cached.stack.auth_server.now_replies(key_answer(&new_key));
+    cached.stack.auth_server.set_reply(key_answer(&new_key));
     let sidecar = cached.plan().flags(EVERY_SECOND).start();
     let forge = &cached.stack.forge;
     let token = forge.stranger_token(clock::now(), &Value::Null);
@@ -255,7 +255,7 @@ fn a_full_disk_keeps_the_old_cache_whole_until_there_is_room_again() {
 
     small_disk::fill(&seen);
     let new_key = stack.forge.stranger().served();
-    stack.auth_server.now_replies(key_answer(&new_key));
+    stack.auth_server.set_reply(key_answer(&new_key));
     wait::until("several failures", || {
         (cache_writes(sidecar, "failed") > 1).then_some(())
     });

@@ -169,7 +169,7 @@ fn contract_7_an_answer_without_success_or_with_any_fault_never_replaces_the_key
     let sidecar = plan.start().ready();
     let elsewhere = FakeAuthServer::serving(&forge.stranger().served());
     for (name, fault) in faults(forge.trusted(), &elsewhere) {
-        auth_server.now_replies(fault);
+        auth_server.set_reply(fault);
         // The second request proves that the response to the first was processed.
         asked_again(&auth_server, 2);
         let token = forge.token(clock::now(), &Value::Null);
@@ -196,7 +196,7 @@ fn lesson_b16_no_fault_at_the_start_becomes_a_key_and_the_process_lives() {
     let token = forge.token(clock::now(), &Value::Null);
     let elsewhere = FakeAuthServer::serving(&forge.trusted().served());
     for (name, fault) in faults(forge.trusted(), &elsewhere) {
-        auth_server.now_replies(fault);
+        auth_server.set_reply(fault);
         asked_again(&auth_server, 2);
         assert_eq!(
             verdict(&sidecar.bearing(&token).get("/list")),
@@ -205,7 +205,7 @@ fn lesson_b16_no_fault_at_the_start_becomes_a_key_and_the_process_lives() {
         );
         assert_eq!(sidecar.readiness(), 503, "{name}");
     }
-    auth_server.now_replies(key_answer(&forge.trusted().served()));
+    auth_server.set_reply(key_answer(&forge.trusted().served()));
     let sidecar = sidecar.ready();
     assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
     assert_eq!(service.requests().len(), 1);
@@ -227,7 +227,7 @@ fn lesson_b17_an_auth_server_that_hangs_is_given_up_and_asked_again() {
         verdict(&sidecar.bearing("a.b.c").get("/list")),
         "503 auth_keys_unavailable"
     );
-    auth_server.now_replies(key_answer(&forge.trusted().served()));
+    auth_server.set_reply(key_answer(&forge.trusted().served()));
     let sidecar = sidecar.ready();
     assert_eq!(
         sidecar

@@ -90,7 +90,7 @@ fn contract_1_a_key_that_is_replaced_between_two_ticks_is_taken_at_the_next() {
         verdict(&sidecar.bearing(&new).get("/list")),
         "401 token_signature"
     );
-    auth_server.now_replies(key_answer(&other.trusted().served()));
+    auth_server.set_reply(key_answer(&other.trusted().served()));
     wait::until("the new key", || {
         (sidecar.bearing(&new).get("/list").status() == 200).then_some(())
     });
@@ -115,7 +115,7 @@ fn a_former_key_counts_for_the_grace_it_is_given_and_then_no_more() {
     let sidecar = plan.flags(["--previous-key-grace", "4"]).start().ready();
     let now = clock::now();
     let (old, new) = (one.token(now, &Value::Null), other.token(now, &Value::Null));
-    auth_server.now_replies(key_answer(&other.trusted().served()));
+    auth_server.set_reply(key_answer(&other.trusted().served()));
     wait::until("the new key", || {
         (sidecar.bearing(&new).get("/list").status() == 200).then_some(())
     });

@@ -140,7 +140,7 @@ fn a_name_server_that_fails_leaves_the_last_good_key_and_new_records_are_taken_a
         (Zone::Failing, "lookup of _auth._tcp.internal failed"),
         (services(&[]), "_auth._tcp.internal"),
     ] {
-        name_server.now_says(zone);
+        name_server.set_zone(zone);
         let seen = || {
             sidecar
                 .process()
@@ -155,7 +155,7 @@ fn a_name_server_that_fails_leaves_the_last_good_key_and_new_records_are_taken_a
         assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
         assert_eq!(sidecar.readiness(), 200);
     }
-    name_server.now_says(services(&[(0, 0, other.address())]));
+    name_server.set_zone(services(&[(0, 0, other.address())]));
     fetches(&[&other], 1);
     assert!(name_server.questions() > 0);
 }

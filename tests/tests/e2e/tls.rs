@@ -115,7 +115,7 @@ fn a_handshake_that_does_not_end_gives_its_place_back() {
         .ready();
     // It takes the only place, and sends no byte.
     let mut silent = TcpStream::connect(server.address()).unwrap();
-    silent.set_read_timeout(Some(wait::PATIENCE)).unwrap();
+    silent.set_read_timeout(Some(wait::TIMEOUT)).unwrap();
     assert_eq!(server.logged_in().get(USER_DETAILS).status(), 200);
     let ended = silent.read(&mut [0; 64]);
     assert!(

@@ -117,7 +117,7 @@ fn a_token_of_a_key_that_was_replaced_is_refused_though_it_was_verified_before()
     }
     assert!(cached_bytes(&stack.sidecar) > 0);
     let new_key = stack.forge.stranger().served();
-    stack.auth_server.now_replies(key_answer(&new_key));
+    stack.auth_server.set_reply(key_answer(&new_key));
     let refused = wait::until("the new key", || {
         let verdict = verdict(&stack.sidecar.bearing(&old).get("/list"));
         (verdict != "200").then_some(verdict)
