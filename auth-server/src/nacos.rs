@@ -12,7 +12,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use contract::http::path_patterns::ContextPath;
 use runtime::exit::ExitError;
-use service_registry::{Instance, RegistryAddress, RegistryArgs, RegistrySettings, host_and_port};
+use runtime::host_port::host_and_port;
+use service_registry::{Instance, RegistryAddress, RegistryArgs, RegistrySettings};
 
 use crate::cli::ServeArgs;
 

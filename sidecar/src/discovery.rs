@@ -15,11 +15,11 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 
 use contract::http::path_patterns::ContextPath;
-use http::Uri;
 use http::uri::Scheme;
 use runtime::exit::ExitError;
-use runtime::host_port::{NoPort, port_of};
+use runtime::host_port::NoPort;
 use runtime::loopback::is_loopback_host;
+use runtime::server_url::{ServerUrl, ServerUrlError};
 use service_registry::{InvalidAddress, RegistryAddress, RegistryArgs, RegistrySettings};
 
 pub(crate) use attempts::RecentAttempts;
@@ -189,6 +189,16 @@ impl AuthServer {
     }
 }
 
+impl From<ServerUrlError> for AuthServerError {
+    fn from(error: ServerUrlError) -> Self {
+        match error {
+            ServerUrlError::Malformed => Self::Malformed,
+            ServerUrlError::Credentials => Self::Credentials,
+            ServerUrlError::Port(error) => Self::Port(error),
+        }
+    }
+}
+
 impl FromStr for AuthServer {
     type Err = AuthServerError;
 
@@ -199,19 +209,11 @@ impl FromStr for AuthServer {
             Some(("nacos+https", rest)) => return in_registry(Scheme::HTTPS, rest),
             _ => {}
         }
-        let uri: Uri = text.parse().map_err(|_| AuthServerError::Malformed)?;
-        let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
-            return Err(AuthServerError::Malformed);
-        };
-        // `host()` drops user information, which must not be ignored silently.
-        if authority.as_str().contains('@') {
-            return Err(AuthServerError::Credentials);
-        }
-        if uri.query().is_some() || text.contains('#') {
+        let url: ServerUrl = text.parse()?;
+        if url.target().query().is_some() {
             return Err(AuthServerError::Malformed);
         }
-        let port = port_of(authority)?;
-        let (finder, spoken) = match scheme {
+        let (finder, spoken) = match url.scheme().as_str() {
             "http" => (None, Scheme::HTTP),
             "https" => (None, Scheme::HTTPS),
             other => match other.strip_suffix("+https") {
@@ -220,20 +222,20 @@ impl FromStr for AuthServer {
             },
         };
         let location = match finder {
-            None => Location::Fixed(FixedAddress::new(authority)),
+            None => Location::Fixed(FixedAddress::new(url.authority())),
             Some("dns") => Location::Dns(DnsName {
-                host: authority.host().to_owned(),
-                port: port.ok_or(AuthServerError::PortMissing)?,
+                host: url.host().to_owned(),
+                port: url.port().ok_or(AuthServerError::PortMissing)?,
                 name_server: None,
             }),
-            Some("dns+srv") if port.is_some() => return Err(AuthServerError::PortSurplus),
-            Some("dns+srv") => Location::Srv(SrvName::new(authority.host())),
-            Some(_) => return Err(AuthServerError::Scheme(scheme.to_owned())),
+            Some("dns+srv") if url.port().is_some() => return Err(AuthServerError::PortSurplus),
+            Some("dns+srv") => Location::Srv(SrvName::new(url.host())),
+            Some(_) => return Err(AuthServerError::Scheme(url.scheme().to_string())),
         };
         Ok(Self {
             scheme: spoken,
             location,
-            context: context(uri.path())?,
+            context: context(url.target().path())?,
         })
     }
 }
@@ -322,6 +324,7 @@ mod tests {
             "auth",
             "/auth",
             "http:///auth",
+            "http://:9000/auth",
             "http://auth/auth?x",
             "http://auth/auth#x",
         ] {

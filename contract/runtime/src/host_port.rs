@@ -1,4 +1,4 @@
-//! The port and the credentials in the text of an address.
+//! Host, port and credentials in the text of an address.
 
 use http::uri::Authority;
 
@@ -12,7 +12,7 @@ pub struct NoPort(String);
 ///
 /// # Errors
 /// [`NoPort`] for one that does not exist.
-pub fn port_of(authority: &Authority) -> Result<Option<u16>, NoPort> {
+pub(crate) fn port_of(authority: &Authority) -> Result<Option<u16>, NoPort> {
     let Some(text) = authority.as_str().strip_prefix(authority.host()) else {
         return Ok(None);
     };
@@ -20,6 +20,22 @@ pub fn port_of(authority: &Authority) -> Result<Option<u16>, NoPort> {
         (None, _) => Ok(None),
         (Some(_), Some(port @ 1..)) => Ok(Some(port)),
         (Some(text), _) => Err(NoPort(text.to_owned())),
+    }
+}
+
+/// Parses `HOST` or `HOST:PORT`, an IPv6 address in brackets; `None` for anything else.
+#[must_use]
+pub fn host_and_port(text: &str) -> Option<(&str, Option<u16>)> {
+    let authority: Authority = text.parse().ok()?;
+    let (host, port) = text.split_at_checked(authority.host().len())?;
+    if host.is_empty() {
+        return None;
+    }
+    // `Authority::port` is `None` also for a port that is not a number.
+    match port.strip_prefix(':') {
+        Some(port) => Some((host, Some(port.parse().ok()?))),
+        None if port.is_empty() => Some((host, None)),
+        None => None,
     }
 }
 
@@ -49,6 +65,26 @@ mod tests {
             ("", ""),
         ] {
             assert_eq!(without_credentials(text), shown);
+        }
+    }
+
+    #[test]
+    fn a_host_has_no_user_and_a_port_is_a_number() {
+        for (text, expected) in [
+            ("a", Some(("a", None))),
+            ("a:1", Some(("a", Some(1)))),
+            ("[::1]:1", Some(("[::1]", Some(1)))),
+            ("", None),
+            (":1", None),
+            ("::1", None),
+            ("me@a", None),
+            ("a/b", None),
+            ("a:0", Some(("a", Some(0)))),
+            ("a:65536", None),
+            ("a:", None),
+            ("a:x", None),
+        ] {
+            assert_eq!(host_and_port(text), expected, "{text}");
         }
     }
 

@@ -28,6 +28,7 @@ pub mod output;
 pub mod owner_only_file;
 pub mod sanitize;
 pub mod secret_file;
+pub mod server_url;
 pub mod signals;
 pub mod supervisor;
 pub mod telemetry;

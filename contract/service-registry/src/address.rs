@@ -3,8 +3,8 @@
 
 use std::fmt;
 
-use http::uri::Authority;
 use percent_encoding::percent_decode_str;
+use runtime::host_port::host_and_port;
 use runtime::loopback::is_loopback_host;
 use zeroize::Zeroizing;
 
@@ -116,22 +116,6 @@ impl RegistryAddress {
     #[must_use]
     pub fn servers(&self) -> Vec<String> {
         self.servers.iter().map(Server::to_string).collect()
-    }
-}
-
-/// Parses `HOST` or `HOST:PORT`, an IPv6 address in brackets; `None` for anything else.
-#[must_use]
-pub fn host_and_port(text: &str) -> Option<(&str, Option<u16>)> {
-    let authority: Authority = text.parse().ok()?;
-    let (host, port) = text.split_at_checked(authority.host().len())?;
-    if host.is_empty() {
-        return None;
-    }
-    // `Authority::port` is `None` also for a port that is not a number.
-    match port.strip_prefix(':') {
-        Some(port) => Some((host, Some(port.parse().ok()?))),
-        None if port.is_empty() => Some((host, None)),
-        None => None,
     }
 }
 

@@ -17,7 +17,7 @@ mod instance;
 mod login;
 mod settings;
 
-pub use address::{InvalidAddress, RegistryAddress, host_and_port};
+pub use address::{InvalidAddress, RegistryAddress};
 pub use args::RegistryArgs;
 pub use client::RegistryClient;
 pub use environment::UnusableEnvironment;

@@ -4,8 +4,9 @@
 use contract::http::host;
 use contract::http::request_path::RequestPath;
 use contract::rejection::Rejection;
-use http::{Method, Uri};
-use runtime::loopback::is_loopback_host;
+use http::Method;
+use http::uri::Scheme;
+use runtime::server_url::{ServerUrl, ServerUrlError};
 use serde::Serialize;
 
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
@@ -50,25 +51,24 @@ impl ProtectedResource {
     /// # Errors
     /// [`ResourceError`].
     pub(crate) fn new(resource: &str, issuers: &[&str]) -> Result<Self, ResourceError> {
-        let uri = url(resource).ok_or(ResourceError::NotAUrl)?;
-        if !is_guarded(&uri) {
+        let url = url(resource)?;
+        if url.is_plain_over_a_network() {
             return Err(ResourceError::PlainHttp);
         }
-        check_place(&uri)?;
+        check_place(&url)?;
         let servers: Vec<&str> = issuers
             .iter()
             .copied()
-            .filter(|issuer| url(issuer).is_some())
+            .filter(|issuer| self::url(issuer).is_ok())
             .collect();
         let document = Document {
             resource,
             authorization_servers: &servers,
             bearer_methods_supported: ["header"],
         };
-        let path = uri.path().trim_end_matches('/');
+        let path = url.target().path().trim_end_matches('/');
         let with_path = format!("{WELL_KNOWN}{path}");
-        let scheme = uri.scheme_str().unwrap_or_default();
-        let authority = uri.authority().map_or("", |authority| authority.as_str());
+        let (scheme, authority) = (url.scheme(), url.authority());
         Ok(Self {
             challenge: format!("resource_metadata=\"{scheme}://{authority}{with_path}\""),
             paths: [with_path, WELL_KNOWN.to_owned()],
@@ -105,28 +105,26 @@ impl ProtectedResource {
 }
 
 /// Parses a URL that clients can reach.
-fn url(text: &str) -> Option<Uri> {
-    let uri: Uri = text.parse().ok()?;
-    let authority = uri.authority()?.as_str();
-    let is_http = matches!(uri.scheme_str(), Some("http" | "https"));
-    let is_plain = !text.contains(['?', '#', '"', '\\']) && !authority.contains('@');
-    (is_http && is_plain).then_some(uri)
+fn url(text: &str) -> Result<ServerUrl, ResourceError> {
+    let url = text.parse::<ServerUrl>().map_err(|error| match error {
+        ServerUrlError::Port(_) => ResourceError::Host,
+        ServerUrlError::Malformed | ServerUrlError::Credentials => ResourceError::NotAUrl,
+    })?;
+    let is_http = [Scheme::HTTP, Scheme::HTTPS].contains(url.scheme());
+    (is_http && !text.contains(['?', '"', '\\']))
+        .then_some(url)
+        .ok_or(ResourceError::NotAUrl)
 }
 
 /// Accepts what every client and proxy reads alike.
-fn check_place(uri: &Uri) -> Result<(), ResourceError> {
-    let authority = uri.authority().map_or("", |authority| authority.as_str());
-    host::check(Some(authority.as_bytes())).map_err(|_| ResourceError::Host)?;
-    let path = uri.path();
+fn check_place(url: &ServerUrl) -> Result<(), ResourceError> {
+    host::check(Some(url.authority().as_str().as_bytes())).map_err(|_| ResourceError::Host)?;
+    let path = url.target().path();
     let checked = RequestPath::parse(path.as_bytes()).map_err(|_| ResourceError::Path)?;
     let is_canonical = checked.canonical().is_some();
     (path.is_ascii() && is_canonical)
         .then_some(())
         .ok_or(ResourceError::Path)
-}
-
-fn is_guarded(uri: &Uri) -> bool {
-    uri.scheme_str() == Some("https") || is_loopback_host(uri.host().unwrap_or_default())
 }
 
 #[cfg(test)]

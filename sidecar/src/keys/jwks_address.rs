@@ -3,20 +3,15 @@
 use std::fmt;
 use std::str::FromStr;
 
-use http::Uri;
 use http::uri::Scheme;
-use runtime::host_port::{NoPort, port_of};
-use runtime::loopback::is_loopback_host;
+use runtime::host_port::NoPort;
+use runtime::server_url::{ServerUrl, ServerUrlError};
 
 use crate::discovery::Instance;
 
 /// `http(s)://HOST[:PORT]/PATH[?QUERY]`
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct JwksAddress {
-    scheme: Scheme,
-    authority: String,
-    target: String,
-}
+pub(crate) struct JwksAddress(ServerUrl);
 
 /// The error of an unusable `--jwks-url`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -27,42 +22,52 @@ pub(crate) enum JwksAddressError {
     Port(#[from] NoPort),
 }
 
+impl From<ServerUrlError> for JwksAddressError {
+    fn from(error: ServerUrlError) -> Self {
+        match error {
+            ServerUrlError::Malformed | ServerUrlError::Credentials => Self::Malformed,
+            ServerUrlError::Port(error) => Self::Port(error),
+        }
+    }
+}
+
 impl JwksAddress {
     /// Returns true if the keys could be changed on the way.
     pub(crate) fn is_plain_over_a_network(&self) -> bool {
-        self.scheme == Scheme::HTTP && !is_loopback_host(&self.host())
+        self.0.is_plain_over_a_network()
     }
 
     /// Returns it with its query, which may hold a secret.
     pub(crate) fn with_query(&self) -> String {
-        format!("{}://{}{}", self.scheme, self.authority, self.target)
+        let (scheme, authority) = (self.scheme(), self.0.authority());
+        format!("{scheme}://{authority}{}", self.target())
     }
 
     pub(crate) const fn scheme(&self) -> &Scheme {
-        &self.scheme
+        self.0.scheme()
     }
 
     pub(crate) fn is_https(&self) -> bool {
-        self.scheme == Scheme::HTTPS
+        *self.scheme() == Scheme::HTTPS
     }
 
     /// Returns the host without the port.
-    pub(super) fn host(&self) -> String {
-        let authority = self.authority.parse::<http::uri::Authority>();
-        authority.map_or_else(|_| self.authority.clone(), |known| known.host().to_owned())
+    pub(super) fn host(&self) -> &str {
+        self.0.host()
     }
 
     /// Returns path and query.
     pub(super) fn target(&self) -> &str {
-        &self.target
+        self.0.target().as_str()
     }
 
     /// Returns the server; the HTTP client resolves its name.
     pub(super) fn instance(&self) -> Instance {
+        let authority = self.0.authority().to_string();
         Instance {
-            authority: self.authority.clone(),
+            host: authority.clone(),
             address: None,
-            host: self.authority.clone(),
+            authority,
         }
     }
 }
@@ -71,32 +76,19 @@ impl FromStr for JwksAddress {
     type Err = JwksAddressError;
 
     fn from_str(text: &str) -> Result<Self, JwksAddressError> {
-        // A fragment is never sent, and `Uri` would drop it.
-        let uri: Uri = text.parse().map_err(|_| JwksAddressError::Malformed)?;
-        let scheme = uri
-            .scheme()
-            .filter(|scheme| [Scheme::HTTP, Scheme::HTTPS].contains(scheme));
-        let (Some(scheme), Some(authority)) = (scheme, uri.authority()) else {
-            return Err(JwksAddressError::Malformed);
-        };
-        if authority.as_str().contains('@') || text.contains('#') {
-            return Err(JwksAddressError::Malformed);
-        }
-        port_of(authority)?;
-        let target = uri.path_and_query().map_or("/", |target| target.as_str());
-        Ok(Self {
-            scheme: scheme.clone(),
-            authority: authority.to_string(),
-            target: target.to_owned(),
-        })
+        let url: ServerUrl = text.parse()?;
+        [Scheme::HTTP, Scheme::HTTPS]
+            .contains(url.scheme())
+            .then_some(Self(url))
+            .ok_or(JwksAddressError::Malformed)
     }
 }
 
 /// Renders it without the query.
 impl fmt::Display for JwksAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.target.split('?').next().unwrap_or_default();
-        write!(f, "{}://{}{path}", self.scheme, self.authority)
+        let (authority, path) = (self.0.authority(), self.0.target().path());
+        write!(f, "{}://{authority}{path}", self.scheme())
     }
 }
 

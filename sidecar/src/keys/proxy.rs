@@ -3,9 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use http::Uri;
 use http::uri::Scheme;
-use runtime::host_port::port_of;
+use runtime::server_url::ServerUrl;
 
 /// `http://HOST:PORT` of a proxy that opens tunnels (CONNECT, RFC 9110 §9.3.6): it sees the name of
 /// the key server, and TLS keeps it from the keys.
@@ -27,15 +26,10 @@ impl FromStr for KeysProxy {
     type Err = KeysProxyError;
 
     fn from_str(text: &str) -> Result<Self, KeysProxyError> {
-        let uri: Uri = text.parse().map_err(|_| KeysProxyError)?;
-        let authority = uri.authority().ok_or(KeysProxyError)?;
-        let is_plain = uri.scheme() == Some(&Scheme::HTTP)
-            && !authority.as_str().contains('@')
-            && uri.path_and_query().is_none_or(|target| target == "/")
-            && !text.contains('#');
-        port_of(authority).map_err(|_| KeysProxyError)?;
+        let url: ServerUrl = text.parse().map_err(|_| KeysProxyError)?;
+        let is_plain = *url.scheme() == Scheme::HTTP && url.target() == "/";
         is_plain
-            .then(|| Self(format!("http://{authority}")))
+            .then(|| Self(format!("http://{}", url.authority())))
             .ok_or(KeysProxyError)
     }
 }

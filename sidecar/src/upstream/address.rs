@@ -5,8 +5,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use http::Uri;
-use runtime::host_port::{NoPort, port_of};
+use runtime::host_port::NoPort;
+use runtime::server_url::{ServerUrl, ServerUrlError};
 
 use crate::upstream::loop_check::{is_of_this_host, leads_to};
 
@@ -52,6 +52,15 @@ pub(crate) enum UpstreamAddressError {
     Port(#[from] NoPort),
 }
 
+impl From<ServerUrlError> for UpstreamAddressError {
+    fn from(error: ServerUrlError) -> Self {
+        match error {
+            ServerUrlError::Malformed | ServerUrlError::Credentials => Self::Malformed,
+            ServerUrlError::Port(error) => Self::Port(error),
+        }
+    }
+}
+
 impl FromStr for UpstreamAddress {
     type Err = UpstreamAddressError;
 
@@ -62,24 +71,16 @@ impl FromStr for UpstreamAddress {
         if let Some(path) = text.strip_prefix("h2c+unix:") {
             return socket(Protocol::H2c, path);
         }
-        let uri: Uri = text.parse().map_err(|_| UpstreamAddressError::Malformed)?;
-        let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
-            return Err(UpstreamAddressError::Malformed);
-        };
+        let url: ServerUrl = text.parse()?;
+        let scheme = url.scheme().as_str();
         let protocol = Protocol::of_scheme(scheme)
             .ok_or_else(|| UpstreamAddressError::Scheme(scheme.to_owned()))?;
         // The client's path is forwarded unchanged: one here would have no effect.
-        if uri.path() != "/" || uri.query().is_some() {
+        if url.target() != "/" {
             return Err(UpstreamAddressError::Path);
         }
-        if authority.as_str().contains('@') {
-            return Err(UpstreamAddressError::Malformed);
-        }
-        let host = authority.host().trim_matches(['[', ']']).to_owned();
-        if host.is_empty() || text.contains('#') {
-            return Err(UpstreamAddressError::Malformed);
-        }
-        let port = port_of(authority)?.unwrap_or(protocol.default_port());
+        let host = url.host().trim_matches(['[', ']']).to_owned();
+        let port = url.port().unwrap_or(protocol.default_port());
         let endpoint = Endpoint::Tcp { host, port };
         Ok(Self { protocol, endpoint })
     }

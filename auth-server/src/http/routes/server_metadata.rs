@@ -11,9 +11,10 @@ use axum::response::Response;
 use bytes::Bytes;
 use contract::http::path_patterns::ContextPath;
 use contract::keys::signing_type::SigningType;
+use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderValue, Uri};
-use runtime::loopback::is_loopback_host;
+use http::uri::Scheme;
+use runtime::server_url::ServerUrl;
 use serde::Serialize;
 
 use super::jwks::JWKS_PATH;
@@ -33,31 +34,28 @@ const CACHEABLE: HeaderValue = HeaderValue::from_static("public, max-age=300");
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct IssuerUrl {
     issuer: String,
-    uri: Uri,
+    url: ServerUrl,
 }
 
 impl IssuerUrl {
     /// Returns `None` for an issuer that is a mere name.
     pub(crate) fn parse(issuer: &str) -> Option<Self> {
-        let uri: Uri = issuer.parse().ok()?;
-        let authority = uri.authority()?.as_str();
-        let is_http = matches!(uri.scheme_str(), Some("http" | "https"));
-        let is_plain = !issuer.contains(['?', '#']) && !authority.contains('@');
-        (is_http && is_plain).then(|| Self {
+        let url: ServerUrl = issuer.parse().ok()?;
+        let is_http = [Scheme::HTTP, Scheme::HTTPS].contains(url.scheme());
+        (is_http && url.target().query().is_none()).then(|| Self {
             issuer: issuer.to_owned(),
-            uri,
+            url,
         })
     }
 
     /// Returns true if others can replace the documents on their way.
     pub(crate) fn is_plain_over_a_network(&self) -> bool {
-        let host = self.uri.host().unwrap_or_default();
-        self.uri.scheme_str() == Some("http") && !is_loopback_host(host)
+        self.url.is_plain_over_a_network()
     }
 
     /// Returns true if the URL ends with this context path, so that no gateway has to map it.
     pub(crate) fn leads_to(&self, context: &ContextPath) -> bool {
-        self.uri.path().trim_end_matches('/') == context.as_str()
+        self.url.target().path().trim_end_matches('/') == context.as_str()
     }
 
     fn endpoint(&self, path: &str) -> String {
@@ -173,6 +171,7 @@ mod tests {
             ("https://login.example/auth#x", false),
             ("https://me@login.example/auth", false),
             ("https://", false),
+            ("https://login.example:65536/auth", false),
         ] {
             assert_eq!(IssuerUrl::parse(issuer).is_some(), expected, "{issuer}");
         }

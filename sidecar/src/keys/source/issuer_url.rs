@@ -217,7 +217,7 @@ impl DiscoverySettings {
                 || hosts.any(|other| other.eq_ignore_ascii_case(host))
         };
         let host = address.host();
-        if !is_allowed(&host) {
+        if !is_allowed(host) {
             let readable: String = host.escape_debug().take(MAX_SHOWN_CHARACTERS).collect();
             return Err(DocumentError::OtherHost(readable));
         }
