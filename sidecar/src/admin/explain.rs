@@ -59,7 +59,7 @@ impl Explainer {
     /// Explains a request.
     ///
     /// # Errors
-    /// For input that is not a request: the part of it.
+    /// The part of the input that is not a request.
     pub(crate) fn explain(
         &self,
         question: &ExplainRequest,
@@ -138,7 +138,7 @@ impl Explainer {
             head.set_version(Version::HTTP_2);
         }
         let ids = self.correlation.ids(&head.headers);
-        // It counts as sent from this machine.
+        // As if sent from this machine.
         let client = Client::new(Some(Ipv4Addr::LOCALHOST.into()), false);
         rules.upstream_request.rewrite_request(
             &mut head,

@@ -33,7 +33,7 @@ use crate::telemetry::metrics::{FastPathUse, Metrics};
 use crate::telemetry::outcome::Totals;
 use crate::telemetry::recent_rejections::RecentRejections;
 
-/// The page runs and loads nothing but its own style sheet, and may not be framed.
+/// Content policy: no script, no resource but the style sheet of the page, no framing.
 const PAGE_HEADERS: [(HeaderName, HeaderValue); 5] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -85,7 +85,7 @@ struct Snapshot<'a> {
     reported_until: Option<String>,
     conditions: Vec<ConditionState>,
     protected: &'a EffectiveConfig,
-    /// Of the only issuer, or of the first.
+    /// Keys of the only issuer, or of the first.
     keys: Option<KeysSnapshot>,
     /// All issuers, where there may be several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -292,7 +292,7 @@ async fn json(State(status): State<Arc<Status>>) -> Response {
     let rules = status.rules.load();
     let snapshot = status.snapshot(&rules, SystemTime::now());
     let media_type = [(header::CONTENT_TYPE, "application/json")];
-    // Strings and numbers: it cannot fail.
+    // Cannot fail: the snapshot holds strings and numbers only.
     let json = serde_json::to_vec(&snapshot).unwrap_or_default();
     (PAGE_HEADERS, media_type, json).into_response()
 }

@@ -1,7 +1,7 @@
 //! `GET /suggest`: a pass list from the requests that report-only mode let through, as a part of a
 //! configuration file.
 //!
-//! It proposes, and opens nothing: patterns that open more than they seem to are comments.
+//! A proposal only; patterns that open more than they seem to are written as comments.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -108,7 +108,7 @@ fn relative<'p>(path: &'p str, context: &str) -> Option<&'p str> {
     }
 }
 
-/// Returns the reason for which a pattern should not be listed without a thought.
+/// Returns the reason why an operator should check a pattern before listing it.
 fn danger(path: &str, methods: &[&str]) -> Option<String> {
     if methods.iter().any(|method| CHANGING.contains(method)) {
         return Some("it changes something".to_owned());

@@ -104,11 +104,11 @@ pub(crate) struct AuthPolicy {
     issuers: Option<Issuers>,
     pub(crate) user_header: UserHeader,
     pub(crate) access_rules: AccessRules,
-    /// `None` where requests are rejected.
+    /// `None` unless report-only mode is configured.
     pub(crate) reporting: Option<Reporting>,
     /// False if the protocol of the upstream has no upgrade.
     pub(crate) carries_websockets: bool,
-    /// `None`: no metadata, and no mention of any.
+    /// `None` serves no metadata, and challenges name none.
     pub(crate) resource: Option<Arc<ProtectedResource>>,
     /// Counts the changes that make cached tokens obsolete.
     generation: u64,
@@ -203,9 +203,8 @@ impl AuthPolicy {
         self.generation = former.generation + u64::from(!same);
     }
 
-    /// Decides about `request` at `now` (seconds since the epoch). `keys` are a rejection until the
-    /// first key was fetched, and again once it is stale. Of a cached token only the times are
-    /// checked.
+    /// Decides about `request` at `now`, in seconds since the epoch. `keys` are an error before the
+    /// first fetch and once they are stale; of a cached token only the times are checked.
     ///
     /// # Errors
     /// The rejection of the request.
@@ -286,7 +285,7 @@ impl AuthPolicy {
                 }
                 Some(verified)
             }
-            // HTTP/2 announces a body by the stream alone.
+            // Over HTTP/2 no field announces a body: the stream stays open.
             AuthRequirement::Preflight { .. } if request.has_body() => {
                 return Ok(observer.check("authorization", Err(Rejection::TokenMissing))?);
             }

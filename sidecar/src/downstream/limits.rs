@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// An idle connection takes some 30 kB. A client that does not read takes up to 0.25 MiB for its
 /// connection and 0.75 MiB for each request in flight, 1.25 MiB if the service speaks HTTP/2.
 const MAX_BY_DEFAULT: usize = 16_384;
-/// A limit that is reached once is reached often.
+/// Pause between two warnings: a full limit rejects many clients in a row.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Bounded number of permits, with a rate-limited warning.

@@ -40,7 +40,7 @@ const PINGORA_400: &[u8] = b"HTTP/1.1 400 ";
 const HTTP_2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Large enough for most HTTP/1.1 heads, so that peeking costs no extra system call.
 const PEEK_BYTES: usize = 2048;
-/// A byte that Pingora rejects twice in a row anywhere outside of a body's data.
+/// Two of these bytes in a row make Pingora reject the request, anywhere but in the data of a body.
 const POISON_BYTE: u8 = b'\r';
 /// Wait for a client that is still sending: closing earlier would reset the connection before it
 /// reads the response.
@@ -170,7 +170,7 @@ impl ClientStream {
         let mut peeked = Vec::new();
         while peeked.len() < HTTP_2_PREFACE.len() && HTTP_2_PREFACE.starts_with(&peeked) {
             let read = poll_fn(|cx| {
-                // Not kept while nothing arrives.
+                // On the stack: an idle connection holds no buffer.
                 let mut buffer = [MaybeUninit::uninit(); PEEK_BYTES];
                 let mut buffer = ReadBuf::uninit(&mut buffer);
                 ready!(self.poll_read_head(cx, &mut buffer))?;
@@ -286,7 +286,7 @@ impl ClientStream {
         }
     }
 
-    /// Reads as the end of the stream, so that Pingora closes the connection; for HTTP/1 our
+    /// Returns the end of the stream, so that Pingora closes the connection; over HTTP/1 our
     /// rejection is sent first.
     fn give_up(&mut self, rejection: Option<Rejection>) -> Poll<io::Result<()>> {
         if let Some(rejection) = rejection.filter(|_| self.rejection.is_none()) {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// Seconds between a failed attempt and the next one; the last counts for all further ones.
+/// Seconds between a failed attempt and the next one; the last value repeats.
 const PAUSES: [u64; 5] = [1, 2, 4, 8, 10];
 
 /// The attempts since keys were last usable. Rejections read them, the refresh writes them.
@@ -22,7 +22,7 @@ struct Failed {
     in_a_row: usize,
     /// The next fetch: of the schedule or the retry, whichever is first.
     next: Instant,
-    /// `None`: only the schedule.
+    /// `None` if only the schedule fetches.
     retry: Option<Instant>,
 }
 
@@ -59,7 +59,7 @@ impl Attempts {
         self.last().and_then(|failed| failed.retry)
     }
 
-    /// Records that the retry at `at` was made: one failure has one. The retry of a later failure
+    /// Records that the retry at `at` was made, one for each failure. The retry of a later failure
     /// stays.
     pub(crate) fn retried(&self, at: Option<Instant>) {
         if let Some(failed) = self.last().as_mut().filter(|failed| failed.retry == at) {

@@ -20,14 +20,14 @@ use super::current::{FetchTime, KeySetFingerprint};
 use super::http_client::MAX_BODY_BYTES;
 use crate::telemetry::metrics::Metrics;
 
-/// A fetched set may be this large, and the rest is small.
+/// The longest fetched set, with room for the rest of the file.
 const MAX_FILE_BYTES: u64 = 2 * MAX_BODY_BYTES as u64;
-/// The fetch time is updated at each tick of the contract's minute, and not at quicker ones.
+/// Pause between two writes of the fetch time alone: once at each tick of a minute.
 const TIME_IS_GOOD_FOR: Duration = Duration::from_secs(50);
 /// The version of the file format.
 const VERSION: u32 = 1;
 
-/// The source of the keys and the tokens they are for: other keys have no use.
+/// The source of the keys and the tokens that they verify: a file for others is not used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct CacheScope {
@@ -38,7 +38,7 @@ pub(crate) struct CacheScope {
     pub(crate) address_sha256: String,
     pub(crate) application: Option<String>,
     pub(crate) issuer: Option<String>,
-    /// KeySetFingerprint, in their order.
+    /// Names of the algorithms, in order.
     pub(crate) algorithms: Vec<String>,
 }
 
@@ -155,7 +155,7 @@ impl KeyCache {
 }
 
 impl Written {
-    /// Writes the file if needed; returns the success, or `None` if it was up to date.
+    /// Writes the file unless it is up to date, which returns `None`; else returns true on success.
     fn bring_up_to_date(
         &mut self,
         settings: &KeyCacheSettings,
@@ -181,7 +181,7 @@ impl Written {
                 Some(true)
             }
             Err(error) => {
-                // Once, however long the disk is full.
+                // Logged once, however long the disk stays full.
                 if !std::mem::replace(&mut self.failing, true) {
                     let file = owner_only_file::describe(&settings.file);
                     tracing::warn!(file, %error, "the key cache cannot be written");

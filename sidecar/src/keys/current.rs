@@ -28,7 +28,7 @@ pub(crate) struct CurrentKeys {
     max_age: Option<Duration>,
     /// The age up to which a revocation list counts; `None` where none is required.
     max_revocation_age: Option<Duration>,
-    /// Held while the state changes: keys and revocations change it apart.
+    /// Locked while the state changes: keys and revocations are changed by different tasks.
     changing: Mutex<()>,
     /// The revocations, for streams that wait for a change.
     revocations: watch::Sender<Option<Arc<Revocations>>>,
@@ -39,7 +39,7 @@ pub(crate) struct CurrentKeys {
 pub(crate) struct InstalledKeys {
     keys: KeySet,
     names: KeySetFingerprint,
-    /// Changes with the keys; tells the tokens of one key set from those of another.
+    /// Number of the key set, which changes with the keys.
     generation: u64,
     /// The last successful fetch, also if it brought the same key.
     fetched: FetchTime,
@@ -202,7 +202,7 @@ impl CurrentKeys {
         self.state.load()
     }
 
-    /// Returns the door through which requests get newer keys.
+    /// Returns the fetch on demand, for requests that need newer keys.
     pub(crate) const fn early_fetch(&self) -> &OnDemandRefresh {
         &self.early_fetch
     }
@@ -272,7 +272,7 @@ impl CurrentKeys {
                 list.is_some_and(|list| list.revokes(&token))
             };
             if lists.wait_for(is_revoked).await.is_err() {
-                // No list comes any more.
+                // The program ends: there will be no further list.
                 std::future::pending().await
             }
         }

@@ -34,7 +34,7 @@ pub(crate) enum FetchError {
     Document(#[from] DocumentError),
     #[error("{0}")]
     File(String),
-    /// The log has the details; readiness serves this text to any client.
+    /// Without details, which are in the log: any client may read this text at the readiness probe.
     #[error("the fetch panicked, which is a bug in this program")]
     Panicked,
 }

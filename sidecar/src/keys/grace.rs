@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use contract::keys::{KeySet, VerificationKey};
 
-/// A server with another key at every tick must not make each token a long search.
+/// Max number of replaced keys: a server with another key at every tick must not slow down each
+/// verification.
 const MOST: usize = 4;
 
 /// The replaced keys, and the end of each.

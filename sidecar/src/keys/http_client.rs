@@ -29,9 +29,9 @@ use super::proxy::KeysProxy;
 use super::tls::{TlsFileError, TlsFiles, TlsMaterial};
 use crate::discovery::Instance;
 
-/// The largest RSA key takes 2 KB in an envelope, and less in a key set.
+/// Max length of a response; the largest RSA key takes 2 KB in an envelope, and less in a key set.
 pub(crate) const MAX_BODY_BYTES: usize = 64 * 1024;
-/// From connecting to the last byte: two responses are well inside a tick.
+/// Timeout from connecting to the last byte; two requests fit into the minute between ticks.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for which a connection is kept for another request of the same fetch, which follows at
 /// once: ten thousand sidecars that wait for their tick hold no connection.
@@ -162,7 +162,7 @@ impl Resolve for Addresses {
         Box::pin(async move {
             let addresses: Vec<SocketAddr> = match chosen {
                 Some(address) => vec![*address],
-                // The port of the URL counts.
+                // Port 0 leaves the port of the URL in effect.
                 None => lookup_host((name.as_str(), 0)).await?.collect(),
             };
             Ok(Box::new(addresses.into_iter()) as Addrs)
@@ -329,7 +329,7 @@ fn client(
 ) -> Result<Client, ClientError> {
     let client = Client::builder()
         .timeout(TIMEOUT)
-        // A redirect, or a proxy of the environment, could replace the key.
+        // No redirect and no proxy from the environment: both could replace the key.
         .redirect(redirect::Policy::none())
         .no_proxy()
         .pool_max_idle_per_host(1)

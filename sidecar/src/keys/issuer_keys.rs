@@ -1,5 +1,4 @@
-//! The keys of all issuers. Each issuer has its own, which no other issuer's tokens are checked
-//! with.
+//! The keys of all issuers: each verifies the tokens of its own issuer only.
 
 use std::sync::Arc;
 use std::time::Instant;

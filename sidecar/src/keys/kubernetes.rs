@@ -35,7 +35,7 @@ pub(crate) fn issuer(token_file: Option<&Path>) -> Result<String, String> {
     issuer.ok_or_else(|| format!("{}: is no token with an iss", file.display()))
 }
 
-/// The kubelet wrote the token: it is trusted as the settings are.
+/// Read without a check of its signature: the kubelet wrote it, and is trusted like the settings.
 fn issuer_of(token: &str) -> Option<String> {
     let payload = token.split('.').nth(1)?;
     let payload = URL_SAFE_NO_PAD.decode(payload).ok()?;

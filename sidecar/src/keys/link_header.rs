@@ -18,7 +18,7 @@ pub(crate) fn targets(headers: &HeaderMap, relation: &str) -> Vec<String> {
 
 struct Link {
     target: String,
-    /// KeySetFingerprint in lower case.
+    /// Names in lower case.
     parameters: Vec<(String, String)>,
 }
 

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
-/// From one attempt to the next, also after a failure.
+/// Pause from one attempt to the next, also after a failure.
 const COOL_DOWN: Duration = Duration::from_secs(10);
-/// The wait of a request: a healthy auth server responds in milliseconds.
+/// Longest wait of a request; a healthy auth server responds in milliseconds.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A meeting point of the requests, which wait, and the refresh, which fetches.
+/// The link between the requests, which wait, and the refresh, which fetches.
 #[derive(Debug, Default)]
 pub(crate) struct OnDemandRefresh {
     /// The time of the last attempt. Locked only while deciding.
@@ -28,7 +28,7 @@ impl OnDemandRefresh {
     pub(crate) async fn wait(&self, now: Instant) {
         if self.begin_or_join(now) {
             let mut under_way = self.under_way.subscribe();
-            // At the timeout the present keys decide.
+            // After the timeout the present keys are used.
             let _ = tokio::time::timeout(REQUEST_TIMEOUT, under_way.wait_for(|it_is| !it_is)).await;
         }
     }

@@ -75,7 +75,7 @@ impl KeyReadiness {
             ReadyWith::Any => missing.len() < issuers.len(),
             ReadyWith::All => missing.is_empty(),
         };
-        // Under the lock, so that the last report counts.
+        // Under the lock, so that no older report overwrites a newer one.
         if is_ready {
             self.shared.condition.set_ready();
         } else {

@@ -20,7 +20,7 @@ use super::revocations::{
 };
 use crate::telemetry::metrics::{ListResult, Metrics};
 
-/// Larger than any list.
+/// Max length of the copy in the file, above that of any list.
 const MAX_FILE_BYTES: u64 = 2 * 1024 * 1024;
 const STALE: &str = "older than --max-revocation-age";
 
@@ -33,7 +33,7 @@ pub(crate) struct RevocationRefresh {
     ready: Option<Condition>,
     /// The interval of fetches beside those of the keys.
     poll: Option<Duration>,
-    /// Logged already: an outage is one line.
+    /// True once an outage is logged: it is one line.
     is_failing: AtomicBool,
     /// The last list, beside the key cache, and its content.
     cache: Option<(PathBuf, Arc<Mutex<String>>)>,

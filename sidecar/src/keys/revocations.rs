@@ -52,9 +52,9 @@ pub(crate) enum FetchedList {
     /// No list was requested.
     #[default]
     NotRequested,
-    /// The server publishes none.
+    /// The server publishes no list.
     Absent,
-    /// It is the accepted one.
+    /// The list is the accepted one.
     NotModified,
     /// A list, not verified yet.
     List {

@@ -12,8 +12,8 @@ use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 use tokio_cron_scheduler::{Job, JobScheduler, JobSchedulerError};
 
-/// Seconds, minutes, hours, day, month and weekday. A seventh would be a year, after which no tick
-/// comes.
+/// Number of fields: seconds, minutes, hours, day, month, weekday. A seventh would be a year, after
+/// which no tick comes.
 const FIELDS: usize = 6;
 /// The watchdog's timeout where the times of the ticks cannot be computed.
 const TWO_MINUTES: Duration = Duration::from_secs(120);

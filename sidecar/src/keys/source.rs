@@ -57,7 +57,7 @@ impl SourceSettings {
     /// Returns the settings of a cache in `file`, for tokens of `issuer`.
     ///
     /// # Errors
-    /// For a source that cannot have one.
+    /// A source that cannot have a cache.
     pub(crate) fn cached_in(
         &self,
         file: PathBuf,
@@ -101,7 +101,7 @@ impl SourceSettings {
     }
 }
 
-/// Renders the name for the log: no query, no secret.
+/// Renders the name for the log, without query and secret.
 impl std::fmt::Display for SourceSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -118,8 +118,8 @@ impl TokenCache {
         }
     }
 
-    /// Finds a token by its digest, and counts it only if it is found: the issuers of several have
-    /// a cache each.
+    /// Finds a token by its digest, and counts hits only: several issuers have a cache each, and
+    /// are tried in turn.
     pub(crate) fn find_digest(
         &self,
         digest: &TokenDigest,
@@ -141,7 +141,7 @@ impl TokenCache {
     /// Remembers the token of a lookup, whose signature this set of keys has verified since.
     pub(crate) fn remember(&self, digest: Option<TokenDigest>, verified: Arc<VerifiedToken>) {
         if let Some((cache, digest)) = self.cache.as_ref().zip(digest) {
-            // Here and not at a hit.
+            // Copied when a token is cached, so that a hit copies nothing.
             verified.identity.pre_share_buffers();
             cache.insert(digest, verified);
         }
@@ -153,7 +153,7 @@ impl TokenCache {
     }
 }
 
-/// Neither tokens nor users.
+/// Prints neither tokens nor users.
 impl fmt::Debug for TokenCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TokenCache")
@@ -169,7 +169,7 @@ const OVERHEAD_BYTES: usize = 464;
 const CLAIM_BYTES: usize = 112;
 /// The unused part of an allocation.
 const ALLOCATION_BYTES: usize = 64;
-/// A token of our own auth server.
+/// Typical size of a token of the auth server.
 const TYPICAL_BYTES: usize = OVERHEAD_BYTES + 112;
 
 #[derive(Debug, Clone)]

@@ -74,7 +74,7 @@ impl EncodeLabelSet for RefreshLabels {
 pub(crate) enum Departure {
     /// HTTP/2.
     Http2,
-    /// A service that does not speak HTTP/1.1, or has not shown it over TLS yet.
+    /// A service that does not speak HTTP/1.1, or has not negotiated it over TLS yet.
     Service,
     /// A next head that is not unambiguously parseable.
     Malformed,

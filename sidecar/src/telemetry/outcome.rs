@@ -125,7 +125,7 @@ impl Totals {
         }
     }
 
-    /// Adds those of another minute.
+    /// Adds the requests of another minute.
     pub(crate) const fn plus(self, other: Self) -> Self {
         Self {
             verified: self.verified + other.verified,

@@ -7,12 +7,12 @@ use contract::rejection::Rejection;
 use http::Method;
 use parking_lot::Mutex;
 
-/// More would not be read.
+/// Max number of templates: no operator reads more.
 const MAX_TEMPLATES: usize = 1000;
 const MAX_TEMPLATE_BYTES: usize = 256;
-/// Longer names are ids.
+/// Longest segment that is a name; longer ones are ids.
 const MAX_NAME_BYTES: usize = 24;
-/// Shorter runs of hexadecimal digits may be words.
+/// Shortest run of hexadecimal digits that is an id; shorter ones may be words.
 const MIN_HEX_DIGITS: usize = 8;
 
 /// The requests since the start, by template, method and reason.

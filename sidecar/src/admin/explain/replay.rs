@@ -28,7 +28,7 @@ pub(crate) fn read(raw: &[u8]) -> Result<ServerSession, Rejection> {
     let is_request = at_once(async {
         let read = session.read_request().await;
         if read.is_err() {
-            // As Pingora does; `ClientStream` replaces the response.
+            // Pingora responds like this to a failed parse; `ClientStream` replaces the response.
             let _ = session.respond_error(400).await;
         }
         matches!(read, Ok(true))

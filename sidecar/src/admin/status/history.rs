@@ -24,7 +24,7 @@ pub(crate) struct LastHour {
 #[derive(Debug)]
 struct State {
     over: VecDeque<Minute>,
-    /// Taken at the start of each minute in `over`, and of the current one.
+    /// Counters at the start of each minute in `over`, and of the current one.
     figures: VecDeque<Figures>,
     /// The counters at the start of the current minute.
     before: Totals,

@@ -12,7 +12,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::time::{Sleep, sleep};
 
-/// The number of parts of a timeout; one counts if nothing blocks the connection at its end.
+/// Number of parts of a timeout: a part in which the connection ends up blocked does not count.
 const PARTS: u32 = 4;
 
 /// The generation of the responses that end now on one connection.
@@ -45,12 +45,12 @@ pub(super) struct WindowDeadline {
     part: Option<Duration>,
     parts: u32,
     is_blocked: bool,
-    /// Set only while a response is held back, or was a moment ago.
+    /// Set only while a response is held back, or was at the last check.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl WindowDeadline {
-    /// A response is overdue once it was held back for `timeout`, at most for twice as long.
+    /// Creates the limit: a response is overdue after `timeout`, at the latest after twice that.
     pub(super) fn new(timeout: Option<Duration>) -> Self {
         let ended = EndedResponses::default();
         Self {

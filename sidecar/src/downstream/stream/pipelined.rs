@@ -15,7 +15,7 @@ use tokio::time::{Sleep, sleep};
 use super::{PEEK_BYTES, take_from};
 use crate::downstream::transport::ClientTransport;
 
-/// Poll for a close behind unread bytes, which wakes no reader.
+/// Interval of polls for a close: behind unread bytes a close wakes no reader.
 const CLOSE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
@@ -46,7 +46,7 @@ impl Early {
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
         if self.bytes.is_empty() {
-            // Each poll comes here: no time to clear it.
+            // Not cleared: this runs at each poll.
             let mut buffer = [MaybeUninit::uninit(); PEEK_BYTES];
             let mut buffer = ReadBuf::uninit(&mut buffer);
             ready!(Pin::new(&mut transport.io).poll_read(cx, &mut buffer))?;

@@ -20,9 +20,9 @@ use crate::keys::tls::TlsFiles;
 
 /// The path of the document, behind the issuer without its final slash.
 const DOCUMENT: &str = "/.well-known/openid-configuration";
-/// Issuers announce new addresses days ahead.
+/// Interval of reads of the document; issuers announce new addresses days ahead.
 const READ_AGAIN_AFTER: Duration = Duration::from_secs(3600);
-/// The same for a document that could not be read while the known address still serves.
+/// The same after a failed read, while the known address still responds.
 const TRY_AGAIN_AFTER: Duration = Duration::from_secs(300);
 
 /// The address of an issuer, which is its `iss` too.

@@ -81,7 +81,7 @@ impl Download {
         cx: &mut Context<'_>,
     ) -> Poll<pingora::Result<()>> {
         let size = match self.head {
-            // A head is parsed from its beginning each time: a long one in ever larger parts.
+            // Each read parses the head from its beginning again, so the reads grow with it.
             None => FIRST_READ.max(self.received.len()),
             Some(_) if self.is_large => LARGE_READ,
             Some(_) => LATER_READ,

@@ -54,7 +54,7 @@ impl From<Box<Error>> for Failure {
 /// An exchange of one request and its response.
 pub(super) struct Exchange<'a> {
     pub(super) client: &'a mut ClientStream,
-    /// Received bytes of the client that no part includes yet.
+    /// Bytes of the client that belong to no part of the request yet.
     pub(super) received: &'a mut BytesMut,
     pub(super) service: &'a mut Stream,
     pub(super) upload: &'a mut Upload,
@@ -83,7 +83,7 @@ impl Exchange<'_> {
         mut on_head: impl FnMut(&ResponseHead, &mut Limits),
     ) -> Result<(), Failure> {
         poll_fn(|cx| match self.poll(&mut on_head, cx) {
-            // The client has the whole response; the connection ends with it.
+            // The whole response was sent: only the connection ends.
             Poll::Ready(_) if self.is_rest => Poll::Ready(Ok(())),
             polled => polled,
         })

@@ -143,7 +143,7 @@ impl Request {
         let received = self.head.version;
         policy.rewrite_request(&mut head, received, forward, &self.ids, auth_policy, client)?;
         if self.head.body == Body::Chunked {
-            // In the one spelling that every service reads alike.
+            // In lower case and alone: every service reads this spelling alike.
             let coding = HeaderValue::from_static("chunked");
             head.set(Bytes::from_static(b"Transfer-Encoding"), coding)?;
         }

@@ -24,16 +24,16 @@ struct UpstreamErrorLabels {
     reason: &'static str,
 }
 
-/// From a cached token to one that waits for a key.
+/// Buckets from a cached token to one that waits for a key.
 const AUTH_BOUNDS: [Duration; 12] = micros([
     10, 25, 50, 100, 250, 500, 1000, 2500, 10_000, 100_000, 500_000, 2_500_000,
 ]);
-/// From a fast service on the same machine to the usual timeout.
+/// Buckets from a fast service on the same machine to the usual timeout.
 const UPSTREAM_BOUNDS: [Duration; 14] = micros([
     500, 1000, 2500, 5000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000,
     10_000_000, 60_000_000,
 ]);
-/// Those that OpenTelemetry advises for `http.server.request.duration`.
+/// Buckets that OpenTelemetry advises for `http.server.request.duration`.
 const REQUEST_BOUNDS: [Duration; 14] = micros([
     5000, 10_000, 25_000, 50_000, 75_000, 100_000, 250_000, 500_000, 750_000, 1_000_000, 2_500_000,
     5_000_000, 7_500_000, 10_000_000,
