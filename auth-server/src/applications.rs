@@ -4,8 +4,8 @@
 //! While none is registered any pair is accepted (contract §4.3); afterwards every pair is checked.
 //! Only hashes of secrets are stored.
 //!
-//! A removed application keeps a record without secrets. A missing record was therefore lost with
-//! the store, and servers restore it.
+//! A removed application keeps a record without secrets. So a missing record was lost with the
+//! store, and servers restore it.
 
 pub(crate) mod command;
 pub(crate) mod directory;
@@ -29,7 +29,7 @@ use self::secret_hash::SecretHashes;
 #[serde(try_from = "String")]
 pub(crate) struct AppId(String);
 
-/// Longer ids would only fill logs.
+/// Max length of an id: longer ones would only fill logs.
 const MAX_ID_CHARACTERS: usize = 128;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -10,13 +10,13 @@ use runtime::sanitize::LogText;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-/// In characters: as much as a log line has of one text.
+/// Max characters of a reason, as of any text in a log line.
 const MAX_REASON: usize = 128;
-/// The name of an account or a host, in characters.
+/// Max characters of the name of an account or a host.
 const MAX_NAME: usize = 64;
-/// Of a ring: enough for the keys of years.
+/// Max number of notes in a ring: enough for the keys of years.
 const MAX_NOTES: usize = 64;
-/// Of one note as JSON, twice what this version writes in the longest characters.
+/// Max bytes of one note as JSON, twice what this version writes in the longest characters.
 const MAX_NOTE_BYTES: usize = 2 * 1024;
 
 /// The last change by a command. It proves nothing: its writer can write anything else into the store.
@@ -146,7 +146,7 @@ pub(crate) fn bound<K: Ord + Clone>(notes: &mut BTreeMap<K, ChangedBy>) {
     }
 }
 
-/// Reads the notes that this version can read: a bad one takes nothing else with it.
+/// Reads the notes that this version can read, and skips the others.
 pub(crate) fn readable<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, ChangedBy>, D::Error> {

@@ -1,6 +1,6 @@
 //! Signing keys: the current pair and its ring, generated here or read from the key store.
 //!
-//! Stored strings are kept verbatim: the key endpoint hands the public one out unchanged (contract
+//! Stored strings are kept verbatim: the key endpoint serves the public one unchanged (contract
 //! §4.3), and a lost store is restored from them. Nothing here signs.
 
 pub(crate) mod clock;

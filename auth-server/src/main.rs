@@ -33,7 +33,7 @@ use crate::cli::{Cli, Command, ServeArgs};
 /// Two sign thousands of tokens a second (an RSA signature takes under half a millisecond); more
 /// would cost memory on machines where this server idles.
 const WORKERS: usize = 2;
-/// Shorter than the few seconds that a probe's caller waits.
+/// Timeout of the health check, shorter than the few seconds that a probe's caller waits.
 const HEALTHCHECK_TIMEOUT: Duration = Duration::from_secs(2);
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), ExitError> {
-    // Before the first use of a provider: there must not be two cryptographic libraries.
+    // Before the first use of a provider, so that no second cryptographic library is chosen.
     rustls::crypto::aws_lc_rs::default_provider()
         .install_default()
         .map_err(|_| ExitError::Software("a TLS provider is installed already".to_owned()))?;

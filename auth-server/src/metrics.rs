@@ -43,7 +43,7 @@ struct Reason {
     reason: &'static str,
 }
 
-/// From ECDSA and HMAC on an idle machine to RSA on a busy one.
+/// Buckets from ECDSA and HMAC on an idle machine to RSA on a busy one.
 const SIGNING_BOUNDS: [Duration; 10] =
     micros([25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 100_000]);
 
@@ -253,7 +253,7 @@ impl Metrics {
         }
     }
 
-    /// Registers those of `--applications-dir`.
+    /// Registers the metrics of `--applications-dir`.
     pub(crate) fn register_applications_dir(&self, registry: &mut Registry) {
         registry.register(
             "postern_auth_server_application_files_unusable",
@@ -262,7 +262,8 @@ impl Metrics {
         );
     }
 
-    /// Registers those of a users file. Without one they are absent: a 0 would look like a failure.
+    /// Registers the metrics of a users file. Without one they are absent: a 0 would look like a
+    /// failure.
     pub(crate) fn register_users_file(&self, registry: &mut Registry) {
         registry.register(
             "postern_auth_server_users",
@@ -281,7 +282,7 @@ impl Metrics {
         );
     }
 
-    /// Registers those of refresh tokens, from zero.
+    /// Registers the metrics of refresh tokens, from zero.
     pub(crate) fn register_sessions(&self, registry: &mut Registry) {
         for event in SessionEvent::ALL {
             drop(self.sessions.get_or_create(&event.label()));
@@ -294,13 +295,13 @@ impl Metrics {
         );
     }
 
-    /// Registers those of TLS.
+    /// Registers the metrics of TLS.
     pub(crate) fn register_tls(&self, registry: &mut Registry) {
         self.tls
             .register(registry.sub_registry_with_prefix("postern_auth_server"));
     }
 
-    /// Registers those of the registration.
+    /// Registers the metrics of the registration.
     pub(crate) fn register_registration(&self, registry: &mut Registry) {
         register_renamed(
             registry,
@@ -324,7 +325,7 @@ impl Metrics {
         self.refusals.get_or_create(&Reason { reason }).inc();
     }
 
-    /// `app_id` is the id of a registered application.
+    /// Counts a retrieval of the key; `app_id` is the id of a registered application.
     pub(crate) fn key_retrieval(&self, app_id: Option<String>, outcome: &'static str) {
         let app_id = app_id.unwrap_or_else(|| OTHER_APPLICATION.to_owned());
         let retrieval = Retrieval { app_id, outcome };
@@ -404,7 +405,7 @@ impl Metrics {
         self.builtin_users.set(1);
     }
 
-    /// `uncommon` users have a password of another cost than most.
+    /// Sets the numbers of users; `uncommon` ones have a password of another cost than most.
     pub(crate) fn users(&self, count: usize, uncommon: usize) {
         let gauge = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
         self.users.set(gauge(count));

@@ -44,7 +44,7 @@ pub(crate) fn number() -> u128 {
 /// Returns an even spread over 0.0 ..= 1.0, for the jitter of retries.
 pub(crate) fn fraction() -> f64 {
     let mut bytes = [0; 4];
-    // Without randomness every server retries at the same moment, which is tolerable.
+    // A failed source makes every server retry at the same moment, which is tolerable.
     let _ = rand::fill(&mut bytes);
     f64::from(u32::from_le_bytes(bytes)) / f64::from(u32::MAX)
 }

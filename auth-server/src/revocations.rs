@@ -20,7 +20,8 @@ use crate::changed_by::ChangedBy;
 /// Seconds beyond `exp` for which an entry stays: the largest leeway of a sidecar, and as much for
 /// its clock.
 pub(crate) const KEEP_AFTER_EXPIRY: i64 = 600;
-/// Seconds: entries that are over go together, because each change is written and published.
+/// Seconds for which ended entries wait to be removed together: each change is written and
+/// published.
 const FORGET_EVERY: i64 = 600;
 
 /// The revocations of one installation. Equal ones have equal stored forms.

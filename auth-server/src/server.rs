@@ -23,8 +23,8 @@ pub(crate) use self::draining::Draining;
 use crate::http::middleware::access_log::RequestLogger;
 use crate::http::unfinished::Unfinished;
 
-/// In-flight requests are short (the longest waits for a slow body), and orchestrators grant 10 to
-/// 30 seconds in all.
+/// Longest wait for requests in flight. They are short, and orchestrators grant 10 to 30 seconds in
+/// all.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) struct ServerParts {

@@ -33,9 +33,9 @@ use crate::users::{PresentUser, User, UserStore};
 
 /// Thirty days, in seconds. Revocations of users are kept as long: a session must not outlive one.
 pub(crate) const MAX_LIFETIME: u32 = 2_592_000;
-/// A login does not wait longer for the store; it succeeds without a refresh token.
+/// Longest wait of a login for the store; after it the login succeeds without a refresh token.
 const STORE_TIMEOUT: Duration = Duration::from_secs(3);
-/// Of all requests together: each is a connection to Redis, or a thread that waits for a disk.
+/// Max number of calls at once: each is a connection to Redis, or a thread that waits for a disk.
 const MAX_CALLS: usize = 64;
 
 /// The reason for the end of a session.
@@ -45,11 +45,11 @@ pub(crate) enum EndCause {
     /// A refresh token came a second time: one of the two clients is a thief.
     Reuse,
     Expiry,
-    /// Removed, disabled, or replaced by another user of this account.
+    /// The user was removed, disabled, or replaced by another one of this account.
     UserGone,
-    /// Another password or second factor.
+    /// The user has another password or second factor.
     CredentialsChanged,
-    /// The user, or a token of the session.
+    /// The user or a token of the session was revoked.
     Revocation,
 }
 
@@ -96,7 +96,7 @@ pub(crate) struct Sessions(Arc<State>);
 struct State {
     parts: SessionParts,
     calls: Semaphore,
-    /// The last login got no refresh token, which was logged.
+    /// True once a login without a refresh token was logged.
     is_away: AtomicBool,
 }
 

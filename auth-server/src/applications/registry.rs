@@ -16,22 +16,22 @@ use crate::rate_limit::RetryAfter;
 #[derive(Debug)]
 pub(crate) struct ApplicationRegistry {
     known: ArcSwapOption<Applications>,
-    /// Those of `--applications-dir`, which are in no store.
+    /// Applications of `--applications-dir`, which are in no store.
     mounted: ArcSwap<Applications>,
     /// Checks every pair, even while no application is registered.
     always_checked: bool,
-    /// With hmac the key is the secret that signs tokens: never without a check.
+    /// Requires a registered application: with hmac the key is the secret that signs tokens.
     required: bool,
     failures: FailureLimit,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Denied {
-    /// The store was not read yet, or holds none where one is required: it is unknown if pairs must
-    /// be checked.
+    /// The store was not read yet, or holds no application where one is required: pairs cannot be
+    /// checked.
     NotReady,
     Unknown,
-    /// The same, too often.
+    /// An unknown application or a wrong secret, too often.
     TooOften(RetryAfter),
 }
 

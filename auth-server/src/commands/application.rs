@@ -26,7 +26,8 @@ use crate::random;
 
 /// Retries after another change of the same application; more than that is no coincidence.
 const TRIES: usize = 5;
-/// Of id and grant as JSON, like the claims of a user: the token has to fit into a header field.
+/// Max bytes of id and grant as JSON, as of a user's claims: the token has to fit into a header
+/// field.
 const MAX_GRANT_BYTES: usize = 4096;
 
 pub(crate) async fn run(command: &ApplicationCommand) -> Result<(), ExitError> {

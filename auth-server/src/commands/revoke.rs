@@ -21,7 +21,7 @@ use crate::sessions::refresh_token::session_of;
 use crate::users::UsersLocation;
 use crate::users::users_file::{self, Users};
 
-/// Seconds: a server with a clock that is ahead issues tokens of a later time, but hardly of this one.
+/// Max seconds by which `--before` may be ahead: no clock of a server is further ahead.
 const MAX_AHEAD: i64 = 3_600;
 /// Seconds: the contract's lifetime of a token. Servers whose tokens live longer keep the entry longer.
 const TOKEN_LIFETIME: i64 = 18_000;

@@ -26,14 +26,14 @@ use crate::users::toml_schema::{UserEntry, UsersDocument};
 use crate::users::users_file::{self, Users};
 use crate::users::{UsersLocation, password};
 
-/// Longer input is the wrong file.
+/// Max length of a password on standard input; longer input is the wrong file.
 const MAX_PASSWORD_BYTES: usize = 4096;
 const LINE_END_BYTES: usize = "\r\n".len();
 /// NIST SP 800-63B, section 3.1.1.2: the minimum beside a second factor. Without one it recommends
 /// 15.
 const MIN_PASSWORD_CHARACTERS: usize = 8;
 const NEW_FILE_MODE: u32 = 0o600;
-/// Others hold the lock for a few file operations; after this time one of them hangs.
+/// Longest wait for the lock, which others hold for a few file operations only.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(3);
 
 pub(crate) fn run(command: &UserCommand) -> Result<(), ExitError> {
@@ -230,7 +230,7 @@ fn failed(path: &Path, error: &std::io::Error) -> ExitError {
     }
 }
 
-/// Locks `<path>.lock` until it is dropped. Everybody with read access could lock the directory.
+/// Locks `<path>.lock` until it is dropped: any user with read access could lock the directory.
 fn locked(path: &Path) -> Result<File, ExitError> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");

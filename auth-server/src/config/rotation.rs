@@ -9,7 +9,7 @@ use crate::keys::ring::rotation::RotationPolicy;
 
 /// A sidecar fetches the keys at second 0 of every minute (contract §8).
 const POLL_SECONDS: i64 = 60;
-/// For clock differences and slow responses.
+/// Margin for clock differences and slow responses.
 const MARGIN_SECONDS: i64 = 15;
 /// A sidecar reads 64 KiB of keys; even far below that a schedule is a mistake.
 const MAX_KEYS: i64 = 32;

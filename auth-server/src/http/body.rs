@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::unfinished::{Exhausted, Held};
 
-/// A login is a few hundred bytes.
+/// Max length of a body; a login has a few hundred bytes.
 pub(in crate::http) const MAX_BODY_BYTES: usize = 8 * 1024;
 
 /// Reads the whole body; `held` accounts for its memory while it is incomplete.

@@ -73,7 +73,7 @@ pub(in crate::http) fn error(error: ErrorResponse) -> Response {
     let json = serde_json::to_vec(&body).unwrap_or_default();
     let mut response = response::error_response(error);
     *response.body_mut() = Body::from(json);
-    // The one of the row is for bearer tokens.
+    // The challenge of the table row is for bearer tokens.
     response.headers_mut().remove(WWW_AUTHENTICATE);
     if response.status() == StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(WWW_AUTHENTICATE, CHALLENGE);

@@ -19,7 +19,7 @@ use crate::rate_limit::RetryAfter;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
-/// Lets a browser neither run nor load anything, whatever it takes an envelope for.
+/// Content policy: a browser that takes an envelope for a page runs and loads nothing.
 const NO_CONTENT: HeaderValue =
     HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
 

@@ -1,22 +1,22 @@
-//! One budget for the parts of requests that are kept until the rest of them comes: heads without their
-//! end, and bodies. Strangers fill it, so that they cannot fill the memory.
+//! One memory budget for incomplete requests, heads and bodies: any client may send them, and they
+//! must not exhaust the memory.
 //!
-//! Ordinary requests take nothing of it: however full it is, a newcomer is served.
+//! Ordinary requests take nothing of it, and are served even when it is full.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use runtime::memory_limit::memory_limit;
 
-/// Of the memory limit: the rest is for connections, and for the password checks.
+/// Share of the memory limit; the rest is for connections and password checks.
 const PART: u64 = 8;
-/// Where there is no limit, and at most; a head that comes whole takes nothing of it.
-const MOST: usize = 64 * 1024 * 1024;
-/// Some hundred clients with slow lines.
-const LEAST: usize = 4 * 1024 * 1024;
+/// Max budget, and the budget without a memory limit.
+const MAX_BYTES: usize = 64 * 1024 * 1024;
+/// Min budget: some hundred clients with slow lines.
+const MIN_BYTES: usize = 4 * 1024 * 1024;
 
-/// In bytes, of each connection, so that `--max-connections` bounds them: a head of 1 KiB, which is held
-/// twice, or a body of 2 KiB, in buffers that grow by doubling.
+/// Bytes of each connection that are not counted, because `--max-connections` bounds them: a head
+/// of 1 KiB, held twice, or a body of 2 KiB, in buffers that grow by doubling.
 pub(crate) const UNCOUNTED: usize = 4 * 1024;
 
 /// Clones share the budget.
@@ -30,7 +30,7 @@ pub(crate) struct Held {
     bytes: usize,
 }
 
-/// Others take all of the budget.
+/// Other connections take all of the budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Exhausted;
 
@@ -38,7 +38,7 @@ impl Unfinished {
     /// Makes a budget that suits what this process may take.
     pub(crate) fn for_this_process() -> Self {
         let part = memory_limit().and_then(|limit| usize::try_from(limit / PART).ok());
-        Self::of(part.map_or(MOST, |part| part.clamp(LEAST, MOST)))
+        Self::of(part.map_or(MAX_BYTES, |part| part.clamp(MIN_BYTES, MAX_BYTES)))
     }
 
     pub(crate) fn of(bytes: usize) -> Self {

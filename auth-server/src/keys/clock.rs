@@ -8,7 +8,7 @@ use runtime::clock::unix_now;
 use super::ring::bounds::TOLERANCE;
 use super::store::{KeyStore, StoreError, within_timeout};
 
-/// In seconds; smaller differences are within the precision of a network round trip.
+/// Seconds of difference that are ignored: a network round trip is no more precise.
 const NOTICEABLE: u64 = 5;
 
 /// The time by this machine's clock and the store's: a moment where they agree, else a range.

@@ -38,7 +38,7 @@ fn expected_private(signing_type: SigningType) -> &'static str {
 }
 
 impl KeyPairError {
-    /// Returns the faulty half; `None` if it takes both to tell.
+    /// Returns the faulty half; `None` if the halves only contradict each other.
     pub(crate) fn half(&self) -> Option<Half> {
         match self {
             Self::PrivateHalf(_) => Some(Half::Private),

@@ -36,9 +36,9 @@ pub(crate) struct RingMetadata {
     /// Never listed again, and kept forever (43 bytes each): a server that has not heard of a
     /// revocation, or a backup, would bring the key back.
     pub(super) revoked: BTreeSet<KeyId>,
-    /// By key, as long as that is listed or revoked.
+    /// Notes by key, for as long as the key is listed or revoked.
     pub(super) changed_by: BTreeMap<KeyId, ChangedBy>,
-    /// Of tokens: here, because they change and come back as the keys do.
+    /// Revoked tokens, which are merged and restored like the keys.
     pub(super) revocations: Revocations,
     /// Members of a newer version, written back unchanged.
     unknown: Unknown,

@@ -60,7 +60,7 @@ pub(crate) struct KeySync {
     /// The parts of it that were logged since the store failed last.
     logged_notes: Vec<String>,
     failures: u32,
-    /// Logged already: an outage is one line, not one per retry.
+    /// True once an outage is logged: it is one line, not one per retry.
     last_failure: Option<StoreError>,
 }
 
@@ -125,8 +125,8 @@ impl KeySync {
         }
     }
 
-    /// Waits for the next poll, or for a revocation before it. While the store fails, that counts on
-    /// this server and brings no poll forward, so that clients cannot undo the back-off.
+    /// Waits for the next poll, or for a revocation before it. While the store fails, a revocation
+    /// counts on this server and brings no poll forward, so that clients cannot undo the back-off.
     async fn wait(&mut self, pause: Duration) {
         let pause = tokio::time::sleep(pause);
         tokio::pin!(pause);

@@ -16,9 +16,9 @@ use crate::audit;
 use crate::keys::live::LiveKeys;
 use crate::metrics::Metrics;
 
-/// Between two polls of the list.
+/// Pause between two polls of the list.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
-/// After a failure; doubled after each further one, up to `POLL_INTERVAL`.
+/// Pause after a failure; doubled after each further one, up to `POLL_INTERVAL`.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// Poll interval for the first key, which mostly is there at once.
 const KEY_PAUSE: Duration = Duration::from_millis(100);

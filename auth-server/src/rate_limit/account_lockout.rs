@@ -26,8 +26,8 @@ use super::{MAX_ENTRIES, Rate, RetryAfter, TokenBucket};
 
 /// Typing errors that a user may make while others guess elsewhere.
 const FREE_FAILURES_PER_NETWORK: usize = 3;
-/// Shared by all networks with more failures than that. One address has one attempt a minute, so it
-/// takes sixty to use this up.
+/// Rate that all networks with more failures share. One address has one attempt a minute, so it
+/// takes sixty addresses to use it up.
 const SHARED_RATE: Rate = Rate {
     burst: 60,
     every: Duration::from_secs(1),

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use super::{Entries, NotBefore, RevokedToken, add_time};
 
-/// Of the published list, before base64: as JWS it stays below what a sidecar reads.
+/// Max bytes of the published list before base64: as JWS it stays below what a sidecar reads.
 const MAX_PUBLISHED_BYTES: usize = 780_000;
-/// Of the stored entries as JSON.
+/// Max bytes of the stored entries as JSON.
 const MAX_STORED_BYTES: usize = 3 * 1024 * 1024;
 /// A published token: a digest of 16 characters, quotes and a comma.
 const PUBLISHED_TOKEN: usize = 19;

@@ -5,7 +5,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::Revocation;
 
-/// More are turned away: each waits for one write.
+/// Max number of waiting revocations: each waits for one write.
 const MAX_WAITING: usize = 4096;
 
 /// The sending side.
@@ -63,8 +63,8 @@ impl RevocationQueue {
         }
     }
 
-    /// Submits revocations that are written sooner or later. Together they take one place, so that many
-    /// turn no other away.
+    /// Submits revocations without waiting for their write. Together they take one place in the
+    /// queue.
     pub(crate) async fn note(&self, revocations: Vec<Revocation>) {
         let submitted = Submitted {
             revocations,

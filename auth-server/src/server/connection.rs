@@ -28,7 +28,7 @@ use crate::http::middleware::client_ip::Peer;
 use crate::http::raw_http1_response;
 use crate::http::unfinished::Unfinished;
 
-/// As in most servers: 100 fields, 16 KiB. A token has a lower limit of its own.
+/// Limits of a head as in most servers: 100 fields, 16 KiB. A token has a lower limit of its own.
 const MAX_HEADER_FIELDS: usize = 100;
 const MAX_HEADER_BYTES: usize = 16 * 1024;
 
@@ -97,7 +97,7 @@ impl Serving {
 /// The begin of a connection to a TLS port.
 enum FirstBytes {
     Tls(Box<TlsStream<Socket>>),
-    /// Letters, as in a method: no handshake.
+    /// Letters, as in a method of plain HTTP.
     Plain(Socket),
 }
 

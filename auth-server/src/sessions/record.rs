@@ -13,7 +13,7 @@ const MAX_TOKENS: usize = 8;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SessionRecord {
-    /// Of the present refresh token.
+    /// Hash of the present refresh token.
     secret_sha256: SecretHash,
     pub(super) user_id: String,
     pub(super) account: String,

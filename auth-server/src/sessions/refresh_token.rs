@@ -10,7 +10,7 @@ use crate::applications::secret_hash::SecretHash;
 use crate::keys::store::sessions::SessionId;
 use crate::random;
 
-/// Finds a token that leaked, in logs and repositories; and no access token starts like this.
+/// Prefix by which scanners find leaked tokens; no access token starts like this.
 const PREFIX: &str = "postern_rt_";
 const HANDLE_BYTES: usize = 16;
 const SECRET_BYTES: usize = 32;

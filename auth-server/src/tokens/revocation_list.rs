@@ -16,7 +16,8 @@ use tokio::sync::Mutex;
 use super::issuer::SigningError;
 use crate::keys::published::PublishedKeys;
 
-/// Seconds: an unchanged list is signed anew at each multiple, so that an old one shows its age.
+/// Seconds after which an unchanged list is signed anew, at each multiple, so that an old one shows
+/// its age.
 const SIGNED_EVERY: i64 = 600;
 
 /// A signed list, as it is served.

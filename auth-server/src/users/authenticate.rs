@@ -86,8 +86,8 @@ impl Authenticator {
             .begin(&request.username, client, Instant::now())?;
 
         let (users, locks) = (Arc::clone(&self.users), Arc::clone(&self.locks));
-        // Counted inside the task: a client that hangs up before the response has failed all the
-        // same.
+        // Counted inside the task, so that a client that hangs up before the response is counted
+        // too.
         let checked = spawn_blocking(move || {
             let _permit = permit;
             let user = users.authenticate(&request, unix_now());

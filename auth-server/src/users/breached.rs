@@ -10,7 +10,7 @@ use std::path::Path;
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, SHA1_OUTPUT_LEN, digest};
 use data_encoding::HEXUPPER_PERMISSIVE;
 
-/// A hash, a colon and any count.
+/// Max length of a line: a hash, a colon and any count.
 const MAX_LINE_BYTES: u64 = 128;
 
 type Hash = [u8; SHA1_OUTPUT_LEN];
@@ -50,7 +50,7 @@ impl Search {
     fn open(list: &Path) -> Result<Self, BreachedListError> {
         let file = File::open(list)?;
         let end = file.metadata()?.len();
-        // A download that failed must not accept every password.
+        // Rejected: after a failed download an empty list would accept every password.
         if end == 0 {
             return Err(BreachedListError::NotHashes);
         }

@@ -36,7 +36,7 @@ pub(crate) struct Reloaded {
 #[derive(Debug)]
 struct Loaded {
     users: Users,
-    /// Of the text: times and sizes of files miss changes, and reading costs next to nothing.
+    /// Digest of the text: times and sizes of files miss changes, and reading is cheap.
     digest: Vec<u8>,
 }
 

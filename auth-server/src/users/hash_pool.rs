@@ -17,7 +17,7 @@ mod queue;
 /// Waiting clients for each running check, in each of the two queues: about three seconds' worth,
 /// after which a client would have given up.
 const WAITING_PER_RUNNING: usize = 128;
-/// Beyond so many cores memory is the limit.
+/// Max checks at once: with more cores the memory is the limit.
 const MAX_RUNNING: usize = 16;
 
 /// The running and waiting checks; clones share them.

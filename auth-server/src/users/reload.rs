@@ -140,7 +140,7 @@ fn due(
     let [_, users, _] = known.counts();
     let room = MAX_AT_START.saturating_sub(users);
     let left_out = new.len().saturating_sub(room);
-    // The same ones on every server.
+    // Sorted, so that every server selects the same users.
     new.sort_unstable();
     due.extend(new.into_iter().take(room));
     (due, left_out)

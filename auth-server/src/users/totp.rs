@@ -11,7 +11,8 @@ use parking_lot::Mutex;
 use zeroize::Zeroizing;
 
 const STEP_SECONDS: i64 = 30;
-/// Each way, for a clock that differs and for the time it takes to type (RFC 6238 §5.2).
+/// Accepted steps before and after the present one, for clock differences and the time of typing
+/// (RFC 6238 §5.2).
 const STEPS_AROUND: i64 = 1;
 const DIGITS: usize = 6;
 const MODULUS: u32 = 1_000_000;

@@ -18,9 +18,9 @@ use super::totp::{InvalidTotpSecret, TotpSecret};
 use super::{APPLICATION, MEMBER, PresentUser, User};
 use crate::grants::{Grant, InvalidClaims};
 
-/// Ten thousand users take 2 MiB.
+/// Max length of the file; ten thousand users take 2 MiB.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
-/// Longer names would only fill tokens and logs.
+/// Max length of a name: longer ones would only fill tokens and logs.
 const MAX_CHARACTERS: usize = 128;
 
 /// Bounds the claims of one user as JSON. In base64, with the other claims and the longest

@@ -15,8 +15,8 @@ use crate::cli::ServeArgs;
 use crate::keys::cache::KeyCacheSettings;
 use crate::keys::source::SourceSettings;
 
-/// A cached token is looked for with the keys of each.
-const MOST: usize = 16;
+/// Max number of issuers: a cached token is searched with the keys of each.
+const MAX_ISSUERS: usize = 16;
 
 /// The source of the keys of one issuer.
 #[derive(Debug, Clone)]
@@ -113,9 +113,9 @@ fn of_several(
         sources.push(table.config()?);
     }
     refuse_repeated(&policies)?;
-    if sources.len() > MOST {
+    if sources.len() > MAX_ISSUERS {
         let line = format!(
-            "[[issuer]]: there are {}; {MOST} are possible",
+            "[[issuer]]: there are {}; {MAX_ISSUERS} are possible",
             sources.len()
         );
         return Err(ExitError::Config(line));

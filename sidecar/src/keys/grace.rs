@@ -9,7 +9,7 @@ use contract::keys::{KeySet, VerificationKey};
 
 /// Max number of replaced keys: a server with another key at every tick must not slow down each
 /// verification.
-const MOST: usize = 4;
+const MAX_REPLACED: usize = 4;
 
 /// The replaced keys, and the end of each.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ impl PreviousKeys {
             seen.push(key.thumbprint().clone());
             is_new && *end > now
         });
-        self.previous.truncate(MOST);
+        self.previous.truncate(MAX_REPLACED);
     }
 
     fn key_set(&self) -> KeySet {

@@ -20,7 +20,7 @@ use super::revocations::{
 };
 use crate::telemetry::metrics::{ListResult, Metrics};
 
-/// Max length of the copy in the file, above that of any list.
+/// Max length of the copy in the file; no list is as long.
 const MAX_FILE_BYTES: u64 = 2 * 1024 * 1024;
 const STALE: &str = "older than --max-revocation-age";
 

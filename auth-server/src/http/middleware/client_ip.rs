@@ -7,7 +7,7 @@ use http::{Extensions, HeaderMap};
 use runtime::client_address::TrustedProxies;
 use tracing::warn;
 
-/// Logs the warning once: any client can send the header.
+/// Set once the warning is logged: any client can send the header.
 static UNNAMED_GATEWAY: Once = Once::new();
 
 /// The peer address of the connection, set on each request by the server.

@@ -21,7 +21,7 @@ use crate::tokens::revocation_list::RevocationListSigner;
 pub(crate) const REVOCATIONS_PATH: &str = "/.well-known/revocations";
 
 const JWT: HeaderValue = HeaderValue::from_static("application/jwt");
-/// A cache has to ask each time: a list that is minutes old lets revoked tokens in.
+/// Caches revalidate each time: a list that is minutes old accepts revoked tokens.
 const REVALIDATED: HeaderValue = HeaderValue::from_static("no-cache");
 
 pub(crate) struct RevocationEndpoint {

@@ -36,19 +36,19 @@ use crate::sessions::{EndCause, Sessions};
 
 pub(crate) const REVOKE_PATH: &str = "/oauth/revoke";
 
-/// Of the store, for one write.
+/// Timeout of the store for one write.
 const STORE_TIMEOUT: Duration = Duration::from_secs(8);
-/// A whole body may hold no longer token either.
+/// Max length of a token, as of a whole body.
 const MAX_AUTHORIZATION_BYTES: usize = MAX_BODY_BYTES;
 
 pub(crate) struct RevokeEndpoint {
     pub(crate) live_keys: Arc<LiveKeys>,
-    /// The one of [`policy`].
+    /// The policy of [`policy`].
     pub(crate) policy: VerificationPolicy,
     pub(crate) queue: RevocationQueue,
     /// `None` without refresh tokens.
     pub(crate) sessions: Option<Sessions>,
-    /// The one of logins; `None` for no limit.
+    /// Limit of logins; `None` for no limit.
     pub(crate) address_limit: Option<Arc<AddressLimit>>,
     pub(crate) trusted_proxies: TrustedProxies,
     pub(crate) body_timeout: Duration,

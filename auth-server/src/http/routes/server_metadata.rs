@@ -27,7 +27,7 @@ const DOCUMENTS: [&str; 2] = [
 ];
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-/// It changes with a restart alone.
+/// The document changes with a restart only.
 const CACHEABLE: HeaderValue = HeaderValue::from_static("public, max-age=300");
 
 /// An issuer that is the URL of this server's context path (RFC 8414 §2).

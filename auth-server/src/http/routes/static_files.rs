@@ -23,7 +23,7 @@ use crate::http::response;
 pub(crate) const TREES: [&str; 2] = ["static", "assets"];
 const INDEX: &str = "index.html";
 
-/// ServerParts directories, and the console.
+/// Served directories, and the console.
 #[derive(Debug, Clone)]
 pub(crate) struct StaticFiles {
     context: String,

@@ -4,7 +4,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use rustls::pki_types::{PrivatePkcs8KeyDer, pem::PemObject};
 use zeroize::Zeroizing;
 
-/// Present in PEM only.
+/// Begin of PEM, which base64 never has.
 pub(super) const ARMOUR: &str = "-----BEGIN ";
 
 /// RFC 7468 §2.

@@ -8,7 +8,7 @@ use super::rotation::RotationPolicy;
 use super::{KeyRing, RingMetadata};
 use crate::changed_by;
 
-/// In seconds; clocks further apart are wrong, and so are the times they wrote.
+/// Seconds between right clocks at most; times further ahead were written by a wrong one.
 pub(crate) const TOLERANCE: i64 = 300;
 /// Twice the maximum of a schedule (`config::rotation`).
 const MAX_RETIRED: usize = 64;

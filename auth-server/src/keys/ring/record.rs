@@ -18,7 +18,7 @@ use crate::changed_by::{self, ChangedBy};
 use crate::keys::StoredRing;
 use crate::revocations::Revocations;
 
-/// Of the format; a ring without one has the first.
+/// Version of the format; a ring without one has the first.
 const VERSION: u32 = 1;
 
 /// Members of a newer version.
@@ -47,7 +47,7 @@ pub(super) struct RingRecord {
     pub(super) unknown: Unknown,
 }
 
-/// With its id, because software that does not know the ring may replace the pair.
+/// Names the key, because software that does not know the ring may replace the pair.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::keys) struct CurrentRecord {
     pub(in crate::keys) kid: String,

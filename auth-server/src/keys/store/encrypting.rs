@@ -23,7 +23,7 @@ use crate::keys::{Half, StoredKeyPair, StoredKeys, StoredRing};
 
 /// Each retry means that another server re-encrypted the same keys meanwhile.
 const ATTEMPTS: usize = 8;
-/// In place of a kid: a ring holds several keys.
+/// Stands in place of a kid: a ring holds several keys.
 const NO_KID: &str = "-";
 
 pub(super) struct EncryptedStore {
@@ -73,7 +73,7 @@ impl EncryptedStore {
             sealed.map_err(|fault| self.unusable(Entry::KeyPair, &fault))
         };
         let private = seal(Slot::Private, &pair.private)?;
-        // Whatever is not certainly public is a shared secret.
+        // A string that is not certainly public is encrypted as a shared secret.
         let public = if is_public(&pair.public) {
             None
         } else {

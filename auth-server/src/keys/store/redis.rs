@@ -38,7 +38,7 @@ const KEYS: [&str; 3] = [PRIVATE, PUBLIC, RING];
 
 /// A store in the same data centre responds in milliseconds; beyond this it is stalled.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// Before the retry of a call that a failover interrupted.
+/// Pause before the retry of a call that a failover interrupted.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Reads a consistent snapshot. A script, because the client panics if a whole transaction is
@@ -102,7 +102,7 @@ pub(crate) struct RedisStore {
     /// The address without user and password.
     redacted: String,
     is_in_clear: bool,
-    /// Logged already.
+    /// True once a rejected query of its clock was logged.
     is_time_refused: AtomicBool,
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct Reconciliation<'a> {
     pub(crate) time: Time,
     /// True if memory is unchanged since the last token of each retired key expired.
     pub(crate) is_settled: bool,
-    /// Revocations of tokens up to this time are over for certain.
+    /// Entries that end up to this time are certainly over.
     pub(crate) over: Option<i64>,
 }
 

@@ -14,7 +14,7 @@ use crate::keys::store::sessions::{NewSession, SessionId, SessionStore, StoredSe
 pub(in crate::keys::store) struct EncryptedSessions {
     store: Arc<dyn SessionStore>,
     encryption: Arc<KeyEncryption>,
-    /// A record that is not authentic was logged.
+    /// True once a record that is not authentic was logged.
     was_logged: AtomicBool,
 }
 
@@ -36,8 +36,8 @@ impl EncryptedSessions {
         }
     }
 
-    /// Decrypts a record. Unlike keys, none in clear counts once there is a key: one who loses a
-    /// session logs in again.
+    /// Decrypts a record. Unlike keys, records in clear do not count once there is a key: a user
+    /// whose session is lost logs in again.
     fn open(&self, id: &SessionId, held: &str) -> Result<Option<String>, StoreError> {
         match self.encryption.open(Slot::Session, held) {
             Ok(opened) => {

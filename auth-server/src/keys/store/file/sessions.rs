@@ -17,10 +17,10 @@ use crate::keys::store::sessions::{NewSession, SessionId, SessionStore, StoredSe
 
 pub(in crate::keys::store) const DIRECTORY: &str = "sessions";
 const LOCK: &str = "write.lock";
-/// A block of the file system each: 400 MB.
+/// Max number of files; each takes a block of the file system, 400 MB in all.
 const MAX_SESSIONS: usize = 100_000;
 const SWEEP_EVERY: Duration = Duration::from_secs(3600);
-/// While there is no room; a sweep reads every file.
+/// Pause between two sweeps while there is no room: a sweep reads every file.
 const SWEEP_WHEN_FULL_EVERY: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone)]
@@ -117,7 +117,7 @@ impl FileSessions {
         if room.is_due(is_full) {
             room.swept = Some(Instant::now());
             let sessions = self.clone();
-            // Nobody waits for it: it may read every file.
+            // In the background: it may read every file.
             drop(spawn_blocking(move || sessions.sweep()));
         }
         if is_full {
@@ -143,7 +143,7 @@ impl FileSessions {
         }
     }
 
-    /// Removes an unfinished file. The lock is for those that are being written.
+    /// Removes an unfinished file; a file that is being written is locked.
     fn remove_left_over(&self, name: &str) {
         if let Ok(_locked) = self.directory.lock(LOCK) {
             let _ = self.directory.remove_unfinished(name);
