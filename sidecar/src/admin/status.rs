@@ -363,10 +363,10 @@ mod tests {
         for (target, rejection) in refused {
             let line = RequestRecord {
                 request: Some((&Method::GET, target)),
-                status: Some(rejection.status().as_u16()),
                 ..RequestRecord::default()
             };
-            refusals.remember(*rejection, &line, SystemTime::UNIX_EPOCH);
+            let status = Some(rejection.status().as_u16());
+            refusals.remember(*rejection, status, &line, SystemTime::UNIX_EPOCH);
         }
         Status {
             rules: rules(EffectiveConfig {

@@ -24,6 +24,7 @@ use crate::proxy::timed_requests::TimedRequests;
 use crate::telemetry::access_log::RequestRecord;
 use crate::telemetry::outcome::{Completion, Outcome};
 use crate::telemetry::request_log::RequestLogger;
+use crate::telemetry::request_span::RequestSpan;
 use crate::upstream::Upstream;
 
 /// Handler of accepted connections.
@@ -150,9 +151,9 @@ impl RejectUnparsed for UnparsedRejections {
             status: has_response.then(|| rejection.status().as_u16()),
             duration: None,
         };
-        self.0.request_ended(completion, || RequestRecord {
+        let span = RequestSpan::default();
+        self.0.request_ended(&completion, span, || RequestRecord {
             client,
-            status: completion.status,
             ..RequestRecord::default()
         });
     }

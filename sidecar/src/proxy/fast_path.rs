@@ -235,16 +235,12 @@ impl FastPath {
             duration: Some(progress.ended().saturating_duration_since(request.began)),
         };
         let logger = &self.proxy.request_logger;
-        let mut span = std::mem::take(&mut request.span);
+        let span = std::mem::take(&mut request.span);
         let head = &request.head;
-        let client = || self.proxy.client_ip(client.address, &head.headers);
-        span.end(&completion, client, || progress.cause.clone());
-        logger.request_ended(completion, || RequestRecord {
+        logger.request_ended(&completion, span, || RequestRecord {
             request: Some((&head.method, head.target())),
-            client: client(),
-            status: completion.status,
+            client: self.proxy.client_ip(client.address, &head.headers),
             user: self.proxy.logged_user(&request.rules, forward),
-            duration: completion.duration,
             upstream_duration: progress.upstream_duration,
             bytes: completion.status.map(|_| progress.sent_bytes()),
             upstream: self

@@ -246,15 +246,11 @@ impl ProxyHttp for AuthProxy {
             status: session.response_written().map(|head| head.status.as_u16()),
             duration: Some(ctx.began.elapsed()),
         };
-        let client = || self.client_ip(address_of(session), &request.headers);
-        let mut span = std::mem::take(&mut ctx.span);
-        span.end(&completion, client, || error.map(errors::log_cause));
+        let span = std::mem::take(&mut ctx.span);
         let record = || RequestRecord {
             request: Some((&request.method, request.raw_path())),
-            client: client(),
-            status: completion.status,
+            client: self.client_ip(address_of(session), &request.headers),
             user: self.logged_user(&ctx.rules, ctx.forward.as_ref()),
-            duration: completion.duration,
             upstream_duration: ctx.upstream_duration,
             bytes: completion
                 .status
@@ -266,9 +262,9 @@ impl ProxyHttp for AuthProxy {
         };
         if error.is_some_and(errors::was_reset_for_framing) {
             self.request_logger
-                .request_ended_by_reported_rejection(ctx.outcome, record);
+                .request_ended_by_reported_rejection(&completion, span, record);
         } else {
-            self.request_logger.request_ended(completion, record);
+            self.request_logger.request_ended(&completion, span, record);
         }
         set_handling(session, false);
     }

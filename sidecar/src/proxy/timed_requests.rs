@@ -15,6 +15,7 @@ use super::stream_deadline::{ExpiredDeadline, TimedOut, within_deadlines};
 use crate::telemetry::access_log::RequestRecord;
 use crate::telemetry::outcome::{Completion, Outcome};
 use crate::telemetry::request_log::RequestLogger;
+use crate::telemetry::request_span::RequestSpan;
 use crate::upstream::Upstream;
 
 /// The proxy, with deadlines around each request.
@@ -57,12 +58,11 @@ impl TimedRequests {
             duration: Some(after),
         };
         self.request_logger
-            .request_ended(completion, || RequestRecord {
+            .request_ended(&completion, RequestSpan::default(), || RequestRecord {
                 request: request.map(|request| (&request.method, &*request.target)),
                 client: request.and_then(|request| request.client),
                 upstream: (expired == ExpiredDeadline::Response)
                     .then(|| self.upstream.address().to_string()),
-                duration: completion.duration,
                 cause: Some(cause.to_owned()),
                 request_id: request.and_then(|request| request.request_id.clone()),
                 trace_id: request.and_then(|request| request.trace_id),

@@ -1,4 +1,4 @@
-//! Record of a finished request, for the access log and the status page.
+//! Record of a finished request, for the access log, its span and the status page.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use http::Method;
 pub(crate) use runtime::access_log::{AccessLog, LoggedPath};
 use runtime::access_log::{Entry, short};
 
-use crate::telemetry::outcome::Outcome;
+use crate::telemetry::outcome::Completion;
 
 /// The part of a user that access lines name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -37,18 +37,15 @@ impl LoggedUser {
     }
 }
 
-/// Record of one finished request.
+/// Record of one finished request, beside its [`Completion`].
 #[derive(Default)]
 pub(crate) struct RequestRecord<'a> {
     /// Method and target; `None` for a request that could not be parsed.
     pub(crate) request: Option<(&'a Method, &'a [u8])>,
     /// Client IP, through trusted proxies.
     pub(crate) client: Option<IpAddr>,
-    /// Status of the response, if one was sent.
-    pub(crate) status: Option<u16>,
     /// The user of the verified token, with `--access-log-user`.
     pub(crate) user: Option<String>,
-    pub(crate) duration: Option<Duration>,
     /// The service's part of the duration.
     pub(crate) upstream_duration: Option<Duration>,
     /// Length of the response's body.
@@ -75,16 +72,17 @@ impl<'a> RequestRecord<'a> {
     }
 
     /// Writes the record to the access log.
-    pub(crate) fn write(&self, outcome: Outcome) {
+    pub(crate) fn write(&self, completion: &Completion) {
+        let outcome = completion.outcome;
         let entry = Entry {
             outcome: outcome.as_str(),
             reason: outcome.reason(),
-            status: self.status,
+            status: completion.status,
             method: self.method(),
             path: self.path(),
             client: self.client,
             user: self.user.as_deref(),
-            duration: self.duration,
+            duration: completion.duration,
             upstream_duration: self.upstream_duration,
             bytes: self.bytes,
             request_id: self.request_id.as_ref().map(|id| id as _),

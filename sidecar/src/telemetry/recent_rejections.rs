@@ -36,13 +36,14 @@ impl RecentRejections {
     pub(crate) fn remember(
         &self,
         rejection: Rejection,
+        status: Option<u16>,
         record: &RequestRecord<'_>,
         at: SystemTime,
     ) {
         let rejected = RejectedRequest {
             at,
             rejection,
-            status: record.status,
+            status,
             method: record.method().map(ToOwned::to_owned),
             path: record.path().map(|path| path.to_string()),
             client: record.client,
@@ -78,10 +79,10 @@ mod tests {
         for count in 0..60 {
             let record = RequestRecord {
                 request: Some((&Method::GET, target.as_bytes())),
-                status: Some(400 + count),
                 ..RequestRecord::default()
             };
-            rejections.remember(Rejection::TokenExpired, &record, SystemTime::UNIX_EPOCH);
+            let (status, at) = (Some(400 + count), SystemTime::UNIX_EPOCH);
+            rejections.remember(Rejection::TokenExpired, status, &record, at);
         }
         let newest = rejections.newest();
         assert_eq!(newest.len(), 50);

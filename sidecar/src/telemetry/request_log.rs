@@ -1,4 +1,4 @@
-//! Request completion: metrics, access log, recent rejections.
+//! Request completion: metrics, access log, recent rejections, the end of the span.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -10,6 +10,7 @@ use crate::telemetry::metrics::Metrics;
 use crate::telemetry::outcome::{Completion, Outcome};
 use crate::telemetry::recent_rejections::RecentRejections;
 use crate::telemetry::reported_paths::ReportedPaths;
+use crate::telemetry::request_span::RequestSpan;
 
 /// Reporter of finished requests; clones share its metrics and its recent rejections.
 #[derive(Debug, Clone)]
@@ -23,49 +24,54 @@ pub(crate) struct RequestLogger {
 }
 
 impl RequestLogger {
-    /// Reports a request; `record` is called only if it is logged or rejected.
+    /// Reports a request and ends its span; `record` is called only if it is logged, rejected or
+    /// traced.
     pub(crate) fn request_ended<'a>(
         &self,
-        completion: Completion,
+        completion: &Completion,
+        span: RequestSpan,
         record: impl FnOnce() -> RequestRecord<'a>,
     ) {
-        self.metrics.request_ended(&completion);
-        let outcome = completion.outcome;
-        let rejected = match outcome {
-            Outcome::Rejected(rejection) => Some(rejection),
-            _ => None,
-        };
-        let reported = match outcome {
-            Outcome::Reported(rejection) => Some(rejection),
-            _ => None,
-        };
-        let is_notable = rejected.or(reported).is_some();
+        self.metrics.request_ended(completion);
+        let is_notable = completion.outcome.reason().is_some();
         let logged = self.access_log.wants(is_notable);
-        if !is_notable && !logged {
+        if !is_notable && !logged && !span.is_recorded() {
             return;
         }
         let record = record();
-        if let (Some(rejection), Some((method, target))) = (reported, record.request) {
-            self.reported.remember(rejection, method, target);
+        match (completion.outcome, record.request) {
+            (Outcome::Rejected(rejection), _) => {
+                let status = completion.status;
+                self.rejections
+                    .remember(rejection, status, &record, SystemTime::now());
+            }
+            (Outcome::Reported(rejection), Some((method, target))) => {
+                self.reported.remember(rejection, method, target);
+            }
+            _ => {}
         }
         if logged {
-            record.write(outcome);
+            record.write(completion);
         }
-        if let Some(rejection) = rejected {
-            self.rejections
-                .remember(rejection, &record, SystemTime::now());
-        }
+        span.end(completion, &record);
     }
 
-    /// Logs a request whose rejection was counted and logged already, without its path. Its own
-    /// record is logged only if every request is.
+    /// Logs a request whose rejection was counted and logged already, without its path, and ends its
+    /// span. Its own record is logged only if every request is.
     pub(crate) fn request_ended_by_reported_rejection<'a>(
         &self,
-        outcome: Outcome,
+        completion: &Completion,
+        span: RequestSpan,
         record: impl FnOnce() -> RequestRecord<'a>,
     ) {
-        if self.access_log.wants(false) {
-            record().write(outcome);
+        let logged = self.access_log.wants(false);
+        if !logged && !span.is_recorded() {
+            return;
         }
+        let record = record();
+        if logged {
+            record.write(completion);
+        }
+        span.end(completion, &record);
     }
 }

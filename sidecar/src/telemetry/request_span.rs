@@ -1,11 +1,10 @@
 //! The span of a request: what its access line holds, for a tracing system.
 
-use std::net::IpAddr;
-
 use http::{HeaderMap, Method, Version};
 use runtime::access_log::{LoggedPath, short};
 use runtime::traces::{self, Span};
 
+use crate::telemetry::access_log::RequestRecord;
 use crate::telemetry::outcome::{Completion, Outcome};
 use crate::telemetry::request_id::RequestIds;
 
@@ -47,17 +46,16 @@ impl RequestSpan {
         Self(Some(Box::new(span)))
     }
 
-    /// Ends the span. `client` and `cause` are called only for one that is recorded.
-    pub(crate) fn end(
-        &mut self,
-        completion: &Completion,
-        client: impl FnOnce() -> Option<IpAddr>,
-        cause: impl FnOnce() -> Option<String>,
-    ) {
-        let Some(mut span) = self.0.take() else {
+    pub(crate) const fn is_recorded(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Ends the span.
+    pub(crate) fn end(self, completion: &Completion, record: &RequestRecord<'_>) {
+        let Some(mut span) = self.0 else {
             return;
         };
-        if let Some(client) = client() {
+        if let Some(client) = record.client {
             span.set("client.address", client.to_string());
         }
         if let Some(status) = completion.status {
@@ -67,8 +65,8 @@ impl RequestSpan {
         if let Some(reason) = completion.outcome.reason() {
             span.set("postern.reason", reason);
         }
-        if let Some(cause) = cause() {
-            span.set("error.message", cause);
+        if let Some(cause) = &record.cause {
+            span.set("error.message", cause.clone());
         }
         if let Some(error) = error_type(completion) {
             span.fail(error);
