@@ -30,6 +30,7 @@ use crate::downstream::limits::InFlight;
 use crate::downstream::stream::EndedResponses;
 use crate::headers::forwarded::Client;
 use crate::keys::issuer_keys::IssuerKeys;
+use crate::proxy::stream_deadline;
 use crate::request::kind::RequestKind;
 use crate::telemetry::access_log::{LoggedPath, RequestRecord};
 use crate::telemetry::metrics::Metrics;
@@ -246,7 +247,7 @@ impl ProxyHttp for AuthProxy {
             status: session.response_written().map(|head| head.status.as_u16()),
             duration: Some(ctx.began.elapsed()),
         };
-        let span = std::mem::take(&mut ctx.span);
+        let span = stream_deadline::take_span();
         let record = || RequestRecord {
             request: Some((&request.method, request.raw_path())),
             client: self.client_ip(address_of(session), &request.headers),

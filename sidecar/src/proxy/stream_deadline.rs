@@ -17,6 +17,7 @@ use http::Method;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::telemetry::access_log::LoggedPath;
+use crate::telemetry::request_span::RequestSpan;
 
 tokio::task_local! {
     /// Deadlines of the present request; most have none set.
@@ -36,6 +37,8 @@ struct Deadlines {
     /// For the begin of the response; each part of the request body extends it.
     response: Cell<Option<Instant>>,
     request: OnceCell<Request>,
+    /// Here and not with the request: an expired one is dropped before its span ends.
+    span: RefCell<RequestSpan>,
 }
 
 /// Copy of the request for its log record: an expired request is dropped.
@@ -136,6 +139,18 @@ pub(crate) fn clear_token_deadline() {
     });
 }
 
+/// Keeps the span of the present request until its end.
+pub(crate) fn keep_span(span: RequestSpan) {
+    // An error means that no request is being handled.
+    let _ = DEADLINES.try_with(|deadlines| deadlines.span.replace(span));
+}
+
+/// Takes the span of the present request, to end it.
+pub(crate) fn take_span() -> RequestSpan {
+    let span = DEADLINES.try_with(|deadlines| deadlines.span.take());
+    span.unwrap_or_default()
+}
+
 /// Returns the deadline; `None` if it is too far in the future to represent.
 fn deadline(within: Option<Duration>) -> Option<Instant> {
     Instant::now().checked_add(within?)
@@ -157,10 +172,11 @@ fn set(
 }
 
 /// Work that a deadline ended.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct TimedOut {
     pub(super) expired: ExpiredDeadline,
     pub(super) request: Option<Request>,
+    pub(super) span: RequestSpan,
     /// The time from its begin.
     pub(super) after: Duration,
 }
@@ -194,6 +210,7 @@ pub(super) async fn within_deadlines<T>(work: impl Future<Output = T>) -> Result
             expired.await.map_err(|expired| TimedOut {
                 expired,
                 request: DEADLINES.with(|deadlines| deadlines.request.get().cloned()),
+                span: take_span(),
                 after: began.elapsed(),
             })
         })
@@ -231,12 +248,15 @@ mod tests {
             expect_body(Some(Duration::from_secs(2)), never_called);
             std::future::pending::<()>().await;
         };
-        let timed_out = TimedOut {
-            expired: ExpiredDeadline::Token,
-            request: Some(request("/first")),
-            after: Duration::from_secs(1),
-        };
-        assert_eq!(within_deadlines(work).await, Err(timed_out));
+        let timed_out = within_deadlines(work).await.err();
+        assert_eq!(
+            timed_out.map(|timed_out| (timed_out.expired, timed_out.request, timed_out.after)),
+            Some((
+                ExpiredDeadline::Token,
+                Some(request("/first")),
+                Duration::from_secs(1)
+            ))
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -246,7 +266,7 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(1)).await;
             7
         };
-        assert_eq!(within_deadlines(work).await, Ok(7));
+        assert_eq!(within_deadlines(work).await.ok(), Some(7));
     }
 
     #[tokio::test(start_paused = true)]
@@ -273,7 +293,7 @@ mod tests {
             expire_stream_after(Duration::MAX, never_called);
             tokio::time::sleep(Duration::from_secs(1_000_000)).await;
         };
-        assert_eq!(within_deadlines(work).await, Ok(()));
+        assert_eq!(within_deadlines(work).await.ok(), Some(()));
         // Outside of any request.
         expire_stream_after(Duration::from_secs(1), never_called);
     }
@@ -290,7 +310,7 @@ mod tests {
             extend_response_deadline(Some(SECOND));
             tokio::time::sleep(100 * SECOND).await;
         };
-        assert_eq!(within_deadlines(response(SECOND)).await, Ok(()));
+        assert_eq!(within_deadlines(response(SECOND)).await.ok(), Some(()));
         let silent = within_deadlines(response(3 * SECOND)).await;
         assert_eq!(expired(silent), Some(ExpiredDeadline::Response));
     }
@@ -302,7 +322,7 @@ mod tests {
             clear_token_deadline();
             tokio::time::sleep(Duration::from_secs(10)).await;
         };
-        assert_eq!(within_deadlines(work).await, Ok(()));
+        assert_eq!(within_deadlines(work).await.ok(), Some(()));
     }
 
     #[test]
@@ -322,7 +342,7 @@ mod tests {
             expect_body(None, never_called);
             tokio::time::sleep(10 * SECOND).await;
         };
-        assert_eq!(within_deadlines(upload(10, SECOND)).await, Ok(()));
+        assert_eq!(within_deadlines(upload(10, SECOND)).await.ok(), Some(()));
         let slow = within_deadlines(upload(10, 3 * SECOND)).await;
         assert_eq!(expired(slow), Some(ExpiredDeadline::Body));
     }

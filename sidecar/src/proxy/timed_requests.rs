@@ -15,7 +15,6 @@ use super::stream_deadline::{ExpiredDeadline, TimedOut, within_deadlines};
 use crate::telemetry::access_log::RequestRecord;
 use crate::telemetry::outcome::{Completion, Outcome};
 use crate::telemetry::request_log::RequestLogger;
-use crate::telemetry::request_span::RequestSpan;
 use crate::upstream::Upstream;
 
 /// The proxy, with deadlines around each request.
@@ -31,6 +30,7 @@ impl TimedRequests {
         let TimedOut {
             expired,
             request,
+            span,
             after,
         } = timed_out;
         let (outcome, cause) = match expired {
@@ -58,7 +58,7 @@ impl TimedRequests {
             duration: Some(after),
         };
         self.request_logger
-            .request_ended(&completion, RequestSpan::default(), || RequestRecord {
+            .request_ended(&completion, span, || RequestRecord {
                 request: request.map(|request| (&request.method, &*request.target)),
                 client: request.and_then(|request| request.client),
                 upstream: (expired == ExpiredDeadline::Response)

@@ -1,8 +1,12 @@
 //! Spans over OTLP, from a client through both programs to the service.
 
+use serde_json::json;
 use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, credentials};
 use tests::client::Request;
+use tests::clock;
 use tests::echo_service::EchoService;
+use tests::h2_client::H2Client;
+use tests::h2_service::H2Service;
 use tests::metrics::sum;
 use tests::otlp_collector::{Collector, SeenSpan};
 use tests::sidecar::{Sidecar, SidecarPlan};
@@ -28,12 +32,14 @@ fn auth_server(collector: &Collector) -> AuthServer {
     plan.start().ready()
 }
 
+fn traced(plan: SidecarPlan, environment: &[(&str, String)]) -> SidecarPlan {
+    let variables = environment.iter();
+    variables.fold(plan, |plan, (name, value)| plan.environment(name, value))
+}
+
 fn sidecar(service: &EchoService, auth_server: &str, environment: &[(&str, String)]) -> Sidecar {
     let plan = SidecarPlan::new(service, auth_server);
-    let plan = environment
-        .iter()
-        .fold(plan, |plan, (name, value)| plan.environment(name, value));
-    plan.start().ready()
+    traced(plan, environment).start().ready()
 }
 
 fn span(collector: &Collector, what: &str, is: impl Fn(&SeenSpan) -> bool) -> SeenSpan {
@@ -111,10 +117,7 @@ fn one_trace_leads_from_the_console_through_both_programs() {
 fn a_rejection_and_a_failure_have_their_reason_in_the_span() {
     let collector = Collector::over_http();
     let stack = ForgedStack::with(tests::keys::SigningType::Ecdsa, |plan| {
-        let environment = collector.environment();
-        environment
-            .iter()
-            .fold(plan, |plan, (name, value)| plan.environment(name, value))
+        traced(plan, &collector.environment())
     });
     stack.sidecar.anonymous().get("/refused");
     let refused = span(&collector, "the rejection", |span| {
@@ -131,6 +134,52 @@ fn a_rejection_and_a_failure_have_their_reason_in_the_span() {
         span.attribute("postern.reason") == Some("upstream_malformed")
     });
     assert!(failed.failed, "{failed:?}");
+}
+
+#[test]
+fn a_request_that_a_deadline_ends_has_its_end_in_the_span() {
+    let collector = Collector::over_http();
+    let stack = ForgedStack::start();
+    let service = H2Service::start();
+    let plan = SidecarPlan::to(&service.url(), &stack.auth_server.url());
+    let plan = plan.flags(["--signing-type", "ecdsa", "--leeway", "0"]);
+    let plan = plan.flags(["--request-body-timeout", "1"]);
+    let sidecar = traced(plan, &collector.environment()).start().ready();
+    let client = H2Client::connect(sidecar.address());
+    let now = clock::now();
+    let open = |media_type: &str, expiry: i64| {
+        let token = stack.forge.token(now, &json!({"exp": expiry}));
+        let bearer = format!("Bearer {token}");
+        let fields = [("authorization", &*bearer), ("content-type", media_type)];
+        let mut stream = client.open(client.request("POST", "/orders/a/b", &fields));
+        stream.write(b"x").unwrap();
+        stream
+    };
+    let streams = [
+        open("application/grpc", now + 3),
+        open("text/plain", now + 300),
+    ];
+    for (cause, outcome, reason) in [
+        ("the token of the stream has expired", "verified", None),
+        (
+            "the request body timed out",
+            "refused",
+            Some("request_timeout"),
+        ),
+    ] {
+        let ended = span(&collector, cause, |span| {
+            span.attribute("error.message") == Some(cause)
+        });
+        for (name, value) in [
+            ("postern.outcome", Some(outcome)),
+            ("postern.reason", reason),
+            ("client.address", Some("127.0.0.1")),
+            ("url.path", Some("/orders/a/b")),
+        ] {
+            assert_eq!(ended.attribute(name), value, "{name}: {ended:?}");
+        }
+    }
+    drop(streams);
 }
 
 #[test]

@@ -14,7 +14,6 @@ use crate::request::kind::RequestKind;
 use crate::telemetry::metrics::Counted;
 use crate::telemetry::outcome::Outcome;
 use crate::telemetry::request_id::RequestIds;
-use crate::telemetry::request_span::RequestSpan;
 use crate::upstream::Tries;
 
 /// State of one request, passed from phase to phase.
@@ -38,7 +37,6 @@ pub(crate) struct RequestContext {
     pub(super) counted: Option<Counted>,
     /// Time of the service up to the head of its response.
     pub(super) upstream_duration: Option<Duration>,
-    pub(super) span: RequestSpan,
 }
 
 impl RequestContext {
@@ -57,7 +55,6 @@ impl RequestContext {
             decided: now,
             counted: Some(counted),
             upstream_duration: None,
-            span: RequestSpan::default(),
         }
     }
 

@@ -10,6 +10,7 @@ use runtime::listener::CLIENT_IDLE;
 use super::AuthProxy;
 use super::context::RequestContext;
 use crate::downstream::stream::ClientStream;
+use crate::proxy::stream_deadline;
 use crate::telemetry::request_span::{RequestSpan, SpanHead};
 
 impl AuthProxy {
@@ -31,7 +32,7 @@ impl AuthProxy {
             headers: &request.headers,
             tls: has_tls(session),
         };
-        ctx.span = RequestSpan::begin(head, &mut ctx.ids);
+        stream_deadline::keep_span(RequestSpan::begin(head, &mut ctx.ids));
     }
 
     /// Limits how long the connection may stay open between requests.
