@@ -91,7 +91,7 @@ impl Explainer {
             let rules = &rules.auth_policy;
             let keys = self.keys.at(Instant::now());
             let decision = rules.authorize_observed(head, keys, at, explanation);
-            decision.or_else(|refusal| rules.or_reported(refusal, head, at))
+            decision.or_else(|refusal| rules.forward_if_reporting(refusal, head, at))
         });
         let request = session.req_header();
         let asked_for = RequestKind::of(&request.method, request.version, &request.headers);

@@ -35,7 +35,7 @@ impl AuthPolicy {
     ///
     /// # Errors
     /// The rejection, if report-only mode does not cover it.
-    pub(crate) fn or_reported(
+    pub(crate) fn forward_if_reporting(
         &self,
         refusal: Refusal,
         request: RequestHead<'_>,

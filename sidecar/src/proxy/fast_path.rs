@@ -111,7 +111,7 @@ impl FastPath {
         }
         decision.or_else(|refusal| {
             self.proxy
-                .or_reported(refusal, rules, request.head.for_decision())
+                .forward_if_reporting(refusal, rules, request.head.for_decision())
         })
     }
 

@@ -45,7 +45,7 @@ impl AuthProxy {
         }
         if let Err(refusal) = decision {
             decision = head::with_request_head(session.as_downstream(), |head| {
-                self.or_reported(refusal, rules, head)
+                self.forward_if_reporting(refusal, rules, head)
             });
         }
         ctx.decided = Instant::now();
@@ -95,14 +95,14 @@ impl AuthProxy {
     }
 
     /// Forwards a rejected request in report-only mode.
-    pub(in crate::proxy) fn or_reported(
+    pub(in crate::proxy) fn forward_if_reporting(
         &self,
         refusal: Refusal,
         rules: &AuthPolicy,
         head: RequestHead<'_>,
     ) -> Result<Decision, Refusal> {
         let rule = rules.rule_of(&refusal);
-        let decision = rules.or_reported(refusal, head, unix_now());
+        let decision = rules.forward_if_reporting(refusal, head, unix_now());
         if let (Ok(_), Some(rule)) = (&decision, rule) {
             self.metrics.rule_refused(&rule.name);
         }
