@@ -42,6 +42,8 @@ command -v rnacos >/dev/null || [ -x "${CARGO_HOME:-$HOME/.cargo}/bin/rnacos" ] 
     skip "OAuth conformance (authlib, requests-oauthlib)" "make venv"
 [ -d tests/interop/node_modules/oidc-provider ] ||
     skip "the issuer oidc-provider (npm)" "make venv"
+[ -d /usr/share/gocode/src/google.golang.org/grpc ] ||
+    skip "gRPC conformance (grpc-go)" "apt-get install golang-google-grpc-dev"
 for tool in h2load nghttp; do
     command -v "$tool" >/dev/null || skip "HTTP/2 conformance ($tool)" "apt-get install nghttp2-client"
 done
