@@ -37,6 +37,8 @@ pub struct Entry<'a> {
     pub client: Option<IpAddr>,
     /// The user of the verified token, where the log names users.
     pub user: Option<&'a str>,
+    /// The configured issuer of the token, where there may be several.
+    pub issuer: Option<&'a str>,
     /// From the head of the request to the end of its response.
     pub duration: Option<Duration>,
     /// The service's part of it: up to the head of its response.
@@ -77,6 +79,7 @@ impl Entry<'_> {
             path = self.path.as_ref().map(tracing::field::display),
             client = self.client.map(tracing::field::display),
             user = self.user.map(|user| tracing::field::display(LogText(user))),
+            issuer = self.issuer,
             duration_ms = self.duration.map(milliseconds),
             upstream_ms = self.upstream_duration.map(milliseconds),
             bytes = self.bytes,

@@ -17,7 +17,7 @@ use contract::token::verifier::VerificationPolicy;
 use http::{HeaderMap, HeaderValue, Uri, header};
 
 use crate::auth::csrf::is_cross_site_request;
-use crate::auth::issuers::Issuers;
+use crate::auth::issuers::{Issuer, Issuers};
 use crate::auth::protected_resource::ProtectedResource;
 use crate::auth::reporting::Reporting;
 use crate::headers::identity::UserHeader;
@@ -187,11 +187,35 @@ impl AuthPolicy {
         headers: &HeaderMap,
         opens_websocket: bool,
     ) -> Option<usize> {
-        let Some(issuers) = &self.issuers else {
-            return Some(FIRST);
-        };
+        match self.issuers {
+            None => Some(FIRST),
+            Some(_) => Some(self.claimed_issuer(headers, opens_websocket)?.keys),
+        }
+    }
+
+    /// Returns the name of the issuer of a request's token, where there may be several. Of a token
+    /// that was not verified it is the issuer that the token claims.
+    pub(crate) fn issuer_name(
+        &self,
+        forward: Option<&Forward>,
+        headers: &HeaderMap,
+        opens_websocket: bool,
+    ) -> Option<&str> {
+        let issuers = self.issuers.as_ref()?;
+        match forward {
+            Some(Forward {
+                verified: Some(verified),
+                ..
+            }) => issuers.name(verified.issuer),
+            // The sidecar reads no token on an open path.
+            Some(Forward { reported: None, .. }) => None,
+            _ => Some(&self.claimed_issuer(headers, opens_websocket)?.name),
+        }
+    }
+
+    fn claimed_issuer(&self, headers: &HeaderMap, opens_websocket: bool) -> Option<&Issuer> {
         let token = self.interceptor.token(headers, opens_websocket).ok()??;
-        Some(issuers.select(token).ok()?.keys)
+        self.issuers.as_ref()?.select(token).ok()
     }
 
     /// Replaces `former`: its cached tokens stay valid only if both policies read a token alike.

@@ -76,6 +76,12 @@ impl Issuers {
         self.issuers.iter()
     }
 
+    /// Returns the name of the issuer of a key set.
+    pub(crate) fn name(&self, keys: usize) -> Option<&str> {
+        let mut issuers = self.iter();
+        Some(&issuers.find(|issuer| issuer.keys == keys)?.name)
+    }
+
     /// Returns the token headers, in the order of their positions.
     pub(crate) fn token_headers(&self) -> &[HeaderName] {
         &self.token_headers

@@ -236,11 +236,13 @@ impl FastPath {
         };
         let logger = &self.proxy.request_logger;
         let span = std::mem::take(&mut request.span);
-        let head = &request.head;
+        let (head, rules) = (&request.head, &request.rules.auth_policy);
         logger.request_ended(&completion, span, || RequestRecord {
             request: Some((&head.method, head.target())),
             client: self.proxy.client_ip(client.address, &head.headers),
             user: self.proxy.logged_user(&request.rules, forward),
+            // Upgrades are not for the fast path.
+            issuer: rules.issuer_name(forward, &head.headers, false),
             upstream_duration: progress.upstream_duration,
             bytes: completion.status.map(|_| progress.sent_bytes()),
             upstream: self

@@ -22,7 +22,7 @@ use pingora::upstreams::peer::{HttpPeer, Peer};
 use pingora::{Error, ErrorType};
 
 use self::context::RequestContext;
-use self::decision::Action;
+use self::decision::{Action, opens_websocket};
 use self::downstream_session::{address_of, has_response, has_tls, set_handling};
 use crate::background::Draining;
 use crate::config::live::CurrentRules;
@@ -252,6 +252,11 @@ impl ProxyHttp for AuthProxy {
             request: Some((&request.method, request.raw_path())),
             client: self.client_ip(address_of(session), &request.headers),
             user: self.logged_user(&ctx.rules, ctx.forward.as_ref()),
+            issuer: ctx.rules.auth_policy.issuer_name(
+                ctx.forward.as_ref(),
+                &request.headers,
+                opens_websocket(request),
+            ),
             upstream_duration: ctx.upstream_duration,
             bytes: completion
                 .status

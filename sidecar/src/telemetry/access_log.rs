@@ -46,6 +46,8 @@ pub(crate) struct RequestRecord<'a> {
     pub(crate) client: Option<IpAddr>,
     /// The user of the verified token, with `--access-log-user`.
     pub(crate) user: Option<String>,
+    /// The configured issuer of the token, where there may be several.
+    pub(crate) issuer: Option<&'a str>,
     /// The service's part of the duration.
     pub(crate) upstream_duration: Option<Duration>,
     /// Length of the response's body.
@@ -82,6 +84,7 @@ impl<'a> RequestRecord<'a> {
             path: self.path(),
             client: self.client,
             user: self.user.as_deref(),
+            issuer: self.issuer,
             duration: completion.duration,
             upstream_duration: self.upstream_duration,
             bytes: self.bytes,

@@ -65,6 +65,9 @@ impl RequestSpan {
         if let Some(reason) = completion.outcome.reason() {
             span.set("postern.reason", reason);
         }
+        if let Some(issuer) = record.issuer {
+            span.set("postern.issuer", issuer.to_owned());
+        }
         if let Some(cause) = &record.cause {
             span.set("error.message", cause.clone());
         }

@@ -4,11 +4,12 @@ use serde_json::Value;
 use tests::auth_server::admin_get;
 use tests::keys::SigningType;
 use tests::raw_client::exchange;
-use tests::sidecar::{Sidecar, SidecarPlan};
+use tests::sidecar::{NEVER, Sidecar, SidecarPlan};
 use tests::stack::ForgedStack;
 use tests::wait;
 
 use super::forwarding::stack;
+use super::several_issuers::published::Issuers;
 
 fn line(sidecar: &Sidecar, reason: &str) -> String {
     let reason = format!("reason=\"{reason}\"");
@@ -93,5 +94,40 @@ fn a_line_has_times_bytes_and_the_user_only_if_configured() {
         assert!(refused["bytes"].as_u64() > Some(50), "{refused}");
         assert!(ms(&refused, "duration_ms").is_some(), "{refused}");
         assert_eq!(refused["upstream_ms"], Value::Null, "{refused}");
+    }
+}
+
+#[test]
+fn a_line_names_the_issuer_where_there_may_be_several() {
+    let issuers = Issuers::publish(&["shop", "stock"]);
+    let (shop, stock) = (issuers.of("shop"), issuers.of("stock"));
+    for fast_path in ["on", "off"] {
+        let plan = issuers.plan().flags(NEVER).flags(["--ready", "all"]);
+        let plan = plan.flags(["--access-log", "all", "--log-format", "json"]);
+        let plan = plan.pass(["/public/**"]).fast_path(fast_path);
+        let sidecar = plan.start().ready();
+        for (path, token, issuer) in [
+            ("/a", shop.own(), "shop".into()),
+            ("/b", stock.own(), "stock".into()),
+            ("/c", shop.signed(shop.token("expired")), "shop".into()),
+            (
+                "/d",
+                shop.signed(shop.token("in the name of the other realm")),
+                "stock".into(),
+            ),
+            (
+                "/e",
+                shop.signed(shop.token("in the name of an unknown realm")),
+                Value::Null,
+            ),
+            ("/public/f", shop.own(), Value::Null),
+        ] {
+            sidecar.bearing(&token).get(path);
+            let line = json_line(&sidecar, &format!("/orders{path}"));
+            assert_eq!(line["issuer"], issuer, "{fast_path} {line}");
+        }
+        sidecar.anonymous().get("/g");
+        let line = json_line(&sidecar, "/orders/g");
+        assert_eq!(line["issuer"], Value::Null, "{fast_path} {line}");
     }
 }

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use contract::rejection::Rejection;
 use http::HeaderMap;
+use pingora::http::RequestHeader;
 use pingora::proxy::Session;
 use runtime::clock::unix_now;
 
@@ -122,8 +123,7 @@ impl AuthProxy {
 
     fn early_fetch_for(&self, session: &Session, rules: &AuthPolicy) -> Option<&OnDemandRefresh> {
         let head = session.req_header();
-        let kind = RequestKind::of(&head.method, head.version, &head.headers);
-        self.early_fetch(rules, &head.headers, kind == RequestKind::WebSocket)
+        self.early_fetch(rules, &head.headers, opens_websocket(head))
     }
 
     /// Completes `work` for a request that is not forwarded. On HTTP/2 it takes a permit while it
@@ -167,6 +167,10 @@ impl AuthProxy {
             _ => (outcome, response),
         }
     }
+}
+
+pub(super) fn opens_websocket(head: &RequestHeader) -> bool {
+    RequestKind::of(&head.method, head.version, &head.headers) == RequestKind::WebSocket
 }
 
 fn rejected(rejection: Rejection) -> (Outcome, LocalResponse) {

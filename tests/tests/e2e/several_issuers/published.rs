@@ -53,7 +53,7 @@ impl Published {
         format!("[[issuer]]\nname = \"{}\"\n{members}\n", self.row.name)
     }
 
-    pub(super) fn token(&self, name: &str) -> &IssuerToken {
+    pub(in super::super) fn token(&self, name: &str) -> &IssuerToken {
         let mut tokens = self.row.token.iter();
         tokens.find(|token| token.name == name).expect("a token")
     }
@@ -81,7 +81,7 @@ pub(crate) struct Issuers {
 
 impl Issuers {
     /// Publishes the issuers of these names, or all without one.
-    pub(super) fn publish(names: &[&str]) -> Self {
+    pub(in super::super) fn publish(names: &[&str]) -> Self {
         let table: IssuerTable = load("several_issuers.toml");
         let is_one = |row: &IssuerRow| names.is_empty() || names.contains(&row.name.as_str());
         Self::of_rows(table.issuer.into_iter().filter(is_one))
