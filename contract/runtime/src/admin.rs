@@ -31,6 +31,7 @@ use tokio::task::JoinHandle;
 use self::connection_slots::ConnectionSlots;
 use crate::health::Health;
 use crate::listener;
+use crate::metrics::Exported;
 use crate::metrics::exposition::exposition;
 use crate::supervisor::Supervisor;
 use crate::write_deadline::WriteDeadline;
@@ -64,6 +65,10 @@ pub fn spawn(
     let stopped = async move {
         let _ = stopped.changed().await;
     };
+    let metrics = Exported {
+        registry: metrics,
+        ..Exported::default()
+    };
     let (health, metrics) = (health.clone(), Arc::new(metrics));
     let serving = serve(listener, health, metrics, Router::new(), stopped);
     background.spawn_critical_until_shutdown("serving the admin port", async {
@@ -78,7 +83,7 @@ pub fn spawn(
 pub async fn serve(
     listener: std::net::TcpListener,
     health: Health,
-    metrics: Arc<Registry>,
+    metrics: Arc<Exported>,
     extra: Router,
     shutdown: impl Future<Output = ()>,
 ) -> std::io::Result<()> {
@@ -153,7 +158,7 @@ fn has_pending_data(stream: &TcpStream) -> bool {
     recv(stream, &mut [0], peek).is_ok()
 }
 
-fn routes(health: Health, metrics: Arc<Registry>, extra: Router) -> Router {
+fn routes(health: Health, metrics: Arc<Exported>, extra: Router) -> Router {
     Router::new()
         .route("/livez", get(StatusCode::OK))
         .route("/startupz", get(startup))
@@ -241,8 +246,8 @@ async fn readiness(State(health): State<Health>) -> Response {
     }
 }
 
-async fn metrics_text(State(registry): State<Arc<Registry>>, headers: HeaderMap) -> Response {
-    match exposition(&headers, &registry) {
+async fn metrics_text(State(exported): State<Arc<Exported>>, headers: HeaderMap) -> Response {
+    match exposition(&headers, &exported) {
         Ok((media_type, text)) => ([(header::CONTENT_TYPE, media_type)], text).into_response(),
         Err(error) => fault("metrics", &error),
     }
@@ -286,10 +291,10 @@ mod tests {
         }
         let peer: SocketAddr = peer.parse().unwrap();
         request.extensions_mut().insert(ConnectInfo(peer));
-        let mut registry = Registry::default();
+        let mut exported = Exported::default();
         let requests = prometheus_client::metrics::counter::Counter::<u64>::default();
-        registry.register("requests", "Requests", requests);
-        let answer = routes(health.clone(), Arc::new(registry), extra())
+        exported.registry.register("requests", "Requests", requests);
+        let answer = routes(health.clone(), Arc::new(exported), extra())
             .oneshot(request)
             .await
             .unwrap();
@@ -408,11 +413,11 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
         let shutdown = async { _ = stopped.await };
-        let registry = Arc::new(Registry::default());
+        let metrics = Arc::default();
         (
             address,
             stop,
-            tokio::spawn(serve(listener, Health::new(), registry, extra(), shutdown)),
+            tokio::spawn(serve(listener, Health::new(), metrics, extra(), shutdown)),
         )
     }
 
@@ -503,9 +508,9 @@ mod tests {
         let listener = listener::bind(Port::Admin, "127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
         let routes = Router::new().route("/panics", get(async || -> &str { panic!("oh") }));
-        let registry = Arc::new(Registry::default());
+        let metrics = Arc::default();
         let never = std::future::pending();
-        tokio::spawn(serve(listener, Health::new(), registry, routes, never));
+        tokio::spawn(serve(listener, Health::new(), metrics, routes, never));
         for (path, begin) in [("/panics", ""), ("/livez", "HTTP/1.1 200")] {
             let mut client = TcpStream::connect(address).await.unwrap();
             let request = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
@@ -527,9 +532,9 @@ mod tests {
         for _ in 0..3 * MAX_CONNECTIONS {
             crowd.push(connect_from("127.0.0.2", address).await);
         }
-        let registry = Arc::new(Registry::default());
+        let metrics = Arc::default();
         let never = std::future::pending();
-        tokio::spawn(serve(listener, Health::new(), registry, extra(), never));
+        tokio::spawn(serve(listener, Health::new(), metrics, extra(), never));
         let mut answer = String::new();
         let read = probe.read_to_string(&mut answer);
         let _ = tokio::time::timeout(LONG, read).await.unwrap();

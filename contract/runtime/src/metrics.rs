@@ -6,6 +6,17 @@ pub(crate) mod process;
 
 use prometheus_client::registry::{Metric, Registry};
 
+use crate::histogram::DurationHistogram;
+
+/// The content of `/metrics`, beside the process.
+#[derive(Debug, Default)]
+pub struct Exported {
+    /// The registered metrics.
+    pub registry: Registry,
+    /// Registered histograms with exemplars, under their full names.
+    pub traced: Vec<(String, DurationHistogram)>,
+}
+
 /// Registers `metric` under its name, and for one release under its `former` one.
 pub fn register_renamed(
     registry: &mut Registry,

@@ -16,6 +16,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderValue};
 pub use opentelemetry::Value;
 use opentelemetry::propagation::TextMapPropagator;
+pub use opentelemetry::trace::TraceId;
 use opentelemetry::trace::{
     Span as _, SpanContext, SpanKind, Status, TraceContextExt, Tracer as _, TracerProvider as _,
 };
@@ -173,6 +174,12 @@ impl Span {
     #[must_use]
     pub fn is_recording(&self) -> bool {
         self.span.is_recording()
+    }
+
+    /// Returns the trace of the span.
+    #[must_use]
+    pub fn trace_id(&self) -> TraceId {
+        self.span.span_context().trace_id()
     }
 
     /// Returns the `traceparent` for the next hop; `None` where the received one stays.

@@ -14,6 +14,7 @@ use runtime::exit::ExitError;
 use runtime::fd_limit;
 use runtime::health::Health;
 use runtime::listener::{self, Port};
+use runtime::metrics::Exported;
 use runtime::supervisor::{FirstFailure, Supervisor, supervisor};
 use runtime::telemetry::LogFormat;
 use runtime::traces::{self, Export};
@@ -140,7 +141,10 @@ pub(crate) fn serve(
     let admin = AdminPort {
         listener: admin,
         health: shared.health.clone(),
-        metrics: Arc::new(registry),
+        metrics: Arc::new(Exported {
+            registry,
+            traced: shared.metrics.traced(),
+        }),
         commands: drain
             .routes()
             .merge(explainer.routes())

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use axum::Router;
-use prometheus_client::registry::Registry;
 use runtime::health::Health;
+use runtime::metrics::Exported;
 use runtime::supervisor::STOPPED_UNEXPECTEDLY;
 use runtime::tls::ServerCertificate;
 use runtime::traces::Export;
@@ -26,7 +26,7 @@ use crate::telemetry::metrics::Metrics;
 pub(crate) struct AdminPort {
     pub(crate) listener: TcpListener,
     pub(crate) health: Health,
-    pub(crate) metrics: Arc<Registry>,
+    pub(crate) metrics: Arc<Exported>,
     /// Routes for loopback peers only.
     pub(crate) commands: Router,
     /// Updated while the port is served.

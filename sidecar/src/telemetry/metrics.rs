@@ -11,13 +11,14 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
-use runtime::histogram::HistogramSnapshot;
+use runtime::histogram::{DurationHistogram, HistogramSnapshot};
 use runtime::metrics::register_renamed;
 use runtime::telemetry;
 use runtime::tls::CertificateMetrics;
+use runtime::traces::TraceId;
 use serde::Serialize;
 
-use self::requests::RequestMetrics;
+use self::requests::{REQUEST_DURATION, RequestMetrics};
 use crate::telemetry::outcome::{Completion, StatusClass, Totals};
 
 const PREFIX: &str = "postern_sidecar";
@@ -318,9 +319,15 @@ impl Metrics {
         registry
     }
 
-    /// Counts a finished request.
-    pub(crate) fn request_ended(&self, completion: &Completion) {
-        self.requests.ended(completion);
+    /// Counts a finished request; `trace` is the one that was recorded.
+    pub(crate) fn request_ended(&self, completion: &Completion, trace: Option<TraceId>) {
+        self.requests.ended(completion, trace);
+    }
+
+    /// Returns the histograms whose buckets lead to traces.
+    pub(crate) fn traced(&self) -> Vec<(String, DurationHistogram)> {
+        let name = format!("{PREFIX}_{REQUEST_DURATION}");
+        vec![(name, self.requests.durations.clone())]
     }
 
     /// Gives the rules their first value: a rate needs one.
@@ -373,7 +380,7 @@ impl Metrics {
 
     /// Returns the durations of requests since the start.
     pub(crate) fn durations(&self) -> HistogramSnapshot {
-        self.requests.durations()
+        self.requests.durations.snapshot()
     }
 
     /// Records the time from the head of a request to its decision.

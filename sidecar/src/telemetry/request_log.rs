@@ -32,7 +32,7 @@ impl RequestLogger {
         span: RequestSpan,
         record: impl FnOnce() -> RequestRecord<'a>,
     ) {
-        self.metrics.request_ended(completion);
+        self.metrics.request_ended(completion, span.trace_id());
         let is_notable = completion.outcome.reason().is_some();
         let logged = self.access_log.wants(is_notable);
         if !is_notable && !logged && !span.is_recorded() {

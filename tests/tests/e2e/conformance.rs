@@ -99,19 +99,23 @@ fn built_with_grpc_go(source: &str) -> Option<(TempDir, String)> {
 
 #[test]
 fn grpc_go_sees_the_code_and_the_reason_of_a_refusal() {
-    let Some((_directory, program)) = built_with_grpc_go("grpc_refusal.go") else {
+    let Some((directory, program)) = built_with_grpc_go("grpc_refusal.go") else {
         return;
     };
     let stack = ForgedStack::start();
     let sidecar = |flags: &[&str]| in_front_of(&stack, "h2c://127.0.0.1:1", flags);
-    let (gone, strict) = (sidecar(&[]), sidecar(&["--default-rule", "deny"]));
+    let rules = directory.path().join("rules.toml");
+    let rule = "[[rule]]\nname = 'all'\npaths = ['/**']\nscope = ['orders']\n";
+    std::fs::write(&rules, rule).unwrap();
+    let strict = sidecar(&["--config", &rules.display().to_string()]);
+    let gone = sidecar(&[]);
     let small = sidecar(&["--max-user-header-bytes", "10"]);
     let keyless = SidecarPlan::to("h2c://127.0.0.1:1", "http://127.0.0.1:1/auth").start();
     let bearer = format!("Bearer {}", stack.token());
     for (sidecar, authorization, code, reason) in [
         (&gone, "", "Unauthenticated", "token_missing"),
         (&gone, "Bearer a.b.c", "Unauthenticated", "token_malformed"),
-        (&strict, &*bearer, "PermissionDenied", "no_rule"),
+        (&strict, &*bearer, "PermissionDenied", "insufficient_scope"),
         (&small, &*bearer, "ResourceExhausted", "identity_too_large"),
         (&keyless, &*bearer, "Unavailable", "auth_keys_unavailable"),
         (&gone, &*bearer, "Unavailable", "upstream_unavailable"),

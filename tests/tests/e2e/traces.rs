@@ -9,6 +9,8 @@ use tests::h2_client::H2Client;
 use tests::h2_service::H2Service;
 use tests::metrics::sum;
 use tests::otlp_collector::{Collector, SeenSpan};
+use tests::prometheus::Prometheus;
+use tests::raw_client::exchange;
 use tests::sidecar::{Sidecar, SidecarPlan};
 use tests::stack::ForgedStack;
 use tests::wait;
@@ -211,6 +213,41 @@ fn a_trace_that_is_not_sampled_is_passed_on_and_not_exported() {
     assert!(sampled.starts_with(&format!("00-{TRACE}-")) && sampled.ends_with("-01"));
     span(&collector, "the sampled one", |span| span.trace_id == TRACE);
     assert!(collector.spans().iter().all(|span| span.trace_id == TRACE));
+}
+
+#[test]
+fn the_duration_of_a_sampled_request_leads_to_its_trace() {
+    const DURATIONS: &str = "postern_sidecar_request_duration_seconds_bucket";
+    let collector = Collector::over_http();
+    let auth_server = AuthServer::start();
+    let service = EchoService::start();
+    let mut environment = collector.environment().to_vec();
+    environment.push(("OTEL_TRACES_SAMPLER", "parentbased_always_off".to_owned()));
+    let sidecar = sidecar(&service, &auth_server.url(), &environment);
+    let client = sidecar.bearing(&auth_server.login());
+    client.send(&client.request("GET", "/a").line(traceparent("01")));
+    client.send(&client.request("GET", "/b"));
+    let metrics = |accept: &str| {
+        let request = Request::new("GET", "/metrics").line(format!("Accept: {accept}"));
+        let host = sidecar.admin().to_string();
+        exchange(sidecar.admin(), "GET", &request.bytes(&host)).text()
+    };
+    let exemplar = format!(" # {{trace_id=\"{TRACE}\"}} ");
+    let text = wait::until("the exemplar", || {
+        let text = metrics("application/openmetrics-text; version=1.0.0");
+        text.contains(&exemplar).then_some(text)
+    });
+    let with_exemplar = |line: &&str| line.starts_with(DURATIONS) && line.contains(&exemplar);
+    assert_eq!(text.lines().filter(with_exemplar).count(), 1, "{text}");
+    assert_eq!(text.matches("trace_id").count(), 1, "{text}");
+    assert!(!metrics("text/plain").contains("trace_id"));
+    let Some(prometheus) = Prometheus::scraping(&[sidecar.admin()]) else {
+        return;
+    };
+    wait::until("the exemplar in Prometheus", || {
+        let seen = prometheus.exemplars(DURATIONS, "trace_id");
+        (!seen.is_empty()).then(|| assert_eq!(seen, [TRACE]))
+    });
 }
 
 #[test]

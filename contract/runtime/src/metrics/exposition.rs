@@ -2,12 +2,13 @@
 //! Prometheus' own.
 
 use std::fmt::Write as _;
+use std::time::SystemTime;
 
 use http::{HeaderMap, header};
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
-use prometheus_client::registry::Registry;
 
-use super::process;
+use super::{Exported, process};
+use crate::histogram::Exemplar;
 
 const OPEN_METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PLAIN_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -18,12 +19,20 @@ const PLAIN_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// When a metric cannot be written.
 pub(crate) fn exposition(
     headers: &HeaderMap,
-    registry: &Registry,
+    exported: &Exported,
 ) -> Result<(&'static str, String), std::fmt::Error> {
+    // Before the counts: no exemplar is in an empty bucket then.
+    let traced = exported.traced.iter();
+    let traced: Vec<_> = traced
+        .map(|(name, histogram)| (name, histogram.exemplars()))
+        .collect();
     let mut text = String::new();
-    encode_registry(&mut text, registry)?;
+    encode_registry(&mut text, &exported.registry)?;
     encode_registry(&mut text, &process::registry())?;
     if prefers_open_metrics(headers) {
+        for (name, exemplars) in traced {
+            text = with_exemplars(&text, name, &exemplars)?;
+        }
         encode_eof(&mut text)?;
         Ok((OPEN_METRICS_TYPE, text))
     } else {
@@ -58,6 +67,31 @@ fn range_and_weight(member: &str) -> (&str, f32) {
     (range, weight.unwrap_or_default())
 }
 
+/// Adds exemplars to the buckets of a histogram: the library writes only those that it keeps itself,
+/// behind a lock.
+fn with_exemplars(
+    text: &str,
+    name: &str,
+    exemplars: &[Option<Exemplar>],
+) -> Result<String, std::fmt::Error> {
+    let bucket = format!("{name}_bucket{{");
+    let mut exemplars = exemplars.iter();
+    let mut longer = String::with_capacity(text.len() + 128 * exemplars.len());
+    for line in text.lines() {
+        longer.push_str(line);
+        if line.starts_with(&bucket)
+            && let Some(Some(exemplar)) = exemplars.next()
+        {
+            let (trace, duration) = (exemplar.trace, exemplar.duration.as_secs_f64());
+            let at = exemplar.at.duration_since(SystemTime::UNIX_EPOCH);
+            let at = at.unwrap_or_default().as_secs_f64();
+            write!(longer, " # {{trace_id=\"{trace}\"}} {duration} {at:.3}")?;
+        }
+        longer.push('\n');
+    }
+    Ok(longer)
+}
+
 /// Converts OpenMetrics text: counters and infos are declared under the names of their samples.
 fn plain(open_metrics: &str) -> Result<String, std::fmt::Error> {
     let mut text = String::with_capacity(open_metrics.len());
@@ -85,12 +119,17 @@ fn plain(open_metrics: &str) -> Result<String, std::fmt::Error> {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
+    use std::time::Duration;
+
     use http::HeaderValue;
+    use opentelemetry::trace::TraceId;
     use prometheus_client::metrics::counter::Counter;
     use prometheus_client::metrics::gauge::Gauge;
     use prometheus_client::metrics::info::Info;
+    use prometheus_client::registry::Registry;
 
     use super::*;
+    use crate::histogram::{DurationHistogram, micros};
 
     fn accepting(value: &'static str) -> HeaderMap {
         HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(value))])
@@ -146,16 +185,51 @@ mod tests {
 
     #[test]
     fn each_format_has_its_media_type_and_the_process() {
-        let registry = Registry::default();
-        let (kind, text) = exposition(&HeaderMap::new(), &registry).unwrap();
+        let exported = Exported::default();
+        let (kind, text) = exposition(&HeaderMap::new(), &exported).unwrap();
         assert!(kind.starts_with("text/plain; version=0.0.4"));
         assert!(!text.contains("# EOF"));
         let headers = accepting("application/openmetrics-text");
-        let (kind, text) = exposition(&headers, &registry).unwrap();
+        let (kind, text) = exposition(&headers, &exported).unwrap();
         assert!(kind.starts_with("application/openmetrics-text; version=1.0.0"));
         assert!(text.ends_with("# EOF\n"));
         if cfg!(target_os = "linux") {
             assert!(text.contains("\nprocess_resident_memory_bytes "), "{text}");
         }
+    }
+
+    #[test]
+    fn only_open_metrics_leads_from_a_bucket_to_a_trace() {
+        const BOUNDS: [Duration; 2] = micros([1000, 2000]);
+        let histogram = DurationHistogram::new(&BOUNDS);
+        let mut exported = Exported::default();
+        exported
+            .registry
+            .register("time_seconds", "Time", histogram.clone());
+        exported.traced = vec![("time_seconds".to_owned(), histogram.clone())];
+        let at = SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_250);
+        histogram.observe(Duration::from_micros(500));
+        for number in [1_u128, 2] {
+            histogram.observe_traced(Duration::from_micros(1500), TraceId::from(number), at);
+        }
+        histogram.observe_traced(Duration::from_secs(3), TraceId::from(3_u128), at);
+        let headers = accepting("application/openmetrics-text");
+        let (_, text) = exposition(&headers, &exported).unwrap();
+        let zeros = "0".repeat(31);
+        for line in [
+            "time_seconds_bucket{le=\"0.001\"} 1".to_owned(),
+            format!(
+                "time_seconds_bucket{{le=\"0.002\"}} 3 \
+                 # {{trace_id=\"{zeros}2\"}} 0.0015 1700000000.250"
+            ),
+            format!(
+                "time_seconds_bucket{{le=\"+Inf\"}} 4 \
+                 # {{trace_id=\"{zeros}3\"}} 3 1700000000.250"
+            ),
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+        let (_, plain) = exposition(&HeaderMap::new(), &exported).unwrap();
+        assert!(!plain.contains("trace_id"), "{plain}");
     }
 }

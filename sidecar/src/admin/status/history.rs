@@ -144,11 +144,12 @@ mod tests {
         let hour = LastHour::new(metrics.clone(), at(0));
         for minute in 0..100 {
             for _ in 0..minute {
-                metrics.request_ended(&Completion {
+                let completion = Completion {
                     outcome: Outcome::Verified,
                     status: Some(200),
                     duration: Some(Duration::from_millis(1)),
-                });
+                };
+                metrics.request_ended(&completion, None);
             }
             let last = hour.minutes().pop();
             let requests = Totals {

@@ -1,14 +1,15 @@
 //! Requests: their number by outcome, reason and status class, and their durations.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use contract::rejection::Rejection;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
-use runtime::histogram::{DurationHistogram, HistogramSnapshot, micros};
+use runtime::histogram::{DurationHistogram, micros};
 use runtime::metrics::register_renamed;
+use runtime::traces::TraceId;
 
 use crate::telemetry::outcome::{Completion, Outcome, StatusClass, Totals};
 
@@ -23,6 +24,8 @@ struct RequestLabels {
 struct UpstreamErrorLabels {
     reason: &'static str,
 }
+
+pub(super) const REQUEST_DURATION: &str = "request_duration_seconds";
 
 /// Buckets from a cached token to one that waits for a key.
 const AUTH_BOUNDS: [Duration; 12] = micros([
@@ -75,7 +78,7 @@ pub(super) struct RequestMetrics {
     rejected: ByClass,
     /// All that were only reported; not exported.
     reported: ByClass,
-    durations: DurationHistogram,
+    pub(super) durations: DurationHistogram,
     pub(super) auth: DurationHistogram,
     pub(super) upstream: DurationHistogram,
     upstream_errors: Family<UpstreamErrorLabels, Counter>,
@@ -122,7 +125,7 @@ impl RequestMetrics {
             self.requests.clone(),
         );
         registry.register(
-            "request_duration_seconds",
+            REQUEST_DURATION,
             "Time from the head of a request to the end of its response",
             self.durations.clone(),
         );
@@ -147,15 +150,21 @@ impl RequestMetrics {
         );
     }
 
-    /// Counts a finished request. Only a rejection takes a lock, also one that is only reported.
-    pub(super) fn ended(&self, completion: &Completion) {
+    /// Counts a finished request. Only a rejection takes a lock, also one that is only reported, and
+    /// a request whose trace is recorded.
+    pub(super) fn ended(&self, completion: &Completion, trace: Option<TraceId>) {
         let Completion {
             outcome,
             status,
             duration,
         } = *completion;
-        if let Some(duration) = duration {
-            self.durations.observe(duration);
+        match (duration, trace) {
+            (Some(duration), Some(trace)) => {
+                let now = SystemTime::now();
+                self.durations.observe_traced(duration, trace, now);
+            }
+            (Some(duration), None) => self.durations.observe(duration),
+            (None, _) => {}
         }
         let class = StatusClass::of(status);
         if let Outcome::Rejected(rejection) | Outcome::Reported(rejection) = outcome {
@@ -194,10 +203,6 @@ impl RequestMetrics {
         ];
         let counters = outcomes.into_iter().filter_map(|of| of.get(class as usize));
         counters.map(|counter| counter.get()).sum()
-    }
-
-    pub(super) fn durations(&self) -> HistogramSnapshot {
-        self.durations.snapshot()
     }
 
     /// Returns the number of requests since the start.

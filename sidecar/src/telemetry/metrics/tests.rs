@@ -20,11 +20,12 @@ fn requests_are_counted_by_outcome_and_reason() {
         (Outcome::Rejected(Rejection::TokenExpired), Some(401)),
         (Outcome::Rejected(Rejection::UpstreamTimeout), None),
     ] {
-        metrics.request_ended(&Completion {
+        let completion = Completion {
             outcome,
             status,
             duration: Some(Duration::from_millis(60)),
-        });
+        };
+        metrics.request_ended(&completion, None);
     }
     metrics.decided(Duration::from_micros(30));
     metrics.service_responded(Duration::from_millis(3));
