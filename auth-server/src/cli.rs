@@ -121,7 +121,7 @@ pub(crate) enum KeysCommand {
     Revoke(KeysRevokeArgs),
     /// Rewrite the stored keys: encrypted with the key-encryption key, or in clear without one
     Reencrypt(KeysReencryptArgs),
-    /// Print the public key as the key endpoint hands it out; not with hmac, where it is a secret
+    /// Print the public key as the key endpoint serves it; not with hmac, where it is a secret
     ExportPublic(KeyArgs),
 }
 

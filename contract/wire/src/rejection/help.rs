@@ -182,7 +182,7 @@ impl Rejection {
                 "Send `appId` and `appSecret`, once, in the query or as `X-App-Id` and `X-App-Secret`; in the form, `grant_type=client_credentials` for a token and `token` for a revocation.",
             ),
             Self::ApplicationUnknown => (
-                "The application is not registered with the auth server, or its secret is wrong; which of the two is not told.",
+                "The application is not registered with the auth server, or its secret is wrong; the response is the same for both.",
                 "Compare `auth-server application list` with `--app-id`. For a fresh secret: `auth-server application rotate-secret`, then give it to the sidecar.",
             ),
             Self::CredentialsAmbiguous => (
@@ -206,7 +206,7 @@ impl Rejection {
                 "Leave `scope` out for all that was given, which `auth-server application list` shows, or widen that with `application grant --scope`; for a user, with `scope` in the users file.",
             ),
             Self::LoginFailed => (
-                "The account is unknown or disabled, or the password is wrong; which of them is not told.",
+                "The account is unknown or disabled, or the password is wrong; the response is the same for all.",
                 "Try again with the right password. For operators: `auth-server user list` shows the accounts; the audit line `login_failed` names the account, or says that there is none.",
             ),
             Self::TooManyAttempts => (

@@ -21,7 +21,7 @@ pub(super) enum Chunks {
 
 /// The digits of a `u64`.
 const MAX_DIGITS: u8 = 16;
-/// The blanks and the extension of one chunk. Nobody reads extensions, and a sender without a limit
+/// The blanks and the extension of one chunk. No service reads extensions, and a sender without a limit
 /// could send them for each byte of data.
 const MAX_EXTENSION: u16 = 4096;
 /// All trailers, like the limit of a head.
