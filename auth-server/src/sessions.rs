@@ -27,8 +27,8 @@ use crate::keys::store::sessions::{
     NewSession, SessionId, SessionStore, StoredSession, remove_session,
 };
 use crate::metrics::{Metrics, SessionEvent};
+use crate::revocations::Revocation;
 use crate::revocations::queue::RevocationQueue;
-use crate::revocations::{KEEP_AFTER_EXPIRY, Revocation, Revoked};
 use crate::users::{PresentUser, User, UserStore};
 
 /// Thirty days, in seconds. Revocations of users are kept as long: a session must not outlive one.
@@ -206,14 +206,21 @@ impl Sessions {
         now: i64,
     ) -> Result<String, SessionError> {
         let next = session.token.renewed()?;
-        let record = session.record.renewed(next.hash(), issued, now);
+        let (record, surplus) = session.record.renewed(next.hash(), issued, now);
         let text = serde_json::to_string(&record)?;
-        let new = NewSession {
-            text: &text,
-            ends: record.ends,
-        };
-        let id = next.session();
-        if self.0.swap(&id, Some(&session.stored), new).await? {
+        let (state, id) = (Arc::clone(&self.0), next.session());
+        let swapped = to_the_end(async move {
+            let new = NewSession {
+                text: &text,
+                ends: record.ends,
+            };
+            let swapped = state.swap(&id, Some(&session.stored), new).await?;
+            if swapped {
+                state.revoke(surplus).await;
+            }
+            Ok(swapped)
+        });
+        if swapped.await? {
             return Ok(next.text().to_owned());
         }
         self.end(id, EndCause::Reuse).await?;
@@ -227,10 +234,7 @@ impl Sessions {
     /// While the store is unavailable.
     pub(crate) async fn end(&self, id: SessionId, cause: EndCause) -> Result<(), StoreError> {
         let state = Arc::clone(&self.0);
-        let ending = tokio::spawn(async move { state.end(&id, cause).await });
-        ending
-            .await
-            .unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string())))
+        to_the_end(async move { state.end(&id, cause).await }).await
     }
 }
 
@@ -282,19 +286,15 @@ impl State {
             EndCause::Reuse => SessionEvent::Reused,
             _ => SessionEvent::Ended,
         });
-        for token in record.iter().flat_map(|it| it.valid_tokens(unix_now())) {
-            let user = record.as_ref().map(|record| record.user_id.clone());
-            let revocation = Revocation {
-                until: token.expires.saturating_add(KEEP_AFTER_EXPIRY),
-                revoked: Revoked::Token {
-                    id: token.id.clone(),
-                    user,
-                },
-                changed_by: None,
-            };
-            self.parts.revocations.note(vec![revocation]).await;
-        }
+        let revocations = record.map(|record| record.revocations(unix_now()));
+        self.revoke(revocations.unwrap_or_default()).await;
         Ok(())
+    }
+
+    async fn revoke(&self, revocations: Vec<Revocation>) {
+        if !revocations.is_empty() {
+            self.parts.revocations.note(revocations).await;
+        }
     }
 
     /// Returns true if the user was revoked since the session began, or one of its tokens was.
@@ -344,6 +344,20 @@ impl State {
             ))
         })
     }
+}
+
+/// Runs a change to its end, also if the client hangs up: no token stays that nothing ends.
+async fn to_the_end<T: Send + 'static>(
+    change: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+) -> Result<T, StoreError> {
+    let done = tokio::spawn(change).await;
+    done.unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string())))
+}
+
+/// Returns the revocations of the access tokens of a session that a command has ended at `now`.
+pub(crate) fn revocations_of(ended: &StoredSession, now: i64) -> Vec<Revocation> {
+    let record: Result<SessionRecord, _> = serde_json::from_str(&ended.text);
+    record.map_or_else(|_| Vec::new(), |record| record.revocations(now))
 }
 
 /// Logs an error that is not the client's.

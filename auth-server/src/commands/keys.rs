@@ -26,7 +26,7 @@ use crate::keys::clock::ClockSkew;
 use crate::keys::pair::SigningKeyPair;
 use crate::keys::ring::KeyRing;
 use crate::keys::store::location::StoreLocation;
-use crate::keys::store::sessions::{SessionId, remove_session};
+use crate::keys::store::sessions::{SessionId, StoredSession, remove_session};
 use crate::keys::store::{KeyStore, StoreError, within_timeout};
 use crate::keys::sync::compare_and_swap::{unusable_keys, update};
 use crate::keys::sync::reconcile::Plan;
@@ -244,11 +244,13 @@ impl KeysInStore {
         Ok(stored.and_then(|stored| self.parse(&stored))?)
     }
 
-    /// Ends the session of a login; returns true if there was one.
-    pub(super) async fn end_session(&self, id: &SessionId) -> Result<bool, ExitError> {
+    /// Ends the session of a login; returns its last record if there was one.
+    pub(super) async fn end_session(
+        &self,
+        id: &SessionId,
+    ) -> Result<Option<StoredSession>, ExitError> {
         let sessions = self.location.sessions();
-        let removed = within_timeout(remove_session(&*sessions, id)).await?;
-        Ok(removed.is_some())
+        Ok(within_timeout(remove_session(&*sessions, id)).await?)
     }
 
     /// Returns the store's time, if it has a clock: the operator's may be wrong.

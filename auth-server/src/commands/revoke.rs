@@ -14,10 +14,11 @@ use crate::applications::AppId;
 use crate::changed_by::ChangedBy;
 use crate::cli::revoke::{RevokeArgs, id};
 use crate::cli::store::StoreArgs;
+use crate::keys::store::sessions::SessionId;
 use crate::keys::sync::reconcile::Plan;
 use crate::revocations::{Revocation, Revoked, end_of_tokens};
-use crate::sessions::MAX_LIFETIME;
 use crate::sessions::refresh_token::session_of;
+use crate::sessions::{MAX_LIFETIME, revocations_of};
 use crate::users::UsersLocation;
 use crate::users::users_file::{self, Users};
 
@@ -58,12 +59,11 @@ pub(crate) async fn run(args: &RevokeArgs) -> Result<(), ExitError> {
         until: end_of_tokens(before.max(now), lifetime.into()),
         changed_by: Some(by.clone()),
     };
-    record(&store, &revocation, now).await?;
+    record(&store, slice::from_ref(&revocation), now).await?;
     if let Revoked::Token { id, .. } = &revocation.revoked
         && let Some(session) = session_of(id)
-        && store.end_session(&session).await?
     {
-        print_note("its session has ended as well: the refresh token is of no use any more");
+        end_session(&store, &session, &by, now).await?;
     }
     print_note(&format!("changed by {by}"));
     print_note(
@@ -88,15 +88,36 @@ pub(super) async fn end_application(
     let id = id.to_string();
     let note = format!("{id}: its tokens are revoked");
     let revocation = Revocation::of_application(id, now, TOKEN_LIFETIME, Some(by.clone()));
-    record(&store, &revocation, now).await?;
+    record(&store, &[revocation], now).await?;
     print_note(&note);
     Ok(())
 }
 
-async fn record(store: &KeysInStore, revocation: &Revocation, now: i64) -> Result<(), ExitError> {
+/// Ends the session of a token, and the other access tokens of it.
+async fn end_session(
+    store: &KeysInStore,
+    session: &SessionId,
+    by: &ChangedBy,
+    now: i64,
+) -> Result<(), ExitError> {
+    let Some(ended) = store.end_session(session).await? else {
+        return Ok(());
+    };
+    let mut revocations = revocations_of(&ended, now);
+    for revocation in &mut revocations {
+        revocation.changed_by = Some(by.clone());
+    }
+    record(store, &revocations, now).await?;
+    print_note(
+        "its session has ended as well, with all access tokens: the refresh token is of no use any more",
+    );
+    Ok(())
+}
+
+async fn record(store: &KeysInStore, revocations: &[Revocation], now: i64) -> Result<(), ExitError> {
     store
         .update(|ring, _| {
-            let revoked = ring.clone().revoke_tokens(slice::from_ref(revocation), now);
+            let revoked = ring.clone().revoke_tokens(revocations, now);
             if revoked == ring {
                 Plan::Keep(ring)
             } else {

@@ -4,9 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use super::EndCause;
 use crate::applications::secret_hash::SecretHash;
+use crate::revocations::{KEEP_AFTER_EXPIRY, Revocation, Revoked};
 use crate::users::{PresentUser, User};
 
-/// Tokens that end with their session; a client has one at a time, or a few.
+/// Tokens that end with their session; a client has one at a time, or a few. Older ones end before.
 const MAX_TOKENS: usize = 8;
 
 /// Times in seconds since the epoch. Members of a newer version are ignored.
@@ -22,7 +23,7 @@ pub(super) struct SessionRecord {
     /// The time of the login.
     began: i64,
     pub(super) ends: i64,
-    /// The last access tokens, oldest first.
+    /// The last access tokens, oldest first, with those that only a sidecar still accepts.
     tokens: Vec<IssuedToken>,
 }
 
@@ -54,22 +55,49 @@ impl SessionRecord {
         }
     }
 
-    /// Returns the record after a use; its end stays.
-    pub(super) fn renewed(&self, secret_sha256: SecretHash, token: IssuedToken, now: i64) -> Self {
-        let mut tokens: Vec<_> = self.valid_tokens(now).cloned().collect();
+    /// Returns the record after a use, whose end stays, and the revocations of tokens that it has no
+    /// place for: nothing would end them with the session.
+    pub(super) fn renewed(
+        &self,
+        secret_sha256: SecretHash,
+        token: IssuedToken,
+        now: i64,
+    ) -> (Self, Vec<Revocation>) {
+        let mut tokens: Vec<_> = self.accepted_tokens(now).cloned().collect();
         tokens.push(token);
         let surplus = tokens.len().saturating_sub(MAX_TOKENS);
-        tokens.drain(..surplus);
-        Self {
+        let surplus = tokens.drain(..surplus);
+        let valid = surplus.filter(|token| token.expires > now);
+        let revocations = valid.map(|token| self.revocation(&token)).collect();
+        let renewed = Self {
             secret_sha256,
             tokens,
             ..self.clone()
-        }
+        };
+        (renewed, revocations)
     }
 
-    /// Returns the access tokens that have not expired.
-    pub(super) fn valid_tokens(&self, now: i64) -> impl Iterator<Item = &IssuedToken> {
-        self.tokens.iter().filter(move |token| token.expires > now)
+    /// Returns the revocations of all access tokens that a program may accept at `now`.
+    pub(super) fn revocations(&self, now: i64) -> Vec<Revocation> {
+        let tokens = self.accepted_tokens(now);
+        tokens.map(|token| self.revocation(token)).collect()
+    }
+
+    /// Returns the access tokens that a sidecar may accept, which may be more lenient than this server.
+    fn accepted_tokens(&self, now: i64) -> impl Iterator<Item = &IssuedToken> {
+        let end = |token: &IssuedToken| token.expires.saturating_add(KEEP_AFTER_EXPIRY);
+        self.tokens.iter().filter(move |token| end(token) > now)
+    }
+
+    fn revocation(&self, token: &IssuedToken) -> Revocation {
+        Revocation {
+            until: token.expires.saturating_add(KEEP_AFTER_EXPIRY),
+            revoked: Revoked::Token {
+                id: token.id.clone(),
+                user: Some(self.user_id.clone()),
+            },
+            changed_by: None,
+        }
     }
 
     /// Returns the user of a refresh token with this hash, as present at `now`; `is_revoked` is about
@@ -162,18 +190,30 @@ mod tests {
     }
 
     #[test]
-    fn a_renewed_record_keeps_its_end_and_the_last_valid_tokens() {
-        let mut renewed = record();
+    fn a_renewed_record_keeps_its_end_and_its_last_tokens() {
+        let ids = |revocations: &[Revocation]| -> Vec<String> {
+            let ids = revocations.iter().filter_map(|it| match &it.revoked {
+                Revoked::Token { id, .. } => Some(id.clone()),
+                _ => None,
+            });
+            ids.collect()
+        };
+        let (mut renewed, mut surplus) = (record(), Vec::new());
         for number in 1..=20 {
-            renewed = renewed.renewed(SecretHash::of("next"), token(number), 20);
+            let now = if number < 20 { 20 } else { 112 };
+            let (next, dropped) = renewed.renewed(SecretHash::of("next"), token(number), now);
+            renewed = next;
+            surplus.extend(ids(&dropped));
         }
         assert_eq!(renewed.ends, 1000);
-        let ids = |now| -> Vec<_> {
-            let tokens = renewed.valid_tokens(now);
-            tokens.map(|token| token.id.clone()).collect()
-        };
-        assert_eq!(ids(20), ["13", "14", "15", "16", "17", "18", "19", "20"]);
-        assert_eq!(ids(119), ["20"]);
+        let last = ["13", "14", "15", "16", "17", "18", "19", "20"];
+        assert_eq!(ids(&renewed.revocations(20)), last);
+        let until = 100 + 19 + KEEP_AFTER_EXPIRY;
+        assert_eq!(ids(&renewed.revocations(until - 1)), ["19", "20"]);
+        assert_eq!(ids(&renewed.revocations(until)), ["20"]);
+        // The last one expires at 112.
+        let first: Vec<_> = (0..12).map(|number| number.to_string()).collect();
+        assert_eq!(surplus, first);
         let json = serde_json::to_string(&renewed).unwrap();
         let read: SessionRecord = serde_json::from_str(&json).unwrap();
         assert_eq!(read, renewed);

@@ -238,6 +238,28 @@ fn a_second_use_ends_the_session_and_its_access_tokens() {
     }
 }
 
+/// Waits until the server rejects these access tokens as revoked.
+fn until_all_revoked(server: &AuthServer, all: &[Tokens]) {
+    for tokens in all {
+        let bearer = server.anonymous().bearing(&tokens.access);
+        wait::until("the access tokens of the session to be revoked", || {
+            (verdict(&bearer.get(USER_DETAILS)) == "401 token_revoked").then_some(())
+        });
+    }
+}
+
+#[test]
+fn the_tokens_of_many_renewals_end_with_the_session() {
+    let server = plan().start().ready();
+    let mut all = vec![log_in(&server)];
+    for _ in 0..12 {
+        let next = refreshed(&server, &all[all.len() - 1]);
+        all.push(next);
+    }
+    assert_ended(&server, &all[0]);
+    until_all_revoked(&server, &all);
+}
+
 /// Uses one token many times at once; at most one use succeeds, and none after that.
 fn assert_one_of_many(servers: &[AuthServer]) {
     let tokens = log_in(&servers[0]);
@@ -286,14 +308,9 @@ fn a_logout_with_either_token_ends_the_session() {
         let next = refreshed(&server, tokens);
         assert_eq!(revoke(&server, presented).status(), 200);
         assert_ended(&server, &next);
-        ended.extend([tokens.access.clone(), next.access]);
+        ended.extend([tokens.clone(), next]);
     }
-    for access in ended {
-        let bearer = server.anonymous().bearing(&access);
-        wait::until("the access tokens of the session to be revoked", || {
-            (verdict(&bearer.get(USER_DETAILS)) == "401 token_revoked").then_some(())
-        });
-    }
+    until_all_revoked(&server, &ended);
     refreshed(&server, &kept);
     let unknown = format!("postern_rt_{}", "A".repeat(64));
     assert_eq!(revoke(&server, &unknown).status(), 200);
@@ -323,6 +340,30 @@ fn a_logout_with_an_expired_access_token_ends_the_session() {
 }
 
 #[test]
+fn a_logout_ends_the_tokens_of_a_session_that_only_sidecars_still_accept() {
+    let server = plan().flags(["--token-lifetime", "1", "--leeway", "0"]);
+    let server = server.start().ready();
+    let service = EchoService::start();
+    let lenient = SidecarPlan::new(&service, &server.url())
+        .flags(ECDSA)
+        .flags(EVERY_SECOND)
+        .flags(["--leeway", "300"])
+        .start()
+        .ready();
+    let first = log_in(&server);
+    let bearer = server.anonymous().bearing(&first.access);
+    wait::until("the token to be too old for the server", || {
+        (verdict(&bearer.get(USER_DETAILS)) == "401 token_expired").then_some(())
+    });
+    let second = refreshed(&server, &first);
+    assert_eq!(verdict(&lenient.bearing(&first.access).get("/list")), "200");
+    assert_eq!(revoke(&server, &second.refresh).status(), 200);
+    for tokens in [&first, &second] {
+        until_revoked(&lenient.bearing(&tokens.access));
+    }
+}
+
+#[test]
 fn a_command_ends_sessions_by_token_and_by_user() {
     let server = plan().start().ready();
     let store = file_store(&server.home().join("data"));
@@ -330,8 +371,10 @@ fn a_command_ends_sessions_by_token_and_by_user() {
         command(&[&["revoke", "--store", &store], words].concat());
     };
     let (one, other) = (log_in(&server), log_in(&server));
+    let next = refreshed(&server, &one);
     revoke(&["--jti", &one.jti()]);
-    assert_ended(&server, &one);
+    assert_ended(&server, &next);
+    until_all_revoked(&server, &[one, next]);
     let other = refreshed(&server, &other);
     let user = payload_of(&other.access)["sub"]
         .as_str()
