@@ -16,6 +16,10 @@ const STEP_SECONDS: i64 = 30;
 const STEPS_AROUND: i64 = 1;
 const DIGITS: usize = 6;
 const MODULUS: u32 = 1_000_000;
+/// Wrong codes in a row before the wait. Only who knows the password gets to try one, so the wait may
+/// be the same for all addresses (RFC 4226 §7.3).
+const FREE_FAILURES: u32 = 5;
+const WAIT_SECONDS: i64 = 60;
 /// RFC 4226 §4 R6 requires 128 bits.
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 16..=64;
 
@@ -74,13 +78,30 @@ impl TotpSecret {
     }
 }
 
-/// The last accepted step of each user: no code is accepted twice (RFC 6238 §5.2). In the memory of one
-/// server, and bounded by the users that have a secret.
+/// The codes of each user so far: none is accepted twice (RFC 6238 §5.2), and many wrong ones make the
+/// user wait. In the memory of one server, and bounded by the users that have a secret.
 #[derive(Debug, Default)]
-pub(super) struct UsedCodes(Mutex<HashMap<String, i64>>);
+pub(super) struct UsedCodes(Mutex<HashMap<String, History>>);
+
+#[derive(Debug, Default)]
+struct History {
+    accepted_step: Option<i64>,
+    /// In a row.
+    failures: u32,
+    /// The time of the last one, in seconds since the epoch.
+    failed_at: i64,
+}
+
+impl History {
+    /// Returns true within the wait; a clock that was set back ends it.
+    fn has_to_wait(&self, now: i64) -> bool {
+        self.failures >= FREE_FAILURES && (0..WAIT_SECONDS).contains(&(now - self.failed_at))
+    }
+}
 
 impl UsedCodes {
-    /// Accepts a right code that is newer than the last one of this user, once.
+    /// Accepts a right code that is newer than the last one of this user, once. After some wrong codes
+    /// it evaluates one a minute.
     pub(super) fn accept(
         &self,
         user_id: &str,
@@ -88,14 +109,24 @@ impl UsedCodes {
         code: Option<&str>,
         now: i64,
     ) -> bool {
-        let Some(step) = code.and_then(|code| secret.step_of(code.trim(), now)) else {
+        let Some(code) = code else {
             return false;
         };
-        let mut used = self.0.lock();
-        if used.get(user_id).is_some_and(|last| step <= *last) {
+        let mut users = self.0.lock();
+        let history = users.entry(user_id.to_owned()).or_default();
+        if history.has_to_wait(now) {
             return false;
         }
-        used.insert(user_id.to_owned(), step);
+        let is_newer = |step: &i64| history.accepted_step.is_none_or(|last| *step > last);
+        let Some(step) = secret.step_of(code.trim(), now).filter(is_newer) else {
+            history.failures = history.failures.saturating_add(1);
+            history.failed_at = now;
+            return false;
+        };
+        *history = History {
+            accepted_step: Some(step),
+            ..History::default()
+        };
         true
     }
 }
@@ -162,6 +193,34 @@ pub(crate) mod tests {
         assert!(accept("1", 1_001), "the next one");
         assert!(!accept("1", 1_000), "the first one again");
         assert!(accept("2", 1_000), "another user");
+    }
+
+    #[test]
+    fn rfc_4226_7_3_after_some_wrong_codes_one_a_minute_is_evaluated() {
+        let (secret, used) = (secret(), UsedCodes::default());
+        let start = 1_000 * STEP_SECONDS;
+        let right = |user: &str, now: i64| {
+            let code = secret.code_at(now.div_euclid(STEP_SECONDS));
+            used.accept(user, &secret, Some(&code), now)
+        };
+        let wrong = |now| assert!(!used.accept("1", &secret, Some("x"), now));
+        let fail = |times, now| (0..times).for_each(|_| wrong(now));
+        fail(4, start);
+        assert!(!used.accept("1", &secret, None, start), "no guess");
+        assert!(right("1", start), "after four");
+        fail(5, start + 30);
+        // A try within the wait does not prolong it.
+        for waits in [30, 60, 89] {
+            assert!(!right("1", start + waits), "{waits}");
+        }
+        assert!(right("2", start + 30), "another user");
+        fail(1, start + 90);
+        assert!(!right("1", start + 149), "the next wait");
+        assert!(right("1", start + 150));
+        fail(4, start + 180);
+        assert!(right("1", start + 180), "a right one clears the failures");
+        fail(5, start + 3_600);
+        assert!(right("1", start + 1_800), "a clock that was set back");
     }
 
     #[test]
