@@ -34,7 +34,11 @@ fn every_test_that_the_table_of_the_contract_names_exists_and_every_contract_tes
 
 #[test]
 fn the_threat_model_names_only_tests_that_exist() {
-    let pages = ["docs/security.md", "docs/attacks.md"];
+    let pages = [
+        "docs/security.md",
+        "docs/attacks.md",
+        "docs/attacks/tokens.md",
+    ];
     let document = pages.map(|page| fs::read_to_string(repository().join(page)).unwrap());
     let document = document.concat();
     let sources = test_sources() + &sources_below(&["auth-server/src", "contract/runtime/src"]);
