@@ -114,7 +114,11 @@ async fn end_session(
     Ok(())
 }
 
-async fn record(store: &KeysInStore, revocations: &[Revocation], now: i64) -> Result<(), ExitError> {
+async fn record(
+    store: &KeysInStore,
+    revocations: &[Revocation],
+    now: i64,
+) -> Result<(), ExitError> {
     store
         .update(|ring, _| {
             let revoked = ring.clone().revoke_tokens(revocations, now);
