@@ -41,7 +41,7 @@ use self::policy::mapping;
 use self::upstream::{bypass, refuse_own_address, require_pod_ip, upstream_timeouts, upstream_tls};
 
 pub(crate) use path_warnings::{example, opens_too_much, path_of};
-pub(crate) use policy::{auth_policy, issuer_mapping, upstream_request};
+pub(crate) use policy::{auth_policy, issuer_mapping, resource, upstream_request};
 pub(crate) use upstream::upstream_address;
 
 const REPORTING_ENDED: &str =
@@ -126,6 +126,7 @@ impl Config {
         if let Some(url) = &args.keys.issuer_url {
             auth_policy.policy.issuer = Some(url.clone());
         }
+        auth_policy.resource = resource(&args.rules, &issuers.of_clients)?;
         let protected = effective_config(args, &issuers, &auth_policy);
         if let Some(policies) = issuers.policies {
             auth_policy = auth_policy.with_issuers(policies);
@@ -252,7 +253,7 @@ impl Config {
         let resource = self.rules.auth_policy.resource.as_deref();
         if resource.is_some_and(|resource| !resource.names_server()) {
             warnings.push(
-                "--resource: without an --issuer that is a URL its metadata names no server that issues tokens",
+                "--resource: without an issuer that is a URL its metadata names no server that issues tokens",
             );
         }
         if self.trusts_shared_secret {

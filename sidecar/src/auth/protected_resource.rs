@@ -50,7 +50,7 @@ impl ProtectedResource {
     ///
     /// # Errors
     /// [`ResourceError`].
-    pub(crate) fn new(resource: &str, issuers: &[&str]) -> Result<Self, ResourceError> {
+    pub(crate) fn new(resource: &str, issuers: &[String]) -> Result<Self, ResourceError> {
         let url = url(resource)?;
         if url.is_plain_over_a_network() {
             return Err(ResourceError::PlainHttp);
@@ -58,7 +58,7 @@ impl ProtectedResource {
         check_place(&url)?;
         let servers: Vec<&str> = issuers
             .iter()
-            .copied()
+            .map(String::as_str)
             .filter(|issuer| self::url(issuer).is_ok())
             .collect();
         let document = Document {
@@ -157,7 +157,8 @@ mod tests {
                 "http://127.0.0.1:8080/.well-known/oauth-protected-resource",
             ),
         ] {
-            let resource = ProtectedResource::new(url, &["https://login.example", "auth"]).unwrap();
+            let issuers = ["https://login.example", "auth"].map(str::to_owned);
+            let resource = ProtectedResource::new(url, &issuers).unwrap();
             assert!(resource.is_at(path.as_bytes()), "{url}");
             assert!(resource.is_at(b"/.well-known/oauth-protected-resource"));
             assert!(!resource.is_at(b"/.well-known/oauth-protected-resource/"));
@@ -177,7 +178,7 @@ mod tests {
 
     #[test]
     fn an_issuer_that_is_a_name_is_left_out() {
-        let resource = ProtectedResource::new("https://api.example", &["auth"]).unwrap();
+        let resource = ProtectedResource::new("https://api.example", &["auth".to_owned()]).unwrap();
         assert_eq!(document(&resource)["authorization_servers"], Value::Null);
         assert!(!resource.names_server());
     }

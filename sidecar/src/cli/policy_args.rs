@@ -59,7 +59,7 @@ pub(crate) struct RulesArgs {
 
     /// URL under which clients know the service, as in https://api.example/orders. The sidecar then
     /// serves its metadata as an OAuth protected resource (RFC 9728) and names them in every
-    /// challenge, so that clients find the --issuer where it is a URL
+    /// challenge, so that clients find its issuers that are URLs
     #[arg(long, env, value_name = "URL")]
     pub(crate) resource: Option<String>,
 

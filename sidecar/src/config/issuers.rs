@@ -34,6 +34,8 @@ pub(super) struct IssuerSettings {
     pub(super) others: Vec<IssuerConfig>,
     /// The rules for the tokens of each; `None` without tables.
     pub(super) policies: Option<Issuers>,
+    /// The accepted `iss` of those that give tokens to clients of the service.
+    pub(super) of_clients: Vec<String>,
 }
 
 impl IssuerSettings {
@@ -61,6 +63,7 @@ pub(super) fn settings(args: &ServeArgs) -> Result<IssuerSettings, ExitError> {
             first,
             others: Vec::new(),
             policies: None,
+            of_clients: args.issuer().map(str::to_owned).into_iter().collect(),
         });
     }
     of_several(args, source)
@@ -78,6 +81,7 @@ fn of_several(
 ) -> Result<IssuerSettings, ExitError> {
     refuse_flags_of_one_issuer(args)?;
     let (mut sources, mut policies) = (Vec::new(), Vec::new());
+    let mut of_clients = Vec::new();
     if let Some(source) = source {
         let name = args.issuers.own_name().to_owned();
         let policy = policy(&args.rules.tokens, mapping(args)?)?;
@@ -87,6 +91,7 @@ fn of_several(
                  issuers: `issuer` in a table with auth-server = true, or POSTERN_ISSUER"
             )));
         }
+        of_clients.extend(policy.issuer.clone());
         sources.push(IssuerConfig {
             name: Some(name.clone()),
             key_cache: key_source::key_cache(args, &source)?,
@@ -102,6 +107,9 @@ fn of_several(
     for table in &args.issuers.tables {
         let table = TableSettings::new(table, args)?;
         let token_header = table.token_header()?;
+        if token_header.is_none() && !table.is_kubernetes() {
+            of_clients.extend_from_slice(table.accepted());
+        }
         for policy in table.policies()? {
             policies.push(Issuer {
                 name: table.name().to_owned(),
@@ -125,6 +133,7 @@ fn of_several(
         first: sources.next().ok_or_else(no_source)?,
         others: sources.collect(),
         policies: Some(Issuers::new(policies)),
+        of_clients,
     })
 }
 

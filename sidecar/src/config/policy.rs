@@ -37,17 +37,19 @@ pub(crate) fn auth_policy(
         .with_access_rules(access_rules(args)?);
     rules.reporting = reporting(&args.enforcement)?;
     rules.carries_websockets = upstream.carries_websockets();
-    rules.resource = resource(args)?.map(Arc::new);
     Ok(rules)
 }
 
-fn resource(args: &RulesArgs) -> Result<Option<ProtectedResource>, ExitError> {
+/// Returns the metadata of `--resource`, for which clients get tokens from `issuers`.
+pub(crate) fn resource(
+    args: &RulesArgs,
+    issuers: &[String],
+) -> Result<Option<Arc<ProtectedResource>>, ExitError> {
     let Some(url) = &args.resource else {
         return Ok(None);
     };
-    let issuers: Vec<&str> = args.tokens.issuer.iter().map(String::as_str).collect();
-    ProtectedResource::new(url, &issuers)
-        .map(Some)
+    ProtectedResource::new(url, issuers)
+        .map(|resource| Some(Arc::new(resource)))
         .map_err(|error| flag_error("resource", url, error))
 }
 

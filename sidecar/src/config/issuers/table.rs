@@ -64,6 +64,11 @@ impl<'a> TableSettings<'a> {
         &self.table.name
     }
 
+    /// Returns the accepted `iss`, of each tenant.
+    pub(super) fn accepted(&self) -> &[String] {
+        &self.issuers
+    }
+
     /// Returns the rules for its tokens, for each accepted `iss`.
     pub(super) fn policies(&self) -> Result<Vec<VerificationPolicy>, ExitError> {
         let tokens = &self.args.rules.tokens;
@@ -160,7 +165,7 @@ impl<'a> TableSettings<'a> {
         }
     }
 
-    fn is_kubernetes(&self) -> bool {
+    pub(super) fn is_kubernetes(&self) -> bool {
         self.table.issuer.as_deref() == Some(KUBERNETES)
     }
 
