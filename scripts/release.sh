@@ -35,7 +35,7 @@ build() {
         linker=CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$target")_LINKER
         export "$linker=${target%%-*}-linux-gnu-gcc"
     fi
-    RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --release --target "$target" \
+    RUSTFLAGS="-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs" cargo build --locked --release --target "$target" \
         --package auth-server --package sidecar
 }
 

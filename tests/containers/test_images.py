@@ -7,7 +7,7 @@ import pytest
 from compose import REPOSITORY, run, until
 
 PROGRAMS = ["auth-server", "sidecar"]
-MOST_BYTES = 28 * 1000 * 1000
+MOST_BYTES = 26 * 1000 * 1000
 CONFINED = ["--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
 SERVE = {
     "auth-server": ["serve"],
