@@ -40,10 +40,13 @@ command -v rnacos >/dev/null || [ -x "${CARGO_HOME:-$HOME/.cargo}/bin/rnacos" ] 
     skip "gRPC and WebSocket conformance (grpcio, websockets)" "make venv"
 "${POSTERN_TEST_PYTHON:-python3}" -c 'import authlib, requests_oauthlib' 2>/dev/null ||
     skip "OAuth conformance (authlib, requests-oauthlib)" "make venv"
-[ -d tests/interop/node_modules/oidc-provider ] ||
-    skip "the issuer oidc-provider (npm)" "make venv"
+for package in oidc-provider openid-client @modelcontextprotocol/sdk; do
+    [ -d "tests/interop/node_modules/$package" ] || skip "tests with $package (npm)" "make venv"
+done
 [ -d /usr/share/gocode/src/google.golang.org/grpc ] ||
     skip "gRPC conformance (grpc-go)" "apt-get install golang-google-grpc-dev"
+[ -d /usr/share/gocode/src/golang.org/x/oauth2 ] ||
+    skip "OAuth conformance (Go)" "apt-get install golang-golang-x-oauth2-dev"
 for tool in h2load nghttp; do
     command -v "$tool" >/dev/null || skip "HTTP/2 conformance ($tool)" "apt-get install nghttp2-client"
 done

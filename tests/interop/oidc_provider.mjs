@@ -27,16 +27,18 @@ const resourceServer = {
   jwt: { sign: { alg: 'RS256' } },
 };
 
+const client = (id, authentication) => ({
+  client_id: id,
+  client_secret: 'a secret of the test, and of nothing else',
+  grant_types: ['client_credentials'],
+  redirect_uris: [],
+  response_types: [],
+  token_endpoint_auth_method: authentication,
+});
+
 const provider = (issuer, keys) => new Provider(issuer, {
   jwks: { keys },
-  clients: [{
-    client_id: 'jobs',
-    client_secret: 'a secret of the test, and of nothing else',
-    grant_types: ['client_credentials'],
-    redirect_uris: [],
-    response_types: [],
-    token_endpoint_auth_method: 'client_secret_post',
-  }],
+  clients: [client('jobs', 'client_secret_post'), client('agent', 'client_secret_basic')],
   features: {
     clientCredentials: { enabled: true },
     devInteractions: { enabled: false },

@@ -2,13 +2,12 @@
 //! application.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 
 use crate::client::Request;
-use crate::process::{CommandLine, Process};
+use crate::node::Node;
+use crate::process::Process;
 use crate::python::Python;
 use crate::raw_client::exchange;
-use crate::skip;
 
 const FORM: &str = "Content-Type: application/x-www-form-urlencoded";
 /// The request of the one application that each issuer knows.
@@ -26,13 +25,10 @@ pub struct PeerIssuer {
 impl PeerIssuer {
     /// Starts `oidc-provider`; returns `None`, with a SKIP line, where it is not installed.
     pub fn oidc_provider(audience: &str) -> Option<Self> {
-        if !interop().join("node_modules/oidc-provider").is_dir() {
-            skip::skip("the issuer oidc-provider", "make venv");
-            return None;
-        }
-        let script = interop().join("oidc_provider.mjs").into_os_string();
-        let command = CommandLine::new("node").arguments([script, audience.into()]);
-        Some(Self::announced(command.start()))
+        let node = Node::with("oidc-provider")?;
+        Some(Self::announced(
+            node.start("oidc_provider.mjs", &[audience]),
+        ))
     }
 
     /// Starts an issuer made of Authlib; returns `None`, with a SKIP line, where it is not
@@ -77,8 +73,4 @@ impl PeerIssuer {
         self.process.signal("HUP");
         self.process.announced(&format!("stage {}", self.stage));
     }
-}
-
-fn interop() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("interop")
 }

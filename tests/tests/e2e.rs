@@ -52,6 +52,7 @@ mod e2e {
     mod key_refresh;
     mod languages;
     mod login;
+    mod oauth_clients;
     mod operation;
     mod pages;
     mod pass_list;

@@ -1,12 +1,10 @@
 //! Conformance programs of others through the sidecar: HTTP, gRPC and WebSockets.
 
-use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::{Value, json};
-use tempfile::TempDir;
-use tests::process::{CommandLine, Process};
-use tests::programs::repository;
+use tests::go::GoProgram;
+use tests::process::Process;
 use tests::python::Python;
 use tests::sidecar::{Sidecar, SidecarPlan};
 use tests::skip;
@@ -70,44 +68,18 @@ fn grpcio_makes_calls_of_all_four_kinds() {
     assert_eq!(call, json!(["UNAVAILABLE", unavailable]));
 }
 
-/// The folder of Debian's Go packages.
-const GO_PACKAGES: &str = "/usr/share/gocode";
-
-/// Builds a program with Debian's grpc-go, into a folder that lives as long as it; `None`, with a
-/// SKIP line, where Go or grpc-go is not installed.
-fn built_with_grpc_go(source: &str) -> Option<(TempDir, String)> {
-    let package = Path::new(GO_PACKAGES).join("src/google.golang.org/grpc");
-    if !package.is_dir() || Command::new("go").arg("version").output().is_err() {
-        let how = "apt-get install golang-go golang-google-grpc-dev";
-        skip::skip("the conformance test with grpc-go", how);
-        return None;
-    }
-    let directory = tempfile::tempdir().unwrap();
-    let program = directory.path().join("program").display().to_string();
-    // With the cache in the home directory, and without a limit: the first build takes its time.
-    let built = Command::new("go")
-        .env("GO111MODULE", "off")
-        .env("GOPATH", GO_PACKAGES)
-        .args(["build", "-o", &program])
-        .arg(repository().join("tests/interop").join(source))
-        .output()
-        .unwrap();
-    let stderr = String::from_utf8_lossy(&built.stderr);
-    assert!(built.status.success(), "{stderr}");
-    Some((directory, program))
-}
-
 #[test]
 fn grpc_go_sees_the_code_and_the_reason_of_a_refusal() {
-    let Some((directory, program)) = built_with_grpc_go("grpc_refusal.go") else {
+    let package = "google.golang.org/grpc";
+    let Some(call) = GoProgram::built("grpc_refusal.go", package, "golang-google-grpc-dev") else {
         return;
     };
     let stack = ForgedStack::start();
     let sidecar = |flags: &[&str]| in_front_of(&stack, "h2c://127.0.0.1:1", flags);
-    let rules = directory.path().join("rules.toml");
+    let rules = tempfile::NamedTempFile::new().unwrap();
     let rule = "[[rule]]\nname = 'all'\npaths = ['/**']\nscope = ['orders']\n";
     std::fs::write(&rules, rule).unwrap();
-    let strict = sidecar(&["--config", &rules.display().to_string()]);
+    let strict = sidecar(&["--config", &rules.path().display().to_string()]);
     let gone = sidecar(&[]);
     let small = sidecar(&["--max-user-header-bytes", "10"]);
     let keyless = SidecarPlan::to("h2c://127.0.0.1:1", "http://127.0.0.1:1/auth").start();
@@ -121,9 +93,8 @@ fn grpc_go_sees_the_code_and_the_reason_of_a_refusal() {
         (&gone, &*bearer, "Unavailable", "upstream_unavailable"),
     ] {
         let given = json!({"address": sidecar.address(), "authorization": authorization});
-        let call = CommandLine::new(&program).input(given.to_string()).run();
-        let seen: [String; 2] = serde_json::from_str(&call.stdout).expect(&call.stderr);
-        let [seen_code, message] = &seen;
+        let seen = call.run(&given);
+        let [seen_code, message] = [&seen[0], &seen[1]].map(|part| part.as_str().unwrap());
         let begin = format!("{reason}: ");
         assert!(
             seen_code == code && message.starts_with(&begin),

@@ -11,22 +11,21 @@ use tests::echo_service::EchoService;
 use tests::message::Message;
 use tests::process::{CommandLine, Finished};
 use tests::programs::Program;
-use tests::python::Python;
 use tests::sidecar::{Sidecar, SidecarPlan};
 use tests::tables::{self, TokenRequestRow, TokenRequestTable, Verdicts};
 use tests::token_forge::{header_of, payload_of};
 use tests::users_file::UsersFile;
-use tests::{loopback, template, wait};
+use tests::{template, wait};
 
 const TOKEN: &str = "/oauth/token";
 const FORM: &str = "Content-Type: application/x-www-form-urlencoded";
 const GRANT: &str = "grant_type=client_credentials";
 
 /// An auth server with the applications `jobs`, which obtains tokens, and `sidecar`, which does not.
-struct Installation {
-    server: AuthServer,
-    jobs: String,
-    sidecar: String,
+pub(super) struct Installation {
+    pub(super) server: AuthServer,
+    pub(super) jobs: String,
+    pub(super) sidecar: String,
 }
 
 impl Installation {
@@ -34,7 +33,7 @@ impl Installation {
         Self::of(AuthServerPlan::new().flags(flags.iter().copied()))
     }
 
-    fn of(plan: AuthServerPlan) -> Self {
+    pub(super) fn of(plan: AuthServerPlan) -> Self {
         let server = plan.flags(["--store-reread", "1"]).start().ready();
         let sidecar = done(&server, &["application", "add", "--app-id", "sidecar"]);
         let add = [
@@ -468,50 +467,6 @@ fn each_token_request_is_counted_and_written_down() {
         let name = format!("postern_auth_server_tokens_issued_total{labels}");
         assert!(metrics.contains(&name), "{name} is not in\n{metrics}");
     }
-}
-
-#[test]
-fn discovery_documents_lead_others_clients_to_a_token() {
-    let Some(python) = Python::with_oauth() else {
-        return;
-    };
-    let address = loopback::own_address(0);
-    let issuer = format!("http://{address}/auth");
-    let plan = AuthServerPlan::new().listen(address);
-    let installation = Installation::of(plan.flags(["--issuer", &issuer]));
-    let given = json!({
-        "issuer": issuer, "id": "jobs", "secret": installation.jobs, "scope": "orders:read"
-    });
-    let result = python.run("oauth_clients.py", &given);
-    let service = EchoService::start();
-    let sidecar = SidecarPlan::new(&service, &issuer)
-        .application("sidecar", &installation.sidecar)
-        .flags(["--issuer", &issuer, "--audience", "orders"])
-        .start()
-        .ready();
-    for client in [
-        "authlib client_secret_basic",
-        "authlib client_secret_post",
-        "requests-oauthlib",
-    ] {
-        let token = result[client]
-            .as_str()
-            .unwrap_or_else(|| panic!("{client}: {result}"));
-        assert_eq!(
-            verdict(&sidecar.bearing(token).get("/list")),
-            "200",
-            "{client}"
-        );
-    }
-    assert_eq!(result["same"], true);
-    assert_eq!(result["issuer"], issuer);
-    assert_eq!(
-        (&result["keys"], &result["expires_in"]),
-        (&json!(1), &json!(18_000))
-    );
-    assert_eq!(result["scope"], json!(["orders:read"]));
-    let refusals = json!({"secret": "invalid_client", "scope": "invalid_scope"});
-    assert_eq!(result["refusals"], refusals);
 }
 
 #[test]

@@ -1,0 +1,165 @@
+//! Others' OAuth clients, from the discovery documents to an accepted request.
+
+use serde_json::{Value, json};
+use tests::auth_server::{AuthServerPlan, LOGIN};
+use tests::client::verdict;
+use tests::echo_service::EchoService;
+use tests::go::GoProgram;
+use tests::loopback;
+use tests::node::Node;
+use tests::peer_issuer::PeerIssuer;
+use tests::python::Python;
+use tests::sidecar::{Sidecar, SidecarPlan};
+
+use super::grants::Installation;
+
+/// An auth server whose issuer is its URL, and a sidecar that trusts it.
+struct Stack {
+    installation: Installation,
+    issuer: String,
+    sidecar: Sidecar,
+    _service: EchoService,
+}
+
+impl Stack {
+    fn start(flags: &[&str]) -> Self {
+        let address = loopback::own_address(0);
+        let issuer = format!("http://{address}/auth");
+        let plan = AuthServerPlan::new().listen(address);
+        let plan = plan.flags(["--issuer", &issuer]);
+        let installation = Installation::of(plan.flags(flags.iter().copied()));
+        let service = EchoService::start();
+        let sidecar = SidecarPlan::new(&service, &issuer)
+            .application("sidecar", &installation.sidecar)
+            .flags(["--issuer", &issuer, "--audience", "orders"])
+            .start()
+            .ready();
+        Self {
+            installation,
+            issuer,
+            sidecar,
+            _service: service,
+        }
+    }
+
+    /// Returns the input of a client's script.
+    fn given(&self) -> Value {
+        let secret = &self.installation.jobs;
+        json!({"issuer": self.issuer, "id": "jobs", "secret": secret, "scope": "orders:read"})
+    }
+
+    fn assert_accepted(&self, token: &Value) {
+        let token = token.as_str().expect("a token");
+        assert_eq!(verdict(&self.sidecar.bearing(token).get("/list")), "200");
+    }
+}
+
+#[test]
+fn authlib_and_requests_oauthlib_find_and_use_the_token_endpoint() {
+    let Some(python) = Python::with_oauth() else {
+        return;
+    };
+    let stack = Stack::start(&[]);
+    let result = python.run("oauth_clients.py", &stack.given());
+    for client in [
+        "authlib client_secret_basic",
+        "authlib client_secret_post",
+        "requests-oauthlib",
+    ] {
+        stack.assert_accepted(&result[client]);
+    }
+    assert_eq!(result["same"], true);
+    assert_eq!(result["issuer"], stack.issuer);
+    assert_eq!(
+        (&result["keys"], &result["expires_in"]),
+        (&json!(1), &json!(18_000))
+    );
+    assert_eq!(result["scope"], json!(["orders:read"]));
+    let refusals = json!({"secret": "invalid_client", "scope": "invalid_scope"});
+    assert_eq!(result["refusals"], refusals);
+}
+
+#[test]
+fn openid_client_finds_and_uses_the_token_endpoint() {
+    let Some(node) = Node::with("openid-client") else {
+        return;
+    };
+    let stack = Stack::start(&["--refresh-tokens", "on"]);
+    let credentials = json!({"username": "ada", "password": "enchantress"});
+    let client = stack.installation.server.anonymous();
+    let login = client.post(LOGIN, &credentials).json();
+    let mut given = stack.given();
+    given["refresh"] = login["data"]["refresh_token"].clone();
+    let result = node.run("oauth_clients.mjs", &given);
+    let tokens = result["tokens"].as_array().expect("tokens");
+    // The grant is for the service; the tokens of a login name no audience.
+    let (granted, refreshed) = tokens.split_at(4);
+    granted
+        .iter()
+        .for_each(|token| stack.assert_accepted(token));
+    assert_eq!(refreshed.len(), 2);
+    assert_eq!(result["expires_in"], 18_000);
+    assert_eq!(result["scope"], "orders:read");
+    assert_eq!(result["refusal"], "401 basic");
+    assert_eq!(result["reused"], "400 invalid_grant");
+}
+
+#[test]
+fn go_s_client_credentials_are_accepted() {
+    let package = "golang.org/x/oauth2";
+    let debian = "golang-golang-x-oauth2-dev";
+    let Some(client) = GoProgram::built("client_credentials.go", package, debian) else {
+        return;
+    };
+    let stack = Stack::start(&[]);
+    let mut given = stack.given();
+    given["endpoint"] = json!(format!("{}/oauth/token", stack.issuer));
+    let result = client.run(&given);
+    let tokens = result["tokens"].as_array().expect("tokens");
+    assert_eq!(tokens.len(), 3);
+    tokens.iter().for_each(|token| stack.assert_accepted(token));
+    assert_eq!(result["refusal"], "401 Unauthorized");
+}
+
+/// From the challenge to the metadata of the resource and of its issuer, and with a token back.
+#[test]
+fn an_mcp_client_finds_the_issuer_of_a_protected_server() {
+    let Some(node) = Node::with("@modelcontextprotocol/sdk") else {
+        return;
+    };
+    let Some(peer) = PeerIssuer::oidc_provider("orders") else {
+        return;
+    };
+    let service = EchoService::start();
+    let address = loopback::own_address(1);
+    let server = format!("http://{address}/orders");
+    let config = tempfile::NamedTempFile::new().unwrap();
+    let of_table = format!(
+        "[[issuer]]\nname = 'peer'\nissuer = '{}'\ndiscovery = true\naudience = ['orders']\n",
+        peer.issuer()
+    );
+    std::fs::write(&config, of_table).unwrap();
+    let settings = [
+        vec!["--config".to_owned(), config.path().display().to_string()],
+        ["--issuer-url", &peer.issuer(), "--audience", "orders"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
+    for flags in settings {
+        let _sidecar = SidecarPlan::of_issuer(&service, flags)
+            .flags(["--resource", &server])
+            .listen(address)
+            .start()
+            .ready();
+        let given = json!({
+            "server": server, "issuer": peer.issuer(), "id": "agent",
+            "secret": "a secret of the test, and of nothing else", "scope": "orders:read",
+        });
+        let metadata = format!("http://{address}/.well-known/oauth-protected-resource/orders");
+        let expected = json!({
+            "before": 401, "metadata": metadata, "resource": server, "issuer": peer.issuer(),
+            "after": 200,
+        });
+        assert_eq!(node.run("mcp_client.mjs", &given), expected);
+    }
+}
