@@ -7,8 +7,9 @@ use crate::applications::secret_hash::SecretHash;
 use crate::revocations::{KEEP_AFTER_EXPIRY, Revocation, Revoked};
 use crate::users::{PresentUser, User};
 
-/// Tokens that end with their session; a client has one at a time, or a few. Older ones end before.
-const MAX_TOKENS: usize = 8;
+/// Tokens that end with their session; older ones end before. A client that refreshes with each page
+/// has as many within hours, and each that ends is an entry of the revocation list.
+const MAX_TOKENS: usize = 32;
 
 /// Times in seconds since the epoch. Members of a newer version are ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,7 +84,7 @@ impl SessionRecord {
         tokens.map(|token| self.revocation(token)).collect()
     }
 
-    /// Returns the access tokens that a sidecar may accept, which may be more lenient than this server.
+    /// Returns the access tokens that a sidecar may accept: it may be more lenient than this server.
     fn accepted_tokens(&self, now: i64) -> impl Iterator<Item = &IssuedToken> {
         let end = |token: &IssuedToken| token.expires.saturating_add(KEEP_AFTER_EXPIRY);
         self.tokens.iter().filter(move |token| end(token) > now)
@@ -199,21 +200,23 @@ mod tests {
             ids.collect()
         };
         let (mut renewed, mut surplus) = (record(), Vec::new());
-        for number in 1..=20 {
-            let now = if number < 20 { 20 } else { 112 };
+        for number in 1..=44 {
+            let now = if number < 44 { 20 } else { 112 };
             let (next, dropped) = renewed.renewed(SecretHash::of("next"), token(number), now);
             renewed = next;
             surplus.extend(ids(&dropped));
         }
         assert_eq!(renewed.ends, 1000);
-        let last = ["13", "14", "15", "16", "17", "18", "19", "20"];
-        assert_eq!(ids(&renewed.revocations(20)), last);
-        let until = 100 + 19 + KEEP_AFTER_EXPIRY;
-        assert_eq!(ids(&renewed.revocations(until - 1)), ["19", "20"]);
-        assert_eq!(ids(&renewed.revocations(until)), ["20"]);
-        // The last one expires at 112.
-        let first: Vec<_> = (0..12).map(|number| number.to_string()).collect();
-        assert_eq!(surplus, first);
+        let numbers = |range: std::ops::Range<i64>| -> Vec<_> {
+            let numbers = range.map(|number| number.to_string());
+            numbers.collect()
+        };
+        assert_eq!(ids(&renewed.revocations(20)), numbers(13..45));
+        let until = 100 + 43 + KEEP_AFTER_EXPIRY;
+        assert_eq!(ids(&renewed.revocations(until - 1)), ["43", "44"]);
+        assert_eq!(ids(&renewed.revocations(until)), ["44"]);
+        // The next one had expired when its place was needed.
+        assert_eq!(surplus, numbers(0..12));
         let json = serde_json::to_string(&renewed).unwrap();
         let read: SessionRecord = serde_json::from_str(&json).unwrap();
         assert_eq!(read, renewed);

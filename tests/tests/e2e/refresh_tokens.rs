@@ -252,7 +252,7 @@ fn until_all_revoked(server: &AuthServer, all: &[Tokens]) {
 fn the_tokens_of_many_renewals_end_with_the_session() {
     let server = plan().start().ready();
     let mut all = vec![log_in(&server)];
-    for _ in 0..12 {
+    for _ in 0..40 {
         let next = refreshed(&server, &all[all.len() - 1]);
         all.push(next);
     }
