@@ -121,7 +121,8 @@ fn changes(request: &Value, settings: &Settings) -> Result<Changes, Rejected> {
         return none;
     }
     let object = Object::new(object);
-    if object.is_ending() {
+    // At a CREATE the member is the author's, and would let a pod in as it is.
+    if operation == "UPDATE" && object.is_ending() {
         return none;
     }
     object.check_label()?;

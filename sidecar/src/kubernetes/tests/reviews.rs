@@ -269,7 +269,9 @@ fn what_a_controller_has_made_or_cannot_change_stays() {
         "metadata": {"labels": {"postern/sidecar": "true"}, "deletionTimestamp": "2026-01-01T00:00:00Z"},
         "spec": {"ports": [{"port": 80}, {"port": 81}]},
     });
-    assert_eq!(stored(&ending), Some(ending.clone()));
+    assert_eq!(updated(&ending, &ending), Some(ending.clone()));
+    // Nothing ends before it exists.
+    assert_eq!(stored(&ending), None);
 }
 
 #[test]
