@@ -50,7 +50,7 @@ const GROUPS: u64 = 2;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UpstreamTimeouts {
     pub(crate) connect: Duration,
-    /// For the head of a response and each read of its body; `None` waits forever.
+    /// Timeout of a response's head and of each read of its body; `None` waits forever.
     pub(crate) read: Option<Duration>,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct Upstream {
     settings: UpstreamSettings,
     /// Locked while prototypes are replaced, so that the last ones use the last settings.
     tls: Mutex<CurrentTls>,
-    /// One entry for each address; empty until the name resolves.
+    /// Peers, one for each address; empty until the name resolves.
     peers: ArcSwap<Vec<Prototypes>>,
     /// Index of the entry in use.
     preferred: AtomicUsize,
@@ -90,9 +90,9 @@ pub(crate) struct Upstream {
 #[derive(Debug)]
 struct Prototypes {
     plain: HttpPeer,
-    /// Without a read timeout.
+    /// Peer without a read timeout.
     stream: HttpPeer,
-    /// For HTTP/1.1 alone, without a read timeout: WebSockets and the fast path.
+    /// Peer for HTTP/1.1 alone, without a read timeout: WebSockets and the fast path.
     http_1: HttpPeer,
     /// Its `reuse_hash`, computed once.
     http_1_key: u64,

@@ -21,7 +21,7 @@ pub(crate) struct EffectiveConfig {
     pub(crate) optional_paths: Vec<String>,
     /// Conditions of a token for some methods and paths.
     pub(crate) rules: Vec<RuleSummary>,
-    /// For requests without a rule.
+    /// Requirement of requests without a rule.
     pub(crate) default_rule: DefaultRule,
     /// Location of a token besides `Authorization`.
     pub(crate) token_cookie: Option<String>,
@@ -32,7 +32,7 @@ pub(crate) struct EffectiveConfig {
     /// Claim and header pairs.
     pub(crate) claim_headers: Vec<String>,
     pub(crate) issuer: Option<String>,
-    /// A token is for any of them; empty: not checked.
+    /// Accepted audiences, of which a token names one; empty if not checked.
     pub(crate) audiences: Vec<String>,
     pub(crate) cors_origins: Vec<String>,
     pub(crate) keys_from: String,
@@ -69,7 +69,7 @@ impl RuleSummary {
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct EffectiveIssuer {
     pub(crate) name: String,
-    /// Of the values of all tenants one is accepted.
+    /// Accepted issuers: one value for each tenant.
     pub(crate) accepts: Vec<String>,
     pub(crate) audiences: Vec<String>,
     /// The only header of its tokens.

@@ -15,7 +15,7 @@ use crate::upstream::request::UpstreamRequestPolicy;
 pub(crate) struct Rules {
     pub(crate) auth_policy: AuthPolicy,
     pub(crate) upstream_request: UpstreamRequestPolicy,
-    /// The same for the status page.
+    /// The rules as the status page renders them.
     pub(crate) protected: EffectiveConfig,
 }
 

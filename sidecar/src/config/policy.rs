@@ -165,7 +165,7 @@ pub(super) fn policy(
     })
 }
 
-/// An empty one is a mistake in a manifest.
+/// Rejects an empty value, a mistake in a manifest.
 fn audiences(args: &TokenArgs) -> Result<Vec<String>, ExitError> {
     match args.audience.iter().any(String::is_empty) {
         true => Err(flag_error(

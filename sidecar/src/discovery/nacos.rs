@@ -197,7 +197,7 @@ fn take(lists: &watch::Sender<Option<Arc<[Listed]>>>, listed: Vec<Listed>) {
 
 /// Returns the new list; `None` to keep the known one.
 ///
-/// An empty list comes from a registry that restarted a moment ago: the last known instances stay.
+/// Keeps the last known instances in place of an empty list, which a registry has after a restart.
 /// A list of unhealthy or disabled ones is taken as it is.
 fn replacement(known: Option<&[Listed]>, mut listed: Vec<Listed>) -> Option<Arc<[Listed]>> {
     listed.sort_by_key(Listed::authority);

@@ -12,10 +12,11 @@ use hickory_resolver::proto::rr::rdata::SRV;
 
 use super::DiscoveryError;
 
-/// An unresponsive resolver must not use up the whole tick, nor block the next lookup forever.
+/// Timeout of a lookup: an unresponsive resolver must not use up the whole tick, nor block the next
+/// lookup.
 pub(crate) const LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
-/// For one query to one server: then the next one, or this one again, within the time above.
-const QUESTION_TIMEOUT: Duration = Duration::from_millis(1200);
+/// Timeout of one query to one server; the next one follows within the timeout of the lookup.
+const QUERY_TIMEOUT: Duration = Duration::from_millis(1200);
 
 /// A resolver for one lookup, so that a changed `/etc/resolv.conf` counts at the next tick.
 pub(super) struct Resolver(TokioResolver);
@@ -30,7 +31,7 @@ impl Resolver {
             None => TokioResolver::builder_tokio().map_err(std::io::Error::other)?,
         };
         let options = builder.options_mut();
-        options.timeout = QUESTION_TIMEOUT;
+        options.timeout = QUERY_TIMEOUT;
         options.attempts = 1;
         options.cache_size = 0;
         builder.build().map(Self).map_err(std::io::Error::other)

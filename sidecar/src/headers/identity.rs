@@ -68,7 +68,7 @@ pub(crate) enum ClaimHeaderError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Identity {
     user: HeaderValue,
-    /// In the order of the configuration; `None` for a claim that the token lacks.
+    /// Values in the order of the configuration; `None` for a claim that the token lacks.
     claims: Box<[Option<HeaderValue>]>,
 }
 

@@ -429,7 +429,7 @@ fn auth_proxy(
 fn pingora_conf(config: &Config) -> ServerConf {
     ServerConf {
         threads: config.threads,
-        // One thread cannot steal, and a runtime made for one is cheaper.
+        // Work stealing needs several threads, and a runtime for one thread is cheaper.
         work_stealing: config.threads > 1,
         // Pingora's own timers need a thread that wakes every 10 ms; tokio's do not.
         fast_timeout_to_tokio_threshold_seconds: Some(0),
@@ -451,7 +451,7 @@ const HTTP_2_STREAM_WINDOW: u32 = 65_535;
 fn http_proxy_app(conf: &Arc<ServerConf>, proxy: AuthProxy) -> HttpProxy<AuthProxy> {
     let mut app = http_proxy(conf, proxy);
     let mut options = HttpServerOptions::default();
-    // Not to proxy it, but to reject it with our own response.
+    // Allowed by the library, so that our own response rejects it.
     options.allow_connect_method_proxying = true;
     options.h2c = true;
     options.h2_idle_timeout = Some(listener::CLIENT_IDLE);

@@ -35,12 +35,12 @@ use crate::upstream::Upstream;
 pub(crate) struct Reload {
     /// The settings at the start of the process.
     pub(crate) start: ServeArgs,
-    /// Its files, as they were before they were read.
+    /// Files of the configuration, in their state before they were read.
     pub(crate) watched: WatchedFiles,
     pub(crate) rules: Arc<CurrentRules>,
     pub(crate) upstream: Arc<Upstream>,
     pub(crate) client_tls: Option<Arc<ClientTls>>,
-    /// Of each issuer, the first one first.
+    /// Refresh of the keys of each issuer, in order.
     pub(crate) refreshers: Vec<Arc<Refresher>>,
     pub(crate) metrics: Metrics,
 }

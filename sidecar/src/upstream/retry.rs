@@ -13,7 +13,7 @@ const WINDOW: Duration = Duration::from_secs(1);
 /// Pauses between tries double from the first to the last.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LAST_PAUSE: Duration = Duration::from_millis(100);
-/// More tries than fit into the window, so that Pingora's own limit never applies.
+/// Limit of tries for Pingora: more than fit into the window, so that it never applies.
 pub(crate) const MAX_TRIES: usize = 64;
 
 /// Failures of one request.

@@ -32,7 +32,7 @@ const MAX_NAME_BYTES: usize = 32;
 /// The ends of files beside the key cache: the auth server's revocation list, and the file that
 /// replaces the cache.
 const RESERVED_NAMES: [&str; 2] = ["revocations", "new"];
-/// A token that is not cached is compared with each.
+/// Max number of tenants: a token that is not cached is compared with each.
 const MAX_TENANTS: usize = 256;
 /// The `issuer` of the cluster whose pod this is.
 const KUBERNETES: &str = "kubernetes:///";

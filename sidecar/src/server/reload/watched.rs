@@ -35,7 +35,7 @@ impl Stamp {
 pub(crate) struct WatchedFiles {
     files: Vec<PathBuf>,
     read: Vec<Option<Stamp>>,
-    /// At the last poll.
+    /// State of the files at the last poll.
     seen: Vec<Option<Stamp>>,
 }
 
