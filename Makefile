@@ -88,7 +88,7 @@ tests: cmake
 	fi
 
 .PHONY: conformance
-conformance: cmake ## Others' clients through the sidecar: h2load, nghttp, curl, grpcio, websockets (after `make venv`)
+conformance: cmake ## Others' clients through the sidecar: h2load, nghttp, curl, grpcio, grpc-go, websockets (after `make venv`)
 	cargo build $(LOCKED) --workspace --bins
 	cargo test $(LOCKED) -p tests --test e2e -- conformance:: --nocapture
 
