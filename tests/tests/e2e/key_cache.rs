@@ -217,12 +217,12 @@ fn a_cache_that_cannot_be_written_is_one_warning_and_serving_goes_on() {
         failed.filter(|count| *count != "1").map(|_| ())
     });
     assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
-    let log = sidecar.process().output();
-    assert_eq!(
-        log.matches("the key cache cannot be written").count(),
-        1,
-        "{log}"
-    );
+    let warning = "the key cache cannot be written";
+    let log = wait::until("the warning", || {
+        let log = sidecar.process().output();
+        log.contains(warning).then_some(log)
+    });
+    assert_eq!(log.matches(warning).count(), 1, "{log}");
 }
 
 fn cache_writes(sidecar: &Sidecar, result: &str) -> u64 {
