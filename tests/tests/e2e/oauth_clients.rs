@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tests::auth_server::{AuthServerPlan, LOGIN};
-use tests::client::verdict;
+use tests::client::{Request, verdict};
 use tests::echo_service::EchoService;
 use tests::go::GoProgram;
 use tests::loopback;
@@ -162,4 +162,33 @@ fn an_mcp_client_finds_the_issuer_of_a_protected_server() {
         });
         assert_eq!(node.run("mcp_client.mjs", &given), expected);
     }
+}
+
+#[test]
+fn of_several_issuers_the_metadata_names_those_that_clients_have_tokens_of() {
+    let service = EchoService::start();
+    let config = tempfile::NamedTempFile::new().unwrap();
+    let table = |name: &str, more: &str| {
+        format!(
+            "[[issuer]]\nname = '{name}'\nissuer = 'https://{name}.example'\naudience = ['orders']\n\
+             jwks-url = 'https://{name}.example/keys'\n{more}\n"
+        )
+    };
+    // A proxy gets the tokens of its own header.
+    let tables = [
+        ("one", ""),
+        ("proxy", "token-header = 'X-Assertion'"),
+        ("two", ""),
+    ];
+    let tables = tables.map(|(name, more)| table(name, more)).concat();
+    std::fs::write(&config, tables).unwrap();
+    let sidecar = SidecarPlan::of_issuer(&service, ["--config", config.path().to_str().unwrap()])
+        .flags(["--resource", "https://api.example/orders"])
+        .start();
+    let path = "/.well-known/oauth-protected-resource";
+    let document = sidecar.anonymous().send(&Request::new("GET", path)).json();
+    assert_eq!(
+        document["authorization_servers"],
+        json!(["https://one.example", "https://two.example"])
+    );
 }
