@@ -323,8 +323,10 @@ fn restarts_of_the_service_cost_no_request_that_it_had_not_received() {
         let mut received = 0;
         for _ in 0..restarts {
             let service = SocketServer::start_on(address, |_| Reply::Bytes(ok()));
-            wait::until("a few requests", || {
-                (service.requests().len() > 20).then_some(())
+            // More than arrive within the pause of a retry: a request is sent again once, so that one
+            // which meets two ends is lost.
+            wait::until("some requests", || {
+                (service.requests().len() > 200).then_some(())
             });
             received += service.requests().len();
             drop(service);
@@ -332,7 +334,7 @@ fn restarts_of_the_service_cost_no_request_that_it_had_not_received() {
                 TcpStream::connect(address).is_err().then_some(())
             });
         }
-        assert!(received > 20 * restarts);
+        assert!(received > 200 * restarts);
         let last = SocketServer::start_on(address, |_| Reply::Bytes(ok()));
         wait::until("the last service to be found", || {
             (last.requests().len() > 20).then_some(())
@@ -348,7 +350,7 @@ fn restarts_of_the_service_cost_no_request_that_it_had_not_received() {
             }
         }
     });
-    assert!(answered > 20 * restarts, "{answered}");
+    assert!(answered > 200 * restarts, "{answered}");
     // The service may have processed a POST that it received before its end.
     let unexplained: Vec<_> = lost
         .iter()
