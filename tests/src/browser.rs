@@ -41,11 +41,7 @@ impl Browser {
             return None;
         };
         let home = tempfile::tempdir().expect("a temporary directory");
-        let mut process = CommandLine::new(driver)
-            .arguments(["--port=0"])
-            .environment("HOME", home.path())
-            .start();
-        let port = process.announced("ChromeDriver was started successfully on port ");
+        let (process, port) = started(&driver, home.path());
         let driver = format!("127.0.0.1:{}", port.trim_end_matches('.'))
             .parse()
             .expect("a port");
@@ -195,6 +191,21 @@ fn ask(driver: SocketAddr, method: &str, request: &Request) -> Value {
     let answer = exchange(driver, method, &request.bytes(&driver.to_string()));
     assert_eq!(answer.status(), 200, "WebDriver: {}", answer.text());
     answer.json()["value"].clone()
+}
+
+/// Starts the driver, and returns its port. It picks one that is free for IPv4 and ends where IPv6 has
+/// it, so it may take several tries.
+fn started(driver: &Path, home: &Path) -> (Process, String) {
+    const TRIES: usize = 5;
+    let driver = CommandLine::new(driver)
+        .arguments(["--port=0"])
+        .environment("HOME", home);
+    let started = (0..TRIES).find_map(|_| {
+        let mut process = driver.start();
+        let port = process.announced_or_ended("ChromeDriver was started successfully on port ")?;
+        Some((process, port))
+    });
+    started.expect("a driver that starts")
 }
 
 fn found(program: &str) -> Option<PathBuf> {

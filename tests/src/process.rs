@@ -142,8 +142,20 @@ impl Process {
     /// # Panics
     /// When the process ends first, or the line does not appear in time.
     pub fn announced(&mut self, prefix: &str) -> String {
-        let name = self.name.clone();
-        wait::until(&format!("`{prefix}` on the stdout of {name}"), || {
+        let line = self.announced_or_ended(prefix);
+        line.unwrap_or_else(|| {
+            let (name, ended) = (self.name.clone(), self.ended());
+            panic!("{name} ended ({ended:?}) before it printed `{prefix}`")
+        })
+    }
+
+    /// Waits as [`announced`](Self::announced) does; `None` when the process ends first.
+    ///
+    /// # Panics
+    /// When the line does not appear in time.
+    pub fn announced_or_ended(&mut self, prefix: &str) -> Option<String> {
+        let what = format!("`{prefix}` on the stdout of {}", self.name);
+        wait::until(&what, || {
             let ended = self.ended();
             let line = self
                 .stdout
@@ -151,13 +163,7 @@ impl Process {
                 .lines()
                 .find_map(|line| line.strip_prefix(prefix).map(str::to_owned))
                 .or_else(|| address_in_json(&self.stderr.text(), prefix));
-            if line.is_none() {
-                assert!(
-                    ended.is_none(),
-                    "{name} ended ({ended:?}) before it printed `{prefix}`"
-                );
-            }
-            line
+            (line.is_some() || ended.is_some()).then_some(line)
         })
     }
 
