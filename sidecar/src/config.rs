@@ -41,7 +41,7 @@ use self::policy::mapping;
 use self::upstream::{bypass, refuse_own_address, require_pod_ip, upstream_timeouts, upstream_tls};
 
 pub(crate) use path_warnings::{example, opens_too_much, path_of};
-pub(crate) use policy::{auth_policy, issuer_mapping, resource, upstream_request};
+pub(crate) use policy::{auth_policy, issuer_mapping, upstream_request};
 pub(crate) use upstream::upstream_address;
 
 const REPORTING_ENDED: &str =
@@ -121,12 +121,12 @@ impl Config {
         of_settings.extend(access_rules::warnings(&args.rules)?);
         of_settings.extend(policy::dotted_claims(args));
         of_settings.extend(expired(tls.as_ref(), upstream_tls.as_ref(), unix_now()));
-        let mut auth_policy = auth_policy(&args.rules, mapping(args)?, &upstream)?;
+        let of_clients = &issuers.of_clients;
+        let mut auth_policy = auth_policy(&args.rules, mapping(args)?, &upstream, of_clients)?;
         reporting::check(args, auth_policy.reporting, unix_now())?;
         if let Some(url) = &args.keys.issuer_url {
             auth_policy.policy.issuer = Some(url.clone());
         }
-        auth_policy.resource = resource(&args.rules, &issuers.of_clients)?;
         let protected = effective_config(args, &issuers, &auth_policy);
         if let Some(policies) = issuers.policies {
             auth_policy = auth_policy.with_issuers(policies);

@@ -38,6 +38,12 @@ impl ServerUrl {
         &self.scheme
     }
 
+    /// Returns true for `http` and `https`.
+    #[must_use]
+    pub fn is_http(&self) -> bool {
+        [Scheme::HTTP, Scheme::HTTPS].contains(&self.scheme)
+    }
+
     /// Returns `HOST[:PORT]`.
     #[must_use]
     pub const fn authority(&self) -> &Authority {

@@ -5,7 +5,6 @@ use contract::http::host;
 use contract::http::request_path::RequestPath;
 use contract::rejection::Rejection;
 use http::Method;
-use http::uri::Scheme;
 use runtime::server_url::{ServerUrl, ServerUrlError};
 use serde::Serialize;
 
@@ -110,8 +109,7 @@ fn url(text: &str) -> Result<ServerUrl, ResourceError> {
         ServerUrlError::Port(_) => ResourceError::Host,
         ServerUrlError::Malformed | ServerUrlError::Credentials => ResourceError::NotAUrl,
     })?;
-    let is_http = [Scheme::HTTP, Scheme::HTTPS].contains(url.scheme());
-    (is_http && !text.contains(['?', '"', '\\']))
+    (url.is_http() && !text.contains(['?', '"', '\\']))
         .then_some(url)
         .ok_or(ResourceError::NotAUrl)
 }

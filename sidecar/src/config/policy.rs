@@ -22,7 +22,7 @@ use crate::request::header_list::is_tchar;
 use crate::upstream::UpstreamAddress;
 use crate::upstream::request::UpstreamRequestPolicy;
 
-/// Returns the authorization rules.
+/// Returns the authorization rules; clients get their tokens from `issuers`.
 ///
 /// # Errors
 /// As [`super::Config::new`].
@@ -30,6 +30,7 @@ pub(crate) fn auth_policy(
     args: &RulesArgs,
     mapping: Option<ClaimMapping>,
     upstream: &UpstreamAddress,
+    issuers: &[String],
 ) -> Result<AuthPolicy, ExitError> {
     let policy = policy(&args.tokens, mapping)?;
     let user_header = user_header(&args.identity)?;
@@ -37,19 +38,16 @@ pub(crate) fn auth_policy(
         .with_access_rules(access_rules(args)?);
     rules.reporting = reporting(&args.enforcement)?;
     rules.carries_websockets = upstream.carries_websockets();
+    rules.resource = resource(args, issuers)?.map(Arc::new);
     Ok(rules)
 }
 
-/// Returns the metadata of `--resource`, for which clients get tokens from `issuers`.
-pub(crate) fn resource(
-    args: &RulesArgs,
-    issuers: &[String],
-) -> Result<Option<Arc<ProtectedResource>>, ExitError> {
+fn resource(args: &RulesArgs, issuers: &[String]) -> Result<Option<ProtectedResource>, ExitError> {
     let Some(url) = &args.resource else {
         return Ok(None);
     };
     ProtectedResource::new(url, issuers)
-        .map(|resource| Some(Arc::new(resource)))
+        .map(Some)
         .map_err(|error| flag_error("resource", url, error))
 }
 

@@ -77,8 +77,7 @@ impl FromStr for JwksAddress {
 
     fn from_str(text: &str) -> Result<Self, JwksAddressError> {
         let url: ServerUrl = text.parse()?;
-        [Scheme::HTTP, Scheme::HTTPS]
-            .contains(url.scheme())
+        url.is_http()
             .then_some(Self(url))
             .ok_or(JwksAddressError::Malformed)
     }

@@ -13,7 +13,6 @@ use contract::http::path_patterns::ContextPath;
 use contract::keys::signing_type::SigningType;
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::uri::Scheme;
 use runtime::server_url::ServerUrl;
 use serde::Serialize;
 
@@ -41,8 +40,7 @@ impl IssuerUrl {
     /// Returns `None` for an issuer that is a mere name.
     pub(crate) fn parse(issuer: &str) -> Option<Self> {
         let url: ServerUrl = issuer.parse().ok()?;
-        let is_http = [Scheme::HTTP, Scheme::HTTPS].contains(url.scheme());
-        (is_http && url.target().query().is_none()).then(|| Self {
+        (url.is_http() && url.target().query().is_none()).then(|| Self {
             issuer: issuer.to_owned(),
             url,
         })

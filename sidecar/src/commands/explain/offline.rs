@@ -41,11 +41,9 @@ pub(super) fn explainer(args: &ExplainArgs) -> Result<Option<Explainer>, ExitErr
     let current = CurrentKeys::default();
     current.install(keys, Instant::now());
     let upstream = config::upstream_address(&args.service)?;
-    let mut auth_policy = config::auth_policy(&args.rules, mapping, &upstream)?;
-    auth_policy.resource = config::resource(&args.rules, &[])?;
     Ok(Some(Explainer {
         rules: Arc::new(CurrentRules::new(Rules {
-            auth_policy,
+            auth_policy: config::auth_policy(&args.rules, mapping, &upstream, &[])?,
             upstream_request: config::upstream_request(&args.rules.upstream_request),
             protected: EffectiveConfig::default(),
         })),
