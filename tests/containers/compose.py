@@ -51,7 +51,7 @@ def until(what, probe, timeout=TIMEOUT):
             if last:
                 return last
         time.sleep(0.2)
-    raise AssertionError(f"waited {timeout} s in vain for {what}; last seen: {last!r}")
+    raise AssertionError(f"timed out after {timeout} s waiting for {what}; last seen: {last!r}")
 
 
 @dataclasses.dataclass

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::process::CommandLine;
-use crate::programs::repository;
+use crate::programs::interop;
 use crate::skip;
 
 /// The folder of Debian's Go packages.
@@ -37,7 +37,7 @@ impl GoProgram {
             .env("GOPATH", PACKAGES)
             .args(["build", "-o"])
             .arg(program.path())
-            .arg(repository().join("tests/interop").join(source))
+            .arg(interop(source))
             .output()
             .expect("Go starts");
         let stderr = String::from_utf8_lossy(&built.stderr);
@@ -48,10 +48,9 @@ impl GoProgram {
     /// Runs it with this input.
     ///
     /// # Panics
-    /// When it prints no JSON.
+    /// When it fails, or prints no JSON.
     pub fn run(&self, input: &Value) -> Value {
-        let run = CommandLine::new(self.path()).input(input.to_string()).run();
-        serde_json::from_str(&run.stdout).unwrap_or_else(|_| panic!("{}", run.stderr))
+        CommandLine::new(self.path()).run_json(input)
     }
 
     fn path(&self) -> std::path::PathBuf {

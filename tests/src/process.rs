@@ -88,6 +88,17 @@ impl CommandLine {
         self.start().finished()
     }
 
+    /// Runs the program with this input.
+    ///
+    /// # Panics
+    /// When it fails, or prints no JSON.
+    #[must_use]
+    pub fn run_json(self, input: &Value) -> Value {
+        let run = self.input(input.to_string()).run();
+        assert_eq!(run.code, Some(0), "{}", run.stderr);
+        serde_json::from_str(&run.stdout).expect("JSON on stdout")
+    }
+
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         // The program runs outside the sources, where a `./data` could be taken for its store.

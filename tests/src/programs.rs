@@ -53,3 +53,8 @@ pub fn repository() -> &'static Path {
         .parent()
         .expect("the package stands in the repository")
 }
+
+/// Returns the path of a file in `tests/interop/`.
+pub fn interop(name: &str) -> PathBuf {
+    repository().join("tests/interop").join(name)
+}

@@ -1,12 +1,12 @@
 //! Python programs that stand for another implementation.
 
-use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::Command;
 
 use serde_json::Value;
 
 use crate::process::{CommandLine, Process};
+use crate::programs::interop;
 use crate::skip;
 
 /// A Python interpreter with PyJWT.
@@ -77,11 +77,7 @@ impl Python {
     /// # Panics
     /// When it does not start.
     pub fn start(&self, script: &str, arguments: &[&str]) -> Process {
-        let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("interop")
-            .join(script);
-        CommandLine::new(&self.0)
-            .arguments([script])
+        self.command(script)
             .arguments(arguments.iter().copied())
             .start()
     }
@@ -91,36 +87,16 @@ impl Python {
     /// # Panics
     /// When it fails, or prints no JSON.
     pub fn run(&self, script: &str, input: &Value) -> Value {
-        let output = self.output(script, input);
-        assert!(
-            output.status.success(),
-            "{script}: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        serde_json::from_slice(&output.stdout).expect("JSON on stdout")
+        self.command(script).run_json(input)
     }
 
     /// Returns true if a script succeeds with this input.
     pub fn succeeds(&self, script: &str, input: &Value) -> bool {
-        self.output(script, input).status.success()
+        let run = self.command(script).input(input.to_string()).run();
+        run.code == Some(0)
     }
 
-    fn output(&self, script: &str, input: &Value) -> Output {
-        let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("interop")
-            .join(script);
-        let mut child = Command::new(&self.0)
-            .arg(script)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("Python starts");
-        let mut stdin = child.stdin.take().expect("a piped stdin");
-        stdin
-            .write_all(input.to_string().as_bytes())
-            .expect("the script reads its input");
-        drop(stdin);
-        child.wait_with_output().expect("the script ends")
+    fn command(&self, script: &str) -> CommandLine {
+        CommandLine::new(&self.0).arguments([interop(script)])
     }
 }

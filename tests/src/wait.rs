@@ -11,7 +11,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Polls `probe` until it returns a value; panics with `what` at the timeout.
 pub fn until<T>(what: &str, probe: impl FnMut() -> Option<T>) -> T {
-    within(TIMEOUT, probe).unwrap_or_else(|| panic!("waited {TIMEOUT:?} in vain for {what}"))
+    within(TIMEOUT, probe)
+        .unwrap_or_else(|| panic!("timed out after {TIMEOUT:?} waiting for {what}"))
 }
 
 /// Polls `probe` until it returns a value or `limit` is over.
