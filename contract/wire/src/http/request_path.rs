@@ -35,6 +35,16 @@ impl<'a> RequestPath<'a> {
     /// [`Rejection::PathNotCanonical`] for paths that no honest client sends: dot segments in any
     /// encoding, backslashes, control bytes, broken escapes, double-encoded dots or slashes.
     pub fn parse(raw: &'a [u8]) -> Result<Self, Rejection> {
+        match std::str::from_utf8(raw) {
+            Ok(text) if is_evidently_canonical(raw) => Ok(Self {
+                canonical: Some(CanonicalPath(Cow::Borrowed(text))),
+            }),
+            _ => Self::parse_any(raw),
+        }
+    }
+
+    /// Checks every path by every rule.
+    fn parse_any(raw: &'a [u8]) -> Result<Self, Rejection> {
         if raw.first() != Some(&b'/') || raw.iter().copied().any(is_never_allowed) {
             return Err(Rejection::PathNotCanonical);
         }
@@ -56,6 +66,17 @@ impl<'a> RequestPath<'a> {
     pub const fn canonical(&self) -> Option<&CanonicalPath<'a>> {
         self.canonical.as_ref()
     }
+}
+
+/// Returns true for most paths of honest clients: plain bytes, in segments that neither are empty nor
+/// begin with a dot. No rule has anything to find in them, and each would read them once more.
+fn is_evidently_canonical(raw: &[u8]) -> bool {
+    let mut previous = 0;
+    let is_harmless = |&byte: &u8| {
+        let begins_segment = std::mem::replace(&mut previous, byte) == b'/';
+        is_plain(byte) && !(begins_segment && matches!(byte, b'/' | b'.'))
+    };
+    raw.first() == Some(&b'/') && raw.iter().all(is_harmless)
 }
 
 /// Returns true for control bytes, which end lines and strings, and the backslash, a slash to some
@@ -268,6 +289,23 @@ mod tests {
             Ok(path) if path.canonical().is_some() => "canonical",
             Ok(_) => "opaque",
         }
+    }
+
+    #[test]
+    fn the_quick_answer_is_that_of_every_rule() {
+        let alphabet = b"/.a%2e;\\ \xc0";
+        let (mut quick, mut path) = (0, Vec::new());
+        for number in 0..alphabet.len().pow(5) {
+            path.clear();
+            path.push(b'/');
+            let digits = (0..5).map(|place| number / alphabet.len().pow(place));
+            path.extend(digits.filter_map(|digit| alphabet.get(digit % alphabet.len())));
+            quick += usize::from(is_evidently_canonical(&path));
+            let text = path.escape_ascii();
+            let every_rule = RequestPath::parse_any(&path);
+            assert_eq!(RequestPath::parse(&path), every_rule, "{text}");
+        }
+        assert!(quick > 1000, "{quick}");
     }
 
     #[test]
