@@ -83,17 +83,22 @@ fn trimmed(name: &str) -> &str {
 
 /// Writes text in one letter case.
 fn push_folded(text: &str, to: &mut Text) {
-    for c in text.chars() {
-        if c.is_ascii() {
-            let mut ascii = [0; 1];
-            to.extend_from_slice(c.to_ascii_lowercase().encode_utf8(&mut ascii).as_bytes());
-        } else {
-            // Over the capitals, because some letters share only these.
-            for folded in c.to_uppercase().flat_map(char::to_lowercase) {
-                let mut utf8 = [0; 4];
-                to.extend_from_slice(folded.encode_utf8(&mut utf8).as_bytes());
-            }
+    if text.is_ascii() {
+        let start = to.len();
+        to.extend_from_slice(text.as_bytes());
+        if let Some(added) = to.get_mut(start..) {
+            added.make_ascii_lowercase();
         }
+        return;
+    }
+    // Over the capitals, because some letters share only these.
+    for folded in text
+        .chars()
+        .flat_map(char::to_uppercase)
+        .flat_map(char::to_lowercase)
+    {
+        let mut utf8 = [0; 4];
+        to.extend_from_slice(folded.encode_utf8(&mut utf8).as_bytes());
     }
 }
 

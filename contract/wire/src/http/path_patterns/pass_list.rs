@@ -1,6 +1,6 @@
 //! The paths that need no token: patterns as a tree, so that each path is walked once.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 use http::Method;
 use smallvec::SmallVec;
@@ -22,7 +22,7 @@ type NodeId = usize;
 /// The segments that may follow a common beginning of patterns.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Node {
-    literals: BTreeMap<String, NodeId>,
+    literals: HashMap<String, NodeId>,
     /// Tried one after another.
     globs: Vec<(Glob, NodeId)>,
     /// The node after a `**`, which may also match no segment.
