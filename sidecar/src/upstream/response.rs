@@ -1,5 +1,6 @@
 //! Corrections of a response head for the client's connection. Everything else stays unchanged.
 
+use contract::http::framing::responses::ResponseFraming;
 use http::{HeaderName, Method, StatusCode, Version, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::{Error, ErrorType};
@@ -42,29 +43,29 @@ pub(crate) fn correct(head: &mut ResponseHeader, client: Version) {
     }
 }
 
-/// Replaces `Content-Length: 2, 2` by one value (RFC 9110 §8.6), as Pingora reads it.
+/// Checks the framing of the body, and replaces `Content-Length: 2, 2` by one value (RFC 9110 §8.6),
+/// as Pingora reads it.
 ///
 /// # Errors
-/// [`ErrorType::InvalidHTTPHeader`] for an invalid length or several: the next bytes could be the
+/// [`ErrorType::InvalidHTTPHeader`] for an ambiguous length or coding: the next bytes could be the
 /// begin of another response.
-pub(crate) fn unify_length(head: &mut ResponseHeader) -> pingora::Result<()> {
-    let mut values = head.headers.get_all(header::CONTENT_LENGTH).iter();
-    let Some(value) = values.next() else {
+pub(crate) fn check_framing(head: &mut ResponseHeader) -> pingora::Result<()> {
+    let fields = head.headers.iter();
+    let fields = fields.map(|(name, value)| (name.as_str(), value.as_bytes()));
+    let framing = ResponseFraming::read(fields, false)
+        .map_err(|_| Error::new_up(ErrorType::InvalidHTTPHeader))?;
+    let length = head.headers.get(header::CONTENT_LENGTH);
+    let Some(length) = length.filter(|_| framing.is_doubtful) else {
         return Ok(());
     };
-    let is_length = |length: &[u8]| !length.is_empty() && length.iter().all(u8::is_ascii_digit);
-    let is_single = values.next().is_none();
-    if is_single && is_length(value.as_bytes()) {
-        return Ok(());
-    }
-    let values = head.headers.get_all(header::CONTENT_LENGTH).iter();
-    let mut lengths = values.flat_map(|value| value.as_bytes().split(|&byte| byte == b','));
-    let first = lengths.next().unwrap_or_default().trim_ascii();
-    if !is_length(first) || lengths.any(|length| length.trim_ascii() != first) {
-        return Err(Error::new_up(ErrorType::InvalidHTTPHeader));
-    }
-    let length = first.to_vec();
+    let length = first_length(length.as_bytes()).to_vec();
     head.insert_header(header::CONTENT_LENGTH, length)
+}
+
+/// Returns the first of several equal lengths.
+pub(crate) fn first_length(value: &[u8]) -> &[u8] {
+    let first = value.split(|&byte| byte == b',').next();
+    first.unwrap_or_default().trim_ascii()
 }
 
 /// Returns true if the end of the connection ends the body: HTTP/1.0 has no chunks.
@@ -127,13 +128,28 @@ mod tests {
         ] {
             let mut head = ResponseHeader::build(200, None).unwrap();
             head.insert_header("Content-Length", value).unwrap();
-            let length = unify_length(&mut head).ok();
+            let length = check_framing(&mut head).ok();
             let length = length.map(|()| head.headers[header::CONTENT_LENGTH].clone());
             assert_eq!(
                 length.as_ref().map(|length| length.to_str().unwrap()),
                 unified,
                 "{value}"
             );
+        }
+    }
+
+    #[test]
+    fn a_coding_other_than_chunked_is_rejected() {
+        for (coding, is_accepted) in [
+            ("chunked", true),
+            ("Chunked", true),
+            ("gzip, chunked", false),
+            ("x: chunked", false),
+            ("identity", false),
+        ] {
+            let mut head = ResponseHeader::build(200, None).unwrap();
+            head.insert_header("Transfer-Encoding", coding).unwrap();
+            assert_eq!(check_framing(&mut head).is_ok(), is_accepted, "{coding}");
         }
     }
 
@@ -149,7 +165,7 @@ mod tests {
                 head.append_header("Content-Length", value).unwrap();
             }
             assert_eq!(
-                unify_length(&mut head).is_ok(),
+                check_framing(&mut head).is_ok(),
                 unified.is_some(),
                 "{values:?}"
             );

@@ -11,6 +11,7 @@ use pingora::{Error, ErrorType};
 use smallvec::SmallVec;
 
 use crate::request::kind::is_event_stream_type;
+use crate::upstream::response::first_length;
 
 /// Pingora's own limits for the head of a response.
 const MAX_FIELDS: usize = 256;
@@ -189,7 +190,7 @@ impl<'h> Parsed<'h> {
             if is_named(name, "content-length") {
                 // Ignored beside a coding (RFC 9112 §6.3); `2, 2` and repeated fields become one.
                 if !(has_no_framing || has_coding || std::mem::replace(&mut has_length, true)) {
-                    write_field(out, name, first_member(field.value));
+                    write_field(out, name, first_length(field.value));
                 }
                 continue;
             }
@@ -217,11 +218,6 @@ impl<'h> Parsed<'h> {
 
 fn is_named(name: &str, known: &str) -> bool {
     name.len() == known.len() && name.eq_ignore_ascii_case(known)
-}
-
-fn first_member(value: &[u8]) -> &[u8] {
-    let first = value.split(|&byte| byte == b',').next();
-    first.unwrap_or_default().trim_ascii()
 }
 
 fn write_field(out: &mut BytesMut, name: &str, value: &[u8]) {

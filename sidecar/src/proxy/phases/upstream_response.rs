@@ -25,7 +25,7 @@ impl AuthProxy {
             // The client did not request a tunnel.
             return Err(Error::new_up(ErrorType::InvalidHTTPHeader));
         }
-        response::unify_length(response)?;
+        response::check_framing(response)?;
         if !response.status.is_informational() {
             let after = ctx.decided.elapsed();
             self.metrics.service_responded(after);

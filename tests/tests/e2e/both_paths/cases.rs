@@ -159,31 +159,40 @@ impl Corpus {
 
 impl Case {
     /// Returns true if a response has what Pingora reads and the fast path does not: a folded field,
-    /// a blank before a colon, another coding (ADR 0029).
+    /// or a blank before a colon (ADR 0029).
     pub(super) fn has_lenient_response(&self) -> bool {
-        self.service.iter().any(|reply| {
-            let text: String = reply
-                .parts
-                .concat()
-                .iter()
-                .map(|&byte| char::from(byte))
-                .collect();
-            let count = |name: &str| {
-                let is_named = |line: &&str| line.to_ascii_lowercase().starts_with(name);
-                text.lines().filter(is_named).count()
+        let is_lenient = |line: &[u8]| {
+            let name = line.split(|&byte| byte == b':').next().unwrap_or_default();
+            line.starts_with(b" ")
+                || line.starts_with(b"\t")
+                || name.ends_with(b" ")
+                || name.ends_with(b"\t")
+        };
+        let texts = self.service.iter().map(|reply| reply.parts.concat());
+        texts
+            .into_iter()
+            .any(|text| text.split(|&byte| byte == b'\n').any(is_lenient))
+    }
+
+    /// Returns true if the service is silent where Pingora may send a request once more: over a
+    /// connection with a doubtful response behind it, which the fast path does not use again.
+    pub(super) fn is_silent_after_doubt(&self) -> bool {
+        let has_several_lengths = |reply: &Reply| {
+            let text = reply.parts.concat().to_ascii_lowercase();
+            let frames = [&b"content-length:"[..], b"transfer-encoding:"];
+            let count = |name: &[u8]| {
+                text.windows(name.len())
+                    .filter(|part| *part == name)
+                    .count()
             };
-            let (codings, lengths) = (count("transfer-encoding"), count("content-length"));
-            // Pingora ignores any length beside a coding.
-            codings > 1
-                || codings == 1 && lengths > 0
-                || text.lines().any(|line| {
-                    let name = line.split(':').next().unwrap_or_default();
-                    line.starts_with([' ', '\t'])
-                        || name.ends_with([' ', '\t'])
-                        || name.eq_ignore_ascii_case("transfer-encoding")
-                            && !line.to_ascii_lowercase().ends_with(": chunked")
-                })
-        })
+            frames.iter().map(|name| count(name)).sum::<usize>() > 1 || text.contains(&b',')
+        };
+        let is_silent = |reply: &Reply| reply.close && reply.parts.concat().is_empty();
+        let mut after = self
+            .service
+            .iter()
+            .skip_while(|reply| !has_several_lengths(reply));
+        after.any(is_silent)
     }
 
     /// Returns the case as a row of the table.

@@ -16,6 +16,9 @@ use super::service::{Seen, name_of, split};
 /// Longer than the timeouts of the sidecars together.
 const SILENCE: Duration = Duration::from_secs(6);
 
+/// Behind a body whose end did not arrive.
+const UNFINISHED: &str = " without its end";
+
 /// Metrics that count the same on both paths.
 const COUNTED: [&str; 7] = [
     "postern_sidecar_requests_total",
@@ -73,16 +76,18 @@ impl Observation {
 
     /// Returns the parts that differ from those of the other path, apart from what ADR 0029 allows.
     pub(super) fn difference(&self, pingora: &Self) -> Option<String> {
-        // Pingora's proxy may drop interim responses before a response that it rejects.
-        let without_interim = |responses: &[Received]| {
+        // Pingora's proxy may drop interim responses before a response that it rejects, and keeps a
+        // head back until the body begins.
+        let certain = |responses: &[Received]| {
             let mut responses = responses.to_vec();
             responses.retain(|response| !response.is_interim() || !self.rejects_response());
+            responses.retain(|response| response.body != UNFINISHED);
             responses
         };
         let client = part(
             "client",
-            &without_interim(&self.received),
-            &without_interim(&pingora.received),
+            &certain(&self.received),
+            &certain(&pingora.received),
         );
         let parts = [
             part("service", &requests(&self.seen), &requests(&pingora.seen)),
@@ -249,11 +254,7 @@ fn responses(received: &[u8]) -> Vec<Received> {
             _ if is_chunked => chunks(after),
             _ => content(&head, after),
         };
-        let end = if after.is_some() {
-            ""
-        } else {
-            " without its end"
-        };
+        let end = if after.is_some() { "" } else { UNFINISHED };
         // Pingora repeats the version of the service.
         head.insert(0, first_line.replacen("HTTP/1.0", "HTTP/1.1", 1));
         responses.push(Received {
