@@ -78,6 +78,8 @@ struct Snapshot<'a> {
     ready: bool,
     /// True while changed settings wait for the next start.
     restart_needed: bool,
+    /// Their names.
+    waiting_settings: Vec<String>,
     /// The end of report-only mode, while it is on.
     reporting_until: Option<String>,
     /// The end of report-only mode, after it, while it stands in the settings.
@@ -92,6 +94,8 @@ struct Snapshot<'a> {
     issuers: Vec<IssuerSnapshot<'a>>,
     last_hour: Vec<MinuteSnapshot>,
     responses: ResponsesSnapshot,
+    /// Rejections since the start by the name of the rule.
+    rule_rejections: BTreeMap<&'a str, u64>,
     /// Since the start.
     fast_path: FastPathUse,
     refusals: Vec<RejectionSnapshot>,
@@ -169,12 +173,16 @@ impl Status {
             began: rfc_3339(minute.began),
             requests: minute.requests,
         };
+        let waiting_settings = self.metrics.waiting_settings();
+        let summaries = rules.protected.rules.iter();
+        let rejections = |name: &'r str| (name, self.metrics.rule_rejections(name));
         Snapshot {
             version: env!("CARGO_PKG_VERSION"),
             at: rfc_3339(now),
             uptime_seconds: self.started.elapsed().as_secs(),
             ready: self.health.is_ready(),
-            restart_needed: self.metrics.needs_restart(),
+            restart_needed: !waiting_settings.is_empty(),
+            waiting_settings,
             reporting_until: rules
                 .auth_policy
                 .reports_until(unix_seconds(now))
@@ -189,6 +197,7 @@ impl Status {
             issuers: self.issuers(&rules.protected),
             last_hour: self.hour.minutes().into_iter().map(minute).collect(),
             responses: self.responses(),
+            rule_rejections: summaries.map(|rule| rejections(&rule.name)).collect(),
             fast_path: self.metrics.fast_path_use(),
             refusals: self.refusals(),
         }

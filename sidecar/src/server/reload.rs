@@ -103,7 +103,7 @@ impl Reload {
                 }
                 *effective = now;
                 self.metrics.config_reloaded(true);
-                self.metrics.set_restart_needed(!waiting.is_empty());
+                self.metrics.set_waiting_settings(waiting);
             }
             Err(error) => {
                 tracing::error!(%error, "the configuration is not usable: keeping the previous one");

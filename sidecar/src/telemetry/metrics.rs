@@ -3,8 +3,10 @@
 mod requests;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use prometheus_client::encoding::{EncodeLabel, EncodeLabelSet, LabelSetEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -201,6 +203,8 @@ pub(crate) struct Metrics {
     config_reloads: Family<OutcomeLabels, Counter>,
     config_usable: Gauge,
     config_restart_needed: Gauge,
+    /// Names of the settings that wait for the next start; not exported.
+    waiting_settings: Arc<Mutex<Vec<String>>>,
     /// Registered only for a port with TLS.
     pub(crate) tls: CertificateMetrics,
 }
@@ -224,6 +228,7 @@ impl Metrics {
             config_reloads: Family::default(),
             config_usable: Gauge::default(),
             config_restart_needed: Gauge::default(),
+            waiting_settings: Arc::default(),
             tls: CertificateMetrics::default(),
         };
         let registry = metrics.registry(token_cache);
@@ -340,6 +345,12 @@ impl Metrics {
     /// Counts a request that a rule rejected.
     pub(crate) fn rule_refused(&self, name: &str) {
         self.rule_refusals.get_or_create(&rule_labels(name)).inc();
+    }
+
+    /// Returns the number of requests since the start that this rule rejected.
+    pub(crate) fn rule_rejections(&self, name: &str) -> u64 {
+        let counter = self.rule_refusals.get(&rule_labels(name));
+        counter.map_or(0, |counter| counter.get())
     }
 
     /// Counts a request that the fast path carries.
@@ -467,14 +478,15 @@ impl Metrics {
         );
     }
 
-    /// Records that settings need a restart, or that none does.
-    pub(crate) fn set_restart_needed(&self, needed: bool) {
-        self.config_restart_needed.set(i64::from(needed));
+    /// Sets the names of the settings that wait for the next start.
+    pub(crate) fn set_waiting_settings(&self, names: Vec<String>) {
+        self.config_restart_needed.set(i64::from(!names.is_empty()));
+        *self.waiting_settings.lock() = names;
     }
 
-    /// Returns true while settings need a restart.
-    pub(crate) fn needs_restart(&self) -> bool {
-        self.config_restart_needed.get() != 0
+    /// Returns the names of the settings that wait for the next start.
+    pub(crate) fn waiting_settings(&self) -> Vec<String> {
+        self.waiting_settings.lock().clone()
     }
 
     pub(crate) fn config_reloaded(&self, applied: bool) {

@@ -261,6 +261,11 @@ fn what_cannot_change_while_running_waits_for_the_next_start_by_name() {
         line.map(ToOwned::to_owned)
     });
     assert!(line.contains("access-log, threads"), "{line}");
+    let admin = reloading.sidecar().admin();
+    let status = admin_get(admin, "/status.json").json();
+    assert_eq!(status["waiting_settings"], json!(["access-log", "threads"]));
+    let page = admin_get(admin, "/").text();
+    assert!(page.contains("next start: access-log, threads"), "{page}");
     reloading.reload("pass = [\"/open/**\"]", "applied");
     wait::until("no need of a restart", || (!needs_restart()).then_some(()));
 }

@@ -192,6 +192,8 @@ fn a_rejection_by_a_rule_is_challenged_counted_and_shown() {
     assert_eq!(status["refusals"][0]["reason"], "insufficient_scope");
     let page = admin_get(sidecar.admin(), "/").text();
     assert!(page.contains("scope admin or root"), "{page}");
+    assert_eq!(status["rule_rejections"]["admin"], 1);
+    assert!(page.contains("<strong>1</strong> rejected"), "{page}");
     assert_eq!(reloading.stack.service.requests().len(), 0);
 }
 

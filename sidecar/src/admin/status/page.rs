@@ -33,7 +33,7 @@ pub(super) fn status(snapshot: &Snapshot<'_>) -> Markup {
                     }
                     (hour_in_numbers(snapshot))
                     (protected(snapshot.protected))
-                    (rules(snapshot.protected))
+                    (rules(snapshot))
                     (fast_path(&snapshot.fast_path))
                 }
                 section aria-labelledby="hour" {
@@ -121,7 +121,7 @@ fn readiness(snapshot: &Snapshot<'_>) -> Markup {
             p.state { "Report-only mode ended at " (readable(until)) " UTC: requests without a valid token are rejected. Take " code { "--enforce report" } " and " code { "--report-until" } " out" }
         }
         @if snapshot.restart_needed {
-            p.state.bad { "Restart needed: changed settings wait for the next start" }
+            p.state.bad { "Restart needed: these settings wait for the next start: " (snapshot.waiting_settings.join(", ")) }
         }
         @if snapshot.ready {
             p.state.good { "Ready" }
@@ -203,7 +203,7 @@ fn hour_in_numbers(snapshot: &Snapshot<'_>) -> Markup {
                 dt { "open paths" } dd { (sum.passed) }
                 dt { "current user" } dd { (sum.answered) }
                 @if sum.reported > 0 { dt { "reported" } dd { (sum.reported) } }
-                dt { "refused" } dd { (sum.refused) }
+                dt { "rejected" } dd { (sum.refused) }
                 dt { "client left" } dd { (sum.aborted) }
                 @for (class, count) in &responses.by_class {
                     dt { @if class.is_empty() { "no response" } @else { "status " (class) } } dd { (count) }
@@ -268,7 +268,9 @@ fn protected(protected: &EffectiveConfig) -> Markup {
 }
 
 /// The rules, if there are any.
-fn rules(protected: &EffectiveConfig) -> Markup {
+fn rules(snapshot: &Snapshot<'_>) -> Markup {
+    let protected = snapshot.protected;
+    let rejections = |name: &str| snapshot.rule_rejections.get(name).copied().unwrap_or(0);
     html! {
         @if !protected.rules.is_empty() {
             section.card aria-labelledby="rules" {
@@ -278,11 +280,13 @@ fn rules(protected: &EffectiveConfig) -> Markup {
                         li {
                             code { (rule.name) } ": " (rule.methods.join(", ")) " "
                             @for path in &rule.paths { code { (path) } " " }
-                            "needs " (rule.needs)
+                            "needs " (rule.needs) ", "
+                            strong { (rejections(&rule.name)) } " rejected"
                         }
                     }
                 }
                 p.quiet {
+                    "Rejections since the start. "
                     @match protected.default_rule {
                         DefaultRule::Token => "Elsewhere a valid token is enough.",
                         DefaultRule::Deny => "Elsewhere no token is enough.",
