@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::rejection::Rejection;
+use http::StatusCode;
 use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -12,7 +13,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
-use runtime::histogram::{DurationHistogram, micros};
+use runtime::histogram::{DurationHistogram, REQUEST_BOUNDS, micros};
 use runtime::metrics::register_renamed;
 use runtime::telemetry;
 use runtime::tls::CertificateMetrics;
@@ -62,17 +63,44 @@ const LOGIN_OUTCOMES: [&str; 6] = [
     Rejection::StoreUnavailable.reason(),
 ];
 
-/// The rejections that alerts and dashboards look for.
-const REJECTIONS: [Rejection; 8] = [
-    Rejection::LoginFailed,
-    Rejection::TooManyAttempts,
-    Rejection::ServerBusy,
-    Rejection::StoreUnavailable,
-    Rejection::ApplicationUnknown,
-    Rejection::TokenMissing,
-    Rejection::NotFound,
-    Rejection::Internal,
+/// Rejections of the sidecar alone.
+const OF_SIDECAR: [Rejection; 11] = [
+    Rejection::UpgradeNotAllowed,
+    Rejection::CrossSite,
+    Rejection::InsufficientScope,
+    Rejection::ClaimNotAllowed,
+    Rejection::NoRule,
+    Rejection::AuthKeysStale,
+    Rejection::RevocationsStale,
+    Rejection::IdentityTooLarge,
+    Rejection::UpstreamUnavailable,
+    Rejection::UpstreamMalformed,
+    Rejection::UpstreamTimeout,
 ];
+
+/// Classes of the statuses that this server sends.
+const CLASSES: [&str; 4] = ["2xx", "3xx", "4xx", "5xx"];
+
+/// Grants with their usual ends, besides `ok`.
+const TOKEN_OUTCOMES: [(&str, Rejection); 2] = [
+    ("client_credentials", Rejection::ApplicationUnknown),
+    ("refresh_token", Rejection::GrantInvalid),
+];
+
+/// The class of a response's status.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Class {
+    code: &'static str,
+}
+
+impl Class {
+    fn of(status: StatusCode) -> Self {
+        let number = usize::from(status.as_u16() / 100);
+        let code = CLASSES.get(number.wrapping_sub(2));
+        let code = code.copied().unwrap_or_default();
+        Self { code }
+    }
+}
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Retrieval {
@@ -127,9 +155,20 @@ impl Default for SigningTime {
     }
 }
 
+#[derive(Debug, Clone)]
+struct RequestTime(DurationHistogram);
+
+impl Default for RequestTime {
+    fn default() -> Self {
+        Self(DurationHistogram::new(&REQUEST_BOUNDS))
+    }
+}
+
 /// The metrics; clones share them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Metrics {
+    requests: Family<Class, Counter>,
+    request_time: RequestTime,
     logins: Family<Outcome, Counter>,
     key_retrievals: Family<Retrieval, Counter>,
     tokens_issued: Family<TokenGrant, Counter>,
@@ -166,6 +205,16 @@ impl Metrics {
             telemetry::DroppedLines,
         );
         self.initialize();
+        registry.register(
+            "postern_auth_server_requests",
+            "Requests by the class of the response's status",
+            self.requests.clone(),
+        );
+        registry.register(
+            "postern_auth_server_request_duration_seconds",
+            "Time from the head of a request to its response",
+            self.request_time.0.clone(),
+        );
         registry.register(
             "postern_auth_server_logins",
             "Logins by outcome",
@@ -247,9 +296,24 @@ impl Metrics {
         for outcome in LOGIN_OUTCOMES {
             drop(self.logins.get_or_create(&Outcome { outcome }));
         }
-        for rejection in REJECTIONS {
+        for code in CLASSES {
+            drop(self.requests.get_or_create(&Class { code }));
+        }
+        let here = Rejection::ALL.iter();
+        for rejection in here.filter(|reason| !OF_SIDECAR.contains(reason)) {
             let reason = rejection.reason();
             drop(self.refusals.get_or_create(&Reason { reason }));
+        }
+        for (grant, usual) in TOKEN_OUTCOMES {
+            for outcome in [OK, usual.reason()] {
+                let labels = TokenGrant { grant, outcome };
+                drop(self.tokens_issued.get_or_create(&labels));
+            }
+        }
+        for outcome in [OK, Rejection::ApplicationUnknown.reason()] {
+            let app_id = OTHER_APPLICATION.to_owned();
+            let labels = Retrieval { app_id, outcome };
+            drop(self.key_retrievals.get_or_create(&labels));
         }
     }
 
@@ -318,6 +382,14 @@ impl Metrics {
 
     pub(crate) fn signed(&self, after: Duration) {
         self.signing.0.observe(after);
+    }
+
+    /// Counts a response; `after` is missing where its request could not be read.
+    pub(crate) fn responded(&self, status: StatusCode, after: Option<Duration>) {
+        self.requests.get_or_create(&Class::of(status)).inc();
+        if let Some(after) = after {
+            self.request_time.0.observe(after);
+        }
     }
 
     pub(crate) fn rejected(&self, rejection: Rejection) {
@@ -447,6 +519,7 @@ mod tests {
         metrics.token_request("client_credentials", OK);
         metrics.signed(Duration::from_micros(400));
         metrics.rejected(Rejection::LoginFailed);
+        metrics.responded(StatusCode::UNAUTHORIZED, Some(Duration::from_millis(7)));
         metrics.store_up(true);
         metrics.registered_applications(2);
         metrics.unreadable_applications(1);
@@ -472,6 +545,13 @@ mod tests {
 
         let text = exposition(&registry);
         for line in [
+            r#"postern_auth_server_requests_total{code="4xx"} 1"#,
+            r#"postern_auth_server_requests_total{code="5xx"} 0"#,
+            r#"postern_auth_server_request_duration_seconds_bucket{le="0.005"} 0"#,
+            r#"postern_auth_server_request_duration_seconds_bucket{le="0.01"} 1"#,
+            r#"postern_auth_server_tokens_issued_total{grant="refresh_token",outcome="grant_invalid"} 0"#,
+            r#"postern_auth_server_key_retrievals_total{app_id="other",outcome="ok"} 0"#,
+            r#"postern_auth_server_rejections_total{reason="grant_invalid"} 0"#,
             r#"postern_auth_server_logins_total{outcome="ok"} 1"#,
             r#"postern_auth_server_key_retrievals_total{app_id="orders",outcome="ok"} 1"#,
             r#"postern_auth_server_key_retrievals_total{app_id="other",outcome="application_unknown"} 1"#,

@@ -26,6 +26,12 @@ pub const fn micros<const N: usize>(bounds: [u64; N]) -> [Duration; N] {
     durations
 }
 
+/// Bounds that OpenTelemetry advises for `http.server.request.duration`.
+pub const REQUEST_BOUNDS: [Duration; 14] = micros([
+    5000, 10_000, 25_000, 50_000, 75_000, 100_000, 250_000, 500_000, 750_000, 1_000_000, 2_500_000,
+    5_000_000, 7_500_000, 10_000_000,
+]);
+
 /// The number of durations up to each bound. Clones share it.
 #[derive(Debug, Clone)]
 pub struct DurationHistogram(Arc<Shared>);

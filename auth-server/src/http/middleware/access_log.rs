@@ -59,6 +59,8 @@ impl RequestLogger {
 
     fn log(&self, record: &RequestRecord, response: &Response) {
         let rejection = response.extensions().get::<Rejection>();
+        let duration = record.began.elapsed();
+        self.metrics.responded(response.status(), Some(duration));
         if let Some(rejection) = rejection {
             self.metrics.rejected(*rejection);
         }
@@ -72,7 +74,7 @@ impl RequestLogger {
             method: Some(short(record.method.as_str())),
             path: Some(LoggedPath(record.uri.path().as_bytes())),
             client: Some(record.client),
-            duration: Some(record.began.elapsed()),
+            duration: Some(duration),
             bytes: response.body().size_hint().exact(),
             request_id: record.ids.request_id.as_ref().map(|id| id as _),
             trace_id: record.ids.trace_id.as_ref().map(|id| id as _),
@@ -84,6 +86,7 @@ impl RequestLogger {
     /// Logs a rejection of input that never became a request.
     pub(crate) fn log_unparsed(&self, rejection: Rejection, client: IpAddr) {
         self.metrics.rejected(rejection);
+        self.metrics.responded(rejection.status(), None);
         if self.access_log.wants(true) {
             Entry {
                 outcome: outcome(true),
