@@ -7,7 +7,7 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
-use runtime::histogram::{DurationHistogram, micros};
+use runtime::histogram::{DurationHistogram, REQUEST_BOUNDS, micros};
 use runtime::metrics::register_renamed;
 use runtime::traces::TraceId;
 
@@ -36,12 +36,6 @@ const UPSTREAM_BOUNDS: [Duration; 14] = micros([
     500, 1000, 2500, 5000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000,
     10_000_000, 60_000_000,
 ]);
-/// Buckets that OpenTelemetry advises for `http.server.request.duration`.
-const REQUEST_BOUNDS: [Duration; 14] = micros([
-    5000, 10_000, 25_000, 50_000, 75_000, 100_000, 250_000, 500_000, 750_000, 1_000_000, 2_500_000,
-    5_000_000, 7_500_000, 10_000_000,
-]);
-
 /// Rejections caused by the service.
 const UPSTREAM_ERRORS: [Rejection; 3] = [
     Rejection::UpstreamUnavailable,
@@ -50,7 +44,7 @@ const UPSTREAM_ERRORS: [Rejection; 3] = [
 ];
 
 /// Rejections of the auth server alone.
-const OF_AUTH_SERVER: [Rejection; 9] = [
+const OF_AUTH_SERVER: [Rejection; 16] = [
     Rejection::LoginIncomplete,
     Rejection::BodyMalformed,
     Rejection::BodyTooLarge,
@@ -60,6 +54,13 @@ const OF_AUTH_SERVER: [Rejection; 9] = [
     Rejection::LoginFailed,
     Rejection::TooManyAttempts,
     Rejection::StoreUnavailable,
+    Rejection::FormMalformed,
+    Rejection::CredentialsAmbiguous,
+    Rejection::GrantUnsupported,
+    Rejection::GrantNotAllowed,
+    Rejection::GrantInvalid,
+    Rejection::ScopeNotGranted,
+    Rejection::NotFound,
 ];
 
 /// The counts of one outcome by status class.
@@ -224,5 +225,25 @@ fn labels(outcome: Outcome, class: StatusClass) -> RequestLabels {
         outcome: outcome.as_str(),
         reason: outcome.reason().unwrap_or_default(),
         code: class.as_str(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_reason_of_the_auth_server_alone_has_a_series() {
+        let exported = RequestMetrics::new().requests;
+        for rejection in [
+            Rejection::LoginFailed,
+            Rejection::GrantInvalid,
+            Rejection::CredentialsAmbiguous,
+            Rejection::NotFound,
+        ] {
+            let class = StatusClass::of(Some(rejection.status().as_u16()));
+            let labels = labels(Outcome::Rejected(rejection), class);
+            assert!(exported.get(&labels).is_none(), "{rejection}");
+        }
     }
 }
