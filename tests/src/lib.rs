@@ -18,6 +18,7 @@ pub mod certificates;
 pub mod client;
 pub mod clock;
 pub mod connect_proxy;
+pub mod dashboard;
 pub mod dns_server;
 pub mod documented;
 pub mod echo_service;

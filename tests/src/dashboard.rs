@@ -1,0 +1,113 @@
+//! The Grafana dashboard as data: its panels with their queries, and the panels that
+//! `docs/incidents.md` names.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::programs::repository;
+
+/// A panel of the dashboard.
+#[derive(Debug, Clone)]
+pub struct Panel {
+    /// Its title. Two panels may share one; the sidecars' panel stands first.
+    pub title: String,
+    /// Grafana's name of the unit.
+    pub unit: String,
+    /// Upper end of the axis, where it is fixed.
+    pub max: Option<f64>,
+    /// Queries with the names of their lines.
+    pub targets: Vec<Target>,
+}
+
+/// A query of a panel.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// The query, with Grafana's variables.
+    pub query: String,
+    /// Name of a line: `{{label}}` stands for a label's value.
+    pub legend: String,
+}
+
+impl Target {
+    /// Returns the query with the variables replaced: all jobs and instances, rates over `window`.
+    pub fn over(&self, window: &str) -> String {
+        let query = self.query.replace("$__rate_interval", window);
+        query.replace("$job", ".*").replace("$instance", ".*")
+    }
+
+    /// Returns the name of a line with these labels.
+    pub fn name(&self, labels: &Value) -> String {
+        let mut parts = self.legend.split("{{");
+        let mut name = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let (label, rest) = part.split_once("}}").unwrap_or((part, ""));
+            name += labels[label.trim()].as_str().unwrap_or_default();
+            name += rest;
+        }
+        name.trim().to_owned()
+    }
+}
+
+/// Returns the panels that have queries, in their order.
+///
+/// # Panics
+/// When the file is not the dashboard.
+pub fn panels() -> Vec<Panel> {
+    let file = repository().join("deploy/grafana/postern.json");
+    let text = fs::read_to_string(file).expect("the dashboard");
+    let dashboard: Value = serde_json::from_str(&text).expect("JSON");
+    let panels = dashboard["panels"].as_array().expect("panels");
+    panels.iter().filter_map(panel).collect()
+}
+
+fn panel(panel: &Value) -> Option<Panel> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let defaults = &panel["fieldConfig"]["defaults"];
+    let target = |target: &Value| Target {
+        query: text(&target["expr"]),
+        legend: text(&target["legendFormat"]),
+    };
+    Some(Panel {
+        title: text(&panel["title"]),
+        unit: text(&defaults["unit"]),
+        max: defaults["max"].as_f64(),
+        targets: panel["targets"].as_array()?.iter().map(target).collect(),
+    })
+}
+
+/// One of the worked incidents.
+#[derive(Debug)]
+pub struct Incident {
+    /// Its heading.
+    pub heading: String,
+    /// Titles of the panels that its text names in italics, each once.
+    pub panels: Vec<String>,
+}
+
+/// Returns the incidents of `docs/incidents.md`.
+///
+/// # Panics
+/// When the document cannot be read.
+pub fn incidents() -> Vec<Incident> {
+    let text = fs::read_to_string(repository().join("docs/incidents.md")).expect("the incidents");
+    let sections = text.split("\n## ").skip(1);
+    let incident = |section: &str| {
+        let (heading, text) = section.split_once('\n').unwrap_or((section, ""));
+        let mut panels: Vec<String> = Vec::new();
+        // Code is no prose: a `*` in a query begins no italics.
+        for prose in text.split('`').step_by(2) {
+            for title in prose.split('*').skip(1).step_by(2) {
+                let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
+                if !panels.contains(&title) {
+                    panels.push(title);
+                }
+            }
+        }
+        Incident {
+            heading: heading.to_owned(),
+            panels,
+        }
+    };
+    sections.map(incident).collect()
+}
