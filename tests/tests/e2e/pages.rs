@@ -14,6 +14,9 @@ use tests::sidecar::{Sidecar, SidecarPlan};
 use tests::socket_server::response;
 use tests::wait;
 
+const RULE: &str =
+    "[[rule]]\nname = 'reports'\npaths = ['/reports/**']\nscope = ['reports:read']\n";
+
 /// Starts the console's server, a sidecar that its page may call, and a service for browsers.
 fn stack() -> (AuthServer, Sidecar, EchoService) {
     let sidecar_address = own_address(1);
@@ -35,9 +38,12 @@ fn stack() -> (AuthServer, Sidecar, EchoService) {
         ],
         br#"{"order": 42, "state": "sent"}"#,
     ));
+    let rules = auth_server.home().join("rules.toml");
+    fs::write(&rules, RULE).unwrap();
     let sidecar = SidecarPlan::new(&service, &auth_server.url())
         .listen(sidecar_address)
         .pass(["/static/**"])
+        .flags(["--config", rules.to_str().unwrap()])
         .flags([
             "--issuer",
             "postern",
@@ -161,6 +167,7 @@ fn the_status_page_shows_what_happened() {
         sidecar.anonymous().get("/static/a.css");
     }
     sidecar.bearing(&token).get("/current/user/details");
+    sidecar.bearing(&token).get("/reports/7");
     let attack = Request::new("GET", "/orders/%3Cscript%3Ealert(1)?token=hush");
     for request in [
         attack,
@@ -173,12 +180,16 @@ fn the_status_page_shows_what_happened() {
     }
     wait::until("the last rejection", || {
         let status = admin_get(sidecar.admin(), "/status.json").json();
-        (status["refusals"].as_array()?.len() == 5).then_some(())
+        (status["refusals"].as_array()?.len() == 6).then_some(())
     });
     browser.open(&format!("http://{}/", sidecar.admin()));
     browser.until("tbody", "/orders/%3Cscript%3Ealert(1)");
-    browser.until(".figure", "86 requests");
+    browser.until(".figure", "87 requests");
+    browser.until("#rules ~ ul", "needs scope reports:read, 1 rejected");
     assert_eq!(browser.run("return document.scripts.length"), 0);
+    let wide = "return [...document.querySelectorAll('.cards dd')].filter(value =>
+        value.getBoundingClientRect().right > value.closest('section').getBoundingClientRect().right).length";
+    assert_eq!(browser.run(wide), 0);
     assert_eq!(browser.complaints(), Vec::<String>::new());
     keep(&browser, "status.png");
 }
