@@ -83,6 +83,8 @@ pub struct Incident {
     pub heading: String,
     /// Titles of the panels that its text names in italics, each once.
     pub panels: Vec<String>,
+    /// Its picture, from the root of the repository.
+    pub picture: String,
 }
 
 /// Returns the incidents of `docs/incidents.md`.
@@ -104,9 +106,12 @@ pub fn incidents() -> Vec<Incident> {
                 }
             }
         }
+        let picture = text.split("](images/").nth(1);
+        let picture = picture.and_then(|rest| rest.split(')').next());
         Incident {
             heading: heading.to_owned(),
             panels,
+            picture: format!("docs/images/{}", picture.unwrap_or_default()),
         }
     };
     sections.map(incident).collect()

@@ -101,14 +101,14 @@ impl Chart {
     }
 }
 
-fn text(svg: &mut String, x: f64, y: f64, attributes: &str, text: &str) {
+pub(crate) fn text(svg: &mut String, x: f64, y: f64, attributes: &str, text: &str) {
     let _ = writeln!(
         svg,
         "<text x=\"{x:.1}\" y=\"{y:.1}\" fill=\"#1b1f24\" {attributes}>{text}</text>"
     );
 }
 
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
