@@ -116,11 +116,19 @@ def queries():
             yield panel["title"], query
 
 
-@pytest.mark.parametrize("title, query", list(queries()))
+# The stack has no rules.
+EMPTY = {"Refusals by rule"}
+
+
+@pytest.mark.parametrize("title, query", [each for each in queries() if each[0] not in EMPTY])
 def test_a_panel_of_the_dashboard_shows_something(observed, title, query):
     assert "$" not in query
 
     def values():
+        if title == "Refusals by reason":
+            # They show what was rejected in the last minute, and nothing else.
+            observed.call("orders")
+            ask(observed.address("auth-server", 9000), "/auth/elsewhere")
         return prometheus(observed, "query", query=query)["result"]
 
     # A rate needs two scrapes with the requests of above between them.
