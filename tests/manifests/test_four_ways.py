@@ -9,6 +9,7 @@ import urllib.request
 
 import pytest
 import yaml
+from cluster import empty
 from kubernetes import K8S, SERVICE, named, render, settings, write_overlay
 from programs import Mounts, environment, path, run
 
@@ -41,7 +42,7 @@ def by_webhook(scratch):
 def by_chart(scratch):
     """The webhook with the arguments that the chart gives it."""
     key = ["--set", f"webhook.settings.{OF_THE_COMPONENT}"]
-    end = subprocess.run([*CHART, *key], capture_output=True, text=True)
+    end = subprocess.run([*CHART, *key, *empty().flags()], capture_output=True, text=True)
     assert end.returncode == 0, end.stderr
     deployment = named(list(filter(None, yaml.safe_load_all(end.stdout))), "Deployment", "postern-webhook")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
