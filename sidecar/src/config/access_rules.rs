@@ -182,14 +182,27 @@ fn opens_part<'o>(open: &'o PassList, rule: &Rule, path: &PathPattern) -> Option
                 .each()
                 .any(|method| rule.methods.may_be(Some(method)))
     };
+    let may_be = |pattern: &PathPattern| {
+        let mut spellings = without_suffix(pattern).chain([pattern.clone()]);
+        spellings.any(|pattern| pattern.loosened().overlaps(&loose))
+    };
     open.patterns().iter().find(|pattern| {
         let is_below = || {
             examples(pattern)
                 .iter()
                 .all(|example| exact.matches(example))
         };
-        shares_method(pattern) && (*pattern).clone().loosened().overlaps(&loose) && !is_below()
+        shares_method(pattern) && may_be(pattern) && !is_below()
     })
+}
+
+/// Returns the paths of a pattern without their suffix, which rules ignore.
+fn without_suffix(pattern: &PathPattern) -> impl Iterator<Item = PathPattern> {
+    let path = path_of(pattern.as_str()).trim_end_matches('/');
+    let name = path.rfind('/').map_or(0, |slash| slash + 1);
+    let dots = path.match_indices('.').map(|(at, _)| at);
+    dots.filter(move |at| *at > name)
+        .filter_map(|at| path.get(..at)?.parse().ok())
 }
 
 /// Returns two paths of a pattern; no other pattern without wildcards matches both.

@@ -315,6 +315,15 @@ fn check_tries_each_rule_and_names_those_without_effect() {
             "pass = ['/Admin/x']\n[[rule]]\npaths = ['/admin/**']\nscope = ['a']",
             "without a token, --pass '/Admin/x' opens part of it",
         ),
+        // The rule is for both: some services ignore a suffix.
+        (
+            "pass = ['/a/b.json']\n[[rule]]\npaths = ['/a/b']\nscope = ['a']",
+            "without a token, --pass '/a/b.json' opens part of it",
+        ),
+        (
+            "pass = ['GET /a/*.tar.gz']\n[[rule]]\npaths = ['/A/?']\nscope = ['a']",
+            "without a token, --pass 'GET /a/*.tar.gz' opens part of it",
+        ),
     ] {
         let end = check(config, &[]);
         let warned = |line: &str| line.starts_with("# warning: [[rule]]") && line.contains(warning);
@@ -331,6 +340,7 @@ fn check_tries_each_rule_and_names_those_without_effect() {
         "pass = ['/health']\n[[rule]]\npaths = ['/**']\nscope = ['a']",
         "pass = ['/admin/public/**']\n[[rule]]\npaths = ['/admin/**']\nscope = ['a']",
         "pass = ['GET /*/x']\n[[rule]]\npaths = ['/a/*']\nmethods = ['PUT']\nscope = ['a']",
+        "pass = ['/a/b.json', '/ab.json', '/.a']\n[[rule]]\npaths = ['/a/**']\nscope = ['a']",
         "pass = ['/a/*']\n[[rule]]\npaths = ['/b/**', '/a/*/c']\nscope = ['a']",
     ] {
         let end = check(config, &[]);
