@@ -13,7 +13,7 @@ use runtime::exit::ExitError;
 use crate::cli::revocation_args::{RevocationArgs, RevocationMode};
 use crate::cli::{Cli, ServeArgs};
 use crate::config::live::Rules;
-use crate::downstream::tls::{ClientTls, ClientTlsSettings};
+use crate::downstream::tls::{ClientTls, ClientTlsSettings, HTTP_2_OR_1};
 use crate::keys::readiness::ReadyWith;
 use crate::keys::refresh::Timing;
 use crate::keys::schedule::Schedule;
@@ -291,6 +291,7 @@ fn client_tls(args: &ServeArgs) -> Result<Option<ClientTlsSettings>, ExitError> 
         .certificate()?
         .map(|certificate| ClientTlsSettings {
             certificate,
+            protocols: HTTP_2_OR_1,
             client_ca: args.listening.client_ca.clone(),
         });
     // Read here so that `check` reports its errors too.

@@ -20,7 +20,7 @@ PRODUCTION = [
     "--set", "authServer.keyEncryptionSecret=auth-key-encryption",
     "--set", "authServer.applicationsSecret=auth-applications",
     "--set-json", 'applications=[{"name":"orders","secret":"orders-sidecar"}]',
-    "--set", "webhook.certificate.issuer=ca",
+    "--set", "webhook.certificate.issuer=ca,webhook.clientCaConfigMap=api-server-ca",
     "--set", "monitoring.podMonitors=true,monitoring.rules=true,monitoring.dashboard=true",
     "--set", "image.registry=registry.example.com",
     "--set-string", 'authServer.config=rotate-every = "30d"\nconsole = "off"\n',
@@ -259,6 +259,13 @@ def test_the_webhook_fails_closed_and_not_for_itself(objects):
     assert bool(issued) != ("caBundle" in hook["clientConfig"])
     assert named(objects, "Deployment", "postern-webhook")["spec"]["replicas"] == 2
     assert named(objects, "PodDisruptionBudget", "postern-webhook")
+
+
+def test_every_file_of_the_webhook_s_arguments_is_mounted(objects):
+    container = webhook(objects)
+    mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
+    files = {word.partition("=")[2] for word in container["args"] if word.startswith(("--tls-", "--client-ca="))}
+    assert {file.rpartition("/")[0] for file in files} == mounts
 
 
 @pytest.mark.parametrize("shape", ["default", "production"])

@@ -1,6 +1,7 @@
 //! Arguments of the commands for Kubernetes manifests.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use clap::Args;
 use runtime::listener::ip_address_and_port;
@@ -76,6 +77,11 @@ pub(crate) struct WebhookArgs {
 
     #[command(flatten)]
     pub(crate) tls: TlsArgs,
+
+    /// PEM file of authorities: the API server must present a certificate of one of them; followed
+    /// when it changes
+    #[arg(long, value_name = "FILE")]
+    pub(crate) client_ca: Option<PathBuf>,
 
     #[command(flatten)]
     pub(crate) sidecars: SidecarsArgs,

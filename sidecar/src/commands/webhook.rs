@@ -4,24 +4,27 @@
 mod metrics;
 mod server;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use runtime::admin;
 use runtime::clock::unix_now;
 use runtime::exit::ExitError;
+use runtime::file_watch::{FailureDedup, PollTimer, Transition, run_blocking};
 use runtime::health::Health;
 use runtime::listener::{self, Port};
 use runtime::signals::Terminations;
 use runtime::supervisor::supervisor;
 use runtime::tls;
 use tokio::sync::watch;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use self::metrics::WebhookMetrics;
 use self::server::Reviews;
 use super::inject::settings;
 use crate::cli::kubernetes_args::WebhookArgs;
+use crate::downstream::tls::{ClientTls, ClientTlsSettings, HTTP_1};
 
 /// The API server learns of the end of a replica by its connections alone.
 const LAME_DUCK: Duration = Duration::from_secs(5);
@@ -47,6 +50,11 @@ async fn serve(args: &WebhookArgs) -> Result<(), ExitError> {
             "--tls-cert and --tls-key are missing: the API server speaks TLS".to_owned(),
         )
     })?;
+    let clients = Arc::new(ClientTls::new(&ClientTlsSettings {
+        certificate: Arc::clone(&certificate),
+        protocols: HTTP_1,
+        client_ca: args.client_ca.clone(),
+    })?);
     let settings = settings(&args.sidecars)?;
     info!(
         version = env!("CARGO_PKG_VERSION"),
@@ -63,16 +71,20 @@ async fn serve(args: &WebhookArgs) -> Result<(), ExitError> {
     let admin = listener::bind(Port::Admin, args.admin_listen)?;
     let (background, ends) = supervisor();
     let metrics = WebhookMetrics::default();
-    let following = tls::follow(Arc::clone(&certificate), metrics.tls.clone());
-    let following = following.map_err(no_signals)?;
+    let following = tls::follow(certificate, metrics.tls.clone()).map_err(no_signals)?;
     background.spawn_critical("following the TLS certificate", following);
+    if let Some(file) = args.client_ca.clone() {
+        let timer = PollTimer::start().map_err(no_signals)?;
+        let following = follow_authorities(Arc::clone(&clients), file, timer);
+        background.spawn_critical("following the authorities of clients", following);
+    }
 
     let health = Health::new();
     let serving = health.condition("serving", "starting");
     let stop = watch::Sender::new(());
     listener::announce(Port::Admin, &admin, format)?;
     admin::spawn(admin, &health, metrics.registry(), &stop, &background);
-    let reviews = Reviews::new(settings, metrics, tls::http1(certificate)?);
+    let reviews = Reviews::new(settings, metrics, clients);
     listener::announce(Port::Public, &public, format)?;
     let accepting = reviews.serve(public, stop.subscribe());
     let accepting = background.spawn_critical_until_shutdown("the port of reviews", accepting);
@@ -94,4 +106,22 @@ async fn serve(args: &WebhookArgs) -> Result<(), ExitError> {
     let _ = accepting.await;
     info!("stopped");
     outcome
+}
+
+/// Uses another content of `file` from the next handshake on, for as long as the process lives.
+async fn follow_authorities(tls: Arc<ClientTls>, file: PathBuf, mut timer: PollTimer) {
+    let mut failures = FailureDedup::after_two_polls();
+    loop {
+        timer.next().await;
+        let (tls, file) = (Arc::clone(&tls), file.clone());
+        let polled = run_blocking(move || tls.reload_client_roots(&file)).await;
+        match failures.transition(polled) {
+            Some(Transition::Replaced) => info!("other authorities of clients from now on"),
+            Some(Transition::Recovered) => info!("the authorities of clients can be used again"),
+            Some(Transition::Unusable(failure)) => {
+                error!(%failure, "the authorities of clients cannot be used: keeping the previous ones");
+            }
+            None => {}
+        }
+    }
 }

@@ -19,15 +19,20 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::version::{TLS12, TLS13};
 use rustls::{RootCertStore, ServerConfig};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::downstream::transport::Socket;
+/// HTTP/2 and HTTP/1.1, as ALPN names them.
+pub(crate) const HTTP_2_OR_1: &[&str] = &["h2", "http/1.1"];
+/// HTTP/1.1 alone.
+pub(crate) const HTTP_1: &[&str] = &["http/1.1"];
 
 /// TLS settings of the client port.
 #[derive(Debug, Clone)]
 pub(crate) struct ClientTlsSettings {
     pub(crate) certificate: Arc<ServerCertificate>,
+    pub(crate) protocols: &'static [&'static str],
     /// PEM file with the authorities that must have issued the client's certificate.
     pub(crate) client_ca: Option<PathBuf>,
 }
@@ -39,6 +44,7 @@ type Authorities = Vec<CertificateDer<'static>>;
 pub(crate) struct ClientTls {
     /// Reloads its own files.
     certificate: Arc<ServerCertificate>,
+    protocols: &'static [&'static str],
     current: ArcSwap<Current>,
 }
 
@@ -52,15 +58,21 @@ struct Current {
 pub(crate) struct NextClients(Current);
 
 impl ClientTls {
-    /// Offers TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1.
+    /// Offers TLS 1.2 and 1.3.
     ///
     /// # Errors
     /// [`ExitError::Config`] for a file without usable authorities.
     pub(crate) fn new(settings: &ClientTlsSettings) -> Result<Self, ExitError> {
         let clients = authorities(settings.client_ca.as_deref())?;
-        let current = Current::new(&settings.certificate, clients)?;
+        let ClientTlsSettings {
+            certificate,
+            protocols,
+            ..
+        } = settings;
+        let current = Current::new(certificate, protocols, clients)?;
         Ok(Self {
-            certificate: Arc::clone(&settings.certificate),
+            certificate: Arc::clone(certificate),
+            protocols,
             current: ArcSwap::from_pointee(current),
         })
     }
@@ -78,7 +90,7 @@ impl ClientTls {
             return Ok(None);
         }
         // With new ticket keys: an old ticket would resume a session without a certificate check.
-        let current = Current::new(&self.certificate, clients)?;
+        let current = Current::new(&self.certificate, self.protocols, clients)?;
         Ok(Some(NextClients(current)))
     }
 
@@ -87,15 +99,27 @@ impl ClientTls {
         self.current.store(Arc::new(next.0));
     }
 
+    /// Reads the authorities of clients again, and returns true if others are used from then on.
+    ///
+    /// # Errors
+    /// As [`ClientTls::new`]. The previous ones stay.
+    pub(crate) fn reload_client_roots(&self, client_ca: &Path) -> Result<bool, ExitError> {
+        let next = self.read_client_roots(Some(client_ca))?;
+        let is_changed = next.is_some();
+        next.into_iter()
+            .for_each(|next| self.set_client_roots(next));
+        Ok(is_changed)
+    }
+
     /// Completes the handshake within `limit`.
     ///
     /// # Errors
     /// A failed handshake, or the timeout.
-    pub(crate) async fn accept(
+    pub(crate) async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
-        socket: Socket,
+        socket: S,
         limit: Duration,
-    ) -> io::Result<TlsStream<Socket>> {
+    ) -> io::Result<TlsStream<S>> {
         let acceptor = self.current.load().acceptor.clone();
         tokio::time::timeout(limit, acceptor.accept(socket))
             .await
@@ -112,6 +136,7 @@ impl fmt::Debug for ClientTls {
 impl Current {
     fn new(
         certificate: &Arc<ServerCertificate>,
+        protocols: &[&str],
         clients: Option<Authorities>,
     ) -> Result<Self, ExitError> {
         let failed = |error| ExitError::Software(format!("TLS cannot be set up: {error}"));
@@ -123,7 +148,10 @@ impl Current {
             Some(clients) => builder.with_client_cert_verifier(client_verifier(clients)?),
         };
         let mut config = builder.with_cert_resolver(Arc::clone(certificate) as _);
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        config.alpn_protocols = protocols
+            .iter()
+            .map(|name| name.as_bytes().to_vec())
+            .collect();
         config.ticketer = Ticketer::new().map_err(failed)?;
         Ok(Self {
             acceptor: TlsAcceptor::from(Arc::new(config)),
@@ -191,6 +219,7 @@ mod tests {
         write(&ca, pair().0).unwrap();
         let tls = ClientTls::new(&ClientTlsSettings {
             certificate: Arc::new(ServerCertificate::open(cert, key).unwrap()),
+            protocols: HTTP_2_OR_1,
             client_ca: Some(ca.clone()),
         })
         .unwrap();

@@ -254,6 +254,46 @@ fn the_webhook_presents_a_replaced_certificate() {
     assert!(webhook.certificate.cert.exists());
 }
 
+/// Returns true if this peer gets a response to a review.
+fn is_served(trust: &Trust, address: SocketAddr) -> bool {
+    let deleted = review("DELETE", &Value::Null);
+    let request = Request::new("POST", "/mutate").line("Connection: close");
+    let request = request.json(&deleted).bytes("webhook.postern.svc");
+    // In TLS 1.3 the client learns of the rejection only when it reads.
+    trust.connect(address).is_ok_and(|mut peer| {
+        peer.send(&request);
+        let rest = peer.rest();
+        rest.is_ok_and(|response| response.starts_with(b"HTTP/1.1 200 "))
+    })
+}
+
+#[test]
+fn a_webhook_with_authorities_of_clients_reviews_for_their_certificates_alone() {
+    let clients = Authority::new();
+    let ca = clients.file().display().to_string();
+    let webhook = Webhook::start(&["--client-ca", &ca]);
+    let api_server = webhook.trust().with_identity(&clients.issue("api-server"));
+    let own = webhook.authority.issue("stranger");
+    let stranger = webhook.trust().with_identity(&own);
+    assert!(is_served(&api_server, webhook.address));
+    for trust in [&stranger, &webhook.trust()] {
+        assert!(!is_served(trust, webhook.address));
+    }
+
+    // The other authority is followed, as the certificate is.
+    fs::write(clients.file(), webhook.authority.pem()).unwrap();
+    wait::until("the other authority", || {
+        is_served(&stranger, webhook.address).then_some(())
+    });
+    assert!(!is_served(&api_server, webhook.address));
+    fs::write(clients.file(), "no certificate").unwrap();
+    wait::until("the rejection of the file", || {
+        let output = webhook.process.output();
+        output.contains("--client-ca").then_some(())
+    });
+    assert!(is_served(&stranger, webhook.address));
+}
+
 #[test]
 fn the_webhook_finishes_on_a_signal() {
     let webhook = Webhook::start(&[]);

@@ -15,14 +15,13 @@ use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use runtime::listener;
 use runtime::write_deadline::WriteDeadline;
-use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::timeout;
-use tokio_rustls::TlsAcceptor;
 use tracing::{debug, info, warn};
 
 use super::metrics::WebhookMetrics;
+use crate::downstream::tls::ClientTls;
 use crate::kubernetes::admission::{NotAReview, Reviewed, review};
 use crate::kubernetes::settings::Settings;
 
@@ -51,15 +50,15 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) struct Reviews {
     settings: Arc<Settings>,
     metrics: WebhookMetrics,
-    tls: TlsAcceptor,
+    tls: Arc<ClientTls>,
 }
 
 impl Reviews {
-    pub(super) fn new(settings: Settings, metrics: WebhookMetrics, tls: Arc<ServerConfig>) -> Self {
+    pub(super) fn new(settings: Settings, metrics: WebhookMetrics, tls: Arc<ClientTls>) -> Self {
         Self {
             settings: Arc::new(settings),
             metrics,
-            tls: tls.into(),
+            tls,
         }
     }
 
@@ -86,7 +85,7 @@ impl Reviews {
                 _ = stop.changed() => break,
                 accepted = next() => {
                     let (permit, stream) = accepted.ok_or("no permits")?;
-                    let (tls, routes) = (self.tls.clone(), routes.clone());
+                    let (tls, routes) = (Arc::clone(&self.tls), routes.clone());
                     let watcher = connections.watcher();
                     tokio::spawn(serve_connection(tls, stream, routes, watcher, permit));
                 }
@@ -181,7 +180,7 @@ async fn reviewed_in_turn(reviews: Reviews, bounds: Bounds, request: Request) ->
 }
 
 async fn serve_connection(
-    tls: TlsAcceptor,
+    tls: Arc<ClientTls>,
     stream: TcpStream,
     routes: Router,
     watcher: Watcher,
@@ -189,9 +188,12 @@ async fn serve_connection(
 ) {
     let _permit = permit;
     let stream = WriteDeadline::new(stream, TIMEOUT);
-    let Ok(Ok(stream)) = timeout(TIMEOUT, tls.accept(stream)).await else {
-        debug!("TLS handshake failed");
-        return;
+    let stream = match tls.accept(stream, TIMEOUT).await {
+        Ok(stream) => stream,
+        Err(error) => {
+            debug!(%error, "TLS handshake failed");
+            return;
+        }
     };
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
