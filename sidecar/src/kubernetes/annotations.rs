@@ -18,5 +18,7 @@ pub(crate) const CONFIG_MAP: &str = "postern/config-map";
 pub(crate) const SECRET: &str = "postern/secret";
 /// Ports of a Service that lead past the sidecar on purpose, by name or number.
 pub(crate) const OPEN_PORTS: &str = "postern/open-ports";
+/// Every annotation above: a workload shares these with its pods.
+pub(crate) const ALL: [&str; 7] = [PORT, APP_NAME, APP_ID, PASS, CONFIG_MAP, SECRET, OPEN_PORTS];
 /// The label of a namespace whose workloads all have to be labelled.
 pub(crate) const GUARDED: &str = "postern/guarded";

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::Rejected;
-use super::annotations::{PREFIX, SIDECAR};
+use super::annotations::{ALL, PREFIX, SIDECAR};
 
 /// One object, alone in its document or an item of a list.
 #[derive(Debug, Clone, Copy)]
@@ -66,6 +66,13 @@ impl<'v> Object<'v> {
 
     pub(crate) fn annotations(self) -> impl Iterator<Item = (&'v str, &'v str)> + use<'v> {
         own_annotations(self.value)
+    }
+
+    /// Returns an annotation that looks like one of this product, and means nothing.
+    pub(crate) fn unknown_annotation(self) -> Option<&'v str> {
+        let annotations = self.value.pointer("/metadata/annotations")?.as_object()?;
+        let mut names = annotations.keys().map(String::as_str);
+        names.find(|name| name.starts_with(PREFIX) && !ALL.contains(name))
     }
 
     /// Returns true for an object that a controller has made, and puts back as it was.
@@ -235,7 +242,7 @@ fn own_annotations(value: &Value) -> impl Iterator<Item = (&str, &str)> {
     let annotations = value.pointer("/metadata/annotations");
     let annotations = annotations.and_then(Value::as_object).into_iter().flatten();
     annotations
-        .filter(|(name, _)| name.starts_with(PREFIX))
+        .filter(|(name, _)| ALL.contains(&name.as_str()))
         .filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)))
 }
 

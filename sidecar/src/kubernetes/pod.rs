@@ -1,6 +1,6 @@
 //! The sidecar of one pod: what is missing is added, everything else stays.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
@@ -50,10 +50,13 @@ pub(super) fn with_sidecar(
     let complete = Object::new(&with_all).pod();
     let complete = complete.ok_or_else(|| rejected("has no containers".to_owned()))?;
     let ports = Ports::of(&complete, &settings.component).map_err(rejected)?;
+    let unknown = object.unknown_annotation();
+    let unknown = unknown.or_else(|| Object::new(pod.value()).unknown_annotation());
+    let warning = |name| format!("the annotation {name} means nothing");
     let mut result = InjectedPod {
         operations: inherited,
         ports,
-        warnings: Vec::new(),
+        warnings: unknown.map(warning).into_iter().collect(),
     };
     if let Some(reason) = way_past(pod, ports) {
         return Err(rejected(reason));
@@ -293,8 +296,9 @@ impl Added<'_> {
                 .map_err(|problem| format!("the pass list '{list}' {problem}"))?;
         }
         let listed = patterns.join(",");
-        let is_listed = |path: &str| listed.split(',').any(|pattern| pattern.trim() == path);
-        let paths = probes.paths.iter().filter(|path| !is_listed(path));
+        let listed: BTreeSet<&str> = listed.split(',').map(str::trim).collect();
+        let paths = probes.paths.iter();
+        let paths = paths.filter(|path| !listed.contains(path.as_str()));
         patterns.extend(paths.map(|path| format!("GET {path}")));
         Ok((!patterns.is_empty()).then(|| patterns.join(",")))
     }

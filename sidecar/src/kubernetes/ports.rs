@@ -1,5 +1,7 @@
 //! The three ports of a protected pod: the service's, the sidecar's, the sidecar's for probes.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::annotations::PORT;
@@ -51,18 +53,17 @@ impl Ports {
                 admin: port("sidecar-admin", component.port("sidecar-admin")),
             });
         }
-        let probed: Vec<u16> = probed(pod).collect();
-        let is_taken =
-            |port| probed.contains(&port) || declared(pod).any(|other| other.number == port);
+        let declared = declared(pod).map(|port| port.number);
+        let taken: BTreeSet<u16> = declared.chain(probed(pod)).chain([service]).collect();
         // The same in every pod: Services and policies that know no pod lead to it alone.
         let sidecar = component.port("sidecar");
-        if sidecar == service || is_taken(sidecar) {
+        if taken.contains(&sidecar) {
             return Err(format!(
                 "port {sidecar} is the sidecar's: let the service listen on another one"
             ));
         }
         let admin = (component.port("sidecar-admin")..u16::MAX)
-            .find(|port| *port != service && *port != sidecar && !is_taken(*port))
+            .find(|port| *port != sidecar && !taken.contains(port))
             .ok_or("no port is free")?;
         Ok(Self {
             service,

@@ -1,5 +1,7 @@
 //! Services that lead to protected pods: their ports are moved to the sidecar.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::Rejected;
@@ -28,19 +30,17 @@ const LABELS_OF_CONTROLLERS: [&str; 10] = [
 pub(super) struct ServicePort<'v> {
     pub(super) number: usize,
     value: &'v Value,
+    /// Leads past the sidecar on purpose.
+    is_open: bool,
 }
 
 impl<'v> ServicePort<'v> {
     /// Returns the name, or the number where it has none.
     pub(super) fn described(&self) -> String {
         match name_of(self.value) {
-            "" => self.own_number().to_string(),
+            "" => own_number(self.value),
             name => name.to_owned(),
         }
-    }
-
-    fn own_number(&self) -> u64 {
-        self.value.get("port").and_then(Value::as_u64).unwrap_or(0)
     }
 
     fn is_tcp(&self) -> bool {
@@ -58,14 +58,6 @@ impl<'v> ServicePort<'v> {
             .unwrap_or(&Value::Null)
     }
 
-    fn is_open(&self, service: Object<'_>) -> bool {
-        let open = service.annotation(OPEN_PORTS).unwrap_or_default();
-        open.split(',').map(str::trim).any(|name| {
-            !name.is_empty()
-                && (name == name_of(self.value) || name == self.own_number().to_string())
-        })
-    }
-
     fn moved(&self, to: u16) -> Operation {
         let path = format!("/spec/ports/{}/targetPort", self.number);
         match self.value.get("targetPort") {
@@ -75,11 +67,23 @@ impl<'v> ServicePort<'v> {
     }
 }
 
+fn own_number(port: &Value) -> String {
+    let number = port.get("port").and_then(Value::as_u64);
+    number.unwrap_or(0).to_string()
+}
+
 /// Returns the ports of a Service.
 pub(super) fn ports_of(service: Object<'_>) -> Vec<ServicePort<'_>> {
+    let open = service.annotation(OPEN_PORTS).unwrap_or_default();
+    let mut open: BTreeSet<&str> = open.split(',').map(str::trim).collect();
+    open.remove("");
     let ports = list(service.value().pointer("/spec/ports")).enumerate();
     ports
-        .map(|(number, value)| ServicePort { number, value })
+        .map(|(number, value)| ServicePort {
+            number,
+            value,
+            is_open: open.contains(name_of(value)) || open.contains(&*own_number(value)),
+        })
         .collect()
 }
 
@@ -104,9 +108,9 @@ pub(super) fn selects(service: Object<'_>, object: Object<'_>, pod: &PodView<'_>
     !selector.is_empty() && selector.iter().all(|(name, value)| meets(name, value))
 }
 
-/// Returns true for a Service that may lead to the service itself.
+/// Returns true for a Service that may lead to the service itself, or leads to no pods at all.
 pub(super) fn is_exempt(service: Object<'_>) -> bool {
-    service.label(SIDECAR) == Some("false")
+    service.label(SIDECAR) == Some("false") || text(service.value(), "/spec/type") == "ExternalName"
 }
 
 fn is_headless(service: Object<'_>) -> bool {
@@ -132,7 +136,7 @@ pub(super) fn past(service: Object<'_>, own: &[(String, u16)]) -> Vec<Past> {
     };
     let ports = ports_of(service).into_iter();
     ports
-        .filter(|port| !port.is_open(service))
+        .filter(|port| !port.is_open)
         .filter_map(|port| {
             let name = port.described();
             let to = of_sidecar(port.target()).filter(|_| port.is_tcp());
@@ -165,7 +169,7 @@ pub(super) fn moved(
     }
     let is_service = |port: &ServicePort<'_>| {
         let target = ports::resolved(pod, port.target());
-        port.is_tcp() && !port.is_open(service) && target == Some(of_pod.service)
+        port.is_tcp() && !port.is_open && target == Some(of_pod.service)
     };
     let operations = moving(service, of_pod.sidecar, is_service);
     let own = [
@@ -221,7 +225,7 @@ pub(super) fn moved_alone(
     }
     let own = component.ports();
     let ports = ports_of(service);
-    let others = ports.iter().filter(|port| !port.is_open(service));
+    let others = ports.iter().filter(|port| !port.is_open);
     let mut targets: Vec<&Value> = others.map(ServicePort::target).collect();
     targets.retain(|target| {
         !own.iter()
@@ -238,9 +242,8 @@ pub(super) fn moved_alone(
             )));
         }
     };
-    let is_service = |port: &ServicePort<'_>| {
-        port.is_tcp() && !port.is_open(service) && port.target() == &target
-    };
+    let is_service =
+        |port: &ServicePort<'_>| port.is_tcp() && !port.is_open && port.target() == &target;
     let operations = moving(service, component.port("sidecar"), is_service);
     rest_leads_to(service, &operations, &own)?;
     Ok(operations)

@@ -163,6 +163,18 @@ fn several_files_are_one_set_of_manifests() {
     assert_eq!(end.code, Some(CONFIG));
 }
 
+#[test]
+fn a_mistyped_annotation_is_named() {
+    let input = fs::read_to_string(data("inject/in/podinfo.yaml")).unwrap();
+    let before = "metadata:\n";
+    let mistyped = "metadata:\n  annotations: {postern/prot: '9999', other/port: '1'}\n";
+    let end = sidecar(&["inject"], &input.replacen(before, mistyped, 1));
+    assert_eq!(end.code, Some(0), "{}", end.stderr);
+    let warning = "warning: Deployment podinfo: the annotation postern/prot means nothing";
+    assert!(end.stderr.contains(warning), "{}", end.stderr);
+    assert_eq!(end.stderr.lines().count(), 1, "{}", end.stderr);
+}
+
 /// Returns the findings that the first lines of a file announce.
 fn announced(text: &str) -> Vec<String> {
     let lines = text.lines().map_while(|line| line.strip_prefix("# "));

@@ -186,6 +186,45 @@ fn large_objects_are_reviewed_and_endless_ones_rejected() {
 }
 
 #[test]
+fn objects_of_many_parts_hold_up_no_review() {
+    let webhook = Webhook::start(&[]);
+    let mut annotated = workload();
+    annotated["metadata"]["annotations"] = numbered(9_000, |number| format!("postern/a{number}"));
+    let mut ports = pod(&protected());
+    ports["metadata"]["annotations"] = json!({"postern/port": "9898"});
+    let others = (0..15_000).map(|number| json!({"containerPort": 18_081 + number}));
+    let declared = [json!({"containerPort": 9898})].into_iter().chain(others);
+    ports["spec"]["containers"][0]["ports"] = declared.collect();
+    let mut open = json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": "web", "labels": {"postern/sidecar": "true"}},
+        "spec": {"selector": {"app": "web"}},
+    });
+    let names: Vec<String> = (0..200_000).map(|number| format!("x{number}")).collect();
+    open["metadata"]["annotations"] = json!({"postern/open-ports": names.join(",")});
+    let ports_of_service = (1..6_000).map(|port| json!({"port": port, "targetPort": 9898}));
+    open["spec"]["ports"] = ports_of_service.collect();
+    for object in [annotated, ports, open] {
+        let response = webhook.review(&review("CREATE", &object));
+        assert_eq!(response["response"]["allowed"], true, "{response}");
+    }
+}
+
+/// Returns an object with this many members.
+fn numbered(count: usize, name: impl Fn(usize) -> String) -> Value {
+    let members = (0..count).map(|number| (name(number), json!("x")));
+    Value::Object(members.collect())
+}
+
+fn workload() -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "shop", "labels": protected()},
+        "spec": {"template": pod(&json!({"app": "web"}))},
+    })
+}
+
+#[test]
 fn slow_peers_hold_up_no_review() {
     let webhook = Webhook::start(&[]);
     let slow: Vec<_> = (0..40)

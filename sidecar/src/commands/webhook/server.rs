@@ -166,15 +166,24 @@ async fn reviewed_in_turn(reviews: Reviews, bounds: Bounds, request: Request) ->
     if request.body().size_hint().lower() > MAX_BODY_BYTES as u64 {
         return StatusCode::PAYLOAD_TOO_LARGE.into_response();
     }
-    let _body = bounds.bodies.acquire().await;
+    let Ok(of_body) = bounds.bodies.acquire_owned().await else {
+        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+    };
     let body = match timeout(BODY_TIMEOUT, to_bytes(request.into_body(), MAX_BODY_BYTES)).await {
         Ok(Ok(body)) => body,
         Ok(Err(_)) => return StatusCode::PAYLOAD_TOO_LARGE.into_response(),
         Err(_) => return StatusCode::REQUEST_TIMEOUT.into_response(),
     };
-    let _review = bounds.reviews.acquire().await;
-    // A large object takes milliseconds, which other connections need not wait for.
-    tokio::task::spawn_blocking(move || reviews.reviewed(&body))
+    let Ok(of_review) = bounds.reviews.acquire_owned().await else {
+        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+    };
+    // A large object takes milliseconds, which other connections need not wait for. The review goes
+    // on after a timeout, and keeps its place until its end.
+    let review = move || {
+        let _permits = (of_body, of_review);
+        reviews.reviewed(&body)
+    };
+    tokio::task::spawn_blocking(review)
         .await
         .unwrap_or_else(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response())
 }
