@@ -13,7 +13,7 @@ EXAMPLES = sorted((REPOSITORY / "tests/data/inject/out").glob("*.yaml"))
 
 def flat(documents):
     for each in documents:
-        yield from each["items"] if each["kind"] == "List" else [each]
+        yield from flat(each["items"]) if each["kind"] == "List" else [each]
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)

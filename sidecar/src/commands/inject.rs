@@ -73,9 +73,11 @@ fn input(file: &str) -> Result<Input, ExitError> {
         return Err(unreadable(format!("has more than {MAX_BYTES} bytes")));
     }
     let text = String::from_utf8(bytes).map_err(|_| unreadable("is not UTF-8".to_owned()))?;
+    // Only the first of several files may begin with it.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     Ok(Input {
         name: file.to_owned(),
-        text,
+        text: text.to_owned(),
     })
 }
 

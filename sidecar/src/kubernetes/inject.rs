@@ -77,6 +77,9 @@ impl Stream {
         for (number, value) in self.values.iter().enumerate() {
             for (place, object) in objects(value) {
                 object.check_label()?;
+                if let Some(reason) = object.pods_elsewhere() {
+                    return Err(Rejected::new(object.described(), reason));
+                }
                 let Some(pod) = object.pod() else {
                     continue;
                 };

@@ -104,6 +104,18 @@ impl<'v> Object<'v> {
         })
     }
 
+    /// Returns the reason why a labelled object would stay without a sidecar: it describes pods
+    /// in a place of its own.
+    pub(crate) fn pods_elsewhere(self) -> Option<String> {
+        if self.pod().is_some() || !self.wants_sidecar() {
+            return None;
+        }
+        let place = place_of_containers(self.value)?;
+        Some(format!(
+            "describes pods at {place}, which get no sidecar here: label these, for the webhook, and the object {SIDECAR}: \"false\""
+        ))
+    }
+
     /// Returns true if the label is on the object or on its pods.
     pub(crate) fn wants_sidecar(self) -> bool {
         self.sidecar_labels().any(|label| label == "true")
@@ -198,7 +210,8 @@ impl<'v> PodView<'v> {
     }
 }
 
-/// Returns the objects of a document, each with its pointer: of a list its items.
+/// Returns the objects of a document, each with its pointer: of a list its items, of lists in it
+/// theirs.
 pub(crate) fn objects(document: &Value) -> Vec<(String, Object<'_>)> {
     let kind = text(document, "/kind");
     let items = document.get("items").and_then(Value::as_array);
@@ -206,11 +219,30 @@ pub(crate) fn objects(document: &Value) -> Vec<(String, Object<'_>)> {
         Some(items) => items
             .iter()
             .enumerate()
-            .map(|(number, item)| (format!("/items/{number}"), Object::new(item)))
+            .flat_map(|(number, item)| {
+                let below = objects(item).into_iter();
+                below.map(move |(place, object)| (format!("/items/{number}{place}"), object))
+            })
             .collect(),
         None if document.is_object() => vec![(String::new(), Object::new(document))],
         None => Vec::new(),
     }
+}
+
+/// Returns the pointer of the first specification with containers.
+fn place_of_containers(value: &Value) -> Option<String> {
+    let members = value.as_object()?;
+    let containers = list(members.get("containers"));
+    if containers
+        .into_iter()
+        .any(|each| each.get("image").is_some())
+    {
+        return Some(String::new());
+    }
+    members.iter().find_map(|(name, value)| {
+        let place = place_of_containers(value)?;
+        Some(format!("/{name}{place}"))
+    })
 }
 
 /// Returns true for objects that may be in one namespace: where one leaves it to the command line,

@@ -154,7 +154,9 @@ fn several_files_are_one_set_of_manifests() {
         fs::write(&path, text).unwrap();
         path.display().to_string()
     };
-    let (one, two) = (write("1.yaml", workload), write("2.yaml", services));
+    // Editors of Windows begin each file with a byte order mark.
+    let one = write("1.yaml", &format!("\u{feff}{workload}"));
+    let two = write("2.yaml", &format!("\u{feff}{services}"));
     let end = run(Program::Sidecar, &["inject", "-f", &one, "-f", &two]);
     let expected = fs::read_to_string(data("inject/out/boutique.yaml")).unwrap();
     assert_eq!(end.stdout, expected, "{}", end.stderr);

@@ -25,6 +25,9 @@ pub(super) fn findings(placed: &[Placed<'_>]) -> Vec<Finding> {
             let why = unknown.reason;
             found.push(each.finding(Level::Error, Rule::UnknownLabel, "/metadata", why));
         }
+        if let Some(why) = each.object.pods_elsewhere() {
+            found.push(each.finding(Level::Error, Rule::NoSidecar, "/metadata", why));
+        }
         match each.object.pod() {
             Some(pod) => of_workload(each, &pod, placed, &guarded, &mut found),
             None if each.object.kind() == "Service" => of_service(each, placed, &mut found),

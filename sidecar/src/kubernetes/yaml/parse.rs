@@ -92,10 +92,23 @@ pub(super) fn document(text: &str, first_line: usize) -> Result<Document, YamlEr
     Ok(Document {
         text: text.to_owned(),
         first_line,
-        tree: tree(text).map_err(|error| YamlError {
-            line: first_line + error.line.saturating_sub(1),
-            ..error
+        tree: tree(text).map_err(|error| {
+            let error = directive(text).unwrap_or(error);
+            YamlError {
+                line: first_line + error.line.saturating_sub(1),
+                ..error
+            }
         })?,
+    })
+}
+
+/// Returns the error of a document with a directive: the marker behind it is in the next one.
+fn directive(text: &str) -> Option<YamlError> {
+    let line = text.lines().position(|line| line.starts_with('%'))?;
+    Some(YamlError {
+        line: line + 1,
+        problem: "has a directive of YAML, which kubectl rejects as well: remove the line"
+            .to_owned(),
     })
 }
 
