@@ -18,6 +18,9 @@ const NAME_LABELS: [&str; 4] = ["app.kubernetes.io/name", "app", "k8s-app", "run
 /// Kubernetes' default; the sidecar's whole stop fits into it.
 const GRACE_PERIOD: u64 = 30;
 
+/// Characters of a pass list in an error.
+const MAX_SHOWN: usize = 200;
+
 /// A pod with its sidecar: the changes, and the ports that Services need.
 #[derive(Debug)]
 pub(super) struct InjectedPod {
@@ -292,8 +295,10 @@ impl Added<'_> {
         let mut patterns: Vec<String> = given.map(ToOwned::to_owned).collect();
         for list in &patterns {
             // Each by itself: an unfinished one would go on in the next.
-            settings::pass_list(list)
-                .map_err(|problem| format!("the pass list '{list}' {problem}"))?;
+            settings::pass_list(list).map_err(|problem| {
+                let shown: String = list.chars().take(MAX_SHOWN).collect();
+                format!("the pass list '{shown}' {problem}")
+            })?;
         }
         let listed = patterns.join(",");
         let listed: BTreeSet<&str> = listed.split(',').map(str::trim).collect();

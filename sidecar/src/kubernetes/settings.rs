@@ -22,6 +22,9 @@ const OTHER_KEY_SOURCES: [&str; 4] = [
 /// Variables that no operator sets for all sidecars.
 const OF_EACH_POD: [&str; 3] = [UPSTREAM, "POSTERN_LISTEN", "POSTERN_ADMIN_LISTEN"];
 
+/// Kubernetes stores no longer annotations, but sends them for a review.
+const MAX_PASS_BYTES: usize = 256 * 1024;
+
 /// The name of an image without its registry and tag.
 const IMAGE: &str = "localhost/postern/sidecar";
 
@@ -92,6 +95,9 @@ impl Settings {
 /// # Errors
 /// The problem, which follows the name of the list.
 pub(super) fn pass_list(list: &str) -> Result<PassList, String> {
+    if list.len() > MAX_PASS_BYTES {
+        return Err(format!("has more than {MAX_PASS_BYTES} bytes"));
+    }
     let mut patterns = Vec::new();
     let mut pending = String::new();
     let pieces = list.split(',').map(str::trim);

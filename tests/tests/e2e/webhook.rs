@@ -208,6 +208,12 @@ fn objects_of_many_parts_hold_up_no_review() {
         let response = webhook.review(&review("CREATE", &object));
         assert_eq!(response["response"]["allowed"], true, "{response}");
     }
+    let mut passing = pod(&protected());
+    passing["metadata"]["annotations"] = json!({"postern/pass": names.join(",/")});
+    let response = &webhook.review(&review("CREATE", &passing))["response"];
+    let message = response["status"]["message"].as_str().unwrap();
+    assert!(message.contains("has more than 262144 bytes"), "{message}");
+    assert!(message.len() < 1_000, "{message}");
 }
 
 /// Returns an object with this many members.
