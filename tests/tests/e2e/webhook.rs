@@ -250,6 +250,19 @@ fn slow_peers_hold_up_no_review() {
 }
 
 #[test]
+fn idle_peers_hold_up_no_review() {
+    let webhook = Webhook::start(&[]);
+    let address = webhook.address;
+    // As many as it serves at once.
+    let idle: Vec<_> = (0..128)
+        .map(|_| webhook.trust().connect(address).unwrap())
+        .collect();
+    let response = webhook.review(&review("CREATE", &pod(&protected())));
+    assert_eq!(response["response"]["allowed"], true);
+    drop(idle);
+}
+
+#[test]
 fn idle_connections_hold_up_no_stop() {
     let webhook = Webhook::start(&[]);
     // As many as it accepts: it waits for a place for the next one.

@@ -1,7 +1,9 @@
 //! The port of the webhook: TLS, a bounded number of connections, a bounded body, one path.
 
+use std::collections::VecDeque;
 use std::net::TcpListener as StdListener;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -10,6 +12,8 @@ use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use http::{StatusCode, header};
+use hyper::body::Incoming;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
@@ -17,6 +21,7 @@ use runtime::listener;
 use runtime::write_deadline::WriteDeadline;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
@@ -31,7 +36,8 @@ const PATH: &str = "/mutate";
 const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
 /// Far more than the largest workload has: a value takes up to 1 KiB of memory while it is read.
 const MAX_VALUES: usize = 50_000;
-/// The API server keeps a few; a peer that sends nothing has one for [`listener::CLIENT_IDLE`].
+/// The API server keeps a few. A peer that sends nothing has one for [`listener::CLIENT_IDLE`], or
+/// until another one needs its place.
 const MAX_CONNECTIONS: usize = 128;
 /// Bodies in memory: 192 MiB at the most.
 const MAX_BODIES: usize = 48;
@@ -75,19 +81,23 @@ impl Reviews {
         let connections = Arc::new(GracefulShutdown::new());
         let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let routes = routes(self.clone());
-        let next = async || {
-            let permit = Arc::clone(&permits).acquire_owned().await.ok()?;
-            let (stream, _) = listener::accept(&listener, "webhook port").await;
-            Some((permit, stream))
-        };
+        let mut open = OpenConnections::default();
         loop {
+            let next = async {
+                let (stream, _) = listener::accept(&listener, "webhook port").await;
+                open.make_room();
+                let permit = Arc::clone(&permits).acquire_owned().await.ok()?;
+                Some((permit, stream))
+            };
             tokio::select! {
                 _ = stop.changed() => break,
-                accepted = next() => {
+                accepted = next => {
                     let (permit, stream) = accepted.ok_or("no permits")?;
                     let (tls, routes) = (Arc::clone(&self.tls), routes.clone());
                     let watcher = connections.watcher();
-                    tokio::spawn(serve_connection(tls, stream, routes, watcher, permit));
+                    open.spawn(|under_review| {
+                        serve_connection(tls, stream, routes, under_review, watcher, permit)
+                    });
                 }
             }
         }
@@ -121,6 +131,34 @@ impl Reviews {
         }
         let json = [(header::CONTENT_TYPE, "application/json")];
         (json, Body::from(response.to_string())).into_response()
+    }
+}
+
+/// The open connections, the oldest first: peers that send nothing leave room for the API server.
+#[derive(Default)]
+struct OpenConnections(VecDeque<(JoinHandle<()>, Arc<AtomicBool>)>);
+
+impl OpenConnections {
+    /// Closes the oldest one without a request where there are too many; none if all have one.
+    fn make_room(&mut self) {
+        self.0.retain(|(task, _)| !task.is_finished());
+        if self.0.len() < MAX_CONNECTIONS {
+            return;
+        }
+        let mut idle = self.0.iter();
+        let idle = idle.position(|(_, under_review)| !under_review.load(Ordering::Relaxed));
+        if let Some((task, _)) = idle.and_then(|at| self.0.remove(at)) {
+            task.abort();
+        }
+    }
+
+    fn spawn<F: Future<Output = ()> + Send + 'static>(
+        &mut self,
+        serve: impl FnOnce(Arc<AtomicBool>) -> F,
+    ) {
+        let under_review = Arc::new(AtomicBool::new(false));
+        let task = tokio::spawn(serve(Arc::clone(&under_review)));
+        self.0.push_back((task, under_review));
     }
 }
 
@@ -192,6 +230,7 @@ async fn serve_connection(
     tls: Arc<ClientTls>,
     stream: TcpStream,
     routes: Router,
+    under_review: Arc<AtomicBool>,
     watcher: Watcher,
     permit: OwnedSemaphorePermit,
 ) {
@@ -204,10 +243,20 @@ async fn serve_connection(
             return;
         }
     };
+    let routes = TowerToHyperService::new(routes);
+    let service = service_fn(move |request: http::Request<Incoming>| {
+        under_review.store(true, Ordering::Relaxed);
+        let (response, under_review) = (routes.call(request), Arc::clone(&under_review));
+        async move {
+            let response = response.await;
+            under_review.store(false, Ordering::Relaxed);
+            response
+        }
+    });
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(listener::CLIENT_IDLE)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
+        .serve_connection(TokioIo::new(stream), service);
     if let Err(error) = watcher.watch(connection).await {
         debug!(%error, "connection ended");
     }
