@@ -25,30 +25,30 @@ pub(super) fn is_switch(argument: &Arg) -> bool {
 
 /// Returns true for those that a bare flag switches on.
 pub(super) fn is_off_by_default(argument: &Arg) -> bool {
-    is_switch(argument)
-        && argument
-            .get_default_values()
-            .iter()
-            .any(|value| value == OFF)
+    is_switch(argument) && has_default(argument, OFF)
+}
+
+fn has_default(argument: &Arg, text: &str) -> bool {
+    let mut values = argument.get_default_values().iter();
+    values.any(|value| value == text)
+}
+
+fn switched_on_by_its_name(argument: Arg) -> Arg {
+    argument
+        .action(ArgAction::Set)
+        .num_args(0..=1)
+        .default_missing_value(ON)
+        .default_value(OFF)
+        .hide_default_value(true)
 }
 
 fn switched(argument: Arg) -> Arg {
     let argument = match argument.get_action() {
-        ArgAction::SetTrue => argument
-            .action(ArgAction::Set)
-            .num_args(0..=1)
-            // Otherwise a flag before an operand would take it as its value.
-            .require_equals(true)
-            .default_missing_value(ON)
-            .default_value(OFF)
-            .hide_default_value(true),
-        _ => {
-            let is_on = argument
-                .get_default_values()
-                .iter()
-                .any(|value| value == "true");
-            argument.default_value(if is_on { ON } else { OFF })
-        }
+        // Otherwise a flag before an operand would take it as its value.
+        ArgAction::SetTrue => switched_on_by_its_name(argument).require_equals(true),
+        _ if has_default(&argument, "true") => argument.default_value(ON),
+        // May stand alone or before its value: for commands without operands.
+        _ => switched_on_by_its_name(argument),
     };
     argument.value_parser(parse).value_name("on|off")
 }

@@ -33,6 +33,8 @@ struct Serve {
     shout: bool,
     #[arg(long, env = "POSTERN_UNSET_WHISPER", default_value_t = true, action = clap::ArgAction::Set)]
     whisper: bool,
+    #[arg(long, env = "POSTERN_UNSET_HUM", default_value_t = false, action = clap::ArgAction::Set)]
+    hum: bool,
     #[arg(long, env = "POSTERN_UNSET_LIFETIME", default_value_t = 18_000)]
     lifetime: u32,
     #[arg(long, env = "POSTERN_UNSET_PASS")]
@@ -156,14 +158,20 @@ fn a_switch_is_on_or_off_wherever_it_stands() {
     ] {
         let flag = format!("--shout={word}");
         assert_eq!(serve(&["--no-upstream", &flag], "").shout, on, "{word}");
+        for value in [&["--hum", word][..], &[&format!("--hum={word}")]] {
+            assert_eq!(serve(value, "no-upstream = true").hum, on, "{word}");
+        }
         assert_eq!(serve(&["--no-upstream", "--whisper", word], "").whisper, on);
         let file = format!("no-upstream = true\nwhisper = '{word}'\nshout = '{word}'");
         let settings = serve(&[], &file);
         assert_eq!((settings.whisper, settings.shout), (on, on), "{word}");
     }
     let plain = serve(&["--no-upstream"], "");
-    assert!(plain.whisper && !plain.shout);
+    assert!(plain.whisper && !plain.shout && !plain.hum);
     assert!(serve(&["--no-upstream", "--shout"], "").shout);
+    for bare in [&["--hum", "--no-upstream"], &["--no-upstream", "--hum"]] {
+        assert!(serve(bare, "").hum, "{bare:?}");
+    }
     let settings = serve(&[], "no-upstream = 1\nwhisper = false\nshout = true");
     assert!(!settings.whisper && settings.shout);
     for word in ["yes", "", "ON", "2"] {
