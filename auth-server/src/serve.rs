@@ -38,6 +38,7 @@ use crate::nacos::registration::Registration;
 use crate::rate_limit::AddressLimit;
 use crate::revocations::queue::{RevocationQueue, revocation_queue};
 use crate::server::{self, ConnectionLimit, Draining, ServerParts};
+use crate::sessions::used_codes::UsedCodes;
 use crate::sessions::{SessionParts, Sessions};
 use crate::tokens::revocation_list::RevocationListSigner;
 use crate::users::UserStore;
@@ -372,13 +373,16 @@ fn routes(
         registrations,
         metrics,
     } = shared;
+    let session_store = config.store.sessions();
+    let used_codes = config.users.as_ref();
+    let used_codes = used_codes.map(|_| UsedCodes::new(Arc::clone(&session_store)));
     let users: Arc<dyn UserStore> = match config.users {
         Some(users) => users,
         None => Arc::new(BuiltinUser),
     };
     let sessions = config.session_lifetime.map(|lifetime| {
         Sessions::new(SessionParts {
-            store: config.store.sessions(),
+            store: session_store,
             lifetime: lifetime.into(),
             users: Arc::clone(&users),
             live_keys: Arc::clone(&live_keys),
@@ -414,6 +418,7 @@ fn routes(
         metadata: config.metadata,
         login: Login {
             users: Authenticator::new(users),
+            used_codes,
             issuance,
             oauth_response: config.oauth_response,
             sessions: sessions.clone(),

@@ -5,6 +5,7 @@
 
 mod record;
 pub(crate) mod refresh_token;
+pub(crate) mod used_codes;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -43,6 +43,8 @@ pub(crate) struct PresentUser {
     pub(crate) user: User,
     /// A digest that changes with the password and with the second factor.
     pub(crate) credentials: String,
+    /// True for one who needs a verification code.
+    pub(crate) has_second_factor: bool,
 }
 
 /// The member user type (contract §2.3, §2.4).

@@ -84,6 +84,7 @@ fn routes(live_keys: LiveKeys, applications: Applications) -> Routes {
         ),
         login: Login {
             users: Authenticator::new(Arc::new(BuiltinUser)),
+            used_codes: None,
             issuance: issuance.clone(),
             oauth_response: false,
             sessions: None,

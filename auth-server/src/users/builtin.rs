@@ -24,6 +24,7 @@ impl UserStore for BuiltinUser {
         Some(PresentUser {
             user: the_user(),
             credentials: String::new(),
+            has_second_factor: false,
         })
     }
 

@@ -205,6 +205,7 @@ impl Users {
         (!known.disabled).then(|| PresentUser {
             user: known.user.clone(),
             credentials: known.credentials.clone(),
+            has_second_factor: known.totp.is_some(),
         })
     }
 

@@ -9,6 +9,7 @@ use tests::echo_service::EchoService;
 use tests::message::Message;
 use tests::process::CommandLine;
 use tests::programs::Program;
+use tests::redis_server::RedisServer;
 use tests::sidecar::SidecarPlan;
 use tests::users_file::UsersFile;
 use tests::wait;
@@ -465,4 +466,66 @@ fn a_guessable_password_is_rejected_before_it_is_written() {
         "{}",
         end.stderr
     );
+}
+
+/// Makes a users file with Ada, who has a second factor; returns her secret as well.
+fn with_second_factor() -> (UsersFile, String) {
+    let users = UsersFile::with("ada", "enchantress");
+    let end = users.command("set-totp", "ada", &[], "");
+    assert_eq!(end.code, Some(0), "{}", end.stderr);
+    let (_, rest) = end.stdout.split_once("secret=").unwrap();
+    let secret = rest.trim().split('&').next().unwrap().to_owned();
+    (users, secret)
+}
+
+fn log_in_with(server: &AuthServer, code: &str) -> String {
+    let body = json!({"username": "ada", "password": "enchantress", "code": code});
+    verdict(&server.anonymous().post(LOGIN, &body))
+}
+
+#[test]
+fn a_code_counts_once_on_all_servers_of_a_store() {
+    let Some(redis) = RedisServer::start() else {
+        return;
+    };
+    let (users, secret) = with_second_factor();
+    let servers = [(); 2].map(|()| {
+        let plan = AuthServerPlan::new().store(redis.url());
+        plan.flags(["--users", &users.location()]).start().ready()
+    });
+    let [one, other] = &servers;
+    let now = tests::clock::now();
+    let (code, next) = (code_at(&secret, now), code_at(&secret, now + 30));
+    assert_eq!(log_in_with(one, &code), "200");
+    assert_eq!(log_in_with(other, &code), "401 login_failed", "once");
+    // The failure above makes Ada wait at the other server alone.
+    assert_eq!(log_in_with(one, &next), "200");
+    let keys = redis.command(&["KEYS", "*session:*"]).unwrap();
+    let short = |key: &&str| {
+        let ttl: i64 = redis.command(&["TTL", key]).unwrap().parse().unwrap();
+        (1..=600).contains(&ttl)
+    };
+    assert_eq!(keys.lines().filter(short).count(), 2, "{keys}");
+    // Without the store each server has its own memory.
+    drop(redis);
+    let third = code_at(&secret, tests::clock::now() + 30);
+    if third != next {
+        assert_eq!(log_in_with(one, &third), "200");
+    }
+    assert_eq!(log_in_with(one, &third), "401 login_failed");
+}
+
+#[test]
+fn a_code_counts_once_over_a_restart() {
+    let (users, secret) = with_second_factor();
+    let home = tempfile::tempdir().unwrap();
+    let start = || {
+        let plan = AuthServerPlan::new().directory(home.path());
+        plan.flags(["--users", &users.location()]).start().ready()
+    };
+    let code = code_at(&secret, tests::clock::now() + 30);
+    let server = start();
+    assert_eq!(log_in_with(&server, &code), "200");
+    drop(server);
+    assert_eq!(log_in_with(&start(), &code), "401 login_failed");
 }

@@ -20,6 +20,7 @@ use crate::http::{body, response};
 use crate::metrics::OK;
 use crate::random;
 use crate::rate_limit::RetryAfter;
+use crate::sessions::used_codes::UsedCodes;
 use crate::sessions::{Beginning, IssuedToken, Sessions};
 use crate::users::User;
 use crate::users::authenticate::{AuthenticationError, Authenticator};
@@ -29,6 +30,8 @@ const JSON: &str = "application/json";
 
 pub(crate) struct Login {
     pub(crate) users: Authenticator,
+    /// `None` where no user has a second factor.
+    pub(crate) used_codes: Option<UsedCodes>,
     pub(crate) issuance: Issuance,
     /// Fills `token_type` and `expires_in` as in RFC 6749 §5.1; the contract leaves them null.
     pub(crate) oauth_response: bool,
@@ -139,7 +142,7 @@ fn parse(headers: &HeaderMap, body: &[u8]) -> Result<LoginRequest, Rejection> {
 impl Login {
     async fn attempt(&self, request: LoginRequest, client: IpAddr) -> Result<Issued, LoginError> {
         self.issuance.check_limits::<LoginError>(client)?;
-        let account = request.username.clone();
+        let (account, code) = (request.username.clone(), request.code.clone());
         let before = self.users.present(&account);
         let beginning = self.sessions.as_ref().zip(before.as_ref());
         let session = beginning.and_then(|(_, user)| Beginning::new(user, unix_now()));
@@ -149,6 +152,12 @@ impl Login {
         // this one, or is not present any more.
         let now = unix_now();
         if self.users.present(&account) != before {
+            return Err(LoginError::Authentication(AuthenticationError::Failed));
+        }
+        let code = code.filter(|_| before.is_some_and(|user| user.has_second_factor));
+        if let Some((used, code)) = self.used_codes.as_ref().zip(code)
+            && !used.record(&user.id, code.trim()).await
+        {
             return Err(LoginError::Authentication(AuthenticationError::Failed));
         }
         Ok(self.token_for(&user, session, now).await?)

@@ -1,9 +1,10 @@
 //! Sessions in the store: a record for each login with a refresh token, beside the keys. It ends with
-//! its time; a lost one is not restored.
+//! its time; a lost one is not restored. Used verification codes have the same door.
 
 use std::fmt;
 
 use async_trait::async_trait;
+use aws_lc_rs::digest::{SHA256, digest};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 
 use super::StoreError;
@@ -24,9 +25,24 @@ impl SessionId {
         bytes.first_chunk().copied().map(Self)
     }
 
+    /// Returns the name of a record that is no session. The text is longer than the part of a refresh
+    /// token whose digest names a session: no token can name such a record.
+    pub(crate) fn of_other(kind: OtherRecord, subject: &str) -> Self {
+        let text = format!("postern record of {kind:?}: {subject}");
+        let name = digest(&SHA256, text.as_bytes());
+        Self::from_start(name.as_ref()).unwrap_or(Self([0; ID_BYTES]))
+    }
+
     pub(crate) const fn as_bytes(&self) -> &[u8; ID_BYTES] {
         &self.0
     }
+}
+
+/// The records beside sessions. Their names stand in the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OtherRecord {
+    /// A verification code that was used.
+    UsedCode,
 }
 
 impl fmt::Display for SessionId {

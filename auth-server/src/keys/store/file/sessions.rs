@@ -69,9 +69,7 @@ impl FileSessions {
 
     fn read(&self, name: &str) -> Result<Option<String>, StoreError> {
         let held = self.held(name)?;
-        Ok(held
-            .filter(|(ends, _)| *ends > unix_now())
-            .map(|(_, record)| record))
+        Ok(valid(held.as_ref()).map(str::to_owned))
     }
 
     fn swap(
@@ -82,8 +80,8 @@ impl FileSessions {
     ) -> Result<bool, StoreError> {
         self.directory.create()?;
         let _locked = self.directory.lock(LOCK)?;
-        let held = self.read(name)?;
-        if held.as_deref() != expected {
+        let held = self.held(name)?;
+        if valid(held.as_ref()) != expected {
             return Ok(false);
         }
         match new {
@@ -171,6 +169,12 @@ impl Room {
     }
 }
 
+/// Returns the record of a file, unless it is over.
+fn valid(held: Option<&(i64, String)>) -> Option<&str> {
+    let valid = held.filter(|(ends, _)| *ends > unix_now());
+    valid.map(|(_, record)| record.as_str())
+}
+
 fn is_session(name: &str) -> bool {
     !name.contains('.')
 }
@@ -209,6 +213,20 @@ mod tests {
     async fn begin(sessions: &FileSessions, number: u8, ends: i64) -> Result<bool, StoreError> {
         let new = NewSession { text: "x", ends };
         sessions.swap_session(&id(number), None, Some(new)).await
+    }
+
+    #[tokio::test]
+    async fn an_ended_record_that_is_replaced_takes_no_more_room() {
+        let directory = tempfile::tempdir().unwrap();
+        let sessions = FileSessions {
+            limit: 2,
+            ..FileSessions::new(directory.path())
+        };
+        sessions.room.lock().swept = Some(Instant::now());
+        for ends in [unix_now() - 1, unix_now() - 1, unix_now() + 60] {
+            assert_eq!(begin(&sessions, 1, ends).await, Ok(true));
+        }
+        assert_eq!(begin(&sessions, 2, unix_now() + 60).await, Ok(true));
     }
 
     #[tokio::test]
