@@ -43,6 +43,8 @@ pub(crate) const MAX_AUTHORIZATION_BYTES: usize = 8 * 1024;
 /// Default per address with password checks: enough for an office behind one address, too few to
 /// try one password on many accounts.
 const LOGINS_PER_MINUTE: u32 = 300;
+/// Default number of sessions of one user: a browser and a telephone for each day of weeks.
+const SESSIONS_PER_USER: u32 = 100;
 
 /// The settings of `serve`, without addresses and logs.
 pub(crate) struct Config {
@@ -66,6 +68,8 @@ pub(crate) struct Config {
     pub(crate) oauth_response: bool,
     /// Seconds from a login to the end of its session; `None` without refresh tokens.
     pub(crate) session_lifetime: Option<u32>,
+    /// Max number of sessions of one user; 0 for any number.
+    pub(crate) sessions_per_user: u32,
     pub(crate) static_root: Option<PathBuf>,
     pub(crate) request_timeout: Duration,
     pub(crate) max_connections: u32,
@@ -96,6 +100,10 @@ impl Config {
         let metadata = issuer_url.as_ref().and_then(|url| {
             ServerMetadata::new(url, &context_path, signing_type, args.tokens.refresh_tokens)
         });
+        let with_a_file = |limit| match args.accounts.users {
+            UsersLocation::Builtin => 0,
+            UsersLocation::File(_) => limit,
+        };
         Ok(Self {
             issuer_url,
             metadata,
@@ -130,15 +138,19 @@ impl Config {
                 .tokens
                 .refresh_tokens
                 .then(|| args.tokens.refresh_token_lifetime.get()),
+            sessions_per_user: args
+                .tokens
+                .sessions_per_user
+                .unwrap_or_else(|| with_a_file(SESSIONS_PER_USER)),
             static_root: static_root(args)?,
             request_timeout: args.limits.request_timeout.duration(),
             max_connections: args.limits.max_connections,
             users: users(&args.accounts.users)?,
             mounted_applications: mounted_applications(args)?,
-            login_rate: args.limits.login_rate.unwrap_or(match args.accounts.users {
-                UsersLocation::Builtin => 0,
-                UsersLocation::File(_) => LOGINS_PER_MINUTE,
-            }),
+            login_rate: args
+                .limits
+                .login_rate
+                .unwrap_or_else(|| with_a_file(LOGINS_PER_MINUTE)),
             trusted_proxies: TrustedProxies::new(args.limits.trusted_proxy.clone()),
             registry: RegistryConfig::from_args(args)?,
         })

@@ -1,6 +1,7 @@
 //! `serve`: builds the parts and runs them until a signal.
 
 use std::net::TcpListener;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -384,6 +385,9 @@ fn routes(
         Sessions::new(SessionParts {
             store: session_store,
             lifetime: lifetime.into(),
+            max_of_user: usize::try_from(config.sessions_per_user)
+                .ok()
+                .and_then(NonZeroUsize::new),
             users: Arc::clone(&users),
             live_keys: Arc::clone(&live_keys),
             revocations: revocations.clone(),

@@ -3,10 +3,12 @@
 //!
 //! The store has one record for each; this server remembers none.
 
+mod of_user;
 mod record;
 pub(crate) mod refresh_token;
 pub(crate) mod used_codes;
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -18,6 +20,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tracing::{error, info, warn};
 
+use self::of_user::SessionsOfUser;
 pub(crate) use self::record::IssuedToken;
 use self::record::SessionRecord;
 use self::refresh_token::RefreshToken;
@@ -25,7 +28,7 @@ use crate::audit;
 use crate::keys::live::LiveKeys;
 use crate::keys::store::StoreError;
 use crate::keys::store::sessions::{
-    NewSession, SessionId, SessionStore, StoredSession, remove_session,
+    NewSession, OtherRecord, SessionId, SessionStore, StoredSession, remove_session,
 };
 use crate::metrics::{Metrics, SessionEvent};
 use crate::revocations::Revocation;
@@ -38,6 +41,8 @@ pub(crate) const MAX_LIFETIME: u32 = 2_592_000;
 const STORE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Max number of calls at once: each is a connection to Redis, or a thread that waits for a disk.
 const MAX_CALLS: usize = 64;
+/// Attempts to change the list of a user's sessions: each retry means that another login was faster.
+const ATTEMPTS: usize = 8;
 
 /// The reason for the end of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +57,8 @@ pub(crate) enum EndCause {
     CredentialsChanged,
     /// The user or a token of the session was revoked.
     Revocation,
+    /// Its user began too many later ones.
+    Limit,
 }
 
 impl EndCause {
@@ -63,6 +70,7 @@ impl EndCause {
             Self::UserGone => "user_gone",
             Self::CredentialsChanged => "credentials_changed",
             Self::Revocation => "revocation",
+            Self::Limit => "limit",
         }
     }
 }
@@ -84,6 +92,8 @@ pub(crate) struct SessionParts {
     pub(crate) store: Arc<dyn SessionStore>,
     /// Seconds from a login to the end of its session.
     pub(crate) lifetime: i64,
+    /// Max number of each user; `None` for any number.
+    pub(crate) max_of_user: Option<NonZeroUsize>,
     pub(crate) users: Arc<dyn UserStore>,
     pub(crate) live_keys: Arc<LiveKeys>,
     pub(crate) revocations: RevocationQueue,
@@ -156,7 +166,7 @@ impl Sessions {
         user: &User,
         issued: IssuedToken,
     ) -> Option<String> {
-        let outcome = self.0.begin(&beginning, user, issued).await;
+        let outcome = self.begin_in_store(&beginning, user, issued).await;
         self.0.log_begin(outcome.as_ref().err());
         let event = match outcome {
             Ok(()) => SessionEvent::Begun,
@@ -164,6 +174,20 @@ impl Sessions {
         };
         self.0.parts.metrics.session(event);
         outcome.ok().map(|()| beginning.token.text().to_owned())
+    }
+
+    async fn begin_in_store(
+        &self,
+        beginning: &Beginning,
+        user: &User,
+        issued: IssuedToken,
+    ) -> Result<(), SessionError> {
+        for id in self.0.list(beginning, user).await? {
+            let sessions = self.clone();
+            // The login does not wait for it.
+            tokio::spawn(async move { sessions.end(id, EndCause::Limit).await });
+        }
+        self.0.begin(beginning, user, issued).await
     }
 
     /// Finds the session of a refresh token.
@@ -215,7 +239,7 @@ impl Sessions {
                 text: &text,
                 ends: record.ends,
             };
-            let swapped = state.swap(&id, Some(&session.stored), new).await?;
+            let swapped = state.swap(&id, Some(&session.stored), Some(new)).await?;
             if swapped {
                 state.revoke(surplus).await;
             }
@@ -240,6 +264,45 @@ impl Sessions {
 }
 
 impl State {
+    /// Adds a session to the list of its user, before it begins: each one is listed. Returns the
+    /// oldest, for which there is no place.
+    async fn list(
+        &self,
+        beginning: &Beginning,
+        user: &User,
+    ) -> Result<Vec<SessionId>, SessionError> {
+        let Some(max) = self.parts.max_of_user else {
+            return Ok(Vec::new());
+        };
+        let (began, id) = (beginning.began, beginning.token.session());
+        let times = (began, began.saturating_add(self.parts.lifetime));
+        let add = |listed: &mut SessionsOfUser| listed.add(id, times, max.get());
+        self.change_list(&user.id, add).await
+    }
+
+    async fn change_list<T>(
+        &self,
+        user_id: &str,
+        change: impl Fn(&mut SessionsOfUser) -> T,
+    ) -> Result<T, SessionError> {
+        let id = SessionId::of_other(OtherRecord::SessionsOfUser, user_id);
+        for _ in 0..ATTEMPTS {
+            let held = self.load(&id).await?;
+            let text = held.as_ref().map(|held| held.text.as_str());
+            let before: SessionsOfUser = text
+                .and_then(|text| serde_json::from_str(text).ok())
+                .unwrap_or_default();
+            let mut listed = before.clone();
+            let outcome = change(&mut listed);
+            let text = serde_json::to_string(&listed)?;
+            let new = listed.ends().map(|ends| NewSession { text: &text, ends });
+            if listed == before || self.swap(&id, held.as_ref(), new).await? {
+                return Ok(outcome);
+            }
+        }
+        Err(StoreError::Unavailable("the user's sessions keep changing".to_owned()).into())
+    }
+
     async fn begin(
         &self,
         beginning: &Beginning,
@@ -256,7 +319,7 @@ impl State {
         let record = SessionRecord::new(token.hash(), user, credentials.clone(), times, issued);
         let text = serde_json::to_string(&record)?;
         let new = NewSession { text: &text, ends };
-        if self.swap(&token.session(), None, new).await? {
+        if self.swap(&token.session(), None, Some(new)).await? {
             Ok(())
         } else {
             Err(SessionError::Ended)
@@ -287,8 +350,16 @@ impl State {
             EndCause::Reuse => SessionEvent::Reused,
             _ => SessionEvent::Ended,
         });
-        let revocations = record.map(|record| record.revocations(unix_now()));
-        self.revoke(revocations.unwrap_or_default()).await;
+        let Some(record) = record else {
+            return Ok(());
+        };
+        self.revoke(record.revocations(unix_now())).await;
+        if self.parts.max_of_user.is_some() && cause != EndCause::Limit {
+            // Without it the session counts on in the list, until its time is over.
+            let _ = self
+                .change_list(&record.user_id, |listed| listed.remove(*id))
+                .await;
+        }
         Ok(())
     }
 
@@ -324,9 +395,9 @@ impl State {
         &self,
         id: &SessionId,
         expected: Option<&StoredSession>,
-        new: NewSession<'_>,
+        new: Option<NewSession<'_>>,
     ) -> Result<bool, StoreError> {
-        self.call(self.parts.store.swap_session(id, expected, Some(new)))
+        self.call(self.parts.store.swap_session(id, expected, new))
             .await
     }
 

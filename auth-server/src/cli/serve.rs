@@ -146,6 +146,11 @@ pub(crate) struct TokenArgs {
     #[arg(long, env, value_name = "DURATION",
           default_value_t = Seconds::new(604_800), value_parser = within(1..=MAX_LIFETIME))]
     pub(crate) refresh_token_lifetime: Seconds,
+    /// Sessions with a refresh token that a user has at a time, 0 for any number: one more login ends the
+    /// oldest [default: 100 with a file of users, else 0]
+    #[arg(long, env, value_name = "NUMBER",
+          value_parser = clap::value_parser!(u32).range(0..=1_000))]
+    pub(crate) sessions_per_user: Option<u32>,
 }
 
 /// Users who may log in, and applications that may fetch the verification key.

@@ -57,6 +57,7 @@ fn effective(args: &ServeArgs, config: &Config) -> Result<Table, toml::ser::Erro
         ("registry", nacos::shown(config.registry.as_ref()).into()),
         // The default depends on --users.
         ("login-rate", config.login_rate.into()),
+        ("sessions-per-user", config.sessions_per_user.into()),
     ];
     settings.extend(shown.map(|(name, value)| (name.to_owned(), value)));
     if let Some(registry) = &config.registry {
@@ -181,6 +182,7 @@ mod tests {
             "console = true",
             "oauth-response = false",
             "login-rate = 0",
+            "sessions-per-user = 0",
         ] {
             assert!(text.lines().any(|shown| shown == line), "{line}\n{text}");
         }

@@ -238,6 +238,40 @@ fn a_second_use_ends_the_session_and_its_access_tokens() {
     }
 }
 
+#[test]
+fn beyond_the_limit_a_login_ends_the_oldest_session_of_its_user() {
+    let users = UsersFile::with("ada", "enchantress");
+    users.add("bob", "enchantress", &[]);
+    let flags = ["--users", &users.location(), "--sessions-per-user", "2"];
+    let redis = RedisServer::start();
+    let plans = [None, redis.as_ref()].map(|redis| match redis {
+        Some(redis) => plan().store(redis.url()),
+        None => plan(),
+    });
+    for plan in plans {
+        let server = plan.flags(flags).start().ready();
+        let log_in = |account| {
+            let answer = login_as(&server, account, "enchantress");
+            Tokens::of(&answer.json()["data"])
+        };
+        let (of_bob, first) = (log_in("bob"), log_in("ada"));
+        let first = refreshed(&server, &first);
+        let second = log_in("ada");
+        assert_eq!(revoke(&server, &second.refresh).status(), 200);
+        // One that was ended by a logout counts no more.
+        let third = log_in("ada");
+        let first = refreshed(&server, &first);
+        let fourth = log_in("ada");
+        until_all_revoked(&server, std::slice::from_ref(&first));
+        assert_ended(&server, &first);
+        for kept in [&third, &fourth, &of_bob] {
+            refreshed(&server, kept);
+        }
+        let line = "event=session_ended account=\"ada\" cause=limit";
+        assert_eq!(until_logged(&server, line), 1);
+    }
+}
+
 /// Waits until the server rejects these access tokens as revoked.
 fn until_all_revoked(server: &AuthServer, all: &[Tokens]) {
     for tokens in all {

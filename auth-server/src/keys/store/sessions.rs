@@ -1,5 +1,6 @@
 //! Sessions in the store: a record for each login with a refresh token, beside the keys. It ends with
-//! its time; a lost one is not restored. Used verification codes have the same door.
+//! its time; a lost one is not restored. Some other records have the same door: used verification
+//! codes and the sessions of each user.
 
 use std::fmt;
 
@@ -33,6 +34,12 @@ impl SessionId {
         Self::from_start(name.as_ref()).unwrap_or(Self([0; ID_BYTES]))
     }
 
+    /// Reads what [`Display`](fmt::Display) writes.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+        <[u8; ID_BYTES]>::try_from(bytes).ok().map(Self)
+    }
+
     pub(crate) const fn as_bytes(&self) -> &[u8; ID_BYTES] {
         &self.0
     }
@@ -43,6 +50,8 @@ impl SessionId {
 pub(crate) enum OtherRecord {
     /// A verification code that was used.
     UsedCode,
+    /// The list of a user's sessions.
+    SessionsOfUser,
 }
 
 impl fmt::Display for SessionId {
