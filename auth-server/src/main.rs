@@ -10,6 +10,7 @@ mod config;
 mod grants;
 mod http;
 mod keys;
+mod loaded_users;
 mod metrics;
 mod nacos;
 mod random;

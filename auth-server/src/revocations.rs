@@ -108,6 +108,17 @@ pub(crate) struct MergeTime {
 }
 
 impl Revocation {
+    /// Revokes the tokens of a user that were issued up to `now`, the last of which counts for `keep`
+    /// seconds.
+    pub(crate) fn of_user(id: String, now: i64, keep: i64) -> Self {
+        let before = now.saturating_add(1);
+        Self {
+            revoked: Revoked::User { id, before },
+            until: end_of_tokens(before, keep),
+            changed_by: None,
+        }
+    }
+
     /// Revokes the tokens of an application that were issued up to `now`, the last of which is valid
     /// for `keep` seconds.
     pub(crate) fn of_application(
@@ -146,13 +157,6 @@ impl Revocations {
             ..
         } = &self.entries;
         [tokens.len(), users.len(), applications.len()]
-    }
-
-    /// Returns the time before which the tokens of a user are revoked.
-    pub(crate) fn user_before(&self, id: &str) -> Option<i64> {
-        let entries = self.entries.users.get(id).into_iter();
-        let entries = entries.chain(&self.entries.everyone);
-        entries.map(|entry| entry.before).max()
     }
 
     /// Returns true if the token of these claims was revoked.

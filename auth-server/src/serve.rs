@@ -33,7 +33,9 @@ use crate::http::routes::token::TokenEndpoint;
 use crate::http::routes::verification_key::KeyEndpoint;
 use crate::http::unfinished::Unfinished;
 use crate::keys::store::KeyStore;
+use crate::keys::store::sessions::SessionStore;
 use crate::keys::sync::{KeySync, SyncedState};
+use crate::loaded_users::LoadedUsers;
 use crate::metrics::Metrics;
 use crate::nacos::registration::Registration;
 use crate::rate_limit::AddressLimit;
@@ -109,7 +111,8 @@ async fn serve_with(
     let metrics = metrics_registry(&config, &shared.metrics);
     let admin_task = admin::spawn(admin, &health, metrics, &stop, &background);
     key_sync.start().await?;
-    follow_users(&config, &shared, &revocations, &background)?;
+    let sessions = config.store.sessions();
+    follow_users(&config, &shared, (&revocations, &sessions), &background)?;
     follow_applications(&config, &shared, &background)?;
     follow_certificate(&config, &shared.metrics, &background)?;
     let hang_ups = log_sighups(hang_ups, reloaded_parts(&config));
@@ -128,7 +131,7 @@ async fn serve_with(
         parts,
     );
     let format = args.logs.log_format;
-    let shared = (shared, revocations);
+    let shared = (shared, revocations, sessions);
     let outcome = serve_public(public, format, config, shared, &health, draining, end).await;
 
     traces::flush().await;
@@ -197,7 +200,7 @@ fn registration(
 fn follow_users(
     config: &Config,
     shared: &SyncedState,
-    revocations: &RevocationQueue,
+    (revocations, sessions): (&RevocationQueue, &Arc<dyn SessionStore>),
     background: &Supervisor,
 ) -> Result<(), ExitError> {
     let metrics = &shared.metrics;
@@ -206,13 +209,18 @@ fn follow_users(
         return Ok(());
     };
     users.remove_unfinished();
-    let keys = shared.live_keys.published();
-    let known = keys.map(|keys| keys.ring().revocations().clone());
+    let login_lifetime = config.login_lifetime().into();
     let reload = UsersReload::new(Arc::clone(users), metrics.clone())
-        .with_revocations(revocations.clone(), config.login_lifetime().into());
-    let following = reload
-        .watch(known.unwrap_or_default())
-        .map_err(no_signals)?;
+        .with_revocations(revocations.clone(), login_lifetime);
+    let loaded = LoadedUsers {
+        store: Arc::clone(sessions),
+        users: Arc::clone(users),
+        revocations: revocations.clone(),
+        login_lifetime,
+    };
+    let recording = loaded.follow(reload.changed());
+    background.spawn_critical("recording the users", recording);
+    let following = reload.watch().map_err(no_signals)?;
     background.spawn_critical("following the users file", following);
     Ok(())
 }
@@ -327,7 +335,7 @@ async fn serve_public(
     listener: TcpListener,
     format: LogFormat,
     config: Config,
-    (shared, revocations): (SyncedState, RevocationQueue),
+    (shared, revocations, sessions): (SyncedState, RevocationQueue, Arc<dyn SessionStore>),
     health: &Health,
     draining: Draining,
     end: impl Future<Output = Result<(), ExitError>>,
@@ -342,7 +350,7 @@ async fn serve_public(
         request_timeout: config.request_timeout,
         draining,
         unfinished: unfinished.clone(),
-        router: routes(config, shared, revocations, logger, unfinished).into_router(),
+        router: routes(config, shared, (revocations, sessions), logger, unfinished).into_router(),
     };
     listener::announce(Port::Public, &listener, format)?;
     let listener = tokio::net::TcpListener::from_std(listener)
@@ -365,7 +373,7 @@ fn logger(config: &Config, shared: &SyncedState) -> RequestLogger {
 fn routes(
     config: Config,
     shared: SyncedState,
-    revocations: RevocationQueue,
+    (revocations, session_store): (RevocationQueue, Arc<dyn SessionStore>),
     logger: RequestLogger,
     unfinished: Unfinished,
 ) -> Routes {
@@ -374,7 +382,6 @@ fn routes(
         registrations,
         metrics,
     } = shared;
-    let session_store = config.store.sessions();
     let used_codes = config.users.as_ref();
     let used_codes = used_codes.map(|_| UsedCodes::new(Arc::clone(&session_store)));
     let users: Arc<dyn UserStore> = match config.users {

@@ -45,14 +45,14 @@ pub(crate) fn revocation_queue() -> (RevocationQueue, RevocationInbox) {
 }
 
 impl RevocationQueue {
-    /// Submits a revocation, and waits until the store has it.
+    /// Submits revocations, and waits until the store has them and all that came before.
     ///
     /// # Errors
     /// See [`NotStored`].
-    pub(crate) async fn submit(&self, revocation: Revocation) -> Result<(), NotStored> {
+    pub(crate) async fn submit(&self, revocations: Vec<Revocation>) -> Result<(), NotStored> {
         let (stored, outcome) = oneshot::channel();
         let submitted = Submitted {
-            revocations: vec![revocation],
+            revocations,
             stored: Some(stored),
         };
         let sent = self.0.try_send(submitted);

@@ -1,6 +1,6 @@
 //! Differences between two versions of the users file, for the audit lines.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use super::User;
 use super::password::HashedPassword;
@@ -16,7 +16,8 @@ pub(super) struct Compared<'u> {
     pub(super) disabled: bool,
 }
 
-type Credentials<'u> = (&'u HashedPassword, Option<&'u TotpSecret>);
+/// The users who can log in: each id with the digest of the credentials.
+pub(crate) type EnabledUsers = BTreeMap<String, String>;
 
 /// Lists the changes between two files, sorted by account.
 pub(super) fn changes(before: &Users, after: &Users) -> Vec<UserChange> {
@@ -36,19 +37,19 @@ pub(super) fn changes(before: &Users, after: &Users) -> Vec<UserChange> {
 
 /// Lists the ids of the users who could log in before and cannot any more, or only with another
 /// password or second factor.
-pub(super) fn ended(before: &Users, after: &Users) -> Vec<String> {
-    let after: HashMap<_, _> = enabled(after).collect();
-    let ended = enabled(before).filter(|(id, credentials)| after.get(id) != Some(credentials));
+pub(crate) fn ended(before: &EnabledUsers, after: &EnabledUsers) -> Vec<String> {
+    let ended = before
+        .iter()
+        .filter(|(id, credentials)| after.get(*id) != Some(credentials));
     ended.map(|(id, _)| id.clone()).collect()
 }
 
-/// Lists the ids of the users who can log in, each with its credentials.
-fn enabled(users: &Users) -> impl Iterator<Item = (&String, Credentials<'_>)> {
+pub(super) fn enabled(users: &Users) -> EnabledUsers {
     let all = users
         .accounts()
-        .filter_map(|account| users.compared(account));
-    all.filter(|known| !known.disabled)
-        .map(|known| (&known.user.id, (known.password, known.totp)))
+        .filter_map(|account| users.present(account));
+    all.map(|present| (present.user.id, present.credentials))
+        .collect()
 }
 
 /// Lists the ids of the disabled users.

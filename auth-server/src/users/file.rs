@@ -1,8 +1,6 @@
 //! Users of a file in memory, with reload.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -11,7 +9,7 @@ use contract::api::login::LoginRequest;
 use runtime::owner_only_file;
 use runtime::secret_file::SecretFileError;
 
-use super::changes::{changes, disabled, ended};
+use super::changes::{EnabledUsers, changes, disabled, enabled, ended};
 use super::totp::UsedCodes;
 use super::users_file::{self, Users, UsersFileError};
 use super::{PresentUser, User, UserStore};
@@ -76,7 +74,7 @@ impl FileUsers {
         let former = self.loaded.swap(Arc::clone(&loaded));
         Ok(Some(Reloaded {
             changes: changes(&former.users, &loaded.users),
-            ended: ended(&former.users, &loaded.users),
+            ended: ended(&enabled(&former.users), &enabled(&loaded.users)),
         }))
     }
 
@@ -85,12 +83,12 @@ impl FileUsers {
         disabled(&self.loaded.load().users)
     }
 
-    /// Returns the time of the last change of the file, in seconds since the epoch: of its inode, as the
-    /// one of its content can be set back, or of the link to it.
-    pub(crate) fn changed_at(&self) -> Option<i64> {
-        let file = fs::metadata(&self.path).ok()?;
-        let link = fs::symlink_metadata(&self.path).ok()?;
-        Some(file.ctime().max(link.ctime()))
+    pub(crate) fn enabled(&self) -> EnabledUsers {
+        enabled(&self.loaded.load().users)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Removes the temporary file of a killed command, if this server has the permission.
@@ -117,7 +115,7 @@ impl FileUsers {
 }
 
 impl Loaded {
-    fn parse(path: &std::path::Path, text: &str) -> Result<Self, UsersLoadError> {
+    fn parse(path: &Path, text: &str) -> Result<Self, UsersLoadError> {
         let users = Users::parse(text).map_err(|cause| UsersLoadError::Content {
             path: path.to_owned(),
             cause,
@@ -166,7 +164,7 @@ impl UserStore for FileUsers {
 #[cfg(test)]
 pub(crate) mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use std::fs::Permissions;
+    use std::fs::{self, Permissions};
     use std::os::unix::fs::PermissionsExt;
 
     use super::super::totp::tests::SECRET;

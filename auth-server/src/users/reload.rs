@@ -4,17 +4,14 @@ use std::sync::Arc;
 
 use runtime::clock::unix_now;
 use runtime::file_watch::{FailureDedup, PollTimer, Transition, run_blocking};
+use tokio::sync::Notify;
 use tracing::{error, info, warn};
 
 use super::file::{FileUsers, Reloaded};
 use crate::audit;
 use crate::metrics::Metrics;
+use crate::revocations::Revocation;
 use crate::revocations::queue::RevocationQueue;
-use crate::revocations::{Revocation, Revocations, Revoked, end_of_tokens};
-
-/// Users in the revocation list up to which a start adds disabled ones: less than half of what it
-/// holds, so that they do not end the tokens of everyone.
-const MAX_AT_START: usize = 10_000;
 
 pub(crate) struct UsersReload {
     users: Arc<FileUsers>,
@@ -23,6 +20,8 @@ pub(crate) struct UsersReload {
     dedup: FailureDedup,
     /// The way of revocations into the store, and the seconds for which a login may count.
     revocations: Option<(RevocationQueue, i64)>,
+    /// Notified after each change of the users.
+    changed: Arc<Notify>,
 }
 
 impl UsersReload {
@@ -34,6 +33,7 @@ impl UsersReload {
             metrics,
             dedup: FailureDedup::default(),
             revocations: None,
+            changed: Arc::default(),
         }
     }
 
@@ -46,14 +46,17 @@ impl UsersReload {
         }
     }
 
-    /// Polls for as long as the process lives; `known` is what the store had revoked at the start.
+    pub(crate) fn changed(&self) -> Arc<Notify> {
+        Arc::clone(&self.changed)
+    }
+
+    /// Polls for as long as the process lives.
     ///
     /// # Errors
     /// Where SIGHUP cannot be received.
-    pub(crate) fn watch(mut self, known: Revocations) -> std::io::Result<impl Future<Output = ()>> {
+    pub(crate) fn watch(mut self) -> std::io::Result<impl Future<Output = ()>> {
         let mut timer = PollTimer::start()?;
         Ok(async move {
-            self.revoke_disabled(known).await;
             loop {
                 timer.next().await;
                 self.poll().await;
@@ -86,21 +89,9 @@ impl UsersReload {
             None => {}
         }
         self.revoke(ended).await;
-    }
-
-    /// Revokes the disabled users: the file may have changed while no server ran.
-    async fn revoke_disabled(&self, known: Revocations) {
-        let disabled = self.users.disabled();
-        let count = disabled.len();
-        let (due, left_out) = due(disabled, &known, self.users.changed_at());
-        drop(known);
-        if left_out > 0 {
-            warn!(
-                "{left_out} of {count} disabled users are not revoked: the list has no room for more. Where one was \
-                 disabled while no server ran, auth-server revoke --user ID ends the tokens"
-            );
+        if !changes.is_empty() {
+            self.changed.notify_one();
         }
-        self.revoke(due).await;
     }
 
     /// Revokes every token that these users have.
@@ -111,85 +102,9 @@ impl UsersReload {
         if ids.is_empty() {
             return;
         }
-        let before = unix_now().saturating_add(1);
-        let revocations = ids.into_iter().map(|id| Revocation {
-            revoked: Revoked::User { id, before },
-            until: end_of_tokens(before, *login_lifetime),
-            changed_by: None,
-        });
+        let now = unix_now();
+        let revocations = ids.into_iter();
+        let revocations = revocations.map(|id| Revocation::of_user(id, now, *login_lifetime));
         queue.note(revocations.collect()).await;
-    }
-}
-
-/// Selects the disabled users to revoke at a start, and counts those for whom there is no room. A user
-/// who was revoked since the file changed at `changed_at` was disabled all the time since then.
-fn due(
-    disabled: Vec<String>,
-    known: &Revocations,
-    changed_at: Option<i64>,
-) -> (Vec<String>, usize) {
-    let is_over = |before: i64| changed_at.is_none_or(|changed_at| before <= changed_at);
-    let (mut due, mut new) = (Vec::new(), Vec::new());
-    for id in disabled {
-        match known.user_before(&id) {
-            None => new.push(id),
-            Some(before) if is_over(before) => due.push(id),
-            Some(_) => {}
-        }
-    }
-    let [_, users, _] = known.counts();
-    let room = MAX_AT_START.saturating_sub(users);
-    let left_out = new.len().saturating_sub(room);
-    // Sorted, so that every server selects the same users.
-    new.sort_unstable();
-    due.extend(new.into_iter().take(room));
-    (due, left_out)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::revocations::tests::user;
-
-    const CHANGED: i64 = 1_800_000_000;
-
-    fn known(users: &[(&str, i64)]) -> Revocations {
-        let users: Vec<_> = users
-            .iter()
-            .map(|(id, before)| user(id, *before, CHANGED + 9_000))
-            .collect();
-        Revocations::default().with(&users, CHANGED)
-    }
-
-    fn ids(ids: &[&str]) -> Vec<String> {
-        ids.iter().map(|&id| id.to_owned()).collect()
-    }
-
-    #[test]
-    fn disabled_users_are_revoked_unless_they_were_since_the_file_changed() {
-        let known = known(&[("former", CHANGED), ("since", CHANGED + 1)]);
-        let disabled = || ids(&["new", "former", "since"]);
-        for (changed_at, expected) in [
-            (Some(CHANGED), ids(&["former", "new"])),
-            (Some(CHANGED - 1), ids(&["new"])),
-            (None, ids(&["former", "since", "new"])),
-        ] {
-            assert_eq!(due(disabled(), &known, changed_at), (expected, 0));
-        }
-    }
-
-    #[test]
-    fn more_than_the_list_has_room_for_are_counted() {
-        let many: Vec<_> = (0..MAX_AT_START + 5).map(|n| format!("{n:05}")).collect();
-        let (first, left_out) = due(many.clone(), &Revocations::default(), Some(CHANGED));
-        assert_eq!((first.len(), left_out), (MAX_AT_START, 5));
-        assert_eq!(first, many[..MAX_AT_START]);
-        let revoked: Vec<_> = first.iter().map(|id| (id.as_str(), CHANGED + 1)).collect();
-        assert_eq!(
-            due(many.clone(), &known(&revoked), Some(CHANGED)),
-            (Vec::new(), 5)
-        );
-        let (again, left_out) = due(many, &known(&revoked), None);
-        assert_eq!((again.len(), left_out), (MAX_AT_START, 5));
     }
 }

@@ -148,7 +148,7 @@ impl RevokeEndpoint {
     }
 
     async fn submit(&self, revocation: Revocation) -> Result<(), Rejection> {
-        let stored = tokio::time::timeout(STORE_TIMEOUT, self.queue.submit(revocation)).await;
+        let stored = tokio::time::timeout(STORE_TIMEOUT, self.queue.submit(vec![revocation])).await;
         stored
             .unwrap_or(Err(NotStored::StoreUnavailable))
             .map_err(|error| match error {

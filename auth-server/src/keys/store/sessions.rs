@@ -1,6 +1,6 @@
 //! Sessions in the store: a record for each login with a refresh token, beside the keys. It ends with
 //! its time; a lost one is not restored. Some other records have the same door: used verification
-//! codes and the sessions of each user.
+//! codes, the sessions of each user, the users of the last load.
 
 use std::fmt;
 
@@ -52,6 +52,8 @@ pub(crate) enum OtherRecord {
     UsedCode,
     /// The list of a user's sessions.
     SessionsOfUser,
+    /// The users of the last load of their file.
+    LoadedUsers,
 }
 
 impl fmt::Display for SessionId {

@@ -216,7 +216,8 @@ async fn a_revoked_token_reaches_the_store_at_once_and_other_servers_at_their_po
     let mut other = Server::on(Arc::clone(&server.store), TYPE);
     other.key_sync.start().await.unwrap();
     let queue = server.revoking();
-    let submitted = tokio::spawn(async move { queue.submit(token("a", "1", NOW + 99)).await });
+    let submitted =
+        tokio::spawn(async move { queue.submit(vec![token("a", "1", NOW + 99)]).await });
     server.key_sync.revocations.arrived().await;
     server.poll().await;
     assert_eq!(submitted.await.unwrap(), Ok(()));
@@ -233,7 +234,8 @@ async fn a_revocation_counts_here_while_the_store_is_away_and_is_stored_later() 
     let mut server = Server::started().await;
     let queue = server.revoking();
     server.store.set_away(true);
-    let submitted = tokio::spawn(async move { queue.submit(token("a", "1", NOW + 99)).await });
+    let submitted =
+        tokio::spawn(async move { queue.submit(vec![token("a", "1", NOW + 99)]).await });
     server.key_sync.revocations.arrived().await;
     server.poll().await;
     assert_eq!(submitted.await.unwrap(), Err(NotStored::StoreUnavailable));

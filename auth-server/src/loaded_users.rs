@@ -1,0 +1,147 @@
+//! The users of the file at its last load, in the store: a start revokes the tokens of those who have
+//! left since, or have other credentials, while no server ran.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use runtime::clock::unix_now;
+use tokio::sync::Notify;
+use tokio::time::sleep;
+use tracing::{debug, info, warn};
+
+use crate::keys::store::StoreError;
+use crate::keys::store::sessions::{
+    NewSession, OtherRecord, SessionId, SessionStore, StoredSession,
+};
+use crate::revocations::Revocation;
+use crate::revocations::queue::RevocationQueue;
+use crate::users::changes::{EnabledUsers, ended};
+use crate::users::file::FileUsers;
+
+/// Ten years in seconds. No session lasts as long.
+const KEPT: i64 = 315_360_000;
+/// Pause before another try while the store is away.
+const RETRY: Duration = Duration::from_secs(30);
+/// Each retry sees what the former one, or another server at the same moment, has written.
+const ATTEMPTS: usize = 4;
+/// Disabled users that a start revokes without a record: less than half of the list, so that they do
+/// not end the tokens of everyone.
+const MAX_DISABLED: usize = 10_000;
+
+pub(crate) struct LoadedUsers {
+    pub(crate) store: Arc<dyn SessionStore>,
+    pub(crate) users: Arc<FileUsers>,
+    pub(crate) revocations: RevocationQueue,
+    /// Seconds for which a login may count.
+    pub(crate) login_lifetime: i64,
+}
+
+/// The store did not take a record or a revocation.
+#[derive(Debug, thiserror::Error)]
+enum NotRecorded {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("the revocations are not in the store yet")]
+    Revocations,
+    #[error("another server writes it at the same time")]
+    Race,
+    #[error("it cannot be written: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+impl LoadedUsers {
+    /// Compares the users with those of the last load, and records each later change.
+    pub(crate) async fn follow(self, changed: Arc<Notify>) {
+        let (started, mut is_compared, mut was_logged) = (unix_now(), false, false);
+        loop {
+            let outcome = match is_compared {
+                false => self.revoke_who_left(started).await,
+                true => self.record().await,
+            };
+            let Err(error) = outcome else {
+                (is_compared, was_logged) = (true, false);
+                changed.notified().await;
+                continue;
+            };
+            if !std::mem::replace(&mut was_logged, true) {
+                warn!(%error, "the store does not have the users of the file yet: a start would not notice who leaves");
+            }
+            sleep(RETRY).await;
+        }
+    }
+
+    /// Revokes up to the start, not up to now: who logged in since then is a user of the file.
+    async fn revoke_who_left(&self, started: i64) -> Result<(), NotRecorded> {
+        let held = self.held().await?;
+        let left = match parsed(held.as_ref()) {
+            Some(before) => ended(&before, &self.users.enabled()),
+            None => self.disabled(),
+        };
+        if !left.is_empty() {
+            info!(
+                users = left.len(),
+                "revoking the tokens of users who left since the last load"
+            );
+            let keep = self.login_lifetime;
+            let revocations = left.into_iter();
+            let revocations = revocations.map(|id| Revocation::of_user(id, started, keep));
+            self.store_revocations(revocations.collect()).await?;
+        }
+        self.record().await
+    }
+
+    /// Returns the disabled users, for a store without a record: any of them may have left just now.
+    fn disabled(&self) -> Vec<String> {
+        let mut disabled = self.users.disabled();
+        // Sorted, so that every server selects the same users.
+        disabled.sort_unstable();
+        if let Some(left_out @ 1..) = disabled.len().checked_sub(MAX_DISABLED) {
+            warn!(
+                "{left_out} of {} disabled users are not revoked: the list has no room for more. Where one was \
+                 disabled while no server ran, auth-server revoke --user ID ends the tokens",
+                disabled.len()
+            );
+        }
+        disabled.truncate(MAX_DISABLED);
+        disabled
+    }
+
+    /// Waits until the store has these revocations, and those of every reload before: without them a
+    /// record would hide who left.
+    async fn store_revocations(&self, revocations: Vec<Revocation>) -> Result<(), NotRecorded> {
+        let stored = self.revocations.submit(revocations).await;
+        stored.map_err(|_| NotRecorded::Revocations)
+    }
+
+    async fn record(&self) -> Result<(), NotRecorded> {
+        let users = self.users.enabled();
+        let text = serde_json::to_string(&users)?;
+        for _ in 0..ATTEMPTS {
+            let held = self.held().await?;
+            if parsed(held.as_ref()).as_ref() == Some(&users) {
+                debug!(users = users.len(), "the store has the users of the file");
+                return Ok(());
+            }
+            self.store_revocations(Vec::new()).await?;
+            let ends = unix_now().saturating_add(KEPT);
+            let new = Some(NewSession { text: &text, ends });
+            let id = self.id();
+            self.store.swap_session(&id, held.as_ref(), new).await?;
+        }
+        Err(NotRecorded::Race)
+    }
+
+    async fn held(&self) -> Result<Option<StoredSession>, StoreError> {
+        self.store.session(&self.id()).await
+    }
+
+    /// One record for each path: servers with other users may share the store.
+    fn id(&self) -> SessionId {
+        let path = self.users.path().to_string_lossy();
+        SessionId::of_other(OtherRecord::LoadedUsers, &path)
+    }
+}
+
+fn parsed(held: Option<&StoredSession>) -> Option<EnabledUsers> {
+    serde_json::from_str(&held?.text).ok()
+}
