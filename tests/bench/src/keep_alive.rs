@@ -63,6 +63,15 @@ impl KeepAlive {
         }
     }
 
+    /// Returns the first value of a field of the last response; `name` in lower case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let head = std::str::from_utf8(self.buffer.get(..self.body.start)?).ok()?;
+        head.split("\r\n")
+            .filter_map(|line| line.split_once(':'))
+            .find(|(field, _)| field.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.trim())
+    }
+
     /// Returns the body of the last response.
     pub fn body(&self) -> &[u8] {
         self.buffer.get(self.body.clone()).unwrap_or_default()
