@@ -47,6 +47,8 @@ done
     skip "gRPC conformance (grpc-go)" "apt-get install golang-google-grpc-dev"
 [ -d /usr/share/gocode/src/golang.org/x/oauth2 ] ||
     skip "OAuth conformance (Go)" "apt-get install golang-golang-x-oauth2-dev"
+[ -f /usr/share/java/google-oauth-client.jar ] ||
+    skip "OAuth conformance (Java)" "apt-get install libgoogle-oauth-client-java"
 for tool in h2load nghttp; do
     command -v "$tool" >/dev/null || skip "HTTP/2 conformance ($tool)" "apt-get install nghttp2-client"
 done

@@ -1,5 +1,7 @@
 //! Others' OAuth clients, from the discovery documents to an accepted request.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 use tests::auth_server::{AuthServerPlan, LOGIN};
 use tests::client::{Request, verdict};
@@ -8,8 +10,12 @@ use tests::go::GoProgram;
 use tests::loopback;
 use tests::node::Node;
 use tests::peer_issuer::PeerIssuer;
+use tests::process::CommandLine;
+use tests::programs::interop;
 use tests::python::Python;
 use tests::sidecar::{Sidecar, SidecarPlan};
+use tests::skip;
+use tests::token_forge::payload_of;
 
 use super::grants::Installation;
 
@@ -119,6 +125,34 @@ fn go_s_client_credentials_are_accepted() {
     assert_eq!(tokens.len(), 3);
     tokens.iter().for_each(|token| stack.assert_accepted(token));
     assert_eq!(result["refusal"], "401 Unauthorized");
+}
+
+#[test]
+fn google_s_client_for_java_gets_tokens_and_refreshes() {
+    if !Path::new("/usr/share/java/google-oauth-client.jar").is_file() {
+        let how = "apt-get install default-jdk-headless libgoogle-oauth-client-java";
+        return skip::skip("the test with Google's OAuth client for Java", how);
+    }
+    let stack = Stack::start(&["--refresh-tokens"]);
+    let credentials = json!({"username": "ada", "password": "enchantress"});
+    let client = stack.installation.server.anonymous();
+    let login = client.post(LOGIN, &credentials).json();
+    let mut given = stack.given();
+    given["endpoint"] = json!(format!("{}/oauth/token", stack.issuer));
+    given["refresh"] = login["data"]["refresh_token"].clone();
+    let result = CommandLine::new("java")
+        .arguments(["-cp", "/usr/share/java/*"])
+        .arguments([interop("OAuthClient.java")])
+        .run_json(&given);
+    let tokens = result["tokens"].as_array().expect("tokens");
+    assert_eq!(tokens.len(), 2);
+    tokens.iter().for_each(|token| stack.assert_accepted(token));
+    let rest = (&result["scope"], &result["expires_in"]);
+    assert_eq!(rest, (&json!("orders:read"), &json!(18_000)));
+    let claims = payload_of(result["refreshed"].as_str().expect("a token"));
+    assert_eq!(claims["username"], "admin");
+    assert_eq!(result["reused"], "400 invalid_grant");
+    assert_eq!(result["refusal"], "401");
 }
 
 /// From the challenge to the metadata of the resource and of its issuer, and with a token back.
