@@ -171,6 +171,10 @@ fn a_master_that_dies_is_replaced_and_nothing_is_lost_or_forked() {
     let token = servers[0].login();
     let pair = redis.master().unwrap().pair();
     assert!(pair.0.is_some());
+    let revoked = servers[0].login();
+    let holder = servers[0].anonymous().bearing(&revoked);
+    let ended = holder.send(&holder.request("POST", "/oauth/revoke"));
+    assert_eq!(ended.status(), 200);
 
     redis.switch();
     wait_for_the_store(&servers);
@@ -187,6 +191,10 @@ fn a_master_that_dies_is_replaced_and_nothing_is_lost_or_forked() {
         (end.code == Some(0)).then_some(end)
     });
     assert!(rotated.stdout.contains("signs from"), "{}", rotated.stdout);
+    let started_later = plan(&url, &flags).start().ready();
+    for server in servers.iter().chain([&started_later]) {
+        assert!(!accepts(server, &revoked));
+    }
 }
 
 #[test]
