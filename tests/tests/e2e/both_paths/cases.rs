@@ -58,6 +58,24 @@ pub(super) struct Reply {
     pub(super) early: bool,
 }
 
+impl Reply {
+    /// Counts the fields that frame a body: lengths and codings.
+    fn framing_fields(&self) -> (usize, usize) {
+        let text = self.parts.concat();
+        let count = |name: &str| {
+            let lines = text.split(|&byte| byte == b'\n').map(name_in);
+            let is_named = |one: &&[u8]| one.trim_ascii().eq_ignore_ascii_case(name.as_bytes());
+            lines.filter(is_named).count()
+        };
+        (count("content-length"), count("transfer-encoding"))
+    }
+}
+
+/// Returns the name of a field.
+fn name_in(line: &[u8]) -> &[u8] {
+    line.split(|&byte| byte == b':').next().unwrap_or_default()
+}
+
 impl Default for Reply {
     fn default() -> Self {
         Self {
@@ -158,40 +176,28 @@ impl Corpus {
 }
 
 impl Case {
-    /// Returns true if a response has what Pingora reads and the fast path does not: a folded field,
-    /// or a blank before a colon (ADR 0029).
+    /// Returns true if a response has what Pingora reads and the fast path does not: a folded field, a
+    /// blank before a colon, or any length beside a coding (ADR 0029).
     pub(super) fn has_lenient_response(&self) -> bool {
-        let is_lenient = |line: &[u8]| {
-            let name = line.split(|&byte| byte == b':').next().unwrap_or_default();
-            line.starts_with(b" ")
-                || line.starts_with(b"\t")
-                || name.ends_with(b" ")
-                || name.ends_with(b"\t")
-        };
-        let texts = self.service.iter().map(|reply| reply.parts.concat());
-        texts
-            .into_iter()
-            .any(|text| text.split(|&byte| byte == b'\n').any(is_lenient))
+        let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+        let is_lenient = |line: &[u8]| is_blank(line.first()) || is_blank(name_in(line).last());
+        self.service.iter().any(|reply| {
+            let text = reply.parts.concat();
+            let mut lines = text.split(|&byte| byte == b'\n');
+            let (lengths, codings) = reply.framing_fields();
+            lengths > 0 && codings > 0 || lines.any(is_lenient)
+        })
     }
 
-    /// Returns true if the service is silent where Pingora may send a request once more: over a
-    /// connection with a doubtful response behind it, which the fast path does not use again.
+    /// Returns true if the service closes a connection without a response after a doubtful one. The
+    /// fast path does not use the connection again, and so tries once less.
     pub(super) fn is_silent_after_doubt(&self) -> bool {
-        let has_several_lengths = |reply: &Reply| {
-            let text = reply.parts.concat().to_ascii_lowercase();
-            let frames = [&b"content-length:"[..], b"transfer-encoding:"];
-            let count = |name: &[u8]| {
-                text.windows(name.len())
-                    .filter(|part| *part == name)
-                    .count()
-            };
-            frames.iter().map(|name| count(name)).sum::<usize>() > 1 || text.contains(&b',')
+        let is_doubtful = |reply: &Reply| {
+            let (lengths, codings) = reply.framing_fields();
+            lengths + codings > 1 || reply.parts.concat().contains(&b',')
         };
         let is_silent = |reply: &Reply| reply.close && reply.parts.concat().is_empty();
-        let mut after = self
-            .service
-            .iter()
-            .skip_while(|reply| !has_several_lengths(reply));
+        let mut after = self.service.iter().skip_while(|reply| !is_doubtful(reply));
         after.any(is_silent)
     }
 
