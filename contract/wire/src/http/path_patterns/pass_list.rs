@@ -15,6 +15,8 @@ pub struct PassList {
     /// A tree of the patterns: common beginnings share nodes, so each path is walked once for all
     /// patterns. The first node is the root.
     nodes: Vec<Node>,
+    /// True if a pattern is for some methods only.
+    depends_on_method: bool,
 }
 
 type NodeId = usize;
@@ -86,6 +88,7 @@ impl PassList {
             .segments
             .iter()
             .fold(0, |node, segment| self.child(node, segment));
+        self.depends_on_method |= !pattern.methods.are_all();
         let position = self.patterns.len();
         if let Some(node) = self.nodes.get_mut(end) {
             node.patterns.push(position);
@@ -120,10 +123,8 @@ impl PassList {
     }
 
     /// Returns true if patterns are for some methods only.
-    pub fn depends_on_method(&self) -> bool {
-        self.patterns
-            .iter()
-            .any(|pattern| !pattern.methods.are_all())
+    pub const fn depends_on_method(&self) -> bool {
+        self.depends_on_method
     }
 
     /// Returns the patterns, in order.
