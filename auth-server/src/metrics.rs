@@ -11,14 +11,15 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use runtime::histogram::{DurationHistogram, REQUEST_BOUNDS, micros};
-use runtime::metrics::register_renamed;
-use runtime::telemetry;
+use runtime::metrics;
+use runtime::metrics::counters;
 use runtime::tls::CertificateMetrics;
 
 use crate::audit::events::{KeyEvent, KeyEventKind};
+
+const PREFIX: &str = "postern_auth_server";
 
 /// `ok`, or a reason code.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -81,11 +82,16 @@ const OF_SIDECAR: [Rejection; 11] = [
 /// Classes of the statuses that this server sends.
 const CLASSES: [&str; 4] = ["2xx", "3xx", "4xx", "5xx"];
 
-/// Grants with their usual ends, besides `ok`.
-const TOKEN_OUTCOMES: [(&str, Rejection); 2] = [
-    ("client_credentials", Rejection::ApplicationUnknown),
-    ("refresh_token", Rejection::GrantInvalid),
+/// The usual ends of token requests by grant.
+const TOKEN_OUTCOMES: [(&str, &str); 4] = [
+    ("client_credentials", OK),
+    ("client_credentials", Rejection::ApplicationUnknown.reason()),
+    ("refresh_token", OK),
+    ("refresh_token", Rejection::GrantInvalid.reason()),
 ];
+
+/// The usual ends of retrievals by unregistered applications.
+const RETRIEVAL_OUTCOMES: [&str; 2] = [OK, Rejection::ApplicationUnknown.reason()];
 
 /// The class of a response's status.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -106,6 +112,14 @@ impl Class {
 struct Retrieval {
     app_id: String,
     outcome: &'static str,
+}
+
+impl Retrieval {
+    /// Returns the labels of a registered application, or of all others.
+    fn of(app_id: Option<String>, outcome: &'static str) -> Self {
+        let app_id = app_id.unwrap_or_else(|| OTHER_APPLICATION.to_owned());
+        Self { app_id, outcome }
+    }
 }
 
 /// The grant of a token request: a known one, or `other`.
@@ -146,234 +160,101 @@ struct SessionLabel {
     event: &'static str,
 }
 
-#[derive(Debug, Clone)]
-struct SigningTime(DurationHistogram);
-
-impl Default for SigningTime {
-    fn default() -> Self {
-        Self(DurationHistogram::new(&SIGNING_BOUNDS))
+metrics! {
+    /// The metrics of every server.
+    pub(crate) struct Metrics {
+        /// Requests by the class of the response's status
+        requests: Family<Class, Counter> = counters(CLASSES.map(|code| Class { code })),
+        /// Time from the head of a request to its response
+        request_duration_seconds: DurationHistogram = DurationHistogram::new(&REQUEST_BOUNDS),
+        /// Logins by outcome
+        logins: Family<Outcome, Counter>
+            = counters(LOGIN_OUTCOMES.map(|outcome| Outcome { outcome })),
+        /// Retrievals of the verification key by registered application and outcome
+        key_retrievals: Family<Retrieval, Counter> = counters(RETRIEVAL_OUTCOMES.map(|outcome| Retrieval::of(None, outcome))),
+        /// Token requests by grant and outcome; ok: a token was issued
+        tokens_issued: Family<TokenGrant, Counter>
+            = counters(TOKEN_OUTCOMES.map(|(grant, outcome)| TokenGrant { grant, outcome })),
+        /// 1 if the last poll of the key store succeeded
+        store_up: Gauge,
+        /// Applications that may fetch the verification key; while there is none, any client may
+        registered_applications: Gauge,
+        /// Records of applications in the store that this server cannot read
+        unreadable_applications: Gauge,
+        /// By how much this machine's clock is ahead of the key store's; 0 where the store has none
+        clock_skew_seconds: Gauge,
+        /// The listed keys by name and role (current, next, retired); always 1
+        key_info: Family<Key, Gauge>,
+        /// Times that this server saw a next key become the current one
+        key_rotations: Counter,
+        /// Revoked keys that this server heard of while it ran
+        key_revocations: Counter,
+        /// Entries of the revocation list by kind: token, user, application
+        revocations: Family<RevocationKind, Gauge>,
+        /// Time to make and sign a token
+        token_signing_duration_seconds was signing_seconds: DurationHistogram
+            = DurationHistogram::new(&SIGNING_BOUNDS),
+        /// Refused requests by reason code
+        rejections was refusals: Family<Reason, Counter>
+            = counters(rejections_here()),
+        /// Whether any name with any password logs in as the built-in user
+        builtin_users: Gauge,
+    }
+    beside {
+        /// Labels in `key_info`, which cannot be enumerated.
+        exported_keys: Arc<Mutex<HashSet<Key>>>,
+        pub(crate) sessions: SessionMetrics,
+        pub(crate) applications_dir: ApplicationsDirMetrics,
+        pub(crate) users_file: UsersFileMetrics,
+        pub(crate) tls: CertificateMetrics,
+        pub(crate) registration: RegistrationMetrics,
     }
 }
 
-#[derive(Debug, Clone)]
-struct RequestTime(DurationHistogram);
-
-impl Default for RequestTime {
-    fn default() -> Self {
-        Self(DurationHistogram::new(&REQUEST_BOUNDS))
+metrics! {
+    /// Metrics of refresh tokens.
+    pub(crate) struct SessionMetrics {
+        /// Sessions with refresh tokens by event: begun, not_stored (a login got no refresh token), ended,
+        /// reused (ended by a second use of a refresh token)
+        sessions: Family<SessionLabel, Counter>
+            = counters(SessionEvent::ALL.map(SessionEvent::label)),
     }
 }
 
-/// The metrics; clones share them.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Metrics {
-    requests: Family<Class, Counter>,
-    request_time: RequestTime,
-    logins: Family<Outcome, Counter>,
-    key_retrievals: Family<Retrieval, Counter>,
-    tokens_issued: Family<TokenGrant, Counter>,
-    sessions: Family<SessionLabel, Counter>,
-    store_up: Gauge,
-    registered_applications: Gauge,
-    unreadable_applications: Gauge,
-    clock_skew: Gauge,
-    application_files_unusable: Gauge,
-    listed_keys: Family<Key, Gauge>,
-    /// Labels in `listed_keys`, which cannot be enumerated.
-    exported_keys: Arc<Mutex<HashSet<Key>>>,
-    key_rotations: Counter,
-    key_revocations: Counter,
-    revocations: Family<RevocationKind, Gauge>,
-    signing: SigningTime,
-    refusals: Family<Reason, Counter>,
-    builtin_users: Gauge,
-    users: Gauge,
-    users_uncommon_cost: Gauge,
-    users_file_usable: Gauge,
-    pub(crate) tls: CertificateMetrics,
-    registry_registered: Gauge,
+metrics! {
+    /// Metrics of `--applications-dir`.
+    pub(crate) struct ApplicationsDirMetrics {
+        /// Files of --applications-dir that could not be used at the last poll; 1 if the directory could not
+        application_files_unusable: Gauge,
+    }
+}
+
+metrics! {
+    /// Metrics of a users file. Without one they are absent: a 0 would look like a failure.
+    pub(crate) struct UsersFileMetrics {
+        /// Users in the users file
+        users: Gauge,
+        /// Users whose password takes another time to check than most, so that timing shows that they exist
+        users_uncommon_cost: Gauge,
+        /// 1 if the users file could be used at the last poll
+        users_file_usable: Gauge,
+    }
+}
+
+metrics! {
+    /// Metrics of the registration at Nacos.
+    pub(crate) struct RegistrationMetrics {
+        /// 1 if the registry listed this server at the last poll
+        registry_listed was registry_registered: Gauge,
+    }
 }
 
 impl Metrics {
-    /// Registers the metrics of every server.
-    pub(crate) fn register(&self, registry: &mut Registry) {
-        let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
-        registry.register("postern_auth_server_build", "The running program", build);
-        registry.register(
-            "postern_auth_server_log_lines_dropped",
-            "Log lines that were dropped because the log was not read",
-            telemetry::DroppedLines,
-        );
-        self.initialize();
-        registry.register(
-            "postern_auth_server_requests",
-            "Requests by the class of the response's status",
-            self.requests.clone(),
-        );
-        registry.register(
-            "postern_auth_server_request_duration_seconds",
-            "Time from the head of a request to its response",
-            self.request_time.0.clone(),
-        );
-        registry.register(
-            "postern_auth_server_logins",
-            "Logins by outcome",
-            self.logins.clone(),
-        );
-        registry.register(
-            "postern_auth_server_key_retrievals",
-            "Retrievals of the verification key by registered application and outcome",
-            self.key_retrievals.clone(),
-        );
-        registry.register(
-            "postern_auth_server_tokens_issued",
-            "Token requests by grant and outcome; ok: a token was issued",
-            self.tokens_issued.clone(),
-        );
-        registry.register(
-            "postern_auth_server_store_up",
-            "1 if the last poll of the key store succeeded",
-            self.store_up.clone(),
-        );
-        registry.register(
-            "postern_auth_server_registered_applications",
-            "Applications that may fetch the verification key; while there is none, any client may",
-            self.registered_applications.clone(),
-        );
-        registry.register(
-            "postern_auth_server_unreadable_applications",
-            "Records of applications in the store that this server cannot read",
-            self.unreadable_applications.clone(),
-        );
-        registry.register(
-            "postern_auth_server_clock_skew_seconds",
-            "By how much this machine's clock is ahead of the key store's; 0 where the store has none",
-            self.clock_skew.clone(),
-        );
-        registry.register(
-            "postern_auth_server_key_info",
-            "The listed keys by name and role (current, next, retired); always 1",
-            self.listed_keys.clone(),
-        );
-        registry.register(
-            "postern_auth_server_key_rotations",
-            "Times that this server saw a next key become the current one",
-            self.key_rotations.clone(),
-        );
-        registry.register(
-            "postern_auth_server_key_revocations",
-            "Revoked keys that this server heard of while it ran",
-            self.key_revocations.clone(),
-        );
-        registry.register(
-            "postern_auth_server_revocations",
-            "Entries of the revocation list by kind: token, user, application",
-            self.revocations.clone(),
-        );
-        register_renamed(
-            registry,
-            "postern_auth_server_token_signing_duration_seconds",
-            "postern_auth_server_signing_seconds",
-            "Time to make and sign a token",
-            self.signing.0.clone(),
-        );
-        register_renamed(
-            registry,
-            "postern_auth_server_rejections",
-            "postern_auth_server_refusals",
-            "Refused requests by reason code",
-            self.refusals.clone(),
-        );
-        registry.register(
-            "postern_auth_server_builtin_users",
-            "Whether any name with any password logs in as the built-in user",
-            self.builtin_users.clone(),
-        );
-    }
-
-    /// Creates the series that can be foreseen: a rate needs a first value.
-    fn initialize(&self) {
-        for outcome in LOGIN_OUTCOMES {
-            drop(self.logins.get_or_create(&Outcome { outcome }));
-        }
-        for code in CLASSES {
-            drop(self.requests.get_or_create(&Class { code }));
-        }
-        let here = Rejection::ALL.iter();
-        for rejection in here.filter(|reason| !OF_SIDECAR.contains(reason)) {
-            let reason = rejection.reason();
-            drop(self.refusals.get_or_create(&Reason { reason }));
-        }
-        for (grant, usual) in TOKEN_OUTCOMES {
-            for outcome in [OK, usual.reason()] {
-                let labels = TokenGrant { grant, outcome };
-                drop(self.tokens_issued.get_or_create(&labels));
-            }
-        }
-        for outcome in [OK, Rejection::ApplicationUnknown.reason()] {
-            let app_id = OTHER_APPLICATION.to_owned();
-            let labels = Retrieval { app_id, outcome };
-            drop(self.key_retrievals.get_or_create(&labels));
-        }
-    }
-
-    /// Registers the metrics of `--applications-dir`.
-    pub(crate) fn register_applications_dir(&self, registry: &mut Registry) {
-        registry.register(
-            "postern_auth_server_application_files_unusable",
-            "Files of --applications-dir that could not be used at the last poll; 1 if the directory could not",
-            self.application_files_unusable.clone(),
-        );
-    }
-
-    /// Registers the metrics of a users file. Without one they are absent: a 0 would look like a
-    /// failure.
-    pub(crate) fn register_users_file(&self, registry: &mut Registry) {
-        registry.register(
-            "postern_auth_server_users",
-            "Users in the users file",
-            self.users.clone(),
-        );
-        registry.register(
-            "postern_auth_server_users_uncommon_cost",
-            "Users whose password takes another time to check than most, so that timing shows that they exist",
-            self.users_uncommon_cost.clone(),
-        );
-        registry.register(
-            "postern_auth_server_users_file_usable",
-            "1 if the users file could be used at the last poll",
-            self.users_file_usable.clone(),
-        );
-    }
-
-    /// Registers the metrics of refresh tokens, from zero.
-    pub(crate) fn register_sessions(&self, registry: &mut Registry) {
-        for event in SessionEvent::ALL {
-            drop(self.sessions.get_or_create(&event.label()));
-        }
-        registry.register(
-            "postern_auth_server_sessions",
-            "Sessions with refresh tokens by event: begun, not_stored (a login got no refresh token), ended, \
-             reused (ended by a second use of a refresh token)",
-            self.sessions.clone(),
-        );
-    }
-
-    /// Registers the metrics of TLS.
-    pub(crate) fn register_tls(&self, registry: &mut Registry) {
-        self.tls
-            .register(registry.sub_registry_with_prefix("postern_auth_server"));
-    }
-
-    /// Registers the metrics of the registration.
-    pub(crate) fn register_registration(&self, registry: &mut Registry) {
-        register_renamed(
-            registry,
-            "postern_auth_server_registry_listed",
-            "postern_auth_server_registry_registered",
-            "1 if the registry listed this server at the last poll",
-            self.registry_registered.clone(),
-        );
+    /// Returns the registry with the metrics of every server.
+    pub(crate) fn registry(&self) -> Registry {
+        let mut registry = metrics::program(PREFIX, env!("CARGO_PKG_VERSION"));
+        self.register(&mut registry);
+        registry
     }
 
     pub(crate) fn login(&self, outcome: &'static str) {
@@ -381,26 +262,25 @@ impl Metrics {
     }
 
     pub(crate) fn signed(&self, after: Duration) {
-        self.signing.0.observe(after);
+        self.token_signing_duration_seconds.observe(after);
     }
 
     /// Counts a response; `after` is missing where its request could not be read.
     pub(crate) fn responded(&self, status: StatusCode, after: Option<Duration>) {
         self.requests.get_or_create(&Class::of(status)).inc();
         if let Some(after) = after {
-            self.request_time.0.observe(after);
+            self.request_duration_seconds.observe(after);
         }
     }
 
     pub(crate) fn rejected(&self, rejection: Rejection) {
         let reason = rejection.reason();
-        self.refusals.get_or_create(&Reason { reason }).inc();
+        self.rejections.get_or_create(&Reason { reason }).inc();
     }
 
     /// Counts a retrieval of the key; `app_id` is the id of a registered application.
     pub(crate) fn key_retrieval(&self, app_id: Option<String>, outcome: &'static str) {
-        let app_id = app_id.unwrap_or_else(|| OTHER_APPLICATION.to_owned());
-        let retrieval = Retrieval { app_id, outcome };
+        let retrieval = Retrieval::of(app_id, outcome);
         self.key_retrievals.get_or_create(&retrieval).inc();
     }
 
@@ -411,7 +291,7 @@ impl Metrics {
     }
 
     pub(crate) fn session(&self, event: SessionEvent) {
-        self.sessions.get_or_create(&event.label()).inc();
+        self.sessions.sessions.get_or_create(&event.label()).inc();
     }
 
     pub(crate) fn store_up(&self, up: bool) {
@@ -419,30 +299,28 @@ impl Metrics {
     }
 
     pub(crate) fn registered_applications(&self, count: usize) {
-        let count = i64::try_from(count).unwrap_or(i64::MAX);
-        self.registered_applications.set(count);
+        self.registered_applications.set(gauge(count));
     }
 
     pub(crate) fn application_files_unusable(&self, count: usize) {
-        let count = i64::try_from(count).unwrap_or(i64::MAX);
-        self.application_files_unusable.set(count);
+        let files = &self.applications_dir.application_files_unusable;
+        files.set(gauge(count));
     }
 
     pub(crate) fn unreadable_applications(&self, count: usize) {
-        let count = i64::try_from(count).unwrap_or(i64::MAX);
-        self.unreadable_applications.set(count);
+        self.unreadable_applications.set(gauge(count));
     }
 
     /// Sets the entries of the revocation list: tokens, users, applications.
     pub(crate) fn revocations(&self, counts: [usize; 3]) {
         for (kind, count) in ["token", "user", "application"].into_iter().zip(counts) {
-            let gauge = self.revocations.get_or_create(&RevocationKind { kind });
-            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+            let entries = self.revocations.get_or_create(&RevocationKind { kind });
+            entries.set(gauge(count));
         }
     }
 
     pub(crate) fn clock_skew(&self, seconds: i64) {
-        self.clock_skew.set(seconds);
+        self.clock_skew_seconds.set(seconds);
     }
 
     /// Sets the listed keys and counts the events.
@@ -465,10 +343,10 @@ impl Metrics {
     fn export_keys(&self, listed: HashSet<Key>) {
         let mut exported = self.exported_keys.lock();
         for new in listed.difference(&exported) {
-            self.listed_keys.get_or_create(new).set(1);
+            self.key_info.get_or_create(new).set(1);
         }
         for gone in exported.difference(&listed) {
-            self.listed_keys.remove(gone);
+            self.key_info.remove(gone);
         }
         *exported = listed;
     }
@@ -479,18 +357,30 @@ impl Metrics {
 
     /// Sets the numbers of users; `uncommon` ones have a password of another cost than most.
     pub(crate) fn users(&self, count: usize, uncommon: usize) {
-        let gauge = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
-        self.users.set(gauge(count));
-        self.users_uncommon_cost.set(gauge(uncommon));
+        self.users_file.users.set(gauge(count));
+        self.users_file.users_uncommon_cost.set(gauge(uncommon));
     }
 
     pub(crate) fn registered(&self, registered: bool) {
-        self.registry_registered.set(i64::from(registered));
+        self.registration.registry_listed.set(i64::from(registered));
     }
 
     pub(crate) fn users_file_usable(&self, usable: bool) {
-        self.users_file_usable.set(i64::from(usable));
+        self.users_file.users_file_usable.set(i64::from(usable));
     }
+}
+
+/// Returns the series of the rejections that this program can give.
+fn rejections_here() -> impl Iterator<Item = Reason> {
+    let here = |rejection: &&Rejection| !OF_SIDECAR.contains(rejection);
+    Rejection::ALL.iter().filter(here).map(|rejection| {
+        let reason = rejection.reason();
+        Reason { reason }
+    })
+}
+
+fn gauge(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
@@ -508,11 +398,10 @@ mod tests {
     #[test]
     fn each_metric_stands_under_its_name() {
         let metrics = Metrics::default();
-        let mut registry = Registry::default();
-        metrics.register(&mut registry);
-        metrics.register_users_file(&mut registry);
-        metrics.register_tls(&mut registry);
-        metrics.register_registration(&mut registry);
+        let mut registry = metrics.registry();
+        metrics.users_file.register(&mut registry);
+        metrics.tls.register(&mut registry);
+        metrics.registration.register(&mut registry);
         metrics.login(OK);
         metrics.key_retrieval(Some("orders".to_owned()), OK);
         metrics.key_retrieval(None, "application_unknown");
@@ -597,8 +486,7 @@ mod tests {
     #[test]
     fn what_is_not_configured_is_not_said_to_be_broken() {
         let metrics = Metrics::default();
-        let mut registry = Registry::default();
-        metrics.register(&mut registry);
+        let registry = metrics.registry();
         let text = exposition(&registry);
         for name in ["tls", "users ", "users_file", "registry_"] {
             let name = format!("postern_auth_server_{name}");
@@ -616,14 +504,14 @@ mod tests {
             kid: kid.clone(),
             role: role.as_str(),
         };
-        let exported = metrics.listed_keys.get_or_create_owned(&key(Role::Current));
+        let exported = metrics.key_info.get_or_create_owned(&key(Role::Current));
         exported.set(7);
         metrics.keys(start.listed(), &[]);
         assert_eq!(exported.get(), 7);
 
         let other = KeyRing::of(Arc::new(pair(SigningType::Ecdsa)));
         metrics.keys(other.listed(), &[]);
-        assert!(metrics.listed_keys.get(&key(Role::Current)).is_none());
+        assert!(metrics.key_info.get(&key(Role::Current)).is_none());
     }
 
     fn exposition(registry: &Registry) -> String {

@@ -256,23 +256,22 @@ fn follow_certificate(
 }
 
 fn metrics_registry(config: &Config, metrics: &Metrics) -> Registry {
-    let mut registry = Registry::default();
-    metrics.register(&mut registry);
-    traces::register(registry.sub_registry_with_prefix("postern_auth_server"));
+    let mut registry = metrics.registry();
+    traces::register(&mut registry);
     if config.users.is_some() {
-        metrics.register_users_file(&mut registry);
+        metrics.users_file.register(&mut registry);
     }
     if config.mounted_applications.is_some() {
-        metrics.register_applications_dir(&mut registry);
+        metrics.applications_dir.register(&mut registry);
     }
     if config.session_lifetime.is_some() {
-        metrics.register_sessions(&mut registry);
+        metrics.sessions.register(&mut registry);
     }
     if config.certificate.is_some() {
-        metrics.register_tls(&mut registry);
+        metrics.tls.register(&mut registry);
     }
     if config.registry.is_some() {
-        metrics.register_registration(&mut registry);
+        metrics.registration.register(&mut registry);
     }
     registry
 }

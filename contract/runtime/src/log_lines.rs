@@ -26,7 +26,7 @@ static DROPPED: OnceLock<ErrorCounter> = OnceLock::new();
 
 /// The number of log lines that were dropped because the log was not read, as a metric.
 #[derive(Debug)]
-pub struct DroppedLines;
+pub(crate) struct DroppedLines;
 
 impl DroppedLines {
     fn count() -> u64 {

@@ -1,12 +1,18 @@
-//! Metrics of both programs: the format of `/metrics`, the metrics of the
-//! process, and former names.
+//! Metrics of both programs: their declaration, the format of `/metrics`, the
+//! metrics of the process.
 
 pub(crate) mod exposition;
 pub(crate) mod process;
 
+use std::hash::Hash;
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
 
 use crate::histogram::DurationHistogram;
+use crate::log_lines::DroppedLines;
 
 /// The content of `/metrics`, beside the process.
 #[derive(Debug, Default)]
@@ -17,14 +23,90 @@ pub struct Exported {
     pub traced: Vec<(String, DurationHistogram)>,
 }
 
-/// Registers `metric` under its name, and for one release under its `former` one.
-pub fn register_renamed(
+/// Declares a struct of metrics and its function `register`: the name of a field is the name of the
+/// metric, its doc comment the help text, and `was` a former name, exported for one release.
+/// The fields `beside` them are not exported by `register`. Clones share the values.
+#[macro_export]
+macro_rules! metrics {
+    (@first) => { Default::default() };
+    (@first $value:expr) => { $value };
+    (
+        $(#[$of_struct:meta])*
+        $visible:vis struct $group:ident {
+            $(
+                $(#[doc = $help:literal])+
+                $seen:vis $name:ident $(was $former:ident)?: $metric:ty $(= $first:expr)?,
+            )+
+        }
+        $(beside {
+            $($(#[$of_field:meta])* $field_seen:vis $field:ident: $kind:ty $(= $begin:expr)?,)+
+        })?
+    ) => {
+        $(#[$of_struct])*
+        #[derive(Debug, Clone)]
+        $visible struct $group {
+            $($(#[doc = $help])+ $seen $name: $metric,)+
+            $($($(#[$of_field])* $field_seen $field: $kind,)+)?
+        }
+
+        impl Default for $group {
+            fn default() -> Self {
+                Self {
+                    $($name: $crate::metrics!(@first $($first)?),)+
+                    $($($field: $crate::metrics!(@first $($begin)?),)+)?
+                }
+            }
+        }
+
+        impl $group {
+            /// Registers the metrics.
+            $visible fn register(&self, registry: &mut ::prometheus_client::registry::Registry) {
+                $($crate::metrics::register(
+                    registry,
+                    stringify!($name),
+                    &[$(stringify!($former))?],
+                    concat!($($help),+),
+                    &self.$name,
+                );)+
+            }
+        }
+    };
+}
+
+/// Returns counters with these series from the start: a rate needs a first value.
+pub fn counters<L: Clone + Hash + Eq>(series: impl IntoIterator<Item = L>) -> Family<L, Counter> {
+    let counters = Family::<L, Counter>::default();
+    for labels in series {
+        drop(counters.get_or_create(&labels));
+    }
+    counters
+}
+
+/// Registers `metric` under its name and, for one release, under its former ones.
+pub fn register(
     registry: &mut Registry,
     name: &str,
-    former: &str,
+    former: &[&str],
     help: &str,
-    metric: impl Metric + Clone,
+    metric: &(impl Metric + Clone),
 ) {
-    registry.register(name, help, metric.clone());
-    registry.register(former, format!("Former name of {name}"), metric);
+    registry.register(name, help.trim_start(), metric.clone());
+    for former in former {
+        let help = format!("Former name of {name}");
+        registry.register(*former, help, metric.clone());
+    }
+}
+
+/// Returns the registry of a program: a prefix for all its metrics, its version, its lost log lines.
+#[must_use]
+pub fn program(prefix: &str, version: &'static str) -> Registry {
+    let mut registry = Registry::with_prefix(prefix);
+    let build = Info::new([("version", version)]);
+    registry.register("build", "The running version", build);
+    registry.register(
+        "log_lines_dropped",
+        "Log lines that were dropped because their reader was too slow",
+        DroppedLines,
+    );
+    registry
 }

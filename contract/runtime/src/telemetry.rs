@@ -16,7 +16,6 @@ use tracing_subscriber::{Layer, fmt};
 
 use crate::exit::{self, ExitError};
 use crate::log_lines;
-pub use crate::log_lines::DroppedLines;
 
 const DEFAULT_LEVEL: &str = "info";
 

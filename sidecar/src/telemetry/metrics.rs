@@ -11,19 +11,23 @@ use prometheus_client::encoding::{EncodeLabel, EncodeLabelSet, LabelSetEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use runtime::histogram::{DurationHistogram, HistogramSnapshot};
-use runtime::metrics::register_renamed;
-use runtime::telemetry;
+use runtime::metrics;
+use runtime::metrics::counters;
 use runtime::tls::CertificateMetrics;
 use runtime::traces::TraceId;
 use serde::Serialize;
 
-use self::requests::{REQUEST_DURATION, RequestMetrics};
+use self::requests::RequestMetrics;
 use crate::telemetry::outcome::{Completion, StatusClass, Totals};
 
 const PREFIX: &str = "postern_sidecar";
+
+const WRITTEN: &str = "written";
+const FAILED: &str = "failed";
+const APPLIED: &str = "applied";
+const REFUSED: &str = "refused";
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OutcomeLabels {
@@ -113,6 +117,11 @@ impl Departure {
             Self::HopByHop => "hop_by_hop",
         }
     }
+
+    const fn labels(self) -> DepartureLabels {
+        let reason = self.as_str();
+        DepartureLabels { reason }
+    }
 }
 
 /// The use of the fast path.
@@ -149,7 +158,7 @@ impl RefreshResult {
         match self {
             Self::Unchanged => "unchanged",
             Self::Replaced => "replaced",
-            Self::Failed => "failed",
+            Self::Failed => FAILED,
         }
     }
 }
@@ -167,13 +176,14 @@ pub(crate) enum ListResult {
 impl ListResult {
     const ALL: [Self; 4] = [Self::Unchanged, Self::Replaced, Self::Older, Self::Failed];
 
-    const fn as_str(self) -> &'static str {
-        match self {
+    const fn labels(self) -> ListLabels {
+        let outcome = match self {
             Self::Unchanged => "unchanged",
             Self::Replaced => "replaced",
             Self::Older => "older",
-            Self::Failed => "failed",
-        }
+            Self::Failed => FAILED,
+        };
+        ListLabels { outcome }
     }
 }
 
@@ -185,143 +195,60 @@ pub(crate) struct TokenCacheCounters {
     pub(crate) evictions: Counter,
 }
 
-/// Metrics that the program updates.
-#[derive(Debug, Clone)]
-pub(crate) struct Metrics {
-    requests: RequestMetrics,
-    rule_refusals: Family<RuleLabels, Counter>,
-    fast_path: Counter,
-    fast_path_departures: Family<DepartureLabels, Counter>,
-    in_flight: Gauge,
-    connections: Gauge,
-    connections_rejected: Counter,
-    streams_ended: Counter,
-    bypass_possible: Gauge,
-    key_refreshes: Family<RefreshLabels, Counter>,
-    revocation_refreshes: Family<ListLabels, Counter>,
-    key_cache_writes: Family<OutcomeLabels, Counter>,
-    config_reloads: Family<OutcomeLabels, Counter>,
-    config_usable: Gauge,
-    config_restart_needed: Gauge,
-    /// Names of the settings that wait for the next start; not exported.
-    waiting_settings: Arc<Mutex<Vec<String>>>,
-    /// Registered only for a port with TLS.
-    pub(crate) tls: CertificateMetrics,
+metrics! {
+    /// Metrics that the program updates.
+    pub(crate) struct Metrics {
+        /// Requests that were forwarded without Pingora's proxy (--fast-path)
+        fast_path_requests: Counter,
+        /// Connections of clients that went on to Pingora's proxy, by reason
+        fast_path_departures: Family<DepartureLabels, Counter>
+            = counters(Departure::ALL.map(Departure::labels)),
+        /// Requests that are being served
+        requests_in_flight: Gauge,
+        /// Requests that a [[rule]] rejected, or would have with --enforce on, by its name
+        rule_refusals: Family<RuleLabels, Counter>,
+        /// Open connections of clients
+        connections: Gauge,
+        /// Connections closed at once because there were too many
+        connections_rejected was connections_refused: Counter,
+        /// 1 if the service accepted a connection on the pod's address at the last probe (--pod-ip)
+        upstream_exposed was bypass_possible: Gauge,
+        /// Streams that were closed because their token had expired or was revoked
+        streams_expired was streams_ended: Counter,
+        /// Fetches of the verification key by outcome
+        key_refreshes: Family<RefreshLabels, Counter>,
+        /// Fetches of the revocation list by outcome: unchanged, replaced, older, failed
+        revocation_refreshes: Family<ListLabels, Counter>
+            = counters(ListResult::ALL.map(ListResult::labels)),
+        /// Writes of the key cache's file (--key-cache) by outcome: written, failed
+        key_cache_writes: Family<OutcomeLabels, Counter>
+            = counters([WRITTEN, FAILED].map(OutcomeLabels::new)),
+        /// Reloads of the configuration by outcome
+        config_reloads: Family<OutcomeLabels, Counter>
+            = counters([APPLIED, REFUSED].map(OutcomeLabels::new)),
+        /// 1 if the configuration was usable at the last read
+        config_last_reload_successful was config_usable: Gauge = usable(),
+        /// 1 while settings that were read need a restart
+        config_restart_needed: Gauge,
+    }
+    beside {
+        requests: RequestMetrics = RequestMetrics::new(),
+        /// Names of the settings that wait for the next start.
+        waiting_settings: Arc<Mutex<Vec<String>>>,
+        /// Registered only for a port with TLS.
+        pub(crate) tls: CertificateMetrics,
+    }
 }
 
 impl Metrics {
     /// Registers all metrics except those of `keys`, which registers its own.
     pub(crate) fn new(token_cache: TokenCacheCounters) -> (Self, Registry) {
-        let metrics = Self {
-            requests: RequestMetrics::new(),
-            rule_refusals: Family::default(),
-            fast_path: Counter::default(),
-            fast_path_departures: Family::default(),
-            in_flight: Gauge::default(),
-            connections: Gauge::default(),
-            connections_rejected: Counter::default(),
-            streams_ended: Counter::default(),
-            bypass_possible: Gauge::default(),
-            key_refreshes: Family::default(),
-            revocation_refreshes: Family::default(),
-            key_cache_writes: Family::default(),
-            config_reloads: Family::default(),
-            config_usable: Gauge::default(),
-            config_restart_needed: Gauge::default(),
-            waiting_settings: Arc::default(),
-            tls: CertificateMetrics::default(),
-        };
-        let registry = metrics.registry(token_cache);
-        (metrics, registry)
-    }
-
-    fn registry(&self, token_cache: TokenCacheCounters) -> Registry {
-        let mut registry = Registry::with_prefix(PREFIX);
-        self.requests.register(&mut registry);
-        registry.register(
-            "fast_path_requests",
-            "Requests that were forwarded without Pingora's proxy (--fast-path)",
-            self.fast_path.clone(),
-        );
-        for departure in Departure::ALL {
-            drop(self.departures(departure));
-        }
-        registry.register(
-            "fast_path_departures",
-            "Connections of clients that went on to Pingora's proxy, by reason",
-            self.fast_path_departures.clone(),
-        );
-        registry.register(
-            "requests_in_flight",
-            "Requests that are being served",
-            self.in_flight.clone(),
-        );
-        registry.register(
-            "rule_refusals",
-            "Requests that a [[rule]] rejected, or would have with --enforce on, by its name",
-            self.rule_refusals.clone(),
-        );
-        registry.register(
-            "connections",
-            "Open connections of clients",
-            self.connections.clone(),
-        );
-        register_renamed(
-            &mut registry,
-            "connections_rejected",
-            "connections_refused",
-            "Connections closed at once because there were too many",
-            self.connections_rejected.clone(),
-        );
-        register_renamed(
-            &mut registry,
-            "upstream_exposed",
-            "bypass_possible",
-            "1 if the service accepted a connection on the pod's address at the last probe (--pod-ip)",
-            self.bypass_possible.clone(),
-        );
-        register_renamed(
-            &mut registry,
-            "streams_expired",
-            "streams_ended",
-            "Streams that were closed because their token had expired or was revoked",
-            self.streams_ended.clone(),
-        );
-        registry.register(
-            "key_refreshes",
-            "Fetches of the verification key by outcome",
-            self.key_refreshes.clone(),
-        );
-        for outcome in ListResult::ALL.map(ListResult::as_str) {
-            drop(
-                self.revocation_refreshes
-                    .get_or_create(&ListLabels { outcome }),
-            );
-        }
-        registry.register(
-            "revocation_refreshes",
-            "Fetches of the revocation list by outcome: unchanged, replaced, older, failed",
-            self.revocation_refreshes.clone(),
-        );
-        initialize(&self.key_cache_writes, ["written", "failed"]);
-        registry.register(
-            "key_cache_writes",
-            "Writes of the key cache's file (--key-cache) by outcome: written, failed",
-            self.key_cache_writes.clone(),
-        );
-        self.register_reloads(&mut registry);
+        let metrics = Self::default();
+        let mut registry = metrics::program(PREFIX, env!("CARGO_PKG_VERSION"));
+        metrics.requests.register(&mut registry);
+        metrics.register(&mut registry);
         register_token_cache(&mut registry, token_cache);
-        registry.register(
-            "log_lines_dropped",
-            "Log lines that were dropped because their reader was too slow",
-            telemetry::DroppedLines,
-        );
-        registry.register(
-            "build",
-            "The running version",
-            Info::new([("version", env!("CARGO_PKG_VERSION"))]),
-        );
-        registry
+        (metrics, registry)
     }
 
     /// Counts a finished request; `trace` is the one that was recorded.
@@ -331,8 +258,8 @@ impl Metrics {
 
     /// Returns the histograms whose buckets lead to traces.
     pub(crate) fn traced(&self) -> Vec<(String, DurationHistogram)> {
-        let name = format!("{PREFIX}_{REQUEST_DURATION}");
-        vec![(name, self.requests.durations.clone())]
+        let durations = self.requests.request_duration_seconds.clone();
+        vec![(format!("{PREFIX}_request_duration_seconds"), durations)]
     }
 
     /// Gives the rules their first value: a rate needs one.
@@ -355,7 +282,7 @@ impl Metrics {
 
     /// Counts a request that the fast path carries.
     pub(crate) fn fast_path_taken(&self) {
-        self.fast_path.inc();
+        self.fast_path_requests.inc();
     }
 
     /// Counts a connection that the fast path leaves to Pingora's proxy.
@@ -364,9 +291,8 @@ impl Metrics {
     }
 
     fn departures(&self, departure: Departure) -> Counter {
-        let reason = departure.as_str();
-        let labels = DepartureLabels { reason };
-        self.fast_path_departures.get_or_create_owned(&labels)
+        self.fast_path_departures
+            .get_or_create_owned(&departure.labels())
     }
 
     /// Returns the use of the fast path since the start.
@@ -374,7 +300,7 @@ impl Metrics {
         let departed =
             |departure: Departure| (departure.as_str(), self.departures(departure).get());
         FastPathUse {
-            requests: self.fast_path.get(),
+            requests: self.fast_path_requests.get(),
             departures: Departure::ALL.into_iter().map(departed).collect(),
         }
     }
@@ -391,22 +317,22 @@ impl Metrics {
 
     /// Returns the durations of requests since the start.
     pub(crate) fn durations(&self) -> HistogramSnapshot {
-        self.requests.durations.snapshot()
+        self.requests.request_duration_seconds.snapshot()
     }
 
     /// Records the time from the head of a request to its decision.
     pub(crate) fn decided(&self, after: Duration) {
-        self.requests.auth.observe(after);
+        self.requests.auth_duration_seconds.observe(after);
     }
 
     /// Records the time from the decision to the head of the service's response.
     pub(crate) fn service_responded(&self, after: Duration) {
-        self.requests.upstream.observe(after);
+        self.requests.upstream_duration_seconds.observe(after);
     }
 
     /// Counts a request in flight until the guard is dropped.
     pub(crate) fn request_began(&self) -> Counted {
-        Counted::among(&self.in_flight)
+        Counted::among(&self.requests_in_flight)
     }
 
     /// Counts an open connection until the guard is dropped.
@@ -419,15 +345,15 @@ impl Metrics {
     }
 
     pub(crate) fn bypass_possible(&self, possible: bool) {
-        self.bypass_possible.set(i64::from(possible));
+        self.upstream_exposed.set(i64::from(possible));
     }
 
     pub(crate) fn stream_ended(&self) {
-        self.streams_ended.inc();
+        self.streams_expired.inc();
     }
 
     pub(crate) fn in_flight(&self) -> i64 {
-        self.in_flight.get()
+        self.requests_in_flight.get()
     }
 
     pub(crate) fn open_connections(&self) -> i64 {
@@ -449,33 +375,9 @@ impl Metrics {
     }
 
     pub(crate) fn revocations_refreshed(&self, result: ListResult) {
-        let outcome = result.as_str();
         self.revocation_refreshes
-            .get_or_create(&ListLabels { outcome })
+            .get_or_create(&result.labels())
             .inc();
-    }
-
-    /// Registers the reloads, with the start counted as usable.
-    fn register_reloads(&self, registry: &mut Registry) {
-        initialize(&self.config_reloads, ["applied", "refused"]);
-        registry.register(
-            "config_reloads",
-            "Reloads of the configuration by outcome",
-            self.config_reloads.clone(),
-        );
-        self.config_usable.set(1);
-        register_renamed(
-            registry,
-            "config_last_reload_successful",
-            "config_usable",
-            "1 if the configuration was usable at the last read",
-            self.config_usable.clone(),
-        );
-        registry.register(
-            "config_restart_needed",
-            "1 while settings that were read need a restart",
-            self.config_restart_needed.clone(),
-        );
     }
 
     /// Sets the names of the settings that wait for the next start.
@@ -490,25 +392,22 @@ impl Metrics {
     }
 
     pub(crate) fn config_reloaded(&self, applied: bool) {
-        let labels = OutcomeLabels::new(if applied { "applied" } else { "refused" });
-        self.config_usable.set(i64::from(applied));
+        let labels = OutcomeLabels::new(if applied { APPLIED } else { REFUSED });
+        self.config_last_reload_successful.set(i64::from(applied));
         self.config_reloads.get_or_create(&labels).inc();
     }
 
     pub(crate) fn key_cache_written(&self, succeeded: bool) {
-        let labels = OutcomeLabels::new(if succeeded { "written" } else { "failed" });
+        let labels = OutcomeLabels::new(if succeeded { WRITTEN } else { FAILED });
         self.key_cache_writes.get_or_create(&labels).inc();
     }
 }
 
-/// Creates the series of all outcomes: a rate needs a first value.
-fn initialize(
-    counters: &Family<OutcomeLabels, Counter>,
-    outcomes: impl IntoIterator<Item = &'static str>,
-) {
-    for outcome in outcomes {
-        drop(counters.get_or_create(&OutcomeLabels::new(outcome)));
-    }
+/// The start counts as a usable configuration.
+fn usable() -> Gauge {
+    let usable = Gauge::default();
+    usable.set(1);
+    usable
 }
 
 fn register_token_cache(registry: &mut Registry, counters: TokenCacheCounters) {

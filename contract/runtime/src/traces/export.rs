@@ -13,13 +13,13 @@ use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::registry::Registry;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::settings::Settings;
 use super::transport::exporter;
 use crate::exit::ExitError;
+use crate::metrics::counters;
 use crate::sanitize::LogText;
 
 /// A collector that is away is logged as often as this.
@@ -39,28 +39,13 @@ const EXPORT_FAILED: DropLabels = DropLabels {
     reason: "export_failed",
 };
 
-/// Metrics of the export.
-#[derive(Debug, Clone, Default)]
-pub(super) struct ExportMetrics {
-    exported: Counter,
-    dropped: Family<DropLabels, Counter>,
-}
-
-impl ExportMetrics {
-    pub(super) fn register(&self, registry: &mut Registry) {
-        for labels in [QUEUE_FULL, EXPORT_FAILED] {
-            drop(self.dropped.get_or_create(&labels));
-        }
-        registry.register(
-            "spans_exported",
-            "Spans that the collector has taken",
-            self.exported.clone(),
-        );
-        registry.register(
-            "spans_dropped",
-            "Spans that were lost, by reason: queue_full, export_failed",
-            self.dropped.clone(),
-        );
+crate::metrics! {
+    /// Metrics of the export.
+    pub(super) struct ExportMetrics {
+        /// Spans that the collector has taken
+        spans_exported: Counter,
+        /// Spans that were lost, by reason: queue_full, export_failed
+        spans_dropped: Family<DropLabels, Counter> = counters([QUEUE_FULL, EXPORT_FAILED]),
     }
 }
 
@@ -92,7 +77,7 @@ impl SpanProcessor for Queue {
     fn on_end(&self, span: SpanData) {
         let message = Message::Span(Box::new(span));
         if self.messages.try_send(message).is_err() {
-            self.metrics.dropped.get_or_create(&QUEUE_FULL).inc();
+            self.metrics.spans_dropped.get_or_create(&QUEUE_FULL).inc();
         }
     }
 
@@ -219,14 +204,14 @@ impl Batches {
         let exported = self.exporter.export(batch);
         let error = match timeout_at(Instant::now() + EXPORT_TIMEOUT, exported).await {
             Ok(Ok(())) => {
-                self.metrics.exported.inc_by(count);
+                self.metrics.spans_exported.inc_by(count);
                 return;
             }
             Ok(Err(error)) => error.to_string(),
             Err(_) => "it takes too long".to_owned(),
         };
         self.metrics
-            .dropped
+            .spans_dropped
             .get_or_create(&EXPORT_FAILED)
             .inc_by(count);
         if self

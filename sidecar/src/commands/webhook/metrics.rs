@@ -4,39 +4,43 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
+use runtime::metrics;
+use runtime::metrics::counters;
 use runtime::tls::CertificateMetrics;
 
 use crate::kubernetes::admission::Outcome;
 
 const PREFIX: &str = "postern_webhook";
 const MALFORMED: &str = "malformed";
-
-/// The metrics. Clones share their values.
-#[derive(Debug, Clone, Default)]
-pub(super) struct WebhookMetrics {
-    reviews: Family<ReviewLabels, Counter>,
-    pub(super) tls: CertificateMetrics,
-}
+const OUTCOMES: [&str; 4] = [
+    word(Outcome::Allowed),
+    word(Outcome::Patched),
+    word(Outcome::Rejected),
+    MALFORMED,
+];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ReviewLabels {
     outcome: &'static str,
 }
 
+metrics! {
+    /// The metrics of the webhook.
+    pub(super) struct WebhookMetrics {
+        /// Reviewed objects by outcome (allowed, patched, rejected, malformed)
+        reviews: Family<ReviewLabels, Counter>
+            = counters(OUTCOMES.map(|outcome| ReviewLabels { outcome })),
+    }
+    beside {
+        pub(super) tls: CertificateMetrics,
+    }
+}
+
 impl WebhookMetrics {
     /// Returns a registry with every metric.
     pub(super) fn registry(&self) -> Registry {
         let mut registry = Registry::with_prefix(PREFIX);
-        for outcome in [Outcome::Allowed, Outcome::Patched, Outcome::Rejected] {
-            // Present from the start: a rate needs a first value.
-            drop(self.counter(word(outcome)));
-        }
-        drop(self.counter(MALFORMED));
-        registry.register(
-            "reviews",
-            "Reviewed objects by outcome (allowed, patched, rejected, malformed)",
-            self.reviews.clone(),
-        );
+        self.register(&mut registry);
         self.tls.register(&mut registry);
         registry
     }

@@ -6,9 +6,9 @@ use contract::rejection::Rejection;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::registry::Registry;
 use runtime::histogram::{DurationHistogram, REQUEST_BOUNDS, micros};
-use runtime::metrics::register_renamed;
+use runtime::metrics;
+use runtime::metrics::counters;
 use runtime::traces::TraceId;
 
 use crate::telemetry::outcome::{Completion, Outcome, StatusClass, Totals};
@@ -24,8 +24,6 @@ struct RequestLabels {
 struct UpstreamErrorLabels {
     reason: &'static str,
 }
-
-pub(super) const REQUEST_DURATION: &str = "request_duration_seconds";
 
 /// Buckets from a cached token to one that waits for a key.
 const AUTH_BOUNDS: [Duration; 12] = micros([
@@ -66,89 +64,55 @@ const OF_AUTH_SERVER: [Rejection; 16] = [
 /// The counts of one outcome by status class.
 type ByClass = [Counter; StatusClass::ALL.len()];
 
-/// Metrics of finished requests. Clones share them.
-#[derive(Debug, Clone)]
-pub(super) struct RequestMetrics {
-    requests: Family<RequestLabels, Counter>,
-    /// The outcomes without a reason, outside of their family, whose lookup takes a lock.
-    verified: ByClass,
-    passed: ByClass,
-    responded: ByClass,
-    aborted: ByClass,
-    /// All rejections together; not exported.
-    rejected: ByClass,
-    /// All that were only reported; not exported.
-    reported: ByClass,
-    pub(super) durations: DurationHistogram,
-    pub(super) auth: DurationHistogram,
-    pub(super) upstream: DurationHistogram,
-    upstream_errors: Family<UpstreamErrorLabels, Counter>,
+metrics! {
+    /// Metrics of finished requests.
+    pub(super) struct RequestMetrics {
+        /// Requests by outcome, by the class of the response's status, rejections by reason code
+        requests: Family<RequestLabels, Counter> = counters(rejections_here()),
+        /// Time from the head of a request to the end of its response
+        pub(super) request_duration_seconds: DurationHistogram
+            = DurationHistogram::new(&REQUEST_BOUNDS),
+        /// Time from the head of a request to the decision about it, by this program
+        pub(super) auth_duration_seconds was own_seconds: DurationHistogram
+            = DurationHistogram::new(&AUTH_BOUNDS),
+        /// Time from that decision to the head of the service's response
+        pub(super) upstream_duration_seconds was upstream_seconds: DurationHistogram
+            = DurationHistogram::new(&UPSTREAM_BOUNDS),
+        /// Requests without a response of the service, by reason code
+        upstream_errors: Family<UpstreamErrorLabels, Counter>
+            = counters(UPSTREAM_ERRORS.map(|of| UpstreamErrorLabels { reason: of.reason() })),
+    }
+    beside {
+        /// The outcomes without a reason, outside of their family, whose lookup takes a lock.
+        verified: ByClass,
+        passed: ByClass,
+        responded: ByClass,
+        aborted: ByClass,
+        /// All rejections together; not exported.
+        rejected: ByClass,
+        /// All that were only reported; not exported.
+        reported: ByClass,
+    }
 }
 
 impl RequestMetrics {
-    /// Creates every series that can be foreseen: a rate needs a first value.
     pub(super) fn new() -> Self {
-        let requests = Family::<RequestLabels, Counter>::default();
+        let metrics = Self::default();
         let of = |outcome| {
-            StatusClass::ALL.map(|class| requests.get_or_create_owned(&labels(outcome, class)))
+            let series = |class| {
+                metrics
+                    .requests
+                    .get_or_create_owned(&labels(outcome, class))
+            };
+            StatusClass::ALL.map(series)
         };
-        let here = Rejection::ALL
-            .iter()
-            .filter(|reason| !OF_AUTH_SERVER.contains(reason));
-        for rejection in here {
-            let class = StatusClass::of(Some(rejection.status().as_u16()));
-            drop(requests.get_or_create(&labels(Outcome::Rejected(*rejection), class)));
-        }
-        let upstream_errors = Family::<UpstreamErrorLabels, Counter>::default();
-        for rejection in UPSTREAM_ERRORS {
-            let reason = rejection.reason();
-            drop(upstream_errors.get_or_create(&UpstreamErrorLabels { reason }));
-        }
         Self {
             verified: of(Outcome::Verified),
             passed: of(Outcome::Passed),
             responded: of(Outcome::Responded),
             aborted: of(Outcome::Aborted),
-            rejected: ByClass::default(),
-            reported: ByClass::default(),
-            requests,
-            durations: DurationHistogram::new(&REQUEST_BOUNDS),
-            auth: DurationHistogram::new(&AUTH_BOUNDS),
-            upstream: DurationHistogram::new(&UPSTREAM_BOUNDS),
-            upstream_errors,
+            ..metrics.clone()
         }
-    }
-
-    pub(super) fn register(&self, registry: &mut Registry) {
-        registry.register(
-            "requests",
-            "Requests by outcome, by the class of the response's status, rejections by reason code",
-            self.requests.clone(),
-        );
-        registry.register(
-            REQUEST_DURATION,
-            "Time from the head of a request to the end of its response",
-            self.durations.clone(),
-        );
-        register_renamed(
-            registry,
-            "auth_duration_seconds",
-            "own_seconds",
-            "Time from the head of a request to the decision about it, by this program",
-            self.auth.clone(),
-        );
-        register_renamed(
-            registry,
-            "upstream_duration_seconds",
-            "upstream_seconds",
-            "Time from that decision to the head of the service's response",
-            self.upstream.clone(),
-        );
-        registry.register(
-            "upstream_errors",
-            "Requests without a response of the service, by reason code",
-            self.upstream_errors.clone(),
-        );
     }
 
     /// Counts a finished request. Only a rejection takes a lock, also one that is only reported, and
@@ -162,9 +126,10 @@ impl RequestMetrics {
         match (duration, trace) {
             (Some(duration), Some(trace)) => {
                 let now = SystemTime::now();
-                self.durations.observe_traced(duration, trace, now);
+                self.request_duration_seconds
+                    .observe_traced(duration, trace, now);
             }
-            (Some(duration), None) => self.durations.observe(duration),
+            (Some(duration), None) => self.request_duration_seconds.observe(duration),
             (None, _) => {}
         }
         let class = StatusClass::of(status);
@@ -218,6 +183,15 @@ impl RequestMetrics {
             aborted: sum(&self.aborted),
         }
     }
+}
+
+/// Returns the series of the rejections that this program can give.
+fn rejections_here() -> impl Iterator<Item = RequestLabels> {
+    let here = |rejection: &&Rejection| !OF_AUTH_SERVER.contains(rejection);
+    Rejection::ALL.iter().filter(here).map(|rejection| {
+        let class = StatusClass::of(Some(rejection.status().as_u16()));
+        labels(Outcome::Rejected(*rejection), class)
+    })
 }
 
 fn labels(outcome: Outcome, class: StatusClass) -> RequestLabels {
