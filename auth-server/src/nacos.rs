@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_address_that_is_listened_on_is_advertised_only_if_others_reach_it() {
+    fn a_listen_address_is_advertised_only_if_others_reach_it() {
         for (listen, advertised) in [
             ("10.0.0.1:9000", Ok("10.0.0.1")),
             ("[fd00::1]:9000", Ok("fd00::1")),

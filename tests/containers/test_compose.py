@@ -17,7 +17,7 @@ PYTHON = "python:3.13.5-slim-bookworm"
 
 
 @pytest.mark.parametrize("application, language", APPLICATIONS.items())
-def test_each_service_is_reached_with_a_token_only_and_told_the_user(stack, application, language):
+def test_each_service_needs_a_token_and_gets_the_user(stack, application, language):
     refused = stack.call(application)
     assert (refused.status, refused.reason) == (401, "token_missing")
 
@@ -92,7 +92,7 @@ def test_without_redis_everybody_goes_on(whole):
     assert whole.call("orders", token).status == 200, "the key pair has outlived the outage"
 
 
-def test_without_the_auth_server_the_sidecars_go_on_and_one_that_starts_says_it_has_no_key(whole):
+def test_without_the_auth_server_running_sidecars_go_on(whole):
     token = whole.login()
     whole.stop("auth-server")
     for application in APPLICATIONS:
@@ -109,7 +109,7 @@ def test_without_the_auth_server_the_sidecars_go_on_and_one_that_starts_says_it_
     until("the key to arrive with the next tick", lambda: whole.call("notes", token).status == 200)
 
 
-def test_without_its_service_a_sidecar_says_so_and_recovers_by_itself(whole):
+def test_without_its_service_a_sidecar_says_so_and_recovers(whole):
     token = whole.login()
     whole.stop("invoices")
     answer = until("a 502", lambda: (a := whole.call("invoices", token)).status in (502, 504) and a)
@@ -119,7 +119,7 @@ def test_without_its_service_a_sidecar_says_so_and_recovers_by_itself(whole):
     until("the service to be back", lambda: whole.call("invoices", token).status == 200)
 
 
-def test_a_sidecar_that_is_cut_off_from_the_auth_server_goes_on_serving(whole):
+def test_a_sidecar_cut_off_from_the_auth_server_goes_on(whole):
     token = whole.login()
     network, container = whole.network("keys"), whole.container("orders-sidecar")
     seen = whole.logs("orders-sidecar").count("verification key not fetched")

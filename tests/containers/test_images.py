@@ -46,7 +46,7 @@ def test_it_is_small_and_runs_as_a_number(program):
     assert config["Labels"]["org.opencontainers.image.title"] == f"postern {program}"
 
 
-def test_images_for_another_processor_differ_in_program_and_architecture_alone(tmp_path):
+def test_images_for_two_processors_differ_in_programs_alone(tmp_path):
     for program in PROGRAMS:
         container = run("docker", "create", f"localhost/postern/{program}:dev").stdout.strip()
         run("docker", "cp", f"{container}:/{program}", tmp_path / program)
@@ -71,7 +71,7 @@ def test_there_is_no_shell_in_it(program):
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_it_starts_confined_answers_its_own_health_check_and_stops_at_once(started, program):
+def test_it_starts_confined_is_healthy_and_stops_at_once(started, program):
     options = ["--tmpfs", "/var/lib/postern:uid=65532,mode=0700"] if program == "auth-server" else []
     container = started(program, *SERVE[program], "--lame-duck", "0", options=options)
     expected = "healthy" if program == "auth-server" else "starting"
@@ -103,7 +103,7 @@ def test_names_of_the_hosts_file_are_found(started):
     assert not unresolved(["--add-host", "somewhere.invalid:127.0.0.1"])
 
 
-def test_a_secret_that_cannot_be_read_is_told_with_file_owner_mode_and_uid(tmp_path):
+def test_an_unreadable_secret_is_named_with_owner_and_mode(tmp_path):
     secret = tmp_path / "app-secret"
     secret.write_text("hush")
     secret.chmod(0o600)

@@ -64,7 +64,7 @@ def test_it_is_valid_in_every_supported_version(objects):
             kubernetes_validate.validate(each, version, strict=True)
 
 
-def test_its_pods_are_allowed_where_the_restricted_standard_is_enforced(objects):
+def test_its_pods_meet_the_restricted_standard(objects):
     for where, pod in pods(objects):
         for container in containers(pod):
             both = {**pod["securityContext"], **container["securityContext"]}
@@ -200,7 +200,7 @@ def test_a_wrong_value_is_an_error(flags):
     ],
     ids=str,
 )
-def test_values_whose_sidecars_would_reject_every_token_are_an_error(flags, said):
+def test_values_that_reject_every_token_are_an_error(flags, said):
     end = rendered(CHART, *flags)
     assert end.returncode != 0 and said in end.stderr, end.stderr
 
@@ -269,7 +269,7 @@ def test_every_file_of_the_webhook_s_arguments_is_mounted(objects):
 
 
 @pytest.mark.parametrize("shape", ["default", "production"])
-def test_the_webhook_s_arguments_put_a_working_sidecar_into_a_pod(shape, tmp_path):
+def test_the_webhook_s_arguments_make_a_working_sidecar(shape, tmp_path):
     container = webhook(template(*SHAPES[shape]))
     flags = [word for word in container["args"] if word.startswith(("--set=", "--image="))]
     guestbook = (K8S.parent / "tests/data/inject/in/guestbook.yaml").read_text()

@@ -66,7 +66,7 @@ def test_the_dockerfile_needs_no_buildkit_and_pins_its_bases():
     assert {base for base in bases if base.startswith("rust:")} == {f"rust:{toolchain}-slim-bookworm"}
 
 
-def test_prometheus_scrapes_every_program_of_ours_on_its_admin_port():
+def test_prometheus_scrapes_every_admin_port():
     scraped = yaml.safe_load((REPOSITORY / "deploy/prometheus/prometheus.yml").read_text())["scrape_configs"]
     targets = {target for job in scraped for config in job["static_configs"] for target in config["targets"]}
     serving = {name for name in OURS if not name.startswith("register-")}
@@ -75,7 +75,7 @@ def test_prometheus_scrapes_every_program_of_ours_on_its_admin_port():
         assert set(SERVICES[name]["networks"]) & set(SERVICES["prometheus"]["networks"])
 
 
-def test_the_manifest_of_every_member_of_the_workspace_is_there_for_the_build():
+def test_the_manifest_of_every_member_is_there_for_the_build():
     """cargo reads all of them, also for a single program."""
     let_in = {line[1:] for line in (REPOSITORY / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     workspace = tomllib.loads((REPOSITORY / "Cargo.toml").read_text())["workspace"]
@@ -88,7 +88,7 @@ def test_the_manifest_of_every_member_of_the_workspace_is_there_for_the_build():
 WITHOUT_REGISTRY = re.compile(r"(?<![\w./-])postern/[\w-]+:[\w$({]|\b(?:image|name|newName|tag|from)[:=]? ?postern/")
 
 
-def test_no_image_of_ours_is_named_so_that_a_stranger_could_publish_it():
+def test_no_image_has_a_name_that_a_stranger_could_publish():
     """Without a registry it is Docker Hub's: the owner of `postern` there would get our secrets."""
     tracked = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
     for file in (REPOSITORY / name for name in tracked.splitlines()):

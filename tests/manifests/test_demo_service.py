@@ -27,7 +27,7 @@ def reached(port):
     raise AssertionError(f"nothing listens on {port}")
 
 
-def test_it_ends_at_sigterm_by_itself_though_a_client_is_connected():
+def test_it_ends_at_sigterm_while_a_client_is_connected():
     """Process 1 has no default for a signal: without a handler it runs until it is killed."""
     port = free_port()
     assert '("127.0.0.1", 3000)' in SOURCE

@@ -83,7 +83,7 @@ def test_the_secret_is_read_whatever_the_group_of_the_volumes_is(variant, group,
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 @pytest.mark.parametrize("owner, mode, readable", [(0, 0o440, True), (999, 0o440, True), (0, 0o444, False)])
-def test_the_program_reads_a_secret_as_it_is_mounted_and_none_that_all_may_read(owner, mode, readable):
+def test_a_mounted_secret_is_read_and_a_public_one_is_not(owner, mode, readable):
     patch = yaml.safe_load((K8S / "components/sidecar/sidecar.yaml").read_text())
     identity = sidecar_of(patch["spec"]["template"]["spec"], "sidecar")["securityContext"]
     # A directory that another user may read.
@@ -107,7 +107,7 @@ def defaults(variant, scratch):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_what_the_component_sets_in_the_container_is_known_at_run_time_alone(variant):
+def test_what_the_component_sets_is_known_at_run_time_alone(variant):
     """Any other variable would replace the Deployment's own."""
     patch = yaml.safe_load((K8S / "components" / variant / "sidecar.yaml").read_text())
     # Services and policies depend on its ports.
@@ -117,7 +117,7 @@ def test_what_the_component_sets_in_the_container_is_known_at_run_time_alone(var
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_setting_of_the_deployment_counts_more_than_the_component_s(variant, tmp_path):
+def test_a_setting_of_the_deployment_counts_more(variant, tmp_path):
     own = {name: f"own {value}" for name, value in defaults(variant, tmp_path).items()}
     own |= {"POSTERN_AUTH_SERVER": "dns://auth.identity.svc:9000/auth", "POSTERN_PASS": "/healthz"}
     deployment, its_service = service()
@@ -136,7 +136,7 @@ def test_both_variants_have_the_same_settings(tmp_path):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("own", [None, "shop"])
-def test_a_service_at_the_root_or_below_a_path_of_its_own_says_so_with_a_label(variant, own, tmp_path):
+def test_a_service_at_the_root_or_a_path_says_so_by_label(variant, own, tmp_path):
     deployment, its_service = service()
     deployment["metadata"]["labels"]["postern/app-name"] = "own"
     if own:
@@ -208,14 +208,14 @@ def test_what_would_look_protected_and_not_be_is_refused(variant, what, tmp_path
     assert end.returncode != 0 and said in end.stderr, end.stdout or end.stderr
 
 
-def test_the_plain_variant_refuses_a_job_which_would_never_complete(tmp_path):
+def test_the_plain_variant_refuses_a_job(tmp_path):
     write_overlay(tmp_path, yaml.safe_dump_all(of_kind("Job")()), [K8S / "components/sidecar-plain"])
     assert "no sidecar is put into this kind" in kustomize(tmp_path).stderr
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("target", [3000, "plain", None])
-def test_a_service_of_one_port_is_moved_however_it_named_its_target(variant, target, tmp_path):
+def test_a_service_of_one_port_is_moved_whatever_its_target(variant, target, tmp_path):
     deployment, its_service = service()
     its_service["spec"]["ports"] = [{"name": "http", "port": 80} | ({"targetPort": target} if target else {})]
     moved = named(laid_over(variant, tmp_path, [deployment, its_service]), "Service", "orders")
@@ -244,7 +244,7 @@ def test_every_patch_of_the_document_has_its_effect(patches, tmp_path):
         assert word in text and word not in yaml.safe_dump_all(before), word
 
 
-def test_a_sidecar_without_an_application_secret_has_a_configuration_and_no_secret(tmp_path):
+def test_without_an_application_secret_there_is_no_secret(tmp_path):
     (patches,) = [each for each in examples("patches") if "JWKS_URL" in each[0]["patch"]]
     pod = named(with_everything(tmp_path, patches=patches), "Deployment", "orders")["spec"]["template"]["spec"]
     end = run("sidecar", "check", values=Mounts(tmp_path).localised(sidecar_of(pod, "sidecar")))
@@ -252,7 +252,7 @@ def test_a_sidecar_without_an_application_secret_has_a_configuration_and_no_secr
     assert not [volume for volume in pod["volumes"] if "secret" in volume]
 
 
-def test_the_variables_of_the_document_are_those_of_the_sidecar_then(tmp_path):
+def test_the_document_has_the_sidecar_s_variables(tmp_path):
     (block,) = examples("initContainers")
     deployment, _ = service()
     deployment["spec"]["template"]["spec"]["initContainers"] = block
@@ -266,7 +266,7 @@ def test_every_refusal_is_in_the_document():
         assert f"| `{said}` |" in DOCUMENT, said
 
 
-def test_what_counts_less_than_the_component_s_is_in_the_document(tmp_path):
+def test_what_the_component_overrides_is_in_the_document(tmp_path):
     """Kustomize merges by name: after a fix of Kustomize, the table there loses a row."""
     deployment, its_service = service()
     own = [{"name": name, "value": ""} for name in ["POSTERN_APP_NAME", "POSTERN_APP_ID"]]
@@ -279,7 +279,7 @@ def test_what_counts_less_than_the_component_s_is_in_the_document(tmp_path):
     assert "| `POSTERN_APP_NAME` without `postern/app-name: own`, `POSTERN_APP_ID` or `envFrom` in the Deployment |" in DOCUMENT
 
 
-def test_a_container_called_sidecar_becomes_ours_in_the_plain_variant(tmp_path):
+def test_a_container_called_sidecar_becomes_ours(tmp_path):
     deployment, its_service = service()
     deployment["spec"]["template"]["spec"]["containers"][0]["name"] = "sidecar"
     pod = named(laid_over("sidecar-plain", tmp_path, [deployment, its_service]), "Deployment", "orders")["spec"]["template"]["spec"]

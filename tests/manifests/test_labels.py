@@ -30,7 +30,7 @@ def version():
     return re.search(r'^version = "(.*)"', (REPOSITORY / "Cargo.toml").read_text(), re.M)[1]
 
 
-def test_every_object_of_ours_has_the_recommended_labels_and_its_version(objects):
+def test_every_object_has_the_recommended_labels(objects):
     for each in objects:
         what = f"{each['kind']} {each['metadata']['name']}"
         assert RECOMMENDED <= set(labels(each)), what
@@ -63,7 +63,7 @@ def selectors(node):
             yield from selectors(each)
 
 
-def test_nothing_is_selected_by_a_name_that_others_may_have_as_well(objects):
+def test_nothing_is_selected_by_a_name_that_others_may_have(objects):
     for each in objects:
         for selector in selectors(each["spec"] if "spec" in each else {}):
             if "app.kubernetes.io/name" in selector:

@@ -91,7 +91,7 @@ def test_no_secret_is_in_clear_text(rendered, name):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_every_pod_is_allowed_where_the_restricted_standard_is_enforced(rendered, name):
+def test_every_pod_meets_the_restricted_standard(rendered, name):
     """https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted"""
     for where, pod in pods(rendered[name]):
         general = pod.get("securityContext", {})
@@ -114,7 +114,7 @@ def test_every_pod_is_allowed_where_the_restricted_standard_is_enforced(rendered
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_no_pod_takes_variables_of_services_or_a_token_it_does_not_need(rendered, name):
+def test_no_pod_has_service_variables_or_a_needless_token(rendered, name):
     for pod, container in ours(rendered[name]):
         # The owner of a sidecar's pod may need them.
         assert program(container) == "sidecar" or pod["enableServiceLinks"] is False
@@ -217,7 +217,7 @@ def test_the_probes_ask_what_the_programs_answer(rendered, which, tmp_path):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_probes_go_to_the_admin_port_and_hooks_are_commands_that_exist(rendered, name):
+def test_probes_go_to_the_admin_port_and_hooks_exist(rendered, name):
     admin = {"auth-server": "admin", "sidecar": 18081}
     for pod, container in ours(rendered[name]):
         for kind in ["startupProbe", "readinessProbe", "livenessProbe"]:
@@ -259,7 +259,7 @@ def test_the_sidecar_is_native_and_first(rendered):
     assert [c["name"] for c in job["containers"]] == ["month-end"], "nothing that a Job would wait for"
 
 
-def test_the_plain_variant_starts_the_sidecar_before_the_service_and_holds_it_up(rendered):
+def test_the_plain_variant_starts_the_sidecar_first(rendered):
     pod = next(pod for pod, c in ours(rendered["components/sidecar-plain"]) if program(c) == "sidecar")
     assert [c["name"] for c in pod["containers"]] == ["sidecar", "orders"]
     assert pod["containers"][0]["lifecycle"]["postStart"]["exec"]["command"][:2] == ["/sidecar", "wait"]
@@ -267,7 +267,7 @@ def test_the_plain_variant_starts_the_sidecar_before_the_service_and_holds_it_up
     assert "preStop" in pod["containers"][1]["lifecycle"]
 
 
-def test_both_variants_of_the_sidecar_differ_only_where_they_have_to():
+def test_both_variants_differ_only_where_they_have_to():
     def pod(component):
         patch = yaml.safe_load((K8S / f"components/{component}/sidecar.yaml").read_text())
         return patch, patch["spec"]["template"]["spec"]

@@ -76,7 +76,7 @@ def test_the_chart_has_the_version_of_the_programs():
     assert (chart["version"], chart["appVersion"]) == (VERSION, VERSION)
 
 
-def test_a_target_that_cannot_be_built_is_an_error_before_the_first_build(tmp_path):
+def test_an_impossible_target_is_an_error_before_any_build(tmp_path):
     end = release(tmp_path / "dist", TARGETS="sparc64-unknown-linux-gnu")
     assert end.returncode == 1 and "sparc64-unknown-linux-gnu" in end.stderr
     assert not (tmp_path / "dist").exists()

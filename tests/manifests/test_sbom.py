@@ -15,7 +15,7 @@ def sbom(request):
     return request.param, json.loads(end.stdout)
 
 
-def test_it_names_the_program_and_everything_in_it_with_licence_and_checksum(sbom):
+def test_it_names_every_part_with_licence_and_checksum(sbom):
     name, document = sbom
     assert (document["bomFormat"], document["specVersion"]) == ("CycloneDX", "1.5")
     assert document["metadata"]["component"]["name"] == name

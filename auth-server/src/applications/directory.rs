@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_goes_bad_changes_nothing_and_one_that_goes_is_gone() {
+    fn a_bad_file_changes_nothing_and_a_removed_one_is_gone() {
         let home = tempfile::tempdir().unwrap();
         let file = home.path().join("orders");
         write(&file, &"a".repeat(32), 0o600);

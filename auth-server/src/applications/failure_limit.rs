@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn after_a_burst_of_failures_an_id_has_to_wait_and_another_one_has_not() {
+    fn after_a_burst_of_failures_an_id_waits_and_another_does_not() {
         let (limit, now) = (FailureLimit::new(), Instant::now());
         let failed = |id| limit.failed(id, now);
         assert!((0..RATE.burst).all(|_| failed("orders").is_ok()));

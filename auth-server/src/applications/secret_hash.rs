@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_stays_with_its_secrets_and_an_older_one_does_not_come_back() {
+    fn a_grant_stays_with_its_secrets_and_no_older_one_returns() {
         let grant = |scope: &str| Grant {
             scope: scope.parse().unwrap_or_default(),
             ..Grant::default()

@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_secret_that_others_hold_is_made_valid_once_and_a_short_one_is_refused() {
+    async fn a_secret_that_others_hold_is_valid_once_and_has_a_length() {
         let desk = Desk(tempfile::tempdir().unwrap());
         let (first, second) = ("a".repeat(32), "b".repeat(33));
         let (first, second) = (desk.secret_file(&first), desk.secret_file(&second));

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_secret_is_tried_whatever_name_a_token_gives_it_as_the_server_does() {
+    fn a_shared_secret_is_tried_whatever_kid_a_token_names() {
         let ours = Arc::new(pair(SigningType::Hmac));
         let named_otherwise = renamed(&token_of(&ours), &ours);
         let revoked = token_of(&pair(SigningType::Hmac));

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn by_default_nothing_rotates_by_itself_and_the_lead_is_long_enough() {
+    fn by_default_nothing_rotates_and_the_lead_is_long_enough() {
         let policy = policy(&serve("")).unwrap();
         assert_eq!(
             policy,

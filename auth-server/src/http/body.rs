@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_larger_one_is_refused_whether_or_not_it_declares_its_length() {
+    async fn a_larger_body_is_refused_with_or_without_its_length() {
         let declared = Body::from(vec![b'x'; MAX_BODY_BYTES + 1]);
         assert_eq!(
             read(declared, SOON, held()).await,

@@ -162,7 +162,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_generated_pair_of_each_type_is_parsed_and_keeps_its_strings() {
+    fn a_generated_pair_of_each_type_is_parsed_as_written() {
         for signing_type in SigningType::ALL {
             let stored = generate(signing_type).unwrap();
             let pair = SigningKeyPair::parse(signing_type, stored.clone()).unwrap();
@@ -183,7 +183,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_bare_base64_of_other_implementations_is_read_and_served_as_it_stands() {
+    fn the_bare_base64_of_other_implementations_is_read() {
         for signing_type in [SigningType::Rsa, SigningType::Ecdsa] {
             let written = pair(signing_type);
             let stored = halves(
@@ -223,7 +223,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_truncated_or_swapped_is_refused_and_the_half_is_named() {
+    fn a_truncated_or_swapped_pair_is_refused_and_the_half_named() {
         let whole = pair(SigningType::Rsa);
         let (private, public) = (&*whole.stored().private, &*whole.stored().public);
         let cut = |text: &str| text.chars().take(text.len() / 2).collect::<String>();

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn one_address_waits_longer_after_each_failure_and_then_a_minute() {
+    fn one_address_waits_longer_after_each_failure() {
         let (locks, mut now) = (AccountLockout::new(), Instant::now());
         for seconds in [1, 3, 5, 10, 20, 30, 60, 60, 60] {
             assert!(locks.guess("ada", ELSEWHERE, now));
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn many_addresses_together_get_one_guess_a_second_and_three_for_each_network() {
+    fn many_addresses_get_one_guess_a_second_and_three_each() {
         let (locks, start) = (AccountLockout::new(), Instant::now());
         let attackers = scattered(500);
         // All of them at 0, 1 and 4 s; at 9 s their free failures are used up.
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_of_many_addresses_has_no_more_free_guesses_than_one() {
+    fn a_network_has_no_more_free_guesses_than_one_address() {
         let sites = 0x2001_0db8_0000_u128;
         let hosts = (0..1000_u128)
             .map(|n| Ipv6Addr::from_bits((sites << 80) | (n << 64) | 1).into())
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_has_logged_in_before_keeps_to_no_pace_but_its_own() {
+    fn a_client_that_logged_in_before_keeps_its_own_pace() {
         let (locks, now) = (AccountLockout::new(), Instant::now());
         assert_eq!(locks.log_in("ada", HOME, now), Ok(()));
         let attackers = (3..=255).map(|n| IpAddr::V4(Ipv4Addr::new(192, 0, 2, n)));

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_per_minute_is_that_many_in_the_first_minute_at_most_twice() {
+    fn a_rate_per_minute_is_at_most_twice_that_in_the_first() {
         let start = Instant::now();
         let mut bucket = TokenBucket::full(start);
         let rate = Rate::per_minute(60);

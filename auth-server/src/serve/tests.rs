@@ -57,7 +57,7 @@ impl KeyStore for PanickingStore {
 }
 
 #[tokio::test]
-async fn a_server_whose_upkeep_of_the_keys_dies_stops_to_be_started_again() {
+async fn a_server_whose_key_sync_ends_stops_to_be_restarted() {
     let flags = [
         "auth-server",
         "serve",

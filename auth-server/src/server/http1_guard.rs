@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_head_has_its_time_from_its_first_byte_and_a_connection_is_idle_for_longer() {
+    async fn a_head_has_its_time_and_a_connection_is_idle_longer() {
         const GET: &str = "GET / HTTP/1.1\r\n\r\n";
         const POST: &str = "POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\n";
         let connection = || {

@@ -181,7 +181,7 @@ async fn each_head_after_chunks_is_judged_too() {
 }
 
 #[tokio::test]
-async fn lesson_c24_chunks_that_a_proxy_could_count_differently_are_refused() {
+async fn lesson_c24_chunks_that_proxies_count_differently_are_refused() {
     let server = running(LONG).await;
     let next = "GET /ok HTTP/1.1\r\n\r\n";
     for chunks in [
@@ -216,7 +216,7 @@ async fn an_answer_before_it_stays_whole() {
 }
 
 #[tokio::test]
-async fn half_a_header_times_out_with_an_answer_and_silence_without_one() {
+async fn half_a_header_gets_a_response_at_its_timeout() {
     let server = running(Duration::from_millis(50)).await;
     let answer = exchange(&server, b"GET /ok HTTP/1.1\r\nHost: ").await;
     assert!(
@@ -228,8 +228,7 @@ async fn half_a_header_times_out_with_an_answer_and_silence_without_one() {
 }
 
 #[tokio::test]
-async fn between_two_requests_a_client_may_be_silent_for_longer_and_within_the_second_head_it_may_not()
- {
+async fn between_requests_a_client_may_be_silent_not_within_a_head() {
     let timeout = Duration::from_millis(50);
     let server = running(timeout).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
@@ -260,7 +259,7 @@ async fn whoever_is_still_sending_gets_to_read_the_refusal() {
 }
 
 #[tokio::test]
-async fn at_the_end_what_is_in_flight_is_finished_and_idle_connections_close() {
+async fn at_the_end_requests_are_finished_and_idle_ones_closed() {
     let server = running(LONG).await;
     let mut idle = TcpStream::connect(server.address).await.unwrap();
     idle.write_all(b"GET /ok HTTP/1.1\r\n\r\n").await.unwrap();

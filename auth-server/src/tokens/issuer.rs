@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_s_grant_stands_in_the_token_beside_the_contract_s_claims() {
+    fn a_user_s_grant_stands_beside_the_contract_s_claims() {
         let pair = pair(SigningType::Ecdsa);
         let mut user = builtin_user();
         let grant = r#"{"scope":"b a","audience":["orders"],"claims":{"roles":["x"]}}"#;
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc_9068_a_token_for_an_application_names_it_as_subject_and_client() {
+    fn rfc_9068_an_application_is_subject_and_client() {
         let pair = pair(SigningType::Ecdsa);
         let issuer = TokenIssuer {
             issuer: "https://auth.example/auth".into(),
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn contract_2_4_the_header_names_the_type_s_algorithm_and_the_key() {
+    fn contract_2_4_the_header_names_algorithm_and_key() {
         for (signing_type, algorithm) in [
             (SigningType::Rsa, "RS256"),
             (SigningType::Hmac, "HS256"),

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_unchanged_list_has_one_version_for_ten_minutes_on_every_server() {
+    async fn an_unchanged_list_is_the_same_for_ten_minutes() {
         let ring = KeyRing::of(Arc::new(pair(SigningType::Ecdsa)));
         let (one, other) = (published(ring.clone()), published(ring.clone()));
         let changed = published(ring.revoke_tokens(&[token("a", "1", NOW)], NOW));

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_right_password_is_let_in_and_a_wrong_one_locks_for_a_moment() {
+    async fn the_right_password_passes_and_a_wrong_one_locks_briefly() {
         let users = of_a_file(&["ada", "bob"]);
         assert_eq!(log_in(&users, "ada", "ada's").await, Ok("ada".into()));
         let wrong = log_in(&users, "ada", "bob's").await;

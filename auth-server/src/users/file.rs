@@ -220,7 +220,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_user_with_a_secret_needs_the_code_and_each_code_counts_once() {
+    fn a_user_with_a_secret_needs_the_code_and_each_counts_once() {
         let file = file_with(&["ada"]);
         let text = fs::read_to_string(file.path()).unwrap();
         fs::write(file.path(), format!("{text}totp = {SECRET:?}\n")).unwrap();

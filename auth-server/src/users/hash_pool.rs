@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_has_logged_in_before_has_half_of_the_places_and_of_the_turns() {
+    async fn known_clients_have_half_of_the_places_and_turns() {
         let pool = HashPool::new(1, 100);
         let mut running = pool.permit(network(0), false).await.unwrap();
         let mut unknown: Vec<_> = (0..100).map(|n| waits(&pool, network(n), false)).collect();

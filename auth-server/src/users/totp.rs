@@ -196,7 +196,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn rfc_4226_7_3_after_some_wrong_codes_one_a_minute_is_evaluated() {
+    fn rfc_4226_7_3_after_wrong_codes_one_a_minute_is_evaluated() {
         let (secret, used) = (secret(), UsedCodes::default());
         let start = 1_000 * STEP_SECONDS;
         let right = |user: &str, now: i64| {

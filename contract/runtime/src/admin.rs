@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_that_was_made_to_lead_here_is_refused_but_for_the_probes() {
+    async fn a_name_made_to_lead_here_reaches_only_the_probes() {
         let health = Health::new();
         for (host, status) in [
             ("127.0.0.1:9001", 200),
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_peer_is_taken_from_the_connection_and_the_end_is_graceful() {
+    async fn the_peer_is_the_connection_s_and_the_end_is_graceful() {
         let (address, stop, served) = running();
         let mut client = TcpStream::connect(address).await.unwrap();
         let request = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
@@ -554,7 +554,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_hoards_connections_loses_its_oldest_and_others_are_answered() {
+    async fn whoever_hoards_connections_loses_the_oldest() {
         let (address, _stop, _served) = running();
         let mut patient = connect_from("127.0.0.3", address).await;
         let mut hoarded = Vec::new();

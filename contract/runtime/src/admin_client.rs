@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_accepts_and_says_nothing_is_given_up_at_the_timeout() {
+    fn a_silent_port_is_given_up_at_the_timeout() {
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let (address, brief) = (silent.local_addr().unwrap(), Duration::from_millis(50));
         let failure = ask(address, "GET", "/readyz", brief).unwrap_err();

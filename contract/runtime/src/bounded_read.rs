@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_that_nobody_writes_to_is_given_up_until_a_file_takes_its_place() {
+    fn a_pipe_without_a_writer_is_given_up_for_a_file() {
         let (_home, path) = pipe();
         let read = read_until(Instant::now() + BRIEF, &path, 8);
         assert!(matches!(read, Err(ReadError::TimedOut)), "{read:?}");

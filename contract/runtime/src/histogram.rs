@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn each_duration_is_counted_once_and_a_bound_belongs_to_its_bucket() {
+    fn each_duration_is_counted_once_in_its_bucket() {
         const BOUNDS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(10)];
         let histogram = DurationHistogram::new(&BOUNDS);
         let mut registry = Registry::default();

@@ -17,7 +17,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loopback_is_localhost_and_its_addresses_however_they_are_written() {
+    fn loopback_is_localhost_and_its_addresses_in_any_form() {
         for (host, expected) in [
             ("localhost", true),
             ("LocalHost", true),

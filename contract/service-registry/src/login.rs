@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refused_login_is_not_repeated_at_once_and_shows_no_password() {
+    async fn a_refused_login_pauses_and_prints_no_password() {
         for (status, body) in [(403, "unknown user"), (302, ""), (200, "{}"), (200, "h&sh")] {
             let (login, asked) = login(vec![(status, body)]);
             let error = login.ensure().await.unwrap_err().to_string();
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_renewed_at_half_its_life_or_in_doubt_but_not_in_a_hurry() {
+    fn a_token_is_renewed_at_half_its_life_or_when_in_doubt() {
         let now = Instant::now();
         let later = |seconds| Some(now + Duration::from_secs(seconds));
         let due = |renew_at, tried_at| {

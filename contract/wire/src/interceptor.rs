@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn lesson_c23_a_preflight_passes_only_for_an_allowed_origin_and_never_by_its_path() {
+    fn lesson_c23_a_preflight_passes_by_origin_never_by_path() {
         let origin = HeaderName::from_static("origin");
         let method = HeaderName::from_static("access-control-request-method");
         let asking = |of| [(origin.clone(), of), (method.clone(), "DELETE")];
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_taken_from_other_places_only_where_that_is_configured() {
+    fn a_token_is_taken_only_from_configured_places() {
         use TokenPlace::{Cookie, Explicit, Header};
         let assertion = (HeaderName::from_static("x-assertion"), "p.r.x");
         let cookie = (HeaderName::from_static("cookie"), "t=c.o.k");

@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_without_credentials_is_challenged_without_an_error_code() {
+    fn a_request_without_credentials_has_no_error_code() {
         for without in [Rejection::TokenMissing, Rejection::AuthorizationScheme] {
             let challenge = without.www_authenticate();
             assert_eq!(challenge, Some(r#"Bearer realm="postern""#), "{without}");

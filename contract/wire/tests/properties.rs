@@ -320,7 +320,7 @@ proptest! {
     }
 
     #[test]
-    fn no_encoding_of_a_path_opens_what_a_lenient_service_reads_differently(path in path()) {
+    fn no_encoding_of_a_path_opens_what_services_read_otherwise(path in path()) {
         if passes(path.as_bytes()) == Some(true) {
             let read = lenient(path.as_bytes());
             let below = |names: &[&str]| {

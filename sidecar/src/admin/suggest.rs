@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_suggestion_is_a_pass_list_with_the_dangerous_lines_as_comments() {
+    fn the_suggestion_is_a_pass_list_with_comments_on_danger() {
         let paths = ReportedPaths::default();
         let missing = Rejection::TokenMissing;
         for (rejection, method, target) in [

@@ -171,7 +171,7 @@ fn plain_http_over_a_network_is_warned_about() {
 }
 
 #[test]
-fn a_proxy_of_the_environment_is_warned_about_where_an_issuer_is_asked() {
+fn a_proxy_of_the_environment_is_warned_about_for_issuers() {
     let warned = |flags: &[&str], variable: &str| {
         let config = config(flags).unwrap();
         key_source::ignored_proxy(&config.first_issuer.source, |name| name == variable)
@@ -236,7 +236,7 @@ fn what_is_said_of_a_registry_has_to_fit_together() {
 }
 
 #[test]
-fn an_audience_that_the_auth_server_may_not_issue_is_warned_about() {
+fn an_audience_of_the_auth_server_it_may_not_issue_warns() {
     let said = with(&["--audience", "orders"]).unwrap().warnings();
     assert!(
         matches!(&said[..], [line] if line.starts_with("--audience: ") && line.contains("auth server")),

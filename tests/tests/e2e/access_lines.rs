@@ -21,7 +21,7 @@ fn line(sidecar: &Sidecar, reason: &str) -> String {
 }
 
 #[test]
-fn a_refusal_names_the_client_and_only_a_trusted_proxy_speaks_for_others() {
+fn a_refusal_names_the_client_behind_trusted_proxies_alone() {
     let stack = stack();
     for (flags, client) in [
         (&[][..], "127.0.0.1"),

@@ -9,7 +9,7 @@ use tests::raw_client::{RawClient, exchange};
 use super::forwarding::stack;
 
 #[test]
-fn lesson_c24_what_two_parsers_could_read_differently_is_refused() {
+fn lesson_c24_what_parsers_read_differently_is_refused() {
     let stack = stack();
     let token = stack.token();
     let rows: [(&str, &str, &str); 19] = [
@@ -136,7 +136,7 @@ fn chunks_with_more_framing_than_data_are_refused() {
 
 /// Behind a gateway that ends such a line elsewhere, `/orders/public/hidden` is a second request.
 #[test]
-fn lesson_c24_chunks_that_a_gateway_could_count_differently_are_refused() {
+fn lesson_c24_chunks_that_gateways_count_differently() {
     let stack = stack();
     let token = stack.token();
     for chunks in [
@@ -192,7 +192,7 @@ fn lesson_c24_chunks_that_a_gateway_could_count_differently_are_refused() {
 }
 
 #[test]
-fn lesson_a5_and_c24_hosts_methods_and_targets_that_are_no_request_for_a_service_are_refused() {
+fn lesson_a5_and_c24_hosts_methods_and_targets_for_no_service() {
     let stack = stack();
     let token = stack.token();
     for (first, host, expected) in [
@@ -280,7 +280,7 @@ fn lesson_a5_and_c24_hosts_methods_and_targets_that_are_no_request_for_a_service
 }
 
 #[test]
-fn lesson_c24_an_absolute_target_is_forwarded_in_origin_form_and_judged_by_its_path() {
+fn lesson_c24_an_absolute_target_becomes_origin_form() {
     let stack = stack();
     let get = |target: &str, token: Option<&str>| -> Message {
         let request = Request::new("GET", target);

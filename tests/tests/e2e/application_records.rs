@@ -297,7 +297,7 @@ fn a_planted_record_is_not_put_back_into_a_store_that_lost_it() {
 }
 
 #[test]
-fn every_server_logs_who_changed_a_key_or_an_application_and_why() {
+fn every_server_logs_who_changed_a_key_and_why() {
     let Some(store) = Store::start() else { return };
     let flags = store.encryption(false);
     let server = store.server(&flags);
@@ -348,7 +348,7 @@ fn every_server_logs_who_changed_a_key_or_an_application_and_why() {
 }
 
 #[test]
-fn a_directory_of_applications_is_followed_and_a_bad_file_stops_only_itself() {
+fn a_directory_of_applications_is_followed_file_by_file() {
     let home = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str, mode: u32| {
         let path = home.path().join(name);

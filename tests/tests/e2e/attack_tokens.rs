@@ -30,7 +30,7 @@ fn rows() -> Vec<TokenRow> {
 }
 
 #[test]
-fn contract_5_every_row_of_the_token_table_gets_its_verdict_from_the_verifier() {
+fn contract_5_the_token_table_at_the_verifier() {
     let mut verdicts = Verdicts::default();
     let mut forge = Forge::new(Algorithm::RS256);
     let mut another = SigningKey::generate(Algorithm::RS256);
@@ -122,17 +122,17 @@ fn header_map(lines: &[Vec<u8>]) -> HeaderMap {
 }
 
 #[test]
-fn contract_5_every_row_of_the_token_table_gets_its_verdict_through_the_sidecar_with_rsa() {
+fn contract_5_the_token_table_through_the_sidecar_with_rsa() {
     through_the_sidecar(SigningType::Rsa, &Policy::ALL);
 }
 
 #[test]
-fn contract_5_every_row_of_the_token_table_gets_its_verdict_through_the_sidecar_with_ecdsa() {
+fn contract_5_the_token_table_through_the_sidecar_with_ecdsa() {
     through_the_sidecar(SigningType::Ecdsa, &[Policy::Default]);
 }
 
 #[test]
-fn contract_5_every_row_of_the_token_table_gets_its_verdict_through_the_sidecar_with_hmac() {
+fn contract_5_the_token_table_through_the_sidecar_with_hmac() {
     through_the_sidecar(SigningType::Hmac, &[Policy::Default]);
 }
 
@@ -159,7 +159,7 @@ fn through_the_sidecar(signing_type: SigningType, policies: &[Policy]) {
 /// The auth server signs with three of them, another issuer with any that `--algorithms` takes. The
 /// rows depend on header and signature only.
 #[test]
-fn every_row_about_an_algorithm_gets_its_verdict_through_the_sidecar_of_an_issuer() {
+fn the_algorithm_rows_through_the_sidecar_of_an_issuer() {
     let mut verdicts = Verdicts::default();
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("issuer.pem");
@@ -299,7 +299,7 @@ fn contract_5_3_the_auth_server_refuses_forged_tokens_as_well() {
 
 /// Rejected requests never reach the service, however large they are: no byte of them is kept.
 #[test]
-fn lesson_b13_a_400_kb_token_is_answered_with_431_and_the_connection_does_not_hang() {
+fn lesson_b13_a_400_kb_token_is_a_431_and_nothing_hangs() {
     let stack = ForgedStack::start();
     let client = stack.sidecar.bearing(&"a".repeat(400_000));
     assert_eq!(
@@ -318,12 +318,12 @@ fn lesson_b13_a_400_kb_token_is_answered_with_431_and_the_connection_does_not_ha
 /// The auth server opens a store with the forge's pair, so that the same table runs against the
 /// other program of the one interceptor. It knows its keys by name.
 #[test]
-fn contract_5_3_every_row_of_the_token_table_gets_its_verdict_from_the_auth_server_with_rsa() {
+fn contract_5_3_the_token_table_at_the_auth_server_with_rsa() {
     through_the_auth_server(SigningType::Rsa);
 }
 
 #[test]
-fn contract_5_3_every_row_of_the_token_table_gets_its_verdict_from_the_auth_server_with_ecdsa() {
+fn contract_5_3_the_token_table_at_the_auth_server_with_ecdsa() {
     through_the_auth_server(SigningType::Ecdsa);
 }
 

@@ -68,7 +68,7 @@ fn part(token: &str, index: usize) -> Value {
 }
 
 #[test]
-fn an_unknown_account_is_a_digest_that_tells_one_name_from_another() {
+fn an_unknown_account_is_a_digest_of_its_own() {
     let users = UsersFile::with("ada", "enchantress");
     let server = logging_json(&users);
     for account in ["hush-1", "hush-2"] {
@@ -122,7 +122,7 @@ fn the_start_and_the_end_of_a_server_are_events() {
 }
 
 #[test]
-fn contract_4_3_rule_3_the_id_of_an_unregistered_application_is_logged_and_no_secret() {
+fn contract_4_3_rule_3_an_unregistered_id_is_logged_no_secret() {
     let directory = tempfile::tempdir().unwrap();
     let secret = register_in(&file_store(directory.path()), "orders");
     let plan = AuthServerPlan::new().directory(directory.path());

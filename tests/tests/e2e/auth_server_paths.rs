@@ -110,7 +110,7 @@ fn contract_4_4_oauth_jwt_is_always_on_the_list() {
 }
 
 #[test]
-fn contract_4_3_the_key_path_is_exempt_by_route_and_nothing_similar_is() {
+fn contract_4_3_the_key_path_is_exempt_by_route_alone() {
     let server = AuthServer::start();
     assert_eq!(server.anonymous().get(SECRET_KEY).status(), 200);
     for path in [
@@ -145,7 +145,7 @@ fn contract_1_the_context_path_is_a_setting_and_may_be_empty() {
 }
 
 #[test]
-fn contract_4_4_a_path_that_is_not_canonical_is_400_on_the_auth_server_too() {
+fn contract_4_4_not_canonical_is_400_at_the_auth_server_too() {
     let server = AuthServer::start();
     for client in [server.anonymous(), server.logged_in()] {
         for path in [

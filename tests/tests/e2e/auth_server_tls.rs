@@ -67,7 +67,7 @@ fn refused_for(sidecar: &Sidecar, auth_server: &FakeAuthServer, why: &str) {
 }
 
 #[test]
-fn the_key_is_fetched_over_tls_from_a_server_of_the_given_authority() {
+fn the_key_is_fetched_over_tls_from_the_given_authority() {
     let (authority, forge) = (Authority::new(), Forge::new(SigningType::Ecdsa));
     let tls = authority.issue_server(&["127.0.0.1"]).serving(None);
     let auth_server = FakeAuthServer::serving_tls(tls, &forge.trusted().served());
@@ -112,7 +112,7 @@ fn the_auth_server_s_key_set_is_followed_over_tls() {
 }
 
 #[test]
-fn a_server_of_another_authority_or_name_gets_no_secret_and_gives_no_key() {
+fn a_server_of_another_authority_gets_no_secret() {
     let (authority, stranger) = (Authority::new(), Authority::new());
     let forge = Forge::new(SigningType::Ecdsa);
     let service = EchoService::start();
@@ -166,7 +166,7 @@ fn a_server_without_tls_is_not_spoken_to_plainly() {
 }
 
 #[test]
-fn a_new_authority_and_a_new_certificate_are_followed_without_a_restart() {
+fn new_certificates_are_followed_without_a_restart() {
     let (authority, forge) = (Authority::new(), Forge::new(SigningType::Ecdsa));
     let successor = Authority::new();
     let tls = authority.issue_server(&["127.0.0.1"]).serving(None);
@@ -224,7 +224,7 @@ fn a_server_that_asks_for_a_certificate_is_shown_one() {
 }
 
 #[test]
-fn a_client_certificate_that_is_replaced_is_shown_at_the_next_fetch() {
+fn a_replaced_client_certificate_is_used_at_the_next_fetch() {
     let (authority, clients, others) = (Authority::new(), Authority::new(), Authority::new());
     let (server, auth_server) = asking_for_clients_of(&clients, &authority);
     let home = tempfile::tempdir().unwrap();
@@ -252,7 +252,7 @@ fn a_client_certificate_that_is_replaced_is_shown_at_the_next_fetch() {
 }
 
 #[test]
-fn a_client_certificate_that_has_ended_is_warned_about_and_takes_no_other_s_place() {
+fn an_ended_client_certificate_warns_and_replaces_none() {
     let (authority, clients) = (Authority::new(), Authority::new());
     let (_, auth_server) = asking_for_clients_of(&clients, &authority);
     let home = tempfile::tempdir().unwrap();
@@ -309,7 +309,7 @@ fn a_client_certificate_that_has_ended_is_warned_about_and_takes_no_other_s_plac
 }
 
 #[test]
-fn a_client_s_key_that_others_may_read_or_that_is_none_stops_the_start() {
+fn a_client_s_key_that_is_open_or_none_stops_the_start() {
     use std::os::unix::fs::PermissionsExt;
 
     let authority = Authority::new();
@@ -342,7 +342,7 @@ fn a_client_s_key_that_others_may_read_or_that_is_none_stops_the_start() {
 }
 
 #[test]
-fn a_certificate_has_to_name_what_is_configured_and_not_where_dns_leads() {
+fn a_certificate_names_what_is_configured_not_what_dns_says() {
     let (authority, forge) = (Authority::new(), Forge::new(SigningType::Ecdsa));
     let service = EchoService::start();
     for (names, url, good) in [

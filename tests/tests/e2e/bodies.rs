@@ -84,7 +84,7 @@ fn a_large_body_streams_up_and_down_in_little_memory() {
 }
 
 #[test]
-fn who_reads_slowly_slows_the_service_down_and_who_sends_is_slowed_by_it() {
+fn slow_readers_and_slow_writers_slow_the_other_side() {
     let stack = stack();
     let service = StreamingService::start();
     let sidecar = in_front_of(&stack, &service, &[]);
@@ -150,7 +150,7 @@ fn bodies_of_unknown_length_pass_both_ways() {
 }
 
 #[test]
-fn a_client_that_asks_before_it_sends_is_told_to_go_on_by_the_service() {
+fn a_client_that_expects_a_continue_gets_the_service_s() {
     let stack = stack();
     let service = StreamingService::start();
     let sidecar = in_front_of(&stack, &service, &[]);

@@ -119,7 +119,7 @@ fn without_a_verified_token_there_is_no_claim() {
 }
 
 #[test]
-fn an_upgrade_an_http_2_stream_and_trailers_bring_no_claim_of_a_client_s() {
+fn upgrades_streams_and_trailers_bring_no_client_s_claim() {
     let stack = stack();
     let token = stack.token();
     let expected = ["X-User-Id: 10001", "X-User-Type: member"];

@@ -133,7 +133,7 @@ fn a_client_certificate_is_asked_for_besides_the_token() {
 }
 
 #[test]
-fn a_new_certificate_is_shown_without_a_restart_and_a_bad_one_is_not() {
+fn a_new_certificate_is_served_and_a_bad_one_is_not() {
     let stack = stack();
     let authority = Authority::new();
     let certificate = authority.issue("server");

@@ -405,7 +405,7 @@ fn end_with(program: Program, words: &[&str], stdout: impl Into<Stdio>) -> (Opti
 }
 
 #[test]
-fn a_reader_who_has_seen_enough_is_no_failure_and_a_full_disk_is_one() {
+fn a_closed_reader_is_no_failure_and_a_full_disk_is() {
     let directory = tempfile::tempdir().unwrap();
     let key = directory.path().join("key.pem");
     let served = SigningKey::generate(SigningType::Ecdsa).served();

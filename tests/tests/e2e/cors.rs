@@ -40,7 +40,7 @@ fn allows(answer: &Message) -> Vec<String> {
 }
 
 #[test]
-fn lesson_c23_a_preflight_of_an_allowed_origin_reaches_the_service_without_a_user() {
+fn lesson_c23_a_preflight_reaches_the_service_without_a_user() {
     let stack = stack();
     let client = stack.sidecar.anonymous();
     let request = preflight(&client, "/list", ORIGIN).line("X_Current_User: forged");
@@ -139,7 +139,7 @@ fn our_own_answers_say_who_may_read_them() {
 }
 
 #[test]
-fn an_allowed_origin_may_log_in_and_others_may_not_read_the_answer() {
+fn an_allowed_origin_may_log_in_and_others_may_not() {
     let server = AuthServerPlan::new()
         .flags(["--cors-origin", ORIGIN])
         .start()

@@ -38,7 +38,7 @@ const FIELDS: [&str; 27] = [
 ];
 
 #[test]
-fn contract_2_5_all_27_fields_are_returned_and_null_without_a_value() {
+fn contract_2_5_all_27_fields_are_returned_or_null() {
     let stack = Stack::start();
     let token = stack.auth_server.login();
     for client in both(&stack, &token) {
@@ -56,7 +56,7 @@ fn contract_2_5_all_27_fields_are_returned_and_null_without_a_value() {
 }
 
 #[test]
-fn contract_4_2_rule_3_auth_server_and_sidecar_return_the_same_user() {
+fn contract_4_2_rule_3_both_programs_return_the_same_user() {
     let stack = Stack::start();
     let token = stack.auth_server.login();
     let [one, other] = both(&stack, &token).map(|client| client.get(USER_DETAILS));
@@ -87,7 +87,7 @@ fn contract_4_2_rule_1_the_user_is_resolved_from_the_token() {
 }
 
 #[test]
-fn contract_4_2_rule_2_the_endpoint_exists_on_both_programs_and_the_service_never_sees_it() {
+fn contract_4_2_rule_2_the_endpoint_is_on_both_programs() {
     let stack = Stack::start();
     let token = stack.auth_server.login();
     for client in both(&stack, &token) {
@@ -126,7 +126,7 @@ fn contract_4_2_only_get_and_head_are_answered() {
 }
 
 #[test]
-fn contract_5_2_the_verified_ticket_may_be_sent_and_is_not_required() {
+fn contract_5_2_the_verified_ticket_is_allowed_not_required() {
     let stack = Stack::start();
     let token = stack.auth_server.login();
     for client in both(&stack, &token) {

@@ -15,7 +15,7 @@ mod configuration;
 const UPDATE: &str = "POSTERN_UPDATE_DOCS";
 
 #[test]
-fn every_test_that_the_table_of_the_contract_names_exists_and_every_contract_test_is_named() {
+fn the_contract_s_table_and_its_tests_name_each_other() {
     const TABLE: &str = "tests/README.md";
     let table = fs::read_to_string(repository().join(TABLE)).unwrap();
     let sources = test_sources();
@@ -248,7 +248,7 @@ fn is_foreign(directory: &Path) -> bool {
 }
 
 #[test]
-fn contract_4_the_openapi_document_describes_the_three_endpoints_and_holds_only_usable_schemas() {
+fn contract_4_the_openapi_document_is_usable() {
     let document = openapi::document().value();
     assert_eq!(document["openapi"], "3.1.0");
     for (path, method) in [
@@ -271,7 +271,7 @@ fn contract_4_the_openapi_document_describes_the_three_endpoints_and_holds_only_
 }
 
 #[test]
-fn the_api_document_lists_every_reason_code_with_its_status_and_meaning() {
+fn the_api_document_lists_every_reason_code() {
     let api = fs::read_to_string(repository().join("docs/api.md")).unwrap();
     let listed: Vec<&str> = api
         .lines()

@@ -70,7 +70,7 @@ fn files(directory: &TempDir) -> (String, PathBuf) {
 }
 
 #[test]
-fn no_private_key_lies_in_clear_in_a_directory_through_a_rotation_and_a_restart() {
+fn no_private_key_is_in_clear_through_a_rotation() {
     for signing_type in [SigningType::Rsa, SigningType::Ecdsa] {
         let (keyring, directory) = (Keyring::new(), tempfile::tempdir().unwrap());
         let (store, data) = files(&directory);
@@ -119,7 +119,7 @@ fn a_shared_secret_is_encrypted_under_both_names() {
 }
 
 #[test]
-fn without_the_key_or_with_another_one_start_and_commands_end_with_one_clear_line() {
+fn without_the_right_key_start_and_commands_end_clearly() {
     let (keyring, directory) = (Keyring::new(), tempfile::tempdir().unwrap());
     let (store, data) = files(&directory);
     drop(plan(&store, &keyring.flags('1', None)).start().ready());
@@ -186,7 +186,7 @@ fn the_key_is_introduced_while_servers_run_and_turned_off_again() {
 }
 
 #[test]
-fn the_key_encryption_key_is_rotated_while_servers_run_and_tokens_stay_valid() {
+fn the_key_encryption_key_rotates_while_servers_run() {
     let Some(redis) = RedisServer::start() else {
         return;
     };

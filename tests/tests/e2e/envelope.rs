@@ -10,7 +10,7 @@ use tests::raw_client::exchange;
 use tests::stack::Stack;
 
 #[test]
-fn contract_2_1_every_success_is_success_status_msg_data_in_this_order() {
+fn contract_2_1_every_success_has_four_members_in_order() {
     let stack = Stack::start();
     let user = stack.auth_server.logged_in();
     let answers = [
@@ -47,7 +47,7 @@ fn contract_2_1_every_success_is_success_status_msg_data_in_this_order() {
 }
 
 #[test]
-fn contract_7_every_failure_has_success_false_the_http_status_a_message_and_a_reason() {
+fn contract_7_every_failure_has_status_message_and_reason() {
     let stack = Stack::start();
     let (auth, sidecar) = (stack.auth_server.anonymous(), stack.sidecar.anonymous());
     for answer in [
@@ -98,7 +98,7 @@ fn an_unknown_path_is_401_without_and_404_with_a_token() {
 }
 
 #[test]
-fn contract_4_4_an_unknown_path_below_the_pass_list_is_404_without_a_token() {
+fn contract_4_4_an_unknown_path_on_the_pass_list_is_404() {
     let server = AuthServer::start();
     for path in [
         "/oauth/jwt/refresh",
@@ -133,7 +133,7 @@ fn what_is_no_http_request_gets_400_and_the_server_lives() {
 }
 
 #[test]
-fn every_401_names_a_fixed_realm_and_an_error_once_there_was_a_token() {
+fn every_401_names_the_realm_and_an_error_after_a_token() {
     let stack = Stack::start();
     for client in [stack.auth_server.anonymous(), stack.sidecar.anonymous()] {
         let missing = client.get("/list?x=1");

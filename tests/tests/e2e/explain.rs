@@ -77,7 +77,7 @@ fn explain_works_without_a_sidecar_from_settings_and_a_key_file() {
 }
 
 #[test]
-fn what_is_expected_of_a_request_is_a_gate_and_a_url_stands_for_its_request() {
+fn an_expected_outcome_is_a_gate_and_a_url_is_a_request() {
     let stack = ForgedStack::start();
     let admin = stack.sidecar.admin().to_string();
     let token = format!("Authorization: Bearer {}", stack.token());
@@ -129,7 +129,7 @@ fn explain_shows_no_token_of_a_query() {
 }
 
 #[test]
-fn explain_without_a_sidecar_takes_the_auth_server_s_key_set_too() {
+fn explain_without_a_sidecar_takes_the_key_set_too() {
     let server = AuthServer::start();
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("jwks.json");
@@ -261,7 +261,7 @@ fn explain_shows_the_head_that_a_service_of_http_2_gets() {
 }
 
 #[test]
-fn settings_that_would_not_count_are_refused_where_they_were_typed() {
+fn settings_without_effect_are_refused_where_typed() {
     let stack = ForgedStack::start();
     let admin = stack.sidecar.admin().to_string();
     let directory = tempfile::tempdir().unwrap();
@@ -318,7 +318,7 @@ fn settings_that_would_not_count_are_refused_where_they_were_typed() {
 }
 
 #[test]
-fn what_cannot_be_explained_is_a_slip_of_the_command_line_and_named() {
+fn what_cannot_be_explained_is_a_named_usage_error() {
     let stack = ForgedStack::start();
     let directory = tempfile::tempdir().unwrap();
     let key = directory.path().join("key.pem");

@@ -206,7 +206,7 @@ fn take_away(path: &Path) -> bool {
 }
 
 #[test]
-fn a_pipe_or_a_link_in_the_place_of_a_lock_stops_the_start_and_creates_nothing() {
+fn a_pipe_or_link_for_a_lock_stops_the_start() {
     for lock in ["serving.lock", "write.lock"] {
         let store = Store::new();
         fs::remove_file(store.path(lock)).unwrap();
@@ -276,7 +276,7 @@ fn a_second_server_on_the_same_directory_is_told_so_in_one_line() {
 }
 
 #[test]
-fn a_server_that_was_killed_leaves_a_store_that_the_next_one_opens() {
+fn a_killed_server_leaves_a_store_that_the_next_one_opens() {
     let store = Store::new();
     let process = store.serve().start().ready().into_process();
     process.signal("KILL");

@@ -75,7 +75,7 @@ fn method_target_headers_and_body_reach_the_service_unchanged() {
 }
 
 #[test]
-fn contract_5_1_and_5_2_authorization_and_verified_ticket_pass_through() {
+fn contract_5_1_and_5_2_authorization_and_ticket_pass() {
     let stack = stack();
     let token = stack.token();
     let client = stack.sidecar.bearing(&token);
@@ -97,7 +97,7 @@ fn authorization_can_be_kept_from_the_service() {
 }
 
 #[test]
-fn status_headers_and_body_of_the_service_reach_the_client_unchanged() {
+fn the_service_s_response_reaches_the_client_unchanged() {
     let stack = stack();
     let client = stack.sidecar.bearing(&stack.token());
     let body: Vec<u8> = (0..=255).rev().collect();
@@ -198,7 +198,7 @@ fn a_refused_upload_gets_its_answer() {
 }
 
 #[test]
-fn one_connection_carries_many_requests_each_with_its_own_verdict() {
+fn one_connection_has_many_requests_with_own_verdicts() {
     let stack = stack();
     let token = stack.token();
     let mut client = RawClient::connect(stack.sidecar.address());

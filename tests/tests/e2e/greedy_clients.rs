@@ -40,7 +40,7 @@ fn is_closed_without_a_word(answer: &io::Result<tests::message::Message>) -> boo
 }
 
 #[test]
-fn a_header_that_does_not_end_in_time_is_408_however_steadily_it_drips() {
+fn a_header_that_drips_past_its_time_is_408() {
     let stack = stack_with(&["--request-header-timeout", "1"]);
     for (begun, dripped) in [
         (&b"GET / HTTP/1.1\r\nHo"[..], &b""[..]),
@@ -80,7 +80,7 @@ fn who_says_nothing_is_closed_without_a_word() {
 }
 
 #[test]
-fn past_the_limit_a_connection_is_closed_and_the_admin_port_answers() {
+fn past_the_limit_connections_close_and_admin_responds() {
     let stack = stack_with(&["--max-connections", "2"]);
     let address = stack.sidecar.address();
     let open = || {
@@ -114,7 +114,7 @@ fn past_the_limit_a_connection_is_closed_and_the_admin_port_answers() {
 }
 
 #[test]
-fn one_connection_with_many_requests_takes_no_more_than_its_share() {
+fn one_connection_takes_no_more_than_its_share() {
     // Half of the places are for clients without a token.
     let stack = stack_with(&["--max-in-flight", "4"]);
     let client = H2Client::connect(stack.sidecar.address());

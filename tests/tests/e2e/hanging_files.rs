@@ -61,7 +61,7 @@ fn ends_by_itself(process: Process) {
 }
 
 #[test]
-fn a_sidecar_serves_on_while_its_files_hang_and_takes_them_over_when_they_are_whole_again() {
+fn a_sidecar_serves_on_while_its_files_hang() {
     let home = tempfile::tempdir().unwrap();
     let (config, keys) = (home.path().join("s.toml"), home.path().join("keys.pem"));
     let (first, second) = (
@@ -123,7 +123,7 @@ fn a_sidecar_serves_on_while_its_files_hang_and_takes_them_over_when_they_are_wh
 }
 
 #[test]
-fn an_auth_server_serves_on_while_its_files_hang_and_takes_them_over_when_they_are_whole_again() {
+fn an_auth_server_serves_on_while_its_files_hang() {
     let users = UsersFile::with("ada", "enchantress");
     let (authority, text) = (Authority::new(), fs::read_to_string(users.path()).unwrap());
     let certificate = authority.issue("auth");
@@ -184,7 +184,7 @@ fn refused(end: &Finished, file: &Path) -> Option<String> {
 }
 
 #[test]
-fn a_file_that_hangs_or_never_ends_stops_a_start_and_a_check_with_a_line_that_names_it() {
+fn a_file_that_hangs_stops_a_start_and_a_check_by_name() {
     let home = tempfile::tempdir().unwrap();
     let authority = Authority::new();
     let certificate = authority.issue("one");

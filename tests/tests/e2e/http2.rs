@@ -30,7 +30,7 @@ fn bearer(stack: &ForgedStack) -> String {
 }
 
 #[test]
-fn an_http_2_client_reaches_an_http_1_service_as_if_it_spoke_http_1() {
+fn an_http_2_client_reaches_an_http_1_service() {
     let stack = stack();
     let client = H2Client::connect(stack.sidecar.address());
     let bearer = bearer(&stack);
@@ -181,7 +181,7 @@ fn both_bodies_flow_at_once_and_trailers_arrive() {
 
 /// Stays within the sidecar's buffer for an unread response: see docs/operations/limits.md.
 #[test]
-fn a_large_body_passes_whole_in_both_directions_and_so_do_many_at_once() {
+fn large_bodies_pass_whole_both_ways_many_at_once() {
     let stack = stack();
     let service = H2Service::start();
     let sidecar = in_front_of(&stack, &service, &[]);
@@ -332,7 +332,7 @@ fn a_head_that_no_client_should_send_reaches_nobody() {
 
 /// `h2` ends the stream, or the whole connection, before Pingora sees the breach.
 #[test]
-fn a_breach_of_the_framing_ends_the_stream_or_the_connection_and_is_counted() {
+fn a_breach_of_the_framing_ends_the_stream_and_is_counted() {
     let stack = stack();
     let bearer = bearer(&stack);
     let good = usual("/orders/list", &bearer);
@@ -400,7 +400,7 @@ fn malformed(admin: SocketAddr) -> usize {
 
 /// Pingora responds to these before any filter: with a 400 that has neither envelope nor reason.
 #[test]
-fn a_request_that_names_two_hosts_none_or_a_user_is_counted_and_logged() {
+fn a_request_with_two_hosts_none_or_a_user_is_counted() {
     let stack = stack();
     let bearer = bearer(&stack);
     let service = H2Service::start();
@@ -451,7 +451,7 @@ fn a_request_that_names_two_hosts_none_or_a_user_is_counted_and_logged() {
 
 /// `h2` rejects it before Pingora and the filters see it.
 #[test]
-fn a_head_that_the_library_does_not_take_is_a_bare_431_and_counted_nowhere() {
+fn a_head_past_the_library_s_limit_is_a_bare_431() {
     let stack = stack();
     let client = H2Client::connect(stack.sidecar.address());
     let part = "a".repeat(30_000);
@@ -585,7 +585,7 @@ fn an_oversize_head_is_refused_before_it_is_whole() {
 }
 
 #[test]
-fn streams_that_are_opened_and_reset_at_once_end_the_connection_and_nothing_else() {
+fn reset_streams_end_the_connection_and_nothing_else() {
     let stack = stack();
     let bearer = bearer(&stack);
     let mut client = FrameClient::connect(stack.sidecar.address());
@@ -618,7 +618,7 @@ fn h2c_by_upgrade_is_not_offered() {
 }
 
 #[test]
-fn open_streams_end_before_the_process_does_and_new_ones_are_not_begun() {
+fn open_streams_end_before_the_process_does() {
     let stack = stack();
     let service = H2Service::start();
     let sidecar = in_front_of(&stack, &service, &["--lame-duck", "0"]);

@@ -11,12 +11,12 @@ use tests::stack::signing_flags;
 use tests::token_forge::{encode, payload_of};
 
 #[test]
-fn contract_2_4_pyjwt_verifies_our_rsa_tokens_with_the_served_key() {
+fn contract_2_4_pyjwt_verifies_our_rsa_tokens() {
     pyjwt_verifies(SigningType::Rsa);
 }
 
 #[test]
-fn contract_2_4_pyjwt_verifies_our_ecdsa_tokens_with_the_served_key() {
+fn contract_2_4_pyjwt_verifies_our_ecdsa_tokens() {
     pyjwt_verifies(SigningType::Ecdsa);
 }
 

@@ -135,7 +135,7 @@ fn auth0_s_tokens_are_verified_by_the_documented_command() {
 }
 
 #[test]
-fn every_algorithm_is_verified_by_the_documented_command_and_what_is_no_key_passed_over() {
+fn every_algorithm_is_verified_by_the_documented_command() {
     every_token_gets_its_verdict("Several algorithms");
 }
 
@@ -179,7 +179,7 @@ fn misjudged(explanation: &Value, token: &IssuerToken) -> Option<String> {
 }
 
 #[test]
-fn explain_without_a_sidecar_reads_every_issuer_s_tokens_as_the_documented_command_does() {
+fn explain_reads_every_issuer_s_tokens_without_a_sidecar() {
     let table: IssuerTable = load("issuers.toml");
     let directory = tempfile::tempdir().unwrap();
     let mut verdicts = Verdicts::default();
@@ -202,7 +202,7 @@ fn explain_without_a_sidecar_reads_every_issuer_s_tokens_as_the_documented_comma
 }
 
 #[test]
-fn explain_takes_the_public_keys_of_an_issuer_from_a_file_in_pem() {
+fn explain_takes_an_issuer_s_keys_from_a_file_in_pem() {
     let row = row("Several algorithms");
     let issuer = Issuer::new(&row);
     let directory = tempfile::tempdir().unwrap();
@@ -296,7 +296,7 @@ fn every_documented_command_is_a_valid_one() {
 }
 
 #[test]
-fn keys_from_files_are_read_again_at_the_tick_and_a_broken_file_changes_nothing() {
+fn keys_from_files_are_read_at_the_tick_and_survive_breaks() {
     let row = row("Several algorithms");
     let (one, other) = (Issuer::new(&row), Issuer::new(&row));
     let token = accepted(&row, "ES256");
@@ -400,7 +400,7 @@ fn rsa_key_of_exponent_1() -> String {
 }
 
 #[test]
-fn the_key_set_is_asked_for_with_its_version_and_survives_every_fault() {
+fn the_key_set_is_fetched_by_version_and_survives_faults() {
     let row = row("Several algorithms");
     let (issuer, stranger) = (Issuer::new(&row), Issuer::new(&row));
     let set = issuer.jwks(&row);
@@ -469,7 +469,7 @@ fn the_key_set_is_asked_for_with_its_version_and_survives_every_fault() {
 }
 
 #[test]
-fn a_fresh_answer_is_not_asked_for_again_until_a_token_names_an_unknown_key() {
+fn a_fresh_response_is_kept_until_an_unknown_key() {
     let row = row("Keycloak");
     let issuer = Issuer::new(&row);
     let set = issuer
@@ -499,7 +499,7 @@ fn a_fresh_answer_is_not_asked_for_again_until_a_token_names_an_unknown_key() {
 }
 
 #[test]
-fn the_rules_for_other_issuers_have_no_exception_for_our_own_which_names_no_audience() {
+fn rules_for_other_issuers_hold_for_our_own_too() {
     let auth_server = AuthServer::start();
     let service = EchoService::start();
     let url = format!("{}/.well-known/jwks.json", auth_server.url());
@@ -525,7 +525,7 @@ fn the_rules_for_other_issuers_have_no_exception_for_our_own_which_names_no_audi
 }
 
 #[test]
-fn one_source_of_keys_is_required_and_another_issuer_needs_issuer_and_audience() {
+fn one_key_source_is_required_with_issuer_and_audience() {
     const ISSUER: [&str; 4] = ["--issuer", "i", "--audience", "a"];
     const AUTH_SERVER: [&str; 6] = [
         "--auth-server",
@@ -651,7 +651,7 @@ fn one_source_of_keys_is_required_and_another_issuer_needs_issuer_and_audience()
 }
 
 #[test]
-fn a_key_set_that_could_not_be_had_is_asked_for_again_before_the_next_tick() {
+fn a_missing_key_set_is_fetched_before_the_next_tick() {
     let (server, answer) = serving(json_answer("503 Service Unavailable", "{}"));
     let row = row("Several algorithms");
     let issuer = Issuer::new(&row);
@@ -667,7 +667,7 @@ fn a_key_set_that_could_not_be_had_is_asked_for_again_before_the_next_tick() {
 }
 
 #[test]
-fn without_keys_another_issuer_s_token_waits_and_the_start_is_not_stopped() {
+fn without_keys_an_issuer_s_token_waits_and_the_start_goes_on() {
     let (server, answer) = serving(json_answer("503 Service Unavailable", "{}"));
     let row = row("Several algorithms");
     let issuer = Issuer::new(&row);

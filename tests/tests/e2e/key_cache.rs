@@ -143,7 +143,7 @@ fn the_first_fetch_takes_the_place_of_the_cached_key() {
 }
 
 #[test]
-fn a_cache_that_may_not_be_used_is_left_alone_and_nobody_is_let_in() {
+fn a_cache_that_may_not_be_used_is_left_alone() {
     let cached = Cached::start();
     cached.outage();
     let good = cached.content().to_string();
@@ -194,7 +194,7 @@ fn a_cache_that_may_not_be_used_is_left_alone_and_nobody_is_let_in() {
 }
 
 #[test]
-fn a_cache_that_cannot_be_written_is_one_warning_and_serving_goes_on() {
+fn a_cache_that_cannot_be_written_is_one_warning() {
     let forge = Forge::new(SigningType::Ecdsa);
     let (service, auth_server) = (
         EchoService::start(),
@@ -235,7 +235,7 @@ fn cache_writes(sidecar: &Sidecar, result: &str) -> u64 {
 }
 
 #[test]
-fn a_full_disk_keeps_the_old_cache_whole_until_there_is_room_again() {
+fn a_full_disk_keeps_the_old_cache_until_there_is_room() {
     let Some(disk) = SmallDisk::new() else {
         return;
     };

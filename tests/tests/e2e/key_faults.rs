@@ -121,7 +121,7 @@ fn asked_again(auth_server: &FakeAuthServer, more: usize) {
 }
 
 #[test]
-fn an_address_without_the_context_path_is_named_with_what_it_lacks() {
+fn an_address_without_the_context_path_is_named() {
     let service = EchoService::start();
     let auth_server = AuthServer::start();
     let base = auth_server.url().replace("/auth", "");
@@ -157,7 +157,7 @@ fn an_address_without_the_context_path_is_named_with_what_it_lacks() {
 }
 
 #[test]
-fn contract_7_an_answer_without_success_or_with_any_fault_never_replaces_the_key() {
+fn contract_7_a_faulty_response_never_replaces_the_key() {
     let forge = Forge::new(SigningType::Ecdsa);
     let (auth_server, service) = (
         FakeAuthServer::serving(&forge.trusted().served()),
@@ -185,7 +185,7 @@ fn contract_7_an_answer_without_success_or_with_any_fault_never_replaces_the_key
 }
 
 #[test]
-fn lesson_b16_no_fault_at_the_start_becomes_a_key_and_the_process_lives() {
+fn lesson_b16_no_fault_at_the_start_becomes_a_key() {
     let forge = Forge::new(SigningType::Ecdsa);
     let auth_server = FakeAuthServer::serving("");
     let service = EchoService::start();
@@ -212,7 +212,7 @@ fn lesson_b16_no_fault_at_the_start_becomes_a_key_and_the_process_lives() {
 }
 
 #[test]
-fn lesson_b17_an_auth_server_that_hangs_is_given_up_and_asked_again() {
+fn lesson_b17_a_hanging_auth_server_is_given_up() {
     let forge = Forge::new(SigningType::Ecdsa);
     let auth_server = FakeAuthServer::replying(Reply::Silence);
     let service = EchoService::start();

@@ -19,7 +19,7 @@ use tests::wait;
 pub(super) const ECDSA: [&str; 2] = ["--signing-type", "ecdsa"];
 
 #[test]
-fn contract_7_an_auth_server_that_is_down_at_the_start_is_logged_and_asked_at_the_next_tick() {
+fn contract_7_an_auth_server_down_at_start_is_tried_each_tick() {
     let forge = Forge::new(SigningType::Ecdsa);
     let (address, service) = (free_address(), EchoService::start());
     let plan = SidecarPlan::new(&service, &format!("http://{address}/auth"))
@@ -52,7 +52,7 @@ fn contract_7_an_auth_server_that_is_down_at_the_start_is_logged_and_asked_at_th
 }
 
 #[test]
-fn contract_4_4_pass_listed_paths_are_served_while_no_key_is_there() {
+fn contract_4_4_pass_listed_paths_need_no_key() {
     let service = EchoService::start();
     let plan =
         SidecarPlan::new(&service, &format!("http://{}/auth", free_address())).pass(["/public/**"]);
@@ -71,7 +71,7 @@ fn contract_4_4_pass_listed_paths_are_served_while_no_key_is_there() {
 }
 
 #[test]
-fn contract_1_a_key_that_is_replaced_between_two_ticks_is_taken_at_the_next() {
+fn contract_1_a_replaced_key_is_taken_at_the_next_tick() {
     let (one, other) = (Forge::new(SigningType::Rsa), Forge::new(SigningType::Rsa));
     let (auth_server, service) = (
         FakeAuthServer::serving(&one.trusted().served()),
@@ -102,7 +102,7 @@ fn contract_1_a_key_that_is_replaced_between_two_ticks_is_taken_at_the_next() {
 }
 
 #[test]
-fn a_former_key_counts_for_the_grace_it_is_given_and_then_no_more() {
+fn a_former_key_counts_for_its_grace_alone() {
     let (one, other) = (
         Forge::new(SigningType::Ecdsa),
         Forge::new(SigningType::Ecdsa),
@@ -226,7 +226,7 @@ fn a_late_auth_server_is_asked_again_before_the_tick() {
 }
 
 #[test]
-fn contract_8_a_failed_fetch_is_not_retried_before_the_next_tick() {
+fn contract_8_a_failed_fetch_waits_for_the_next_tick() {
     let auth_server = FakeAuthServer::replying(json_answer(
         "503 Service Unavailable",
         "{\"success\":false}",
@@ -254,7 +254,7 @@ fn contract_8_a_failed_fetch_is_not_retried_before_the_next_tick() {
 }
 
 #[test]
-fn contract_5_3_a_key_of_another_implementation_without_pem_armour_is_read() {
+fn contract_5_3_a_key_without_pem_armour_is_read() {
     let forge = Forge::new(SigningType::Rsa);
     let bare: String = forge
         .trusted()
@@ -285,7 +285,7 @@ fn an_auth_server_that_restarts_with_its_store_is_not_noticed() {
 }
 
 #[test]
-fn keys_that_cannot_be_fetched_any_more_are_trusted_for_a_while_and_then_say_so() {
+fn keys_that_cannot_be_fetched_are_trusted_for_a_while() {
     let forge = Forge::new(SigningType::Ecdsa);
     let (address, service) = (free_address(), EchoService::start());
     let auth_server = FakeAuthServer::serving_on(address, &forge.trusted().served());
@@ -334,7 +334,7 @@ fn counting(auth_server: &AuthServer) -> SocketServer {
 }
 
 #[test]
-fn both_questions_of_a_fetch_are_asked_on_one_connection_which_ends_with_it() {
+fn both_requests_of_a_fetch_share_one_connection() {
     let (service, auth_server) = (EchoService::start(), AuthServer::start());
     let counting = counting(&auth_server);
     let sidecar = SidecarPlan::new(&service, &format!("http://{}/auth", counting.address()))
@@ -364,7 +364,7 @@ fn both_questions_of_a_fetch_are_asked_on_one_connection_which_ends_with_it() {
 }
 
 #[test]
-fn a_connection_on_which_nothing_else_is_asked_does_not_stay_open() {
+fn a_connection_without_further_requests_is_closed() {
     let (forge, service) = (Forge::new(SigningType::Ecdsa), EchoService::start());
     let key = forge.trusted().served();
     let nameless = SocketServer::start(move |_: &Message| key_answer(&key));

@@ -61,7 +61,7 @@ impl Stack {
 }
 
 #[test]
-fn authlib_and_requests_oauthlib_find_and_use_the_token_endpoint() {
+fn two_oauth_libraries_find_and_use_the_token_endpoint() {
     let Some(python) = Python::with_oauth() else {
         return;
     };
@@ -199,7 +199,7 @@ fn an_mcp_client_finds_the_issuer_of_a_protected_server() {
 }
 
 #[test]
-fn of_several_issuers_the_metadata_names_those_that_clients_have_tokens_of() {
+fn the_metadata_names_the_issuers_that_clients_have() {
     let service = EchoService::start();
     let config = tempfile::NamedTempFile::new().unwrap();
     let table = |name: &str, more: &str| {

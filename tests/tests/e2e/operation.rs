@@ -19,7 +19,7 @@ use tests::wait;
 const IDLE_LIMIT_KIB: u64 = 8 * 1024;
 
 #[test]
-fn lesson_d30_probes_and_metrics_need_no_token_and_are_on_their_own_port() {
+fn lesson_d30_probes_and_metrics_have_their_own_port() {
     let stack = Stack::start();
     for admin in [stack.auth_server.admin(), stack.sidecar.admin()] {
         for path in ["/livez", "/readyz", "/startupz"] {
@@ -47,7 +47,7 @@ fn lesson_d30_probes_and_metrics_need_no_token_and_are_on_their_own_port() {
 }
 
 #[test]
-fn lesson_d27_the_same_reason_code_is_in_body_challenge_metric_and_log() {
+fn lesson_d27_one_reason_code_in_body_metric_and_log() {
     let stack = ForgedStack::start();
     let answer = stack.sidecar.bearing("a.b.c").get("/list");
     assert_eq!(answer.json()["data"]["reason"], "token_malformed");
@@ -181,7 +181,7 @@ fn a_second_signal_ends_a_sidecar_at_once_and_without_an_error() {
 }
 
 #[test]
-fn lesson_a4_on_sigterm_readiness_falls_first_and_requests_go_on_meanwhile() {
+fn lesson_a4_on_sigterm_readiness_falls_first() {
     let stack = ForgedStack::with(tests::keys::SigningType::Ecdsa, |plan| {
         plan.flags(["--lame-duck", "30"])
     });
@@ -273,7 +273,7 @@ fn lesson_a4_no_request_on_a_kept_connection_is_lost_at_the_end() {
 }
 
 #[test]
-fn sighup_ends_no_auth_server_and_one_that_follows_no_file_says_so() {
+fn sighup_ends_no_auth_server_and_is_explained() {
     let server = AuthServer::start().ready();
     let client = server.anonymous();
     let process = server.into_process();
@@ -286,7 +286,7 @@ fn sighup_ends_no_auth_server_and_one_that_follows_no_file_says_so() {
 }
 
 #[test]
-fn a_store_that_stalls_leaves_the_probes_of_the_auth_server_answering() {
+fn a_store_that_stalls_leaves_the_probes_responding() {
     // Accepts connections and never responds.
     let stalled = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let store = format!("redis://{}", stalled.local_addr().unwrap());
@@ -321,7 +321,7 @@ fn a_request_in_flight_is_finished_before_the_process_ends() {
 }
 
 #[test]
-fn the_drain_command_ends_when_nothing_is_in_flight_and_requests_go_on_meanwhile() {
+fn the_drain_command_ends_when_nothing_is_in_flight() {
     let stack = ForgedStack::with(tests::keys::SigningType::Ecdsa, |plan| {
         plan.flags(["--lame-duck", "0"])
     });
@@ -388,7 +388,7 @@ fn the_drain_command_says_when_there_is_no_sidecar_to_drain() {
 }
 
 #[test]
-fn a_service_that_answers_on_the_pods_address_is_reported_and_can_cost_readiness() {
+fn an_exposed_service_is_reported_and_can_cost_readiness() {
     let stack = ForgedStack::start();
     let plan = || {
         SidecarPlan::new(&stack.service, &stack.auth_server.url()).flags([

@@ -64,7 +64,7 @@ fn lesson_c20_no_other_header_and_no_method_opens_a_door() {
 }
 
 #[test]
-fn contract_4_4_an_unusable_pattern_stops_the_start_of_both_programs_with_one_line() {
+fn contract_4_4_a_bad_pattern_stops_both_programs() {
     let service = EchoService::start();
     let mut verdicts = Verdicts::default();
     for row in tables::load::<PatternTable>("bad_patterns.toml").bad {

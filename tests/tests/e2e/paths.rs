@@ -23,7 +23,7 @@ fn groups() -> Vec<PathGroup> {
 }
 
 #[test]
-fn contract_4_4_every_row_of_the_path_tables_gets_its_verdict_from_the_interceptor() {
+fn contract_4_4_the_path_tables_at_the_interceptor() {
     let mut verdicts = Verdicts::default();
     for group in groups() {
         let interceptor = interceptor(&group);
@@ -80,7 +80,7 @@ fn class_of(interceptor: &Interceptor, row: &PathRow, with_token: bool) -> &'sta
 /// Sends every row over a raw socket, and compares the sidecar's response and the service's
 /// request.
 #[test]
-fn contract_4_4_every_row_of_the_path_tables_gets_its_verdict_through_the_sidecar() {
+fn contract_4_4_the_path_tables_through_the_sidecar() {
     let mut verdicts = Verdicts::default();
     for group in groups() {
         let context = group.context.trim_start_matches('/');
@@ -192,7 +192,7 @@ fn refused_by_parser(observed: &Observed) -> Result<(), String> {
 /// The same table against the other program of the one interceptor. The paths do not exist: a
 /// request without need of a token, or with one, gets a 404.
 #[test]
-fn contract_4_4_every_row_of_the_canonical_path_table_gets_its_verdict_from_the_auth_server() {
+fn contract_4_4_the_canonical_path_table_at_the_auth_server() {
     let mut verdicts = Verdicts::default();
     for group in tables::load::<PathTable>("canonical_paths.toml").group {
         let server = AuthServerPlan::new()

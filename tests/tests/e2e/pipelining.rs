@@ -51,7 +51,7 @@ fn sidecar_with(service: &SocketServer, flags: &[&str]) -> (Sidecar, FakeAuthSer
 }
 
 #[test]
-fn what_arrives_early_costs_no_answer_and_pipelined_requests_are_answered_in_order() {
+fn pipelined_requests_get_every_response_in_order() {
     let (service, go) = patient_service();
     let (sidecar, _auth_server, _) = sidecar_before(&service);
     let mut client = RawClient::connect(sidecar.address());

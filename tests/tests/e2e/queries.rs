@@ -254,7 +254,7 @@ fn the_incidents_name_panels_of_the_dashboard_and_show_them() {
 }
 
 #[test]
-fn every_query_of_the_dashboard_and_the_alerts_asks_for_what_is_exported() {
+fn every_query_of_dashboard_and_alerts_is_of_an_export() {
     let exported = exported();
     let (alerts, panels) = (alert_queries(), dashboard_queries());
     assert!(
@@ -269,7 +269,7 @@ fn every_query_of_the_dashboard_and_the_alerts_asks_for_what_is_exported() {
 }
 
 #[test]
-fn prometheus_evaluates_every_query_of_the_dashboard_and_the_alerts() {
+fn prometheus_evaluates_every_query() {
     let stack = Stack::start();
     let targets = [stack.sidecar.admin(), stack.auth_server.admin()];
     let Some(prometheus) = Prometheus::scraping(&targets) else {

@@ -25,7 +25,7 @@ fn plan_for(url: &str) -> AuthServerPlan {
 }
 
 #[test]
-fn contract_1_two_servers_at_the_same_instant_end_with_one_pair_twenty_times() {
+fn contract_1_two_servers_at_once_end_with_one_pair() {
     let Some(redis) = RedisServer::start() else {
         return;
     };
@@ -58,7 +58,7 @@ fn contract_1_two_servers_at_the_same_instant_end_with_one_pair_twenty_times() {
 }
 
 #[test]
-fn contract_1_two_servers_with_rsa_keys_started_together_end_with_one_pair() {
+fn contract_1_two_servers_with_rsa_keys_end_with_one_pair() {
     let Some(redis) = RedisServer::start() else {
         return;
     };
@@ -76,7 +76,7 @@ fn contract_1_two_servers_with_rsa_keys_started_together_end_with_one_pair() {
 }
 
 #[test]
-fn contract_1_the_token_of_one_server_is_accepted_by_a_sidecar_fed_by_the_other() {
+fn contract_1_a_token_is_accepted_through_the_other_server() {
     let Some(redis) = RedisServer::start() else {
         return;
     };
@@ -105,7 +105,7 @@ fn contract_1_a_present_pair_is_loaded_and_kept() {
 }
 
 #[test]
-fn contract_2_6_both_values_are_under_two_fixed_keys_and_one_restart_later_the_same() {
+fn contract_2_6_both_values_stay_under_two_fixed_keys() {
     let Some(redis) = RedisServer::start() else {
         return;
     };
@@ -175,7 +175,7 @@ fn a_mismatched_pair_stops_the_start_and_is_left_as_it_is() {
 }
 
 #[test]
-fn a_pair_of_another_type_or_of_garbage_stops_the_start_and_is_left_as_it_is() {
+fn a_pair_of_another_type_stops_the_start_and_stays() {
     let Some(redis) = RedisServer::start() else {
         return;
     };
@@ -193,7 +193,7 @@ fn a_pair_of_another_type_or_of_garbage_stops_the_start_and_is_left_as_it_is() {
 }
 
 #[test]
-fn a_mismatch_that_appears_later_keeps_the_pair_in_memory_and_is_told_at_readyz() {
+fn a_later_mismatch_keeps_the_pair_in_memory() {
     let Some(redis) = RedisServer::start() else {
         return;
     };
@@ -296,7 +296,7 @@ fn flushall_while_running_brings_the_pair_in_memory_back() {
 }
 
 #[test]
-fn another_valid_pair_in_the_store_is_adopted_by_a_running_server() {
+fn another_valid_pair_in_the_store_is_adopted() {
     let Some(redis) = RedisServer::start() else {
         return;
     };
@@ -317,7 +317,7 @@ fn another_valid_pair_in_the_store_is_adopted_by_a_running_server() {
 }
 
 #[test]
-fn a_store_with_a_password_is_opened_with_a_secret_file_and_the_password_is_in_no_output() {
+fn a_store_s_password_comes_from_a_file_and_is_never_printed() {
     let Some(redis) = RedisServer::start() else {
         return;
     };

@@ -135,7 +135,7 @@ fn a_user_of_few_rights_is_enough_and_one_of_fewer_is_refused() {
 }
 
 #[test]
-fn a_password_that_changes_is_read_again_and_takes_no_server_out_of_service_meanwhile() {
+fn a_changed_password_is_read_again_without_an_outage() {
     let Some(redis) = RedisServer::start() else {
         return;
     };
@@ -198,7 +198,7 @@ fn a_master_that_dies_is_replaced_and_nothing_is_lost_or_forked() {
 }
 
 #[test]
-fn sentinels_that_are_wrong_are_told_from_sentinels_that_are_away() {
+fn wrong_sentinels_are_not_taken_for_absent_ones() {
     let Some(redis) = Watched::start() else {
         return;
     };
@@ -227,7 +227,7 @@ fn sentinels_that_are_wrong_are_told_from_sentinels_that_are_away() {
 }
 
 #[test]
-fn a_cluster_keeps_the_keys_through_redirections_and_a_moved_slot() {
+fn a_cluster_keeps_the_keys_through_a_moved_slot() {
     let Some(redis) = Cluster::start() else {
         return;
     };
@@ -272,7 +272,7 @@ fn a_cluster_whose_master_dies_is_away_for_a_moment_only() {
 }
 
 #[test]
-fn a_store_that_stands_still_and_one_that_was_away_long_change_nothing() {
+fn a_store_that_stalls_or_was_away_changes_nothing() {
     let Some(redis) = RedisServer::start() else {
         return;
     };

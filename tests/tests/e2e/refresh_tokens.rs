@@ -374,7 +374,7 @@ fn a_logout_with_an_expired_access_token_ends_the_session() {
 }
 
 #[test]
-fn a_logout_ends_the_tokens_of_a_session_that_only_sidecars_still_accept() {
+fn a_logout_ends_the_session_s_tokens_at_sidecars() {
     let server = plan().flags(["--token-lifetime", "1", "--leeway", "0"]);
     let server = server.start().ready();
     let service = EchoService::start();

@@ -70,7 +70,7 @@ fn knows(sidecar: &Sidecar, instances: &str) {
 }
 
 #[test]
-fn contract_1_the_auth_server_is_registered_as_auth_and_leaves_before_it_stops() {
+fn contract_1_the_server_is_registered_as_auth_until_it_stops() {
     let Some(registry) = Rnacos::start() else {
         return;
     };
@@ -100,7 +100,7 @@ fn contract_1_the_auth_server_is_registered_as_auth_and_leaves_before_it_stops()
 }
 
 #[test]
-fn a_server_with_a_certificate_is_registered_as_secure_and_found_over_https() {
+fn a_server_with_tls_is_registered_as_secure() {
     let Some(registry) = Rnacos::start() else {
         return;
     };
@@ -123,7 +123,7 @@ fn a_server_with_a_certificate_is_registered_as_secure_and_found_over_https() {
 }
 
 #[test]
-fn contract_1_a_stop_takes_no_longer_for_a_registry_that_is_away() {
+fn contract_1_a_stop_does_not_wait_for_an_absent_registry() {
     let Some(mut registry) = Rnacos::start() else {
         return;
     };
@@ -154,7 +154,7 @@ fn contract_1_registration_can_be_switched_off() {
 }
 
 #[test]
-fn contract_1_an_address_that_nobody_reaches_is_not_registered_unasked() {
+fn contract_1_an_unreachable_address_is_not_registered() {
     for (flags, problem) in [
         (
             vec!["--registry", "nacos://127.0.0.1"],
@@ -177,7 +177,7 @@ fn contract_1_an_address_that_nobody_reaches_is_not_registered_unasked() {
 }
 
 #[test]
-fn a_registry_that_is_down_at_the_start_holds_up_neither_program() {
+fn a_registry_down_at_the_start_holds_up_no_program() {
     let Some(mut registry) = Rnacos::not_running() else {
         return;
     };
@@ -197,7 +197,7 @@ fn a_registry_that_is_down_at_the_start_holds_up_neither_program() {
 }
 
 #[test]
-fn a_registry_that_restarts_lists_the_server_again_and_no_fetch_fails_meanwhile() {
+fn a_restarted_registry_lists_the_server_again() {
     let Some(mut registry) = Rnacos::start() else {
         return;
     };
@@ -225,7 +225,7 @@ fn a_registry_that_restarts_lists_the_server_again_and_no_fetch_fails_meanwhile(
 }
 
 #[test]
-fn contract_8_each_tick_asks_one_instance_and_the_next_tick_another() {
+fn contract_8_each_tick_tries_another_instance() {
     let Some(registry) = Rnacos::start() else {
         return;
     };
@@ -295,7 +295,7 @@ fn an_instance_that_is_killed_is_gone_from_the_list_of_sidecars() {
 }
 
 #[test]
-fn a_registry_that_asks_for_a_login_gets_one_and_no_log_line_holds_the_password() {
+fn a_registry_that_needs_a_login_gets_one_unlogged() {
     let Some(registry) = Rnacos::start_asking_for_login() else {
         return;
     };

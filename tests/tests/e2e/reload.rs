@@ -103,7 +103,7 @@ fn a_changed_file_takes_effect_by_itself() {
 }
 
 #[test]
-fn a_signal_without_a_change_says_so_and_has_the_file_of_keys_looked_at() {
+fn a_signal_without_a_change_has_the_key_file_read() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("key.pem");
     let key = || {
@@ -192,7 +192,7 @@ fn flags_and_variables_stay_above_the_file() {
 }
 
 #[test]
-fn a_bad_configuration_is_refused_by_name_and_the_one_of_before_stays() {
+fn a_bad_configuration_is_refused_and_the_previous_stays() {
     let reloading = Reloading::with("pass = [\"/open/**\"]");
     let sidecar = reloading.sidecar();
     for (config, named) in [
@@ -239,7 +239,7 @@ fn a_bad_configuration_is_refused_by_name_and_the_one_of_before_stays() {
 }
 
 #[test]
-fn what_cannot_change_while_running_waits_for_the_next_start_by_name() {
+fn what_cannot_change_waits_for_the_next_start_by_name() {
     let reloading = Reloading::with("");
     let needs_restart = || {
         let page = admin_get(reloading.sidecar().admin(), "/").text();
@@ -305,7 +305,7 @@ fn a_token_that_was_verified_before_is_held_to_the_new_policy() {
 }
 
 #[test]
-fn no_request_fails_while_the_configuration_is_reloaded_again_and_again() {
+fn no_request_fails_while_the_configuration_reloads() {
     let configs = [
         "pass = [\"/open/**\"]\nissuer = \"auth\"",
         "pass = [\"/open/**\", \"/more/**\"]\nuser-header = \"X-User\"",
@@ -449,7 +449,7 @@ fn the_service_is_reached_with_the_certificates_of_the_moment() {
 }
 
 #[test]
-fn clients_are_held_to_the_authorities_of_the_moment_and_stay_connected() {
+fn clients_need_the_present_authorities_and_stay_connected() {
     let stack = ForgedStack::start();
     let (servers, old, new) = (Authority::new(), Authority::new(), Authority::new());
     let home = tempfile::tempdir().unwrap();

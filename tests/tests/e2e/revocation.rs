@@ -280,7 +280,7 @@ fn login(server: &AuthServer, account: &str) -> String {
 }
 
 #[test]
-fn a_user_who_is_disabled_removed_or_has_another_password_is_out() {
+fn a_user_who_is_disabled_removed_or_changed_is_out() {
     let users = UsersFile::new();
     for account in ["ada", "bob", "eve", "sue"] {
         users.add(account, "enchantress", &[]);
@@ -338,7 +338,7 @@ fn a_lost_file_store_gets_its_revocations_back() {
 }
 
 #[test]
-fn servers_on_one_redis_share_revocations_through_a_flush_and_a_backup() {
+fn revocations_on_one_redis_survive_flush_and_backup() {
     let Some(redis) = RedisServer::start() else {
         return;
     };
@@ -501,7 +501,7 @@ fn a_restarted_sidecar_knows_the_list_from_its_key_cache() {
 }
 
 #[test]
-fn a_sidecar_without_lists_says_so_and_one_that_needs_them_waits() {
+fn a_sidecar_without_lists_says_so_or_waits() {
     let server = plan().start().ready();
     let service = EchoService::start();
     let token = server.login();

@@ -8,7 +8,7 @@ use tests::sidecar::SidecarPlan;
 use tests::stack::Stack;
 
 #[test]
-fn contract_4_3_rule_1_the_key_is_served_as_one_string_without_a_token() {
+fn contract_4_3_rule_1_the_key_is_one_string_without_a_token() {
     let server = AuthServer::start();
     let answer = server.anonymous().get(SECRET_KEY);
     let envelope = answer.json();
@@ -38,7 +38,7 @@ fn contract_2_6_the_private_key_never_leaves_the_service() {
 }
 
 #[test]
-fn contract_4_3_rule_2_without_registered_applications_any_pair_is_accepted_with_a_warning() {
+fn contract_4_3_rule_2_any_pair_is_accepted_with_a_warning() {
     let server = AuthServer::start();
     for query in [
         "appId=a&appSecret=b",
@@ -102,7 +102,7 @@ fn contract_4_3_only_get_is_answered() {
 }
 
 #[test]
-fn contract_4_3_rule_3_a_retrieval_is_logged_with_the_app_id_and_never_with_the_secret() {
+fn contract_4_3_rule_3_a_retrieval_logs_the_app_id_alone() {
     let server = AuthServerPlan::new()
         .environment("POSTERN_LOG_LEVEL", "trace")
         .start()
@@ -125,7 +125,7 @@ fn contract_4_3_rule_3_a_retrieval_is_logged_with_the_app_id_and_never_with_the_
 }
 
 #[test]
-fn contract_4_3_rule_4_and_5_5_the_sidecar_asks_with_app_id_and_app_secret_as_query_parameters() {
+fn contract_4_3_rule_4_and_5_5_the_sidecar_sends_its_pair() {
     let service = EchoService::start();
     let auth_server = tests::fake_auth_server::FakeAuthServer::serving("not a key");
     let plan = SidecarPlan::new(&service, &auth_server.url()).application("orders app", "s&cr=t/1");
@@ -148,7 +148,7 @@ fn contract_4_3_rule_4_and_5_5_the_sidecar_asks_with_app_id_and_app_secret_as_qu
 }
 
 #[test]
-fn a_registered_application_is_checked_and_every_other_pair_is_refused() {
+fn a_registered_application_is_checked_and_others_refused() {
     let server = AuthServerPlan::new()
         .flags(["--store-reread", "1"])
         .start()
@@ -176,7 +176,7 @@ fn a_registered_application_is_checked_and_every_other_pair_is_refused() {
 }
 
 #[test]
-fn the_last_application_that_is_removed_opens_the_key_and_the_server_says_so() {
+fn removing_the_last_application_opens_the_key_and_is_said() {
     let server = AuthServerPlan::new()
         .flags(["--store-reread", "1"])
         .start()

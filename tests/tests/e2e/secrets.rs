@@ -22,7 +22,7 @@ const TICKET: &str = "hush-ticket-83a0";
 const WRONG_SECRET: &str = "hush-wrong-secret-4d";
 
 #[test]
-fn contract_4_3_rule_3_no_secret_of_a_whole_run_is_in_any_output_of_either_program() {
+fn contract_4_3_rule_3_no_secret_of_a_run_is_in_any_output() {
     for signing_type in SigningType::ALL {
         let secrets_found = whole_run(signing_type);
         assert_eq!(

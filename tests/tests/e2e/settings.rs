@@ -40,7 +40,7 @@ fn flags_come_before_variables_before_the_file_before_defaults() {
 }
 
 #[test]
-fn a_duration_and_a_switch_are_written_alike_in_flags_variables_and_files_of_both_programs() {
+fn durations_and_switches_are_written_alike_everywhere() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("postern.toml");
     fs::write(&file, "lame-duck = \"1m\"\nrequest-id = \"on\"\n").unwrap();
@@ -216,7 +216,7 @@ fn what_check_prints_is_a_configuration_file() {
 }
 
 #[test]
-fn what_the_sidecar_s_check_prints_is_one_too_and_holds_no_secret() {
+fn the_output_of_check_is_a_file_without_secrets() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("postern.toml");
     let arguments = [&["check"], &SIDECAR[1..]].concat();

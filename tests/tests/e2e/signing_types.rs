@@ -98,7 +98,7 @@ fn contract_5_4_a_sidecar_of_another_type_trusts_nothing() {
 }
 
 #[test]
-fn lesson_b15_hmac_without_a_registered_application_stops_the_auth_server() {
+fn lesson_b15_hmac_needs_a_registered_application() {
     let end = AuthServerPlan::new()
         .flags(["--signing-type", "hmac"])
         .fails();
@@ -112,7 +112,7 @@ fn lesson_b15_hmac_without_a_registered_application_stops_the_auth_server() {
 }
 
 #[test]
-fn lesson_b15_hmac_without_trust_shared_secret_stops_the_sidecar() {
+fn lesson_b15_hmac_needs_trust_shared_secret() {
     let plan = SidecarPlan::to("http://127.0.0.1:1", "http://127.0.0.1:1/auth");
     let end = plan.flags(["--signing-type", "hmac"]).fails();
     assert_eq!(
@@ -129,7 +129,7 @@ fn lesson_b15_hmac_without_trust_shared_secret_stops_the_sidecar() {
 }
 
 #[test]
-fn lesson_b15_the_shared_secret_is_served_only_to_the_registered_application() {
+fn lesson_b15_the_shared_secret_is_for_its_application_alone() {
     let directory = tempfile::tempdir().unwrap();
     let (server, secret) = auth_server(SigningType::Hmac, &directory);
     let key = |secret: &str| {
@@ -149,7 +149,7 @@ fn lesson_b15_the_shared_secret_is_served_only_to_the_registered_application() {
 }
 
 #[test]
-fn a_store_that_holds_another_type_stops_the_start_and_is_left_as_it_is() {
+fn a_store_of_another_type_stops_the_start_and_stays() {
     let directory = tempfile::tempdir().unwrap();
     drop(
         AuthServerPlan::new()

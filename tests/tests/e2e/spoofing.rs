@@ -73,7 +73,7 @@ fn users_seen(request: &Message) -> Vec<String> {
 }
 
 #[test]
-fn lesson_a2_and_a3_on_a_protected_path_the_service_sees_the_verified_user_and_nobody_else() {
+fn lesson_a2_and_a3_the_service_sees_the_verified_user_alone() {
     let stack = stack();
     let client = stack.sidecar.bearing(&stack.token());
     for forgery in FORGERIES {
@@ -96,7 +96,7 @@ fn lesson_a2_and_a3_on_a_protected_path_the_service_sees_the_verified_user_and_n
 /// A user header whose name `--forwarded overwrite` strips from every client. The default name then
 /// has no meaning.
 #[test]
-fn the_user_may_stand_where_other_proxies_put_him_beside_what_is_overwritten() {
+fn the_user_may_stand_where_other_proxies_put_him() {
     for name in ["X-Forwarded-User", "X-Forwarded-Preferred-Username"] {
         let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
             plan.flags(["--user-header", name, "--forwarded", "overwrite"])
@@ -124,7 +124,7 @@ fn the_user_may_stand_where_other_proxies_put_him_beside_what_is_overwritten() {
 
 /// Without the forgeries that name `Connection`: the handshake needs that field.
 #[test]
-fn lesson_c22_an_upgrade_carries_the_verified_user_and_nobody_else() {
+fn lesson_c22_an_upgrade_carries_the_verified_user_alone() {
     let stack = stack();
     let client = stack.sidecar.bearing(&stack.token());
     let handshake = [
@@ -152,7 +152,7 @@ fn lesson_c22_an_upgrade_carries_the_verified_user_and_nobody_else() {
 }
 
 #[test]
-fn lesson_c22_on_a_pass_listed_path_the_service_sees_no_user_at_all() {
+fn lesson_c22_on_a_pass_listed_path_there_is_no_user() {
     let stack = stack();
     for client in [
         stack.sidecar.anonymous(),
@@ -224,7 +224,7 @@ fn lesson_c22_a_trailer_never_becomes_an_identity() {
 }
 
 #[test]
-fn lesson_c25_the_header_is_ascii_whatever_the_name_of_the_user_is() {
+fn lesson_c25_the_header_is_ascii_for_any_user_name() {
     let stack = stack();
     for name in [
         "Žofie",
@@ -251,7 +251,7 @@ fn lesson_c25_the_header_is_ascii_whatever_the_name_of_the_user_is() {
 }
 
 #[test]
-fn lesson_c25_a_user_who_does_not_fit_into_the_header_is_refused_with_a_clear_answer() {
+fn lesson_c25_a_user_too_long_for_the_header_is_refused() {
     let stack = stack();
     for (name, expected) in [
         ("a".repeat(5_000), "200"),
@@ -312,7 +312,7 @@ fn a_header_name_that_would_break_requests_stops_the_start() {
 
 /// CL.0 request smuggling: the body of one request is another one, with a user of the client's own.
 #[test]
-fn a_body_that_the_service_leaves_unread_never_becomes_a_request() {
+fn a_body_that_stays_unread_never_becomes_a_request() {
     let forge = Forge::new(SigningType::Ecdsa);
     let service = CarelessService::start();
     let auth_server = FakeAuthServer::serving(&forge.trusted().served());

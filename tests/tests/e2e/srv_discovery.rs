@@ -61,7 +61,7 @@ fn fetches(servers: &[&FakeAuthServer], more: usize) -> Vec<usize> {
 }
 
 #[test]
-fn the_records_say_host_and_port_and_all_instances_of_the_first_priority_are_asked() {
+fn srv_records_give_host_and_port_by_priority() {
     let forge = Forge::new(SigningType::Ecdsa);
     let (one, other, spare) = (
         auth_server(&forge),
@@ -100,7 +100,7 @@ fn an_instance_without_weight_beside_one_with_is_hardly_asked() {
 }
 
 #[test]
-fn an_instance_that_is_away_is_left_aside_at_the_next_tick_and_the_next_priority_takes_over() {
+fn an_absent_instance_yields_to_the_next_priority() {
     let forge = Forge::new(SigningType::Ecdsa);
     let spare = auth_server(&forge);
     let (gone, also_gone) = (free_address(), free_address());
@@ -129,7 +129,7 @@ fn an_instance_that_is_away_is_left_aside_at_the_next_tick_and_the_next_priority
 }
 
 #[test]
-fn a_name_server_that_fails_leaves_the_last_good_key_and_new_records_are_taken_at_the_next_tick() {
+fn a_failing_name_server_leaves_the_last_good_key() {
     let forge = Forge::new(SigningType::Ecdsa);
     let (one, other) = (auth_server(&forge), auth_server(&forge));
     let name_server = DnsServer::start(services(&[(0, 0, one.address())]));

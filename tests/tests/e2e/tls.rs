@@ -30,7 +30,7 @@ fn server(authority: &Authority, certificate: &Certificate) -> AuthServer {
 }
 
 #[test]
-fn a_login_and_its_token_travel_over_tls_and_the_probes_stay_plain() {
+fn a_login_and_its_token_travel_over_tls() {
     let authority = Authority::new();
     let server = server(&authority, &authority.issue("auth"));
     assert!(server.url().starts_with("https://"));
@@ -45,7 +45,7 @@ fn a_login_and_its_token_travel_over_tls_and_the_probes_stay_plain() {
 }
 
 #[test]
-fn versions_1_2_and_1_3_speak_http_1_1_and_nothing_else_is_agreed_on() {
+fn tls_1_2_and_1_3_speak_http_1_1_alone() {
     let authority = Authority::new();
     let server = server(&authority, &authority.issue("auth"));
     for (version, offered, agreed) in [
@@ -128,7 +128,7 @@ fn a_handshake_that_does_not_end_gives_its_place_back() {
 }
 
 #[test]
-fn a_new_certificate_is_shown_without_a_restart_and_open_connections_go_on() {
+fn a_new_certificate_is_served_and_connections_go_on() {
     let authority = Authority::new();
     let certificate = authority.issue("auth");
     let server = server(&authority, &certificate);
@@ -148,7 +148,7 @@ fn a_new_certificate_is_shown_without_a_restart_and_open_connections_go_on() {
 }
 
 #[test]
-fn a_bad_new_pair_is_refused_counted_and_named_while_the_old_one_stays() {
+fn a_bad_new_pair_is_refused_counted_and_named() {
     let authority = Authority::new();
     let certificate = authority.issue("auth");
     let server = server(&authority, &certificate);
@@ -179,7 +179,7 @@ fn a_bad_new_pair_is_refused_counted_and_named_while_the_old_one_stays() {
 }
 
 #[test]
-fn what_cannot_be_served_with_stops_start_and_check_with_one_line() {
+fn what_cannot_be_served_with_stops_start_and_check() {
     let authority = Authority::new();
     let (certificate, other) = (authority.issue("auth"), authority.issue("other"));
     let open_key = authority.issue("open").key;
@@ -230,7 +230,7 @@ fn what_cannot_be_served_with_stops_start_and_check_with_one_line() {
 }
 
 #[test]
-fn certificates_that_have_expired_are_named_by_check_and_at_the_start_alike() {
+fn expired_certificates_are_named_by_check_and_start() {
     let authority = Authority::new();
     let expired = authority.issue_expired_client();
     let (cert, key) = expired.paths();

@@ -31,7 +31,7 @@ fn cached_bytes(sidecar: &Sidecar) -> u64 {
 }
 
 #[test]
-fn a_repeated_token_is_looked_up_and_the_service_sees_the_same_user() {
+fn a_repeated_token_is_looked_up_for_the_same_user() {
     let stack = ForgedStack::start();
     let named = json!({"nickName": "\u{7ba1}\u{7406} \u{1f600}"});
     let token = stack.forge.token(clock::now(), &named);
@@ -109,7 +109,7 @@ fn a_token_that_expires_between_two_requests_is_refused() {
 }
 
 #[test]
-fn a_token_of_a_key_that_was_replaced_is_refused_though_it_was_verified_before() {
+fn a_remembered_token_of_a_replaced_key_is_refused() {
     let stack = ForgedStack::with(SigningType::Ecdsa, |plan| plan.flags(EVERY_SECOND));
     let old = stack.token();
     for _ in 0..3 {
@@ -129,7 +129,7 @@ fn a_token_of_a_key_that_was_replaced_is_refused_though_it_was_verified_before()
 }
 
 #[test]
-fn a_flood_of_valid_tokens_takes_no_more_memory_and_displaces_nobody_who_works() {
+fn a_flood_of_valid_tokens_displaces_nobody_who_works() {
     const BYTES: u64 = 100_000;
     let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
         plan.flags(["--token-cache-bytes", "100000"])

@@ -132,7 +132,7 @@ fn each_row_of_the_token_headers_gets_its_verdict() {
 }
 
 #[test]
-fn a_token_header_is_stripped_also_where_requests_are_only_reported() {
+fn a_token_header_is_stripped_in_report_only_mode_too() {
     let table: HeaderTable = load("token_headers.toml");
     let issuers = Issuers::of_rows(table.issuer);
     let until = clock::now() + 600;

@@ -82,7 +82,7 @@ fn another_site_cannot_have_a_browser_change_anything() {
 }
 
 #[test]
-fn an_origin_that_may_call_may_use_the_cookie_only_where_it_is_named_for_that() {
+fn an_origin_may_use_the_cookie_only_where_named() {
     const APP: &str = "Origin: https://app.example";
     for (flag, expected) in [
         ("--cors-origin", "403 cross_site"),
@@ -123,7 +123,7 @@ fn the_cookie_stays_with_us_if_the_service_is_to_see_no_token() {
 }
 
 #[test]
-fn where_a_token_is_optional_a_bad_one_is_still_refused_and_no_one_can_pretend() {
+fn where_a_token_is_optional_a_bad_one_is_refused() {
     let stack = stack();
     let client = stack.sidecar.anonymous();
     let forged = "X-Current-User: {\"id\":\"0\"}";

@@ -91,7 +91,7 @@ fn a_service_that_does_not_answer_in_time_is_504() {
 }
 
 #[test]
-fn the_log_and_the_status_page_say_where_the_service_was_looked_for() {
+fn log_and_status_page_say_where_the_service_was_sought() {
     let stack = stack();
     let silent =
         tests::socket_server::SocketServer::start(|_| tests::socket_server::Reply::Silence);

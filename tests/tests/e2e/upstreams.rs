@@ -58,7 +58,7 @@ fn a_unix_socket_is_an_upstream() {
 }
 
 #[test]
-fn an_h2c_service_gets_the_request_of_an_http_1_client_without_anything_of_its_connection() {
+fn an_h2c_service_gets_an_http_1_client_s_request() {
     let stack = stack();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("app.sock");
@@ -237,7 +237,7 @@ fn the_key_that_is_for_the_service_is_for_nobody_else() {
 }
 
 #[test]
-fn flags_about_tls_without_it_and_half_an_identity_stop_the_start() {
+fn tls_flags_without_tls_and_half_an_identity_stop_the_start() {
     let stack = stack();
     for (upstream, flags, complaint) in [
         (
@@ -275,7 +275,7 @@ fn flags_about_tls_without_it_and_half_an_identity_stop_the_start() {
 }
 
 #[test]
-fn a_service_name_that_does_not_resolve_does_not_keep_the_sidecar_down() {
+fn an_unresolved_service_name_does_not_stop_the_sidecar() {
     let stack = stack();
     let sidecar = in_front_of(&stack, "http://postern.invalid:3000", &[]);
     assert_eq!(
@@ -295,7 +295,7 @@ impl Drop for SetOnDrop<'_> {
 }
 
 #[test]
-fn restarts_of_the_service_cost_no_request_that_it_had_not_received() {
+fn restarts_of_the_service_cost_no_unseen_request() {
     let stack = stack();
     let address = free_address();
     let sidecar = in_front_of(&stack, &format!("http://{address}"), &[]);
@@ -369,7 +369,7 @@ fn asked_for(variable: &str, usually: usize) -> usize {
 /// As under an orchestrator: two replicas, a balancer that picks ready ones, and one replica at a
 /// time that is stopped and replaced.
 #[test]
-fn restarts_of_one_of_two_sidecars_cost_no_request_that_was_accepted() {
+fn restarts_of_one_of_two_sidecars_cost_no_request() {
     let stack = stack();
     let replica = || {
         in_front_of(

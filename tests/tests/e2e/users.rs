@@ -133,7 +133,7 @@ fn the_service_behind_the_sidecar_is_told_the_user_of_the_file() {
 }
 
 #[test]
-fn a_new_password_counts_while_the_server_runs_and_the_old_one_no_longer() {
+fn a_new_password_counts_at_once_and_the_old_one_ends() {
     let users = UsersFile::with("ada", "first password");
     let server = server_of(&users, &[]);
     assert_eq!(login(&server, "ada", "first password").status(), 200);
@@ -167,7 +167,7 @@ fn a_disabled_user_cannot_log_in_until_enabled_again() {
 }
 
 #[test]
-fn a_command_for_an_account_that_is_not_there_fails_before_it_asks() {
+fn a_command_for_a_missing_account_fails_before_it_prompts() {
     let users = UsersFile::with("ada", "enchantress");
     for command in ["set-password", "disable", "enable", "remove"] {
         let finished = users.command(command, "bob", &[], "");
@@ -195,7 +195,7 @@ fn whoever_fails_has_to_wait_and_gets_in_afterwards() {
 }
 
 #[test]
-fn a_user_gets_in_from_anywhere_else_while_an_address_keeps_failing_in_his_name() {
+fn a_user_gets_in_while_another_address_fails_in_his_name() {
     let users = quickly_checked();
     let server = behind_a_gateway(&users);
     let (mut judged, mut logins) = (0, 0);
@@ -243,7 +243,7 @@ fn one_address_has_so_many_logins_a_minute() {
 }
 
 #[test]
-fn a_gateway_that_nobody_named_is_warned_about_once_and_not_believed() {
+fn an_unnamed_gateway_is_warned_about_once_not_believed() {
     let users = quickly_checked();
     let server = server_of(&users, &[]);
     for address in ["198.51.100.1", "198.51.100.2"] {

@@ -39,7 +39,7 @@ fn nothing_is_allowed_before_the_store_was_read() {
 }
 
 #[test]
-fn contract_4_3_rule_2_without_registrations_any_pair_is_accepted() {
+fn contract_4_3_rule_2_unregistered_any_pair_is_accepted() {
     let registrations = ApplicationRegistry::new(false);
     let reconciled = registrations.reconcile(Applications::default());
     assert_eq!(reconciled, Reconciled::default());
@@ -74,7 +74,7 @@ fn the_first_registration_closes_the_check() {
 }
 
 #[test]
-fn a_store_that_lost_the_applications_gets_them_back_and_opens_nothing() {
+fn a_store_that_lost_the_applications_gets_them_back() {
     let registrations = ApplicationRegistry::new(false);
     registrations.reconcile(orders());
     let reconciled = registrations.reconcile(Applications::default());
@@ -92,7 +92,7 @@ fn a_store_that_lost_the_applications_gets_them_back_and_opens_nothing() {
 }
 
 #[test]
-fn an_application_added_to_a_store_that_lost_all_does_not_displace_the_lost_ones() {
+fn an_application_added_to_a_lost_store_displaces_no_lost_one() {
     let registrations = ApplicationRegistry::new(false);
     registrations.reconcile(orders());
     let stock = applications(&[("stock", SecretHashes::of("new"))]);
@@ -113,7 +113,7 @@ fn an_application_added_to_a_store_that_lost_all_does_not_displace_the_lost_ones
 }
 
 #[test]
-fn a_record_that_became_unreadable_stays_in_force_and_is_not_overwritten() {
+fn a_record_that_became_unreadable_stays_in_force() {
     let unreadable = || {
         let json = r#"{"orders": "of a newer version", "stock": 1}"#;
         serde_json::from_str::<Applications>(json).unwrap()
@@ -161,7 +161,7 @@ fn a_store_that_lost_an_unreadable_record_opens_nothing() {
 }
 
 #[test]
-fn a_record_that_is_not_authentic_is_in_force_and_never_put_back() {
+fn a_record_that_is_not_authentic_is_never_put_back() {
     let of = |record: &SecretHashes, is_authentic: bool| {
         let mut all = applications(&[("orders", record.clone())]);
         all.mark(&"orders".parse().unwrap(), is_authentic);

@@ -209,7 +209,7 @@ async fn a_revocation_that_the_store_loses_is_no_success() {
 }
 
 #[tokio::test]
-async fn a_revoked_key_that_a_backup_brought_back_can_be_revoked_again() {
+async fn a_revoked_key_from_a_backup_can_be_revoked_again() {
     let installation = Installation::new().await;
     let before = installation.ring().await;
     let old = before.current().id().clone();
@@ -226,7 +226,7 @@ async fn a_revoked_key_that_a_backup_brought_back_can_be_revoked_again() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_not_there_is_a_wrong_argument_and_no_pair_means_wait() {
+async fn a_missing_key_is_a_wrong_argument_and_no_pair_means_wait() {
     let installation = Installation::new().await;
     let failure = installation.run("revoke unknown").await.unwrap_err();
     assert_eq!(failure.code(), 64);

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn contract_4_1_rule_1_an_absent_body_is_incomplete_whatever_its_media_type() {
+    fn contract_4_1_rule_1_an_absent_body_is_incomplete() {
         for headers in [
             content_type(&[]),
             content_type(&["text/plain"]),

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_tree_that_is_a_link_is_served_wherever_it_leads_to_at_the_moment() {
+    async fn a_tree_that_is_a_link_is_served_wherever_it_leads() {
         let releases = directory();
         let one = releases.path().join("static");
         let directory = tempfile::tempdir().unwrap();

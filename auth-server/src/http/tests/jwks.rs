@@ -38,7 +38,7 @@ async fn get(router: &Router, path: &str, etag: Option<&str>) -> (StatusCode, He
 }
 
 #[tokio::test]
-async fn the_set_lists_current_next_and_retired_by_name_and_no_private_half() {
+async fn the_set_lists_each_key_by_name_and_no_private_half() {
     for signing_type in [SigningType::Rsa, SigningType::Ecdsa] {
         let old = KeyRing::of(fresh(signing_type));
         let promoted = old
@@ -152,7 +152,7 @@ async fn the_set_is_exempt_by_route_and_nothing_beside_it_is() {
 }
 
 #[tokio::test]
-async fn tokens_from_before_and_after_a_rotation_are_accepted_until_the_key_is_dropped() {
+async fn tokens_from_around_a_rotation_are_accepted_until_the_drop() {
     let start = KeyRing::of(fresh(SigningType::Ecdsa));
     let published = start.clone().publish(fresh(SigningType::Ecdsa), 0, LEAD);
     let promoted = published.clone().advance(LEAD, &POLICY);

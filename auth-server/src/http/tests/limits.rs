@@ -53,7 +53,7 @@ async fn reason(router: &Router, request: Request<Body>) -> String {
 }
 
 #[tokio::test]
-async fn contract_2_3_and_2_4_the_token_and_the_info_block_are_the_user_s_own() {
+async fn contract_2_3_and_2_4_token_and_info_are_the_user_s_own() {
     let router = with_users(0);
     let (status, envelope) = answer(&router, login("ada", "ada's")).await;
     assert_eq!(status, 200);
@@ -67,7 +67,7 @@ async fn contract_2_3_and_2_4_the_token_and_the_info_block_are_the_user_s_own() 
 }
 
 #[tokio::test]
-async fn a_wrong_password_and_an_unknown_account_get_the_same_answer_to_the_byte() {
+async fn a_wrong_password_and_an_unknown_account_respond_alike() {
     let mut answers = Vec::new();
     for (account, password) in [("ada", "wrong"), ("nobody", "ada's")] {
         let router = with_users(0);
@@ -87,7 +87,7 @@ async fn a_wrong_password_and_an_unknown_account_get_the_same_answer_to_the_byte
 }
 
 #[tokio::test]
-async fn after_a_failure_even_the_right_password_waits_and_is_told_how_long() {
+async fn after_a_failure_even_the_right_password_waits() {
     let router = with_users(0);
     for account in ["ada", "nobody"] {
         assert_eq!(
@@ -102,7 +102,7 @@ async fn after_a_failure_even_the_right_password_waits_and_is_told_how_long() {
 }
 
 #[tokio::test]
-async fn each_address_has_its_own_number_of_logins_and_only_a_trusted_proxy_speaks_for_others() {
+async fn each_address_has_its_own_logins_and_proxies_are_trusted() {
     let router = with_users(1);
     for (peer, forwarded_for, expected) in [
         ("192.0.2.1", "", "ok"),
@@ -136,7 +136,7 @@ async fn what_is_no_login_takes_none_of_them() {
 }
 
 #[tokio::test]
-async fn a_login_in_pieces_needs_nothing_of_a_budget_that_slow_clients_filled() {
+async fn a_login_in_pieces_needs_no_part_of_a_full_budget() {
     let mut routes = routes(
         LiveKeys::holding(pair(SigningType::Ecdsa)),
         Applications::default(),
@@ -150,7 +150,7 @@ async fn a_login_in_pieces_needs_nothing_of_a_budget_that_slow_clients_filled() 
 }
 
 #[tokio::test]
-async fn an_application_with_wrong_secrets_is_limited_and_the_right_one_is_not() {
+async fn an_application_is_limited_by_wrong_secrets_alone() {
     let mut applications = Applications::default();
     applications.put("orders".parse().unwrap(), SecretHashes::of("right"));
     let router = router(LiveKeys::holding(pair(SigningType::Ecdsa)), applications);

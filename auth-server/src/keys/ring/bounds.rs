@@ -101,7 +101,7 @@ mod tests {
     use crate::keys::published::PublishedKeys;
 
     #[test]
-    fn times_that_a_right_clock_can_have_written_stay_and_others_do_not() {
+    fn times_that_no_right_clock_wrote_are_put_right() {
         const NOW: i64 = 1_000_000;
         const FAR: i64 = 1 << 40;
         let fresh = || Arc::new(pair(SigningType::Ecdsa));

@@ -56,16 +56,16 @@ for_every_store!(
     an_empty_store_holds_nothing,
     the_first_candidate_is_installed_and_every_later_one_gets_it,
     keys_change_only_where_pair_and_ring_are_the_expected_ones,
-    contract_1_half_a_pair_is_no_pair_and_both_halves_are_written,
+    contract_1_half_a_pair_is_none_and_both_are_written,
     a_whole_pair_is_never_overwritten_even_if_it_is_none_to_us,
     a_ring_without_a_pair_is_seen_and_kept,
     many_servers_at_the_same_instant_end_with_one_pair,
     many_servers_that_rotate_at_the_same_instant_do_it_once,
     applications_are_kept_with_the_key,
     an_application_is_replaced_only_by_who_knows_what_is_there,
-    a_record_that_others_wrote_in_their_way_is_replaced_all_the_same,
+    a_record_written_by_others_is_replaced_all_the_same,
     of_many_who_replace_an_application_at_once_one_does,
-    an_application_is_replaced_only_while_the_one_beside_it_stands,
+    an_application_is_replaced_beside_the_expected_one,
     of_two_that_rely_on_each_other_one_is_replaced,
     an_application_that_cannot_be_read_is_set_aside_and_stays,
     every_place_has_its_own_name,
@@ -178,9 +178,7 @@ async fn keys_change_only_where_pair_and_ring_are_the_expected_ones(
     }
 }
 
-async fn contract_1_half_a_pair_is_no_pair_and_both_halves_are_written(
-    installation: &dyn Installation,
-) {
+async fn contract_1_half_a_pair_is_none_and_both_are_written(installation: &dyn Installation) {
     let store = installation.open();
     for (name, lost) in [("a", PRIVATE), ("b", PUBLIC)] {
         installation.plant(PRIVATE, "left over").await;
@@ -327,9 +325,7 @@ async fn an_application_is_replaced_only_by_who_knows_what_is_there(
     assert_eq!(there.record("orders"), Some(&one));
 }
 
-async fn a_record_that_others_wrote_in_their_way_is_replaced_all_the_same(
-    installation: &dyn Installation,
-) {
+async fn a_record_written_by_others_is_replaced_all_the_same(installation: &dyn Installation) {
     let store = installation.open();
     installation
         .plant_application("orders", r#"{ "secretSha256" : [ ] }"#)
@@ -364,9 +360,7 @@ async fn of_many_who_replace_an_application_at_once_one_does(installation: &dyn 
     assert_eq!(winners.count(), 1);
 }
 
-async fn an_application_is_replaced_only_while_the_one_beside_it_stands(
-    installation: &dyn Installation,
-) {
+async fn an_application_is_replaced_beside_the_expected_one(installation: &dyn Installation) {
     let store = installation.open();
     let (orders, stock): (AppId, AppId) = ("orders".parse().unwrap(), "stock".parse().unwrap());
     let (one, removed) = (SecretHashes::of("first"), SecretHashes::none());

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_others_may_read_is_refused_by_name_owner_and_mode_and_stays() {
+    async fn a_file_that_others_may_read_is_refused_and_stays() {
         let (files, store) = installed().await;
         for entry in [
             Entry::Half(Half::Private),
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_directory_lost_under_a_running_server_is_made_and_locked_again() {
+    async fn a_directory_lost_under_a_server_is_made_and_locked_again() {
         let (files, store) = installed().await;
         fs::remove_dir_all(files.directory()).unwrap();
         assert_eq!(store.load().await, Ok(StoredKeys::default()));

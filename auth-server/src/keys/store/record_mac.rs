@@ -70,7 +70,7 @@ mod tests {
     use crate::keys::store::envelope_encryption::tests::{key, with};
 
     #[test]
-    fn a_record_is_authentic_as_it_was_written_and_under_its_own_id_alone() {
+    fn a_record_is_authentic_under_its_own_id_alone() {
         let (orders, stock): (AppId, AppId) = ("orders".parse().unwrap(), "stock".parse().unwrap());
         let record = SecretHashes::of("first").with_new("second");
         let keys = with(1);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_previous_key_still_reads_and_without_a_key_nothing_is_written() {
+    fn the_previous_key_still_reads_and_none_writes_nothing() {
         let orders: AppId = "orders".parse().unwrap();
         let written = with(1).authenticate(&orders, &SecretHashes::of("s"));
         let rotated = KeyEncryption {

@@ -40,7 +40,7 @@ mod tests {
     const REREAD: Duration = Duration::from_secs(30);
 
     #[test]
-    fn failures_are_retried_soon_then_ever_later_and_never_later_than_the_re_read() {
+    fn failures_are_retried_soon_then_later_within_the_poll() {
         let delays: Vec<_> = (0..8)
             .map(|n| next_poll(REREAD, n, 0.0, None).as_millis())
             .collect();

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn one_clock_counts_after_a_lifetime_and_with_the_time_that_passed() {
+    async fn one_clock_counts_after_a_lifetime_of_passed_time() {
         const KEEP: i64 = 1_000;
         let revocations = Revocations::new();
         let began = revocations.started.1;

@@ -98,7 +98,7 @@ impl Server {
 }
 
 #[tokio::test]
-async fn contract_1_an_empty_store_is_filled_and_signed_with_what_it_took() {
+async fn contract_1_an_empty_store_is_filled_and_then_signed_with() {
     let server = Server::started().await;
     assert!(server.keys().pair.is_some());
     assert_eq!(server.keys(), server.store.keys());
@@ -115,7 +115,7 @@ async fn contract_1_a_full_store_is_loaded() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_away_stops_no_start_and_nothing_signs_until_it_is_back() {
+async fn a_store_that_is_away_stops_no_start_and_nothing_signs() {
     let mut server = Server::new(TYPE);
     server.store.set_away(true);
     server.key_sync.start().await.unwrap();
@@ -162,7 +162,7 @@ async fn later_it_is_neither_used_nor_overwritten_and_memory_goes_on() {
 }
 
 #[tokio::test]
-async fn with_a_key_in_memory_a_store_that_is_away_changes_nothing_but_what_readyz_tells() {
+async fn with_a_key_in_memory_a_store_that_is_away_changes_readyz() {
     let mut server = Server::started().await;
     let mine = server.keys();
     server.store.set_away(true);
@@ -173,7 +173,7 @@ async fn with_a_key_in_memory_a_store_that_is_away_changes_nothing_but_what_read
 }
 
 #[tokio::test]
-async fn a_store_that_turns_out_to_be_unusable_before_the_first_key_is_no_readiness() {
+async fn a_store_unusable_before_the_first_key_is_not_ready() {
     let mut server = Server::new(TYPE);
     server.store.set_away(true);
     server.key_sync.start().await.unwrap();
@@ -211,7 +211,7 @@ async fn a_lost_pair_is_put_back_and_another_one_is_adopted() {
 }
 
 #[tokio::test]
-async fn a_revoked_token_reaches_the_store_at_once_and_other_servers_at_their_poll() {
+async fn a_revoked_token_reaches_the_store_and_the_other_servers() {
     let mut server = Server::started().await;
     let mut other = Server::on(Arc::clone(&server.store), TYPE);
     other.key_sync.start().await.unwrap();
@@ -230,7 +230,7 @@ async fn a_revoked_token_reaches_the_store_at_once_and_other_servers_at_their_po
 }
 
 #[tokio::test]
-async fn a_revocation_counts_here_while_the_store_is_away_and_is_stored_later() {
+async fn a_revocation_counts_while_the_store_is_away() {
     let mut server = Server::started().await;
     let queue = server.revoking();
     server.store.set_away(true);
@@ -330,7 +330,7 @@ async fn hmac_makes_no_secret_before_an_application_is_registered() {
 }
 
 #[tokio::test]
-async fn a_rotation_goes_through_every_server_of_a_store_with_one_effect() {
+async fn a_rotation_goes_through_every_server_with_one_effect() {
     let mut one = Server::started().await;
     let mut two = Server::on(Arc::clone(&one.store), TYPE);
     two.poll().await;
@@ -358,7 +358,7 @@ async fn a_rotation_goes_through_every_server_of_a_store_with_one_effect() {
 }
 
 #[tokio::test]
-async fn a_key_signs_on_time_though_the_store_is_away_and_is_made_up_for() {
+async fn a_key_signs_on_time_though_the_store_is_away() {
     let mut server = Server::started().await;
     let announced = server.ring().publish(fresh(), NOW, POLICY.lead);
     let new = announced.next().unwrap().pair.id().clone();
@@ -377,7 +377,7 @@ async fn a_key_signs_on_time_though_the_store_is_away_and_is_made_up_for() {
 }
 
 #[tokio::test]
-async fn a_store_lost_in_the_middle_of_a_rotation_gets_everything_back() {
+async fn a_store_lost_during_a_rotation_gets_everything_back() {
     let mut server = Server::started().await;
     let mut announced = server.ring().publish(fresh(), NOW, POLICY.lead);
     announced.retire(&fresh(), NOW + 999);
@@ -422,7 +422,7 @@ async fn a_wrong_clock_moves_no_key_and_the_store_s_clock_does() {
 }
 
 #[tokio::test]
-async fn a_store_s_clock_that_jumps_ahead_ends_no_key_and_promotes_none() {
+async fn a_store_s_clock_that_jumps_ahead_changes_no_key() {
     const DAY: i64 = 86_400;
     let mut server = Server::started().await;
     let mut announced = server.ring().publish(fresh(), NOW, POLICY.lead);
@@ -444,7 +444,7 @@ async fn a_store_s_clock_that_jumps_ahead_ends_no_key_and_promotes_none() {
 }
 
 #[tokio::test]
-async fn one_clock_alone_shortens_the_time_of_a_key_only_once_nobody_needs_it() {
+async fn one_clock_alone_shortens_no_key_in_use() {
     let mut server = Server::started().await;
     let mut ring = server.ring();
     ring.retire(&fresh(), NOW + POLICY.keep + 9_000);
@@ -503,7 +503,7 @@ async fn a_new_note_is_logged_once_whatever_else_is_in_the_note() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn revocations_count_at_once_and_leave_the_back_off_of_a_store_that_is_away() {
+async fn revocations_keep_the_back_off_of_a_store_that_is_away() {
     let mut server = Server::started().await;
     let queue = server.revoking();
     server.store.set_away(true);

@@ -135,7 +135,7 @@ fn flag_before_variable_before_file_before_default() {
 }
 
 #[test]
-fn the_file_satisfies_what_clap_requires_and_counts_in_its_conflicts() {
+fn the_file_meets_requirements_and_counts_in_conflicts() {
     assert!(serve(&[], "no-upstream = true").no_upstream);
     assert!(!serve(&["--upstream", "u"], "no-upstream = false").no_upstream);
     let clash = failure(&["serve", "--upstream", "u"], "no-upstream = true");
@@ -464,7 +464,7 @@ fn described(text: &str, arguments: &[&str], file: &str) -> String {
 }
 
 #[test]
-fn a_failure_says_which_settings_come_from_elsewhere_than_the_command_line() {
+fn a_failure_names_settings_from_other_sources() {
     for (text, arguments, file, addition) in [
         // A variable, the file, the command line, which outrank each other.
         (

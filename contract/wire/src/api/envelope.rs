@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn contract_2_1_failure_repeats_the_http_status_and_names_the_reason() {
+    fn contract_2_1_failure_repeats_status_and_names_the_reason() {
         assert_eq!(
             text(&Envelope::rejection(Rejection::TokenExpired)),
             r#"{"success":false,"status":401,"msg":"the access token has expired","data":{"reason":"token_expired"}}"#

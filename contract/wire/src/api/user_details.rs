@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn contract_2_5_all_27_fields_are_present_and_null_without_a_value() {
+    fn contract_2_5_all_27_fields_are_present_or_null() {
         let json = serde_json::to_value(CurrentUserDetails::default()).unwrap();
         let members = json.as_object().unwrap();
         assert_eq!(members.len(), 27);

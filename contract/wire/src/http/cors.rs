@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn lesson_c23_only_a_whole_preflight_of_an_allowed_origin_is_one() {
+    fn lesson_c23_a_preflight_is_whole_and_of_an_allowed_origin() {
         let whole = [
             ("origin", "https://app.example"),
             ("access-control-request-method", "PUT"),

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_without_a_usable_key_names_what_it_has_and_what_may_be_used() {
+    fn a_set_without_a_usable_key_names_what_it_has() {
         let ec = json!({"kty": "EC", "crv": "P-256", "x": RFC_7517_X, "y": RFC_7517_Y});
         let named =
             json!({"kty": "EC", "crv": "P-256", "x": RFC_7517_X, "y": RFC_7517_Y, "alg": "ES256"});
@@ -327,7 +327,7 @@ mod tests {
 
     /// Rows: kind, first allowed algorithm, another algorithm of the same kind.
     #[test]
-    fn the_key_fixes_the_algorithm_and_the_list_only_chooses_where_it_leaves_a_choice() {
+    fn the_key_fixes_the_algorithm_before_the_list() {
         use Algorithm::{ES256, ES384, PS256, RS256, RS512};
         let rsa = |alg: Value| json!([{"kty": "RSA", "n": RFC_7638_N, "e": "AQAB", "alg": alg}]);
         let ec = json!([{"kty": "EC", "crv": "P-256", "x": RFC_7517_X, "y": RFC_7517_Y}]);

@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_row_has_a_cause_and_a_remedy_in_whole_sentences_with_closed_code() {
+    fn every_row_has_cause_and_action_in_whole_sentences() {
         for rejection in Rejection::ALL {
             let Remedy { cause, remedy } = rejection.remedy();
             for text in [cause, remedy] {

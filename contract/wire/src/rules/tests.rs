@@ -194,7 +194,7 @@ fn all_rules_for_a_request_are_found() {
 }
 
 #[test]
-fn the_first_broken_rule_decides_and_an_unmatched_request_by_the_default() {
+fn the_first_broken_rule_decides_otherwise_the_default() {
     let rules = |unmatched| {
         let rules = vec![
             rule(&[], &["/a/**"], scope(&["s"])),

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn contract_5_1_the_scheme_is_bearer_in_any_case_and_one_or_more_spaces_follow() {
+    fn contract_5_1_bearer_in_any_case_then_spaces() {
         for value in ["Bearer a.b.c", "bearer a.b.c", "BEARER   a.b.c"] {
             assert_eq!(
                 read(&[value.as_bytes()]),

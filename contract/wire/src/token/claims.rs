@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn wanted_claims_are_there_as_they_stand_in_the_token_whoever_issued_it() {
+    fn extra_claims_are_as_in_the_token_of_any_issuer() {
         let names = [
             "userId",
             "/extraInfo/userType",

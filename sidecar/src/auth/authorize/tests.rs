@@ -438,7 +438,7 @@ fn access_rules(count: usize) -> AccessRules {
 }
 
 #[test]
-fn a_token_is_held_to_the_rules_at_once_and_when_it_is_remembered() {
+fn a_token_is_held_to_the_rules_at_once_and_when_remembered() {
     let keys = keys();
     let rules = rules().with_access_rules(access_rules(3));
     let of =

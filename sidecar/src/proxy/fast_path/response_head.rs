@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_without_a_length_goes_in_chunks_or_ends_with_the_connection() {
+    fn a_body_without_a_length_is_chunked_or_ends_the_connection() {
         let old = ResponseTo {
             is_http_1_0: true,
             ..REQUEST

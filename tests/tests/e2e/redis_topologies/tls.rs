@@ -99,7 +99,7 @@ fn certificates_that_are_none_stop_the_start_with_one_line() {
 }
 
 #[test]
-fn certificates_that_are_replaced_are_used_from_the_next_connection_on() {
+fn replaced_certificates_are_used_for_new_connections() {
     let (first, second) = (Authority::new(), Authority::new());
     let Some(redis) = RedisServer::start_with_tls(&first) else {
         return;

@@ -10,7 +10,7 @@ use tests::tables::Verdicts;
 use super::published::{AWAY, Issuers, check};
 
 #[test]
-fn check_attacks_each_issuer_and_prints_a_file_with_the_same_meaning() {
+fn check_attacks_each_issuer_and_prints_an_equal_file() {
     let issuers = Issuers::publish(&[]);
     let first = check(&issuers.file(), &issuers.tables(), &[]);
     assert_eq!(first.code, Some(0), "{}{}", first.stdout, first.stderr);

@@ -62,7 +62,7 @@ fn a_key_is_published_then_signs_then_retires_then_is_dropped() {
 }
 
 #[test]
-fn a_late_promotion_keeps_the_former_key_for_as_long_as_a_timely_one() {
+fn a_late_promotion_keeps_the_former_key_as_long() {
     let ring = ring()
         .publish(fresh(), NOW, 150)
         .advance(NOW + 9_000, &BY_HAND);
@@ -70,7 +70,7 @@ fn a_late_promotion_keeps_the_former_key_for_as_long_as_a_timely_one() {
 }
 
 #[test]
-fn a_schedule_counts_from_when_it_is_first_seen_and_publishes_a_lead_early() {
+fn a_schedule_counts_from_its_first_sight() {
     let ring = ring();
     let start = Some(RotationStep::StartSchedule);
     assert_eq!(ring.next_step(NOW, &DAILY), start);
@@ -115,7 +115,7 @@ fn a_revoked_key_is_gone_and_never_comes_back() {
 }
 
 #[test]
-fn a_revoked_current_key_gives_way_at_once_to_the_next_one_or_a_fresh_one() {
+fn a_revoked_current_key_gives_way_at_once() {
     let (old, next, fresh) = (fresh(), fresh(), fresh());
     let alone = KeyRing::of(Arc::clone(&old));
     assert_eq!(alone.clone().revoke(old.id(), None, NOW), None);

@@ -70,7 +70,7 @@ async fn every_private_value_is_encrypted_and_a_public_half_is_not() {
 }
 
 #[tokio::test]
-async fn without_a_key_or_with_another_one_nothing_is_read_and_nothing_overwritten() {
+async fn without_the_right_key_nothing_is_read_or_overwritten() {
     let place = Place::new();
     install(&place.open(with(1)), &fresh(SigningType::Ecdsa)).await;
     let before = place.raw().await;
@@ -88,7 +88,7 @@ async fn without_a_key_or_with_another_one_nothing_is_read_and_nothing_overwritt
 }
 
 #[tokio::test]
-async fn plain_keys_of_others_are_read_and_encrypted_at_the_next_write() {
+async fn plain_keys_are_read_and_encrypted_at_the_next_write() {
     for signing_type in SigningType::ALL {
         let place = Place::new();
         let keys = fresh(signing_type);

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_journal_is_named_without_its_content_and_removes_nothing() {
+    fn what_is_not_a_journal_is_named_and_removes_nothing() {
         for text in [
             r#"{"private": hush"#,
             "{}",

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_certificate_that_has_ended_does_not_take_the_place_of_another() {
+    async fn an_ended_client_certificate_replaces_no_other() {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let address = "rediss://127.0.0.1:1";
         let endpoint = Address::parse(address, &Credentials::default(), Duration::ZERO);

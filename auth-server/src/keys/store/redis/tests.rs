@@ -53,7 +53,7 @@ async fn wrong_credentials_are_unusable_and_right_ones_are_used() {
 }
 
 #[tokio::test]
-async fn a_database_that_the_user_may_not_choose_is_unusable_and_the_right_is_named() {
+async fn a_forbidden_database_is_unusable_and_the_right_is_named() {
     let Some(redis) = Redis::start() else { return };
     let rights = "+eval +get +set +del +hget +hset +hgetall";
     let user = "ACL SETUSER postern on >hush ~{auth:user-token}:*";

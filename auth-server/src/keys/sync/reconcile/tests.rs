@@ -58,7 +58,7 @@ fn retired_ids(ring: &KeyRing) -> Vec<&KeyId> {
 }
 
 #[test]
-fn contract_1_an_empty_store_gets_a_new_pair_and_a_full_one_is_loaded() {
+fn contract_1_an_empty_store_gets_a_pair_a_full_one_is_loaded() {
     let nothing = StoredKeys::default();
     assert_eq!(plan(None, &nothing), Plan::Generate);
     let (new, theirs) = (fresh(), ring());
@@ -103,7 +103,7 @@ fn another_pair_is_adopted_and_the_own_one_retired() {
 }
 
 #[test]
-fn a_pair_that_took_the_place_of_a_lost_store_keeps_the_rotation_going() {
+fn a_pair_in_place_of_a_lost_store_keeps_the_rotation_going() {
     let mine = ring().publish(fresh(), NOW, 150);
     let merged = written(Some(&mine), &stored(&ring()));
     assert_eq!(merged.next(), mine.next());
@@ -177,7 +177,7 @@ fn a_stored_pair_whose_key_was_revoked_counts_as_no_pair() {
 }
 
 #[test]
-fn what_was_revoked_is_added_to_a_ring_beside_a_pair_that_cannot_be_used() {
+fn revoked_keys_are_added_beside_an_unusable_pair() {
     let mine = ring().revoke(fresh().id(), None, NOW).unwrap();
     let foreign = |ring: Option<&str>| StoredKeys {
         pair: Some(StoredKeyPair {
@@ -358,7 +358,7 @@ fn notes_that_cannot_be_read_stop_no_ring() {
 }
 
 #[test]
-fn times_are_put_right_only_where_two_clocks_agree_or_nobody_needs_the_keys() {
+fn times_are_put_right_only_where_two_clocks_agree() {
     let mut theirs = ring();
     theirs.retire(&fresh(), 1 << 40);
     let healed = written(None, &stored(&theirs));
@@ -400,7 +400,7 @@ fn contradicted(earliest: i64, latest: i64) -> Time {
 }
 
 #[test]
-fn where_clocks_differ_the_earlier_counts_for_what_is_due_and_the_later_from_then_on() {
+fn where_clocks_differ_the_earlier_decides_what_is_due() {
     const LATER: i64 = NOW + 86_400;
     let policy = RotationPolicy {
         every: Some(1_000),
@@ -435,7 +435,7 @@ fn where_clocks_differ_the_earlier_counts_for_what_is_due_and_the_later_from_the
 }
 
 #[test]
-fn stored_keys_that_cannot_be_used_are_a_fault_whatever_memory_holds() {
+fn unusable_stored_keys_are_a_fault_whatever_memory_holds() {
     let (mine, theirs) = (ring(), ring());
     let text = |text: &str| Some(StoredRing(Zeroizing::new(text.to_owned())));
     let mixed = StoredKeyPair {

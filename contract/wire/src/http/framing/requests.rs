@@ -230,7 +230,7 @@ mod tests {
     ];
 
     #[test]
-    fn each_head_is_found_whatever_precedes_it_and_however_it_arrives() {
+    fn each_head_is_found_however_it_arrives() {
         for preceding in IN_ORDER {
             let sent = format!("{preceding}{AMBIGUOUS}GET / HTTP/1.1\r\n\r\n");
             for size in 1..=sent.len() {
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_feed_alone_is_refused_before_any_parser_can_take_it_for_an_end() {
+    fn a_line_feed_alone_is_refused_before_any_parser() {
         let sent = "GET / HTTP/1.1\r\nHost: a\n\n";
         for size in 1..=sent.len() {
             let (passed, refused) = passed(sent, size);

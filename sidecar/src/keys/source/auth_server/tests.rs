@@ -90,7 +90,7 @@ async fn contract_4_3_the_key_is_asked_for_with_both_parameters() {
 }
 
 #[tokio::test]
-async fn whatever_goes_wrong_brings_no_key_and_says_why_without_the_query() {
+async fn whatever_fails_brings_no_key_and_says_why() {
     for (answer, why) in [
         (answer("200 OK", &envelope("null")), "data is not a string"),
         (
@@ -140,7 +140,7 @@ fn linked(key: &str) -> String {
 }
 
 #[tokio::test]
-async fn the_key_set_is_fetched_from_the_same_server_and_only_when_it_changed() {
+async fn the_key_set_comes_from_the_same_server_when_it_changed() {
     let set = |keys: &[&str]| answer_with("200 OK", "ETag: \"1\"", &set_of(keys));
     let (address, heads) = answering([
         linked(ONE),
@@ -214,7 +214,7 @@ fn instance(address: (&str, u16), answer: String) -> Instance {
 }
 
 #[tokio::test]
-async fn whom_a_fetch_is_meant_for_is_asked_however_soon_it_follows_another() {
+async fn the_meant_server_is_fetched_from_however_soon() {
     let key = envelope(&format!("{ONE:?}"));
     let ill = instance(("127.0.0.1", 0), answer("500 Internal Server Error", ""));
     let port = ill.address.unwrap().port();
