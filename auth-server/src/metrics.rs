@@ -197,7 +197,7 @@ metrics! {
         /// Refused requests by reason code
         rejections was refusals: Family<Reason, Counter>
             = counters(rejections_here()),
-        /// Whether any name with any password logs in as the built-in user
+        /// 1 if any name with any password logs in as the built-in user
         builtin_users: Gauge,
     }
     beside {
