@@ -1,6 +1,7 @@
 //! Findings in manifests that another tool has made: what looks protected and is not.
 
 mod network;
+mod protected_pod;
 mod report;
 mod rules;
 mod security;

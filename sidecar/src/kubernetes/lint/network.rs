@@ -3,66 +3,55 @@
 
 use serde_json::Value;
 
-use super::rules::variable;
+use super::protected_pod::ProtectedPod;
 use super::{Finding, Level, Placed, Rule};
 use crate::kubernetes::object::{PodView, list, share_namespace, text};
 use crate::kubernetes::ports;
 use crate::kubernetes::settings::UPSTREAM;
 
 /// Finds the ways to the service's own port, and none to the sidecar's.
-pub(super) fn of_pod(
-    each: &Placed<'_>,
-    pod: &PodView<'_>,
-    sidecar: &Value,
-    placed: &[Placed<'_>],
-    found: &mut Vec<Finding>,
-) {
-    let spec = format!("{}/spec", pod.path);
+pub(super) fn of_pod(this: &ProtectedPod<'_, '_>, found: &mut Vec<Finding>) {
+    let pod = &this.pod;
     if pod.spec("hostNetwork") == Some(&Value::Bool(true)) {
-        let pointer = format!("{spec}/hostNetwork");
         let why = "hostNetwork: the service is reached on the node's address";
-        found.push(each.finding(Level::Error, Rule::HostNetwork, &pointer, why));
+        found.push(this.finding(Level::Error, Rule::HostNetwork, "/hostNetwork", why));
     }
-    let policies: Vec<&Placed<'_>> = placed
+    let policies: Vec<&Placed<'_>> = this
+        .input
         .iter()
-        .filter(|other| isolates(other, each, pod))
+        .filter(|other| isolates(other, this))
         .collect();
     if !policies.is_empty() && !pod.is_task() {
-        found.extend(blocked(each, pod, sidecar, &policies));
+        found.extend(blocked(this, &policies));
     }
-    let Some(service) = service_port(each, pod, sidecar, placed) else {
+    let Some(service) = service_port(this) else {
         return;
     };
     if let Some(port) = ports::of_node(pod, service) {
         let why = format!("hostPort {port}: the service is reached on the node's address");
-        found.push(each.finding(Level::Error, Rule::HostNetwork, &spec, why));
+        found.push(this.finding(Level::Error, Rule::HostNetwork, "", why));
     }
     if policies.is_empty() && !pod.is_task() {
         let why = format!(
             "no NetworkPolicy of this input covers it: if the service listens on more than 127.0.0.1, port {service} is reached past the sidecar"
         );
-        found.push(each.finding(Level::Note, Rule::NoNetworkPolicy, &spec, why));
+        found.push(this.finding(Level::Note, Rule::NoNetworkPolicy, "", why));
     }
     for policy in policies {
-        found.extend(allowed(policy, each, pod, service));
+        found.extend(allowed(policy, this, service));
     }
 }
 
 /// Returns the port of the service; `None` where no network leads to it.
-fn service_port(
-    each: &Placed<'_>,
-    pod: &PodView<'_>,
-    sidecar: &Value,
-    placed: &[Placed<'_>],
-) -> Option<u16> {
-    match variable(each, pod, sidecar, placed, UPSTREAM) {
+fn service_port(this: &ProtectedPod<'_, '_>) -> Option<u16> {
+    match this.variable(UPSTREAM) {
         Some(upstream) => ports::of_upstream(upstream),
-        None => ports::of_service(pod).ok(),
+        None => ports::of_service(&this.pod).ok(),
     }
 }
 
 /// Returns true for a policy that rejects what it does not allow to a pod.
-fn isolates(policy: &Placed<'_>, each: &Placed<'_>, pod: &PodView<'_>) -> bool {
+fn isolates(policy: &Placed<'_>, this: &ProtectedPod<'_, '_>) -> bool {
     let object = policy.object;
     let is_policy = object.kind() == "NetworkPolicy"
         && text(object.value(), "/apiVersion").starts_with("networking.k8s.io/");
@@ -71,8 +60,8 @@ fn isolates(policy: &Placed<'_>, each: &Placed<'_>, pod: &PodView<'_>) -> bool {
     let selector = object.value().pointer("/spec/podSelector");
     is_policy
         && is_for_ingress
-        && share_namespace(object, each.object)
-        && selector.is_none_or(|selector| selects(selector, pod))
+        && share_namespace(object, this.owner.object)
+        && selector.is_none_or(|selector| selects(selector, &this.pod))
 }
 
 /// Returns true for a label selector that the pod meets; an empty one selects all pods.
@@ -103,15 +92,10 @@ fn meets(expression: &Value, pod: &PodView<'_>) -> bool {
 }
 
 /// Returns the finding of a policy that allows the service's port.
-fn allowed(
-    policy: &Placed<'_>,
-    each: &Placed<'_>,
-    pod: &PodView<'_>,
-    service: u16,
-) -> Option<Finding> {
-    let of_pod = each.object.described();
+fn allowed(policy: &Placed<'_>, this: &ProtectedPod<'_, '_>, service: u16) -> Option<Finding> {
+    let of_pod = this.owner.object.described();
     let rules = || list(policy.object.value().pointer("/spec/ingress")).enumerate();
-    let names = |target: &Value| ports::resolved(pod, target);
+    let names = |target: &Value| ports::resolved(&this.pod, target);
     let finding = |level, number: usize, why: String| {
         let pointer = format!("/spec/ingress/{number}");
         policy.finding(level, Rule::PolicyPastSidecar, &pointer, why)
@@ -126,27 +110,21 @@ fn allowed(
 }
 
 /// Returns the finding of a pod whose policies allow other ports than the sidecar's.
-fn blocked(
-    each: &Placed<'_>,
-    pod: &PodView<'_>,
-    sidecar: &Value,
-    policies: &[&Placed<'_>],
-) -> Option<Finding> {
+fn blocked(this: &ProtectedPod<'_, '_>, policies: &[&Placed<'_>]) -> Option<Finding> {
     let own = |target: &Value| {
-        let mut own = ports::of_container(sidecar);
+        let mut own = ports::of_container(this.sidecar);
         let named = own.find(|(name, _)| target == *name).map(|(_, port)| port);
-        named.or_else(|| ports::resolved(pod, target))
+        named.or_else(|| ports::resolved(&this.pod, target))
     };
-    let port = super::rules::sidecar_port(sidecar)?;
+    let port = this.sidecar_port()?;
     let mut rules = policies
         .iter()
         .flat_map(|policy| list(policy.object.value().pointer("/spec/ingress")));
     if rules.any(|rule| is_of_all_ports(rule) || names_port(rule, port, own)) {
         return None;
     }
-    let spec = format!("{}/spec", pod.path);
     let why = format!("its NetworkPolicies do not allow port {port}, which is the sidecar's");
-    Some(each.finding(Level::Warning, Rule::PolicyBlocksSidecar, &spec, why))
+    Some(this.finding(Level::Warning, Rule::PolicyBlocksSidecar, "", why))
 }
 
 fn is_of_all_ports(rule: &Value) -> bool {

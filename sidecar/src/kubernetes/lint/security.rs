@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::{Finding, Level, Placed, Rule};
+use super::protected_pod::ProtectedPod;
+use super::{Finding, Level, Rule};
 use crate::kubernetes::object::{PodView, list, name_of, text};
 
 const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
@@ -35,21 +36,15 @@ const VOLUMES: [&str; 8] = [
 ];
 
 /// Compares the sidecar, and the pod where its namespace is in the input, with the standards.
-pub(super) fn of_pod(
-    each: &Placed<'_>,
-    pod: &PodView<'_>,
-    sidecar: &Value,
-    placed: &[Placed<'_>],
-    found: &mut Vec<Finding>,
-) {
-    let spec = format!("{}/spec", pod.path);
+pub(super) fn of_pod(this: &ProtectedPod<'_, '_>, found: &mut Vec<Finding>) {
+    let (pod, sidecar) = (&this.pod, this.sidecar);
     let mut add = |why: String| {
-        found.push(each.finding(Level::Error, Rule::PodSecurity, &spec, why));
+        found.push(this.finding(Level::Error, Rule::PodSecurity, "", why));
     };
     if let Some(lack) = lack(pod, sidecar) {
         add(format!("the sidecar {lack}"));
     }
-    let standard = enforced(each, placed);
+    let standard = enforced(this);
     if matches!(standard, "baseline" | "restricted") {
         let general = of_pod_itself(pod).into_iter().map(ToOwned::to_owned);
         let volumes = of_volumes(pod, standard);
@@ -70,10 +65,10 @@ pub(super) fn of_pod(
 }
 
 /// Returns the standard that the object's namespace enforces; empty where the input lacks it.
-fn enforced<'v>(each: &Placed<'_>, placed: &[Placed<'v>]) -> &'v str {
-    let mut objects = placed.iter().map(|other| other.object);
-    let namespace = objects
-        .find(|object| object.kind() == "Namespace" && object.name() == each.object.namespace());
+fn enforced<'v>(this: &ProtectedPod<'v, '_>) -> &'v str {
+    let own = this.owner.object.namespace();
+    let mut objects = this.input.iter().map(|other| other.object);
+    let namespace = objects.find(|object| object.kind() == "Namespace" && object.name() == own);
     let label = namespace.and_then(|namespace| namespace.label(ENFORCE));
     label.unwrap_or_default()
 }
