@@ -8,17 +8,22 @@ mod certificate;
 mod metrics;
 mod reload;
 
-use std::path::{Path, PathBuf};
+use std::fmt::Display;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs::{Ticketer, default_provider};
+use rustls::pki_types::CertificateDer;
+use rustls::server::WebPkiClientVerifier;
 use rustls::version::{TLS12, TLS13};
 use serde::Serialize;
 
+use self::certificate::roots;
 pub use self::certificate::{
-    CertificateError, CertificateFiles, ServerCertificate, expired, read_bounded, trusted,
+    CertificateError, CertificateFiles, ServerCertificate, authorities, expired, read_bounded,
+    trusted,
 };
 pub use self::metrics::CertificateMetrics;
 pub use self::reload::follow;
@@ -50,31 +55,51 @@ impl TlsArgs {
         };
         ServerCertificate::open(cert.clone(), key.clone())
             .map(|certificate| Some(Arc::new(certificate)))
-            .map_err(|fault| ExitError::Config(format!("{}: {fault}", flag_of(&fault, key))))
+            .map_err(|error| {
+                let flag = error.setting("--tls-cert", "--tls-key");
+                ExitError::Config(format!("{flag}: {error}"))
+            })
     }
 }
 
-fn flag_of(fault: &CertificateError, key: &Path) -> &'static str {
-    if fault.path() == key {
-        "--tls-key"
-    } else {
-        "--tls-cert"
-    }
-}
-
-/// Configures TLS 1.2 and 1.3 for HTTP/1.1 with `certificate` for every server name. Clients resume
-/// sessions without state in the server.
+/// Configures TLS 1.2 and 1.3 for HTTP/1.1 with `certificate` for every server name.
 ///
 /// # Errors
 /// [`ExitError::Software`] if the cryptographic library rejects its own defaults.
 pub fn http1(certificate: Arc<ServerCertificate>) -> Result<Arc<ServerConfig>, ExitError> {
-    let refused = |error| ExitError::Software(format!("TLS cannot be set up: {error}"));
-    let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+    server(certificate, None, &["http/1.1"])
+}
+
+/// Configures TLS 1.2 and 1.3 with `certificate` for every server name; clients present one of
+/// `authorities`, if there are any. They resume sessions without state in the server.
+///
+/// # Errors
+/// [`ExitError::Software`] if the cryptographic library rejects its own defaults, or authorities
+/// that [`authorities`] has not checked.
+pub fn server(
+    certificate: Arc<ServerCertificate>,
+    authorities: Option<&[CertificateDer<'static>]>,
+    protocols: &[&str],
+) -> Result<Arc<ServerConfig>, ExitError> {
+    let failed =
+        |error: &dyn Display| ExitError::Software(format!("TLS cannot be set up: {error}"));
+    let provider = Arc::new(default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&[&TLS13, &TLS12])
-        .map_err(refused)?
-        .with_no_client_auth()
-        .with_cert_resolver(certificate);
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    config.ticketer = Ticketer::new().map_err(refused)?;
+        .map_err(|error| failed(&error))?;
+    let builder = match authorities {
+        None => builder.with_no_client_auth(),
+        Some(authorities) => {
+            let roots = Arc::new(roots(authorities).map_err(|error| failed(&error))?);
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
+            builder.with_client_cert_verifier(verifier.map_err(|error| failed(&error))?)
+        }
+    };
+    let mut config = builder.with_cert_resolver(certificate);
+    config.alpn_protocols = protocols
+        .iter()
+        .map(|name| name.as_bytes().to_vec())
+        .collect();
+    config.ticketer = Ticketer::new().map_err(|error| failed(&error))?;
     Ok(Arc::new(config))
 }

@@ -11,14 +11,8 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use runtime::exit::ExitError;
-use runtime::tls::{ServerCertificate, read_bounded};
-use rustls::crypto::aws_lc_rs::{Ticketer, default_provider};
+use runtime::tls::{ServerCertificate, authorities, server};
 use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-use rustls::server::WebPkiClientVerifier;
-use rustls::server::danger::ClientCertVerifier;
-use rustls::version::{TLS12, TLS13};
-use rustls::{RootCertStore, ServerConfig};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -63,7 +57,7 @@ impl ClientTls {
     /// # Errors
     /// [`ExitError::Config`] for a file without usable authorities.
     pub(crate) fn new(settings: &ClientTlsSettings) -> Result<Self, ExitError> {
-        let clients = authorities(settings.client_ca.as_deref())?;
+        let clients = client_authorities(settings.client_ca.as_deref())?;
         let ClientTlsSettings {
             certificate,
             protocols,
@@ -85,7 +79,7 @@ impl ClientTls {
         &self,
         client_ca: Option<&Path>,
     ) -> Result<Option<NextClients>, ExitError> {
-        let clients = authorities(client_ca)?;
+        let clients = client_authorities(client_ca)?;
         if clients == self.current.load().clients {
             return Ok(None);
         }
@@ -139,56 +133,18 @@ impl Current {
         protocols: &[&str],
         clients: Option<Authorities>,
     ) -> Result<Self, ExitError> {
-        let failed = |error| ExitError::Software(format!("TLS cannot be set up: {error}"));
-        let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()))
-            .with_protocol_versions(&[&TLS13, &TLS12])
-            .map_err(failed)?;
-        let builder = match &clients {
-            None => builder.with_no_client_auth(),
-            Some(clients) => builder.with_client_cert_verifier(client_verifier(clients)?),
-        };
-        let mut config = builder.with_cert_resolver(Arc::clone(certificate) as _);
-        config.alpn_protocols = protocols
-            .iter()
-            .map(|name| name.as_bytes().to_vec())
-            .collect();
-        config.ticketer = Ticketer::new().map_err(failed)?;
+        let config = server(Arc::clone(certificate), clients.as_deref(), protocols)?;
         Ok(Self {
-            acceptor: TlsAcceptor::from(Arc::new(config)),
+            acceptor: TlsAcceptor::from(config),
             clients,
         })
     }
 }
 
-/// Reads the authorities: at least one, and all usable.
-fn authorities(file: Option<&Path>) -> Result<Option<Authorities>, ExitError> {
-    let Some(file) = file else {
-        return Ok(None);
-    };
-    let unusable =
-        |why: ExitError| ExitError::Config(format!("--client-ca {}: {why}", file.display()));
-    let pem = read_bounded(file).map_err(|why| unusable(ExitError::Config(why)))?;
-    let authorities = CertificateDer::pem_slice_iter(&pem)
-        .collect::<Result<Authorities, _>>()
-        .map_err(|error| unusable(ExitError::Config(error.to_string())))?;
-    client_verifier(&authorities).map_err(unusable)?;
-    Ok(Some(authorities))
-}
-
-fn client_verifier(authorities: &Authorities) -> Result<Arc<dyn ClientCertVerifier>, ExitError> {
-    let unusable = |why: &dyn fmt::Display| ExitError::Config(why.to_string());
-    let mut roots = RootCertStore::empty();
-    for authority in authorities {
-        let added = roots.add(authority.clone());
-        added.map_err(|error| unusable(&error))?;
-    }
-    if roots.is_empty() {
-        return Err(unusable(&"holds no certificate"));
-    }
-    let provider = Arc::new(default_provider());
-    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
-        .build()
-        .map_err(|error| unusable(&error))
+fn client_authorities(file: Option<&Path>) -> Result<Option<Authorities>, ExitError> {
+    file.map(authorities)
+        .transpose()
+        .map_err(|error| ExitError::Config(format!("--client-ca {error}")))
 }
 
 #[cfg(test)]

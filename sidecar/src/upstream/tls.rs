@@ -10,9 +10,8 @@ use std::sync::Arc;
 use pingora::protocols::tls::CaType;
 use pingora::upstreams::peer::HttpPeer;
 use pingora::utils::tls::{CertKey, WrappedX509, parse_x509};
-use runtime::tls::{CertificateError, CertificateFiles, expired, trusted};
-use rustls::RootCertStore;
-use rustls::pki_types::pem::{self, PemObject};
+use runtime::tls::{CertificateFiles, authorities, expired};
+use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 
 const CA: &str = "--upstream-ca";
@@ -90,7 +89,7 @@ impl UpstreamTls {
         }
         Ok(Self {
             server_name: files.server_name.clone(),
-            ca: files.ca.as_deref().map(authorities).transpose()?,
+            ca: files.ca.as_deref().map(trusted).transpose()?,
             client: files
                 .client
                 .as_ref()
@@ -136,16 +135,8 @@ impl fmt::Debug for UpstreamTls {
     }
 }
 
-fn authorities(path: &Path) -> Result<Arc<CaType>, TlsFilesError> {
-    let pem = trusted(path).map_err(|fault| TlsFilesError::file(CA, fault))?;
-    let unusable =
-        |why: &dyn fmt::Display| TlsFilesError::file(CA, format!("{}: {why}", path.display()));
-    let certificates = certificates(&pem).map_err(|error| unusable(&error))?;
-    let mut roots = RootCertStore::empty();
-    for certificate in &certificates {
-        let added = roots.add(certificate.clone());
-        added.map_err(|error| unusable(&error))?;
-    }
+fn trusted(path: &Path) -> Result<Arc<CaType>, TlsFilesError> {
+    let certificates = authorities(path).map_err(|error| TlsFilesError::file(CA, error))?;
     let parsed: Vec<WrappedX509> = certificates
         .into_iter()
         .map(|certificate| WrappedX509::new(certificate.to_vec(), parse_x509))
@@ -154,25 +145,17 @@ fn authorities(path: &Path) -> Result<Arc<CaType>, TlsFilesError> {
 }
 
 fn client_identity(file: &Path, key: &Path) -> Result<Identity, TlsFilesError> {
-    let files = CertificateFiles::read(file, key).map_err(|fault| {
-        let flag = match fault {
-            CertificateError::Certificate { .. } => CERTIFICATE,
-            CertificateError::KeyFile(_) | CertificateError::Key { .. } => KEY,
-        };
-        TlsFilesError::file(flag, fault)
-    })?;
-    let chain =
-        certificates(&files.chain).map_err(|error| TlsFilesError::file(CERTIFICATE, error))?;
+    let files = CertificateFiles::read(file, key)
+        .map_err(|error| TlsFilesError::file(error.setting(CERTIFICATE, KEY), error))?;
+    let chain = CertificateDer::pem_slice_iter(&files.chain)
+        .map(|link| link.map(|link| link.to_vec()))
+        .collect::<Result<_, _>>()
+        .map_err(|error| TlsFilesError::file(CERTIFICATE, error))?;
     let private = PrivateKeyDer::from_pem_slice(files.key.as_bytes())
         .map_err(|error| TlsFilesError::file(KEY, error))?;
-    let chain = chain.iter().map(|link| link.to_vec()).collect();
     Ok(Identity {
         pair: Arc::new(CertKey::new(chain, private.secret_der().to_vec())),
         file: file.to_owned(),
         not_after: files.not_after,
     })
-}
-
-fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, pem::Error> {
-    CertificateDer::pem_slice_iter(pem).collect()
 }

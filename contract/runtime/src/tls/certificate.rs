@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use rustls::RootCertStore;
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -53,6 +54,15 @@ impl CertificateError {
         match self {
             Self::Certificate { path, .. } | Self::Key { path, .. } => path,
             Self::KeyFile(error) => error.path(),
+        }
+    }
+
+    /// Returns the setting of the faulty file: of `certificate` and `key` one.
+    #[must_use]
+    pub const fn setting<'s>(&self, certificate: &'s str, key: &'s str) -> &'s str {
+        match self {
+            Self::Certificate { .. } => certificate,
+            Self::Key { .. } | Self::KeyFile(_) => key,
         }
     }
 }
@@ -113,10 +123,8 @@ impl ServerCertificate {
             return Ok(false);
         }
         if read.not_after < now {
-            return Err(CertificateError::Certificate {
-                path: self.cert.clone(),
-                problem: "the certificate has expired".to_owned(),
-            });
+            let problem = "the certificate has expired".to_owned();
+            return Err(of_certificate(&self.cert)(problem));
         }
         self.presented.store(Arc::new(read));
         Ok(true)
@@ -135,7 +143,8 @@ impl ResolvesServerCert for ServerCertificate {
     }
 }
 
-/// A chain and its key as they stand in their files, checked to belong together.
+/// A chain and its key as they stand in their files, checked to belong together; never printed.
+#[derive(PartialEq, Eq)]
 pub struct CertificateFiles {
     /// PEM, the certificate itself first.
     pub chain: Vec<u8>,
@@ -174,10 +183,7 @@ impl PresentedCertificate {
     }
 
     fn of(chain: &[u8], pem: &str, cert: &Path, key: &Path) -> Result<Self, CertificateError> {
-        let (chain, not_after) = parse_chain(chain).map_err(|problem| {
-            let path = cert.to_owned();
-            CertificateError::Certificate { path, problem }
-        })?;
+        let (chain, not_after) = parse_chain(chain).map_err(of_certificate(cert))?;
         let problem = |problem: String| CertificateError::Key {
             path: key.to_owned(),
             problem,
@@ -221,10 +227,39 @@ pub fn expired(flag: &str, cert: &Path, not_after: i64, now: i64) -> Option<Stri
 pub fn trusted(path: &Path) -> Result<Vec<u8>, CertificateError> {
     read_bounded(path)
         .and_then(|pem| parse_chain(&pem).map(|_| pem))
-        .map_err(|problem| {
-            let path = path.to_owned();
-            CertificateError::Certificate { path, problem }
-        })
+        .map_err(of_certificate(path))
+}
+
+/// Reads a file of authorities to trust: at least one, and all usable.
+///
+/// # Errors
+/// [`CertificateError::Certificate`] for anything else.
+pub fn authorities(path: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
+    let usable = |pem: Vec<u8>| {
+        let (authorities, _) = parse_chain(&pem)?;
+        roots(&authorities).map_err(|error| error.to_string())?;
+        Ok(authorities)
+    };
+    read_bounded(path)
+        .and_then(usable)
+        .map_err(of_certificate(path))
+}
+
+pub(super) fn roots(
+    authorities: &[CertificateDer<'static>],
+) -> Result<RootCertStore, rustls::Error> {
+    let mut roots = RootCertStore::empty();
+    for authority in authorities {
+        roots.add(authority.clone())?;
+    }
+    Ok(roots)
+}
+
+fn of_certificate(path: &Path) -> impl Fn(String) -> CertificateError {
+    move |problem| CertificateError::Certificate {
+        path: path.to_owned(),
+        problem,
+    }
 }
 
 /// Returns the chain, and the end of its first certificate.

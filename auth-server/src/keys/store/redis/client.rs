@@ -97,10 +97,11 @@ mod tests {
     use std::process::Command;
 
     use ::tests::certificates::{Authority, write_private};
+    use runtime::tls::CertificateFiles;
 
     use super::super::super::within_timeout;
     use super::*;
-    use crate::keys::store::redis::credentials::{ClientCertificate, CredentialFiles};
+    use crate::keys::store::redis::credentials::CredentialFiles;
 
     const ADDRESS: &str = "redis://127.0.0.1:1";
 
@@ -163,7 +164,7 @@ mod tests {
         let authority = Authority::new();
         let certificate = authority.issue("client");
         let showing = |not_after| Credentials {
-            client: Some(ClientCertificate {
+            client: Some(CertificateFiles {
                 chain: std::fs::read(&certificate.cert).unwrap(),
                 key: Zeroizing::new(std::fs::read_to_string(&certificate.key).unwrap()),
                 not_after,

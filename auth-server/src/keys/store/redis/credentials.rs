@@ -16,7 +16,7 @@ pub(crate) struct Credentials {
     pub(crate) password: Option<Zeroizing<String>>,
     /// Trusted authorities as PEM; `None` for those of the system.
     pub(crate) ca: Option<Vec<u8>>,
-    pub(crate) client: Option<ClientCertificate>,
+    pub(crate) client: Option<CertificateFiles>,
     pub(crate) sentinel_password: Option<Zeroizing<String>>,
 }
 
@@ -29,15 +29,6 @@ pub(crate) struct CredentialFiles {
     pub(crate) client: Option<(PathBuf, PathBuf)>,
     pub(crate) sentinel_user: Option<String>,
     pub(crate) sentinel_password: Option<PathBuf>,
-}
-
-/// A chain and its key, as PEM.
-#[derive(PartialEq, Eq)]
-pub(crate) struct ClientCertificate {
-    pub(crate) chain: Vec<u8>,
-    pub(crate) key: Zeroizing<String>,
-    /// Expiry in seconds since 1970.
-    pub(crate) not_after: i64,
 }
 
 /// An unusable file with the reason.
@@ -105,23 +96,15 @@ fn authorities(file: &Path) -> Result<Vec<u8>, CredentialsError> {
 /// Loads the client certificate and checks that its key matches.
 fn client_certificate(
     files: &CredentialFiles,
-) -> Result<Option<ClientCertificate>, CredentialsError> {
-    let Some((cert, key)) = &files.client else {
-        return Ok(None);
-    };
-    let files = CertificateFiles::read(cert, key).map_err(|error| {
-        let flag = if error.path() == key {
-            "--store-client-key"
-        } else {
-            CLIENT_CERTIFICATE
-        };
-        fault(flag, &error)
-    })?;
-    Ok(Some(ClientCertificate {
-        chain: files.chain,
-        key: files.key,
-        not_after: files.not_after,
-    }))
+) -> Result<Option<CertificateFiles>, CredentialsError> {
+    let client = files.client.as_ref();
+    client
+        .map(|(cert, key)| CertificateFiles::read(cert, key))
+        .transpose()
+        .map_err(|error| {
+            let flag = error.setting(CLIENT_CERTIFICATE, "--store-client-key");
+            fault(flag, &error)
+        })
 }
 
 fn fault(flag: &'static str, problem: &dyn fmt::Display) -> CredentialsError {
