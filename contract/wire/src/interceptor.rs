@@ -325,6 +325,20 @@ mod tests {
     }
 
     #[test]
+    fn the_user_details_endpoint_has_one_path() {
+        for (path, is_of_endpoint) in [
+            ("/orders/current/user/details", true),
+            ("/orders/current/user/details/", false),
+            ("/orders/current/user", false),
+            ("/current/user/details", false),
+            ("/orders//current/user/details", false),
+        ] {
+            let found = interceptor().is_user_details(path.as_bytes());
+            assert_eq!(found, is_of_endpoint, "{path}");
+        }
+    }
+
+    #[test]
     fn methods() {
         let token = [(AUTHORIZATION, "Bearer a.b.c")];
         for (method, path, expected) in [
@@ -515,6 +529,46 @@ mod tests {
                 other => unreachable!("{other:?}"),
             };
             assert_eq!(found, token, "{headers:?} {opens_websocket}");
+        }
+    }
+
+    #[test]
+    fn the_header_that_a_token_came_in_is_reported() {
+        let names = ["x-first", "x-second"].map(HeaderName::from_static);
+        let interceptor = interceptor().with_token_headers(names.to_vec());
+        for (name, reported) in [
+            (&names[0], Some("x-first")),
+            (&names[1], Some("x-second")),
+            (&AUTHORIZATION, None),
+        ] {
+            let prefix = if *name == AUTHORIZATION {
+                "Bearer "
+            } else {
+                ""
+            };
+            let headers = headers(&[(name.clone(), &format!("{prefix}a.b.c"))]);
+            let mut steps = TokenHeaders::default();
+            let path = b"/orders/list";
+            let _ = interceptor.classify_observed(&Method::GET, path, &headers, false, &mut steps);
+            assert_eq!(steps.0.as_deref(), reported, "{name}");
+        }
+    }
+
+    /// The token header that was reported.
+    #[derive(Default)]
+    struct TokenHeaders(Option<String>);
+
+    impl Observer for TokenHeaders {
+        const WATCHES: bool = true;
+
+        fn checked(&mut self, _: &'static str, _: Result<(), Rejection>) {}
+
+        fn skipped(&mut self, _: &'static str, _: &'static str) {}
+
+        fn learned(&mut self, fact: Fact<'_>) {
+            if let Fact::TokenHeader(name) = fact {
+                self.0 = Some(name.to_owned());
+            }
         }
     }
 }

@@ -137,6 +137,28 @@ fn every_claim_of_a_rule_has_to_hold_and_the_scope_comes_first() {
     assert_eq!(both.to_string(), "scope s, and a = 1");
 }
 
+#[test]
+fn an_explanation_has_the_claims_of_the_rule_alone() {
+    let both = Requirement {
+        scope: vec!["orders:read".to_owned()],
+        ..claim("dept", json!(["a", 7]))
+    };
+    let rules = AccessRules::new(vec![rule(&[], &["/**"], both)], Unmatched::Token);
+    for (payload, found) in [
+        (json!({"sub": "1"}), "none of these claims"),
+        (
+            json!({"sub": "1", "scp": ["x"], "dept": 7}),
+            r#"scp = ["x"], dept = 7"#,
+        ),
+        (json!({"scope": "x"}), r#"scope = "x""#),
+    ] {
+        let facts = rules.describe(0, payload.as_object().unwrap()).unwrap();
+        assert_eq!(facts.found, found);
+        assert_eq!(facts.needs, r#"scope orders:read, and dept = "a" or 7"#);
+    }
+    assert_eq!(Requirement::default().to_string(), "a valid token");
+}
+
 fn matching(rules: &AccessRules, method: &str, path: &str, fields: &[&'static str]) -> Vec<usize> {
     let method = Method::from_bytes(method.as_bytes()).unwrap();
     let fields = fields.iter().map(|name| {

@@ -354,6 +354,21 @@ mod tests {
     }
 
     #[test]
+    fn the_other_cookies_stay_in_one_field() {
+        for (cookies, left) in [
+            (&["token=a.b.c"][..], Some("")),
+            (&["x=1; token=a; y=2"], Some("x=1; y=2")),
+            (&["x=1", "token=a", "y"], Some("x=1; y")),
+            (&["token=a; token=b; x=1"], Some("x=1")),
+            (&["token; tokens=1; xtoken=a; Token=b"], None),
+            (&[], None),
+        ] {
+            let found = cookies_without(&headers_of(COOKIE, cookies), "token");
+            assert_eq!(found.as_deref(), left.map(str::as_bytes), "{cookies:?}");
+        }
+    }
+
+    #[test]
     fn one_field_of_all_token_headers_holds_a_bare_token() {
         let names = ["x-first", "x-second"].map(HeaderName::from_static);
         for (fields, expected) in [

@@ -425,6 +425,45 @@ mod tests {
     }
 
     #[test]
+    fn a_list_has_its_number_its_time_and_its_key() {
+        let list = list(&json!({"seq": 7, "iat": 5}));
+        assert_eq!((list.seq(), list.issued_at()), (7, 5));
+        let keys = keys(SECRET);
+        assert_eq!(list.signed_by(), keys.keys().first().map(|key| key.id()));
+    }
+
+    #[test]
+    fn lists_revoke_the_same_only_if_every_kind_agrees() {
+        let user = RevocationDigest::of_user("7");
+        let empty = RevocationClaims::default();
+        let lists = [
+            empty.clone(),
+            RevocationClaims {
+                tokens: [RevocationDigest::of_token("a")].into(),
+                ..empty.clone()
+            },
+            RevocationClaims {
+                users: [(user, 100)].into(),
+                ..empty.clone()
+            },
+            RevocationClaims {
+                applications: [(user, 100)].into(),
+                ..empty.clone()
+            },
+            RevocationClaims {
+                everyone: Some(100),
+                ..empty
+            },
+        ];
+        for (at, one) in lists.iter().enumerate() {
+            for (place, other) in lists.iter().enumerate() {
+                let same = of(one).revokes_same(&of(other));
+                assert_eq!(same, at == place, "{at} {place}");
+            }
+        }
+    }
+
+    #[test]
     fn forty_thousand_tokens_fit_into_the_longest_list() {
         let claims = RevocationClaims {
             tokens: (0..40_000)

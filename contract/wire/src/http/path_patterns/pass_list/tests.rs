@@ -167,3 +167,20 @@ fn the_same_path_may_stand_there_for_several_methods() {
         assert_eq!(found, Some(patterns[expected]));
     }
 }
+
+#[test]
+fn two_globs_at_one_place_lead_to_their_own_patterns() {
+    let patterns = ["/a*/x", "/b*/y", "/a*/z"];
+    let list = PassList::parse(patterns).unwrap();
+    assert!(!list.depends_on_method());
+    for (path, expected) in [
+        ("/a1/x", Some(patterns[0])),
+        ("/b1/y", Some(patterns[1])),
+        ("/a1/z", Some(patterns[2])),
+        ("/a1/y", None),
+        ("/b1/x", None),
+    ] {
+        let found = list.find(path).map(PathPattern::as_str);
+        assert_eq!(found, expected, "{path}");
+    }
+}
