@@ -127,7 +127,7 @@ impl Config {
         if let Some(url) = &args.keys.issuer_url {
             auth_policy.policy.issuer = Some(url.clone());
         }
-        let protected = effective_config(args, &issuers, &auth_policy);
+        let effective = effective_config(args, &issuers, &auth_policy);
         if let Some(policies) = issuers.policies {
             auth_policy = auth_policy.with_issuers(policies);
         }
@@ -136,7 +136,7 @@ impl Config {
         let rules = Rules {
             auth_policy,
             upstream_request: upstream_request(&args.rules.upstream_request),
-            protected,
+            effective,
         };
         Ok(Self {
             listen: args.listening.listen,

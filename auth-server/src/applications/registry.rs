@@ -26,7 +26,7 @@ pub(crate) struct ApplicationRegistry {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Denied {
+pub(crate) enum ApplicationError {
     /// The store was not read yet, or holds no application where one is required: pairs cannot be
     /// checked.
     NotReady,
@@ -93,14 +93,19 @@ impl ApplicationRegistry {
     /// registrations are required; a right secret is accepted regardless of earlier failures.
     ///
     /// # Errors
-    /// [`Denied`]; an unknown id and a wrong secret are not distinguished.
-    pub(crate) fn authorize(&self, id: &str, secret: &str, now: Instant) -> Result<(), Denied> {
+    /// [`ApplicationError`]; an unknown id and a wrong secret are not distinguished.
+    pub(crate) fn authorize(
+        &self,
+        id: &str,
+        secret: &str,
+        now: Instant,
+    ) -> Result<(), ApplicationError> {
         let (known, mounted) = (self.known.load(), self.mounted.load());
         let Some(known) = known.as_deref() else {
-            return Err(Denied::NotReady);
+            return Err(ApplicationError::NotReady);
         };
         if known.is_empty() && mounted.is_empty() && self.required {
-            return Err(Denied::NotReady);
+            return Err(ApplicationError::NotReady);
         }
         // Both are compared, so that the time does not reveal where an application is registered.
         let is_dropped = known.record(id).is_some_and(|it| it.is_dropped(secret));
@@ -109,8 +114,8 @@ impl ApplicationRegistry {
             return Ok(());
         }
         Err(match self.failures.failed(id, now) {
-            Ok(()) => Denied::Unknown,
-            Err(too_soon) => Denied::TooOften(too_soon),
+            Ok(()) => ApplicationError::Unknown,
+            Err(too_soon) => ApplicationError::TooOften(too_soon),
         })
     }
 
@@ -123,9 +128,9 @@ impl ApplicationRegistry {
         &self,
         presented: &[(&str, &str)],
         now: Instant,
-    ) -> Result<(AppId, Grant), Denied> {
+    ) -> Result<(AppId, Grant), ApplicationError> {
         let (known, mounted) = (self.known.load(), self.mounted.load());
-        let known = known.as_deref().ok_or(Denied::NotReady)?;
+        let known = known.as_deref().ok_or(ApplicationError::NotReady)?;
         let is_right = |&&(id, secret): &&(&str, &str)| {
             let is_dropped = known.record(id).is_some_and(|it| it.is_dropped(secret));
             let is_mounted = mounted.admits(id, secret) && !is_dropped;
@@ -135,14 +140,14 @@ impl ApplicationRegistry {
             let app_id = known
                 .registered_id(id)
                 .or_else(|| mounted.registered_id(id));
-            let app_id = app_id.ok_or(Denied::Unknown)?.clone();
+            let app_id = app_id.ok_or(ApplicationError::Unknown)?.clone();
             let grant = granted(known, &app_id);
             return Ok((app_id, grant));
         }
         let id = presented.first().map_or("", |(id, _)| id);
         Err(match self.failures.failed(id, now) {
-            Ok(()) => Denied::Unknown,
-            Err(too_soon) => Denied::TooOften(too_soon),
+            Ok(()) => ApplicationError::Unknown,
+            Err(too_soon) => ApplicationError::TooOften(too_soon),
         })
     }
 

@@ -22,7 +22,7 @@ pub enum AccessLog {
 
 /// The line of one request; unknown fields are left out.
 #[derive(Default)]
-pub struct Entry<'a> {
+pub struct AccessLine<'a> {
     /// Its end, in one word.
     pub outcome: &'a str,
     /// The reason code of a rejection.
@@ -67,7 +67,7 @@ impl AccessLog {
     }
 }
 
-impl Entry<'_> {
+impl AccessLine<'_> {
     /// Writes the line.
     pub fn write(&self) {
         tracing::info!(

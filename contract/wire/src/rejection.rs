@@ -9,7 +9,7 @@ mod help;
 
 use http::StatusCode;
 
-pub use self::help::Remedy;
+pub use self::help::Help;
 
 /// Builds the `WWW-Authenticate` field of a row. The realm is fixed, because an echo of the URL
 /// would let an attacker write into the header; `reason` is an attribute of ours, which RFC 6750 §3

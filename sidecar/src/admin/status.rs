@@ -64,7 +64,7 @@ pub(crate) struct Status {
     pub(crate) keys: Arc<IssuerKeys>,
     pub(crate) health: Health,
     pub(crate) hour: LastHour,
-    pub(crate) refusals: Arc<RecentRejections>,
+    pub(crate) rejections: Arc<RecentRejections>,
     pub(crate) metrics: Metrics,
     pub(crate) started: Instant,
 }
@@ -174,7 +174,7 @@ impl Status {
             requests: minute.requests,
         };
         let waiting_settings = self.metrics.waiting_settings();
-        let summaries = rules.protected.rules.iter();
+        let summaries = rules.effective.rules.iter();
         let rejections = |name: &'r str| (name, self.metrics.rule_rejections(name));
         Snapshot {
             version: env!("CARGO_PKG_VERSION"),
@@ -192,14 +192,14 @@ impl Status {
                 .reported_until(unix_seconds(now))
                 .map(moment),
             conditions: self.health.conditions(),
-            protected: &rules.protected,
+            protected: &rules.effective,
             keys: self.keys(FIRST),
-            issuers: self.issuers(&rules.protected),
+            issuers: self.issuers(&rules.effective),
             last_hour: self.hour.minutes().into_iter().map(minute).collect(),
             responses: self.responses(),
             rule_rejections: summaries.map(|rule| rejections(&rule.name)).collect(),
             fast_path: self.metrics.fast_path_use(),
-            refusals: self.refusals(),
+            refusals: self.rejections(),
         }
     }
 
@@ -253,8 +253,8 @@ impl Status {
         })
     }
 
-    fn refusals(&self) -> Vec<RejectionSnapshot> {
-        let newest = self.refusals.newest().into_iter();
+    fn rejections(&self) -> Vec<RejectionSnapshot> {
+        let newest = self.rejections.newest().into_iter();
         newest
             .map(|refused| RejectionSnapshot {
                 at: rfc_3339(refused.at),
@@ -268,7 +268,7 @@ impl Status {
                 cause: refused.cause,
                 request_id: refused.request_id,
                 trace_id: refused.trace_id,
-                remedy: refused.rejection.remedy().remedy,
+                remedy: refused.rejection.help().action,
             })
             .collect()
     }
@@ -334,7 +334,7 @@ mod tests {
     use crate::telemetry::metrics::{Departure, TokenCacheCounters};
     use crate::upstream::request::UpstreamRequestPolicy;
 
-    fn rules(protected: EffectiveConfig) -> Arc<CurrentRules> {
+    fn rules(effective: EffectiveConfig) -> Arc<CurrentRules> {
         let interceptor = Interceptor::new(
             "/orders".parse().unwrap(),
             PassList::parse([]).unwrap(),
@@ -357,7 +357,7 @@ mod tests {
                 reuse_after_body: false,
                 forwarded: ForwardedPolicy::Append,
             },
-            protected,
+            effective,
         }))
     }
 
@@ -368,14 +368,14 @@ mod tests {
 
     fn status(refused: &[(&[u8], Rejection)]) -> Status {
         let keys = Arc::new(IssuerKeys::only(Arc::default()));
-        let refusals = RecentRejections::default();
+        let rejections = RecentRejections::default();
         for (target, rejection) in refused {
             let line = RequestRecord {
                 request: Some((&Method::GET, target)),
                 ..RequestRecord::default()
             };
             let status = Some(rejection.status().as_u16());
-            refusals.remember(*rejection, status, &line, SystemTime::UNIX_EPOCH);
+            rejections.remember(*rejection, status, &line, SystemTime::UNIX_EPOCH);
         }
         Status {
             rules: rules(EffectiveConfig {
@@ -409,7 +409,7 @@ mod tests {
             ),
             keys,
             health: Health::new(),
-            refusals: Arc::new(refusals),
+            rejections: Arc::new(rejections),
             metrics: Metrics::new(TokenCacheCounters::default()).0,
             started: Instant::now(),
         }

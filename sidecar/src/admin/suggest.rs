@@ -39,7 +39,7 @@ async fn suggest(State(suggestions): State<Suggestions>) -> String {
     let rules = suggestions.rules.load();
     text(
         &suggestions.reported.counts(),
-        &rules.protected.context_path,
+        &rules.effective.context_path,
     )
 }
 

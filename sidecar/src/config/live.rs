@@ -16,7 +16,7 @@ pub(crate) struct Rules {
     pub(crate) auth_policy: AuthPolicy,
     pub(crate) upstream_request: UpstreamRequestPolicy,
     /// The rules as the status page renders them.
-    pub(crate) protected: EffectiveConfig,
+    pub(crate) effective: EffectiveConfig,
 }
 
 /// The current rules, shared by all requests without a lock.

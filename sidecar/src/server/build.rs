@@ -220,7 +220,7 @@ fn status(shared: &Shared) -> Status {
         health: shared.health.clone(),
         hour: LastHour::new(shared.metrics.clone(), SystemTime::now()),
         metrics: shared.metrics.clone(),
-        refusals: Arc::clone(&shared.request_logger.rejections),
+        rejections: Arc::clone(&shared.request_logger.rejections),
         started: Instant::now(),
     }
 }

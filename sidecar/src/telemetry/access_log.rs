@@ -6,8 +6,8 @@ use std::time::Duration;
 use contract::api::user_details::CurrentUserDetails;
 use contract::http::trace::{RequestId, TraceId};
 use http::Method;
+use runtime::access_log::{AccessLine, short};
 pub(crate) use runtime::access_log::{AccessLog, LoggedPath};
-use runtime::access_log::{Entry, short};
 
 use crate::telemetry::outcome::Completion;
 
@@ -76,7 +76,7 @@ impl<'a> RequestRecord<'a> {
     /// Writes the record to the access log.
     pub(crate) fn write(&self, completion: &Completion) {
         let outcome = completion.outcome;
-        let entry = Entry {
+        let line = AccessLine {
             outcome: outcome.as_str(),
             reason: outcome.reason(),
             status: completion.status,
@@ -93,6 +93,6 @@ impl<'a> RequestRecord<'a> {
             upstream: self.upstream.as_deref(),
             cause: self.cause.as_deref(),
         };
-        entry.write();
+        line.write();
     }
 }

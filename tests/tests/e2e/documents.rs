@@ -292,9 +292,9 @@ fn the_api_document_lists_every_reason_code() {
 fn reason_sections() -> String {
     let mut text = String::new();
     for rejection in Rejection::ALL {
-        let remedy = rejection.remedy();
+        let help = rejection.help();
         text += &format!("### `{rejection}` · {}\n", rejection.status().as_u16());
-        text += &format!("{}\n\n**What to do.** {}\n\n", remedy.cause, remedy.remedy);
+        text += &format!("{}\n\n**What to do.** {}\n\n", help.cause, help.action);
     }
     text
 }

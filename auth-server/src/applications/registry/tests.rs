@@ -24,7 +24,11 @@ fn orders() -> Applications {
     applications(&[("orders", SecretHashes::of("right"))])
 }
 
-fn authorize(registrations: &ApplicationRegistry, id: &str, secret: &str) -> Result<(), Denied> {
+fn authorize(
+    registrations: &ApplicationRegistry,
+    id: &str,
+    secret: &str,
+) -> Result<(), ApplicationError> {
     registrations.authorize(id, secret, Instant::now())
 }
 
@@ -33,7 +37,7 @@ fn nothing_is_allowed_before_the_store_was_read() {
     let registrations = ApplicationRegistry::new(false);
     assert_eq!(
         authorize(&registrations, "any", "pair"),
-        Err(Denied::NotReady)
+        Err(ApplicationError::NotReady)
     );
     assert_eq!(registrations.count(), None);
 }
@@ -54,7 +58,7 @@ fn where_registrations_are_required_none_means_closed() {
     registrations.reconcile(Applications::default());
     assert_eq!(
         authorize(&registrations, "any", "pair"),
-        Err(Denied::NotReady)
+        Err(ApplicationError::NotReady)
     );
     assert!(registrations.are_missing());
     registrations.reconcile(orders());
@@ -69,7 +73,10 @@ fn the_first_registration_closes_the_check() {
     registrations.reconcile(orders());
     assert_eq!(authorize(&registrations, "orders", "right"), Ok(()));
     for (id, secret) in [("orders", "wrong"), ("any", "right")] {
-        assert_eq!(authorize(&registrations, id, secret), Err(Denied::Unknown));
+        assert_eq!(
+            authorize(&registrations, id, secret),
+            Err(ApplicationError::Unknown)
+        );
     }
 }
 
@@ -86,7 +93,7 @@ fn a_store_that_lost_the_applications_gets_them_back() {
     assert_eq!(ids, ["orders"]);
     assert_eq!(
         authorize(&registrations, "any", "pair"),
-        Err(Denied::Unknown)
+        Err(ApplicationError::Unknown)
     );
     assert_eq!(authorize(&registrations, "orders", "right"), Ok(()));
 }
@@ -124,7 +131,7 @@ fn a_record_that_became_unreadable_stays_in_force() {
     assert_eq!(known.unreadable(), ["orders", "stock"]);
     let started = ApplicationRegistry::new(false);
     started.reconcile(unreadable());
-    let denied = Err(Denied::Unknown);
+    let denied = Err(ApplicationError::Unknown);
     assert_eq!(authorize(&known, "orders", "right"), Ok(()));
     assert_eq!(authorize(&started, "orders", "right"), denied);
     for registrations in [&known, &started] {
@@ -238,7 +245,7 @@ fn a_removed_application_stays_removed() {
     assert_eq!(registrations.reconcile(removed), expected);
     assert_eq!(
         authorize(&registrations, "orders", "right"),
-        Err(Denied::Unknown)
+        Err(ApplicationError::Unknown)
     );
 }
 
@@ -269,14 +276,18 @@ fn applications_of_a_directory_count_beside_those_of_the_store() {
     let mounted = applications(&[("stock", SecretHashes::of("mounted"))]);
     let registrations = ApplicationRegistry::new(false).with_directory(mounted);
     let closed = authorize(&registrations, "stock", "mounted");
-    assert_eq!(closed, Err(Denied::NotReady), "the store was not read yet");
+    assert_eq!(
+        closed,
+        Err(ApplicationError::NotReady),
+        "the store was not read yet"
+    );
     registrations.reconcile(orders());
     assert_eq!(registrations.count(), Some(2));
     for (id, secret, outcome) in [
         ("orders", "right", Ok(())),
         ("stock", "mounted", Ok(())),
-        ("orders", "mounted", Err(Denied::Unknown)),
-        ("stock", "right", Err(Denied::Unknown)),
+        ("orders", "mounted", Err(ApplicationError::Unknown)),
+        ("stock", "right", Err(ApplicationError::Unknown)),
     ] {
         assert_eq!(authorize(&registrations, id, secret), outcome, "{id}");
     }
@@ -285,7 +296,7 @@ fn applications_of_a_directory_count_beside_those_of_the_store() {
     let dropped = SecretHashes::of("mounted").with_new("next").newest();
     registrations.reconcile(applications(&[("stock", dropped)]));
     let refused = authorize(&registrations, "stock", "mounted");
-    assert_eq!(refused, Err(Denied::Unknown), "it was dropped");
+    assert_eq!(refused, Err(ApplicationError::Unknown), "it was dropped");
 }
 
 #[test]
@@ -297,7 +308,7 @@ fn an_empty_directory_admits_nobody() {
     assert_eq!(removed, [event("stock", ApplicationEventKind::Removed)]);
     for (id, secret) in [("stock", "mounted"), ("any", "pair")] {
         let refused = authorize(&registrations, id, secret);
-        assert_eq!(refused, Err(Denied::Unknown), "{id}");
+        assert_eq!(refused, Err(ApplicationError::Unknown), "{id}");
     }
     let hmac = ApplicationRegistry::new(true).with_directory(orders());
     hmac.reconcile(Applications::default());
@@ -320,7 +331,7 @@ fn a_dropped_secret_stays_dropped_when_an_older_record_is_back() {
     assert_eq!(reconciled.restored, [expected]);
     assert_eq!(reconciled.events, []);
     let leaked = authorize(&registrations, "orders", "leaked");
-    assert_eq!(leaked, Err(Denied::Unknown));
+    assert_eq!(leaked, Err(ApplicationError::Unknown));
     assert_eq!(authorize(&registrations, "orders", "next"), Ok(()));
     let healed = registrations.reconcile(applications(&[("orders", dropped)]));
     assert_eq!(healed, Reconciled::default());
@@ -370,7 +381,10 @@ fn after_too_many_failures_the_right_secret_is_still_accepted() {
     let outcomes: Vec<_> = (0..100)
         .map(|_| registrations.authorize("orders", "wrong", now))
         .collect();
-    assert_eq!(outcomes.first(), Some(&Err(Denied::Unknown)));
-    assert!(matches!(outcomes.last(), Some(Err(Denied::TooOften(_)))));
+    assert_eq!(outcomes.first(), Some(&Err(ApplicationError::Unknown)));
+    assert!(matches!(
+        outcomes.last(),
+        Some(Err(ApplicationError::TooOften(_)))
+    ));
     assert_eq!(registrations.authorize("orders", "right", now), Ok(()));
 }

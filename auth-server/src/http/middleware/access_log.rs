@@ -11,7 +11,7 @@ use contract::http::cors::AllowedOrigins;
 use contract::http::trace::{REQUEST_ID, RequestId, TraceId};
 use contract::rejection::Rejection;
 use http::{HeaderMap, Method, Uri};
-use runtime::access_log::{AccessLog, Entry, LoggedPath, short};
+use runtime::access_log::{AccessLine, AccessLog, LoggedPath, short};
 use runtime::client_address::TrustedProxies;
 
 use super::client_ip::client_of;
@@ -67,7 +67,7 @@ impl RequestLogger {
         if !self.access_log.wants(rejection.is_some()) {
             return;
         }
-        Entry {
+        AccessLine {
             outcome: outcome(rejection.is_some()),
             reason: rejection.map(|rejection| rejection.reason()),
             status: Some(response.status().as_u16()),
@@ -78,7 +78,7 @@ impl RequestLogger {
             bytes: response.body().size_hint().exact(),
             request_id: record.ids.request_id.as_ref().map(|id| id as _),
             trace_id: record.ids.trace_id.as_ref().map(|id| id as _),
-            ..Entry::default()
+            ..AccessLine::default()
         }
         .write();
     }
@@ -88,12 +88,12 @@ impl RequestLogger {
         self.metrics.rejected(rejection);
         self.metrics.responded(rejection.status(), None);
         if self.access_log.wants(true) {
-            Entry {
+            AccessLine {
                 outcome: outcome(true),
                 reason: Some(rejection.reason()),
                 status: Some(rejection.status().as_u16()),
                 client: Some(client),
-                ..Entry::default()
+                ..AccessLine::default()
             }
             .write();
         }

@@ -75,8 +75,8 @@ fn policy(targets: &[Origin]) -> HeaderValue {
 
 fn reasons() -> Map<String, Value> {
     let row = |rejection: &Rejection| {
-        let remedy = rejection.remedy();
-        let row = json!({"cause": remedy.cause, "remedy": remedy.remedy});
+        let help = rejection.help();
+        let row = json!({"cause": help.cause, "remedy": help.action});
         (rejection.reason().to_owned(), row)
     };
     Rejection::ALL.iter().map(row).collect()

@@ -13,7 +13,7 @@ use http::header::LINK;
 use http::{HeaderMap, HeaderValue, Uri};
 use runtime::client_address::TrustedProxies;
 
-use crate::applications::registry::{ApplicationRegistry, Denied};
+use crate::applications::registry::{ApplicationError, ApplicationRegistry};
 use crate::audit;
 use crate::http::middleware::client_ip::client_of;
 use crate::http::response;
@@ -100,12 +100,12 @@ impl KeyEndpoint {
 }
 
 /// An unknown application and a wrong secret are not distinguished.
-impl From<Denied> for ErrorResponse {
-    fn from(denied: Denied) -> Self {
-        match denied {
-            Denied::NotReady => Rejection::StoreUnavailable.into(),
-            Denied::Unknown => Rejection::ApplicationUnknown.into(),
-            Denied::TooOften(wait) => wait.into(),
+impl From<ApplicationError> for ErrorResponse {
+    fn from(error: ApplicationError) -> Self {
+        match error {
+            ApplicationError::NotReady => Rejection::StoreUnavailable.into(),
+            ApplicationError::Unknown => Rejection::ApplicationUnknown.into(),
+            ApplicationError::TooOften(wait) => wait.into(),
         }
     }
 }

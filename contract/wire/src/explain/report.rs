@@ -145,13 +145,13 @@ impl Verdict {
 
     /// Describes a rejection.
     pub fn refused(rejection: Rejection) -> Self {
-        let remedy = rejection.remedy();
+        let help = rejection.help();
         Self {
             outcome: "refused".to_owned(),
             reason: Some(rejection.reason().to_owned()),
             status: Some(rejection.status().as_u16()),
-            cause: Some(remedy.cause.to_owned()),
-            remedy: Some(remedy.remedy.to_owned()),
+            cause: Some(help.cause.to_owned()),
+            remedy: Some(help.action.to_owned()),
         }
     }
 }

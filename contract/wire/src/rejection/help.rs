@@ -1,22 +1,22 @@
-//! Cause and remedy of each reason code: the one source of `docs/reasons.md`, of the sidecar's
+//! Cause of each reason code, and what to do: the one source of `docs/reasons.md`, of the sidecar's
 //! status page, of `explain` and of the console.
 
 use super::Rejection;
 
 /// Help for clients and operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Remedy {
+pub struct Help {
     /// The cause, in plain words.
     pub cause: &'static str,
-    /// The remedy.
-    pub remedy: &'static str,
+    /// The steps to take.
+    pub action: &'static str,
 }
 
 impl Rejection {
-    /// Returns cause and remedy. Text between backticks is code.
+    /// Returns cause and action. Text between backticks is code.
     #[expect(clippy::too_many_lines, reason = "a table, one row for each rejection")]
-    pub const fn remedy(self) -> Remedy {
-        let (cause, remedy) = match self {
+    pub const fn help(self) -> Help {
+        let (cause, action) = match self {
             Self::PathNotCanonical => (
                 "The path holds what two programs may read differently: a dot segment (`/../`, `%2e%2e`), a backslash, a control byte, a broken escape (`%zz`), a double escape (`%252f`), or a fragment.",
                 "Send the path in its plain form, `/static/a.css`. If a client library or a proxy in front rewrites paths, `sidecar explain` shows what arrives. There is no setting that lets such a path through.",
@@ -230,7 +230,7 @@ impl Rejection {
                 "The log holds the cause, at the time of the response. Please report it.",
             ),
         };
-        Remedy { cause, remedy }
+        Help { cause, action }
     }
 }
 
@@ -241,8 +241,8 @@ mod tests {
     #[test]
     fn every_row_has_cause_and_action_in_whole_sentences() {
         for rejection in Rejection::ALL {
-            let Remedy { cause, remedy } = rejection.remedy();
-            for text in [cause, remedy] {
+            let Help { cause, action } = rejection.help();
+            for text in [cause, action] {
                 assert!(
                     text.ends_with('.') && text.len() > 20,
                     "{rejection}: {text}"

@@ -50,7 +50,7 @@ pub(super) fn status(snapshot: &Snapshot<'_>) -> Markup {
                 }
                 section aria-labelledby="rejections" {
                     h2 id="rejections" { "Recent rejections" }
-                    (refusals(&snapshot.refusals))
+                    (rejections(&snapshot.refusals))
                 }
             }
             footer {
@@ -76,11 +76,11 @@ pub(super) fn reasons() -> Markup {
             }
             main.reasons {
                 @for rejection in Rejection::ALL {
-                    @let remedy = rejection.remedy();
+                    @let help = rejection.help();
                     section id=(rejection) {
                         h2 { code { (rejection) } " " span.status { (rejection.status().as_u16()) } }
-                        p { (with_code(remedy.cause)) }
-                        p { strong { "What to do: " } (with_code(remedy.remedy)) }
+                        p { (with_code(help.cause)) }
+                        p { strong { "What to do: " } (with_code(help.action)) }
                     }
                 }
             }
@@ -338,9 +338,9 @@ fn legend() -> Markup {
     }
 }
 
-fn refusals(refusals: &[RejectionSnapshot]) -> Markup {
+fn rejections(rejections: &[RejectionSnapshot]) -> Markup {
     html! {
-        @if refusals.is_empty() {
+        @if rejections.is_empty() {
             p.quiet { "No request was rejected since the start." }
         } @else {
             div.scroll tabindex="0" role="region" aria-labelledby="rejections" {
@@ -349,14 +349,14 @@ fn refusals(refusals: &[RejectionSnapshot]) -> Markup {
                         th scope="col" { "Time (UTC)" } th scope="col" { "Reason" } th scope="col" { "Status" }
                         th scope="col" { "Method" } th scope="col" { "Path" } th scope="col" { "Client" } th scope="col" { "More" }
                     } }
-                    tbody { @for refused in refusals { (refusal(refused)) } }
+                    tbody { @for rejection in rejections { (row(rejection)) } }
                 }
             }
         }
     }
 }
 
-fn refusal(refused: &RejectionSnapshot) -> Markup {
+fn row(refused: &RejectionSnapshot) -> Markup {
     html! {
         tr {
             td.time { time datetime=(refused.at) { (readable(&refused.at)) } }

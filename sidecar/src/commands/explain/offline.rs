@@ -45,7 +45,7 @@ pub(super) fn explainer(args: &ExplainArgs) -> Result<Option<Explainer>, ExitErr
         rules: Arc::new(CurrentRules::new(Rules {
             auth_policy: config::auth_policy(&args.rules, mapping, &upstream, &[])?,
             upstream_request: config::upstream_request(&args.rules.upstream_request),
-            protected: EffectiveConfig::default(),
+            effective: EffectiveConfig::default(),
         })),
         keys: Arc::new(IssuerKeys::only(Arc::new(current))),
         correlation: args.tracing.correlation(),
