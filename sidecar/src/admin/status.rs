@@ -31,7 +31,7 @@ use crate::keys::issuer_keys::{FIRST, IssuerKeys};
 use crate::keys::source::jwks_url::MAX_FRESHNESS;
 use crate::telemetry::metrics::{FastPathUse, Metrics};
 use crate::telemetry::outcome::Totals;
-use crate::telemetry::recent_rejections::RecentRejections;
+use crate::telemetry::recent_rejections::{RecentRejections, RejectedRequest};
 
 /// Content policy: no script, no resource but the style sheet of the page, no framing.
 const PAGE_HEADERS: [(HeaderName, HeaderValue); 5] = [
@@ -156,14 +156,8 @@ struct RejectionSnapshot {
     at: String,
     reason: &'static str,
     message: &'static str,
-    status: Option<u16>,
-    method: Option<String>,
-    path: Option<String>,
-    client: Option<String>,
-    upstream: Option<String>,
-    cause: Option<String>,
-    request_id: Option<String>,
-    trace_id: Option<String>,
+    #[serde(flatten)]
+    request: RejectedRequest,
     remedy: &'static str,
 }
 
@@ -260,15 +254,8 @@ impl Status {
                 at: rfc_3339(refused.at),
                 reason: refused.rejection.reason(),
                 message: refused.rejection.message(),
-                status: refused.status,
-                method: refused.method,
-                path: refused.path,
-                client: refused.client.map(|client| client.to_string()),
-                upstream: refused.upstream,
-                cause: refused.cause,
-                request_id: refused.request_id,
-                trace_id: refused.trace_id,
                 remedy: refused.rejection.help().action,
+                request: refused,
             })
             .collect()
     }

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use contract::rejection::Rejection;
 use parking_lot::Mutex;
+use serde::Serialize;
 
 use crate::telemetry::access_log::RequestRecord;
 
@@ -16,9 +17,11 @@ const CAPACITY: usize = 50;
 pub(crate) struct RecentRejections(Mutex<VecDeque<RejectedRequest>>);
 
 /// Record of a rejected request: like its log line without query, headers and token.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct RejectedRequest {
+    #[serde(skip)]
     pub(crate) at: SystemTime,
+    #[serde(skip)]
     pub(crate) rejection: Rejection,
     /// Status of the response; `None` if the client was gone or already had part of a response.
     pub(crate) status: Option<u16>,

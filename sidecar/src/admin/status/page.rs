@@ -357,19 +357,20 @@ fn rejections(rejections: &[RejectionSnapshot]) -> Markup {
 }
 
 fn row(refused: &RejectionSnapshot) -> Markup {
+    let request = &refused.request;
     html! {
         tr {
             td.time { time datetime=(refused.at) { (readable(&refused.at)) } }
             td { a href={ "/reasons#" (refused.reason) } title=(refused.message) { (refused.reason) } }
-            td { (refused.status.map(|status| status.to_string()).unwrap_or_default()) }
-            td { (refused.method.as_deref().unwrap_or("–")) }
-            td.path { (refused.path.as_deref().unwrap_or("–")) }
-            td { (refused.client.as_deref().unwrap_or("–")) }
+            td { (request.status.map(|status| status.to_string()).unwrap_or_default()) }
+            td { (request.method.as_deref().unwrap_or("–")) }
+            td.path { (request.path.as_deref().unwrap_or("–")) }
+            td { @match request.client { Some(client) => (client), None => "–" } }
             td.more {
-                @if let Some(upstream) = &refused.upstream { (upstream) " " }
-                @if let Some(cause) = &refused.cause { (cause) " " }
-                @if let Some(id) = &refused.request_id { "request " code { (id) } " " }
-                @if let Some(id) = &refused.trace_id { "trace " code { (id) } }
+                @if let Some(upstream) = &request.upstream { (upstream) " " }
+                @if let Some(cause) = &request.cause { (cause) " " }
+                @if let Some(id) = &request.request_id { "request " code { (id) } " " }
+                @if let Some(id) = &request.trace_id { "trace " code { (id) } }
             }
         }
     }
