@@ -286,7 +286,16 @@ mod tests {
     }
 
     fn kind(method: Method, path: &str, fields: &[(HeaderName, &str)]) -> String {
-        match interceptor().classify(&method, path.as_bytes(), &headers(fields)) {
+        kind_of(&interceptor(), &method, path, fields)
+    }
+
+    fn kind_of(
+        interceptor: &Interceptor,
+        method: &Method,
+        path: &str,
+        fields: &[(HeaderName, &str)],
+    ) -> String {
+        match interceptor.classify(method, path.as_bytes(), &headers(fields)) {
             AuthRequirement::Pass => "pass".into(),
             AuthRequirement::Preflight { of_user_details } => {
                 format!("preflight {of_user_details}")
@@ -390,14 +399,7 @@ mod tests {
         let allowed = AllowedOrigins::new(vec!["https://app.example".parse().unwrap()]);
         let with = interceptor().with_allowed_origins(allowed);
         let kind = |interceptor: &Interceptor, path: &str, of| {
-            let headers = headers(&asking(of));
-            match interceptor.classify(&Method::OPTIONS, path.as_bytes(), &headers) {
-                AuthRequirement::Preflight { of_user_details } => {
-                    format!("preflight {of_user_details}")
-                }
-                AuthRequirement::Reject(rejection) => rejection.reason().into(),
-                other => format!("{other:?}"),
-            }
+            kind_of(interceptor, &Method::OPTIONS, path, &asking(of))
         };
         for (path, of, expected) in [
             ("/orders/list", "https://app.example", "preflight false"),
@@ -439,16 +441,6 @@ mod tests {
     #[test]
     fn on_an_optional_path_a_token_may_be_missing_but_not_bad() {
         let interceptor = interceptor().with_optional(PassList::parse(["/feed/**"]).unwrap());
-        let class_of = |path: &str, fields: &[(HeaderName, &str)]| {
-            let headers = headers(fields);
-            match interceptor.classify(&Method::GET, path.as_bytes(), &headers) {
-                AuthRequirement::Pass => "pass",
-                AuthRequirement::NeedsToken(_) => "token",
-                AuthRequirement::UserDetails(_) => "user",
-                AuthRequirement::Preflight { .. } => "preflight",
-                AuthRequirement::Reject(rejection) => rejection.reason(),
-            }
-        };
         for (path, authorization, expected) in [
             ("/orders/feed/1", None, "pass"),
             ("/orders/feed/1", Some("Bearer a.b.c"), "token"),
@@ -459,11 +451,8 @@ mod tests {
             ("/feed/1", None, "token_missing"),
         ] {
             let fields = authorization.map(|value| (AUTHORIZATION, value));
-            assert_eq!(
-                class_of(path, fields.as_slice()),
-                expected,
-                "{path} {authorization:?}"
-            );
+            let found = kind_of(&interceptor, &Method::GET, path, fields.as_slice());
+            assert_eq!(found, expected, "{path} {authorization:?}");
         }
     }
 

@@ -60,6 +60,7 @@ mod tests {
     #[test]
     fn a_context_path_ends_at_a_segment() {
         let context: ContextPath = "/orders".parse().unwrap();
+        assert_eq!(context.to_string(), "/orders");
         for (path, expected) in [
             ("/orders", Some("/")),
             ("/orders/", Some("/")),
