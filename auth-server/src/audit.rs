@@ -10,39 +10,28 @@ use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
 use contract::keys::KeyId;
+use runtime::named_enum;
 use runtime::sanitize::LogText;
 use tracing::field::display;
 use tracing::info;
 
 use self::events::{
-    ApplicationEvent, ApplicationEventKind, KeyEvent, RequestIds, RevocationEvent,
-    RevocationEventKind, UserChange, UserChangeKind,
+    ApplicationEvent, KeyEvent, RequestIds, RevocationEvent, RevocationEventKind, UserChange,
 };
 use crate::changed_by::ChangedBy;
 
 const TARGET: &str = "audit";
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LoginEvent {
-    Succeeded,
-    /// Unknown account, wrong password, or a disabled user.
-    Failed,
-    /// Within the wait after failures at the account, from this client or its network.
-    Locked,
-    Limited,
-    /// For a reason unrelated to the account.
-    Refused,
-}
-
-impl LoginEvent {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Succeeded => "login_succeeded",
-            Self::Failed => "login_failed",
-            Self::Locked => "login_locked",
-            Self::Limited => "login_limited",
-            Self::Refused => "login_refused",
-        }
+named_enum! {
+    pub(crate) enum LoginEvent {
+        Succeeded = "login_succeeded",
+        /// Unknown account, wrong password, or a disabled user.
+        Failed = "login_failed",
+        /// Within the wait after failures at the account, from this client or its network.
+        Locked = "login_locked",
+        Limited = "login_limited",
+        /// For a reason unrelated to the account.
+        Refused = "login_refused",
     }
 }
 
@@ -149,7 +138,7 @@ fn logged_id(app_id: &str) -> Cow<'_, str> {
 }
 
 pub(crate) fn application(change: &ApplicationEvent) {
-    let event = application_name(change.kind);
+    let event = change.kind.name();
     let app_id = LogText(&change.id).to_string();
     let (by, reason) = actor(change.changed_by.as_ref());
     info!(target: TARGET, %event, app_id, by, reason, "application");
@@ -162,20 +151,11 @@ fn actor(changed_by: Option<&ChangedBy>) -> (Option<String>, Option<String>) {
     (changed_by.map(|change| text(&change.by)), reason.map(text))
 }
 
-const fn application_name(event: ApplicationEventKind) -> &'static str {
-    match event {
-        ApplicationEventKind::Added => "application_added",
-        ApplicationEventKind::SecretsChanged => "application_secrets_changed",
-        ApplicationEventKind::GrantChanged => "application_grant_changed",
-        ApplicationEventKind::Removed => "application_removed",
-    }
-}
-
 /// Logs a key event; `at` is when the key starts to sign, or is dropped, in seconds since the
 /// epoch.
 pub(crate) fn key(event: &KeyEvent) {
     let (by, reason) = actor(event.changed_by.as_ref());
-    info!(target: TARGET, event = %event.kind, kid = %event.kid, at = event.at, by, reason, "key");
+    info!(target: TARGET, event = %event.kind.name(), kid = %event.kid, at = event.at, by, reason, "key");
 }
 
 /// Bounds the lines where many revocations arrive at once.
@@ -191,17 +171,8 @@ pub(crate) fn revocations(events: &[RevocationEvent]) {
         let user = user.as_ref().or(of(RevocationEventKind::User));
         let jti = of(RevocationEventKind::Token);
         let app_id = of(RevocationEventKind::Application);
-        let event = revocation_name(event.kind);
+        let event = event.kind.name();
         info!(target: TARGET, %event, jti, user, app_id, by, reason, "revocation");
-    }
-}
-
-const fn revocation_name(kind: RevocationEventKind) -> &'static str {
-    match kind {
-        RevocationEventKind::Token => "token_revoked",
-        RevocationEventKind::User => "user_revoked",
-        RevocationEventKind::Application => "application_revoked",
-        RevocationEventKind::Everyone => "everyone_revoked",
     }
 }
 
@@ -213,21 +184,9 @@ const MAX_USER_LINES: usize = 1000;
 pub(crate) fn users_changed(count: usize, changes: &[UserChange]) {
     for UserChange { account, kind } in changes.iter().take(MAX_USER_LINES) {
         let account = LogText(account).to_string();
-        info!(target: TARGET, event = %user_name(*kind), account, "user");
+        info!(target: TARGET, event = %kind.name(), account, "user");
     }
     info!(target: TARGET, event = %USERS_CHANGED, count, changes = changes.len(), "users");
-}
-
-const fn user_name(kind: UserChangeKind) -> &'static str {
-    match kind {
-        UserChangeKind::Added => "user_added",
-        UserChangeKind::Removed => "user_removed",
-        UserChangeKind::Disabled => "user_disabled",
-        UserChangeKind::Enabled => "user_enabled",
-        UserChangeKind::PasswordChanged => "user_password_changed",
-        UserChangeKind::TotpChanged => "user_totp_changed",
-        UserChangeKind::DetailsChanged => "user_details_changed",
-    }
 }
 
 const SERVER_STARTED: &str = "server_started";
@@ -245,78 +204,28 @@ pub(crate) fn server_stopping(cause: &str) {
     info!(target: TARGET, event = %SERVER_STOPPING, cause, "server");
 }
 
-/// Change of this server's entry in the registry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Registration {
-    Listed,
-    Withdrawn,
+named_enum! {
+    /// Change of this server's entry in the registry.
+    pub(crate) enum Registration {
+        Listed = "server_registered",
+        Withdrawn = "server_deregistered",
+    }
 }
 
 /// Logs a registration; `instance` is the address under which others reach this server.
 pub(crate) fn registration(event: Registration, instance: &str, registry: &str) {
-    let event = registration_name(event);
+    let event = event.name();
     info!(target: TARGET, %event, %instance, %registry, "registry");
-}
-
-const fn registration_name(event: Registration) -> &'static str {
-    match event {
-        Registration::Listed => "server_registered",
-        Registration::Withdrawn => "server_deregistered",
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
-    use std::iter::successors;
 
-    use super::events::KeyEventKind;
+    use super::events::{ApplicationEventKind, KeyEventKind, UserChangeKind};
     use super::*;
 
-    /// Enumerates all names: each variant leads to the next, so a new one does not compile until it
-    /// is here.
     fn names() -> BTreeSet<String> {
-        let logins = successors(Some(LoginEvent::Succeeded), |event| match event {
-            LoginEvent::Succeeded => Some(LoginEvent::Failed),
-            LoginEvent::Failed => Some(LoginEvent::Locked),
-            LoginEvent::Locked => Some(LoginEvent::Limited),
-            LoginEvent::Limited => Some(LoginEvent::Refused),
-            LoginEvent::Refused => None,
-        });
-        let keys = successors(Some(KeyEventKind::Generated), |event| match event {
-            KeyEventKind::Generated => Some(KeyEventKind::Adopted),
-            KeyEventKind::Adopted => Some(KeyEventKind::Published),
-            KeyEventKind::Published => Some(KeyEventKind::Promoted),
-            KeyEventKind::Promoted => Some(KeyEventKind::Retired),
-            KeyEventKind::Retired => Some(KeyEventKind::Dropped),
-            KeyEventKind::Dropped => Some(KeyEventKind::Revoked),
-            KeyEventKind::Revoked => None,
-        });
-        let applications = successors(Some(ApplicationEventKind::Added), |event| match event {
-            ApplicationEventKind::Added => Some(ApplicationEventKind::SecretsChanged),
-            ApplicationEventKind::SecretsChanged => Some(ApplicationEventKind::GrantChanged),
-            ApplicationEventKind::GrantChanged => Some(ApplicationEventKind::Removed),
-            ApplicationEventKind::Removed => None,
-        });
-        let registrations = successors(Some(Registration::Listed), |event| match event {
-            Registration::Listed => Some(Registration::Withdrawn),
-            Registration::Withdrawn => None,
-        });
-        let users = successors(Some(UserChangeKind::Added), |kind| match kind {
-            UserChangeKind::Added => Some(UserChangeKind::Removed),
-            UserChangeKind::Removed => Some(UserChangeKind::Disabled),
-            UserChangeKind::Disabled => Some(UserChangeKind::Enabled),
-            UserChangeKind::Enabled => Some(UserChangeKind::PasswordChanged),
-            UserChangeKind::PasswordChanged => Some(UserChangeKind::TotpChanged),
-            UserChangeKind::TotpChanged => Some(UserChangeKind::DetailsChanged),
-            UserChangeKind::DetailsChanged => None,
-        });
-        let revocations = successors(Some(RevocationEventKind::Token), |kind| match kind {
-            RevocationEventKind::Token => Some(RevocationEventKind::User),
-            RevocationEventKind::User => Some(RevocationEventKind::Application),
-            RevocationEventKind::Application => Some(RevocationEventKind::Everyone),
-            RevocationEventKind::Everyone => None,
-        });
         let plain = [
             USERS_CHANGED,
             SESSION_ENDED,
@@ -329,13 +238,13 @@ mod tests {
         ];
         plain
             .into_iter()
-            .chain(users.map(user_name))
-            .chain(revocations.map(revocation_name))
-            .chain(logins.map(LoginEvent::name))
-            .chain(applications.map(application_name))
-            .chain(registrations.map(registration_name))
+            .chain(UserChangeKind::ALL.map(UserChangeKind::name))
+            .chain(RevocationEventKind::ALL.map(RevocationEventKind::name))
+            .chain(LoginEvent::ALL.map(LoginEvent::name))
+            .chain(ApplicationEventKind::ALL.map(ApplicationEventKind::name))
+            .chain(Registration::ALL.map(Registration::name))
+            .chain(KeyEventKind::ALL.map(KeyEventKind::name))
             .map(str::to_owned)
-            .chain(keys.map(|kind| kind.to_string()))
             .collect()
     }
 

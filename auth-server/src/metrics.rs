@@ -13,9 +13,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use runtime::histogram::{DurationHistogram, REQUEST_BOUNDS, micros};
-use runtime::metrics;
 use runtime::metrics::counters;
 use runtime::tls::CertificateMetrics;
+use runtime::{metrics, named_enum};
 
 use crate::audit::events::{KeyEvent, KeyEventKind};
 
@@ -129,29 +129,22 @@ struct TokenGrant {
     outcome: &'static str,
 }
 
-/// An event in the life of sessions with refresh tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SessionEvent {
-    Begun,
-    /// A login got no refresh token.
-    NotStored,
-    Ended,
-    /// Ended, because a refresh token was used twice.
-    Reused,
+named_enum! {
+    /// An event in the life of sessions with refresh tokens.
+    pub(crate) enum SessionEvent {
+        Begun = "begun",
+        /// A login got no refresh token.
+        NotStored = "not_stored",
+        Ended = "ended",
+        /// Ended, because a refresh token was used twice.
+        Reused = "reused",
+    }
 }
 
 impl SessionEvent {
-    const ALL: [Self; 4] = [Self::Begun, Self::NotStored, Self::Ended, Self::Reused];
-
-    const fn label(self) -> SessionLabel {
-        SessionLabel {
-            event: match self {
-                Self::Begun => "begun",
-                Self::NotStored => "not_stored",
-                Self::Ended => "ended",
-                Self::Reused => "reused",
-            },
-        }
+    const fn labels(self) -> SessionLabel {
+        let event = self.name();
+        SessionLabel { event }
     }
 }
 
@@ -217,7 +210,7 @@ metrics! {
         /// Sessions with refresh tokens by event: begun, not_stored (a login got no refresh token), ended,
         /// reused (ended by a second use of a refresh token)
         sessions: Family<SessionLabel, Counter>
-            = counters(SessionEvent::ALL.map(SessionEvent::label)),
+            = counters(SessionEvent::ALL.map(SessionEvent::labels)),
     }
 }
 
@@ -291,7 +284,7 @@ impl Metrics {
     }
 
     pub(crate) fn session(&self, event: SessionEvent) {
-        self.sessions.sessions.get_or_create(&event.label()).inc();
+        self.sessions.sessions.get_or_create(&event.labels()).inc();
     }
 
     pub(crate) fn store_up(&self, up: bool) {

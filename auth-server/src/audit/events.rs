@@ -1,9 +1,8 @@
 //! The logged events of keys, users and applications.
 
-use std::fmt;
-
 use contract::http::trace::{RequestId, TraceId};
 use contract::keys::KeyId;
+use runtime::named_enum;
 
 use crate::changed_by::ChangedBy;
 
@@ -24,31 +23,18 @@ pub(crate) struct KeyEvent {
     pub(crate) changed_by: Option<ChangedBy>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum KeyEventKind {
-    /// Generated here and accepted by the store.
-    Generated,
-    /// Found in the store.
-    Adopted,
-    Published,
-    Promoted,
-    Retired,
-    /// Removed after the expiry of its last token.
-    Dropped,
-    Revoked,
-}
-
-impl fmt::Display for KeyEventKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Generated => "key_generated",
-            Self::Adopted => "key_adopted",
-            Self::Published => "key_published",
-            Self::Promoted => "key_promoted",
-            Self::Retired => "key_retired",
-            Self::Dropped => "key_dropped",
-            Self::Revoked => "key_revoked",
-        })
+named_enum! {
+    pub(crate) enum KeyEventKind {
+        /// Generated here and accepted by the store.
+        Generated = "key_generated",
+        /// Found in the store.
+        Adopted = "key_adopted",
+        Published = "key_published",
+        Promoted = "key_promoted",
+        Retired = "key_retired",
+        /// Removed after the expiry of its last token.
+        Dropped = "key_dropped",
+        Revoked = "key_revoked",
     }
 }
 
@@ -58,17 +44,19 @@ pub(crate) struct UserChange {
     pub(crate) kind: UserChangeKind,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum UserChangeKind {
-    Added,
-    Removed,
-    Disabled,
-    Enabled,
-    PasswordChanged,
-    /// A second factor was set, replaced or removed.
-    TotpChanged,
-    /// The id, or other claims of the user.
-    DetailsChanged,
+named_enum! {
+    #[derive(PartialOrd, Ord)]
+    pub(crate) enum UserChangeKind {
+        Added = "user_added",
+        Removed = "user_removed",
+        Disabled = "user_disabled",
+        Enabled = "user_enabled",
+        PasswordChanged = "user_password_changed",
+        /// A second factor was set, replaced or removed.
+        TotpChanged = "user_totp_changed",
+        /// The id, or other claims of the user.
+        DetailsChanged = "user_details_changed",
+    }
 }
 
 /// A change of an application, for the audit log.
@@ -80,13 +68,14 @@ pub(crate) struct ApplicationEvent {
     pub(crate) changed_by: Option<ChangedBy>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ApplicationEventKind {
-    Added,
-    SecretsChanged,
-    /// The scope, audience or claims of its tokens.
-    GrantChanged,
-    Removed,
+named_enum! {
+    pub(crate) enum ApplicationEventKind {
+        Added = "application_added",
+        SecretsChanged = "application_secrets_changed",
+        /// The scope, audience or claims of its tokens.
+        GrantChanged = "application_grant_changed",
+        Removed = "application_removed",
+    }
 }
 
 /// A revocation of tokens that this server saw appear, for the audit log.
@@ -101,11 +90,12 @@ pub(crate) struct RevocationEvent {
     pub(crate) changed_by: Option<ChangedBy>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RevocationEventKind {
-    Token,
-    User,
-    Application,
-    /// Single revocations became too many.
-    Everyone,
+named_enum! {
+    pub(crate) enum RevocationEventKind {
+        Token = "token_revoked",
+        User = "user_revoked",
+        Application = "application_revoked",
+        /// Single revocations became too many.
+        Everyone = "everyone_revoked",
+    }
 }

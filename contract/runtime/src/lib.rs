@@ -24,6 +24,7 @@ mod log_lines;
 pub mod loopback;
 pub mod memory_limit;
 pub mod metrics;
+mod named_enum;
 pub mod output;
 pub mod owner_only_file;
 pub mod sanitize;

@@ -209,7 +209,7 @@ impl Status {
         let by_class = by_class.into_iter().filter(|(_, count)| *count > 0);
         ResponsesSnapshot {
             by_class: by_class
-                .map(|(class, count)| (class.as_str(), count))
+                .map(|(class, count)| (class.name(), count))
                 .collect(),
             p50_ms: quantile(0.5),
             p95_ms: quantile(0.95),

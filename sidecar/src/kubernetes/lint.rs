@@ -7,6 +7,7 @@ mod rules;
 mod security;
 
 pub(crate) use report::{Format, render};
+use runtime::named_enum;
 use serde_json::Value;
 
 use super::object::{Object, objects};
@@ -24,63 +25,28 @@ pub(crate) enum Level {
     Note,
 }
 
-/// The rules, each with the text of a report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Rule {
-    NoSidecar,
-    ServicePastSidecar,
-    UnlabelledWorkload,
-    UnlabelledService,
-    UnknownLabel,
-    PortTaken,
-    HostNetwork,
-    PolicyPastSidecar,
-    PolicyBlocksSidecar,
-    NoNetworkPolicy,
-    ProbeRejected,
-    SecretMissing,
-    PodSecurity,
-    GracePeriod,
+named_enum! {
+    /// The rules, each with the text of a report.
+    #[derive(PartialOrd, Ord)]
+    pub(crate) enum Rule {
+        NoSidecar = "no-sidecar",
+        ServicePastSidecar = "service-past-sidecar",
+        UnlabelledWorkload = "unlabelled-workload",
+        UnlabelledService = "unlabelled-service",
+        UnknownLabel = "unknown-label",
+        PortTaken = "port-taken",
+        HostNetwork = "host-network",
+        PolicyPastSidecar = "policy-past-sidecar",
+        PolicyBlocksSidecar = "policy-blocks-sidecar",
+        NoNetworkPolicy = "no-network-policy",
+        ProbeRejected = "probe-rejected",
+        SecretMissing = "secret-missing",
+        PodSecurity = "pod-security",
+        GracePeriod = "grace-period",
+    }
 }
 
 impl Rule {
-    pub(crate) const ALL: [Self; 14] = [
-        Self::NoSidecar,
-        Self::ServicePastSidecar,
-        Self::UnlabelledWorkload,
-        Self::UnlabelledService,
-        Self::UnknownLabel,
-        Self::PortTaken,
-        Self::HostNetwork,
-        Self::PolicyPastSidecar,
-        Self::PolicyBlocksSidecar,
-        Self::NoNetworkPolicy,
-        Self::ProbeRejected,
-        Self::SecretMissing,
-        Self::PodSecurity,
-        Self::GracePeriod,
-    ];
-
-    /// Returns the name in reports.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::NoSidecar => "no-sidecar",
-            Self::ServicePastSidecar => "service-past-sidecar",
-            Self::UnlabelledWorkload => "unlabelled-workload",
-            Self::UnlabelledService => "unlabelled-service",
-            Self::UnknownLabel => "unknown-label",
-            Self::PortTaken => "port-taken",
-            Self::HostNetwork => "host-network",
-            Self::PolicyPastSidecar => "policy-past-sidecar",
-            Self::PolicyBlocksSidecar => "policy-blocks-sidecar",
-            Self::NoNetworkPolicy => "no-network-policy",
-            Self::ProbeRejected => "probe-rejected",
-            Self::SecretMissing => "secret-missing",
-            Self::PodSecurity => "pod-security",
-            Self::GracePeriod => "grace-period",
-        }
-    }
-
     /// Returns the meaning in one sentence.
     pub(crate) const fn meaning(self) -> &'static str {
         match self {

@@ -13,10 +13,10 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use runtime::histogram::{DurationHistogram, HistogramSnapshot};
-use runtime::metrics;
 use runtime::metrics::counters;
 use runtime::tls::CertificateMetrics;
 use runtime::traces::TraceId;
+use runtime::{metrics, named_enum};
 use serde::Serialize;
 
 use self::requests::RequestMetrics;
@@ -60,7 +60,7 @@ struct RefreshLabels {
 impl RefreshLabels {
     fn new(result: RefreshResult, issuer: Option<&str>) -> Self {
         Self {
-            outcome: result.as_str(),
+            outcome: result.name(),
             issuer: issuer.map(ToOwned::to_owned),
         }
     }
@@ -76,50 +76,29 @@ impl EncodeLabelSet for RefreshLabels {
     }
 }
 
-/// The reason why a connection goes to Pingora's proxy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Departure {
-    /// HTTP/2.
-    Http2,
-    /// A service that does not speak HTTP/1.1, or has not negotiated it over TLS yet.
-    Service,
-    /// A next head that is not unambiguously parseable.
-    Malformed,
-    /// CONNECT or TRACE.
-    Method,
-    /// An authority in the target, or several `Host` fields.
-    Authority,
-    /// A body length that is not in one plain field.
-    Framing,
-    /// An upgrade, or hop-by-hop fields other than `Connection: close` and `keep-alive`.
-    HopByHop,
+named_enum! {
+    /// The reason why a connection goes to Pingora's proxy.
+    pub(crate) enum Departure {
+        /// HTTP/2.
+        Http2 = "http2",
+        /// A service that does not speak HTTP/1.1, or has not negotiated it over TLS yet.
+        Service = "service",
+        /// A next head that is not unambiguously parseable.
+        Malformed = "malformed",
+        /// CONNECT or TRACE.
+        Method = "method",
+        /// An authority in the target, or several `Host` fields.
+        Authority = "authority",
+        /// A body length that is not in one plain field.
+        Framing = "framing",
+        /// An upgrade, or hop-by-hop fields other than `Connection: close` and `keep-alive`.
+        HopByHop = "hop_by_hop",
+    }
 }
 
 impl Departure {
-    const ALL: [Self; 7] = [
-        Self::Http2,
-        Self::Service,
-        Self::Malformed,
-        Self::Method,
-        Self::Authority,
-        Self::Framing,
-        Self::HopByHop,
-    ];
-
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Http2 => "http2",
-            Self::Service => "service",
-            Self::Malformed => "malformed",
-            Self::Method => "method",
-            Self::Authority => "authority",
-            Self::Framing => "framing",
-            Self::HopByHop => "hop_by_hop",
-        }
-    }
-
     const fn labels(self) -> DepartureLabels {
-        let reason = self.as_str();
+        let reason = self.name();
         DepartureLabels { reason }
     }
 }
@@ -143,46 +122,29 @@ struct RuleLabels {
     rule: String,
 }
 
-/// Result of a refresh of the verification key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RefreshResult {
-    Unchanged,
-    Replaced,
-    Failed,
-}
-
-impl RefreshResult {
-    const ALL: [Self; 3] = [Self::Unchanged, Self::Replaced, Self::Failed];
-
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Unchanged => "unchanged",
-            Self::Replaced => "replaced",
-            Self::Failed => FAILED,
-        }
+named_enum! {
+    /// Result of a refresh of the verification key.
+    pub(crate) enum RefreshResult {
+        Unchanged = "unchanged",
+        Replaced = "replaced",
+        Failed = FAILED,
     }
 }
 
-/// Result of a fetch of the revocation list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ListResult {
-    Unchanged,
-    Replaced,
-    /// The list in force is newer.
-    Older,
-    Failed,
+named_enum! {
+    /// Result of a fetch of the revocation list.
+    pub(crate) enum ListResult {
+        Unchanged = "unchanged",
+        Replaced = "replaced",
+        /// The list in force is newer.
+        Older = "older",
+        Failed = FAILED,
+    }
 }
 
 impl ListResult {
-    const ALL: [Self; 4] = [Self::Unchanged, Self::Replaced, Self::Older, Self::Failed];
-
     const fn labels(self) -> ListLabels {
-        let outcome = match self {
-            Self::Unchanged => "unchanged",
-            Self::Replaced => "replaced",
-            Self::Older => "older",
-            Self::Failed => FAILED,
-        };
+        let outcome = self.name();
         ListLabels { outcome }
     }
 }
@@ -297,8 +259,7 @@ impl Metrics {
 
     /// Returns the use of the fast path since the start.
     pub(crate) fn fast_path_use(&self) -> FastPathUse {
-        let departed =
-            |departure: Departure| (departure.as_str(), self.departures(departure).get());
+        let departed = |departure: Departure| (departure.name(), self.departures(departure).get());
         FastPathUse {
             requests: self.fast_path_requests.get(),
             departures: Departure::ALL.into_iter().map(departed).collect(),

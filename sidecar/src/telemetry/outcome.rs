@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use contract::rejection::Rejection;
+use runtime::named_enum;
 use serde::Serialize;
 
 /// Outcome of one request.
@@ -55,28 +56,20 @@ pub(crate) struct Completion {
     pub(crate) duration: Option<Duration>,
 }
 
-/// Class of a response's status; its number is the first digit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StatusClass {
-    /// No response, or no status of three digits.
-    None,
-    Informational,
-    Success,
-    Redirection,
-    ClientError,
-    ServerError,
+named_enum! {
+    /// Class of a response's status; its number is the first digit.
+    pub(crate) enum StatusClass {
+        /// No response, or no status of three digits.
+        None = "",
+        Informational = "1xx",
+        Success = "2xx",
+        Redirection = "3xx",
+        ClientError = "4xx",
+        ServerError = "5xx",
+    }
 }
 
 impl StatusClass {
-    pub(crate) const ALL: [Self; 6] = [
-        Self::None,
-        Self::Informational,
-        Self::Success,
-        Self::Redirection,
-        Self::ClientError,
-        Self::ServerError,
-    ];
-
     pub(crate) const fn of(status: Option<u16>) -> Self {
         match status {
             Some(100..200) => Self::Informational,
@@ -85,18 +78,6 @@ impl StatusClass {
             Some(400..500) => Self::ClientError,
             Some(500..600) => Self::ServerError,
             _ => Self::None,
-        }
-    }
-
-    /// Returns the value of the metric label.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "",
-            Self::Informational => "1xx",
-            Self::Success => "2xx",
-            Self::Redirection => "3xx",
-            Self::ClientError => "4xx",
-            Self::ServerError => "5xx",
         }
     }
 }

@@ -108,7 +108,10 @@ mod tests {
 
     fn names(before: &KeyRing, after: &KeyRing) -> Vec<String> {
         let events = events(Some(before), after, None);
-        events.iter().map(|event| event.kind.to_string()).collect()
+        events
+            .iter()
+            .map(|event| event.kind.name().to_owned())
+            .collect()
     }
 
     #[test]

@@ -198,7 +198,7 @@ fn labels(outcome: Outcome, class: StatusClass) -> RequestLabels {
     RequestLabels {
         outcome: outcome.as_str(),
         reason: outcome.reason().unwrap_or_default(),
-        code: class.as_str(),
+        code: class.name(),
     }
 }
 
