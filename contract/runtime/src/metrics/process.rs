@@ -26,79 +26,54 @@ mod linux {
     #[derive(Debug)]
     pub(super) struct Process;
 
-    /// The state of the process at one moment.
-    struct Sample {
-        cpu_seconds: f64,
-        start_time_seconds: f64,
-        resident_bytes: u64,
-        virtual_bytes: u64,
-        threads: i64,
-        open_fds: Option<u64>,
-        max_fds: Option<u64>,
-    }
+    type Sample = (&'static str, &'static str, Box<dyn EncodeMetric>);
 
     /// Reads the state. A container may hide the parts about descriptors.
-    fn sample() -> ProcResult<Sample> {
+    fn samples() -> ProcResult<Vec<Sample>> {
         let own = Own::myself()?;
         let stat = own.stat()?;
         let ticks = procfs::ticks_per_second() as f64;
-        let boot = procfs::boot_time_secs()? as f64;
-        Ok(Sample {
-            cpu_seconds: (stat.utime + stat.stime) as f64 / ticks,
-            start_time_seconds: boot + stat.starttime as f64 / ticks,
-            resident_bytes: stat.rss * procfs::page_size(),
-            virtual_bytes: stat.vsize,
-            threads: stat.num_threads,
-            open_fds: own.fd_count().ok().and_then(|count| count.try_into().ok()),
-            max_fds: own
-                .limits()
-                .ok()
-                .map(|limits| match limits.max_open_files.soft_limit {
-                    LimitValue::Value(limit) => limit,
-                    LimitValue::Unlimited => u64::MAX,
-                }),
-        })
+        let seconds = (stat.utime + stat.stime) as f64 / ticks;
+        let start = procfs::boot_time_secs()? as f64 + stat.starttime as f64 / ticks;
+        let resident = stat.rss * procfs::page_size();
+        let open = own
+            .fd_count()
+            .ok()
+            .and_then(|count| u64::try_from(count).ok());
+        let limit = |limit: LimitValue| match limit {
+            LimitValue::Value(limit) => limit,
+            LimitValue::Unlimited => u64::MAX,
+        };
+        let limits = own.limits().ok();
+        let max = limits.map(|limits| limit(limits.max_open_files.soft_limit));
+        let gauge =
+            |name, help, value| -> Sample { (name, help, Box::new(ConstGauge::new(value))) };
+        let used = "User and system time of the process";
+        let mut samples: Vec<Sample> = vec![
+            ("cpu_seconds", used, Box::new(ConstCounter::new(seconds))),
+            (
+                "start_time_seconds",
+                "Start of the process, in seconds since 1970",
+                Box::new(ConstGauge::new(start)),
+            ),
+            gauge("resident_memory_bytes", "Resident memory", resident),
+            gauge("virtual_memory_bytes", "Virtual memory", stat.vsize),
+            (
+                "threads",
+                "Threads",
+                Box::new(ConstGauge::new(stat.num_threads)),
+            ),
+        ];
+        samples.extend(open.map(|open| gauge("open_fds", "Open file descriptors", open)));
+        samples.extend(max.map(|max| gauge("max_fds", "Limit of open file descriptors", max)));
+        Ok(samples)
     }
 
     impl Collector for Process {
         fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-            let Ok(sample) = sample() else {
-                return Ok(());
-            };
-            let mut put = |name: &str, help: &str, metric: &dyn EncodeMetric| {
-                let encoder = encoder.encode_descriptor(name, help, None, metric.metric_type())?;
-                metric.encode(encoder)
-            };
-            put(
-                "cpu_seconds",
-                "User and system time of the process",
-                &ConstCounter::new(sample.cpu_seconds),
-            )?;
-            put(
-                "start_time_seconds",
-                "Start of the process, in seconds since 1970",
-                &ConstGauge::new(sample.start_time_seconds),
-            )?;
-            put(
-                "resident_memory_bytes",
-                "Resident memory",
-                &ConstGauge::new(sample.resident_bytes),
-            )?;
-            put(
-                "virtual_memory_bytes",
-                "Virtual memory",
-                &ConstGauge::new(sample.virtual_bytes),
-            )?;
-            put("threads", "Threads", &ConstGauge::new(sample.threads))?;
-            if let Some(open) = sample.open_fds {
-                put("open_fds", "Open file descriptors", &ConstGauge::new(open))?;
-            }
-            if let Some(max) = sample.max_fds {
-                put(
-                    "max_fds",
-                    "Limit of open file descriptors",
-                    &ConstGauge::new(max),
-                )?;
+            for (name, help, metric) in samples().unwrap_or_default() {
+                let kind = metric.metric_type();
+                metric.encode(encoder.encode_descriptor(name, help, None, kind)?)?;
             }
             Ok(())
         }
