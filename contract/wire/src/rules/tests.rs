@@ -144,6 +144,8 @@ fn an_explanation_has_the_claims_of_the_rule_alone() {
         ..claim("dept", json!(["a", 7]))
     };
     let rules = AccessRules::new(vec![rule(&[], &["/**"], both)], Unmatched::Token);
+    assert_eq!(rules.rules()[0].name, "/**");
+    assert_eq!(rules.unmatched(), Unmatched::Token);
     for (payload, found) in [
         (json!({"sub": "1"}), "none of these claims"),
         (
