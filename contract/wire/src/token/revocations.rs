@@ -276,6 +276,8 @@ fn check_type(header: &Map<String, Value>) -> Result<(), Rejection> {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::hash::BuildHasher;
+
     use jsonwebtoken::{Algorithm, EncodingKey, crypto};
     use serde_json::json;
 
@@ -425,6 +427,13 @@ mod tests {
     }
 
     #[test]
+    fn digests_are_spread_by_their_hashes() {
+        let digests = (0..100).map(|id| RevocationDigest::of_token(&id.to_string()));
+        let hashes = digests.map(|digest| Digests::default().hasher().hash_one(digest));
+        assert_eq!(hashes.collect::<BTreeSet<u64>>().len(), 100);
+    }
+
+    #[test]
     fn a_list_has_its_number_its_time_and_its_key() {
         let list = list(&json!({"seq": 7, "iat": 5}));
         assert_eq!((list.seq(), list.issued_at()), (7, 5));
@@ -460,6 +469,7 @@ mod tests {
                 let same = of(one).revokes_same(&of(other));
                 assert_eq!(same, at == place, "{at} {place}");
             }
+            assert_eq!(of(one).entries(), usize::from(at > 0), "{at}");
         }
     }
 
