@@ -57,7 +57,7 @@ def test_a_rendering_without_a_cluster_makes_no_certificate():
         assert word in end.stderr, end.stderr
 
 
-def test_a_secret_of_the_operator_s_is_mounted_and_its_authority_trusted():
+def test_a_secret_of_the_operator_is_mounted_and_trusted():
     objects = template(*OWN)
     assert bundle(objects) == CA
     assert of_kind(objects, "Secret", "Certificate") == []

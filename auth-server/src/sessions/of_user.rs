@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_sessions_beyond_the_limit_are_returned_and_ended_ones_do_not_count() {
+    fn the_oldest_live_sessions_beyond_the_limit_are_returned() {
         let mut sessions = SessionsOfUser::default();
         for number in 1..=3 {
             let times = (10, 100 + i64::from(number));

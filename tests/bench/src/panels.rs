@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_ends_where_points_are_missing_and_horizontal_parts_are_short() {
+    fn a_line_ends_where_points_are_missing() {
         let points = [(0.0, 1.0), (1.0, 1.0), (2.0, 1.0), (5.0, 1.0)];
         assert_eq!(parts(&points).count(), 2);
         assert_eq!(path(&points[..3]), "M0 1L2 1");

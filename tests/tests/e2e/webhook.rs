@@ -326,7 +326,7 @@ fn is_served(trust: &Trust, address: SocketAddr) -> bool {
 }
 
 #[test]
-fn a_webhook_with_authorities_of_clients_reviews_for_their_certificates_alone() {
+fn a_webhook_with_a_client_ca_reviews_for_its_clients_alone() {
     let clients = Authority::new();
     let ca = clients.file().display().to_string();
     let webhook = Webhook::start(&["--client-ca", &ca]);
