@@ -231,12 +231,13 @@ impl Metrics {
         }
     }
 
-    /// Counts a request that a rule rejected.
+    /// Counts a request that a rule rejected, or would have with `--enforce on`.
     pub(crate) fn rule_refused(&self, name: &str) {
         self.rule_refusals.get_or_create(&rule_labels(name)).inc();
     }
 
-    /// Returns the number of requests since the start that this rule rejected.
+    /// Returns the number of requests since the start that this rule rejected, or would have with
+    /// `--enforce on`.
     pub(crate) fn rule_rejections(&self, name: &str) -> u64 {
         let counter = self.rule_refusals.get(&rule_labels(name));
         counter.map_or(0, |counter| counter.get())

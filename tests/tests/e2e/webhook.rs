@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -260,6 +261,28 @@ fn idle_peers_hold_up_no_review() {
     let response = webhook.review(&review("CREATE", &pod(&protected())));
     assert_eq!(response["response"]["allowed"], true);
     drop(idle);
+}
+
+#[test]
+fn peers_that_turn_idle_hold_up_no_review() {
+    let webhook = Webhook::start(&[]);
+    let mut busy: Vec<_> = (0..128)
+        .map(|_| {
+            let mut connection = webhook.trust().connect(webhook.address).unwrap();
+            connection.send(b"POST /mutate HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{");
+            connection
+        })
+        .collect();
+    std::thread::scope(|scope| {
+        let review = scope.spawn(|| webhook.review(&review("CREATE", &pod(&protected()))));
+        // Time to wait for a place before the others turn idle; it succeeds without it, too.
+        std::thread::sleep(Duration::from_millis(200));
+        for connection in &mut busy {
+            connection.send(b"}");
+        }
+        let response = review.join().unwrap();
+        assert_eq!(response["response"]["allowed"], true);
+    });
 }
 
 #[test]

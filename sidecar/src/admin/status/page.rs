@@ -281,12 +281,12 @@ fn rules(snapshot: &Snapshot<'_>) -> Markup {
                             code { (rule.name) } ": " (rule.methods.join(", ")) " "
                             @for path in &rule.paths { code { (path) } " " }
                             "needs " (rule.needs) ", "
-                            strong { (rejections(&rule.name)) } " rejected"
+                            strong { (rejections(&rule.name)) } " rejected or reported"
                         }
                     }
                 }
                 p.quiet {
-                    "Rejections since the start. "
+                    "Counted since the start. "
                     @match protected.default_rule {
                         DefaultRule::Token => "Elsewhere a valid token is enough.",
                         DefaultRule::Deny => "Elsewhere no token is enough.",

@@ -39,12 +39,14 @@ const MAX_VALUES: usize = 50_000;
 /// The API server keeps a few. A peer that sends nothing has one for [`listener::CLIENT_IDLE`], or
 /// until another one needs its place.
 const MAX_CONNECTIONS: usize = 128;
+/// Pause between two searches for a connection without a request: a busy one may have turned idle.
+const ROOM_EVERY: Duration = Duration::from_millis(100);
 /// Bodies in memory: 192 MiB at the most.
 const MAX_BODIES: usize = 48;
 /// Reviews at once, each with 100 MiB at the most.
 const MAX_REVIEWS: usize = 2;
-/// Of a body, which the API server sends at once: half of the bodies are of other peers at worst,
-/// and a review still ends in the 5 s of its configuration.
+/// Of a body, which the API server sends at once. Behind 127 slow ones it waits for less than 3 s, and
+/// its review still ends in the 5 s of its configuration.
 const BODY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Of a handshake, of a request, and of a blocked write: the API server waits for 10 s by default.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -85,9 +87,7 @@ impl Reviews {
         loop {
             let next = async {
                 let (stream, _) = listener::accept(&listener, "webhook port").await;
-                open.make_room();
-                let permit = Arc::clone(&permits).acquire_owned().await.ok()?;
-                Some((permit, stream))
+                Some((open.place(&permits).await?, stream))
             };
             tokio::select! {
                 _ = stop.changed() => break,
@@ -139,6 +139,17 @@ impl Reviews {
 struct OpenConnections(VecDeque<(JoinHandle<()>, Arc<AtomicBool>)>);
 
 impl OpenConnections {
+    /// Waits for a place: one that is free, or that of a connection without a request.
+    async fn place(&mut self, places: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+        loop {
+            self.make_room();
+            let place = Arc::clone(places).acquire_owned();
+            if let Ok(place) = timeout(ROOM_EVERY, place).await {
+                return place.ok();
+            }
+        }
+    }
+
     /// Closes the oldest one without a request where there are too many; none if all have one.
     fn make_room(&mut self) {
         self.0.retain(|(task, _)| !task.is_finished());

@@ -194,7 +194,12 @@ impl Case {
     pub(super) fn is_silent_after_doubt(&self) -> bool {
         let is_doubtful = |reply: &Reply| {
             let (lengths, codings) = reply.framing_fields();
-            lengths + codings > 1 || reply.parts.concat().contains(&b',')
+            let text = reply.parts.concat();
+            let mut lines = text.split(|&byte| byte == b'\n');
+            let is_list = |line: &[u8]| {
+                name_in(line).eq_ignore_ascii_case(b"content-length") && line.contains(&b',')
+            };
+            lengths + codings > 1 || lines.any(is_list)
         };
         let is_silent = |reply: &Reply| reply.close && reply.parts.concat().is_empty();
         let mut after = self.service.iter().skip_while(|reply| !is_doubtful(reply));
