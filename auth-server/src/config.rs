@@ -43,7 +43,7 @@ pub(crate) const MAX_AUTHORIZATION_BYTES: usize = 8 * 1024;
 /// Default per address with password checks: enough for an office behind one address, too few to
 /// try one password on many accounts.
 const LOGINS_PER_MINUTE: u32 = 300;
-/// Default number of sessions of one user: a browser and a telephone for each day of weeks.
+/// Default number of sessions of one user: several devices, each with a login a day for weeks.
 const SESSIONS_PER_USER: u32 = 100;
 
 /// The settings of `serve`, without addresses and logs.

@@ -70,8 +70,8 @@ pub fn http1(certificate: Arc<ServerCertificate>) -> Result<Arc<ServerConfig>, E
     server(certificate, None, &["http/1.1"])
 }
 
-/// Configures TLS 1.2 and 1.3 with `certificate` for every server name; clients present one of
-/// `authorities`, if there are any. They resume sessions without state in the server.
+/// Configures TLS 1.2 and 1.3 with `certificate` for every server name; clients present
+/// a certificate of one of `authorities`, if there are any. They resume sessions without state in the server.
 ///
 /// # Errors
 /// [`ExitError::Software`] if the cryptographic library rejects its own defaults, or authorities

@@ -139,7 +139,7 @@ impl Reviews {
 struct OpenConnections(VecDeque<(JoinHandle<()>, Arc<AtomicBool>)>);
 
 impl OpenConnections {
-    /// Waits for a place: one that is free, or that of a connection without a request.
+    /// Waits for a free place, and frees one where a connection has no request.
     async fn place(&mut self, places: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
         loop {
             self.make_room();
