@@ -189,21 +189,17 @@ impl Case {
         })
     }
 
-    /// Returns true if the service closes a connection without a response after a doubtful one. The
-    /// fast path does not use the connection again, and so tries once less.
-    pub(super) fn is_silent_after_doubt(&self) -> bool {
-        let is_doubtful = |reply: &Reply| {
-            let (lengths, codings) = reply.framing_fields();
-            let text = reply.parts.concat();
-            let mut lines = text.split(|&byte| byte == b'\n');
-            let is_list = |line: &[u8]| {
-                name_in(line).eq_ignore_ascii_case(b"content-length") && line.contains(&b',')
-            };
-            lengths + codings > 1 || lines.any(is_list)
-        };
+    /// Returns true if it may depend on the connections that each path keeps: the service closes one
+    /// without a response behind another response, or sends a second response late. The fast path
+    /// keeps fewer of them, and a request that leaves it finds none of its own (ADR 0029).
+    pub(super) fn depends_on_kept_connections(&self) -> bool {
         let is_silent = |reply: &Reply| reply.close && reply.parts.concat().is_empty();
-        let mut after = self.service.iter().skip_while(|reply| !is_doubtful(reply));
-        after.any(is_silent)
+        let begins_response = |part: &&Vec<u8>| part.starts_with(b"HTTP/1.1 2");
+        let is_late = |reply: &Reply| reply.parts.iter().filter(begins_response).count() > 1;
+        let mut replies = self.service.iter();
+        let closes_later =
+            replies.by_ref().any(|reply| !is_silent(reply)) && replies.any(is_silent);
+        closes_later || self.service.iter().any(is_late)
     }
 
     /// Returns the case as a row of the table.

@@ -76,19 +76,21 @@ impl Observation {
 
     /// Returns the parts that differ from those of the other path, apart from what ADR 0029 allows.
     pub(super) fn difference(&self, pingora: &Self) -> Option<String> {
-        // Pingora's proxy may drop interim responses before a response that it rejects, and keeps a
-        // head back until the body begins.
-        let certain = |responses: &[Received]| {
+        // Pingora's proxy may drop interim responses before a response that it rejects.
+        let without_interim = |responses: &[Received]| {
             let mut responses = responses.to_vec();
             responses.retain(|response| !response.is_interim() || !self.rejects_response());
-            responses.retain(|response| response.body != UNFINISHED);
             responses
         };
-        let client = part(
-            "client",
-            &certain(&self.received),
-            &certain(&pingora.received),
+        let (mut received, by_pingora) = (
+            without_interim(&self.received),
+            without_interim(&pingora.received),
         );
+        if received.len() > by_pingora.len() {
+            // It also keeps the begin of a response back until there is more of it.
+            let _ = received.pop_if(|last| last.body.ends_with(UNFINISHED));
+        }
+        let client = part("client", &received, &by_pingora);
         let parts = [
             part("service", &requests(&self.seen), &requests(&pingora.seen)),
             part("reuse", &reused_more(&self.seen, &pingora.seen), &false),
@@ -110,10 +112,13 @@ impl Observation {
         (!differing.is_empty()).then(|| differing.join("\n"))
     }
 
-    /// Returns true if a timeout of the service ended a request without a response.
+    /// Returns true if a timeout of the service ended the last request without a response.
     fn has_no_response(&self) -> bool {
-        let is_silent = |line: &String| line.contains("upstream_timeout");
-        self.received.is_empty() && self.log.iter().any(is_silent)
+        let is_silent = |line: &String| {
+            line.contains("upstream_timeout")
+                && (self.received.is_empty() || line.contains("status=null"))
+        };
+        self.log.last().is_some_and(is_silent)
     }
 
     /// Returns true if a request was rejected after the response of the service.
