@@ -286,6 +286,30 @@ fn peers_that_turn_idle_hold_up_no_review() {
 }
 
 #[test]
+fn bodies_that_do_not_come_close_no_kept_connection() {
+    let webhook = Webhook::start(&[]);
+    let body = review("CREATE", &pod(&protected())).to_string();
+    let request = format!(
+        "POST /mutate HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut kept = webhook.trust().connect(webhook.address).unwrap();
+    kept.send(request.as_bytes());
+    assert_eq!(kept.answer("POST").status(), 200);
+    // One more than it serves at once.
+    let unfinished: Vec<_> = (0..128)
+        .map(|_| {
+            let mut connection = webhook.trust().connect(webhook.address).unwrap();
+            connection.send(b"POST /mutate HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{");
+            connection
+        })
+        .collect();
+    kept.send(request.as_bytes());
+    assert_eq!(kept.answer("POST").status(), 200);
+    drop(unfinished);
+}
+
+#[test]
 fn idle_connections_hold_up_no_stop() {
     let webhook = Webhook::start(&[]);
     // As many as it accepts: it waits for a place for the next one.

@@ -95,8 +95,8 @@ impl Reviews {
                     let (permit, stream) = accepted.ok_or("no permits")?;
                     let (tls, routes) = (Arc::clone(&self.tls), routes.clone());
                     let watcher = connections.watcher();
-                    open.spawn(|under_review| {
-                        serve_connection(tls, stream, routes, under_review, watcher, permit)
+                    open.spawn(|activity| {
+                        serve_connection(tls, stream, routes, activity, watcher, permit)
                     });
                 }
             }
@@ -136,7 +136,39 @@ impl Reviews {
 
 /// The open connections, the oldest first: peers that send nothing leave room for the API server.
 #[derive(Default)]
-struct OpenConnections(VecDeque<(JoinHandle<()>, Arc<AtomicBool>)>);
+struct OpenConnections(VecDeque<(JoinHandle<()>, Activity)>);
+
+/// The activity of a connection.
+#[derive(Debug, Clone, Default)]
+struct Activity(Arc<ActivityFlags>);
+
+#[derive(Debug, Default)]
+struct ActivityFlags {
+    /// True from the end of a request's body to its response: a body that does not come keeps no
+    /// place.
+    under_review: AtomicBool,
+    /// True once it had a response.
+    is_known: AtomicBool,
+}
+
+impl Activity {
+    fn review_begins(&self) {
+        self.0.under_review.store(true, Ordering::Relaxed);
+    }
+
+    fn review_ends(&self) {
+        self.0.is_known.store(true, Ordering::Relaxed);
+        self.0.under_review.store(false, Ordering::Relaxed);
+    }
+
+    fn is_under_review(&self) -> bool {
+        self.0.under_review.load(Ordering::Relaxed)
+    }
+
+    fn is_new(&self) -> bool {
+        !self.is_under_review() && !self.0.is_known.load(Ordering::Relaxed)
+    }
+}
 
 impl OpenConnections {
     /// Waits for a free place, and frees one where a connection has no request.
@@ -150,26 +182,30 @@ impl OpenConnections {
         }
     }
 
-    /// Closes the oldest one without a request where there are too many; none if all have one.
+    /// Closes one without a request where there are too many: the oldest that had no response yet,
+    /// else the oldest. None if all have a request.
     fn make_room(&mut self) {
         self.0.retain(|(task, _)| !task.is_finished());
         if self.0.len() < MAX_CONNECTIONS {
             return;
         }
-        let mut idle = self.0.iter();
-        let idle = idle.position(|(_, under_review)| !under_review.load(Ordering::Relaxed));
-        if let Some((task, _)) = idle.and_then(|at| self.0.remove(at)) {
+        let oldest = |is_meant: fn(&Activity) -> bool| {
+            let mut open = self.0.iter();
+            open.position(|(_, activity)| is_meant(activity))
+        };
+        let closed = oldest(Activity::is_new).or_else(|| oldest(|one| !one.is_under_review()));
+        if let Some((task, _)) = closed.and_then(|at| self.0.remove(at)) {
             task.abort();
         }
     }
 
     fn spawn<F: Future<Output = ()> + Send + 'static>(
         &mut self,
-        serve: impl FnOnce(Arc<AtomicBool>) -> F,
+        serve: impl FnOnce(Activity) -> F,
     ) {
-        let under_review = Arc::new(AtomicBool::new(false));
-        let task = tokio::spawn(serve(Arc::clone(&under_review)));
-        self.0.push_back((task, under_review));
+        let activity = Activity::default();
+        let task = tokio::spawn(serve(activity.clone()));
+        self.0.push_back((task, activity));
     }
 }
 
@@ -218,11 +254,13 @@ async fn reviewed_in_turn(reviews: Reviews, bounds: Bounds, request: Request) ->
     let Ok(of_body) = bounds.bodies.acquire_owned().await else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
+    let activity = request.extensions().get::<Activity>().cloned();
     let body = match timeout(BODY_TIMEOUT, to_bytes(request.into_body(), MAX_BODY_BYTES)).await {
         Ok(Ok(body)) => body,
         Ok(Err(_)) => return StatusCode::PAYLOAD_TOO_LARGE.into_response(),
         Err(_) => return StatusCode::REQUEST_TIMEOUT.into_response(),
     };
+    activity.inspect(Activity::review_begins);
     let Ok(of_review) = bounds.reviews.acquire_owned().await else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
@@ -241,7 +279,7 @@ async fn serve_connection(
     tls: Arc<ClientTls>,
     stream: TcpStream,
     routes: Router,
-    under_review: Arc<AtomicBool>,
+    activity: Activity,
     watcher: Watcher,
     permit: OwnedSemaphorePermit,
 ) {
@@ -255,12 +293,13 @@ async fn serve_connection(
         }
     };
     let routes = TowerToHyperService::new(routes);
-    let service = service_fn(move |request: http::Request<Incoming>| {
-        under_review.store(true, Ordering::Relaxed);
-        let (response, under_review) = (routes.call(request), Arc::clone(&under_review));
+    let service = service_fn(move |mut request: http::Request<Incoming>| {
+        let activity = activity.clone();
+        request.extensions_mut().insert(activity.clone());
+        let response = routes.call(request);
         async move {
             let response = response.await;
-            under_review.store(false, Ordering::Relaxed);
+            activity.review_ends();
             response
         }
     });
