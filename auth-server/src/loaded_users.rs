@@ -11,7 +11,7 @@ use tracing::{debug, info, warn};
 
 use crate::keys::store::StoreError;
 use crate::keys::store::sessions::{
-    NewSession, OtherRecord, SessionId, SessionStore, StoredSession,
+    NewSession, OtherRecord, SessionId, SessionStore, StoredSession, other_record,
 };
 use crate::revocations::Revocation;
 use crate::revocations::queue::RevocationQueue;
@@ -87,6 +87,8 @@ impl LoadedUsers {
             let revocations = revocations.map(|id| Revocation::of_user(id, started, keep));
             self.store_revocations(revocations.collect()).await?;
         }
+        // An equal one as well: the key-encryption key may have been replaced.
+        self.write(&self.users.enabled(), held.as_ref()).await?;
         self.record().await
     }
 
@@ -114,25 +116,34 @@ impl LoadedUsers {
     }
 
     async fn record(&self) -> Result<(), NotRecorded> {
-        let users = self.users.enabled();
-        let text = serde_json::to_string(&users)?;
         for _ in 0..ATTEMPTS {
+            let users = self.users.enabled();
             let held = self.held().await?;
             if parsed(held.as_ref()).as_ref() == Some(&users) {
                 debug!(users = users.len(), "the store has the users of the file");
                 return Ok(());
             }
-            self.store_revocations(Vec::new()).await?;
-            let ends = unix_now().saturating_add(KEPT);
-            let new = Some(NewSession { text: &text, ends });
-            let id = self.id();
-            self.store.swap_session(&id, held.as_ref(), new).await?;
+            self.write(&users, held.as_ref()).await?;
         }
         Err(NotRecorded::Race)
     }
 
+    /// Writes the record, unless another server has replaced `held`.
+    async fn write(
+        &self,
+        users: &EnabledUsers,
+        held: Option<&StoredSession>,
+    ) -> Result<(), NotRecorded> {
+        self.store_revocations(Vec::new()).await?;
+        let text = serde_json::to_string(users)?;
+        let ends = unix_now().saturating_add(KEPT);
+        let new = Some(NewSession { text: &text, ends });
+        self.store.swap_session(&self.id(), held, new).await?;
+        Ok(())
+    }
+
     async fn held(&self) -> Result<Option<StoredSession>, StoreError> {
-        self.store.session(&self.id()).await
+        other_record(&*self.store, &self.id()).await
     }
 
     /// One record for each path: servers with other users may share the store.

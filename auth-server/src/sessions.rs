@@ -28,7 +28,7 @@ use crate::audit;
 use crate::keys::live::LiveKeys;
 use crate::keys::store::StoreError;
 use crate::keys::store::sessions::{
-    NewSession, OtherRecord, SessionId, SessionStore, StoredSession, remove_session,
+    NewSession, OtherRecord, SessionId, SessionStore, StoredSession, other_record, remove_session,
 };
 use crate::metrics::{Metrics, SessionEvent};
 use crate::revocations::Revocation;
@@ -287,7 +287,7 @@ impl State {
     ) -> Result<T, SessionError> {
         let id = SessionId::of_other(OtherRecord::SessionsOfUser, user_id);
         for _ in 0..ATTEMPTS {
-            let held = self.load(&id).await?;
+            let held = self.call(other_record(&*self.parts.store, &id)).await?;
             let text = held.as_ref().map(|held| held.text.as_str());
             let before: SessionsOfUser = text
                 .and_then(|text| serde_json::from_str(text).ok())

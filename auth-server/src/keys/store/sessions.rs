@@ -99,14 +99,26 @@ pub(crate) trait SessionStore: fmt::Debug + Send + Sync {
     /// Reads a record; `None` for one that is missing, over or not authentic.
     async fn session(&self, id: &SessionId) -> Result<Option<StoredSession>, StoreError>;
 
-    /// Replaces `expected` (`None`: no record) by `new` (`None`: removes it), atomically. Returns
-    /// `false` and changes nothing if the store holds another one.
+    /// Replaces `expected` (`None`: no record, or one that counts as none) by `new` (`None`: removes
+    /// it), atomically. Returns `false` and changes nothing if the store holds another one.
     async fn swap_session(
         &self,
         id: &SessionId,
         expected: Option<&StoredSession>,
         new: Option<NewSession<'_>>,
     ) -> Result<bool, StoreError>;
+}
+
+/// Reads a record that is no session. One that needs a key this server lacks counts as none, as it
+/// gives way to the next one: its name is fixed, and an error would last.
+pub(crate) async fn other_record(
+    store: &dyn SessionStore,
+    id: &SessionId,
+) -> Result<Option<StoredSession>, StoreError> {
+    match store.session(id).await {
+        Err(StoreError::Unusable(_)) => Ok(None),
+        held => held,
+    }
 }
 
 /// Removes a session and returns its last record; `None` if there is none.

@@ -94,7 +94,19 @@ impl SessionStore for EncryptedSessions {
         let sealed = sealed.map_err(|error| StoreError::Unusable(format!("a session: {error}")))?;
         let text = sealed.as_ref().map_or(text, |sealed| sealed.as_str());
         let new = Some(NewSession { text, ends });
-        self.store.swap_session(id, expected, new).await
+        if self.store.swap_session(id, expected, new).await? {
+            return Ok(true);
+        }
+        if expected.is_some() {
+            return Ok(false);
+        }
+        // A record that counts as none gives way, so that a fixed name is not lost with a key.
+        let held = self.store.session(id).await?;
+        let counts = |held: &StoredSession| matches!(self.open(id, &held.held), Ok(Some(_)));
+        if held.as_ref().is_some_and(counts) {
+            return Ok(false);
+        }
+        self.store.swap_session(id, held.as_ref(), new).await
     }
 }
 
@@ -106,6 +118,7 @@ mod tests {
     use super::*;
     use crate::keys::store::envelope_encryption::tests::{key, with};
     use crate::keys::store::file::sessions::FileSessions;
+    use crate::keys::store::sessions::other_record;
 
     fn id(number: u8) -> SessionId {
         SessionId::from_start(&[number; SessionId::LENGTH]).unwrap()
@@ -156,5 +169,39 @@ mod tests {
             text(KeyEncryption::default(), 3).await,
             Ok(Some("ada".to_owned()))
         );
+    }
+
+    #[tokio::test]
+    async fn a_record_that_does_not_count_gives_way_to_a_new_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = Arc::new(FileSessions::new(directory.path()));
+        let open =
+            |encryption| EncryptedSessions::new(Arc::clone(&files) as _, Arc::new(encryption));
+        // In clear, then under a key that is introduced, replaced and dropped.
+        let in_turn = [
+            KeyEncryption::default(),
+            with(1),
+            with(2),
+            KeyEncryption::default(),
+        ];
+        for (number, encryption) in in_turn.into_iter().enumerate() {
+            let (store, text) = (open(encryption), number.to_string());
+            assert_eq!(other_record(&store, &id(1)).await, Ok(None), "{number}");
+            let begun = store.swap_session(&id(1), None, Some(new(&text))).await;
+            assert_eq!(begun, Ok(true), "{number}");
+            let held = other_record(&store, &id(1)).await.unwrap();
+            assert_eq!(held.unwrap().text, text);
+            let again = store.swap_session(&id(1), None, Some(new("again"))).await;
+            assert_eq!(again, Ok(false), "{number}");
+        }
+        let store = open(with(1));
+        let begun = store.swap_session(&id(2), None, Some(new("ada"))).await;
+        assert_eq!(begun, Ok(true));
+        let rotated = open(KeyEncryption {
+            previous: Some(key(1)),
+            ..with(2)
+        });
+        let over = rotated.swap_session(&id(2), None, Some(new("x"))).await;
+        assert_eq!(over, Ok(false), "the previous key counts");
     }
 }
