@@ -182,10 +182,10 @@ impl Sessions {
         user: &User,
         issued: IssuedToken,
     ) -> Result<(), SessionError> {
-        for id in self.0.list(beginning, user).await? {
-            let sessions = self.clone();
+        let surplus = self.0.list(beginning, user).await?;
+        if !surplus.is_empty() {
             // The login does not wait for it.
-            tokio::spawn(async move { sessions.end(id, EndCause::Limit).await });
+            tokio::spawn(Arc::clone(&self.0).end_surplus(surplus));
         }
         self.0.begin(beginning, user, issued).await
     }
@@ -361,6 +361,14 @@ impl State {
                 .await;
         }
         Ok(())
+    }
+
+    async fn end_surplus(self: Arc<Self>, surplus: Vec<SessionId>) {
+        for id in surplus {
+            if let Err(error) = self.end(&id, EndCause::Limit).await {
+                warn!(%error, "a user's oldest session stays, beyond the limit");
+            }
+        }
     }
 
     async fn revoke(&self, revocations: Vec<Revocation>) {
