@@ -166,7 +166,8 @@ impl Sessions {
         user: &User,
         issued: IssuedToken,
     ) -> Option<String> {
-        let outcome = self.begin_in_store(&beginning, user, issued).await;
+        let begun = timeout(STORE_TIMEOUT, self.begin_in_store(&beginning, user, issued)).await;
+        let outcome = begun.unwrap_or_else(|_| Err(no_response().into()));
         self.0.log_begin(outcome.as_ref().err());
         let event = match outcome {
             Ok(()) => SessionEvent::Begun,
@@ -418,12 +419,13 @@ impl State {
             let _permit = self.calls.acquire().await;
             call.await
         };
-        timeout(STORE_TIMEOUT, bounded).await.unwrap_or_else(|_| {
-            Err(StoreError::Unavailable(
-                "the store of sessions does not respond".to_owned(),
-            ))
-        })
+        let done = timeout(STORE_TIMEOUT, bounded).await;
+        done.unwrap_or_else(|_| Err(no_response()))
     }
+}
+
+fn no_response() -> StoreError {
+    StoreError::Unavailable("the store of sessions does not respond".to_owned())
 }
 
 /// Runs a change to its end, also if the client hangs up: no token stays that nothing ends.
