@@ -135,7 +135,7 @@ impl FileSessions {
         for name in names {
             if let Some(session) = name.strip_suffix(".new") {
                 self.remove_left_over(session);
-            } else if is_session(&name) && self.is_over(&name) && self.directory.discard(&name) {
+            } else if is_session(&name) && self.is_over(&name) && self.discard_over(&name) {
                 self.room.lock().free(1);
             }
         }
@@ -146,6 +146,12 @@ impl FileSessions {
         if let Ok(_locked) = self.directory.lock(LOCK) {
             let _ = self.directory.remove_unfinished(name);
         }
+    }
+
+    /// Removes the file of an ended record, unless a new one has taken its name meanwhile.
+    fn discard_over(&self, name: &str) -> bool {
+        let locked = self.directory.lock(LOCK);
+        locked.is_ok_and(|_locked| self.is_over(name) && self.directory.discard(name))
     }
 
     fn is_over(&self, name: &str) -> bool {
