@@ -49,9 +49,9 @@ impl UsedCodes {
     async fn recorded(&self, user_id: &str, code: &str) -> Result<bool, StoreError> {
         let id = SessionId::of_other(OtherRecord::UsedCode, &format!("{code} {user_id}"));
         // Unique: the store takes an equal value for a repeated call.
-        let Ok(text) = random::token_id() else {
-            return Ok(false);
-        };
+        let text = random::token_id();
+        let text =
+            text.map_err(|_| StoreError::Unavailable("there is no randomness".to_owned()))?;
         let ends = unix_now().saturating_add(KEPT);
         let new = NewSession { text: &text, ends };
         self.store.swap_session(&id, None, Some(new)).await
