@@ -102,6 +102,14 @@ impl Authenticator {
             Err(_) => Err(AuthenticationError::Internal),
         }
     }
+
+    /// Counts a failure after the password was verified.
+    pub(crate) fn count_failure(&self, account: &str, client: IpAddr) {
+        let now = Instant::now();
+        if let Ok(attempt) = self.locks.begin(account, client, now) {
+            self.locks.failed(&attempt, now);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -150,6 +158,18 @@ mod tests {
             "{right:?}"
         );
         assert_eq!(log_in(&users, "bob", "bob's").await, Ok("bob".into()));
+    }
+
+    #[tokio::test]
+    async fn a_failure_after_the_password_was_verified_locks_as_well() {
+        let users = of_a_file(&["ada"]);
+        assert_eq!(log_in(&users, "ada", "ada's").await, Ok("ada".into()));
+        users.count_failure("ada", IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let right = log_in(&users, "ada", "ada's").await;
+        assert!(
+            matches!(right, Err(AuthenticationError::Locked(_))),
+            "{right:?}"
+        );
     }
 
     #[tokio::test]

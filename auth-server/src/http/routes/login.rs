@@ -158,6 +158,7 @@ impl Login {
         if let Some((used, code)) = self.used_codes.as_ref().zip(code)
             && !used.record(&user.id, code.trim()).await
         {
+            self.users.count_failure(&account, client);
             return Err(LoginError::Authentication(AuthenticationError::Failed));
         }
         Ok(self.token_for(&user, session, now).await?)
