@@ -5,12 +5,15 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
+use serde_json::json;
 use tempfile::TempDir;
-use tests::auth_server::{AuthServer, AuthServerPlan, USER_DETAILS, file_store};
+use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, USER_DETAILS, file_store};
+use tests::client::verdict;
 use tests::keys::{SigningKey, SigningType};
 use tests::process::{CommandLine, Finished};
 use tests::programs::Program;
 use tests::redis_server::{PRIVATE_KEY, PUBLIC_KEY, RedisServer};
+use tests::users_file::UsersFile;
 use tests::wait;
 
 const MARK: &str = "postern-encrypted:1:";
@@ -241,4 +244,50 @@ fn where_encryption_is_required_a_planted_key_is_not_adopted() {
     });
     let fresh = plan(&url, &flags).fails();
     assert_eq!(fresh.code, Some(78), "{}", fresh.stderr);
+}
+
+#[test]
+fn sessions_and_who_leaves_are_known_under_each_key_in_turn() {
+    let (keyring, home) = (Keyring::new(), tempfile::tempdir().unwrap());
+    let users = UsersFile::with("ada", "enchantress");
+    users.add("eve", "enchantress", &[]);
+    let store = format!("file:{}", home.path().join("data").display());
+    let start = |flags: &[String]| {
+        let plan = plan(&store, flags).flags(["--refresh-tokens", "on", "--log-level", "debug"]);
+        let server = plan.flags(["--users", &users.location()]).start().ready();
+        wait::until("the users in the store", || {
+            let output = server.process().output();
+            let is_known = output.contains("the store has the users of the file");
+            is_known.then_some(())
+        });
+        server
+    };
+    // The list of the user's sessions is one record under every key.
+    let log_in = |server: &AuthServer, account: &str| {
+        let credentials = json!({"username": account, "password": "enchantress"});
+        let answer = server.anonymous().post(LOGIN, &credentials).json();
+        let token = |name| answer["data"][name].as_str().map(str::to_owned);
+        assert!(token("refresh_token").is_some(), "{answer}");
+        token("access_token").unwrap()
+    };
+    log_in(&start(&[]), "eve");
+    let server = start(&keyring.flags('1', None));
+    log_in(&server, "eve");
+    let ada = log_in(&server, "ada");
+    drop(server);
+    drop(start(&keyring.flags('2', Some('1'))));
+    assert_eq!(users.command("remove", "ada", &[], "").code, Some(0));
+    // The record of the last start is under the new key.
+    let server = start(&keyring.flags('2', None));
+    wait::until("the revocation of who left", || {
+        let outcome = verdict(&server.anonymous().bearing(&ada).get(USER_DETAILS));
+        (outcome == "401 token_revoked").then_some(())
+    });
+    log_in(&server, "eve");
+    drop(server);
+    // Turned off, with no start in between that reads the former key.
+    let flag = "--key-encryption-key-previous-file".to_owned();
+    let end = command(&["keys", "reencrypt"], &store, &[flag, keyring.file('2')]);
+    assert_eq!(end.code, Some(0), "{}", end.stderr);
+    log_in(&start(&[]), "eve");
 }
