@@ -9,14 +9,13 @@
 )]
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bench::keep_alive::{KeepAlive, get_with_token, post_json};
+use bench::keep_alive::{ReopenedConnection, get_with_token, post_json};
 use bench::settings::Settings;
 use bench::statistics::Summary;
 use tempfile::TempDir;
@@ -158,35 +157,9 @@ impl Traffic {
 /// A user who logs in at one server and works behind every sidecar.
 struct Person<'t> {
     traffic: &'t Traffic,
-    server: Line,
-    sidecars: Vec<Line>,
+    server: ReopenedConnection,
+    sidecars: Vec<ReopenedConnection>,
     login: Vec<u8>,
-}
-
-/// A connection that is reopened when it ends.
-struct Line {
-    address: SocketAddr,
-    open: Option<KeepAlive>,
-}
-
-impl Line {
-    const fn to(address: SocketAddr) -> Self {
-        Self {
-            address,
-            open: None,
-        }
-    }
-
-    fn exchange(&mut self, request: &[u8]) -> std::io::Result<(u16, Vec<u8>)> {
-        let mut connection = match self.open.take() {
-            Some(connection) => connection,
-            None => KeepAlive::connect(self.address)?,
-        };
-        let status = connection.exchange(request)?;
-        let body = connection.body().to_vec();
-        self.open = Some(connection);
-        Ok((status, body))
-    }
 }
 
 impl Person<'_> {
@@ -257,12 +230,12 @@ fn rotations(system: &System, settings: &Settings) -> bool {
             let server = &system.auth_servers[number as usize % system.auth_servers.len()];
             let person = Person {
                 traffic: &traffic,
-                server: Line::to(server.address()),
+                server: ReopenedConnection::to(server.address()),
                 login: post_json(&format!("/auth{LOGIN}"), &credentials().to_string()),
                 sidecars: system
                     .sidecars
                     .iter()
-                    .map(|s| Line::to(s.address()))
+                    .map(|s| ReopenedConnection::to(s.address()))
                     .collect(),
             };
             scope.spawn(move || person.live(number));
@@ -319,7 +292,7 @@ fn revocation(system: &System) -> Duration {
     let mut lines: Vec<_> = system
         .sidecars
         .iter()
-        .map(|s| Line::to(s.address()))
+        .map(|s| ReopenedConnection::to(s.address()))
         .collect();
     for line in &mut lines {
         for _ in 0..10 {
@@ -331,7 +304,7 @@ fn revocation(system: &System) -> Duration {
     wait::until(
         "every sidecar to reject the tokens of the revoked key",
         || {
-            let refused = |line: &mut Line| status(line, &used) == 401;
+            let refused = |line: &mut ReopenedConnection| status(line, &used) == 401;
             lines.iter_mut().all(refused).then_some(())
         },
     );
@@ -343,7 +316,7 @@ fn revocation(system: &System) -> Duration {
     took
 }
 
-fn status(line: &mut Line, token: &str) -> u16 {
+fn status(line: &mut ReopenedConnection, token: &str) -> u16 {
     let outcome = line.exchange(&get_with_token(PATH, token));
     outcome
         .unwrap_or_else(|error| panic!("no response: {error}"))

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bench::keep_alive::{KeepAlive, get, get_with_token, post_json};
+use bench::keep_alive::{KeepAlive, ReopenedConnection, get, get_with_token, post_json};
 use tests::auth_server::{LOGIN, credentials};
 
 /// Time between two requests of a user.
@@ -60,7 +60,7 @@ impl Drop for End<'_> {
 
 /// Works until the end: a login every three seconds, four requests a second.
 pub(crate) fn work(world: &World, number: usize, sidecar: SocketAddr) {
-    let mut line = Line::to(sidecar);
+    let mut connection = ReopenedConnection::to(sidecar);
     // Users do not move in step.
     thread::sleep(PACE / 16 * u32::try_from(number % 16).unwrap_or(0));
     while !world.is_over() {
@@ -71,7 +71,7 @@ pub(crate) fn work(world: &World, number: usize, sidecar: SocketAddr) {
         };
         for path in PATHS.iter().cycle() {
             let begun = Instant::now();
-            line.send(&get_with_token(path, &token));
+            let _ = connection.exchange(&get_with_token(path, &token));
             thread::sleep(PACE.saturating_sub(begun.elapsed()));
             if login.elapsed() >= SESSION || world.is_over() {
                 break;
@@ -86,31 +86,10 @@ pub(crate) fn go_wild(world: &World, sidecar: SocketAddr, token: Option<&str>, p
         Some(token) => get_with_token(PATHS[0], token),
         None => get(PATHS[0], &[]),
     };
-    let mut line = Line::to(sidecar);
+    let mut connection = ReopenedConnection::to(sidecar);
     while world.wild.load(Ordering::Relaxed) && !world.is_over() {
-        line.send(&request);
+        // Whatever the response is.
+        let _ = connection.exchange(&request);
         thread::sleep(pause);
-    }
-}
-
-/// A connection that is reopened when it ends.
-struct Line {
-    address: SocketAddr,
-    open: Option<KeepAlive>,
-}
-
-impl Line {
-    const fn to(address: SocketAddr) -> Self {
-        Self {
-            address,
-            open: None,
-        }
-    }
-
-    /// Sends a request and waits for its response, whatever it is.
-    fn send(&mut self, request: &[u8]) {
-        let open = self.open.take();
-        let open = open.or_else(|| KeepAlive::connect(self.address).ok());
-        self.open = open.and_then(|mut open| open.exchange(request).is_ok().then_some(open));
     }
 }
