@@ -28,6 +28,7 @@ const ATTEMPTS: usize = 4;
 /// not end the tokens of everyone.
 const MAX_DISABLED: usize = 10_000;
 
+/// The record of the users, and what follows from it.
 pub(crate) struct LoadedUsers {
     pub(crate) store: Arc<dyn SessionStore>,
     pub(crate) users: Arc<FileUsers>,
