@@ -3,13 +3,13 @@
 //! The auth server publishes it as a compact JWS of its current key. It names digests, because any
 //! client may fetch it, and an id of a user or a token is not public.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::fmt;
-use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::hash::{BuildHasherDefault, Hasher};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use serde::de::{Deserialize, Deserializer, Error};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
@@ -26,7 +26,7 @@ pub const MAX_LIST_BYTES: usize = 1024 * 1024;
 const DIGEST_BYTES: usize = 12;
 
 /// The begin of the SHA-256 of an id and its kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RevocationDigest([u8; DIGEST_BYTES]);
 
 impl RevocationDigest {
@@ -55,14 +55,6 @@ impl RevocationDigest {
     }
 }
 
-/// Every part of a digest is as random as any other.
-impl Hash for RevocationDigest {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let [a, b, c, d, e, f, g, h, ..] = self.0;
-        state.write_u64(u64::from_ne_bytes([a, b, c, d, e, f, g, h]));
-    }
-}
-
 impl Serialize for RevocationDigest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&URL_SAFE_NO_PAD.encode(self.0))
@@ -71,41 +63,27 @@ impl Serialize for RevocationDigest {
 
 impl<'de> Deserialize<'de> for RevocationDigest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Text;
+        #[derive(serde::Deserialize)]
+        struct Text<'t>(#[serde(borrow)] Cow<'t, str>);
 
-        impl Visitor<'_> for Text {
-            type Value = RevocationDigest;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a digest of 12 bytes in base64url")
-            }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<RevocationDigest, E> {
-                let mut bytes = [0; DIGEST_BYTES];
-                match URL_SAFE_NO_PAD.decode_slice(text, &mut bytes) {
-                    Ok(DIGEST_BYTES) => Ok(RevocationDigest(bytes)),
-                    _ => Err(E::custom("not a digest")),
-                }
-            }
+        let Text(text) = Text::deserialize(deserializer)?;
+        let mut bytes = [0; DIGEST_BYTES];
+        match URL_SAFE_NO_PAD.decode_slice(&*text, &mut bytes) {
+            Ok(DIGEST_BYTES) => Ok(Self(bytes)),
+            _ => Err(D::Error::custom("not a digest")),
         }
-
-        deserializer.deserialize_str(Text)
     }
 }
 
-/// Takes the digest as it is.
+/// Takes the begin of a digest as it is: every part is as random as any other.
 #[derive(Debug, Clone, Copy, Default)]
 struct DigestHasher(u64);
 
 impl Hasher for DigestHasher {
     fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        if let Some(first) = bytes.first_chunk() {
+            self.0 = u64::from_ne_bytes(*first);
         }
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = number;
     }
 
     fn finish(&self) -> u64 {
