@@ -153,9 +153,8 @@ impl PassList {
     fn first(&self, path: &str, is_meant: impl Fn(&PathPattern) -> bool) -> Option<&PathPattern> {
         let mut first = None;
         self.each_match(path, |position| {
-            let is_meant = self.patterns.get(position).is_some_and(&is_meant);
-            if is_meant && first.is_none_or(|first| position < first) {
-                first = Some(position);
+            if self.patterns.get(position).is_some_and(&is_meant) {
+                first = Some(first.unwrap_or(position).min(position));
             }
         });
         self.patterns.get(first?)
