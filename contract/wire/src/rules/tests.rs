@@ -215,6 +215,8 @@ fn all_rules_for_a_request_are_found() {
             "{method} {path}"
         );
     }
+    let of_one = AccessRules::new(vec![rule(&["DELETE"], &["/**"], any())], Unmatched::Token);
+    assert_eq!(matching(&of_one, "POST", "/orders/1", &[overridden]), [0]);
 }
 
 #[test]

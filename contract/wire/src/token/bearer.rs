@@ -275,6 +275,12 @@ mod tests {
     }
 
     #[test]
+    fn a_token_is_never_printed() {
+        let token = Bearer::new("a.b.c").unwrap();
+        assert_eq!(format!("{token:?}"), "Bearer([redacted])");
+    }
+
+    #[test]
     fn what_is_there_but_bad_is_never_absent() {
         use Rejection as R;
         let rows: &[(&[u8], Rejection)] = &[
@@ -338,6 +344,7 @@ mod tests {
             (&["token=a b"], Err(Rejection::TokenMalformed)),
             (&["token=a; token=a"], Err(Rejection::TokenMalformed)),
             (&["token=a", "token=b"], Err(Rejection::TokenMalformed)),
+            (&["token=aaaaaaaaaa"], Ok(Some("aaaaaaaaaa"))),
             (
                 &["token=aaaaaaaaaaa"],
                 Err(Rejection::AuthorizationTooLarge),

@@ -296,6 +296,7 @@ mod tests {
     use super::*;
     use crate::keys::signing_type::SigningType;
     use crate::token::bearer;
+    use crate::token::revocations::LIST_TYPE;
 
     const SECRET: &str = "0123456789abcdef0123456789abcdef";
     const NOW: i64 = 1_000_000;
@@ -465,6 +466,15 @@ mod tests {
         let for_nobody = with(payload(), "aud", Value::Null);
         let token = token(&with(header(), "typ", json!("at+jwt")), &for_nobody);
         assert_eq!(verify(&policy(), &key_set(), &token), Ok(()));
+    }
+
+    #[test]
+    fn a_token_of_another_type_is_refused() {
+        for typ in [json!("JWE"), json!(""), json!(LIST_TYPE), json!(["JWT"])] {
+            let token = token(&with(header(), "typ", typ.clone()), &payload());
+            let refused = Err(Rejection::TokenHeader);
+            assert_eq!(verify(&policy(), &key_set(), &token), refused, "{typ}");
+        }
     }
 
     #[test]

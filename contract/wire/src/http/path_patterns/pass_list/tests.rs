@@ -37,6 +37,7 @@ fn contract_4_4_ant_patterns_have_springs_meaning() {
         ("/a**", "/a/b", false),
         ("/a%20b", "/a b", true),
         ("/a b", "/a b", true),
+        ("/é", "/é", true),
     ];
     for (pattern, path, expected) in rows {
         let pass_list = PassList::parse([pattern]).unwrap();
@@ -126,6 +127,7 @@ fn methods_in_front_of_a_pattern_limit_it() {
     ];
     let list = PassList::with_methods(patterns).unwrap();
     assert!(list.depends_on_method());
+    assert!(list.patterns().iter().map(PathPattern::as_str).eq(patterns));
     for (method, path, expected) in [
         (Some(&Method::GET), "/products/1", Some(patterns[0])),
         (Some(&Method::HEAD), "/products/1", Some(patterns[0])),
