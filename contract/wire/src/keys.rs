@@ -289,6 +289,10 @@ mod tests {
             (P256, other.clone()),
             (ED25519, other),
             (private, KeyError::PrivateKey),
+            // PKCS#8 without armour: its length in the first byte, in one more, in two more.
+            ("MC4CAQA=", KeyError::PrivateKey),
+            ("MIGHAgEA", KeyError::PrivateKey),
+            ("MIIEvQIBAA==", KeyError::PrivateKey),
             (
                 "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----",
                 KeyError::NotAPublicKey,
@@ -309,7 +313,26 @@ mod tests {
         );
         let key = parse(&"a".repeat(32)).unwrap();
         assert!(key.to_jwk().is_none());
-        assert!(!format!("{key:?}").contains("aaaa"));
+        let printed = format!(
+            "VerificationKey {{ id: KeyId(\"{}\"), algorithm: HS256, .. }}",
+            key.id()
+        );
+        assert_eq!(format!("{key:?}"), printed);
+    }
+
+    #[test]
+    fn a_public_key_is_a_jwk_with_its_name_and_its_use() {
+        let key = VerificationKey::parse(SigningType::Ecdsa, P256).unwrap();
+        let jwk = serde_json::to_value(key.to_jwk().unwrap()).unwrap();
+        for (member, value) in [
+            ("kty", "EC"),
+            ("crv", "P-256"),
+            ("alg", "ES256"),
+            ("use", "sig"),
+            ("kid", key.id().as_str()),
+        ] {
+            assert_eq!(jwk[member], value, "{member}");
+        }
     }
 
     /// P-256, P-384 and Ed25519 (SPKI).

@@ -214,6 +214,7 @@ mod tests {
             "https://a.b-c_d.example",
             "http://127.0.0.1:1",
             "https://[::1]:8443",
+            "https://[2001:db8::1]",
             "http://a:443",
         ] {
             assert_eq!(origin.parse::<Origin>().unwrap().as_str(), origin);
@@ -228,6 +229,9 @@ mod tests {
             ("https://App.example", OriginError::Malformed),
             ("https://app.example/", OriginError::Malformed),
             ("https://*.example", OriginError::Malformed),
+            ("https://[]", OriginError::Malformed),
+            ("https://[x]", OriginError::Malformed),
+            ("https://[FE80::1]", OriginError::Malformed),
             ("https://app.example:", OriginError::Malformed),
             ("https://app.example:+1", OriginError::Malformed),
             ("https://app.example:99999", OriginError::Malformed),

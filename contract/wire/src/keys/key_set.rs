@@ -328,9 +328,14 @@ mod tests {
     /// Rows: kind, first allowed algorithm, another algorithm of the same kind.
     #[test]
     fn the_key_fixes_the_algorithm_before_the_list() {
-        use Algorithm::{ES256, ES384, PS256, RS256, RS512};
+        use Algorithm::{ES256, ES384, EdDSA, PS256, RS256, RS512};
         let rsa = |alg: Value| json!([{"kty": "RSA", "n": RFC_7638_N, "e": "AQAB", "alg": alg}]);
         let ec = json!([{"kty": "EC", "crv": "P-256", "x": RFC_7517_X, "y": RFC_7517_Y}]);
+        let p384 = json!([{"kty": "EC", "crv": "P-384",
+            "x": "Oh0l29FmhIMQDFH7UHBuOlpyRNMWdICUzFWQg4z9YArTd0VumWNfaH5QzpDyFiLg",
+            "y": "-GRUuho5iIWFvdF7w49PIFGTj3fMXjkYJmoU7Xdh_EpTWfqg7HpHo4iSSkeoMAXK"}]);
+        let ed25519 = json!([{"kty": "OKP", "crv": "Ed25519",
+            "x": "Gb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE"}]);
         for (keys, allowed, algorithm) in [
             (rsa(Value::Null), &[RS256, PS256][..], Some(RS256)),
             (rsa(Value::Null), &[ES256, PS256, RS256], Some(PS256)),
@@ -340,6 +345,10 @@ mod tests {
             (rsa(json!("HS256")), &[RS256, ES256], None),
             (ec.clone(), &[RS256, ES384, ES256], Some(ES256)),
             (ec, &[RS256, ES384], None),
+            (p384.clone(), &[RS256, ES256, ES384], Some(ES384)),
+            (p384, &[RS256, ES256], None),
+            (ed25519.clone(), &[RS256, ES256, EdDSA], Some(EdDSA)),
+            (ed25519, &[RS256, ES256], None),
         ] {
             let set = json!({ "keys": keys }).to_string();
             let set = KeySet::from_jwks(set.as_bytes(), allowed).ok();

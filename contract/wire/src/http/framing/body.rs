@@ -112,6 +112,8 @@ mod tests {
             (BodyReader::NONE, b"abc", b"", b"abc"),
             (BodyReader::UNTIL_CLOSE, b"abc", b"abc", b""),
         ] {
+            let is_until_close = body == BodyReader::UNTIL_CLOSE;
+            assert_eq!(body.ends_with_connection(), is_until_close, "{body:?}");
             for size in 1..=received.len() {
                 let read = read(body, received, size);
                 assert_eq!(read, Ok((data.to_vec(), rest.to_vec())), "{body:?} {size}");

@@ -299,6 +299,16 @@ mod tests {
     }
 
     #[test]
+    fn only_an_unfinished_head_is_kept() {
+        let mut requests = RequestBoundaries::default();
+        let begun = b"POST / HTTP/1.1\r\n";
+        assert_eq!(requests.follow(begun), Ok(()));
+        assert!(requests.unfinished_head() >= begun.len());
+        assert_eq!(requests.follow(b"Content-Length: 1\r\n\r\n"), Ok(()));
+        assert_eq!(requests.unfinished_head(), 0);
+    }
+
+    #[test]
     fn what_is_in_order_passes() {
         for first in IN_ORDER {
             for second in IN_ORDER {
