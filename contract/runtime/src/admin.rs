@@ -3,8 +3,6 @@
 //! Served by hyper, whose timeout for heads `axum::serve` lacks, on the runtime of the caller: the
 //! auth server's own, or the one of a Pingora background service.
 
-mod connection_slots;
-
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
@@ -28,7 +26,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
-use self::connection_slots::ConnectionSlots;
+use crate::connection_slots::ConnectionSlots;
 use crate::health::Health;
 use crate::listener;
 use crate::metrics::Exported;
@@ -36,6 +34,8 @@ use crate::metrics::exposition::exposition;
 use crate::supervisor::Supervisor;
 use crate::write_deadline::WriteDeadline;
 
+/// Its name in the log.
+const PORT: &str = "admin port";
 /// The paths of kubelet and Prometheus, from outside the pod.
 const OPEN_TO_ANY_PEER: [&str; 4] = ["/livez", "/readyz", "/startupz", "/metrics"];
 /// From the first byte of a connection to the end of a head, from there to the end of a body, and
@@ -90,18 +90,18 @@ pub async fn serve(
     let listener = TcpListener::from_std(listener)?;
     let routes = routes(health, metrics, extra);
     let connections = GracefulShutdown::new();
-    let mut others = ConnectionSlots::new(MAX_OF_OTHERS);
-    let mut loopback = ConnectionSlots::new(MAX_OF_LOOPBACK);
+    let mut others = ConnectionSlots::new(PORT, MAX_OF_OTHERS);
+    let mut loopback = ConnectionSlots::new(PORT, MAX_OF_LOOPBACK);
     tokio::pin!(shutdown);
     loop {
         tokio::select! {
             () = &mut shutdown => break,
-            (stream, peer) = listener::accept(&listener, "admin port") => {
+            (stream, peer) = listener::accept(&listener, PORT) => {
                 let ip = peer.ip().to_canonical();
                 let slots = if ip.is_loopback() { &mut loopback } else { &mut others };
-                slots.make_room().await;
+                slots.make_room(|()| Some(())).await;
                 let served = serve_connection(stream, peer, routes.clone(), &connections, TIMEOUT);
-                slots.take(ip, served.await);
+                slots.take(ip, served.await, ());
             }
         }
     }
@@ -145,7 +145,7 @@ async fn serve_connection(
             Poll::Pending => connection.await,
         };
         if let Err(error) = ended {
-            tracing::debug!(%error, %peer, "admin port: connection ended");
+            tracing::debug!(%error, %peer, "{PORT}: connection ended");
         }
     });
     let _ = has_begun.await;
@@ -254,7 +254,7 @@ async fn metrics_text(State(exported): State<Arc<Exported>>, headers: HeaderMap)
 }
 
 fn fault(what: &str, error: &dyn std::error::Error) -> Response {
-    tracing::error!(%error, "admin port: {what} cannot be written");
+    tracing::error!(%error, "{PORT}: {what} cannot be written");
     StatusCode::INTERNAL_SERVER_ERROR.into_response()
 }
 

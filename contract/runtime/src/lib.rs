@@ -11,6 +11,7 @@ pub mod bounded_read;
 pub mod client_address;
 pub mod clock;
 pub mod command_line;
+pub mod connection_slots;
 pub mod exit;
 pub mod fd_limit;
 pub mod file_watch;

@@ -1,6 +1,5 @@
 //! The port of the webhook: TLS, a bounded number of connections, a bounded body, one path.
 
-use std::collections::VecDeque;
 use std::net::TcpListener as StdListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,12 +16,12 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
+use runtime::connection_slots::ConnectionSlots;
 use runtime::listener;
 use runtime::write_deadline::WriteDeadline;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{sleep, timeout};
 use tracing::{debug, info, warn};
 
 use super::metrics::WebhookMetrics;
@@ -30,6 +29,8 @@ use crate::downstream::tls::ClientTls;
 use crate::kubernetes::admission::{NotAReview, Reviewed, review};
 use crate::kubernetes::settings::Settings;
 
+/// Its name in the log.
+const PORT: &str = "webhook port";
 /// The path in the webhook's configuration.
 const PATH: &str = "/mutate";
 /// Stored objects have 1.5 MiB at the most, and the old one is sent beside the new one.
@@ -80,31 +81,30 @@ impl Reviews {
         mut stop: watch::Receiver<()>,
     ) -> Result<(), String> {
         let listener = TcpListener::from_std(listener).map_err(|error| error.to_string())?;
-        let connections = Arc::new(GracefulShutdown::new());
-        let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let connections = GracefulShutdown::new();
         let routes = routes(self.clone());
-        let mut open = OpenConnections::default();
+        let mut slots = ConnectionSlots::<Arc<Activity>>::new(PORT, MAX_CONNECTIONS);
         loop {
             let next = async {
-                let (stream, _) = listener::accept(&listener, "webhook port").await;
-                Some((open.place(&permits).await?, stream))
+                let accepted = listener::accept(&listener, PORT).await;
+                while !slots.make_room(|activity| activity.rank()).await {
+                    sleep(ROOM_EVERY).await;
+                }
+                accepted
             };
             tokio::select! {
                 _ = stop.changed() => break,
-                accepted = next => {
-                    let (permit, stream) = accepted.ok_or("no permits")?;
+                (stream, peer) = next => {
+                    let activity = Arc::<Activity>::default();
                     let (tls, routes) = (Arc::clone(&self.tls), routes.clone());
                     let watcher = connections.watcher();
-                    open.spawn(|activity| {
-                        serve_connection(tls, stream, routes, activity, watcher, permit)
-                    });
+                    let served = serve_connection(tls, stream, routes, Arc::clone(&activity), watcher);
+                    slots.take(peer.ip().to_canonical(), tokio::spawn(served), activity);
                 }
             }
         }
         drop(listener);
-        if let Some(connections) = Arc::into_inner(connections) {
-            let _ = timeout(DRAIN_TIMEOUT, connections.shutdown()).await;
-        }
+        let _ = timeout(DRAIN_TIMEOUT, connections.shutdown()).await;
         Ok(())
     }
 
@@ -134,16 +134,9 @@ impl Reviews {
     }
 }
 
-/// The open connections, the oldest first: peers that send nothing leave room for the API server.
-#[derive(Default)]
-struct OpenConnections(VecDeque<(JoinHandle<()>, Activity)>);
-
-/// The activity of a connection.
-#[derive(Debug, Clone, Default)]
-struct Activity(Arc<ActivityFlags>);
-
+/// The activity of a connection: peers that send nothing leave room for the API server.
 #[derive(Debug, Default)]
-struct ActivityFlags {
+struct Activity {
     /// True from the end of a request's body to its response: a body that does not come keeps no
     /// place.
     under_review: AtomicBool,
@@ -153,59 +146,19 @@ struct ActivityFlags {
 
 impl Activity {
     fn review_begins(&self) {
-        self.0.under_review.store(true, Ordering::Relaxed);
+        self.under_review.store(true, Ordering::Relaxed);
     }
 
     fn review_ends(&self) {
-        self.0.is_known.store(true, Ordering::Relaxed);
-        self.0.under_review.store(false, Ordering::Relaxed);
+        self.is_known.store(true, Ordering::Relaxed);
+        self.under_review.store(false, Ordering::Relaxed);
     }
 
-    fn is_under_review(&self) -> bool {
-        self.0.under_review.load(Ordering::Relaxed)
-    }
-
-    fn is_new(&self) -> bool {
-        !self.is_under_review() && !self.0.is_known.load(Ordering::Relaxed)
-    }
-}
-
-impl OpenConnections {
-    /// Waits for a free place, and frees one where a connection has no request.
-    async fn place(&mut self, places: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
-        loop {
-            self.make_room();
-            let place = Arc::clone(places).acquire_owned();
-            if let Ok(place) = timeout(ROOM_EVERY, place).await {
-                return place.ok();
-            }
-        }
-    }
-
-    /// Closes one without a request where there are too many: the oldest that had no response yet,
-    /// else the oldest. None if all have a request.
-    fn make_room(&mut self) {
-        self.0.retain(|(task, _)| !task.is_finished());
-        if self.0.len() < MAX_CONNECTIONS {
-            return;
-        }
-        let oldest = |is_meant: fn(&Activity) -> bool| {
-            let mut open = self.0.iter();
-            open.position(|(_, activity)| is_meant(activity))
-        };
-        let closed = oldest(Activity::is_new).or_else(|| oldest(|one| !one.is_under_review()));
-        if let Some((task, _)) = closed.and_then(|at| self.0.remove(at)) {
-            task.abort();
-        }
-    }
-
-    fn spawn<F: Future<Output = ()> + Send + 'static>(
-        &mut self,
-        serve: impl FnOnce(Activity) -> F,
-    ) {
-        let activity = Activity::default();
-        let task = tokio::spawn(serve(activity.clone()));
-        self.0.push_back((task, activity));
+    /// Returns true for a connection that ends after those without a response; `None` for one that
+    /// has to stay.
+    fn rank(&self) -> Option<bool> {
+        let may_end = !self.under_review.load(Ordering::Relaxed);
+        may_end.then(|| self.is_known.load(Ordering::Relaxed))
     }
 }
 
@@ -254,13 +207,13 @@ async fn reviewed_in_turn(reviews: Reviews, bounds: Bounds, request: Request) ->
     let Ok(of_body) = bounds.bodies.acquire_owned().await else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
-    let activity = request.extensions().get::<Activity>().cloned();
+    let activity = request.extensions().get::<Arc<Activity>>().cloned();
     let body = match timeout(BODY_TIMEOUT, to_bytes(request.into_body(), MAX_BODY_BYTES)).await {
         Ok(Ok(body)) => body,
         Ok(Err(_)) => return StatusCode::PAYLOAD_TOO_LARGE.into_response(),
         Err(_) => return StatusCode::REQUEST_TIMEOUT.into_response(),
     };
-    activity.inspect(Activity::review_begins);
+    activity.inspect(|activity| activity.review_begins());
     let Ok(of_review) = bounds.reviews.acquire_owned().await else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
@@ -279,11 +232,9 @@ async fn serve_connection(
     tls: Arc<ClientTls>,
     stream: TcpStream,
     routes: Router,
-    activity: Activity,
+    activity: Arc<Activity>,
     watcher: Watcher,
-    permit: OwnedSemaphorePermit,
 ) {
-    let _permit = permit;
     let stream = WriteDeadline::new(stream, TIMEOUT);
     let stream = match tls.accept(stream, TIMEOUT).await {
         Ok(stream) => stream,
@@ -294,8 +245,8 @@ async fn serve_connection(
     };
     let routes = TowerToHyperService::new(routes);
     let service = service_fn(move |mut request: http::Request<Incoming>| {
-        let activity = activity.clone();
-        request.extensions_mut().insert(activity.clone());
+        let activity = Arc::clone(&activity);
+        request.extensions_mut().insert(Arc::clone(&activity));
         let response = routes.call(request);
         async move {
             let response = response.await;

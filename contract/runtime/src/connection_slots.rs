@@ -1,0 +1,113 @@
+//! Slots of connections. A full set ends an old connection for a new one: a rejected probe would
+//! mean that a healthy program is dead, and an old connection is not a probe.
+
+use std::cmp::Reverse;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinHandle;
+
+/// A peer with too many connections opens them again and again.
+const WARNING_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The connections of one kind of peers, each with a state that the port defines.
+#[derive(Debug)]
+pub struct ConnectionSlots<S> {
+    /// The name of the port in the log.
+    port: &'static str,
+    max: usize,
+    /// The oldest first.
+    taken: Vec<Taken<S>>,
+    warned: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Taken<S> {
+    peer: IpAddr,
+    served: JoinHandle<()>,
+    state: S,
+}
+
+impl<S> ConnectionSlots<S> {
+    /// Returns `max` free slots.
+    pub const fn new(port: &'static str, max: usize) -> Self {
+        Self {
+            port,
+            max,
+            taken: Vec::new(),
+            warned: None,
+        }
+    }
+
+    /// Frees a slot, and ends a connection with a `rank` if necessary, whose descriptor is closed on
+    /// return. Returns false while all slots are taken by connections without one.
+    pub async fn make_room<R: Ord>(&mut self, rank: impl Fn(&S) -> Option<R>) -> bool {
+        self.taken.retain(|slot| !slot.served.is_finished());
+        while self.taken.len() >= self.max {
+            let slots = self.taken.iter().enumerate();
+            let ranked = slots.filter_map(|(at, slot)| Some((at, slot.peer, rank(&slot.state)?)));
+            let Some(at) = eviction_candidate(&ranked.collect::<Vec<_>>()) else {
+                return false;
+            };
+            let evicted = self.taken.remove(at);
+            evicted.served.abort();
+            let _ = evicted.served.await;
+            self.warn_of(evicted.peer);
+        }
+        true
+    }
+
+    /// Takes a free slot.
+    pub fn take(&mut self, peer: IpAddr, served: JoinHandle<()>, state: S) {
+        self.taken.push(Taken {
+            peer,
+            served,
+            state,
+        });
+    }
+
+    fn warn_of(&mut self, peer: IpAddr) {
+        let now = Instant::now();
+        let is_recent = |last| now.duration_since(last) < WARNING_INTERVAL;
+        if !self.warned.is_some_and(is_recent) {
+            self.warned = Some(now);
+            let port = self.port;
+            tracing::warn!(%peer, "{port}: too many connections; an old one of this peer is closed");
+        }
+    }
+}
+
+/// Returns the oldest connection of the lowest rank, of the address that has the most with a rank,
+/// so that an address with fewer keeps its slots.
+fn eviction_candidate<R: Ord>(ranked: &[(usize, IpAddr, R)]) -> Option<usize> {
+    let held = |peer: &IpAddr| ranked.iter().filter(|(_, other, _)| other == peer).count();
+    let evicted = ranked
+        .iter()
+        .min_by_key(|&(_, peer, rank)| (Reverse(held(peer)), rank));
+    evicted.map(|(at, ..)| *at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_of_the_lowest_rank_goes_of_whoever_has_the_most() {
+        for (hosts, gone) in [
+            (&[][..], None),
+            (&[(1, 1)], Some(0)),
+            (&[(1, 1), (2, 1)], Some(0)),
+            (&[(1, 1), (2, 1), (2, 1)], Some(1)),
+            (&[(1, 1), (2, 1), (1, 1), (2, 1)], Some(0)),
+            (&[(3, 1), (1, 1), (2, 1), (1, 1), (2, 1)], Some(1)),
+            (&[(3, 1), (1, 1), (2, 1), (1, 1), (2, 1), (2, 1)], Some(2)),
+            (&[(1, 0), (2, 2), (2, 1), (2, 1)], Some(2)),
+        ] {
+            let ranked = hosts.iter().enumerate();
+            let ranked: Vec<(usize, IpAddr, u8)> = ranked
+                .map(|(at, (host, rank))| (at, [10, 0, 0, *host].into(), *rank))
+                .collect();
+            assert_eq!(eviction_candidate(&ranked), gone, "{hosts:?}");
+        }
+    }
+}
