@@ -5,7 +5,7 @@ use std::sync::Arc;
 use runtime::clock::unix_now;
 use runtime::file_watch::{FailureDedup, PollTimer, Transition, run_blocking};
 use tokio::sync::Notify;
-use tracing::{error, info, warn};
+use tracing::warn;
 
 use super::file::{FileUsers, Reloaded};
 use crate::audit;
@@ -82,10 +82,7 @@ impl UsersReload {
                     warn!("{warning}");
                 }
             }
-            Some(Transition::Recovered) => info!("the users file is usable again"),
-            Some(Transition::Unusable(failure)) => {
-                error!(%failure, "the users file is unusable; keeping the previous users");
-            }
+            Some(other) => other.log("users file"),
             None => {}
         }
         self.revoke(ended).await;

@@ -6,6 +6,7 @@ use std::io;
 use std::time::Duration;
 
 use tokio::task::spawn_blocking;
+use tracing::{error, info};
 
 use crate::signals::SighupStream;
 
@@ -69,6 +70,33 @@ pub enum Transition {
     Recovered,
     /// The files cannot be used, for this reason.
     Unusable(String),
+}
+
+impl Transition {
+    /// Logs it, about these files.
+    pub fn log(&self, files: &str) {
+        match self {
+            Self::Replaced => info!("{files}: the new content is used from now on"),
+            Self::Recovered => info!("{files}: usable again"),
+            Self::Unusable(failure) => {
+                error!(%failure, "{files}: unusable, keeping the previous content");
+            }
+        }
+    }
+}
+
+/// Polls with `reload`, which returns true for new content, for as long as the process lives.
+pub async fn follow<E: Display + Send + 'static>(
+    mut timer: PollTimer,
+    reload: impl Fn() -> Result<bool, E> + Clone + Send + 'static,
+    report: impl Fn(Transition),
+) {
+    let mut failures = FailureDedup::after_two_polls();
+    loop {
+        timer.next().await;
+        let polled = run_blocking(reload.clone()).await;
+        failures.transition(polled).into_iter().for_each(&report);
+    }
 }
 
 /// The last reported failure, logged once and not at each poll.

@@ -4,21 +4,20 @@
 mod metrics;
 mod server;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use runtime::admin;
 use runtime::clock::unix_now;
 use runtime::exit::ExitError;
-use runtime::file_watch::{FailureDedup, PollTimer, Transition, run_blocking};
+use runtime::file_watch::{self, PollTimer};
 use runtime::health::Health;
 use runtime::listener::{self, Port};
 use runtime::signals::Terminations;
 use runtime::supervisor::supervisor;
 use runtime::tls;
 use tokio::sync::watch;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 use self::metrics::WebhookMetrics;
 use self::server::Reviews;
@@ -75,7 +74,11 @@ async fn serve(args: &WebhookArgs) -> Result<(), ExitError> {
     background.spawn_critical("following the TLS certificate", following);
     if let Some(file) = args.client_ca.clone() {
         let timer = PollTimer::start().map_err(no_signals)?;
-        let following = follow_authorities(Arc::clone(&clients), file, timer);
+        let tls = Arc::clone(&clients);
+        let reload = move || tls.reload_client_roots(&file);
+        let following = file_watch::follow(timer, reload, |transition| {
+            transition.log("authorities of clients");
+        });
         background.spawn_critical("following the authorities of clients", following);
     }
 
@@ -106,22 +109,4 @@ async fn serve(args: &WebhookArgs) -> Result<(), ExitError> {
     let _ = accepting.await;
     info!("stopped");
     outcome
-}
-
-/// Uses another content of `file` from the next handshake on, for as long as the process lives.
-async fn follow_authorities(tls: Arc<ClientTls>, file: PathBuf, mut timer: PollTimer) {
-    let mut failures = FailureDedup::after_two_polls();
-    loop {
-        timer.next().await;
-        let (tls, file) = (Arc::clone(&tls), file.clone());
-        let polled = run_blocking(move || tls.reload_client_roots(&file)).await;
-        match failures.transition(polled) {
-            Some(Transition::Replaced) => info!("other authorities of clients from now on"),
-            Some(Transition::Recovered) => info!("the authorities of clients can be used again"),
-            Some(Transition::Unusable(failure)) => {
-                error!(%failure, "the authorities of clients cannot be used: keeping the previous ones");
-            }
-            None => {}
-        }
-    }
 }

@@ -17,7 +17,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Client, Proxy, Response, redirect};
 use runtime::clock::unix_now;
 use runtime::exit::ExitError;
-use runtime::file_watch::{FailureDedup, Transition, run_blocking};
+use runtime::file_watch::{FailureDedup, run_blocking};
 use rustls::InvalidMessage;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
@@ -221,17 +221,8 @@ impl Transport {
         let files = self.files.clone();
         let read = run_blocking(move || files.read()).await;
         let looked = read.and_then(|material| self.replace(material));
-        match self.failures.transition(looked) {
-            Some(Transition::Replaced) => {
-                tracing::info!("the certificates for the auth server were read again");
-            }
-            Some(Transition::Recovered) => {
-                tracing::info!("the certificate files for the auth server are usable again")
-            }
-            Some(Transition::Unusable(error)) => {
-                tracing::warn!(%error, "the certificates for the auth server stay as they were");
-            }
-            None => {}
+        if let Some(transition) = self.failures.transition(looked) {
+            transition.log("certificates for the auth server");
         }
     }
 

@@ -147,8 +147,8 @@ fn an_auth_server_serves_on_while_its_files_hang() {
     mend(&certificate.key, &fs::read_to_string(&fresh.key).unwrap());
     mend(&users.path(), &text);
     for line in [
-        "a new TLS certificate is presented from now on",
-        "the users file is usable again",
+        "TLS certificate: the new content is used from now on",
+        "users file: usable again",
     ] {
         wait::until(line, || {
             server.process().output().contains(line).then_some(())

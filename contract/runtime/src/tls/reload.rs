@@ -3,12 +3,10 @@
 use std::io;
 use std::sync::Arc;
 
-use tracing::{error, info};
-
 use super::certificate::ServerCertificate;
 use super::metrics::CertificateMetrics;
 use crate::clock::unix_now;
-use crate::file_watch::{FailureDedup, PollTimer, Transition, run_blocking};
+use crate::file_watch::{self, PollTimer, Transition};
 
 /// Follows the files of `certificate` for as long as the process lives.
 ///
@@ -18,31 +16,15 @@ pub fn follow(
     certificate: Arc<ServerCertificate>,
     metrics: CertificateMetrics,
 ) -> io::Result<impl Future<Output = ()> + Send> {
-    let mut timer = PollTimer::start()?;
+    let timer = PollTimer::start()?;
     metrics.report(certificate.not_after(), None);
-    Ok(async move {
-        let mut failures = FailureDedup::after_two_polls();
-        loop {
-            timer.next().await;
-            let reloaded = Arc::clone(&certificate);
-            let polled = run_blocking(move || reloaded.reload(unix_now())).await;
-            let Some(transition) = failures.transition(polled) else {
-                continue;
-            };
-            log(&transition);
-            metrics.report(certificate.not_after(), Some(&transition));
-        }
-    })
-}
-
-fn log(transition: &Transition) {
-    match transition {
-        Transition::Replaced => info!("a new TLS certificate is presented from now on"),
-        Transition::Recovered => info!("the files of the TLS certificate can be used again"),
-        Transition::Unusable(failure) => {
-            error!(%failure, "the TLS certificate cannot be used: keeping the previous one");
-        }
-    }
+    let reloaded = Arc::clone(&certificate);
+    let reload = move || reloaded.reload(unix_now());
+    let report = move |transition: Transition| {
+        transition.log("TLS certificate");
+        metrics.report(certificate.not_after(), Some(&transition));
+    };
+    Ok(file_watch::follow(timer, reload, report))
 }
 
 #[cfg(test)]

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use runtime::clock::unix_now;
-use runtime::file_watch::{FailureDedup, Transition, run_blocking};
+use runtime::file_watch::{FailureDedup, run_blocking};
 use tokio::sync::Mutex;
-use tracing::{info, warn};
 use zeroize::Zeroizing;
 
 use super::address::{Address, Endpoint};
@@ -59,15 +58,8 @@ impl Known {
         let files = self.access.files.clone();
         let read = run_blocking(move || Credentials::read(files)).await;
         let looked = read.and_then(|access| self.replace(access, unix_now()));
-        match self.failures.transition(looked) {
-            Some(Transition::Replaced) => {
-                info!("other passwords or certificates for the store are in use");
-            }
-            Some(Transition::Recovered) => info!("the files for the store are usable again"),
-            Some(Transition::Unusable(failure)) => {
-                warn!(%failure, "a file for the store is unusable; keeping its previous content");
-            }
-            None => {}
+        if let Some(transition) = self.failures.transition(looked) {
+            transition.log("passwords and certificates for the store");
         }
     }
 
