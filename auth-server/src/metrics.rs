@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::rejection::Rejection;
+use contract::rejection::{Maker, Rejection};
 use http::StatusCode;
 use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -62,21 +62,6 @@ const LOGIN_OUTCOMES: [&str; 6] = [
     Rejection::TooManyAttempts.reason(),
     Rejection::ServerBusy.reason(),
     Rejection::StoreUnavailable.reason(),
-];
-
-/// Rejections of the sidecar alone.
-const OF_SIDECAR: [Rejection; 11] = [
-    Rejection::UpgradeNotAllowed,
-    Rejection::CrossSite,
-    Rejection::InsufficientScope,
-    Rejection::ClaimNotAllowed,
-    Rejection::NoRule,
-    Rejection::AuthKeysStale,
-    Rejection::RevocationsStale,
-    Rejection::IdentityTooLarge,
-    Rejection::UpstreamUnavailable,
-    Rejection::UpstreamMalformed,
-    Rejection::UpstreamTimeout,
 ];
 
 /// Classes of the statuses that this server sends.
@@ -170,7 +155,7 @@ metrics! {
             = counters(TOKEN_OUTCOMES.map(|(grant, outcome)| TokenGrant { grant, outcome })),
         /// 1 if the last poll of the key store succeeded
         store_up: Gauge,
-        /// Applications that may fetch the verification key; while there is none, any client may
+        /// Registered applications; with 0, any client may fetch the verification key
         registered_applications: Gauge,
         /// Records of applications in the store that this server cannot read
         unreadable_applications: Gauge,
@@ -365,8 +350,7 @@ impl Metrics {
 
 /// Returns the series of the rejections that this program can give.
 fn rejections_here() -> impl Iterator<Item = Reason> {
-    let here = |rejection: &&Rejection| !OF_SIDECAR.contains(rejection);
-    Rejection::ALL.iter().filter(here).map(|rejection| {
+    Rejection::of(Maker::AuthServer).map(|rejection| {
         let reason = rejection.reason();
         Reason { reason }
     })

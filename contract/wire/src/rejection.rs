@@ -35,9 +35,30 @@ macro_rules! challenge {
     };
 }
 
+/// Reads a row's last word.
+macro_rules! is_enforced {
+    (enforced) => {
+        true
+    };
+    (always) => {
+        false
+    };
+}
+
+/// The programs that make a rejection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Maker {
+    /// The auth server alone.
+    AuthServer,
+    /// The sidecar alone.
+    Sidecar,
+    /// Each of them.
+    Both,
+}
+
 /// Builds the enum and its accessors from the table, so that a row cannot be half added.
 macro_rules! rejections {
-    ($($(#[$doc:meta])* $name:ident: $status:ident, $reason:literal, $message:literal, $challenge:ident;)+) => {
+    ($($(#[$doc:meta])* $name:ident: $status:ident, $reason:literal, $message:literal, $challenge:ident, $maker:ident, $when:ident;)+) => {
         /// A reason to reject a request. It determines the whole response to the client.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Rejection {
@@ -68,6 +89,16 @@ macro_rules! rejections {
             pub const fn www_authenticate(self) -> Option<&'static str> {
                 match self { $(Self::$name => challenge!($challenge, $reason, $message),)+ }
             }
+
+            const fn maker(self) -> Maker {
+                match self { $(Self::$name => Maker::$maker,)+ }
+            }
+
+            /// Returns true for rejections that only enforcement makes: of the token, of a rule, of
+            /// keys that are away. All others protect the service from the request itself.
+            pub const fn is_about_authorization(self) -> bool {
+                match self { $(Self::$name => is_enforced!($when),)+ }
+            }
         }
     };
 }
@@ -75,126 +106,132 @@ macro_rules! rejections {
 rejections! {
     // The request's shape.
     /// Dot segments, a backslash, a control byte, a broken or a double escape in the path.
-    PathNotCanonical: BAD_REQUEST, "path_not_canonical", "the path is not in canonical form", none;
+    PathNotCanonical: BAD_REQUEST, "path_not_canonical", "the path is not in canonical form", none, Both, always;
     /// Ambiguous framing: Content-Length with Transfer-Encoding, and the like.
-    RequestFraming: BAD_REQUEST, "request_framing", "the message framing is ambiguous", none;
+    RequestFraming: BAD_REQUEST, "request_framing", "the message framing is ambiguous", none, Both, always;
     /// Not a request at all: a broken request line, field or length.
-    RequestMalformed: BAD_REQUEST, "request_malformed", "the request is not valid HTTP", none;
+    RequestMalformed: BAD_REQUEST, "request_malformed", "the request is not valid HTTP", none, Both, always;
     /// No `Host` field.
-    HostMissing: BAD_REQUEST, "host_missing", "the Host header is missing", none;
+    HostMissing: BAD_REQUEST, "host_missing", "the Host header is missing", none, Both, always;
     /// The method is not allowed on this path, or never allowed (TRACE, CONNECT).
-    MethodNotAllowed: METHOD_NOT_ALLOWED, "method_not_allowed", "the method is not allowed here", none;
+    MethodNotAllowed: METHOD_NOT_ALLOWED, "method_not_allowed", "the method is not allowed here", none, Both, always;
     /// An upgrade where upgrades are not allowed.
-    UpgradeNotAllowed: BAD_REQUEST, "upgrade_not_allowed", "the connection cannot be upgraded here", none;
+    UpgradeNotAllowed: BAD_REQUEST, "upgrade_not_allowed", "the connection cannot be upgraded here", none, Sidecar, always;
     /// The header block or the request target is longer than allowed.
-    RequestHeaderTooLarge: REQUEST_HEADER_FIELDS_TOO_LARGE, "request_header_too_large", "the request header is too large", none;
+    RequestHeaderTooLarge: REQUEST_HEADER_FIELDS_TOO_LARGE, "request_header_too_large", "the request header is too large", none, Both, always;
     /// The request did not arrive in time.
-    RequestTimeout: REQUEST_TIMEOUT, "request_timeout", "the request did not arrive in time", none;
+    RequestTimeout: REQUEST_TIMEOUT, "request_timeout", "the request did not arrive in time", none, Both, always;
 
     /// A token cookie in a request that another site triggered.
-    CrossSite: FORBIDDEN, "cross_site", "another site made the browser send this request", none;
+    CrossSite: FORBIDDEN, "cross_site", "another site made the browser send this request", none, Sidecar, enforced;
 
     // The token.
     /// The request carries no token.
-    TokenMissing: UNAUTHORIZED, "token_missing", "no access token was sent", bare;
+    TokenMissing: UNAUTHORIZED, "token_missing", "no access token was sent", bare, Both, enforced;
     /// More than one `Authorization` field (RFC 6750 §3.1: a bad request).
-    AuthorizationRepeated: BAD_REQUEST, "authorization_repeated", "more than one Authorization header was sent", invalid_request;
+    AuthorizationRepeated: BAD_REQUEST, "authorization_repeated", "more than one Authorization header was sent", invalid_request, Both, enforced;
     /// The `Authorization` field is longer than the configured limit.
-    AuthorizationTooLarge: REQUEST_HEADER_FIELDS_TOO_LARGE, "authorization_too_large", "the Authorization header is too large", none;
+    AuthorizationTooLarge: REQUEST_HEADER_FIELDS_TOO_LARGE, "authorization_too_large", "the Authorization header is too large", none, Both, always;
     /// Another scheme than `Bearer`.
-    AuthorizationScheme: UNAUTHORIZED, "authorization_scheme", "the Authorization scheme is not Bearer", bare;
+    AuthorizationScheme: UNAUTHORIZED, "authorization_scheme", "the Authorization scheme is not Bearer", bare, Both, enforced;
     /// Not a compact JWS of three base64url parts that hold JSON objects without duplicate members.
-    TokenMalformed: UNAUTHORIZED, "token_malformed", "the access token is malformed", invalid_token;
+    TokenMalformed: UNAUTHORIZED, "token_malformed", "the access token is malformed", invalid_token, Both, enforced;
     /// Another algorithm than the key's.
-    TokenAlgorithm: UNAUTHORIZED, "token_algorithm", "the access token names an algorithm that is not allowed", invalid_token;
+    TokenAlgorithm: UNAUTHORIZED, "token_algorithm", "the access token names an algorithm that is not allowed", invalid_token, Both, enforced;
     /// A forbidden header member, or another `typ`.
-    TokenHeader: UNAUTHORIZED, "token_header", "the access token has a header member that is not allowed", invalid_token;
+    TokenHeader: UNAUTHORIZED, "token_header", "the access token has a header member that is not allowed", invalid_token, Both, enforced;
     /// A `kid` that is not in the key set.
-    TokenKeyUnknown: UNAUTHORIZED, "token_key_unknown", "the access token names an unknown key", invalid_token;
+    TokenKeyUnknown: UNAUTHORIZED, "token_key_unknown", "the access token names an unknown key", invalid_token, Both, enforced;
     /// A signature that does not verify with the key.
-    TokenSignature: UNAUTHORIZED, "token_signature", "the signature of the access token is invalid", invalid_token;
+    TokenSignature: UNAUTHORIZED, "token_signature", "the signature of the access token is invalid", invalid_token, Both, enforced;
     /// A token past `exp` plus leeway.
-    TokenExpired: UNAUTHORIZED, "token_expired", "the access token has expired", invalid_token;
+    TokenExpired: UNAUTHORIZED, "token_expired", "the access token has expired", invalid_token, Both, enforced;
     /// A token before `nbf` minus leeway.
-    TokenNotYetValid: UNAUTHORIZED, "token_not_yet_valid", "the access token is not valid yet", invalid_token;
+    TokenNotYetValid: UNAUTHORIZED, "token_not_yet_valid", "the access token is not valid yet", invalid_token, Both, enforced;
     /// A required claim is absent.
-    TokenClaimMissing: UNAUTHORIZED, "token_claim_missing", "the access token lacks a required claim", invalid_token;
+    TokenClaimMissing: UNAUTHORIZED, "token_claim_missing", "the access token lacks a required claim", invalid_token, Both, enforced;
     /// A claim of the wrong type or with an impossible value.
-    TokenClaimInvalid: UNAUTHORIZED, "token_claim_invalid", "a claim of the access token is invalid", invalid_token;
+    TokenClaimInvalid: UNAUTHORIZED, "token_claim_invalid", "a claim of the access token is invalid", invalid_token, Both, enforced;
     /// `iss` is absent or not the configured issuer.
-    TokenIssuer: UNAUTHORIZED, "token_issuer", "the access token comes from another issuer", invalid_token;
+    TokenIssuer: UNAUTHORIZED, "token_issuer", "the access token comes from another issuer", invalid_token, Both, enforced;
     /// `aud` is absent or lacks the configured audience.
-    TokenAudience: UNAUTHORIZED, "token_audience", "the access token is meant for another audience", invalid_token;
+    TokenAudience: UNAUTHORIZED, "token_audience", "the access token is meant for another audience", invalid_token, Both, enforced;
     /// The token, its user or its application is on the revocation list.
-    TokenRevoked: UNAUTHORIZED, "token_revoked", "the access token was revoked", invalid_token;
+    TokenRevoked: UNAUTHORIZED, "token_revoked", "the access token was revoked", invalid_token, Both, enforced;
     /// None of the scopes of a rule is in the token (RFC 6750 §3.1).
-    InsufficientScope: FORBIDDEN, "insufficient_scope", "the access token lacks a required scope", insufficient_scope;
+    InsufficientScope: FORBIDDEN, "insufficient_scope", "the access token lacks a required scope", insufficient_scope, Sidecar, enforced;
     /// A claim of the token has none of the values that a rule requires.
-    ClaimNotAllowed: FORBIDDEN, "claim_not_allowed", "a claim of the access token does not allow this", none;
+    ClaimNotAllowed: FORBIDDEN, "claim_not_allowed", "a claim of the access token does not allow this", none, Sidecar, enforced;
     /// No rule is for the request, and the default is to deny.
-    NoRule: FORBIDDEN, "no_rule", "no rule allows this request", none;
+    NoRule: FORBIDDEN, "no_rule", "no rule allows this request", none, Sidecar, enforced;
 
     // The verification keys.
     /// No verification key has been fetched yet.
-    AuthKeysUnavailable: SERVICE_UNAVAILABLE, "auth_keys_unavailable", "no verification key is available yet", none;
+    AuthKeysUnavailable: SERVICE_UNAVAILABLE, "auth_keys_unavailable", "no verification key is available yet", none, Both, enforced;
     /// The verification keys are older than allowed.
-    AuthKeysStale: SERVICE_UNAVAILABLE, "auth_keys_stale", "the verification key is too old to be trusted", none;
+    AuthKeysStale: SERVICE_UNAVAILABLE, "auth_keys_stale", "the verification key is too old to be trusted", none, Sidecar, enforced;
     /// The revocation list is older than allowed, or was never fetched.
-    RevocationsStale: SERVICE_UNAVAILABLE, "revocations_stale", "the revocation list is too old to be trusted", none;
+    RevocationsStale: SERVICE_UNAVAILABLE, "revocations_stale", "the revocation list is too old to be trusted", none, Sidecar, enforced;
 
     // The way to the service.
     /// The user header would be longer than the configured limit.
-    IdentityTooLarge: REQUEST_HEADER_FIELDS_TOO_LARGE, "identity_too_large", "the user of the access token does not fit into a header", none;
+    IdentityTooLarge: REQUEST_HEADER_FIELDS_TOO_LARGE, "identity_too_large", "the user of the access token does not fit into a header", none, Sidecar, always;
     /// The service cannot be reached, or closed the connection before its response.
-    UpstreamUnavailable: BAD_GATEWAY, "upstream_unavailable", "the service cannot be reached", none;
+    UpstreamUnavailable: BAD_GATEWAY, "upstream_unavailable", "the service cannot be reached", none, Sidecar, always;
     /// The service's response is not valid HTTP, is too large, or opens a tunnel without a request.
-    UpstreamMalformed: BAD_GATEWAY, "upstream_malformed", "the service's response is not valid HTTP", none;
+    UpstreamMalformed: BAD_GATEWAY, "upstream_malformed", "the service's response is not valid HTTP", none, Sidecar, always;
     /// The service did not respond in time.
-    UpstreamTimeout: GATEWAY_TIMEOUT, "upstream_timeout", "the service did not respond in time", none;
+    UpstreamTimeout: GATEWAY_TIMEOUT, "upstream_timeout", "the service did not respond in time", none, Sidecar, always;
 
     // The auth server's own operations.
     /// The login's body is missing, or username or password is empty (contract §4.1 rule 1).
-    LoginIncomplete: BAD_REQUEST, "login_incomplete", "login information incomplete", none;
+    LoginIncomplete: BAD_REQUEST, "login_incomplete", "login information incomplete", none, AuthServer, always;
     /// The body is not the JSON object that is expected here.
-    BodyMalformed: BAD_REQUEST, "body_malformed", "the body is not the expected JSON object", none;
+    BodyMalformed: BAD_REQUEST, "body_malformed", "the body is not the expected JSON object", none, AuthServer, always;
     /// The body is longer than allowed.
-    BodyTooLarge: PAYLOAD_TOO_LARGE, "body_too_large", "the body is too large", none;
+    BodyTooLarge: PAYLOAD_TOO_LARGE, "body_too_large", "the body is too large", none, AuthServer, always;
     /// The body's media type is not `application/json`.
-    MediaTypeUnsupported: UNSUPPORTED_MEDIA_TYPE, "media_type_unsupported", "the body must be application/json", none;
+    MediaTypeUnsupported: UNSUPPORTED_MEDIA_TYPE, "media_type_unsupported", "the body must be application/json", none, AuthServer, always;
     /// The body is no form, or repeats a parameter (RFC 6749 §3.2).
-    FormMalformed: BAD_REQUEST, "form_malformed", "the body is not a form with each parameter once", none;
+    FormMalformed: BAD_REQUEST, "form_malformed", "the body is not a form with each parameter once", none, AuthServer, always;
     /// A required parameter is missing, empty or unreadable.
-    ParameterMissing: BAD_REQUEST, "parameter_missing", "a required parameter is missing", none;
+    ParameterMissing: BAD_REQUEST, "parameter_missing", "a required parameter is missing", none, AuthServer, always;
     /// The application is not registered, or its secret is wrong; both look alike on purpose.
-    ApplicationUnknown: UNAUTHORIZED, "application_unknown", "the application is unknown or its secret is wrong", bare;
+    ApplicationUnknown: UNAUTHORIZED, "application_unknown", "the application is unknown or its secret is wrong", bare, AuthServer, always;
     /// Credentials in the `Authorization` field and in the form, or of two applications.
-    CredentialsAmbiguous: BAD_REQUEST, "credentials_ambiguous", "the application sent its credentials in more than one way", none;
+    CredentialsAmbiguous: BAD_REQUEST, "credentials_ambiguous", "the application sent its credentials in more than one way", none, AuthServer, always;
     /// A grant type that the token endpoint does not know.
-    GrantUnsupported: BAD_REQUEST, "grant_unsupported", "this grant type is not supported", none;
+    GrantUnsupported: BAD_REQUEST, "grant_unsupported", "this grant type is not supported", none, AuthServer, always;
     /// The application was given no audience, or has the name of a user.
-    GrantNotAllowed: BAD_REQUEST, "grant_not_allowed", "this application may not obtain tokens", none;
+    GrantNotAllowed: BAD_REQUEST, "grant_not_allowed", "this application may not obtain tokens", none, AuthServer, always;
     /// An unknown, used or expired refresh token, or one of a session that has ended.
-    GrantInvalid: BAD_REQUEST, "grant_invalid", "the refresh token is unknown, used or expired", none;
+    GrantInvalid: BAD_REQUEST, "grant_invalid", "the refresh token is unknown, used or expired", none, AuthServer, always;
     /// A scope beyond what the application or the user was given, or one that is no scope.
-    ScopeNotGranted: BAD_REQUEST, "scope_not_granted", "this scope was not given", none;
+    ScopeNotGranted: BAD_REQUEST, "scope_not_granted", "this scope was not given", none, AuthServer, always;
     /// An unknown account, a wrong password or a disabled user; all look alike on purpose.
-    LoginFailed: UNAUTHORIZED, "login_failed", "the account or the password is wrong", bare;
+    LoginFailed: UNAUTHORIZED, "login_failed", "the account or the password is wrong", bare, AuthServer, always;
     /// Too many failures, or too many logins from one address; `Retry-After` has the seconds.
-    TooManyAttempts: TOO_MANY_REQUESTS, "too_many_attempts", "too many attempts", none;
+    TooManyAttempts: TOO_MANY_REQUESTS, "too_many_attempts", "too many attempts", none, AuthServer, always;
     /// Too much work is waiting already.
-    ServerBusy: SERVICE_UNAVAILABLE, "server_busy", "the server is busy", none;
+    ServerBusy: SERVICE_UNAVAILABLE, "server_busy", "the server is busy", none, Both, always;
     /// No endpoint has this path.
-    NotFound: NOT_FOUND, "not_found", "nothing is served under this path", none;
+    NotFound: NOT_FOUND, "not_found", "nothing is served under this path", none, AuthServer, always;
     /// The key store has not been reached yet, so there is no signing key.
-    StoreUnavailable: SERVICE_UNAVAILABLE, "store_unavailable", "the key store is not available", none;
+    StoreUnavailable: SERVICE_UNAVAILABLE, "store_unavailable", "the key store is not available", none, AuthServer, always;
     /// An error of this program; the log holds the cause.
-    Internal: INTERNAL_SERVER_ERROR, "internal", "internal error", none;
+    Internal: INTERNAL_SERVER_ERROR, "internal", "internal error", none, Both, always;
 }
 
 /// Long enough not to overload, short enough that a caller soon notices a recovery.
 const RETRY_AFTER_SECONDS: u32 = 5;
 
 impl Rejection {
+    /// Returns the rejections that `program` makes, in the table's order.
+    pub fn of(program: Maker) -> impl Iterator<Item = Self> {
+        let is_made = move |it: &Self| it.maker() == program || it.maker() == Maker::Both;
+        Self::ALL.iter().copied().filter(is_made)
+    }
+
     /// Returns the `Retry-After` field in seconds, for temporary conditions (RFC 9110 §10.2.3). A
     /// caller with a better estimate may send another value.
     pub const fn retry_after(self) -> Option<u32> {
@@ -207,38 +244,6 @@ impl Rejection {
             | Self::TooManyAttempts => Some(RETRY_AFTER_SECONDS),
             _ => None,
         }
-    }
-}
-
-impl Rejection {
-    /// Returns true for rejections that only enforcement makes: of the token, of a rule, of keys
-    /// that are away. All others protect the service from the request itself.
-    pub const fn is_about_authorization(self) -> bool {
-        matches!(
-            self,
-            Self::CrossSite
-                | Self::TokenMissing
-                | Self::AuthorizationRepeated
-                | Self::AuthorizationScheme
-                | Self::TokenMalformed
-                | Self::TokenAlgorithm
-                | Self::TokenHeader
-                | Self::TokenKeyUnknown
-                | Self::TokenSignature
-                | Self::TokenExpired
-                | Self::TokenNotYetValid
-                | Self::TokenClaimMissing
-                | Self::TokenClaimInvalid
-                | Self::TokenIssuer
-                | Self::TokenAudience
-                | Self::TokenRevoked
-                | Self::InsufficientScope
-                | Self::ClaimNotAllowed
-                | Self::NoRule
-                | Self::AuthKeysUnavailable
-                | Self::AuthKeysStale
-                | Self::RevocationsStale
-        )
     }
 }
 

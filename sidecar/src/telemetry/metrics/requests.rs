@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use contract::rejection::Rejection;
+use contract::rejection::{Maker, Rejection};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -39,26 +39,6 @@ const UPSTREAM_ERRORS: [Rejection; 3] = [
     Rejection::UpstreamUnavailable,
     Rejection::UpstreamMalformed,
     Rejection::UpstreamTimeout,
-];
-
-/// Rejections of the auth server alone.
-const OF_AUTH_SERVER: [Rejection; 16] = [
-    Rejection::LoginIncomplete,
-    Rejection::BodyMalformed,
-    Rejection::BodyTooLarge,
-    Rejection::MediaTypeUnsupported,
-    Rejection::ParameterMissing,
-    Rejection::ApplicationUnknown,
-    Rejection::LoginFailed,
-    Rejection::TooManyAttempts,
-    Rejection::StoreUnavailable,
-    Rejection::FormMalformed,
-    Rejection::CredentialsAmbiguous,
-    Rejection::GrantUnsupported,
-    Rejection::GrantNotAllowed,
-    Rejection::GrantInvalid,
-    Rejection::ScopeNotGranted,
-    Rejection::NotFound,
 ];
 
 /// The counts of one outcome by status class.
@@ -187,10 +167,9 @@ impl RequestMetrics {
 
 /// Returns the series of the rejections that this program can give.
 fn rejections_here() -> impl Iterator<Item = RequestLabels> {
-    let here = |rejection: &&Rejection| !OF_AUTH_SERVER.contains(rejection);
-    Rejection::ALL.iter().filter(here).map(|rejection| {
+    Rejection::of(Maker::Sidecar).map(|rejection| {
         let class = StatusClass::of(Some(rejection.status().as_u16()));
-        labels(Outcome::Rejected(*rejection), class)
+        labels(Outcome::Rejected(rejection), class)
     })
 }
 
