@@ -16,6 +16,7 @@ use std::time::Duration;
 use aws_lc_rs::error::Unspecified;
 use contract::token::claims::Claims;
 use runtime::clock::unix_now;
+use runtime::named_enum;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tracing::{error, info, warn};
@@ -44,34 +45,21 @@ const MAX_CALLS: usize = 64;
 /// Attempts to change the list of a user's sessions: each retry means that another login was faster.
 const ATTEMPTS: usize = 8;
 
-/// The reason for the end of a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum EndCause {
-    Logout,
-    /// A refresh token came a second time: one of the two clients is a thief.
-    Reuse,
-    Expiry,
-    /// The user was removed, disabled, or replaced by another one of this account.
-    UserGone,
-    /// The user has another password or second factor.
-    CredentialsChanged,
-    /// The user or a token of the session was revoked.
-    Revocation,
-    /// Its user began too many later ones.
-    Limit,
-}
-
-impl EndCause {
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Logout => "logout",
-            Self::Reuse => "reuse",
-            Self::Expiry => "expiry",
-            Self::UserGone => "user_gone",
-            Self::CredentialsChanged => "credentials_changed",
-            Self::Revocation => "revocation",
-            Self::Limit => "limit",
-        }
+named_enum! {
+    /// The reason for the end of a session.
+    pub(crate) enum EndCause {
+        Logout = "logout",
+        /// A refresh token came a second time: one of the two clients is a thief.
+        Reuse = "reuse",
+        Expiry = "expiry",
+        /// The user was removed, disabled, or replaced by another one of this account.
+        UserGone = "user_gone",
+        /// The user has another password or second factor.
+        CredentialsChanged = "credentials_changed",
+        /// The user or a token of the session was revoked.
+        Revocation = "revocation",
+        /// Its user began too many later ones.
+        Limit = "limit",
     }
 }
 
