@@ -137,6 +137,7 @@ impl Config {
             auth_policy,
             upstream_request: upstream_request(&args.rules.upstream_request),
             effective,
+            waiting_settings: Vec::new(),
         };
         Ok(Self {
             listen: args.listening.listen,

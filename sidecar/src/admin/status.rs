@@ -79,7 +79,7 @@ struct Snapshot<'a> {
     /// True while changed settings wait for the next start.
     restart_needed: bool,
     /// Their names.
-    waiting_settings: Vec<String>,
+    waiting_settings: &'a [String],
     /// The end of report-only mode, while it is on.
     reporting_until: Option<String>,
     /// The end of report-only mode, after it, while it stands in the settings.
@@ -167,7 +167,6 @@ impl Status {
             began: rfc_3339(minute.began),
             requests: minute.requests,
         };
-        let waiting_settings = self.metrics.waiting_settings();
         let summaries = rules.effective.rules.iter();
         let rejections = |name: &'r str| (name, self.metrics.rule_rejections(name));
         Snapshot {
@@ -175,8 +174,8 @@ impl Status {
             at: rfc_3339(now),
             uptime_seconds: self.started.elapsed().as_secs(),
             ready: self.health.is_ready(),
-            restart_needed: !waiting_settings.is_empty(),
-            waiting_settings,
+            restart_needed: !rules.waiting_settings.is_empty(),
+            waiting_settings: &rules.waiting_settings,
             reporting_until: rules
                 .auth_policy
                 .reports_until(unix_seconds(now))
@@ -345,6 +344,7 @@ mod tests {
                 forwarded: ForwardedPolicy::Append,
             },
             effective,
+            waiting_settings: Vec::new(),
         }))
     }
 

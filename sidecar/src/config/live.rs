@@ -17,6 +17,8 @@ pub(crate) struct Rules {
     pub(crate) upstream_request: UpstreamRequestPolicy,
     /// The rules as the status page renders them.
     pub(crate) effective: EffectiveConfig,
+    /// Names of the settings that were read with them and wait for the next start.
+    pub(crate) waiting_settings: Vec<String>,
 }
 
 /// The current rules, shared by all requests without a lock.

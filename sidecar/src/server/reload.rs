@@ -103,7 +103,7 @@ impl Reload {
                 }
                 *effective = now;
                 self.metrics.config_reloaded(true);
-                self.metrics.set_waiting_settings(waiting);
+                self.metrics.restart_needed(!waiting.is_empty());
             }
             Err(error) => {
                 tracing::error!(%error, "the configuration is not usable: keeping the previous one");
@@ -127,8 +127,9 @@ impl Reload {
         });
         let ended = |error: JoinError| ExitError::Software(error.to_string());
         let valid = reading.await.map_err(ended)??;
+        let waiting = valid.config.rules.waiting_settings.clone();
         self.apply(valid.config, valid.clients).await;
-        Ok((valid.now, valid.waiting))
+        Ok((valid.now, waiting))
     }
 
     /// Applies the parts, which cannot fail.
@@ -161,7 +162,6 @@ impl Reload {
 /// A configuration that was read and is valid.
 struct ValidConfig {
     now: ServeArgs,
-    waiting: Vec<String>,
     config: Config,
     /// Changed authorities for client certificates.
     clients: Option<NextClients>,
@@ -177,15 +177,15 @@ fn read_and_check(
     Config::new(&read)?;
     let now = apply_reloadable(start, effective, &read);
     let waiting = differences(&now, &read);
-    let config = Config::new(&now).map_err(|error| {
+    let mut config = Config::new(&now).map_err(|error| {
         let waiting = waiting.join(", ");
         ExitError::Config(format!(
             "without {waiting}, which wait for the next start: {error}"
         ))
     })?;
     let clients = client_tls.map(|tls| tls.read_client_roots(now.listening.client_ca.as_deref()));
+    config.rules.waiting_settings = waiting;
     Ok(ValidConfig {
-        waiting,
         now,
         config,
         clients: clients.transpose()?.flatten(),

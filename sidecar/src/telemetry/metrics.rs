@@ -3,10 +3,8 @@
 mod requests;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use prometheus_client::encoding::{EncodeLabel, EncodeLabelSet, LabelSetEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -195,8 +193,6 @@ metrics! {
     }
     beside {
         requests: RequestMetrics = RequestMetrics::new(),
-        /// Names of the settings that wait for the next start.
-        waiting_settings: Arc<Mutex<Vec<String>>>,
         /// Registered only for a port with TLS.
         pub(crate) tls: CertificateMetrics,
     }
@@ -342,15 +338,8 @@ impl Metrics {
             .inc();
     }
 
-    /// Sets the names of the settings that wait for the next start.
-    pub(crate) fn set_waiting_settings(&self, names: Vec<String>) {
-        self.config_restart_needed.set(i64::from(!names.is_empty()));
-        *self.waiting_settings.lock() = names;
-    }
-
-    /// Returns the names of the settings that wait for the next start.
-    pub(crate) fn waiting_settings(&self) -> Vec<String> {
-        self.waiting_settings.lock().clone()
+    pub(crate) fn restart_needed(&self, needed: bool) {
+        self.config_restart_needed.set(i64::from(needed));
     }
 
     pub(crate) fn config_reloaded(&self, applied: bool) {

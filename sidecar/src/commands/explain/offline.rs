@@ -46,6 +46,7 @@ pub(super) fn explainer(args: &ExplainArgs) -> Result<Option<Explainer>, ExitErr
             auth_policy: config::auth_policy(&args.rules, mapping, &upstream, &[])?,
             upstream_request: config::upstream_request(&args.rules.upstream_request),
             effective: EffectiveConfig::default(),
+            waiting_settings: Vec::new(),
         })),
         keys: Arc::new(IssuerKeys::only(Arc::new(current))),
         correlation: args.tracing.correlation(),
