@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
 use crate::keys::store::StoreError;
-use crate::keys::store::sessions::{
+use crate::keys::store::records::{
     NewSession, OtherRecord, SessionId, SessionStore, StoredSession, other_record,
 };
 use crate::revocations::Revocation;

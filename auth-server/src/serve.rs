@@ -33,7 +33,7 @@ use crate::http::routes::token::TokenEndpoint;
 use crate::http::routes::verification_key::KeyEndpoint;
 use crate::http::unfinished::Unfinished;
 use crate::keys::store::KeyStore;
-use crate::keys::store::sessions::SessionStore;
+use crate::keys::store::records::SessionStore;
 use crate::keys::sync::{KeySync, SyncedState};
 use crate::loaded_users::LoadedUsers;
 use crate::metrics::Metrics;

@@ -28,7 +28,7 @@ use self::refresh_token::RefreshToken;
 use crate::audit;
 use crate::keys::live::LiveKeys;
 use crate::keys::store::StoreError;
-use crate::keys::store::sessions::{
+use crate::keys::store::records::{
     NewSession, OtherRecord, SessionId, SessionStore, StoredSession, other_record, remove_session,
 };
 use crate::metrics::{Metrics, SessionEvent};

@@ -26,7 +26,7 @@ use crate::keys::clock::ClockSkew;
 use crate::keys::pair::SigningKeyPair;
 use crate::keys::ring::KeyRing;
 use crate::keys::store::location::StoreLocation;
-use crate::keys::store::sessions::{SessionId, StoredSession, remove_session};
+use crate::keys::store::records::{SessionId, StoredSession, remove_session};
 use crate::keys::store::{KeyStore, StoreError, within_timeout};
 use crate::keys::sync::compare_and_swap::{unusable_keys, update};
 use crate::keys::sync::reconcile::Plan;

@@ -14,7 +14,7 @@ use crate::applications::AppId;
 use crate::changed_by::ChangedBy;
 use crate::cli::revoke::{RevokeArgs, id};
 use crate::cli::store::StoreArgs;
-use crate::keys::store::sessions::SessionId;
+use crate::keys::store::records::SessionId;
 use crate::keys::sync::reconcile::Plan;
 use crate::revocations::{Revocation, Revoked, end_of_tokens};
 use crate::sessions::refresh_token::session_of;

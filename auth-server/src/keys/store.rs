@@ -12,7 +12,7 @@ mod file;
 pub(crate) mod location;
 mod record_mac;
 pub(crate) mod redis;
-pub(crate) mod sessions;
+pub(crate) mod records;
 
 use std::fmt;
 use std::time::Duration;

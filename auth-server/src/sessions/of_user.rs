@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::keys::store::sessions::SessionId;
+use crate::keys::store::records::SessionId;
 
 /// Oldest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

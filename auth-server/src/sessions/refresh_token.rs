@@ -7,7 +7,7 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use zeroize::Zeroizing;
 
 use crate::applications::secret_hash::SecretHash;
-use crate::keys::store::sessions::SessionId;
+use crate::keys::store::records::SessionId;
 use crate::random;
 
 /// Prefix by which scanners find leaked tokens; no access token starts like this.

@@ -9,7 +9,7 @@ use tracing::warn;
 
 use super::STORE_TIMEOUT;
 use crate::keys::store::StoreError;
-use crate::keys::store::sessions::{NewSession, OtherRecord, SessionId, SessionStore};
+use crate::keys::store::records::{NewSession, OtherRecord, SessionId, SessionStore};
 use crate::random;
 
 /// Seconds: a code counts for 90, on each server by its own clock.

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 pub(super) mod installations;
-mod sessions;
+mod records;
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use zeroize::Zeroizing;
 
 use self::installations::{Files, Installation, Redis, Topology};
-use self::sessions::{
+use self::records::{
     a_session_is_over_at_its_end, a_session_is_replaced_only_by_who_knows_what_is_there,
     of_many_who_renew_a_session_at_once_one_does,
 };

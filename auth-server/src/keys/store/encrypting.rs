@@ -3,7 +3,7 @@
 //! No two encryptions are equal, so plain keys are compared here, and the store's atomic step
 //! compares the strings that were read.
 
-pub(super) mod sessions;
+pub(super) mod records;
 
 use std::fmt;
 use std::sync::Arc;

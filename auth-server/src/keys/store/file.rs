@@ -7,7 +7,7 @@
 
 mod directory;
 mod journal;
-pub(super) mod sessions;
+pub(super) mod records;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

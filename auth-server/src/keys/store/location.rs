@@ -7,13 +7,13 @@ use std::sync::Arc;
 use runtime::tls;
 
 use super::encrypting::EncryptedStore;
-use super::encrypting::sessions::EncryptedSessions;
+use super::encrypting::records::EncryptedSessions;
 use super::envelope_encryption::KeyEncryption;
 use super::file::FileStore;
-use super::file::sessions::FileSessions;
+use super::file::records::FileSessions;
 use super::redis::RedisStore;
 use super::redis::credentials::{CLIENT_CERTIFICATE, Credentials};
-use super::sessions::SessionStore;
+use super::records::SessionStore;
 use super::{KeyStore, StoreError};
 
 /// A configured store, not accessed yet.

@@ -8,7 +8,7 @@ mod address;
 mod client;
 mod connection;
 pub(crate) mod credentials;
-mod sessions;
+mod records;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

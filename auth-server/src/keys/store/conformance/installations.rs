@@ -15,7 +15,7 @@ use tests::redis_topologies::{Cluster, SENTINEL_PASSWORD, Watched};
 use zeroize::Zeroizing;
 
 use super::super::location::StoreLocation;
-use super::super::sessions::SessionStore;
+use super::super::records::SessionStore;
 use super::super::{Entry, KeyStore};
 use crate::keys::Half;
 use crate::keys::store::envelope_encryption::KeyEncryption;

@@ -13,7 +13,7 @@ use tracing::warn;
 
 use super::directory::PrivateDirectory;
 use crate::keys::store::StoreError;
-use crate::keys::store::sessions::{NewSession, SessionId, SessionStore, StoredSession};
+use crate::keys::store::records::{NewSession, SessionId, SessionStore, StoredSession};
 
 pub(in crate::keys::store) const DIRECTORY: &str = "sessions";
 const LOCK: &str = "write.lock";

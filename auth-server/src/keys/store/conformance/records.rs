@@ -7,7 +7,7 @@ use runtime::clock::unix_now;
 use tokio::task::JoinSet;
 
 use super::installations::Installation;
-use crate::keys::store::sessions::{
+use crate::keys::store::records::{
     NewSession, SessionId, SessionStore, StoredSession, remove_session,
 };
 

@@ -5,7 +5,7 @@ use runtime::clock::unix_now;
 
 use super::{RedisStore, argument, script};
 use crate::keys::store::StoreError;
-use crate::keys::store::sessions::{NewSession, SessionId, SessionStore, StoredSession};
+use crate::keys::store::records::{NewSession, SessionId, SessionStore, StoredSession};
 
 const SESSION: &str = "{auth:user-token}:session:";
 

@@ -9,7 +9,7 @@ use tracing::warn;
 
 use crate::keys::store::StoreError;
 use crate::keys::store::envelope_encryption::{EncryptionError, KeyEncryption, Slot};
-use crate::keys::store::sessions::{NewSession, SessionId, SessionStore, StoredSession};
+use crate::keys::store::records::{NewSession, SessionId, SessionStore, StoredSession};
 
 pub(in crate::keys::store) struct EncryptedSessions {
     store: Arc<dyn SessionStore>,
@@ -117,8 +117,8 @@ mod tests {
 
     use super::*;
     use crate::keys::store::envelope_encryption::tests::{key, with};
-    use crate::keys::store::file::sessions::FileSessions;
-    use crate::keys::store::sessions::other_record;
+    use crate::keys::store::file::records::FileSessions;
+    use crate::keys::store::records::other_record;
 
     fn id(number: u8) -> SessionId {
         SessionId::from_start(&[number; SessionId::LENGTH]).unwrap()
