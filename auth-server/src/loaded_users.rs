@@ -11,7 +11,7 @@ use tracing::{debug, info, warn};
 
 use crate::keys::store::StoreError;
 use crate::keys::store::records::{
-    NewSession, OtherRecord, SessionId, SessionStore, StoredSession, other_record,
+    NewRecord, OtherRecord, RecordId, RecordStore, StoredRecord, other_record,
 };
 use crate::revocations::Revocation;
 use crate::revocations::queue::RevocationQueue;
@@ -30,7 +30,7 @@ const MAX_DISABLED: usize = 10_000;
 
 /// The record of the users, and what follows from it.
 pub(crate) struct LoadedUsers {
-    pub(crate) store: Arc<dyn SessionStore>,
+    pub(crate) store: Arc<dyn RecordStore>,
     pub(crate) users: Arc<FileUsers>,
     pub(crate) revocations: RevocationQueue,
     /// Seconds for which a login may count.
@@ -133,27 +133,27 @@ impl LoadedUsers {
     async fn write(
         &self,
         users: &EnabledUsers,
-        held: Option<&StoredSession>,
+        held: Option<&StoredRecord>,
     ) -> Result<(), NotRecorded> {
         self.store_revocations(Vec::new()).await?;
         let text = serde_json::to_string(users)?;
         let ends = unix_now().saturating_add(KEPT);
-        let new = Some(NewSession { text: &text, ends });
-        self.store.swap_session(&self.id(), held, new).await?;
+        let new = Some(NewRecord { text: &text, ends });
+        self.store.swap_record(&self.id(), held, new).await?;
         Ok(())
     }
 
-    async fn held(&self) -> Result<Option<StoredSession>, StoreError> {
+    async fn held(&self) -> Result<Option<StoredRecord>, StoreError> {
         other_record(&*self.store, &self.id()).await
     }
 
     /// One record for each path: servers with other users may share the store.
-    fn id(&self) -> SessionId {
+    fn id(&self) -> RecordId {
         let path = self.users.path().to_string_lossy();
-        SessionId::of_other(OtherRecord::LoadedUsers, &path)
+        RecordId::of_other(OtherRecord::LoadedUsers, &path)
     }
 }
 
-fn parsed(held: Option<&StoredSession>) -> Option<EnabledUsers> {
+fn parsed(held: Option<&StoredRecord>) -> Option<EnabledUsers> {
     serde_json::from_str(&held?.text).ok()
 }

@@ -33,7 +33,7 @@ use crate::http::routes::token::TokenEndpoint;
 use crate::http::routes::verification_key::KeyEndpoint;
 use crate::http::unfinished::Unfinished;
 use crate::keys::store::KeyStore;
-use crate::keys::store::records::SessionStore;
+use crate::keys::store::records::RecordStore;
 use crate::keys::sync::{KeySync, SyncedState};
 use crate::loaded_users::LoadedUsers;
 use crate::metrics::Metrics;
@@ -111,8 +111,8 @@ async fn serve_with(
     let metrics = metrics_registry(&config, &shared.metrics);
     let admin_task = admin::spawn(admin, &health, metrics, &stop, &background);
     key_sync.start().await?;
-    let sessions = config.store.sessions();
-    follow_users(&config, &shared, (&revocations, &sessions), &background)?;
+    let records = config.store.records();
+    follow_users(&config, &shared, (&revocations, &records), &background)?;
     follow_applications(&config, &shared, &background)?;
     follow_certificate(&config, &shared.metrics, &background)?;
     let hang_ups = log_sighups(hang_ups, reloaded_parts(&config));
@@ -131,7 +131,7 @@ async fn serve_with(
         parts,
     );
     let format = args.logs.log_format;
-    let shared = (shared, revocations, sessions);
+    let shared = (shared, revocations, records);
     let outcome = serve_public(public, format, config, shared, &health, draining, end).await;
 
     traces::flush().await;
@@ -200,7 +200,7 @@ fn registration(
 fn follow_users(
     config: &Config,
     shared: &SyncedState,
-    (revocations, sessions): (&RevocationQueue, &Arc<dyn SessionStore>),
+    (revocations, records): (&RevocationQueue, &Arc<dyn RecordStore>),
     background: &Supervisor,
 ) -> Result<(), ExitError> {
     let metrics = &shared.metrics;
@@ -213,7 +213,7 @@ fn follow_users(
     let reload = UsersReload::new(Arc::clone(users), metrics.clone())
         .with_revocations(revocations.clone(), login_lifetime);
     let loaded = LoadedUsers {
-        store: Arc::clone(sessions),
+        store: Arc::clone(records),
         users: Arc::clone(users),
         revocations: revocations.clone(),
         login_lifetime,
@@ -334,7 +334,7 @@ async fn serve_public(
     listener: TcpListener,
     format: LogFormat,
     config: Config,
-    (shared, revocations, sessions): (SyncedState, RevocationQueue, Arc<dyn SessionStore>),
+    (shared, revocations, records): (SyncedState, RevocationQueue, Arc<dyn RecordStore>),
     health: &Health,
     draining: Draining,
     end: impl Future<Output = Result<(), ExitError>>,
@@ -349,7 +349,7 @@ async fn serve_public(
         request_timeout: config.request_timeout,
         draining,
         unfinished: unfinished.clone(),
-        router: routes(config, shared, (revocations, sessions), logger, unfinished).into_router(),
+        router: routes(config, shared, (revocations, records), logger, unfinished).into_router(),
     };
     listener::announce(Port::Public, &listener, format)?;
     let listener = tokio::net::TcpListener::from_std(listener)
@@ -372,7 +372,7 @@ fn logger(config: &Config, shared: &SyncedState) -> RequestLogger {
 fn routes(
     config: Config,
     shared: SyncedState,
-    (revocations, session_store): (RevocationQueue, Arc<dyn SessionStore>),
+    (revocations, records): (RevocationQueue, Arc<dyn RecordStore>),
     logger: RequestLogger,
     unfinished: Unfinished,
 ) -> Routes {
@@ -382,14 +382,14 @@ fn routes(
         metrics,
     } = shared;
     let used_codes = config.users.as_ref();
-    let used_codes = used_codes.map(|_| UsedCodes::new(Arc::clone(&session_store)));
+    let used_codes = used_codes.map(|_| UsedCodes::new(Arc::clone(&records)));
     let users: Arc<dyn UserStore> = match config.users {
         Some(users) => users,
         None => Arc::new(BuiltinUser),
     };
     let sessions = config.session_lifetime.map(|lifetime| {
         Sessions::new(SessionParts {
-            store: session_store,
+            store: records,
             lifetime: lifetime.into(),
             max_of_user: usize::try_from(config.sessions_per_user)
                 .ok()

@@ -29,7 +29,7 @@ use crate::audit;
 use crate::keys::live::LiveKeys;
 use crate::keys::store::StoreError;
 use crate::keys::store::records::{
-    NewSession, OtherRecord, SessionId, SessionStore, StoredSession, other_record, remove_session,
+    NewRecord, OtherRecord, RecordId, RecordStore, StoredRecord, other_record, remove_record,
 };
 use crate::metrics::{Metrics, SessionEvent};
 use crate::revocations::Revocation;
@@ -77,7 +77,7 @@ pub(crate) enum SessionError {
 
 /// The parts of [`Sessions`].
 pub(crate) struct SessionParts {
-    pub(crate) store: Arc<dyn SessionStore>,
+    pub(crate) store: Arc<dyn RecordStore>,
     /// Seconds from a login to the end of its session.
     pub(crate) lifetime: i64,
     /// Max number of each user; `None` for any number.
@@ -110,7 +110,7 @@ pub(crate) struct Beginning {
 pub(crate) struct OpenSession {
     pub(crate) user: User,
     token: RefreshToken,
-    stored: StoredSession,
+    stored: StoredRecord,
     record: SessionRecord,
 }
 
@@ -224,7 +224,7 @@ impl Sessions {
         let text = serde_json::to_string(&record)?;
         let (state, id) = (Arc::clone(&self.0), next.session());
         let swapped = to_the_end(async move {
-            let new = NewSession {
+            let new = NewRecord {
                 text: &text,
                 ends: record.ends,
             };
@@ -246,7 +246,7 @@ impl Sessions {
     ///
     /// # Errors
     /// While the store is unavailable.
-    pub(crate) async fn end(&self, id: SessionId, cause: EndCause) -> Result<(), StoreError> {
+    pub(crate) async fn end(&self, id: RecordId, cause: EndCause) -> Result<(), StoreError> {
         let state = Arc::clone(&self.0);
         to_the_end(async move { state.end(&id, cause).await }).await
     }
@@ -259,7 +259,7 @@ impl State {
         &self,
         beginning: &Beginning,
         user: &User,
-    ) -> Result<Vec<SessionId>, SessionError> {
+    ) -> Result<Vec<RecordId>, SessionError> {
         let Some(max) = self.parts.max_of_user else {
             return Ok(Vec::new());
         };
@@ -274,7 +274,7 @@ impl State {
         user_id: &str,
         change: impl Fn(&mut SessionsOfUser) -> T,
     ) -> Result<T, SessionError> {
-        let id = SessionId::of_other(OtherRecord::SessionsOfUser, user_id);
+        let id = RecordId::of_other(OtherRecord::SessionsOfUser, user_id);
         for _ in 0..ATTEMPTS {
             let held = self.call(other_record(&*self.parts.store, &id)).await?;
             let text = held.as_ref().map(|held| held.text.as_str());
@@ -284,7 +284,7 @@ impl State {
             let mut listed = before.clone();
             let outcome = change(&mut listed);
             let text = serde_json::to_string(&listed)?;
-            let new = listed.ends().map(|ends| NewSession { text: &text, ends });
+            let new = listed.ends().map(|ends| NewRecord { text: &text, ends });
             if listed == before || self.swap(&id, held.as_ref(), new).await? {
                 return Ok(outcome);
             }
@@ -307,7 +307,7 @@ impl State {
         let times = (*began, ends);
         let record = SessionRecord::new(token.hash(), user, credentials.clone(), times, issued);
         let text = serde_json::to_string(&record)?;
-        let new = NewSession { text: &text, ends };
+        let new = NewRecord { text: &text, ends };
         if self.swap(&token.session(), None, Some(new)).await? {
             Ok(())
         } else {
@@ -327,8 +327,8 @@ impl State {
         }
     }
 
-    async fn end(&self, id: &SessionId, cause: EndCause) -> Result<(), StoreError> {
-        let removed = self.call(remove_session(&*self.parts.store, id)).await?;
+    async fn end(&self, id: &RecordId, cause: EndCause) -> Result<(), StoreError> {
+        let removed = self.call(remove_record(&*self.parts.store, id)).await?;
         let Some(removed) = removed else {
             return Ok(());
         };
@@ -352,7 +352,7 @@ impl State {
         Ok(())
     }
 
-    async fn end_surplus(self: Arc<Self>, surplus: Vec<SessionId>) {
+    async fn end_surplus(self: Arc<Self>, surplus: Vec<RecordId>) {
         for id in surplus {
             if let Err(error) = self.end(&id, EndCause::Limit).await {
                 warn!(%error, "a user's oldest session stays, beyond the limit");
@@ -384,17 +384,17 @@ impl State {
                 .any(|token| revocations.revokes(&claims(Some(token.id.clone()))))
     }
 
-    async fn load(&self, id: &SessionId) -> Result<Option<StoredSession>, StoreError> {
-        self.call(self.parts.store.session(id)).await
+    async fn load(&self, id: &RecordId) -> Result<Option<StoredRecord>, StoreError> {
+        self.call(self.parts.store.record(id)).await
     }
 
     async fn swap(
         &self,
-        id: &SessionId,
-        expected: Option<&StoredSession>,
-        new: Option<NewSession<'_>>,
+        id: &RecordId,
+        expected: Option<&StoredRecord>,
+        new: Option<NewRecord<'_>>,
     ) -> Result<bool, StoreError> {
-        self.call(self.parts.store.swap_session(id, expected, new))
+        self.call(self.parts.store.swap_record(id, expected, new))
             .await
     }
 
@@ -425,7 +425,7 @@ async fn to_the_end<T: Send + 'static>(
 }
 
 /// Returns the revocations of the access tokens of a session that a command has ended at `now`.
-pub(crate) fn revocations_of(ended: &StoredSession, now: i64) -> Vec<Revocation> {
+pub(crate) fn revocations_of(ended: &StoredRecord, now: i64) -> Vec<Revocation> {
     let record: Result<SessionRecord, _> = serde_json::from_str(&ended.text);
     record.map_or_else(|_| Vec::new(), |record| record.revocations(now))
 }

@@ -26,7 +26,7 @@ use crate::keys::clock::ClockSkew;
 use crate::keys::pair::SigningKeyPair;
 use crate::keys::ring::KeyRing;
 use crate::keys::store::location::StoreLocation;
-use crate::keys::store::records::{SessionId, StoredSession, remove_session};
+use crate::keys::store::records::{RecordId, StoredRecord, remove_record};
 use crate::keys::store::{KeyStore, StoreError, within_timeout};
 use crate::keys::sync::compare_and_swap::{unusable_keys, update};
 use crate::keys::sync::reconcile::Plan;
@@ -247,10 +247,10 @@ impl KeysInStore {
     /// Ends the session of a login; returns its last record if there was one.
     pub(super) async fn end_session(
         &self,
-        id: &SessionId,
-    ) -> Result<Option<StoredSession>, ExitError> {
-        let sessions = self.location.sessions();
-        Ok(within_timeout(remove_session(&*sessions, id)).await?)
+        id: &RecordId,
+    ) -> Result<Option<StoredRecord>, ExitError> {
+        let records = self.location.records();
+        Ok(within_timeout(remove_record(&*records, id)).await?)
     }
 
     /// Returns the store's time, if it has a clock: the operator's may be wrong.

@@ -14,7 +14,7 @@ use crate::applications::AppId;
 use crate::changed_by::ChangedBy;
 use crate::cli::revoke::{RevokeArgs, id};
 use crate::cli::store::StoreArgs;
-use crate::keys::store::records::SessionId;
+use crate::keys::store::records::RecordId;
 use crate::keys::sync::reconcile::Plan;
 use crate::revocations::{Revocation, Revoked, end_of_tokens};
 use crate::sessions::refresh_token::session_of;
@@ -96,7 +96,7 @@ pub(super) async fn end_application(
 /// Ends the session of a token, and the other access tokens of it.
 async fn end_session(
     store: &KeysInStore,
-    session: &SessionId,
+    session: &RecordId,
     by: &ChangedBy,
     now: i64,
 ) -> Result<(), ExitError> {

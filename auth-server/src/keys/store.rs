@@ -11,8 +11,8 @@ pub(crate) mod envelope_encryption;
 mod file;
 pub(crate) mod location;
 mod record_mac;
-pub(crate) mod redis;
 pub(crate) mod records;
+pub(crate) mod redis;
 
 use std::fmt;
 use std::time::Duration;

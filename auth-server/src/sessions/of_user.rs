@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::keys::store::records::SessionId;
+use crate::keys::store::records::RecordId;
 
 /// Oldest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,21 +19,21 @@ impl SessionsOfUser {
     /// Adds a session at `now`, and returns the oldest beyond `max`.
     pub(super) fn add(
         &mut self,
-        id: SessionId,
+        id: RecordId,
         (now, ends): (i64, i64),
         max: usize,
-    ) -> Vec<SessionId> {
+    ) -> Vec<RecordId> {
         self.0.retain(|listed| listed.ends > now);
         let id = id.to_string();
         self.0.push(Listed { id, ends });
         let surplus = self.0.len().saturating_sub(max);
         let surplus = self.0.drain(..surplus);
         surplus
-            .filter_map(|listed| SessionId::parse(&listed.id))
+            .filter_map(|listed| RecordId::parse(&listed.id))
             .collect()
     }
 
-    pub(super) fn remove(&mut self, id: SessionId) {
+    pub(super) fn remove(&mut self, id: RecordId) {
         let id = id.to_string();
         self.0.retain(|listed| listed.id != id);
     }
@@ -49,8 +49,8 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
-    fn id(number: u8) -> SessionId {
-        SessionId::from_start(&[number; SessionId::LENGTH]).unwrap()
+    fn id(number: u8) -> RecordId {
+        RecordId::from_start(&[number; RecordId::LENGTH]).unwrap()
     }
 
     #[test]

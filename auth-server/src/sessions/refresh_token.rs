@@ -7,7 +7,7 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use zeroize::Zeroizing;
 
 use crate::applications::secret_hash::SecretHash;
-use crate::keys::store::records::SessionId;
+use crate::keys::store::records::RecordId;
 use crate::random;
 
 /// Prefix by which scanners find leaked tokens; no access token starts like this.
@@ -19,7 +19,7 @@ const TOKEN_BYTES: usize = HANDLE_BYTES + SECRET_BYTES;
 /// A well-formed refresh token, verified or not.
 pub(crate) struct RefreshToken {
     text: Zeroizing<String>,
-    session: SessionId,
+    session: RecordId,
 }
 
 impl RefreshToken {
@@ -50,7 +50,7 @@ impl RefreshToken {
         let encoded = Zeroizing::new(URL_SAFE_NO_PAD.encode(bytes));
         Some(Self {
             text: Zeroizing::new(format!("{PREFIX}{}", *encoded)),
-            session: SessionId::from_start(handle.as_ref())?,
+            session: RecordId::from_start(handle.as_ref())?,
         })
     }
 
@@ -62,7 +62,7 @@ impl RefreshToken {
         &self.text
     }
 
-    pub(crate) fn session(&self) -> SessionId {
+    pub(crate) fn session(&self) -> RecordId {
         self.session
     }
 
@@ -81,17 +81,17 @@ fn decode(text: &str) -> Option<Zeroizing<[u8; TOKEN_BYTES]>> {
 }
 
 /// Returns the `jti` of an access token of a session, which names the session.
-pub(crate) fn token_id(session: &SessionId) -> Result<String, Unspecified> {
-    let unique = random::bytes::<{ SessionId::LENGTH }>()?;
+pub(crate) fn token_id(session: &RecordId) -> Result<String, Unspecified> {
+    let unique = random::bytes::<{ RecordId::LENGTH }>()?;
     let both = [session.as_bytes().as_slice(), unique.as_slice()].concat();
     Ok(URL_SAFE_NO_PAD.encode(both))
 }
 
 /// Returns the session that a `jti` names; `None` for a token without one.
-pub(crate) fn session_of(token_id: &str) -> Option<SessionId> {
+pub(crate) fn session_of(token_id: &str) -> Option<RecordId> {
     let bytes = URL_SAFE_NO_PAD.decode(token_id).ok()?;
-    let is_whole = bytes.len() == 2 * SessionId::LENGTH;
-    is_whole.then(|| SessionId::from_start(&bytes)).flatten()
+    let is_whole = bytes.len() == 2 * RecordId::LENGTH;
+    is_whole.then(|| RecordId::from_start(&bytes)).flatten()
 }
 
 #[cfg(test)]

@@ -9,20 +9,20 @@ use tracing::warn;
 
 use super::STORE_TIMEOUT;
 use crate::keys::store::StoreError;
-use crate::keys::store::records::{NewSession, OtherRecord, SessionId, SessionStore};
+use crate::keys::store::records::{NewRecord, OtherRecord, RecordId, RecordStore};
 use crate::random;
 
 /// Seconds: a code counts for 90, on each server by its own clock.
 const KEPT: i64 = 600;
 
 pub(crate) struct UsedCodes {
-    store: Arc<dyn SessionStore>,
+    store: Arc<dyn RecordStore>,
     /// True once a login without the store was logged.
     is_away: AtomicBool,
 }
 
 impl UsedCodes {
-    pub(crate) fn new(store: Arc<dyn SessionStore>) -> Self {
+    pub(crate) fn new(store: Arc<dyn RecordStore>) -> Self {
         Self {
             store,
             is_away: AtomicBool::new(false),
@@ -47,13 +47,13 @@ impl UsedCodes {
     }
 
     async fn recorded(&self, user_id: &str, code: &str) -> Result<bool, StoreError> {
-        let id = SessionId::of_other(OtherRecord::UsedCode, &format!("{code} {user_id}"));
+        let id = RecordId::of_other(OtherRecord::UsedCode, &format!("{code} {user_id}"));
         // Unique: the store takes an equal value for a repeated call.
         let text = random::token_id();
         let text =
             text.map_err(|_| StoreError::Unavailable("there is no randomness".to_owned()))?;
         let ends = unix_now().saturating_add(KEPT);
-        let new = NewSession { text: &text, ends };
-        self.store.swap_session(&id, None, Some(new)).await
+        let new = NewRecord { text: &text, ends };
+        self.store.swap_record(&id, None, Some(new)).await
     }
 }

@@ -184,7 +184,11 @@ fn new_certificates_are_followed_without_a_restart() {
     refused_for(&sidecar, &auth_server, "UnknownIssuer");
     refused_for(&sidecar, &auth_server, "UnknownIssuer");
     let told = sidecar.process().stderr();
-    assert_eq!(told.matches("keeping the previous content").count(), 1, "{told}");
+    assert_eq!(
+        told.matches("keeping the previous content").count(),
+        1,
+        "{told}"
+    );
 
     std::fs::write(
         authority.file(),

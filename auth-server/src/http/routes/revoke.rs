@@ -27,7 +27,7 @@ use crate::http::response::ErrorResponse;
 use crate::http::unfinished::Unfinished;
 use crate::http::{body, oauth, response};
 use crate::keys::live::LiveKeys;
-use crate::keys::store::records::SessionId;
+use crate::keys::store::records::RecordId;
 use crate::rate_limit::{AddressLimit, RetryAfter};
 use crate::revocations::queue::{NotStored, RevocationQueue};
 use crate::revocations::{KEEP_AFTER_EXPIRY, Revocation, Revoked};
@@ -103,7 +103,7 @@ impl RevokeEndpoint {
         }
     }
 
-    async fn end_session(&self, id: SessionId) -> Result<(), Rejection> {
+    async fn end_session(&self, id: RecordId) -> Result<(), Rejection> {
         let Some(sessions) = &self.sessions else {
             return Ok(());
         };

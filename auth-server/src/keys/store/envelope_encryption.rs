@@ -30,8 +30,8 @@ pub(super) enum Slot {
     /// Encrypted only if it is a shared secret.
     Public,
     Ring,
-    /// Of a login: bound to its id in place of a key.
-    Session,
+    /// One with an end: bound to its id in place of a key.
+    Record,
 }
 
 impl Slot {
@@ -40,7 +40,7 @@ impl Slot {
             Self::Private => "private",
             Self::Public => "public",
             Self::Ring => "ring",
-            Self::Session => "session",
+            Self::Record => "session",
         }
     }
 }

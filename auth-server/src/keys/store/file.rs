@@ -2,7 +2,7 @@
 //!
 //! `user-token.private` and `user-token.public` hold the two values of contract §2.6,
 //! `user-token.ring` the rest of the ring, `applications.json` the registered applications,
-//! `sessions/` a file for each session. A server holds `serving.lock` for its lifetime;
+//! `sessions/` a file for each record with an end. A server holds `serving.lock` for its lifetime;
 //! `write.lock` is held briefly, so that commands work beside a running server.
 
 mod directory;

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use runtime::tls;
 
 use super::encrypting::EncryptedStore;
-use super::encrypting::records::EncryptedSessions;
+use super::encrypting::records::EncryptedRecords;
 use super::envelope_encryption::KeyEncryption;
 use super::file::FileStore;
-use super::file::records::FileSessions;
+use super::file::records::FileRecords;
+use super::records::RecordStore;
 use super::redis::RedisStore;
 use super::redis::credentials::{CLIENT_CERTIFICATE, Credentials};
-use super::records::SessionStore;
 use super::{KeyStore, StoreError};
 
 /// A configured store, not accessed yet.
@@ -94,16 +94,13 @@ impl StoreLocation {
         })
     }
 
-    /// Returns the sessions beside the keys; the file store has to be open for serving, or a command's.
-    pub(crate) fn sessions(&self) -> Arc<dyn SessionStore> {
-        let sessions: Arc<dyn SessionStore> = match &self.place {
-            Backend::File(directory) => Arc::new(FileSessions::new(directory)),
+    /// Returns the records beside the keys; the file store has to be open for serving, or a command's.
+    pub(crate) fn records(&self) -> Arc<dyn RecordStore> {
+        let records: Arc<dyn RecordStore> = match &self.place {
+            Backend::File(directory) => Arc::new(FileRecords::new(directory)),
             Backend::Redis(store) => Arc::clone(store) as _,
         };
-        Arc::new(EncryptedSessions::new(
-            sessions,
-            Arc::clone(&self.encryption),
-        ))
+        Arc::new(EncryptedRecords::new(records, Arc::clone(&self.encryption)))
     }
 
     /// Describes the encryption of written keys.

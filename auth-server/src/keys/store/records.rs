@@ -1,6 +1,6 @@
-//! Sessions in the store: a record for each login with a refresh token, beside the keys. It ends with
-//! its time; a lost one is not restored. Some other records have the same door: used verification
-//! codes, the sessions of each user, the users of the last load.
+//! Records in the store, beside the keys: sessions of refresh tokens, used verification codes, the
+//! sessions of each user, the users of the last load. Each ends with its time; a lost one is not
+//! restored.
 
 use std::fmt;
 
@@ -11,14 +11,14 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use super::StoreError;
 
 const ID_BYTES: usize = 16;
-/// Each retry means that the session was renewed meanwhile.
+/// Each retry means that the record was replaced meanwhile.
 const ATTEMPTS: usize = 8;
 
-/// The name of a session in the store; no refresh token can be made from it.
+/// The name of a record in the store; no refresh token can be made from the name of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SessionId([u8; ID_BYTES]);
+pub(crate) struct RecordId([u8; ID_BYTES]);
 
-impl SessionId {
+impl RecordId {
     pub(crate) const LENGTH: usize = ID_BYTES;
 
     /// Takes the first bytes; `None` if there are too few.
@@ -56,7 +56,7 @@ pub(crate) enum OtherRecord {
     LoadedUsers,
 }
 
-impl fmt::Display for SessionId {
+impl fmt::Display for RecordId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&URL_SAFE_NO_PAD.encode(self.0))
     }
@@ -64,20 +64,20 @@ impl fmt::Display for SessionId {
 
 /// A record as it was read.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct StoredSession {
+pub(crate) struct StoredRecord {
     pub(crate) text: String,
     /// As the store holds it: a swap compares that.
     pub(super) held: String,
 }
 
 /// Redacted: it names a user.
-impl fmt::Debug for StoredSession {
+impl fmt::Debug for StoredRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("StoredSession([redacted])")
+        f.write_str("StoredRecord([redacted])")
     }
 }
 
-impl StoredSession {
+impl StoredRecord {
     pub(super) fn in_clear(held: String) -> Self {
         Self {
             text: held.clone(),
@@ -88,53 +88,53 @@ impl StoredSession {
 
 /// A record to store.
 #[derive(Clone, Copy)]
-pub(crate) struct NewSession<'t> {
+pub(crate) struct NewRecord<'t> {
     pub(crate) text: &'t str,
     /// Seconds since the epoch, after which the store forgets it.
     pub(crate) ends: i64,
 }
 
 #[async_trait]
-pub(crate) trait SessionStore: fmt::Debug + Send + Sync {
+pub(crate) trait RecordStore: fmt::Debug + Send + Sync {
     /// Reads a record; `None` for one that is missing, over or not authentic.
-    async fn session(&self, id: &SessionId) -> Result<Option<StoredSession>, StoreError>;
+    async fn record(&self, id: &RecordId) -> Result<Option<StoredRecord>, StoreError>;
 
     /// Replaces `expected` (`None`: no record, or one that counts as none) by `new` (`None`: removes
     /// it), atomically. Returns `false` and changes nothing if the store holds another one.
-    async fn swap_session(
+    async fn swap_record(
         &self,
-        id: &SessionId,
-        expected: Option<&StoredSession>,
-        new: Option<NewSession<'_>>,
+        id: &RecordId,
+        expected: Option<&StoredRecord>,
+        new: Option<NewRecord<'_>>,
     ) -> Result<bool, StoreError>;
 }
 
 /// Reads a record that is no session. One that needs a key this server lacks counts as none, as it
 /// gives way to the next one: its name is fixed, and an error would last.
 pub(crate) async fn other_record(
-    store: &dyn SessionStore,
-    id: &SessionId,
-) -> Result<Option<StoredSession>, StoreError> {
-    match store.session(id).await {
+    store: &dyn RecordStore,
+    id: &RecordId,
+) -> Result<Option<StoredRecord>, StoreError> {
+    match store.record(id).await {
         Err(StoreError::Unusable(_)) => Ok(None),
         held => held,
     }
 }
 
-/// Removes a session and returns its last record; `None` if there is none.
-pub(crate) async fn remove_session(
-    store: &dyn SessionStore,
-    id: &SessionId,
-) -> Result<Option<StoredSession>, StoreError> {
+/// Removes a record and returns it; `None` if there is no such record.
+pub(crate) async fn remove_record(
+    store: &dyn RecordStore,
+    id: &RecordId,
+) -> Result<Option<StoredRecord>, StoreError> {
     for _ in 0..ATTEMPTS {
-        let Some(held) = store.session(id).await? else {
+        let Some(held) = store.record(id).await? else {
             return Ok(None);
         };
-        if store.swap_session(id, Some(&held), None).await? {
+        if store.swap_record(id, Some(&held), None).await? {
             return Ok(Some(held));
         }
     }
     Err(StoreError::Unavailable(
-        "a stored session keeps changing".to_owned(),
+        "a stored record keeps changing".to_owned(),
     ))
 }

@@ -15,7 +15,7 @@ use tests::redis_topologies::{Cluster, SENTINEL_PASSWORD, Watched};
 use zeroize::Zeroizing;
 
 use super::super::location::StoreLocation;
-use super::super::records::SessionStore;
+use super::super::records::RecordStore;
 use super::super::{Entry, KeyStore};
 use crate::keys::Half;
 use crate::keys::store::envelope_encryption::KeyEncryption;
@@ -39,7 +39,7 @@ fn location(address: &str, access: Credentials, is_encrypted: bool) -> StoreLoca
 #[async_trait]
 pub(crate) trait Installation: Sync {
     fn open(&self) -> Arc<dyn KeyStore>;
-    fn sessions(&self) -> Arc<dyn SessionStore>;
+    fn records(&self) -> Arc<dyn RecordStore>;
     /// `entry` is a half or the ring.
     async fn plant(&self, entry: Entry, text: &str);
     async fn lose(&self, entry: Entry);
@@ -108,8 +108,8 @@ impl Installation for Files {
         self.location().open()
     }
 
-    fn sessions(&self) -> Arc<dyn SessionStore> {
-        self.location().sessions()
+    fn records(&self) -> Arc<dyn RecordStore> {
+        self.location().records()
     }
 
     async fn plant(&self, entry: Entry, text: &str) {
@@ -269,9 +269,9 @@ impl Installation for Redis {
         self.open_with(None)
     }
 
-    fn sessions(&self) -> Arc<dyn SessionStore> {
+    fn records(&self) -> Arc<dyn RecordStore> {
         let access = Credentials::default();
-        location(&self.address(), access, self.is_encrypted).sessions()
+        location(&self.address(), access, self.is_encrypted).records()
     }
 
     async fn plant(&self, entry: Entry, text: &str) {
@@ -365,8 +365,8 @@ impl Installation for Topology {
         self.location.open()
     }
 
-    fn sessions(&self) -> Arc<dyn SessionStore> {
-        self.location.sessions()
+    fn records(&self) -> Arc<dyn RecordStore> {
+        self.location.records()
     }
 
     async fn plant(&self, entry: Entry, text: &str) {

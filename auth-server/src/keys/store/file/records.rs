@@ -1,6 +1,6 @@
-//! Sessions in a subdirectory: a file each, the time of its end in the first line.
+//! Records in a subdirectory: a file each, the time of its end in the first line.
 //!
-//! The number of files is bounded; files of ended sessions are removed about every hour.
+//! The number of files is bounded; files of ended records are removed about every hour.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,18 +13,19 @@ use tracing::warn;
 
 use super::directory::PrivateDirectory;
 use crate::keys::store::StoreError;
-use crate::keys::store::records::{NewSession, SessionId, SessionStore, StoredSession};
+use crate::keys::store::records::{NewRecord, RecordId, RecordStore, StoredRecord};
 
-pub(in crate::keys::store) const DIRECTORY: &str = "sessions";
+/// Sessions were its first records.
+const DIRECTORY: &str = "sessions";
 const LOCK: &str = "write.lock";
 /// Max number of files; each takes a block of the file system, 400 MB in all.
-const MAX_SESSIONS: usize = 100_000;
+const MAX_RECORDS: usize = 100_000;
 const SWEEP_EVERY: Duration = Duration::from_secs(3600);
 /// Pause between two sweeps while there is no room: a sweep reads every file.
 const SWEEP_WHEN_FULL_EVERY: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone)]
-pub(in crate::keys::store) struct FileSessions {
+pub(in crate::keys::store) struct FileRecords {
     directory: Arc<PrivateDirectory>,
     limit: usize,
     room: Arc<Mutex<Room>>,
@@ -37,12 +38,12 @@ struct Room {
     swept: Option<Instant>,
 }
 
-impl FileSessions {
+impl FileRecords {
     /// Uses the subdirectory of a store.
     pub(in crate::keys::store) fn new(store: &std::path::Path) -> Self {
         Self {
             directory: Arc::new(PrivateDirectory::new(store.join(DIRECTORY))),
-            limit: MAX_SESSIONS,
+            limit: MAX_RECORDS,
             room: Arc::default(),
         }
     }
@@ -51,14 +52,14 @@ impl FileSessions {
         &self,
         operation: impl FnOnce(&Self) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let sessions = self.clone();
-        let done = spawn_blocking(move || operation(&sessions)).await;
+        let records = self.clone();
+        let done = spawn_blocking(move || operation(&records)).await;
         done.map_err(|error| {
             StoreError::Unavailable(format!("{}: {error}", self.directory.path().display()))
         })?
     }
 
-    /// Returns what the file of a session holds, ended or not.
+    /// Returns what the file of a record holds, ended or not.
     fn held(&self, name: &str) -> Result<Option<(i64, String)>, StoreError> {
         let text = self.directory.read(name)?;
         Ok(text.map(|text| match text.split_once('\n') {
@@ -99,7 +100,7 @@ impl FileSessions {
         Ok(true)
     }
 
-    /// Counts one more session, unless there are too many.
+    /// Counts one more record, unless there are too many.
     fn take_room(&self) -> Result<(), StoreError> {
         let mut room = self.room.lock();
         let taken = match room.taken {
@@ -107,20 +108,20 @@ impl FileSessions {
             None => self
                 .directory
                 .names()?
-                .filter(|name| is_session(name))
+                .filter(|name| is_record(name))
                 .count(),
         };
         let is_full = taken >= self.limit;
         room.taken = Some(if is_full { taken } else { taken + 1 });
         if room.is_due(is_full) {
             room.swept = Some(Instant::now());
-            let sessions = self.clone();
+            let records = self.clone();
             // In the background: it may read every file.
-            drop(spawn_blocking(move || sessions.sweep()));
+            drop(spawn_blocking(move || records.sweep()));
         }
         if is_full {
             return Err(StoreError::Unavailable(format!(
-                "{}: there are {taken} sessions already",
+                "{}: there are {taken} records already",
                 self.directory.path().display()
             )));
         }
@@ -130,12 +131,12 @@ impl FileSessions {
     fn sweep(&self) {
         let names = match self.directory.names() {
             Ok(names) => names,
-            Err(error) => return warn!(%error, "ended sessions cannot be removed"),
+            Err(error) => return warn!(%error, "ended records cannot be removed"),
         };
         for name in names {
-            if let Some(session) = name.strip_suffix(".new") {
-                self.remove_left_over(session);
-            } else if is_session(&name) && self.is_over(&name) && self.discard_over(&name) {
+            if let Some(record) = name.strip_suffix(".new") {
+                self.remove_left_over(record);
+            } else if is_record(&name) && self.is_over(&name) && self.discard_over(&name) {
                 self.room.lock().free(1);
             }
         }
@@ -181,28 +182,28 @@ fn valid(held: Option<&(i64, String)>) -> Option<&str> {
     valid.map(|(_, record)| record.as_str())
 }
 
-fn is_session(name: &str) -> bool {
+fn is_record(name: &str) -> bool {
     !name.contains('.')
 }
 
 #[async_trait]
-impl SessionStore for FileSessions {
-    async fn session(&self, id: &SessionId) -> Result<Option<StoredSession>, StoreError> {
+impl RecordStore for FileRecords {
+    async fn record(&self, id: &RecordId) -> Result<Option<StoredRecord>, StoreError> {
         let name = id.to_string();
-        let held = self.blocking(move |sessions| sessions.read(&name)).await?;
-        Ok(held.map(StoredSession::in_clear))
+        let held = self.blocking(move |records| records.read(&name)).await?;
+        Ok(held.map(StoredRecord::in_clear))
     }
 
-    async fn swap_session(
+    async fn swap_record(
         &self,
-        id: &SessionId,
-        expected: Option<&StoredSession>,
-        new: Option<NewSession<'_>>,
+        id: &RecordId,
+        expected: Option<&StoredRecord>,
+        new: Option<NewRecord<'_>>,
     ) -> Result<bool, StoreError> {
         let name = id.to_string();
-        let expected = expected.map(|session| session.held.clone());
+        let expected = expected.map(|record| record.held.clone());
         let new = new.map(|new| format!("{}\n{}", new.ends, new.text));
-        self.blocking(move |sessions| sessions.swap(&name, expected.as_deref(), new.as_deref()))
+        self.blocking(move |records| records.swap(&name, expected.as_deref(), new.as_deref()))
             .await
     }
 }
@@ -212,52 +213,52 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
-    fn id(number: u8) -> SessionId {
-        SessionId::from_start(&[number; 16]).unwrap()
+    fn id(number: u8) -> RecordId {
+        RecordId::from_start(&[number; 16]).unwrap()
     }
 
-    async fn begin(sessions: &FileSessions, number: u8, ends: i64) -> Result<bool, StoreError> {
-        let new = NewSession { text: "x", ends };
-        sessions.swap_session(&id(number), None, Some(new)).await
+    async fn begin(records: &FileRecords, number: u8, ends: i64) -> Result<bool, StoreError> {
+        let new = NewRecord { text: "x", ends };
+        records.swap_record(&id(number), None, Some(new)).await
     }
 
     #[tokio::test]
     async fn an_ended_record_that_is_replaced_takes_no_more_room() {
         let directory = tempfile::tempdir().unwrap();
-        let sessions = FileSessions {
+        let records = FileRecords {
             limit: 2,
-            ..FileSessions::new(directory.path())
+            ..FileRecords::new(directory.path())
         };
-        sessions.room.lock().swept = Some(Instant::now());
+        records.room.lock().swept = Some(Instant::now());
         for ends in [unix_now() - 1, unix_now() - 1, unix_now() + 60] {
-            assert_eq!(begin(&sessions, 1, ends).await, Ok(true));
+            assert_eq!(begin(&records, 1, ends).await, Ok(true));
         }
-        assert_eq!(begin(&sessions, 2, unix_now() + 60).await, Ok(true));
+        assert_eq!(begin(&records, 2, unix_now() + 60).await, Ok(true));
     }
 
     #[tokio::test]
-    async fn sessions_are_bounded_and_ended_ones_make_room() {
+    async fn records_are_bounded_and_ended_ones_make_room() {
         let directory = tempfile::tempdir().unwrap();
-        let swept = |swept| FileSessions {
+        let swept = |swept| FileRecords {
             limit: 2,
             room: Arc::new(Mutex::new(Room { taken: None, swept })),
-            ..FileSessions::new(directory.path())
+            ..FileRecords::new(directory.path())
         };
-        let (sessions, later) = (swept(Some(Instant::now())), unix_now() + 60);
-        assert_eq!(begin(&sessions, 1, unix_now() - 1).await, Ok(true));
-        assert_eq!(begin(&sessions, 2, later).await, Ok(true));
-        assert!(begin(&sessions, 3, later).await.is_err());
+        let (records, later) = (swept(Some(Instant::now())), unix_now() + 60);
+        assert_eq!(begin(&records, 1, unix_now() - 1).await, Ok(true));
+        assert_eq!(begin(&records, 2, later).await, Ok(true));
+        assert!(begin(&records, 3, later).await.is_err());
         // A server that has just started counts what is there.
-        let sessions = swept(None);
-        assert!(begin(&sessions, 3, later).await.is_err());
-        while begin(&sessions, 3, later).await != Ok(true) {
+        let records = swept(None);
+        assert!(begin(&records, 3, later).await.is_err());
+        while begin(&records, 3, later).await != Ok(true) {
             tokio::task::yield_now().await;
         }
-        let held = sessions.session(&id(2)).await.unwrap();
-        assert!(sessions.session(&id(1)).await.unwrap().is_none());
-        let ended = sessions.swap_session(&id(2), held.as_ref(), None).await;
+        let held = records.record(&id(2)).await.unwrap();
+        assert!(records.record(&id(1)).await.unwrap().is_none());
+        let ended = records.swap_record(&id(2), held.as_ref(), None).await;
         assert_eq!(ended, Ok(true));
-        assert_eq!(begin(&sessions, 4, later).await, Ok(true));
-        assert!(begin(&sessions, 5, later).await.is_err());
+        assert_eq!(begin(&records, 4, later).await, Ok(true));
+        assert!(begin(&records, 5, later).await.is_err());
     }
 }
