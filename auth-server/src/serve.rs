@@ -103,8 +103,8 @@ async fn serve_with(
         config.rotation,
         shared.clone(),
         &health,
-    )
-    .with_revocations(inbox);
+        inbox,
+    );
     // Probes first: a process waiting for a stalled store must not seem to hang.
     let stop = watch::Sender::new(());
     listener::announce(Port::Admin, &admin, args.logs.log_format)?;
@@ -210,8 +210,8 @@ fn follow_users(
     };
     users.remove_unfinished();
     let login_lifetime = config.login_lifetime().into();
-    let reload = UsersReload::new(Arc::clone(users), metrics.clone())
-        .with_revocations(revocations.clone(), login_lifetime);
+    let revoking = (revocations.clone(), login_lifetime);
+    let reload = UsersReload::new(Arc::clone(users), metrics.clone(), revoking);
     let loaded = LoadedUsers {
         store: Arc::clone(records),
         users: Arc::clone(users),

@@ -71,6 +71,7 @@ impl KeySync {
         policy: RotationPolicy,
         shared: SyncedState,
         health: &Health,
+        inbox: RevocationInbox,
     ) -> Self {
         let store_error_note = Arc::<ArcSwapOption<String>>::default();
         let note = Arc::clone(&store_error_note);
@@ -84,19 +85,12 @@ impl KeySync {
             key_condition: health.condition("signing_key", unread),
             store_condition: health.condition_with_note("store", unread, note),
             skew: ClockSkew::default(),
-            revocations: Revocations::new(),
+            revocations: Revocations::new(inbox),
             store_error_note,
             logged_notes: Vec::new(),
             failures: 0,
             last_failure: None,
         }
-    }
-
-    /// Adds the revocations of `inbox`, as soon as they arrive.
-    #[must_use]
-    pub(crate) fn with_revocations(mut self, inbox: RevocationInbox) -> Self {
-        self.revocations.receive(inbox);
-        self
     }
 
     /// Synchronizes for the first time. An unavailable store does not fail the start.

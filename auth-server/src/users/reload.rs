@@ -19,30 +19,26 @@ pub(crate) struct UsersReload {
     /// Logs an unusable file once, not at every poll.
     dedup: FailureDedup,
     /// The way of revocations into the store, and the seconds for which a login may count.
-    revocations: Option<(RevocationQueue, i64)>,
+    revocations: (RevocationQueue, i64),
     /// Notified after each change of the users.
     changed: Arc<Notify>,
 }
 
 impl UsersReload {
-    pub(crate) fn new(users: Arc<FileUsers>, metrics: Metrics) -> Self {
+    /// Revokes the tokens of users who cannot log in any more, or only with other credentials.
+    pub(crate) fn new(
+        users: Arc<FileUsers>,
+        metrics: Metrics,
+        revocations: (RevocationQueue, i64),
+    ) -> Self {
         metrics.users(users.count(), users.uncommon());
         metrics.users_file_usable(true);
         Self {
             users,
             metrics,
             dedup: FailureDedup::default(),
-            revocations: None,
+            revocations,
             changed: Arc::default(),
-        }
-    }
-
-    /// Revokes the tokens of users who cannot log in any more, or only with other credentials.
-    #[must_use]
-    pub(crate) fn with_revocations(self, queue: RevocationQueue, login_lifetime: i64) -> Self {
-        Self {
-            revocations: Some((queue, login_lifetime)),
-            ..self
         }
     }
 
@@ -93,13 +89,10 @@ impl UsersReload {
 
     /// Revokes every token that these users have.
     async fn revoke(&self, ids: Vec<String>) {
-        let Some((queue, login_lifetime)) = &self.revocations else {
-            return;
-        };
         if ids.is_empty() {
             return;
         }
-        let now = unix_now();
+        let ((queue, login_lifetime), now) = (&self.revocations, unix_now());
         let revocations = ids.into_iter();
         let revocations = revocations.map(|id| Revocation::of_user(id, now, *login_lifetime));
         queue.note(revocations.collect()).await;

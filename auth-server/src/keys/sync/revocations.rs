@@ -15,8 +15,7 @@ use crate::revocations::queue::RevocationInbox;
 pub(super) struct Revocations {
     /// The start of this process, by both kinds of clock.
     started: (Instant, i64),
-    /// `None` where nothing submits revocations.
-    inbox: Option<RevocationInbox>,
+    inbox: RevocationInbox,
     /// Revocations of the synchronization's own, until a ring has them.
     noted: Mutex<Vec<Revocation>>,
     was_noted: Notify,
@@ -25,18 +24,14 @@ pub(super) struct Revocations {
 }
 
 impl Revocations {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(inbox: RevocationInbox) -> Self {
         Self {
             started: (Instant::now(), unix_now()),
-            inbox: None,
+            inbox,
             noted: Mutex::default(),
             was_noted: Notify::new(),
             waiting: Vec::new(),
         }
-    }
-
-    pub(super) fn receive(&mut self, inbox: RevocationInbox) {
-        self.inbox = Some(inbox);
     }
 
     /// Adds the revocation of all tokens of an application, which has been removed, to the next
@@ -49,24 +44,16 @@ impl Revocations {
 
     /// Waits for revocations; forever where there are none.
     pub(super) async fn arrived(&mut self) {
-        let submitted = async {
-            match &mut self.inbox {
-                Some(inbox) => inbox.fill().await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
-            () = submitted => {}
+            () = self.inbox.fill() => {}
             () = self.was_noted.notified() => {}
         }
     }
 
     /// Takes those that wait, for one synchronization.
     pub(super) fn begin(&mut self) {
-        let inbox = self.inbox.as_ref();
         self.waiting = self.noted.get_mut().clone();
-        self.waiting
-            .extend(inbox.map(RevocationInbox::waiting).unwrap_or_default());
+        self.waiting.extend(self.inbox.waiting());
     }
 
     /// Reports the outcome of it; `is_known` is true if this server counts them from now on.
@@ -76,9 +63,7 @@ impl Revocations {
             noted.retain(|revocation| !self.waiting.contains(revocation));
         }
         self.waiting.clear();
-        if let Some(inbox) = &mut self.inbox {
-            inbox.settle(stored, is_known);
-        }
+        self.inbox.settle(stored, is_known);
     }
 
     /// Adds those that wait; `None` without any.
@@ -105,11 +90,12 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::revocations::queue::revocation_queue;
 
     #[tokio::test(start_paused = true)]
     async fn one_clock_counts_after_a_lifetime_of_passed_time() {
         const KEEP: i64 = 1_000;
-        let revocations = Revocations::new();
+        let revocations = Revocations::new(revocation_queue().1);
         let began = revocations.started.1;
         let by_one_clock = |now| Time {
             is_certain: false,

@@ -19,6 +19,7 @@ use crate::revocations::tests::token;
 /// The keys of one server.
 struct Server {
     store: Arc<MemoryStore>,
+    revocations: RevocationQueue,
     live_keys: Arc<LiveKeys>,
     registrations: Arc<ApplicationRegistry>,
     health: Health,
@@ -36,6 +37,7 @@ impl Server {
         let registrations = Arc::new(ApplicationRegistry::new(signing_type == SigningType::Hmac));
         let health = Health::new();
         health.set_started();
+        let (revocations, inbox) = revocation_queue();
         let key_sync = KeySync::new(
             Arc::clone(&store) as Arc<dyn KeyStore>,
             signing_type,
@@ -46,9 +48,11 @@ impl Server {
                 metrics: Metrics::default(),
             },
             &health,
+            inbox,
         );
         Self {
             store,
+            revocations,
             live_keys,
             registrations,
             health,
@@ -61,13 +65,6 @@ impl Server {
         let mut server = Self::new(TYPE);
         server.key_sync.start().await.unwrap();
         server
-    }
-
-    /// Accepts revocations.
-    fn revoking(&mut self) -> RevocationQueue {
-        let (queue, inbox) = revocation_queue();
-        self.key_sync.revocations.receive(inbox);
-        queue
     }
 
     /// Runs one turn of the loop.
@@ -215,7 +212,7 @@ async fn a_revoked_token_reaches_the_store_and_the_other_servers() {
     let mut server = Server::started().await;
     let mut other = Server::on(Arc::clone(&server.store), TYPE);
     other.key_sync.start().await.unwrap();
-    let queue = server.revoking();
+    let queue = server.revocations.clone();
     let submitted =
         tokio::spawn(async move { queue.submit(vec![token("a", "1", NOW + 99)]).await });
     server.key_sync.revocations.arrived().await;
@@ -232,7 +229,7 @@ async fn a_revoked_token_reaches_the_store_and_the_other_servers() {
 #[tokio::test]
 async fn a_revocation_counts_while_the_store_is_away() {
     let mut server = Server::started().await;
-    let queue = server.revoking();
+    let queue = server.revocations.clone();
     server.store.set_away(true);
     let submitted =
         tokio::spawn(async move { queue.submit(vec![token("a", "1", NOW + 99)]).await });
@@ -505,7 +502,7 @@ async fn a_new_note_is_logged_once_whatever_else_is_in_the_note() {
 #[tokio::test(start_paused = true)]
 async fn revocations_keep_the_back_off_of_a_store_that_is_away() {
     let mut server = Server::started().await;
-    let queue = server.revoking();
+    let queue = server.revocations.clone();
     server.store.set_away(true);
     server.poll().await;
     let began = tokio::time::Instant::now();
