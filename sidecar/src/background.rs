@@ -1,52 +1,52 @@
 //! Supervised background tasks, and the draining state.
 
 use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use pingora::server::ShutdownWatch;
 use pingora::services::background::{BackgroundService, GenBackgroundService, background_service};
 use runtime::supervisor::Supervisor;
 
-/// A task that runs to the end of the process. It retries what can be retried.
-#[async_trait]
-pub(crate) trait BackgroundTask: Send + Sync + 'static {
-    /// Runs forever; returns the error that it cannot recover from.
-    async fn run(&self) -> Result<Infallible, String>;
-}
-
-/// Wraps a task as a Pingora service, which would drop a panic silently.
-pub(crate) fn supervised<W: BackgroundTask>(
+/// Wraps a task as a Pingora service, which would drop a panic silently. The task runs to the end of
+/// the process, and returns the error that it cannot recover from.
+pub(crate) fn supervised(
     name: &'static str,
-    work: W,
+    work: impl Future<Output = Result<Infallible, String>> + Send + 'static,
     background: &Supervisor,
-) -> GenBackgroundService<Supervised<W>> {
-    let watched = Supervised {
+) -> GenBackgroundService<Supervised> {
+    let work = async { work.await.map(|never| match never {}) };
+    let supervised = Supervised {
         name,
-        work: Arc::new(work),
+        work: Mutex::new(Some(Box::pin(work))),
         background: background.clone(),
     };
-    background_service(name, watched)
+    background_service(name, supervised)
 }
 
 /// A task whose end is reported.
-#[derive(Debug)]
-pub(crate) struct Supervised<W> {
+pub(crate) struct Supervised {
     name: &'static str,
-    work: Arc<W>,
+    /// Taken at the start.
+    work: Mutex<Option<Work>>,
     background: Supervisor,
 }
 
+type Work = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+
 #[async_trait]
-impl<W: BackgroundTask> BackgroundService for Supervised<W> {
+impl BackgroundService for Supervised {
     async fn start(&self, _shutdown: ShutdownWatch) {
-        let work = Arc::clone(&self.work);
-        let working = async move { work.run().await.map(|never| match never {}) };
-        let _ = self
-            .background
-            .spawn_critical_until_shutdown(self.name, working)
-            .await;
+        let work = self.work.lock().take();
+        if let Some(work) = work {
+            let _ = self
+                .background
+                .spawn_critical_until_shutdown(self.name, work)
+                .await;
+        }
     }
 }
 

@@ -126,26 +126,18 @@ pub(crate) enum InstallOutcome {
 }
 
 impl CurrentKeys {
-    /// Starts without a key; each set of keys gets a cache from `token_cache`.
-    pub(crate) fn new(token_cache: TokenCacheConfig) -> Self {
+    /// Starts without a key; each set of keys gets a cache from `token_cache`. Older keys are not
+    /// trusted, and with `max_revocation_age` none without a revocation list of at most that age.
+    pub(crate) fn new(
+        token_cache: TokenCacheConfig,
+        max_age: Option<Duration>,
+        max_revocation_age: Option<Duration>,
+    ) -> Self {
         Self {
             token_cache,
+            max_age,
+            max_revocation_age,
             ..Self::default()
-        }
-    }
-
-    /// Sets the age after which keys are not trusted.
-    #[must_use]
-    pub(crate) fn with_max_age(self, max_age: Option<Duration>) -> Self {
-        Self { max_age, ..self }
-    }
-
-    /// Requires a revocation list of at most this age.
-    #[must_use]
-    pub(crate) fn with_required_revocations(self, max_age: Option<Duration>) -> Self {
-        Self {
-            max_revocation_age: max_age,
-            ..self
         }
     }
 
@@ -430,7 +422,7 @@ mod tests {
     #[test]
     fn a_required_list_is_trusted_up_to_its_max_age() {
         const MINUTE: Duration = Duration::from_secs(60);
-        let keys = CurrentKeys::default().with_required_revocations(Some(MINUTE));
+        let keys = CurrentKeys::new(TokenCacheConfig::default(), None, Some(MINUTE));
         let now = Instant::now();
         let checked = |at| {
             let state = keys.load();
@@ -471,7 +463,7 @@ mod tests {
     #[test]
     fn keys_are_trusted_up_to_their_max_age() {
         const HOUR: Duration = Duration::from_secs(3600);
-        let keys = CurrentKeys::default().with_max_age(Some(HOUR));
+        let keys = CurrentKeys::new(TokenCacheConfig::default(), Some(HOUR), None);
         let fetched_at = Instant::now();
         let checked = |keys: &CurrentKeys, now| {
             let state = keys.load();
@@ -500,7 +492,7 @@ mod tests {
     #[test]
     fn cached_keys_age_from_the_fetch_of_the_former_process() {
         const HOUR: Duration = Duration::from_secs(3600);
-        let keys = CurrentKeys::default().with_max_age(Some(2 * HOUR));
+        let keys = CurrentKeys::new(TokenCacheConfig::default(), Some(2 * HOUR), None);
         let now = Instant::now();
         keys.install(key_set("a"), FetchTime::before(now, HOUR));
         let checked = |at| {

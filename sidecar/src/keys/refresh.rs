@@ -18,6 +18,7 @@ use super::cache::{KeyCache, KeyCacheSettings};
 use super::current::{CurrentKeys, FetchTime, InstallOutcome, KeySetFingerprint};
 use super::fetch::{FetchError, Fetched, Purpose};
 use super::grace::PreviousKeys;
+use super::issuer_keys::NamedKeys;
 use super::readiness::KeyReadiness;
 use super::revocation_refresh::RevocationRefresh;
 use super::schedule::{Schedule, Tick, Ticks};
@@ -61,7 +62,7 @@ impl Refresher {
     pub(crate) fn new(
         source: KeySource,
         timing: Timing,
-        keys: Arc<CurrentKeys>,
+        of: &NamedKeys,
         metrics: Metrics,
         ready: KeyReadiness,
     ) -> Self {
@@ -70,19 +71,13 @@ impl Refresher {
             previous: BriefMutex::new(PreviousKeys::new(timing.previous_key_grace)),
             timing,
             end_is_known: Notify::new(),
-            keys,
+            keys: Arc::clone(&of.keys),
             cache: None,
             revocations: None,
             metrics,
             ready,
-            issuer: None,
+            issuer: of.name.clone(),
         }
-    }
-
-    /// Sets the name of its issuer, where there may be several.
-    #[must_use]
-    pub(crate) fn named(self, issuer: Option<String>) -> Self {
-        Self { issuer, ..self }
     }
 
     /// Adds the key cache. Its keys are trusted until the first fetch, because the key server may

@@ -40,21 +40,20 @@ pub(crate) struct RevocationRefresh {
 }
 
 impl RevocationRefresh {
-    pub(crate) fn new(keys: Arc<CurrentKeys>, metrics: Metrics, ready: Option<Condition>) -> Self {
+    pub(crate) fn new(
+        keys: Arc<CurrentKeys>,
+        metrics: Metrics,
+        ready: Option<Condition>,
+        poll: Option<Duration>,
+    ) -> Self {
         Self {
             keys,
             metrics,
             ready,
-            poll: None,
+            poll,
             is_failing: AtomicBool::new(false),
             cache: None,
         }
-    }
-
-    /// Sets the interval of fetches beside those of the keys.
-    #[must_use]
-    pub(crate) fn polling(self, poll: Option<Duration>) -> Self {
-        Self { poll, ..self }
     }
 
     /// Waits until the next fetch beside those of the keys; forever without them.
@@ -238,17 +237,18 @@ mod tests {
 
     use super::super::revocations::tests::signed_at;
     use super::*;
+    use crate::keys::token_cache::TokenCacheConfig;
     use crate::telemetry::metrics::TokenCacheCounters;
 
     const SECRET: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
     const MAX_AGE: Duration = Duration::from_secs(300);
 
     fn refresh() -> RevocationRefresh {
-        let keys = CurrentKeys::default().with_required_revocations(Some(MAX_AGE));
+        let keys = CurrentKeys::new(TokenCacheConfig::default(), None, Some(MAX_AGE));
         let key = VerificationKey::parse(SigningType::Hmac, SECRET).unwrap();
         keys.install(KeySet::nameless(key), Instant::now());
         let metrics = Metrics::new(TokenCacheCounters::default()).0;
-        RevocationRefresh::new(Arc::new(keys), metrics, None)
+        RevocationRefresh::new(Arc::new(keys), metrics, None, None)
     }
 
     fn list(seq: u64, signed_ago: i64) -> FetchedList {

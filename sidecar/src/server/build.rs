@@ -47,7 +47,7 @@ use crate::request::http2::LIBRARY_MAX_HEAD_BYTES;
 use crate::server::listener::{BoundService, ListenAddresses};
 use crate::server::reload::{Reload, WatchedFiles};
 use crate::server::reminder::Enforcing;
-use crate::server::services::{AdminPort, CertificateReloader, KeyRefresh, SpanExport};
+use crate::server::services::{refresh_keys, reload_certificate, serve_admin_port};
 use crate::server::shutdown::{ExitReason, GracefulStop};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::request_log::RequestLogger;
@@ -91,7 +91,7 @@ pub(crate) fn serve(
         metrics: stop.metrics.clone(),
         lame_duck: stop.times.lame_duck,
     };
-    let refresh = key_refresh(&config, &shared)?;
+    let refreshers = refreshers(&config, &shared)?;
     let status = Arc::new(status(&shared));
     let started = status.started;
     let explainer = explainer(&config, &shared);
@@ -103,7 +103,7 @@ pub(crate) fn serve(
     let mut server = Server::new_with_opt_and_conf(None, pingora_conf(&config));
     let upstream = upstream(&config)?;
     if let Some(names) = UpstreamNames::of(&upstream) {
-        server.add_service(supervised("name lookup", names, &background));
+        server.add_service(supervised("name lookup", names.run(), &background));
     }
     let tls = config.tls.as_ref().map(ClientTls::new).transpose()?;
     let tls = tls.map(Arc::new);
@@ -113,18 +113,17 @@ pub(crate) fn serve(
         rules: Arc::clone(&shared.rules),
         upstream: Arc::clone(&upstream),
         client_tls: tls.clone(),
-        refreshers: refresh.refreshers.clone(),
+        refreshers: refreshers.clone(),
         metrics: shared.metrics.clone(),
     };
-    server.add_service(supervised("reload", reload, &background));
+    server.add_service(supervised("reload", reload.run(), &background));
     if let Some(export) = span_export {
-        let export = SpanExport(export);
-        server.add_service(supervised("span export", export, &background));
+        server.add_service(supervised("span export", export.run(), &background));
     }
     if let Some(settings) = &config.tls {
         let certificate = Arc::clone(&settings.certificate);
-        let follower = CertificateReloader(certificate, shared.metrics.clone());
-        server.add_service(supervised("certificate reload", follower, &background));
+        let reload = reload_certificate(certificate, shared.metrics.tls.clone());
+        server.add_service(supervised("certificate reload", reload, &background));
     }
     if let Some((target, refused)) = config.bypass {
         let condition = || shared.health.condition("bypass", "not probed yet");
@@ -133,24 +132,19 @@ pub(crate) fn serve(
             metrics: shared.metrics.clone(),
             ready: refused.then(condition),
         };
-        server.add_service(supervised("bypass check", check, &background));
+        server.add_service(supervised("bypass check", check.run(), &background));
     }
     let clients = client_connections(&server.configuration, config, tls, upstream, &shared);
     server.add_service(public_service(clients, public, &shared, &background)?);
+    let refresh = refresh_keys(refreshers);
     server.add_service(supervised("key refresh", refresh, &background));
-    let admin = AdminPort {
-        listener: admin,
-        health: shared.health.clone(),
-        metrics: Arc::new(Exported {
-            registry,
-            traced: shared.metrics.traced(),
-        }),
-        commands: drain
-            .routes()
-            .merge(explainer.routes())
-            .merge(suggestions.routes()),
-        status,
-    };
+    let exported = Arc::new(Exported {
+        registry,
+        traced: shared.metrics.traced(),
+    });
+    let commands = drain.routes().merge(explainer.routes());
+    let commands = commands.merge(suggestions.routes());
+    let admin = serve_admin_port(admin, shared.health.clone(), exported, commands, status);
     server.add_service(supervised("admin port", admin, &background));
     let metrics = shared.metrics.clone();
     // Only the shutdown holds the sender from here on: it waits for the receivers to go.
@@ -204,9 +198,7 @@ fn shared(config: &Config) -> (Shared, Registry) {
 
 fn keys_of(issuer: &IssuerConfig, config: &Config) -> NamedKeys {
     let required = revocations_of(issuer, config).and_then(|settings| settings.required);
-    let keys = CurrentKeys::new(config.token_cache.clone())
-        .with_max_age(config.max_key_age)
-        .with_required_revocations(required);
+    let keys = CurrentKeys::new(config.token_cache.clone(), config.max_key_age, required);
     NamedKeys {
         name: issuer.name.clone(),
         keys: Arc::new(keys),
@@ -266,7 +258,7 @@ fn graceful_stop(
     }
 }
 
-fn key_refresh(config: &Config, shared: &Shared) -> Result<KeyRefresh, ExitError> {
+fn refreshers(config: &Config, shared: &Shared) -> Result<Vec<Arc<Refresher>>, ExitError> {
     let keys = Arc::clone(&shared.keys);
     let condition = shared
         .health
@@ -286,19 +278,16 @@ fn key_refresh(config: &Config, shared: &Shared) -> Result<KeyRefresh, ExitError
         let refresher = Refresher::new(
             source,
             config.timing.clone(),
-            Arc::clone(&keys.keys),
+            keys,
             shared.metrics.clone(),
             ready,
         )
-        .named(issuer.name.clone())
         .with_cache(cache, SystemTime::now());
         // Behind the keys, which verify a cached list.
         let list = revocations.map(|settings| revocation_refresh(settings, issuer, keys, shared));
         Ok(Arc::new(refresher.with_revocations(list)))
     });
-    Ok(KeyRefresh {
-        refreshers: refreshers.collect::<Result<_, ExitError>>()?,
-    })
+    refreshers.collect()
 }
 
 /// Returns the settings of the revocation list of an issuer; only the auth server has one.
@@ -329,7 +318,7 @@ fn revocation_refresh(
     let condition = |_| shared.health.condition("revocations", "not fetched yet");
     let (keys, metrics) = (Arc::clone(&keys.keys), shared.metrics.clone());
     let ready = settings.required.map(condition);
-    let refresh = RevocationRefresh::new(keys, metrics, ready).polling(settings.poll);
+    let refresh = RevocationRefresh::new(keys, metrics, ready, settings.poll);
     // Beside the keys that verify it.
     let file = issuer.key_cache.as_ref().map(|cache| {
         let mut file = cache.file.clone().into_os_string();

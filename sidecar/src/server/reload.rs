@@ -11,7 +11,6 @@ use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use runtime::clock::unix_now;
 use runtime::command_line;
 use runtime::exit::ExitError;
@@ -19,7 +18,6 @@ use runtime::file_watch::{PollTimer, Trigger};
 use tokio::task::{JoinError, spawn_blocking};
 
 pub(crate) use self::watched::WatchedFiles;
-use crate::background::BackgroundTask;
 use crate::cli::{Cli, Command, ServeArgs};
 use crate::config::Config;
 use crate::config::live::CurrentRules;
@@ -51,9 +49,9 @@ pub(crate) fn watch(args: &ServeArgs) -> WatchedFiles {
     WatchedFiles::of(files_of(args))
 }
 
-#[async_trait]
-impl BackgroundTask for Reload {
-    async fn run(&self) -> Result<Infallible, String> {
+impl Reload {
+    /// Reloads at SIGHUP and after changes.
+    pub(crate) async fn run(self) -> Result<Infallible, String> {
         let mut timer = PollTimer::start().map_err(|error| error.to_string())?;
         let mut effective = self.start.clone();
         let mut watched = self.watched.clone();
@@ -78,9 +76,7 @@ impl BackgroundTask for Reload {
             watched.set_files(files_of(&effective)).await;
         }
     }
-}
 
-impl Reload {
     fn remind(&self, reminder: &mut Reminder) {
         let now = unix_now();
         let until = self.rules.load().auth_policy.reports_until(now);

@@ -136,7 +136,7 @@ mod tests {
     use runtime::telemetry::LogFormat;
 
     use super::*;
-    use crate::background::{BackgroundTask, supervised};
+    use crate::background::supervised;
     use crate::telemetry::metrics::TokenCacheCounters;
 
     fn stop(lame_duck: Duration, drain_limit: Duration) -> (GracefulStop, Health) {
@@ -198,14 +198,9 @@ mod tests {
         assert!(*connection.borrow());
     }
 
-    struct Defective;
-
-    #[async_trait]
-    impl BackgroundTask for Defective {
-        async fn run(&self) -> Result<Infallible, String> {
-            tokio::task::yield_now().await;
-            panic!("oh")
-        }
+    async fn defective() -> Result<Infallible, String> {
+        tokio::task::yield_now().await;
+        panic!("oh")
     }
 
     #[test]
@@ -215,7 +210,7 @@ mod tests {
         let stop = GracefulStop { ends, ..stop };
         let fault = stop.fault.clone();
         let mut server = Server::new_with_opt_and_conf(None, ServerConf::default());
-        server.add_service(supervised("reload", Defective, &background));
+        server.add_service(supervised("reload", defective(), &background));
         let (sink, ended) = channel();
         thread::spawn(move || {
             server.run(RunArgs {

@@ -6,10 +6,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-
 use super::{Endpoint, Upstream};
-use crate::background::BackgroundTask;
 use crate::discovery::resolver::LOOKUP_TIMEOUT;
 
 /// The interval of Envoy: short enough to follow a restart, long enough for a resolver's cache.
@@ -63,11 +60,9 @@ impl UpstreamNames {
             }
         }
     }
-}
 
-#[async_trait]
-impl BackgroundTask for UpstreamNames {
-    async fn run(&self) -> Result<Infallible, String> {
+    /// Resolves periodically, and when a connection was lost.
+    pub(crate) async fn run(self) -> Result<Infallible, String> {
         let mut known = self.upstream.addresses();
         loop {
             self.update(&mut known, self.resolve().await);

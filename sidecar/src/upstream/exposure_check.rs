@@ -7,11 +7,9 @@ use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use runtime::health::Condition;
 use tokio::net::TcpStream;
 
-use crate::background::BackgroundTask;
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::{Endpoint, UpstreamAddress};
 
@@ -67,11 +65,9 @@ impl ExposureProbe {
             }
         }
     }
-}
 
-#[async_trait]
-impl BackgroundTask for ExposureProbe {
-    async fn run(&self) -> Result<Infallible, String> {
+    /// Probes once a minute.
+    pub(crate) async fn run(self) -> Result<Infallible, String> {
         let mut before = None;
         loop {
             let is_exposed = probe(self.target).await;

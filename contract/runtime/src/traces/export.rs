@@ -9,7 +9,6 @@ use opentelemetry_otlp::SpanExporter;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{Span, SpanData, SpanExporter as _, SpanProcessor};
-use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -95,8 +94,7 @@ impl SpanProcessor for Queue {
 pub struct Export {
     settings: Settings,
     resource: Resource,
-    /// Taken by the work.
-    messages: Mutex<Option<mpsc::Receiver<Message>>>,
+    messages: mpsc::Receiver<Message>,
     metrics: ExportMetrics,
 }
 
@@ -129,7 +127,7 @@ impl Export {
         Ok(Self {
             settings,
             resource,
-            messages: Mutex::new(Some(messages)),
+            messages,
             metrics,
         })
     }
@@ -137,15 +135,14 @@ impl Export {
     /// Exports spans until the program ends.
     ///
     /// # Errors
-    /// When the exporter cannot be built any more, or the work was begun before.
-    pub async fn run(&self) -> Result<Infallible, String> {
+    /// When the exporter cannot be built any more.
+    pub async fn run(self) -> Result<Infallible, String> {
         let exporter =
             exporter(&self.settings, &self.resource).map_err(|error| error.to_string())?;
-        let messages = self.messages.lock().take();
         let mut batches = Batches {
             exporter,
-            messages: messages.ok_or("it was begun before")?,
-            metrics: self.metrics.clone(),
+            messages: self.messages,
+            metrics: self.metrics,
             logged: None,
         };
         loop {

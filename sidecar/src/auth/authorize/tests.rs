@@ -55,10 +55,14 @@ fn rules_for(issuer: Option<&str>) -> AuthPolicy {
 }
 
 fn keys() -> CurrentKeys {
-    let keys = CurrentKeys::new(TokenCacheConfig {
-        bytes: 1_000_000,
-        ..TokenCacheConfig::default()
-    });
+    let keys = CurrentKeys::new(
+        TokenCacheConfig {
+            bytes: 1_000_000,
+            ..TokenCacheConfig::default()
+        },
+        None,
+        None,
+    );
     install(&keys, SECRET);
     keys
 }

@@ -238,10 +238,14 @@ impl Trial<'_> {
 
     /// The trusted key with an empty token cache.
     fn keys(&self) -> CurrentKeys {
-        let keys = CurrentKeys::new(TokenCacheConfig {
-            bytes: self.args.limits.token_cache_bytes,
-            ..TokenCacheConfig::default()
-        });
+        let keys = CurrentKeys::new(
+            TokenCacheConfig {
+                bytes: self.args.limits.token_cache_bytes,
+                ..TokenCacheConfig::default()
+            },
+            None,
+            None,
+        );
         keys.install(KeySet::nameless(self.trusted.clone()), Instant::now());
         keys
     }

@@ -57,7 +57,11 @@ fn refresher_with(
         retry_without_key: true,
         previous_key_grace: grace,
     };
-    let refresher = Refresher::new(source, timing, Arc::clone(&keys), metrics, ready.into());
+    let of = NamedKeys {
+        name: None,
+        keys: Arc::clone(&keys),
+    };
+    let refresher = Refresher::new(source, timing, &of, metrics, ready.into());
     (Arc::new(refresher), keys, health)
 }
 
