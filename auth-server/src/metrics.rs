@@ -13,7 +13,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use runtime::histogram::{DurationHistogram, REQUEST_BOUNDS, micros};
-use runtime::metrics::counters;
+use runtime::metrics::{Label, counters, counters_by};
 use runtime::tls::CertificateMetrics;
 use runtime::{metrics, named_enum};
 
@@ -21,28 +21,11 @@ use crate::audit::events::{KeyEvent, KeyEventKind};
 
 const PREFIX: &str = "postern_auth_server";
 
-/// `ok`, or a reason code.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Outcome {
-    outcome: &'static str,
-}
-
 /// A listed key and its role.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Key {
     kid: String,
     role: &'static str,
-}
-
-/// The kind of a revoked entry.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RevocationKind {
-    kind: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Reason {
-    reason: &'static str,
 }
 
 /// Buckets from ECDSA and HMAC on an idle machine to RSA on a busy one.
@@ -78,21 +61,6 @@ const TOKEN_OUTCOMES: [(&str, &str); 4] = [
 /// The usual ends of retrievals by unregistered applications.
 const RETRIEVAL_OUTCOMES: [&str; 2] = [OK, Rejection::ApplicationUnknown.reason()];
 
-/// The class of a response's status.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Class {
-    code: &'static str,
-}
-
-impl Class {
-    fn of(status: StatusCode) -> Self {
-        let number = usize::from(status.as_u16() / 100);
-        let code = CLASSES.get(number.wrapping_sub(2));
-        let code = code.copied().unwrap_or_default();
-        Self { code }
-    }
-}
-
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Retrieval {
     app_id: String,
@@ -107,11 +75,10 @@ impl Retrieval {
     }
 }
 
-/// The grant of a token request: a known one, or `other`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct TokenGrant {
-    grant: &'static str,
-    outcome: &'static str,
+type GrantLabels = [(&'static str, &'static str); 2];
+
+const fn grant_labels((grant, outcome): (&'static str, &'static str)) -> GrantLabels {
+    [("grant", grant), ("outcome", outcome)]
 }
 
 named_enum! {
@@ -126,33 +93,20 @@ named_enum! {
     }
 }
 
-impl SessionEvent {
-    const fn labels(self) -> SessionLabel {
-        let event = self.name();
-        SessionLabel { event }
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct SessionLabel {
-    event: &'static str,
-}
-
 metrics! {
     /// The metrics of every server.
     pub(crate) struct Metrics {
         /// Requests by the class of the response's status
-        requests: Family<Class, Counter> = counters(CLASSES.map(|code| Class { code })),
+        requests: Family<Label, Counter> = counters_by("code", CLASSES),
         /// Time from the head of a request to its response
         request_duration_seconds: DurationHistogram = DurationHistogram::new(&REQUEST_BOUNDS),
         /// Logins by outcome
-        logins: Family<Outcome, Counter>
-            = counters(LOGIN_OUTCOMES.map(|outcome| Outcome { outcome })),
+        logins: Family<Label, Counter> = counters_by("outcome", LOGIN_OUTCOMES),
         /// Retrievals of the verification key by registered application and outcome
         key_retrievals: Family<Retrieval, Counter> = counters(RETRIEVAL_OUTCOMES.map(|outcome| Retrieval::of(None, outcome))),
         /// Token requests by grant and outcome; ok: a token was issued
-        tokens_issued: Family<TokenGrant, Counter>
-            = counters(TOKEN_OUTCOMES.map(|(grant, outcome)| TokenGrant { grant, outcome })),
+        tokens_issued: Family<GrantLabels, Counter>
+            = counters(TOKEN_OUTCOMES.map(grant_labels)),
         /// 1 if the last poll of the key store succeeded
         store_up: Gauge,
         /// Registered applications; with 0, any client may fetch the verification key
@@ -168,13 +122,13 @@ metrics! {
         /// Revoked keys that this server heard of while it ran
         key_revocations: Counter,
         /// Entries of the revocation list by kind: token, user, application
-        revocations: Family<RevocationKind, Gauge>,
+        revocations: Family<Label, Gauge>,
         /// Time to make and sign a token
         token_signing_duration_seconds was signing_seconds: DurationHistogram
             = DurationHistogram::new(&SIGNING_BOUNDS),
         /// Refused requests by reason code
-        rejections was refusals: Family<Reason, Counter>
-            = counters(rejections_here()),
+        rejections was refusals: Family<Label, Counter>
+            = counters_by("reason", Rejection::of(Maker::AuthServer).map(Rejection::reason)),
         /// 1 if any name with any password logs in as the built-in user
         builtin_users: Gauge,
     }
@@ -194,8 +148,8 @@ metrics! {
     pub(crate) struct SessionMetrics {
         /// Sessions with refresh tokens by event: begun, not_stored (a login got no refresh token), ended,
         /// reused (ended by a second use of a refresh token)
-        sessions: Family<SessionLabel, Counter>
-            = counters(SessionEvent::ALL.map(SessionEvent::labels)),
+        sessions: Family<Label, Counter>
+            = counters_by("event", SessionEvent::ALL.map(SessionEvent::name)),
     }
 }
 
@@ -236,7 +190,7 @@ impl Metrics {
     }
 
     pub(crate) fn login(&self, outcome: &'static str) {
-        self.logins.get_or_create(&Outcome { outcome }).inc();
+        self.logins.get_or_create(&[("outcome", outcome)]).inc();
     }
 
     pub(crate) fn signed(&self, after: Duration) {
@@ -245,15 +199,17 @@ impl Metrics {
 
     /// Counts a response; `after` is missing where its request could not be read.
     pub(crate) fn responded(&self, status: StatusCode, after: Option<Duration>) {
-        self.requests.get_or_create(&Class::of(status)).inc();
+        let class = usize::from(status.as_u16() / 100).wrapping_sub(2);
+        let class = CLASSES.get(class).copied().unwrap_or_default();
+        self.requests.get_or_create(&[("code", class)]).inc();
         if let Some(after) = after {
             self.request_duration_seconds.observe(after);
         }
     }
 
     pub(crate) fn rejected(&self, rejection: Rejection) {
-        let reason = rejection.reason();
-        self.rejections.get_or_create(&Reason { reason }).inc();
+        let reason = ("reason", rejection.reason());
+        self.rejections.get_or_create(&[reason]).inc();
     }
 
     /// Counts a retrieval of the key; `app_id` is the id of a registered application.
@@ -264,12 +220,13 @@ impl Metrics {
 
     /// Counts a request at the token endpoint.
     pub(crate) fn token_request(&self, grant: &'static str, outcome: &'static str) {
-        let request = TokenGrant { grant, outcome };
-        self.tokens_issued.get_or_create(&request).inc();
+        let labels = grant_labels((grant, outcome));
+        self.tokens_issued.get_or_create(&labels).inc();
     }
 
     pub(crate) fn session(&self, event: SessionEvent) {
-        self.sessions.sessions.get_or_create(&event.labels()).inc();
+        let event = ("event", event.name());
+        self.sessions.sessions.get_or_create(&[event]).inc();
     }
 
     pub(crate) fn store_up(&self, up: bool) {
@@ -292,7 +249,7 @@ impl Metrics {
     /// Sets the entries of the revocation list: tokens, users, applications.
     pub(crate) fn revocations(&self, counts: [usize; 3]) {
         for (kind, count) in ["token", "user", "application"].into_iter().zip(counts) {
-            let entries = self.revocations.get_or_create(&RevocationKind { kind });
+            let entries = self.revocations.get_or_create(&[("kind", kind)]);
             entries.set(gauge(count));
         }
     }
@@ -346,14 +303,6 @@ impl Metrics {
     pub(crate) fn users_file_usable(&self, usable: bool) {
         self.users_file.users_file_usable.set(i64::from(usable));
     }
-}
-
-/// Returns the series of the rejections that this program can give.
-fn rejections_here() -> impl Iterator<Item = Reason> {
-    Rejection::of(Maker::AuthServer).map(|rejection| {
-        let reason = rejection.reason();
-        Reason { reason }
-    })
 }
 
 fn gauge(count: usize) -> i64 {

@@ -82,6 +82,17 @@ pub fn counters<L: Clone + Hash + Eq>(series: impl IntoIterator<Item = L>) -> Fa
     counters
 }
 
+/// One label of a series.
+pub type Label = [(&'static str, &'static str); 1];
+
+/// Returns counters by one label, with these values from the start.
+pub fn counters_by(
+    label: &'static str,
+    values: impl IntoIterator<Item = &'static str>,
+) -> Family<Label, Counter> {
+    counters(values.into_iter().map(|value| [(label, value)]))
+}
+
 /// Registers `metric` under its name and, for one release, under its former ones.
 pub fn register(
     registry: &mut Registry,

@@ -11,7 +11,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use runtime::histogram::{DurationHistogram, HistogramSnapshot};
-use runtime::metrics::counters;
+use runtime::metrics::{Label, counters, counters_by};
 use runtime::tls::CertificateMetrics;
 use runtime::traces::TraceId;
 use runtime::{metrics, named_enum};
@@ -27,25 +27,11 @@ const FAILED: &str = "failed";
 const APPLIED: &str = "applied";
 const REFUSED: &str = "refused";
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OutcomeLabels {
-    outcome: &'static str,
-    /// The former name of the label, for one release.
-    result: &'static str,
-}
+type OutcomeLabels = [(&'static str, &'static str); 2];
 
-impl OutcomeLabels {
-    const fn new(outcome: &'static str) -> Self {
-        Self {
-            outcome,
-            result: outcome,
-        }
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ListLabels {
-    outcome: &'static str,
+/// Returns the label and, for one release, its former name.
+const fn outcome_labels(outcome: &'static str) -> OutcomeLabels {
+    [("outcome", outcome), ("result", outcome)]
 }
 
 /// The outcome of a fetch, and its issuer where there may be several.
@@ -66,7 +52,7 @@ impl RefreshLabels {
 
 impl EncodeLabelSet for RefreshLabels {
     fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> Result<(), std::fmt::Error> {
-        OutcomeLabels::new(self.outcome).encode(encoder)?;
+        outcome_labels(self.outcome).encode(encoder)?;
         match &self.issuer {
             Some(issuer) => ("issuer", issuer.as_str()).encode(encoder.encode_label()),
             None => Ok(()),
@@ -94,13 +80,6 @@ named_enum! {
     }
 }
 
-impl Departure {
-    const fn labels(self) -> DepartureLabels {
-        let reason = self.name();
-        DepartureLabels { reason }
-    }
-}
-
 /// The use of the fast path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct FastPathUse {
@@ -108,16 +87,6 @@ pub(crate) struct FastPathUse {
     pub(crate) requests: u64,
     /// Connections that left it, by reason.
     pub(crate) departures: BTreeMap<&'static str, u64>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct DepartureLabels {
-    reason: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RuleLabels {
-    rule: String,
 }
 
 named_enum! {
@@ -140,13 +109,6 @@ named_enum! {
     }
 }
 
-impl ListResult {
-    const fn labels(self) -> ListLabels {
-        let outcome = self.name();
-        ListLabels { outcome }
-    }
-}
-
 /// Lookups of the token cache, continued from one key set to the next.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TokenCacheCounters {
@@ -161,12 +123,12 @@ metrics! {
         /// Requests that were forwarded without Pingora's proxy (--fast-path)
         fast_path_requests: Counter,
         /// Connections of clients that went on to Pingora's proxy, by reason
-        fast_path_departures: Family<DepartureLabels, Counter>
-            = counters(Departure::ALL.map(Departure::labels)),
+        fast_path_departures: Family<Label, Counter>
+            = counters_by("reason", Departure::ALL.map(Departure::name)),
         /// Requests that are being served
         requests_in_flight: Gauge,
         /// Requests that a [[rule]] rejected, or would have with --enforce on, by its name
-        rule_refusals: Family<RuleLabels, Counter>,
+        rule_refusals: Family<[(&'static str, String); 1], Counter>,
         /// Open connections of clients
         connections: Gauge,
         /// Connections closed at once because there were too many
@@ -178,14 +140,14 @@ metrics! {
         /// Fetches of the verification key by outcome
         key_refreshes: Family<RefreshLabels, Counter>,
         /// Fetches of the revocation list by outcome: unchanged, replaced, older, failed
-        revocation_refreshes: Family<ListLabels, Counter>
-            = counters(ListResult::ALL.map(ListResult::labels)),
+        revocation_refreshes: Family<Label, Counter>
+            = counters_by("outcome", ListResult::ALL.map(ListResult::name)),
         /// Writes of the key cache's file (--key-cache) by outcome: written, failed
         key_cache_writes: Family<OutcomeLabels, Counter>
-            = counters([WRITTEN, FAILED].map(OutcomeLabels::new)),
+            = counters([WRITTEN, FAILED].map(outcome_labels)),
         /// Reloads of the configuration by outcome
         config_reloads: Family<OutcomeLabels, Counter>
-            = counters([APPLIED, REFUSED].map(OutcomeLabels::new)),
+            = counters([APPLIED, REFUSED].map(outcome_labels)),
         /// 1 if the configuration was usable at the last read
         config_last_reload_successful was config_usable: Gauge = usable(),
         /// 1 while settings that were read need a restart
@@ -251,7 +213,7 @@ impl Metrics {
 
     fn departures(&self, departure: Departure) -> Counter {
         self.fast_path_departures
-            .get_or_create_owned(&departure.labels())
+            .get_or_create_owned(&[("reason", departure.name())])
     }
 
     /// Returns the use of the fast path since the start.
@@ -334,7 +296,7 @@ impl Metrics {
 
     pub(crate) fn revocations_refreshed(&self, result: ListResult) {
         self.revocation_refreshes
-            .get_or_create(&result.labels())
+            .get_or_create(&[("outcome", result.name())])
             .inc();
     }
 
@@ -343,13 +305,13 @@ impl Metrics {
     }
 
     pub(crate) fn config_reloaded(&self, applied: bool) {
-        let labels = OutcomeLabels::new(if applied { APPLIED } else { REFUSED });
+        let labels = outcome_labels(if applied { APPLIED } else { REFUSED });
         self.config_last_reload_successful.set(i64::from(applied));
         self.config_reloads.get_or_create(&labels).inc();
     }
 
     pub(crate) fn key_cache_written(&self, succeeded: bool) {
-        let labels = OutcomeLabels::new(if succeeded { WRITTEN } else { FAILED });
+        let labels = outcome_labels(if succeeded { WRITTEN } else { FAILED });
         self.key_cache_writes.get_or_create(&labels).inc();
     }
 }
@@ -379,9 +341,8 @@ fn register_token_cache(registry: &mut Registry, counters: TokenCacheCounters) {
     );
 }
 
-fn rule_labels(name: &str) -> RuleLabels {
-    let rule = name.to_owned();
-    RuleLabels { rule }
+fn rule_labels(name: &str) -> [(&'static str, String); 1] {
+    [("rule", name.to_owned())]
 }
 
 /// One request or connection in its gauge, removed on drop: a broken connection drops its request

@@ -1,20 +1,14 @@
 //! Metrics of the certificate that a program presents.
 
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
 use crate::file_watch::Transition;
-use crate::metrics::counters;
+use crate::metrics::{Label, counters_by};
 
 const REPLACED: &str = "replaced";
 const REFUSED: &str = "refused";
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ReloadLabels {
-    outcome: &'static str,
-}
 
 crate::metrics! {
     /// Metrics of one certificate, registered only where there is one: a gauge of 0 would report a
@@ -23,8 +17,8 @@ crate::metrics! {
         /// End of the presented TLS certificate, in seconds since 1970
         tls_certificate_not_after_timestamp_seconds was tls_certificate_not_after_seconds: Gauge,
         /// Changes of the TLS certificate's files by outcome
-        tls_certificate_reloads: Family<ReloadLabels, Counter>
-            = counters([REPLACED, REFUSED].map(|outcome| ReloadLabels { outcome })),
+        tls_certificate_reloads: Family<Label, Counter>
+            = counters_by("outcome", [REPLACED, REFUSED]),
         /// 1 if the TLS certificate's files could be used at the last poll
         tls_last_reload_successful was tls_files_usable: Gauge,
     }
@@ -45,7 +39,7 @@ impl CertificateMetrics {
             .set(i64::from(outcome != Some(REFUSED)));
         if let Some(outcome) = outcome {
             self.tls_certificate_reloads
-                .get_or_create(&ReloadLabels { outcome })
+                .get_or_create(&[("outcome", outcome)])
                 .inc();
         }
     }

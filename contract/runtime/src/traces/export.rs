@@ -9,7 +9,6 @@ use opentelemetry_otlp::SpanExporter;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{Span, SpanData, SpanExporter as _, SpanProcessor};
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use tokio::sync::{mpsc, oneshot};
@@ -18,7 +17,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::settings::Settings;
 use super::transport::exporter;
 use crate::exit::ExitError;
-use crate::metrics::counters;
+use crate::metrics::{Label, counters};
 use crate::sanitize::LogText;
 
 /// A collector that is away is logged as often as this.
@@ -26,17 +25,8 @@ const LOG_PAUSE: Duration = Duration::from_secs(60);
 /// Retries of the exporter included.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(30);
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct DropLabels {
-    reason: &'static str,
-}
-
-const QUEUE_FULL: DropLabels = DropLabels {
-    reason: "queue_full",
-};
-const EXPORT_FAILED: DropLabels = DropLabels {
-    reason: "export_failed",
-};
+const QUEUE_FULL: Label = [("reason", "queue_full")];
+const EXPORT_FAILED: Label = [("reason", "export_failed")];
 
 crate::metrics! {
     /// Metrics of the export.
@@ -44,7 +34,7 @@ crate::metrics! {
         /// Spans that the collector has taken
         spans_exported: Counter,
         /// Spans that were lost, by reason: queue_full, export_failed
-        spans_dropped: Family<DropLabels, Counter> = counters([QUEUE_FULL, EXPORT_FAILED]),
+        spans_dropped: Family<Label, Counter> = counters([QUEUE_FULL, EXPORT_FAILED]),
     }
 }
 

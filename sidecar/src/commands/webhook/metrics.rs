@@ -1,11 +1,10 @@
 //! Metrics of the admission webhook.
 
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 use runtime::metrics;
-use runtime::metrics::counters;
+use runtime::metrics::{Label, counters_by};
 use runtime::tls::CertificateMetrics;
 
 use crate::kubernetes::admission::Outcome;
@@ -19,17 +18,11 @@ const OUTCOMES: [&str; 4] = [
     MALFORMED,
 ];
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ReviewLabels {
-    outcome: &'static str,
-}
-
 metrics! {
     /// The metrics of the webhook.
     pub(super) struct WebhookMetrics {
         /// Reviewed objects by outcome (allowed, patched, rejected, malformed)
-        reviews: Family<ReviewLabels, Counter>
-            = counters(OUTCOMES.map(|outcome| ReviewLabels { outcome })),
+        reviews: Family<Label, Counter> = counters_by("outcome", OUTCOMES),
     }
     beside {
         pub(super) tls: CertificateMetrics,
@@ -56,9 +49,7 @@ impl WebhookMetrics {
     }
 
     fn counter(&self, outcome: &'static str) -> Counter {
-        self.reviews
-            .get_or_create(&ReviewLabels { outcome })
-            .clone()
+        self.reviews.get_or_create(&[("outcome", outcome)]).clone()
     }
 }
 

@@ -8,7 +8,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use runtime::histogram::{DurationHistogram, REQUEST_BOUNDS, micros};
 use runtime::metrics;
-use runtime::metrics::counters;
+use runtime::metrics::{Label, counters, counters_by};
 use runtime::traces::TraceId;
 
 use crate::telemetry::outcome::{Completion, Outcome, StatusClass, Totals};
@@ -18,11 +18,6 @@ struct RequestLabels {
     outcome: &'static str,
     reason: &'static str,
     code: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct UpstreamErrorLabels {
-    reason: &'static str,
 }
 
 /// Buckets from a cached token to one that waits for a key.
@@ -59,8 +54,8 @@ metrics! {
         pub(super) upstream_duration_seconds was upstream_seconds: DurationHistogram
             = DurationHistogram::new(&UPSTREAM_BOUNDS),
         /// Requests without a response of the service, by reason code
-        upstream_errors: Family<UpstreamErrorLabels, Counter>
-            = counters(UPSTREAM_ERRORS.map(|of| UpstreamErrorLabels { reason: of.reason() })),
+        upstream_errors: Family<Label, Counter>
+            = counters_by("reason", UPSTREAM_ERRORS.map(Rejection::reason)),
     }
     beside {
         /// The outcomes without a reason, outside of their family, whose lookup takes a lock.
@@ -116,8 +111,7 @@ impl RequestMetrics {
         if let Outcome::Rejected(rejection) | Outcome::Reported(rejection) = outcome {
             self.requests.get_or_create(&labels(outcome, class)).inc();
             if UPSTREAM_ERRORS.contains(&rejection) {
-                let reason = rejection.reason();
-                let labels = UpstreamErrorLabels { reason };
+                let labels = [("reason", rejection.reason())];
                 self.upstream_errors.get_or_create(&labels).inc();
             }
         }
