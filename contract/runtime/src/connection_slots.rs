@@ -3,12 +3,11 @@
 
 use std::cmp::Reverse;
 use std::net::IpAddr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::task::JoinHandle;
 
-/// A peer with too many connections opens them again and again.
-const WARNING_INTERVAL: Duration = Duration::from_secs(60);
+use crate::once_a_minute::OnceAMinute;
 
 /// The connections of one kind of peers, each with a state that the port defines.
 #[derive(Debug)]
@@ -18,7 +17,8 @@ pub struct ConnectionSlots<S> {
     max: usize,
     /// The oldest first.
     taken: Vec<Taken<S>>,
-    warned: Option<Instant>,
+    /// A peer with too many connections opens them again and again.
+    warned: OnceAMinute,
 }
 
 #[derive(Debug)]
@@ -30,12 +30,12 @@ struct Taken<S> {
 
 impl<S> ConnectionSlots<S> {
     /// Returns `max` free slots.
-    pub const fn new(port: &'static str, max: usize) -> Self {
+    pub fn new(port: &'static str, max: usize) -> Self {
         Self {
             port,
             max,
             taken: Vec::new(),
-            warned: None,
+            warned: OnceAMinute::default(),
         }
     }
 
@@ -52,7 +52,10 @@ impl<S> ConnectionSlots<S> {
             let evicted = self.taken.remove(at);
             evicted.served.abort();
             let _ = evicted.served.await;
-            self.warn_of(evicted.peer);
+            if self.warned.is_due(Instant::now()) {
+                let (port, peer) = (self.port, evicted.peer);
+                tracing::warn!(%peer, "{port}: too many connections; an old one of this peer is closed");
+            }
         }
         true
     }
@@ -64,16 +67,6 @@ impl<S> ConnectionSlots<S> {
             served,
             state,
         });
-    }
-
-    fn warn_of(&mut self, peer: IpAddr) {
-        let now = Instant::now();
-        let is_recent = |last| now.duration_since(last) < WARNING_INTERVAL;
-        if !self.warned.is_some_and(is_recent) {
-            self.warned = Some(now);
-            let port = self.port;
-            tracing::warn!(%peer, "{port}: too many connections; an old one of this peer is closed");
-        }
     }
 }
 

@@ -26,6 +26,7 @@ pub mod loopback;
 pub mod memory_limit;
 pub mod metrics;
 mod named_enum;
+pub mod once_a_minute;
 pub mod output;
 pub mod owner_only_file;
 pub mod sanitize;

@@ -7,16 +7,15 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use parking_lot::Mutex;
+use runtime::once_a_minute::OnceAMinute;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// An idle connection takes some 30 kB. A client that does not read takes up to 0.25 MiB for its
 /// connection and 0.75 MiB for each request in flight, 1.25 MiB if the service speaks HTTP/2.
 const MAX_BY_DEFAULT: usize = 16_384;
-/// Pause between two warnings: a full limit rejects many clients in a row.
-const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Bounded number of permits, with a rate-limited warning.
 #[derive(Debug)]
@@ -25,7 +24,8 @@ pub(crate) struct Limit {
     flag: &'static str,
     max: usize,
     free: Arc<Semaphore>,
-    warned: Mutex<Option<Instant>>,
+    /// A full limit rejects many clients in a row.
+    warned: Mutex<OnceAMinute>,
 }
 
 impl Limit {
@@ -51,19 +51,10 @@ impl Limit {
     /// Takes a permit; `None` if all are taken.
     pub(crate) fn take(&self, now: Instant) -> Option<OwnedSemaphorePermit> {
         let permit = Arc::clone(&self.free).try_acquire_owned().ok();
-        if permit.is_none() && self.warning_is_due(now) {
+        if permit.is_none() && self.warned.lock().is_due(now) {
             tracing::warn!("{} {}: max reached", self.flag, self.max);
         }
         permit
-    }
-
-    fn warning_is_due(&self, now: Instant) -> bool {
-        let mut warned = self.warned.lock();
-        let due = warned.is_none_or(|last| now.duration_since(last) >= WARNING_INTERVAL);
-        if due {
-            *warned = Some(now);
-        }
-        due
     }
 }
 
@@ -183,14 +174,5 @@ mod tests {
         assert!(permit.is_some() && limit.take(now).is_none());
         drop(permit);
         assert!(limit.take(now).is_some());
-    }
-
-    #[test]
-    fn a_warning_is_logged_once_a_minute() {
-        let limit = Limit::new("--max", Some(1), 1024);
-        let now = Instant::now();
-        assert!(limit.warning_is_due(now));
-        assert!(!limit.warning_is_due(now + WARNING_INTERVAL / 2));
-        assert!(limit.warning_is_due(now + WARNING_INTERVAL));
     }
 }

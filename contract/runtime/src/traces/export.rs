@@ -18,10 +18,9 @@ use super::settings::Settings;
 use super::transport::exporter;
 use crate::exit::ExitError;
 use crate::metrics::{Label, counters};
+use crate::once_a_minute::OnceAMinute;
 use crate::sanitize::LogText;
 
-/// A collector that is away is logged as often as this.
-const LOG_PAUSE: Duration = Duration::from_secs(60);
 /// Retries of the exporter included.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -133,7 +132,7 @@ impl Export {
             exporter,
             messages: self.messages,
             metrics: self.metrics,
-            logged: None,
+            logged: OnceAMinute::default(),
         };
         loop {
             batches.next(&self.settings).await;
@@ -145,8 +144,8 @@ struct Batches {
     exporter: SpanExporter,
     messages: mpsc::Receiver<Message>,
     metrics: ExportMetrics,
-    /// The last time that a failure was logged.
-    logged: Option<Instant>,
+    /// The last failure.
+    logged: OnceAMinute,
 }
 
 impl Batches {
@@ -201,11 +200,7 @@ impl Batches {
             .spans_dropped
             .get_or_create(&EXPORT_FAILED)
             .inc_by(count);
-        if self
-            .logged
-            .is_none_or(|logged| logged.elapsed() >= LOG_PAUSE)
-        {
-            self.logged = Some(Instant::now());
+        if self.logged.is_due(Instant::now().into_std()) {
             tracing::warn!(spans = count, error = %LogText(&error), "spans were not exported");
         }
     }
