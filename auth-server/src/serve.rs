@@ -118,17 +118,14 @@ async fn serve_with(
     let hang_ups = log_sighups(hang_ups, reloaded_parts(&config));
     background.spawn_critical("listening for SIGHUP", hang_ups);
     background.spawn_critical("the key synchronization", key_sync.run(config.store_reread));
-    let parts = ShutdownParts {
-        serving: health.condition("serving", "starting"),
-        draining: Draining::default(),
-        lame_duck: args.stop.lame_duck.duration(),
-    };
-    let draining = parts.draining.clone();
+    let draining = Draining::default();
     let end = shutdown(
         terminations,
         ends,
         registration(&public, &config, &shared, &background)?,
-        parts,
+        health.condition("serving", "starting"),
+        draining.clone(),
+        args.stop.lame_duck.duration(),
     );
     let format = args.logs.log_format;
     let shared = (shared, revocations, records);
@@ -276,12 +273,6 @@ fn metrics_registry(config: &Config, metrics: &Metrics) -> Registry {
     registry
 }
 
-struct ShutdownParts {
-    serving: Condition,
-    draining: Draining,
-    lame_duck: Duration,
-}
-
 /// Resolves when to stop accepting: deregisters first, then reports not ready for a while, so that
 /// load balancers notice. A terminal needs no such time, and a second signal ends it; a failed
 /// background task takes the same way, so that no request is lost.
@@ -289,13 +280,10 @@ async fn shutdown(
     mut terminations: Terminations,
     ends: FirstFailure,
     registration: Registration,
-    parts: ShutdownParts,
+    serving: Condition,
+    draining: Draining,
+    lame_duck: Duration,
 ) -> Result<(), ExitError> {
-    let ShutdownParts {
-        serving,
-        draining,
-        lame_duck,
-    } = parts;
     serving.set_ready();
     let (reason, gradually) = tokio::select! {
         signal = terminations.next() => (Ok(()), signal == Termination::Requested),
