@@ -49,28 +49,23 @@ pub(crate) struct LocalResponse {
 impl LocalResponse {
     /// Creates a successful response with `body`, an envelope.
     pub(crate) fn success(body: Vec<u8>) -> Self {
+        Self::of(StatusCode::OK, body)
+    }
+
+    /// Creates the response to a CORS preflight for the current user (Fetch standard §3.2.2).
+    pub(crate) fn preflight() -> Self {
+        Self::of(StatusCode::NO_CONTENT, Vec::new()).with(Endpoint::Reading.preflight_fields())
+    }
+
+    fn of(status: StatusCode, body: Vec<u8>) -> Self {
         Self {
-            status: StatusCode::OK,
+            status,
             body,
             rejection: None,
             scope: None,
             retry_after: None,
             challenge: None,
             fields: Vec::new(),
-            media_type: JSON,
-        }
-    }
-
-    /// Creates the response to a CORS preflight for the current user (Fetch standard §3.2.2).
-    pub(crate) fn preflight() -> Self {
-        Self {
-            status: StatusCode::NO_CONTENT,
-            body: Vec::new(),
-            rejection: None,
-            scope: None,
-            retry_after: None,
-            challenge: None,
-            fields: Endpoint::Reading.preflight_fields().into(),
             media_type: JSON,
         }
     }
@@ -86,15 +81,11 @@ impl LocalResponse {
 
     /// Creates the response of a rejection.
     pub(crate) fn rejection(rejection: Rejection) -> Self {
+        let body = Envelope::rejection(rejection).to_json();
         Self {
-            status: rejection.status(),
-            body: Envelope::rejection(rejection).to_json().unwrap_or_default(),
             rejection: Some(rejection),
-            scope: None,
             retry_after: rejection.retry_after().map(u64::from),
-            challenge: None,
-            fields: Vec::new(),
-            media_type: JSON,
+            ..Self::of(rejection.status(), body.unwrap_or_default())
         }
     }
 
