@@ -9,3 +9,14 @@ pub(crate) mod lint;
 pub(crate) mod suggest;
 pub(crate) mod wait;
 pub(crate) mod webhook;
+
+use runtime::admin_client::AdminResponse;
+use runtime::exit::ExitError;
+
+/// Returns the error for a response that a sidecar's admin port does not give.
+fn not_a_sidecar(response: &AdminResponse) -> ExitError {
+    ExitError::Unavailable(format!(
+        "not the admin port of a sidecar: its response was {:?}",
+        response.status_line
+    ))
+}

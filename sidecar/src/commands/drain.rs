@@ -10,7 +10,7 @@ use runtime::admin_client::{self, AdminResponse};
 use runtime::exit::ExitError;
 
 use crate::admin::drain::{PATH, Progress};
-use crate::commands::wait;
+use crate::commands::{not_a_sidecar, wait};
 
 const ONE_ANSWER: Duration = Duration::from_secs(2);
 
@@ -33,12 +33,7 @@ pub(crate) fn until_drained(admin: SocketAddr, timeout: Duration) -> Result<(), 
 }
 
 fn progress(answer: &AdminResponse) -> Result<Progress, ExitError> {
-    serde_json::from_str(&answer.body).map_err(|_| {
-        ExitError::Unavailable(format!(
-            "not the admin port of a sidecar: its response was {:?}",
-            answer.status_line
-        ))
-    })
+    serde_json::from_str(&answer.body).map_err(|_| not_a_sidecar(answer))
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use runtime::command_line;
 use runtime::exit::ExitError;
 use runtime::output;
 
+use super::not_a_sidecar;
 use crate::admin::explain::request::ExplainRequest;
 use crate::admin::explain::{JSON, MAX_BODY_BYTES, PATH};
 use crate::cli::Cli;
@@ -172,10 +173,7 @@ fn ask(args: &ExplainArgs, question: &ExplainRequest) -> Result<Explanation, Exi
             ExitError::Unavailable(format!("not the admin port of a sidecar: {error}"))
         }),
         Some(400) => Err(ExitError::Usage(answer.body.trim_end().to_owned())),
-        _ => Err(ExitError::Unavailable(format!(
-            "not the admin port of a sidecar: its response was {:?}",
-            answer.status_line
-        ))),
+        _ => Err(not_a_sidecar(&answer)),
     }
 }
 

@@ -7,6 +7,7 @@ use runtime::admin_client;
 use runtime::exit::ExitError;
 use runtime::output;
 
+use super::not_a_sidecar;
 use crate::admin::suggest::PATH;
 
 const ONE_ANSWER: Duration = Duration::from_secs(5);
@@ -19,9 +20,6 @@ pub(crate) fn run(admin: SocketAddr) -> Result<(), ExitError> {
     let answer = admin_client::ask(admin, "GET", PATH, ONE_ANSWER)?;
     match answer.status() {
         Some(200) => output::print(&answer.body),
-        _ => Err(ExitError::Unavailable(format!(
-            "not the admin port of a sidecar: its response was {:?}",
-            answer.status_line
-        ))),
+        _ => Err(not_a_sidecar(&answer)),
     }
 }
