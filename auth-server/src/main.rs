@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use runtime::command_line::completions::print_completions;
 use runtime::exit::{ExitError, finish};
-use runtime::{command_line, healthcheck, signals, telemetry};
+use runtime::{command_line, healthcheck, signals, telemetry, tls};
 
 use crate::cli::{Cli, Command, ServeArgs};
 
@@ -47,10 +47,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), ExitError> {
-    // Before the first use of a provider, so that no second cryptographic library is chosen.
-    rustls::crypto::aws_lc_rs::default_provider()
-        .install_default()
-        .map_err(|_| ExitError::Software("a TLS provider is installed already".to_owned()))?;
+    tls::install_provider()?;
     // Before any file is read, which may take seconds.
     signals::ignore_sighup()?;
     let command = command_line::parse::<Cli>()?.command;

@@ -22,7 +22,7 @@ use std::process::ExitCode;
 
 use runtime::command_line::completions::print_completions;
 use runtime::exit::{self, ExitError};
-use runtime::{command_line, healthcheck, signals};
+use runtime::{command_line, healthcheck, signals, tls};
 
 use crate::cli::{Cli, Command, ServeArgs};
 use crate::config::Config;
@@ -49,7 +49,7 @@ fn run() -> Result<(), ExitError> {
     match command {
         Command::Serve(args) => serve(&args, warnings),
         Command::Check(args) => {
-            install_tls_provider()?;
+            tls::install_provider()?;
             runtime::traces::check()?;
             runtime::telemetry::check(&log_filter(&args.settings.logs.log_level))?;
             commands::check::run(&args, warnings)
@@ -68,7 +68,7 @@ fn run() -> Result<(), ExitError> {
         Command::Inject(args) => commands::inject::run(&args),
         Command::Lint(args) => commands::lint::run(&args),
         Command::Webhook(args) => {
-            install_tls_provider()?;
+            tls::install_provider()?;
             let logs = &args.logs;
             let _logs = runtime::telemetry::init(logs.log_format, &log_filter(&logs.log_level))?;
             commands::webhook::run(&args)
@@ -78,7 +78,8 @@ fn run() -> Result<(), ExitError> {
 }
 
 fn serve(args: &ServeArgs, warnings: Vec<String>) -> Result<(), ExitError> {
-    install_tls_provider()?;
+    // Before Pingora installs ring's.
+    tls::install_provider()?;
     let _logs = runtime::telemetry::init(args.logs.log_format, &log_filter(&args.logs.log_level))?;
     let span_export = runtime::traces::install("postern-sidecar", env!("CARGO_PKG_VERSION"))?;
     let watched = server::reload::watch(args);
@@ -96,13 +97,6 @@ fn serve(args: &ServeArgs, warnings: Vec<String>) -> Result<(), ExitError> {
         "starting"
     );
     server::build::serve(config, args, watched, span_export)
-}
-
-/// Installs it before Pingora installs ring's: the whole product uses one library.
-fn install_tls_provider() -> Result<(), ExitError> {
-    rustls::crypto::aws_lc_rs::default_provider()
-        .install_default()
-        .map_err(|_| ExitError::Software("another TLS provider is already installed".to_owned()))
 }
 
 /// Silences libraries that log each step of their start at info, and the proxy's errors of clients

@@ -62,6 +62,16 @@ impl TlsArgs {
     }
 }
 
+/// Makes aws-lc-rs the cryptographic library of the process, before another one is chosen.
+///
+/// # Errors
+/// [`ExitError::Software`] after the first call.
+pub fn install_provider() -> Result<(), ExitError> {
+    default_provider()
+        .install_default()
+        .map_err(|_| ExitError::Software("a TLS provider is installed already".to_owned()))
+}
+
 /// Configures TLS 1.2 and 1.3 for HTTP/1.1 with `certificate` for every server name.
 ///
 /// # Errors
