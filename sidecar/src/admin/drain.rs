@@ -77,7 +77,7 @@ mod tests {
         let drain = Drain {
             draining: Draining::default(),
             serving,
-            metrics: Metrics::new(TokenCacheCounters::default()).0,
+            metrics: Metrics::new(&TokenCacheCounters::default()).0,
             lame_duck,
         };
         (drain, health)

@@ -391,13 +391,13 @@ mod tests {
                 issuers: Vec::new(),
             }),
             hour: LastHour::new(
-                Metrics::new(TokenCacheCounters::default()).0,
+                Metrics::new(&TokenCacheCounters::default()).0,
                 SystemTime::UNIX_EPOCH,
             ),
             keys,
             health: Health::new(),
             rejections: Arc::new(rejections),
-            metrics: Metrics::new(TokenCacheCounters::default()).0,
+            metrics: Metrics::new(&TokenCacheCounters::default()).0,
             started: Instant::now(),
         }
     }

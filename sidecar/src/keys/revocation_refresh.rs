@@ -247,7 +247,7 @@ mod tests {
         let keys = CurrentKeys::new(TokenCacheConfig::default(), None, Some(MAX_AGE));
         let key = VerificationKey::parse(SigningType::Hmac, SECRET).unwrap();
         keys.install(KeySet::nameless(key), Instant::now());
-        let metrics = Metrics::new(TokenCacheCounters::default()).0;
+        let metrics = Metrics::new(&TokenCacheCounters::default()).0;
         RevocationRefresh::new(Arc::new(keys), metrics, None, None)
     }
 

@@ -59,7 +59,7 @@ impl TokenCacheConfig {
             .weight_capacity(u64::try_from(self.bytes).unwrap_or(u64::MAX))
             .build()
             .ok()?;
-        let evictions = Evictions(self.counters.evictions.clone());
+        let evictions = Evictions(self.counters.token_cache_evictions.clone());
         Some(Cache::with_options(
             options,
             Bytes,
@@ -108,11 +108,11 @@ impl TokenCache {
         let digest = TokenDigest::of(token);
         match cache.get(&digest).filter(|known| known.rules == rules) {
             Some(known) => {
-                self.counters.hits.inc();
+                self.counters.token_cache_hits.inc();
                 Lookup::Found(known)
             }
             None => {
-                self.counters.misses.inc();
+                self.counters.token_cache_misses.inc();
                 Lookup::Missing(Some(digest))
             }
         }
@@ -127,14 +127,14 @@ impl TokenCache {
     ) -> Option<Arc<VerifiedToken>> {
         let found = self.cache.as_ref()?.get(digest);
         let found = found.filter(|known| known.rules == rules)?;
-        self.counters.hits.inc();
+        self.counters.token_cache_hits.inc();
         Some(found)
     }
 
     /// Counts a token that no cache has.
     pub(crate) fn count_miss(&self) {
         if self.cache.is_some() {
-            self.counters.misses.inc();
+            self.counters.token_cache_misses.inc();
         }
     }
 
@@ -291,7 +291,7 @@ mod tests {
         remember(&cache, "a");
         assert!(!knows(&cache, "a"));
         assert_eq!(cache.bytes(), 0);
-        assert_eq!(cache.counters.misses.get(), 0);
+        assert_eq!(cache.counters.token_cache_misses.get(), 0);
     }
 
     #[test]
@@ -330,7 +330,7 @@ mod tests {
         work(&cache);
         assert_eq!(work(&cache), PEOPLE);
         flood(&cache, 0);
-        assert!(cache.counters.evictions.get() > 15_000);
+        assert!(cache.counters.token_cache_evictions.get() > 15_000);
         assert_eq!(work(&cache), PEOPLE);
     }
 

@@ -167,7 +167,7 @@ fn shared(config: &Config) -> (Shared, Registry) {
             .map(|issuer| keys_of(issuer, config))
             .collect(),
     ));
-    let (metrics, mut registry) = Metrics::new(config.token_cache.counters.clone());
+    let (metrics, mut registry) = Metrics::new(&config.token_cache.counters);
     registry.register_collector(Box::new(KeyMetrics(Arc::clone(&keys))));
     metrics.expect_rules(config.rules.auth_policy.rule_names());
     if config.tls.is_some() {

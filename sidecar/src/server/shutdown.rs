@@ -153,7 +153,7 @@ mod tests {
             draining: Draining::default(),
             serving,
             connections: watch::Sender::new(false),
-            metrics: Metrics::new(TokenCacheCounters::default()).0,
+            metrics: Metrics::new(&TokenCacheCounters::default()).0,
             ends: supervisor().1,
             fault: ExitReason::default(),
         };

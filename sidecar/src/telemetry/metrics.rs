@@ -109,12 +109,16 @@ named_enum! {
     }
 }
 
-/// Lookups of the token cache, continued from one key set to the next.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct TokenCacheCounters {
-    pub(crate) hits: Counter,
-    pub(crate) misses: Counter,
-    pub(crate) evictions: Counter,
+metrics! {
+    /// Lookups of the token cache, continued from one key set to the next.
+    pub(crate) struct TokenCacheCounters {
+        /// Tokens that were verified before with the present keys
+        pub(crate) token_cache_hits: Counter,
+        /// Tokens that were not in the cache
+        pub(crate) token_cache_misses: Counter,
+        /// Verified tokens that were removed for others
+        pub(crate) token_cache_evictions: Counter,
+    }
 }
 
 metrics! {
@@ -162,12 +166,12 @@ metrics! {
 
 impl Metrics {
     /// Registers all metrics except those of `keys`, which registers its own.
-    pub(crate) fn new(token_cache: TokenCacheCounters) -> (Self, Registry) {
+    pub(crate) fn new(token_cache: &TokenCacheCounters) -> (Self, Registry) {
         let metrics = Self::default();
         let mut registry = metrics::program(PREFIX, env!("CARGO_PKG_VERSION"));
         metrics.requests.register(&mut registry);
         metrics.register(&mut registry);
-        register_token_cache(&mut registry, token_cache);
+        token_cache.register(&mut registry);
         (metrics, registry)
     }
 
@@ -321,24 +325,6 @@ fn usable() -> Gauge {
     let usable = Gauge::default();
     usable.set(1);
     usable
-}
-
-fn register_token_cache(registry: &mut Registry, counters: TokenCacheCounters) {
-    registry.register(
-        "token_cache_hits",
-        "Tokens that were verified before with the present keys",
-        counters.hits,
-    );
-    registry.register(
-        "token_cache_misses",
-        "Tokens that were not in the cache",
-        counters.misses,
-    );
-    registry.register(
-        "token_cache_evictions",
-        "Verified tokens that were removed for others",
-        counters.evictions,
-    );
 }
 
 fn rule_labels(name: &str) -> [(&'static str, String); 1] {

@@ -106,7 +106,7 @@ mod tests {
         health.set_started();
         let check = ExposureProbe {
             target: listener.local_addr().unwrap(),
-            metrics: Metrics::new(TokenCacheCounters::default()).0,
+            metrics: Metrics::new(&TokenCacheCounters::default()).0,
             ready: Some(health.condition("bypass", "not probed yet")),
         };
         assert!(probe(check.target).await);

@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn requests_are_counted_by_minute_for_sixty_minutes() {
-        let (metrics, _) = Metrics::new(TokenCacheCounters::default());
+        let (metrics, _) = Metrics::new(&TokenCacheCounters::default());
         let at = |minute: u32| SystemTime::UNIX_EPOCH + MINUTE * minute;
         let hour = LastHour::new(metrics.clone(), at(0));
         for minute in 0..100 {

@@ -294,7 +294,7 @@ fn a_cached_token_gives_the_same_decisions() {
     let (keys, token) = (keys(), token("Ad\u{e4}"));
     let fields = [("Authorization", token.as_str())];
     let [fresh, details] = PATHS.map(|path| authorize(path, &fields, Some(&keys)));
-    let hits = || keys.token_cache().counters.hits.get();
+    let hits = || keys.token_cache().counters.token_cache_hits.get();
     assert_eq!(hits(), 1, "the second path");
     for (path, first) in PATHS.into_iter().zip([fresh, details]) {
         assert_eq!(authorize(path, &fields, Some(&keys)), first, "{path}");
@@ -320,7 +320,7 @@ fn the_times_of_a_cached_token_are_checked() {
             assert_eq!(decision.err(), expected, "{now} {path}");
         }
     }
-    assert_eq!(keys.token_cache().counters.misses.get(), 1);
+    assert_eq!(keys.token_cache().counters.token_cache_misses.get(), 1);
 }
 
 #[test]
@@ -331,12 +331,16 @@ fn tokens_cached_under_other_keys_do_not_count() {
     assert_eq!(admitted(&keys), None);
     install(&keys, SECRET);
     assert_eq!(admitted(&keys), None);
-    assert_eq!(keys.token_cache().counters.hits.get(), 1, "the same key");
+    assert_eq!(
+        keys.token_cache().counters.token_cache_hits.get(),
+        1,
+        "the same key"
+    );
     install(&keys, &"x".repeat(32));
     assert_eq!(admitted(&keys), Some(Rejection::TokenSignature));
     install(&keys, SECRET);
     assert_eq!(admitted(&keys), None);
-    assert_eq!(keys.token_cache().counters.misses.get(), 3);
+    assert_eq!(keys.token_cache().counters.token_cache_misses.get(), 3);
 }
 
 #[test]
@@ -354,7 +358,7 @@ fn tokens_cached_under_other_rules_do_not_count() {
     let same = following(&first, "auth");
     let other = following(&same, "elsewhere");
     let again = following(&other, "auth");
-    let hits = || keys.token_cache().counters.hits.get();
+    let hits = || keys.token_cache().counters.token_cache_hits.get();
     for (rules, refusal, expected_hits) in [
         (&first, None, 0),
         (&same, None, 1),
@@ -384,7 +388,7 @@ fn identities_made_for_other_headers_do_not_count() {
     let one = following(&first, &["X-Id=userId"]);
     let other = following(&one, &["X-Id=username"]);
     for (rules, claims) in [(&first, 0), (&one, 1), (&other, 1), (&one, 1), (&first, 0)] {
-        let misses = keys.token_cache().counters.misses.get();
+        let misses = keys.token_cache().counters.token_cache_misses.get();
         for path in [PATHS[0], PATHS[0], PATHS[1]] {
             match authorize_under(rules, NOW, path, &fields, Some(&keys)).unwrap() {
                 Decision::Forward(forward) => {
@@ -393,7 +397,10 @@ fn identities_made_for_other_headers_do_not_count() {
                 other => assert!(matches!(other, Decision::Respond(_)), "{other:?}"),
             }
         }
-        assert_eq!(keys.token_cache().counters.misses.get(), misses + 1);
+        assert_eq!(
+            keys.token_cache().counters.token_cache_misses.get(),
+            misses + 1
+        );
     }
 }
 
@@ -411,7 +418,7 @@ fn rejected_tokens_and_oversize_users_are_not_cached() {
             assert_eq!(details.is_err(), details_refused);
         }
     }
-    assert_eq!(keys.token_cache().counters.hits.get(), 0);
+    assert_eq!(keys.token_cache().counters.token_cache_hits.get(), 0);
     assert_eq!(keys.load().as_deref().unwrap().verified_tokens().bytes(), 0);
 }
 
@@ -457,8 +464,8 @@ fn a_token_is_held_to_the_rules_at_once_and_when_remembered() {
         let open = authorize_under(&rules, NOW, "/orders/static/a", &fields, Some(&keys));
         assert_eq!(user(open), None);
     }
-    assert_eq!(keys.token_cache().counters.hits.get(), 2);
-    assert_eq!(keys.token_cache().counters.misses.get(), 2);
+    assert_eq!(keys.token_cache().counters.token_cache_hits.get(), 2);
+    assert_eq!(keys.token_cache().counters.token_cache_misses.get(), 2);
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn refresher_with(
     let health = Health::new();
     health.set_started();
     let ready = health.condition("verification_key", "not fetched yet");
-    let metrics = Metrics::new(TokenCacheCounters::default()).0;
+    let metrics = Metrics::new(&TokenCacheCounters::default()).0;
     let timing = Timing {
         schedule: Schedule::new(cron).unwrap(),
         retry_without_key: true,

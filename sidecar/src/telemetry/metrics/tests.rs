@@ -12,7 +12,7 @@ fn exposition(registry: &Registry) -> String {
 
 #[test]
 fn requests_are_counted_by_outcome_and_reason() {
-    let (metrics, registry) = Metrics::new(TokenCacheCounters::default());
+    let (metrics, registry) = Metrics::new(&TokenCacheCounters::default());
     for (outcome, status) in [
         (Outcome::Verified, Some(200)),
         (Outcome::Verified, Some(503)),
@@ -63,7 +63,7 @@ fn requests_are_counted_by_outcome_and_reason() {
 
 #[test]
 fn counters_begin_at_zero() {
-    let (metrics, registry) = Metrics::new(TokenCacheCounters::default());
+    let (metrics, registry) = Metrics::new(&TokenCacheCounters::default());
     metrics.expect_key_refreshes(None);
     let text = exposition(&registry);
     for line in [
@@ -83,7 +83,7 @@ fn counters_begin_at_zero() {
 
 #[test]
 fn a_request_is_in_flight_until_its_guard_is_dropped() {
-    let (metrics, _) = Metrics::new(TokenCacheCounters::default());
+    let (metrics, _) = Metrics::new(&TokenCacheCounters::default());
     let guard = metrics.request_began();
     assert_eq!(metrics.in_flight(), 1);
     drop(guard);
@@ -92,7 +92,7 @@ fn a_request_is_in_flight_until_its_guard_is_dropped() {
 
 #[test]
 fn tls_metrics_exist_only_on_a_port_with_tls() {
-    let (metrics, mut registry) = Metrics::new(TokenCacheCounters::default());
+    let (metrics, mut registry) = Metrics::new(&TokenCacheCounters::default());
     assert!(!exposition(&registry).contains("postern_sidecar_tls_"));
     metrics.tls.register(&mut registry);
     metrics.tls.report(7, None);
