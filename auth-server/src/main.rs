@@ -52,16 +52,18 @@ fn run() -> Result<(), ExitError> {
     signals::ignore_sighup()?;
     let command = command_line::parse::<Cli>()?.command;
     let warnings = command_line::unknown_variables::<Cli>();
+    let former_names = command_line::former_names::<Cli>();
     if !matches!(command, Command::Serve(_) | Command::Check(_)) {
         command_line::warn(&warnings);
+        command_line::warn(&former_names);
         command_line::warn(&command_line::exposed_secrets::<Cli>());
     }
     match command {
-        Command::Serve(args) => serve(&args, &warnings),
+        Command::Serve(args) => serve(&args, &[warnings, former_names].concat()),
         Command::Check(args) => {
             runtime::traces::check()?;
             telemetry::check(&log_filter(&args.settings.logs.log_level))?;
-            block_on(commands::check::run(&args, warnings))
+            block_on(commands::check::run(&args, warnings, &former_names))
         }
         Command::Healthcheck(args) => healthcheck::ready(args.admin_listen, HEALTHCHECK_TIMEOUT),
         Command::Keys(command) => block_on(commands::keys::run(&command)),

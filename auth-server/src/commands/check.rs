@@ -11,7 +11,15 @@ use crate::keys::store::StoreError;
 use crate::keys::sync::preview::preview;
 use crate::nacos;
 
-pub(crate) async fn run(args: &CheckArgs, unknown_variables: Vec<String>) -> Result<(), ExitError> {
+/// Runs the command. Former names are reported, and accepted with `--strict`.
+///
+/// # Errors
+/// For an unusable configuration or store.
+pub(crate) async fn run(
+    args: &CheckArgs,
+    unknown_variables: Vec<String>,
+    former_names: &[String],
+) -> Result<(), ExitError> {
     let config = Config::from_args(&args.settings)?;
     let away = check_store(&config).await?;
     let settings = effective(&args.settings, &config).map_err(|error| {
@@ -20,7 +28,8 @@ pub(crate) async fn run(args: &CheckArgs, unknown_variables: Vec<String>) -> Res
     let mut all = unknown_variables;
     all.extend(warnings(&args.settings, &config));
     all.extend(away);
-    let comments = all.iter().map(|warning| format!("# warning: {warning}\n"));
+    let reported = former_names.iter().chain(&all);
+    let comments = reported.map(|warning| format!("# warning: {warning}\n"));
     let comments: String = comments.collect();
     print((comments + &settings.to_string()).trim_end())?;
     match args.strict {

@@ -18,6 +18,8 @@ pub use self::array_tables::{ArrayTables, FromTables};
 use self::clap_errors::refusal;
 use self::config_file::ConfigFile;
 pub use self::exposed::exposed_secrets;
+use self::former_names::names;
+pub use self::former_names::{former_names, public_variable};
 use self::from_file::FromFile;
 pub use self::provenance::with_provenance;
 use self::switch::with_switches;
@@ -28,6 +30,7 @@ mod clap_errors;
 pub mod completions;
 mod config_file;
 mod exposed;
+mod former_names;
 mod from_file;
 mod provenance;
 pub mod seconds;
@@ -104,18 +107,25 @@ pub fn flags_on_command_line<C: Parser>() -> BTreeSet<String> {
     let arguments: Vec<_> = std::env::args_os().collect();
     all_settings(&command::<C>())
         .into_iter()
+        .filter(|setting| is_typed(setting, &arguments))
         .filter_map(Arg::get_long)
-        .filter(|flag| is_typed(flag, &arguments))
         .map(|flag| format!("--{flag}"))
         .collect()
 }
 
-fn is_typed(flag: &str, arguments: &[OsString]) -> bool {
-    !typed_values(flag, arguments).is_empty()
+fn is_typed(setting: &Arg, arguments: &[OsString]) -> bool {
+    !typed_values(setting, arguments).is_empty()
 }
 
-/// Returns the values that a flag has on the command line itself; a switch has the next argument.
-fn typed_values(flag: &str, arguments: &[OsString]) -> Vec<String> {
+/// Returns the values that a setting has on the command line itself; a switch has the next argument.
+fn typed_values(setting: &Arg, arguments: &[OsString]) -> Vec<String> {
+    let flags = names(setting);
+    flags
+        .flat_map(|flag| values_after(flag, arguments))
+        .collect()
+}
+
+fn values_after(flag: &str, arguments: &[OsString]) -> Vec<String> {
     let flag = format!("--{flag}");
     let texts = before_operands(arguments).iter();
     let texts: Vec<_> = texts.map(|argument| argument.to_string_lossy()).collect();
@@ -200,26 +210,41 @@ pub fn command<C: Parser>() -> Command {
         .global(true)
         .display_order(0)
         .help("TOML file with settings; its keys are the long names of the flags");
-    let command = with_variables(C::command()).arg(config);
+    let command = with_variables(C::command(), &is_set).arg(config);
     with_short_check(with_negative_numbers(with_switches(command)))
 }
 
-/// Names the variable of each flag with `env` after the flag: `--a-b` is `POSTERN_A_B`.
-fn with_variables(command: Command) -> Command {
+fn is_set(variable: &OsStr) -> bool {
+    std::env::var_os(variable).is_some()
+}
+
+/// Names the variable of each flag with `env` after the flag: `--a-b` is `POSTERN_A_B`. A
+/// former name's variable counts where the present one is not set.
+fn with_variables(command: Command, is_set: &dyn Fn(&OsStr) -> bool) -> Command {
     command
-        .mut_args(|arg| match variable_of(&arg) {
+        .mut_args(|arg| match variable_of(&arg, is_set) {
             Some(variable) => arg.env(variable),
             None => arg,
         })
-        .mut_subcommands(with_variables)
+        .mut_subcommands(|subcommand| with_variables(subcommand, is_set))
 }
 
 /// Returns the name, unless the flag has no variable or names one itself.
-fn variable_of(arg: &Arg) -> Option<String> {
-    let in_capitals = |name: &str| name.to_uppercase().replace('-', "_");
+fn variable_of(arg: &Arg, is_set: &dyn Fn(&OsStr) -> bool) -> Option<String> {
     let (long, declared) = (arg.get_long()?, arg.get_env()?);
     let is_unnamed = declared == in_capitals(arg.get_id().as_str()).as_str();
-    is_unnamed.then(|| format!("POSTERN_{}", in_capitals(long)))
+    let mut set = names(arg)
+        .map(variable)
+        .filter(|name| is_set(name.as_ref()));
+    is_unnamed.then(|| set.next().unwrap_or_else(|| variable(long)))
+}
+
+fn variable(flag: &str) -> String {
+    format!("{VARIABLE_PREFIX}{}", in_capitals(flag))
+}
+
+fn in_capitals(name: &str) -> String {
+    name.to_uppercase().replace('-', "_")
 }
 
 /// Lists only its own flags in the help of `check`: it takes all flags of `serve`.
@@ -286,13 +311,14 @@ fn is_setting(command: &Command, name: &str) -> bool {
 
 /// Returns our variables that no flag declares: a misspelt one would have no effect. Not fatal,
 /// because Kubernetes and shared environment files set variables for others too.
-fn unknown(command: &Command, names: impl Iterator<Item = OsString>) -> BTreeSet<String> {
-    let known: BTreeSet<&OsStr> = all_settings(command)
-        .into_iter()
-        .filter_map(Arg::get_env)
+fn unknown(command: &Command, set: impl Iterator<Item = OsString>) -> BTreeSet<String> {
+    let settings = all_settings(command).into_iter();
+    let declared = |setting: &Arg| setting.get_env().map(OsStr::to_owned);
+    let variables = |setting| names(setting).map(|name| variable(name).into());
+    let known: BTreeSet<OsString> = settings
+        .flat_map(|setting| declared(setting).into_iter().chain(variables(setting)))
         .collect();
-    names
-        .filter(|name| name != "POSTERN_CONFIG" && !known.contains(name.as_os_str()))
+    set.filter(|name| name != "POSTERN_CONFIG" && !known.contains(name))
         .filter_map(|name| name.into_string().ok())
         .filter(|name| name.starts_with(VARIABLE_PREFIX))
         .collect()

@@ -21,11 +21,15 @@ mod rules;
 mod token_headers;
 mod tokens;
 
-/// Runs the command.
+/// Runs the command. Former names are reported, and accepted with `--strict`.
 ///
 /// # Errors
 /// For an unusable configuration, or one that accepts an attack.
-pub(crate) fn run(args: &CheckArgs, unknown_variables: Vec<String>) -> Result<(), ExitError> {
+pub(crate) fn run(
+    args: &CheckArgs,
+    unknown_variables: Vec<String>,
+    former_names: &[String],
+) -> Result<(), ExitError> {
     let settings = &args.settings;
     let config = Config::new(settings)?;
     config.refuse_ended_reporting(unix_now())?;
@@ -43,7 +47,8 @@ pub(crate) fn run(args: &CheckArgs, unknown_variables: Vec<String>) -> Result<()
         .chain(sources.iter().filter_map(|(_, source)| source.warning()))
         .chain(found.warnings.iter().cloned())
         .collect();
-    let (toml, notes) = (as_toml(settings, &warnings)?, notes(settings));
+    let reported = former_names.iter().chain(&warnings);
+    let (toml, notes) = (as_toml(settings, reported)?, notes(settings));
     output::print(&format!("{toml}{notes}{report}{found}"))?;
     report.verdict()?;
     found.verdict()?;
@@ -71,11 +76,13 @@ fn open_sources(config: &Config) -> Result<(Vec<Source<'_>>, Vec<String>), ExitE
 type Source<'c> = (&'c IssuerConfig, KeySource);
 
 /// Renders the configuration as a file, with warnings as comments.
-fn as_toml(args: &ServeArgs, warnings: &[String]) -> Result<String, ExitError> {
+fn as_toml<'w>(
+    args: &ServeArgs,
+    warnings: impl Iterator<Item = &'w String>,
+) -> Result<String, ExitError> {
     let settings = args.to_table().map_err(|error| {
         ExitError::Software(format!("the configuration cannot be printed: {error}"))
     })?;
-    let warnings = warnings.iter();
     let warnings: String = warnings
         .map(|warning| format!("# warning: {warning}\n"))
         .collect();

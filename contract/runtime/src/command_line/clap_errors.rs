@@ -38,11 +38,17 @@ pub(super) fn refusal(
 fn is_configuration(command: &Command, arguments: &[OsString], error: &clap::Error) -> bool {
     let flags = |kind| named_flags(error, kind);
     let faulty = flags(ContextKind::InvalidArg);
+    let settings = all_settings(command);
+    let setting_of = |flag: &String| {
+        let flag = Some(flag.as_str());
+        settings.iter().find(|setting| setting.get_long() == flag)
+    };
     match error.kind() {
         ErrorKind::MissingRequiredArgument | ErrorKind::ValueValidation => {}
         // A flag at the end of the line has no value; clap calls that an empty one.
         ErrorKind::InvalidValue if is_empty_value(error) => {
-            if faulty.iter().any(|flag| is_typed(flag, arguments)) {
+            let mut settings = faulty.iter().filter_map(setting_of);
+            if settings.any(|setting| is_typed(setting, arguments)) {
                 return false;
             }
         }
@@ -51,12 +57,7 @@ fn is_configuration(command: &Command, arguments: &[OsString], error: &clap::Err
         ErrorKind::ArgumentConflict if flags(ContextKind::PriorArg) != faulty => {}
         _ => return false,
     }
-    let settings = all_settings(command);
-    let is_setting = |flag: &String| {
-        let flag = Some(flag.as_str());
-        settings.iter().any(|setting| setting.get_long() == flag)
-    };
-    !faulty.is_empty() && faulty.iter().all(is_setting)
+    !faulty.is_empty() && faulty.iter().all(|flag| setting_of(flag).is_some())
 }
 
 fn is_empty_value(error: &clap::Error) -> bool {

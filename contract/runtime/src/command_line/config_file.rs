@@ -53,6 +53,10 @@ impl ConfigFile {
         self.values.keys().map(String::as_str)
     }
 
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.values.contains_key(key)
+    }
+
     pub(super) fn path(&self) -> &Path {
         &self.path
     }

@@ -27,7 +27,7 @@ pub(super) fn exposed(settings: &[&Arg], arguments: &[OsString]) -> Vec<String> 
 
 fn line(setting: &Arg, arguments: &[OsString]) -> Option<String> {
     let flag = setting.get_long()?;
-    let values = typed_values(flag, arguments);
+    let values = typed_values(setting, arguments);
     let secret = if values.is_empty() {
         return None;
     } else if setting.is_hide_env_values_set() {

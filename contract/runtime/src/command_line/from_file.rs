@@ -8,6 +8,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
 
 use super::config_file::ConfigFile;
+use super::former_names::names;
 use super::{all_settings, settings};
 use crate::exit::ExitError;
 
@@ -27,16 +28,17 @@ impl FromFile {
         given: &ArgMatches,
         file: ConfigFile,
     ) -> Result<Self, ExitError> {
-        refuse_unknown_and_secret(&file, command)?;
+        refuse_wrong_keys(&file, command)?;
         let (chosen, given) = chosen_subcommand(command, given);
         let mut resolved = Self::default();
         for setting in settings(chosen).filter(|setting| !is_given(setting, given)) {
-            let Some(key) = setting.get_long() else {
+            let Some(key) = names(setting).find(|name| file.has(name)) else {
                 continue;
             };
             let arguments = file.arguments_for(key, setting)?;
             if !arguments.is_empty() {
-                resolved.keys.push(key.to_owned());
+                // clap's messages have the present name.
+                resolved.keys.extend(setting.get_long().map(str::to_owned));
                 resolved.arguments.extend(arguments);
             }
         }
@@ -55,21 +57,29 @@ impl FromFile {
     }
 }
 
-fn refuse_unknown_and_secret(file: &ConfigFile, command: &Command) -> Result<(), ExitError> {
+/// Rejects unknown keys, secrets, and a setting under two names.
+fn refuse_wrong_keys(file: &ConfigFile, command: &Command) -> Result<(), ExitError> {
     let known = all_settings(command);
+    let named = |key: &str| {
+        let mut settings = known.iter();
+        let setting = settings.find(|setting| names(setting).any(|name| name == key))?;
+        Some((setting, setting.get_long()?))
+    };
     for key in file.keys() {
-        match known.iter().find(|setting| setting.get_long() == Some(key)) {
+        match named(key) {
             None => {
-                let hyphened = key.replace('_', "-");
-                let mut names = known.iter().filter_map(|setting| setting.get_long());
-                let meant = names.find(|name| *name == hyphened);
-                let meant = meant.map(|name| format!("; `{name}` is"));
+                let meant = named(&key.replace('_', "-"));
+                let meant = meant.map(|(_, name)| format!("; `{name}` is"));
                 let why = format!("is no setting of this program{}", meant.unwrap_or_default());
                 return Err(file.refuse(key, &why));
             }
-            Some(setting) if setting.is_hide_env_values_set() => {
-                let advice = format!("is a secret: give `{key}-file` instead");
+            Some((setting, name)) if setting.is_hide_env_values_set() => {
+                let advice = format!("is a secret: give `{name}-file` instead");
                 return Err(file.refuse(key, &advice));
+            }
+            Some((_, name)) if name != key && file.has(name) => {
+                let why = format!("and `{name}` are two names of one setting");
+                return Err(file.refuse(key, &why));
             }
             Some(_) => {}
         }

@@ -6,7 +6,8 @@ use std::ffi::{OsStr, OsString};
 use clap::{Arg, Parser};
 
 use super::config_file::ConfigFile;
-use super::{all_settings, command, file_of, is_typed, lenient_matches};
+use super::former_names::names;
+use super::{all_settings, command, file_of, is_set, is_typed, lenient_matches};
 use crate::exit::ExitError;
 
 /// The end of a command line error, which stays its end.
@@ -19,17 +20,23 @@ pub fn with_provenance<C: Parser>(failure: ExitError) -> ExitError {
     if matches!(failure, ExitError::Software(_)) {
         return failure;
     }
+    with_sources::<C, _>(|settings, sources| {
+        failure.reworded(|text| sources.describe(settings, text))
+    })
+}
+
+/// Calls `describe` with the program's settings and their sources.
+pub(super) fn with_sources<C: Parser, T>(describe: impl FnOnce(&[&Arg], &Sources<'_>) -> T) -> T {
     let arguments: Vec<_> = std::env::args_os().collect();
     let matches = lenient_matches::<C>(&arguments).ok();
     let file = matches.as_ref().and_then(file_of);
     let file = file.and_then(|path| ConfigFile::read(path).ok());
-    let command = command::<C>();
     let sources = Sources {
         arguments: &arguments,
-        is_set: &|variable| std::env::var_os(variable).is_some(),
+        is_set: &is_set,
         file: file.as_ref(),
     };
-    failure.reworded(|text| sources.describe(&all_settings(&command), text))
+    describe(&all_settings(&command::<C>()), &sources)
 }
 
 /// Three of the four sources of settings; a default is not a mistake.
@@ -56,7 +63,7 @@ impl Sources<'_> {
                 continue;
             }
             seen.push(flag);
-            if let Some(place) = self.place_of(flag, setting, text) {
+            if let Some(place) = self.place_of(setting, text) {
                 described += &format!("; --{flag} comes from {place}");
             }
         }
@@ -64,8 +71,8 @@ impl Sources<'_> {
     }
 
     /// Returns `None` for a typed flag, a default, and a text that begins with the file.
-    fn place_of(&self, flag: &str, setting: &Arg, text: &str) -> Option<String> {
-        if is_typed(flag, self.arguments) {
+    fn place_of(&self, setting: &Arg, text: &str) -> Option<String> {
+        if is_typed(setting, self.arguments) {
             return None;
         }
         if let Some(variable) = setting.get_env().filter(|name| (self.is_set)(name)) {
@@ -73,8 +80,8 @@ impl Sources<'_> {
         }
         let file = self.file?;
         let path = file.path().display().to_string();
-        let says_so = file.keys().any(|key| key == flag) && !text.starts_with(&path);
-        says_so.then(|| format!("`{flag}` in {path}"))
+        let key = names(setting).find(|key| file.has(key) && !text.starts_with(&path))?;
+        Some(format!("`{key}` in {path}"))
     }
 }
 
