@@ -52,7 +52,7 @@ pub(crate) struct Config {
     pub(crate) certificate: Option<Arc<ServerCertificate>>,
     pub(crate) context_path: ContextPath,
     pub(crate) store: StoreLocation,
-    pub(crate) store_reread: Duration,
+    pub(crate) store_poll_interval: Duration,
     pub(crate) rotation: RotationPolicy,
     /// `Link` fields of the key response.
     pub(crate) jwks_link: HeaderValue,
@@ -120,7 +120,7 @@ impl Config {
             access_log: args.access.access_log,
             context_path,
             store: store_location(&args.keys.store)?,
-            store_reread: args.keys.store_reread.duration(),
+            store_poll_interval: args.keys.store_poll_interval.duration(),
             rotation: rotation::policy(args)?,
             jwks_link: jwks::link(&args.listening.context_path)
                 .map_err(|error| ExitError::Config(format!("--context-path: {error}")))?,
@@ -260,7 +260,7 @@ mod tests {
         assert_eq!(config.context_path.as_str(), "/auth");
         assert_eq!(config.signing_type, SigningType::Rsa);
         assert_eq!(config.issuer.lifetime, 18_000);
-        assert_eq!(config.store_reread, Duration::from_secs(30));
+        assert_eq!(config.store_poll_interval, Duration::from_secs(30));
         assert!(!config.oauth_response);
     }
 

@@ -104,9 +104,9 @@ pub(crate) struct KeyStoreArgs {
     #[serde(flatten)]
     pub(crate) signing: SigningArgs,
     /// Time between two polls of the store
-    #[arg(long, env, value_name = "DURATION",
+    #[arg(long, env, alias = "store-reread", value_name = "DURATION",
           default_value_t = Seconds::new(30), value_parser = within(1..=86_400))]
-    pub(crate) store_reread: Seconds,
+    pub(crate) store_poll_interval: Seconds,
     #[command(flatten)]
     #[serde(flatten)]
     pub(crate) lead: LeadArgs,

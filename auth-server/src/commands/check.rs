@@ -187,7 +187,7 @@ mod tests {
             r#"access-log = "all""#,
             r#"log-format = "json""#,
             r#"context-path = """#,
-            r#"store-reread = "30s""#,
+            r#"store-poll-interval = "30s""#,
             "console = true",
             "oauth-response = false",
             "login-rate = 0",

@@ -116,7 +116,7 @@ async fn revoke(args: &KeysRevokeArgs) -> Result<(), ExitError> {
         Some(time) => confirm(&store, &args.kid, time).await,
         None => {
             print_note(
-                "the store has it, every server one --store-reread later; --wait, or keys show after \
+                "the store has it, every server one --store-poll-interval later; --wait, or keys show after \
                  that time, says if a failover of the store has lost it",
             );
             Ok(())

@@ -67,7 +67,7 @@ pub(crate) async fn run(args: &RevokeArgs) -> Result<(), ExitError> {
     }
     print_note(&format!("changed by {by}"));
     print_note(
-        "the store has it, every server one --store-reread later, every sidecar at its next fetch",
+        "the store has it, every server one --store-poll-interval later, every sidecar at its next fetch",
     );
     print(&done)
 }

@@ -25,7 +25,7 @@ pub(super) fn policy(args: &ServeArgs) -> Result<RotationPolicy, ExitError> {
         // re-read late, and is accepted until its lifetime and the leeway are over.
         keep: i64::from(args.tokens.token_lifetime.get())
             + i64::from(args.tokens.leeway.get())
-            + i64::from(args.keys.store_reread.get()),
+            + i64::from(args.keys.store_poll_interval.get()),
         every: args
             .keys
             .rotate_every
@@ -63,8 +63,8 @@ fn fault(args: &ServeArgs, policy: &RotationPolicy) -> Option<String> {
 ///
 /// The default `--rotation-lead` of 150 seconds leaves 30 for a retry. A sidecar whose polls failed
 /// for longer fetches the unknown key on demand.
-pub(crate) fn shortest_lead(store_reread: u32) -> i64 {
-    i64::from(store_reread) + MAX_AGE_SECONDS + POLL_SECONDS + MARGIN_SECONDS
+pub(crate) fn shortest_lead(store_poll_interval: u32) -> i64 {
+    i64::from(store_poll_interval) + MAX_AGE_SECONDS + POLL_SECONDS + MARGIN_SECONDS
 }
 
 #[cfg(test)]

@@ -36,12 +36,12 @@ fn unusable_applications(config: &Config) -> impl Iterator<Item = String> {
 
 fn short_lead(args: &ServeArgs) -> Option<String> {
     let lead = args.keys.lead.rotation_lead;
-    let shortest = rotation::shortest_lead(args.keys.store_reread.get());
+    let shortest = rotation::shortest_lead(args.keys.store_poll_interval.get());
     (i64::from(lead.get()) < shortest).then(|| {
         format!(
             "--rotation-lead {lead}: a server or a sidecar may hear of a key only after it signs; \
-             with --store-reread {} at least {shortest} seconds are needed",
-            args.keys.store_reread
+             with --store-poll-interval {} at least {shortest} seconds are needed",
+            args.keys.store_poll_interval
         )
     })
 }

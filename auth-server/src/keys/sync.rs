@@ -1,5 +1,5 @@
-//! Synchronizes keys and applications in memory with the store: at the start, once per re-read
-//! period, when a key becomes due, and with retries while the store is unavailable.
+//! Synchronizes keys and applications in memory with the store: at the start, once per poll
+//! interval, when a key becomes due, and with retries while the store is unavailable.
 //!
 //! Nothing here signs, and no pair is used for signing that the store has not accepted.
 
@@ -109,11 +109,11 @@ impl KeySync {
     }
 
     /// Synchronizes for as long as the process lives.
-    pub(crate) async fn run(mut self, reread: Duration) {
+    pub(crate) async fn run(mut self, poll_interval: Duration) {
         loop {
             let due_in = self.next_due().map(until);
             let jitter = crate::random::fraction();
-            let pause = next_poll(reread, self.failures, jitter, due_in);
+            let pause = next_poll(poll_interval, self.failures, jitter, due_in);
             self.wait(pause).await;
             self.poll(unix_now()).await;
         }

@@ -63,7 +63,7 @@ async fn a_server_whose_key_sync_ends_stops_to_be_restarted() {
         "serve",
         "--listen=127.0.0.1:0",
         "--admin-listen=127.0.0.1:0",
-        "--store-reread=1",
+        "--store-poll-interval=1",
         "--lame-duck=0",
     ];
     let Command::Serve(args) = runtime::command_line::parse_words::<Cli>(flags)

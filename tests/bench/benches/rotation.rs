@@ -29,7 +29,7 @@ use tests::token_forge::header_of;
 use tests::wait;
 
 /// The product's 30 s, 150 s and 18 000 s, scaled down: a minute's tick becomes a second's.
-const STORE_REREAD: Duration = Duration::from_secs(1);
+const STORE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 const LEAD_SECONDS: &str = "4";
 const TOKEN_LIFETIME: Duration = Duration::from_secs(8);
 const TICK: Duration = Duration::from_secs(1);
@@ -112,7 +112,12 @@ fn auth_server(store: &str) -> AuthServer {
     let seconds = |duration: Duration| duration.as_secs().to_string();
     AuthServerPlan::new()
         .store(store)
-        .flags(["--store-reread", &seconds(STORE_REREAD), "--leeway", "0"])
+        .flags([
+            "--store-poll-interval",
+            &seconds(STORE_POLL_INTERVAL),
+            "--leeway",
+            "0",
+        ])
         .flags(["--rotation-lead", LEAD_SECONDS])
         .flags(["--token-lifetime", &seconds(TOKEN_LIFETIME)])
         .start()
@@ -271,14 +276,14 @@ fn rotations(system: &System, settings: &Settings) -> bool {
 
 /// Returns true if every sidecar rejects a revoked key's tokens in time.
 fn revocations(system: &System, settings: &Settings) -> bool {
-    let bound = STORE_REREAD + TICK;
+    let bound = STORE_POLL_INTERVAL + TICK;
     let mut worst = Vec::new();
     for _ in 0..settings.rounds {
         worst.push(revocation(system).as_secs_f64());
     }
     let summary = Summary::of(&worst).expect("at least one round");
     println!(
-        "revoked key: the last sidecar rejected its tokens after {summary} s; store re-read {STORE_REREAD:?} + \
+        "revoked key: the last sidecar rejected its tokens after {summary} s; store poll {STORE_POLL_INTERVAL:?} + \
          one poll {TICK:?} = {bound:?} (asserted with {SLACK:?} for the work)"
     );
     summary.highest <= (bound + SLACK).as_secs_f64()

@@ -46,7 +46,7 @@ impl Store {
     fn server(&self, flags: &[String]) -> AuthServer {
         let plan = AuthServerPlan::new()
             .store(self.redis.url())
-            .flags(["--store-reread", "1"])
+            .flags(["--store-poll-interval", "1"])
             .flags(flags.iter().map(String::as_str));
         plan.start().ready()
     }
@@ -360,7 +360,12 @@ fn a_directory_of_applications_is_followed_file_by_file() {
     write("short", "changeit", 0o600);
     write("exposed", &third, 0o644);
     let directory = home.path().display().to_string();
-    let flags = ["--applications-dir", &directory, "--store-reread", "1"];
+    let flags = [
+        "--applications-dir",
+        &directory,
+        "--store-poll-interval",
+        "1",
+    ];
     let server = AuthServerPlan::new().flags(flags).start().ready();
     let registered = register(&server, "bills");
     assert_eq!(status(&server, "orders", &first), 200);

@@ -50,7 +50,7 @@ impl Keyring {
 fn plan(store: &str, flags: &[String]) -> AuthServerPlan {
     AuthServerPlan::new()
         .store(store)
-        .flags(["--store-reread", "1"])
+        .flags(["--store-poll-interval", "1"])
         .flags(flags.iter().map(String::as_str))
 }
 

@@ -92,7 +92,7 @@ fn fault_2_a_token_of_another_key() {
 fn fault_3_a_token_of_a_key_that_was_taken_out_of_use() {
     let auth_server = AuthServerPlan::new()
         .flags(signing_flags(SigningType::Ecdsa).iter().copied())
-        .flags(["--store-reread", "1"])
+        .flags(["--store-poll-interval", "1"])
         .start()
         .ready();
     let service = EchoService::start();

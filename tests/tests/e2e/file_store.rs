@@ -287,7 +287,11 @@ fn a_killed_server_leaves_a_store_that_the_next_one_opens() {
 #[test]
 fn keys_that_vanish_while_running_are_put_back() {
     let store = Store::new();
-    let server = store.serve().flags(["--store-reread", "1"]).start().ready();
+    let server = store
+        .serve()
+        .flags(["--store-poll-interval", "1"])
+        .start()
+        .ready();
     let before = store.contents();
     for file in [PRIVATE, PUBLIC] {
         fs::remove_file(store.path(file)).unwrap();

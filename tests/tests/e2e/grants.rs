@@ -34,7 +34,7 @@ impl Installation {
     }
 
     pub(super) fn of(plan: AuthServerPlan) -> Self {
-        let server = plan.flags(["--store-reread", "1"]).start().ready();
+        let server = plan.flags(["--store-poll-interval", "1"]).start().ready();
         let sidecar = done(&server, &["application", "add", "--app-id", "sidecar"]);
         let add = [
             "application",

@@ -21,7 +21,7 @@ fn plan(redis: &RedisServer) -> AuthServerPlan {
 fn plan_for(url: &str) -> AuthServerPlan {
     AuthServerPlan::new()
         .store(url)
-        .flags(["--store-reread", "1"])
+        .flags(["--store-poll-interval", "1"])
 }
 
 #[test]

@@ -17,7 +17,7 @@ use tests::wait;
 fn plan(url: &str, flags: &[String]) -> AuthServerPlan {
     AuthServerPlan::new()
         .store(url)
-        .flags(["--store-reread", "1", "--signing-type", "ecdsa"])
+        .flags(["--store-poll-interval", "1", "--signing-type", "ecdsa"])
         .flags(flags.iter().map(String::as_str))
 }
 

@@ -25,7 +25,7 @@ use tests::{template, wait};
 use super::grants::{found, token_request};
 use super::key_refresh::ECDSA;
 
-const ON: [&str; 4] = ["--refresh-tokens", "on", "--store-reread", "1"];
+const ON: [&str; 4] = ["--refresh-tokens", "on", "--store-poll-interval", "1"];
 const TOKEN: &str = "/oauth/token";
 const FORM: &str = "Content-Type: application/x-www-form-urlencoded";
 const ENDED: &str = "400 invalid_grant grant_invalid";

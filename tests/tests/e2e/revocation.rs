@@ -28,7 +28,7 @@ const LIST: &str = "/.well-known/revocations";
 fn plan() -> AuthServerPlan {
     AuthServerPlan::new()
         .flags(ECDSA)
-        .flags(["--store-reread", "1"])
+        .flags(["--store-poll-interval", "1"])
 }
 
 fn sidecar_plan(service: &EchoService, auth_server: &str) -> SidecarPlan {

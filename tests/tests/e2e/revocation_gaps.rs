@@ -26,7 +26,7 @@ const PASSWORD: &str = "enchantress";
 fn plan() -> AuthServerPlan {
     AuthServerPlan::new()
         .flags(ECDSA)
-        .flags(["--store-reread", "1"])
+        .flags(["--store-poll-interval", "1"])
 }
 
 fn sidecar(service: &EchoService, server: &AuthServer, flags: &[&str]) -> Sidecar {
@@ -379,7 +379,7 @@ fn the_tokens_of_a_removed_application_end_with_it() {
 fn a_revocation_needs_no_signing_type() {
     for signing_type in ["rsa", "ecdsa"] {
         let server = AuthServerPlan::new()
-            .flags(["--signing-type", signing_type, "--store-reread", "1"])
+            .flags(["--signing-type", signing_type, "--store-poll-interval", "1"])
             .start()
             .ready();
         let token = server.login();

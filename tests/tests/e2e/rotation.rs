@@ -29,7 +29,7 @@ use super::key_refresh::ECDSA;
 fn auth_server(flags: &[&str]) -> AuthServer {
     AuthServerPlan::new()
         .flags(ECDSA)
-        .flags(["--store-reread", "1", "--rotation-lead", "2"])
+        .flags(["--store-poll-interval", "1", "--rotation-lead", "2"])
         .flags(flags.iter().copied())
         .start()
         .ready()
@@ -163,7 +163,7 @@ fn a_revoked_key_is_refused_at_every_replica_and_sidecar() {
         AuthServerPlan::new()
             .store(redis.url())
             .flags(ECDSA)
-            .flags(["--store-reread", "1"])
+            .flags(["--store-poll-interval", "1"])
             .start()
             .ready()
     };

@@ -150,7 +150,7 @@ fn contract_4_3_rule_4_and_5_5_the_sidecar_sends_its_pair() {
 #[test]
 fn a_registered_application_is_checked_and_others_refused() {
     let server = AuthServerPlan::new()
-        .flags(["--store-reread", "1"])
+        .flags(["--store-poll-interval", "1"])
         .start()
         .ready();
     let secret = register(&server, "orders");
@@ -178,7 +178,7 @@ fn a_registered_application_is_checked_and_others_refused() {
 #[test]
 fn removing_the_last_application_opens_the_key_and_is_said() {
     let server = AuthServerPlan::new()
-        .flags(["--store-reread", "1"])
+        .flags(["--store-poll-interval", "1"])
         .start()
         .ready();
     let registered = |count: u32| {

@@ -19,7 +19,7 @@ const ROOM_FOR_THE_JOURNAL: u64 = PAGE;
 fn plan(data: &Path) -> AuthServerPlan {
     AuthServerPlan::new()
         .directory(data)
-        .flags(["--store-reread", "1"])
+        .flags(["--store-poll-interval", "1"])
 }
 
 fn keys(words: &[&str], data: &Path) -> Finished {

@@ -26,7 +26,7 @@ fn plan(redis: &RedisServer) -> AuthServerPlan {
     AuthServerPlan::new()
         .store(redis.url())
         .flags(ECDSA)
-        .flags(["--store-reread", "1", "--rotation-lead", "2"])
+        .flags(["--store-poll-interval", "1", "--rotation-lead", "2"])
 }
 
 fn server(redis: &RedisServer) -> AuthServer {

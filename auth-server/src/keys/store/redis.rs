@@ -1,7 +1,7 @@
 //! The shared store: Redis or a compatible server, for any number of servers.
 //!
 //! One hash tag keeps the keys in one cluster slot, so that a script may change all of them at
-//! once. Every call makes its own connection: calls are rare (one per re-read), and no connection
+//! once. Every call makes its own connection: calls are rare (one per poll), and no connection
 //! state can be spoilt by a failover, a restart or a stalled peer.
 
 mod address;

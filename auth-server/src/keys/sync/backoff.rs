@@ -11,18 +11,18 @@ const LONGEST_RETRY: Duration = Duration::from_secs(5);
 ///
 /// `due_in` is the time until a key becomes due, which must not wait for the next poll.
 pub(crate) fn next_poll(
-    reread: Duration,
+    poll_interval: Duration,
     failures: u32,
     jitter: f64,
     due_in: Option<Duration>,
 ) -> Duration {
     let pause = match failures.checked_sub(1) {
-        None => reread,
+        None => poll_interval,
         // Twenty doublings exceed every cap, far from an overflow.
         Some(doublings) => FIRST_RETRY
             .saturating_mul(1 << doublings.min(20))
             .min(LONGEST_RETRY)
-            .min(reread)
+            .min(poll_interval)
             .mul_f64(1.0 - jitter.clamp(0.0, 1.0) / 2.0),
     };
     match due_in {
