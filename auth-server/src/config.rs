@@ -65,7 +65,7 @@ pub(crate) struct Config {
     pub(crate) metadata: Option<ServerMetadata>,
     pub(crate) interceptor: Interceptor,
     pub(crate) policy: VerificationPolicy,
-    pub(crate) oauth_response: bool,
+    pub(crate) rfc6749_response: bool,
     /// Seconds from a login to the end of its session; `None` without refresh tokens.
     pub(crate) session_lifetime: Option<u32>,
     /// Max number of sessions of one user; 0 for any number.
@@ -133,7 +133,7 @@ impl Config {
                 lifetime: args.tokens.token_lifetime.get(),
             },
             policy: verification_policy(&args.tokens.issuer, args.tokens.leeway.get()),
-            oauth_response: args.tokens.oauth_response,
+            rfc6749_response: args.tokens.rfc6749_response,
             session_lifetime: args
                 .tokens
                 .refresh_tokens
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(config.signing_type, SigningType::Rsa);
         assert_eq!(config.issuer.lifetime, 18_000);
         assert_eq!(config.store_poll_interval, Duration::from_secs(30));
-        assert!(!config.oauth_response);
+        assert!(!config.rfc6749_response);
     }
 
     #[test]

@@ -418,7 +418,7 @@ fn routes(
             users: Authenticator::new(users),
             used_codes,
             issuance,
-            oauth_response: config.oauth_response,
+            rfc6749_response: config.rfc6749_response,
             sessions: sessions.clone(),
         },
         jwks: Jwks {

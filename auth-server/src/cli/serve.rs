@@ -136,8 +136,8 @@ pub(crate) struct TokenArgs {
           default_value_t = Seconds::new(30), value_parser = within(0..=300))]
     pub(crate) leeway: Seconds,
     /// Fill `token_type` and `expires_in` of the login response (RFC 6749); they are null otherwise
-    #[arg(long, env)]
-    pub(crate) oauth_response: bool,
+    #[arg(long, env, alias = "oauth-response")]
+    pub(crate) rfc6749_response: bool,
     /// Fill `refresh_token` of the login response, and take it at /oauth/token (RFC 6749): a new one with
     /// each use, and a second use ends the session. It is null otherwise
     #[arg(long, env, default_value_t = false, action = ArgAction::Set)]

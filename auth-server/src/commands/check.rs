@@ -189,7 +189,7 @@ mod tests {
             r#"context-path = """#,
             r#"store-poll-interval = "30s""#,
             "console = true",
-            "oauth-response = false",
+            "rfc6749-response = false",
             "login-rate = 0",
             "sessions-per-user = 0",
         ] {

@@ -86,7 +86,7 @@ fn routes(live_keys: LiveKeys, applications: Applications) -> Routes {
             users: Authenticator::new(Arc::new(BuiltinUser)),
             used_codes: None,
             issuance: issuance.clone(),
-            oauth_response: false,
+            rfc6749_response: false,
             sessions: None,
         },
         token: TokenEndpoint {

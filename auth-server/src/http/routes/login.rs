@@ -34,7 +34,7 @@ pub(crate) struct Login {
     pub(crate) used_codes: Option<UsedCodes>,
     pub(crate) issuance: Issuance,
     /// Fills `token_type` and `expires_in` as in RFC 6749 §5.1; the contract leaves them null.
-    pub(crate) oauth_response: bool,
+    pub(crate) rfc6749_response: bool,
     /// `None` without refresh tokens.
     pub(crate) sessions: Option<Sessions>,
 }
@@ -192,8 +192,8 @@ impl Login {
         let answer = AccessTokenInfo {
             access_token: signed.token,
             refresh_token,
-            token_type: self.oauth_response.then(|| "Bearer".to_owned()),
-            expires_in: self.oauth_response.then(|| u64::from(issuer.lifetime)),
+            token_type: self.rfc6749_response.then(|| "Bearer".to_owned()),
+            expires_in: self.rfc6749_response.then(|| u64::from(issuer.lifetime)),
             info: user.info(),
             ..AccessTokenInfo::default()
         };
