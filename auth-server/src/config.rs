@@ -78,7 +78,7 @@ pub(crate) struct Config {
     /// `None` if only the store holds applications.
     pub(crate) mounted_applications: Option<MountedApplications>,
     /// Logins a minute from one address; 0 for any number.
-    pub(crate) login_rate: u32,
+    pub(crate) login_rate_limit: u32,
     pub(crate) trusted_proxies: TrustedProxies,
     /// `None` if this server is not registered.
     pub(crate) registry: Option<RegistryConfig>,
@@ -147,9 +147,9 @@ impl Config {
             max_connections: args.limits.max_connections,
             users: users(&args.accounts.users)?,
             mounted_applications: mounted_applications(args)?,
-            login_rate: args
+            login_rate_limit: args
                 .limits
-                .login_rate
+                .login_rate_limit
                 .unwrap_or_else(|| with_a_file(LOGINS_PER_MINUTE)),
             trusted_proxies: TrustedProxies::new(args.limits.trusted_proxy.clone()),
             registry: RegistryConfig::from_args(args)?,

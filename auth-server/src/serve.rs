@@ -388,7 +388,7 @@ fn routes(
             metrics: metrics.clone(),
         })
     });
-    let address_limit = AddressLimit::per_minute(config.login_rate).map(Arc::new);
+    let address_limit = AddressLimit::per_minute(config.login_rate_limit).map(Arc::new);
     let issuance = Issuance {
         address_limit: address_limit.clone(),
         trusted_proxies: config.trusted_proxies.clone(),

@@ -208,9 +208,9 @@ pub(crate) struct LimitArgs {
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) max_connections: u32,
     /// Logins a minute from one address, 0 for any number [default: 300 with a file of users, else 0]
-    #[arg(long, env, value_name = "NUMBER",
+    #[arg(long, env, alias = "login-rate", value_name = "NUMBER",
           value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
-    pub(crate) login_rate: Option<u32>,
+    pub(crate) login_rate_limit: Option<u32>,
     /// Network of proxies whose X-Forwarded-For is trusted, such as 10.0.0.0/8; repeatable
     #[arg(long, env, value_name = "CIDR", value_delimiter = ',', value_parser = parse_network)]
     #[serde(serialize_with = "each_displayed")]

@@ -65,7 +65,7 @@ fn effective(args: &ServeArgs, config: &Config) -> Result<Table, toml::ser::Erro
         ("store", config.store.to_string().into()),
         ("registry", nacos::shown(config.registry.as_ref()).into()),
         // The default depends on --users.
-        ("login-rate", config.login_rate.into()),
+        ("login-rate-limit", config.login_rate_limit.into()),
         ("sessions-per-user", config.sessions_per_user.into()),
     ];
     settings.extend(shown.map(|(name, value)| (name.to_owned(), value)));
@@ -190,7 +190,7 @@ mod tests {
             r#"store-poll-interval = "30s""#,
             "console = true",
             "rfc6749-response = false",
-            "login-rate = 0",
+            "login-rate-limit = 0",
             "sessions-per-user = 0",
         ] {
             assert!(text.lines().any(|shown| shown == line), "{line}\n{text}");

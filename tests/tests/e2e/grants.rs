@@ -398,7 +398,7 @@ fn wrong_secrets_are_slowed_down_and_the_right_one_is_not() {
 fn logins_and_token_requests_share_the_limit_of_an_address() {
     let users = UsersFile::with("ada", "enchantress");
     let server = AuthServerPlan::new()
-        .flags(["--users", &users.location(), "--login-rate", "1"])
+        .flags(["--users", &users.location(), "--login-rate-limit", "1"])
         .start()
         .ready();
     let first = post_form(&server, GRANT);

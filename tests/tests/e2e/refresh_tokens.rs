@@ -511,7 +511,7 @@ fn every_row_of_the_refresh_requests_gets_its_answer() {
     let secret = register_in(&file_store(store.path()), "jobs");
     let server = plan()
         .directory(store.path())
-        .flags(["--users", &users.location(), "--login-rate", "0"])
+        .flags(["--users", &users.location(), "--login-rate-limit", "0"])
         .start()
         .ready();
     let mut verdicts = Verdicts::default();

@@ -392,7 +392,7 @@ fn a_revocation_needs_no_signing_type() {
 fn logouts_count_with_the_logins_of_an_address() {
     let users = UsersFile::with("ada", PASSWORD);
     let server = plan()
-        .flags(["--users", &users.location(), "--login-rate", "3"])
+        .flags(["--users", &users.location(), "--login-rate-limit", "3"])
         .start()
         .ready();
     let tokens = [login(&server, "ada"), login(&server, "ada")];

@@ -66,7 +66,7 @@ password = "$argon2id$v=19$m=8,t=1,p=1$YSBzYWx0IG9mIDE2IGJ5dA$qKOdcpNL6caJhvFPf1
 fn behind_a_gateway(users: &UsersFile) -> AuthServer {
     server_of(
         users,
-        &["--trusted-proxy", "127.0.0.1", "--login-rate", "0"],
+        &["--trusted-proxy", "127.0.0.1", "--login-rate-limit", "0"],
     )
 }
 
@@ -185,7 +185,7 @@ fn a_command_for_a_missing_account_fails_before_it_prompts() {
 #[test]
 fn whoever_fails_has_to_wait_and_gets_in_afterwards() {
     let users = quickly_checked();
-    let server = server_of(&users, &["--login-rate", "0"]);
+    let server = server_of(&users, &["--login-rate-limit", "0"]);
     let waits = wait::until("an attempt that comes too soon", || {
         let answer = login(&server, "ada", "wrong");
         (answer.status() == 429).then(|| seconds_to_wait(&answer))
@@ -235,7 +235,7 @@ fn a_user_gets_in_while_a_whole_network_fails_in_his_name() {
 #[test]
 fn one_address_has_so_many_logins_a_minute() {
     let users = UsersFile::with("ada", "enchantress");
-    let server = server_of(&users, &["--login-rate", "2"]);
+    let server = server_of(&users, &["--login-rate-limit", "2"]);
     let statuses: Vec<u16> = (0..3)
         .map(|n| login(&server, &format!("nobody-{n}"), "x").status())
         .collect();
@@ -398,7 +398,7 @@ fn a_user_with_a_second_factor_logs_in_with_a_code_once() {
     let secret = secret.split('&').next().unwrap();
     let server = server_of(
         &users,
-        &["--login-rate", "0", "--trusted-proxy", "127.0.0.1"],
+        &["--login-rate-limit", "0", "--trusted-proxy", "127.0.0.1"],
     );
     // Each attempt comes from another network: none waits for another's failure.
     let log_in = |network: u8, account: &str, code: Option<&str>| {

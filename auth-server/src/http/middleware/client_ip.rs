@@ -31,6 +31,6 @@ fn warn_of_gateway(peer: IpAddr) {
     warn!(
         %peer,
         "X-Forwarded-For without --trusted-proxy: if a gateway wrote it, all its clients are one to \
-         --login-rate, and wait for each other's failed logins"
+         --login-rate-limit, and wait for each other's failed logins"
     );
 }

@@ -211,7 +211,7 @@ impl Rejection {
             ),
             Self::TooManyAttempts => (
                 "Too many failed attempts at this account from this address or its network, or with this application, or too many logins from this address.",
-                "Wait as long as `Retry-After` says. Behind a gateway that `--trusted-proxy` does not name, all clients have its address and wait for the failures of all. `--login-rate` matters where many people share one address.",
+                "Wait as long as `Retry-After` says. Behind a gateway that `--trusted-proxy` does not name, all clients have its address and wait for the failures of all. `--login-rate-limit` matters where many people share one address.",
             ),
             Self::ServerBusy => (
                 "Auth server: too many logins wait for their password check, or requests that arrive in pieces fill the memory reserved for them. Sidecar: as many requests as `--max-in-flight` allows are on their way to the service already.",
