@@ -99,7 +99,7 @@ pub(crate) struct Config {
     /// `None`: the default.
     pub(crate) max_connections: Option<usize>,
     /// `None`: the default.
-    pub(crate) max_in_flight: Option<usize>,
+    pub(crate) max_requests: Option<usize>,
     pub(crate) threads: usize,
     pub(crate) stop: ShutdownTimeouts,
     pub(crate) access_log: AccessLog,
@@ -166,7 +166,7 @@ impl Config {
             request_body_timeout: args.limits.request_body_timeout.limit(),
             send_timeout: args.limits.send_timeout.limit(),
             max_connections: args.limits.max_connections,
-            max_in_flight: args.limits.max_in_flight,
+            max_requests: args.limits.max_requests,
             threads: args.limits.threads,
             stop: ShutdownTimeouts {
                 lame_duck: args.stop.lame_duck.duration(),

@@ -52,8 +52,8 @@ pub(crate) struct LimitArgs {
 
     /// Max. requests at once on their way to the service and back, over all connections; more get
     /// 503 server_busy. Half of them at most without a token. Default: as for --max-connections
-    #[arg(long, env, value_parser = connections, value_name = "COUNT")]
-    pub(crate) max_in_flight: Option<usize>,
+    #[arg(long, env, alias = "max-in-flight", value_parser = connections, value_name = "COUNT")]
+    pub(crate) max_requests: Option<usize>,
 
     /// Threads that serve requests
     #[arg(long, env, default_value_t = 1, value_parser = threads, value_name = "COUNT")]

@@ -78,7 +78,7 @@ impl InFlight {
         let half = (all.max / 2).max(1);
         Self {
             without_token: Limit::new(
-                "without a token: half of --max-in-flight,",
+                "without a token: half of --max-requests,",
                 Some(half),
                 usize::MAX,
             ),

@@ -363,8 +363,8 @@ fn client_connections(
     let descriptors = fd_limit::for_clients();
     let limit = Limit::new("--max-connections", config.max_connections, descriptors);
     let in_flight = InFlight::new(Limit::new(
-        "--max-in-flight",
-        config.max_in_flight,
+        "--max-requests",
+        config.max_requests,
         descriptors,
     ));
     let head_timeout = config.request_header_timeout;

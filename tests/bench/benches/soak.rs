@@ -51,7 +51,7 @@ const FILE_BYTES: usize = 65_000;
 const LARGE_PATH: &str = "/orders/public/large";
 /// Interval between rounds of abuse; each holds its connections until the next.
 const ROUND: Duration = Duration::from_secs(2);
-const MAX_IN_FLIGHT: u32 = 60;
+const MAX_REQUESTS: u32 = 60;
 const MAX_CONNECTIONS: u32 = 100;
 /// Short timeouts free everything soon after the last abuse.
 const SHORT_TIMEOUTS: [&str; 8] = [
@@ -88,7 +88,7 @@ fn main() -> ExitCode {
         SidecarPlan::to(upstream, &auth_server.url())
             .flags(["--signing-type", "ecdsa", "--pass", "/public/**"])
             .flags(["--token-cache-bytes", CACHE_BYTES])
-            .flags(["--max-in-flight", &MAX_IN_FLIGHT.to_string()])
+            .flags(["--max-requests", &MAX_REQUESTS.to_string()])
             .flags(["--max-connections", &MAX_CONNECTIONS.to_string()])
             .flags(SHORT_TIMEOUTS)
             .flags(EVERY_SECOND)
@@ -165,7 +165,7 @@ fn report_bounds(sidecars: &[(&Sidecar, f64)]) -> bool {
             metrics.contains("_requests_in_flight 0\n").then_some(())
         });
         let bound = PROCESS
-            + f64::from(MAX_IN_FLIGHT) * for_each_request
+            + f64::from(MAX_REQUESTS) * for_each_request
             + f64::from(MAX_CONNECTIONS) * FOR_EACH_CONNECTION;
         let most = mebibytes(sidecar.process().most_resident_kib());
         println!(

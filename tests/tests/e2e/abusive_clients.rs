@@ -117,8 +117,8 @@ fn unread_answers_fit_into_the_memory_of_the_manifests() {
             plan.pass(["/public/**"])
                 .environment("POSTERN_MAX_CONNECTIONS", &connections)
                 .environment(
-                    "POSTERN_MAX_IN_FLIGHT",
-                    &setting(&kustomization, "POSTERN_MAX_IN_FLIGHT"),
+                    "POSTERN_MAX_REQUESTS",
+                    &setting(&kustomization, "POSTERN_MAX_REQUESTS"),
                 )
         });
         stack.service.answers(file());
@@ -141,7 +141,7 @@ fn unread_answers_fit_into_the_memory_of_the_manifests() {
 #[test]
 fn an_unread_answer_of_http_2_keeps_its_place() {
     // Half of the places are for requests without a token: enough for all streams of one client.
-    let flags = ["--max-in-flight", "200", "--pass", "/public/**"];
+    let flags = ["--max-requests", "200", "--pass", "/public/**"];
     let stack = ForgedStack::with(SigningType::Ecdsa, |plan| plan.flags(flags));
     stack.service.answers(file());
     let held = begin(Abuse::UnreadStreams, &stack.sidecar, "");
@@ -170,7 +170,7 @@ fn take_window_back(stack: &ForgedStack) -> (FrameClient, usize) {
 }
 
 fn stack_with_send_timeout(seconds: &str) -> ForgedStack {
-    let flags = ["--max-in-flight", "200", "--send-timeout", seconds];
+    let flags = ["--max-requests", "200", "--send-timeout", seconds];
     ForgedStack::with(SigningType::Ecdsa, |plan| {
         plan.flags(flags).pass(["/public/**"])
     })
@@ -269,7 +269,7 @@ fn data(client: &mut FrameClient) -> Vec<u8> {
 
 #[test]
 fn refusals_that_nobody_takes_wait_in_places_only() {
-    let flags = ["--max-in-flight", "8"];
+    let flags = ["--max-requests", "8"];
     let stack = ForgedStack::with(SigningType::Ecdsa, |plan| plan.flags(flags));
     let mut client = FrameClient::connect(stack.sidecar.address());
     // No room for any body.

@@ -116,7 +116,7 @@ fn past_the_limit_connections_close_and_admin_responds() {
 #[test]
 fn one_connection_takes_no_more_than_its_share() {
     // Half of the places are for clients without a token.
-    let stack = stack_with(&["--max-in-flight", "4"]);
+    let stack = stack_with(&["--max-requests", "4"]);
     let client = H2Client::connect(stack.sidecar.address());
     let open = || client.open(client.request("POST", "/orders/public/slow", &[]));
     let (mut first, mut second) = (open(), open());

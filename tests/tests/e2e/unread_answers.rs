@@ -56,7 +56,7 @@ fn wait_for_free_places(sidecar: &Sidecar) {
 
 fn stack_with(prepare: impl FnOnce(SidecarPlan) -> SidecarPlan) -> ForgedStack {
     let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
-        let flags = ["--send-timeout", "1", "--max-in-flight", "4"];
+        let flags = ["--send-timeout", "1", "--max-requests", "4"];
         prepare(plan.pass(["/public/**"]).flags(flags))
     });
     // A few hundred of these fill the buffers.

@@ -214,7 +214,7 @@ impl Rejection {
                 "Wait as long as `Retry-After` says. Behind a gateway that `--trusted-proxy` does not name, all clients have its address and wait for the failures of all. `--login-rate-limit` matters where many people share one address.",
             ),
             Self::ServerBusy => (
-                "Auth server: too many logins wait for their password check, or requests that arrive in pieces fill the memory reserved for them. Sidecar: as many requests as `--max-in-flight` allows are on their way to the service already.",
+                "Auth server: too many logins wait for their password check, or requests that arrive in pieces fill the memory reserved for them. Sidecar: as many requests as `--max-requests` allows are on their way to the service already.",
                 "Try again after `Retry-After`. If it lasts, a client tries passwords in bulk, or the service responds too slowly; the program needs more cores or a replica.",
             ),
             Self::NotFound => (

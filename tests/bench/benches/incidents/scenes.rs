@@ -96,7 +96,7 @@ fn login_at(fleet: &Fleet, numbers: &[usize]) {
 
 const WILD: Scene = Scene {
     auth_servers: 1,
-    flags: &["--max-in-flight", "40"],
+    flags: &["--max-requests", "40"],
     steps: &[
         Step {
             what: "a client without a token repeats its request at orders-2",
@@ -111,7 +111,7 @@ const WILD: Scene = Scene {
             },
         },
         Step {
-            what: "now over 80 connections, twice as many as --max-in-flight",
+            what: "now over 80 connections, twice as many as --max-requests",
             act: |fleet, scope| {
                 let token = fleet.auth_servers[0].login();
                 fleet.let_loose(scope, 56, Some(token), Duration::from_millis(10));
