@@ -53,7 +53,7 @@ pub(crate) struct ShutdownTimeouts {
     /// Time in which routers notice that the sidecar is not ready.
     pub(crate) lame_duck: Duration,
     /// Time after which requests in flight are cut off.
-    pub(crate) drain_limit: Duration,
+    pub(crate) drain_timeout: Duration,
 }
 
 /// The use of the revocation list.
@@ -170,7 +170,7 @@ impl Config {
             threads: args.limits.threads,
             stop: ShutdownTimeouts {
                 lame_duck: args.stop.lame_duck.duration(),
-                drain_limit: args.stop.drain_limit.duration(),
+                drain_timeout: args.stop.drain_timeout.duration(),
             },
             access_log: args.access.access_log,
             logged_user: args.access.access_log_user,

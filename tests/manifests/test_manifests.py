@@ -237,10 +237,10 @@ def test_the_grace_period_is_long_enough_for_the_whole_stop(rendered, name):
         if container["args"] != ["serve"]:
             continue
         values = settings(container)
-        stop = int(values["POSTERN_LAME_DUCK"]) + int(values.get("POSTERN_DRAIN_LIMIT", 20))
+        stop = int(values["POSTERN_LAME_DUCK"]) + int(values.get("POSTERN_DRAIN_TIMEOUT", 20))
         drain = container.get("lifecycle", {}).get("preStop", {}).get("exec", {}).get("command", ["0"])[-1]
         # A drain includes the lame-duck time.
-        needed = max(int(drain), int(values["POSTERN_LAME_DUCK"])) + int(values.get("POSTERN_DRAIN_LIMIT", 20))
+        needed = max(int(drain), int(values["POSTERN_LAME_DUCK"])) + int(values.get("POSTERN_DRAIN_TIMEOUT", 20))
         assert pod.get("terminationGracePeriodSeconds", 30) > max(stop, needed), container["name"]
         for other in pod["containers"]:
             held = other.get("lifecycle", {}).get("preStop", {}).get("sleep")

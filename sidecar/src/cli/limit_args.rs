@@ -70,8 +70,8 @@ pub(crate) struct StopArgs {
     pub(crate) lame_duck: Seconds,
 
     /// Time after that for requests in flight to finish
-    #[arg(long, env, default_value_t = Seconds::new(20), value_name = "DURATION")]
-    pub(crate) drain_limit: Seconds,
+    #[arg(long, env, alias = "drain-limit", default_value_t = Seconds::new(20), value_name = "DURATION")]
+    pub(crate) drain_timeout: Seconds,
 }
 
 /// Each thread has its own memory and connection pool; past this it is a typing mistake.

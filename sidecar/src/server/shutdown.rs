@@ -72,13 +72,13 @@ impl GracefulStop {
         let waited = self.draining.begin().elapsed();
         tokio::time::sleep(lame_duck.saturating_sub(waited)).await;
         self.connections.send_replace(true);
-        let closed = tokio::time::timeout(self.times.drain_limit, self.connections.closed());
+        let closed = tokio::time::timeout(self.times.drain_timeout, self.connections.closed());
         if closed.await.is_ok() {
             tracing::info!("drained: every request is complete, every connection is closed");
         } else {
             tracing::warn!(
                 in_flight = self.metrics.in_flight(),
-                "--drain-limit is over: closing connections with requests in flight"
+                "--drain-timeout is over: closing connections with requests in flight"
             );
         }
         traces::flush().await;
@@ -139,7 +139,7 @@ mod tests {
     use crate::background::supervised;
     use crate::telemetry::metrics::TokenCacheCounters;
 
-    fn stop(lame_duck: Duration, drain_limit: Duration) -> (GracefulStop, Health) {
+    fn stop(lame_duck: Duration, drain_timeout: Duration) -> (GracefulStop, Health) {
         let health = Health::new();
         health.set_started();
         let serving = health.condition("serving", "starting");
@@ -148,7 +148,7 @@ mod tests {
             announcement: ListenAddresses::new(Vec::new(), LogFormat::Text),
             times: ShutdownTimeouts {
                 lame_duck,
-                drain_limit,
+                drain_timeout,
             },
             draining: Draining::default(),
             serving,
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn open_connections_are_closed_at_the_drain_limit() {
+    async fn open_connections_are_closed_at_the_drain_timeout() {
         let (stop, _) = stop(Duration::ZERO, Duration::from_millis(1));
         let connection = stop.connections.subscribe();
         stop.drain(stop.times.lame_duck).await;

@@ -375,7 +375,7 @@ fn restarts_of_one_of_two_sidecars_cost_no_request() {
         in_front_of(
             &stack,
             &stack.service.url(),
-            &["--lame-duck", "1", "--drain-limit", "10"],
+            &["--lame-duck", "1", "--drain-timeout", "10"],
         )
     };
     let replicas = [Mutex::new(replica()), Mutex::new(replica())];
