@@ -79,7 +79,7 @@ pub(crate) struct Config {
     pub(crate) rules: Rules,
     pub(crate) upstream: UpstreamSettings,
     pub(crate) fast_path: bool,
-    pub(crate) end_streams: bool,
+    pub(crate) close_streams_on_expiry: bool,
     /// The only issuer, or the first of several.
     pub(crate) first_issuer: IssuerConfig,
     pub(crate) other_issuers: Vec<IssuerConfig>,
@@ -152,7 +152,7 @@ impl Config {
                 address: upstream,
             },
             fast_path: args.upstream.fast_path,
-            end_streams: args.limits.end_streams,
+            close_streams_on_expiry: args.limits.close_streams_on_expiry,
             trusts_shared_secret: args.keys.signing_type == Some(SigningType::Hmac),
             revocations: revocations(&args.revocations),
             timing: timing(args)?,

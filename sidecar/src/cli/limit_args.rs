@@ -16,8 +16,8 @@ pub(crate) struct LimitArgs {
 
     /// Close WebSockets, server-sent events and gRPC calls when the token that opened them expires
     /// (exp and leeway)
-    #[arg(long, env, default_value_t = true, action = ArgAction::Set)]
-    pub(crate) end_streams: bool,
+    #[arg(long, env, alias = "end-streams", default_value_t = true, action = ArgAction::Set)]
+    pub(crate) close_streams_on_expiry: bool,
 
     /// Time for connecting to the service
     #[arg(long, env, default_value_t = Seconds::new(2), value_parser = at_least_one, value_name = "DURATION")]

@@ -50,7 +50,7 @@ pub(crate) struct AuthProxy {
     pub(crate) request_body_timeout: Option<Duration>,
     pub(crate) send_timeout: Option<Duration>,
     pub(crate) in_flight: Arc<InFlight>,
-    pub(crate) end_streams: bool,
+    pub(crate) close_streams_on_expiry: bool,
     pub(crate) metrics: Metrics,
     pub(crate) correlation: CorrelationPolicy,
     pub(crate) draining: Draining,

@@ -409,7 +409,7 @@ fn auth_proxy(
         request_body_timeout: config.request_body_timeout,
         send_timeout: config.send_timeout,
         in_flight: Arc::new(in_flight),
-        end_streams: config.end_streams,
+        close_streams_on_expiry: config.close_streams_on_expiry,
         metrics: shared.metrics.clone(),
         draining: shared.draining.clone(),
     }

@@ -49,7 +49,7 @@ fn durations_and_switches_are_written_alike_everywhere() {
         (
             Program::Sidecar,
             &SIDECAR[1..],
-            "END_STREAMS",
+            "CLOSE_STREAMS_ON_EXPIRY",
             "--max-key-age",
         ),
     ];

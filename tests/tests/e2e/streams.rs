@@ -237,7 +237,11 @@ fn a_request_for_events_that_nobody_answers_ends_with_the_token() {
 fn streams_may_outlive_their_token_where_that_is_asked_for() {
     let stack = stack();
     let service = StreamingService::start();
-    let sidecar = in_front_of(&stack, &service.url(), &["--end-streams", "false"]);
+    let sidecar = in_front_of(
+        &stack,
+        &service.url(),
+        &["--close-streams-on-expiry", "false"],
+    );
     let token = short_token(&stack);
     let mut client = RawClient::connect(sidecar.address());
     client.send(&request("websocket", &token, HANDSHAKE));

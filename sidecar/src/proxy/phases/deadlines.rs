@@ -36,7 +36,10 @@ impl AuthProxy {
 
     /// Returns the revocation of the token, which ends a stream; `None` if no token does.
     pub(in crate::proxy) fn revocation(&self, forward: &Forward) -> Option<StreamEnd> {
-        let verified = forward.verified.as_ref().filter(|_| self.end_streams)?;
+        let verified = forward
+            .verified
+            .as_ref()
+            .filter(|_| self.close_streams_on_expiry)?;
         // The list is about the tokens of its own issuer.
         let keys = self.keys.get(verified.issuer)?;
         Some(Box::pin(keys.revoked(verified.digests)))
@@ -44,7 +47,7 @@ impl AuthProxy {
 
     /// Returns the time after which a stream has to end; `None` if no token ends it.
     pub(in crate::proxy) fn token_time_left(&self, forward: &Forward) -> Option<Duration> {
-        let ends_at = forward.ends_at.filter(|_| self.end_streams)?;
+        let ends_at = forward.ends_at.filter(|_| self.close_streams_on_expiry)?;
         let left = u64::try_from(ends_at.saturating_sub(unix_now())).unwrap_or_default();
         Some(Duration::from_secs(left))
     }
