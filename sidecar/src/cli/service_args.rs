@@ -54,8 +54,8 @@ pub(crate) struct UpstreamArgs {
     pub(crate) pod_ip: Option<IpAddr>,
 
     /// Do not become ready while the service accepts connections on --pod-ip
-    #[arg(long, env)]
-    pub(crate) refuse_bypass: bool,
+    #[arg(long, env, alias = "refuse-bypass")]
+    pub(crate) require_unexposed: bool,
 }
 
 impl UpstreamArgs {
@@ -69,7 +69,7 @@ impl UpstreamArgs {
             // At the next start:
             fast_path: _,
             pod_ip: _,
-            refuse_bypass: _,
+            require_unexposed: _,
         } = read.clone();
         Self {
             upstream_ca,

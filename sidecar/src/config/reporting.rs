@@ -62,9 +62,9 @@ pub(super) fn check(
             "is more than 30 days ahead",
         ));
     }
-    if args.upstream.refuse_bypass {
+    if args.upstream.require_unexposed {
         let line =
-            "--refuse-bypass: not with --enforce report, which lets requests pass unverified";
+            "--require-unexposed: not with --enforce report, which lets requests pass unverified";
         return Err(ExitError::Config(line.to_owned()));
     }
     Ok(())

@@ -101,11 +101,11 @@ fn no_upstream_tls(args: &ServeArgs) -> Result<Option<UpstreamTls>, ExitError> {
     }
 }
 
-/// Rejects `--refuse-bypass` without an address to probe.
+/// Rejects `--require-unexposed` without an address to probe.
 pub(super) fn require_pod_ip(args: &ServeArgs) -> Result<(), ExitError> {
-    if args.upstream.refuse_bypass && args.upstream.pod_ip.is_none() {
+    if args.upstream.require_unexposed && args.upstream.pod_ip.is_none() {
         return Err(ExitError::Config(
-            "--refuse-bypass: needs --pod-ip".to_owned(),
+            "--require-unexposed: needs --pod-ip".to_owned(),
         ));
     }
     Ok(())
@@ -113,7 +113,7 @@ pub(super) fn require_pod_ip(args: &ServeArgs) -> Result<(), ExitError> {
 
 pub(super) fn bypass(args: &ServeArgs, upstream: &UpstreamAddress) -> Option<(SocketAddr, bool)> {
     let target = exposure_check::target(upstream, args.upstream.pod_ip?)?;
-    Some((target, args.upstream.refuse_bypass))
+    Some((target, args.upstream.require_unexposed))
 }
 
 pub(super) fn upstream_timeouts(args: &ServeArgs) -> UpstreamTimeouts {

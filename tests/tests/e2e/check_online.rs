@@ -79,9 +79,9 @@ fn what_is_away_is_69_and_what_refuses_is_78() {
         (
             &server.url(),
             &service.url(),
-            &["--pod-ip=127.0.0.1", "--refuse-bypass"],
+            &["--pod-ip=127.0.0.1", "--require-unexposed"],
             CONFIG,
-            "--refuse-bypass: the service is reachable on the pod's address",
+            "--require-unexposed: the service is reachable on the pod's address",
         ),
     ] {
         let end = online(auth_server, upstream, more);

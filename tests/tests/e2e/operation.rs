@@ -408,7 +408,7 @@ fn an_exposed_service_is_reported_and_can_cost_readiness() {
         let output = sidecar.process().output();
         output.contains("clients need no token").then_some(())
     });
-    let strict = plan().flags(["--refuse-bypass"]).start();
+    let strict = plan().flags(["--require-unexposed"]).start();
     wait::until("the warning", || {
         let output = strict.process().output();
         output.contains("clients need no token").then_some(())

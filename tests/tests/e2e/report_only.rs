@@ -270,8 +270,8 @@ fn the_end_is_required_and_at_most_thirty_days_ahead() {
         (&[&soon], "only with --enforce report"),
         (&["--report-header"], "only with --enforce report"),
         (
-            &[report, &soon, "--pod-ip=10.0.0.1", "--refuse-bypass"],
-            "--refuse-bypass",
+            &[report, &soon, "--pod-ip=10.0.0.1", "--require-unexposed"],
+            "--require-unexposed",
         ),
         (&[report, &soon, "--strict"], "--strict: --enforce report"),
     ] {

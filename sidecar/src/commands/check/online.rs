@@ -126,7 +126,7 @@ impl Findings {
                 self.lines.push(line);
             }
             (true, false) => self.warnings.push(format!("--pod-ip: {line}")),
-            (true, true) => self.failed(ExitError::Config(format!("--refuse-bypass: {line}"))),
+            (true, true) => self.failed(ExitError::Config(format!("--require-unexposed: {line}"))),
         }
     }
 }
