@@ -19,15 +19,15 @@ pub(crate) struct TracingArgs {
     pub(crate) request_id: bool,
 
     /// Begin a trace (W3C traceparent) for a request without one
-    #[arg(long, env)]
-    pub(crate) start_traces: bool,
+    #[arg(long, env, alias = "start-traces")]
+    pub(crate) trace_start: bool,
 }
 
 impl TracingArgs {
     pub(crate) const fn correlation(&self) -> CorrelationPolicy {
         CorrelationPolicy {
             request_ids: self.request_id,
-            start_traces: self.start_traces,
+            trace_start: self.trace_start,
         }
     }
 }

@@ -11,7 +11,7 @@ pub(crate) struct CorrelationPolicy {
     /// Create an id for each request without one.
     pub(crate) request_ids: bool,
     /// Start a trace for each request without one.
-    pub(crate) start_traces: bool,
+    pub(crate) trace_start: bool,
 }
 
 /// Ids of one request.
@@ -27,7 +27,7 @@ impl CorrelationPolicy {
         let request_id = self
             .request_ids
             .then(|| RequestId::received(headers).unwrap_or_else(|| RequestId::new(random())));
-        let traceparent = (self.start_traces && TraceId::received(headers).is_none())
+        let traceparent = (self.trace_start && TraceId::received(headers).is_none())
             // Half of the random bytes suffice for the span.
             .then(|| new_traceparent(random(), random() as u64));
         RequestIds {
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn a_trace_starts_only_for_a_request_without_one() {
         let correlation = CorrelationPolicy {
-            start_traces: true,
+            trace_start: true,
             ..CorrelationPolicy::default()
         };
         let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";

@@ -287,7 +287,7 @@ fn a_collector_that_is_away_costs_a_request_nothing() {
 #[test]
 fn without_a_collector_nothing_is_traced() {
     let stack = ForgedStack::with(tests::keys::SigningType::Ecdsa, |plan| {
-        plan.flags(["--start-traces"])
+        plan.flags(["--trace-start"])
             .environment("OTEL_SERVICE_NAME", "orders")
     });
     let client = stack.sidecar.bearing(&stack.token());
