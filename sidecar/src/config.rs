@@ -95,7 +95,7 @@ pub(crate) struct Config {
     /// `None`: forever.
     pub(crate) request_body_timeout: Option<Duration>,
     /// `None`: forever.
-    pub(crate) send_timeout: Option<Duration>,
+    pub(crate) downstream_write_timeout: Option<Duration>,
     /// `None`: the default.
     pub(crate) max_connections: Option<usize>,
     /// `None`: the default.
@@ -164,7 +164,7 @@ impl Config {
             max_key_age: args.keys.max_key_age.limit(),
             request_header_timeout: args.limits.request_header_timeout.duration(),
             request_body_timeout: args.limits.request_body_timeout.limit(),
-            send_timeout: args.limits.send_timeout.limit(),
+            downstream_write_timeout: args.limits.downstream_write_timeout.limit(),
             max_connections: args.limits.max_connections,
             max_requests: args.limits.max_requests,
             threads: args.limits.threads,

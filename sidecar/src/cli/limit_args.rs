@@ -42,8 +42,8 @@ pub(crate) struct LimitArgs {
 
     /// Time a client may read nothing of what is sent to it; 0: forever. Then its connection is
     /// closed
-    #[arg(long, env, default_value_t = Seconds::new(60), value_name = "DURATION")]
-    pub(crate) send_timeout: Seconds,
+    #[arg(long, env, alias = "send-timeout", default_value_t = Seconds::new(60), value_name = "DURATION")]
+    pub(crate) downstream_write_timeout: Seconds,
 
     /// Max. connections of clients at once; more are closed. Default: half of the file descriptors
     /// that the process may have, less a few, and at most 16384

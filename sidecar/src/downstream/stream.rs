@@ -89,13 +89,13 @@ pub(crate) struct ClientStream {
 }
 
 impl ClientStream {
-    /// Wraps `transport`. `head_timeout` limits the arrival of a head, `send_timeout` how long an
+    /// Wraps `transport`. `head_timeout` limits the arrival of a head, `write_timeout` how long an
     /// HTTP/2 client may hold back responses by its windows.
     pub(crate) fn new(
         transport: ClientTransport,
         reject_unparsed: Arc<dyn RejectUnparsed>,
         head_timeout: Duration,
-        send_timeout: Option<Duration>,
+        write_timeout: Option<Duration>,
     ) -> Self {
         let is_http_2 = transport.alpn() == Some(ALPN::H2);
         Self {
@@ -115,7 +115,7 @@ impl ClientStream {
             requests: RequestBoundaries::default(),
             is_poisoned: false,
             bare_rejections: BareRejections::default(),
-            window_deadline: WindowDeadline::new(send_timeout),
+            window_deadline: WindowDeadline::new(write_timeout),
             rejection: None,
         }
     }

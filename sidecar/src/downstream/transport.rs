@@ -17,9 +17,9 @@ const TCP_ESTABLISHED: u8 = 1;
 /// Socket with a write timeout, below TLS, so that the timeout covers its records too.
 pub(crate) type Socket = WriteDeadline<Stream>;
 
-/// Wraps `stream` with the write timeout `send_timeout`; without one a write may wait forever.
-pub(crate) fn socket(stream: Stream, send_timeout: Option<Duration>) -> Socket {
-    WriteDeadline::new(stream, send_timeout.unwrap_or(Duration::MAX))
+/// Wraps `stream` with the write timeout; without one a write may wait forever.
+pub(crate) fn socket(stream: Stream, write_timeout: Option<Duration>) -> Socket {
+    WriteDeadline::new(stream, write_timeout.unwrap_or(Duration::MAX))
 }
 
 /// Byte stream below HTTP.

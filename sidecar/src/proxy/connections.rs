@@ -34,7 +34,7 @@ pub(crate) struct ClientConnections {
     reject_unparsed: Arc<dyn RejectUnparsed>,
     limit: Limit,
     head_timeout: Duration,
-    send_timeout: Option<Duration>,
+    downstream_write_timeout: Option<Duration>,
     fast_path: Option<FastPath>,
 }
 
@@ -44,7 +44,7 @@ impl ClientConnections {
         tls: Option<Arc<ClientTls>>,
         limit: Limit,
         head_timeout: Duration,
-        send_timeout: Option<Duration>,
+        downstream_write_timeout: Option<Duration>,
         upstream: Arc<Upstream>,
         request_logger: RequestLogger,
     ) -> Self {
@@ -58,7 +58,7 @@ impl ClientConnections {
             reject_unparsed: Arc::new(UnparsedRejections(request_logger)),
             limit,
             head_timeout,
-            send_timeout,
+            downstream_write_timeout,
             fast_path: None,
         }
     }
@@ -87,7 +87,7 @@ impl ClientConnections {
             return;
         };
         let _open = self.requests.request_logger.metrics.connection_opened();
-        let socket = transport::socket(stream, self.send_timeout);
+        let socket = transport::socket(stream, self.downstream_write_timeout);
         // Boxed: most connections have no handshake, and none for long.
         let Some(transport) = Box::pin(self.secured(socket)).await else {
             return;
@@ -97,7 +97,7 @@ impl ClientConnections {
             transport,
             Arc::clone(&self.reject_unparsed),
             self.head_timeout,
-            self.send_timeout,
+            self.downstream_write_timeout,
         );
         if let Some(fast_path) = &self.fast_path {
             match fast_path.serve(&mut stream, client).await {

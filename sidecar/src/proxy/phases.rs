@@ -48,7 +48,7 @@ pub(crate) struct AuthProxy {
     pub(crate) upstream: Arc<Upstream>,
     pub(crate) request_logger: RequestLogger,
     pub(crate) request_body_timeout: Option<Duration>,
-    pub(crate) send_timeout: Option<Duration>,
+    pub(crate) downstream_write_timeout: Option<Duration>,
     pub(crate) in_flight: Arc<InFlight>,
     pub(crate) close_streams_on_expiry: bool,
     pub(crate) metrics: Metrics,

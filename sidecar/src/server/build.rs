@@ -368,7 +368,7 @@ fn client_connections(
         descriptors,
     ));
     let head_timeout = config.request_header_timeout;
-    let send_timeout = config.send_timeout;
+    let downstream_write_timeout = config.downstream_write_timeout;
     let is_fast = config.fast_path && config.upstream.address.protocol != Protocol::H2c;
     let proxy = auth_proxy(config, Arc::clone(&upstream), in_flight, shared);
     let fast_path = is_fast.then(|| FastPath::new(proxy.clone(), IDLE_TIMEOUT));
@@ -379,7 +379,7 @@ fn client_connections(
         tls,
         limit,
         head_timeout,
-        send_timeout,
+        downstream_write_timeout,
         upstream,
         request_logger,
     )
@@ -407,7 +407,7 @@ fn auth_proxy(
         request_logger: shared.request_logger.clone(),
         correlation: config.correlation,
         request_body_timeout: config.request_body_timeout,
-        send_timeout: config.send_timeout,
+        downstream_write_timeout: config.downstream_write_timeout,
         in_flight: Arc::new(in_flight),
         close_streams_on_expiry: config.close_streams_on_expiry,
         metrics: shared.metrics.clone(),

@@ -59,7 +59,7 @@ const SHORT_TIMEOUTS: [&str; 8] = [
     "3",
     "--request-body-timeout",
     "3",
-    "--send-timeout",
+    "--downstream-write-timeout",
     "3",
     "--upstream-read-timeout",
     "3",

@@ -169,8 +169,13 @@ fn take_window_back(stack: &ForgedStack) -> (FrameClient, usize) {
     (client, ended)
 }
 
-fn stack_with_send_timeout(seconds: &str) -> ForgedStack {
-    let flags = ["--max-requests", "200", "--send-timeout", seconds];
+fn stack_with_write_timeout(seconds: &str) -> ForgedStack {
+    let flags = [
+        "--max-requests",
+        "200",
+        "--downstream-write-timeout",
+        seconds,
+    ];
     ForgedStack::with(SigningType::Ecdsa, |plan| {
         plan.flags(flags).pass(["/public/**"])
     })
@@ -178,7 +183,7 @@ fn stack_with_send_timeout(seconds: &str) -> ForgedStack {
 
 #[test]
 fn a_window_that_is_taken_back_keeps_no_place() {
-    let stack = stack_with_send_timeout("4");
+    let stack = stack_with_write_timeout("4");
     let (mut client, _) = take_window_back(&stack);
     assert!(client.is_closed_within(Duration::from_secs(20)));
     wait_for_free_places(&stack.sidecar);
@@ -186,7 +191,7 @@ fn a_window_that_is_taken_back_keeps_no_place() {
 
 #[test]
 fn a_window_that_is_given_back_in_time_gets_its_answers() {
-    let stack = stack_with_send_timeout("6");
+    let stack = stack_with_write_timeout("6");
     let (mut client, mut ended) = take_window_back(&stack);
     std::thread::sleep(Duration::from_secs(2));
     client.initial_window(LARGEST_WINDOW);
@@ -201,7 +206,7 @@ fn a_window_that_is_given_back_in_time_gets_its_answers() {
 fn a_download_whose_window_opens_bit_by_bit_goes_on() {
     let stack = stack();
     let service = H2Service::start();
-    let sidecar = in_front_of(&stack, &service.url(), &["--send-timeout", "2"]);
+    let sidecar = in_front_of(&stack, &service.url(), &["--downstream-write-timeout", "2"]);
     let mut client = FrameClient::connect(sidecar.address());
     client.initial_window(0);
     let head = [
@@ -227,7 +232,7 @@ fn a_download_whose_window_opens_bit_by_bit_goes_on() {
 fn a_grpc_call_goes_on_while_its_window_is_closed() {
     let stack = stack();
     let service = H2Service::start();
-    let sidecar = in_front_of(&stack, &service.url(), &["--send-timeout", "2"]);
+    let sidecar = in_front_of(&stack, &service.url(), &["--downstream-write-timeout", "2"]);
     let bearer = format!("Bearer {}", stack.token());
     let head = [
         (":method", "POST"),
@@ -351,7 +356,7 @@ fn a_handshake_has_no_more_time_than_any_request_before_its_101() {
     let sidecar = in_front_of(
         &stack,
         &service.url(),
-        &[&flags[..], &["--send-timeout", "1"]].concat(),
+        &[&flags[..], &["--downstream-write-timeout", "1"]].concat(),
     );
     let token = stack.token();
     let announced = "Content-Length: 5\r\n";
@@ -382,7 +387,7 @@ fn a_grpc_call_outside_its_answer_has_the_time_of_any_request() {
         "1",
         "--request-body-timeout",
         "1",
-        "--send-timeout",
+        "--downstream-write-timeout",
         "1",
     ];
     let bearer = format!("Bearer {}", stack.token());

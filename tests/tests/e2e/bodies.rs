@@ -237,7 +237,7 @@ fn a_body_that_does_not_come_is_not_waited_for() {
 fn who_takes_nothing_of_an_answer_is_not_waited_for() {
     let stack = stack();
     let service = StreamingService::start();
-    let sidecar = in_front_of(&stack, &service, &["--send-timeout", "1"]);
+    let sidecar = in_front_of(&stack, &service, &["--downstream-write-timeout", "1"]);
     let mut silent = RawClient::connect(sidecar.address());
     silent.send(&head(&stack, "GET", "endless", ""));
     service.wait_for_broken_off(1);

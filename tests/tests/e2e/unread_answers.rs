@@ -1,5 +1,5 @@
 //! Clients that send requests and read no response: their places and connections are free again
-//! within `--send-timeout`.
+//! within `--downstream-write-timeout`.
 
 use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
@@ -56,7 +56,7 @@ fn wait_for_free_places(sidecar: &Sidecar) {
 
 fn stack_with(prepare: impl FnOnce(SidecarPlan) -> SidecarPlan) -> ForgedStack {
     let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
-        let flags = ["--send-timeout", "1", "--max-requests", "4"];
+        let flags = ["--downstream-write-timeout", "1", "--max-requests", "4"];
         prepare(plan.pass(["/public/**"]).flags(flags))
     });
     // A few hundred of these fill the buffers.

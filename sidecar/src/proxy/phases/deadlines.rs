@@ -136,7 +136,10 @@ impl AuthProxy {
 
     /// Returns the time for one part of such a response.
     pub(in crate::proxy) fn part_timeout(&self) -> Option<Duration> {
-        let both = self.upstream.read_timeout().zip(self.send_timeout);
+        let both = self
+            .upstream
+            .read_timeout()
+            .zip(self.downstream_write_timeout);
         both.map(|(read, send)| read.saturating_add(send))
     }
 

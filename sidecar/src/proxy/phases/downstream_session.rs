@@ -20,7 +20,7 @@ impl AuthProxy {
         allow_pipelining(session);
         if session.is_http2() {
             // For each stream, beside the write timeout of the connection.
-            session.set_write_timeout(self.send_timeout);
+            session.set_write_timeout(self.downstream_write_timeout);
         }
         self.limit_connection(session);
         let request = session.req_header();
