@@ -248,7 +248,7 @@ impl Config {
         }
         if self.rules.upstream_request.reuse_after_body {
             warnings.push(
-                "--reuse-after-body: a service that does not read a body parses it as the next request",
+                "--upstream-reuse-after-body: a service that does not read a body parses it as the next request",
             );
         }
         let resource = self.rules.auth_policy.resource.as_deref();

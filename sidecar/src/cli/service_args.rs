@@ -92,8 +92,8 @@ pub(crate) struct UpstreamRequestArgs {
 
     /// Reuse a connection to the service after a request with a body. Faster; only for a service
     /// that reads every body to its end, also of requests that it rejects
-    #[arg(long, env)]
-    pub(crate) reuse_after_body: bool,
+    #[arg(long, env, alias = "reuse-after-body")]
+    pub(crate) upstream_reuse_after_body: bool,
 
     /// Treatment of X-Forwarded-For, -Proto and Forwarded: append the client's address; overwrite
     /// all that a client sends, and remove any other X-Forwarded-*, X-Real-IP, X-Client-IP and the

@@ -90,7 +90,7 @@ fn origins(flag: &str, origins: &[String]) -> Result<AllowedOrigins, ExitError> 
 pub(crate) const fn upstream_request(args: &UpstreamRequestArgs) -> UpstreamRequestPolicy {
     UpstreamRequestPolicy {
         forward_authorization: args.forward_authorization,
-        reuse_after_body: args.reuse_after_body,
+        reuse_after_body: args.upstream_reuse_after_body,
         forwarded: args.forwarded,
     }
 }

@@ -70,7 +70,7 @@ impl Keys {
             .fast_path(fast_path)
             .pass(["/public/**"])
             .flags(["--forwarded", "off", "--log-format", "json"])
-            .flags(["--access-log", "all", "--reuse-after-body"])
+            .flags(["--access-log", "all", "--upstream-reuse-after-body"])
             .flags(["--request-header-timeout", "1s"])
             .flags(["--request-body-timeout", "1s"])
             .flags(["--upstream-read-timeout", "2s"]);

@@ -114,7 +114,7 @@ fn an_https_service_of_http_1_gets_the_fast_path() {
     let authority = Authority::new();
     let service = TlsService::start(&authority.issue("server"), None);
     let plan = SidecarPlan::to(&service.url("localhost"), &stack.auth_server.url())
-        .flags(["--signing-type", "ecdsa", "--reuse-after-body"])
+        .flags(["--signing-type", "ecdsa", "--upstream-reuse-after-body"])
         .flags(["--upstream-ca", &authority.file().display().to_string()])
         .fast_path("on");
     let sidecar = plan.start().ready();

@@ -107,14 +107,18 @@ pub(crate) fn measure(field: &Field, settings: &Settings, token: &str, results: 
         measure(shape.name.to_owned(), &field.running, load);
     }
     let reusing = field.verifying(Setup {
-        flags: &["--reuse-after-body"],
+        flags: &["--upstream-reuse-after-body"],
         ..Setup::PLAIN
     });
     let body = Load {
         body: Some(BODY_BYTES),
         ..load(PATH, CONNECTIONS, Tokens::One(token))
     };
-    measure(format!("{BODY}, `--reuse-after-body`"), &reusing, body);
+    measure(
+        format!("{BODY}, `--upstream-reuse-after-body`"),
+        &reusing,
+        body,
+    );
     let authority = Authority::new();
     let certificate = authority.issue("race");
     let with_tls = field.verifying(Setup {
