@@ -210,9 +210,13 @@ fn mounted_applications(args: &ServeArgs) -> Result<Option<MountedApplications>,
 }
 
 fn pass_list(args: &ServeArgs) -> Result<PassList, ExitError> {
-    let configured = args.pages.pass.iter().map(String::as_str);
-    PassList::parse(PASS_LIST.into_iter().chain(configured))
-        .map_err(|error| ExitError::Config(format!("--pass '{}': {}", error.pattern, error.source)))
+    let configured = args.pages.public_path.iter().map(String::as_str);
+    PassList::parse(PASS_LIST.into_iter().chain(configured)).map_err(|error| {
+        ExitError::Config(format!(
+            "--public-path '{}': {}",
+            error.pattern, error.source
+        ))
+    })
 }
 
 fn static_root(args: &ServeArgs) -> Result<Option<PathBuf>, ExitError> {

@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn the_effective_configuration_is_toml_without_the_secret() {
-        let args = serve(&["--app-secret", "hush", "--pass", "/a/**,/b"]).unwrap();
+        let args = serve(&["--app-secret", "hush", "--public-path", "/a/**,/b"]).unwrap();
         let toml = toml::to_string(&args).unwrap();
         assert!(!toml.contains("hush") && !format!("{args:?}").contains("hush"));
         for line in [
@@ -201,7 +201,7 @@ mod tests {
             "request-header-timeout = \"10s\"",
             "signing-type = \"rsa\"",
             "access-log = \"refusals\"",
-            "pass = [\"/a/**\", \"/b\"]",
+            "public-path = [\"/a/**\", \"/b\"]",
             "leeway = \"30s\"",
         ] {
             assert!(toml.lines().any(|other| other == line), "{line}\n{toml}");

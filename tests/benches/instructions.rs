@@ -49,7 +49,7 @@ fn main() -> ExitCode {
         let pass: Vec<_> = (0..patterns).map(|n| format!("/static-{n}/**")).collect();
         let plan = SidecarPlan::new(&service, &auth_server.url())
             .flags(NEVER)
-            .pass(pass);
+            .public_paths(pass);
         count(plan, &sidecar, &forge, &service, rows)
     };
     let mut counted = race(1, &ROWS);

@@ -119,7 +119,7 @@ def test_what_the_component_sets_is_known_at_run_time_alone(variant):
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_setting_of_the_deployment_counts_more(variant, tmp_path):
     own = {name: f"own {value}" for name, value in defaults(variant, tmp_path).items()}
-    own |= {"POSTERN_AUTH_SERVER": "dns://auth.identity.svc:9000/auth", "POSTERN_PASS": "/healthz"}
+    own |= {"POSTERN_AUTH_SERVER": "dns://auth.identity.svc:9000/auth", "POSTERN_PUBLIC_PATH": "/healthz"}
     deployment, its_service = service()
     variables = [{"name": name, "value": value} for name, value in own.items()]
     container = {"name": "sidecar", "env": variables}

@@ -45,8 +45,16 @@ mod tests {
 
     #[test]
     fn a_command_is_split_as_a_shell_would() {
-        let command = "sidecar serve --a b \\\n  --pass '/x/**' \\\n  --c\n";
-        let expected = ["sidecar", "serve", "--a", "b", "--pass", "/x/**", "--c"];
+        let command = "sidecar serve --a b \\\n  --public-path '/x/**' \\\n  --c\n";
+        let expected = [
+            "sidecar",
+            "serve",
+            "--a",
+            "b",
+            "--public-path",
+            "/x/**",
+            "--c",
+        ];
         assert_eq!(words(command), expected);
     }
 }

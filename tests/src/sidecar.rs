@@ -113,12 +113,12 @@ impl SidecarPlan {
         self
     }
 
-    /// Adds a pass list.
+    /// Adds public paths.
     #[must_use]
-    pub fn pass<P: AsRef<str>>(mut self, patterns: impl IntoIterator<Item = P>) -> Self {
+    pub fn public_paths<P: AsRef<str>>(mut self, patterns: impl IntoIterator<Item = P>) -> Self {
         for pattern in patterns {
             self.flags
-                .extend(["--pass".to_owned(), pattern.as_ref().to_owned()]);
+                .extend(["--public-path".to_owned(), pattern.as_ref().to_owned()]);
         }
         self
     }

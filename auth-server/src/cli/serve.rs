@@ -175,8 +175,14 @@ pub(crate) struct AccountArgs {
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct PageArgs {
     /// Path pattern below the context path that needs no token, such as '/public/**'; repeatable
-    #[arg(long, env, value_name = "PATTERN", value_delimiter = ',')]
-    pub(crate) pass: Vec<String>,
+    #[arg(
+        long,
+        env,
+        alias = "pass",
+        value_name = "PATTERN",
+        value_delimiter = ','
+    )]
+    pub(crate) public_path: Vec<String>,
     /// Directory whose subdirectories `static` and `assets` are served under these names
     #[arg(long, env, value_name = "DIR")]
     pub(crate) static_dir: Option<PathBuf>,

@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn values_are_shown_as_the_flags_take_them() {
         let shown = effective_of(&[
-            "--pass=/a/**,/b",
+            "--public-path=/a/**,/b",
             "--rotate-every=86400",
             "--trusted-proxy=10.0.0.0/8",
             "--cors-origin=https://app.example",
@@ -178,7 +178,7 @@ mod tests {
         ]);
         let text = shown.to_string();
         for line in [
-            r#"pass = ["/a/**", "/b"]"#,
+            r#"public-path = ["/a/**", "/b"]"#,
             r#"rotate-every = "1d""#,
             r#"trusted-proxy = ["10.0.0.0/8"]"#,
             r#"cors-origin = ["https://app.example"]"#,

@@ -387,7 +387,7 @@ mod tests {
                 audiences: vec!["orders".into(), "<u>".into()],
                 cors_origins: Vec::new(),
                 keys_from: "http://127.0.0.1:9000/auth".into(),
-                settings: "pass = [\"<kbd>\"]".into(),
+                settings: "public-path = [\"<kbd>\"]".into(),
                 issuers: Vec::new(),
             }),
             hour: LastHour::new(
@@ -458,7 +458,10 @@ mod tests {
         assert_eq!(snapshot["refusals"][0]["path"], "/a");
         assert_eq!(snapshot["last_hour"][0]["verified"], 0);
         assert_eq!(snapshot["responses"]["p99_ms"], serde_json::Value::Null);
-        assert_eq!(snapshot["protected"]["settings"], "pass = [\"<kbd>\"]");
+        assert_eq!(
+            snapshot["protected"]["settings"],
+            "public-path = [\"<kbd>\"]"
+        );
         assert_eq!(snapshot["fast_path"]["requests"], 1);
         assert_eq!(snapshot["fast_path"]["departures"]["hop_by_hop"], 2);
         let page = page_of(&status);

@@ -73,7 +73,7 @@ fn text(reported: &Reported, context: &str) -> String {
     }
     let mut text = String::from(
         "# Requests that would be rejected, since the start. A line opens its path to all clients: keep\n\
-         # those that need no user, and let the clients of the others send a token.\npass = [\n",
+         # those that need no user, and let the clients of the others send a token.\npublic-path = [\n",
     );
     for (path, open) in &open {
         let OpenPath { methods, requests } = open;
@@ -155,7 +155,7 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
         let read: toml::Table = text.parse().unwrap_or_default();
-        let listed = read.get("pass").and_then(toml::Value::as_array);
+        let listed = read.get("public-path").and_then(toml::Value::as_array);
         assert_eq!(listed.map(Vec::len), Some(1), "{text}");
     }
 }

@@ -29,13 +29,19 @@ pub(crate) struct RulesArgs {
 
     /// Ant pattern, relative to the context path, of paths that need no token; may be repeated, or
     /// hold several separated by commas. Methods in front limit it, as in 'GET,HEAD /products/**'
-    #[arg(long, env, value_delimiter = ',', value_name = "PATTERN")]
+    #[arg(
+        long,
+        env,
+        alias = "pass",
+        value_delimiter = ',',
+        value_name = "PATTERN"
+    )]
     #[serde(serialize_with = "serialize_whole")]
-    pub(crate) pass: Vec<String>,
+    pub(crate) public_path: Vec<String>,
 
     /// Ant pattern, relative to the context path, of paths where the token is optional: without one
     /// the request is forwarded without a user. A bad token is rejected there too. Written as
-    /// --pass
+    /// --public-path
     #[arg(long, env, value_delimiter = ',', value_name = "PATTERN")]
     #[serde(serialize_with = "serialize_whole")]
     pub(crate) optional: Vec<String>,
@@ -81,9 +87,9 @@ pub(crate) struct RulesArgs {
 }
 
 impl RulesArgs {
-    /// Returns the patterns of `--pass`, each with its methods.
-    pub(crate) fn pass_patterns(&self) -> Vec<String> {
-        whole_patterns(&self.pass)
+    /// Returns the patterns of `--public-path`, each with its methods.
+    pub(crate) fn public_paths(&self) -> Vec<String> {
+        whole_patterns(&self.public_path)
     }
 
     /// Returns the patterns of `--optional`, each with its methods.
@@ -96,7 +102,7 @@ impl RulesArgs {
     pub(crate) fn for_issuers_of(&self, effective: &Self) -> Self {
         let Self {
             app_name,
-            pass,
+            public_path,
             optional,
             default_rule,
             rule,
@@ -110,7 +116,7 @@ impl RulesArgs {
         } = effective.clone();
         Self {
             app_name,
-            pass,
+            public_path,
             optional,
             default_rule,
             rule,

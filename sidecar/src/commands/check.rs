@@ -100,7 +100,7 @@ fn as_toml<'w>(
 
 /// Names the patterns of open paths that have no methods in front.
 fn notes(args: &ServeArgs) -> String {
-    let mut patterns = args.rules.pass_patterns();
+    let mut patterns = args.rules.public_paths();
     patterns.retain(|pattern| pattern.starts_with('/'));
     match patterns.as_slice() {
         [] => String::new(),
@@ -290,16 +290,16 @@ mod tests {
             &[
                 "--app-name",
                 "orders",
-                "--pass",
+                "--public-path",
                 "/static/**,/open/*.html,/a/?,/health,/",
             ][..],
             &[
-                "--pass",
+                "--public-path",
                 "/**/*.js,/*/public/**",
                 "--optional",
                 "/feed/**,/b",
             ],
-            &["--pass", "/**", "--leeway", "0", "--allow-no-exp"],
+            &["--public-path", "/**", "--leeway", "0", "--allow-no-exp"],
             &[
                 "--issuer",
                 "I",
@@ -331,7 +331,7 @@ mod tests {
     /// Returns the report on rules that differ from the settings.
     fn report_on(change: impl Fn(&mut AuthPolicy)) -> Report {
         let flags = [
-            "--pass",
+            "--public-path",
             "/static/**",
             "--issuer",
             "auth",

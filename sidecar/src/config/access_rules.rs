@@ -46,7 +46,7 @@ pub(super) fn access_rules(args: &RulesArgs) -> Result<AccessRules, ExitError> {
         }
         if let Some(path) = rule.paths.iter().find(|path| is_passed(&open, &rule, path)) {
             let why = format!(
-                "'{}': --pass opens it, so no token is read there",
+                "'{}': --public-path opens it, so no token is read there",
                 path.as_str()
             );
             return Err(place.refuse("paths", why));
@@ -236,7 +236,7 @@ pub(super) fn warnings(args: &RulesArgs) -> Result<Vec<String>, ExitError> {
             }
             if let Some(pattern) = opens_part(&pass, rule, path) {
                 warn(&format!(
-                    "'{text}': without a token, --pass '{}' opens part of it",
+                    "'{text}': without a token, --public-path '{}' opens part of it",
                     pattern.as_str()
                 ));
             }

@@ -117,7 +117,7 @@ pub(super) fn effective_config(
             "" => String::new(),
             name => format!("/{name}"),
         },
-        open_paths: args.rules.pass_patterns(),
+        open_paths: args.rules.public_paths(),
         optional_paths: args.rules.optional_patterns(),
         rules: auth_policy
             .access_rules

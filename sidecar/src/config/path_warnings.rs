@@ -1,4 +1,4 @@
-//! Warnings about patterns of `--pass` and `--optional` that match more, or less, than they seem
+//! Warnings about patterns of `--public-path` and `--optional` that match more, or less, than they seem
 //! to. Patterns that can never match are rejected at parsing.
 
 use contract::http::methods::Methods;
@@ -20,13 +20,13 @@ pub(super) fn warnings(rules: &RulesArgs) -> Result<Vec<String>, ExitError> {
     let pass = pass_list(rules)?;
     let optional = optional_list(rules)?;
     let mut warnings: Vec<String> = Vec::new();
-    warnings.extend(everything(&pass, "pass", "no request needs a token"));
+    warnings.extend(everything(&pass, "public-path", "no request needs a token"));
     warnings.extend(everything(
         &optional,
         "optional",
         "no request needs a token, only a bad one is rejected",
     ));
-    for (flag, list) in [("pass", &pass), ("optional", &optional)] {
+    for (flag, list) in [("public-path", &pass), ("optional", &optional)] {
         for pattern in list.patterns().iter().map(PathPattern::as_str) {
             let warning = of_pattern(path_of(pattern), &rules.app_name);
             warnings.extend(warning.map(|warning| format!("--{flag} '{pattern}': {warning}")));
@@ -35,7 +35,7 @@ pub(super) fn warnings(rules: &RulesArgs) -> Result<Vec<String>, ExitError> {
     for pattern in optional.patterns() {
         if is_open(&pass, pattern.methods(), &example(pattern.as_str())) {
             warnings.push(format!(
-                "--optional '{}': --pass lists it too, so a token is never read there",
+                "--optional '{}': --public-path lists it too, so a token is never read there",
                 pattern.as_str()
             ));
         }
@@ -155,55 +155,58 @@ mod tests {
     fn each_misleading_pattern_gets_one_warning() {
         for (flags, warning) in [
             (
-                &["--pass", "/**"][..],
-                Some("--pass: a pattern matches every path"),
+                &["--public-path", "/**"][..],
+                Some("--public-path: a pattern matches every path"),
             ),
-            (&["--pass", "/*/**,/a"], Some("every path")),
-            (&["--pass", "/*,/*/**"], Some("every path")),
-            (&["--pass", "/*"], None),
-            (&["--pass", "/a/?"], None),
+            (&["--public-path", "/*/**,/a"], Some("every path")),
+            (&["--public-path", "/*,/*/**"], Some("every path")),
+            (&["--public-path", "/*"], None),
+            (&["--public-path", "/a/?"], None),
             (
-                &["--pass", "/x?y=1"],
-                Some("--pass '/x?y=1': the query of a request is never compared"),
+                &["--public-path", "/x?y=1"],
+                Some("--public-path '/x?y=1': the query of a request is never compared"),
             ),
-            (&["--pass", "/static/**,/a/*/b,/"], None),
-            (&["--pass", "/current/**"], Some("still needs a token")),
+            (&["--public-path", "/static/**,/a/*/b,/"], None),
             (
-                &["--pass", "/**/*.js"],
-                Some("--pass '/**/*.js': matches below every path"),
-            ),
-            (
-                &["--pass", "/docs/"],
-                Some("--pass '/docs/': matches only with the slash"),
+                &["--public-path", "/current/**"],
+                Some("still needs a token"),
             ),
             (
-                &["--pass", "/orders/a", "--app-name", "orders"],
+                &["--public-path", "/**/*.js"],
+                Some("--public-path '/**/*.js': matches below every path"),
+            ),
+            (
+                &["--public-path", "/docs/"],
+                Some("--public-path '/docs/': matches only with the slash"),
+            ),
+            (
+                &["--public-path", "/orders/a", "--app-name", "orders"],
                 Some("this lists /orders/orders/a"),
             ),
-            (&["--pass", "/ordersx", "--app-name", "orders"], None),
+            (&["--public-path", "/ordersx", "--app-name", "orders"], None),
             (
                 &["--optional", "/**"],
                 Some("--optional: a pattern matches every path"),
             ),
             (&["--optional", "/**/x"], Some("--optional '/**/x'")),
-            (&["--optional", "/a/**", "--pass", "/b"], None),
-            (&["--pass", "GET,HEAD /a/**"], None),
+            (&["--optional", "/a/**", "--public-path", "/b"], None),
+            (&["--public-path", "GET,HEAD /a/**"], None),
             (
-                &["--pass", "GET,HEAD /**"],
+                &["--public-path", "GET,HEAD /**"],
                 Some("every path for some methods"),
             ),
             (
-                &["--pass", "GET /docs/"],
-                Some("--pass 'GET /docs/': matches only with the slash"),
+                &["--public-path", "GET /docs/"],
+                Some("--public-path 'GET /docs/': matches only with the slash"),
             ),
-            (&["--optional", "/a/*", "--pass", "GET /a/**"], None),
+            (&["--optional", "/a/*", "--public-path", "GET /a/**"], None),
             (
-                &["--optional", "GET /a/*", "--pass", "GET /a/**"],
-                Some("--pass lists it too"),
+                &["--optional", "GET /a/*", "--public-path", "GET /a/**"],
+                Some("--public-path lists it too"),
             ),
             (
-                &["--optional", "/a/*", "--pass", "/a/**"],
-                Some("--pass lists it too"),
+                &["--optional", "/a/*", "--public-path", "/a/**"],
+                Some("--public-path lists it too"),
             ),
         ] {
             let said = warnings_of(flags);

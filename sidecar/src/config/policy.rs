@@ -96,7 +96,7 @@ pub(crate) const fn upstream_request(args: &UpstreamRequestArgs) -> UpstreamRequ
 }
 
 pub(super) fn pass_list(args: &RulesArgs) -> Result<PassList, ExitError> {
-    patterns("pass", &args.pass_patterns())
+    patterns("public-path", &args.public_paths())
 }
 
 pub(super) fn optional_list(args: &RulesArgs) -> Result<PassList, ExitError> {

@@ -50,7 +50,7 @@ fn every_complaint_is_one_line_that_names_the_flag() {
         (["--upstream", "http://127.0.0.1:8080"], "--listen"),
         (["--upstream", "http://0.0.0.0:8080"], "--listen"),
         (["--upstream", "http://localhost:8081"], "--admin-listen"),
-        (["--pass", "static/**"], "--pass"),
+        (["--public-path", "static/**"], "--public-path"),
         (["--cors-origin", "*"], "--cors-origin"),
         (["--cors-origin", "https://app.example/"], "--cors-origin"),
         (["--optional", "feed/**"], "--optional"),

@@ -11,7 +11,7 @@ use super::object::{Object, PodView, list, name_of, text};
 use super::patch::{Operation, add_member, prepend};
 use super::ports::{self, Ports};
 use super::probes::{self, Rewritten};
-use super::settings::{self, APP_SECRET_FILE, AUTH_SERVER, PASS, Settings, UPSTREAM};
+use super::settings::{self, APP_SECRET_FILE, AUTH_SERVER, PUBLIC_PATH, Settings, UPSTREAM};
 
 /// Labels that name an application, the usual one first.
 const NAME_LABELS: [&str; 4] = ["app.kubernetes.io/name", "app", "k8s-app", "run"];
@@ -281,15 +281,19 @@ impl Added<'_> {
                 set(name, value.clone());
             }
         }
-        if let Some(pass) = self.pass(variables.get(PASS), probes)? {
-            variables.insert(PASS.to_owned(), pass);
+        if let Some(list) = self.public_paths(variables.get(PUBLIC_PATH), probes)? {
+            variables.insert(PUBLIC_PATH.to_owned(), list);
         }
         let pairs = variables.into_iter();
         Ok(pairs.map(|(name, value)| (name, value.into())).collect())
     }
 
     /// Joins the operator's patterns, the annotation's, and the paths of probes, which are read only.
-    fn pass(&self, of_all: Option<&String>, probes: &Rewritten) -> Result<Option<String>, String> {
+    fn public_paths(
+        &self,
+        of_all: Option<&String>,
+        probes: &Rewritten,
+    ) -> Result<Option<String>, String> {
         let lists = [of_all.map(String::as_str), self.pod.annotation(names::PASS)];
         let given = lists.into_iter().flatten().filter(|list| !list.is_empty());
         let mut patterns: Vec<String> = given.map(ToOwned::to_owned).collect();

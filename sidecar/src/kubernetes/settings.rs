@@ -10,7 +10,7 @@ use super::component::Component;
 pub(crate) const AUTH_SERVER: &str = "POSTERN_AUTH_SERVER";
 pub(crate) const APP_SECRET_FILE: &str = "POSTERN_APP_SECRET_FILE";
 pub(crate) const UPSTREAM: &str = "POSTERN_UPSTREAM";
-pub(crate) const PASS: &str = "POSTERN_PASS";
+pub(crate) const PUBLIC_PATH: &str = "POSTERN_PUBLIC_PATH";
 /// Sources of the key that need no application.
 const OTHER_KEY_SOURCES: [&str; 4] = [
     "POSTERN_JWKS_URL",

@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn rules_change_at_once_and_the_rest_waits_by_name() {
         for (flag, value, at_once) in [
-            ("--pass", "/a/**", true),
+            ("--public-path", "/a/**", true),
             ("--optional", "/a/**", true),
             ("--default-rule", "deny", true),
             ("--cors-origin", "https://app.example", true),
@@ -386,7 +386,7 @@ mod tests {
             "--client-ca=/2",
             "--upstream-ca=/2",
             "--audience=2",
-            "--pass=/2",
+            "--public-path=/2",
             "--default-rule=deny",
         ]);
         let read = args(&["--jwks-url=https://b/", "--issuer=i", "--audience=3"]);

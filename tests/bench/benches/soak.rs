@@ -86,7 +86,7 @@ fn main() -> ExitCode {
     let http_2_service = H2Service::start();
     let in_front_of = |upstream: &str| {
         SidecarPlan::to(upstream, &auth_server.url())
-            .flags(["--signing-type", "ecdsa", "--pass", "/public/**"])
+            .flags(["--signing-type", "ecdsa", "--public-path", "/public/**"])
             .flags(["--token-cache-bytes", CACHE_BYTES])
             .flags(["--max-requests", &MAX_REQUESTS.to_string()])
             .flags(["--max-connections", &MAX_CONNECTIONS.to_string()])

@@ -29,7 +29,7 @@ const FILE_BYTES: usize = 65_000;
 
 fn in_front_of(stack: &ForgedStack, upstream: &str, flags: &[&str]) -> Sidecar {
     SidecarPlan::to(upstream, &stack.auth_server.url())
-        .flags(["--signing-type", "ecdsa", "--pass", "/public/**"])
+        .flags(["--signing-type", "ecdsa", "--public-path", "/public/**"])
         .flags(flags.iter().copied())
         .start()
         .ready()
@@ -71,7 +71,7 @@ fn idle_connections_take_little_memory() {
     let count = std::env::var("POSTERN_TEST_IDLE").ok();
     let count = count.map_or(1000, |count| count.parse::<u64>().unwrap());
     let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
-        plan.pass(["/public/**"])
+        plan.public_paths(["/public/**"])
             .flags(["--max-connections", "12000"])
             .fast_path("on")
     });
@@ -114,7 +114,7 @@ fn unread_answers_fit_into_the_memory_of_the_manifests() {
         let limit_kib = limit.parse::<u64>().unwrap() * 1024;
         let connections = setting(&kustomization, "POSTERN_MAX_CONNECTIONS");
         let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
-            plan.pass(["/public/**"])
+            plan.public_paths(["/public/**"])
                 .environment("POSTERN_MAX_CONNECTIONS", &connections)
                 .environment(
                     "POSTERN_MAX_REQUESTS",
@@ -141,7 +141,7 @@ fn unread_answers_fit_into_the_memory_of_the_manifests() {
 #[test]
 fn an_unread_answer_of_http_2_keeps_its_place() {
     // Half of the places are for requests without a token: enough for all streams of one client.
-    let flags = ["--max-requests", "200", "--pass", "/public/**"];
+    let flags = ["--max-requests", "200", "--public-path", "/public/**"];
     let stack = ForgedStack::with(SigningType::Ecdsa, |plan| plan.flags(flags));
     stack.service.answers(file());
     let held = begin(Abuse::UnreadStreams, &stack.sidecar, "");
@@ -177,7 +177,7 @@ fn stack_with_write_timeout(seconds: &str) -> ForgedStack {
         seconds,
     ];
     ForgedStack::with(SigningType::Ecdsa, |plan| {
-        plan.flags(flags).pass(["/public/**"])
+        plan.flags(flags).public_paths(["/public/**"])
     })
 }
 

@@ -72,7 +72,7 @@ fn a_line_has_times_bytes_and_the_user_only_if_configured() {
         let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
             let json = ["--access-log", "all", "--log-format", "json"];
             let plan = plan.flags(json).flags(flags.iter().copied());
-            plan.pass(["/public/**"])
+            plan.public_paths(["/public/**"])
         });
         let sidecar = &stack.sidecar;
         stack.sidecar.bearing(&stack.token()).get("/list");
@@ -104,7 +104,7 @@ fn a_line_names_the_issuer_where_there_may_be_several() {
     for fast_path in ["on", "off"] {
         let plan = issuers.plan().flags(NEVER).flags(["--ready", "all"]);
         let plan = plan.flags(["--access-log", "all", "--log-format", "json"]);
-        let plan = plan.pass(["/public/**"]).fast_path(fast_path);
+        let plan = plan.public_paths(["/public/**"]).fast_path(fast_path);
         let sidecar = plan.start().ready();
         for (path, token, issuer) in [
             ("/a", shop.own(), "shop".into()),

@@ -95,7 +95,7 @@ fn contract_4_4_nothing_outside_of_static_and_assets_is_served() {
 #[test]
 fn contract_4_4_oauth_jwt_is_always_on_the_list() {
     let server = AuthServerPlan::new()
-        .flags(["--pass", "/public/**"])
+        .flags(["--public-path", "/public/**"])
         .start()
         .ready();
     assert_eq!(server.anonymous().post(LOGIN, &credentials()).status(), 200);

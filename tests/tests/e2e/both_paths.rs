@@ -68,7 +68,7 @@ impl Keys {
         let plan = SidecarPlan::to(&service.url(), &self.auth_server.url())
             .flags(signing_flags(SigningType::Ecdsa).iter().copied())
             .fast_path(fast_path)
-            .pass(["/public/**"])
+            .public_paths(["/public/**"])
             .flags(["--forwarded", "off", "--log-format", "json"])
             .flags(["--access-log", "all", "--upstream-reuse-after-body"])
             .flags(["--request-header-timeout", "1s"])

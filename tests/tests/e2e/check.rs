@@ -30,7 +30,12 @@ fn refused(end: &Finished) -> Vec<usize> {
 fn check_attacks_its_own_configuration_and_counts() {
     let plain = check(&[]);
     assert_eq!(plain.code, Some(0), "{}", plain.stderr);
-    let with_patterns = check(&["--pass", "/static/**,/health", "--optional", "/feed/**"]);
+    let with_patterns = check(&[
+        "--public-path",
+        "/static/**,/health",
+        "--optional",
+        "/feed/**",
+    ]);
     assert_eq!(with_patterns.code, Some(0), "{}", with_patterns.stderr);
     let (few, many) = (refused(&plain), refused(&with_patterns));
     assert!(few[0] >= 30 && many[0] >= 30, "{few:?} {many:?}");
@@ -56,7 +61,7 @@ fn check_attacks_with_keys_of_the_configured_kind() {
             "orders",
             "--max-authorization-bytes",
             "2000",
-            "--pass",
+            "--public-path",
             "/**",
         ],
     ] {
@@ -70,17 +75,17 @@ fn check_attacks_with_keys_of_the_configured_kind() {
 fn a_pattern_that_says_more_than_it_seems_to_is_warned_about() {
     for (flags, warning) in [
         (
-            &["--pass", "/**"][..],
-            "--pass: a pattern matches every path",
+            &["--public-path", "/**"][..],
+            "--public-path: a pattern matches every path",
         ),
         (
-            &["--pass", "/current/**"],
+            &["--public-path", "/current/**"],
             "/current/user/details, which still needs a token",
         ),
-        (&["--pass", "/**/*.js"], "--pass '/**/*.js': "),
-        (&["--pass", "/docs/"], "--pass '/docs/': "),
+        (&["--public-path", "/**/*.js"], "--public-path '/**/*.js': "),
+        (&["--public-path", "/docs/"], "--public-path '/docs/': "),
         (
-            &["--app-name", "orders", "--pass", "/orders/x"],
+            &["--app-name", "orders", "--public-path", "/orders/x"],
             "/orders/orders/x",
         ),
         (
@@ -101,7 +106,7 @@ fn a_pattern_that_says_more_than_it_seems_to_is_warned_about() {
 #[test]
 fn a_pattern_that_changes_when_decoded_is_refused_first() {
     for pattern in ["/a//b", "/a;b/**", "/a%2f**", "/%61", "/a/../b", "/a%25b"] {
-        for flag in ["--pass", "--optional"] {
+        for flag in ["--public-path", "--optional"] {
             let end = check(&[flag, pattern]);
             assert_eq!(end.code, Some(CONFIG), "{pattern}: {}", end.stdout);
             assert!(

@@ -152,7 +152,12 @@ fn strict_ends_with_78_where_there_is_anything_to_warn_of() {
     // A secret on the command line causes a warning.
     let secret = ("POSTERN_APP_SECRET", "s");
     for (program, needed, variable, warned) in [
-        (Program::Sidecar, &SIDECAR[1..5], secret, "--pass=/**"),
+        (
+            Program::Sidecar,
+            &SIDECAR[1..5],
+            secret,
+            "--public-path=/**",
+        ),
         (
             Program::AuthServer,
             &[users.as_str()],
@@ -206,10 +211,10 @@ fn a_claim_or_a_pattern_that_would_never_match_is_warned_about() {
         ("--claim=other=/realm_access/roles", None),
         ("--claim=other=https://example.com/roles", None),
         (
-            "--pass=/x?y=1",
+            "--public-path=/x?y=1",
             Some("the query of a request is never compared"),
         ),
-        ("--pass=/x?", None),
+        ("--public-path=/x?", None),
     ] {
         let end = run(Program::Sidecar, &[&source[..], &[flag]].concat());
         assert_eq!(end.code, Some(0), "{flag}: {}", end.stderr);

@@ -23,7 +23,7 @@ const FLAGS: [&str; 6] = [
     // Beside Connection, a field for the next hop alone.
     "--claim-header=x-roles=/realm_access/roles,X-Forwarded-Email=email",
     "--optional=/feed/**",
-    "--pass=/public/**",
+    "--public-path=/public/**",
     "--cors-origin=https://app.example",
 ];
 const NAMES: [&str; 4] = ["X-User-Id", "X-User-Type", "x-roles", "X-Forwarded-Email"];

@@ -187,7 +187,7 @@ fn nghttp_sees_the_answer_of_the_service_and_a_refusal() {
 fn curl_asks_for_odd_things() {
     let stack = stack();
     let service = StreamingService::start();
-    let sidecar = in_front_of(&stack, &service.url(), &["--pass", "/public/**"]);
+    let sidecar = in_front_of(&stack, &service.url(), &["--public-path", "/public/**"]);
     let authorization = format!("Authorization: Bearer {}", stack.token());
     let base = format!("http://{}/orders", sidecar.address());
     let absolute = format!("{base}/list");

@@ -58,7 +58,7 @@ fn explain_works_without_a_sidecar_from_settings_and_a_key_file() {
             "✗ issuer",
         ),
         (
-            &["/orders/a/b", "--pass", "/a/**"],
+            &["/orders/a/b", "--public-path", "/a/**"],
             "passed",
             "is open: /a/**",
         ),
@@ -270,10 +270,13 @@ fn settings_without_effect_are_refused_where_typed() {
         directory.path().join("a.toml"),
     );
     fs::write(&key, stack.forge.trusted().served()).unwrap();
-    fs::write(&config, "pass = ['/a/**']\n").unwrap();
+    fs::write(&config, "public-path = ['/a/**']\n").unwrap();
     let of_file = ["--signing-type=ecdsa", "--key-file", key.to_str().unwrap()];
     for (arguments, refused) in [
-        (&["--pass", "/a/**"][..], Some("--pass: a running sidecar")),
+        (
+            &["--public-path", "/a/**"][..],
+            Some("--public-path: a running sidecar"),
+        ),
         (&["--optional=/a/**"], Some("--optional: a running sidecar")),
         (
             &["--upstream=h2c://a:1"],
@@ -308,7 +311,7 @@ fn settings_without_effect_are_refused_where_typed() {
     );
     let with_variables = |arguments: &[&str]| {
         let command = CommandLine::new(Program::Sidecar.path()).arguments(["explain", "/"]);
-        let command = command.environment("POSTERN_PASS", "/a/**");
+        let command = command.environment("POSTERN_PUBLIC_PATH", "/a/**");
         let command = command.environment("POSTERN_ADMIN_LISTEN", admin.as_str());
         command.arguments(arguments.iter().copied()).run().code
     };

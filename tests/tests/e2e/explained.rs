@@ -21,8 +21,8 @@ use tests::tables::{self, OddRequest, OddRequests, Verdicts};
 use tests::template::fill;
 
 const RULES: [&str; 10] = [
-    "--pass=/static/**",
-    "--pass=/health",
+    "--public-path=/static/**",
+    "--public-path=/health",
     "--optional=/feed/**",
     "--token-cookie=ticket",
     "--websocket-token",

@@ -59,7 +59,7 @@ fn is_explained(sidecar: &Sidecar, answer: &Message, expected: &str) {
 
 fn stack() -> ForgedStack {
     ForgedStack::with(SigningType::Ecdsa, |plan| {
-        plan.flags(["--issuer", "postern", "--pass", "/static/**"])
+        plan.flags(["--issuer", "postern", "--public-path", "/static/**"])
     })
 }
 

@@ -10,7 +10,8 @@ use tests::stack::ForgedStack;
 /// Starts a protected service with one pass-listed tree.
 pub(super) fn stack() -> ForgedStack {
     ForgedStack::with(SigningType::Ecdsa, |plan| {
-        plan.pass(["/public/**"]).flags(["--forwarded", "off"])
+        plan.public_paths(["/public/**"])
+            .flags(["--forwarded", "off"])
     })
 }
 

@@ -17,7 +17,8 @@ use tests::wait;
 
 fn stack_with(flags: &'static [&'static str]) -> ForgedStack {
     ForgedStack::with(SigningType::Ecdsa, |plan| {
-        plan.pass(["/public/**"]).flags(flags.iter().copied())
+        plan.public_paths(["/public/**"])
+            .flags(flags.iter().copied())
     })
 }
 

@@ -68,7 +68,7 @@ fn a_sidecar_serves_on_while_its_files_hang() {
         Forge::new(SigningType::Ecdsa),
         Forge::new(SigningType::Ecdsa),
     );
-    mend(&config, "pass = [\"/first\"]");
+    mend(&config, "public-path = [\"/first\"]");
     mend(&keys, &first.trusted().served());
     let service = EchoService::start();
     let flags = [
@@ -106,7 +106,7 @@ fn a_sidecar_serves_on_while_its_files_hang() {
         (200, 200, 401)
     );
 
-    mend(&config, "pass = [\"/second\"]");
+    mend(&config, "public-path = [\"/second\"]");
     mend(&keys, &second.trusted().served());
     wait::until("the other configuration and the other key", || {
         let now = (open("/first"), open("/second"), known(&second));

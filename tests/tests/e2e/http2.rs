@@ -19,7 +19,7 @@ use super::forwarding::stack;
 
 fn in_front_of(stack: &ForgedStack, service: &H2Service, flags: &[&str]) -> Sidecar {
     SidecarPlan::to(&service.url(), &stack.auth_server.url())
-        .flags(["--signing-type", "ecdsa", "--pass", "/public/**"])
+        .flags(["--signing-type", "ecdsa", "--public-path", "/public/**"])
         .flags(flags.iter().copied())
         .start()
         .ready()

@@ -123,7 +123,7 @@ fn settings_of_all_sidecars_come_from_the_command_line() {
     for (pair, code) in [
         ("POSTERN_NO_SUCH=1", 64),
         ("POSTERN_APP_SECRET=hush", 64),
-        ("POSTERN_PASS", 64),
+        ("POSTERN_PUBLIC_PATH", 64),
         ("POSTERN_LISTEN=0.0.0.0:9999", 64),
         ("POSTERN_UPSTREAM=http://127.0.0.1:1", 64),
     ] {

@@ -25,7 +25,7 @@ fn contract_7_an_auth_server_down_at_start_is_tried_each_tick() {
     let plan = SidecarPlan::new(&service, &format!("http://{address}/auth"))
         .flags(ECDSA)
         .flags(EVERY_SECOND);
-    let sidecar = plan.pass(["/public/**"]).start();
+    let sidecar = plan.public_paths(["/public/**"]).start();
     wait::until("the failure in the log", || {
         sidecar.process().stderr().contains("ERROR").then_some(())
     });
@@ -54,8 +54,8 @@ fn contract_7_an_auth_server_down_at_start_is_tried_each_tick() {
 #[test]
 fn contract_4_4_pass_listed_paths_need_no_key() {
     let service = EchoService::start();
-    let plan =
-        SidecarPlan::new(&service, &format!("http://{}/auth", free_address())).pass(["/public/**"]);
+    let plan = SidecarPlan::new(&service, &format!("http://{}/auth", free_address()))
+        .public_paths(["/public/**"]);
     let sidecar = plan.start();
     let client = sidecar.anonymous();
     let answer = client.send(
@@ -293,7 +293,7 @@ fn keys_that_cannot_be_fetched_are_trusted_for_a_while() {
         .flags(ECDSA)
         .flags(EVERY_SECOND)
         .flags(["--max-key-age", "3"])
-        .pass(["/public/**"])
+        .public_paths(["/public/**"])
         .start()
         .ready();
     let token = forge.token(clock::now(), &Value::Null);

@@ -91,7 +91,7 @@ fn reads_the_user(language: &str, command: &[&str], how_to_get_it: &str) {
     let auth_server = FakeAuthServer::serving(&forge.trusted().served());
     let sidecar = SidecarPlan::to(&format!("http://{address}"), &auth_server.url())
         .flags(signing_flags(SigningType::Ecdsa).iter().copied())
-        .pass(["/public/**"])
+        .public_paths(["/public/**"])
         .start()
         .ready();
 

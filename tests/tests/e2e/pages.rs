@@ -42,7 +42,7 @@ fn stack() -> (AuthServer, Sidecar, EchoService) {
     fs::write(&rules, RULE).unwrap();
     let sidecar = SidecarPlan::new(&service, &auth_server.url())
         .listen(sidecar_address)
-        .pass(["/static/**"])
+        .public_paths(["/static/**"])
         .flags(["--config", rules.to_str().unwrap()])
         .flags([
             "--issuer",

@@ -13,7 +13,7 @@ use tests::tables::{self, PatternTable, Verdicts};
 
 #[test]
 fn contract_4_4_on_a_pass_listed_path_the_token_is_not_read() {
-    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| plan.pass(["/public/**"]));
+    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| plan.public_paths(["/public/**"]));
     for credentials in [
         "Authorization: Bearer x.y.z",
         "Authorization: Basic YTpi",
@@ -32,7 +32,7 @@ fn contract_4_4_on_a_pass_listed_path_the_token_is_not_read() {
 
 #[test]
 fn lesson_c20_no_other_header_and_no_method_opens_a_door() {
-    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| plan.pass(["/public/**"]));
+    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| plan.public_paths(["/public/**"]));
     let client = stack.sidecar.anonymous();
     for line in [
         "X-Original-URL: /orders/public/x",
@@ -68,7 +68,7 @@ fn contract_4_4_a_bad_pattern_stops_both_programs() {
     let service = EchoService::start();
     let mut verdicts = Verdicts::default();
     for row in tables::load::<PatternTable>("bad_patterns.toml").bad {
-        let pass = format!("--pass={}", row.pattern);
+        let pass = format!("--public-path={}", row.pattern);
         let ends = [
             SidecarPlan::new(&service, "http://127.0.0.1:1/auth")
                 .flags([pass.as_str()])
@@ -76,7 +76,7 @@ fn contract_4_4_a_bad_pattern_stops_both_programs() {
             AuthServerPlan::new().flags([pass.as_str()]).fails(),
         ];
         for end in ends {
-            let one_line = end.stderr.lines().count() == 1 && end.stderr.contains("--pass");
+            let one_line = end.stderr.lines().count() == 1 && end.stderr.contains("--public-path");
             let difference = (end.code != Some(78) || !one_line)
                 .then(|| format!("exit {:?}: {} ({})", end.code, end.stderr, row.why));
             verdicts.row(&format!("{:?}", row.pattern), difference);

@@ -85,7 +85,7 @@ fn contract_4_4_the_path_tables_through_the_sidecar() {
     for group in groups() {
         let context = group.context.trim_start_matches('/');
         let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
-            plan.app_name(context).pass(&group.patterns)
+            plan.app_name(context).public_paths(&group.patterns)
         });
         let token = stack.token();
         for row in &group.row {
@@ -201,7 +201,7 @@ fn contract_4_4_the_canonical_path_table_at_the_auth_server() {
         let passes: Vec<String> = group
             .patterns
             .iter()
-            .map(|pattern| format!("--pass={pattern}"))
+            .map(|pattern| format!("--public-path={pattern}"))
             .collect();
         let server = server
             .flags(passes.iter().map(String::as_str))

@@ -45,7 +45,7 @@ fn sidecar_with(service: &SocketServer, flags: &[&str]) -> (Sidecar, FakeAuthSer
     let plan = SidecarPlan::to(&upstream, &auth_server.url())
         .flags(signing_flags(SigningType::Ecdsa).iter().copied())
         .flags(flags.iter().copied())
-        .pass(["/public/**"]);
+        .public_paths(["/public/**"]);
     let token = forge.token(clock::now(), &Value::Null);
     (plan.start().ready(), auth_server, token)
 }

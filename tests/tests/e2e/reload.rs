@@ -83,10 +83,10 @@ fn reloads(sidecar: &Sidecar, result: &str) -> u64 {
 
 #[test]
 fn a_changed_file_takes_effect_by_itself() {
-    let reloading = Reloading::with("pass = [\"/first/**\"]");
+    let reloading = Reloading::with("public-path = [\"/first/**\"]");
     assert_eq!(reloading.open("/first/a"), "200");
     assert_eq!(reloading.open("/second/a"), "401 token_missing");
-    reloading.write("pass = [\"/second/**\"]");
+    reloading.write("public-path = [\"/second/**\"]");
     wait::until("the new pass list", || {
         (reloading.open("/second/a") == "200").then_some(())
     });
@@ -180,10 +180,15 @@ fn flags_and_variables_stay_above_the_file() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("sidecar.toml");
     fs::write(&file, "leeway = 10").unwrap();
-    let flags = ["--config", file.to_str().unwrap(), "--pass", "/flag/**"];
+    let flags = [
+        "--config",
+        file.to_str().unwrap(),
+        "--public-path",
+        "/flag/**",
+    ];
     let stack = ForgedStack::with(SigningType::Ecdsa, |plan| plan.flags(flags));
     let open = |path: &str| stack.sidecar.anonymous().get(path).status();
-    fs::write(&file, "leeway = 20\npass = [\"/file/**\"]").unwrap();
+    fs::write(&file, "leeway = 20\npublic-path = [\"/file/**\"]").unwrap();
     stack.sidecar.process().signal("HUP");
     wait::until("the reload", || {
         (reloads(&stack.sidecar, "applied") > 0).then_some(())
@@ -193,28 +198,28 @@ fn flags_and_variables_stay_above_the_file() {
 
 #[test]
 fn a_bad_configuration_is_refused_and_the_previous_stays() {
-    let reloading = Reloading::with("pass = [\"/open/**\"]");
+    let reloading = Reloading::with("public-path = [\"/open/**\"]");
     let sidecar = reloading.sidecar();
     for (config, named) in [
-        ("pass = [\"open/**\"]", "--pass"),
-        ("pass = [\"/other/**\"]\nleeway = 301", "--leeway"),
+        ("public-path = [\"open/**\"]", "--public-path"),
+        ("public-path = [\"/other/**\"]\nleeway = 301", "--leeway"),
         (
-            "pass = [\"/other/**\"]\nno-such-setting = 1",
+            "public-path = [\"/other/**\"]\nno-such-setting = 1",
             "no-such-setting",
         ),
-        ("pass = [\"/other/**\"]\nissuer = \"\"", "--issuer"),
+        ("public-path = [\"/other/**\"]\nissuer = \"\"", "--issuer"),
         (
-            "pass = [\"/other/**\"]\ncors-origin = [\"*\"]",
+            "public-path = [\"/other/**\"]\ncors-origin = [\"*\"]",
             "--cors-origin",
         ),
-        ("pass = [\"/other/**\"]\nthreads = 0", "threads"),
+        ("public-path = [\"/other/**\"]\nthreads = 0", "threads"),
         (
-            "pass = [\"/other/**\"]\nupstream-ca = \"/nowhere\"",
+            "public-path = [\"/other/**\"]\nupstream-ca = \"/nowhere\"",
             "upstream",
         ),
-        ("pass = [\"/other/**\"", "line 1"),
+        ("public-path = [\"/other/**\"", "line 1"),
         (
-            "pass = [\"/other/**\"]\ntls-cert = \"/nowhere\"\ntls-key = \"/nowhere\"",
+            "public-path = [\"/other/**\"]\ntls-cert = \"/nowhere\"\ntls-key = \"/nowhere\"",
             "/nowhere",
         ),
     ] {
@@ -233,7 +238,7 @@ fn a_bad_configuration_is_refused_and_the_previous_stays() {
     }
     fs::remove_file(reloading.file()).unwrap();
     sidecar.process().signal("HUP");
-    reloading.reload("pass = [\"/other/**\"]", "applied");
+    reloading.reload("public-path = [\"/other/**\"]", "applied");
     assert_eq!(reloading.open("/other/a"), "200");
     assert_eq!(metric(sidecar, "postern_sidecar_config_usable"), 1);
 }
@@ -250,7 +255,7 @@ fn what_cannot_change_waits_for_the_next_start_by_name() {
         page.contains("Restart needed")
     };
     assert!(!needs_restart());
-    let config = "pass = [\"/open/**\"]\nthreads = 2\naccess-log = \"all\"";
+    let config = "public-path = [\"/open/**\"]\nthreads = 2\naccess-log = \"all\"";
     reloading.reload(config, "applied");
     wait::until("the need of a restart", || needs_restart().then_some(()));
     assert_eq!(reloading.open("/open/a"), "200");
@@ -266,7 +271,7 @@ fn what_cannot_change_waits_for_the_next_start_by_name() {
     assert_eq!(status["waiting_settings"], json!(["access-log", "threads"]));
     let page = admin_get(admin, "/").text();
     assert!(page.contains("next start: access-log, threads"), "{page}");
-    reloading.reload("pass = [\"/open/**\"]", "applied");
+    reloading.reload("public-path = [\"/open/**\"]", "applied");
     wait::until("no need of a restart", || (!needs_restart()).then_some(()));
 }
 
@@ -285,7 +290,7 @@ fn a_token_that_was_verified_before_is_held_to_the_new_policy() {
     assert_eq!([of_token(), of_token()], ["200", "200"]);
     assert_eq!(hits(), 1);
     // A change without token settings keeps the verified tokens in the cache.
-    reloading.reload("issuer = \"auth\"\npass = [\"/open/**\"]", "applied");
+    reloading.reload("issuer = \"auth\"\npublic-path = [\"/open/**\"]", "applied");
     assert_eq!(of_token(), "200");
     assert_eq!(hits(), 2);
     for (config, expected) in [
@@ -307,8 +312,8 @@ fn a_token_that_was_verified_before_is_held_to_the_new_policy() {
 #[test]
 fn no_request_fails_while_the_configuration_reloads() {
     let configs = [
-        "pass = [\"/open/**\"]\nissuer = \"auth\"",
-        "pass = [\"/open/**\", \"/more/**\"]\nuser-header = \"X-User\"",
+        "public-path = [\"/open/**\"]\nissuer = \"auth\"",
+        "public-path = [\"/open/**\", \"/more/**\"]\nuser-header = \"X-User\"",
     ];
     let reloading = Reloading::with(configs[0]);
     let token = reloading.stack.token();

@@ -242,7 +242,7 @@ fn a_start_after_the_end_enforces_and_says_so() {
     let page = admin_get(sidecar.admin(), "/").text();
     assert!(page.contains("Report-only mode ended at "), "{page}");
     // The rest of the file is reloaded as ever.
-    reloading.reload(&format!("pass = ['/a']\n{config}"), "applied");
+    reloading.reload(&format!("public-path = ['/a']\n{config}"), "applied");
     assert_eq!(of_nobody(), "200");
 }
 

@@ -211,7 +211,7 @@ fn rules_change_as_a_whole_and_hold_for_remembered_tokens() {
         ["403 insufficient_scope", "403 insufficient_scope"]
     );
     // Half of it is not applied.
-    let broken = format!("pass = ['/admin/x']\n{ADMIN}[[rule]]\npaths = []\n");
+    let broken = format!("public-path = ['/admin/x']\n{ADMIN}[[rule]]\npaths = []\n");
     reloading.reload(&broken, "refused");
     assert_eq!(of_token(), "403 insufficient_scope");
     reloading.reload(ADMIN, "applied");
@@ -308,21 +308,21 @@ fn check_tries_each_rule_and_names_those_without_effect() {
             "/realm/roles",
         ),
         (
-            "pass = ['/*/*.js']\n[[rule]]\npaths = ['/admin/**']\nscope = ['a']",
-            "without a token, --pass '/*/*.js' opens part of it",
+            "public-path = ['/*/*.js']\n[[rule]]\npaths = ['/admin/**']\nscope = ['a']",
+            "without a token, --public-path '/*/*.js' opens part of it",
         ),
         (
-            "pass = ['/Admin/x']\n[[rule]]\npaths = ['/admin/**']\nscope = ['a']",
-            "without a token, --pass '/Admin/x' opens part of it",
+            "public-path = ['/Admin/x']\n[[rule]]\npaths = ['/admin/**']\nscope = ['a']",
+            "without a token, --public-path '/Admin/x' opens part of it",
         ),
         // The rule is for both: some services ignore a suffix.
         (
-            "pass = ['/a/b.json']\n[[rule]]\npaths = ['/a/b']\nscope = ['a']",
-            "without a token, --pass '/a/b.json' opens part of it",
+            "public-path = ['/a/b.json']\n[[rule]]\npaths = ['/a/b']\nscope = ['a']",
+            "without a token, --public-path '/a/b.json' opens part of it",
         ),
         (
-            "pass = ['GET /a/*.tar.gz']\n[[rule]]\npaths = ['/A/?']\nscope = ['a']",
-            "without a token, --pass 'GET /a/*.tar.gz' opens part of it",
+            "public-path = ['GET /a/*.tar.gz']\n[[rule]]\npaths = ['/A/?']\nscope = ['a']",
+            "without a token, --public-path 'GET /a/*.tar.gz' opens part of it",
         ),
     ] {
         let end = check(config, &[]);
@@ -337,18 +337,18 @@ fn check_tries_each_rule_and_names_those_without_effect() {
     }
     // What is written below a rule is an exception, and no surprise.
     for config in [
-        "pass = ['/health']\n[[rule]]\npaths = ['/**']\nscope = ['a']",
-        "pass = ['/admin/public/**']\n[[rule]]\npaths = ['/admin/**']\nscope = ['a']",
-        "pass = ['GET /*/x']\n[[rule]]\npaths = ['/a/*']\nmethods = ['PUT']\nscope = ['a']",
-        "pass = ['/a/b.json', '/ab.json', '/.a']\n[[rule]]\npaths = ['/a/**']\nscope = ['a']",
-        "pass = ['/a/*']\n[[rule]]\npaths = ['/b/**', '/a/*/c']\nscope = ['a']",
+        "public-path = ['/health']\n[[rule]]\npaths = ['/**']\nscope = ['a']",
+        "public-path = ['/admin/public/**']\n[[rule]]\npaths = ['/admin/**']\nscope = ['a']",
+        "public-path = ['GET /*/x']\n[[rule]]\npaths = ['/a/*']\nmethods = ['PUT']\nscope = ['a']",
+        "public-path = ['/a/b.json', '/ab.json', '/.a']\n[[rule]]\npaths = ['/a/**']\nscope = ['a']",
+        "public-path = ['/a/*']\n[[rule]]\npaths = ['/b/**', '/a/*/c']\nscope = ['a']",
     ] {
         let end = check(config, &[]);
         assert_eq!(end.code, Some(0), "{config}: {}", end.stderr);
         let warned = end.stdout.contains("# warning: [[rule]]");
         assert!(!warned, "{config}: {}", end.stdout);
     }
-    let noted = check("pass = ['GET /a', '/b']", &[]);
+    let noted = check("public-path = ['GET /a', '/b']", &[]);
     assert!(
         noted.stdout.contains("# open to every method: /b\n"),
         "{}",

@@ -200,7 +200,15 @@ fn what_check_prints_is_a_configuration_file() {
     let file = directory.path().join("postern.toml");
     let first = run(
         Program::AuthServer,
-        &["check", "--issuer", "me", "--pass", "/a/**", "--pass", "/b"],
+        &[
+            "check",
+            "--issuer",
+            "me",
+            "--public-path",
+            "/a/**",
+            "--public-path",
+            "/b",
+        ],
     );
     fs::write(&file, &first.stdout).unwrap();
     let second = run(

@@ -43,7 +43,7 @@ const FORGERIES: &[&[&str]] = &[
 ];
 
 fn stack() -> ForgedStack {
-    ForgedStack::with(SigningType::Ecdsa, |plan| plan.pass(["/public/**"]))
+    ForgedStack::with(SigningType::Ecdsa, |plan| plan.public_paths(["/public/**"]))
 }
 
 fn forged(request: Request, lines: &[&str]) -> Request {
@@ -318,7 +318,7 @@ fn a_body_that_stays_unread_never_becomes_a_request() {
     let auth_server = FakeAuthServer::serving(&forge.trusted().served());
     let sidecar = SidecarPlan::to(&service.url(), &auth_server.url())
         .flags(["--signing-type", "ecdsa"])
-        .pass(["/public/**"])
+        .public_paths(["/public/**"])
         .start()
         .ready();
     let token = forge.token(clock::now(), &Value::Null);

@@ -150,7 +150,12 @@ const ASKS_FOR_EVENTS: &str = "Accept: text/event-stream\r\n";
 fn who_brings_no_token_gets_no_time_by_asking_for_a_stream() {
     let stack = stack();
     let service = StreamingService::start();
-    let flags = ["--pass", "/public/**", "--upstream-read-timeout", "1"];
+    let flags = [
+        "--public-path",
+        "/public/**",
+        "--upstream-read-timeout",
+        "1",
+    ];
     let sidecar = in_front_of(&stack, &service.url(), &flags);
     let get = |path: &str| {
         let mut client = RawClient::connect(sidecar.address());
@@ -165,7 +170,7 @@ fn who_brings_no_token_gets_no_time_by_asking_for_a_stream() {
     events.text_until("data: first");
     assert!(events.is_at_end());
 
-    let flags = ["--pass", "/public/**", "--request-body-timeout", "1"];
+    let flags = ["--public-path", "/public/**", "--request-body-timeout", "1"];
     let sidecar = in_front_of(&stack, &service.url(), &flags);
     let client = H2Client::connect(sidecar.address());
     let fields = [("content-type", "application/grpc")];

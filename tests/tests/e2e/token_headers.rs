@@ -47,7 +47,7 @@ fn list() -> String {
 }
 
 const FLAGS: [&str; 8] = [
-    "--pass=/public/**",
+    "--public-path=/public/**",
     "--optional=/feed/**",
     "--token-cookie=session",
     "--cookie-origin=https://app.example",

@@ -7,7 +7,7 @@ use tests::stack::ForgedStack;
 fn stack() -> ForgedStack {
     ForgedStack::with(SigningType::Ecdsa, |plan| {
         plan.flags(["--token-cookie", "session", "--optional", "/feed/**"])
-            .pass(["/public/**"])
+            .public_paths(["/public/**"])
     })
 }
 

@@ -57,7 +57,7 @@ fn wait_for_free_places(sidecar: &Sidecar) {
 fn stack_with(prepare: impl FnOnce(SidecarPlan) -> SidecarPlan) -> ForgedStack {
     let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
         let flags = ["--downstream-write-timeout", "1", "--max-requests", "4"];
-        prepare(plan.pass(["/public/**"]).flags(flags))
+        prepare(plan.public_paths(["/public/**"]).flags(flags))
     });
     // A few hundred of these fill the buffers.
     let field = "a".repeat(16 * 1024);

@@ -106,7 +106,7 @@ fn sidecar(service: &EchoService) -> Unread {
         "auth",
         "--audience",
         "orders",
-        "--pass",
+        "--public-path",
         "/open",
     ];
     Unread::start(Program::Sidecar, &flags, home)

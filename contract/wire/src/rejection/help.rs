@@ -55,7 +55,7 @@ impl Rejection {
             ),
             Self::TokenMissing => (
                 "The path needs an access token and the request has none.",
-                "Log in (`POST /auth/oauth/jwt/token`) and send `Authorization: Bearer <token>`. If the path is meant to be open, add a pattern to `--pass`, relative to the context path; `sidecar explain` shows which pattern matches. A proxy in front may also have dropped the field.",
+                "Log in (`POST /auth/oauth/jwt/token`) and send `Authorization: Bearer <token>`. If the path is meant to be open, add a pattern to `--public-path`, relative to the context path; `sidecar explain` shows which pattern matches. A proxy in front may also have dropped the field.",
             ),
             Self::AuthorizationRepeated => (
                 "The request has more than one `Authorization` field, or more than one of the headers that tables name as `token-header`.",

@@ -182,7 +182,7 @@ fn closed_loop(field: &Field, settings: &Settings, token: &str, results: &mut Re
 
 /// Returns the flags with which no request needs a token.
 fn open_path() -> [String; 2] {
-    ["--pass".to_owned(), PATH.to_owned()]
+    ["--public-path".to_owned(), PATH.to_owned()]
 }
 
 /// Measures the signature check in this process: the only part of a new token's cost that needs a
@@ -298,7 +298,12 @@ fn pass_list(field: &Field, settings: &Settings, token: &str, results: &mut Resu
     let path = "/public/orders/list";
     println!("pass list");
     let with = |count: usize| {
-        let pattern = |n| ["--pass".to_owned(), format!("/public/area-{n:04}/**")];
+        let pattern = |n| {
+            [
+                "--public-path".to_owned(),
+                format!("/public/area-{n:04}/**"),
+            ]
+        };
         (
             count,
             field.sidecar(&(0..count).flat_map(pattern).collect::<Vec<_>>()),

@@ -77,12 +77,15 @@ fn what_a_reload_closed_stays_closed_while_another_waits() {
     reload(&format!("{rule}{both}"), "1");
     assert_eq!(verdicts(), closed);
     // A pass list for which no rule of the file is, but the one that stays meanwhile.
-    reload(&format!("pass = ['/open/**']\n{both}"), "1");
+    reload(&format!("public-path = ['/open/**']\n{both}"), "1");
     assert_eq!(
         (verdicts(), without().as_str()),
         (closed.map(str::to_owned), "401 token_missing")
     );
-    reload(&format!("pass = ['/open/**']\n{}", shop.table()), "0");
+    reload(
+        &format!("public-path = ['/open/**']\n{}", shop.table()),
+        "0",
+    );
     assert_eq!(
         (verdicts(), without().as_str()),
         (["200", "200"].map(str::to_owned), "200")
