@@ -42,9 +42,15 @@ pub(crate) struct RulesArgs {
     /// Ant pattern, relative to the context path, of paths where the token is optional: without one
     /// the request is forwarded without a user. A bad token is rejected there too. Written as
     /// --public-path
-    #[arg(long, env, value_delimiter = ',', value_name = "PATTERN")]
+    #[arg(
+        long,
+        env,
+        alias = "optional",
+        value_delimiter = ',',
+        value_name = "PATTERN"
+    )]
     #[serde(serialize_with = "serialize_whole")]
-    pub(crate) optional: Vec<String>,
+    pub(crate) optional_auth_path: Vec<String>,
 
     /// Fate of a request with a valid token that no [[rule]] of the file is for: the token is
     /// enough, or it is rejected
@@ -92,9 +98,9 @@ impl RulesArgs {
         whole_patterns(&self.public_path)
     }
 
-    /// Returns the patterns of `--optional`, each with its methods.
-    pub(crate) fn optional_patterns(&self) -> Vec<String> {
-        whole_patterns(&self.optional)
+    /// Returns the patterns of `--optional-auth-path`, each with its methods.
+    pub(crate) fn optional_auth_paths(&self) -> Vec<String> {
+        whole_patterns(&self.optional_auth_path)
     }
 
     /// Returns these settings, all of them reloadable, for the issuers of `effective`: claims of one
@@ -103,7 +109,7 @@ impl RulesArgs {
         let Self {
             app_name,
             public_path,
-            optional,
+            optional_auth_path,
             default_rule,
             rule,
             tokens,
@@ -117,7 +123,7 @@ impl RulesArgs {
         Self {
             app_name,
             public_path,
-            optional,
+            optional_auth_path,
             default_rule,
             rule,
             tokens: TokenArgs {

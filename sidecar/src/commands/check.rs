@@ -296,7 +296,7 @@ mod tests {
             &[
                 "--public-path",
                 "/**/*.js,/*/public/**",
-                "--optional",
+                "--optional-auth-path",
                 "/feed/**,/b",
             ],
             &["--public-path", "/**", "--leeway", "0", "--allow-no-exp"],

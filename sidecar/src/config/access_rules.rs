@@ -243,7 +243,7 @@ pub(super) fn warnings(args: &RulesArgs) -> Result<Vec<String>, ExitError> {
             let is_optional = |path: &String| is_open(&optional, &rule.methods, path);
             if examples(path).iter().all(is_optional) {
                 warn(&format!(
-                    "'{text}': --optional lists it, so without a token it is open"
+                    "'{text}': --optional-auth-path lists it, so without a token it is open"
                 ));
             }
         }

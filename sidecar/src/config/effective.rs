@@ -118,7 +118,7 @@ pub(super) fn effective_config(
             name => format!("/{name}"),
         },
         open_paths: args.rules.public_paths(),
-        optional_paths: args.rules.optional_patterns(),
+        optional_paths: args.rules.optional_auth_paths(),
         rules: auth_policy
             .access_rules
             .rules()

@@ -1,5 +1,5 @@
-//! Warnings about patterns of `--public-path` and `--optional` that match more, or less, than they seem
-//! to. Patterns that can never match are rejected at parsing.
+//! Warnings about patterns of `--public-path` and `--optional-auth-path` that match more, or less,
+//! than they seem to. Patterns that can never match are rejected at parsing.
 
 use contract::http::methods::Methods;
 use contract::http::path_patterns::{PassList, PathPattern};
@@ -23,10 +23,10 @@ pub(super) fn warnings(rules: &RulesArgs) -> Result<Vec<String>, ExitError> {
     warnings.extend(everything(&pass, "public-path", "no request needs a token"));
     warnings.extend(everything(
         &optional,
-        "optional",
+        "optional-auth-path",
         "no request needs a token, only a bad one is rejected",
     ));
-    for (flag, list) in [("public-path", &pass), ("optional", &optional)] {
+    for (flag, list) in [("public-path", &pass), ("optional-auth-path", &optional)] {
         for pattern in list.patterns().iter().map(PathPattern::as_str) {
             let warning = of_pattern(path_of(pattern), &rules.app_name);
             warnings.extend(warning.map(|warning| format!("--{flag} '{pattern}': {warning}")));
@@ -35,7 +35,7 @@ pub(super) fn warnings(rules: &RulesArgs) -> Result<Vec<String>, ExitError> {
     for pattern in optional.patterns() {
         if is_open(&pass, pattern.methods(), &example(pattern.as_str())) {
             warnings.push(format!(
-                "--optional '{}': --public-path lists it too, so a token is never read there",
+                "--optional-auth-path '{}': --public-path lists it too, so a token is never read there",
                 pattern.as_str()
             ));
         }
@@ -185,11 +185,17 @@ mod tests {
             ),
             (&["--public-path", "/ordersx", "--app-name", "orders"], None),
             (
-                &["--optional", "/**"],
-                Some("--optional: a pattern matches every path"),
+                &["--optional-auth-path", "/**"],
+                Some("--optional-auth-path: a pattern matches every path"),
             ),
-            (&["--optional", "/**/x"], Some("--optional '/**/x'")),
-            (&["--optional", "/a/**", "--public-path", "/b"], None),
+            (
+                &["--optional-auth-path", "/**/x"],
+                Some("--optional-auth-path '/**/x'"),
+            ),
+            (
+                &["--optional-auth-path", "/a/**", "--public-path", "/b"],
+                None,
+            ),
             (&["--public-path", "GET,HEAD /a/**"], None),
             (
                 &["--public-path", "GET,HEAD /**"],
@@ -199,13 +205,21 @@ mod tests {
                 &["--public-path", "GET /docs/"],
                 Some("--public-path 'GET /docs/': matches only with the slash"),
             ),
-            (&["--optional", "/a/*", "--public-path", "GET /a/**"], None),
             (
-                &["--optional", "GET /a/*", "--public-path", "GET /a/**"],
+                &["--optional-auth-path", "/a/*", "--public-path", "GET /a/**"],
+                None,
+            ),
+            (
+                &[
+                    "--optional-auth-path",
+                    "GET /a/*",
+                    "--public-path",
+                    "GET /a/**",
+                ],
                 Some("--public-path lists it too"),
             ),
             (
-                &["--optional", "/a/*", "--public-path", "/a/**"],
+                &["--optional-auth-path", "/a/*", "--public-path", "/a/**"],
                 Some("--public-path lists it too"),
             ),
         ] {

@@ -100,7 +100,7 @@ pub(super) fn pass_list(args: &RulesArgs) -> Result<PassList, ExitError> {
 }
 
 pub(super) fn optional_list(args: &RulesArgs) -> Result<PassList, ExitError> {
-    patterns("optional", &args.optional_patterns())
+    patterns("optional-auth-path", &args.optional_auth_paths())
 }
 
 fn patterns(flag: &str, patterns: &[String]) -> Result<PassList, ExitError> {

@@ -53,7 +53,7 @@ fn every_complaint_is_one_line_that_names_the_flag() {
         (["--public-path", "static/**"], "--public-path"),
         (["--cors-origin", "*"], "--cors-origin"),
         (["--cors-origin", "https://app.example/"], "--cors-origin"),
-        (["--optional", "feed/**"], "--optional"),
+        (["--optional-auth-path", "feed/**"], "--optional-auth-path"),
         (["--token-cookie", ""], "--token-cookie"),
         (["--token-cookie=t", "--cookie-origin=*"], "--cookie-origin"),
         (["--token-cookie", "a;b"], "--token-cookie"),

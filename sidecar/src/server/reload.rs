@@ -298,7 +298,7 @@ mod tests {
     fn rules_change_at_once_and_the_rest_waits_by_name() {
         for (flag, value, at_once) in [
             ("--public-path", "/a/**", true),
-            ("--optional", "/a/**", true),
+            ("--optional-auth-path", "/a/**", true),
             ("--default-rule", "deny", true),
             ("--cors-origin", "https://app.example", true),
             ("--issuer", "auth", true),

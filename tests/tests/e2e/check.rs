@@ -33,7 +33,7 @@ fn check_attacks_its_own_configuration_and_counts() {
     let with_patterns = check(&[
         "--public-path",
         "/static/**,/health",
-        "--optional",
+        "--optional-auth-path",
         "/feed/**",
     ]);
     assert_eq!(with_patterns.code, Some(0), "{}", with_patterns.stderr);
@@ -89,8 +89,8 @@ fn a_pattern_that_says_more_than_it_seems_to_is_warned_about() {
             "/orders/orders/x",
         ),
         (
-            &["--optional", "/**"],
-            "--optional: a pattern matches every path",
+            &["--optional-auth-path", "/**"],
+            "--optional-auth-path: a pattern matches every path",
         ),
     ] {
         let end = check(flags);
@@ -106,7 +106,7 @@ fn a_pattern_that_says_more_than_it_seems_to_is_warned_about() {
 #[test]
 fn a_pattern_that_changes_when_decoded_is_refused_first() {
     for pattern in ["/a//b", "/a;b/**", "/a%2f**", "/%61", "/a/../b", "/a%25b"] {
-        for flag in ["--public-path", "--optional"] {
+        for flag in ["--public-path", "--optional-auth-path"] {
             let end = check(&[flag, pattern]);
             assert_eq!(end.code, Some(CONFIG), "{pattern}: {}", end.stdout);
             assert!(

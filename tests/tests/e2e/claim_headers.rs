@@ -22,7 +22,7 @@ const FLAGS: [&str; 6] = [
     "--claim-header=X-User-Type=/extraInfo/userType",
     // Beside Connection, a field for the next hop alone.
     "--claim-header=x-roles=/realm_access/roles,X-Forwarded-Email=email",
-    "--optional=/feed/**",
+    "--optional-auth-path=/feed/**",
     "--public-path=/public/**",
     "--cors-origin=https://app.example",
 ];

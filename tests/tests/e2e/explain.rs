@@ -277,7 +277,10 @@ fn settings_without_effect_are_refused_where_typed() {
             &["--public-path", "/a/**"][..],
             Some("--public-path: a running sidecar"),
         ),
-        (&["--optional=/a/**"], Some("--optional: a running sidecar")),
+        (
+            &["--optional-auth-path=/a/**"],
+            Some("--optional-auth-path: a running sidecar"),
+        ),
         (
             &["--upstream=h2c://a:1"],
             Some("--upstream: a running sidecar"),

@@ -23,7 +23,7 @@ use tests::template::fill;
 const RULES: [&str; 10] = [
     "--public-path=/static/**",
     "--public-path=/health",
-    "--optional=/feed/**",
+    "--optional-auth-path=/feed/**",
     "--token-cookie=ticket",
     "--websocket-token",
     "--cors-origin=https://app.example",

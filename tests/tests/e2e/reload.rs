@@ -144,7 +144,7 @@ fn every_rule_of_requests_takes_effect_at_a_signal() {
     let client = sidecar.bearing(&reloading.stack.token());
     assert_eq!(client.get("/a").status(), 200);
     reloading.reload(
-        "user-header = \"X-User\"\nforward-authorization = false\noptional = [\"/feed\"]\n\
+        "user-header = \"X-User\"\nforward-authorization = false\noptional-auth-path = [\"/feed\"]\n\
          cors-origin = [\"https://app.example\"]\ntoken-cookie = \"session\"",
         "applied",
     );

@@ -300,8 +300,8 @@ fn check_tries_each_rule_and_names_those_without_effect() {
             "the query of a request is never compared",
         ),
         (
-            "optional = ['/a/**']\n[[rule]]\npaths = ['/a/b']\nscope = ['a']",
-            "--optional lists it",
+            "optional-auth-path = ['/a/**']\n[[rule]]\npaths = ['/a/b']\nscope = ['a']",
+            "--optional-auth-path lists it",
         ),
         (
             "[[rule]]\npaths = ['/a']\nclaims = { 'realm.roles' = ['x'] }",

@@ -48,7 +48,7 @@ fn list() -> String {
 
 const FLAGS: [&str; 8] = [
     "--public-path=/public/**",
-    "--optional=/feed/**",
+    "--optional-auth-path=/feed/**",
     "--token-cookie=session",
     "--cookie-origin=https://app.example",
     "--websocket-token",

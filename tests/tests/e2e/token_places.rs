@@ -6,8 +6,13 @@ use tests::stack::ForgedStack;
 
 fn stack() -> ForgedStack {
     ForgedStack::with(SigningType::Ecdsa, |plan| {
-        plan.flags(["--token-cookie", "session", "--optional", "/feed/**"])
-            .public_paths(["/public/**"])
+        plan.flags([
+            "--token-cookie",
+            "session",
+            "--optional-auth-path",
+            "/feed/**",
+        ])
+        .public_paths(["/public/**"])
     })
 }
 

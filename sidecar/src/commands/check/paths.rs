@@ -17,7 +17,7 @@ use crate::config::{example, path_of};
 /// A path that no pattern lists on purpose.
 const PROBE: &str = "/postern-probe";
 
-/// The paths of `--public-path` and `--optional`: requests without a token reach them.
+/// The paths of `--public-path` and `--optional-auth-path`: requests without a token reach them.
 #[derive(Debug)]
 pub(super) struct OpenPaths<'p> {
     parts: &'p PathParts,
@@ -28,7 +28,7 @@ pub(super) struct OpenPaths<'p> {
 
 impl<'p> OpenPaths<'p> {
     pub(super) fn new(rules: &RulesArgs, parts: &'p PathParts) -> Result<Self, ExitError> {
-        let patterns = [rules.public_paths(), rules.optional_patterns()].concat();
+        let patterns = [rules.public_paths(), rules.optional_auth_paths()].concat();
         let list = PassList::with_methods(patterns.iter().map(String::as_str))
             .map_err(|error| ExitError::Config(error.to_string()))?;
         let context = match rules.app_name.as_str() {
