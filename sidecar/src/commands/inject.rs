@@ -10,7 +10,7 @@ use crate::cli::Cli;
 use crate::cli::kubernetes_args::{InjectArgs, SidecarsArgs};
 use crate::kubernetes::inject::inject;
 use crate::kubernetes::lint::Input;
-use crate::kubernetes::settings::{Settings, names};
+use crate::kubernetes::settings::Settings;
 
 /// Far more than a cluster's manifests.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
@@ -33,21 +33,22 @@ pub(crate) fn run(args: &InjectArgs) -> Result<(), ExitError> {
     output::print(&injected.text)
 }
 
-/// Returns the settings of the sidecars, whose variables have to be settings of `serve`.
+/// Returns the settings of the sidecars, whose variables have to be settings of `serve`. A former
+/// name is replaced: it would stand beside the component's present one.
 pub(super) fn settings(args: &SidecarsArgs) -> Result<Settings, ExitError> {
-    let command = command_line::command::<Cli>();
-    let serve = command.find_subcommand("serve");
-    let known = |name: &str| {
-        let flags = serve.into_iter().flat_map(clap::Command::get_arguments);
-        let mut flags = flags.filter(|flag| !flag.is_hide_env_values_set());
-        flags.any(|flag| flag.get_env().is_some_and(|variable| variable == name))
-    };
-    match names(&args.set).find(|name| !known(name)) {
-        Some(name) => Err(ExitError::Usage(format!(
-            "--set: {name} is no setting of the sidecar, or a secret one"
-        ))),
-        None => Settings::new(args.image.clone(), &args.set, args.secret.clone()),
+    let mut pairs = Vec::new();
+    for pair in &args.set {
+        let (name, value) = pair.split_once('=').ok_or_else(|| {
+            ExitError::Usage(format!("--set '{pair}': expected POSTERN_NAME=VALUE"))
+        })?;
+        let name = command_line::public_variable::<Cli>(name).ok_or_else(|| {
+            ExitError::Usage(format!(
+                "--set: {name} is no setting of the sidecar, or a secret one"
+            ))
+        })?;
+        pairs.push((name, value.to_owned()));
     }
+    Settings::new(args.image.clone(), &pairs, args.secret.clone())
 }
 
 /// Reads the files, or standard input where none is named.

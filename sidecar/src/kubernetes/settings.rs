@@ -11,6 +11,8 @@ pub(crate) const AUTH_SERVER: &str = "POSTERN_AUTH_SERVER";
 pub(crate) const APP_SECRET_FILE: &str = "POSTERN_APP_SECRET_FILE";
 pub(crate) const UPSTREAM: &str = "POSTERN_UPSTREAM";
 pub(crate) const PUBLIC_PATH: &str = "POSTERN_PUBLIC_PATH";
+/// Its former name, for one release.
+pub(crate) const PASS: &str = "POSTERN_PASS";
 /// Sources of the key that need no application.
 const OTHER_KEY_SOURCES: [&str; 4] = [
     "POSTERN_JWKS_URL",
@@ -40,33 +42,29 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Combines the component with `NAME=VALUE` pairs; an empty value takes the component's away.
+    /// Combines the component with variables; an empty value takes the component's away.
     ///
     /// # Errors
-    /// [`ExitError::Usage`] for a pair without `=`.
+    /// [`ExitError::Usage`] for a variable of each pod, and for two sources of the key.
     pub(crate) fn new(
         image: Option<String>,
-        pairs: &[String],
+        pairs: &[(String, String)],
         secret: Option<String>,
     ) -> Result<Self, ExitError> {
         let component = Component::read()?;
         let mut variables = component.settings.clone();
         let mut set = BTreeSet::new();
-        for pair in pairs {
-            let (name, value) = pair.split_once('=').ok_or_else(|| {
-                ExitError::Usage(format!("--set '{pair}': expected POSTERN_NAME=VALUE"))
-            })?;
-            if OF_EACH_POD.contains(&name) {
+        for (name, value) in pairs {
+            if OF_EACH_POD.contains(&name.as_str()) {
                 return Err(ExitError::Usage(format!(
                     "--set {name}: follows from the ports of each pod"
                 )));
             }
-            match value {
-                "" => drop(variables.remove(name)),
-                value => {
-                    variables.insert(name.to_owned(), value.to_owned());
-                    set.insert(name);
-                }
+            if value.is_empty() {
+                variables.remove(name);
+            } else {
+                variables.insert(name.clone(), value.clone());
+                set.insert(name.as_str());
             }
         }
         let other = OTHER_KEY_SOURCES.iter().find(|name| set.contains(*name));
@@ -114,11 +112,4 @@ pub(super) fn pass_list(list: &str) -> Result<PassList, String> {
             .map_err(|error| format!("is unusable: {error}")),
         rest => Err(format!("is unusable: '{rest}' has no path")),
     }
-}
-
-/// Returns the names of the variables in `NAME=VALUE` pairs.
-pub(crate) fn names(pairs: &[String]) -> impl Iterator<Item = &str> {
-    pairs
-        .iter()
-        .filter_map(|pair| Some(pair.split_once('=')?.0))
 }

@@ -331,8 +331,8 @@ fn pods_that_look_protected_are_rejected() {
 #[test]
 fn a_config_map_is_the_only_source_of_settings() {
     let pairs = [
-        "POSTERN_JWKS_URL=https://a/keys".to_owned(),
-        "POSTERN_AUDIENCE=a".to_owned(),
+        ("POSTERN_JWKS_URL".to_owned(), "https://a/keys".to_owned()),
+        ("POSTERN_AUDIENCE".to_owned(), "a".to_owned()),
     ];
     let settings = Settings::new(None, &pairs, None).unwrap();
     let annotated = |annotations: Value| {
