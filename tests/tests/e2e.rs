@@ -37,6 +37,7 @@ mod e2e {
     mod explained;
     mod faults;
     mod file_store;
+    mod former_names;
     mod forwarding;
     mod grants;
     mod greedy_clients;
