@@ -196,10 +196,10 @@ impl Applications {
     }
 
     /// Verifies a secret. An unknown id takes the same time as a known one.
-    pub(crate) fn admits(&self, id: &str, secret: &str) -> bool {
-        let nobody = SecretHashes::unknown();
+    pub(crate) fn accepts(&self, id: &str, secret: &str) -> bool {
+        let unknown = SecretHashes::unknown();
         let known = self.records.get(id);
-        let matches = known.unwrap_or(&nobody).match_any(secret);
+        let matches = known.unwrap_or(&unknown).match_any(secret);
         known.is_some() && matches
     }
 }
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_application_s_own_secrets_admit_it() {
+    fn only_the_application_s_own_secrets_are_accepted() {
         let all = registered(&[
             ("orders", &["old", "new"]),
             ("stock", &["s"]),
@@ -237,7 +237,7 @@ mod tests {
             ("nobody", "old", false),
             ("", "", false),
         ] {
-            assert_eq!(all.admits(id, secret), expected, "{id} {secret}");
+            assert_eq!(all.accepts(id, secret), expected, "{id} {secret}");
         }
     }
 
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_cannot_be_read_admits_nobody_and_opens_nothing() {
+    fn an_unreadable_record_accepts_no_client_and_opens_nothing() {
         for (id, record) in [
             ("a b", r#"{"secretSha256":[]}"#),
             ("orders", "1"),
@@ -276,9 +276,9 @@ mod tests {
             let json = format!(r#"{{"{id}":{record}}}"#);
             let mut all: Applications = serde_json::from_str(&json).unwrap();
             assert_eq!(all.unreadable().collect::<Vec<_>>(), [id]);
-            assert!(!all.is_empty() && !all.admits(id, "AAAA"), "{json}");
+            assert!(!all.is_empty() && !all.accepts(id, "AAAA"), "{json}");
             all.put("stock".parse().unwrap(), SecretHashes::of("s"));
-            assert!(all.admits("stock", "s"));
+            assert!(all.accepts("stock", "s"));
             let written = serde_json::to_string(&all).unwrap();
             assert!(written.contains(record), "{written}");
             assert_eq!(serde_json::from_str::<Applications>(&written).unwrap(), all);

@@ -31,7 +31,7 @@ named_enum! {
         Locked = "login_locked",
         Limited = "login_limited",
         /// For a reason unrelated to the account.
-        Refused = "login_refused",
+        Rejected = "login_refused",
     }
 }
 
@@ -265,14 +265,14 @@ mod tests {
     }
 
     #[test]
-    fn of_a_query_that_went_into_the_id_only_the_id_is_shown() {
-        for (sent, shown) in [
+    fn of_a_query_that_went_into_the_id_only_the_id_is_logged() {
+        for (sent, logged) in [
             ("orders-1", "orders-1"),
             ("a;appSecret=hush", "a…"),
             ("a&appSecret=hush", "a…"),
             ("appSecret=hush", "appSecret…"),
         ] {
-            assert_eq!(logged_id(sent), shown);
+            assert_eq!(logged_id(sent), logged);
         }
     }
 }

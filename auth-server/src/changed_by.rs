@@ -212,12 +212,12 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_shown_stays_on_one_line() {
+    fn a_note_stays_on_one_line() {
         let mut note = note("ada@desk", 0);
         assert_eq!(note.to_string(), "ada@desk 1970-01-01T00:00:00Z");
         note.reason = Some("a\nb\u{202e}".to_owned());
-        let shown = "ada@desk 1970-01-01T00:00:00Z (a\\nb\\u{202e})";
-        assert_eq!(note.to_string(), shown);
+        let expected = "ada@desk 1970-01-01T00:00:00Z (a\\nb\\u{202e})";
+        assert_eq!(note.to_string(), expected);
         assert_eq!(note.to_json()["at"], "1970-01-01T00:00:00Z");
     }
 

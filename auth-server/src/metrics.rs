@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_stays_is_shown_all_the_while() {
+    fn a_key_that_stays_is_exported_all_the_while() {
         let metrics = Metrics::default();
         let start = KeyRing::of(Arc::new(pair(SigningType::Ecdsa)));
         let kid = start.current().id().to_string();

@@ -57,8 +57,8 @@ impl RegistryConfig {
             .as_deref()
             .map(Advertised::parse)
             .transpose();
-        let refused = |error| ExitError::Config(format!("--advertise: {error}"));
-        let advertised = advertised.map_err(refused)?;
+        let rejected = |error| ExitError::Config(format!("--advertise: {error}"));
+        let advertised = advertised.map_err(rejected)?;
         let Some(settings) = settings(
             &args.registration.registry,
             &args.registration.registry_args,
@@ -68,7 +68,7 @@ impl RegistryConfig {
         };
         let advertised = match advertised {
             Some(advertised) => advertised,
-            None => Advertised::from_listen(args.listening.listen).map_err(refused)?,
+            None => Advertised::from_listen(args.listening.listen).map_err(rejected)?,
         };
         Ok(Some(Self {
             settings,
@@ -85,20 +85,20 @@ impl fmt::Display for RegistryConfig {
 }
 
 /// Formats the setting as in a configuration file.
-pub(crate) fn shown(config: Option<&RegistryConfig>) -> String {
+pub(crate) fn described(config: Option<&RegistryConfig>) -> String {
     config.map_or(NONE.to_owned(), RegistryConfig::to_string)
 }
 
 fn settings(text: &str, args: &RegistryArgs) -> Result<Option<RegistrySettings>, ExitError> {
-    let refused = |error: &dyn fmt::Display| ExitError::Config(format!("{FLAG}: {error}"));
+    let rejected = |error: &dyn fmt::Display| ExitError::Config(format!("{FLAG}: {error}"));
     if text == NONE {
         return Ok(None);
     }
     let address = text
         .strip_prefix(SCHEME)
-        .ok_or_else(|| refused(&"expected none, or nacos://[USER@]HOST[:PORT][,HOST[:PORT]…]"))?;
+        .ok_or_else(|| rejected(&"expected none, or nacos://[USER@]HOST[:PORT][,HOST[:PORT]…]"))?;
     let address = address.strip_suffix('/').unwrap_or(address);
-    let address = RegistryAddress::parse(address).map_err(|error| refused(&error))?;
+    let address = RegistryAddress::parse(address).map_err(|error| rejected(&error))?;
     let settings = RegistrySettings::new(address);
     settings.configured(args, FLAG).map(Some)
 }
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_reaches_is_refused() {
+    fn what_no_client_can_reach_is_rejected() {
         for (text, why) in [
             ("", AdvertiseError::Malformed),
             (":9000", AdvertiseError::Malformed),

@@ -117,7 +117,10 @@ async fn serve_with(
     follow_certificate(&config, &shared.metrics, &background)?;
     let hang_ups = log_sighups(hang_ups, reloaded_parts(&config));
     background.spawn_critical("listening for SIGHUP", hang_ups);
-    background.spawn_critical("the key synchronization", key_sync.run(config.store_poll_interval));
+    background.spawn_critical(
+        "the key synchronization",
+        key_sync.run(config.store_poll_interval),
+    );
     let draining = Draining::default();
     let end = shutdown(
         terminations,

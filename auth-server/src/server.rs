@@ -61,11 +61,11 @@ pub(crate) async fn serve<T>(
     let reason = loop {
         tokio::select! {
             reason = &mut shutdown => break reason,
-            (stream, peer, place) = accept(&listener, limit) => {
+            (stream, peer, permit) = accept(&listener, limit) => {
                 let serving = serving.clone();
                 tokio::spawn(async move {
                     serving.serve(stream, peer).await;
-                    drop(place);
+                    drop(permit);
                 });
             }
         }
@@ -89,9 +89,9 @@ async fn accept(
     listener: &TcpListener,
     limit: &ConnectionLimit,
 ) -> (TcpStream, IpAddr, Option<OwnedSemaphorePermit>) {
-    let place = limit.place().await;
+    let permit = limit.permit().await;
     let (stream, peer) = listener::accept(listener, "public port").await;
-    (stream, peer.ip(), place)
+    (stream, peer.ip(), permit)
 }
 
 #[cfg(test)]

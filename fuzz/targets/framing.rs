@@ -6,7 +6,7 @@
 use contract::http::framing::requests::{FramingError, Part, RequestBoundaries};
 use libfuzzer_sys::fuzz_target;
 
-const REFUSED: &[u8] = b"GET / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n";
+const REJECTED: &[u8] = b"GET / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n";
 
 /// Checks with a more lenient parser that the bytes are whole requests, bodies included; returns
 /// `None` where that parser accepts none, and within a head.
@@ -95,8 +95,8 @@ fuzz_target!(|data: &[u8]| {
         && let Some(is_whole) = is_whole(bytes)
     {
         let next = requests
-            .follow(REFUSED)
-            .map_err(|refused| (refused.passed, refused.part));
+            .follow(REJECTED)
+            .map_err(|rejected| (rejected.passed, rejected.part));
         let seen = next == Err((0, Part::Head));
         assert_eq!(seen, is_whole, "{}", bytes.escape_ascii());
     }

@@ -46,13 +46,13 @@ fuzz_target!(|data: &[u8]| {
     let Some(keys) = parsed(data) else { return };
     assert!(!keys.keys().is_empty(), "a key set holds a key");
     for key in keys.keys() {
-        let shown = key.to_jwk();
+        let jwk = key.to_jwk();
         assert_eq!(
-            shown.is_none(),
+            jwk.is_none(),
             key.algorithm() == Algorithm::HS256,
             "only a secret is not shown"
         );
-        let json = serde_json::to_string(&shown).expect("a JWK is JSON");
+        let json = serde_json::to_string(&jwk).expect("a JWK is JSON");
         assert!(!json.contains("\"d\":"), "the public half only");
     }
     let mut headers = HeaderMap::new();

@@ -38,7 +38,7 @@ use self::effective::effective_config;
 use self::flag_value::flag_error;
 use self::issuers::IssuerConfig;
 use self::policy::mapping;
-use self::upstream::{bypass, refuse_own_address, require_pod_ip, upstream_timeouts, upstream_tls};
+use self::upstream::{bypass, reject_own_address, require_pod_ip, upstream_timeouts, upstream_tls};
 
 pub(crate) use path_warnings::{example, opens_too_much, path_of};
 pub(crate) use policy::{auth_policy, issuer_mapping, upstream_request};
@@ -114,7 +114,7 @@ impl Config {
     pub(crate) fn new(args: &ServeArgs) -> Result<Self, ExitError> {
         let issuers = issuers::settings(args)?;
         let upstream = upstream_address(&args.service)?;
-        refuse_own_address(args, &upstream)?;
+        reject_own_address(args, &upstream)?;
         require_pod_ip(args)?;
         let (tls, upstream_tls) = (client_tls(args)?, upstream_tls(args, &upstream)?);
         let mut of_settings = path_warnings::warnings(&args.rules)?;
@@ -132,7 +132,7 @@ impl Config {
             auth_policy = auth_policy.with_issuers(policies);
         }
         let sources = auth_policy.interceptor.sources();
-        policy::refuse_idle_cookie_origins(&args.rules.tokens, sources)?;
+        policy::reject_idle_cookie_origins(&args.rules.tokens, sources)?;
         let rules = Rules {
             auth_policy,
             upstream_request: upstream_request(&args.rules.upstream_request),
@@ -203,7 +203,7 @@ impl Config {
         settings
             .map(ToOwned::to_owned)
             .chain(
-                self.refuse_ended_reporting(unix_now())
+                self.reject_ended_reporting(unix_now())
                     .err()
                     .map(|ended| ended.to_string()),
             )
@@ -231,7 +231,7 @@ impl Config {
     ///
     /// # Errors
     /// [`ExitError::Config`]
-    pub(crate) fn refuse_ended_reporting(&self, now: i64) -> Result<(), ExitError> {
+    pub(crate) fn reject_ended_reporting(&self, now: i64) -> Result<(), ExitError> {
         match self.rules.auth_policy.reported_until(now) {
             None => Ok(()),
             Some(until) => Err(flag_error("report-until", moment(until), REPORTING_ENDED)),
@@ -306,9 +306,9 @@ fn expired(
     upstream: Option<&UpstreamTls>,
     now: i64,
 ) -> impl Iterator<Item = String> {
-    let shown = tls.and_then(|tls| tls.certificate.expired(now));
+    let to_clients = tls.and_then(|tls| tls.certificate.expired(now));
     let to_the_service = upstream.and_then(|tls| tls.expired_certificate(now));
-    shown.into_iter().chain(to_the_service)
+    to_clients.into_iter().chain(to_the_service)
 }
 
 fn revocations(args: &RevocationArgs) -> Option<RevocationSettings> {

@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn an_address_is_read_with_its_context_path() {
-        for (text, shown) in [
+        for (text, expected) in [
             ("http://127.0.0.1:9000/auth", "http://127.0.0.1:9000/auth"),
             ("http://auth:9000/auth/", "http://auth:9000/auth"),
             ("http://auth", "http://auth"),
@@ -312,13 +312,13 @@ mod tests {
             ),
         ] {
             let parsed: AuthServer = text.parse().unwrap();
-            assert_eq!(parsed.to_string(), shown);
+            assert_eq!(parsed.to_string(), expected);
         }
     }
 
     #[test]
     fn unusable_addresses_are_rejected_with_a_reason() {
-        let refused = |text: &str| text.parse::<AuthServer>().unwrap_err();
+        let error_of = |text: &str| text.parse::<AuthServer>().unwrap_err();
         for text in [
             "",
             "auth",
@@ -328,14 +328,14 @@ mod tests {
             "http://auth/auth?x",
             "http://auth/auth#x",
         ] {
-            assert_eq!(refused(text), AuthServerError::Malformed, "{text}");
+            assert_eq!(error_of(text), AuthServerError::Malformed, "{text}");
         }
-        let of_a_user = refused("http://user:hush@auth/auth");
+        let of_a_user = error_of("http://user:hush@auth/auth");
         assert_eq!(of_a_user, AuthServerError::Credentials);
         for scheme in ["http", "dns", "dns+srv"] {
-            let refused = refused(&format!("{scheme}://auth:65536/auth"));
+            let error_of = error_of(&format!("{scheme}://auth:65536/auth"));
             let why = "port '65536' is not between 1 and 65535";
-            assert_eq!(refused.to_string(), why, "{scheme}");
+            assert_eq!(error_of.to_string(), why, "{scheme}");
         }
         for scheme in [
             "ftp",
@@ -346,15 +346,15 @@ mod tests {
             "dns+http",
         ] {
             assert_eq!(
-                refused(&format!("{scheme}://auth:9000/auth")),
+                error_of(&format!("{scheme}://auth:9000/auth")),
                 AuthServerError::Scheme(scheme.to_owned())
             );
         }
         for text in ["dns://auth/auth", "dns+https://auth/auth"] {
-            assert_eq!(refused(text), AuthServerError::PortMissing);
+            assert_eq!(error_of(text), AuthServerError::PortMissing);
         }
         for text in ["dns+srv://auth:9000/auth", "dns+srv+https://auth:9000/auth"] {
-            assert_eq!(refused(text), AuthServerError::PortSurplus);
+            assert_eq!(error_of(text), AuthServerError::PortSurplus);
         }
         for text in [
             "nacos://",
@@ -362,7 +362,7 @@ mod tests {
             "nacos://a:x/auth",
             "nacos://a/b?c",
         ] {
-            let error = refused(text).to_string();
+            let error = error_of(text).to_string();
             assert!(error.starts_with("expected "), "{text}: {error}");
         }
     }

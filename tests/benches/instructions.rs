@@ -202,8 +202,8 @@ impl Connection {
     fn send_all(&mut self, requests: &[Vec<u8>], status: u16) {
         for request in requests {
             self.0.get_mut().write_all(request).unwrap();
-            let answer = Message::read_answer(&mut self.0, "GET").unwrap().unwrap();
-            assert_eq!(answer.status(), status, "{}", answer.text());
+            let response = Message::read_response(&mut self.0, "GET").unwrap().unwrap();
+            assert_eq!(response.status(), status, "{}", response.text());
         }
     }
 }
@@ -241,14 +241,14 @@ fn report(limits: &Limits, counted: &[(&str, u64)]) -> ExitCode {
     println!("{:<28}{:>10}{:>10}", "instructions for", "now", "recorded");
     for (name, now) in counted {
         let recorded = limits.instructions.get(*name).copied().unwrap_or_default();
-        let most = recorded * (100 + limits.tolerance_percent) / 100;
+        let max = recorded * (100 + limits.tolerance_percent) / 100;
         let least = recorded * (100 - limits.tolerance_percent) / 100;
         let remark = match now {
-            now if *now > most => "  grown",
+            now if *now > max => "  grown",
             now if *now < least => "  record the new figure in tests/data/instructions.toml",
             _ => "",
         };
-        grown |= *now > most;
+        grown |= *now > max;
         println!("{name:<28}{now:>10}{recorded:>10}{remark}");
     }
     if grown {

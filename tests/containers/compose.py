@@ -55,7 +55,7 @@ def until(what, probe, timeout=TIMEOUT):
 
 
 @dataclasses.dataclass
-class Answer:
+class Response:
     status: int
     headers: dict
     text: str
@@ -69,7 +69,7 @@ class Answer:
         return self.json["data"]["reason"]
 
 
-def ask(address, path, token=None, headers=(), body=None):
+def fetch(address, path, token=None, headers=(), body=None):
     """Sends one request on its own connection. `headers` are pairs, so that a name may repeat."""
     connection = http.client.HTTPConnection(address, timeout=10)
     try:
@@ -85,7 +85,7 @@ def ask(address, path, token=None, headers=(), body=None):
         connection.endheaders(data)
         response = connection.getresponse()
         found = {name.lower(): value for name, value in response.getheaders()}
-        return Answer(response.status, found, response.read().decode())
+        return Response(response.status, found, response.read().decode())
     except http.client.HTTPException as error:
         raise ConnectionError(f"no response from {address}{path}: {error!r}") from error
     finally:
@@ -158,11 +158,11 @@ class Stack:
     def login(self):
         address = self.address("auth-server", 9000)
         credentials = {"username": "ada", "password": "lovelace"}
-        answer = ask(address, "/auth/oauth/jwt/token", body=credentials)
-        assert answer.status == 200, answer
-        return answer.json["data"]["access_token"]
+        response = fetch(address, "/auth/oauth/jwt/token", body=credentials)
+        assert response.status == 200, response
+        return response.json["data"]["access_token"]
 
     def call(self, application, token=None, path="/list", headers=()):
         """Sends a request to an application through its sidecar."""
         address = self.address(f"{application}-sidecar", 8080)
-        return ask(address, f"/{application}{path}", token, headers)
+        return fetch(address, f"/{application}{path}", token, headers)

@@ -8,7 +8,7 @@ import pytest
 from compose import COMPOSE_V1, REPOSITORY, Failed, Stack, run, until
 
 APPLICATIONS = {"orders": "python", "invoices": "node", "notes": "php"}
-LOOK_ALIKES = [
+ALIASES = [
     ("X-Current-User", '{"account": "root"}'),
     ("X_Current_User", '{"account": "root"}'),
     ("x.current.user", '{"account": "root"}'),
@@ -18,15 +18,15 @@ PYTHON = "python:3.13.5-slim-bookworm"
 
 @pytest.mark.parametrize("application, language", APPLICATIONS.items())
 def test_each_service_needs_a_token_and_gets_the_user(stack, application, language):
-    refused = stack.call(application)
-    assert (refused.status, refused.reason) == (401, "token_missing")
+    rejected = stack.call(application)
+    assert (rejected.status, rejected.reason) == (401, "token_missing")
 
     token = stack.login()
-    for headers in [[], LOOK_ALIKES]:
-        answer = stack.call(application, token, headers=headers)
-        assert answer.status == 200, answer
-        assert answer.json["service"] == language
-        assert answer.json["user"]["account"] == "admin"
+    for headers in [[], ALIASES]:
+        response = stack.call(application, token, headers=headers)
+        assert response.status == 200, response
+        assert response.json["service"] == language
+        assert response.json["user"]["account"] == "admin"
     details = stack.call(application, token, "/current/user/details")
     assert details.json["data"]["account"] == "admin"
 
@@ -80,7 +80,7 @@ def test_a_second_up_changes_nothing(stack):
     assert stack.call("orders", token).status == 200
 
 
-def test_without_redis_everybody_goes_on(whole):
+def test_without_redis_users_and_sidecars_go_on(whole):
     token = whole.login()
     whole.stop("redis")
     until("the auth server to notice", lambda: "the key store is unavailable" in whole.logs("auth-server"))
@@ -100,20 +100,20 @@ def test_without_the_auth_server_running_sidecars_go_on(whole):
 
     # Not `start`, which starts the dependencies as well.
     whole.compose("restart", "notes-sidecar")
-    answer = until("the sidecar to respond again", lambda: whole.call("notes", token))
-    assert answer.status == 503, answer
-    assert "retry-after" in answer.headers
+    response = until("the sidecar to respond again", lambda: whole.call("notes", token))
+    assert response.status == 503, response
+    assert "retry-after" in response.headers
     assert whole.call("notes").reason == "token_missing"
 
     whole.start("auth-server")
     until("the key to arrive with the next tick", lambda: whole.call("notes", token).status == 200)
 
 
-def test_without_its_service_a_sidecar_says_so_and_recovers(whole):
+def test_without_its_service_a_sidecar_reports_it_and_recovers(whole):
     token = whole.login()
     whole.stop("invoices")
-    answer = until("a 502", lambda: (a := whole.call("invoices", token)).status in (502, 504) and a)
-    assert answer.json["success"] is False
+    response = until("a 502", lambda: (a := whole.call("invoices", token)).status in (502, 504) and a)
+    assert response.json["success"] is False
     assert whole.call("orders", token).status == 200, "the neighbours do not notice"
     whole.start("invoices")
     until("the service to be back", lambda: whole.call("invoices", token).status == 200)

@@ -7,7 +7,7 @@ import pytest
 from compose import REPOSITORY, run, until
 
 PROGRAMS = ["auth-server", "sidecar"]
-MOST_BYTES = 26 * 1000 * 1000
+MAX_BYTES = 26 * 1000 * 1000
 CONFINED = ["--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
 SERVE = {
     "auth-server": ["serve"],
@@ -37,7 +37,7 @@ def started():
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_it_is_small_and_runs_as_a_number(program):
     found = image(program)
-    assert found["Size"] <= MOST_BYTES, f"{found['Size']} bytes"
+    assert found["Size"] <= MAX_BYTES, f"{found['Size']} bytes"
     config = found["Config"]
     assert config["User"] == "65532:65532"
     assert config["StopSignal"] == "SIGTERM"

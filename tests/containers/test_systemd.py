@@ -36,7 +36,7 @@ class Machine:
     def shows(self, unit, what):
         return self.does(f"systemctl show --value --property={what} {unit}").stdout.strip()
 
-    def asks(self, url, *options):
+    def fetch(self, url, *options):
         """Returns status and body of one request from within."""
         end = self.does(" ".join(["curl -sS -m 10 -w '\\n%{http_code}'", *options, url]), check=False)
         body, _, status = end.stdout.rpartition("\n")
@@ -44,7 +44,7 @@ class Machine:
 
     def login(self):
         account = """-H 'Content-Type: application/json' -d '{"username": "ada", "password": "lovelace"}'"""
-        status, body = self.asks("http://127.0.0.1:9000/auth/oauth/jwt/token", account)
+        status, body = self.fetch("http://127.0.0.1:9000/auth/oauth/jwt/token", account)
         assert status == 200, body
         return json.loads(body)["data"]["access_token"]
 
@@ -72,10 +72,10 @@ def machine(request):
 
 def reached(machine, token=None):
     header = [f"-H 'Authorization: Bearer {token}'"] if token else []
-    return machine.asks("http://127.0.0.1:8080/orders/list", *header)
+    return machine.fetch("http://127.0.0.1:8080/orders/list", *header)
 
 
-def test_what_the_readme_installs_lets_users_in_and_nobody_else(machine):
+def test_what_the_readme_installs_lets_in_users_alone(machine):
     until("the sidecar to reject", lambda: reached(machine)[0] == 401)
     token = machine.login()
     status, body = until("the sidecar to have a key", lambda: (a := reached(machine, token))[0] == 200 and a)

@@ -101,22 +101,22 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self):
         if self.path == "/.well-known/openid-configuration":
-            self.answer(200, {
+            self.respond(200, {
                 "issuer": ISSUER,
                 "jwks_uri": ISSUER + "/jwks",
                 "token_endpoint": ISSUER + "/token",
             })
         elif self.path == "/jwks":
-            self.answer(200, KeySet(STAGES[stage]).as_dict(private=False))
+            self.respond(200, KeySet(STAGES[stage]).as_dict(private=False))
         else:
-            self.answer(404, {})
+            self.respond(404, {})
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
         request = Request(ISSUER + "/token", dict(parse_qsl(body)), self.headers)
-        self.answer(*server.create_token_response(request))
+        self.respond(*server.create_token_response(request))
 
-    def answer(self, status, body):
+    def respond(self, status, body):
         body = json.dumps(body).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")

@@ -26,7 +26,7 @@ def code_of(call, *arguments, metadata):
 
 
 unary = channel.unary_unary(path("Unary"))
-answer, call = unary.with_call(b"hello", metadata=known, timeout=SECONDS)
+response, call = unary.with_call(b"hello", metadata=known, timeout=SECONDS)
 large = b"x" * 20_000_000
 bidirectional = channel.stream_stream(path("Bidirectional"))
 with ThreadPoolExecutor(50) as pool:
@@ -36,7 +36,7 @@ with ThreadPoolExecutor(50) as pool:
 
 json.dump(
     {
-        "unary": answer.decode(),
+        "unary": response.decode(),
         "trailer": dict(call.trailing_metadata()).get("x-trailer"),
         "server_stream": len(
             list(channel.unary_stream(path("ServerStream"))(b"1000", metadata=known, timeout=SECONDS))
@@ -51,7 +51,7 @@ json.dump(
             for part in bidirectional(iter([b"a", b"b", b"c"]), metadata=known, timeout=SECONDS)
         ],
         "large": len(next(bidirectional(iter([large]), metadata=known, timeout=SECONDS))),
-        "at_once": sum(answer.startswith(str(n).encode()) for n, answer in enumerate(at_once)),
+        "at_once": sum(response.startswith(str(n).encode()) for n, response in enumerate(at_once)),
         "refused_by_service": code_of(channel.unary_unary(path("Refuse")), b"", metadata=known),
         "without_token": code_of(unary, b"hello", metadata=()),
         "bad_token": code_of(unary, b"hello", metadata=(("authorization", "Bearer a.b.c"),)),

@@ -1,7 +1,7 @@
 """Mints tokens with PyJWT and a key pair of its own: another implementation of the contract.
 
 stdin: {"algorithm": "RS256" | "ES256"}
-stdout: {"key": PEM, "accepted": {name: JWT}, "refused": {name: JWT}}
+stdout: {"key": PEM, "accepted": {name: JWT}, "rejected": {name: JWT}}
 """
 
 import datetime
@@ -21,7 +21,7 @@ def generate():
     return ec.generate_private_key(ec.SECP256R1())
 
 
-key, stranger = generate(), generate()
+key, foreign = generate(), generate()
 now = datetime.datetime.now(datetime.timezone.utc)
 hour = datetime.timedelta(hours=1)
 user = {"username": "žofie", "nickName": "小明", "userId": "42", "extraInfo": {"userType": "member", "tenantId": "t-7"}}
@@ -41,8 +41,8 @@ accepted = {
     "nulls in extraInfo": mint({**user, "exp": now + hour, "extraInfo": {"userType": "member", "avatar": None}}),
     "a fractional exp": mint({**user, "exp": (now + hour).timestamp()}),
 }
-refused = {
-    "a foreign key": mint({**user, "exp": now + hour}, signing_key=stranger),
+rejected = {
+    "a foreign key": mint({**user, "exp": now + hour}, signing_key=foreign),
     "expired": mint({**user, "exp": now - hour}),
     "not yet valid": mint({**user, "exp": now + 2 * hour, "nbf": now + hour}),
     "no exp": mint(user),
@@ -52,4 +52,4 @@ refused = {
 public = key.public_key().public_bytes(
     serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
 )
-json.dump({"key": public.decode(), "accepted": accepted, "refused": refused}, sys.stdout)
+json.dump({"key": public.decode(), "accepted": accepted, "rejected": rejected}, sys.stdout)

@@ -59,7 +59,7 @@ result["requests-oauthlib"] = token["access_token"]
 result["expires_in"] = token["expires_in"]
 result["scope"] = token["scope"]
 
-refusals = {}
+rejections = {}
 for name, secret, scope, error in (
     ("secret", "wrong", task["scope"], InvalidClientError),
     ("scope", task["secret"], "admin", InvalidScopeError),
@@ -67,8 +67,8 @@ for name, secret, scope, error in (
     client = OAuth2Session(client=BackendApplicationClient(client_id=task["id"], scope=scope))
     try:
         client.fetch_token(endpoint, client_id=task["id"], client_secret=secret)
-        refusals[name] = "accepted"
-    except error as refusal:
-        refusals[name] = refusal.error
-result["refusals"] = refusals
+        rejections[name] = "accepted"
+    except error as rejection:
+        rejections[name] = rejection.error
+result["refusals"] = rejections
 json.dump(result, sys.stdout)

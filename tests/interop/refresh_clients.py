@@ -25,14 +25,14 @@ clients = {
     "authlib": (AuthlibSession("app", token_endpoint_auth_method="none"), OAuthError),
     "requests-oauthlib": (OAuth2Session("app"), InvalidGrantError),
 }
-for name, (client, refusal) in clients.items():
+for name, (client, rejection) in clients.items():
     first = client.refresh_token(endpoint, refresh_token=task[name])
     second = client.refresh_token(endpoint, refresh_token=first["refresh_token"])
     try:
         client.refresh_token(endpoint, refresh_token=first["refresh_token"])
         error = "accepted"
-    except refusal as refused:
-        error = refused.error
+    except rejection as rejected:
+        error = rejected.error
     result[name] = {
         "tokens": [first["access_token"], second["access_token"]],
         "expires_in": second["expires_in"],

@@ -29,8 +29,8 @@ async def status(**more):
     try:
         async with connect(url, **options, **more):
             return 101
-    except InvalidStatus as refusal:
-        return refusal.response.status_code
+    except InvalidStatus as rejection:
+        return rejection.response.status_code
 
 
 async def main():

@@ -51,9 +51,9 @@ class Cluster:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self):
                 missing = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}
-                answer = cluster.found.get(self.path.partition("?")[0], missing)
-                body = json.dumps(answer).encode()
-                self.send_response(answer.get("code", 200))
+                response = cluster.found.get(self.path.partition("?")[0], missing)
+                body = json.dumps(response).encode()
+                self.send_response(response.get("code", 200))
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()

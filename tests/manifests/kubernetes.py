@@ -113,27 +113,27 @@ def reads(pod, container, volume):
     return volume["defaultMode"] == 0o440 and group in groups
 
 
-def production_faults(objects):
+def production_errors(objects):
     """Returns the settings that are unsafe in production, in words."""
-    faults = []
+    errors = []
     for workload in of_kind(objects, *WORKLOADS):
         name, pod = workload["metadata"]["name"], workload["spec"]["template"]["spec"]
         for container in containers(pod):
             values = settings(container)
             if program(container) == "auth-server" and container.get("args") == ["serve"]:
                 if values.get("POSTERN_USERS", "builtin") == "builtin":
-                    faults.append(f"{name}: --users builtin lets any client in")
+                    errors.append(f"{name}: --users builtin lets any client in")
                 if values.get("POSTERN_STORE", "file:").startswith("file:") and workload["spec"]["replicas"] > 1:
-                    faults.append(f"{name}: a file store is one server's, not several replicas'")
+                    errors.append(f"{name}: a file store is one server's, not several replicas'")
                 if not values.get("POSTERN_TLS_CERT"):
-                    faults.append(f"{name}: passwords and keys travel in plain HTTP")
+                    errors.append(f"{name}: passwords and keys travel in plain HTTP")
                 if not values.get("POSTERN_KEY_ENCRYPTION_KEY_FILE"):
-                    faults.append(f"{name}: the private key is stored in clear")
+                    errors.append(f"{name}: the private key is stored in clear")
             if program(container) == "auth-server" and values.get("POSTERN_STORE", "").startswith("redis:"):
-                faults.append(f"{name}: the store is reached without TLS")
+                errors.append(f"{name}: the store is reached without TLS")
             if program(container) == "sidecar":
                 if not values["POSTERN_AUTH_SERVER"].partition("://")[0].endswith("https"):
-                    faults.append(f"{name}: the key is fetched in plain HTTP")
+                    errors.append(f"{name}: the key is fetched in plain HTTP")
                 if not values.get("POSTERN_ISSUER"):
-                    faults.append(f"{name}: tokens of any issuer are accepted")
-    return faults
+                    errors.append(f"{name}: tokens of any issuer are accepted")
+    return errors

@@ -119,8 +119,8 @@ class Running:
         except urllib.error.HTTPError as error:
             return error.code
 
-    def reaches(self, path, status, patience=30):
-        deadline = time.monotonic() + patience
+    def reaches(self, path, status, timeout=30):
+        deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             if (last := self.status(path)) == status:
                 return

@@ -10,7 +10,7 @@ RESOURCES = {"Deployment": "deployments", "StatefulSet": "statefulsets", "Daemon
 RESOURCES |= {"Job": "jobs", "CronJob": "cronjobs", "Pod": "pods", "Service": "services"}
 
 
-def refusals(thing):
+def rejections(thing):
     """Returns the message of every policy that rejects this object."""
     return [
         validation["message"]
@@ -31,7 +31,7 @@ def variables(policy, thing):
 @pytest.mark.parametrize("directory", ["overlays/dev", "overlays/prod", "examples/job"])
 def test_what_is_shipped_is_let_in(directory):
     for each in render(K8S / directory):
-        assert refusals(each) == [], each["metadata"]["name"]
+        assert rejections(each) == [], each["metadata"]["name"]
 
 
 @pytest.mark.parametrize("variant", ["sidecar", "sidecar-plain"])
@@ -40,7 +40,7 @@ def test_what_a_component_makes_is_let_in_and_so_are_its_pods(variant, tmp_path)
     deployment = named(objects, "Deployment", "orders")
     pod = {"kind": "Pod", **deployment["spec"]["template"]}
     for each in [*objects, pod, cron_job(deployment)]:
-        assert refusals(each) == [], each
+        assert rejections(each) == [], each
 
 
 def cron_job(workload):
@@ -103,29 +103,29 @@ GAPS = {
 
 
 @pytest.mark.parametrize("gap", GAPS)
-def test_what_kustomize_cannot_see_is_refused(gap):
+def test_what_kustomize_cannot_see_is_rejected(gap):
     make, said = GAPS[gap]
-    assert any(said in message for message in refusals(make())), refusals(make())
+    assert any(said in message for message in rejections(make())), rejections(make())
 
 
 @pytest.mark.parametrize(
     "render_it, said",
     [(taken_port, "18080 and 18081"), (middle_port, "leads past the sidecar"), (second_service, "label it postern/sidecar")],
 )
-def test_what_a_component_lets_pass_is_refused(render_it, said, tmp_path):
-    (message,) = refusals(render_it(tmp_path))
+def test_what_a_component_lets_pass_is_rejected(render_it, said, tmp_path):
+    (message,) = rejections(render_it(tmp_path))
     assert said in message
 
 
 @pytest.mark.parametrize("label", ["false", None])
-def test_other_workloads_and_services_that_say_so_are_let_in(label):
+def test_other_workloads_are_accepted(label):
     deployment, its_service = service()
     for each in deployment, its_service:
         each["metadata"]["labels"] = {"postern/sidecar": label} if label else {}
-    assert refusals(deployment) == []
-    assert (refusals(its_service) == []) == (label == "false")
+    assert rejections(deployment) == []
+    assert (rejections(its_service) == []) == (label == "false")
     external = {"kind": "Service", "metadata": {"name": "db"}, "spec": {"type": "ExternalName", "externalName": "db.example.com"}}
-    assert refusals(external) == []
+    assert rejections(external) == []
 
 
 def test_each_policy_is_bound_to_guarded_namespaces():

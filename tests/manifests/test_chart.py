@@ -8,7 +8,7 @@ import kubernetes_validate
 import pytest
 import yaml
 from cluster import empty
-from kubernetes import K8S, VERSIONS, containers, named, of_kind, pods, production_faults, program, reads, render, settings
+from kubernetes import K8S, VERSIONS, containers, named, of_kind, pods, production_errors, program, reads, render, settings
 from programs import Mounts, run, variables
 
 CHART = K8S / "chart"
@@ -97,12 +97,12 @@ def neutral(objects):
     return found
 
 
-def test_the_auth_server_is_that_of_the_base():
+def test_the_auth_server_equals_the_base_s():
     chart = neutral(template("--set", "webhook.enabled=false"))
     assert chart == neutral(render(K8S / "base/auth-server"))
 
 
-def test_the_replicated_auth_server_is_that_of_the_component():
+def test_the_replicated_auth_server_equals_the_component_s():
     flags = ["--set", "webhook.enabled=false", "--set", "authServer.store.url=redis://auth-redis:6379/0"]
     chart = neutral(template(*flags))
     scratch = K8S.parent / "target" / "chart-test"
@@ -122,15 +122,15 @@ def test_the_replicated_auth_server_is_that_of_the_component():
     assert chart == base
 
 
-def test_production_has_no_fault():
+def test_production_has_no_error():
     objects = [each for each in template(*PRODUCTION) if each["kind"] != "Job"]
-    assert production_faults([each for each in objects if each["metadata"]["name"] == "auth-server"]) == []
+    assert production_errors([each for each in objects if each["metadata"]["name"] == "auth-server"]) == []
 
 
 def test_the_configuration_file_is_mounted_as_it_is_and_counts(tmp_path):
     text = 'issuer = "me"\nlame-duck = "3s"\naudience = ["a"]\n'
-    told = "webhook.settings.POSTERN_AUDIENCE=a,webhook.settings.POSTERN_ISSUER=me"
-    objects = template("--set-string", f"authServer.config={text}".replace(",", "\\,"), "--set", told)
+    values = "webhook.settings.POSTERN_AUDIENCE=a,webhook.settings.POSTERN_ISSUER=me"
+    objects = template("--set-string", f"authServer.config={text}".replace(",", "\\,"), "--set", values)
     (config,) = of_kind(objects, "ConfigMap")
     assert config["data"] == {"auth-server.toml": text}
     pod = named(objects, "Deployment", "auth-server")["spec"]["template"]["spec"]
@@ -212,7 +212,7 @@ def test_a_setting_is_added_to_those_of_the_chart():
 
 
 @pytest.mark.parametrize("name", ["404", "true", "on", "1e3"])
-def test_names_that_look_like_other_types_stay_names(name):
+def test_names_that_resemble_other_types_stay_names(name):
     flags = [*REDIS, "--set-string", f"authServer.store.passwordSecret={name},authServer.keyEncryptionSecret={name}"]
     flags += ["--set-string", f"authServer.usersSecret={name},webhook.certificate.issuer={name},monitoring.namespace={name}"]
     flags += ["--set-json", f'applications=[{{"name":"{name}","secret":"{name}"}}]' if "." not in name else "applications=[]"]

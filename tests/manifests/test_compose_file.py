@@ -88,7 +88,7 @@ def test_the_manifest_of_every_member_is_there_for_the_build():
 WITHOUT_REGISTRY = re.compile(r"(?<![\w./-])postern/[\w-]+:[\w$({]|\b(?:image|name|newName|tag|from)[:=]? ?postern/")
 
 
-def test_no_image_has_a_name_that_a_stranger_could_publish():
+def test_no_image_has_a_name_that_an_attacker_could_publish():
     """Without a registry it is Docker Hub's: the owner of `postern` there would get our secrets."""
     tracked = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
     for file in (REPOSITORY / name for name in tracked.splitlines()):

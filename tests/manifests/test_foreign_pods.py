@@ -136,7 +136,7 @@ def test_both_variants_have_the_same_settings(tmp_path):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("own", [None, "shop"])
-def test_a_service_at_the_root_or_a_path_says_so_by_label(variant, own, tmp_path):
+def test_a_label_names_the_root_or_the_path_of_a_service(variant, own, tmp_path):
     deployment, its_service = service()
     deployment["metadata"]["labels"]["postern/app-name"] = "own"
     if own:
@@ -187,7 +187,7 @@ def label_on_pods_alone(deployment):
 
 HTTP = {"name": "http", "port": 80, "targetPort": 3000}
 METRICS = {"name": "metrics", "port": 9090, "targetPort": 9090}
-REFUSED = {
+REJECTED = {
     "a lifecycle of the service's own": (deployment_with(own_lifecycle), "containers/0/lifecycle"),
     "the label on the pods alone": (deployment_with(label_on_pods_alone), "labels/postern~1sidecar"),
     "a second port of a Service": (service_with(HTTP, METRICS), "/spec/ports/-1/targetPort"),
@@ -200,15 +200,15 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("what", REFUSED)
-def test_what_would_look_protected_and_not_be_is_refused(variant, what, tmp_path):
-    objects, said = REFUSED[what]
+@pytest.mark.parametrize("what", REJECTED)
+def test_what_would_seem_protected_and_not_be_is_rejected(variant, what, tmp_path):
+    objects, said = REJECTED[what]
     write_overlay(tmp_path, yaml.safe_dump_all(objects()), [K8S / "components" / variant])
     end = kustomize(tmp_path)
     assert end.returncode != 0 and said in end.stderr, end.stdout or end.stderr
 
 
-def test_the_plain_variant_refuses_a_job(tmp_path):
+def test_the_plain_variant_rejects_a_job(tmp_path):
     write_overlay(tmp_path, yaml.safe_dump_all(of_kind("Job")()), [K8S / "components/sidecar-plain"])
     assert "no sidecar is put into this kind" in kustomize(tmp_path).stderr
 
@@ -261,8 +261,8 @@ def test_the_document_has_the_sidecar_s_variables(tmp_path):
     assert len(wanted) == 3 and wanted.items() <= settings(sidecar_of(pod, "sidecar")).items()
 
 
-def test_every_refusal_is_in_the_document():
-    for _, said in REFUSED.values():
+def test_every_rejection_is_in_the_document():
+    for _, said in REJECTED.values():
         assert f"| `{said}` |" in DOCUMENT, said
 
 

@@ -67,7 +67,7 @@ def injected(objects):
 
 
 @pytest.mark.parametrize("by_config_map", [True, False])
-def test_the_pod_is_that_of_the_component(by_config_map, tmp_path):
+def test_the_pod_equals_the_component_s(by_config_map, tmp_path):
     deployment, service = yaml.safe_load_all(SERVICE.read_text())
     # The context path is a label of the component's, an annotation of inject's.
     deployment["metadata"]["labels"]["postern/app-name"] = "own"

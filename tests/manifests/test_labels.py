@@ -79,7 +79,7 @@ def test_a_pod_reaches_a_public_port_from_its_first_moment_on(objects):
                 assert "from" not in rule, policy["metadata"]["name"]
 
 
-def test_the_admin_ports_and_the_store_are_not_for_everybody(objects):
+def test_the_admin_ports_and_the_store_are_not_open_to_all(objects):
     for policy in of_kind(objects, "NetworkPolicy"):
         for rule in policy["spec"]["ingress"]:
             if not {port["port"] for port in rule["ports"]} & {"http", 18080}:

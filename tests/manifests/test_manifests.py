@@ -16,7 +16,7 @@ from kubernetes import (
     of_kind,
     ours,
     pods,
-    production_faults,
+    production_errors,
     program,
     reads,
     render,
@@ -182,10 +182,10 @@ def test_the_programs_accept_their_configuration(rendered, name, which, tmp_path
             continue
         end = run(which, "check", values=mounts.localised(container))
         assert end.returncode == 0, end.stderr
-        shown = end.stdout
+        printed = end.stdout
         for variable, value in mounts.localised(container).items():
             flag = variable.removeprefix("POSTERN_").lower().replace("_", "-")
-            assert re.search(rf"^{flag} = ", shown, re.M), f"--{flag} ({value}) is not in effect:\n{shown}"
+            assert re.search(rf"^{flag} = ", printed, re.M), f"--{flag} ({value}) is not in effect:\n{printed}"
 
 
 @pytest.mark.parametrize("name, application", [("overlays/prod", "orders"), ("examples/application", "invoices")])
@@ -202,7 +202,7 @@ def test_a_registration_is_accepted_and_can_be_repeated(rendered, name, applicat
 
 
 @pytest.mark.parametrize("which", ["auth-server", "sidecar"])
-def test_the_probes_ask_what_the_programs_answer(rendered, which, tmp_path):
+def test_the_probes_request_paths_that_the_programs_serve(rendered, which, tmp_path):
     container = next(c for _, c in ours(rendered["overlays/dev"]) if program(c) == which)
     # The file store of the manifest is on a volume.
     with Running(container, Mounts(tmp_path)) as running:
@@ -318,7 +318,7 @@ def test_replicas_are_two_that_outlive_a_node(rendered):
 
 
 def test_production_is_fit_for_production(rendered):
-    assert production_faults(rendered["overlays/prod"]) == []
+    assert production_errors(rendered["overlays/prod"]) == []
 
 
 def set_variable(name, value):
@@ -357,10 +357,10 @@ def replace_environment(container, values):
         (drop_variable("POSTERN_ISSUER"), "any issuer"),
     ],
 )
-def test_what_is_not_fit_for_production_is_found(rendered, change, fault):
+def test_what_is_not_fit_for_production_is_found(rendered, change, error):
     objects = copy.deepcopy(rendered["overlays/prod"])
     change(objects)
-    assert any(fault in each for each in production_faults(objects)), production_faults(objects)
+    assert any(error in each for each in production_errors(objects)), production_errors(objects)
 
 
 def test_every_secret_that_production_needs_is_in_the_document(rendered):

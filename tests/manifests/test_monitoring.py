@@ -81,7 +81,7 @@ def test_the_monitors_name_ports_that_exist(tmp_path):
             assert endpoint["port"] in names and endpoint["path"] == "/metrics"
 
 
-def test_the_dashboard_of_the_component_is_that_of_the_file(tmp_path):
+def test_the_dashboard_of_the_component_equals_the_file(tmp_path):
     dashboard, copy = REPOSITORY / "deploy/grafana/postern.json", K8S / "components/grafana/postern.json"
     if os.environ.get("POSTERN_UPDATE_DOCS"):
         copy.write_text(dashboard.read_text())

@@ -180,8 +180,8 @@ impl AuthServer {
 
     /// Returns the note of `/readyz` about the store while the server is ready.
     pub fn store_note(&self) -> Option<String> {
-        let answer = admin_get(self.admin, "/readyz");
-        let report = (answer.status() == 200).then(|| answer.json())?;
+        let response = admin_get(self.admin, "/readyz");
+        let report = (response.status() == 200).then(|| response.json())?;
         let conditions = report.as_array()?;
         let store = conditions.iter().find(|one| one["name"] == "store")?;
         store["note"].as_str().map(str::to_owned)
@@ -231,11 +231,11 @@ impl AuthServer {
     /// # Panics
     /// When the login fails.
     pub fn login(&self) -> String {
-        let answer = self.anonymous().post(LOGIN, &credentials());
-        let token = answer.json()["data"]["access_token"]
+        let response = self.anonymous().post(LOGIN, &credentials());
+        let token = response.json()["data"]["access_token"]
             .as_str()
             .map(str::to_owned);
-        token.unwrap_or_else(|| panic!("no token: {}", answer.text()))
+        token.unwrap_or_else(|| panic!("no token: {}", response.text()))
     }
 
     /// Returns the key that the server serves.
@@ -243,9 +243,9 @@ impl AuthServer {
     /// # Panics
     /// When the server serves no key.
     pub fn served_key(&self) -> String {
-        let answer = self.anonymous().get(SECRET_KEY);
-        let key = answer.json()["data"].as_str().map(str::to_owned);
-        key.unwrap_or_else(|| panic!("no key: {}", answer.text()))
+        let response = self.anonymous().get(SECRET_KEY);
+        let key = response.json()["data"].as_str().map(str::to_owned);
+        key.unwrap_or_else(|| panic!("no key: {}", response.text()))
     }
 
     /// Returns the process.

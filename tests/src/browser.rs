@@ -168,7 +168,7 @@ impl Browser {
 
     fn get(&self, command: &str) -> Value {
         let path = format!("/session/{}{command}", self.session);
-        ask(self.driver, "GET", &Request::new("GET", path))
+        send_command(self.driver, "GET", &Request::new("GET", path))
     }
 }
 
@@ -179,18 +179,18 @@ impl Drop for Browser {
         let bytes = request.bytes(&self.driver.to_string());
         let mut client = crate::raw_client::RawClient::connect(self.driver);
         client.send(&bytes);
-        let _ = client.try_answer("DELETE");
+        let _ = client.try_response("DELETE");
     }
 }
 
 fn post(driver: SocketAddr, path: &str, body: &Value) -> Value {
-    ask(driver, "POST", &Request::new("POST", path).json(body))
+    send_command(driver, "POST", &Request::new("POST", path).json(body))
 }
 
-fn ask(driver: SocketAddr, method: &str, request: &Request) -> Value {
-    let answer = exchange(driver, method, &request.bytes(&driver.to_string()));
-    assert_eq!(answer.status(), 200, "WebDriver: {}", answer.text());
-    answer.json()["value"].clone()
+fn send_command(driver: SocketAddr, method: &str, request: &Request) -> Value {
+    let response = exchange(driver, method, &request.bytes(&driver.to_string()));
+    assert_eq!(response.status(), 200, "WebDriver: {}", response.text());
+    response.json()["value"].clone()
 }
 
 /// Starts the driver, and returns its port. It picks one that is free for IPv4 and ends where IPv6 has

@@ -58,8 +58,8 @@ fn serve(mut connection: TcpStream, seen: &Mutex<Vec<String>>) {
         seen.lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(head);
-        let answer = response("200 OK", &[&format!("{MARK}: 1")], b"echo");
-        if connection.write_all(&answer).is_err() || close {
+        let response = response("200 OK", &[&format!("{MARK}: 1")], b"echo");
+        if connection.write_all(&response).is_err() || close {
             return;
         }
     }

@@ -136,24 +136,24 @@ impl Client {
     /// When there is no response, or one that the OpenAPI document does not describe.
     pub fn send(&self, request: &Request) -> Message {
         let bytes = request.bytes(&self.address.to_string());
-        let answer = match &self.trust {
+        let response = match &self.trust {
             None => exchange(self.address, &request.method, &bytes),
             Some(trust) => {
                 let connected = trust.connect(self.address);
                 let mut client =
                     connected.unwrap_or_else(|error| panic!("TLS to {}: {error}", self.address));
                 client.send(&bytes);
-                client.answer(&request.method)
+                client.response(&request.method)
             }
         };
-        if answer.header(echo_service::MARK).is_empty() {
+        if response.header(echo_service::MARK).is_empty() {
             let target = String::from_utf8_lossy(&request.target);
             let path = target
                 .strip_prefix(self.context.as_str())
                 .unwrap_or(&target);
-            openapi::document().check(self.program, &request.method, path, &answer);
+            openapi::document().check(self.program, &request.method, path, &response);
         }
-        answer
+        response
     }
 }
 
@@ -161,8 +161,8 @@ impl Client {
 ///
 /// # Panics
 /// When the body is no envelope.
-pub fn reason(answer: &Message) -> String {
-    let envelope = answer.json();
+pub fn reason(response: &Message) -> String {
+    let envelope = response.json();
     envelope["data"]["reason"]
         .as_str()
         .unwrap_or_else(|| panic!("no reason in {envelope}"))
@@ -170,16 +170,16 @@ pub fn reason(answer: &Message) -> String {
 }
 
 /// Returns status and reason code of a rejection, `200` for a success, as the tables write it.
-pub fn verdict(answer: &Message) -> String {
-    if answer.status() < 400 {
-        return answer.status().to_string();
+pub fn verdict(response: &Message) -> String {
+    if response.status() < 400 {
+        return response.status().to_string();
     }
-    let reason = serde_json::from_slice::<Value>(&answer.body)
+    let reason = serde_json::from_slice::<Value>(&response.body)
         .ok()
         .and_then(|envelope| envelope["data"]["reason"].as_str().map(str::to_owned));
     format!(
         "{} {}",
-        answer.status(),
+        response.status(),
         reason.unwrap_or_else(|| "without a reason".to_owned())
     )
 }

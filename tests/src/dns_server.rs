@@ -103,34 +103,34 @@ fn serve(socket: &UdpSocket, state: &State) {
             continue;
         };
         let zone = lock(&state.zone).clone();
-        if let Ok(answer) = answer(&question, &zone).to_vec() {
-            let _ = socket.send_to(&answer, peer);
+        if let Ok(reply) = reply(&question, &zone).to_vec() {
+            let _ = socket.send_to(&reply, peer);
         }
     }
 }
 
-fn answer(question: &Message, zone: &Zone) -> Message {
-    let mut answer = Message::new(question.id, MessageType::Response, question.op_code);
-    answer.add_queries(question.queries.iter().cloned());
+fn reply(question: &Message, zone: &Zone) -> Message {
+    let mut reply = Message::new(question.id, MessageType::Response, question.op_code);
+    reply.add_queries(question.queries.iter().cloned());
     match zone {
-        Zone::Failing => answer.metadata.response_code = ResponseCode::ServFail,
+        Zone::Failing => reply.metadata.response_code = ResponseCode::ServFail,
         Zone::Services(services) => {
             let queries = question.queries.iter();
-            answer.add_answers(queries.flat_map(|query| records(query, services)));
-            if answer.answers.is_empty() {
-                answer.metadata.response_code = ResponseCode::NXDomain;
+            reply.add_answers(queries.flat_map(|query| records(query, services)));
+            if reply.answers.is_empty() {
+                reply.metadata.response_code = ResponseCode::NXDomain;
             }
         }
     }
-    answer
+    reply
 }
 
 fn records(query: &Query, services: &[Service]) -> Vec<Record> {
-    let asked = query.name().to_ascii().to_ascii_lowercase();
+    let requested = query.name().to_ascii().to_ascii_lowercase();
     let all = services.iter().enumerate();
     let found = all.filter_map(|(number, service)| {
         let target = format!("host-{number}.internal.");
-        let data = match (query.query_type(), asked.as_str()) {
+        let data = match (query.query_type(), requested.as_str()) {
             (RecordType::SRV, "_auth._tcp.internal.") => {
                 let port = service.address.port();
                 let name = name(&target);

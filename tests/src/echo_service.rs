@@ -14,7 +14,7 @@ pub const MARK: &str = "X-Echo-Service";
 #[derive(Debug)]
 pub struct EchoService {
     server: SocketServer,
-    answer: Arc<Mutex<Vec<u8>>>,
+    response: Arc<Mutex<Vec<u8>>>,
 }
 
 impl EchoService {
@@ -25,8 +25,8 @@ impl EchoService {
             &[&format!("{MARK}: 1"), "Content-Type: text/plain"],
             b"echo",
         );
-        let answer = Arc::new(Mutex::new(usual));
-        let current = Arc::clone(&answer);
+        let response = Arc::new(Mutex::new(usual));
+        let current = Arc::clone(&response);
         let server = SocketServer::start(move |request| {
             let bytes = current
                 .lock()
@@ -38,12 +38,12 @@ impl EchoService {
                 bytes
             })
         });
-        Self { server, answer }
+        Self { server, response }
     }
 
     /// Sets the response from now on.
-    pub fn answers(&self, bytes: Vec<u8>) {
-        *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = bytes;
+    pub fn responds(&self, bytes: Vec<u8>) {
+        *self.response.lock().unwrap_or_else(PoisonError::into_inner) = bytes;
     }
 
     /// Returns the listen address.
@@ -79,10 +79,10 @@ impl EchoService {
     }
 }
 
-fn head_of(answer: &[u8]) -> Vec<u8> {
-    let end = answer
+fn head_of(response: &[u8]) -> Vec<u8> {
+    let end = response
         .windows(4)
         .position(|window| window == b"\r\n\r\n")
-        .map_or(answer.len(), |at| at + 4);
-    answer.get(..end).unwrap_or_default().to_vec()
+        .map_or(response.len(), |at| at + 4);
+    response.get(..end).unwrap_or_default().to_vec()
 }

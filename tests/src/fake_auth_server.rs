@@ -19,7 +19,7 @@ pub struct FakeAuthServer {
 impl FakeAuthServer {
     /// Starts a server of `key`.
     pub fn serving(key: &str) -> Self {
-        Self::replying(key_answer(key))
+        Self::replying(key_response(key))
     }
 
     /// Starts a server with this reply to every request.
@@ -37,7 +37,7 @@ impl FakeAuthServer {
 
     /// Starts a server on an address that was known before.
     pub fn serving_on(address: SocketAddr, key: &str) -> Self {
-        let reply = Arc::new(Mutex::new(key_answer(key)));
+        let reply = Arc::new(Mutex::new(key_response(key)));
         let current = Arc::clone(&reply);
         let server = SocketServer::start_on(address, move |_| {
             current
@@ -50,7 +50,7 @@ impl FakeAuthServer {
 
     /// Starts a server of `key` over TLS.
     pub fn serving_tls(tls: Arc<ServerConfig>, key: &str) -> Self {
-        let reply = Arc::new(Mutex::new(key_answer(key)));
+        let reply = Arc::new(Mutex::new(key_response(key)));
         let current = Arc::clone(&reply);
         let server = SocketServer::start_tls(tls, move |_| {
             current
@@ -88,14 +88,14 @@ impl FakeAuthServer {
 }
 
 /// Returns the contract's response (§4.3) with this key.
-pub fn key_answer(key: &str) -> Reply {
+pub fn key_response(key: &str) -> Reply {
     let envelope =
         json!({"success": true, "status": 200, "msg": "operation succeeded", "data": key});
-    json_answer("200 OK", &envelope.to_string())
+    json_response("200 OK", &envelope.to_string())
 }
 
 /// Returns a JSON body with this status line.
-pub fn json_answer(status_line: &str, body: &str) -> Reply {
+pub fn json_response(status_line: &str, body: &str) -> Reply {
     Reply::Bytes(response(
         status_line,
         &["Content-Type: application/json"],

@@ -22,7 +22,7 @@ pub struct H2Client {
 
 /// A complete response.
 #[derive(Debug)]
-pub struct H2Answer {
+pub struct H2Response {
     /// Status and fields.
     pub head: Response<()>,
     /// The body.
@@ -31,7 +31,7 @@ pub struct H2Answer {
     pub trailers: HeaderMap,
 }
 
-impl H2Answer {
+impl H2Response {
     /// Returns status and reason code of a rejection, `200` for a success.
     ///
     /// # Panics
@@ -55,7 +55,7 @@ impl H2Answer {
     }
 }
 
-impl H2Answer {
+impl H2Response {
     /// Returns `grpc STATUS REASON` of a call that is rejected in its head.
     fn grpc_verdict(&self) -> Option<String> {
         let field = |name| self.head.headers().get(name)?.to_str().ok();
@@ -69,7 +69,7 @@ impl H2Answer {
 pub struct OpenStream<'c> {
     client: &'c H2Client,
     body: SendStream<Bytes>,
-    answer: Option<h2::client::ResponseFuture>,
+    response: Option<h2::client::ResponseFuture>,
     incoming: Option<RecvStream>,
 }
 
@@ -122,10 +122,10 @@ impl H2Client {
     ///
     /// # Panics
     /// When no response arrives in time.
-    pub fn send(&self, request: Request<()>, body: &[u8]) -> Result<H2Answer, h2::Error> {
+    pub fn send(&self, request: Request<()>, body: &[u8]) -> Result<H2Response, h2::Error> {
         self.within(async {
             let mut requests = self.requests.clone().ready().await?;
-            let (answer, mut out) = requests.send_request(request, body.is_empty())?;
+            let (response, mut out) = requests.send_request(request, body.is_empty())?;
             let writing = async {
                 if body.is_empty() {
                     return Ok(());
@@ -133,8 +133,8 @@ impl H2Client {
                 write(&mut out, Bytes::copy_from_slice(body), true).await
             };
             // A server may respond without reading the body.
-            let (answer, _) = tokio::join!(read(answer), writing);
-            answer
+            let (response, _) = tokio::join!(read(response), writing);
+            response
         })
     }
 
@@ -145,11 +145,11 @@ impl H2Client {
     pub fn open(&self, request: Request<()>) -> OpenStream<'_> {
         self.within(async {
             let mut requests = self.requests.clone().ready().await.expect("a connection");
-            let (answer, body) = requests.send_request(request, false).expect("a request");
+            let (response, body) = requests.send_request(request, false).expect("a request");
             OpenStream {
                 client: self,
                 body,
-                answer: Some(answer),
+                response: Some(response),
                 incoming: None,
             }
         })
@@ -203,8 +203,8 @@ impl OpenStream<'_> {
     /// # Panics
     /// When it is called twice.
     pub fn head(&mut self) -> Result<Response<()>, h2::Error> {
-        let answer = self.answer.take().expect("one head");
-        let (head, incoming) = self.client.within(answer)?.into_parts();
+        let response = self.response.take().expect("one head");
+        let (head, incoming) = self.client.within(response)?.into_parts();
         self.incoming = Some(incoming);
         Ok(Response::from_parts(head, ()))
     }
@@ -240,8 +240,8 @@ impl OpenStream<'_> {
     }
 }
 
-async fn read(answer: h2::client::ResponseFuture) -> Result<H2Answer, h2::Error> {
-    let (head, mut incoming) = answer.await?.into_parts();
+async fn read(response: h2::client::ResponseFuture) -> Result<H2Response, h2::Error> {
+    let (head, mut incoming) = response.await?.into_parts();
     let mut body = Vec::new();
     while let Some(data) = incoming.data().await {
         let data = data?;
@@ -249,7 +249,7 @@ async fn read(answer: h2::client::ResponseFuture) -> Result<H2Answer, h2::Error>
         body.extend_from_slice(&data);
     }
     let trailers = incoming.trailers().await?.unwrap_or_default();
-    Ok(H2Answer {
+    Ok(H2Response {
         head: Response::from_parts(head, ()),
         body,
         trailers,
@@ -298,7 +298,7 @@ impl Frame {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fate {
     /// A response, with its body.
-    Answered(String),
+    Response(String),
     /// A reset by the server.
     Reset,
     /// A closed connection.
@@ -413,15 +413,15 @@ impl FrameClient {
             }
             let ended = matches!(frame.kind, 0 | 1) && frame.flags & 1 == 1;
             if frame.stream == stream && ended {
-                return Fate::Answered(String::from_utf8_lossy(&body).into_owned());
+                return Fate::Response(String::from_utf8_lossy(&body).into_owned());
             }
         }
         Fate::Closed
     }
 
     /// Returns true if the server closes within this time.
-    pub fn is_closed_within(&mut self, patience: Duration) -> bool {
-        let _ = self.0.set_read_timeout(Some(patience));
+    pub fn is_closed_within(&mut self, timeout: Duration) -> bool {
+        let _ = self.0.set_read_timeout(Some(timeout));
         let mut sink = [0; 4096];
         loop {
             match self.0.read(&mut sink) {

@@ -20,7 +20,7 @@ use crate::echo_service::MARK;
 pub const TRAILER: &str = "x-echo-trailer";
 
 const LARGE: &str = "/large";
-const EARLY: &str = "/early";
+const BEFORE_BODY: &str = "/early";
 const LARGE_BYTES: usize = 20_000_000;
 
 /// A received request.
@@ -133,14 +133,14 @@ async fn serve(connection: impl AsyncRead + AsyncWrite + Unpin, seen: Arc<Seen>)
     };
     seen.connections.fetch_add(1, Ordering::SeqCst);
     while let Some(Ok((request, respond))) = connection.accept().await {
-        tokio::spawn(answer(request, respond, Arc::clone(&seen)));
+        tokio::spawn(respond_to(request, respond, Arc::clone(&seen)));
     }
 }
 
-async fn answer(request: Request<RecvStream>, respond: SendResponse<Bytes>, seen: Arc<Seen>) {
+async fn respond_to(request: Request<RecvStream>, respond: SendResponse<Bytes>, seen: Arc<Seen>) {
     let (head, body) = request.into_parts();
     let is_large = head.uri.path().ends_with(LARGE);
-    let is_early = head.uri.path().ends_with(EARLY);
+    let is_before_body = head.uri.path().ends_with(BEFORE_BODY);
     let index = {
         let mut requests = lock(&seen.requests);
         requests.push(SeenRequest {
@@ -149,14 +149,14 @@ async fn answer(request: Request<RecvStream>, respond: SendResponse<Bytes>, seen
         });
         requests.len() - 1
     };
-    let answered = if is_large {
+    let served = if is_large {
         large(respond).await
-    } else if is_early {
-        early(body, respond).await
+    } else if is_before_body {
+        respond_before_body(body, respond).await
     } else {
         echo(body, respond).await
     };
-    match answered {
+    match served {
         Ok(bytes) => {
             if let Some(request) = lock(&seen.requests).get_mut(index) {
                 request.body = Some(bytes);
@@ -189,7 +189,10 @@ async fn echo(mut body: RecvStream, mut respond: SendResponse<Bytes>) -> Result<
 }
 
 /// Sends the whole response at once, before the rest of the body arrives.
-async fn early(mut body: RecvStream, mut respond: SendResponse<Bytes>) -> Result<usize, h2::Error> {
+async fn respond_before_body(
+    mut body: RecvStream,
+    mut respond: SendResponse<Bytes>,
+) -> Result<usize, h2::Error> {
     let head = Response::builder()
         .header(MARK, "1")
         .header("content-type", "application/grpc");

@@ -36,7 +36,7 @@ impl Message {
     ///
     /// # Errors
     /// As `read_request`.
-    pub fn read_answer(stream: &mut impl BufRead, method: &str) -> io::Result<Option<Self>> {
+    pub fn read_response(stream: &mut impl BufRead, method: &str) -> io::Result<Option<Self>> {
         let has_body = |status| method != "HEAD" && !matches!(status, 100..=199 | 204 | 304);
         Self::read(stream, has_body, UnframedBody::UntilClose)
     }

@@ -42,10 +42,10 @@ impl MovedClock {
 
     /// Returns the environment variables for the program.
     pub fn environment(&self) -> [(&'static str, String); 2] {
-        let shown = |path: PathBuf| path.display().to_string();
+        let text = |path: PathBuf| path.display().to_string();
         [
-            ("LD_PRELOAD", shown(self.library())),
-            ("MOVED_CLOCK", shown(self.offset())),
+            ("LD_PRELOAD", text(self.library())),
+            ("MOVED_CLOCK", text(self.offset())),
         ]
     }
 

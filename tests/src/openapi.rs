@@ -45,18 +45,18 @@ impl OpenApi {
     ///
     /// # Panics
     /// When the document does not describe such a response.
-    pub fn check(&self, program: Program, method: &str, path: &str, answer: &Message) {
+    pub fn check(&self, program: Program, method: &str, path: &str, received: &Message) {
         let path = path.split('?').next().unwrap_or_default();
-        let problem = match self.response(program, method, path, answer.status()) {
-            Some(response) => self.problem_with(&response, method, answer),
+        let problem = match self.response(program, method, path, received.status()) {
+            Some(response) => self.problem_with(&response, method, received),
             None => Some("this status is not described for this operation".to_owned()),
         };
         if let Some(problem) = problem {
             panic!(
                 "{} {method} {path}: {problem}\n{}\n{}",
                 program.name(),
-                answer.first_line(),
-                answer.text()
+                received.first_line(),
+                received.text()
             );
         }
     }
@@ -99,20 +99,23 @@ impl OpenApi {
         }
     }
 
-    fn problem_with(&self, response: &Value, method: &str, answer: &Message) -> Option<String> {
+    fn problem_with(&self, response: &Value, method: &str, received: &Message) -> Option<String> {
         let contents = response.get("content").and_then(Value::as_object)?;
         let Some(json) = contents.get("application/json") else {
             return contents
                 .is_empty()
                 .then(|| "no content is described".to_owned());
         };
-        if answer.header("content-type") != ["application/json"] {
-            return Some(format!("content type {:?}", answer.header("content-type")));
+        if received.header("content-type") != ["application/json"] {
+            return Some(format!(
+                "content type {:?}",
+                received.header("content-type")
+            ));
         }
         if method == "HEAD" {
             return None;
         }
-        let Ok(body) = serde_json::from_slice::<Value>(&answer.body) else {
+        let Ok(body) = serde_json::from_slice::<Value>(&received.body) else {
             return Some("the body is no JSON".to_owned());
         };
         self.schema_error(&json["schema"], &body)
@@ -120,7 +123,7 @@ impl OpenApi {
                 // Responses of OAuth have no envelope.
                 let in_envelope = body.get("status");
                 in_envelope
-                    .is_some_and(|status| *status != answer.status())
+                    .is_some_and(|status| *status != received.status())
                     .then(|| "the envelope has another status".to_owned())
             })
             .or_else(|| wrong_date(&body))
@@ -171,7 +174,7 @@ fn matches_template(template: &str, path: &str) -> bool {
 /// (contract §8).
 pub fn wrong_date(value: &Value) -> Option<String> {
     match value {
-        Value::String(text) if looks_like_a_date(text) && !is_contract_date(text) => {
+        Value::String(text) if resembles_a_date(text) && !is_contract_date(text) => {
             Some(format!("`{text}` is not written as yyyy-MM-dd HH:mm:ss"))
         }
         Value::Array(items) => items.iter().find_map(wrong_date),
@@ -180,7 +183,7 @@ pub fn wrong_date(value: &Value) -> Option<String> {
     }
 }
 
-fn looks_like_a_date(text: &str) -> bool {
+fn resembles_a_date(text: &str) -> bool {
     const DATE: &[u8] = b"0000-00-00";
     text.len() >= DATE.len() && has_form(&text.as_bytes()[..DATE.len()], DATE)
 }

@@ -133,12 +133,12 @@ async fn serve(connection: TcpStream, spans: Spans) {
             path,
             "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
         );
-        tokio::spawn(answer(request.into_body(), respond, Arc::clone(&spans)));
+        tokio::spawn(respond_to(request.into_body(), respond, Arc::clone(&spans)));
     }
 }
 
 /// Answers a unary call: one message of five bytes and the text.
-async fn answer(
+async fn respond_to(
     mut body: RecvStream,
     mut respond: SendResponse<Bytes>,
     spans: Spans,

@@ -61,9 +61,9 @@ impl PeerIssuer {
     pub fn token(&self) -> String {
         let request = Request::new("POST", "/token").line(FORM).body(GRANT);
         let bytes = request.bytes(&self.address.to_string());
-        let answer = exchange(self.address, "POST", &bytes);
-        assert_eq!(answer.status(), 200, "{}", answer.text());
-        let token = answer.json()["access_token"].clone();
+        let response = exchange(self.address, "POST", &bytes);
+        assert_eq!(response.status(), 200, "{}", response.text());
+        let token = response.json()["access_token"].clone();
         token.as_str().expect("a token").to_owned()
     }
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::wait;
 
 /// Log lines of a failed program that a test prints.
-const SHOWN_LINES: usize = 300;
+const REPORTED_LINES: usize = 300;
 
 /// A program with its arguments, environment and input.
 #[derive(Debug, Clone)]
@@ -252,7 +252,7 @@ impl Process {
     }
 
     /// Returns the maximum of the resident memory so far, in KiB.
-    pub fn most_resident_kib(&self) -> Option<u64> {
+    pub fn peak_resident_kib(&self) -> Option<u64> {
         self.memory_kib("VmHWM:")
     }
 
@@ -299,7 +299,7 @@ fn address_in_json(log: &str, prefix: &str) -> Option<String> {
 /// hundred thousand lines before.
 fn last_lines(text: &str) -> String {
     let lines: Vec<_> = text.lines().collect();
-    let first = lines.len().saturating_sub(SHOWN_LINES);
+    let first = lines.len().saturating_sub(REPORTED_LINES);
     lines.get(first..).unwrap_or_default().join("\n")
 }
 

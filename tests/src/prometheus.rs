@@ -122,14 +122,14 @@ impl Prometheus {
     }
 
     fn result(&self, target: &str) -> Result<Vec<Value>, String> {
-        let answer = self.get(&format!("/api/v1/{target}")).json();
-        if answer["status"] == "success" {
-            Ok(answer["data"]["result"]
+        let response = self.get(&format!("/api/v1/{target}")).json();
+        if response["status"] == "success" {
+            Ok(response["data"]["result"]
                 .as_array()
                 .cloned()
                 .unwrap_or_default())
         } else {
-            Err(answer["error"].to_string())
+            Err(response["error"].to_string())
         }
     }
 

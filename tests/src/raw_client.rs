@@ -62,21 +62,21 @@ impl RawClient {
     ///
     /// # Errors
     /// When the peer closes without a response, or none arrives in time.
-    pub fn try_answer(&mut self, method: &str) -> io::Result<Message> {
+    pub fn try_response(&mut self, method: &str) -> io::Result<Message> {
         loop {
-            let answer = self.next_message(method)?;
-            if !(100..200).contains(&answer.status()) || answer.status() == 101 {
-                return Ok(answer);
+            let response = self.next_message(method)?;
+            if !(100..200).contains(&response.status()) || response.status() == 101 {
+                return Ok(response);
             }
         }
     }
 
-    /// Reads a response as `try_answer`.
+    /// Reads a response as `try_response`.
     ///
     /// # Panics
     /// When there is no response.
-    pub fn answer(&mut self, method: &str) -> Message {
-        self.try_answer(method)
+    pub fn response(&mut self, method: &str) -> Message {
+        self.try_response(method)
             .unwrap_or_else(|error| panic!("no response to {method}: {error}"))
     }
 
@@ -118,7 +118,7 @@ impl RawClient {
     }
 
     fn next_message(&mut self, method: &str) -> io::Result<Message> {
-        Message::read_answer(&mut self.reader, method)?.ok_or_else(|| {
+        Message::read_response(&mut self.reader, method)?.ok_or_else(|| {
             io::Error::new(io::ErrorKind::UnexpectedEof, "closed without a response")
         })
     }
@@ -131,5 +131,5 @@ impl RawClient {
 pub fn exchange(address: SocketAddr, method: &str, request: &[u8]) -> Message {
     let mut client = RawClient::connect(address);
     client.send(request);
-    client.answer(method)
+    client.response(method)
 }

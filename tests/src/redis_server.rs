@@ -212,11 +212,11 @@ pub(crate) fn session(
 ) -> std::io::Result<Option<String>> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(wait::TIMEOUT))?;
-    let mut answers = BufReader::new(stream.try_clone()?);
+    let mut replies = BufReader::new(stream.try_clone()?);
     let mut last = None;
     for words in commands {
         stream.write_all(&encode(words))?;
-        last = read_reply(&mut answers)?;
+        last = read_reply(&mut replies)?;
     }
     Ok(last)
 }

@@ -200,7 +200,7 @@ impl Cluster {
         let cluster = Self { nodes };
         cluster.settled();
         let owner = cluster.owner().command(&["CLUSTER", "MYID"])?;
-        patiently(&cluster.nodes[3], &["CLUSTER", "REPLICATE", &owner]);
+        command_until_done(&cluster.nodes[3], &["CLUSTER", "REPLICATE", &owner]);
         wait::until("the replica to follow", || {
             let replication = cluster.nodes[3].command(&["INFO", "replication"])?;
             replication.contains("master_link_status:up").then_some(())
@@ -288,8 +288,8 @@ impl Cluster {
             .iter()
             .find(|node| node.address() != from.address())
             .expect("another master");
-        patiently(to, &["CLUSTER", "SETSLOT", &slot, "IMPORTING", &id(from)]);
-        patiently(from, &["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id(to)]);
+        command_until_done(to, &["CLUSTER", "SETSLOT", &slot, "IMPORTING", &id(from)]);
+        command_until_done(from, &["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id(to)]);
         let keys = from
             .command(&["CLUSTER", "GETKEYSINSLOT", &slot, "100"])
             .unwrap_or_default();
@@ -298,7 +298,7 @@ impl Cluster {
             from.command(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]);
         }
         for node in [to, from].into_iter().chain(masters.iter().copied()) {
-            patiently(node, &["CLUSTER", "SETSLOT", &slot, "NODE", &id(to)]);
+            command_until_done(node, &["CLUSTER", "SETSLOT", &slot, "NODE", &id(to)]);
         }
         self.settled();
     }
@@ -313,7 +313,7 @@ impl Cluster {
 }
 
 /// Repeats a command until the node has learned the state that it needs.
-fn patiently(node: &RedisServer, words: &[&str]) {
+fn command_until_done(node: &RedisServer, words: &[&str]) {
     wait::until(&format!("{words:?} to be accepted"), || {
         node.try_command(words).ok().map(drop)
     });

@@ -32,7 +32,7 @@ const KNOWS_ITS_USER: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Rnacos {
     http: SocketAddr,
-    asks_for_login: bool,
+    requires_login: bool,
     /// Login token of the harness.
     token: Option<String>,
     process: Option<Process>,
@@ -46,9 +46,9 @@ impl Rnacos {
     }
 
     /// Starts a registry that accepts only [`USER`] with [`PASSWORD`].
-    pub fn start_asking_for_login() -> Option<Self> {
+    pub fn start_with_login() -> Option<Self> {
         let mut registry = Self::not_running()?;
-        registry.asks_for_login = true;
+        registry.requires_login = true;
         Some(registry.started())
     }
 
@@ -66,7 +66,7 @@ impl Rnacos {
         }
         Some(Self {
             http: free_addresses(),
-            asks_for_login: false,
+            requires_login: false,
             token: None,
             process: None,
             directory: tempfile::tempdir().expect("a temporary directory"),
@@ -84,7 +84,7 @@ impl Rnacos {
     /// When it does not respond.
     pub fn run(&mut self) {
         self.start_process();
-        if self.asks_for_login {
+        if self.requires_login {
             self.token = Some(self.token_of_the_first_user());
         }
         wait::until("rnacos to list services", || {
@@ -120,7 +120,7 @@ impl Rnacos {
             .environment("RNACOS_HTTP_WORKERS", "1")
             .environment(
                 "RNACOS_ENABLE_OPEN_API_AUTH",
-                self.asks_for_login.to_string(),
+                self.requires_login.to_string(),
             )
             .environment("RNACOS_INIT_ADMIN_USERNAME", USER)
             .environment("RNACOS_INIT_ADMIN_PASSWORD", PASSWORD)
@@ -135,12 +135,12 @@ impl Rnacos {
     }
 
     fn log_in(&self) -> Option<String> {
-        let answer = self.ask(
+        let response = self.request(
             "POST",
             "/nacos/v1/auth/login?username=postern&password=hu%2Fsh%40registry",
         );
-        let answer = (answer.status() == 200).then(|| answer.json())?;
-        answer["accessToken"].as_str().map(str::to_owned)
+        let response = (response.status() == 200).then(|| response.json())?;
+        response["accessToken"].as_str().map(str::to_owned)
     }
 
     /// Kills the registry, which forgets instances registered over a connection.
@@ -228,19 +228,19 @@ impl Rnacos {
         let target = format!(
             "/nacos/v1/ns/instance?serviceName={SERVICE}&ip={ip}&port={port}&ephemeral=false{settings}"
         );
-        let answer = self.ask(method, &target);
-        assert_eq!(answer.text(), "ok", "{method} {instance}");
+        let response = self.request(method, &target);
+        assert_eq!(response.text(), "ok", "{method} {instance}");
     }
 
     fn list(&self, service: &str) -> Message {
         let token = self.token.as_deref().unwrap_or_default();
-        self.ask(
+        self.request(
             "GET",
             &format!("/nacos/v1/ns/instance/list?serviceName={service}&accessToken={token}"),
         )
     }
 
-    fn ask(&self, method: &str, target: &str) -> Message {
+    fn request(&self, method: &str, target: &str) -> Message {
         let request = Request::new(method, target).line("Connection: close");
         exchange(self.http, method, &request.bytes(&self.http.to_string()))
     }

@@ -45,8 +45,8 @@ impl SocketServer {
     ///
     /// # Panics
     /// When no port is free.
-    pub fn start(answer: impl Fn(&Message) -> Reply + Send + Sync + 'static) -> Self {
-        Self::start_on("127.0.0.1:0".parse().expect("an address"), answer)
+    pub fn start(respond: impl Fn(&Message) -> Reply + Send + Sync + 'static) -> Self {
+        Self::start_on("127.0.0.1:0".parse().expect("an address"), respond)
     }
 
     /// Starts a server on this address, such as the address of a previous one.
@@ -55,9 +55,9 @@ impl SocketServer {
     /// When the address is taken.
     pub fn start_on(
         address: SocketAddr,
-        answer: impl Fn(&Message) -> Reply + Send + Sync + 'static,
+        respond: impl Fn(&Message) -> Reply + Send + Sync + 'static,
     ) -> Self {
-        Self::serve_on(address, None, answer)
+        Self::serve_on(address, None, respond)
     }
 
     /// Starts a server with TLS on a free port.
@@ -66,19 +66,19 @@ impl SocketServer {
     /// When no port is free.
     pub fn start_tls(
         tls: Arc<ServerConfig>,
-        answer: impl Fn(&Message) -> Reply + Send + Sync + 'static,
+        respond: impl Fn(&Message) -> Reply + Send + Sync + 'static,
     ) -> Self {
         Self::serve_on(
             "127.0.0.1:0".parse().expect("an address"),
             Some(tls),
-            answer,
+            respond,
         )
     }
 
     fn serve_on(
         address: SocketAddr,
         tls: Option<Arc<ServerConfig>>,
-        answer: impl Fn(&Message) -> Reply + Send + Sync + 'static,
+        respond: impl Fn(&Message) -> Reply + Send + Sync + 'static,
     ) -> Self {
         let listener =
             TcpListener::bind(address).unwrap_or_else(|error| panic!("bind {address}: {error}"));
@@ -88,7 +88,7 @@ impl SocketServer {
             ..State::default()
         });
         let shared = Arc::clone(&state);
-        std::thread::spawn(move || accept(&listener, &shared, Arc::new(answer)));
+        std::thread::spawn(move || accept(&listener, &shared, Arc::new(respond)));
         Self { address, state }
     }
 
@@ -130,9 +130,9 @@ impl Drop for SocketServer {
     }
 }
 
-type Answer = dyn Fn(&Message) -> Reply + Send + Sync;
+type Respond = dyn Fn(&Message) -> Reply + Send + Sync;
 
-fn accept(listener: &TcpListener, state: &Arc<State>, answer: Arc<Answer>) {
+fn accept(listener: &TcpListener, state: &Arc<State>, respond: Arc<Respond>) {
     for connection in listener.incoming() {
         if state.stopped.load(Ordering::SeqCst) {
             return;
@@ -144,9 +144,9 @@ fn accept(listener: &TcpListener, state: &Arc<State>, answer: Arc<Answer>) {
         // Counted before the connection can end.
         let number = state.made.fetch_add(1, Ordering::SeqCst);
         lock(&state.connections).insert(number, ours);
-        let (state, answer) = (Arc::clone(state), Arc::clone(&answer));
+        let (state, respond) = (Arc::clone(state), Arc::clone(&respond));
         std::thread::spawn(move || {
-            serve(connection, &state, answer.as_ref());
+            serve(connection, &state, respond.as_ref());
             lock(&state.connections).remove(&number);
         });
     }
@@ -158,7 +158,7 @@ trait Stream: Read + Write {}
 impl<S: Read + Write> Stream for S {}
 
 /// Serves one connection; a peer's reset ends it and is no test failure.
-fn serve(connection: TcpStream, state: &State, answer: &Answer) {
+fn serve(connection: TcpStream, state: &State, respond: &Respond) {
     let Ok(plain) = connection.try_clone() else {
         return;
     };
@@ -173,7 +173,7 @@ fn serve(connection: TcpStream, state: &State, answer: &Answer) {
         lock(&state.requests).push(request.clone());
         let writer = stream.get_mut();
         let mut send = |bytes: &[u8]| writer.write_all(bytes).and_then(|()| writer.flush());
-        let sent = match answer(&request) {
+        let sent = match respond(&request) {
             Reply::Bytes(bytes) => send(&bytes).is_ok(),
             Reply::BytesThenClose(bytes) => {
                 let _ = send(&bytes);

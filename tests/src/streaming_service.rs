@@ -228,8 +228,8 @@ impl State {
         let mut buffer = vec![0; 64 * 1024];
         let mut left = length;
         while left > 0 {
-            let most = left.min(buffer.len());
-            let count = reader.read(buffer.get_mut(..most).unwrap_or_default())?;
+            let max = left.min(buffer.len());
+            let count = reader.read(buffer.get_mut(..max).unwrap_or_default())?;
             if count == 0 {
                 self.broken_off.fetch_add(1, Ordering::SeqCst);
                 return Err(std::io::ErrorKind::UnexpectedEof.into());

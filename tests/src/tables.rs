@@ -26,7 +26,7 @@ pub enum PathClass {
     /// Forwarded byte for byte with a token, otherwise rejected.
     Token,
     /// Rejected with 400, with or without a token.
-    Refused,
+    Rejected,
 }
 
 /// `pass_list.toml` and `canonical_paths.toml`.
@@ -68,7 +68,7 @@ pub struct PathRow {
     /// `true` where an HTTP library may reject the request before any filter, such as a raw control
     /// byte; the reason is then `request_malformed`. `expect` is the result of the contract crate.
     #[serde(default)]
-    pub refused_by_parser: bool,
+    pub rejected_by_parser: bool,
 }
 
 /// `odd_requests.toml`

@@ -97,7 +97,7 @@ impl TlsClient {
     ///
     /// # Panics
     /// Never after a handshake.
-    pub fn shown(&self) -> Vec<u8> {
+    pub fn presented(&self) -> Vec<u8> {
         let chain = self.0.get_ref().conn.peer_certificates();
         chain.expect("a certificate").first().expect("one").to_vec()
     }
@@ -128,8 +128,8 @@ impl TlsClient {
     ///
     /// # Panics
     /// When there is no response.
-    pub fn answer(&mut self, method: &str) -> Message {
-        Message::read_answer(&mut self.0, method)
+    pub fn response(&mut self, method: &str) -> Message {
+        Message::read_response(&mut self.0, method)
             .unwrap_or_else(|error| panic!("no response to {method}: {error}"))
             .unwrap_or_else(|| panic!("closed without a response to {method}"))
     }

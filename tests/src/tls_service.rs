@@ -63,10 +63,10 @@ fn serve(socket: TcpStream, config: Arc<ServerConfig>, seen: &Mutex<Vec<Message>
         seen.lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(request);
-        let answer = response("200 OK", &[&format!("{MARK}: 1")], b"over TLS");
+        let response = response("200 OK", &[&format!("{MARK}: 1")], b"over TLS");
         let stream = stream.get_mut();
         if stream
-            .write_all(&answer)
+            .write_all(&response)
             .and_then(|()| stream.flush())
             .is_err()
         {

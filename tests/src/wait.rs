@@ -19,8 +19,8 @@ pub fn until<T>(what: &str, probe: impl FnMut() -> Option<T>) -> T {
 pub fn within<T>(limit: Duration, mut probe: impl FnMut() -> Option<T>) -> Option<T> {
     let deadline = Instant::now() + limit;
     loop {
-        if let Some(answer) = probe() {
-            return Some(answer);
+        if let Some(found) = probe() {
+            return Some(found);
         }
         if Instant::now() >= deadline {
             return None;

@@ -22,7 +22,7 @@ pub(crate) struct MountedApplications {
     path: PathBuf,
     pub(crate) applications: Applications,
     /// One line per unusable file, or one for the directory.
-    faults: Vec<String>,
+    errors: Vec<String>,
 }
 
 impl MountedApplications {
@@ -34,14 +34,14 @@ impl MountedApplications {
         let nothing = Self {
             path,
             applications: Applications::default(),
-            faults: Vec::new(),
+            errors: Vec::new(),
         };
-        nothing.look().map_err(|error| error.to_string())
+        nothing.read_files().map_err(|error| error.to_string())
     }
 
     pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
-        let warning = |fault| format!("--applications-dir: {fault}");
-        self.faults.iter().map(warning)
+        let warning = |error| format!("--applications-dir: {error}");
+        self.errors.iter().map(warning)
     }
 
     /// Polls for as long as the process lives.
@@ -54,14 +54,14 @@ impl MountedApplications {
         metrics: Metrics,
     ) -> std::io::Result<impl Future<Output = ()>> {
         let mut timer = PollTimer::start()?;
-        metrics.application_files_unusable(self.faults.len());
+        metrics.application_files_unusable(self.errors.len());
         Ok(async move {
             let mut former = self;
             loop {
                 timer.next().await;
                 let before = former.clone();
-                let look = move || Ok::<_, Infallible>(before.looked_again());
-                if let Ok(now) = run_blocking(look).await {
+                let read_files = move || Ok::<_, Infallible>(before.reread());
+                if let Ok(now) = run_blocking(read_files).await {
                     now.take_over(&former, &registrations, &metrics);
                     former = now;
                 }
@@ -70,11 +70,11 @@ impl MountedApplications {
     }
 
     fn take_over(&self, former: &Self, registrations: &ApplicationRegistry, metrics: &Metrics) {
-        metrics.application_files_unusable(self.faults.len());
-        for fault in self.faults.iter().filter(|it| !former.faults.contains(it)) {
-            error!(%fault, "an application's file is unusable; keeping the application as it was");
+        metrics.application_files_unusable(self.errors.len());
+        for error in self.errors.iter().filter(|it| !former.errors.contains(it)) {
+            error!(%error, "an application's file is unusable; keeping the application as it was");
         }
-        if self.faults.is_empty() && !former.faults.is_empty() {
+        if self.errors.is_empty() && !former.errors.is_empty() {
             info!("every file of --applications-dir is usable again");
         }
         if self.applications == former.applications {
@@ -85,18 +85,18 @@ impl MountedApplications {
         metrics.registered_applications(registrations.count().unwrap_or_default());
     }
 
-    fn looked_again(&self) -> Self {
-        self.look().unwrap_or_else(|error| Self {
-            faults: vec![format!("{}: {error}", self.path.display())],
+    fn reread(&self) -> Self {
+        self.read_files().unwrap_or_else(|error| Self {
+            errors: vec![format!("{}: {error}", self.path.display())],
             ..self.clone()
         })
     }
 
-    fn look(&self) -> std::io::Result<Self> {
+    fn read_files(&self) -> std::io::Result<Self> {
         let mut now = Self {
             path: self.path.clone(),
             applications: Applications::default(),
-            faults: Vec::new(),
+            errors: Vec::new(),
         };
         for entry in fs::read_dir(&self.path)? {
             let name = entry?.file_name();
@@ -106,21 +106,21 @@ impl MountedApplications {
             }
             let file = self.path.join(&name);
             let Some(id) = name.to_str().and_then(|name| name.parse::<AppId>().ok()) else {
-                let fault = format!("{}: its name is not an application id", file.display());
-                now.faults.push(fault);
+                let error = format!("{}: its name is not an application id", file.display());
+                now.errors.push(error);
                 continue;
             };
             match read(&file) {
                 Ok(record) => now.applications.put(id, record),
-                Err(fault) => {
-                    now.faults.push(fault);
+                Err(error) => {
+                    now.errors.push(error);
                     if let Some(former) = self.applications.record(id.as_str()) {
                         now.applications.put(id, former.clone());
                     }
                 }
             }
         }
-        now.faults.sort();
+        now.errors.sort();
         Ok(now)
     }
 }
@@ -155,8 +155,8 @@ mod tests {
         fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     }
 
-    fn admits(mounted: &MountedApplications, id: &str, secret: &str) -> bool {
-        mounted.applications.admits(id, &secret.repeat(32))
+    fn accepts(mounted: &MountedApplications, id: &str, secret: &str) -> bool {
+        mounted.applications.accepts(id, &secret.repeat(32))
     }
 
     #[test]
@@ -176,8 +176,8 @@ mod tests {
         fs::create_dir(path("directory")).unwrap();
 
         let mounted = MountedApplications::open(home.path().to_owned()).unwrap();
-        assert!(admits(&mounted, "orders", "a"));
-        assert!(admits(&mounted, "stock", "b") && admits(&mounted, "stock", "c"));
+        assert!(accepts(&mounted, "orders", "a"));
+        assert!(accepts(&mounted, "stock", "b") && accepts(&mounted, "stock", "c"));
         assert_eq!(mounted.applications.registered().count(), 2);
         let warnings: Vec<_> = mounted.warnings().collect();
         assert_eq!(warnings.len(), 5, "{warnings:#?}");
@@ -191,18 +191,18 @@ mod tests {
         write(&file, &"a".repeat(32), 0o600);
         let mounted = MountedApplications::open(home.path().to_owned()).unwrap();
         write(&file, "changeit", 0o600);
-        let bad = mounted.looked_again();
-        assert!(admits(&bad, "orders", "a"));
-        assert_eq!(bad.faults.len(), 1);
+        let bad = mounted.reread();
+        assert!(accepts(&bad, "orders", "a"));
+        assert_eq!(bad.errors.len(), 1);
         write(&file, &"b".repeat(32), 0o600);
-        let new = bad.looked_again();
-        assert!(admits(&new, "orders", "b") && !admits(&new, "orders", "a"));
+        let new = bad.reread();
+        assert!(accepts(&new, "orders", "b") && !accepts(&new, "orders", "a"));
         fs::remove_file(&file).unwrap();
-        assert!(new.looked_again().applications.is_empty());
+        assert!(new.reread().applications.is_empty());
         fs::remove_dir(home.path()).unwrap();
-        let lost = new.looked_again();
-        assert!(admits(&lost, "orders", "b"));
-        assert_eq!(lost.faults.len(), 1);
+        let lost = new.reread();
+        assert!(accepts(&lost, "orders", "b"));
+        assert_eq!(lost.errors.len(), 1);
         assert!(MountedApplications::open(home.path().to_owned()).is_err());
     }
 }

@@ -109,8 +109,8 @@ impl ApplicationRegistry {
         }
         // Both are compared, so that the time does not reveal where an application is registered.
         let is_dropped = known.record(id).is_some_and(|it| it.is_dropped(secret));
-        let is_mounted = mounted.admits(id, secret) && !is_dropped;
-        if known.admits(id, secret) | is_mounted | self.are_open(known, &mounted) {
+        let is_mounted = mounted.accepts(id, secret) && !is_dropped;
+        if known.accepts(id, secret) | is_mounted | self.are_open(known, &mounted) {
             return Ok(());
         }
         Err(match self.failures.failed(id, now) {
@@ -133,8 +133,8 @@ impl ApplicationRegistry {
         let known = known.as_deref().ok_or(ApplicationError::NotReady)?;
         let is_right = |&&(id, secret): &&(&str, &str)| {
             let is_dropped = known.record(id).is_some_and(|it| it.is_dropped(secret));
-            let is_mounted = mounted.admits(id, secret) && !is_dropped;
-            known.admits(id, secret) | is_mounted
+            let is_mounted = mounted.accepts(id, secret) && !is_dropped;
+            known.accepts(id, secret) | is_mounted
         };
         if let Some((id, _)) = presented.iter().find(is_right) {
             let app_id = known

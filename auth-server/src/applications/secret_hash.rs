@@ -215,7 +215,7 @@ impl SecretHashes {
             }
         }
         hashes.truncate(MAX_VALID);
-        let mended = Self {
+        let repaired = Self {
             hashes,
             dropped,
             grant,
@@ -224,9 +224,9 @@ impl SecretHashes {
         };
         match (self.changed_by(), memory.changed_by()) {
             (stored, Some(known)) if stored.as_ref().is_none_or(|it| known.is_after(it)) => {
-                mended.with_change(&known)
+                repaired.with_change(&known)
             }
-            _ => mended,
+            _ => repaired,
         }
     }
 
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_record_is_mended_by_what_memory_knows() {
+    fn an_older_record_is_repaired_by_what_memory_knows() {
         let one = SecretHashes::of("first");
         let two = one.with_new("second");
         let dropped = two.newest();

@@ -44,14 +44,14 @@ mod tests {
 
     #[test]
     fn a_schedule_is_a_duration_or_off() {
-        for (text, every, shown) in [
+        for (text, every, expected) in [
             ("off", None, "off"),
             ("86400", Some(86_400), "1d"),
             ("30d", Some(2_592_000), "30d"),
         ] {
             let parsed = text.parse::<RotateEvery>().unwrap();
             assert_eq!(parsed, RotateEvery(every.map(Seconds::new)));
-            assert_eq!(parsed.to_string(), shown);
+            assert_eq!(parsed.to_string(), expected);
         }
         for text in ["", "0", "0d", "-1", "OFF", "1w", "99999999999"] {
             assert!(text.parse::<RotateEvery>().is_err(), "{text}");

@@ -267,7 +267,7 @@ pub(crate) struct AccessLogArgs {
         env,
         value_name = "WHICH",
         value_enum,
-        default_value_t = AccessLog::Refusals
+        default_value_t = AccessLog::Rejections
     )]
     #[serde(serialize_with = "word")]
     pub(crate) access_log: AccessLog,

@@ -179,7 +179,7 @@ async fn list(args: &ApplicationListArgs) -> Result<(), ExitError> {
     for (id, secrets) in applications.registered() {
         let by = secrets.changed_by();
         let by = by.map_or_else(String::new, |by| format!("\tchanged by {by}"));
-        let grant = shown_grant(secrets.grant());
+        let grant = described_grant(secrets.grant());
         print(&format!(
             "{id}\t{} valid secret(s){grant}{by}",
             secrets.len()
@@ -188,7 +188,7 @@ async fn list(args: &ApplicationListArgs) -> Result<(), ExitError> {
     Ok(())
 }
 
-fn shown_grant(grant: Option<&Grant>) -> String {
+fn described_grant(grant: Option<&Grant>) -> String {
     let Some(grant) = grant.filter(|grant| !grant.audience.is_empty()) else {
         return String::new();
     };
@@ -235,9 +235,9 @@ impl<'a> Target<'a> {
             if !there.is_authentic(id) && !matches!(change, Change::Remove { .. }) {
                 return Err(unauthenticated(id, location));
             }
-            let refused = |refused| refusal(refused, id, location);
-            let changed = changed.map_err(refused)?.with_change(by);
-            let beside = change.relies_on(id, &there).map_err(refused)?;
+            let rejected = |rejected| exit_error(rejected, id, location);
+            let changed = changed.map_err(rejected)?.with_change(by);
+            let beside = change.relies_on(id, &there).map_err(rejected)?;
             let swap = store.swap_application(id, record, &changed, beside);
             if within_timeout(swap).await? {
                 print_note(&format!("{id}: changed by {by}"));
@@ -260,8 +260,8 @@ fn unauthenticated(id: &AppId, location: &StoreLocation) -> ExitError {
     ))
 }
 
-fn refusal(refused: Rejected, id: &AppId, location: &StoreLocation) -> ExitError {
-    ExitError::Usage(format!("--app-id {id}: {refused} in {location}"))
+fn exit_error(rejected: Rejected, id: &AppId, location: &StoreLocation) -> ExitError {
+    ExitError::Usage(format!("--app-id {id}: {rejected} in {location}"))
 }
 
 #[cfg(test)]
@@ -394,8 +394,8 @@ mod tests {
             let removals = ids.map(|id| ["remove", "--app-id", id]);
             let outcomes = join_all(removals.iter().map(|words| desk.run(words))).await;
             assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 2);
-            let refused = outcomes.into_iter().find_map(Result::err).unwrap();
-            assert_eq!(refused.code(), 64, "{refused}");
+            let rejected = outcomes.into_iter().find_map(Result::err).unwrap();
+            assert_eq!(rejected.code(), 64, "{rejected}");
             let mut left = 0;
             for id in ids {
                 left += desk.secrets(id).await;

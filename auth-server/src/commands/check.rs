@@ -42,13 +42,13 @@ pub(crate) async fn run(
 async fn check_store(config: &Config) -> Result<Option<String>, ExitError> {
     let store = config.store.open_for_preview()?;
     let registrations = config.registrations();
-    let look = preview(
+    let outcome = preview(
         &*store,
         config.signing_type,
         &config.rotation,
         &registrations,
     );
-    match look.await {
+    match outcome.await {
         Ok(()) => Ok(None),
         Err(StoreError::Unavailable(cause)) => Ok(Some(format!(
             "--store: {cause}; a server waits for it, and responds to login and key with 503"
@@ -60,15 +60,18 @@ async fn check_store(config: &Config) -> Result<Option<String>, ExitError> {
 /// Returns one key per setting, named like its flag.
 fn effective(args: &ServeArgs, config: &Config) -> Result<Table, toml::ser::Error> {
     let mut settings = Table::try_from(args)?;
-    let shown = [
+    let derived = [
         // Without a password in the address.
         ("store", config.store.to_string().into()),
-        ("registry", nacos::shown(config.registry.as_ref()).into()),
+        (
+            "registry",
+            nacos::described(config.registry.as_ref()).into(),
+        ),
         // The default depends on --users.
         ("login-rate-limit", config.login_rate_limit.into()),
         ("sessions-per-user", config.sessions_per_user.into()),
     ];
-    settings.extend(shown.map(|(name, value)| (name.to_owned(), value)));
+    settings.extend(derived.map(|(name, value)| (name.to_owned(), value)));
     if let Some(registry) = &config.registry {
         let advertised = registry.advertised.to_string();
         settings.insert("advertise".to_owned(), advertised.into());
@@ -145,18 +148,18 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_of_serve_is_shown_and_no_secret() {
+    fn every_flag_of_serve_is_printed_and_no_secret() {
         let authority = Authority::new();
         let flags = everything(&authority);
-        let shown = effective_of(&flags.iter().map(String::as_str).collect::<Vec<_>>());
+        let effective = effective_of(&flags.iter().map(String::as_str).collect::<Vec<_>>());
         let command = runtime::command_line::command::<Cli>();
         let serve = command.find_subcommand("serve").unwrap();
         let settings = serve.get_arguments().filter_map(|flag| flag.get_long());
         for flag in settings {
             let expected = !SECRETS.contains(&flag);
-            assert_eq!(shown.contains_key(flag), expected, "--{flag}");
+            assert_eq!(effective.contains_key(flag), expected, "--{flag}");
         }
-        let text = shown.to_string();
+        let text = effective.to_string();
         assert!(
             !text.contains("hush") && !text.contains("0001020304"),
             "{text}"
@@ -164,8 +167,8 @@ mod tests {
     }
 
     #[test]
-    fn values_are_shown_as_the_flags_take_them() {
-        let shown = effective_of(&[
+    fn values_are_printed_as_the_flags_take_them() {
+        let effective = effective_of(&[
             "--public-path=/a/**,/b",
             "--rotate-every=86400",
             "--trusted-proxy=10.0.0.0/8",
@@ -176,7 +179,7 @@ mod tests {
             "--log-format=json",
             "--context-path=",
         ]);
-        let text = shown.to_string();
+        let text = effective.to_string();
         for line in [
             r#"public-path = ["/a/**", "/b"]"#,
             r#"rotate-every = "1d""#,
@@ -193,30 +196,33 @@ mod tests {
             "login-rate-limit = 0",
             "sessions-per-user = 0",
         ] {
-            assert!(text.lines().any(|shown| shown == line), "{line}\n{text}");
+            assert!(
+                text.lines().any(|effective| effective == line),
+                "{line}\n{text}"
+            );
         }
     }
 
     #[test]
-    fn a_registry_is_shown_without_its_user() {
+    fn a_registry_is_printed_without_its_user() {
         let flags = [
             "--registry",
             "nacos://me:hush@a,b:1",
             "--advertise",
             "[::1]:1",
         ];
-        let shown = effective_of(&flags);
-        assert_eq!(shown["registry"].as_str(), Some("nacos://a:8848,b:1"));
-        assert_eq!(shown["advertise"].as_str(), Some("[::1]:1"));
+        let effective = effective_of(&flags);
+        assert_eq!(effective["registry"].as_str(), Some("nacos://a:8848,b:1"));
+        assert_eq!(effective["advertise"].as_str(), Some("[::1]:1"));
         assert_eq!(effective_of(&[])["registry"].as_str(), Some("none"));
     }
 
     #[test]
-    fn the_password_of_a_store_is_not_shown() {
-        let shown = effective_of(&["--store", "redis://user:hush@store:7000/2"]).to_string();
+    fn the_password_of_a_store_is_not_printed() {
+        let effective = effective_of(&["--store", "redis://user:hush@store:7000/2"]).to_string();
         assert!(
-            shown.contains("redis://store:7000/2") && !shown.contains("hush"),
-            "{shown}"
+            effective.contains("redis://store:7000/2") && !effective.contains("hush"),
+            "{effective}"
         );
     }
 }

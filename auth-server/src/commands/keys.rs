@@ -321,7 +321,7 @@ impl KeysInStore {
 
     fn parse(&self, stored: &StoredKeys) -> Result<KeyRing, StoreError> {
         KeyRing::parse(self.signing_type, stored)
-            .map_err(|fault| unusable_keys(&*self.store, &fault))?
+            .map_err(|error| unusable_keys(&*self.store, &error))?
             .ok_or_else(|| {
                 StoreError::Unavailable(format!(
                     "{} holds no key pair yet: the first start of auth-server serve makes it",

@@ -163,7 +163,7 @@ fn token_id(text: &str) -> Result<String, ExitError> {
 /// Returns the id of the user of this id or account, and notes what is not certain. A users file that
 /// cannot be read does not stop a revocation.
 fn user_id(named: &str, users: Option<&UsersLocation>) -> String {
-    let shown = named.escape_debug();
+    let escaped = named.escape_debug();
     let Some(UsersLocation::File(path)) = users else {
         print_note(
             "--user is the id of the user (sub, userId), not the account, which --users file:FILE looks up",
@@ -177,17 +177,17 @@ fn user_id(named: &str, users: Option<&UsersLocation>) -> String {
         Ok(Some(id)) => {
             if id != named {
                 print_note(&format!(
-                    "{shown} is an account, of the user {}",
+                    "{escaped} is an account, of the user {}",
                     id.escape_debug()
                 ));
             }
             return id.to_owned();
         }
         Ok(None) => print_note(&format!(
-            "no user of {file} has the id or the account {shown}, which is recorded all the same"
+            "no user of {file} has the id or the account {escaped}, which is recorded all the same"
         )),
         Err(error) => print_note(&format!(
-            "--users file:{file}: {error}; {shown} is taken for an id"
+            "--users file:{file}: {error}; {escaped} is taken for an id"
         )),
     }
     named.to_owned()

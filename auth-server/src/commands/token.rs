@@ -79,7 +79,7 @@ fn explain(args: &TokenInspectArgs, token: &str, keys: &KeySet, now: i64) -> Exp
     let verified = verify(&policy, token, keys, now, &mut explanation);
     explanation.verdict = match verified {
         Ok(()) => Verdict::good("verified"),
-        Err(rejection) => Verdict::refused(rejection),
+        Err(rejection) => Verdict::rejected(rejection),
     };
     explanation.show_token(token);
     explanation.keys = Some(KeyFacts::of(keys));

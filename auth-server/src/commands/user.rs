@@ -57,7 +57,7 @@ fn add(args: &UserAddArgs) -> Result<(), ExitError> {
     // Fails before the operator types a password.
     let there = users(&path)?;
     if there.knows(&args.account) {
-        return Err(refused(&path, &EditError::Taken(args.account.clone())));
+        return Err(rejected(&path, &EditError::Taken(args.account.clone())));
     }
     let entry = UserEntry {
         account: args.account.clone(),
@@ -83,7 +83,7 @@ fn set_password(args: &UserSetPasswordArgs) -> Result<(), ExitError> {
     let path = path(file)?;
     let there = users(&path)?;
     if !there.knows(account) {
-        return Err(refused(&path, &EditError::NotThere(account.clone())));
+        return Err(rejected(&path, &EditError::NotThere(account.clone())));
     }
     let hash = hash_of_new_password(&args.password, account, &there)?;
     edit(file, |text| with_password(text, account, &hash))
@@ -179,11 +179,11 @@ fn path(args: &UsersFileArgs) -> Result<PathBuf, ExitError> {
 
 fn document(path: &Path) -> Result<UsersDocument, ExitError> {
     let text = text(path)?;
-    UsersDocument::parse(&text).map_err(|error| refused(path, &error.into()))
+    UsersDocument::parse(&text).map_err(|error| rejected(path, &error.into()))
 }
 
 fn users(path: &Path) -> Result<Users, ExitError> {
-    Users::parse(&text(path)?).map_err(|error| refused(path, &error.into()))
+    Users::parse(&text(path)?).map_err(|error| rejected(path, &error.into()))
 }
 
 /// Reads the file; a missing one is empty.
@@ -196,7 +196,7 @@ fn text(path: &Path) -> Result<Zeroizing<String>, ExitError> {
     }
 }
 
-fn refused(path: &Path, error: &EditError) -> ExitError {
+fn rejected(path: &Path, error: &EditError) -> ExitError {
     let line = format!("{}: {error}", path.display());
     match error {
         EditError::Taken(_) | EditError::NotThere(_) => ExitError::Usage(line),
@@ -215,7 +215,7 @@ fn edit(
     let path = configured.canonicalize().unwrap_or(configured);
     let failed = |error: std::io::Error| failed(&path, &error);
     let _locked = locked(&path)?;
-    let changed = change(&text(&path)?).map_err(|error| refused(&path, &error))?;
+    let changed = change(&text(&path)?).map_err(|error| rejected(&path, &error))?;
     owner_only_file::replace_prepared(&path, &changed, |new| like_former(new, &path))
         .map_err(failed)
 }
@@ -286,7 +286,7 @@ fn new_password(args: &UserPasswordArgs) -> Result<Zeroizing<String>, ExitError>
     let password = if args.password_stdin {
         first_line(std::io::stdin().lock())
     } else {
-        asked_twice()
+        prompted_twice()
     }?;
     if password.is_empty() {
         return Err(ExitError::Usage(
@@ -345,8 +345,8 @@ fn first_line(input: impl BufRead) -> Result<Zeroizing<String>, ExitError> {
     Ok(Zeroizing::new(password.to_owned()))
 }
 
-fn asked_twice() -> Result<Zeroizing<String>, ExitError> {
-    let ask = |prompt| {
+fn prompted_twice() -> Result<Zeroizing<String>, ExitError> {
+    let typed = |prompt| {
         rpassword::prompt_password(prompt)
             .map(Zeroizing::new)
             .map_err(|error| {
@@ -355,8 +355,8 @@ fn asked_twice() -> Result<Zeroizing<String>, ExitError> {
                 ))
             })
     };
-    let password = ask("Password: ")?;
-    if ask("Once more: ")? == password {
+    let password = typed("Password: ")?;
+    if typed("Once more: ")? == password {
         Ok(password)
     } else {
         Err(ExitError::Usage("the two passwords differ".to_owned()))

@@ -32,13 +32,13 @@ pub(super) fn policy(args: &ServeArgs) -> Result<RotationPolicy, ExitError> {
             .interval()
             .map(|every| every.get().into()),
     };
-    match fault(args, &policy) {
-        Some(fault) => Err(ExitError::Config(format!("--rotate-every: {fault}"))),
+    match problem(args, &policy) {
+        Some(problem) => Err(ExitError::Config(format!("--rotate-every: {problem}"))),
         None => Ok(policy),
     }
 }
 
-fn fault(args: &ServeArgs, policy: &RotationPolicy) -> Option<String> {
+fn problem(args: &ServeArgs, policy: &RotationPolicy) -> Option<String> {
     let every = policy.every?;
     if args.keys.signing.signing_type == SigningType::Hmac {
         return Some("a shared secret cannot be announced, so it is not rotated".to_owned());
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schedule_that_cannot_be_kept_is_refused() {
+    fn a_schedule_that_cannot_be_kept_is_rejected() {
         for (flags, part) in [
             ("--rotate-every 150", "longer than --rotation-lead, 150s"),
             ("--rotate-every 200", "90 keys"),

@@ -18,9 +18,9 @@ use crate::keys::store::redis::credentials::{CredentialFiles, Credentials};
 /// [`ExitError::Config`] that names the flag, for an invalid address or an unusable file.
 pub(crate) fn store_location(args: &StoreArgs) -> Result<StoreLocation, ExitError> {
     let access = Credentials::read(access_files(args))
-        .map_err(|fault| ExitError::Config(fault.to_string()))?;
+        .map_err(|error| ExitError::Config(error.to_string()))?;
     StoreLocation::parse(&args.store, access, encryption(&args.encryption)?)
-        .map_err(|error| refused("--store", &error))
+        .map_err(|error| rejected("--store", &error))
 }
 
 fn access_files(args: &StoreArgs) -> CredentialFiles {
@@ -39,7 +39,7 @@ fn access_files(args: &StoreArgs) -> CredentialFiles {
 fn secret(flag: &str, file: Option<&Path>) -> Result<Option<Zeroizing<String>>, ExitError> {
     file.map(secret_file::read)
         .transpose()
-        .map_err(|error| refused(flag, &error))
+        .map_err(|error| rejected(flag, &error))
 }
 
 fn encryption(args: &EncryptionArgs) -> Result<KeyEncryption, ExitError> {
@@ -57,7 +57,7 @@ fn encryption(args: &EncryptionArgs) -> Result<KeyEncryption, ExitError> {
         required: args.require_encrypted_keys,
     };
     if encryption.required && encryption.current.is_none() {
-        return Err(refused(
+        return Err(rejected(
             "--require-encrypted-keys",
             &"needs a key-encryption key: --key-encryption-key-file",
         ));
@@ -79,9 +79,9 @@ fn encryption_key(
             (file_flag.as_str(), key)
         }
     };
-    key.transpose().map_err(|error| refused(flag, &error))
+    key.transpose().map_err(|error| rejected(flag, &error))
 }
 
-fn refused(flag: &str, cause: &dyn std::fmt::Display) -> ExitError {
+fn rejected(flag: &str, cause: &dyn std::fmt::Display) -> ExitError {
     ExitError::Config(format!("{flag}: {cause}"))
 }

@@ -89,20 +89,20 @@ mod tests {
 
     #[test]
     fn a_scope_is_a_set_in_one_order() {
-        for (text, shown) in [
+        for (text, expected) in [
             ("a", "a"),
             ("b a", "a b"),
             ("a  b a", "a b"),
             ("orders:read https://x/y", "https://x/y orders:read"),
         ] {
-            assert_eq!(scope(text).to_string(), shown);
+            assert_eq!(scope(text).to_string(), expected);
         }
         assert_eq!(Scope::default().text(), None);
         assert_eq!(scope("a").text(), Some("a".to_owned()));
     }
 
     #[test]
-    fn what_is_no_scope_is_refused() {
+    fn what_is_no_scope_is_rejected() {
         let long = "x".repeat(1025);
         for text in ["", " ", "a\tb", "a\"b", "a\\b", "ö", "a\nb", &long] {
             assert_eq!(text.parse::<Scope>(), Err(InvalidScope), "{text:?}");

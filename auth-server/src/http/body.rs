@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_larger_body_is_refused_with_or_without_its_length() {
+    async fn a_larger_body_is_rejected_with_or_without_its_length() {
         let declared = Body::from(vec![b'x'; MAX_BODY_BYTES + 1]);
         assert_eq!(
             read(declared, SOON, held()).await,

@@ -83,8 +83,8 @@ pub(in crate::http) fn error(error: ErrorResponse) -> Response {
 }
 
 /// Returns a success (RFC 6749 §5.1).
-pub(in crate::http) fn success(answer: &impl Serialize) -> Response {
-    match serde_json::to_vec(answer) {
+pub(in crate::http) fn success(body: &impl Serialize) -> Response {
+    match serde_json::to_vec(body) {
         Ok(json) => {
             let mut response = response::prepared(json.into());
             response.headers_mut().insert(PRAGMA, NO_CACHE);

@@ -148,7 +148,7 @@ fn request(method: Method, path: &str, token: Option<&str>, body: &str) -> Reque
 }
 
 /// Returns status and envelope, and checks the headers that all JSON responses share.
-async fn answer(router: &Router, request: Request<Body>) -> (u16, Value) {
+async fn send(router: &Router, request: Request<Body>) -> (u16, Value) {
     let response = router.clone().oneshot(request).await.unwrap();
     for (name, value) in [
         ("x-content-type-options", "nosniff"),
@@ -173,7 +173,7 @@ async fn answer(router: &Router, request: Request<Body>) -> (u16, Value) {
 
 async fn token(router: &Router) -> String {
     let login = request(Method::POST, "/auth/oauth/jwt/token", None, LOGIN);
-    let (_, envelope) = answer(router, login).await;
+    let (_, envelope) = send(router, login).await;
     envelope["data"]["access_token"]
         .as_str()
         .unwrap()
@@ -274,7 +274,7 @@ async fn contract_4_each_path_without_and_with_a_token() {
         (Method::GET, "/", "token_missing", "not_found"),
     ] {
         for (token, expected) in [(None, without), (Some(token.as_str()), with)] {
-            let (_, envelope) = answer(&router, request(method.clone(), path, token, "")).await;
+            let (_, envelope) = send(&router, request(method.clone(), path, token, "")).await;
             let code = envelope["data"]["reason"].as_str().unwrap_or("ok");
             assert_eq!(
                 code,
@@ -287,7 +287,7 @@ async fn contract_4_each_path_without_and_with_a_token() {
 }
 
 #[tokio::test]
-async fn a_wrong_method_is_told_the_right_ones() {
+async fn a_response_to_a_wrong_method_names_the_right_ones() {
     for (method, path, allowed) in [
         (Method::GET, "/auth/oauth/jwt/token", "POST"),
         (Method::PUT, "/auth/client/user/secret/key", "GET"),
@@ -316,7 +316,7 @@ async fn what_a_bad_login_gets() {
         (&"x".repeat(1024 * 1024), "body_too_large"),
     ] {
         let login = request(Method::POST, "/auth/oauth/jwt/token", None, body);
-        let (_, envelope) = answer(&router, login).await;
+        let (_, envelope) = send(&router, login).await;
         assert_eq!(envelope["data"]["reason"], reason, "{:.40}", body);
     }
 }
@@ -326,7 +326,7 @@ async fn contract_4_1_and_4_2_who_logs_in_is_the_current_user() {
     let router = serving();
     let token = token(&router).await;
     let details = request(Method::GET, "/auth/current/user/details", Some(&token), "");
-    let (_, envelope) = answer(&router, details).await;
+    let (_, envelope) = send(&router, details).await;
     assert_eq!(envelope["msg"], "operation succeeded");
     assert_eq!(envelope["data"].as_object().unwrap().len(), 27);
     assert_eq!(envelope["data"]["account"], "admin");
@@ -366,7 +366,7 @@ async fn a_user_who_is_disabled_during_a_login_gets_no_token() {
     let mut routes = routes(live_keys, Applications::default());
     routes.login.users = Authenticator::new(Arc::new(LeavingUser::default()));
     let login = request(Method::POST, "/auth/oauth/jwt/token", None, LOGIN);
-    let (status, envelope) = answer(&routes.into_router(), login).await;
+    let (status, envelope) = send(&routes.into_router(), login).await;
     assert_eq!(
         (status, envelope["data"]["reason"].as_str()),
         (401, Some("login_failed"))
@@ -374,7 +374,7 @@ async fn a_user_who_is_disabled_during_a_login_gets_no_token() {
 }
 
 #[tokio::test]
-async fn a_token_of_another_key_is_refused() {
+async fn a_token_of_another_key_is_rejected() {
     let foreign = token(&serving()).await;
     let details = request(
         Method::GET,
@@ -382,7 +382,7 @@ async fn a_token_of_another_key_is_refused() {
         Some(&foreign),
         "",
     );
-    let (status, envelope) = answer(&serving(), details).await;
+    let (status, envelope) = send(&serving(), details).await;
     assert_eq!(
         (status, envelope["data"]["reason"].as_str()),
         (401, Some("token_key_unknown"))
@@ -412,7 +412,7 @@ async fn without_a_key_login_and_key_wait_for_the_store() {
             "auth_keys_unavailable",
         ),
     ] {
-        let (status, envelope) = answer(&router, request(method, path, token, LOGIN)).await;
+        let (status, envelope) = send(&router, request(method, path, token, LOGIN)).await;
         assert_eq!(
             (status, envelope["data"]["reason"].as_str()),
             (503, Some(reason))
@@ -432,7 +432,7 @@ async fn with_an_application_registered_pairs_are_checked() {
         ("appId=orders", 400),
     ] {
         let path = format!("/auth/client/user/secret/key?{query}");
-        let (status, _) = answer(&router, request(Method::GET, &path, None, "")).await;
+        let (status, _) = send(&router, request(Method::GET, &path, None, "")).await;
         assert_eq!(status, expected, "{query}");
     }
 }
@@ -450,7 +450,7 @@ async fn a_request_names_one_host() {
         for host in hosts {
             request = request.header("host", *host);
         }
-        let (_, envelope) = answer(&serving(), request.body(Body::empty()).unwrap()).await;
+        let (_, envelope) = send(&serving(), request.body(Body::empty()).unwrap()).await;
         assert_eq!(envelope["data"]["reason"], reason, "{hosts:?}");
     }
 }

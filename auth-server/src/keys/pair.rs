@@ -83,7 +83,7 @@ impl SigningKeyPair {
                 signing_key,
                 verification_key,
             })
-            .map_err(|fault| other_type(signing_type, &stored).unwrap_or(fault))
+            .map_err(|error| other_type(signing_type, &stored).unwrap_or(error))
     }
 
     /// Returns the RFC 7638 thumbprint of the public half: the `kid` of tokens signed with this
@@ -215,15 +215,15 @@ pub(crate) mod tests {
                 .into_iter()
                 .filter(|expected| *expected != found)
             {
-                let fault =
+                let error =
                     SigningKeyPair::parse(expected, pair(found).stored().clone()).unwrap_err();
-                assert_eq!(fault, KeyPairError::OtherType { found, expected });
+                assert_eq!(error, KeyPairError::OtherType { found, expected });
             }
         }
     }
 
     #[test]
-    fn a_truncated_or_swapped_pair_is_refused_and_the_half_named() {
+    fn a_truncated_or_swapped_pair_is_rejected_and_the_half_named() {
         let whole = pair(SigningType::Rsa);
         let (private, public) = (&*whole.stored().private, &*whole.stored().public);
         let cut = |text: &str| text.chars().take(text.len() / 2).collect::<String>();
@@ -235,8 +235,8 @@ pub(crate) mod tests {
             (halves(private, ""), Half::Public),
             (halves(private, private), Half::Public),
         ] {
-            let fault = SigningKeyPair::parse(SigningType::Rsa, stored).unwrap_err();
-            assert_eq!(fault.half(), Some(half), "{fault}");
+            let error = SigningKeyPair::parse(SigningType::Rsa, stored).unwrap_err();
+            assert_eq!(error.half(), Some(half), "{error}");
         }
     }
 

@@ -103,8 +103,8 @@ impl From<StoreError> for ExitError {
 
 /// Returns an error that locates unreadable applications.
 fn unusable_applications(store: &dyn KeyStore, cause: &dyn fmt::Display) -> StoreError {
-    let place = store.location(Entry::Applications);
-    StoreError::Unusable(format!("{place}: {cause}"))
+    let location = store.location(Entry::Applications);
+    StoreError::Unusable(format!("{location}: {cause}"))
 }
 
 /// Returns the error for a record that this version cannot read and so does not replace.

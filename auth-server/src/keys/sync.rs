@@ -189,7 +189,7 @@ impl KeySync {
         };
         let updated = update(&*self.store, self.signing_type, |stored, fresh| {
             let plan = reconciliation.plan(stored, fresh);
-            plan.map_err(|fault| unusable_keys(&*self.store, &fault))
+            plan.map_err(|error| unusable_keys(&*self.store, &error))
         });
         let updated = match updated.await {
             Err(unusable @ StoreError::Unusable(_)) => {

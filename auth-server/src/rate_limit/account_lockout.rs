@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_is_never_refused_for_what_an_address_elsewhere_does() {
+    fn a_user_is_never_rejected_for_an_address_elsewhere() {
         let (locks, start) = (AccountLockout::new(), Instant::now());
         for second in 0..HOUR {
             let now = start + second * SECOND;
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_is_never_refused_for_what_thousands_do_elsewhere() {
+    fn a_user_is_never_rejected_for_thousands_elsewhere() {
         let (locks, start) = (AccountLockout::new(), Instant::now());
         let attackers = scattered(3000);
         for second in 0..60 {
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_neighbours_who_guess_keep_nobody_out() {
+    fn a_few_neighbours_who_guess_keep_no_client_out() {
         let (locks, start) = (AccountLockout::new(), Instant::now());
         let attackers = (3..=52).map(|n| IpAddr::V4(Ipv4Addr::new(192, 0, 2, n)));
         locks.attack(&attackers.collect::<Vec<_>>(), start, HOUR);

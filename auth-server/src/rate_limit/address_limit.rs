@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn each_client_has_its_own_limit() {
         let (limit, now) = (AddressLimit::per_minute(1).unwrap(), Instant::now());
-        for (address, admitted) in [
+        for (address, accepted) in [
             ("192.0.2.1", true),
             ("192.0.2.1", false),
             ("::ffff:192.0.2.1", false),
@@ -84,7 +84,7 @@ mod tests {
             ("2001:db8:0:2::1", true),
         ] {
             let outcome = limit.take(address.parse().unwrap(), now);
-            assert_eq!(outcome.is_ok(), admitted, "{address}");
+            assert_eq!(outcome.is_ok(), accepted, "{address}");
         }
     }
 
@@ -97,8 +97,8 @@ mod tests {
                 _ => format!("{network}{n}::1").parse().unwrap(),
             };
             let attempts = (0..5).flat_map(|_| 1..=addresses);
-            let admitted = attempts.filter(|n| limit.take(address(*n), now).is_ok());
-            assert_eq!(admitted.count(), 20, "{network}");
+            let accepted = attempts.filter(|n| limit.take(address(*n), now).is_ok());
+            assert_eq!(accepted.count(), 20, "{network}");
             let elsewhere = "198.51.100.1".parse().unwrap();
             assert_eq!(limit.take(elsewhere, now), Ok(()));
         }

@@ -89,12 +89,12 @@ mod tests {
     fn knocking_on_does_not_prolong_the_wait() {
         let start = Instant::now();
         let mut bucket = TokenBucket::full(start);
-        let mut admitted = 0;
+        let mut accepted = 0;
         for millisecond in 0..30_000_u32 {
             let now = start + millisecond * Duration::from_millis(1);
-            admitted += u32::from(bucket.take(RATE, now).is_ok());
+            accepted += u32::from(bucket.take(RATE, now).is_ok());
         }
-        assert_eq!(admitted, 3 + 2, "the burst, and two more after 10 and 20 s");
+        assert_eq!(accepted, 3 + 2, "the burst, and two more after 10 and 20 s");
     }
 
     #[test]
@@ -102,12 +102,12 @@ mod tests {
         let start = Instant::now();
         let mut bucket = TokenBucket::full(start);
         let rate = Rate::per_minute(60);
-        let admitted = (0..60_000_u32)
+        let accepted = (0..60_000_u32)
             .filter(|ms| {
                 let now = start + *ms * Duration::from_millis(1);
                 bucket.take(rate, now).is_ok()
             })
             .count();
-        assert_eq!(admitted, 60 + 59);
+        assert_eq!(accepted, 60 + 59);
     }
 }

@@ -129,23 +129,23 @@ fn entries_go_together_and_only_when_they_are_over() {
         user("2", NOW, NOW + 300),
         user("3", NOW, NOW + 9_000),
     ]);
-    let looked = |time| revocations.merged(&revocations, time);
+    let merged = |time| revocations.merged(&revocations, time);
     for (now, counts) in [
         (NOW + 10, [1, 2, 0]),
         (NOW + 609, [1, 2, 0]),
         (NOW + 610, [0, 1, 0]),
         (NOW + 9_600, [0, 0, 0]),
     ] {
-        assert_eq!(looked(at(now)).counts(), counts, "{now}");
+        assert_eq!(merged(at(now)).counts(), counts, "{now}");
     }
     let uncertain = MergeTime {
         latest: NOW + 9_600,
         over: None,
         keep: None,
     };
-    assert_eq!(looked(uncertain), revocations);
+    assert_eq!(merged(uncertain), revocations);
     // A slow server does not bring back what others have forgotten.
-    let forgotten = looked(at(NOW + 610));
+    let forgotten = merged(at(NOW + 610));
     let merged = forgotten.merged(&revocations, at(NOW + 610));
     assert_eq!(merged, forgotten);
 }
@@ -234,7 +234,7 @@ fn new_entries_are_events_with_their_actor() {
     noted.changed_by = Some(note("ada@desk", NOW));
     let after = before.with(&[token("b", "1", NOW + 10), noted], NOW);
     let events = events::events(&before, &after);
-    let shown: Vec<_> = events
+    let logged: Vec<_> = events
         .iter()
         .map(|event| {
             let by = event.changed_by.as_ref().map(|by| by.by.as_str());
@@ -242,7 +242,7 @@ fn new_entries_are_events_with_their_actor() {
         })
         .collect();
     assert_eq!(
-        shown,
+        logged,
         [
             (RevocationEventKind::Token, "b", None),
             (RevocationEventKind::User, "2", Some("ada@desk")),

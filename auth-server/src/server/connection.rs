@@ -129,8 +129,8 @@ where
         request.extensions_mut().insert(Peer(peer));
         let draining = draining.clone();
         let router =
-            ServiceExt::<http::Request<Body>>::map_response(router.clone(), move |answer| {
-                draining.mark(answer)
+            ServiceExt::<http::Request<Body>>::map_response(router.clone(), move |response| {
+                draining.mark(response)
             });
         router.oneshot(request)
     });

@@ -12,19 +12,19 @@ pub(crate) struct ConnectionLimit(Arc<Semaphore>);
 impl ConnectionLimit {
     pub(crate) fn new(configured: u32) -> Self {
         let configured = configured as usize;
-        let places = configured.min(fd_limit::for_clients());
-        if places < configured {
+        let permits = configured.min(fd_limit::for_clients());
+        if permits < configured {
             warn!(
                 configured,
-                places, "fewer connections than --max-connections: the limit of open files is low"
+                permits, "fewer connections than --max-connections: the limit of open files is low"
             );
         }
-        Self(Arc::new(Semaphore::new(places)))
+        Self(Arc::new(Semaphore::new(permits)))
     }
 
     /// Waits for a permit. Meanwhile new connections wait in the kernel's queue, which costs less
     /// than a response, and those with a permit end within the request timeout.
-    pub(crate) async fn place(&self) -> Option<OwnedSemaphorePermit> {
+    pub(crate) async fn permit(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.0).acquire_owned().await.ok()
     }
 }

@@ -18,11 +18,11 @@ impl Draining {
     }
 
     /// Adds `Connection: close` (RFC 9112 §9.6) once this server drains.
-    pub(super) fn mark(&self, mut answer: Response) -> Response {
+    pub(super) fn mark(&self, mut response: Response) -> Response {
         if self.0.load(Ordering::Relaxed) {
             let close = HeaderValue::from_static("close");
-            answer.headers_mut().insert(CONNECTION, close);
+            response.headers_mut().insert(CONNECTION, close);
         }
-        answer
+        response
     }
 }

@@ -48,10 +48,10 @@ struct Withheld {
 }
 
 impl From<FramingError> for Withheld {
-    fn from(refused: FramingError) -> Self {
+    fn from(error: FramingError) -> Self {
         Self {
-            rejection: refused.rejection,
-            substitute: match refused.part {
+            rejection: error.rejection,
+            substitute: match error.part {
                 Part::Head => NO_REQUEST,
                 Part::Chunks => NO_CHUNK,
             },
@@ -114,11 +114,11 @@ impl<S, R> Http1Guard<S, R> {
 
     /// Checks the framing of received bytes.
     fn follow(&mut self, received: &[u8]) -> Result<(), FramingError> {
-        let place = |requests: &RequestBoundaries| (requests.heads(), requests.is_within_head());
-        let before = place(&self.requests);
+        let position = |requests: &RequestBoundaries| (requests.heads(), requests.is_within_head());
+        let before = position(&self.requests);
         let followed = self.requests.follow(received);
         // Blank lines and further bytes of the same head do not reset the timer.
-        if place(&self.requests) != before {
+        if position(&self.requests) != before {
             self.timer = None;
         }
         followed?;
@@ -214,11 +214,11 @@ impl<S: AsyncRead + Unpin, R: Unpin> AsyncRead for Http1Guard<S, R> {
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }
             let received = buffer.filled().get(before..).unwrap_or_default();
-            let Err(refused) = this.follow(received) else {
+            let Err(error) = this.follow(received) else {
                 return Poll::Ready(Ok(()));
             };
-            buffer.set_filled(before + refused.passed);
-            this.withheld = Some(Withheld::from(refused));
+            buffer.set_filled(before + error.passed);
+            this.withheld = Some(Withheld::from(error));
         }
         if let Some(withheld) = &mut this.withheld {
             let length = withheld.substitute.len().min(buffer.remaining());
@@ -239,7 +239,7 @@ mod tests {
     use crate::http::unfinished::Unfinished;
 
     #[test]
-    fn hyper_s_own_answers_are_told_from_ours() {
+    fn hyper_s_own_responses_are_distinguished_from_ours() {
         for (written, expected) in [
             (
                 "HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\ndate: x\r\n\r\n",

@@ -66,13 +66,13 @@ const CLOSING: &[u8] = b"GET /ok HTTP/1.1\r\nConnection: close\r\n\r\n";
 async fn exchange(server: &Running, sent: &[u8]) -> String {
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     stream.write_all(sent).await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    answer
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await.unwrap();
+    response
 }
 
 #[tokio::test]
-async fn what_is_no_request_is_answered_with_the_envelope() {
+async fn what_is_no_request_gets_the_envelope() {
     let server = running(LONG).await;
     let oversize = format!(
         "GET /ok HTTP/1.1\r\nAuthorization: Bearer {}\r\n\r\n",
@@ -113,20 +113,20 @@ async fn what_is_no_request_is_answered_with_the_envelope() {
             "request_header_too_large",
         ),
     ] {
-        let answer = exchange(&server, sent.as_bytes()).await;
+        let response = exchange(&server, sent.as_bytes()).await;
         assert!(
-            answer.starts_with(&format!("HTTP/1.1 {status}\r\n")),
-            "{sent:.60}: {answer}"
+            response.starts_with(&format!("HTTP/1.1 {status}\r\n")),
+            "{sent:.60}: {response}"
         );
         assert!(
-            answer.ends_with(&format!(r#""data":{{"reason":"{reason}"}}}}"#)),
-            "{answer}"
+            response.ends_with(&format!(r#""data":{{"reason":"{reason}"}}}}"#)),
+            "{response}"
         );
     }
 }
 
 #[tokio::test]
-async fn lesson_c24_what_a_proxy_could_read_differently_is_refused() {
+async fn lesson_c24_what_a_proxy_could_read_differently_is_rejected() {
     let server = running(LONG).await;
     for fields in [
         "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n",
@@ -138,9 +138,12 @@ async fn lesson_c24_what_a_proxy_could_read_differently_is_refused() {
         "Content-Length: 4\n",
     ] {
         let head = format!("POST /echo HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
-        let answer = exchange(&server, format!("{head}0\r\n\r\n").as_bytes()).await;
-        assert!(answer.starts_with("HTTP/1.1 400 "), "{fields}: {answer}");
-        assert!(answer.contains("request_framing"), "{fields}: {answer}");
+        let response = exchange(&server, format!("{head}0\r\n\r\n").as_bytes()).await;
+        assert!(
+            response.starts_with("HTTP/1.1 400 "),
+            "{fields}: {response}"
+        );
+        assert!(response.contains("request_framing"), "{fields}: {response}");
 
         // In its turn, and after a part of it was read.
         let mut stream = TcpStream::connect(server.address).await.unwrap();
@@ -156,8 +159,8 @@ async fn lesson_c24_what_a_proxy_could_read_differently_is_refused() {
         stream.write_all(end.as_bytes()).await.unwrap();
         let mut rest = String::new();
         stream.read_to_string(&mut rest).await.unwrap();
-        let refused = rest.split_once("\nabcHTTP/1.1 400 ").unwrap();
-        assert!(refused.1.contains("request_framing"), "{rest}");
+        let rejected = rest.split_once("\nabcHTTP/1.1 400 ").unwrap();
+        assert!(rejected.1.contains("request_framing"), "{rest}");
         assert_eq!(rest.matches("HTTP/1.1").count(), 1, "{rest}");
     }
 }
@@ -165,23 +168,23 @@ async fn lesson_c24_what_a_proxy_could_read_differently_is_refused() {
 const IN_CHUNKS: &str = "POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
 
 #[tokio::test]
-async fn each_head_after_chunks_is_judged_too() {
+async fn each_head_after_chunks_is_checked_too() {
     let server = running(LONG).await;
     let twice = "POST /echo HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nx";
     for chunks in [
         "4\r\necho\r\n0\r\n\r\n",
         "4;a=b\r\necho\r\n0\r\nA: b\r\n\r\n",
     ] {
-        let answer = exchange(&server, format!("{IN_CHUNKS}{chunks}{twice}").as_bytes()).await;
-        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-        let (_, refused) = answer.split_once("echoHTTP/1.1 400 ").unwrap();
-        assert!(refused.contains("request_framing"), "{answer}");
-        assert_eq!(answer.matches("HTTP/1.1").count(), 2, "{answer}");
+        let response = exchange(&server, format!("{IN_CHUNKS}{chunks}{twice}").as_bytes()).await;
+        assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
+        let (_, rejected) = response.split_once("echoHTTP/1.1 400 ").unwrap();
+        assert!(rejected.contains("request_framing"), "{response}");
+        assert_eq!(response.matches("HTTP/1.1").count(), 2, "{response}");
     }
 }
 
 #[tokio::test]
-async fn lesson_c24_chunks_that_proxies_count_differently_are_refused() {
+async fn lesson_c24_chunks_that_proxies_count_apart_are_rejected() {
     let server = running(LONG).await;
     let next = "GET /ok HTTP/1.1\r\n\r\n";
     for chunks in [
@@ -194,36 +197,39 @@ async fn lesson_c24_chunks_that_proxies_count_differently_are_refused() {
         "\r\n\r\n",
     ] {
         let sent = format!("{IN_CHUNKS}{chunks}{next}");
-        let answer = exchange(&server, sent.as_bytes()).await;
-        assert!(answer.starts_with("HTTP/1.1 400 "), "{chunks:?}: {answer}");
+        let response = exchange(&server, sent.as_bytes()).await;
+        assert!(
+            response.starts_with("HTTP/1.1 400 "),
+            "{chunks:?}: {response}"
+        );
         assert_eq!(
-            answer.matches("HTTP/1.1").count(),
+            response.matches("HTTP/1.1").count(),
             1,
-            "{chunks:?}: {answer}"
+            "{chunks:?}: {response}"
         );
     }
 }
 
 #[tokio::test]
-async fn an_answer_before_it_stays_whole() {
+async fn a_response_before_it_stays_whole() {
     let server = running(LONG).await;
-    let answer = exchange(&server, b"GET /ok HTTP/1.1\r\n\r\n\0\r\n\r\n").await;
-    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    let response = exchange(&server, b"GET /ok HTTP/1.1\r\n\r\n\0\r\n\r\n").await;
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
     assert!(
-        answer.contains("fineHTTP/1.1 400 Bad Request\r\n"),
-        "{answer}"
+        response.contains("fineHTTP/1.1 400 Bad Request\r\n"),
+        "{response}"
     );
 }
 
 #[tokio::test]
 async fn half_a_header_gets_a_response_at_its_timeout() {
     let server = running(Duration::from_millis(50)).await;
-    let answer = exchange(&server, b"GET /ok HTTP/1.1\r\nHost: ").await;
+    let response = exchange(&server, b"GET /ok HTTP/1.1\r\nHost: ").await;
     assert!(
-        answer.starts_with("HTTP/1.1 408 Request Timeout\r\n"),
-        "{answer}"
+        response.starts_with("HTTP/1.1 408 Request Timeout\r\n"),
+        "{response}"
     );
-    assert!(answer.contains("request_timeout"), "{answer}");
+    assert!(response.contains("request_timeout"), "{response}");
     assert_eq!(exchange(&server, b"").await, "");
 }
 
@@ -232,13 +238,13 @@ async fn between_requests_a_client_may_be_silent_not_within_a_head() {
     let timeout = Duration::from_millis(50);
     let server = running(timeout).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
-    let mut answers = Vec::new();
+    let mut responses = Vec::new();
     for _ in 0..2 {
         stream.write_all(b"GET /ok HTTP/1.1\r\n\r\n").await.unwrap();
-        while !answers.ends_with(b"fine") {
-            assert_ne!(stream.read_buf(&mut answers).await.unwrap(), 0);
+        while !responses.ends_with(b"fine") {
+            assert_ne!(stream.read_buf(&mut responses).await.unwrap(), 0);
         }
-        answers.clear();
+        responses.clear();
         tokio::time::sleep(4 * timeout).await;
     }
     stream.write_all(b"GET /ok HT").await.unwrap();
@@ -248,13 +254,13 @@ async fn between_requests_a_client_may_be_silent_not_within_a_head() {
 }
 
 #[tokio::test]
-async fn whoever_is_still_sending_gets_to_read_the_refusal() {
+async fn a_client_that_is_still_sending_can_read_the_rejection() {
     let server = running(LONG).await;
     for _ in 0..20 {
         let mut upload = b"POST /refuses HTTP/1.1\r\nContent-Length: 4194304\r\n\r\n".to_vec();
         upload.resize(upload.len() + 4_194_304, b'x');
-        let answer = exchange(&server, &upload).await;
-        assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+        let response = exchange(&server, &upload).await;
+        assert!(response.starts_with("HTTP/1.1 413 "), "{response}");
     }
 }
 
@@ -283,9 +289,9 @@ async fn at_the_end_requests_are_finished_and_idle_ones_closed() {
         "it still accepts"
     );
     busy.write_all(b"echo").await.unwrap();
-    let mut answer = String::new();
-    busy.read_to_string(&mut answer).await.unwrap();
-    assert!(answer.ends_with("echo"), "{answer}");
+    let mut response = String::new();
+    busy.read_to_string(&mut response).await.unwrap();
+    assert!(response.ends_with("echo"), "{response}");
     drop(busy);
     server.server.await.unwrap();
 }
@@ -300,18 +306,18 @@ async fn heads_that_wait_for_their_end_share_one_budget() {
     while budget.left() > 20_000 {
         tokio::task::yield_now().await;
     }
-    let refused = exchange(&server, half.as_bytes()).await;
-    assert!(refused.starts_with("HTTP/1.1 503 "), "{refused}");
-    assert!(refused.contains("server_busy"), "{refused}");
+    let rejected = exchange(&server, half.as_bytes()).await;
+    assert!(rejected.starts_with("HTTP/1.1 503 "), "{rejected}");
+    assert!(rejected.contains("server_busy"), "{rejected}");
     let whole = exchange(&server, CLOSING).await;
     assert!(whole.starts_with("HTTP/1.1 200 OK\r\n"), "{whole}");
 
     slow.write_all(b"\r\nConnection: close\r\n\r\n")
         .await
         .unwrap();
-    let mut answer = String::new();
-    slow.read_to_string(&mut answer).await.unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    let mut response = String::new();
+    slow.read_to_string(&mut response).await.unwrap();
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
     while budget.left() < 36 * 1024 {
         tokio::task::yield_now().await;
     }
@@ -332,13 +338,13 @@ async fn slow_clients_that_fill_the_budget_keep_no_newcomer_out() {
         newcomer.write_all(piece).await.unwrap();
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let mut answer = String::new();
-    newcomer.read_to_string(&mut answer).await.unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    let mut response = String::new();
+    newcomer.read_to_string(&mut response).await.unwrap();
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
 }
 
 #[tokio::test]
-async fn whoever_does_not_read_loses_its_place() {
+async fn a_client_that_does_not_read_loses_its_permit() {
     let server = running(Duration::from_millis(200)).await;
     let mut deaf = Vec::new();
     for _ in 0..2 {
@@ -349,7 +355,7 @@ async fn whoever_does_not_read_loses_its_place() {
             .unwrap();
         deaf.push(stream);
     }
-    let answer = tokio::time::timeout(LONG, exchange(&server, CLOSING)).await;
-    let answer = answer.unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    let response = tokio::time::timeout(LONG, exchange(&server, CLOSING)).await;
+    let response = response.unwrap();
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
 }

@@ -33,8 +33,8 @@ impl RefreshToken {
     pub(crate) fn renewed(&self) -> Result<Self, Unspecified> {
         let mut bytes = self.bytes().ok_or(Unspecified)?;
         let secret = random::bytes::<SECRET_BYTES>()?;
-        let place = bytes.get_mut(HANDLE_BYTES..).ok_or(Unspecified)?;
-        place.copy_from_slice(secret.as_slice());
+        let slot = bytes.get_mut(HANDLE_BYTES..).ok_or(Unspecified)?;
+        slot.copy_from_slice(secret.as_slice());
         Self::of(&bytes).ok_or(Unspecified)
     }
 

@@ -212,10 +212,10 @@ mod tests {
     }
 
     #[test]
-    fn of_what_is_typed_as_an_account_only_accounts_are_shown() {
+    fn of_what_is_typed_as_an_account_only_accounts_are_logged() {
         let users = of_a_file(&["ada"]);
-        for (typed, shown) in [("ada", "ada"), ("", "")] {
-            assert_eq!(users.loggable(typed), shown);
+        for (typed, logged) in [("ada", "ada"), ("", "")] {
+            assert_eq!(users.loggable(typed), logged);
         }
         let unknown = users.loggable("hush hush");
         assert!(unknown.starts_with("[unknown ") && !unknown.contains("hush"));
@@ -223,8 +223,8 @@ mod tests {
         assert_ne!(users.loggable("hush"), unknown, "another name");
         let elsewhere = of_a_file(&["ada"]);
         assert_ne!(elsewhere.loggable("hush hush"), unknown, "another process");
-        let anybody = Authenticator::new(Arc::new(BuiltinUser));
-        assert_eq!(anybody.loggable("ada"), "ada");
+        let builtin = Authenticator::new(Arc::new(BuiltinUser));
+        assert_eq!(builtin.loggable("ada"), "ada");
     }
 
     #[tokio::test]

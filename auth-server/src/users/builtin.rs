@@ -74,7 +74,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn contract_4_1_rule_2_whoever_logs_in_is_the_fixed_user() {
+    fn contract_4_1_rule_2_every_login_is_the_fixed_user() {
         let user = BuiltinUser.authenticate(&request("alice"), 0).unwrap();
         assert_eq!(BuiltinUser.authenticate(&request("bob"), 0).unwrap(), user);
         assert_eq!((&*user.id, &*user.account), ("1", "admin"));

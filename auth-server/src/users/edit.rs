@@ -6,7 +6,7 @@ use super::toml_schema::{UserEntry, UsersDocument};
 use super::users_file::{Users, UsersFileError};
 
 /// Marks a file without users as complete, not truncated.
-const NOBODY: &str = "# no users\n";
+const NO_USERS: &str = "# no users\n";
 const USERS: &str = "user";
 
 #[derive(Debug, thiserror::Error)]
@@ -116,9 +116,9 @@ fn edited(text: &str, change: impl FnOnce(&mut ArrayOfTables)) -> Result<String,
 }
 
 fn keep_not_empty(text: String) -> Result<String, EditError> {
-    let nobody = UsersDocument::parse(&text)?.users.is_empty();
-    Ok(if nobody && !text.contains('#') {
-        NOBODY.to_owned()
+    let is_empty = UsersDocument::parse(&text)?.users.is_empty();
+    Ok(if is_empty && !text.contains('#') {
+        NO_USERS.to_owned()
     } else {
         text
     })
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn the_last_one_leaves_a_file_that_is_not_empty() {
         let none = without_user(&table("ada", "p"), "ada").unwrap();
-        assert_eq!(none, NOBODY);
+        assert_eq!(none, NO_USERS);
         assert_eq!(accounts(&with_user(&none, entry("ada")).unwrap()), ["ada"]);
     }
 

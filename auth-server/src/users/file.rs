@@ -197,7 +197,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_changed_file_counts_at_the_next_look() {
+    fn a_changed_file_counts_at_the_next_poll() {
         let file = file_with(&["ada"]);
         let users = FileUsers::open(file.path().to_owned()).unwrap();
         assert!(knows(&users, "ada") && !knows(&users, "bob"));

@@ -79,10 +79,10 @@ impl HashPool {
             return Ok(None);
         }
         let (grant, granted) = oneshot::channel();
-        let place = state.queue.push(network, is_known, grant).ok_or(Busy)?;
+        let position = state.queue.push(network, is_known, grant).ok_or(Busy)?;
         Ok(Some(Waiting {
             pool: self.clone(),
-            place,
+            position,
             granted,
             taken: false,
         }))
@@ -113,7 +113,7 @@ impl Drop for HashPermit {
 #[derive(Debug)]
 struct Waiting {
     pool: HashPool,
-    place: Position,
+    position: Position,
     granted: oneshot::Receiver<()>,
     taken: bool,
 }
@@ -126,7 +126,7 @@ impl Drop for Waiting {
         // Permits are granted under the same lock: it is either still in the queue or finally
         // granted.
         let mut state = self.pool.state();
-        if !state.queue.remove(&self.place) && self.granted.try_recv().is_ok() {
+        if !state.queue.remove(&self.position) && self.granted.try_recv().is_ok() {
             self.pool.pass_on(&mut state);
         }
     }
@@ -168,7 +168,7 @@ mod tests {
         Some(turn)
     }
 
-    fn is_refused(turn: &mut Waits) -> bool {
+    fn is_rejected(turn: &mut Waits) -> bool {
         matches!(turn.now_or_never(), Some(Err(Busy)))
     }
 
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_hangs_up_while_waiting_frees_his_place() {
+    async fn a_client_that_hangs_up_while_waiting_leaves_the_queue() {
         let pool = HashPool::new(1, 1);
         let running = pool.permit(HOME, false).await.unwrap();
         let waiting = waits(&pool, HOME, false);
@@ -215,22 +215,22 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_full_line_has_a_place_for_a_network_that_has_fewer() {
+    async fn a_full_queue_has_room_for_a_network_that_has_fewer() {
         let pool = HashPool::new(1, 8);
         let _running = pool.permit(network(0), false).await.unwrap();
         let mut crowd: Vec<_> = (0..8).map(|_| waits(&pool, network(1), false)).collect();
         let mut others: Vec<_> = (2..6).map(|n| waits(&pool, network(n), false)).collect();
-        let refused: Vec<_> = crowd.iter_mut().map(is_refused).collect();
+        let rejected: Vec<_> = crowd.iter_mut().map(is_rejected).collect();
         // The last to join make room.
         let expected = [false, false, false, false, true, true, true, true];
-        assert_eq!(refused, expected);
-        assert!(!others.iter_mut().any(is_refused));
+        assert_eq!(rejected, expected);
+        assert!(!others.iter_mut().any(is_rejected));
         let more = pool.permit(network(1), false).now_or_never().unwrap();
         assert_eq!(more.err(), Some(Busy), "it has more than its share");
     }
 
     #[tokio::test]
-    async fn known_clients_have_half_of_the_places_and_turns() {
+    async fn known_clients_have_half_of_the_queue_and_turns() {
         let pool = HashPool::new(1, 100);
         let mut running = pool.permit(network(0), false).await.unwrap();
         let mut unknown: Vec<_> = (0..100).map(|n| waits(&pool, network(n), false)).collect();

@@ -217,7 +217,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn anything_else_than_argon2id_is_refused() {
+    fn anything_else_than_argon2id_is_rejected() {
         let good = cheap("p");
         for phc in [
             "",
@@ -230,13 +230,13 @@ pub(crate) mod tests {
             good.rsplit_once('$').unwrap().0,
             &format!("{good} "),
         ] {
-            let refused = HashedPassword::parse(phc);
-            assert_eq!(refused, Err(PasswordHashError::NotArgon2id), "{phc}");
+            let rejected = HashedPassword::parse(phc);
+            assert_eq!(rejected, Err(PasswordHashError::NotArgon2id), "{phc}");
         }
     }
 
     #[test]
-    fn what_would_exhaust_the_machine_is_refused() {
+    fn what_would_exhaust_the_machine_is_rejected() {
         let good = cheap("p");
         for (params, bearable) in [
             ("m=262144,t=4,p=1", true),

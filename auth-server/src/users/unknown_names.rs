@@ -10,7 +10,7 @@ use aws_lc_rs::rand::SystemRandom;
 pub(super) struct UnknownNames(Option<Key>);
 
 /// Enough to keep some thousands of names apart.
-const SHOWN_BYTES: usize = 6;
+const LOGGED_BYTES: usize = 6;
 
 impl UnknownNames {
     pub(super) fn new() -> Self {
@@ -23,8 +23,8 @@ impl UnknownNames {
             return "[unknown]".to_owned();
         };
         let tag = sign(key, typed.as_bytes());
-        let shown = tag.as_ref().iter().take(SHOWN_BYTES);
-        let hex: String = shown.map(|byte| format!("{byte:02x}")).collect();
+        let logged = tag.as_ref().iter().take(LOGGED_BYTES);
+        let hex: String = logged.map(|byte| format!("{byte:02x}")).collect();
         format!("[unknown {hex}]")
     }
 }

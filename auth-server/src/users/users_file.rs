@@ -100,16 +100,16 @@ impl Users {
         let mut ids = HashSet::new();
         for entry in document.users {
             let account = entry.account.clone();
-            let fault = |cause| UsersFileError::User {
+            let error = |cause| UsersFileError::User {
                 account: account.clone(),
                 cause,
             };
             if !ids.insert(entry.id.clone()) {
-                return Err(fault(UserError::IdTwice));
+                return Err(error(UserError::IdTwice));
             }
-            let known = KnownUser::try_from(entry).map_err(fault)?;
+            let known = KnownUser::try_from(entry).map_err(error)?;
             if by_account.insert(account.clone(), known).is_some() {
-                return Err(fault(UserError::AccountTwice));
+                return Err(error(UserError::AccountTwice));
             }
         }
         let stand_in = most_common(by_account.values().map(|known| &known.password));
@@ -441,7 +441,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_without_quoting_a_password() {
+    fn what_is_wrong_is_reported_without_quoting_a_password() {
         let ada = entry("ada", "p");
         for (text, expected) in [
             ("user = 1", "line 1: "),
@@ -509,13 +509,13 @@ pub(crate) mod tests {
         assert!(warning.contains("(m=8,t=1,p=1)"), "{warning}");
         assert_eq!(uneven.common_params().m_cost(), 8);
         assert!(uneven.weak_params_note().is_some());
-        let nobody = Users::parse("# nobody\n").unwrap();
-        assert_eq!(nobody.weak_params_note(), None);
-        assert_eq!(nobody.common_params(), &Params::default());
+        let empty = Users::parse("# nobody\n").unwrap();
+        assert_eq!(empty.weak_params_note(), None);
+        assert_eq!(empty.common_params(), &Params::default());
     }
 
     #[test]
-    fn whoever_gets_a_token_can_use_it() {
+    fn a_user_that_gets_a_token_can_use_it() {
         let with_avatar = |avatar: &str| {
             let text = format!("{}avatar = {avatar:?}\n", entry("ada", "p"));
             let users = Users::parse(&text)?;

@@ -13,7 +13,8 @@ use crate::sanitize::LogText;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum AccessLog {
     /// Only rejected requests, with the reason code.
-    Refusals,
+    #[value(name = "refusals")]
+    Rejections,
     /// Every request.
     All,
     /// No request.
@@ -58,11 +59,11 @@ pub struct AccessLine<'a> {
 impl AccessLog {
     /// Returns true if a request gets a line.
     #[must_use]
-    pub fn wants(self, refused: bool) -> bool {
+    pub fn wants(self, is_rejected: bool) -> bool {
         match self {
             Self::Off => false,
             Self::All => true,
-            Self::Refusals => refused,
+            Self::Rejections => is_rejected,
         }
     }
 }
@@ -154,13 +155,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusals_are_logged_by_default_and_nothing_when_off() {
-        for (log, of_refusal, of_others) in [
-            (AccessLog::Refusals, true, false),
+    fn rejections_are_logged_by_default_and_nothing_when_off() {
+        for (log, of_rejection, of_others) in [
+            (AccessLog::Rejections, true, false),
             (AccessLog::All, true, true),
             (AccessLog::Off, false, false),
         ] {
-            assert_eq!(log.wants(true), of_refusal);
+            assert_eq!(log.wants(true), of_rejection);
             assert_eq!(log.wants(false), of_others);
         }
     }

@@ -175,8 +175,8 @@ fn routes(health: Health, metrics: Arc<Exported>, extra: Router) -> Router {
 
 /// Ends a request whose body does not arrive: no route takes long by itself.
 async fn in_time(timeout: Duration, request: Request, next: Next) -> Response {
-    let answer = tokio::time::timeout(timeout, next.run(request)).await;
-    answer.unwrap_or_else(|_| {
+    let response = tokio::time::timeout(timeout, next.run(request)).await;
+    response.unwrap_or_else(|_| {
         let why = "the body did not arrive in time\n";
         (StatusCode::REQUEST_TIMEOUT, why).into_response()
     })
@@ -242,18 +242,18 @@ async fn readiness(State(health): State<Health>) -> Response {
         Ok(report) => {
             (status, [(header::CONTENT_TYPE, "application/json")], report).into_response()
         }
-        Err(error) => fault("readiness report", &error),
+        Err(error) => internal_error("readiness report", &error),
     }
 }
 
 async fn metrics_text(State(exported): State<Arc<Exported>>, headers: HeaderMap) -> Response {
     match exposition(&headers, &exported) {
         Ok((media_type, text)) => ([(header::CONTENT_TYPE, media_type)], text).into_response(),
-        Err(error) => fault("metrics", &error),
+        Err(error) => internal_error("metrics", &error),
     }
 }
 
-fn fault(what: &str, error: &dyn std::error::Error) -> Response {
+fn internal_error(what: &str, error: &dyn std::error::Error) -> Response {
     tracing::error!(%error, "{PORT}: {what} cannot be written");
     StatusCode::INTERNAL_SERVER_ERROR.into_response()
 }
@@ -279,11 +279,11 @@ mod tests {
     }
 
     /// The status and body `peer` gets.
-    async fn answer(health: &Health, peer: &str, path: &str) -> (u16, String) {
-        answer_to(health, peer, "127.0.0.1:9001", path).await
+    async fn response(health: &Health, peer: &str, path: &str) -> (u16, String) {
+        response_to(health, peer, "127.0.0.1:9001", path).await
     }
 
-    async fn answer_to(health: &Health, peer: &str, hosts: &str, path: &str) -> (u16, String) {
+    async fn response_to(health: &Health, peer: &str, hosts: &str, path: &str) -> (u16, String) {
         let mut request = Request::get(path).body(Body::empty()).unwrap();
         for host in hosts.split(", ") {
             let fields = request.headers_mut();
@@ -294,12 +294,12 @@ mod tests {
         let mut exported = Exported::default();
         let requests = prometheus_client::metrics::counter::Counter::<u64>::default();
         exported.registry.register("requests", "Requests", requests);
-        let answer = routes(health.clone(), Arc::new(exported), extra())
+        let response = routes(health.clone(), Arc::new(exported), extra())
             .oneshot(request)
             .await
             .unwrap();
-        let status = answer.status().as_u16();
-        let body = axum::body::to_bytes(answer.into_body(), 64 * 1024)
+        let status = response.status().as_u16();
+        let body = axum::body::to_bytes(response.into_body(), 64 * 1024)
             .await
             .unwrap();
         (status, String::from_utf8(body.to_vec()).unwrap())
@@ -310,9 +310,9 @@ mod tests {
         let health = Health::new();
         let key = health.condition("signing_key", "no key pair yet");
         let peer = "10.0.0.7:40000";
-        assert_eq!(answer(&health, peer, "/livez").await.0, 200);
-        assert_eq!(answer(&health, peer, "/startupz").await.0, 503);
-        let (status, report) = answer(&health, peer, "/readyz").await;
+        assert_eq!(response(&health, peer, "/livez").await.0, 200);
+        assert_eq!(response(&health, peer, "/startupz").await.0, 503);
+        let (status, report) = response(&health, peer, "/readyz").await;
         assert_eq!(status, 503);
         assert_eq!(
             report,
@@ -321,8 +321,8 @@ mod tests {
 
         health.set_started();
         key.set_ready();
-        assert_eq!(answer(&health, peer, "/startupz").await.0, 200);
-        let (status, report) = answer(&health, peer, "/readyz").await;
+        assert_eq!(response(&health, peer, "/startupz").await.0, 200);
+        let (status, report) = response(&health, peer, "/readyz").await;
         assert_eq!(status, 200);
         assert!(
             report.contains(r#"{"name":"signing_key","ok":true,"reason":null}"#),
@@ -332,13 +332,13 @@ mod tests {
 
     #[tokio::test]
     async fn metrics_are_the_registry_as_text() {
-        let (status, text) = answer(&Health::new(), "10.0.0.7:40000", "/metrics").await;
+        let (status, text) = response(&Health::new(), "10.0.0.7:40000", "/metrics").await;
         assert_eq!(status, 200);
         assert!(text.contains("requests_total 0"), "{text}");
     }
 
     #[tokio::test]
-    async fn what_is_not_a_probe_answers_loopback_peers_only() {
+    async fn what_is_not_a_probe_responds_to_loopback_peers_only() {
         let health = Health::new();
         for (peer, path, status) in [
             ("127.0.0.1:1", "/", 200),
@@ -352,7 +352,11 @@ mod tests {
             ("10.0.0.7:1", "/livez/", 403),
             ("10.0.0.7:1", "//livez", 403),
         ] {
-            assert_eq!(answer(&health, peer, path).await.0, status, "{peer} {path}");
+            assert_eq!(
+                response(&health, peer, path).await.0,
+                status,
+                "{peer} {path}"
+            );
         }
     }
 
@@ -372,19 +376,19 @@ mod tests {
             ("user@127.0.0.1.evil.example", 421),
             ("", 421),
         ] {
-            let page = answer_to(&health, "127.0.0.1:1", host, "/").await;
+            let page = response_to(&health, "127.0.0.1:1", host, "/").await;
             assert_eq!(page.0, status, "{host}");
-            let probe = answer_to(&health, "127.0.0.1:1", host, "/livez").await;
+            let probe = response_to(&health, "127.0.0.1:1", host, "/livez").await;
             assert_eq!(probe.0, 200, "{host}");
         }
     }
 
     #[tokio::test]
-    async fn a_request_with_two_hosts_is_refused_by_the_probes_too() {
+    async fn a_request_with_two_hosts_is_rejected_by_the_probes_too() {
         for path in ["/", "/livez", "/metrics"] {
             let hosts = "127.0.0.1, evil.example";
-            let answer = answer_to(&Health::new(), "127.0.0.1:1", hosts, path).await;
-            assert_eq!(answer.0, 400, "{path}");
+            let response = response_to(&Health::new(), "127.0.0.1:1", hosts, path).await;
+            assert_eq!(response.0, 400, "{path}");
         }
     }
 
@@ -427,11 +431,11 @@ mod tests {
         let mut client = TcpStream::connect(address).await.unwrap();
         let request = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
         client.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        client.read_to_string(&mut answer).await.unwrap();
+        let mut response = String::new();
+        client.read_to_string(&mut response).await.unwrap();
         assert!(
-            answer.starts_with("HTTP/1.1 200") && answer.ends_with("status page"),
-            "{answer}"
+            response.starts_with("HTTP/1.1 200") && response.ends_with("status page"),
+            "{response}"
         );
 
         let _idle = TcpStream::connect(address).await.unwrap();
@@ -462,9 +466,9 @@ mod tests {
         let (mut client, _connections, served) = connected_to(extra(), 20).await;
 
         client.write_all(b"GET / HTTP/1.1\r\nHost:").await.unwrap();
-        let mut answer = Vec::new();
-        client.read_to_end(&mut answer).await.unwrap();
-        assert!(!answer.starts_with(b"HTTP/1.1 200"));
+        let mut response = Vec::new();
+        client.read_to_end(&mut response).await.unwrap();
+        assert!(!response.starts_with(b"HTTP/1.1 200"));
         served.await.unwrap();
     }
 
@@ -475,15 +479,15 @@ mod tests {
 
         let request = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 8\r\n\r\nhalf";
         client.write_all(request).await.unwrap();
-        let mut answer = String::new();
-        let read = client.read_to_string(&mut answer);
+        let mut response = String::new();
+        let read = client.read_to_string(&mut response);
         tokio::time::timeout(LONG, read).await.unwrap().unwrap();
-        assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+        assert!(response.starts_with("HTTP/1.1 408"), "{response}");
         let _ = tokio::time::timeout(LONG, served).await.unwrap();
     }
 
     #[tokio::test]
-    async fn an_answer_that_nobody_reads_is_given_up() {
+    async fn a_response_that_no_client_reads_is_given_up() {
         let large = Router::new().route("/", get(async || vec![b'x'; 32 * 1024 * 1024]));
         let (mut client, _connections, served) = connected_to(large, 200).await;
 
@@ -515,10 +519,10 @@ mod tests {
             let mut client = TcpStream::connect(address).await.unwrap();
             let request = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
             client.write_all(request.as_bytes()).await.unwrap();
-            let mut answer = String::new();
-            let read = client.read_to_string(&mut answer);
+            let mut response = String::new();
+            let read = client.read_to_string(&mut response);
             let _ = tokio::time::timeout(LONG, read).await.unwrap();
-            assert_eq!(answer.get(..12).unwrap_or_default(), begin, "{path}");
+            assert_eq!(response.get(..12).unwrap_or_default(), begin, "{path}");
         }
     }
 
@@ -535,28 +539,28 @@ mod tests {
         let metrics = Arc::default();
         let never = std::future::pending();
         tokio::spawn(serve(listener, Health::new(), metrics, extra(), never));
-        let mut answer = String::new();
-        let read = probe.read_to_string(&mut answer);
+        let mut response = String::new();
+        let read = probe.read_to_string(&mut response);
         let _ = tokio::time::timeout(LONG, read).await.unwrap();
-        answer
+        response
     }
 
     #[tokio::test]
-    async fn whoever_has_asked_is_answered_however_many_come_after_it() {
-        let answer = probe_before_a_crowd().await;
-        assert!(answer.starts_with("HTTP/1.1 200"), "{answer:?}");
+    async fn a_sent_request_gets_its_response_whatever_comes_after_it() {
+        let response = probe_before_a_crowd().await;
+        assert!(response.starts_with("HTTP/1.1 200"), "{response:?}");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn so_it_is_on_several_threads() {
-        let answer = probe_before_a_crowd().await;
-        assert!(answer.starts_with("HTTP/1.1 200"), "{answer:?}");
+        let response = probe_before_a_crowd().await;
+        assert!(response.starts_with("HTTP/1.1 200"), "{response:?}");
     }
 
     #[tokio::test]
-    async fn whoever_hoards_connections_loses_the_oldest() {
+    async fn a_client_that_hoards_connections_loses_the_oldest() {
         let (address, _stop, _served) = running();
-        let mut patient = connect_from("127.0.0.3", address).await;
+        let mut single = connect_from("127.0.0.3", address).await;
         let mut hoarded = Vec::new();
         for _ in 0..3 * MAX_OF_LOOPBACK {
             hoarded.push(connect_from("127.0.0.2", address).await);
@@ -567,11 +571,11 @@ mod tests {
             assert!(!matches!(ended.unwrap(), Ok(1..)));
         }
         let probe = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
-        for stream in [&mut patient, &mut connect_from("127.0.0.1", address).await] {
+        for stream in [&mut single, &mut connect_from("127.0.0.1", address).await] {
             stream.write_all(probe).await.unwrap();
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).await.unwrap();
-            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+            let mut response = String::new();
+            stream.read_to_string(&mut response).await.unwrap();
+            assert!(response.starts_with("HTTP/1.1 200"), "{response}");
         }
     }
 }

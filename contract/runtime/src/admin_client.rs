@@ -43,7 +43,7 @@ impl AdminResponse {
 ///
 /// # Errors
 /// [`ExitError::Unavailable`] without a response in time.
-pub fn ask(
+pub fn request(
     admin: SocketAddr,
     method: &str,
     path: &str,
@@ -55,7 +55,7 @@ pub fn ask(
 /// Sends `body` to the admin port.
 ///
 /// # Errors
-/// Those of [`ask`].
+/// Those of [`request`].
 pub fn post(
     admin: SocketAddr,
     path: &str,
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_its_status_line_and_its_body() {
+    fn a_response_is_its_status_line_and_its_body() {
         for (text, status, body) in [
             (
                 "HTTP/1.1 503 Service Unavailable\r\nA: b\r\n\r\n[{}]",
@@ -154,13 +154,16 @@ mod tests {
     }
 
     #[test]
-    fn the_unspecified_address_is_asked_on_loopback() {
-        for (listen, ask) in [
+    fn the_unspecified_address_is_reached_on_loopback() {
+        for (listen, expected) in [
             ("0.0.0.0:9001", "127.0.0.1:9001"),
             ("[::]:9001", "[::1]:9001"),
             ("10.1.2.3:9001", "10.1.2.3:9001"),
         ] {
-            assert_eq!(reachable(listen.parse().unwrap()), ask.parse().unwrap());
+            assert_eq!(
+                reachable(listen.parse().unwrap()),
+                expected.parse().unwrap()
+            );
         }
     }
 
@@ -168,7 +171,7 @@ mod tests {
     fn a_silent_port_is_given_up_at_the_timeout() {
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let (address, brief) = (silent.local_addr().unwrap(), Duration::from_millis(50));
-        let failure = ask(address, "GET", "/readyz", brief).unwrap_err();
+        let failure = request(address, "GET", "/readyz", brief).unwrap_err();
         assert_eq!(failure.code(), 69);
     }
 }

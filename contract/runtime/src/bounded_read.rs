@@ -191,8 +191,8 @@ mod tests {
         }
         for (content, why) in [(&b"nine byte"[..], "is longer"), (b"\xff", "UTF-8")] {
             fs::write(&path, content).unwrap();
-            let refused = read_text(&path, 8).unwrap_err().to_string();
-            assert!(refused.contains(why), "{refused}");
+            let rejected = read_text(&path, 8).unwrap_err().to_string();
+            assert!(rejected.contains(why), "{rejected}");
         }
         assert!(matches!(read(home.path(), 8), Err(ReadError::System(_))));
         assert!(matches!(

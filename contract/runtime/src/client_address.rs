@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn only_trusted_proxies_are_believed_as_far_as_they_vouch() {
+    fn only_what_trusted_proxies_verify_is_believed() {
         for (peer, fields, expected) in [
             ("203.0.113.9", &[][..], "203.0.113.9"),
             ("203.0.113.9", &["1.1.1.1"], "203.0.113.9"),

@@ -15,7 +15,7 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgMatches, Command, Parser, value_parser};
 
 pub use self::array_tables::{ArrayTables, FromTables};
-use self::clap_errors::refusal;
+use self::clap_errors::exit_error;
 use self::config_file::ConfigFile;
 pub use self::exposed::exposed_secrets;
 use self::former_names::names;
@@ -47,7 +47,7 @@ const VARIABLE_PREFIX: &str = "POSTERN_";
 pub fn parse<C: FromTables>() -> Result<C, ExitError> {
     match parse_from(std::env::args_os().collect()) {
         Ok(settings) => Ok(settings),
-        Err(ParseOutcome::Help(answer)) => answer.exit(),
+        Err(ParseOutcome::Help(help)) => help.exit(),
         Err(ParseOutcome::Failure(failure)) => Err(failure),
     }
 }
@@ -177,14 +177,14 @@ fn parse_from<C: FromTables>(mut arguments: Vec<OsString>) -> Result<C, ParseOut
     let end = before_operands(&arguments).len();
     arguments.splice(end..end, from_file.arguments.iter().cloned());
 
-    let refused = |error: clap::Error| match error.kind() {
+    let outcome = |error: clap::Error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ParseOutcome::Help(error),
-        _ => refusal(&command, &arguments, &from_file, &error).into(),
+        _ => exit_error(&command, &arguments, &from_file, &error).into(),
     };
     let mut matches = with_values_hidden(command.clone())
         .try_get_matches_from(&arguments)
-        .map_err(refused)?;
-    let mut settings = C::from_arg_matches_mut(&mut matches).map_err(refused)?;
+        .map_err(outcome)?;
+    let mut settings = C::from_arg_matches_mut(&mut matches).map_err(outcome)?;
     settings.take(&tables)?;
     Ok(settings)
 }

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_of_the_lowest_rank_goes_of_whoever_has_the_most() {
+    fn the_busiest_peer_loses_its_oldest_of_the_lowest_rank() {
         for (hosts, gone) in [
             (&[][..], None),
             (&[(1, 1)], Some(0)),

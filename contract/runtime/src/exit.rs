@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_who_reads_and_nobody_who_listens_is_waited_for() {
+    fn no_reader_and_no_listener_is_waited_for() {
         let (_unread, writer) = full_pipe();
         let written = writing(writer, Duration::from_millis(20));
         assert_eq!(written.recv_timeout(LONG), Ok(()));

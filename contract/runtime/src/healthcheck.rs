@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::admin_client::{AdminResponse, ask};
+use crate::admin_client::{AdminResponse, request};
 use crate::exit::ExitError;
 
 /// Requests `/readyz` of the admin port, which may be given as it was configured to listen
@@ -12,7 +12,7 @@ use crate::exit::ExitError;
 /// # Errors
 /// [`ExitError::Unavailable`] with the response, or with the reason why it is missing.
 pub fn ready(admin: SocketAddr, timeout: Duration) -> Result<(), ExitError> {
-    outcome(&ask(admin, "GET", "/readyz", timeout)?)
+    outcome(&request(admin, "GET", "/readyz", timeout)?)
 }
 
 fn outcome(response: &AdminResponse) -> Result<(), ExitError> {

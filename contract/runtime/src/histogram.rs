@@ -74,8 +74,8 @@ impl DurationHistogram {
     /// Counts one duration at `at` and keeps its trace as the exemplar of its bucket. Of two at the
     /// same time one is kept, because none waits.
     pub fn observe_traced(&self, duration: Duration, trace: TraceId, at: SystemTime) {
-        let place = self.count(duration);
-        let kept = self.0.exemplars.get(place).and_then(Mutex::try_lock);
+        let bucket = self.count(duration);
+        let kept = self.0.exemplars.get(bucket).and_then(Mutex::try_lock);
         if let Some(mut kept) = kept {
             *kept = Some(Exemplar {
                 trace,
@@ -99,13 +99,13 @@ impl DurationHistogram {
             total_nanoseconds,
             ..
         } = &*self.0;
-        let place = bounds.partition_point(|bound| *bound < duration);
-        if let Some(count) = counts.get(place) {
+        let bucket = bounds.partition_point(|bound| *bound < duration);
+        if let Some(count) = counts.get(bucket) {
             count.fetch_add(1, Ordering::Relaxed);
         }
         let nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         total_nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
-        place
+        bucket
     }
 }
 

@@ -46,8 +46,8 @@ pub fn without_credentials(text: &str) -> String {
         Some((scheme, rest)) => (format!("{scheme}://"), rest),
         None => (String::new(), text),
     };
-    let shown = rest.rsplit_once('@').map_or(rest, |(_, shown)| shown);
-    scheme + shown
+    let address = rest.rsplit_once('@').map_or(rest, |(_, address)| address);
+    scheme + address
 }
 
 #[cfg(test)]
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn what_is_printed_holds_no_password() {
-        for (text, shown) in [
+        for (text, expected) in [
             ("nacos://me:hush@a,b:1/auth", "nacos://a,b:1/auth"),
             ("nacos://me:hu@sh@a/auth", "nacos://a/auth"),
             ("http://me:hush@a/auth", "http://a/auth"),
@@ -64,7 +64,7 @@ mod tests {
             ("http://a/auth", "http://a/auth"),
             ("", ""),
         ] {
-            assert_eq!(without_credentials(text), shown);
+            assert_eq!(without_credentials(text), expected);
         }
     }
 

@@ -63,14 +63,14 @@ pub fn ip_address_and_port(text: &str) -> Result<SocketAddr, &'static str> {
 /// # Errors
 /// [`ExitError::Unavailable`] with flag and address if the operating system rejects it.
 pub fn bind(port: Port, address: SocketAddr) -> Result<TcpListener, ExitError> {
-    let refused = |error: std::io::Error| {
+    let unavailable = |error: std::io::Error| {
         let flag = port.flag();
         ExitError::Unavailable(format!("{flag}: cannot listen on {address}: {error}"))
     };
-    let listener = TcpListener::bind(address).map_err(refused)?;
-    rustix::net::listen(&listener, BACKLOG).map_err(|error| refused(error.into()))?;
-    keep_alive(&listener).map_err(|error| refused(error.into()))?;
-    listener.set_nonblocking(true).map_err(refused)?;
+    let listener = TcpListener::bind(address).map_err(unavailable)?;
+    rustix::net::listen(&listener, BACKLOG).map_err(|error| unavailable(error.into()))?;
+    keep_alive(&listener).map_err(|error| unavailable(error.into()))?;
+    listener.set_nonblocking(true).map_err(unavailable)?;
     Ok(listener)
 }
 
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_vanishes_is_looked_for() {
+    fn a_peer_that_vanishes_is_probed() {
         let listener = bind(Port::Public, "127.0.0.1:0".parse().unwrap()).unwrap();
         listener.set_nonblocking(false).unwrap();
         let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_nobody_reads_are_dropped_and_stop_nobody() {
+    fn lines_that_are_not_read_are_dropped_and_stop_no_thread() {
         let (written, seen) = mpsc::channel();
         let (_never, go_on) = mpsc::channel();
         let (mut lines, guard) = spawn(Out { written, go_on });

@@ -270,8 +270,8 @@ mod tests {
         let new = home.path().join("keys.new");
         let removed = || remove_opened(&new, Err(Errno::ACCESS.into()));
         fs::write(&new, "half of a ke").unwrap();
-        let refused = removed().unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::PermissionDenied);
+        let error = removed().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied);
         assert!(new.exists());
         fs::remove_file(&new).unwrap();
         symlink(home.path().join("elsewhere"), &new).unwrap();
@@ -309,26 +309,26 @@ mod tests {
     }
 
     #[test]
-    fn what_others_could_have_made_is_refused() {
+    fn what_others_could_have_made_is_rejected() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("keys");
-        let refusal = || read(&path, 10).unwrap_err().to_string();
+        let error = || read(&path, 10).unwrap_err().to_string();
         fs::write(&path, "one").unwrap();
         for mode in [0o644, 0o640, 0o620, 0o602] {
             fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
-            assert!(refusal().contains("chmod 600"), "{mode:o}");
+            assert!(error().contains("chmod 600"), "{mode:o}");
         }
         fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
         assert!(read(&path, 10).unwrap().is_some());
         fs::write(&path, "eleven byte").unwrap();
-        assert!(refusal().contains("larger"));
+        assert!(error().contains("larger"));
         fs::write(&path, b"\xff").unwrap();
-        assert!(refusal().contains("UTF-8"));
+        assert!(error().contains("UTF-8"));
         fs::rename(&path, home.path().join("elsewhere")).unwrap();
         symlink(home.path().join("elsewhere"), &path).unwrap();
-        assert_eq!(refusal(), "not a regular file");
+        assert_eq!(error(), "not a regular file");
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
-        assert_eq!(refusal(), "not a regular file");
+        assert_eq!(error(), "not a regular file");
     }
 }

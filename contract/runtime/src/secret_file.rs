@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_world_readable_file_is_refused_with_owner_and_mode() {
+    fn a_world_readable_file_is_rejected_with_owner_and_mode() {
         let file = file_with(b"s3cret", 0o644);
         let line = read(file.path()).unwrap_err().to_string();
         let uid = geteuid().as_raw();

@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn what_would_be_ignored_is_rejected() {
         use ServerUrlError::{Credentials, Malformed};
-        let refused = |text: &str| text.parse::<ServerUrl>().unwrap_err();
+        let rejected = |text: &str| text.parse::<ServerUrl>().unwrap_err();
         for (text, error) in [
             ("", Malformed),
             ("a", Malformed),
@@ -137,10 +137,10 @@ mod tests {
             ("http://me@a", Credentials),
             ("http://me:hush@a/b", Credentials),
         ] {
-            assert_eq!(refused(text), error, "{text}");
+            assert_eq!(rejected(text), error, "{text}");
         }
         for port in ["65536", "0", "x", ""] {
-            let error = refused(&format!("http://a:{port}/"));
+            let error = rejected(&format!("http://a:{port}/"));
             assert!(matches!(error, ServerUrlError::Port(_)), "{port}");
         }
     }

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_that_panics_or_stops_by_itself_is_told_with_its_name() {
+    async fn work_that_panics_or_stops_by_itself_is_reported_by_name() {
         let (background, ends) = supervisor();
         background.spawn_critical("the upkeep", async { panic!("oh") });
         let line = reported(&ends).await;
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_end_of_work_that_was_told_to_stop_is_no_news() {
+    async fn the_end_of_work_that_was_stopped_is_not_reported() {
         let (background, ends) = supervisor();
         let working = background.spawn_critical_until_shutdown("the port", async { Ok(()) });
         assert!(working.await.is_ok());

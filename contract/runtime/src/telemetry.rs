@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_at_a_stranger_s_will_need_a_filter_that_names_them() {
+    fn lines_at_an_attacker_s_will_need_a_filter_that_names_them() {
         let lines = |directives: &str| {
             logged(directives, || {
                 tracing::warn!(target: "h2::proto::ping_pong", "one");
@@ -267,15 +267,15 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asked_for_is_not_even_looked_at() {
-        for (directives, most) in [
+    fn what_was_not_requested_is_not_even_read() {
+        for (directives, max_level) in [
             ("info", LevelFilter::INFO),
             ("pingora_proxy=off,error", LevelFilter::ERROR),
             ("sidecar=debug,warn", LevelFilter::DEBUG),
         ] {
             let filter = filter(directives).unwrap();
             let subscriber = tracing_subscriber::registry().with(guarded(fmt::layer(), filter));
-            assert_eq!(subscriber.max_level_hint(), Some(most), "{directives}");
+            assert_eq!(subscriber.max_level_hint(), Some(max_level), "{directives}");
         }
     }
 

@@ -110,7 +110,7 @@ mod tests {
     const BRIEF: Duration = Duration::from_secs(10);
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_reads_nothing_is_given_up_and_stays_so() {
+    async fn a_client_that_reads_nothing_is_given_up_and_stays_so() {
         let (stream, _client) = tokio::io::duplex(4);
         let mut stream = WriteDeadline::new(stream, BRIEF);
         let started = tokio::time::Instant::now();
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_reads_slowly_but_reads_is_waited_for() {
+    async fn a_client_that_reads_slowly_is_waited_for() {
         let (stream, mut client) = tokio::io::duplex(4);
         let mut stream = WriteDeadline::new(stream, BRIEF);
         let writing = tokio::spawn(async move { stream.write_all(&[7; 40]).await });
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn silence_between_two_answers_counts_for_nothing() {
+    async fn silence_between_two_responses_counts_for_nothing() {
         let (stream, mut client) = tokio::io::duplex(4);
         let mut stream = WriteDeadline::new(stream, BRIEF);
         for _ in 0..3 {

@@ -170,8 +170,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_names_servers_and_is_shown_without_its_password() {
-        for (text, shown, credentials) in [
+    fn an_address_names_servers_and_is_printed_without_password() {
+        for (text, expected, credentials) in [
             ("nacos", "nacos:8848", None),
             ("10.0.0.1:8849", "10.0.0.1:8849", None),
             ("[::1]:9", "[::1]:9", None),
@@ -181,14 +181,14 @@ mod tests {
             ("me:hu@sh@a", "a:8848", Some(("me", "hu@sh"))),
         ] {
             let address = RegistryAddress::parse(text).unwrap();
-            assert_eq!(address.to_string(), shown);
+            assert_eq!(address.to_string(), expected);
             assert_eq!(address.credentials(), credentials, "{text}");
             assert!(!format!("{address:?}").contains("hush"));
         }
     }
 
     #[test]
-    fn what_is_no_address_says_why() {
+    fn what_is_no_address_gives_the_reason() {
         for (text, why) in [
             ("", InvalidAddress::Malformed),
             (",", InvalidAddress::Malformed),

@@ -150,7 +150,7 @@ fn login_failure(login: Result<(), LoginError>) -> Option<RegistryError> {
 /// Returns the error as one line of bounded length.
 fn failed(error: &impl Display) -> RegistryError {
     let text = error.to_string();
-    let shown = text
+    let reason = text
         .chars()
         .take(MAX_REASON_CHARACTERS)
         .map(|character| {
@@ -161,7 +161,7 @@ fn failed(error: &impl Display) -> RegistryError {
             }
         })
         .collect();
-    RegistryError::Failed(shown)
+    RegistryError::Failed(reason)
 }
 
 struct Listener<F>(F);

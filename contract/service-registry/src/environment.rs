@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_variables_here_or_above_is_refused() {
+    fn a_file_of_variables_here_or_above_is_rejected() {
         let above = tempfile::tempdir().unwrap();
         let here = above.path().join("here");
         std::fs::create_dir(&here).unwrap();

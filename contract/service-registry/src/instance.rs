@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_ill_switched_off_or_without_weight_is_not_asked() {
+    fn an_ill_disabled_or_weightless_instance_gets_no_request() {
         let usable = Instance::new("a", 1);
         assert!(usable.is_usable());
         let with = |weight, healthy, enabled| Instance {

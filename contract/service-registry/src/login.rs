@@ -22,7 +22,7 @@ const PATHS: [&str; 2] = ["/nacos/v1/auth/login", "/nacos/v3/auth/user/login"];
 const TOKEN_FIELD: &str = "accessToken";
 const TIMEOUT: Duration = Duration::from_secs(3);
 /// A token and three more fields.
-const MAX_ANSWER_BYTES: usize = 16 * 1024;
+const MAX_RESPONSE_BYTES: usize = 16 * 1024;
 /// Longest assumed lifetime of a token in seconds, for every lifetime that a response has.
 const LONGEST_LIFE: u64 = 24 * 60 * 60;
 /// Registries count failed logins, and lock the user out.
@@ -100,13 +100,13 @@ impl Login {
             }
             state.tried_at = Some(now);
         }
-        let answer = self.ask_each(&form(user, password)).await;
+        let response = self.log_in_anywhere(&form(user, password)).await;
         let mut state = self.state();
-        state.failure = answer.as_ref().err().cloned();
-        let answer = answer?;
+        state.failure = response.as_ref().err().cloned();
+        let response = response?;
         // Half of its lifetime, so that a renewal may take long.
-        state.renew_at = Some(now + Duration::from_secs(answer.token_ttl.min(LONGEST_LIFE) / 2));
-        state.token = Some(Arc::new(answer.access_token));
+        state.renew_at = Some(now + Duration::from_secs(response.token_ttl.min(LONGEST_LIFE) / 2));
+        state.token = Some(Arc::new(response.access_token));
         Ok(())
     }
 
@@ -116,12 +116,15 @@ impl Login {
     }
 
     /// Returns the first response of any server.
-    async fn ask_each(&self, form: &Zeroizing<String>) -> Result<LoginResponse, LoginError> {
+    async fn log_in_anywhere(&self, form: &Zeroizing<String>) -> Result<LoginResponse, LoginError> {
         let mut failure = LoginError::NoToken;
         for server in self.address.servers() {
             for path in PATHS {
-                match self.ask(&format!("http://{server}{path}"), form).await {
-                    Ok(answer) => return Ok(answer),
+                match self
+                    .log_in_at(&format!("http://{server}{path}"), form)
+                    .await
+                {
+                    Ok(response) => return Ok(response),
                     // Another version of the registry.
                     Err(LoginError::Rejected(StatusCode::NOT_FOUND | StatusCode::GONE)) => {
                         failure = LoginError::NoToken;
@@ -136,7 +139,11 @@ impl Login {
         Err(failure)
     }
 
-    async fn ask(&self, url: &str, form: &Zeroizing<String>) -> Result<LoginResponse, LoginError> {
+    async fn log_in_at(
+        &self,
+        url: &str,
+        form: &Zeroizing<String>,
+    ) -> Result<LoginResponse, LoginError> {
         let unreachable =
             |error: reqwest_plain::Error| LoginError::Unreachable(error.without_url().to_string());
         let mut response = self
@@ -152,7 +159,7 @@ impl Login {
         }
         let mut body = Zeroizing::new(Vec::new());
         while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
-            if body.len() + chunk.len() > MAX_ANSWER_BYTES {
+            if body.len() + chunk.len() > MAX_RESPONSE_BYTES {
                 return Err(LoginError::NoToken);
             }
             body.extend_from_slice(&chunk);
@@ -210,11 +217,11 @@ mod tests {
     use super::*;
 
     /// Starts a registry that sends these responses in order, and returns the requests.
-    fn login(answers: Vec<(u16, &'static str)>) -> (Login, thread::JoinHandle<Vec<String>>) {
+    fn login(responses: Vec<(u16, &'static str)>) -> (Login, thread::JoinHandle<Vec<String>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("m%40e:h%26sh@{}", listener.local_addr().unwrap());
-        let asked = thread::spawn(move || {
-            let answer = |(status, body): (u16, &str)| {
+        let requests = thread::spawn(move || {
+            let response = |(status, body): (u16, &str)| {
                 let (mut stream, _) = listener.accept().unwrap();
                 let mut request = String::new();
                 while !request.ends_with("password=h%26sh") {
@@ -227,10 +234,10 @@ mod tests {
                 stream.write_all((head + body).as_bytes()).unwrap();
                 request.lines().next().unwrap().to_owned()
             };
-            answers.into_iter().map(answer).collect()
+            responses.into_iter().map(response).collect()
         });
         let address = RegistryAddress::parse(&address).unwrap();
-        (Login::new(address).unwrap(), asked)
+        (Login::new(address).unwrap(), requests)
     }
 
     const TOKEN: &str = r#"{"accessToken":"token","tokenTtl":18000,"globalAdmin":true}"#;
@@ -242,38 +249,38 @@ mod tests {
 
     #[tokio::test]
     async fn a_token_is_fetched_once_with_the_password_in_the_body() {
-        let (login, asked) = login(vec![(200, TOKEN)]);
+        let (login, requests) = login(vec![(200, TOKEN)]);
         login.ensure().await.unwrap();
         login.ensure().await.unwrap();
         assert_eq!(token(&login).as_deref(), Some("token"));
         assert_eq!(
-            asked.join().unwrap(),
+            requests.join().unwrap(),
             ["POST /nacos/v1/auth/login HTTP/1.1"]
         );
     }
 
     #[tokio::test]
     async fn a_token_may_say_that_it_lasts_for_ever() {
-        let answer = r#"{"accessToken":"token","tokenTtl":18446744073709551615}"#;
-        let (login, _) = login(vec![(200, answer)]);
+        let response = r#"{"accessToken":"token","tokenTtl":18446744073709551615}"#;
+        let (login, _) = login(vec![(200, response)]);
         login.ensure().await.unwrap();
         assert_eq!(token(&login).as_deref(), Some("token"));
     }
 
     #[tokio::test]
-    async fn a_registry_that_knows_only_the_newer_path_is_asked_there() {
-        let (login, asked) = login(vec![(404, ""), (200, TOKEN)]);
+    async fn a_registry_with_only_the_newer_path_gets_the_login_there() {
+        let (login, requests) = login(vec![(404, ""), (200, TOKEN)]);
         login.ensure().await.unwrap();
         assert_eq!(
-            asked.join().unwrap()[1],
+            requests.join().unwrap()[1],
             "POST /nacos/v3/auth/user/login HTTP/1.1"
         );
     }
 
     #[tokio::test]
-    async fn a_refused_login_pauses_and_prints_no_password() {
+    async fn a_rejected_login_pauses_and_prints_no_password() {
         for (status, body) in [(403, "unknown user"), (302, ""), (200, "{}"), (200, "h&sh")] {
-            let (login, asked) = login(vec![(status, body)]);
+            let (login, requests) = login(vec![(status, body)]);
             let error = login.ensure().await.unwrap_err().to_string();
             assert!(
                 !error.contains("h&sh") && !error.contains("http"),
@@ -282,7 +289,7 @@ mod tests {
             let again = login.ensure().await.unwrap_err();
             assert_eq!(again.to_string(), error, "there is no request");
             assert_eq!(token(&login), None);
-            assert_eq!(asked.join().unwrap().len(), 1);
+            assert_eq!(requests.join().unwrap().len(), 1);
         }
     }
 

@@ -135,23 +135,23 @@ impl Interceptor {
         headers: &'a HeaderMap,
         opens_websocket: bool,
     ) -> Result<Option<Bearer<'a>>, Rejection> {
-        let most = self.max_authorization_bytes;
-        let mut token = bearer::from_token_headers(headers, &self.sources.headers, most)?;
+        let max = self.max_authorization_bytes;
+        let mut token = bearer::from_token_headers(headers, &self.sources.headers, max)?;
         if token.is_none() {
-            token = bearer::from_headers(headers, most)?;
+            token = bearer::from_headers(headers, max)?;
         }
         if token.is_none() && opens_websocket && self.sources.websocket_protocol {
-            token = bearer::from_websocket_protocol(headers, most)?;
+            token = bearer::from_websocket_protocol(headers, max)?;
         }
         if let (None, Some(name)) = (token, &self.sources.cookie) {
-            token = bearer::from_cookie(headers, name, most)?;
+            token = bearer::from_cookie(headers, name, max)?;
         }
         Ok(token)
     }
 
     /// Returns the name of the token header that a token came in.
     fn token_header(&self, token: Bearer<'_>) -> Option<&str> {
-        let name = self.sources.headers.get(token.place().header()?)?;
+        let name = self.sources.headers.get(token.location().header()?)?;
         Some(name.as_str())
     }
 
@@ -268,7 +268,7 @@ mod tests {
     use http::{HeaderName, HeaderValue, header::AUTHORIZATION};
 
     use super::*;
-    use crate::token::bearer::TokenPlace;
+    use crate::token::bearer::TokenLocation;
 
     fn interceptor() -> Interceptor {
         Interceptor::new(
@@ -395,11 +395,11 @@ mod tests {
     fn lesson_c23_a_preflight_passes_by_origin_never_by_path() {
         let origin = HeaderName::from_static("origin");
         let method = HeaderName::from_static("access-control-request-method");
-        let asking = |of| [(origin.clone(), of), (method.clone(), "DELETE")];
+        let requesting = |of| [(origin.clone(), of), (method.clone(), "DELETE")];
         let allowed = AllowedOrigins::new(vec!["https://app.example".parse().unwrap()]);
         let with = interceptor().with_allowed_origins(allowed);
         let kind = |interceptor: &Interceptor, path: &str, of| {
-            kind_of(interceptor, &Method::OPTIONS, path, &asking(of))
+            kind_of(interceptor, &Method::OPTIONS, path, &requesting(of))
         };
         for (path, of, expected) in [
             ("/orders/list", "https://app.example", "preflight false"),
@@ -457,8 +457,8 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_taken_only_from_configured_places() {
-        use TokenPlace::{Cookie, Explicit, Header};
+    fn a_token_is_taken_only_from_configured_locations() {
+        use TokenLocation::{Cookie, Explicit, Header};
         let assertion = (HeaderName::from_static("x-assertion"), "p.r.x");
         let cookie = (HeaderName::from_static("cookie"), "t=c.o.k");
         let protocol = (
@@ -513,7 +513,7 @@ mod tests {
                 observer,
             );
             let found = match requirement {
-                AuthRequirement::NeedsToken(token) => Some((token.as_str(), token.place())),
+                AuthRequirement::NeedsToken(token) => Some((token.as_str(), token.location())),
                 AuthRequirement::Reject(Rejection::TokenMissing) => None,
                 other => unreachable!("{other:?}"),
             };

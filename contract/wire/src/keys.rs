@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strings_that_are_no_public_key_are_refused() {
+    fn strings_that_are_no_public_key_are_rejected() {
         let private = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----";
         let other = KeyError::OtherType {
             expected: SigningType::Rsa,
@@ -353,8 +353,8 @@ mod tests {
                 let keys = KeySet::from_pem(&text, &allowed).unwrap();
                 assert!(!keys.is_named());
                 assert_eq!(keys.keys()[0].algorithm(), algorithm);
-                let refused = KeySet::from_pem(&text, &[RS256]).unwrap_err();
-                assert_eq!(refused, KeyError::NotAllowed);
+                let rejected = KeySet::from_pem(&text, &[RS256]).unwrap_err();
+                assert_eq!(rejected, KeyError::NotAllowed);
             }
         }
         let both = KeySet::from_pem(&format!("\n{}\n{}", pem(P256), pem(ED25519)), &allowed);
@@ -373,8 +373,8 @@ mod tests {
                 KeyError::NotAPublicKey,
             ),
         ] {
-            let refused = KeySet::from_pem(&text, &allowed).unwrap_err();
-            assert_eq!(refused, error, "{text}");
+            let rejected = KeySet::from_pem(&text, &allowed).unwrap_err();
+            assert_eq!(rejected, error, "{text}");
         }
     }
 }

@@ -97,16 +97,17 @@ pub struct AccessRules {
     depends_on_method: bool,
 }
 
-type Places = SmallVec<[usize; 16]>;
+type Positions = SmallVec<[usize; 16]>;
 
 impl AccessRules {
     /// Prepares the rules, in order.
     pub fn new(rules: Vec<Rule>, unmatched: Unmatched) -> Self {
-        let of_rule = |(place, rule): (usize, &Rule)| std::iter::repeat_n(place, rule.paths.len());
+        let of_rule =
+            |(position, rule): (usize, &Rule)| std::iter::repeat_n(position, rule.paths.len());
         let owners = rules.iter().enumerate().flat_map(of_rule).collect();
         let paths = rules.iter().flat_map(|rule| &rule.paths).cloned();
         let mut claims = Vec::new();
-        let mut place_of = |name: ClaimName| {
+        let mut position_of = |name: ClaimName| {
             let known = claims.iter().position(|known| *known == name);
             known.unwrap_or_else(|| {
                 claims.push(name);
@@ -114,7 +115,7 @@ impl AccessRules {
             })
         };
         let names = rules.iter().map(|rule| rule.requirement.claim_names());
-        let claims_of = names.map(|names| names.map(&mut place_of).collect());
+        let claims_of = names.map(|names| names.map(&mut position_of).collect());
         let claims_of = claims_of.collect();
         Self {
             exact: paths.clone().collect(),
@@ -145,10 +146,10 @@ impl AccessRules {
 
     /// Compares the claims of a verified token, in the order of [`Self::claims`], with each rule.
     pub fn verdicts(&self, claims: &[Option<Value>]) -> Box<[RuleVerdict]> {
-        let claim = |place: &usize| claims.get(*place).and_then(Option::as_ref);
+        let claim = |position: &usize| claims.get(*position).and_then(Option::as_ref);
         let each = self.rules.iter().zip(&self.claims_of);
-        let verdict = |(rule, places): (&Rule, &Vec<usize>)| {
-            let own: SmallVec<[_; 4]> = places.iter().map(claim).collect();
+        let verdict = |(rule, positions): (&Rule, &Vec<usize>)| {
+            let own: SmallVec<[_; 4]> = positions.iter().map(claim).collect();
             rule.requirement.verdict(&own)
         };
         each.map(verdict).collect()
@@ -215,16 +216,16 @@ impl AccessRules {
     /// Returns the places of the rules for a request, in order. A path outside the context path, or
     /// one that programs may read differently or take from a field, could be any: all rules are for
     /// it.
-    pub fn matching(&self, request: RuleRequest<'_>, context: &ContextPath) -> Places {
+    pub fn matching(&self, request: RuleRequest<'_>, context: &ContextPath) -> Positions {
         let path = RequestPath::parse(request.path).ok();
         let path = path.filter(|_| !names_another_path(request.headers));
         let path = path.and_then(|path| LoosePath::of(&path, context));
-        let mut places = Places::new();
+        let mut positions = Positions::new();
         match path {
-            None => places.extend(0..self.rules.len()),
+            None => positions.extend(0..self.rules.len()),
             Some(path) => path.each_spelling(|path| {
                 self.loose.each_match(path, |pattern| {
-                    places.extend(self.owners.get(pattern).copied());
+                    positions.extend(self.owners.get(pattern).copied());
                 });
             }),
         }
@@ -233,10 +234,10 @@ impl AccessRules {
             false => Some(request.method),
         };
         let may_be = |rule: &Rule| rule.methods.may_be(method);
-        places.retain(|place| self.rules.get(*place).is_some_and(may_be));
-        places.sort_unstable();
-        places.dedup();
-        places
+        positions.retain(|position| self.rules.get(*position).is_some_and(may_be));
+        positions.sort_unstable();
+        positions.dedup();
+        positions
     }
 
     /// Describes a rule and the claims that a payload has for it, for an explanation.

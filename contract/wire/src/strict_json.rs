@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_duplicates_trailing_bytes_and_what_is_no_object() {
+    fn rejects_duplicates_trailing_bytes_and_what_is_no_object() {
         for text in [
             r#"{"a":1,"a":1}"#,
             r#"{"a":{"b":1,"b":2}}"#,

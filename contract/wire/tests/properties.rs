@@ -63,7 +63,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn arbitrary_bytes_are_answered_and_never_verified(
+    fn arbitrary_bytes_get_a_response_and_are_never_verified(
         bytes in vec(any::<u8>(), 0..300),
         token in vec(prop::sample::select(TOKEN68), 0..300),
         header in vec(any::<u8>(), 0..40),
@@ -96,7 +96,7 @@ proptest! {
     }
 
     #[test]
-    fn a_token_with_a_byte_more_or_less_is_refused(at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+    fn a_token_with_a_byte_more_or_less_is_rejected(at in any::<prop::sample::Index>(), byte in any::<u8>()) {
         let forge = Forge::new(SigningType::Hmac);
         let (keys, token) = (key_set(&forge), forge.token(NOW, &json!({})).into_bytes());
         let at = at.index(token.len());
@@ -115,7 +115,7 @@ proptest! {
 /// of: a decoder that drops them takes several spellings for one token. Here there is one, the others
 /// are malformed (RFC 7515 §2, RFC 4648 §3.5).
 #[test]
-fn a_token_with_any_byte_changed_is_refused() {
+fn a_token_with_any_byte_changed_is_rejected() {
     let mut forge = Forge::new(Algorithm::RS256);
     for algorithm in Algorithm::VERIFIED {
         forge = forge.meant_for(algorithm);

@@ -27,10 +27,10 @@ class Echo(BaseHTTPRequestHandler):
     def __getattr__(self, name):
         # http.server looks up do_GET, do_POST and so on: every method gets the same response.
         if name.startswith("do_"):
-            return self.answer
+            return self.respond
         raise AttributeError(name)
 
-    def answer(self):
+    def respond(self):
         target = urlsplit(self.path)
         received = {
             "service": "python",
@@ -47,8 +47,8 @@ class Echo(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         if self.server.allowed_origin:
             self.send_header("Access-Control-Allow-Origin", self.server.allowed_origin)
-            asked = self.headers.get("Access-Control-Request-Headers", "")
-            self.send_header("Access-Control-Allow-Headers", asked)
+            requested = self.headers.get("Access-Control-Request-Headers", "")
+            self.send_header("Access-Control-Allow-Headers", requested)
             self.send_header("Access-Control-Allow-Methods", "GET, POST, PUT, PATCH, DELETE")
             self.send_header("Vary", "Origin")
         self.end_headers()

@@ -20,13 +20,13 @@ def current_user(environ):
 
 
 def application(environ, start_response):
-    answer = {
+    response = {
         "service": "wsgi",
         "method": environ["REQUEST_METHOD"],
         "path": environ["PATH_INFO"],
         "user": current_user(environ),
     }
-    body = json.dumps(answer).encode()
+    body = json.dumps(response).encode()
     start_response("200 OK", [("Content-Type", "application/json"), ("Content-Length", str(len(body)))])
     return [body]
 

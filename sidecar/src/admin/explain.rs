@@ -78,7 +78,7 @@ impl Explainer {
             Ok(session) => self.decide(&session, &mut explanation),
             Err(rejection) => {
                 explanation.checked("framing", Err(rejection));
-                Verdict::refused(rejection)
+                Verdict::rejected(rejection)
             }
         };
         Ok(explanation)
@@ -91,11 +91,11 @@ impl Explainer {
             let rules = &rules.auth_policy;
             let keys = self.keys.at(Instant::now());
             let decision = rules.authorize_observed(head, keys, at, explanation);
-            decision.or_else(|refusal| rules.forward_if_reporting(refusal, head, at))
+            decision.or_else(|rejected| rules.forward_if_reporting(rejected, head, at))
         });
         let request = session.req_header();
-        let asked_for = RequestKind::of(&request.method, request.version, &request.headers);
-        let opens_websocket = asked_for == RequestKind::WebSocket;
+        let kind = RequestKind::of(&request.method, request.version, &request.headers);
+        let opens_websocket = kind == RequestKind::WebSocket;
         let interceptor = &rules.auth_policy.interceptor;
         let token = interceptor.token(&request.headers, opens_websocket);
         if let Some(token) = token.ok().flatten() {
@@ -109,7 +109,7 @@ impl Explainer {
         let state = keys.map(|keys| keys.load());
         explanation.keys = Some(key_facts(state.as_deref().and_then(Option::as_deref)));
         match decision {
-            Err(refusal) => Verdict::refused(refusal.rejection),
+            Err(rejected) => Verdict::rejected(rejected.rejection),
             Ok(Decision::Respond(_) | Decision::Preflight) => Verdict::good("answered"),
             Ok(Decision::Forward(forward)) => match self.sent(request, &forward, &rules) {
                 Ok(lines) => {
@@ -120,7 +120,7 @@ impl Explainer {
                     }
                 }
                 Err(error) => {
-                    Verdict::refused(errors::rejection_of(&error).unwrap_or(Rejection::Internal))
+                    Verdict::rejected(errors::rejection_of(&error).unwrap_or(Rejection::Internal))
                 }
             },
         }

@@ -98,7 +98,8 @@ struct Snapshot<'a> {
     rule_rejections: BTreeMap<&'a str, u64>,
     /// Since the start.
     fast_path: FastPathUse,
-    refusals: Vec<RejectionSnapshot>,
+    #[serde(rename = "refusals")]
+    rejections: Vec<RejectionSnapshot>,
 }
 
 #[derive(Debug, Serialize)]
@@ -192,7 +193,7 @@ impl Status {
             responses: self.responses(),
             rule_rejections: summaries.map(|rule| rejections(&rule.name)).collect(),
             fast_path: self.metrics.fast_path_use(),
-            refusals: self.rejections(),
+            rejections: self.rejections(),
         }
     }
 
@@ -249,12 +250,12 @@ impl Status {
     fn rejections(&self) -> Vec<RejectionSnapshot> {
         let newest = self.rejections.newest().into_iter();
         newest
-            .map(|refused| RejectionSnapshot {
-                at: rfc_3339(refused.at),
-                reason: refused.rejection.reason(),
-                message: refused.rejection.message(),
-                remedy: refused.rejection.help().action,
-                request: refused,
+            .map(|rejected| RejectionSnapshot {
+                at: rfc_3339(rejected.at),
+                reason: rejected.rejection.reason(),
+                message: rejected.rejection.message(),
+                remedy: rejected.rejection.help().action,
+                request: rejected,
             })
             .collect()
     }
@@ -353,10 +354,10 @@ mod tests {
         page::status(&status.snapshot(&rules, SystemTime::UNIX_EPOCH)).into_string()
     }
 
-    fn status(refused: &[(&[u8], Rejection)]) -> Status {
+    fn status(rejected: &[(&[u8], Rejection)]) -> Status {
         let keys = Arc::new(IssuerKeys::only(Arc::default()));
         let rejections = RecentRejections::default();
-        for (target, rejection) in refused {
+        for (target, rejection) in rejected {
             let line = RequestRecord {
                 request: Some((&Method::GET, target)),
                 ..RequestRecord::default()

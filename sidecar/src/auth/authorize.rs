@@ -11,7 +11,7 @@ use contract::explain::unverified::DecodedToken;
 use contract::interceptor::{AuthRequirement, Interceptor};
 use contract::rejection::Rejection;
 use contract::rules::{AccessRules, Broken, Rule, RuleRequest};
-use contract::token::bearer::{Bearer, TokenPlace};
+use contract::token::bearer::{Bearer, TokenLocation};
 use contract::token::revocations::TokenDigests;
 use contract::token::verifier::VerificationPolicy;
 use http::{HeaderMap, HeaderValue, Uri, header};
@@ -76,7 +76,7 @@ impl Forward {
 
 /// A rejected request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct Rejected {
     pub(crate) rejection: Rejection,
     /// The place of the rule that does not hold.
     pub(crate) rule: Option<usize>,
@@ -84,7 +84,7 @@ pub(crate) struct Refusal {
     pub(crate) verified: Option<Arc<VerifiedToken>>,
 }
 
-impl From<Rejection> for Refusal {
+impl From<Rejection> for Rejected {
     fn from(rejection: Rejection) -> Self {
         Self {
             rejection,
@@ -152,8 +152,8 @@ impl AuthPolicy {
     }
 
     /// Returns the rule that a rejection names.
-    pub(crate) fn rule_of(&self, refusal: &Refusal) -> Option<&Rule> {
-        self.access_rules.rules().get(refusal.rule?)
+    pub(crate) fn rule_of(&self, rejected: &Rejected) -> Option<&Rule> {
+        self.access_rules.rules().get(rejected.rule?)
     }
 
     /// Accepts the tokens of these issuers in place of the only one.
@@ -237,7 +237,7 @@ impl AuthPolicy {
         request: RequestHead<'_>,
         keys: impl KeysByIssuer,
         now: i64,
-    ) -> Result<Decision, Refusal> {
+    ) -> Result<Decision, Rejected> {
         self.authorize_observed(request, keys, now, &mut Unobserved)
     }
 
@@ -252,7 +252,7 @@ impl AuthPolicy {
         keys: impl KeysByIssuer,
         now: i64,
         observer: &mut impl Observer,
-    ) -> Result<Decision, Refusal> {
+    ) -> Result<Decision, Rejected> {
         let RequestHead {
             method,
             version,
@@ -292,18 +292,18 @@ impl AuthPolicy {
             }
             AuthRequirement::Pass => None,
             AuthRequirement::NeedsToken(token)
-                if self.is_forged(token.place(), &request, is_websocket) =>
+                if self.is_forged(token.location(), &request, is_websocket) =>
             {
                 return Ok(observer.check("cross_site", Err(Rejection::CrossSite))?);
             }
             AuthRequirement::NeedsToken(token) => {
                 let verified = self.verified(&keys, token, now, observer)?;
-                let asked = RuleRequest {
+                let requested = RuleRequest {
                     method,
                     headers,
                     path: target.path(),
                 };
-                self.check_rules(asked, token, &verified, observer)?;
+                self.check_rules(requested, token, &verified, observer)?;
                 if is_websocket && !self.carries_websockets {
                     return Ok(observer.check("upgrade", Err(Rejection::UpgradeNotAllowed))?);
                 }
@@ -329,7 +329,7 @@ impl AuthPolicy {
         token: Bearer<'_>,
         verified: &Arc<VerifiedToken>,
         observer: &mut O,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejected> {
         let (rules, context) = (&self.access_rules, self.interceptor.context());
         let outcome = rules.check(request, context, &verified.rule_verdicts);
         if O::WATCHES && !rules.rules().is_empty() {
@@ -343,7 +343,7 @@ impl AuthPolicy {
             }
             observer.checked("rules", outcome.map_err(|broken| broken.rejection));
         }
-        outcome.map_err(|Broken { rejection, rule }| Refusal {
+        outcome.map_err(|Broken { rejection, rule }| Rejected {
             rejection,
             rule,
             verified: Some(Arc::clone(verified)),
@@ -381,8 +381,13 @@ impl AuthPolicy {
         resource.is_at(path).then_some(resource)
     }
 
-    fn is_forged(&self, place: TokenPlace, request: &RequestHead<'_>, is_websocket: bool) -> bool {
-        if place == TokenPlace::Explicit {
+    fn is_forged(
+        &self,
+        location: TokenLocation,
+        request: &RequestHead<'_>,
+        is_websocket: bool,
+    ) -> bool {
+        if location == TokenLocation::Explicit {
             return false;
         }
         let host = match request.wire {
@@ -551,7 +556,7 @@ impl AuthPolicy {
                 Some(checked.map(|()| Lookup::Found(known)))
             })
         };
-        let found = issuers.key_sets(token.place()).find_map(cached);
+        let found = issuers.key_sets(token.location()).find_map(cached);
         found.unwrap_or(Ok(Lookup::Missing(Some(digest))))
     }
 }

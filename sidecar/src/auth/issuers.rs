@@ -4,7 +4,7 @@
 //! the rules of that issuer decide, and they check `iss` again behind the signature.
 
 use contract::rejection::Rejection;
-use contract::token::bearer::{Bearer, TokenPlace};
+use contract::token::bearer::{Bearer, TokenLocation};
 use contract::token::claim_name::ClaimName;
 use contract::token::verifier::{VerificationPolicy, unverified_issuer};
 use http::HeaderName;
@@ -30,7 +30,7 @@ pub(crate) struct Issuers {
     /// Each token header once.
     token_headers: Vec<HeaderName>,
     /// For each key set the position of its token header.
-    places: Vec<Option<usize>>,
+    header_of_keys: Vec<Option<usize>>,
 }
 
 impl Issuers {
@@ -39,7 +39,7 @@ impl Issuers {
     pub(crate) fn new(issuers: Vec<Issuer>) -> Self {
         let mut token_headers: Vec<HeaderName> = Vec::new();
         let key_sets = issuers.chunk_by(|one, next| one.keys == next.keys);
-        let places = key_sets.map(|tenants| {
+        let header_of_keys = key_sets.map(|tenants| {
             let name = tenants.first()?.token_header.as_ref()?;
             let known = token_headers.iter().position(|known| known == name);
             Some(known.unwrap_or_else(|| {
@@ -47,11 +47,11 @@ impl Issuers {
                 token_headers.len() - 1
             }))
         });
-        let places = places.collect();
+        let header_of_keys = header_of_keys.collect();
         Self {
             issuers,
             token_headers,
-            places,
+            header_of_keys,
         }
     }
 
@@ -88,9 +88,10 @@ impl Issuers {
     }
 
     /// Returns the position of each key set once, of the issuers whose tokens come from this place.
-    pub(crate) fn key_sets(&self, place: TokenPlace) -> impl Iterator<Item = usize> {
-        let places = self.places.iter().enumerate();
-        places.filter_map(move |(keys, header)| (*header == place.header()).then_some(keys))
+    pub(crate) fn key_sets(&self, location: TokenLocation) -> impl Iterator<Item = usize> {
+        let header_of_keys = self.header_of_keys.iter().enumerate();
+        header_of_keys
+            .filter_map(move |(keys, header)| (*header == location.header()).then_some(keys))
     }
 
     /// Selects the issuer of a token by its place and the `iss` that it claims.
@@ -99,10 +100,10 @@ impl Issuers {
     /// [`Rejection::TokenIssuer`] for any other, [`Rejection::TokenMalformed`].
     pub(crate) fn select(&self, token: Bearer<'_>) -> Result<&Issuer, Rejection> {
         let claimed = unverified_issuer(token)?.ok_or(Rejection::TokenIssuer)?;
-        let place = token.place().header();
+        let header = token.location().header();
         let is_of_it = |issuer: &&Issuer| {
             issuer.policy.issuer.as_ref() == Some(&claimed)
-                && self.places.get(issuer.keys) == Some(&place)
+                && self.header_of_keys.get(issuer.keys) == Some(&header)
         };
         self.iter().find(is_of_it).ok_or(Rejection::TokenIssuer)
     }

@@ -54,7 +54,7 @@ impl ProtectedResource {
         if url.is_plain_over_a_network() {
             return Err(ResourceError::PlainHttp);
         }
-        check_place(&url)?;
+        check_url(&url)?;
         let servers: Vec<&str> = issuers
             .iter()
             .map(String::as_str)
@@ -115,7 +115,7 @@ fn url(text: &str) -> Result<ServerUrl, ResourceError> {
 }
 
 /// Accepts what every client and proxy reads alike.
-fn check_place(url: &ServerUrl) -> Result<(), ResourceError> {
+fn check_url(url: &ServerUrl) -> Result<(), ResourceError> {
     host::check(Some(url.authority().as_str().as_bytes())).map_err(|_| ResourceError::Host)?;
     let path = url.target().path();
     let checked = RequestPath::parse(path.as_bytes()).map_err(|_| ResourceError::Path)?;
@@ -185,12 +185,12 @@ mod tests {
     fn only_reading_is_allowed_there() {
         let resource = ProtectedResource::new("https://api.example", &[]).unwrap();
         assert!(resource.respond(&Method::HEAD).is_ok());
-        let refused = Err(Rejection::MethodNotAllowed);
-        assert_eq!(resource.respond(&Method::POST), refused);
+        let rejected = Err(Rejection::MethodNotAllowed);
+        assert_eq!(resource.respond(&Method::POST), rejected);
     }
 
     #[test]
-    fn what_clients_could_not_use_is_refused() {
+    fn what_clients_could_not_use_is_rejected() {
         for (url, expected) in [
             ("api.example/orders", ResourceError::NotAUrl),
             ("/orders", ResourceError::NotAUrl),

@@ -1,11 +1,11 @@
 //! Report-only mode: requests that would be rejected are forwarded, until a time.
 
-use super::authorize::{AuthPolicy, Decision, Forward, Refusal};
+use super::authorize::{AuthPolicy, Decision, Forward, Rejected};
 use crate::request::head::RequestHead;
 use crate::request::kind::RequestKind;
 
 /// The header with the reason code of a reported request.
-pub(crate) const WOULD_REFUSE: &str = "Postern-Would-Refuse";
+pub(crate) const WOULD_REJECT: &str = "Postern-Would-Refuse";
 
 /// The mode, which ends by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,23 +37,23 @@ impl AuthPolicy {
     /// The rejection, if report-only mode does not cover it.
     pub(crate) fn forward_if_reporting(
         &self,
-        refusal: Refusal,
+        rejected: Rejected,
         request: RequestHead<'_>,
         now: i64,
-    ) -> Result<Decision, Refusal> {
-        if self.reports_until(now).is_none() || !refusal.rejection.is_about_authorization() {
-            return Err(refusal);
+    ) -> Result<Decision, Rejected> {
+        if self.reports_until(now).is_none() || !rejected.rejection.is_about_authorization() {
+            return Err(rejected);
         }
         let target = request.checked_target()?;
         let kind = RequestKind::of(request.method, request.version, request.headers);
         let opens_tunnel = kind == RequestKind::WebSocket;
-        let may_open_tunnel = refusal.verified.is_some() && self.carries_websockets;
+        let may_open_tunnel = rejected.verified.is_some() && self.carries_websockets;
         if self.interceptor.is_user_details(target.path()) || (opens_tunnel && !may_open_tunnel) {
-            return Err(refusal);
+            return Err(rejected);
         }
         Ok(Decision::Forward(Forward {
-            reported: Some(refusal.rejection),
-            ..self.forward(refusal.verified, kind, &target, &request)?
+            reported: Some(rejected.rejection),
+            ..self.forward(rejected.verified, kind, &target, &request)?
         }))
     }
 }

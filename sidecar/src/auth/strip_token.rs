@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn every_look_alike_of_a_token_header_is_removed() {
+    fn every_alias_of_a_token_header_is_removed() {
         for name in ["X-Assertion", "x_assertion", "X.ASSERTION", "x~assertion"] {
             assert_eq!(
                 left(true, &[(name, "a.b.c"), (name, "d")]),

@@ -41,7 +41,7 @@ pub(crate) struct KeyArgs {
         conflicts_with_all = ["algorithms", "claim"],
         value_name = "URL"
     )]
-    #[serde(serialize_with = "shown_if_any")]
+    #[serde(serialize_with = "redacted_if_any")]
     pub(crate) auth_server: Option<String>,
 
     /// Any issuer in place of the auth server, by its own address, which is its iss: its discovery
@@ -259,6 +259,6 @@ fn host_name(text: &str) -> Result<String, String> {
     }
 }
 
-fn shown_if_any<S: Serializer>(text: &Option<String>, serializer: S) -> Result<S::Ok, S::Error> {
+fn redacted_if_any<S: Serializer>(text: &Option<String>, serializer: S) -> Result<S::Ok, S::Error> {
     displayed_if_any(&text.as_deref().map(without_credentials), serializer)
 }

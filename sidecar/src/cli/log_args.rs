@@ -38,7 +38,7 @@ impl TracingArgs {
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct AccessLogArgs {
     /// Requests that get a log line
-    #[arg(long, env, value_enum, default_value_t = AccessLog::Refusals, value_name = "WHICH")]
+    #[arg(long, env, value_enum, default_value_t = AccessLog::Rejections, value_name = "WHICH")]
     #[serde(serialize_with = "word")]
     pub(crate) access_log: AccessLog,
 

@@ -32,7 +32,7 @@ pub(crate) fn run(
 ) -> Result<(), ExitError> {
     let settings = &args.settings;
     let config = Config::new(settings)?;
-    config.refuse_ended_reporting(unix_now())?;
+    config.reject_ended_reporting(unix_now())?;
     let report = attack(settings, &config)?;
     // Certificates and key files are part of the configuration.
     let (mut sources, unusable) = open_sources(&config)?;
@@ -123,16 +123,16 @@ fn attack(args: &ServeArgs, config: &Config) -> Result<Report, ExitError> {
 /// The results of one kind of attack.
 #[derive(Debug, Default)]
 struct Outcome {
-    refused: usize,
+    rejected: usize,
     accepted: usize,
     /// One line for each attack with an unexpected result.
     surprises: Vec<String>,
 }
 
 impl Outcome {
-    fn count(&mut self, was_refused: bool) {
-        if was_refused {
-            self.refused += 1;
+    fn count(&mut self, is_rejected: bool) {
+        if is_rejected {
+            self.rejected += 1;
         } else {
             self.accepted += 1;
         }
@@ -175,9 +175,9 @@ impl std::fmt::Display for Report {
         writeln!(
             f,
             "# attacks: {} tokens and {} paths rejected as expected; {} good tokens accepted",
-            self.tokens.refused, self.paths.refused, self.tokens.accepted
+            self.tokens.rejected, self.paths.rejected, self.tokens.accepted
         )?;
-        match self.rules.refused {
+        match self.rules.rejected {
             0 => Ok(()),
             rejected => writeln!(
                 f,
@@ -270,9 +270,9 @@ mod tests {
     fn withstands(source: &[&str], flags: &[&str]) {
         let report = report(&args(source, flags));
         assert_eq!(report.verdict(), Ok(()), "{source:?} {flags:?}\n{report}");
-        let tokens = report.tokens.refused;
+        let tokens = report.tokens.rejected;
         assert!(
-            tokens > 30 && report.tokens.accepted > 2 && report.paths.refused > 30,
+            tokens > 30 && report.tokens.accepted > 2 && report.paths.rejected > 30,
             "{flags:?}\n{report}"
         );
     }
@@ -443,7 +443,7 @@ mod tests {
                 rejected: tried
                     .map(|row| TokenRow {
                         name: row.name.clone(),
-                        reason: row.refusal().unwrap().1.to_owned(),
+                        reason: row.rejection().unwrap().1.to_owned(),
                         token: token(row),
                     })
                     .collect(),

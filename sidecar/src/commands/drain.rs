@@ -12,15 +12,20 @@ use runtime::exit::ExitError;
 use crate::admin::drain::{PATH, Progress};
 use crate::commands::{not_a_sidecar, wait};
 
-const ONE_ANSWER: Duration = Duration::from_secs(2);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Starts the drain and waits for its end.
 ///
 /// # Errors
 /// At `timeout`, or without a response of the sidecar.
 pub(crate) fn until_drained(admin: SocketAddr, timeout: Duration) -> Result<(), ExitError> {
-    wait::asking(timeout, || {
-        let progress = progress(&admin_client::ask(admin, "POST", PATH, ONE_ANSWER)?)?;
+    wait::until_done(timeout, || {
+        let progress = progress(&admin_client::request(
+            admin,
+            "POST",
+            PATH,
+            RESPONSE_TIMEOUT,
+        )?)?;
         if progress.drained {
             return Ok(wait::Poll::Done);
         }
@@ -32,8 +37,8 @@ pub(crate) fn until_drained(admin: SocketAddr, timeout: Duration) -> Result<(), 
     })
 }
 
-fn progress(answer: &AdminResponse) -> Result<Progress, ExitError> {
-    serde_json::from_str(&answer.body).map_err(|_| not_a_sidecar(answer))
+fn progress(response: &AdminResponse) -> Result<Progress, ExitError> {
+    serde_json::from_str(&response.body).map_err(|_| not_a_sidecar(response))
 }
 
 #[cfg(test)]
@@ -42,10 +47,10 @@ mod tests {
 
     #[test]
     fn another_program_on_the_port_is_an_error() {
-        let answer = AdminResponse {
+        let response = AdminResponse {
             status_line: "HTTP/1.1 404 Not Found".to_owned(),
             body: String::new(),
         };
-        assert!(progress(&answer).is_err_and(|failure| failure.code() == 69));
+        assert!(progress(&response).is_err_and(|failure| failure.code() == 69));
     }
 }

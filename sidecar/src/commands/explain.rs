@@ -21,7 +21,7 @@ use crate::admin::explain::{JSON, MAX_BODY_BYTES, PATH};
 use crate::cli::Cli;
 use crate::cli::explain_args::ExplainArgs;
 
-const ONE_ANSWER: Duration = Duration::from_secs(5);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs the command.
 ///
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<(), ExitError> {
     let question = question(args)?;
     reject_unused_flags(args)?;
     let explanation = match offline::explainer(args)? {
-        None => ask(args, &question)?,
+        None => request(args, &question)?,
         Some(explainer) => {
             let explanation = explainer.explain(&question, SystemTime::now());
             let explanation = explanation.map_err(|why| ExitError::Usage(why.to_string()))?;
@@ -106,7 +106,7 @@ fn host_and_target(given: &str) -> (&str, String) {
 fn reject_unused_flags(args: &ExplainArgs) -> Result<(), ExitError> {
     let is_address = |flag: &String| flag == "--admin-listen";
     let mut typed = command_line::flags_on_command_line::<Cli>().into_iter();
-    if offline::is_asked_for(args) {
+    if offline::is_requested(args) {
         return typed.find(is_address).map_or(Ok(()), |flag| {
             let line = format!("{flag}: with a key file no sidecar is queried");
             Err(ExitError::Usage(line))
@@ -164,16 +164,17 @@ fn field(line: &str) -> Result<(String, String), ExitError> {
     Ok((name.to_owned(), value.trim().to_owned()))
 }
 
-fn ask(args: &ExplainArgs, question: &ExplainRequest) -> Result<Explanation, ExitError> {
+fn request(args: &ExplainArgs, question: &ExplainRequest) -> Result<Explanation, ExitError> {
     let json =
         serde_json::to_vec(question).map_err(|error| ExitError::Software(error.to_string()))?;
-    let answer = admin_client::post(args.admin.admin_listen, PATH, JSON, &json, ONE_ANSWER)?;
-    match answer.status() {
-        Some(200) => serde_json::from_str(&answer.body).map_err(|error| {
+    let response =
+        admin_client::post(args.admin.admin_listen, PATH, JSON, &json, RESPONSE_TIMEOUT)?;
+    match response.status() {
+        Some(200) => serde_json::from_str(&response.body).map_err(|error| {
             ExitError::Unavailable(format!("not the admin port of a sidecar: {error}"))
         }),
-        Some(400) => Err(ExitError::Usage(answer.body.trim_end().to_owned())),
-        _ => Err(not_a_sidecar(&answer)),
+        Some(400) => Err(ExitError::Usage(response.body.trim_end().to_owned())),
+        _ => Err(not_a_sidecar(&response)),
     }
 }
 

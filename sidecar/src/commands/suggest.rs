@@ -10,16 +10,16 @@ use runtime::output;
 use super::not_a_sidecar;
 use crate::admin::suggest::PATH;
 
-const ONE_ANSWER: Duration = Duration::from_secs(5);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Prints what the running sidecar suggests.
 ///
 /// # Errors
 /// [`ExitError::Unavailable`] without a response of a sidecar.
 pub(crate) fn run(admin: SocketAddr) -> Result<(), ExitError> {
-    let answer = admin_client::ask(admin, "GET", PATH, ONE_ANSWER)?;
-    match answer.status() {
-        Some(200) => output::print(&answer.body),
-        _ => Err(not_a_sidecar(&answer)),
+    let response = admin_client::request(admin, "GET", PATH, RESPONSE_TIMEOUT)?;
+    match response.status() {
+        Some(200) => output::print(&response.body),
+        _ => Err(not_a_sidecar(&response)),
     }
 }

@@ -8,15 +8,15 @@ use runtime::exit::ExitError;
 use runtime::healthcheck;
 
 const PAUSE: Duration = Duration::from_millis(200);
-const ONE_ANSWER: Duration = Duration::from_secs(2);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Polls until the sidecar is ready.
 ///
 /// # Errors
 /// The last response, at `timeout`.
 pub(crate) fn until_ready(admin: SocketAddr, timeout: Duration) -> Result<(), ExitError> {
-    asking(timeout, || {
-        let ready = healthcheck::ready(admin, ONE_ANSWER);
+    until_done(timeout, || {
+        let ready = healthcheck::ready(admin, RESPONSE_TIMEOUT);
         Ok(ready.map_or_else(Poll::NotYet, |()| Poll::Done))
     })
 }
@@ -31,14 +31,14 @@ pub(crate) enum Poll {
 /// Polls until done.
 ///
 /// # Errors
-/// Any error of `ask`, at once; at `timeout` the last [`Poll::NotYet`].
-pub(crate) fn asking(
+/// Any error of `poll`, at once; at `timeout` the last [`Poll::NotYet`].
+pub(crate) fn until_done(
     timeout: Duration,
-    ask: impl Fn() -> Result<Poll, ExitError>,
+    poll: impl Fn() -> Result<Poll, ExitError>,
 ) -> Result<(), ExitError> {
     let started = Instant::now();
     loop {
-        let Poll::NotYet(failure) = ask()? else {
+        let Poll::NotYet(failure) = poll()? else {
             return Ok(());
         };
         let left = timeout.saturating_sub(started.elapsed());

@@ -39,17 +39,17 @@ pub(super) fn access_rules(args: &RulesArgs) -> Result<AccessRules, ExitError> {
     let open: PassList = open.map(PathPattern::loosened).collect();
     let mut rules: Vec<Rule> = Vec::new();
     for (index, table) in args.rule.iter().enumerate() {
-        let place = Place(index + 1);
-        let rule = rule(place, table)?;
+        let position = Position(index + 1);
+        let rule = rule(position, table)?;
         if rules.iter().any(|other| other.name == rule.name) {
-            return Err(place.refuse("name", "another rule has it"));
+            return Err(position.reject("name", "another rule has it"));
         }
         if let Some(path) = rule.paths.iter().find(|path| is_passed(&open, &rule, path)) {
             let why = format!(
                 "'{}': --public-path opens it, so no token is read there",
                 path.as_str()
             );
-            return Err(place.refuse("paths", why));
+            return Err(position.reject("paths", why));
         }
         rules.push(rule);
     }
@@ -58,96 +58,99 @@ pub(super) fn access_rules(args: &RulesArgs) -> Result<AccessRules, ExitError> {
 
 /// The place of a rule in the file, counted from one.
 #[derive(Debug, Clone, Copy)]
-struct Place(usize);
+struct Position(usize);
 
-impl Place {
-    fn refuse(self, member: &str, why: impl Display) -> ExitError {
+impl Position {
+    fn reject(self, member: &str, why: impl Display) -> ExitError {
         ExitError::Config(format!("[[rule]] {}: `{member}` {why}", self.0))
     }
 
     /// Returns the members of a list, of which there is at least one.
     fn listed<T>(self, member: &str, list: &[T]) -> Result<(), ExitError> {
         match list {
-            [] => Err(self.refuse(member, "is empty: leave it out, or list something")),
+            [] => Err(self.reject(member, "is empty: leave it out, or list something")),
             _ => Ok(()),
         }
     }
 }
 
-fn rule(place: Place, table: &RuleTable) -> Result<Rule, ExitError> {
-    place.listed("paths", &table.paths)?;
+fn rule(position: Position, table: &RuleTable) -> Result<Rule, ExitError> {
+    position.listed("paths", &table.paths)?;
     let path = |path: &String| {
         let parsed: Result<PathPattern, _> = path.parse();
-        parsed.map_err(|error| place.refuse("paths", format!("'{path}': {error}")))
+        parsed.map_err(|error| position.reject("paths", format!("'{path}': {error}")))
     };
     Ok(Rule {
-        name: name(place, table)?,
-        methods: methods(place, table)?,
+        name: name(position, table)?,
+        methods: methods(position, table)?,
         paths: table.paths.iter().map(path).collect::<Result<_, _>>()?,
         requirement: Requirement {
-            scope: scope(place, table)?,
-            claims: claims(place, table)?,
+            scope: scope(position, table)?,
+            claims: claims(position, table)?,
         },
     })
 }
 
 /// Returns the name, or one of its place.
-fn name(place: Place, table: &RuleTable) -> Result<String, ExitError> {
+fn name(position: Position, table: &RuleTable) -> Result<String, ExitError> {
     let Some(name) = &table.name else {
-        return Ok(format!("rule-{}", place.0));
+        return Ok(format!("rule-{}", position.0));
     };
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.bytes().all(is_plain) {
         let why = format!("has up to {MAX_NAME_BYTES} letters, digits, '-', '.' and '_'");
-        return Err(place.refuse("name", why));
+        return Err(position.reject("name", why));
     }
     Ok(name.clone())
 }
 
-fn methods(place: Place, table: &RuleTable) -> Result<Methods, ExitError> {
+fn methods(position: Position, table: &RuleTable) -> Result<Methods, ExitError> {
     let Some(names) = &table.methods else {
         return Ok(Methods::default());
     };
-    place.listed("methods", names)?;
+    position.listed("methods", names)?;
     for name in names {
         Methods::parse([name.as_str()])
-            .map_err(|error| place.refuse("methods", format!("'{name}': {error}")))?;
+            .map_err(|error| position.reject("methods", format!("'{name}': {error}")))?;
     }
-    Methods::parse(names.iter().map(String::as_str)).map_err(|error| place.refuse("methods", error))
+    Methods::parse(names.iter().map(String::as_str))
+        .map_err(|error| position.reject("methods", error))
 }
 
-fn scope(place: Place, table: &RuleTable) -> Result<Vec<String>, ExitError> {
+fn scope(position: Position, table: &RuleTable) -> Result<Vec<String>, ExitError> {
     let Some(scopes) = &table.scope else {
         return Ok(Vec::new());
     };
-    place.listed("scope", scopes)?;
+    position.listed("scope", scopes)?;
     // RFC 6749 §3.3; the challenge quotes it.
     let is_plain = |byte: u8| matches!(byte, b'!'..=b'~') && !b"\"\\".contains(&byte);
     match scopes
         .iter()
         .find(|scope| scope.is_empty() || !scope.bytes().all(is_plain))
     {
-        Some(scope) => Err(place.refuse("scope", format!("'{scope}': is not one scope"))),
+        Some(scope) => Err(position.reject("scope", format!("'{scope}': is not one scope"))),
         None => Ok(scopes.clone()),
     }
 }
 
-fn claims(place: Place, table: &RuleTable) -> Result<Vec<RequiredClaim>, ExitError> {
+fn claims(position: Position, table: &RuleTable) -> Result<Vec<RequiredClaim>, ExitError> {
     let Some(claims) = &table.claims else {
         return Ok(Vec::new());
     };
     if claims.is_empty() {
-        return Err(place.refuse("claims", "is empty: leave it out, or list something"));
+        return Err(position.reject("claims", "is empty: leave it out, or list something"));
     }
     let claim = |(name, values): (&String, &Vec<ClaimValue>)| {
         let member = format!("claims.{name}");
-        place.listed(&member, values)?;
+        position.listed(&member, values)?;
         if values.contains(&ClaimValue::Text(String::new())) {
-            return Err(place.refuse(&member, "has an empty value"));
+            return Err(position.reject(&member, "has an empty value"));
         }
         Ok(RequiredClaim {
             text: name.clone(),
-            name: name.parse().map_err(|error| place.refuse(&member, error))?,
+            name: name
+                .parse()
+                .map_err(|error| position.reject(&member, error))?,
             values: values.iter().map(value).collect(),
         })
     };

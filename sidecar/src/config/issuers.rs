@@ -79,7 +79,7 @@ fn of_several(
     args: &ServeArgs,
     source: Option<SourceSettings>,
 ) -> Result<IssuerSettings, ExitError> {
-    refuse_flags_of_one_issuer(args)?;
+    reject_flags_of_one_issuer(args)?;
     let (mut sources, mut policies) = (Vec::new(), Vec::new());
     let mut of_clients = Vec::new();
     if let Some(source) = source {
@@ -120,7 +120,7 @@ fn of_several(
         }
         sources.push(table.config()?);
     }
-    refuse_repeated(&policies)?;
+    reject_repeated(&policies)?;
     if sources.len() > MAX_ISSUERS {
         let line = format!(
             "[[issuer]]: there are {}; {MAX_ISSUERS} are possible",
@@ -138,7 +138,7 @@ fn of_several(
 }
 
 /// Rejects flags that describe the only issuer, and those of an auth server that there is not.
-fn refuse_flags_of_one_issuer(args: &ServeArgs) -> Result<(), ExitError> {
+fn reject_flags_of_one_issuer(args: &ServeArgs) -> Result<(), ExitError> {
     let (keys, tokens) = (&args.keys, &args.rules.tokens);
     let has_auth_server = keys.auth_server.is_some();
     let of_one = [
@@ -160,21 +160,21 @@ fn refuse_flags_of_one_issuer(args: &ServeArgs) -> Result<(), ExitError> {
     }
 }
 
-fn refuse_repeated(issuers: &[Issuer]) -> Result<(), ExitError> {
+fn reject_repeated(issuers: &[Issuer]) -> Result<(), ExitError> {
     let (mut names, mut accepted) = (BTreeMap::new(), BTreeSet::new());
     for issuer in issuers {
         let name = &issuer.name;
         // Tenants share the name with the keys.
         if *names.entry(name).or_insert(issuer.keys) != issuer.keys {
-            return Err(refused(name, "another issuer has this name"));
+            return Err(rejected(name, "another issuer has this name"));
         }
         if !accepted.insert(&issuer.policy.issuer) {
-            return Err(refused(name, "another one accepts the same `issuer`"));
+            return Err(rejected(name, "another one accepts the same `issuer`"));
         }
     }
     Ok(())
 }
 
-fn refused(name: &str, why: impl Display) -> ExitError {
+fn rejected(name: &str, why: impl Display) -> ExitError {
     ExitError::Config(format!("[[issuer]] {name}: {why}"))
 }

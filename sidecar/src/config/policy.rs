@@ -109,7 +109,7 @@ fn patterns(flag: &str, patterns: &[String]) -> Result<PassList, ExitError> {
 }
 
 /// Rejects origins for tokens that no browser sends by itself.
-pub(super) fn refuse_idle_cookie_origins(
+pub(super) fn reject_idle_cookie_origins(
     args: &TokenArgs,
     sources: &TokenSources,
 ) -> Result<(), ExitError> {

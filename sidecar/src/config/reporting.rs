@@ -16,14 +16,14 @@ const MAX_SECONDS: i64 = 30 * 24 * 60 * 60;
 /// # Errors
 /// As [`super::Config::new`].
 pub(super) fn reporting(args: &EnforcementArgs) -> Result<Option<Reporting>, ExitError> {
-    let refuse = |line: &str| Err(ExitError::Config(line.to_owned()));
+    let reject = |line: &str| Err(ExitError::Config(line.to_owned()));
     match (args.enforce, &args.report_until) {
-        (Enforce::On, Some(_)) => refuse("--report-until: only with --enforce report"),
+        (Enforce::On, Some(_)) => reject("--report-until: only with --enforce report"),
         (Enforce::On, None) if args.report_header => {
-            refuse("--report-header: only with --enforce report")
+            reject("--report-header: only with --enforce report")
         }
         (Enforce::On, None) => Ok(None),
-        (Enforce::Report, None) => refuse(
+        (Enforce::Report, None) => reject(
             "--enforce report: needs --report-until, the time from which requests are rejected",
         ),
         (Enforce::Report, Some(until)) => {

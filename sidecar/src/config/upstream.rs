@@ -23,7 +23,7 @@ pub(crate) fn upstream_address(args: &ServiceArgs) -> Result<UpstreamAddress, Ex
         .map_err(|error| flag_error("upstream", without_credentials(text), error))
 }
 
-pub(super) fn refuse_own_address(
+pub(super) fn reject_own_address(
     args: &ServeArgs,
     address: &UpstreamAddress,
 ) -> Result<(), ExitError> {
@@ -78,7 +78,7 @@ pub(super) fn upstream_tls(
 }
 
 fn no_upstream_tls(args: &ServeArgs) -> Result<Option<UpstreamTls>, ExitError> {
-    let asked_for = [
+    let requested = [
         ("upstream-ca", args.upstream.upstream_ca.is_some()),
         (
             "upstream-client-cert",
@@ -93,7 +93,7 @@ fn no_upstream_tls(args: &ServeArgs) -> Result<Option<UpstreamTls>, ExitError> {
             args.upstream.upstream_server_name.is_some(),
         ),
     ];
-    match asked_for.into_iter().find(|(_, asked_for)| *asked_for) {
+    match requested.into_iter().find(|(_, requested)| *requested) {
         None => Ok(None),
         Some((flag, _)) => Err(ExitError::Config(format!(
             "--{flag}: only with an --upstream of https://"

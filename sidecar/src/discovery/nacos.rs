@@ -15,7 +15,7 @@ use super::{DiscoveryError, Instance, RecentAttempts};
 /// The first tick comes before the first list; an unresponsive registry must not use up a tick.
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(3);
 /// Changes are pushed, and a push can be lost.
-const LOOK_EVERY: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_secs(30);
 /// The pause after a failure; it doubles after each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
@@ -79,7 +79,7 @@ impl NacosService {
         let address = match (listed.host.parse::<IpAddr>(), &self.server_name) {
             (Ok(ip), _) => Some(SocketAddr::new(ip, listed.port)),
             (Err(_), None) => None,
-            (Err(_), Some(_)) => Some(look_up(&authority).await?),
+            (Err(_), Some(_)) => Some(lookup(&authority).await?),
         };
         let host = match &self.server_name {
             Some(name) => format!("{name}:{}", listed.port),
@@ -147,7 +147,7 @@ impl Follower {
                     }
                     take(&self.sender, listed);
                     pause = FIRST_PAUSE;
-                    tokio::time::sleep(LOOK_EVERY).await;
+                    tokio::time::sleep(POLL_INTERVAL).await;
                 }
                 Err(error) => {
                     if !std::mem::replace(&mut away, true) {
@@ -227,7 +227,7 @@ fn choose<'a>(candidates: &[&'a Listed], last: Option<&str>, random: f64) -> Opt
     hit.or(others.last()).copied()
 }
 
-async fn look_up(authority: &str) -> Result<SocketAddr, DiscoveryError> {
+async fn lookup(authority: &str) -> Result<SocketAddr, DiscoveryError> {
     let mut addresses = in_time(authority, lookup_host(authority)).await?;
     addresses.next().ok_or_else(|| DiscoveryError::NoAddress {
         name: authority.to_owned(),

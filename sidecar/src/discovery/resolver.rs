@@ -38,12 +38,12 @@ impl Resolver {
     }
 
     pub(super) async fn services(&self, name: &str) -> std::io::Result<Vec<SRV>> {
-        let answer = self
+        let response = self
             .0
             .srv_lookup(name)
             .await
             .map_err(std::io::Error::other)?;
-        let records = answer.answers().iter();
+        let records = response.answers().iter();
         let services = records.filter_map(|record| match &record.data {
             RData::SRV(service) => Some(service.clone()),
             _ => None,
@@ -52,12 +52,12 @@ impl Resolver {
     }
 
     pub(super) async fn addresses(&self, host: &str) -> std::io::Result<Vec<IpAddr>> {
-        let answer = self
+        let response = self
             .0
             .lookup_ip(host)
             .await
             .map_err(std::io::Error::other)?;
-        Ok(answer.iter().collect())
+        Ok(response.iter().collect())
     }
 }
 

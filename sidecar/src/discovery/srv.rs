@@ -53,7 +53,7 @@ impl SrvName {
         let none = || DiscoveryError::NoAddress {
             name: self.name.clone(),
         };
-        let found = in_time(&self.name, self.look_up(attempts)).await?;
+        let found = in_time(&self.name, self.lookup(attempts)).await?;
         let (service, address) = found.ok_or_else(none)?;
         Ok(Instance {
             authority: service.authority(),
@@ -62,7 +62,7 @@ impl SrvName {
         })
     }
 
-    async fn look_up(
+    async fn lookup(
         &self,
         attempts: &RecentAttempts,
     ) -> std::io::Result<Option<(SrvTarget, SocketAddr)>> {

@@ -30,7 +30,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use self::ended_responses::WindowDeadline;
 pub(crate) use self::ended_responses::{EndedResponses, Generation};
 use self::h2_error_sniffer::{BareRejection, BareRejections};
-use self::pipelined::Early;
+use self::pipelined::Pipelined;
 use crate::downstream::head_limits::HeadLimiter;
 use crate::downstream::transport::ClientTransport;
 
@@ -73,7 +73,7 @@ pub(crate) struct ClientStream {
     /// Bytes that the fast path read and left to Pingora; they are checked already.
     replay: Bytes,
     /// Bytes that arrived behind a whole request that is being handled.
-    early: Early,
+    pipelined: Pipelined,
     is_http_2: bool,
     /// The part of the preface that is still to come after TLS negotiated HTTP/2.
     preface: &'static [u8],
@@ -106,7 +106,7 @@ impl ClientStream {
             peeked: Bytes::new(),
             has_peeked: false,
             replay: Bytes::new(),
-            early: Early::default(),
+            pipelined: Pipelined::default(),
             handling: AtomicBool::new(false),
             handled: AtomicBool::new(false),
             requests_handled: AtomicU64::new(0),
@@ -198,7 +198,7 @@ impl ClientStream {
             return self.give_up(Some(Rejection::RequestHeaderTooLarge));
         }
         let before = buffer.filled().len();
-        if let Poll::Ready(read) = self.early.poll_read(&mut self.transport, cx, buffer) {
+        if let Poll::Ready(read) = self.pipelined.poll_read(&mut self.transport, cx, buffer) {
             let received = buffer.filled().get(before..).unwrap_or_default();
             self.head.received(received);
             return Poll::Ready(read);
@@ -226,9 +226,9 @@ impl ClientStream {
             return self.poll_read_head(cx, buffer);
         }
         if !self.is_http_2 && self.has_whole_request() {
-            return self.early.poll_left(&mut self.transport, cx);
+            return self.pipelined.poll_left(&mut self.transport, cx);
         }
-        self.early.poll_read(&mut self.transport, cx, buffer)
+        self.pipelined.poll_read(&mut self.transport, cx, buffer)
     }
 
     /// Limits the wait for the preface; Pingora closes a connection that begins in another way.

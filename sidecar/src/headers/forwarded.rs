@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn overwrite_keeps_names_that_only_look_similar() {
+    fn overwrite_keeps_names_that_are_only_similar() {
         for name in [
             "X-Forwarding",
             "X-Forward-For",

@@ -198,7 +198,7 @@ impl UserHeader {
         request: &mut impl ServiceHead,
         identity: Option<&Identity>,
     ) -> pingora::Result<()> {
-        request.remove_where(|name| self.is_look_alike(name));
+        request.remove_where(|name| self.is_alias(name));
         let Some(identity) = identity else {
             return Ok(());
         };
@@ -213,7 +213,7 @@ impl UserHeader {
 
     /// Returns true for the name of one of these headers, and for one that CGI, WSGI or PHP map to
     /// the same variable.
-    pub(crate) fn is_look_alike(&self, name: &str) -> bool {
+    pub(crate) fn is_alias(&self, name: &str) -> bool {
         let mut ours = self.stripped_names.iter();
         ours.any(|ours| cgi_equal(name, ours.as_str()))
     }
@@ -383,7 +383,7 @@ mod tests {
         }
     }
 
-    const LOOK_ALIKES: [&str; 6] = [
+    const ALIASES: [&str; 6] = [
         "X-Current-User",
         "x-current-user",
         "X_Current_User",
@@ -393,8 +393,8 @@ mod tests {
     ];
 
     #[test]
-    fn every_look_alike_is_stripped_without_a_user() {
-        let fields = LOOK_ALIKES.map(|name| (name, "forged"));
+    fn every_alias_is_stripped_without_a_user() {
+        let fields = ALIASES.map(|name| (name, "forged"));
         let mut request = request(&fields);
         request.append_header("X-Current-User", "twice").unwrap();
         request.append_header("X-Current-Users", "kept").unwrap();
@@ -404,8 +404,8 @@ mod tests {
     }
 
     #[test]
-    fn a_user_replaces_every_look_alike_as_configured() {
-        let mut request = request(&LOOK_ALIKES.map(|name| (name, "forged")));
+    fn a_user_replaces_every_alias_as_configured() {
+        let mut request = request(&ALIASES.map(|name| (name, "forged")));
         let identity = header().identity(&user("Ada"), &[]).unwrap();
         header().apply(&mut request, Some(&identity)).unwrap();
         assert_eq!(
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_replaces_every_look_alike_of_its_header() {
+    fn a_claim_replaces_every_alias_of_its_header() {
         let header = header_with(&["X-User-Id=sub", "x-Roles=/realm/roles"]).unwrap();
         let names = [
             "x-user-id",

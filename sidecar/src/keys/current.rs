@@ -21,7 +21,7 @@ use crate::keys::token_cache::{TokenCache, TokenCacheConfig};
 #[derive(Debug, Default)]
 pub(crate) struct CurrentKeys {
     state: ArcSwapOption<InstalledKeys>,
-    early_fetch: OnDemandRefresh,
+    on_demand_fetch: OnDemandRefresh,
     attempts: Attempts,
     token_cache: TokenCacheConfig,
     /// The time for which keys are trusted without a fetch; `None`: forever.
@@ -87,7 +87,7 @@ impl From<Instant> for FetchTime {
 /// them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeySetFingerprint {
-    are_asked_for: bool,
+    are_named: bool,
     /// Name and thumbprint, by which they are sorted, and algorithm: the thumbprint does not cover
     /// it (RFC 7638 §3.2).
     keys: Vec<(KeyId, KeyId, Algorithm)>,
@@ -100,7 +100,7 @@ impl KeySetFingerprint {
         let mut names: Vec<_> = keys.keys().iter().map(name).collect();
         names.sort_by(|one, other| (&one.0, &one.1).cmp(&(&other.0, &other.1)));
         Self {
-            are_asked_for: keys.is_named(),
+            are_named: keys.is_named(),
             keys: names,
         }
     }
@@ -195,8 +195,8 @@ impl CurrentKeys {
     }
 
     /// Returns the fetch on demand, for requests that need newer keys.
-    pub(crate) const fn early_fetch(&self) -> &OnDemandRefresh {
-        &self.early_fetch
+    pub(crate) const fn on_demand_fetch(&self) -> &OnDemandRefresh {
+        &self.on_demand_fetch
     }
 
     /// Returns the attempts to fetch while no key is usable.
@@ -453,8 +453,8 @@ mod tests {
         };
         let mut revoked = Box::pin(keys.revoked(digests("x")));
         install(1, &["y"]);
-        let early = tokio::time::timeout(Duration::ZERO, &mut revoked);
-        assert!(early.await.is_err());
+        let pending = tokio::time::timeout(Duration::ZERO, &mut revoked);
+        assert!(pending.await.is_err());
         install(2, &["x"]);
         revoked.await;
         keys.revoked(digests("x")).await;

@@ -181,11 +181,11 @@ impl Transport {
         proxy: Option<KeysProxy>,
     ) -> Result<Self, ExitError> {
         let addresses = Arc::new(Addresses::default());
-        let refused = |error: ClientError| ExitError::Config(error.to_string());
-        let material = files.read().map_err(|error| refused(error.into()))?;
+        let rejected = |error: ClientError| ExitError::Config(error.to_string());
+        let material = files.read().map_err(|error| rejected(error.into()))?;
         let client = client(&scheme, &addresses, proxy.as_ref(), &files, &material);
         Ok(Self {
-            client: client.map_err(refused)?,
+            client: client.map_err(rejected)?,
             scheme,
             addresses,
             files,
@@ -220,8 +220,8 @@ impl Transport {
         }
         let files = self.files.clone();
         let read = run_blocking(move || files.read()).await;
-        let looked = read.and_then(|material| self.replace(material));
-        if let Some(transition) = self.failures.transition(looked) {
+        let replaced = read.and_then(|material| self.replace(material));
+        if let Some(transition) = self.failures.transition(replaced) {
             transition.log("certificates for the auth server");
         }
     }

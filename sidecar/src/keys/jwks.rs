@@ -18,7 +18,7 @@ use super::link_header;
 /// The relation type of the link to the set.
 pub(crate) const RELATION: &str = "jwks";
 /// Length of an address in a log line.
-const MAX_SHOWN_BYTES: usize = 256;
+const MAX_ADDRESS_BYTES: usize = 256;
 
 /// The reason why a key set is not trusted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -53,7 +53,7 @@ impl JwksUri {
     fn of(body: &[u8]) -> Option<Self> {
         let document: Value = serde_json::from_slice(body).ok()?;
         let address = document.get("jwks_uri")?.as_str()?;
-        let address = Some(address).filter(|address| address.len() <= MAX_SHOWN_BYTES);
+        let address = Some(address).filter(|address| address.len() <= MAX_ADDRESS_BYTES);
         Some(Self(address.and_then(|address| address.parse().ok())))
     }
 }
@@ -71,7 +71,7 @@ pub(crate) struct CachedJwks {
     keys: KeySet,
 }
 
-/// Returns the first link of `relation` in the response to a request for `asked`: a path on the same
+/// Returns the first link of `relation` in the response to a request for `uri`: a path on the same
 /// server.
 ///
 /// # Errors
@@ -79,14 +79,14 @@ pub(crate) struct CachedJwks {
 pub(crate) fn target(
     headers: &HeaderMap,
     relation: &str,
-    asked: &str,
+    uri: &str,
 ) -> Result<Option<String>, ForeignLink> {
     let Some(link) = link_header::targets(headers, relation).into_iter().next() else {
         return Ok(None);
     };
     // Resolved as in a browser, so that `//host`, `/\host` and the like are recognised.
     let unreadable = |_| ForeignLink("no usable address".to_owned());
-    let base = Url::parse(asked).map_err(unreadable)?;
+    let base = Url::parse(uri).map_err(unreadable)?;
     let url = base.join(&link).map_err(unreadable)?;
     if url.origin() != base.origin() || !url.username().is_empty() || url.password().is_some() {
         return Err(ForeignLink(url.origin().ascii_serialization()));
@@ -109,17 +109,17 @@ impl CachedJwks {
 /// # Errors
 /// [`JwksError::Status`], [`JwksError::Unusable`].
 pub(crate) fn parse_response(
-    answer: &KeyResponse,
+    response: &KeyResponse,
     target: &str,
     known: Option<&CachedJwks>,
     allowed: &[Algorithm],
 ) -> Result<(KeySet, Option<CachedJwks>), JwksError> {
     let known = known.filter(|known| known.target == target);
-    match (answer.status, known) {
+    match (response.status, known) {
         (StatusCode::OK, _) => {
-            let keys = KeySet::from_jwks(&answer.body, allowed)
-                .map_err(|error| not_a_set(error, &answer.body))?;
-            let known = remembered(answer, target, &keys);
+            let keys = KeySet::from_jwks(&response.body, allowed)
+                .map_err(|error| not_a_set(error, &response.body))?;
+            let known = remembered(response, target, &keys);
             Ok((keys, known))
         }
         (StatusCode::NOT_MODIFIED, Some(known)) => Ok((known.keys.clone(), Some(known.clone()))),
@@ -141,12 +141,12 @@ fn not_a_set(error: KeyError, body: &[u8]) -> JwksError {
 /// # Errors
 /// See [`JwksError`].
 pub(crate) fn parse_response_with_key(
-    answer: &KeyResponse,
+    response: &KeyResponse,
     target: &str,
     known: Option<&CachedJwks>,
     contract_key: &VerificationKey,
 ) -> Result<(KeySet, Option<CachedJwks>), JwksError> {
-    let (keys, known) = parse_response(answer, target, known, &[contract_key.algorithm()])?;
+    let (keys, known) = parse_response(response, target, known, &[contract_key.algorithm()])?;
     let thumbprint = contract_key.thumbprint();
     if keys.keys().iter().all(|key| key.thumbprint() != thumbprint) {
         return Err(JwksError::Inconsistent);
@@ -159,10 +159,10 @@ pub(crate) fn jws(algorithms: &[AsymmetricAlgorithm]) -> Vec<Algorithm> {
     algorithms.iter().map(|named| named.jws()).collect()
 }
 
-fn remembered(answer: &KeyResponse, target: &str, keys: &KeySet) -> Option<CachedJwks> {
+fn remembered(response: &KeyResponse, target: &str, keys: &KeySet) -> Option<CachedJwks> {
     Some(CachedJwks {
         target: target.to_owned(),
-        version: answer.headers.get(header::ETAG)?.clone(),
+        version: response.headers.get(header::ETAG)?.clone(),
         keys: keys.clone(),
     })
 }
@@ -184,7 +184,7 @@ pub(super) mod tests {
         VerificationKey::parse(SigningType::Ecdsa, text).unwrap()
     }
 
-    fn answer(status: StatusCode, body: &str, etag: Option<&'static str>) -> KeyResponse {
+    fn response(status: StatusCode, body: &str, etag: Option<&'static str>) -> KeyResponse {
         let mut headers = HeaderMap::new();
         if let Some(etag) = etag {
             headers.insert(header::ETAG, HeaderValue::from_static(etag));
@@ -204,8 +204,8 @@ pub(super) mod tests {
     fn led_to(link: &str) -> Result<Option<String>, ForeignLink> {
         let mut headers = HeaderMap::new();
         headers.append(header::LINK, link.parse().unwrap());
-        let asked = "http://auth.internal:9000/auth/client/user/secret/key";
-        target(&headers, RELATION, asked)
+        let uri = "http://auth.internal:9000/auth/client/user/secret/key";
+        target(&headers, RELATION, uri)
     }
 
     #[test]
@@ -248,7 +248,7 @@ pub(super) mod tests {
     fn the_set_has_to_hold_the_key_of_the_key_endpoint() {
         let one = key(ONE);
         let ok = |body: &str| {
-            parse_response_with_key(&answer(StatusCode::OK, body, None), "/keys", None, &one)
+            parse_response_with_key(&response(StatusCode::OK, body, None), "/keys", None, &one)
         };
         let (keys, known) = ok(&set_of(&[OTHER, ONE])).unwrap();
         assert_eq!(keys.keys().len(), 2);
@@ -275,14 +275,14 @@ pub(super) mod tests {
             ("https://user:password@idp.example/keys", "its jwks_uri"),
         ] {
             let body = json!({"issuer": "https://idp.example", "jwks_uri": uri}).to_string();
-            let answer = answer(StatusCode::OK, &body, None);
-            let error = taken_error(&answer);
+            let response = response(StatusCode::OK, &body, None);
+            let error = taken_error(&response);
             let expected = format!("this is a discovery document; --jwks-url takes {taken}");
             assert_eq!(error, expected);
         }
-        let answer = answer(StatusCode::OK, "{}", None);
+        let response = response(StatusCode::OK, "{}", None);
         assert_eq!(
-            taken_error(&answer),
+            taken_error(&response),
             "the key set cannot be used: not a JWK Set"
         );
     }
@@ -293,25 +293,25 @@ pub(super) mod tests {
             (StatusCode::FOUND, "302 Found; redirects are not followed"),
             (StatusCode::NOT_FOUND, "404 Not Found"),
         ] {
-            let error = taken_error(&answer(status, "", None));
+            let error = taken_error(&response(status, "", None));
             let expected = format!("the response to the request for the key set was {said}");
             assert_eq!(error, expected);
         }
     }
 
-    fn taken_error(answer: &KeyResponse) -> String {
-        let error = parse_response(answer, "/keys", None, &[Algorithm::RS256]).unwrap_err();
+    fn taken_error(response: &KeyResponse) -> String {
+        let error = parse_response(response, "/keys", None, &[Algorithm::RS256]).unwrap_err();
         error.to_string()
     }
 
     #[test]
     fn not_modified_keeps_the_set_of_the_same_address() {
-        let first = answer(StatusCode::OK, &set_of(&[ONE]), Some("\"1\""));
+        let first = response(StatusCode::OK, &set_of(&[ONE]), Some("\"1\""));
         let (_, known) = parse_response_with_key(&first, "/keys", None, &key(ONE)).unwrap();
         let version = CachedJwks::version_of(known.as_ref(), "/keys").unwrap();
         assert_eq!(version, "\"1\"");
         assert_eq!(CachedJwks::version_of(known.as_ref(), "/other"), None);
-        let unchanged = answer(StatusCode::NOT_MODIFIED, "", None);
+        let unchanged = response(StatusCode::NOT_MODIFIED, "", None);
         let parse =
             |target: &str, known, key| parse_response_with_key(&unchanged, target, known, &key);
         let (keys, still_known) = parse("/keys", known.as_ref(), key(ONE)).unwrap();

@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn an_address_needs_scheme_and_host_and_hides_its_query() {
-        for (text, shown, plain) in [
+        for (text, expected, plain) in [
             ("https://idp/keys", "https://idp/keys", false),
             (
                 "http://127.0.0.1:1/keys?k=v",
@@ -110,7 +110,7 @@ mod tests {
             ("https://idp", "https://idp/", false),
         ] {
             let address: JwksAddress = text.parse().unwrap();
-            assert_eq!(address.to_string(), shown);
+            assert_eq!(address.to_string(), expected);
             assert_eq!(address.is_plain_over_a_network(), plain, "{text}");
         }
         for text in [
@@ -123,8 +123,8 @@ mod tests {
             "https://user:pw@idp/keys",
             "https://idp/keys#top",
         ] {
-            let refused = text.parse::<JwksAddress>();
-            assert_eq!(refused, Err(JwksAddressError::Malformed), "{text}");
+            let rejected = text.parse::<JwksAddress>();
+            assert_eq!(rejected, Err(JwksAddressError::Malformed), "{text}");
         }
         let error = "https://idp:70000/keys".parse::<JwksAddress>();
         let why = "port '70000' is not between 1 and 65535";

@@ -86,17 +86,17 @@ mod tests {
 
     use super::*;
 
-    fn refused(status: StatusCode, reason: &str) -> KeyResponseError {
+    fn rejected(status: StatusCode, reason: &str) -> KeyResponseError {
         let reason = reason.to_owned();
         KeyResponseError::Rejected { status, reason }
     }
 
     #[test]
     fn contract_4_3_data_is_the_key_string() {
-        let answer = Envelope::ok(MSG_OPERATION_SUCCEEDED, "key")
+        let response = Envelope::ok(MSG_OPERATION_SUCCEEDED, "key")
             .to_json()
             .unwrap();
-        assert_eq!(*key_string(StatusCode::OK, &answer).unwrap(), "key");
+        assert_eq!(*key_string(StatusCode::OK, &response).unwrap(), "key");
         // Another implementation may send more members, or another order.
         let other = br#"{"data":"key","success":true,"status":200,"msg":"","trace":{}}"#;
         assert_eq!(*key_string(StatusCode::OK, other).unwrap(), "key");
@@ -108,17 +108,17 @@ mod tests {
             (
                 StatusCode::OK,
                 r#"{"success":false,"data":"key"}"#,
-                refused(StatusCode::OK, "no reason given"),
+                rejected(StatusCode::OK, "no reason given"),
             ),
             (
                 StatusCode::BAD_GATEWAY,
                 r#"{"success":true,"data":"key"}"#,
-                refused(StatusCode::BAD_GATEWAY, "no reason given"),
+                rejected(StatusCode::BAD_GATEWAY, "no reason given"),
             ),
             (
                 StatusCode::FOUND,
                 "",
-                refused(StatusCode::FOUND, "no envelope"),
+                rejected(StatusCode::FOUND, "no envelope"),
             ),
             (StatusCode::OK, "", KeyResponseError::NotAnEnvelope),
             (StatusCode::OK, "<html>", KeyResponseError::NotAnEnvelope),
@@ -155,16 +155,16 @@ mod tests {
 
     #[test]
     fn a_rejection_is_quoted_only_where_it_is_a_code() {
-        let answer = Envelope::rejection(Rejection::ApplicationUnknown)
+        let response = Envelope::rejection(Rejection::ApplicationUnknown)
             .to_json()
             .unwrap();
         let status = StatusCode::UNAUTHORIZED;
-        let error = key_string(status, &answer).unwrap_err();
-        assert_eq!(error, refused(status, "application_unknown"));
+        let error = key_string(status, &response).unwrap_err();
+        assert_eq!(error, rejected(status, "application_unknown"));
         for reason in ["", "A", "a b", "\n", &"a".repeat(65)] {
             let body = serde_json::json!({"success": false, "data": {"reason": reason}});
             let error = key_string(status, body.to_string().as_bytes()).unwrap_err();
-            assert_eq!(error, refused(status, "no reason given"));
+            assert_eq!(error, rejected(status, "no reason given"));
         }
     }
 }

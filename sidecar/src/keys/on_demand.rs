@@ -18,7 +18,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) struct OnDemandRefresh {
     /// The time of the last attempt. Locked only while deciding.
     last_attempt: Mutex<Option<Instant>>,
-    asked_for: Notify,
+    requested: Notify,
     under_way: watch::Sender<bool>,
 }
 
@@ -43,13 +43,13 @@ impl OnDemandRefresh {
         }
         *last = Some(now);
         self.under_way.send_replace(true);
-        self.asked_for.notify_one();
+        self.requested.notify_one();
         true
     }
 
     /// Waits for a request. Only the refresh calls it.
-    pub(crate) async fn asked_for(&self) {
-        self.asked_for.notified().await;
+    pub(crate) async fn requested(&self) {
+        self.requested.notified().await;
     }
 
     /// Ends the fetch; its keys are installed.
@@ -66,42 +66,45 @@ mod tests {
 
     #[test]
     fn one_fetch_at_a_time_with_a_pause_after_its_start() {
-        let early = OnDemandRefresh::default();
+        let on_demand = OnDemandRefresh::default();
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        assert!(early.begin_or_join(at(0)), "begins");
-        assert!(early.begin_or_join(at(1)), "joins");
-        assert!(early.begin_or_join(at(60)), "joins, however long it takes");
-        early.ended();
+        assert!(on_demand.begin_or_join(at(0)), "begins");
+        assert!(on_demand.begin_or_join(at(1)), "joins");
+        assert!(
+            on_demand.begin_or_join(at(60)),
+            "joins, however long it takes"
+        );
+        on_demand.ended();
         for (seconds, begins) in [(1, false), (9, false), (10, true)] {
-            assert_eq!(early.begin_or_join(at(seconds)), begins, "{seconds}");
+            assert_eq!(on_demand.begin_or_join(at(seconds)), begins, "{seconds}");
         }
     }
 
     #[tokio::test]
     async fn one_fetch_wakes_all_waiting_requests() {
-        let early = Arc::new(OnDemandRefresh::default());
+        let on_demand = Arc::new(OnDemandRefresh::default());
         let waiting: Vec<_> = (0..10)
             .map(|_| {
-                let early = Arc::clone(&early);
-                tokio::spawn(async move { early.wait(Instant::now()).await })
+                let on_demand = Arc::clone(&on_demand);
+                tokio::spawn(async move { on_demand.wait(Instant::now()).await })
             })
             .collect();
-        early.asked_for().await;
-        early.ended();
+        on_demand.requested().await;
+        on_demand.ended();
         for waiting in waiting {
             assert!(waiting.await.is_ok());
         }
-        early.wait(Instant::now()).await;
-        let again = tokio::time::timeout(Duration::ZERO, early.asked_for()).await;
+        on_demand.wait(Instant::now()).await;
+        let again = tokio::time::timeout(Duration::ZERO, on_demand.requested()).await;
         assert!(again.is_err(), "no request came twice");
     }
 
     #[tokio::test(start_paused = true)]
     async fn no_request_waits_longer_than_two_seconds() {
-        let early = OnDemandRefresh::default();
+        let on_demand = OnDemandRefresh::default();
         let start = tokio::time::Instant::now();
-        early.wait(Instant::now()).await;
+        on_demand.wait(Instant::now()).await;
         assert_eq!(start.elapsed().as_secs(), REQUEST_TIMEOUT.as_secs());
     }
 }

@@ -152,9 +152,9 @@ impl Refresher {
                 }
             }
         };
-        let early = async {
+        let on_demand = async {
             loop {
-                self.refresh_early().await;
+                self.refresh_on_demand().await;
             }
         };
         let ends = async {
@@ -170,7 +170,7 @@ impl Refresher {
         Ok(tokio::select! {
             never = lists => never,
             never = ticks => never,
-            never = early => never,
+            never = on_demand => never,
             never = ends => never,
         })
     }
@@ -211,12 +211,12 @@ impl Refresher {
 
     /// Waits until a request needs newer keys, and fetches them, after a tick in progress: that one
     /// may have read the older keys.
-    async fn refresh_early(self: &Arc<Self>) {
-        let early_fetch = self.keys.early_fetch();
-        early_fetch.asked_for().await;
+    async fn refresh_on_demand(self: &Arc<Self>) {
+        let on_demand_fetch = self.keys.on_demand_fetch();
+        on_demand_fetch.requested().await;
         let source = Arc::clone(&self.source).lock_owned().await;
         self.fetch_from(source, Purpose::UnknownKey).await;
-        early_fetch.ended();
+        on_demand_fetch.ended();
     }
 
     /// Waits for the next fetch of the revocation list alone, and makes it. A fetch of the keys in
@@ -261,10 +261,10 @@ impl Refresher {
     /// Fetches in a task of its own: a panic is a failed fetch, and ends neither the schedule nor
     /// the last good key.
     async fn fetch_from(self: &Arc<Self>, source: OwnedMutexGuard<KeySource>, purpose: Purpose) {
-        let (asked, fetching) = (source.last_endpoint(), Arc::clone(self));
+        let (endpoint, fetching) = (source.last_endpoint(), Arc::clone(self));
         let fetched = tokio::spawn(async move { fetching.fetch(source, purpose).await });
         if fetched.await.is_err() {
-            self.on_failure(&asked, &FetchError::Panicked);
+            self.on_failure(&endpoint, &FetchError::Panicked);
         }
     }
 

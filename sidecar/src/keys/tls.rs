@@ -87,7 +87,7 @@ impl TlsFiles {
     ) -> Result<ClientBuilder, TlsFileError> {
         let mut client = client.tls_version_min(tls::Version::TLS_1_2);
         if let (Some(path), Some(pem)) = (&self.ca, &material.ca) {
-            let unusable = |why: &str| refused(self.ca_setting(), path, why);
+            let unusable = |why: &str| rejected(self.ca_setting(), path, why);
             let certificates = Certificate::from_pem_bundle(pem)
                 .map_err(|_| unusable("is not a bundle of certificates in PEM"))?;
             if certificates.is_empty() {
@@ -98,7 +98,7 @@ impl TlsFiles {
         if let (Some((certificate, _)), Some(identity)) = (&self.identity, &material.identity) {
             let identity = Identity::from_pem(&identity.pem).map_err(|_| {
                 let why = "holds no certificate, or the key file no private key, in PEM";
-                refused(CERTIFICATE, certificate, why)
+                rejected(CERTIFICATE, certificate, why)
             })?;
             client = client.identity(identity);
         }
@@ -108,10 +108,12 @@ impl TlsFiles {
 
 /// Reads a valid pair of certificate and key.
 fn read_identity(certificate: &Path, key: &Path) -> Result<ClientIdentity, TlsFileError> {
-    let files = CertificateFiles::read(certificate, key).map_err(|fault| match fault {
-        CertificateError::Certificate { problem, .. } => refused(CERTIFICATE, certificate, problem),
-        CertificateError::Key { problem, .. } => refused(KEY, key, problem),
-        CertificateError::KeyFile(error) => refused(KEY, key, error),
+    let files = CertificateFiles::read(certificate, key).map_err(|error| match error {
+        CertificateError::Certificate { problem, .. } => {
+            rejected(CERTIFICATE, certificate, problem)
+        }
+        CertificateError::Key { problem, .. } => rejected(KEY, key, problem),
+        CertificateError::KeyFile(error) => rejected(KEY, key, error),
     })?;
     let mut pem = Zeroizing::new(files.chain);
     // Reserved at once: growing would leave a copy of the key that is not cleared.
@@ -125,10 +127,10 @@ fn read_identity(certificate: &Path, key: &Path) -> Result<ClientIdentity, TlsFi
 }
 
 fn read(setting: &'static str, path: &Path) -> Result<Vec<u8>, TlsFileError> {
-    read_bounded(path).map_err(|error| refused(setting, path, error))
+    read_bounded(path).map_err(|error| rejected(setting, path, error))
 }
 
-fn refused(setting: &'static str, path: &Path, why: impl ToString) -> TlsFileError {
+fn rejected(setting: &'static str, path: &Path, why: impl ToString) -> TlsFileError {
     TlsFileError {
         setting,
         path: path.to_owned(),

@@ -376,9 +376,9 @@ mod tests {
             });
             let kept = cache.unwrap().bytes();
             assert!(kept > BYTES as u64 / 10 * 9, "{kept}");
-            let (most, claims) = (allocated.bytes_max, claims.len());
-            let of = format!("{most} for users of {user} bytes with {claims} claims");
-            assert!(most <= BYTES as u64, "{of}");
+            let (max, claims) = (allocated.bytes_max, claims.len());
+            let of = format!("{max} for users of {user} bytes with {claims} claims");
+            assert!(max <= BYTES as u64, "{of}");
         }
     }
 }

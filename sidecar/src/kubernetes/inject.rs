@@ -75,7 +75,7 @@ impl Stream {
     fn inject_pods(&mut self, settings: &Settings) -> Result<FoundPorts, Rejected> {
         let mut found = Vec::new();
         for (number, value) in self.values.iter().enumerate() {
-            for (place, object) in objects(value) {
+            for (pointer, object) in objects(value) {
                 object.check_label()?;
                 if let Some(reason) = object.pods_elsewhere() {
                     return Err(Rejected::new(object.described(), reason));
@@ -84,7 +84,7 @@ impl Stream {
                     continue;
                 };
                 if !object.wants_sidecar() {
-                    found.push(((number, place), None));
+                    found.push(((number, pointer), None));
                     continue;
                 }
                 let InjectedPod {
@@ -97,9 +97,9 @@ impl Stream {
                 self.warnings
                     .extend(warnings.map(|warning| format!("{described}: {warning}")));
                 if let Some(of_document) = self.operations.get_mut(number) {
-                    of_document.extend(below(&place, operations));
+                    of_document.extend(below(&pointer, operations));
                 }
-                found.push(((number, place), Some(ports)));
+                found.push(((number, pointer), Some(ports)));
             }
         }
         Ok(found)
@@ -114,13 +114,13 @@ impl Stream {
             .collect();
         let pods = pods(&after, ports);
         for (number, value) in after.iter().enumerate() {
-            for (place, service) in objects(value) {
+            for (pointer, service) in objects(value) {
                 if service.kind() != "Service" {
                     continue;
                 }
                 let moved = self.moved(service, &pods)?;
                 if let Some(of_document) = self.operations.get_mut(number) {
-                    of_document.extend(below(&place, moved));
+                    of_document.extend(below(&pointer, moved));
                 }
             }
         }
@@ -162,8 +162,8 @@ impl Stream {
 fn pods<'v>(after: &'v [Value], ports: &FoundPorts) -> Vec<Pods<'v>> {
     ports
         .iter()
-        .filter_map(|((number, place), ports)| {
-            let object = Object::new(after.get(*number)?.pointer(place)?);
+        .filter_map(|((number, pointer), ports)| {
+            let object = Object::new(after.get(*number)?.pointer(pointer)?);
             Some(Pods {
                 object,
                 view: object.pod()?,
@@ -174,9 +174,9 @@ fn pods<'v>(after: &'v [Value], ports: &FoundPorts) -> Vec<Pods<'v>> {
 }
 
 /// Puts changes below the place of their object in a list.
-fn below(place: &str, operations: Vec<Operation>) -> impl Iterator<Item = Operation> {
-    let place = place.to_owned();
+fn below(pointer: &str, operations: Vec<Operation>) -> impl Iterator<Item = Operation> {
+    let pointer = pointer.to_owned();
     operations
         .into_iter()
-        .map(move |operation| operation.below(&place))
+        .map(move |operation| operation.below(&pointer))
 }

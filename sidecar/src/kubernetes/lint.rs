@@ -92,15 +92,15 @@ pub(crate) struct Input {
 }
 
 /// An object with its place.
-pub(super) struct Placed<'v> {
+pub(super) struct Located<'v> {
     pub(super) object: Object<'v>,
     /// Of the object in its document.
-    place: String,
+    path: String,
     document: &'v Document,
     file: &'v str,
 }
 
-impl Placed<'_> {
+impl Located<'_> {
     pub(super) fn finding(
         &self,
         level: Level,
@@ -114,7 +114,7 @@ impl Placed<'_> {
             object: self.object.described(),
             pointer: pointer.to_owned(),
             file: self.file.to_owned(),
-            line: self.document.line(&format!("{}{pointer}", self.place)),
+            line: self.document.line(&format!("{}{pointer}", self.path)),
             message: message.into(),
         }
     }
@@ -133,18 +133,18 @@ pub(crate) fn lint(inputs: &[Input]) -> Result<Vec<Finding>, (String, YamlError)
             (input.name.as_str(), document, value)
         }));
     }
-    let placed: Vec<Placed<'_>> = read.iter().flat_map(placed_objects).collect();
-    Ok(rules::findings(&placed))
+    let located: Vec<Located<'_>> = read.iter().flat_map(located_objects).collect();
+    Ok(rules::findings(&located))
 }
 
-fn placed_objects<'v>(
+fn located_objects<'v>(
     (file, document, value): &'v (&'v str, Document, Value),
-) -> impl Iterator<Item = Placed<'v>> {
+) -> impl Iterator<Item = Located<'v>> {
     objects(value)
         .into_iter()
-        .map(move |(place, object)| Placed {
+        .map(move |(path, object)| Located {
             object,
-            place,
+            path,
             document,
             file,
         })

@@ -56,12 +56,12 @@ pub(super) fn inherited(object: Object<'_>, pod: &PodView<'_>) -> Vec<Operation>
 pub(super) fn renewed(object: Object<'_>, pod: &PodView<'_>, before: Object<'_>) -> Vec<Operation> {
     let renewed = pod.annotations().filter_map(|(name, value)| {
         let was_inherited = before.annotation(name) == Some(value);
-        let place = format!("{}/metadata/annotations/{}", pod.path, escaped(name));
+        let path = format!("{}/metadata/annotations/{}", pod.path, escaped(name));
         match object.annotation(name) {
             Some(same) if same == value => None,
             _ if !was_inherited => None,
-            Some(other) => Some(Operation::replace(place, other.into())),
-            None => Some(Operation::remove(place)),
+            Some(other) => Some(Operation::replace(path, other.into())),
+            None => Some(Operation::remove(path)),
         }
     });
     renewed.collect()

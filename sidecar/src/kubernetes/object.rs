@@ -110,9 +110,9 @@ impl<'v> Object<'v> {
         if self.pod().is_some() || !self.wants_sidecar() {
             return None;
         }
-        let place = place_of_containers(self.value)?;
+        let path = path_of_containers(self.value)?;
         Some(format!(
-            "describes pods at {place}, which get no sidecar here: label these, for the webhook, and the object {SIDECAR}: \"false\""
+            "describes pods at {path}, which get no sidecar here: label these, for the webhook, and the object {SIDECAR}: \"false\""
         ))
     }
 
@@ -143,7 +143,7 @@ impl<'v> Object<'v> {
 
 impl<'v> PodView<'v> {
     /// Returns the same pod as a part of an object.
-    pub(crate) fn placed_at(self, path: &str) -> Self {
+    pub(crate) fn located_at(self, path: &str) -> Self {
         Self {
             path: path.to_owned(),
             ..self
@@ -221,7 +221,7 @@ pub(crate) fn objects(document: &Value) -> Vec<(String, Object<'_>)> {
             .enumerate()
             .flat_map(|(number, item)| {
                 let below = objects(item).into_iter();
-                below.map(move |(place, object)| (format!("/items/{number}{place}"), object))
+                below.map(move |(path, object)| (format!("/items/{number}{path}"), object))
             })
             .collect(),
         None if document.is_object() => vec![(String::new(), Object::new(document))],
@@ -230,7 +230,7 @@ pub(crate) fn objects(document: &Value) -> Vec<(String, Object<'_>)> {
 }
 
 /// Returns the pointer of the first specification with containers.
-fn place_of_containers(value: &Value) -> Option<String> {
+fn path_of_containers(value: &Value) -> Option<String> {
     let members = value.as_object()?;
     let containers = list(members.get("containers"));
     if containers
@@ -240,8 +240,8 @@ fn place_of_containers(value: &Value) -> Option<String> {
         return Some(String::new());
     }
     members.iter().find_map(|(name, value)| {
-        let place = place_of_containers(value)?;
-        Some(format!("/{name}{place}"))
+        let path = path_of_containers(value)?;
+        Some(format!("/{name}{path}"))
     })
 }
 

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_without_a_place_is_found() {
+    fn a_change_without_a_target_is_found() {
         for operation in [
             Operation::replace("/a", json!(1)),
             Operation::remove("/a"),

@@ -19,7 +19,7 @@ const NAME_LABELS: [&str; 4] = ["app.kubernetes.io/name", "app", "k8s-app", "run
 const GRACE_PERIOD: u64 = 30;
 
 /// Characters of a pass list in an error.
-const MAX_SHOWN: usize = 200;
+const MAX_LISTED: usize = 200;
 
 /// A pod with its sidecar: the changes, and the ports that Services need.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ pub(super) fn with_sidecar(
     if pod.sidecar().is_some() {
         return Ok(result);
     }
-    let complete = complete.placed_at(&pod.path);
+    let complete = complete.located_at(&pod.path);
     let added = Added {
         pod: &complete,
         ports,
@@ -300,8 +300,8 @@ impl Added<'_> {
         for list in &patterns {
             // Each by itself: an unfinished one would go on in the next.
             settings::pass_list(list).map_err(|problem| {
-                let shown: String = list.chars().take(MAX_SHOWN).collect();
-                format!("the pass list '{shown}' {problem}")
+                let begin: String = list.chars().take(MAX_LISTED).collect();
+                format!("the pass list '{begin}' {problem}")
             })?;
         }
         let listed = patterns.join(",");
@@ -320,10 +320,9 @@ impl Added<'_> {
             .filter(|volume| self.needs_secret() || volume.get("secret").is_none())
             .map(|volume| {
                 let mut volume = volume.clone();
-                if let (Some(name), Some(place)) =
-                    (secret, volume.pointer_mut("/secret/secretName"))
+                if let (Some(name), Some(slot)) = (secret, volume.pointer_mut("/secret/secretName"))
                 {
-                    *place = name.into();
+                    *slot = name.into();
                 }
                 volume
             })

@@ -28,9 +28,9 @@ pub(super) fn rewritten(pod: &PodView<'_>, ports: Ports, context_path: Option<&s
             let Some(path) = passable(http, container, ports.service, context_path) else {
                 continue;
             };
-            let place = &pod.path;
+            let pointer = &pod.path;
             found.operations.push(Operation::replace(
-                format!("{place}/spec/containers/{number}/{kind}/httpGet/port"),
+                format!("{pointer}/spec/containers/{number}/{kind}/httpGet/port"),
                 ports.sidecar.into(),
             ));
             if !found.paths.contains(&path) {

@@ -30,11 +30,11 @@ use tokio_util::sync::CancellationToken;
 use self::connection::Connection;
 use self::exchange::Limits;
 use self::pool::Pool;
-use self::request::{Admitted, Progress, Request};
+use self::request::{Authorized, Progress, Request};
 use self::response_head::ResponseHead;
 use self::upload::Upload;
 use super::phases::AuthProxy;
-use crate::auth::authorize::{Decision, Forward, Refusal};
+use crate::auth::authorize::{Decision, Forward, Rejected};
 use crate::downstream::stream::ClientStream;
 use crate::headers::forwarded::Client;
 use crate::request::kind::RequestKind;
@@ -98,24 +98,26 @@ impl FastPath {
     }
 
     /// Decides about a request; waits for a fetch if the token names an unknown key.
-    async fn decide(&self, request: &Request) -> Result<Decision, Refusal> {
+    async fn decide(&self, request: &Request) -> Result<Decision, Rejected> {
         let rules = &request.rules.auth_policy;
         let mut decision = self.decide_at(request, request.began);
         if decision == Err(Rejection::TokenKeyUnknown.into()) {
             // Upgrades are not for the fast path.
-            let fetch = self.proxy.early_fetch(rules, &request.head.headers, false);
+            let fetch = self
+                .proxy
+                .on_demand_fetch(rules, &request.head.headers, false);
             if let Some(fetch) = fetch {
                 fetch.wait(Instant::now()).await;
             }
             decision = self.decide_at(request, Instant::now());
         }
-        decision.or_else(|refusal| {
+        decision.or_else(|rejected| {
             self.proxy
-                .forward_if_reporting(refusal, rules, request.head.for_decision())
+                .forward_if_reporting(rejected, rules, request.head.for_decision())
         })
     }
 
-    fn decide_at(&self, request: &Request, now: Instant) -> Result<Decision, Refusal> {
+    fn decide_at(&self, request: &Request, now: Instant) -> Result<Decision, Rejected> {
         let rules = &request.rules.auth_policy;
         self.proxy
             .authorize(rules, request.head.for_decision(), now)
@@ -168,16 +170,16 @@ impl FastPath {
     }
 
     /// Returns the timeouts of each side until the response begins.
-    fn limits(&self, admitted: &Admitted) -> Limits {
+    fn limits(&self, authorized: &Authorized) -> Limits {
         Limits {
             body: self.proxy.request_body_timeout,
             response: self.proxy.upstream.read_timeout(),
-            token: match admitted.forward.kind {
-                RequestKind::EventStream => self.end_of_token(admitted),
+            token: match authorized.forward.kind {
+                RequestKind::EventStream => self.end_of_token(authorized),
                 _ => None,
             },
-            revocation: match admitted.forward.kind {
-                RequestKind::EventStream => self.proxy.revocation(&admitted.forward),
+            revocation: match authorized.forward.kind {
+                RequestKind::EventStream => self.proxy.revocation(&authorized.forward),
                 _ => None,
             },
         }
@@ -187,18 +189,18 @@ impl FastPath {
     /// its token. Returns the time that the service took.
     fn response_began(
         &self,
-        admitted: &Admitted,
+        authorized: &Authorized,
         head: &ResponseHead,
         limits: &mut Limits,
     ) -> Duration {
-        let after = admitted.decided.elapsed();
+        let after = authorized.decided.elapsed();
         self.proxy.metrics.service_responded(after);
-        let may_be_silent = admitted.forward.kind == RequestKind::EventStream;
+        let may_be_silent = authorized.forward.kind == RequestKind::EventStream;
         limits.token = None;
         let revocation = limits.revocation.take();
         if head.is_event_stream {
-            limits.token = self.end_of_token(admitted);
-            limits.revocation = revocation.or_else(|| self.proxy.revocation(&admitted.forward));
+            limits.token = self.end_of_token(authorized);
+            limits.revocation = revocation.or_else(|| self.proxy.revocation(&authorized.forward));
             limits.response = limits.response.filter(|_| !may_be_silent);
         } else if may_be_silent {
             limits.response = self.proxy.part_timeout();
@@ -206,8 +208,8 @@ impl FastPath {
         after
     }
 
-    fn end_of_token(&self, admitted: &Admitted) -> Option<tokio::time::Instant> {
-        let left = self.proxy.token_time_left(&admitted.forward)?;
+    fn end_of_token(&self, authorized: &Authorized) -> Option<tokio::time::Instant> {
+        let left = self.proxy.token_time_left(&authorized.forward)?;
         tokio::time::Instant::now().checked_add(left)
     }
 

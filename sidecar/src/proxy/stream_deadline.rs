@@ -327,8 +327,11 @@ mod tests {
 
     #[test]
     fn debug_output_has_no_query() {
-        let shown = format!("{:?}", request("/a?access_token=secret"));
-        assert!(shown.contains("/a") && !shown.contains("secret"), "{shown}");
+        let printed = format!("{:?}", request("/a?access_token=secret"));
+        assert!(
+            printed.contains("/a") && !printed.contains("secret"),
+            "{printed}"
+        );
     }
 
     #[tokio::test(start_paused = true)]

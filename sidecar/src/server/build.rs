@@ -84,7 +84,7 @@ pub(crate) fn serve(
         .map_err(|error| ExitError::Software(format!("a listener cannot be shared: {error}")))?;
     let (background, ends) = supervisor();
     let stop = graceful_stop(announcement, &config, &shared, ends);
-    let fault = stop.fault.clone();
+    let exit_reason = stop.exit_reason.clone();
     let drain = Drain {
         draining: stop.draining.clone(),
         serving: stop.serving.clone(),
@@ -125,12 +125,12 @@ pub(crate) fn serve(
         let reload = reload_certificate(certificate, shared.metrics.tls.clone());
         server.add_service(supervised("certificate reload", reload, &background));
     }
-    if let Some((target, refused)) = config.bypass {
+    if let Some((target, rejected)) = config.bypass {
         let condition = || shared.health.condition("bypass", "not probed yet");
         let check = ExposureProbe {
             target,
             metrics: shared.metrics.clone(),
-            ready: refused.then(condition),
+            ready: rejected.then(condition),
         };
         server.add_service(supervised("bypass check", check.run(), &background));
     }
@@ -157,7 +157,7 @@ pub(crate) fn serve(
         uptime_s = started.elapsed().as_secs(),
         "stopped"
     );
-    fault.outcome()
+    exit_reason.outcome()
 }
 
 fn shared(config: &Config) -> (Shared, Registry) {
@@ -254,7 +254,7 @@ fn graceful_stop(
         connections: shared.connections.clone(),
         metrics: shared.metrics.clone(),
         ends,
-        fault: ExitReason::default(),
+        exit_reason: ExitReason::default(),
     }
 }
 

@@ -118,8 +118,8 @@ impl<A: ServerApp + Send + Sync + 'static> Bound<A> {
             () = serving => (),
             () = keep_timer_armed() => (),
         }
-        let was_told = *self.stop.borrow();
-        was_told
+        let is_stopped = *self.stop.borrow();
+        is_stopped
             .then_some(())
             .ok_or_else(|| STOPPED_UNEXPECTEDLY.to_owned())
     }
@@ -178,7 +178,7 @@ mod tests {
 
     /// Ends the server after the end of a task, and reports the task.
     struct UntilAnEnd {
-        told_to_stop: Option<watch::Sender<bool>>,
+        stop: Option<watch::Sender<bool>>,
         background: Supervisor,
         ends: FirstFailure,
         sink: Sender<String>,
@@ -187,7 +187,7 @@ mod tests {
     #[async_trait]
     impl ShutdownSignalWatch for UntilAnEnd {
         async fn recv(&self) -> ShutdownSignal {
-            if let Some(stop) = &self.told_to_stop {
+            if let Some(stop) = &self.stop {
                 stop.send_replace(true);
                 stop.closed().await;
                 self.background.spawn_critical("the last", async {});
@@ -198,7 +198,7 @@ mod tests {
     }
 
     /// Describes the end of the proxy: by a stop, or unexpected.
-    fn end_of_proxy(is_told: bool) -> String {
+    fn end_of_proxy(is_stopped: bool) -> String {
         let listener =
             runtime::listener::bind(Port::Public, "127.0.0.1:0".parse().unwrap()).unwrap();
         let stop = watch::Sender::new(false);
@@ -210,7 +210,7 @@ mod tests {
         let (sink, printed) = channel();
         let shutdown_signal = Box::new(UntilAnEnd {
             // Pingora's loop also ends when the sender of the stop is gone.
-            told_to_stop: is_told.then_some(stop),
+            stop: is_stopped.then_some(stop),
             background,
             ends,
             sink,

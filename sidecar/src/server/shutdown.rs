@@ -38,7 +38,7 @@ pub(crate) struct GracefulStop {
     pub(crate) metrics: Metrics,
     pub(crate) ends: FirstFailure,
     /// The reason, unless it was a signal.
-    pub(crate) fault: ExitReason,
+    pub(crate) exit_reason: ExitReason,
 }
 
 /// The error that a process without a signal exits with.
@@ -57,7 +57,7 @@ impl GracefulStop {
     /// need time to notice.
     fn stops_by_itself(&self, failure: ExitError) -> Duration {
         tracing::error!(%failure, "the sidecar stops and has to be restarted");
-        let _ = self.fault.0.set(failure);
+        let _ = self.exit_reason.0.set(failure);
         self.times.lame_duck
     }
 
@@ -155,7 +155,7 @@ mod tests {
             connections: watch::Sender::new(false),
             metrics: Metrics::new(&TokenCacheCounters::default()).0,
             ends: supervisor().1,
-            fault: ExitReason::default(),
+            exit_reason: ExitReason::default(),
         };
         (stop, health)
     }
@@ -208,7 +208,7 @@ mod tests {
         let (background, ends) = supervisor();
         let (stop, health) = stop(Duration::ZERO, LONG);
         let stop = GracefulStop { ends, ..stop };
-        let fault = stop.fault.clone();
+        let exit_reason = stop.exit_reason.clone();
         let mut server = Server::new_with_opt_and_conf(None, ServerConf::default());
         server.add_service(supervised("reload", defective(), &background));
         let (sink, ended) = channel();
@@ -220,7 +220,7 @@ mod tests {
         });
         assert!(ended.recv_timeout(Duration::from_secs(30)).is_ok());
         assert!(!health.is_ready());
-        let failure = fault.outcome().err();
+        let failure = exit_reason.outcome().err();
         assert_eq!(failure.as_ref().map(ExitError::code), Some(70));
         let line = failure.map(|failure| failure.to_string());
         let line = line.unwrap_or_default();

@@ -25,7 +25,7 @@ const PREFIX: &str = "postern_sidecar";
 const WRITTEN: &str = "written";
 const FAILED: &str = "failed";
 const APPLIED: &str = "applied";
-const REFUSED: &str = "refused";
+const REJECTED: &str = "refused";
 
 type OutcomeLabels = [(&'static str, &'static str); 2];
 
@@ -151,7 +151,7 @@ metrics! {
             = counters([WRITTEN, FAILED].map(outcome_labels)),
         /// Reloads of the configuration by outcome
         config_reloads: Family<OutcomeLabels, Counter>
-            = counters([APPLIED, REFUSED].map(outcome_labels)),
+            = counters([APPLIED, REJECTED].map(outcome_labels)),
         /// 1 if the configuration was usable at the last read
         config_last_reload_successful was config_usable: Gauge = usable(),
         /// 1 while settings that were read need a restart
@@ -194,7 +194,7 @@ impl Metrics {
     }
 
     /// Counts a request that a rule rejected, or would have with `--enforce on`.
-    pub(crate) fn rule_refused(&self, name: &str) {
+    pub(crate) fn rule_rejected(&self, name: &str) {
         self.rule_refusals.get_or_create(&rule_labels(name)).inc();
     }
 
@@ -309,7 +309,7 @@ impl Metrics {
     }
 
     pub(crate) fn config_reloaded(&self, applied: bool) {
-        let labels = outcome_labels(if applied { APPLIED } else { REFUSED });
+        let labels = outcome_labels(if applied { APPLIED } else { REJECTED });
         self.config_last_reload_successful.set(i64::from(applied));
         self.config_reloads.get_or_create(&labels).inc();
     }

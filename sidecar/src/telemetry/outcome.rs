@@ -87,9 +87,11 @@ impl StatusClass {
 pub(crate) struct Totals {
     pub(crate) verified: u64,
     pub(crate) passed: u64,
-    pub(crate) answered: u64,
+    #[serde(rename = "answered")]
+    pub(crate) responded: u64,
     pub(crate) reported: u64,
-    pub(crate) refused: u64,
+    #[serde(rename = "refused")]
+    pub(crate) rejected: u64,
     pub(crate) aborted: u64,
 }
 
@@ -99,9 +101,9 @@ impl Totals {
         Self {
             verified: self.verified.saturating_sub(before.verified),
             passed: self.passed.saturating_sub(before.passed),
-            answered: self.answered.saturating_sub(before.answered),
+            responded: self.responded.saturating_sub(before.responded),
             reported: self.reported.saturating_sub(before.reported),
-            refused: self.refused.saturating_sub(before.refused),
+            rejected: self.rejected.saturating_sub(before.rejected),
             aborted: self.aborted.saturating_sub(before.aborted),
         }
     }
@@ -111,14 +113,14 @@ impl Totals {
         Self {
             verified: self.verified + other.verified,
             passed: self.passed + other.passed,
-            answered: self.answered + other.answered,
+            responded: self.responded + other.responded,
             reported: self.reported + other.reported,
-            refused: self.refused + other.refused,
+            rejected: self.rejected + other.rejected,
             aborted: self.aborted + other.aborted,
         }
     }
 
     pub(crate) const fn sum(self) -> u64 {
-        self.verified + self.passed + self.answered + self.reported + self.refused + self.aborted
+        self.verified + self.passed + self.responded + self.reported + self.rejected + self.aborted
     }
 }

@@ -100,8 +100,8 @@ mod tests {
 
     #[test]
     fn a_cause_quotes_no_received_bytes() {
-        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
-        let error = Error::because(ErrorType::ConnectRefused, "buf: Cookie: secret", refused);
+        let rejected = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        let error = Error::because(ErrorType::ConnectRefused, "buf: Cookie: secret", rejected);
         assert_eq!(log_cause(&error), "ConnectRefused: connection refused");
     }
 }

@@ -6,7 +6,7 @@ use http::{HeaderName, HeaderValue, Version, header};
 use pingora::{ErrorType, OrErr};
 
 use crate::auth::authorize::{AuthPolicy, Forward};
-use crate::auth::reporting::WOULD_REFUSE;
+use crate::auth::reporting::WOULD_REJECT;
 use crate::auth::strip_token;
 use crate::headers::forwarded::{Client, ForwardedPolicy};
 use crate::headers::service_head::ServiceHead;
@@ -71,9 +71,9 @@ impl UpstreamRequestPolicy {
             .reporting
             .is_some_and(|reporting| reporting.sends_header)
         {
-            request.remove_where(|name| cgi_equal(name, WOULD_REFUSE));
+            request.remove_where(|name| cgi_equal(name, WOULD_REJECT));
             if let Some(rejection) = forward.reported {
-                let name = Bytes::from_static(WOULD_REFUSE.as_bytes());
+                let name = Bytes::from_static(WOULD_REJECT.as_bytes());
                 request.set(name, HeaderValue::from_static(rejection.reason()))?;
             }
         }

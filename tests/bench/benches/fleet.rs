@@ -164,8 +164,8 @@ async fn poll(address: SocketAddr) -> Poll {
     let key = get(&format!("/auth{SECRET_KEY}"), &[]);
     let path = "/auth/.well-known/jwks.json";
     let mut stream = connect(address, 0).await.expect("a connection");
-    let answer = exchange(&mut stream, &get(path, &[])).await;
-    let (_, head) = answer.expect("the key set");
+    let response = exchange(&mut stream, &get(path, &[])).await;
+    let (_, head) = response.expect("the key set");
     let version = head
         .split("\r\n")
         .find_map(|line| line.strip_prefix("etag: "))

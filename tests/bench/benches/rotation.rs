@@ -145,13 +145,13 @@ struct Traffic {
     over: AtomicBool,
     logins: AtomicU64,
     requests: AtomicU64,
-    refusals: Mutex<BTreeMap<String, u64>>,
+    rejections: Mutex<BTreeMap<String, u64>>,
 }
 
 impl Traffic {
-    fn refused(&self, what: String) {
-        let mut refusals = self.refusals.lock().expect("no thread panicked");
-        *refusals.entry(what).or_default() += 1;
+    fn rejected(&self, what: String) {
+        let mut rejections = self.rejections.lock().expect("no thread panicked");
+        *rejections.entry(what).or_default() += 1;
     }
 
     fn is_over(&self) -> bool {
@@ -195,7 +195,8 @@ impl Person<'_> {
         match self.server.exchange(&self.login) {
             Ok((200, body)) => Some(token_in(&body)),
             other => {
-                self.traffic.refused(format!("login: {}", shown(&other)));
+                self.traffic
+                    .rejected(format!("login: {}", described(&other)));
                 None
             }
         }
@@ -207,12 +208,12 @@ impl Person<'_> {
         if !matches!(outcome, Ok((200, _))) {
             let kid = kid_of(token);
             self.traffic
-                .refused(format!("request ({kid}): {}", shown(&outcome)));
+                .rejected(format!("request ({kid}): {}", described(&outcome)));
         }
     }
 }
 
-fn shown(outcome: &std::io::Result<(u16, Vec<u8>)>) -> String {
+fn described(outcome: &std::io::Result<(u16, Vec<u8>)>) -> String {
     match outcome {
         Ok((status, body)) => format!("{status} {}", String::from_utf8_lossy(body)),
         Err(error) => format!("no response: {error}"),
@@ -256,16 +257,16 @@ fn rotations(system: &System, settings: &Settings) -> bool {
     let seconds = begun.elapsed().as_secs_f64();
     let requests = traffic.requests.load(Ordering::Relaxed);
     let logins = traffic.logins.load(Ordering::Relaxed);
-    let refusals = traffic.refusals.into_inner().expect("no thread panicked");
-    let failed: u64 = refusals.values().sum();
+    let rejections = traffic.rejections.into_inner().expect("no thread panicked");
+    let failed: u64 = rejections.values().sum();
     let rate = requests as f64 / seconds;
     println!(
         "{count} rotations in {seconds:.0} s: {requests} requests through sidecars ({rate:.0}/s), \
          {logins} logins ({:.0}/s), {failed} without a 200 (target: 0)",
         logins as f64 / seconds,
     );
-    for (refusal, times) in refusals {
-        println!("  {times} × {refusal}");
+    for (rejection, times) in rejections {
+        println!("  {times} × {rejection}");
     }
     let busy = settings.smoke || rate >= LEAST_REQUESTS_PER_SECOND;
     if !busy {
@@ -309,8 +310,8 @@ fn revocation(system: &System) -> Duration {
     wait::until(
         "every sidecar to reject the tokens of the revoked key",
         || {
-            let refused = |line: &mut ReopenedConnection| status(line, &used) == 401;
-            lines.iter_mut().all(refused).then_some(())
+            let rejected = |line: &mut ReopenedConnection| status(line, &used) == 401;
+            lines.iter_mut().all(rejected).then_some(())
         },
     );
     let took = revoked.elapsed();

@@ -149,8 +149,8 @@ fn echo(address: SocketAddr, forge: &Forge, traffic: &Traffic) {
          Content-Length: 4\r\n\r\necho"
     );
     while !traffic.over.load(Ordering::Relaxed) {
-        let answer = exchange(address, "POST", request.as_bytes());
-        traffic.took(answer.status(), 200);
+        let response = exchange(address, "POST", request.as_bytes());
+        traffic.took(response.status(), 200);
         thread::sleep(Duration::from_millis(20));
     }
 }
@@ -167,12 +167,12 @@ fn report_bounds(sidecars: &[(&Sidecar, f64)]) -> bool {
         let bound = PROCESS
             + f64::from(MAX_REQUESTS) * for_each_request
             + f64::from(MAX_CONNECTIONS) * FOR_EACH_CONNECTION;
-        let most = mebibytes(sidecar.process().most_resident_kib());
+        let peak = mebibytes(sidecar.process().peak_resident_kib());
         println!(
-            "at most {most:.1} of {bound:.1} MiB resident; all places free again: {}",
+            "at most {peak:.1} of {bound:.1} MiB resident; all places free again: {}",
             free.is_some()
         );
-        good &= free.is_some() && most <= bound;
+        good &= free.is_some() && peak <= bound;
     }
     good
 }
@@ -180,14 +180,14 @@ fn report_bounds(sidecars: &[(&Sidecar, f64)]) -> bool {
 #[derive(Default)]
 struct Traffic {
     over: AtomicBool,
-    answered: AtomicU64,
+    responses: AtomicU64,
     /// Requests with an unexpected response.
     wrong: AtomicU64,
 }
 
 impl Traffic {
     fn took(&self, status: u16, deserved: u16) {
-        self.answered.fetch_add(1, Ordering::Relaxed);
+        self.responses.fetch_add(1, Ordering::Relaxed);
         if status != deserved {
             println!("{status} instead of {deserved}");
             self.wrong.fetch_add(1, Ordering::Relaxed);
@@ -224,7 +224,7 @@ fn watch(
                 println!(
                     "{:>4.0} s  {:>9} requests  {:.1} MiB resident  {:.1} MiB anonymous",
                     began.elapsed().as_secs_f64(),
-                    traffic.answered.load(Ordering::Relaxed),
+                    traffic.responses.load(Ordering::Relaxed),
                     sample.resident,
                     sample.anonymous,
                 );
@@ -258,7 +258,7 @@ fn report(memory: &[Sample], traffic: &Traffic, settings: &Settings) -> bool {
     );
     println!(
         "{} requests, {wrong} with a wrong response",
-        traffic.answered.load(Ordering::Relaxed)
+        traffic.responses.load(Ordering::Relaxed)
     );
     let flat = settings.smoke || resident <= 2.0 * TOLERANCE;
     flat && wrong == 0
@@ -332,7 +332,7 @@ fn bad_requests(forge: &Forge) -> Vec<Deserved> {
         with("not.a.token", 401),
         with(&"A".repeat(4000), 401),
         with(&forge.token(now, &json!({"exp": now - 3600})), 401),
-        with(&forge.stranger_token(now, &Value::Null), 401),
+        with(&forge.untrusted_token(now, &Value::Null), 401),
         with(&forge.token(now, &json!({"username": 1})), 401),
         Deserved {
             request: get(PATH, &[]),

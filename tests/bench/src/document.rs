@@ -7,11 +7,11 @@ use std::path::Path;
 /// # Panics
 /// When the file cannot be read or written, or has no such part.
 pub fn write_part(file: &Path, part: &str, text: &str) {
-    let shown = file.display();
-    let document = std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{shown}: {error}"));
+    let path = file.display();
+    let document = std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{path}: {error}"));
     let document = with_part(&document, part, text)
-        .unwrap_or_else(|| panic!("{shown} has no part between the marks of `{part}`"));
-    std::fs::write(file, document).unwrap_or_else(|error| panic!("{shown}: {error}"));
+        .unwrap_or_else(|| panic!("{path} has no part between the marks of `{part}`"));
+    std::fs::write(file, document).unwrap_or_else(|error| panic!("{path}: {error}"));
 }
 
 fn with_part(document: &str, part: &str, text: &str) -> Option<String> {

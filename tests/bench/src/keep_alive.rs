@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_an_answer_is_known_from_its_head() {
+    fn the_end_of_a_response_is_known_from_its_head() {
         let ok = "HTTP/1.1 200 OK\r\nContent-length: 5\r\n\r\n";
         assert_eq!(parsed(ok), Some((200, ok.len()..ok.len() + 5)));
         let not_modified = "HTTP/1.1 304 Not Modified\r\netag: \"x\"\r\n\r\n";

@@ -122,8 +122,8 @@ impl OpenLoop {
         let (connections, rate, length) = (self.connections, self.rate, self.length);
         let due = move |turn: usize| {
             #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52 requests")]
-            let place = (turn * connections + number) as f64;
-            Duration::from_secs_f64(place / rate)
+            let position = (turn * connections + number) as f64;
+            Duration::from_secs_f64(position / rate)
         };
         (0..).map(due).take_while(move |due| *due < length)
     }

@@ -153,12 +153,12 @@ impl Picture {
 
     fn draw_line(&self, svg: &mut String, line: &Line, axis: &Axis, colour: &str) {
         for part in parts(&line.points) {
-            let place = |&(at, value): &(f64, f64)| (self.x(at), axis.y(value));
-            let places: Vec<_> = part.iter().map(place).collect();
-            let (Some(first), Some(last)) = (places.first(), places.last()) else {
+            let point = |&(at, value): &(f64, f64)| (self.x(at), axis.y(value));
+            let points: Vec<_> = part.iter().map(point).collect();
+            let (Some(first), Some(last)) = (points.first(), points.last()) else {
                 continue;
             };
-            let path = path(&places);
+            let path = path(&points);
             let bottom = TOP + PLOT_HEIGHT;
             let (left, right) = (first.0, last.0);
             let _ = writeln!(
@@ -182,19 +182,19 @@ fn parts(points: &[(f64, f64)]) -> impl Iterator<Item = &[(f64, f64)]> {
 
 /// Returns the commands of a path through these places, without those in the middle of a
 /// horizontal part. A lone place becomes a dash.
-fn path(places: &[(f64, f64)]) -> String {
+fn path(points: &[(f64, f64)]) -> String {
     let rounded = |value: f64| (value * 10.0).round() / 10.0;
     let mut path = String::new();
-    for (number, &(x, y)) in places.iter().enumerate() {
+    for (number, &(x, y)) in points.iter().enumerate() {
         let same =
             |other: Option<&(f64, f64)>| other.is_some_and(|other| rounded(other.1) == rounded(y));
-        let before = number.checked_sub(1).and_then(|number| places.get(number));
-        if !(same(before) && same(places.get(number + 1))) {
+        let before = number.checked_sub(1).and_then(|number| points.get(number));
+        if !(same(before) && same(points.get(number + 1))) {
             let command = if number == 0 { 'M' } else { 'L' };
             let _ = write!(path, "{command}{} {}", rounded(x), rounded(y));
         }
     }
-    if places.len() == 1 {
+    if points.len() == 1 {
         path.push_str("h2");
     }
     path
@@ -236,8 +236,8 @@ impl Axis {
                 svg,
                 "<path d=\"M{LEFT} {y:.1}h{PLOT_WIDTH}\" stroke=\"#e4e5e6\"/>"
             );
-            let shown = shown(value, &self.unit);
-            text(svg, LEFT - 6.0, y + 4.0, "text-anchor=\"end\"", &shown);
+            let label = label(value, &self.unit);
+            text(svg, LEFT - 6.0, y + 4.0, "text-anchor=\"end\"", &label);
         }
     }
 }
@@ -257,7 +257,7 @@ fn round_step(highest: f64) -> (f64, u32) {
 }
 
 /// Returns a value of the axis with its unit, as Grafana writes it.
-fn shown(value: f64, unit: &str) -> String {
+fn label(value: f64, unit: &str) -> String {
     // Steps have two digits at most; the rest of a product of floats is noise.
     let value = (value * 1e9).round() / 1e9;
     match unit {
@@ -351,9 +351,9 @@ mod tests {
             (2500.0, "reqps"),
             (0.1 * 3.0, "short"),
         ];
-        let shown = values.map(|(value, unit)| shown(value, unit));
+        let label = values.map(|(value, unit)| label(value, unit));
         assert_eq!(
-            shown,
+            label,
             ["250 ms", "500 µs", "2.5 s", "50%", "2.5K req/s", "0.3"]
         );
     }

@@ -66,7 +66,7 @@ pub struct Seen {
     /// Requests with a response.
     pub requests: u64,
     /// Requests with a status other than 2xx and 3xx.
-    pub refused: u64,
+    pub rejected: u64,
     /// Requests a second.
     pub rate: f64,
     /// Median latency in microseconds.
@@ -140,7 +140,7 @@ fn parse(output: &str) -> Option<Seen> {
         .find_map(|line| line.trim().split_once(" requests in "))?;
     Some(Seen {
         requests: requests.0.parse().ok()?,
-        refused: after("Non-2xx or 3xx responses:").map_or(Some(0), |count| count.parse().ok())?,
+        rejected: after("Non-2xx or 3xx responses:").map_or(Some(0), |count| count.parse().ok())?,
         rate: after("Requests/sec:")?.parse().ok()?,
         p50: microseconds(after("50%")?)?,
     })
@@ -179,7 +179,7 @@ Transfer/sec:      6.65MB
 ";
         let expected = Seen {
             requests: 37466,
-            refused: 37,
+            rejected: 37,
             rate: 37460.05,
             p50: 795.0,
         };

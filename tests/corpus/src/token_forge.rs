@@ -86,7 +86,7 @@ const ED25519_ORDER: [u8; 32] = [
 #[derive(Debug)]
 pub struct Forge {
     trusted: SigningKey,
-    stranger: SigningKey,
+    untrusted: SigningKey,
 }
 
 impl Forge {
@@ -95,7 +95,7 @@ impl Forge {
         let algorithm = algorithm.into();
         Self {
             trusted: SigningKey::generate(algorithm),
-            stranger: SigningKey::generate(algorithm),
+            untrusted: SigningKey::generate(algorithm),
         }
     }
 
@@ -104,7 +104,7 @@ impl Forge {
     pub fn meant_for(&self, algorithm: Algorithm) -> Self {
         Self {
             trusted: self.trusted.meant_for(algorithm),
-            stranger: self.stranger.meant_for(algorithm),
+            untrusted: self.untrusted.meant_for(algorithm),
         }
     }
 
@@ -114,8 +114,8 @@ impl Forge {
     }
 
     /// Returns an untrusted key of the same type.
-    pub const fn stranger(&self) -> &SigningKey {
-        &self.stranger
+    pub const fn untrusted(&self) -> &SigningKey {
+        &self.untrusted
     }
 
     /// Returns a header as other implementations write it: without `kid`.
@@ -129,8 +129,8 @@ impl Forge {
     }
 
     /// Returns a token with the same claims, signed by an attacker.
-    pub fn stranger_token(&self, now: i64, changes: &Value) -> String {
-        self.token_signed_by(&self.stranger, now, changes)
+    pub fn untrusted_token(&self, now: i64, changes: &Value) -> String {
+        self.token_signed_by(&self.untrusted, now, changes)
     }
 
     fn token_signed_by(&self, key: &SigningKey, now: i64, changes: &Value) -> String {
@@ -147,7 +147,7 @@ impl Forge {
         let bytes = input.as_bytes();
         match kind {
             Signature::Good => self.trusted.sign(bytes),
-            Signature::OtherKey => self.stranger.sign(bytes),
+            Signature::OtherKey => self.untrusted.sign(bytes),
             Signature::Empty => Vec::new(),
             Signature::HmacPublicPem => hmac_sha256(self.trusted.served().as_bytes(), bytes),
             Signature::HmacPublicDer => hmac_sha256(&self.trusted.public_der(), bytes),

@@ -272,7 +272,7 @@ impl TokenRow {
     }
 
     /// Returns status and reason code; `None` when the row must be accepted.
-    pub fn refusal(&self) -> Option<(u16, &str)> {
+    pub fn rejection(&self) -> Option<(u16, &str)> {
         let (status, reason) = self.expect.split_once(' ')?;
         Some((status.parse().ok()?, reason))
     }
@@ -284,7 +284,7 @@ impl TokenRow {
             |text| {
                 setting.fill(text, |name| match name {
                     "alg" => Some(algorithm.as_bytes().to_vec()),
-                    "stranger" => Some(encode(&forge.stranger().public_der()).into_bytes()),
+                    "untrusted" => Some(encode(&forge.untrusted().public_der()).into_bytes()),
                     _ => None,
                 })
             },
@@ -342,7 +342,7 @@ mod tests {
                     assert!(!is_unfilled(&line), "{name}: {}", line.escape_ascii());
                 }
                 for text in [&row.header, &row.payload].into_iter().flatten() {
-                    let named = |name: &str| matches!(name, "alg" | "stranger").then(Vec::new);
+                    let named = |name: &str| matches!(name, "alg" | "untrusted").then(Vec::new);
                     assert!(!is_unfilled(&setting.fill(text, named)), "{name}");
                 }
                 assert_eq!(
@@ -357,7 +357,11 @@ mod tests {
                     let known = expected == "accepted" || expected.split_once(' ').is_some();
                     assert!(known, "{name}: {expected}");
                 }
-                assert_eq!(row.expect != "accepted", row.refusal().is_some(), "{name}");
+                assert_eq!(
+                    row.expect != "accepted",
+                    row.rejection().is_some(),
+                    "{name}"
+                );
             }
         }
     }

@@ -49,7 +49,7 @@ fn file() -> Vec<u8> {
     response("200 OK", &[&format!("{MARK}: 1")], &[b'x'; FILE_BYTES])
 }
 
-fn wait_for_free_places(sidecar: &Sidecar) {
+fn wait_for_free_permits(sidecar: &Sidecar) {
     wait::until("all places to be free", || {
         (metric(sidecar, IN_FLIGHT) == 0).then_some(())
     });
@@ -80,7 +80,7 @@ fn idle_connections_take_little_memory() {
     let idle = || {
         let mut client = RawClient::connect(stack.sidecar.address());
         client.send(&request);
-        assert_eq!(client.answer("POST").status(), 200);
+        assert_eq!(client.response("POST").status(), 200);
         client
     };
     // What the first ones take stays for the others.
@@ -101,7 +101,7 @@ fn setting(kustomization: &str, variable: &str) -> String {
 }
 
 #[test]
-fn unread_answers_fit_into_the_memory_of_the_manifests() {
+fn unread_responses_fit_into_the_memory_of_the_manifests() {
     for component in ["sidecar", "sidecar-plain"] {
         let directory = repository().join("k8s/components").join(component);
         let kustomization = fs::read_to_string(directory.join("kustomization.yaml")).unwrap();
@@ -121,7 +121,7 @@ fn unread_answers_fit_into_the_memory_of_the_manifests() {
                     &setting(&kustomization, "POSTERN_MAX_REQUESTS"),
                 )
         });
-        stack.service.answers(file());
+        stack.service.responds(file());
         let clients = connections.parse::<u64>().unwrap().min(90);
         // One after the other: at the same time, the sidecar would reject them all.
         let held: Vec<_> = (1..=clients)
@@ -134,16 +134,16 @@ fn unread_answers_fit_into_the_memory_of_the_manifests() {
         let resident = stack.sidecar.process().resident_kib().unwrap_or(0);
         assert!(resident < limit_kib, "{resident} KiB of {limit_kib}");
         drop(held);
-        wait_for_free_places(&stack.sidecar);
+        wait_for_free_permits(&stack.sidecar);
     }
 }
 
 #[test]
-fn an_unread_answer_of_http_2_keeps_its_place() {
+fn an_unread_response_of_http_2_keeps_its_permit() {
     // Half of the places are for requests without a token: enough for all streams of one client.
     let flags = ["--max-requests", "200", "--public-path", "/public/**"];
     let stack = ForgedStack::with(SigningType::Ecdsa, |plan| plan.flags(flags));
-    stack.service.answers(file());
+    stack.service.responds(file());
     let held = begin(Abuse::UnreadStreams, &stack.sidecar, "");
     wait_for_ended_requests(&stack.sidecar, u64::from(STREAMS));
     // The kernel's buffers hold the rest.
@@ -152,13 +152,13 @@ fn an_unread_answer_of_http_2_keeps_its_place() {
     let user = stack.sidecar.bearing(&stack.token()).get("/list");
     assert_eq!(user.status(), 200);
     drop(held);
-    wait_for_free_places(&stack.sidecar);
+    wait_for_free_permits(&stack.sidecar);
 }
 
 /// Queues many responses, then withdraws the window that they were queued for. Returns the client,
 /// and the number of responses that reached it.
 fn take_window_back(stack: &ForgedStack) -> (FrameClient, usize) {
-    stack.service.answers(file());
+    stack.service.responds(file());
     let mut client = FrameClient::connect(stack.sidecar.address());
     unread_streams(&mut client, OPEN, "");
     wait_for_ended_requests(&stack.sidecar, u64::from(STREAMS));
@@ -182,15 +182,15 @@ fn stack_with_write_timeout(seconds: &str) -> ForgedStack {
 }
 
 #[test]
-fn a_window_that_is_taken_back_keeps_no_place() {
+fn a_window_that_is_taken_back_keeps_no_permit() {
     let stack = stack_with_write_timeout("4");
     let (mut client, _) = take_window_back(&stack);
     assert!(client.is_closed_within(Duration::from_secs(20)));
-    wait_for_free_places(&stack.sidecar);
+    wait_for_free_permits(&stack.sidecar);
 }
 
 #[test]
-fn a_window_that_is_given_back_in_time_gets_its_answers() {
+fn a_window_that_is_given_back_in_time_gets_its_responses() {
     let stack = stack_with_write_timeout("6");
     let (mut client, mut ended) = take_window_back(&stack);
     std::thread::sleep(Duration::from_secs(2));
@@ -199,7 +199,7 @@ fn a_window_that_is_given_back_in_time_gets_its_answers() {
         let frame = client.frame_from_server().expect("the other responses");
         ended += usize::from(frame.ends_body());
     }
-    wait_for_free_places(&stack.sidecar);
+    wait_for_free_permits(&stack.sidecar);
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn data(client: &mut FrameClient) -> Vec<u8> {
 }
 
 #[test]
-fn refusals_that_nobody_takes_wait_in_places_only() {
+fn unread_rejections_take_permits_alone() {
     let flags = ["--max-requests", "8"];
     let stack = ForgedStack::with(SigningType::Ecdsa, |plan| plan.flags(flags));
     let mut client = FrameClient::connect(stack.sidecar.address());
@@ -294,11 +294,11 @@ fn refusals_that_nobody_takes_wait_in_places_only() {
     let user = stack.sidecar.bearing(&stack.token()).get("/list");
     assert_eq!(user.status(), 200);
     drop(client);
-    wait_for_free_places(&stack.sidecar);
+    wait_for_free_permits(&stack.sidecar);
 }
 
 #[test]
-fn who_does_not_read_stops_nobody_at_an_http_2_service() {
+fn a_client_that_does_not_read_stops_no_other_over_http_2() {
     let stack = stack();
     let service = H2Service::start();
     for (abuse, clients) in [(Abuse::UnreadDownload, 5), (Abuse::UnreadStreams, 1)] {
@@ -326,7 +326,7 @@ fn who_does_not_read_stops_nobody_at_an_http_2_service() {
 }
 
 #[test]
-fn an_upload_that_nobody_reads_stops_no_other_on_its_connection() {
+fn an_upload_that_is_not_read_stops_no_other_on_its_connection() {
     let stack = stack();
     let service = StreamingService::start();
     let sidecar = in_front_of(&stack, &service.url(), &[]);
@@ -335,8 +335,8 @@ fn an_upload_that_nobody_reads_stops_no_other_on_its_connection() {
     let mut stuck = client.open(client.request("POST", "/orders/public/upload", &fields));
     assert!(stuck.fill() > 0);
     let other = client.request("POST", "/orders/public/upload", &[]);
-    let answer = client.send(other, b"12345").unwrap();
-    assert_eq!(answer.body, b"5");
+    let response = client.send(other, b"12345").unwrap();
+    assert_eq!(response.body, b"5");
     assert_eq!(service.received(), 5, "while the first one is stuck");
 }
 
@@ -373,13 +373,13 @@ fn a_handshake_has_no_more_time_than_any_request_before_its_101() {
         );
         client.send(head.as_bytes());
         assert!(client.is_at_end(), "{path} {more}");
-        wait_for_free_places(&sidecar);
+        wait_for_free_permits(&sidecar);
     }
     assert_eq!(metric(&sidecar, "postern_sidecar_streams_ended_total "), 0);
 }
 
 #[test]
-fn a_grpc_call_outside_its_answer_has_the_time_of_any_request() {
+fn a_grpc_call_outside_its_response_has_any_request_s_time() {
     let stack = stack();
     let (plain, grpc) = (StreamingService::start(), H2Service::start());
     let flags = [
@@ -405,13 +405,13 @@ fn a_grpc_call_outside_its_answer_has_the_time_of_any_request() {
         let client = H2Client::connect(sidecar.address());
         let call = client.open(client.request("POST", &format!("/orders/{path}"), &fields));
         wait_for_ended_requests(&sidecar, 1);
-        wait_for_free_places(&sidecar);
+        wait_for_free_permits(&sidecar);
         drop(call);
     }
 }
 
 #[test]
-fn a_grpc_call_goes_on_while_the_client_sends_or_once_answered() {
+fn a_grpc_call_goes_on_while_the_client_sends_or_once_responded() {
     let stack = stack();
     let (slow, grpc) = (StreamingService::start(), H2Service::start());
     let flags = [
@@ -455,7 +455,7 @@ fn a_grpc_call_goes_on_while_the_client_sends_or_once_answered() {
 }
 
 #[test]
-fn a_handshake_that_nobody_answers_ends_with_its_token() {
+fn a_handshake_without_a_response_ends_with_its_token() {
     let stack = stack();
     let service = StreamingService::start();
     let flags = ["--upstream-read-timeout", "0", "--leeway", "0"];
@@ -468,5 +468,5 @@ fn a_handshake_that_nobody_answers_ends_with_its_token() {
     );
     client.send(head.as_bytes());
     assert!(client.is_at_end());
-    wait_for_free_places(&sidecar);
+    wait_for_free_permits(&sidecar);
 }

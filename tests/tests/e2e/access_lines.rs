@@ -21,7 +21,7 @@ fn line(sidecar: &Sidecar, reason: &str) -> String {
 }
 
 #[test]
-fn a_refusal_names_the_client_behind_trusted_proxies_alone() {
+fn a_rejection_names_the_client_behind_trusted_proxies_alone() {
     let stack = stack();
     for (flags, client) in [
         (&[][..], "127.0.0.1"),
@@ -34,18 +34,18 @@ fn a_refusal_names_the_client_behind_trusted_proxies_alone() {
         let request = "GET /orders/list HTTP/1.1\r\nHost: a\r\n\
                        X-Forwarded-For: 1.1.1.1, 203.0.113.9, 10.0.0.7\r\n\r\n";
         exchange(sidecar.address(), "GET", request.as_bytes());
-        let refused = line(&sidecar, "token_missing");
+        let rejected = line(&sidecar, "token_missing");
         let expected = format!(" client={client}");
-        assert!(refused.contains(&expected), "{flags:?}: {refused}");
+        assert!(rejected.contains(&expected), "{flags:?}: {rejected}");
         let status = admin_get(sidecar.admin(), "/status.json").json();
         assert_eq!(status["refusals"][0]["client"], client, "{flags:?}");
 
         // Without a request there is no proxy to trust: the client is the peer.
         exchange(sidecar.address(), "GET", b"\0\r\n\r\n");
-        let refused = line(&sidecar, "request_malformed");
+        let rejected = line(&sidecar, "request_malformed");
         assert!(
-            refused.contains(" client=127.0.0.1"),
-            "{flags:?}: {refused}"
+            rejected.contains(" client=127.0.0.1"),
+            "{flags:?}: {rejected}"
         );
     }
 }
@@ -90,10 +90,10 @@ fn a_line_has_times_bytes_and_the_user_only_if_configured() {
         assert!(ms(&line, "upstream_ms") > Some(0.0), "{line}");
         let public = json_line(sidecar, "/orders/public/a");
         assert_eq!(public["user"], Value::Null, "{public}");
-        let refused = json_line(sidecar, "/orders/refused");
-        assert!(refused["bytes"].as_u64() > Some(50), "{refused}");
-        assert!(ms(&refused, "duration_ms").is_some(), "{refused}");
-        assert_eq!(refused["upstream_ms"], Value::Null, "{refused}");
+        let rejected = json_line(sidecar, "/orders/refused");
+        assert!(rejected["bytes"].as_u64() > Some(50), "{rejected}");
+        assert!(ms(&rejected, "duration_ms").is_some(), "{rejected}");
+        assert_eq!(rejected["upstream_ms"], Value::Null, "{rejected}");
     }
 }
 

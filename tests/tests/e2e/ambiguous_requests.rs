@@ -9,7 +9,7 @@ use tests::raw_client::{RawClient, exchange};
 use super::forwarding::stack;
 
 #[test]
-fn lesson_c24_what_parsers_read_differently_is_refused() {
+fn lesson_c24_what_parsers_read_differently_is_rejected() {
     let stack = stack();
     let token = stack.token();
     let rows: [(&str, &str, &str); 19] = [
@@ -107,11 +107,11 @@ fn lesson_c24_what_parsers_read_differently_is_refused() {
             ("public/x", String::new()),
         ] {
             let request = format!("POST /orders/{path} HTTP/1.1\r\nHost: a\r\n{credentials}{rest}");
-            let answer = exchange(stack.sidecar.address(), "POST", request.as_bytes());
+            let response = exchange(stack.sidecar.address(), "POST", request.as_bytes());
             assert!(
-                verdict(&answer).starts_with(expected),
+                verdict(&response).starts_with(expected),
                 "{name} on {path}: {}",
-                verdict(&answer)
+                verdict(&response)
             );
         }
     }
@@ -119,7 +119,7 @@ fn lesson_c24_what_parsers_read_differently_is_refused() {
 }
 
 #[test]
-fn chunks_with_more_framing_than_data_are_refused() {
+fn chunks_with_more_framing_than_data_are_rejected() {
     let stack = stack();
     for chunks in [
         format!("1;{}\r\nx\r\n0\r\n\r\n", "a".repeat(5_000)),
@@ -129,8 +129,8 @@ fn chunks_with_more_framing_than_data_are_refused() {
         let request = format!(
             "POST /orders/public/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}"
         );
-        let answer = exchange(stack.sidecar.address(), "POST", request.as_bytes());
-        assert_eq!(verdict(&answer), "400 request_framing", "{:.20}", chunks);
+        let response = exchange(stack.sidecar.address(), "POST", request.as_bytes());
+        assert_eq!(verdict(&response), "400 request_framing", "{:.20}", chunks);
     }
 }
 
@@ -164,9 +164,9 @@ fn lesson_c24_chunks_that_gateways_count_differently() {
             );
             let next = "GET /orders/public/hidden HTTP/1.1\r\nHost: a\r\n\r\n";
             let request = format!("{head}{chunks}{next}");
-            let answer = exchange(stack.sidecar.address(), "POST", request.as_bytes());
+            let response = exchange(stack.sidecar.address(), "POST", request.as_bytes());
             assert_eq!(
-                verdict(&answer),
+                verdict(&response),
                 "400 request_framing",
                 "{chunks:?} on {path}"
             );
@@ -176,11 +176,11 @@ fn lesson_c24_chunks_that_gateways_count_differently() {
             let mut client = RawClient::connect(stack.sidecar.address());
             let before = "POST /orders/public/y HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1;a=b\r\n\n\r\n0\r\n\r\n";
             client.send(format!("{before}{begin}").as_bytes());
-            assert_eq!(client.answer("POST").status(), 200, "{chunks:?}");
+            assert_eq!(client.response("POST").status(), 200, "{chunks:?}");
             client.send(format!("{end}{chunks}{next}").as_bytes());
-            let answer = client.answer("POST");
+            let response = client.response("POST");
             assert_eq!(
-                verdict(&answer),
+                verdict(&response),
                 "400 request_framing",
                 "{chunks:?} on {path}"
             );
@@ -266,11 +266,11 @@ fn lesson_a5_and_c24_hosts_methods_and_targets_for_no_service() {
         let mut client = RawClient::connect(stack.sidecar.address());
         client.send(request.as_bytes());
         client.finish();
-        match client.try_answer("GET") {
-            Ok(answer) => assert!(
-                verdict(&answer).starts_with(expected) && answer.status() >= 400,
+        match client.try_response("GET") {
+            Ok(response) => assert!(
+                verdict(&response).starts_with(expected) && response.status() >= 400,
                 "{first} {host}: {}",
-                verdict(&answer)
+                verdict(&response)
             ),
             // A close without a response is a rejection as well.
             Err(_) => assert_eq!(expected, "", "{first} {host}"),
@@ -328,13 +328,13 @@ fn an_upgrade_needs_a_verified_websocket_handshake() {
     let switching = format!(
         "HTTP/1.1 101 Switching Protocols\r\n{MARK}: 1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nhello"
     );
-    stack.service.answers(switching.into_bytes());
+    stack.service.responds(switching.into_bytes());
     let handshake = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
     let open = |path: &str, credentials: &str| {
         let mut client = RawClient::connect(stack.sidecar.address());
         client
             .send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n{credentials}{handshake}").as_bytes());
-        client.answer("GET")
+        client.response("GET")
     };
     assert_eq!(verdict(&open("/orders/ws", "")), "401 token_missing");
     assert_eq!(

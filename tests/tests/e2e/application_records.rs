@@ -141,7 +141,7 @@ fn a_removed_application_stays_removed_when_its_record_is_back() {
 }
 
 #[test]
-fn a_record_that_was_planted_without_the_key_admits_nobody() {
+fn a_record_that_was_planted_without_the_key_is_ignored() {
     let Some(store) = Store::start() else { return };
     let mut flags = store.encryption(true);
     let secret = store.done(&["application", "add", "--app-id", "orders"], &flags);

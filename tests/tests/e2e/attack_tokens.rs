@@ -209,14 +209,14 @@ fn observe(
     row: &TokenRow,
     lines: impl Fn(i64) -> Vec<Vec<u8>>,
 ) -> Result<(), String> {
-    let (answer, seen) = within_one_second(|now| {
+    let (response, seen) = within_one_second(|now| {
         // Drops the requests of an attempt that a new second made worthless.
         service.take_requests();
         (send(sidecar, row, lines(now)), service.take_requests())
     });
-    let verdict = verdict(&answer);
+    let verdict = verdict(&response);
     let user = |request: &Message| request.header("X-Current-User");
-    match row.refusal() {
+    match row.rejection() {
         None if verdict == "200" && matches!(&seen[..], [one] if user(one).len() == 1) => Ok(()),
         None => Err(format!(
             "{verdict}, not accepted once with its user; the service received {}",
@@ -226,17 +226,17 @@ fn observe(
             "{verdict}, and the service received {}",
             seen.len()
         )),
-        Some((status, _)) => match over_the_wire(&row.expect, &answer) {
+        Some((status, _)) => match over_the_wire(&row.expect, &response) {
             expected if verdict != expected => Err(format!("{verdict}, not {expected}")),
-            _ => challenge(status, &answer),
+            _ => challenge(status, &response),
         },
     }
 }
 
 /// Returns the rejection to expect: the max size of the whole head applies before the field's.
-fn over_the_wire<'r>(expected: &'r str, answer: &Message) -> &'r str {
+fn over_the_wire<'r>(expected: &'r str, response: &Message) -> &'r str {
     match expected {
-        "431 authorization_too_large" if answer.text().contains("request_header") => {
+        "431 authorization_too_large" if response.text().contains("request_header") => {
             "431 request_header_too_large"
         }
         expected => expected,
@@ -255,8 +255,8 @@ fn send(sidecar: &Sidecar, row: &TokenRow, lines: Vec<Vec<u8>>) -> Message {
 }
 
 /// Checks that every 401 names the way to authenticate (RFC 6750 §3).
-fn challenge(status: u16, answer: &Message) -> Result<(), String> {
-    let challenges = answer.header("www-authenticate");
+fn challenge(status: u16, response: &Message) -> Result<(), String> {
+    let challenges = response.header("www-authenticate");
     let realm = challenges
         .iter()
         .any(|challenge| challenge.starts_with(r#"Bearer realm="postern""#));
@@ -266,7 +266,7 @@ fn challenge(status: u16, answer: &Message) -> Result<(), String> {
 }
 
 #[test]
-fn contract_5_3_the_auth_server_refuses_forged_tokens_as_well() {
+fn contract_5_3_the_auth_server_rejects_forged_tokens_as_well() {
     let server = AuthServer::start();
     let forge = Forge::new(SigningType::Rsa);
     let good = server.login();
@@ -339,7 +339,7 @@ fn through_the_auth_server(signing_type: SigningType) {
     for row in rows().iter().filter(|row| row.is_tried_with(signing_type)) {
         let is_for_another = row.expect == FOREIGN;
         if matches!(row.policy, Policy::Default | Policy::Issuer) && !is_for_another {
-            verdicts.row(&row.name, ask(&server, row, &forge).err());
+            verdicts.row(&row.name, check_row(&server, row, &forge).err());
         }
     }
     verdicts.conclude();
@@ -357,13 +357,13 @@ fn put_pair(directory: &std::path::Path, key: &SigningKey) {
     }
 }
 
-fn ask(server: &AuthServer, row: &TokenRow, forge: &Forge) -> Result<(), String> {
+fn check_row(server: &AuthServer, row: &TokenRow, forge: &Forge) -> Result<(), String> {
     let target = format!(
         "/auth{USER_DETAILS}?{}",
         row.query.as_deref().unwrap_or_default()
     );
     let key = verification_key(forge.trusted());
-    let (lines, answer) = within_one_second(|now| {
+    let (lines, response) = within_one_second(|now| {
         let lines = row.header_lines(forge, key.id().as_str(), now);
         let request = lines
             .iter()
@@ -375,9 +375,9 @@ fn ask(server: &AuthServer, row: &TokenRow, forge: &Forge) -> Result<(), String>
         "accepted" if issued_by_auth(&lines) => "200",
         // The auth server always requires its own issuer, as its last check.
         "accepted" => "401 token_issuer",
-        refused => over_the_wire(refused, &answer),
+        rejected => over_the_wire(rejected, &response),
     };
-    let verdict = verdict(&answer);
+    let verdict = verdict(&response);
     (verdict == expected)
         .then_some(())
         .ok_or_else(|| format!("{verdict}, not {expected}"))

@@ -42,8 +42,8 @@ fn a_login_is_joined_to_its_token_its_key_and_its_request() {
         .line(format!("traceparent: 00-{trace}-00f067aa0ba902b7-01").as_str())
         .line("X-Request-Id: login-1")
         .body(json!({"username": "ada", "password": "enchantress"}).to_string());
-    let answer = server.anonymous().send(&login);
-    let token = answer.json()["data"]["access_token"]
+    let response = server.anonymous().send(&login);
+    let token = response.json()["data"]["access_token"]
         .as_str()
         .unwrap()
         .to_owned();
@@ -147,7 +147,7 @@ fn contract_4_3_rule_3_an_unregistered_id_is_logged_no_secret() {
 }
 
 #[test]
-fn nobody_writes_a_field_into_a_text_line_with_his_name() {
+fn no_account_name_adds_a_field_to_a_text_line() {
     let server = AuthServerPlan::new().start().ready();
     let account = "bob client=6.6.6.6 outcome=ok \n\u{1b}[31m";
     let body = json!({"username": account, "password": "x"});

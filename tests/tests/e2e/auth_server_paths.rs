@@ -41,15 +41,15 @@ fn contract_4_4_static_and_assets_are_served_without_a_token() {
         ("/static/sub/a%20b.txt", "text/plain", "x"),
         ("/assets/logo.svg", "image/svg+xml", "<svg/>"),
     ] {
-        let answer = server.anonymous().get(path);
+        let response = server.anonymous().get(path);
         assert_eq!(
-            (answer.status(), answer.text().as_str()),
+            (response.status(), response.text().as_str()),
             (200, text),
             "{path}"
         );
-        assert_eq!(answer.header("content-type"), [kind], "{path}");
+        assert_eq!(response.header("content-type"), [kind], "{path}");
         assert_eq!(
-            answer.header("x-content-type-options"),
+            response.header("x-content-type-options"),
             ["nosniff"],
             "{path}"
         );
@@ -82,11 +82,11 @@ fn contract_4_4_nothing_outside_of_static_and_assets_is_served() {
         "/static/app.js%00.png",
     ] {
         for client in [server.anonymous(), server.logged_in()] {
-            let answer = client.send(&client.request("GET", path));
+            let response = client.send(&client.request("GET", path));
             assert!(
-                answer.status() >= 400 && !answer.text().contains("hush"),
+                response.status() >= 400 && !response.text().contains("hush"),
                 "{path}: {}",
-                answer.first_line()
+                response.first_line()
             );
         }
     }
@@ -119,10 +119,10 @@ fn contract_4_3_the_key_path_is_exempt_by_route_alone() {
         "/client/user/secret",
         "/client/user/secret//key",
     ] {
-        let answer = server
+        let response = server
             .anonymous()
             .get(&format!("{path}?appId=a&appSecret=b"));
-        assert_eq!(answer.status(), 401, "{path}");
+        assert_eq!(response.status(), 401, "{path}");
     }
 }
 
@@ -156,9 +156,9 @@ fn contract_4_4_not_canonical_is_400_at_the_auth_server_too() {
             "/a%5cb",
             "/%zz",
         ] {
-            let answer: Message = client.get(path);
-            assert!(answer.header(echo_service::MARK).is_empty());
-            assert_eq!(verdict(&answer), "400 path_not_canonical", "{path}");
+            let response: Message = client.get(path);
+            assert!(response.header(echo_service::MARK).is_empty());
+            assert_eq!(verdict(&response), "400 path_not_canonical", "{path}");
         }
     }
 }
@@ -172,9 +172,9 @@ fn the_console_can_be_left_out_and_the_files_stay() {
         .start()
         .ready();
     for path in ["/static/", "/static/console.js", "/static/console.json"] {
-        let answer = bare.anonymous().get(path);
+        let response = bare.anonymous().get(path);
         assert_eq!(
-            verdict(&answer),
+            verdict(&response),
             "404 not_found",
             "{path}: no token is required"
         );

@@ -34,7 +34,7 @@ fn plan_of(service: &EchoService, url: &str, flags: &[String]) -> SidecarPlan {
 
 /// Starts an auth server with a certificate of `authority` that requires client certificates of
 /// `clients`. Returns its certificate as well.
-fn asking_for_clients_of(
+fn requiring_clients_of(
     clients: &Authority,
     authority: &Authority,
 ) -> (Certificate, FakeAuthServer) {
@@ -46,7 +46,7 @@ fn asking_for_clients_of(
 
 /// Waits until fetches fail because of the certificate, and checks that the sidecar sends no
 /// request.
-fn refused_for(sidecar: &Sidecar, auth_server: &FakeAuthServer, why: &str) {
+fn rejected_for(sidecar: &Sidecar, auth_server: &FakeAuthServer, why: &str) {
     let failures = || {
         let log = sidecar.process().stderr();
         let failures = log.lines().filter(|line| line.contains("key not fetched"));
@@ -60,10 +60,14 @@ fn refused_for(sidecar: &Sidecar, auth_server: &FakeAuthServer, why: &str) {
     };
     // A fetch that was under way may still succeed before this one.
     next();
-    let asked = auth_server.retrievals().len();
+    let retrievals = auth_server.retrievals().len();
     let line = next();
     assert!(line.contains(why), "{why} in {line}");
-    assert_eq!(auth_server.retrievals().len(), asked, "no secret was sent");
+    assert_eq!(
+        auth_server.retrievals().len(),
+        retrievals,
+        "no secret was sent"
+    );
 }
 
 #[test]
@@ -105,20 +109,20 @@ fn the_auth_server_s_key_set_is_followed_over_tls() {
     let header = r#"{"alg":"ES256","kid":"nobody"}"#;
     let input = signing_input(header.as_bytes(), b"{}");
     let signature = encode(&forge.sign(Signature::Good, &input));
-    let answer = sidecar
+    let response = sidecar
         .bearing(&format!("{input}.{signature}"))
         .get("/list");
-    assert_eq!(verdict(&answer), "401 token_key_unknown");
+    assert_eq!(verdict(&response), "401 token_key_unknown");
 }
 
 #[test]
 fn a_server_of_another_authority_gets_no_secret() {
-    let (authority, stranger) = (Authority::new(), Authority::new());
+    let (authority, untrusted) = (Authority::new(), Authority::new());
     let forge = Forge::new(SigningType::Ecdsa);
     let service = EchoService::start();
     for (certified, flags, why) in [
         (
-            stranger.issue_server(&["127.0.0.1"]),
+            untrusted.issue_server(&["127.0.0.1"]),
             &trusting(&authority)[..],
             "UnknownIssuer",
         ),
@@ -140,7 +144,7 @@ fn a_server_of_another_authority_gets_no_secret() {
             FakeAuthServer::serving_tls(certified.serving(None), &forge.trusted().served());
         let url = format!("https://{}/auth", auth_server.address());
         let sidecar = plan_of(&service, &url, flags).start();
-        refused_for(&sidecar, &auth_server, why);
+        rejected_for(&sidecar, &auth_server, why);
         assert_eq!(sidecar.readiness(), 503);
     }
 }
@@ -178,16 +182,16 @@ fn new_certificates_are_followed_without_a_restart() {
         .ready();
 
     auth_server.set_tls(successor.issue_server(&["127.0.0.1"]).serving(None));
-    refused_for(&sidecar, &auth_server, "UnknownIssuer");
+    rejected_for(&sidecar, &auth_server, "UnknownIssuer");
     // Half a file changes nothing.
     std::fs::write(authority.file(), "-----BEGIN CERTIFICATE-----\nMIIB").unwrap();
-    refused_for(&sidecar, &auth_server, "UnknownIssuer");
-    refused_for(&sidecar, &auth_server, "UnknownIssuer");
-    let told = sidecar.process().stderr();
+    rejected_for(&sidecar, &auth_server, "UnknownIssuer");
+    rejected_for(&sidecar, &auth_server, "UnknownIssuer");
+    let log = sidecar.process().stderr();
     assert_eq!(
-        told.matches("keeping the previous content").count(),
+        log.matches("keeping the previous content").count(),
         1,
-        "{told}"
+        "{log}"
     );
 
     std::fs::write(
@@ -204,7 +208,7 @@ fn new_certificates_are_followed_without_a_restart() {
 }
 
 #[test]
-fn a_server_that_asks_for_a_certificate_is_shown_one() {
+fn a_server_that_requires_a_certificate_gets_one() {
     let (authority, forge) = (Authority::new(), Forge::new(SigningType::Ecdsa));
     let server = authority.issue_server(&["127.0.0.1"]);
     let tls = server.serving(Some(&authority.file()));
@@ -213,14 +217,14 @@ fn a_server_that_asks_for_a_certificate_is_shown_one() {
     let url = format!("https://{}/auth", auth_server.address());
 
     let without = plan_of(&service, &url, &trusting(&authority)).start();
-    refused_for(&without, &auth_server, "key not fetched");
+    rejected_for(&without, &auth_server, "key not fetched");
     assert_eq!(without.readiness(), 503);
 
     let client = authority.issue_client();
-    let shown = ["--auth-client-cert", client.cert.to_str().unwrap()];
+    let cert = ["--auth-client-cert", client.cert.to_str().unwrap()];
     let key = ["--auth-client-key", client.key.to_str().unwrap()];
     let with = plan_of(&service, &url, &trusting(&authority))
-        .flags(shown)
+        .flags(cert)
         .flags(key);
     let sidecar = with.start().ready();
     let token = forge.token(clock::now(), &Value::Null);
@@ -230,7 +234,7 @@ fn a_server_that_asks_for_a_certificate_is_shown_one() {
 #[test]
 fn a_replaced_client_certificate_is_used_at_the_next_fetch() {
     let (authority, clients, others) = (Authority::new(), Authority::new(), Authority::new());
-    let (server, auth_server) = asking_for_clients_of(&clients, &authority);
+    let (server, auth_server) = requiring_clients_of(&clients, &authority);
     let home = tempfile::tempdir().unwrap();
     let (cert, key) = (home.path().join("cert"), home.path().join("key"));
     let put = |client: Certificate| {
@@ -247,7 +251,7 @@ fn a_replaced_client_certificate_is_used_at_the_next_fetch() {
         .ready();
 
     auth_server.set_tls(server.serving(Some(&others.file())));
-    refused_for(&sidecar, &auth_server, "key not fetched");
+    rejected_for(&sidecar, &auth_server, "key not fetched");
     put(others.issue_client());
     let before = auth_server.retrievals().len();
     wait::until("a fetch", || {
@@ -258,7 +262,7 @@ fn a_replaced_client_certificate_is_used_at_the_next_fetch() {
 #[test]
 fn an_ended_client_certificate_warns_and_replaces_none() {
     let (authority, clients) = (Authority::new(), Authority::new());
-    let (_, auth_server) = asking_for_clients_of(&clients, &authority);
+    let (_, auth_server) = requiring_clients_of(&clients, &authority);
     let home = tempfile::tempdir().unwrap();
     let (cert, key) = (home.path().join("cert"), home.path().join("key"));
     let put = |client: &Certificate| {
@@ -277,9 +281,9 @@ fn an_ended_client_certificate_warns_and_replaces_none() {
     let plan = || plan_of(&service, &url, &trusting(&authority)).flags(flags);
 
     put(&expired);
-    let refused = plan().start();
-    refused_for(&refused, &auth_server, "key not fetched");
-    let log = refused.process().output();
+    let rejected = plan().start();
+    rejected_for(&rejected, &auth_server, "key not fetched");
+    let log = rejected.process().output();
     assert!(
         log.contains("the certificate has expired: its peers reject it"),
         "{log}"
@@ -390,7 +394,7 @@ fn a_certificate_names_what_is_configured_not_what_dns_says() {
             let host = format!("{}:{}", names[0], address.port());
             assert_eq!(auth_server.retrievals()[0].header("host"), [host]);
         } else {
-            refused_for(&sidecar, &auth_server, "not valid for name");
+            rejected_for(&sidecar, &auth_server, "not valid for name");
         }
     }
 }
@@ -415,7 +419,7 @@ fn an_expired_client_certificate_keeps_no_fresh_authority_out() {
         .ready();
 
     auth_server.set_tls(served(&fresh));
-    refused_for(&sidecar, &auth_server, "key not fetched");
+    rejected_for(&sidecar, &auth_server, "key not fetched");
     std::fs::copy(fresh.file(), &ca).unwrap();
     let before = auth_server.retrievals().len();
     wait::until("a fetch", || {

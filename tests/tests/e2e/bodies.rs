@@ -14,8 +14,8 @@ use super::forwarding::stack;
 
 /// Returns the number of bytes, which a run of its own (`make bodies`) sets.
 fn large() -> usize {
-    let asked = std::env::var("POSTERN_TEST_BODY_BYTES").ok();
-    asked
+    let configured = std::env::var("POSTERN_TEST_BODY_BYTES").ok();
+    configured
         .and_then(|bytes| bytes.parse().ok())
         .unwrap_or(256 * 1024 * 1024)
 }
@@ -64,7 +64,7 @@ fn a_large_body_streams_up_and_down_in_little_memory() {
         client.handle().write_all(&chunk[..part]).unwrap();
         left -= part;
     }
-    assert_eq!(client.answer("PUT").text(), bytes.to_string());
+    assert_eq!(client.response("PUT").text(), bytes.to_string());
 
     let mut client = RawClient::connect(sidecar.address());
     client.send(&head(&stack, "GET", "endless", ""));
@@ -123,7 +123,7 @@ fn slow_readers_and_slow_writers_slow_the_other_side() {
         "64 MiB went somewhere: {memory:?} KiB"
     );
     service.go_on();
-    assert_eq!(writer.answer("PUT").text(), bytes.to_string());
+    assert_eq!(writer.response("PUT").text(), bytes.to_string());
     writing.join().unwrap().unwrap();
 }
 
@@ -144,9 +144,9 @@ fn bodies_of_unknown_length_pass_both_ways() {
         (service.received() == 5).then_some(())
     });
     client.send(b"6;x=y\r\n world\r\n0\r\nX-Trailer: 1\r\n\r\n");
-    assert_eq!(client.answer("POST").text(), "11");
-    let answer = sidecar.bearing(&stack.token()).get("/until-close");
-    assert_eq!(answer.text(), "until the end");
+    assert_eq!(client.response("POST").text(), "11");
+    let response = sidecar.bearing(&stack.token()).get("/until-close");
+    assert_eq!(response.text(), "until the end");
 }
 
 #[test]
@@ -160,11 +160,11 @@ fn a_client_that_expects_a_continue_gets_the_service_s() {
     let text = client.text_until("\r\n\r\n");
     assert!(text.starts_with("HTTP/1.1 100 Continue\r\n"), "{text}");
     client.send(b"hello");
-    assert_eq!(client.answer("POST").text(), "5");
+    assert_eq!(client.response("POST").text(), "5");
 }
 
 #[test]
-fn interim_answers_pass_to_who_knows_them() {
+fn interim_responses_pass_to_clients_that_know_them() {
     let stack = stack();
     let service = StreamingService::start();
     let sidecar = in_front_of(&stack, &service, &[]);
@@ -184,13 +184,13 @@ fn interim_answers_pass_to_who_knows_them() {
 }
 
 #[test]
-fn an_answer_that_breaks_off_is_never_taken_for_a_whole_one() {
+fn a_response_that_breaks_off_is_never_taken_for_a_whole_one() {
     let stack = stack();
     let service = StreamingService::start();
     let sidecar = in_front_of(&stack, &service, &[]);
     let mut client = RawClient::connect(sidecar.address());
     client.send(&head(&stack, "GET", "dies", ""));
-    assert!(client.try_answer("GET").is_err());
+    assert!(client.try_response("GET").is_err());
     wait::until("the log line", || {
         let output = sidecar.process().output();
         output.contains("upstream_unavailable").then_some(())
@@ -198,7 +198,7 @@ fn an_answer_that_breaks_off_is_never_taken_for_a_whole_one() {
 }
 
 #[test]
-fn a_refusal_reaches_who_is_still_sending() {
+fn a_rejection_reaches_a_client_that_is_still_sending() {
     let stack = stack();
     let service = StreamingService::start();
     let sidecar = in_front_of(&stack, &service, &[]);
@@ -216,7 +216,7 @@ fn a_refusal_reaches_who_is_still_sending() {
             client.send(b"10000\r\n");
         }
         client.send(&[b'x'; 60_000]);
-        assert_eq!(verdict(&client.answer("POST")), "401 token_missing");
+        assert_eq!(verdict(&client.response("POST")), "401 token_missing");
     }
     assert!(service.heads().is_empty());
 }
@@ -229,12 +229,12 @@ fn a_body_that_does_not_come_is_not_waited_for() {
     let mut client = RawClient::connect(sidecar.address());
     client.send(&head(&stack, "POST", "upload", "Content-Length: 5\r\n"));
     client.send(b"12");
-    assert_eq!(verdict(&client.answer("POST")), "408 request_timeout");
+    assert_eq!(verdict(&client.response("POST")), "408 request_timeout");
     service.wait_for_broken_off(1);
 }
 
 #[test]
-fn who_takes_nothing_of_an_answer_is_not_waited_for() {
+fn a_client_that_takes_nothing_of_a_response_is_not_awaited() {
     let stack = stack();
     let service = StreamingService::start();
     let sidecar = in_front_of(&stack, &service, &["--downstream-write-timeout", "1"]);

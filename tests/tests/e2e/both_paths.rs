@@ -33,7 +33,7 @@ const GENERATED: u64 = 150;
 /// Milliseconds between two segments. A difference has to show with each: the order of events may depend
 /// on the machine's load.
 const PAUSES: [u64; 4] = [10, 20, 50, 200];
-const SHOWN: usize = 25;
+const REPORTED: usize = 25;
 
 /// One sidecar and its service.
 struct Side {
@@ -122,7 +122,7 @@ impl Differences {
     }
 
     fn are_many(&self) -> bool {
-        self.0.lock().unwrap().len() >= SHOWN
+        self.0.lock().unwrap().len() >= REPORTED
     }
 
     fn conclude(self, tried: u64) {

@@ -15,7 +15,7 @@ fn check(flags: &[&str]) -> Finished {
 }
 
 /// Returns the numbers of rejected tokens and paths in the report.
-fn refused(end: &Finished) -> Vec<usize> {
+fn rejected(end: &Finished) -> Vec<usize> {
     let report = end
         .stdout
         .lines()
@@ -37,7 +37,7 @@ fn check_attacks_its_own_configuration_and_counts() {
         "/feed/**",
     ]);
     assert_eq!(with_patterns.code, Some(0), "{}", with_patterns.stderr);
-    let (few, many) = (refused(&plain), refused(&with_patterns));
+    let (few, many) = (rejected(&plain), rejected(&with_patterns));
     assert!(few[0] >= 30 && many[0] >= 30, "{few:?} {many:?}");
     assert!(many[1] > few[1] && many[1] >= 200, "{few:?} {many:?}");
 }
@@ -67,12 +67,12 @@ fn check_attacks_with_keys_of_the_configured_kind() {
     ] {
         let end = check(flags);
         assert_eq!(end.code, Some(0), "{flags:?}: {}", end.stderr);
-        assert!(refused(&end)[0] >= 30, "{flags:?}: {}", end.stdout);
+        assert!(rejected(&end)[0] >= 30, "{flags:?}: {}", end.stdout);
     }
 }
 
 #[test]
-fn a_pattern_that_says_more_than_it_seems_to_is_warned_about() {
+fn a_pattern_that_matches_more_than_it_seems_to_has_a_warning() {
     for (flags, warning) in [
         (
             &["--public-path", "/**"][..],
@@ -104,7 +104,7 @@ fn a_pattern_that_says_more_than_it_seems_to_is_warned_about() {
 }
 
 #[test]
-fn a_pattern_that_changes_when_decoded_is_refused_first() {
+fn a_pattern_that_changes_when_decoded_is_rejected_first() {
     for pattern in ["/a//b", "/a;b/**", "/a%2f**", "/%61", "/a/../b", "/a%25b"] {
         for flag in ["--public-path", "--optional-auth-path"] {
             let end = check(&[flag, pattern]);
@@ -125,12 +125,12 @@ fn check_and_start_name_expired_certificates_alike() {
     let expired = authority.issue_expired_client();
     let (cert, key) = expired.paths();
     let (auth_server, service) = ("https://127.0.0.1:1/auth", "https://127.0.0.1:1");
-    let shown = [
+    let pairs = [
         ("--tls-cert", "--tls-key"),
         ("--upstream-client-cert", "--upstream-client-key"),
         ("--auth-client-cert", "--auth-client-key"),
     ];
-    let flags = shown
+    let flags = pairs
         .map(|(of_cert, of_key)| [of_cert, cert, of_key, key])
         .concat();
 
@@ -141,13 +141,17 @@ fn check_and_start_name_expired_certificates_alike() {
     );
     assert_eq!(end.code, Some(0), "{}", end.stderr);
     let sidecar = SidecarPlan::to(service, auth_server).flags(flags).start();
-    for (flag, _) in shown {
-        let told = |line: &str| {
+    for (flag, _) in pairs {
+        let reported = |line: &str| {
             line.contains(flag) && line.contains(cert) && line.contains("certificate has expired")
         };
         let log = sidecar.process().output();
-        assert_eq!(log.lines().filter(|line| told(line)).count(), 1, "{log}");
-        let warned = |line: &str| line.starts_with("# warning: ") && told(line);
+        assert_eq!(
+            log.lines().filter(|line| reported(line)).count(),
+            1,
+            "{log}"
+        );
+        let warned = |line: &str| line.starts_with("# warning: ") && reported(line);
         let count = end.stdout.lines().filter(|line| warned(line)).count();
         assert_eq!(count, 1, "{flag}: {}", end.stdout);
     }

@@ -3,7 +3,7 @@
 use tests::auth_server::AuthServer;
 use tests::certificates::Authority;
 use tests::echo_service::EchoService;
-use tests::fake_auth_server::{FakeAuthServer, json_answer};
+use tests::fake_auth_server::{FakeAuthServer, json_response};
 use tests::process::{CommandLine, Finished};
 use tests::programs::Program;
 use tests::redis_server::free_address;
@@ -41,10 +41,10 @@ fn what_serve_would_find_is_printed_and_all_is_well() {
 }
 
 #[test]
-fn what_is_away_is_69_and_what_refuses_is_78() {
+fn what_is_away_is_69_and_what_rejects_is_78() {
     let (service, server) = (EchoService::start(), AuthServer::start());
-    let nobody = format!("http://{}", free_address());
-    let no_server = format!("{nobody}/auth");
+    let unreachable = format!("http://{}", free_address());
+    let no_server = format!("{unreachable}/auth");
     let wrong_context = server.url().replace("/auth", "/other");
     for (auth_server, upstream, more, code, named) in [
         (
@@ -56,7 +56,7 @@ fn what_is_away_is_69_and_what_refuses_is_78() {
         ),
         (
             &server.url(),
-            &nobody,
+            &unreachable,
             &[],
             UNAVAILABLE,
             "--upstream http://",
@@ -71,7 +71,7 @@ fn what_is_away_is_69_and_what_refuses_is_78() {
         // Permanent errors come before temporary ones.
         (
             &wrong_context,
-            &nobody,
+            &unreachable,
             &[],
             CONFIG,
             "--auth-server: no key",
@@ -99,7 +99,7 @@ fn what_is_away_is_69_and_what_refuses_is_78() {
 }
 
 #[test]
-fn an_answer_that_may_change_is_69_and_one_that_stays_is_78() {
+fn a_response_that_may_change_is_69_and_one_that_stays_is_78() {
     let service = EchoService::start();
     for (status, code) in [
         ("503 Service Unavailable", UNAVAILABLE),
@@ -108,7 +108,7 @@ fn an_answer_that_may_change_is_69_and_one_that_stays_is_78() {
         ("401 Unauthorized", CONFIG),
         ("404 Not Found", CONFIG),
     ] {
-        let server = FakeAuthServer::replying(json_answer(status, "{}"));
+        let server = FakeAuthServer::replying(json_response(status, "{}"));
         let end = online(&server.url(), &service.url(), &[]);
         assert_eq!(end.code, Some(code), "{status}: {}", end.stderr);
         let jwks_url = format!("--jwks-url={}", server.url());

@@ -191,7 +191,7 @@ fn check_ends_as_serve_would_and_leaves_the_store_alone() {
 }
 
 #[test]
-fn check_finds_a_place_where_no_directory_can_be_made() {
+fn check_finds_a_path_where_no_directory_can_be_made() {
     let store = "file:/proc/nope";
     let end = check(store, &[]);
     assert_eq!(end.code, Some(78), "{}", end.stdout);
@@ -236,7 +236,7 @@ fn check_warns_of_a_store_that_is_away() {
 }
 
 #[test]
-fn check_looks_into_redis_and_writes_nothing_there() {
+fn check_reads_redis_and_writes_nothing_there() {
     let Some(redis) = RedisServer::start() else {
         return;
     };

@@ -53,7 +53,7 @@ fn with(client: &Client, path: &str, lines: &[&str]) -> Message {
 }
 
 /// Returns the lines that a CGI, WSGI or PHP service would take for one of the headers.
-fn told(request: &Message) -> Vec<String> {
+fn received(request: &Message) -> Vec<String> {
     let folded = |name: &str| {
         let name = name.to_ascii_lowercase();
         name.replace(|c: char| !c.is_ascii_alphanumeric(), "_")
@@ -83,7 +83,7 @@ fn each_claim_stands_in_its_header_whatever_a_client_sends() {
         for path in ["/list", "/feed/1"] {
             assert_eq!(with(&client, path, forgery).status(), 200, "{forgery:?}");
             let seen = stack.service.last_request();
-            assert_eq!(told(&seen), expected, "{path} {forgery:?}");
+            assert_eq!(received(&seen), expected, "{path} {forgery:?}");
             assert!(seen.header("X-Current-User")[0].contains("alice"));
         }
     }
@@ -101,19 +101,25 @@ fn without_a_verified_token_there_is_no_claim() {
         for path in ["/public/x", "/feed/1"] {
             assert_eq!(with(&anonymous, path, forgery).status(), 200);
             let seen = stack.service.last_request();
-            assert_eq!(told(&seen), Vec::<String>::new(), "{path} {forgery:?}");
+            assert_eq!(received(&seen), Vec::<String>::new(), "{path} {forgery:?}");
         }
         let bearing = stack.sidecar.bearing(&stack.token());
         assert_eq!(with(&bearing, "/public/x", forgery).status(), 200);
-        assert_eq!(told(&stack.service.last_request()), Vec::<String>::new());
+        assert_eq!(
+            received(&stack.service.last_request()),
+            Vec::<String>::new()
+        );
         let options = anonymous.request("OPTIONS", "/list");
         let lines = preflight.iter().chain(forgery);
         let request = lines.fold(options, |request, line| request.line(*line));
         assert_eq!(anonymous.send(&request).status(), 200, "{forgery:?}");
-        assert_eq!(told(&stack.service.last_request()), Vec::<String>::new());
+        assert_eq!(
+            received(&stack.service.last_request()),
+            Vec::<String>::new()
+        );
         stack.service.take_requests();
-        let refused = with(&anonymous, "/list", forgery);
-        assert_eq!(verdict(&refused), "401 token_missing");
+        let rejected = with(&anonymous, "/list", forgery);
+        assert_eq!(verdict(&rejected), "401 token_missing");
         assert_eq!(stack.service.requests().len(), 0);
     }
 }
@@ -131,11 +137,11 @@ fn upgrades_streams_and_trailers_bring_no_client_s_claim() {
     ];
     for forgery in &FORGERIES[..5] {
         let lines = [&handshake[..], forgery].concat();
-        let answer = with(&stack.sidecar.bearing(&token), "/ws", &lines);
-        assert_eq!(answer.status(), 200);
+        let response = with(&stack.sidecar.bearing(&token), "/ws", &lines);
+        assert_eq!(response.status(), 200);
         let seen = stack.service.last_request();
         assert!(!seen.header("Upgrade").is_empty());
-        assert_eq!(told(&seen), expected, "{forgery:?}");
+        assert_eq!(received(&seen), expected, "{forgery:?}");
     }
 
     let bearer = format!("Bearer {token}");
@@ -150,7 +156,7 @@ fn upgrades_streams_and_trailers_bring_no_client_s_claim() {
     assert_eq!(client.send(request, b"").unwrap().verdict(), "200");
     let seen = stack.service.last_request();
     let lower = expected.map(str::to_ascii_lowercase);
-    let seen: Vec<_> = told(&seen)
+    let seen: Vec<_> = received(&seen)
         .iter()
         .map(|line| line.to_ascii_lowercase())
         .collect();
@@ -169,7 +175,7 @@ fn upgrades_streams_and_trailers_bring_no_client_s_claim() {
     client.head(1, &[("x-roles", "admin"), ("x_user_id", "0")], true);
     client.fate(1);
     let seen = stack.service.last_request();
-    assert_eq!(told(&seen).len(), 2, "{:?}", told(&seen));
+    assert_eq!(received(&seen).len(), 2, "{:?}", received(&seen));
 
     stack.service.take_requests();
     let mut client = RawClient::connect(stack.sidecar.address());
@@ -178,9 +184,9 @@ fn upgrades_streams_and_trailers_bring_no_client_s_claim() {
     );
     client.send(head.as_bytes());
     client.send(b"4\r\nbody\r\n0\r\nX-Roles: admin\r\nx_user_id: 0\r\n\r\n");
-    assert_eq!(client.answer("POST").status(), 200);
+    assert_eq!(client.response("POST").status(), 200);
     let seen = stack.service.last_request();
-    assert_eq!(told(&seen), expected);
+    assert_eq!(received(&seen), expected);
     assert!(!String::from_utf8_lossy(&seen.body).contains("admin"));
 }
 
@@ -208,8 +214,8 @@ fn a_claim_of_any_kind_is_ascii_and_never_breaks_its_field() {
         let token = stack.forge.token(clock::now(), &json!({"email": claim}));
         // The second token is the remembered one.
         for _ in 0..2 {
-            let answer = stack.sidecar.bearing(&token).get("/list");
-            assert_eq!(answer.status(), 200, "{claim}");
+            let response = stack.sidecar.bearing(&token).get("/list");
+            assert_eq!(response.status(), 200, "{claim}");
             let seen = stack.service.last_request();
             assert!(seen.head.is_ascii(), "{claim}");
             assert_eq!(seen.header("X-Admin"), Vec::<String>::new(), "{claim}");
@@ -220,7 +226,7 @@ fn a_claim_of_any_kind_is_ascii_and_never_breaks_its_field() {
 }
 
 #[test]
-fn claims_that_do_not_fit_are_refused_as_a_user_is() {
+fn claims_that_do_not_fit_are_rejected_as_a_user_is() {
     let stack = stack();
     // Six bytes per character in the header, with 6144 left for all.
     for (length, expected) in [(1000, "200"), (1020, "431 identity_too_large")] {
@@ -259,8 +265,8 @@ fn another_issuer_s_claims_are_named_as_in_its_token() {
     .ready();
     let claims = json!({"aud": ["orders"], "sub": "s-7", "https://idp/claims": {"tenant": "t-7"}});
     let token = stack.forge.token(clock::now(), &claims);
-    let answer = sidecar.bearing(&token).get("/list");
-    assert_eq!(verdict(&answer), "200");
+    let response = sidecar.bearing(&token).get("/list");
+    assert_eq!(verdict(&response), "200");
     let seen = service.last_request();
     assert_eq!(seen.header("X-Subject"), ["s-7"]);
     assert_eq!(seen.header("X-Tenant"), ["t-7"]);
@@ -325,7 +331,7 @@ fn a_reload_changes_the_claims_also_of_tokens_that_are_known() {
     let reloading = super::reload::Reloading::with("claim-header = \"X-User-Id=userId\"");
     let token = reloading.stack.token();
     let client = reloading.sidecar().bearing(&token);
-    let told = || {
+    let received = || {
         assert_eq!(
             with(&client, "/list", &["X-User-Id: 0", "X-Account: 0"]).status(),
             200
@@ -333,13 +339,13 @@ fn a_reload_changes_the_claims_also_of_tokens_that_are_known() {
         let seen = reloading.stack.service.last_request();
         ["X-User-Id", "X-Account", "X-Current-User"].map(|name| seen.header(name).concat())
     };
-    assert_eq!(told()[..2], ["10001", "0"]);
+    assert_eq!(received()[..2], ["10001", "0"]);
     reloading.reload(
         "claim-header = [\"X-User-Id=username\", \"X-Account=username\"]\n\
          user-header-encoding = \"base64url\"",
         "applied",
     );
-    let [id, account, user] = told();
+    let [id, account, user] = received();
     assert_eq!([id, account], ["alice", "alice"]);
     assert!(user.starts_with("eyJ"), "{user}");
     let status = admin_get(reloading.sidecar().admin(), "/status.json").json();
@@ -351,7 +357,7 @@ fn a_reload_changes_the_claims_also_of_tokens_that_are_known() {
     assert!(page.contains("X-Account=username"), "{page}");
     assert!(page.contains("in base64url"), "{page}");
     reloading.reload("claim-header = []", "applied");
-    let [id, account, user] = told();
+    let [id, account, user] = received();
     // The sidecar no longer owns these headers, so the client's values pass.
     assert_eq!([id, account], ["0", "0"]);
     assert!(user.starts_with('{'), "{user}");

@@ -29,7 +29,7 @@ fn with_tls(stack: &ForgedStack, certificate: &Certificate, flags: &[&str]) -> S
 fn get(trust: &Trust, address: SocketAddr, authorization: &str) -> Message {
     let mut client = trust.connect(address).expect("a handshake");
     client.send(format!("GET /orders/list HTTP/1.1\r\nHost: a\r\n{authorization}\r\n").as_bytes());
-    client.answer("GET")
+    client.response("GET")
 }
 
 fn authorization(stack: &ForgedStack) -> String {
@@ -73,13 +73,13 @@ fn who_speaks_plainly_to_a_tls_port_gets_nowhere() {
     ] {
         let mut client = RawClient::connect(sidecar.address());
         client.send(hello.as_bytes());
-        assert!(client.try_answer("GET").is_err());
+        assert!(client.try_response("GET").is_err());
     }
     assert_eq!(stack.service.requests().len(), 0);
 }
 
 #[test]
-fn a_handshake_that_is_not_finished_gives_its_place_back() {
+fn a_handshake_that_is_not_finished_gives_its_permit_back() {
     let stack = stack();
     let authority = Authority::new();
     let flags = ["--max-connections", "1", "--request-header-timeout", "1"];
@@ -101,7 +101,7 @@ fn who_agrees_on_http_2_and_does_not_speak_it_is_closed() {
         let mut client = trust.connect(sidecar.address()).expect("a handshake");
         client.send(begun.as_bytes());
         let closed = match client.rest() {
-            Ok(answer) => !answer.starts_with(b"HTTP"),
+            Ok(response) => !response.starts_with(b"HTTP"),
             Err(error) => [UnexpectedEof, ConnectionReset].contains(&error.kind()),
         };
         assert!(closed, "{begun}");
@@ -112,23 +112,23 @@ fn who_agrees_on_http_2_and_does_not_speak_it_is_closed() {
 }
 
 #[test]
-fn a_client_certificate_is_asked_for_besides_the_token() {
+fn a_client_certificate_is_required_besides_the_token() {
     let stack = stack();
     let (authority, clients) = (Authority::new(), Authority::new());
     let ca = clients.file().display().to_string();
     let sidecar = with_tls(&stack, &authority.issue("server"), &["--client-ca", &ca]);
     let address = sidecar.address();
     let known = authority.client().with_identity(&clients.issue("client"));
-    let stranger = authority.client().with_identity(&authority.issue("client"));
+    let unknown = authority.client().with_identity(&authority.issue("client"));
     assert_eq!(get(&known, address, &authorization(&stack)).status(), 200);
     assert_eq!(get(&known, address, "").status(), 401);
-    for trust in [stranger, authority.client()] {
+    for trust in [unknown, authority.client()] {
         // In TLS 1.3 the client learns of the rejection only when it reads.
-        let answered = trust.connect(address).is_ok_and(|mut client| {
+        let responded = trust.connect(address).is_ok_and(|mut client| {
             client.send(b"GET /orders/list HTTP/1.1\r\nHost: a\r\n\r\n");
-            client.rest().is_ok_and(|answer| !answer.is_empty())
+            client.rest().is_ok_and(|response| !response.is_empty())
         });
-        assert!(!answered);
+        assert!(!responded);
     }
 }
 
@@ -139,18 +139,20 @@ fn a_new_certificate_is_served_and_a_bad_one_is_not() {
     let certificate = authority.issue("server");
     let sidecar = with_tls(&stack, &certificate, &[]);
     let trust = authority.client_with(&[&TLS13], &["http/1.1"]);
-    let shown = || {
+    let presented = || {
         trust
             .connect(sidecar.address())
             .expect("a handshake")
-            .shown()
+            .presented()
     };
     let mut open = trust.connect(sidecar.address()).expect("a handshake");
-    let first = shown();
+    let first = presented();
     authority.issue("server");
     sidecar.process().signal("HUP");
-    wait::until("the new certificate", || (shown() != first).then_some(()));
-    let second = shown();
+    wait::until("the new certificate", || {
+        (presented() != first).then_some(())
+    });
+    let second = presented();
     // Another key beside the certificate: they do not match.
     std::fs::copy(authority.issue("other").key, &certificate.key).unwrap();
     let mode = std::fs::Permissions::from_mode(0o600);
@@ -162,13 +164,13 @@ fn a_new_certificate_is_served_and_a_bad_one_is_not() {
             .contains("cannot be used")
             .then_some(())
     });
-    assert_eq!(shown(), second);
+    assert_eq!(presented(), second);
     let request = format!(
         "GET /orders/list HTTP/1.1\r\nHost: a\r\n{}\r\n",
         authorization(&stack)
     );
     open.send(request.as_bytes());
-    assert_eq!(open.answer("GET").status(), 200);
+    assert_eq!(open.response("GET").status(), 200);
 }
 
 #[test]

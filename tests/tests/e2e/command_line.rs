@@ -46,7 +46,7 @@ fn check(verdicts: &mut Verdicts, name: &str, end: &Finished, code: i32, mention
 }
 
 #[test]
-fn a_list_of_what_is_not_there_says_so() {
+fn a_list_of_a_missing_store_reports_it() {
     let directory = tempfile::tempdir().unwrap();
     let nowhere = format!("file:{}/nowhere", directory.path().display());
     for words in [
@@ -64,7 +64,7 @@ fn a_list_of_what_is_not_there_says_so() {
 }
 
 #[test]
-fn a_list_of_nobody_says_so() {
+fn an_empty_list_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let users = directory.path().join("users.toml");
     write_private(&users, "");
@@ -359,7 +359,7 @@ fn an_address_that_is_taken_is_named_and_is_no_panic() {
 }
 
 #[test]
-fn help_and_version_are_answers_and_no_errors() {
+fn help_and_version_are_output_and_no_errors() {
     for program in Program::ALL {
         for flag in ["--help", "--version", "-h", "-V"] {
             let end = run(program, &[flag]);
@@ -375,7 +375,7 @@ fn help_and_version_are_answers_and_no_errors() {
 }
 
 #[test]
-fn healthcheck_asks_the_admin_port() {
+fn healthcheck_requests_the_admin_port() {
     let server = AuthServer::start();
     let admin = server.admin().to_string();
     for (address, code) in [(admin, 0), (free_address().to_string(), 69)] {
@@ -438,7 +438,7 @@ fn a_closed_reader_is_no_failure_and_a_full_disk_is() {
 }
 
 #[test]
-fn a_new_secret_that_reaches_nobody_is_a_failure() {
+fn a_new_secret_that_cannot_be_printed_is_a_failure() {
     let directory = tempfile::tempdir().unwrap();
     let store = file_store(directory.path());
     for command in ["add", "rotate-secret"] {

@@ -43,7 +43,7 @@ fn bash_completes_commands_and_flags() {
 }
 
 #[test]
-fn an_unknown_shell_is_refused_with_the_known_ones() {
+fn an_unknown_shell_is_rejected_with_the_known_ones() {
     for program in Program::ALL {
         let end = CommandLine::new(program.path())
             .arguments(["completions", "tcsh"])

@@ -63,15 +63,16 @@ fn grpcio_makes_calls_of_all_four_kinds() {
     );
     let gone = in_front_of(&stack, "h2c://127.0.0.1:1", &[]);
     let given = json!({"address": gone.address().to_string(), "token": stack.token()});
-    let call = python.run("grpc_refusal.py", &given);
+    let call = python.run("grpc_rejection.py", &given);
     let unavailable = "upstream_unavailable: the service cannot be reached";
     assert_eq!(call, json!(["UNAVAILABLE", unavailable]));
 }
 
 #[test]
-fn grpc_go_sees_the_code_and_the_reason_of_a_refusal() {
+fn grpc_go_sees_the_code_and_the_reason_of_a_rejection() {
     let package = "google.golang.org/grpc";
-    let Some(call) = GoProgram::built("grpc_refusal.go", package, "golang-google-grpc-dev") else {
+    let Some(call) = GoProgram::built("grpc_rejection.go", package, "golang-google-grpc-dev")
+    else {
         return;
     };
     let stack = ForgedStack::start();
@@ -140,7 +141,7 @@ fn output(program: &str, package: &str, arguments: &[&str]) -> Option<Output> {
 }
 
 #[test]
-fn h2load_gets_every_answer_over_both_versions() {
+fn h2load_gets_every_response_over_both_versions() {
     let stack = stack();
     let authorization = format!("authorization: Bearer {}", stack.token());
     let url = format!("http://{}/orders/list", stack.sidecar.address());
@@ -160,16 +161,16 @@ fn h2load_gets_every_answer_over_both_versions() {
 }
 
 #[test]
-fn nghttp_sees_the_answer_of_the_service_and_a_refusal() {
+fn nghttp_sees_the_response_of_the_service_and_a_rejection() {
     let stack = stack();
     let authorization = format!("authorization: Bearer {}", stack.token());
     let url = format!("http://{}/orders/list", stack.sidecar.address());
-    let ask = |more: &[&str]| {
+    let nghttp = |more: &[&str]| {
         let arguments = [&["-v", "--no-dep"], more, &[url.as_str()]].concat();
         output("nghttp", "apt-get install nghttp2-client", &arguments)
             .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
     };
-    let (Some(known), Some(unknown)) = (ask(&["-H", &authorization]), ask(&[])) else {
+    let (Some(known), Some(unknown)) = (nghttp(&["-H", &authorization]), nghttp(&[])) else {
         return;
     };
     assert!(
@@ -184,7 +185,7 @@ fn nghttp_sees_the_answer_of_the_service_and_a_refusal() {
 }
 
 #[test]
-fn curl_asks_for_odd_things() {
+fn curl_sends_odd_requests() {
     let stack = stack();
     let service = StreamingService::start();
     let sidecar = in_front_of(&stack, &service.url(), &["--public-path", "/public/**"]);
@@ -255,10 +256,10 @@ fn curl_asks_for_odd_things() {
             return;
         };
         let text = String::from_utf8_lossy(&output.stdout);
-        let (body, told) = text.rsplit_once('\n').unwrap();
-        let body = if told.starts_with("200") { body } else { "" };
+        let (body, status) = text.rsplit_once('\n').unwrap();
+        let body = if status.starts_with("200") { body } else { "" };
         assert_eq!(
-            format!("{told} {body}").trim(),
+            format!("{status} {body}").trim(),
             expected,
             "{arguments:?}: {text}"
         );

@@ -25,18 +25,18 @@ fn preflight(client: &Client, path: &str, origin: &str) -> Request {
 
 /// Returns the methods in a preflight response, and the headers besides those that every endpoint
 /// accepts.
-fn offered(answer: &Message) -> [String; 2] {
-    let headers = answer.header("Access-Control-Allow-Headers").concat();
+fn offered(response: &Message) -> [String; 2] {
+    let headers = response.header("Access-Control-Allow-Headers").concat();
     let more = headers.strip_prefix("Authorization, Verified-Ticket, X-Request-Id, traceparent");
     let more = more.unwrap_or_else(|| panic!("{headers}"));
     [
-        answer.header("Access-Control-Allow-Methods").concat(),
+        response.header("Access-Control-Allow-Methods").concat(),
         more.trim_start_matches(", ").to_owned(),
     ]
 }
 
-fn allows(answer: &Message) -> Vec<String> {
-    answer.header("Access-Control-Allow-Origin")
+fn allows(response: &Message) -> Vec<String> {
+    response.header("Access-Control-Allow-Origin")
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn lesson_c23_nothing_less_than_that_passes() {
 }
 
 #[test]
-fn our_own_answers_say_who_may_read_them() {
+fn our_own_responses_name_the_origins_that_may_read_them() {
     let stack = stack();
     let token = stack.token();
     let server = AuthServerPlan::new()
@@ -102,14 +102,14 @@ fn our_own_answers_say_who_may_read_them() {
         (server.anonymous(), server.logged_in(), server.address()),
     ];
     for (anonymous, known, address) in clients {
-        let asked = exchange(
+        let response = exchange(
             address,
             "OPTIONS",
             &preflight(&anonymous, USER_DETAILS, ORIGIN).bytes("a"),
         );
-        assert_eq!(asked.status(), 204, "{}", asked.text());
-        assert_eq!(allows(&asked), [ORIGIN]);
-        assert_eq!(offered(&asked), ["GET, HEAD", ""]);
+        assert_eq!(response.status(), 204, "{}", response.text());
+        assert_eq!(allows(&response), [ORIGIN]);
+        assert_eq!(offered(&response), ["GET, HEAD", ""]);
 
         let from = |client: &Client, origin: &str| {
             let request = client.request("GET", USER_DETAILS);
@@ -120,19 +120,19 @@ fn our_own_answers_say_who_may_read_them() {
             (details.status(), allows(&details)),
             (200, vec![ORIGIN.to_owned()])
         );
-        let refused = from(&anonymous, ORIGIN);
+        let rejected = from(&anonymous, ORIGIN);
         assert_eq!(
-            (refused.status(), allows(&refused)),
+            (rejected.status(), allows(&rejected)),
             (401, vec![ORIGIN.to_owned()])
         );
-        let exposed = refused.header("Access-Control-Expose-Headers").concat();
+        let exposed = rejected.header("Access-Control-Expose-Headers").concat();
         assert!(exposed.contains("WWW-Authenticate"), "{exposed}");
-        assert_eq!(refused.header("Vary"), ["origin"]);
-        for stranger in ["https://evil.example", "null", "https://app.example.evil"] {
+        assert_eq!(rejected.header("Vary"), ["origin"]);
+        for foreign in ["https://evil.example", "null", "https://app.example.evil"] {
             assert_eq!(
-                allows(&from(&known, stranger)),
+                allows(&from(&known, foreign)),
                 Vec::<String>::new(),
-                "{stranger}"
+                "{foreign}"
             );
         }
     }
@@ -158,17 +158,17 @@ fn an_allowed_origin_may_log_in_and_others_may_not() {
         ("/static/index.html", "GET, HEAD", ""),
         ("/nowhere", "GET, HEAD", ""),
     ] {
-        let asked = exchange(
+        let response = exchange(
             server.address(),
             "OPTIONS",
             &preflight(&client, path, ORIGIN).bytes("a"),
         );
         assert_eq!(
-            (asked.status(), allows(&asked)),
+            (response.status(), allows(&response)),
             (204, vec![ORIGIN.to_owned()]),
             "{path}"
         );
-        assert_eq!(offered(&asked), [methods, headers], "{path}");
+        assert_eq!(offered(&response), [methods, headers], "{path}");
     }
 }
 
@@ -176,7 +176,10 @@ fn an_allowed_origin_may_log_in_and_others_may_not() {
 fn without_the_setting_there_is_no_cors() {
     let stack = ForgedStack::start();
     let client = stack.sidecar.anonymous();
-    let answer = client.send(&preflight(&client, "/list", ORIGIN));
-    assert_eq!(reason(&answer), "token_missing");
-    assert_eq!((allows(&answer), answer.header("Vary")), (vec![], vec![]));
+    let response = client.send(&preflight(&client, "/list", ORIGIN));
+    assert_eq!(reason(&response), "token_missing");
+    assert_eq!(
+        (allows(&response), response.header("Vary")),
+        (vec![], vec![])
+    );
 }

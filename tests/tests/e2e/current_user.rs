@@ -97,13 +97,13 @@ fn contract_4_2_rule_2_the_endpoint_is_on_both_programs() {
 }
 
 #[test]
-fn contract_4_2_without_a_token_both_programs_answer_401() {
+fn contract_4_2_without_a_token_both_programs_respond_401() {
     let stack = Stack::start();
     for client in [stack.auth_server.anonymous(), stack.sidecar.anonymous()] {
-        let answer = client.get(USER_DETAILS);
-        assert_eq!(verdict(&answer), "401 token_missing");
+        let response = client.get(USER_DETAILS);
+        assert_eq!(verdict(&response), "401 token_missing");
         assert_eq!(
-            answer.header("www-authenticate"),
+            response.header("www-authenticate"),
             [r#"Bearer realm="postern""#]
         );
     }
@@ -111,13 +111,13 @@ fn contract_4_2_without_a_token_both_programs_answer_401() {
 }
 
 #[test]
-fn contract_4_2_only_get_and_head_are_answered() {
+fn contract_4_2_only_get_and_head_are_allowed() {
     let stack = Stack::start();
     let token = stack.auth_server.login();
     for client in both(&stack, &token) {
         for method in ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"] {
-            let answer = client.send(&client.request(method, USER_DETAILS));
-            assert_eq!(verdict(&answer), "405 method_not_allowed", "{method}");
+            let response = client.send(&client.request(method, USER_DETAILS));
+            assert_eq!(verdict(&response), "405 method_not_allowed", "{method}");
         }
         let head = client.send(&client.request("HEAD", USER_DETAILS));
         assert_eq!((head.status(), head.body.len()), (200, 0));
@@ -140,7 +140,7 @@ fn contract_5_2_the_verified_ticket_is_allowed_not_required() {
 }
 
 #[test]
-fn contract_4_2_the_answer_is_not_to_be_stored_by_caches() {
+fn contract_4_2_the_response_is_not_to_be_stored_by_caches() {
     let stack = Stack::start();
     let token = stack.auth_server.login();
     for client in both(&stack, &token) {

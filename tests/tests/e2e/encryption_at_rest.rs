@@ -63,8 +63,8 @@ fn command(words: &[&str], store: &str, flags: &[String]) -> Finished {
 }
 
 fn accepts(server: &AuthServer, token: &str) -> bool {
-    let answer = server.anonymous().bearing(token).get(USER_DETAILS);
-    answer.status() == 200
+    let response = server.anonymous().bearing(token).get(USER_DETAILS);
+    response.status() == 200
 }
 
 fn files(directory: &TempDir) -> (String, PathBuf) {
@@ -265,9 +265,9 @@ fn sessions_and_who_leaves_are_known_under_each_key_in_turn() {
     // The list of the user's sessions is one record under every key.
     let log_in = |server: &AuthServer, account: &str| {
         let credentials = json!({"username": account, "password": "enchantress"});
-        let answer = server.anonymous().post(LOGIN, &credentials).json();
-        let token = |name| answer["data"][name].as_str().map(str::to_owned);
-        assert!(token("refresh_token").is_some(), "{answer}");
+        let response = server.anonymous().post(LOGIN, &credentials).json();
+        let token = |name| response["data"][name].as_str().map(str::to_owned);
+        assert!(token("refresh_token").is_some(), "{response}");
         token("access_token").unwrap()
     };
     log_in(&start(&[]), "eve");

@@ -13,7 +13,7 @@ use tests::stack::Stack;
 fn contract_2_1_every_success_has_four_members_in_order() {
     let stack = Stack::start();
     let user = stack.auth_server.logged_in();
-    let answers = [
+    let responses = [
         (user.post(LOGIN, &credentials()), "login succeeded"),
         (user.get(USER_DETAILS), "operation succeeded"),
         (user.get(SECRET_KEY), "operation succeeded"),
@@ -25,9 +25,9 @@ fn contract_2_1_every_success_has_four_members_in_order() {
             "operation succeeded",
         ),
     ];
-    for (answer, message) in answers {
-        assert_eq!(answer.header("content-type"), ["application/json"]);
-        let text = answer.text();
+    for (response, message) in responses {
+        assert_eq!(response.header("content-type"), ["application/json"]);
+        let text = response.text();
         let at = |name: &str| {
             text.find(&format!("\"{name}\":"))
                 .unwrap_or_else(|| panic!("{name} in {text}"))
@@ -36,7 +36,7 @@ fn contract_2_1_every_success_has_four_members_in_order() {
             at("success") < at("msg") && at("status") < at("msg") && at("msg") < at("data"),
             "{text}"
         );
-        let envelope = answer.json();
+        let envelope = response.json();
         assert_eq!(
             (&envelope["success"], &envelope["status"]),
             (&json!(true), &json!(200))
@@ -50,7 +50,7 @@ fn contract_2_1_every_success_has_four_members_in_order() {
 fn contract_7_every_failure_has_status_message_and_reason() {
     let stack = Stack::start();
     let (auth, sidecar) = (stack.auth_server.anonymous(), stack.sidecar.anonymous());
-    for answer in [
+    for response in [
         auth.get("/nowhere"),
         auth.get(LOGIN),
         auth.post(LOGIN, &json!({})),
@@ -59,14 +59,14 @@ fn contract_7_every_failure_has_status_message_and_reason() {
         sidecar.get(USER_DETAILS),
         sidecar.bearing("a.b.c").get("/list"),
     ] {
-        assert_failure(&answer);
+        assert_failure(&response);
     }
 }
 
-fn assert_failure(answer: &Message) {
-    let envelope = answer.json();
+fn assert_failure(response: &Message) {
+    let envelope = response.json();
     assert_eq!(envelope["success"], json!(false));
-    assert_eq!(envelope["status"], json!(answer.status()));
+    assert_eq!(envelope["status"], json!(response.status()));
     assert!(
         envelope["msg"]
             .as_str()
@@ -125,9 +125,9 @@ fn what_is_no_http_request_gets_400_and_the_server_lives() {
         b"GET /auth/x HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n",
         b"GET /auth/a\x00b HTTP/1.1\r\nHost: a\r\n\r\n",
     ] {
-        let answer = exchange(server.address(), "GET", bytes);
-        assert_eq!(answer.status(), 400, "{}", String::from_utf8_lossy(bytes));
-        assert_failure(&answer);
+        let response = exchange(server.address(), "GET", bytes);
+        assert_eq!(response.status(), 400, "{}", String::from_utf8_lossy(bytes));
+        assert_failure(&response);
     }
     assert_eq!(server.anonymous().get(SECRET_KEY).status(), 200);
 }
@@ -149,12 +149,12 @@ fn every_401_names_the_realm_and_an_error_after_a_token() {
             foreign.header("www-authenticate"),
             [r#"Bearer realm="postern""#]
         );
-        let refused = client
+        let rejected = client
             .bearing("a.b.c")
             .get("/list?x=1")
             .header("www-authenticate");
-        let [challenge] = refused.as_slice() else {
-            panic!("{refused:?}")
+        let [challenge] = rejected.as_slice() else {
+            panic!("{rejected:?}")
         };
         assert!(
             challenge.starts_with(r#"Bearer realm="postern", error="invalid_token""#),
@@ -187,17 +187,17 @@ fn the_openapi_document_knows_every_reason_code_and_no_other() {
 fn contract_8_no_envelope_holds_a_date_of_another_form() {
     let stack = Stack::start();
     let user = stack.auth_server.logged_in();
-    for answer in [
+    for response in [
         user.post(LOGIN, &credentials()),
         user.get(USER_DETAILS),
         user.get(SECRET_KEY),
         user.get("/x"),
     ] {
         assert_eq!(
-            openapi::wrong_date(&answer.json()),
+            openapi::wrong_date(&response.json()),
             None,
             "{}",
-            answer.text()
+            response.text()
         );
     }
 }

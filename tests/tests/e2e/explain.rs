@@ -238,30 +238,33 @@ fn explain_shows_the_head_that_a_service_of_http_2_gets() {
         lines.extend(framing.map(str::to_owned));
         lines.push(format!("Authorization: Bearer {}", stack.token()));
         let head = format!("{method} /orders/42?a=b HTTP/1.1\r\n{}", lines.join("\r\n"));
-        let answer = exchange(
+        let response = exchange(
             sidecar.address(),
             method,
             format!("{head}\r\n\r\n{body}").as_bytes(),
         );
-        assert_eq!(answer.status(), 200);
+        assert_eq!(response.status(), 200);
         let received = lines_of(&service.requests().last().unwrap().head);
-        for judge in [std::slice::from_ref(&admin), &of_file] {
+        for mode in [std::slice::from_ref(&admin), &of_file] {
             let mut arguments = vec!["--json", "-X", method];
-            arguments.extend(judge.iter().map(String::as_str));
+            arguments.extend(mode.iter().map(String::as_str));
             arguments.push("/orders/42?a=b");
             let end = explain(&arguments, &lines);
             assert_eq!(end.code, Some(0), "{}", end.stderr);
             let explanation: Value = serde_json::from_str(&end.stdout).unwrap();
-            let shown = explanation["head"].as_array().unwrap();
-            let mut shown: Vec<_> = shown.iter().map(|line| line.as_str().unwrap()).collect();
-            shown.sort_unstable();
-            assert_eq!(shown, received, "{}", judge[0]);
+            let displayed = explanation["head"].as_array().unwrap();
+            let mut displayed: Vec<_> = displayed
+                .iter()
+                .map(|line| line.as_str().unwrap())
+                .collect();
+            displayed.sort_unstable();
+            assert_eq!(displayed, received, "{}", mode[0]);
         }
     }
 }
 
 #[test]
-fn settings_without_effect_are_refused_where_typed() {
+fn settings_without_effect_are_rejected_where_typed() {
     let stack = ForgedStack::start();
     let admin = stack.sidecar.admin().to_string();
     let directory = tempfile::tempdir().unwrap();
@@ -272,7 +275,7 @@ fn settings_without_effect_are_refused_where_typed() {
     fs::write(&key, stack.forge.trusted().served()).unwrap();
     fs::write(&config, "public-path = ['/a/**']\n").unwrap();
     let of_file = ["--signing-type=ecdsa", "--key-file", key.to_str().unwrap()];
-    for (arguments, refused) in [
+    for (arguments, rejected) in [
         (
             &["--public-path", "/a/**"][..],
             Some("--public-path: a running sidecar"),
@@ -293,11 +296,11 @@ fn settings_without_effect_are_refused_where_typed() {
         (&["-X", "POST", "--at", "1"], None),
         (&["--config", config.to_str().unwrap()], None),
     ] {
-        let asked = ["--admin-listen", &admin];
-        let end = explain(&[&asked[..], arguments, &["/orders/a/b"]].concat(), &[]);
-        assert_eq!(end.code, Some(refused.map_or(0, |_| 64)), "{}", end.stderr);
+        let running = ["--admin-listen", &admin];
+        let end = explain(&[&running[..], arguments, &["/orders/a/b"]].concat(), &[]);
+        assert_eq!(end.code, Some(rejected.map_or(0, |_| 64)), "{}", end.stderr);
         assert!(
-            end.stderr.contains(refused.unwrap_or_default()),
+            end.stderr.contains(rejected.unwrap_or_default()),
             "{}",
             end.stderr
         );
@@ -318,8 +321,8 @@ fn settings_without_effect_are_refused_where_typed() {
         let command = command.environment("POSTERN_ADMIN_LISTEN", admin.as_str());
         command.arguments(arguments.iter().copied()).run().code
     };
-    for judge in [&[][..], &of_file] {
-        assert_eq!(with_variables(judge), Some(0), "{judge:?}");
+    for mode in [&[][..], &of_file] {
+        assert_eq!(with_variables(mode), Some(0), "{mode:?}");
     }
 }
 
@@ -380,7 +383,7 @@ fn what_cannot_be_explained_is_a_named_usage_error() {
 }
 
 #[test]
-fn explain_is_for_loopback_and_for_nobody_s_web_page() {
+fn explain_is_for_loopback_and_for_no_web_page() {
     let stack = ForgedStack::start();
     let body = r#"{"method":"GET","target":"/","headers":[["host","a"]]}"#;
     let admin = stack.sidecar.admin();
@@ -411,19 +414,19 @@ fn explain_is_for_loopback_and_for_nobody_s_web_page() {
         let request = Request::new("POST", "/explain")
             .line(format!("Content-Type: {media_type}"))
             .body(body);
-        let answer = exchange(admin, "POST", &request.bytes(&host));
-        assert_eq!(answer.status(), status, "{media_type} {host} {body}");
+        let response = exchange(admin, "POST", &request.bytes(&host));
+        assert_eq!(response.status(), status, "{media_type} {host} {body}");
     }
     let large = Request::new("POST", "/explain")
         .line("Content-Type: application/json")
         .body(vec![b' '; 200_000]);
-    let answer = exchange(admin, "POST", &large.bytes(&admin.to_string()));
-    assert_eq!(answer.status(), 413);
+    let response = exchange(admin, "POST", &large.bytes(&admin.to_string()));
+    assert_eq!(response.status(), 413);
     assert_eq!(admin_get(admin, "/livez").status(), 200);
 }
 
 #[test]
-fn a_command_without_a_sidecar_to_ask_says_so() {
+fn a_command_without_a_running_sidecar_reports_it() {
     let end = explain(&["--admin-listen", "127.0.0.1:1", "/"], &[]);
     assert_eq!(end.code, Some(69), "{}", end.stderr);
     let end = explain(&["--header", "no field", "/"], &[]);
@@ -431,7 +434,7 @@ fn a_command_without_a_sidecar_to_ask_says_so() {
 }
 
 #[test]
-fn token_inspect_tells_what_a_token_says_and_why_it_is_refused() {
+fn token_inspect_prints_claims_and_the_reason_of_a_rejection() {
     let server = AuthServer::start();
     let token = server.login();
     let store = file_store(&server.home().join("data"));

@@ -68,12 +68,12 @@ impl Request {
         let first = format!("{} {} HTTP/1.1", self.method, self.target);
         let mut client = RawClient::connect(stack.sidecar.address());
         client.send(format!("{first}\r\n{lines}\r\n\r\n{}", self.body).as_bytes());
-        let answer = client.answer(&self.method);
+        let response = client.response(&self.method);
         let received = stack.service.take_requests();
         assert!(received.len() <= 1, "{received:?}");
         let received = received.first();
         let outcome = match received {
-            _ if answer.status() >= 400 => verdict(&answer),
+            _ if response.status() >= 400 => verdict(&response),
             None => "answered".to_owned(),
             Some(request) if request.header("X-Current-User").is_empty() => "passed".to_owned(),
             Some(_) => "verified".to_owned(),
@@ -84,11 +84,11 @@ impl Request {
         }
     }
 
-    fn put_to(&self, judge: &[String]) -> Fate {
+    fn put_to(&self, mode: &[String]) -> Fate {
         // Too long for a command line: standard input carries it.
         let end = CommandLine::new(Program::Sidecar.path())
             .arguments(["explain", "--json", "-H", "@-", "-X", &self.method])
-            .arguments(judge.iter().map(String::as_str))
+            .arguments(mode.iter().map(String::as_str))
             .arguments(["--", &self.target])
             .input((self.lines.join("\n") + "\n").as_bytes())
             .run();
@@ -105,8 +105,8 @@ impl Request {
         };
         let checks = explanation["checks"].as_array().unwrap();
         let failed = checks.iter().filter(|check| check["outcome"] == "failed");
-        let refused = usize::from(!verdict["reason"].is_null());
-        assert_eq!(failed.count(), refused, "{explanation}");
+        let rejected = usize::from(!verdict["reason"].is_null());
+        assert_eq!(failed.count(), rejected, "{explanation}");
         let line = |line: &Value| line.as_str().unwrap().to_owned();
         let head = explanation["head"].as_array();
         Fate {
@@ -157,7 +157,7 @@ fn explain_says_what_serve_does() {
         "email" => Some(with(json!({"email": "ü, 50% <a@b>"}))),
         "crowded" => Some(with(json!({"email": "ü".repeat(1100)}))),
         "early" => Some(with(json!({"nbf": now + 1000}))),
-        "stranger" => Some(stack.forge.stranger_token(now, &Value::Null).into_bytes()),
+        "untrusted" => Some(stack.forge.untrusted_token(now, &Value::Null).into_bytes()),
         _ => None,
     };
     let directory = tempfile::tempdir().unwrap();
@@ -180,10 +180,10 @@ fn explain_says_what_serve_does() {
             format!("{} and not {expect}, {why}", fate.outcome)
         });
         verdicts.row(&name, expected);
-        for judge in [&running, &offline] {
-            let explained = request.put_to(judge);
+        for mode in [&running, &offline] {
+            let explained = request.put_to(mode);
             let difference = (explained != fate)
-                .then(|| format!("\n serve: {fate:?}\n explain {}: {explained:?}", judge[0]));
+                .then(|| format!("\n serve: {fate:?}\n explain {}: {explained:?}", mode[0]));
             verdicts.row(&name, difference);
         }
     }

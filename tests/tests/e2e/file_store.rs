@@ -50,7 +50,7 @@ impl Store {
 
     /// Checks that a start fails: exit code 78, a last line with the file, its owner and its mode,
     /// and every file unchanged.
-    fn refuses(&self, file: &str) -> Finished {
+    fn rejects(&self, file: &str) -> Finished {
         let before = self.contents();
         let end = self.serve().fails();
         assert_eq!(end.code, Some(78), "{}", end.stderr);
@@ -125,7 +125,7 @@ fn a_key_file_that_others_may_read_stops_the_start() {
     for mode in [0o644, 0o604, 0o640, 0o660, 0o666] {
         let store = Store::new();
         store.chmod(PRIVATE, mode);
-        store.refuses(PRIVATE);
+        store.rejects(PRIVATE);
     }
 }
 
@@ -133,7 +133,7 @@ fn a_key_file_that_others_may_read_stops_the_start() {
 fn a_public_key_file_that_others_may_write_stops_the_start() {
     let store = Store::new();
     store.chmod(PUBLIC, 0o666);
-    store.refuses(PUBLIC);
+    store.rejects(PUBLIC);
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn a_truncated_key_file_stops_the_start() {
         let store = Store::new();
         let text = fs::read_to_string(store.path(file)).unwrap();
         store.write(file, &text[..keep]);
-        store.refuses(file);
+        store.rejects(file);
     }
 }
 
@@ -157,7 +157,7 @@ fn a_key_file_that_holds_something_else_stops_the_start() {
     ] {
         let store = Store::new();
         store.write(file, text);
-        store.refuses(file);
+        store.rejects(file);
     }
 }
 
@@ -167,22 +167,22 @@ fn a_foreign_pair_of_another_type_stops_the_start() {
     let key = SigningKey::generate(SigningType::Ecdsa);
     store.write(PRIVATE, &key.private());
     store.write(PUBLIC, &key.served());
-    store.refuses(PRIVATE);
+    store.rejects(PRIVATE);
 }
 
 #[test]
 fn two_halves_of_two_pairs_stop_the_start() {
     let store = Store::new();
     store.write(PUBLIC, &SigningKey::generate(SigningType::Rsa).served());
-    store.refuses(PUBLIC);
+    store.rejects(PUBLIC);
 }
 
 #[test]
-fn a_directory_in_the_place_of_a_key_file_stops_the_start() {
+fn a_directory_instead_of_a_key_file_stops_the_start() {
     let store = Store::new();
     fs::remove_file(store.path(PRIVATE)).unwrap();
     fs::create_dir(store.path(PRIVATE)).unwrap();
-    store.refuses(PRIVATE);
+    store.rejects(PRIVATE);
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn a_key_file_that_cannot_be_read_stops_the_start() {
         // Root reads every file: only the owner shows that something is wrong.
         return;
     }
-    store.refuses(PRIVATE);
+    store.rejects(PRIVATE);
 }
 
 /// Makes a file unreadable: by its mode, or, for root, by changing its owner.
@@ -214,19 +214,19 @@ fn a_pipe_or_link_for_a_lock_stops_the_start() {
             .arguments([store.path(lock).to_str().unwrap()])
             .run();
         assert_eq!(made.code, Some(0), "{}", made.stderr);
-        store.refuses(lock);
+        store.rejects(lock);
 
         let elsewhere = tempfile::tempdir().unwrap();
         let target = elsewhere.path().join("created");
         fs::remove_file(store.path(lock)).unwrap();
         std::os::unix::fs::symlink(&target, store.path(lock)).unwrap();
-        store.refuses(lock);
+        store.rejects(lock);
         assert!(!target.exists(), "the link was followed");
     }
 }
 
 #[test]
-fn a_directory_that_belongs_to_somebody_else_stops_the_start() {
+fn a_directory_of_another_owner_stops_the_start() {
     let store = Store::new();
     // Only root can change the owner of a directory.
     if std::os::unix::fs::chown(store.directory.path(), Some(65_534), None).is_ok() {
@@ -251,7 +251,7 @@ fn a_directory_that_others_may_write_to_stops_the_start() {
 }
 
 #[test]
-fn a_second_server_on_the_same_directory_is_told_so_in_one_line() {
+fn a_second_server_on_the_same_directory_gets_one_clear_line() {
     let store = Store::new();
     let first = store.serve().start().ready();
     let end = store.serve().fails();

@@ -64,8 +64,8 @@ fn method_target_headers_and_body_reach_the_service_unchanged() {
             format!("{method} {target} HTTP/1.1\r\n{}\r\n", lines.join("\r\n")).into_bytes();
         request.extend_from_slice(format!("Content-Length: {}\r\n\r\n", body.len()).as_bytes());
         request.extend_from_slice(&body);
-        let answer = exchange(stack.sidecar.address(), method, &request);
-        assert_eq!(answer.status(), 200, "{method}: {}", answer.text());
+        let response = exchange(stack.sidecar.address(), method, &request);
+        assert_eq!(response.status(), 200, "{method}: {}", response.text());
         let seen = stack.service.last_request();
         assert_eq!(seen.method(), method);
         assert_eq!(String::from_utf8_lossy(&seen.target()), target);
@@ -126,44 +126,44 @@ fn the_service_s_response_reaches_the_client_unchanged() {
             "Content-Encoding: identity".to_owned(),
         ];
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-        stack.service.answers(response(status, &lines, &body));
-        let answer = client.get("/list");
-        assert_eq!(answer.first_line(), format!("HTTP/1.1 {status}"));
-        assert_eq!(answer.body, body, "{status}");
-        let seen = answer.header_lines();
+        stack.service.responds(response(status, &lines, &body));
+        let response = client.get("/list");
+        assert_eq!(response.first_line(), format!("HTTP/1.1 {status}"));
+        assert_eq!(response.body, body, "{status}");
+        let seen = response.header_lines();
         for line in &lines {
             assert!(
                 seen.iter().any(|seen| seen == line),
                 "{status}: {line} in {seen:?}"
             );
         }
-        assert_eq!(answer.header("set-cookie"), ["a=1", "b=2"]);
-        assert_eq!(answer.header("www-authenticate"), ["Own realm=\"x\""]);
+        assert_eq!(response.header("set-cookie"), ["a=1", "b=2"]);
+        assert_eq!(response.header("www-authenticate"), ["Own realm=\"x\""]);
     }
 }
 
 #[test]
-fn answers_without_a_body_and_chunked_answers_pass() {
+fn responses_without_a_body_and_chunked_responses_pass() {
     let stack = stack();
     let client = stack.sidecar.bearing(&stack.token());
     for status in ["204 No Content", "304 Not Modified"] {
-        stack
-            .service
-            .answers(format!("HTTP/1.1 {status}\r\n{MARK}: 1\r\nETag: \"x\"\r\n\r\n").into_bytes());
-        let answer = client.get("/list");
+        stack.service.responds(
+            format!("HTTP/1.1 {status}\r\n{MARK}: 1\r\nETag: \"x\"\r\n\r\n").into_bytes(),
+        );
+        let response = client.get("/list");
         assert_eq!(
-            (answer.first_line(), answer.body.len()),
+            (response.first_line(), response.body.len()),
             (format!("HTTP/1.1 {status}"), 0)
         );
     }
     let chunked = format!(
         "HTTP/1.1 200 OK\r\n{MARK}: 1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n4;x=1\r\ndefg\r\n0\r\n\r\n"
     );
-    stack.service.answers(chunked.into_bytes());
+    stack.service.responds(chunked.into_bytes());
     assert_eq!(client.get("/list").body, b"abcdefg");
     stack
         .service
-        .answers(response("200 OK", &[&format!("{MARK}: 1")], b"0123456789"));
+        .responds(response("200 OK", &[&format!("{MARK}: 1")], b"0123456789"));
     let head = client.send(&client.request("HEAD", "/list"));
     assert_eq!(
         (head.status(), head.header("content-length")),
@@ -172,7 +172,7 @@ fn answers_without_a_body_and_chunked_answers_pass() {
 }
 
 #[test]
-fn a_large_upload_and_a_large_answer_pass_whole() {
+fn a_large_upload_and_a_large_response_pass_whole() {
     let stack = stack();
     let client = stack.sidecar.bearing(&stack.token());
     let body: Vec<u8> = (0..8 * 1024 * 1024)
@@ -180,20 +180,20 @@ fn a_large_upload_and_a_large_answer_pass_whole() {
         .collect();
     stack
         .service
-        .answers(response("200 OK", &[&format!("{MARK}: 1")], &body));
-    let answer = client.send(&client.request("PUT", "/upload").body(body.clone()));
-    assert_eq!(answer.status(), 200);
-    assert!(answer.body == body, "the response");
+        .responds(response("200 OK", &[&format!("{MARK}: 1")], &body));
+    let response = client.send(&client.request("PUT", "/upload").body(body.clone()));
+    assert_eq!(response.status(), 200);
+    assert!(response.body == body, "the response");
     assert!(stack.service.last_request().body == body, "the upload");
 }
 
 #[test]
-fn a_refused_upload_gets_its_answer() {
+fn a_rejected_upload_gets_its_response() {
     let stack = stack();
     let request = Request::new("POST", "/orders/upload").body(vec![b'x'; 4 * 1024 * 1024]);
     for _ in 0..5 {
-        let answer = exchange(stack.sidecar.address(), "POST", &request.bytes("a"));
-        assert_eq!(verdict(&answer), "401 token_missing");
+        let response = exchange(stack.sidecar.address(), "POST", &request.bytes("a"));
+        assert_eq!(verdict(&response), "401 token_missing");
     }
     assert_eq!(stack.service.requests().len(), 0);
 }
@@ -210,11 +210,11 @@ fn one_connection_has_many_requests_with_own_verdicts() {
             )
             .as_bytes(),
         );
-        assert_eq!(client.answer("GET").status(), 200);
+        assert_eq!(client.response("GET").status(), 200);
         client.send(b"GET /orders/public/x HTTP/1.1\r\nHost: a\r\n\r\n");
-        assert_eq!(client.answer("GET").status(), 200);
+        assert_eq!(client.response("GET").status(), 200);
         client.send(b"GET /orders/list HTTP/1.1\r\nHost: a\r\n\r\n");
-        assert_eq!(verdict(&client.answer("GET")), "401 token_missing");
+        assert_eq!(verdict(&client.response("GET")), "401 token_missing");
     }
     assert_eq!(stack.service.requests().len(), 6);
     let users: Vec<usize> = stack
@@ -237,8 +237,8 @@ fn http_1_0_without_a_host_reaches_the_service_with_one() {
         "GET /orders/list HTTP/1.0\r\nAuthorization: Bearer {}\r\n\r\n",
         stack.token()
     );
-    let answer = exchange(stack.sidecar.address(), "GET", request.as_bytes());
-    assert_eq!(answer.status(), 200);
+    let response = exchange(stack.sidecar.address(), "GET", request.as_bytes());
+    assert_eq!(response.status(), 200);
     let host = stack.service.last_request().header("host");
     assert_eq!(host, ["localhost"]);
 }
@@ -249,12 +249,12 @@ fn an_http_1_0_client_gets_no_chunks() {
     let chunked = format!(
         "HTTP/1.1 200 OK\r\n{MARK}: 1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
     );
-    stack.service.answers(chunked.into_bytes());
+    stack.service.responds(chunked.into_bytes());
     let request = format!(
         "GET /orders/list HTTP/1.0\r\nHost: a\r\nAuthorization: Bearer {}\r\n\r\n",
         stack.token()
     );
-    let answer = exchange(stack.sidecar.address(), "GET", request.as_bytes());
-    assert_eq!(answer.header("transfer-encoding"), Vec::<String>::new());
-    assert_eq!(answer.body, b"abc");
+    let response = exchange(stack.sidecar.address(), "GET", request.as_bytes());
+    assert_eq!(response.header("transfer-encoding"), Vec::<String>::new());
+    assert_eq!(response.body, b"abc");
 }

@@ -72,9 +72,9 @@ impl Installation {
     }
 }
 
-fn access_token(answer: &Message) -> String {
-    let token = answer.json()["access_token"].as_str().map(str::to_owned);
-    token.unwrap_or_else(|| panic!("no token: {}", answer.text()))
+fn access_token(response: &Message) -> String {
+    let token = response.json()["access_token"].as_str().map(str::to_owned);
+    token.unwrap_or_else(|| panic!("no token: {}", response.text()))
 }
 
 fn post_form(server: &AuthServer, body: &str) -> Message {
@@ -100,24 +100,24 @@ fn done(server: &AuthServer, words: &[&str]) -> String {
 /// Waits until requests of `jobs` have this status.
 fn until_status(installation: &Installation, status: u16) -> Message {
     wait::until("the server to take the change over", || {
-        let answer = installation.request("");
-        (answer.status() == status).then_some(answer)
+        let response = installation.request("");
+        (response.status() == status).then_some(response)
     })
 }
 
 #[test]
 fn rfc_9068_an_application_obtains_what_it_was_given() {
     let installation = Installation::start(&["--token-lifetime", "60", "--audience", "common"]);
-    let answer = installation.request("&scope=orders%3Aread");
-    let mut body = answer.json();
-    let token = access_token(&answer);
+    let response = installation.request("&scope=orders%3Aread");
+    let mut body = response.json();
+    let token = access_token(&response);
     body["access_token"] = Value::Null;
     assert_eq!(
         body,
         json!({"access_token": null, "token_type": "Bearer", "expires_in": 60, "scope": "orders:read"})
     );
-    assert_eq!(answer.header("cache-control"), ["no-store"]);
-    assert_eq!(answer.header("pragma"), ["no-cache"]);
+    assert_eq!(response.header("cache-control"), ["no-store"]);
+    assert_eq!(response.header("pragma"), ["no-cache"]);
     let header = header_of(&token);
     assert_eq!(
         (&header["typ"], &header["alg"]),
@@ -146,7 +146,7 @@ fn rfc_9068_an_application_obtains_what_it_was_given() {
 }
 
 #[test]
-fn every_row_of_the_token_requests_gets_its_answer() {
+fn every_row_of_the_token_requests_gets_its_response() {
     let installation = Installation::start(&[]);
     let server = &installation.server;
     let admin = done(
@@ -180,9 +180,9 @@ fn every_row_of_the_token_requests_gets_its_answer() {
     };
     let mut verdicts = Verdicts::default();
     for row in tables::load::<TokenRequestTable>("token_requests.toml").request {
-        let answer = server.anonymous().send(&token_request(&row, fill));
-        let found = found(&answer);
-        let leaked = row.expect != "200" && answer.text().contains("access_token");
+        let response = server.anonymous().send(&token_request(&row, fill));
+        let found = found(&response);
+        let leaked = row.expect != "200" && response.text().contains("access_token");
         let difference = (leaked || found != row.expect)
             .then(|| format!("{found}, not {} ({})", row.expect, row.why));
         verdicts.row(&row.name, difference);
@@ -215,13 +215,13 @@ pub(super) fn token_request(row: &TokenRequestRow, fill: impl Fn(&str) -> Vec<u8
     }
 }
 
-pub(super) fn found(answer: &Message) -> String {
-    let (status, body) = (answer.status(), answer.json());
+pub(super) fn found(response: &Message) -> String {
+    let (status, body) = (response.status(), response.json());
     if status == 200 {
         return "200".to_owned();
     }
     if body["error"].is_string() {
-        let challenge = answer.header("www-authenticate").concat();
+        let challenge = response.header("www-authenticate").concat();
         let expected = match status {
             401 => r#"Basic realm="postern""#,
             _ => "",
@@ -236,7 +236,7 @@ pub(super) fn found(answer: &Message) -> String {
 }
 
 #[test]
-fn a_sidecar_accepts_an_application_and_tells_the_service_so() {
+fn a_sidecar_accepts_an_application_and_names_it_upstream() {
     let installation = Installation::start(&[]);
     let service = EchoService::start();
     let url = installation.server.url();
@@ -294,8 +294,8 @@ fn a_grant_is_replaced_listed_and_taken_away() {
     );
     grant(&["--audience", "orders,stock", "--scope", "stock:read"]);
     let token = wait::until("the new scope", || {
-        let answer = installation.request("");
-        (answer.json()["scope"] == "stock:read").then(|| access_token(&answer))
+        let response = installation.request("");
+        (response.json()["scope"] == "stock:read").then(|| access_token(&response))
     });
     let claims = payload_of(&token);
     assert_eq!(claims["aud"], json!(["orders", "stock"]));
@@ -356,14 +356,14 @@ fn a_malformed_form_is_described_without_its_content() {
         ("X-Nothing: 1", "", "the body is empty"),
     ] {
         for path in [TOKEN, "/oauth/revoke"] {
-            let answer = client.send(&client.request("POST", path).line(line).body(body));
-            let json = answer.json();
+            let response = client.send(&client.request("POST", path).line(line).body(body));
+            let json = response.json();
             if path == "/oauth/revoke" && body.is_empty() {
                 assert_eq!(json["reason"], "parameter_missing");
                 continue;
             }
             assert_eq!(
-                (answer.status(), &json["reason"]),
+                (response.status(), &json["reason"]),
                 (400, &json!("form_malformed"))
             );
             let text = json["error_description"].as_str().unwrap();
@@ -383,8 +383,8 @@ fn wrong_secrets_are_slowed_down_and_the_right_one_is_not() {
         post_form(&installation.server, &body)
     };
     let limited = wait::until("the limit of wrong secrets", || {
-        let answer = guess();
-        (answer.status() == 429).then_some(answer)
+        let response = guess();
+        (response.status() == 429).then_some(response)
     });
     assert_eq!(
         found(&limited),
@@ -437,8 +437,8 @@ fn each_token_request_is_counted_and_written_down() {
             .filter_map(|line| serde_json::from_str(line).ok());
         let lines = lines.filter(|line: &Value| line["target"] == "audit");
         let lines: Vec<Value> = lines.filter(|line| line["message"] == "token").collect();
-        let refused = lines.iter().filter(|line| line["event"] == "token_refused");
-        (refused.count() >= 2).then_some(lines)
+        let rejected = lines.iter().filter(|line| line["event"] == "token_refused");
+        (rejected.count() >= 2).then_some(lines)
     });
     let issued = lines
         .iter()
@@ -484,10 +484,10 @@ fn rfc_8414_metadata_is_there_only_where_the_issuer_is_a_url() {
         .start()
         .ready();
     for path in documents {
-        let answer = get(&server, path);
-        assert_eq!(answer.status(), 200, "{path}");
-        assert_eq!(answer.header("content-type"), ["application/json"]);
-        let document = answer.json();
+        let response = get(&server, path);
+        assert_eq!(response.status(), 200, "{path}");
+        assert_eq!(response.header("content-type"), ["application/json"]);
+        let document = response.json();
         assert_eq!(document["issuer"], url);
         assert_eq!(document["token_endpoint"], format!("{url}/oauth/token"));
         assert_eq!(document["jwks_uri"], format!("{url}/.well-known/jwks.json"));
@@ -535,8 +535,8 @@ fn rfc_9728_a_client_without_a_token_finds_the_issuer() {
             r#"Bearer realm="postern", error="invalid_token", "#,
         ),
     ];
-    for (answer, start) in challenges {
-        let challenge = answer.header("www-authenticate").concat();
+    for (response, start) in challenges {
+        let challenge = response.header("www-authenticate").concat();
         let end = format!(r#", resource_metadata="{metadata}""#);
         assert!(
             challenge.starts_with(start) && challenge.ends_with(&end),
@@ -594,10 +594,10 @@ fn without_a_resource_no_metadata_is_served_or_named() {
     let sidecar = Sidecar::start(&service, &server);
     let client = sidecar.anonymous();
     let request = Request::new("GET", "/.well-known/oauth-protected-resource");
-    let answer = client.send(&request);
-    assert_eq!(verdict(&answer), "401 token_missing");
+    let response = client.send(&request);
+    assert_eq!(verdict(&response), "401 token_missing");
     assert_eq!(
-        answer.header("www-authenticate"),
+        response.header("www-authenticate"),
         [r#"Bearer realm="postern""#]
     );
 }
@@ -618,11 +618,11 @@ fn a_user_s_scope_audience_roles_and_claims_reach_the_service() {
         .ready();
     let login = |account: &str| {
         let credentials = json!({"username": account, "password": "enchantress"});
-        let answer = server.anonymous().post(LOGIN, &credentials);
-        let token = answer.json()["data"]["access_token"]
+        let response = server.anonymous().post(LOGIN, &credentials);
+        let token = response.json()["data"]["access_token"]
             .as_str()
             .map(str::to_owned);
-        token.unwrap_or_else(|| panic!("no token: {}", answer.text()))
+        token.unwrap_or_else(|| panic!("no token: {}", response.text()))
     };
     let (ada, bob) = (login("ada"), login("bob"));
     let claims = payload_of(&ada);

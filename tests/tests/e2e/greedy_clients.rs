@@ -31,8 +31,8 @@ fn drip(mut connection: TcpStream, byte: &'static [u8]) {
     });
 }
 
-fn is_closed_without_a_word(answer: &io::Result<tests::message::Message>) -> bool {
-    answer.as_ref().is_err_and(|error| {
+fn is_closed_without_a_word(response: &io::Result<tests::message::Message>) -> bool {
+    response.as_ref().is_err_and(|error| {
         matches!(
             error.kind(),
             io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset
@@ -53,9 +53,9 @@ fn a_header_that_drips_past_its_time_is_408() {
         if !dripped.is_empty() {
             drip(client.handle(), dripped);
         }
-        let answer = client.answer("GET");
-        assert_eq!(verdict(&answer), "408 request_timeout", "{begun:?}");
-        assert_eq!(answer.header("connection"), ["close"]);
+        let response = client.response("GET");
+        assert_eq!(verdict(&response), "408 request_timeout", "{begun:?}");
+        assert_eq!(response.header("connection"), ["close"]);
     }
     assert_eq!(rejections(stack.sidecar.admin(), "request_timeout"), 3);
 }
@@ -65,19 +65,19 @@ fn the_header_of_a_later_request_has_to_end_in_time_as_well() {
     let stack = stack_with(&["--request-header-timeout", "1"]);
     let mut client = RawClient::connect(stack.sidecar.address());
     client.send(b"GET /orders/public/x HTTP/1.1\r\nHost: a\r\n\r\n");
-    assert_eq!(client.answer("GET").status(), 200);
+    assert_eq!(client.response("GET").status(), 200);
     client.send(b"GET /orders/public/y HTTP/1.1\r\n");
-    assert_eq!(verdict(&client.answer("GET")), "408 request_timeout");
+    assert_eq!(verdict(&client.response("GET")), "408 request_timeout");
 }
 
 #[test]
 fn who_says_nothing_is_closed_without_a_word() {
     let stack = stack_with(&["--request-header-timeout", "1"]);
     let mut silent = RawClient::connect(stack.sidecar.address());
-    assert!(is_closed_without_a_word(&silent.try_answer("GET")));
+    assert!(is_closed_without_a_word(&silent.try_response("GET")));
     let mut blank = RawClient::connect(stack.sidecar.address());
     drip(blank.handle(), b"\r\n");
-    assert!(is_closed_without_a_word(&blank.try_answer("GET")));
+    assert!(is_closed_without_a_word(&blank.try_response("GET")));
 }
 
 #[test]
@@ -88,8 +88,8 @@ fn past_the_limit_connections_close_and_admin_responds() {
         let mut client = RawClient::connect(address);
         client.send(b"GET /orders/public/x HTTP/1.1\r\nHost: a\r\n\r\n");
         client
-            .try_answer("GET")
-            .map(|answer| (answer.status(), client))
+            .try_response("GET")
+            .map(|response| (response.status(), client))
     };
     let first = open().unwrap();
     let second = open().unwrap();
@@ -125,8 +125,8 @@ fn one_connection_takes_no_more_than_its_share() {
         let metrics = admin_get(stack.sidecar.admin(), "/metrics").text();
         metrics.contains("requests_in_flight 2\n").then_some(())
     });
-    let refused = client.send(client.request("GET", "/orders/public/x", &[]), b"");
-    assert_eq!(refused.unwrap().verdict(), "503 server_busy");
+    let rejected = client.send(client.request("GET", "/orders/public/x", &[]), b"");
+    assert_eq!(rejected.unwrap().verdict(), "503 server_busy");
     let user = stack.sidecar.bearing(&stack.token()).get("/list");
     assert_eq!(verdict(&user), "200");
     let other = exchange(
@@ -144,8 +144,8 @@ fn one_connection_takes_no_more_than_its_share() {
         assert_eq!(stream.head().unwrap().status(), 200);
     }
     wait::until("a free place", || {
-        let answer = client.send(client.request("GET", "/orders/public/x", &[]), b"");
-        (answer.unwrap().verdict() == "200").then_some(())
+        let response = client.send(client.request("GET", "/orders/public/x", &[]), b"");
+        (response.unwrap().verdict() == "200").then_some(())
     });
 }
 
@@ -182,8 +182,8 @@ fn a_header_that_is_too_large_is_431() {
         ),
     ] {
         let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\n{more}\r\n");
-        let answer = exchange(stack.sidecar.address(), "GET", request.as_bytes());
-        assert_eq!(verdict(&answer), "431 request_header_too_large", "{name}");
+        let response = exchange(stack.sidecar.address(), "GET", request.as_bytes());
+        assert_eq!(verdict(&response), "431 request_header_too_large", "{name}");
     }
     assert_eq!(stack.service.requests().len(), 0);
 }
@@ -194,7 +194,7 @@ fn who_breaks_off_within_a_header_is_no_error_of_ours() {
     let mut client = RawClient::connect(stack.sidecar.address());
     client.send(b"GET / HTTP/1.1\r\nHos");
     client.finish();
-    assert!(is_closed_without_a_word(&client.try_answer("GET")));
+    assert!(is_closed_without_a_word(&client.try_response("GET")));
     // A later line: an earlier one would be in the log by now.
     stack.sidecar.anonymous().get("/later");
     let log = wait::until("the later line", || {
@@ -213,7 +213,7 @@ fn bodies_that_drip_in_take_no_more_than_their_size() {
     let server = plan.start().ready();
     server.login();
     let process = server.process();
-    let Some(before) = process.most_resident_kib() else {
+    let Some(before) = process.peak_resident_kib() else {
         return tests::skip::skip(
             "the memory of unfinished bodies",
             "run on Linux, which has /proc",
@@ -237,8 +237,8 @@ fn bodies_that_drip_in_take_no_more_than_their_size() {
     }
     for client in &mut clients {
         client.send(b"0\r\n\r\n");
-        assert_eq!(client.answer("POST").status(), 200);
+        assert_eq!(client.response("POST").status(), 200);
     }
-    let taken = process.most_resident_kib().unwrap_or_default() - before;
+    let taken = process.peak_resident_kib().unwrap_or_default() - before;
     assert!(taken < UNFINISHED_BODIES_KIB, "{taken} KiB");
 }

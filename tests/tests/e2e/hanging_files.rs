@@ -35,7 +35,7 @@ fn hang(file: &Path) {
 }
 
 /// Replaces the pipe by a file.
-fn mend(file: &Path, text: &str) {
+fn repair(file: &Path, text: &str) {
     let new = file.with_extension("new");
     write_private(&new, text);
     fs::rename(new, file).unwrap();
@@ -68,8 +68,8 @@ fn a_sidecar_serves_on_while_its_files_hang() {
         Forge::new(SigningType::Ecdsa),
         Forge::new(SigningType::Ecdsa),
     );
-    mend(&config, "public-path = [\"/first\"]");
-    mend(&keys, &first.trusted().served());
+    repair(&config, "public-path = [\"/first\"]");
+    repair(&keys, &first.trusted().served());
     let service = EchoService::start();
     let flags = [
         "--config",
@@ -106,8 +106,8 @@ fn a_sidecar_serves_on_while_its_files_hang() {
         (200, 200, 401)
     );
 
-    mend(&config, "public-path = [\"/second\"]");
-    mend(&keys, &second.trusted().served());
+    repair(&config, "public-path = [\"/second\"]");
+    repair(&keys, &second.trusted().served());
     wait::until("the other configuration and the other key", || {
         let now = (open("/first"), open("/second"), known(&second));
         (now == (401, 200, 200)).then_some(())
@@ -144,8 +144,8 @@ fn an_auth_server_serves_on_while_its_files_hang() {
 
     let fresh = authority.issue("other");
     fs::copy(&fresh.cert, &certificate.cert).unwrap();
-    mend(&certificate.key, &fs::read_to_string(&fresh.key).unwrap());
-    mend(&users.path(), &text);
+    repair(&certificate.key, &fs::read_to_string(&fresh.key).unwrap());
+    repair(&users.path(), &text);
     for line in [
         "TLS certificate: the new content is used from now on",
         "users file: usable again",
@@ -174,7 +174,7 @@ fn unreadable(home: &TempDir) -> [PathBuf; 2] {
 }
 
 /// Returns the output unless one line names the file and the reason, and nothing has started.
-fn refused(end: &Finished, file: &Path) -> Option<String> {
+fn rejected(end: &Finished, file: &Path) -> Option<String> {
     let why = [HANGS, "is longer than", "is open to others"];
     let good = end.code == Some(CONFIG)
         && end.stderr.matches("error: ").count() == 1
@@ -249,7 +249,7 @@ fn a_file_that_hangs_stops_a_start_and_a_check_by_name() {
             });
             for end in ends.into_iter().flatten() {
                 let (name, end) = end.join().unwrap();
-                verdicts.row(&name, refused(&end, &file));
+                verdicts.row(&name, rejected(&end, &file));
             }
         });
     }
@@ -273,7 +273,7 @@ fn a_command_gives_up_a_file_that_hangs_or_never_ends() {
         ] {
             let line = CommandLine::new(program.path()).arguments(words);
             let end = line.input("a.b.c\n").run();
-            verdicts.row(&format!("{words:?}"), refused(&end, &file));
+            verdicts.row(&format!("{words:?}"), rejected(&end, &file));
         }
     }
     verdicts.conclude();

@@ -44,9 +44,9 @@ fn an_http_2_client_reaches_an_http_1_service() {
         ("accept", "text/plain"),
     ];
     let request = client.request("POST", "/orders/a%20b//c?d=%2F&e", &fields);
-    let answer = client.send(request, b"hello").unwrap();
+    let response = client.send(request, b"hello").unwrap();
     assert_eq!(
-        (answer.verdict().as_str(), &*answer.body),
+        (response.verdict().as_str(), &*response.body),
         ("200", &b"echo"[..])
     );
     let seen = stack.service.last_request();
@@ -65,7 +65,7 @@ fn an_http_2_client_reaches_an_http_1_service() {
 }
 
 #[test]
-fn refusals_and_own_answers_are_those_of_http_1() {
+fn rejections_and_own_responses_equal_those_of_http_1() {
     let stack = stack();
     let client = H2Client::connect(stack.sidecar.address());
     let bearer = bearer(&stack);
@@ -116,13 +116,13 @@ fn refusals_and_own_answers_are_those_of_http_1() {
         ),
     ] {
         let request = client.request(method, path, fields);
-        let answer = client.send(request, b"").unwrap();
-        assert_eq!(answer.verdict(), expected, "{method} {path}");
+        let response = client.send(request, b"").unwrap();
+        assert_eq!(response.verdict(), expected, "{method} {path}");
         // RFC 6750 §3.1: a repeated field is an invalid request for a token.
         let challenged =
-            answer.head.status() == 401 || expected.ends_with("authorization_repeated");
+            response.head.status() == 401 || expected.ends_with("authorization_repeated");
         assert_eq!(
-            answer.head.headers().contains_key("www-authenticate"),
+            response.head.headers().contains_key("www-authenticate"),
             challenged,
             "{expected}"
         );
@@ -131,13 +131,13 @@ fn refusals_and_own_answers_are_those_of_http_1() {
 }
 
 #[test]
-fn a_refused_upload_gets_its_answer_and_the_connection_goes_on() {
+fn a_rejected_upload_gets_its_response_and_the_connection_stays() {
     let stack = stack();
     let client = H2Client::connect(stack.sidecar.address());
     for _ in 0..5 {
         let request = client.request("POST", "/orders/upload", &[]);
-        let answer = client.send(request, &vec![b'x'; 1024 * 1024]).unwrap();
-        assert_eq!(answer.verdict(), "401 token_missing");
+        let response = client.send(request, &vec![b'x'; 1024 * 1024]).unwrap();
+        assert_eq!(response.verdict(), "401 token_missing");
     }
     let bearer = bearer(&stack);
     let request = client.request("GET", "/orders/list", &[("authorization", &bearer)]);
@@ -191,9 +191,9 @@ fn large_bodies_pass_whole_both_ways_many_at_once() {
         let body = vec![b'x'; bytes];
         let fields = [("authorization", &*bearer)];
         let request = client.request("POST", "/orders/upload", &fields);
-        let answer = client.send(request, &body).unwrap();
-        assert!(answer.body == body);
-        assert_eq!(answer.trailers[TRAILER], bytes.to_string());
+        let response = client.send(request, &body).unwrap();
+        assert!(response.body == body);
+        assert_eq!(response.trailers[TRAILER], bytes.to_string());
     };
     echoed(4 * 1024 * 1024);
     std::thread::scope(|scope| {
@@ -206,18 +206,18 @@ fn large_bodies_pass_whole_both_ways_many_at_once() {
 /// In HTTP/1.1 the sidecar recognizes Pingora's rejections by the first bytes of a write, which in
 /// HTTP/2 can be the middle of a body. Each prefix moves the repeated text by one byte.
 #[test]
-fn a_body_that_looks_like_a_refusal_passes_whole() {
-    const REFUSAL: &[u8] = b"HTTP/1.1 400 ";
+fn a_body_that_resembles_a_rejection_passes_whole() {
+    const REJECTION: &[u8] = b"HTTP/1.1 400 ";
     let stack = stack();
     let client = H2Client::connect(stack.sidecar.address());
-    for prefix in 0..REFUSAL.len() {
-        let body = [&vec![b'.'; prefix], &*REFUSAL.repeat(1000)].concat();
+    for prefix in 0..REJECTION.len() {
+        let body = [&vec![b'.'; prefix], &*REJECTION.repeat(1000)].concat();
         stack
             .service
-            .answers(response("200 OK", &["X-Echo-Service: 1"], &body));
+            .responds(response("200 OK", &["X-Echo-Service: 1"], &body));
         let request = client.request("GET", "/orders/public/x", &[]);
-        let answer = client.send(request, b"").unwrap();
-        assert!(answer.body == body, "behind {prefix} bytes");
+        let response = client.send(request, b"").unwrap();
+        assert!(response.body == body, "behind {prefix} bytes");
     }
 }
 
@@ -252,7 +252,7 @@ fn usual<'a>(path: &'a str, authorization: &'a str) -> Vec<(&'a str, &'a str)> {
 }
 
 #[test]
-fn a_head_that_no_client_should_send_reaches_nobody() {
+fn a_head_that_no_client_should_send_reaches_no_service() {
     let stack = stack();
     let bearer = bearer(&stack);
     let good = usual("/orders/list", &bearer);
@@ -319,15 +319,15 @@ fn a_head_that_no_client_should_send_reaches_nobody() {
         let mut client = FrameClient::connect(stack.sidecar.address());
         client.head(1, &fields, true);
         let fate = client.fate(1);
-        if let Fate::Answered(body) = &fate {
-            let refused = body.is_empty() || body.contains("\"success\":false");
-            assert!(refused, "{what}: {fate:?}");
+        if let Fate::Response(body) = &fate {
+            let rejected = body.is_empty() || body.contains("\"success\":false");
+            assert!(rejected, "{what}: {fate:?}");
         }
         assert_eq!(stack.service.take_requests().len(), 0, "{what}: {fate:?}");
     }
     let mut client = FrameClient::connect(stack.sidecar.address());
     client.head(1, &good, true);
-    assert_eq!(client.fate(1), Fate::Answered("echo".to_owned()));
+    assert_eq!(client.fate(1), Fate::Response("echo".to_owned()));
 }
 
 /// `h2` ends the stream, or the whole connection, before Pingora sees the breach.
@@ -376,7 +376,7 @@ fn a_breach_of_the_framing_ends_the_stream_and_is_counted() {
         client.head(3, &good, true);
         let next = match fate {
             Fate::Closed => Fate::Closed,
-            _ => Fate::Answered("echo".to_owned()),
+            _ => Fate::Response("echo".to_owned()),
         };
         assert_eq!(client.fate(3), next, "{what}");
         let counted = wait::until(&what, || {
@@ -424,7 +424,7 @@ fn a_request_with_two_hosts_none_or_a_user_is_counted() {
     for (index, fields) in heads.iter().enumerate() {
         let stream = u32::try_from(2 * index + 1).unwrap();
         client.head(stream, fields, true);
-        assert_eq!(client.fate(stream), Fate::Answered(String::new()));
+        assert_eq!(client.fate(stream), Fate::Response(String::new()));
         wait::until("the rejection to be counted", || {
             (counted() == index + 1).then_some(())
         });
@@ -436,9 +436,9 @@ fn a_request_with_two_hosts_none_or_a_user_is_counted() {
     });
     // The connection stays open, and other responses do not count as malformed.
     client.head(101, &head(&[(":authority", "a")]), true);
-    assert!(matches!(client.fate(101), Fate::Answered(_)));
+    assert!(matches!(client.fate(101), Fate::Response(_)));
     client.head(103, &usual("/orders/list", "Basic x"), true);
-    assert!(matches!(client.fate(103), Fate::Answered(body) if body.contains("reason")));
+    assert!(matches!(client.fate(103), Fate::Response(body) if body.contains("reason")));
     assert_eq!(counted(), heads.len());
     assert_eq!(service.requests().len(), 1);
     // Pingora's max for one connection.
@@ -455,23 +455,23 @@ fn a_head_past_the_library_s_limit_is_a_bare_431() {
     let stack = stack();
     let client = H2Client::connect(stack.sidecar.address());
     let part = "a".repeat(30_000);
-    for (parts, answered) in [(3, "431 request_header_too_large"), (5, "431")] {
+    for (parts, expected) in [(3, "431 request_header_too_large"), (5, "431")] {
         let fields: Vec<_> = (0..parts).map(|_| ("x", &*part)).collect();
         let request = client.request("GET", "/orders/public/x", &fields);
-        let answer = client.send(request, b"").unwrap();
-        let bare = answer.body.is_empty() && answer.head.headers().is_empty();
-        let told = if bare {
-            answer.head.status().as_str().to_owned()
+        let response = client.send(request, b"").unwrap();
+        let bare = response.body.is_empty() && response.head.headers().is_empty();
+        let found = if bare {
+            response.head.status().as_str().to_owned()
         } else {
-            answer.verdict()
+            response.verdict()
         };
-        assert_eq!(told, answered);
+        assert_eq!(found, expected);
     }
     let metrics = admin_get(stack.sidecar.admin(), "/metrics").text();
-    let refused = "postern_sidecar_requests_total{outcome=\"refused\",reason=";
+    let rejected = "postern_sidecar_requests_total{outcome=\"refused\",reason=";
     let lines: Vec<_> = metrics
         .lines()
-        .filter_map(|line| line.strip_prefix(refused))
+        .filter_map(|line| line.strip_prefix(rejected))
         .filter(|line| !line.ends_with(" 0"))
         .collect();
     assert_eq!(lines, ["\"request_header_too_large\",code=\"4xx\"} 1"]);
@@ -529,7 +529,7 @@ fn a_length_that_is_not_kept_never_completes_a_request() {
         client.head(1, &fields, false);
         client.frame(0, 1, 1, body);
         let fate = client.fate(1);
-        assert_ne!(fate, Fate::Answered("echo".to_owned()), "{body:?}");
+        assert_ne!(fate, Fate::Response("echo".to_owned()), "{body:?}");
     }
     for request in stack.service.requests() {
         assert_ne!(request.body, b"four");
@@ -549,7 +549,7 @@ fn trailers_of_a_request_bring_no_identity_along() {
         client.head(1, &fields, false);
         client.frame(0, 0, 1, b"x");
         client.head(1, &[("x-current-user", "{\"id\":\"0\"}")], true);
-        assert!(matches!(client.fate(1), Fate::Answered(_)));
+        assert!(matches!(client.fate(1), Fate::Response(_)));
     }
     assert_eq!(
         stack.service.last_request().header("x-current-user").len(),
@@ -567,7 +567,7 @@ fn trailers_of_a_request_bring_no_identity_along() {
 }
 
 #[test]
-fn an_oversize_head_is_refused_before_it_is_whole() {
+fn an_oversize_head_is_rejected_before_it_is_whole() {
     let stack = stack();
     let bearer = bearer(&stack);
     let mut client = FrameClient::connect(stack.sidecar.address());
@@ -597,8 +597,8 @@ fn reset_streams_end_the_connection_and_nothing_else() {
     assert!(client.is_closed_within(Duration::from_secs(20)));
     let request =
         format!("GET /orders/list HTTP/1.1\r\nHost: a\r\nAuthorization: {bearer}\r\n\r\n");
-    let answer = exchange(stack.sidecar.address(), "GET", request.as_bytes());
-    assert_eq!(answer.status(), 200);
+    let response = exchange(stack.sidecar.address(), "GET", request.as_bytes());
+    assert_eq!(response.status(), 200);
 }
 
 #[test]
@@ -609,8 +609,8 @@ fn h2c_by_upgrade_is_not_offered() {
          Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n",
         bearer(&stack)
     );
-    let answer = exchange(stack.sidecar.address(), "GET", request.as_bytes());
-    assert_eq!(answer.status(), 200);
+    let response = exchange(stack.sidecar.address(), "GET", request.as_bytes());
+    assert_eq!(response.status(), 200);
     let seen = stack.service.last_request();
     for name in ["upgrade", "http2-settings"] {
         assert_eq!(seen.header(name), Vec::<String>::new(), "{name}");

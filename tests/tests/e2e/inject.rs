@@ -216,8 +216,8 @@ fn lint_finds_each_silent_gap() {
         let is_error = expected.iter().any(|finding| finding.starts_with("error"));
         assert_eq!(end.code == Some(CONFIG), is_error, "{}", file.display());
         let strict = sidecar(&["lint", "--strict"], &text);
-        let is_fault = expected.iter().any(|finding| !finding.starts_with("note"));
-        assert_eq!(strict.code == Some(CONFIG), is_fault, "{}", file.display());
+        let has_error = expected.iter().any(|finding| !finding.starts_with("note"));
+        assert_eq!(strict.code == Some(CONFIG), has_error, "{}", file.display());
         assert_eq!(strict.stdout.lines().count(), expected.len());
     }
 }
@@ -248,9 +248,9 @@ fn findings_name_file_and_line_in_each_format() {
     assert_eq!(levels.collect::<Vec<_>>(), ["note", "error"]);
     let result = &results[1];
     assert_eq!(result["ruleId"], "service-past-sidecar");
-    let place = &result["locations"][0]["physicalLocation"];
-    assert_eq!(place["artifactLocation"]["uri"], file.as_str());
-    assert_eq!(place["region"]["startLine"], line);
+    let location = &result["locations"][0]["physicalLocation"];
+    assert_eq!(location["artifactLocation"]["uri"], file.as_str());
+    assert_eq!(location["region"]["startLine"], line);
     let rules = run["tool"]["driver"]["rules"].as_array().unwrap();
     assert!(rules.iter().any(|rule| rule["id"] == result["ruleId"]));
 }

@@ -86,9 +86,9 @@ fn sidecar_accepts(signing_type: SigningType) {
         assert_eq!(header["id"], "42", "{name}");
     }
     service.take_requests();
-    for (name, token) in minted["refused"].as_object().unwrap() {
-        let answer = sidecar.bearing(token.as_str().unwrap()).get("/list");
-        assert_eq!(answer.status(), 401, "{name}: {}", answer.text());
+    for (name, token) in minted["rejected"].as_object().unwrap() {
+        let response = sidecar.bearing(token.as_str().unwrap()).get("/list");
+        assert_eq!(response.status(), 401, "{name}: {}", response.text());
     }
     assert_eq!(service.requests().len(), 0);
 }

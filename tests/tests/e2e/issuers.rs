@@ -11,7 +11,7 @@ use tests::client::verdict;
 use tests::clock;
 use tests::documented::command_under;
 use tests::echo_service::EchoService;
-use tests::fake_auth_server::json_answer;
+use tests::fake_auth_server::json_response;
 use tests::issuer::{Issuer, IssuerRow, IssuerTable, IssuerToken};
 use tests::keys::{SigningKey, SigningType};
 use tests::message::Message;
@@ -30,12 +30,12 @@ fn row(name: &str) -> IssuerRow {
     rows.find(|row| row.name == name).expect("a row")
 }
 
-/// Starts a server that always sends the reply in `answer`.
-fn serving(answer: Reply) -> (SocketServer, Arc<Mutex<Reply>>) {
-    let answer = Arc::new(Mutex::new(answer));
-    let current = Arc::clone(&answer);
+/// Starts a server that always sends the reply in `reply`.
+fn serving(reply: Reply) -> (SocketServer, Arc<Mutex<Reply>>) {
+    let reply = Arc::new(Mutex::new(reply));
+    let current = Arc::clone(&reply);
     let server = SocketServer::start(move |_| current.lock().unwrap().clone());
-    (server, answer)
+    (server, reply)
 }
 
 /// Returns the documented command line, with the harness's parts for the unreachable ones.
@@ -67,7 +67,7 @@ fn start(service: &EchoService, flags: &[String]) -> Sidecar {
 fn every_token_gets_its_verdict(name: &str) {
     let row = row(name);
     let issuer = Issuer::new(&row);
-    let (server, _) = serving(json_answer("200 OK", &issuer.jwks(&row)));
+    let (server, _) = serving(json_response("200 OK", &issuer.jwks(&row)));
     let url = format!("http://{}/keys?realm=shop", server.address());
     let service = EchoService::start();
     let sidecar = start(&service, &documented(name, &[("--jwks-url", &url)]));
@@ -95,19 +95,19 @@ fn difference(
 ) -> Option<String> {
     service.take_requests();
     let bearer = sidecar.bearing(&issuer.token(token, clock::now()));
-    let (answer, details) = (bearer.get("/list"), bearer.get(USER_DETAILS));
+    let (response, details) = (bearer.get("/list"), bearer.get(USER_DETAILS));
     if token.expect != "accepted" {
-        let told = [verdict(&answer), verdict(&details)];
+        let found = [verdict(&response), verdict(&details)];
         let reached = service.requests().len();
-        return (told != [token.expect.as_str(); 2] || reached > 0).then(|| {
+        return (found != [token.expect.as_str(); 2] || reached > 0).then(|| {
             format!(
-                "{told:?}, not {}; {reached} reached the service",
+                "{found:?}, not {}; {reached} reached the service",
                 token.expect
             )
         });
     }
-    if answer.status() != 200 || details.status() != 200 {
-        return Some(format!("{} {}", verdict(&answer), verdict(&details)));
+    if response.status() != 200 || details.status() != 200 {
+        return Some(format!("{} {}", verdict(&response), verdict(&details)));
     }
     let expected: Value = serde_json::from_str(&token.user).expect("`user` is JSON");
     let header = service
@@ -115,13 +115,13 @@ fn difference(
         .header("X-Current-User")
         .join(" and ");
     let header: Value = serde_json::from_str(&header).ok()?;
-    let mut shown = details.json()["data"].clone();
-    let fields = shown.as_object().map_or(0, serde_json::Map::len);
-    if let Some(shown) = shown.as_object_mut() {
-        shown.retain(|_, value| !value.is_null());
+    let mut reported = details.json()["data"].clone();
+    let fields = reported.as_object().map_or(0, serde_json::Map::len);
+    if let Some(reported) = reported.as_object_mut() {
+        reported.retain(|_, value| !value.is_null());
     }
-    let good = header == expected && shown == expected && fields == 27;
-    (!good).then(|| format!("header {header}, details {shown} of {fields}, not {expected}"))
+    let good = header == expected && reported == expected && fields == 27;
+    (!good).then(|| format!("header {header}, details {reported} of {fields}, not {expected}"))
 }
 
 #[test]
@@ -152,16 +152,16 @@ fn explained(flags: &[String], token: &str) -> Value {
 }
 
 /// Returns the difference between the explanation and the row's expectation.
-fn misjudged(explanation: &Value, token: &IssuerToken) -> Option<String> {
+fn wrong_explanation(explanation: &Value, token: &IssuerToken) -> Option<String> {
     let verdict = &explanation["verdict"];
-    let told = match verdict["reason"].as_str() {
+    let found = match verdict["reason"].as_str() {
         Some(reason) => format!("{} {reason}", verdict["status"]),
         None => "accepted".to_owned(),
     };
-    if told != token.expect {
-        return Some(format!("{told}, not {}", token.expect));
+    if found != token.expect {
+        return Some(format!("{found}, not {}", token.expect));
     }
-    if told != "accepted" {
+    if found != "accepted" {
         return explanation["head"]
             .is_array()
             .then(|| "a head is shown".to_owned());
@@ -195,7 +195,7 @@ fn explain_reads_every_issuer_s_tokens_without_a_sidecar() {
         for token in &row.token {
             let explanation = explained(&flags, &issuer.token(token, clock::now()));
             let name = format!("{}: {}", row.name, token.name);
-            verdicts.row(&name, misjudged(&explanation, token));
+            verdicts.row(&name, wrong_explanation(&explanation, token));
         }
     }
     verdicts.conclude();
@@ -317,11 +317,14 @@ fn keys_from_files_are_read_at_the_tick_and_survive_breaks() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join(file);
         std::fs::write(&path, old).unwrap();
-        let shown = path.display().to_string();
+        let file_path = path.display().to_string();
         let service = EchoService::start();
         let mut flags = documented(
             heading,
-            &[("--jwks-file", &shown), ("--public-key-file", &shown)],
+            &[
+                ("--jwks-file", &file_path),
+                ("--public-key-file", &file_path),
+            ],
         );
         if !flags.contains(&"--algorithms".to_owned()) {
             flags.extend(["--algorithms".to_owned(), "ES256".to_owned()]);
@@ -373,16 +376,16 @@ fn a_file_of_keys_that_cannot_be_used_stops_the_start() {
 
 /// Returns a sidecar that fetches the keys of the row's issuer from `server` every second.
 fn polling(service: &EchoService, server: &SocketServer) -> SidecarPlan {
-    asking(service, server).flags(EVERY_SECOND)
+    fetching(service, server).flags(EVERY_SECOND)
 }
 
-fn asking(service: &EchoService, server: &SocketServer) -> SidecarPlan {
+fn fetching(service: &EchoService, server: &SocketServer) -> SidecarPlan {
     let url = format!("http://{}/keys", server.address());
     let flags = documented("Several algorithms", &[("--jwks-url", &url)]);
     SidecarPlan::of_issuer(service, flags)
 }
 
-fn asked_again(server: &SocketServer, more: usize) -> Vec<Message> {
+fn wait_for_fetches(server: &SocketServer, more: usize) -> Vec<Message> {
     let before = server.requests().len();
     wait::until("the sidecar to ask again", || {
         let requests = server.requests();
@@ -390,7 +393,7 @@ fn asked_again(server: &SocketServer, more: usize) -> Vec<Message> {
     })
 }
 
-fn jwks_answer(fields: &[&str], set: &str) -> Reply {
+fn jwks_response(fields: &[&str], set: &str) -> Reply {
     Reply::Bytes(response("200 OK", fields, set.as_bytes()))
 }
 
@@ -400,67 +403,67 @@ fn rsa_key_of_exponent_1() -> String {
 }
 
 #[test]
-fn the_key_set_is_fetched_by_version_and_survives_faults() {
+fn the_key_set_is_fetched_by_version_and_survives_errors() {
     let row = row("Several algorithms");
-    let (issuer, stranger) = (Issuer::new(&row), Issuer::new(&row));
+    let (issuer, untrusted) = (Issuer::new(&row), Issuer::new(&row));
     let set = issuer.jwks(&row);
-    let (server, answer) = serving(jwks_answer(&["ETag: \"v1\""], &set));
-    let elsewhere = serving(json_answer("200 OK", &stranger.jwks(&row))).0;
+    let (server, reply) = serving(jwks_response(&["ETag: \"v1\""], &set));
+    let elsewhere = serving(json_response("200 OK", &untrusted.jwks(&row))).0;
     let service = EchoService::start();
     let sidecar = polling(&service, &server).start().ready();
     let token = accepted(&row, "EdDSA");
     let bearing = |issuer: &Issuer| sidecar.bearing(&issuer.token(token, clock::now()));
 
-    *answer.lock().unwrap() = Reply::Bytes(response("304 Not Modified", &[], b""));
-    let requests = asked_again(&server, 2);
+    *reply.lock().unwrap() = Reply::Bytes(response("304 Not Modified", &[], b""));
+    let requests = wait_for_fetches(&server, 2);
     assert_eq!(requests[0].header("if-none-match"), [""; 0]);
     assert_eq!(requests.last().unwrap().header("if-none-match"), ["\"v1\""]);
     assert_eq!(bearing(&issuer).get("/list").status(), 200);
 
     let location = format!("Location: http://{}/keys", elsewhere.address());
     let padded = format!("{set}{}", " ".repeat(70_000));
-    for (name, fault) in [
+    for (name, invalid) in [
         (
             "a redirect",
             Reply::Bytes(response("302 Found", &[&location], b"")),
         ),
         (
             "an error",
-            json_answer("500 Internal Server Error", &stranger.jwks(&row)),
+            json_response("500 Internal Server Error", &untrusted.jwks(&row)),
         ),
-        ("no set", json_answer("200 OK", "{}")),
-        ("an empty set", json_answer("200 OK", "{\"keys\":[]}")),
+        ("no set", json_response("200 OK", "{}")),
+        ("an empty set", json_response("200 OK", "{\"keys\":[]}")),
         (
             "no usable key",
-            json_answer("200 OK", "{\"keys\":[{\"kty\":\"XYZ\"}]}"),
+            json_response("200 OK", "{\"keys\":[{\"kty\":\"XYZ\"}]}"),
         ),
         (
             "an RSA key with which nothing verifies",
-            json_answer("200 OK", &rsa_key_of_exponent_1()),
+            json_response("200 OK", &rsa_key_of_exponent_1()),
         ),
         (
             "two sets",
-            json_answer("200 OK", "{\"keys\":[],\"keys\":[]}"),
+            json_response("200 OK", "{\"keys\":[],\"keys\":[]}"),
         ),
-        ("a login page", json_answer("200 OK", "<html>")),
-        ("too long", json_answer("200 OK", &padded)),
+        ("a login page", json_response("200 OK", "<html>")),
+        ("too long", json_response("200 OK", &padded)),
         (
             "half of it",
             Reply::BytesThenClose(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{".to_vec()),
         ),
     ] {
-        *answer.lock().unwrap() = fault;
-        asked_again(&server, 2);
+        *reply.lock().unwrap() = invalid;
+        wait_for_fetches(&server, 2);
         assert_eq!(bearing(&issuer).get("/list").status(), 200, "{name}");
-        let refused = bearing(&stranger).get("/list");
-        assert_eq!(verdict(&refused), "401 token_signature", "{name}");
+        let rejected = bearing(&untrusted).get("/list");
+        assert_eq!(verdict(&rejected), "401 token_signature", "{name}");
     }
     assert_eq!(elsewhere.requests().len(), 0, "redirects are not followed");
     assert_eq!(sidecar.readiness(), 200);
 
-    *answer.lock().unwrap() = jwks_answer(&[], &stranger.jwks(&row));
+    *reply.lock().unwrap() = jwks_response(&[], &untrusted.jwks(&row));
     wait::until("the new keys", || {
-        (bearing(&stranger).get("/list").status() == 200).then_some(())
+        (bearing(&untrusted).get("/list").status() == 200).then_some(())
     });
     assert_eq!(
         verdict(&bearing(&issuer).get("/list")),
@@ -475,7 +478,7 @@ fn a_fresh_response_is_kept_until_an_unknown_key() {
     let set = issuer
         .jwks(&row)
         .replace("FJ86GcF3jTbNLOco4NvZkUCIUmfYCqoqtOQeMfbhNlE", "former");
-    let (server, answer) = serving(jwks_answer(&["Cache-Control: max-age=3600"], &set));
+    let (server, reply) = serving(jwks_response(&["Cache-Control: max-age=3600"], &set));
     let url = format!("http://{}/keys", server.address());
     let service = EchoService::start();
     let flags = documented("Keycloak", &[("--jwks-url", &url)]);
@@ -492,7 +495,7 @@ fn a_fresh_response_is_kept_until_an_unknown_key() {
     wait::until("three ticks", || (refreshes() >= 4).then_some(()));
     assert_eq!(server.requests().len(), 1, "the response was fresh");
 
-    *answer.lock().unwrap() = jwks_answer(&[], &issuer.jwks(&row));
+    *reply.lock().unwrap() = jwks_response(&[], &issuer.jwks(&row));
     let token = issuer.token(accepted(&row, "an access token of a user"), clock::now());
     assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
     assert_eq!(server.requests().len(), 2, "at once, not at the next tick");
@@ -520,8 +523,8 @@ fn rules_for_other_issuers_hold_for_our_own_too() {
         "userType=/extraInfo/userType",
     ];
     let sidecar = SidecarPlan::of_issuer(&service, flags).start().ready();
-    let answer = sidecar.bearing(&auth_server.login()).get("/list");
-    assert_eq!(verdict(&answer), "401 token_audience");
+    let response = sidecar.bearing(&auth_server.login()).get("/list");
+    assert_eq!(verdict(&response), "401 token_audience");
 }
 
 #[test]
@@ -652,15 +655,15 @@ fn one_key_source_is_required_with_issuer_and_audience() {
 
 #[test]
 fn a_missing_key_set_is_fetched_before_the_next_tick() {
-    let (server, answer) = serving(json_answer("503 Service Unavailable", "{}"));
+    let (server, reply) = serving(json_response("503 Service Unavailable", "{}"));
     let row = row("Several algorithms");
     let issuer = Issuer::new(&row);
     let service = EchoService::start();
-    let sidecar = asking(&service, &server).flags(NEVER).start();
+    let sidecar = fetching(&service, &server).flags(NEVER).start();
     wait::until("the failure in the log", || {
         sidecar.process().stderr().contains("ERROR").then_some(())
     });
-    *answer.lock().unwrap() = json_answer("200 OK", &issuer.jwks(&row));
+    *reply.lock().unwrap() = json_response("200 OK", &issuer.jwks(&row));
     let sidecar = sidecar.ready();
     let token = issuer.token(accepted(&row, "ES256"), clock::now());
     assert_eq!(verdict(&sidecar.bearing(&token).get("/list")), "200");
@@ -668,7 +671,7 @@ fn a_missing_key_set_is_fetched_before_the_next_tick() {
 
 #[test]
 fn without_keys_an_issuer_s_token_waits_and_the_start_goes_on() {
-    let (server, answer) = serving(json_answer("503 Service Unavailable", "{}"));
+    let (server, reply) = serving(json_response("503 Service Unavailable", "{}"));
     let row = row("Several algorithms");
     let issuer = Issuer::new(&row);
     let service = EchoService::start();
@@ -677,11 +680,11 @@ fn without_keys_an_issuer_s_token_waits_and_the_start_goes_on() {
     wait::until("the failure in the log", || {
         sidecar.process().stderr().contains("ERROR").then_some(())
     });
-    let answer_of = || verdict(&sidecar.bearing(&token).get("/list"));
-    assert_eq!(answer_of(), "503 auth_keys_unavailable");
-    *answer.lock().unwrap() = json_answer("200 OK", &json!({"keys": []}).to_string());
-    asked_again(&server, 2);
-    assert_eq!(answer_of(), "503 auth_keys_unavailable");
-    *answer.lock().unwrap() = json_answer("200 OK", &issuer.jwks(&row));
-    wait::until("the keys", || (answer_of() == "200").then_some(()));
+    let verdict_now = || verdict(&sidecar.bearing(&token).get("/list"));
+    assert_eq!(verdict_now(), "503 auth_keys_unavailable");
+    *reply.lock().unwrap() = json_response("200 OK", &json!({"keys": []}).to_string());
+    wait_for_fetches(&server, 2);
+    assert_eq!(verdict_now(), "503 auth_keys_unavailable");
+    *reply.lock().unwrap() = json_response("200 OK", &issuer.jwks(&row));
+    wait::until("the keys", || (verdict_now() == "200").then_some(()));
 }

@@ -52,7 +52,7 @@ fn both_streams_hold_json_alone_and_the_addresses_are_fields() {
 }
 
 #[test]
-fn the_line_that_says_why_a_program_ended_is_json_too() {
+fn the_line_with_the_reason_of_an_end_is_json_too() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let flags = [&SIDECAR[..], &JSON, &["--listen", &address]].concat();

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use tests::auth_server::{AuthServer, admin_get};
 use tests::client::verdict;
 use tests::echo_service::EchoService;
-use tests::fake_auth_server::{FakeAuthServer, json_answer, key_answer};
+use tests::fake_auth_server::{FakeAuthServer, json_response, key_response};
 use tests::keys::SigningType;
 use tests::programs::Program;
 use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
@@ -48,7 +48,7 @@ impl Cached {
 
     /// Ends the serving of keys.
     fn outage(&self) {
-        let away = json_answer("503 Service Unavailable", "{}");
+        let away = json_response("503 Service Unavailable", "{}");
         self.stack.auth_server.set_reply(away);
     }
 
@@ -125,14 +125,14 @@ fn the_age_of_the_keys_counts_on_across_a_restart() {
 }
 
 #[test]
-fn the_first_fetch_takes_the_place_of_the_cached_key() {
+fn the_first_fetch_replaces_the_cached_key() {
     let cached = Cached::start();
-    let new_key = cached.stack.forge.stranger().served();
+    let new_key = cached.stack.forge.untrusted().served();
     let old = cached.content();
-    cached.stack.auth_server.set_reply(key_answer(&new_key));
+    cached.stack.auth_server.set_reply(key_response(&new_key));
     let sidecar = cached.plan().flags(EVERY_SECOND).start();
     let forge = &cached.stack.forge;
-    let token = forge.stranger_token(clock::now(), &Value::Null);
+    let token = forge.untrusted_token(clock::now(), &Value::Null);
     wait::until("the new key", || {
         (sidecar.bearing(&token).get("/list").status() == 200).then_some(())
     });
@@ -254,12 +254,12 @@ fn a_full_disk_keeps_the_old_cache_until_there_is_room() {
     assert!(!file.exists(), "it is on the small disk");
 
     small_disk::fill(&seen);
-    let new_key = stack.forge.stranger().served();
-    stack.auth_server.set_reply(key_answer(&new_key));
+    let new_key = stack.forge.untrusted().served();
+    stack.auth_server.set_reply(key_response(&new_key));
     wait::until("several failures", || {
         (cache_writes(sidecar, "failed") > 1).then_some(())
     });
-    let token = stack.forge.stranger_token(clock::now(), &Value::Null);
+    let token = stack.forge.untrusted_token(clock::now(), &Value::Null);
     let new_user = sidecar.bearing(&token);
     assert_eq!(new_user.get("/list").status(), 200, "serving goes on");
     assert_eq!(sidecar.readiness(), 200);

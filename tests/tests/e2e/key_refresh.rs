@@ -6,7 +6,7 @@ use tests::auth_server::{AuthServer, AuthServerPlan, SECRET_KEY, USER_DETAILS};
 use tests::client::verdict;
 use tests::clock;
 use tests::echo_service::EchoService;
-use tests::fake_auth_server::{FakeAuthServer, json_answer, key_answer};
+use tests::fake_auth_server::{FakeAuthServer, json_response, key_response};
 use tests::keys::SigningType;
 use tests::message::Message;
 use tests::moved_clock::MovedClock;
@@ -30,9 +30,9 @@ fn contract_7_an_auth_server_down_at_start_is_tried_each_tick() {
         sidecar.process().stderr().contains("ERROR").then_some(())
     });
     let token = forge.token(clock::now(), &Value::Null);
-    let answer = sidecar.bearing(&token).get("/list");
-    assert_eq!(verdict(&answer), "503 auth_keys_unavailable");
-    assert_eq!(answer.header("retry-after").len(), 1);
+    let response = sidecar.bearing(&token).get("/list");
+    assert_eq!(verdict(&response), "503 auth_keys_unavailable");
+    assert_eq!(response.header("retry-after").len(), 1);
     assert_eq!(
         verdict(&sidecar.anonymous().get("/list")),
         "401 token_missing"
@@ -58,12 +58,12 @@ fn contract_4_4_pass_listed_paths_need_no_key() {
         .public_paths(["/public/**"]);
     let sidecar = plan.start();
     let client = sidecar.anonymous();
-    let answer = client.send(
+    let response = client.send(
         &client
             .request("GET", "/public/x")
             .line("X-Current-User: {\"id\":\"0\"}"),
     );
-    assert_eq!(answer.status(), 200);
+    assert_eq!(response.status(), 200);
     assert_eq!(
         service.last_request().header("X-Current-User"),
         Vec::<String>::new()
@@ -90,7 +90,7 @@ fn contract_1_a_replaced_key_is_taken_at_the_next_tick() {
         verdict(&sidecar.bearing(&new).get("/list")),
         "401 token_signature"
     );
-    auth_server.set_reply(key_answer(&other.trusted().served()));
+    auth_server.set_reply(key_response(&other.trusted().served()));
     wait::until("the new key", || {
         (sidecar.bearing(&new).get("/list").status() == 200).then_some(())
     });
@@ -115,23 +115,23 @@ fn a_former_key_counts_for_its_grace_alone() {
     let sidecar = plan.flags(["--previous-key-grace", "4"]).start().ready();
     let now = clock::now();
     let (old, new) = (one.token(now, &Value::Null), other.token(now, &Value::Null));
-    auth_server.set_reply(key_answer(&other.trusted().served()));
+    auth_server.set_reply(key_response(&other.trusted().served()));
     wait::until("the new key", || {
         (sidecar.bearing(&new).get("/list").status() == 200).then_some(())
     });
     assert_eq!(sidecar.bearing(&old).get("/list").status(), 200, "grace");
     // The grace ends without an auth server as well.
     drop(auth_server);
-    let refused = wait::until("the end of the grace", || {
+    let rejected = wait::until("the end of the grace", || {
         let verdict = verdict(&sidecar.bearing(&old).get("/list"));
         (verdict != "200").then_some(verdict)
     });
-    assert_eq!(refused, "401 token_signature");
+    assert_eq!(rejected, "401 token_signature");
     assert_eq!(sidecar.bearing(&new).get("/list").status(), 200);
 }
 
 #[test]
-fn contract_1_the_hot_path_never_asks_the_auth_server() {
+fn contract_1_the_hot_path_never_calls_the_auth_server() {
     let service = EchoService::start();
     let auth_server = AuthServer::start();
     let token = auth_server.login();
@@ -201,13 +201,13 @@ fn a_clock_that_is_set_back_holds_up_no_fetch() {
 
 /// Returns the `Retry-After` of the response to a token while no key is known.
 fn retry_after(sidecar: &Sidecar) -> u64 {
-    let answer = sidecar.bearing("a.b.c").get("/list");
-    assert_eq!(verdict(&answer), "503 auth_keys_unavailable");
-    answer.header("retry-after")[0].parse().unwrap()
+    let response = sidecar.bearing("a.b.c").get("/list");
+    assert_eq!(verdict(&response), "503 auth_keys_unavailable");
+    response.header("retry-after")[0].parse().unwrap()
 }
 
 #[test]
-fn a_late_auth_server_is_asked_again_before_the_tick() {
+fn a_late_auth_server_is_retried_before_the_tick() {
     let forge = Forge::new(SigningType::Ecdsa);
     let (address, service) = (free_address(), EchoService::start());
     let plan = SidecarPlan::new(&service, &format!("http://{address}/auth")).flags(ECDSA);
@@ -227,7 +227,7 @@ fn a_late_auth_server_is_asked_again_before_the_tick() {
 
 #[test]
 fn contract_8_a_failed_fetch_waits_for_the_next_tick() {
-    let auth_server = FakeAuthServer::replying(json_answer(
+    let auth_server = FakeAuthServer::replying(json_response(
         "503 Service Unavailable",
         "{\"success\":false}",
     ));
@@ -327,8 +327,8 @@ fn counting(auth_server: &AuthServer) -> SocketServer {
     let key = auth_server.anonymous().get(SECRET_KEY).body;
     SocketServer::start(move |request: &Message| {
         let link = "Link: </auth/.well-known/jwks.json>; rel=\"jwks\"";
-        let asks_for_set = request.target().ends_with(b"jwks.json");
-        let body = if asks_for_set { &set } else { &key };
+        let is_set_request = request.target().ends_with(b"jwks.json");
+        let body = if is_set_request { &set } else { &key };
         Reply::Bytes(response("200 OK", &[link], body))
     })
 }
@@ -341,9 +341,9 @@ fn both_requests_of_a_fetch_share_one_connection() {
         .flags(["--refresh-cron", "0 0 0 1 1 *"])
         .start()
         .ready();
-    let asked = counting.requests();
-    assert_eq!(asked.len(), 2, "the key and the key set");
-    assert_eq!(asked[1].header("connection"), ["close"]);
+    let requests = counting.requests();
+    assert_eq!(requests.len(), 2, "the key and the key set");
+    assert_eq!(requests[1].header("connection"), ["close"]);
     wait::until("the connection to be closed", || {
         (counting.connections() == (1, 0)).then_some(())
     });
@@ -367,7 +367,7 @@ fn both_requests_of_a_fetch_share_one_connection() {
 fn a_connection_without_further_requests_is_closed() {
     let (forge, service) = (Forge::new(SigningType::Ecdsa), EchoService::start());
     let key = forge.trusted().served();
-    let nameless = SocketServer::start(move |_: &Message| key_answer(&key));
+    let nameless = SocketServer::start(move |_: &Message| key_response(&key));
     let _sidecar = SidecarPlan::new(&service, &format!("http://{}/auth", nameless.address()))
         .flags(ECDSA)
         .flags(["--refresh-cron", "0 0 0 1 1 *"])

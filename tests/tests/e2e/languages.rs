@@ -22,7 +22,7 @@ use tests::{skip, wait};
 const NICK_NAME: &str = "Žofie 小明 🦊 \"q\" \\ \u{7f}\n</script>";
 
 /// Header lines that a service with names folded as in CGI takes for the user.
-const LOOK_ALIKES: [&str; 4] = [
+const ALIASES: [&str; 4] = [
     "X-Current-User: {\"account\":\"root\"}",
     "X_Current_User: {\"account\":\"root\"}",
     "x_current-user: {\"account\":\"root\"}",
@@ -39,7 +39,7 @@ fn a_python_service_reads_the_user() {
 }
 
 #[test]
-fn a_wsgi_service_reads_the_user_and_no_look_alike() {
+fn a_wsgi_service_reads_the_user_and_no_alias() {
     reads_the_user(
         "wsgi",
         &["python3", "service.py"],
@@ -76,7 +76,7 @@ fn a_go_service_reads_the_user() {
 }
 
 #[test]
-fn a_php_service_reads_the_user_and_no_look_alike() {
+fn a_php_service_reads_the_user_and_no_alias() {
     let how = "apt-get install php-cli";
     reads_the_user("php", &["php", "-S", "127.0.0.1:0", "index.php"], how);
 }
@@ -102,17 +102,14 @@ fn reads_the_user(language: &str, command: &[&str], how_to_get_it: &str) {
         clock::now(),
         &json!({"nickName": NICK_NAME, "username": "žofie"}),
     );
-    for look_alikes in [&[][..], &LOOK_ALIKES] {
-        let seen = ask(&sidecar, "/orders/list", Some(&token), look_alikes);
+    for aliases in [&[][..], &ALIASES] {
+        let seen = fetch(&sidecar, "/orders/list", Some(&token), aliases);
         assert_eq!(seen["service"], language);
         assert_eq!(seen["path"], "/orders/list");
-        assert_eq!(seen["user"]["account"], "žofie", "{look_alikes:?}: {seen}");
-        assert_eq!(
-            seen["user"]["nickName"], NICK_NAME,
-            "{look_alikes:?}: {seen}"
-        );
+        assert_eq!(seen["user"]["account"], "žofie", "{aliases:?}: {seen}");
+        assert_eq!(seen["user"]["nickName"], NICK_NAME, "{aliases:?}: {seen}");
     }
-    let seen = ask(&sidecar, "/orders/public/page", None, &LOOK_ALIKES);
+    let seen = fetch(&sidecar, "/orders/public/page", None, &ALIASES);
     assert_eq!(seen["user"], Value::Null, "{seen}");
 }
 
@@ -155,7 +152,7 @@ fn announced(service: &mut Process) -> String {
 }
 
 /// Returns the request as the service saw it, behind the sidecar.
-fn ask(sidecar: &Sidecar, path: &str, token: Option<&str>, lines: &[&str]) -> Value {
+fn fetch(sidecar: &Sidecar, path: &str, token: Option<&str>, lines: &[&str]) -> Value {
     let request = lines
         .iter()
         .fold(Request::new("GET", path), |request, line| {
@@ -165,9 +162,9 @@ fn ask(sidecar: &Sidecar, path: &str, token: Option<&str>, lines: &[&str]) -> Va
         Some(token) => request.line(format!("Authorization: Bearer {token}")),
         None => request,
     };
-    let answer = exchange(sidecar.address(), "GET", &request.bytes("shop.example"));
-    assert_eq!(answer.status(), 200, "{}", answer.text());
-    answer.json()
+    let response = exchange(sidecar.address(), "GET", &request.bytes("shop.example"));
+    assert_eq!(response.status(), 200, "{}", response.text());
+    response.json()
 }
 
 fn demo() -> PathBuf {
@@ -177,7 +174,7 @@ fn demo() -> PathBuf {
 #[test]
 fn the_lines_in_the_document_are_those_of_the_services() {
     let document = fs::read_to_string(repository().join("docs/languages.md")).unwrap();
-    let mut shown = Vec::new();
+    let mut displayed = Vec::new();
     for block in document.split("<!-- from: ").skip(1) {
         let (file, rest) = block.split_once(" -->\n```").unwrap();
         let (_, code) = rest.split_once('\n').unwrap();
@@ -190,11 +187,11 @@ fn the_lines_in_the_document_are_those_of_the_services() {
                 .contains("x-current-user"),
             "{file}: the header is not in what is shown"
         );
-        shown.push(repository().join(file));
+        displayed.push(repository().join(file));
     }
     for service in services() {
         assert!(
-            shown.iter().any(|file| file.starts_with(&service)),
+            displayed.iter().any(|file| file.starts_with(&service)),
             "docs/languages.md shows nothing of {}",
             service.display()
         );

@@ -16,10 +16,10 @@ fn contract_4_1_rule_2_any_login_is_the_built_in_user() {
     let users: Vec<Value> = [("alice", "a"), ("bob", "b"), ("root", "toor")]
         .iter()
         .map(|(username, password)| {
-            let answer = server
+            let response = server
                 .anonymous()
                 .post(LOGIN, &json!({"username": username, "password": password}));
-            let token = answer.json()["data"]["access_token"]
+            let token = response.json()["data"]["access_token"]
                 .as_str()
                 .unwrap()
                 .to_owned();
@@ -35,9 +35,9 @@ fn contract_4_1_rule_1_every_row_of_the_login_table() {
     let server = AuthServer::start();
     let mut verdicts = Verdicts::default();
     for row in tables::load::<LoginTable>("bad_logins.toml").login {
-        let answer = server.anonymous().send(&login_request(&row));
-        let verdict = verdict(&answer);
-        let token_leaked = row.expect != "200" && answer.text().contains("access_token");
+        let response = server.anonymous().send(&login_request(&row));
+        let verdict = verdict(&response);
+        let token_leaked = row.expect != "200" && response.text().contains("access_token");
         let difference = if token_leaked {
             Some("a token was given".to_owned())
         } else {
@@ -69,14 +69,14 @@ fn login_request(row: &LoginRow) -> Request {
 #[test]
 fn contract_7_an_empty_login_is_login_information_incomplete() {
     let server = AuthServer::start();
-    let answer = server
+    let response = server
         .anonymous()
         .post(LOGIN, &json!({"username": "alice"}));
     assert_eq!(
-        (answer.status(), reason(&answer).as_str()),
+        (response.status(), reason(&response).as_str()),
         (400, "login_incomplete")
     );
-    assert_eq!(answer.json()["msg"], "login information incomplete");
+    assert_eq!(response.json()["msg"], "login information incomplete");
 }
 
 #[test]
@@ -110,14 +110,14 @@ fn contract_4_1_rule_3_and_2_3_the_info_block_has_six_fields() {
 #[test]
 fn contract_2_3_the_members_beside_the_token_are_null() {
     let server = AuthServer::start();
-    let answer = server.anonymous().post(LOGIN, &credentials()).json();
+    let response = server.anonymous().post(LOGIN, &credentials()).json();
     assert_eq!(
-        (&answer["success"], &answer["status"]),
+        (&response["success"], &response["status"]),
         (&json!(true), &json!(200))
     );
-    assert_eq!(answer["msg"], "login succeeded");
+    assert_eq!(response["msg"], "login succeeded");
     for name in ["token_type", "refresh_token", "expires_in", "scope", "path"] {
-        assert_eq!(answer["data"].get(name), Some(&Value::Null), "{name}");
+        assert_eq!(response["data"].get(name), Some(&Value::Null), "{name}");
     }
 }
 
@@ -213,7 +213,7 @@ fn a_login_in_pieces_is_put_together() {
     );
     client.send(b"Transfer-Encoding: chunked\r\n\r\n10\r\n{\"username\":\"a\",\r\n");
     client.send(b"10\r\n\"password\":\"pw\"}\r\n0\r\n\r\n");
-    assert_eq!(client.answer("POST").status(), 200);
+    assert_eq!(client.response("POST").status(), 200);
 }
 
 #[test]
@@ -236,8 +236,8 @@ fn an_audience_limits_a_token_to_its_services() {
             .flags(["--audience", audience])
             .start()
             .ready();
-        let answer = sidecar.bearing(&issuer.login()).get("/list");
-        assert_eq!(verdict(&answer), expected, "{audience}");
+        let response = sidecar.bearing(&issuer.login()).get("/list");
+        assert_eq!(verdict(&response), expected, "{audience}");
         // The issuer accepts its own tokens with any audience.
         assert_eq!(issuer.logged_in().get(USER_DETAILS).status(), 200);
     }

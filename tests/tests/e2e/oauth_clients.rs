@@ -81,8 +81,8 @@ fn two_oauth_libraries_find_and_use_the_token_endpoint() {
         (&json!(1), &json!(18_000))
     );
     assert_eq!(result["scope"], json!(["orders:read"]));
-    let refusals = json!({"secret": "invalid_client", "scope": "invalid_scope"});
-    assert_eq!(result["refusals"], refusals);
+    let rejections = json!({"secret": "invalid_client", "scope": "invalid_scope"});
+    assert_eq!(result["refusals"], rejections);
 }
 
 #[test]

@@ -49,9 +49,9 @@ fn lesson_d30_probes_and_metrics_have_their_own_port() {
 #[test]
 fn lesson_d27_one_reason_code_in_body_metric_and_log() {
     let stack = ForgedStack::start();
-    let answer = stack.sidecar.bearing("a.b.c").get("/list");
-    assert_eq!(answer.json()["data"]["reason"], "token_malformed");
-    let challenge = answer.header("WWW-Authenticate").concat();
+    let response = stack.sidecar.bearing("a.b.c").get("/list");
+    assert_eq!(response.json()["data"]["reason"], "token_malformed");
+    let challenge = response.header("WWW-Authenticate").concat();
     assert!(
         challenge.contains(r#"reason="token_malformed""#),
         "{challenge}"
@@ -209,7 +209,7 @@ fn lesson_a4_on_sigterm_readiness_falls_first() {
 /// The requests of one client that keeps its connections for as long as it may.
 #[derive(Debug, Default)]
 struct Kept {
-    answered: usize,
+    responses: usize,
     sent_elsewhere: usize,
     lost: usize,
 }
@@ -220,10 +220,10 @@ fn keep_on(address: SocketAddr, method: &str, request: &[u8]) -> Kept {
     while let Ok(mut client) = RawClient::try_connect(address) {
         for nth in 0.. {
             client.send(request);
-            match client.try_answer(method) {
-                Ok(answer) => {
-                    kept.answered += usize::from(answer.status() == 200);
-                    if answer.header("Connection") == ["close"] {
+            match client.try_response(method) {
+                Ok(response) => {
+                    kept.responses += usize::from(response.status() == 200);
+                    if response.header("Connection") == ["close"] {
                         kept.sent_elsewhere += 1;
                         break;
                     }
@@ -267,7 +267,7 @@ fn lesson_a4_no_request_on_a_kept_connection_is_lost_at_the_end() {
     for client in clients {
         let kept = client.join().expect("a client that ends");
         assert_eq!(kept.lost, 0, "{kept:?}");
-        assert!(kept.answered > 0 && kept.sent_elsewhere > 0, "{kept:?}");
+        assert!(kept.responses > 0 && kept.sent_elsewhere > 0, "{kept:?}");
     }
     assert_eq!(server.into_process().finished().code, Some(0));
 }
@@ -316,7 +316,7 @@ fn a_request_in_flight_is_finished_before_the_process_ends() {
         (stack.sidecar.readiness() == 503).then_some(())
     });
     client.send(b"dy");
-    assert_eq!(client.answer("POST").status(), 200);
+    assert_eq!(client.response("POST").status(), 200);
     assert_eq!(stack.service.last_request().body, b"body");
 }
 
@@ -350,12 +350,12 @@ fn the_drain_command_ends_when_nothing_is_in_flight() {
         held_up.stderr
     );
     assert_eq!(stack.sidecar.readiness(), 503);
-    let answer = stack.sidecar.bearing(&stack.token()).get("/list");
-    assert_eq!(answer.status(), 200, "still accepting");
-    assert_eq!(answer.header("Connection"), ["close"], "go elsewhere");
+    let response = stack.sidecar.bearing(&stack.token()).get("/list");
+    assert_eq!(response.status(), 200, "still accepting");
+    assert_eq!(response.header("Connection"), ["close"], "go elsewhere");
 
     client.send(b"body");
-    assert_eq!(client.answer("POST").status(), 200);
+    assert_eq!(client.response("POST").status(), 200);
     let drained = drain("30");
     assert_eq!(drained.code, Some(0), "{}", drained.stderr);
 }
@@ -366,14 +366,14 @@ fn a_web_page_cannot_drain_a_sidecar() {
     for line in ["Origin: https://evil.example", "Sec-Fetch-Site: cross-site"] {
         let admin = stack.sidecar.admin();
         let request = format!("POST /drain HTTP/1.1\r\nHost: {admin}\r\n{line}\r\n\r\n");
-        let answer = exchange(admin, "POST", request.as_bytes());
-        assert_eq!(answer.status(), 403, "{line}");
+        let response = exchange(admin, "POST", request.as_bytes());
+        assert_eq!(response.status(), 403, "{line}");
     }
     assert_eq!(stack.sidecar.readiness(), 200);
 }
 
 #[test]
-fn the_drain_command_says_when_there_is_no_sidecar_to_drain() {
+fn the_drain_command_reports_a_missing_sidecar() {
     let server = AuthServerPlan::new().start();
     let admin = server.admin().to_string();
     let end = CommandLine::new(Program::Sidecar.path())

@@ -27,7 +27,7 @@ fn stack() -> (AuthServer, Sidecar, EchoService) {
         .ready();
     let origin = format!("http://{}", auth_server.address());
     let service = EchoService::start();
-    service.answers(response(
+    service.responds(response(
         "200 OK",
         &[
             &format!("{MARK}: 1"),
@@ -72,7 +72,7 @@ fn keep(browser: &Browser, name: &str) {
 }
 
 #[test]
-fn sign_in_call_see_the_user_and_see_a_refusal_with_its_reason() {
+fn sign_in_call_see_the_user_and_a_rejection_with_its_reason() {
     let Some(browser) = Browser::start() else {
         return;
     };

@@ -20,8 +20,8 @@ fn contract_4_4_on_a_pass_listed_path_the_token_is_not_read() {
         "Authorization: Bearer a, Bearer b",
     ] {
         let client = stack.sidecar.anonymous();
-        let answer = client.send(&client.request("GET", "/public/x").line(credentials));
-        assert_eq!(answer.status(), 200, "{credentials}");
+        let response = client.send(&client.request("GET", "/public/x").line(credentials));
+        assert_eq!(response.status(), 200, "{credentials}");
         let line = credentials.to_owned();
         assert!(
             stack.service.last_request().header_lines().contains(&line),
@@ -44,8 +44,8 @@ fn lesson_c20_no_other_header_and_no_method_opens_a_door() {
         "User-Agent: kube-probe/1.30",
         "Origin: https://app.example",
     ] {
-        let answer = client.send(&client.request("GET", "/list").line(line));
-        assert!(answer.status() >= 400, "{line}");
+        let response = client.send(&client.request("GET", "/list").line(line));
+        assert!(response.status() >= 400, "{line}");
     }
     let as_localhost = Request::new("GET", "/orders/list").bytes("localhost");
     assert_eq!(
@@ -53,12 +53,12 @@ fn lesson_c20_no_other_header_and_no_method_opens_a_door() {
         401
     );
     for method in ["OPTIONS", "HEAD", "POST", "PROPFIND", "X"] {
-        let answer = client.send(
+        let response = client.send(
             &client
                 .request(method, "/list")
                 .line("Access-Control-Request-Method: GET"),
         );
-        assert_eq!(answer.status(), 401, "{method}");
+        assert_eq!(response.status(), 401, "{method}");
     }
     assert_eq!(stack.service.requests().len(), 0);
 }
@@ -86,7 +86,7 @@ fn contract_4_4_a_bad_pattern_stops_both_programs() {
 }
 
 #[test]
-fn contract_4_4_the_contract_crate_refuses_the_same_patterns() {
+fn contract_4_4_the_contract_crate_rejects_the_same_patterns() {
     for row in tables::load::<PatternTable>("bad_patterns.toml").bad {
         assert!(
             PassList::parse([row.pattern.as_str()]).is_err(),

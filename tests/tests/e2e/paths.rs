@@ -35,7 +35,7 @@ fn contract_4_4_the_path_tables_at_the_interceptor() {
             let expected = match row.expect {
                 PathClass::Pass => ("pass", "pass"),
                 PathClass::Token => ("token_missing", "token"),
-                PathClass::Refused => ("path_not_canonical", "path_not_canonical"),
+                PathClass::Rejected => ("path_not_canonical", "path_not_canonical"),
             };
             let difference = ((without, with) != expected).then(|| {
                 format!(
@@ -101,26 +101,26 @@ fn contract_4_4_the_path_tables_through_the_sidecar() {
 
 fn observe(stack: &ForgedStack, row: &PathRow, token: &str) -> Result<(), String> {
     let (without, with) = (send(stack, row, None), send(stack, row, Some(token)));
-    if row.refused_by_parser {
-        return refused_by_parser(&without).and_then(|()| refused_by_parser(&with));
+    if row.rejected_by_parser {
+        return rejected_by_parser(&without).and_then(|()| rejected_by_parser(&with));
     }
     let user_details = row.path.contains("/current/user/details") && row.expect == PathClass::Token;
     match row.expect {
         PathClass::Pass => forwarded(row, &without).and_then(|()| forwarded(row, &with)),
         PathClass::Token if user_details => {
-            refused(&without, "401 token_missing").and_then(|()| answered_here(&with))
+            rejected(&without, "401 token_missing").and_then(|()| is_own_response(&with))
         }
         PathClass::Token => {
-            refused(&without, "401 token_missing").and_then(|()| forwarded(row, &with))
+            rejected(&without, "401 token_missing").and_then(|()| forwarded(row, &with))
         }
-        PathClass::Refused => refused(&without, "400 path_not_canonical")
-            .and_then(|()| refused(&with, "400 path_not_canonical")),
+        PathClass::Rejected => rejected(&without, "400 path_not_canonical")
+            .and_then(|()| rejected(&with, "400 path_not_canonical")),
     }
 }
 
 /// The sidecar's response, and the requests that the service received meanwhile.
 struct Observed {
-    answer: Message,
+    response: Message,
     forwarded: Vec<Message>,
 }
 
@@ -131,13 +131,13 @@ fn send(stack: &ForgedStack, row: &PathRow, token: Option<&str>) -> Observed {
         None => request,
     };
     stack.service.take_requests();
-    let answer = exchange(
+    let response = exchange(
         stack.sidecar.address(),
         "GET",
         &request.bytes("service.example"),
     );
     Observed {
-        answer,
+        response,
         forwarded: stack.service.take_requests(),
     }
 }
@@ -151,22 +151,22 @@ fn forwarded(row: &PathRow, observed: &Observed) -> Result<(), String> {
         return Err(format!(
             "the service received {} requests: {}",
             observed.forwarded.len(),
-            verdict(&observed.answer)
+            verdict(&observed.response)
         ));
     };
     let seen = request.target();
-    if observed.answer.status() != 200 || seen != expected {
+    if observed.response.status() != 200 || seen != expected {
         let seen = String::from_utf8_lossy(&seen).into_owned();
         return Err(format!(
             "{}, and the service saw {seen}",
-            verdict(&observed.answer)
+            verdict(&observed.response)
         ));
     }
     Ok(())
 }
 
-fn refused(observed: &Observed, expected: &str) -> Result<(), String> {
-    let verdict = verdict(&observed.answer);
+fn rejected(observed: &Observed, expected: &str) -> Result<(), String> {
+    let verdict = verdict(&observed.response);
     if verdict != expected || !observed.forwarded.is_empty() {
         return Err(format!(
             "{verdict}, not {expected}; the service received {}",
@@ -176,17 +176,21 @@ fn refused(observed: &Observed, expected: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn answered_here(observed: &Observed) -> Result<(), String> {
-    let is_user =
-        observed.answer.status() == 200 && observed.answer.text().contains("\"account\":\"alice\"");
+fn is_own_response(observed: &Observed) -> Result<(), String> {
+    let is_user = observed.response.status() == 200
+        && observed.response.text().contains("\"account\":\"alice\"");
     let here = is_user && observed.forwarded.is_empty();
-    here.then_some(())
-        .ok_or_else(|| format!("not a response of the sidecar: {}", observed.answer.text()))
+    here.then_some(()).ok_or_else(|| {
+        format!(
+            "not a response of the sidecar: {}",
+            observed.response.text()
+        )
+    })
 }
 
-fn refused_by_parser(observed: &Observed) -> Result<(), String> {
-    refused(observed, "400 request_malformed")
-        .or_else(|_| refused(observed, "400 path_not_canonical"))
+fn rejected_by_parser(observed: &Observed) -> Result<(), String> {
+    rejected(observed, "400 request_malformed")
+        .or_else(|_| rejected(observed, "400 path_not_canonical"))
 }
 
 /// The same table against the other program of the one interceptor. The paths do not exist: a
@@ -209,7 +213,7 @@ fn contract_4_4_the_canonical_path_table_at_the_auth_server() {
             .ready();
         let token = server.login();
         for row in &group.row {
-            let difference = ask(&server, row, &token).err();
+            let difference = check_row(&server, row, &token).err();
             verdicts.row(
                 &format!("{} [{}] ({})", row.path, group.name, row.why),
                 difference,
@@ -219,7 +223,7 @@ fn contract_4_4_the_canonical_path_table_at_the_auth_server() {
     verdicts.conclude();
 }
 
-fn ask(server: &AuthServer, row: &PathRow, token: &str) -> Result<(), String> {
+fn check_row(server: &AuthServer, row: &PathRow, token: &str) -> Result<(), String> {
     let verdict_of = |credentials: Option<&str>| {
         let request = Request::new("GET", template::fill(&row.path, |_| None));
         let request = credentials
@@ -236,11 +240,11 @@ fn ask(server: &AuthServer, row: &PathRow, token: &str) -> Result<(), String> {
         PathClass::Pass => ("404 not_found", "404 not_found"),
         PathClass::Token if user_details => ("401 token_missing", "200"),
         PathClass::Token => ("401 token_missing", "404 not_found"),
-        PathClass::Refused => ("400 path_not_canonical", "400 path_not_canonical"),
+        PathClass::Rejected => ("400 path_not_canonical", "400 path_not_canonical"),
     };
     let by_parser = ("400 request_malformed", "400 request_malformed");
     let observed = (observed.0.as_str(), observed.1.as_str());
-    let good = observed == expected || (row.refused_by_parser && observed == by_parser);
+    let good = observed == expected || (row.rejected_by_parser && observed == by_parser);
     good.then_some(())
         .ok_or_else(|| format!("{observed:?}, not {expected:?}"))
 }

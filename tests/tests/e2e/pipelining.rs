@@ -19,11 +19,11 @@ use tests::token_forge::Forge;
 use tests::wait;
 
 /// Starts a service that echoes the target of each request, once per message on the channel.
-fn patient_service() -> (SocketServer, Sender<()>) {
-    let (go, told) = channel();
-    let told = Mutex::new(told);
+fn gated_service() -> (SocketServer, Sender<()>) {
+    let (go, go_ahead) = channel();
+    let go_ahead = Mutex::new(go_ahead);
     let service = SocketServer::start(move |request| {
-        told.lock().unwrap().recv().unwrap();
+        go_ahead.lock().unwrap().recv().unwrap();
         Reply::Bytes(response(
             "200 OK",
             &[&format!("{MARK}: 1")],
@@ -52,7 +52,7 @@ fn sidecar_with(service: &SocketServer, flags: &[&str]) -> (Sidecar, FakeAuthSer
 
 #[test]
 fn pipelined_requests_get_every_response_in_order() {
-    let (service, go) = patient_service();
+    let (service, go) = gated_service();
     let (sidecar, _auth_server, _) = sidecar_before(&service);
     let mut client = RawClient::connect(sidecar.address());
     client.send(b"POST /orders/public/1 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc");
@@ -63,15 +63,15 @@ fn pipelined_requests_get_every_response_in_order() {
     client.send(b"GET /orders/public/3 HTTP/1.1\r\nHost: a\r\n\r\n");
     for number in 1..=3 {
         go.send(()).unwrap();
-        let answer = client.answer("GET");
-        assert_eq!(answer.status(), 200, "{}", answer.text());
-        assert_eq!(answer.text(), format!("/orders/public/{number}"));
+        let response = client.response("GET");
+        assert_eq!(response.status(), 200, "{}", response.text());
+        assert_eq!(response.text(), format!("/orders/public/{number}"));
     }
 }
 
 #[test]
-fn every_pipelined_request_is_judged_by_itself() {
-    let (service, go) = patient_service();
+fn every_pipelined_request_is_authorized_by_itself() {
+    let (service, go) = gated_service();
     let (sidecar, _auth_server, _) = sidecar_before(&service);
     let mut client = RawClient::connect(sidecar.address());
     client.send(
@@ -79,30 +79,30 @@ fn every_pipelined_request_is_judged_by_itself() {
           GET /orders/secret HTTP/1.1\r\nHost: a\r\n\r\n",
     );
     go.send(()).unwrap();
-    assert_eq!(client.answer("GET").status(), 200);
-    assert_eq!(client.answer("GET").status(), 401);
+    assert_eq!(client.response("GET").status(), 200);
+    assert_eq!(client.response("GET").status(), 401);
     assert_eq!(service.requests().len(), 1);
 }
 
 #[test]
 fn half_a_head_behind_a_request_has_its_timeout() {
-    let (service, go) = patient_service();
+    let (service, go) = gated_service();
     let (sidecar, _auth_server, _) = sidecar_with(&service, &["--request-header-timeout", "1"]);
     for half in ["G", "\r\nG", "GET /orders/public/2 HTTP/1.1\r\nHost"] {
         let mut client = RawClient::connect(sidecar.address());
         let request = format!("GET /orders/public/1 HTTP/1.1\r\nHost: a\r\n\r\n{half}");
         client.send(request.as_bytes());
         go.send(()).unwrap();
-        assert_eq!(client.answer("GET").status(), 200, "{half:?}");
-        let late = client.answer("GET");
+        assert_eq!(client.response("GET").status(), 200, "{half:?}");
+        let late = client.response("GET");
         assert_eq!(verdict(&late), "408 request_timeout", "{half:?}");
         assert!(client.is_at_end());
     }
 }
 
 #[test]
-fn a_client_that_left_is_noticed_behind_what_it_sent_early() {
-    let (service, go) = patient_service();
+fn a_client_that_left_is_noticed_behind_what_it_sent_ahead() {
+    let (service, go) = gated_service();
     let (sidecar, _auth_server, token) = sidecar_before(&service);
     let in_flight = |count: usize| {
         wait::until("the requests in flight", || {
@@ -118,7 +118,7 @@ fn a_client_that_left_is_noticed_behind_what_it_sent_early() {
          Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
     );
     let many = get.repeat(500);
-    for (request, early) in [
+    for (request, ahead) in [
         (get, ""),
         (get, "G"),
         (post, "\r\n"),
@@ -130,7 +130,7 @@ fn a_client_that_left_is_noticed_behind_what_it_sent_early() {
         let mut client = RawClient::connect(sidecar.address());
         client.send(request.as_bytes());
         in_flight(1);
-        client.send(early.as_bytes());
+        client.send(ahead.as_bytes());
         drop(client);
         in_flight(0);
     }

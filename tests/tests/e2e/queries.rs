@@ -283,7 +283,7 @@ fn prometheus_evaluates_every_query() {
         let result = prometheus.query(&query);
         assert!(result.is_ok(), "{query}: {result:?}");
     }
-    let shown = |query: &str| {
+    let result_of = |query: &str| {
         wait::until(query, || {
             client.get("/42");
             stack.sidecar.anonymous().get("/42");
@@ -294,7 +294,7 @@ fn prometheus_evaluates_every_query() {
     };
     for panel in panels.iter().filter(|panel| panel.title != WITHOUT_RULES) {
         for target in &panel.targets {
-            let result = shown(&target.over("5s"));
+            let result = result_of(&target.over("5s"));
             // Reasons that begin at 0 stay out of the legend.
             let few = panel.title != "Refusals by reason" || result.len() == 1;
             assert!(few, "{result:?}");
@@ -306,12 +306,12 @@ fn prometheus_evaluates_every_query() {
         "process_open_fds / process_max_fds > 0 and on (job, instance) postern_sidecar_build_info",
         "rate(process_cpu_seconds_total[5s])",
     ] {
-        shown(query);
+        result_of(query);
     }
 }
 
 #[test]
-fn what_the_alerts_on_keys_ask_for_is_told_without_any_request() {
+fn what_the_alerts_on_keys_need_is_exported_without_any_request() {
     let value = |sidecar: &Sidecar, name: &str| {
         let scrape = admin_get(sidecar.admin(), "/metrics").text();
         let mut samples = scrape.lines().filter_map(|line| line.split_once(' '));

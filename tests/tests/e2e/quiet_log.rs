@@ -33,7 +33,7 @@ fn send_in_vain(address: SocketAddr, bytes: &[u8]) {
 }
 
 #[test]
-fn what_a_stranger_sends_over_http_2_is_no_line_of_a_library() {
+fn what_an_attacker_sends_over_http_2_is_no_line_of_a_library() {
     let stack = ForgedStack::with(SigningType::Ecdsa, |plan| plan.flags(QUIET));
     let address = stack.sidecar.address();
     let usual = [
@@ -48,7 +48,7 @@ fn what_a_stranger_sends_over_http_2_is_no_line_of_a_library() {
         client.frame(6, 1, 0, &[0; 8]);
     }
     client.head(1, &usual, true);
-    assert!(matches!(client.fate(1), Fate::Answered(_)));
+    assert!(matches!(client.fate(1), Fate::Response(_)));
 
     // Malformed heads until Pingora closes the connection.
     let mut client = FrameClient::connect(address);
@@ -65,7 +65,7 @@ fn what_a_stranger_sends_over_http_2_is_no_line_of_a_library() {
 }
 
 #[test]
-fn what_a_stranger_sends_over_tls_is_no_line_of_a_library() {
+fn what_an_attacker_sends_over_tls_is_no_line_of_a_library() {
     let authority = Authority::new();
     let certificate = authority.issue("server");
     let tls = certificate.flags();

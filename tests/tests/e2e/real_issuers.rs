@@ -67,9 +67,9 @@ fn each_real_issuer_is_trusted_for_its_own_tokens_alone() {
         }
     }
     // The same kid and the same algorithm, but another key.
-    for (place, token) in tokens.iter().enumerate() {
+    for (index, token) in tokens.iter().enumerate() {
         let (signed, _) = token.rsplit_once('.').unwrap();
-        for other in tokens.iter().enumerate().filter(|other| other.0 != place) {
+        for other in tokens.iter().enumerate().filter(|other| other.0 != index) {
             let (_, signature) = other.1.rsplit_once('.').unwrap();
             let forged = sidecar.bearing(&format!("{signed}.{signature}"));
             assert_eq!(verdict(&forged.get("/list")), "401 token_signature");
@@ -77,8 +77,8 @@ fn each_real_issuer_is_trusted_for_its_own_tokens_alone() {
     }
     let elsewhere = plan(["stock", "orders", "stock"]).start().ready();
     for token in &tokens {
-        let answer = elsewhere.bearing(token).get("/list");
-        assert_eq!(verdict(&answer), "401 token_audience");
+        let response = elsewhere.bearing(token).get("/list");
+        assert_eq!(verdict(&response), "401 token_audience");
     }
     assert_eq!(service.requests().len(), 0);
 }

@@ -48,11 +48,11 @@ fn contract_1_two_servers_at_once_end_with_one_pair() {
             "round {round}"
         );
         for (issuer, verifier) in [(&one, &other), (&other, &one)] {
-            let answer = verifier
+            let response = verifier
                 .anonymous()
                 .bearing(&issuer.login())
                 .get(USER_DETAILS);
-            assert_eq!(answer.status(), 200, "round {round}: {}", answer.text());
+            assert_eq!(response.status(), 200, "round {round}: {}", response.text());
         }
     }
 }
@@ -83,8 +83,8 @@ fn contract_1_a_token_is_accepted_through_the_other_server() {
     let (one, other) = (plan(&redis).start().ready(), plan(&redis).start().ready());
     let service = EchoService::start();
     let sidecar = Sidecar::start(&service, &other);
-    let answer = sidecar.bearing(&one.login()).get("/list");
-    assert_eq!(answer.status(), 200, "{}", answer.text());
+    let response = sidecar.bearing(&one.login()).get("/list");
+    assert_eq!(response.status(), 200, "{}", response.text());
 }
 
 #[test]
@@ -198,18 +198,18 @@ fn a_later_mismatch_keeps_the_pair_in_memory() {
         return;
     };
     let server = plan(&redis).start().ready();
-    let (key, stranger) = (
+    let (key, foreign) = (
         server.served_key(),
         SigningKey::generate(SigningType::Rsa).served(),
     );
-    redis.command(&["SET", PUBLIC_KEY, &stranger]);
+    redis.command(&["SET", PUBLIC_KEY, &foreign]);
     let note = wait::until("the mismatch in the log", || server.store_note());
     assert!(note.contains(PUBLIC_KEY), "{note}");
     assert_eq!(server.readiness(), 200, "all servers would go at once");
     let metrics = admin_get(server.admin(), "/metrics").text();
     assert!(metrics.contains("postern_auth_server_store_up 0"));
     assert_eq!(server.served_key(), key);
-    assert_eq!(redis.pair().1, Some(stranger), "nothing is overwritten");
+    assert_eq!(redis.pair().1, Some(foreign), "nothing is overwritten");
 }
 
 #[test]

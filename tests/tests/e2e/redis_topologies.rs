@@ -36,8 +36,8 @@ fn keys(words: &[&str], url: &str, flags: &[String]) -> Finished {
 }
 
 fn accepts(server: &AuthServer, token: &str) -> bool {
-    let answer = server.anonymous().bearing(token).get(USER_DETAILS);
-    answer.status() == 200
+    let response = server.anonymous().bearing(token).get(USER_DETAILS);
+    response.status() == 200
 }
 
 fn file(directory: &TempDir, name: &str, text: &str) -> String {
@@ -82,7 +82,7 @@ fn wait_for_store_up(server: &AuthServer, up: u8) {
 }
 
 #[test]
-fn a_user_of_few_rights_is_enough_and_one_of_fewer_is_refused() {
+fn a_user_of_few_rights_is_enough_and_one_of_fewer_is_rejected() {
     let Some(redis) = RedisServer::start() else {
         return;
     };

@@ -50,10 +50,10 @@ struct Tokens {
 }
 
 impl Tokens {
-    fn of(answer: &Value) -> Self {
-        let text = |name: &str| match answer[name].as_str() {
+    fn of(response: &Value) -> Self {
+        let text = |name: &str| match response[name].as_str() {
             Some(text) => text.to_owned(),
-            None => panic!("no {name}: {answer}"),
+            None => panic!("no {name}: {response}"),
         };
         Self {
             access: text("access_token"),
@@ -155,8 +155,8 @@ fn contract_2_3_without_the_flag_there_is_no_refresh_token() {
     assert_eq!(data["refresh_token"], Value::Null);
     let jti = payload_of(data["access_token"].as_str().unwrap())["jti"].clone();
     assert_eq!(jti.as_str().map(str::len), Some(22));
-    let refused = refresh(&server, "postern_rt_x");
-    assert_eq!(found(&refused), "401 invalid_client application_unknown");
+    let rejected = refresh(&server, "postern_rt_x");
+    assert_eq!(found(&rejected), "401 invalid_client application_unknown");
     assert_eq!(event(&server, "begun"), None);
     assert!(!server.home().join("data/sessions").exists());
 }
@@ -175,10 +175,10 @@ fn a_session_goes_on_with_new_tokens_and_over_a_restart() {
         (&Value::Null, &Value::Null)
     );
     let first = Tokens::of(&data);
-    let answer = refresh(&server, &first.refresh);
-    assert_eq!(answer.header("cache-control"), ["no-store"]);
-    assert_eq!(answer.header("pragma"), ["no-cache"]);
-    let body = answer.json();
+    let response = refresh(&server, &first.refresh);
+    assert_eq!(response.header("cache-control"), ["no-store"]);
+    assert_eq!(response.header("pragma"), ["no-cache"]);
+    let body = response.json();
     let second = Tokens::of(&body);
     let rest = (&body["token_type"], &body["expires_in"], &body["scope"]);
     assert_eq!(rest, (&json!("Bearer"), &json!(300), &Value::Null));
@@ -251,8 +251,8 @@ fn beyond_the_limit_a_login_ends_the_oldest_session_of_its_user() {
     for plan in plans {
         let server = plan.flags(flags).start().ready();
         let log_in = |account| {
-            let answer = login_as(&server, account, "enchantress");
-            Tokens::of(&answer.json()["data"])
+            let response = login_as(&server, account, "enchantress");
+            Tokens::of(&response.json()["data"])
         };
         let (of_bob, first) = (log_in("bob"), log_in("ada"));
         let first = refreshed(&server, &first);
@@ -297,7 +297,7 @@ fn the_tokens_of_many_renewals_end_with_the_session() {
 /// Uses one token many times at once; at most one use succeeds, and none after that.
 fn assert_one_of_many(servers: &[AuthServer]) {
     let tokens = log_in(&servers[0]);
-    let answers: Vec<Message> = std::thread::scope(|scope| {
+    let responses: Vec<Message> = std::thread::scope(|scope| {
         let uses = (0..8).map(|number| {
             let server = &servers[number % servers.len()];
             let token = &tokens.refresh;
@@ -306,10 +306,10 @@ fn assert_one_of_many(servers: &[AuthServer]) {
         let uses: Vec<_> = uses.collect();
         uses.into_iter().map(|it| it.join().unwrap()).collect()
     });
-    let (won, lost): (Vec<_>, Vec<_>) = answers.iter().partition(|it| it.status() == 200);
+    let (won, lost): (Vec<_>, Vec<_>) = responses.iter().partition(|it| it.status() == 200);
     assert_eq!(won.len(), 1);
-    for answer in lost {
-        assert_eq!(found(answer), ENDED);
+    for response in lost {
+        assert_eq!(found(response), ENDED);
     }
     let next = Tokens::of(&won[0].json());
     for server in servers {
@@ -438,8 +438,8 @@ fn a_session_ends_with_its_user_and_with_the_password() {
         .start()
         .ready();
     let log_in = |account| {
-        let answer = login_as(&server, account, "enchantress");
-        Tokens::of(&answer.json()["data"])
+        let response = login_as(&server, account, "enchantress");
+        Tokens::of(&response.json()["data"])
     };
     let [ada, bob, eve, sue] = ["ada", "bob", "eve", "sue"].map(log_in);
     for (words, account, input) in [
@@ -494,18 +494,18 @@ fn a_session_is_over_after_its_lifetime_renewed_or_not() {
         .ready();
     let mut tokens = log_in(&server);
     wait::until("the end of the session", || {
-        let answer = refresh(&server, &tokens.refresh);
-        if answer.status() == 200 {
-            tokens = Tokens::of(&answer.json());
+        let response = refresh(&server, &tokens.refresh);
+        if response.status() == 200 {
+            tokens = Tokens::of(&response.json());
             return None;
         }
-        (found(&answer) == ENDED).then_some(())
+        (found(&response) == ENDED).then_some(())
     });
     log_in(&server);
 }
 
 #[test]
-fn every_row_of_the_refresh_requests_gets_its_answer() {
+fn every_row_of_the_refresh_requests_gets_its_response() {
     let users = ada_with_scope("orders:read orders:write");
     let store = tempfile::tempdir().unwrap();
     let secret = register_in(&file_store(store.path()), "jobs");
@@ -559,7 +559,7 @@ fn a_narrower_scope_is_for_one_token() {
 }
 
 #[test]
-fn a_lost_redis_ends_sessions_and_lets_nobody_in() {
+fn a_lost_redis_ends_sessions_and_lets_no_client_in() {
     let Some(redis) = RedisServer::start() else {
         return;
     };
@@ -593,12 +593,12 @@ fn without_the_store_logins_go_on_and_refreshing_waits() {
     assert!(data["access_token"].is_string());
     redis.signal("CONT");
     drop(redis);
-    let answer = refresh(&server, &tokens.refresh);
+    let response = refresh(&server, &tokens.refresh);
     assert_eq!(
-        found(&answer),
+        found(&response),
         "503 temporarily_unavailable store_unavailable"
     );
-    assert_eq!(answer.header("retry-after").len(), 1);
+    assert_eq!(response.header("retry-after").len(), 1);
     for _ in 0..2 {
         let data = login_as(&server, "ada", "enchantress").json()["data"].clone();
         assert_eq!(data["refresh_token"], Value::Null);

@@ -118,8 +118,8 @@ fn a_server_with_tls_is_registered_as_secure() {
         .flags(["--auth-server-name", "localhost"])
         .start()
         .ready();
-    let answer = sidecar.bearing(&server.login()).get("/orders/1");
-    assert_eq!(answer.status(), 200);
+    let response = sidecar.bearing(&server.login()).get("/orders/1");
+    assert_eq!(response.status(), 200);
 }
 
 #[test]
@@ -185,9 +185,9 @@ fn a_registry_down_at_the_start_holds_up_no_program() {
     let server = registering(&registry.url()).start().ready();
     let sidecar = finding(&service, &registry).start();
     let token = server.login();
-    let answer = sidecar.bearing(&token).get("/orders/1");
-    assert_eq!(answer.status(), 503);
-    assert_eq!(reason(&answer), "auth_keys_unavailable");
+    let response = sidecar.bearing(&token).get("/orders/1");
+    assert_eq!(response.status(), 503);
+    assert_eq!(reason(&response), "auth_keys_unavailable");
     assert_eq!(sidecar.anonymous().get("/orders/1").status(), 401);
 
     registry.run();
@@ -296,7 +296,7 @@ fn an_instance_that_is_killed_is_gone_from_the_list_of_sidecars() {
 
 #[test]
 fn a_registry_that_needs_a_login_gets_one_unlogged() {
-    let Some(registry) = Rnacos::start_asking_for_login() else {
+    let Some(registry) = Rnacos::start_with_login() else {
         return;
     };
     let address = registry.address();
@@ -339,8 +339,8 @@ fn a_registry_that_needs_a_login_gets_one_unlogged() {
 }
 
 #[test]
-fn a_login_that_the_registry_refuses_is_said_and_stops_nothing() {
-    let Some(registry) = Rnacos::start_asking_for_login() else {
+fn a_login_that_the_registry_rejects_is_logged_alone() {
+    let Some(registry) = Rnacos::start_with_login() else {
         return;
     };
     let address = registry.address();
@@ -364,14 +364,14 @@ fn over_https_the_certificate_decides_and_not_the_registry() {
     let Some(registry) = Rnacos::start() else {
         return;
     };
-    let (authority, stranger) = (Authority::new(), Authority::new());
+    let (authority, untrusted) = (Authority::new(), Authority::new());
     let forge = Forge::new(SigningType::Ecdsa);
     let serving = |authority: &Authority, forge: &Forge| {
         let tls = authority.issue_server(&["auth.internal"]).serving(None);
         FakeAuthServer::serving_tls(tls, &forge.trusted().served())
     };
     let good = serving(&authority, &forge);
-    let evil = serving(&stranger, &Forge::new(SigningType::Ecdsa));
+    let evil = serving(&untrusted, &Forge::new(SigningType::Ecdsa));
     registry.add(good.address(), "");
     registry.add(evil.address(), "");
 

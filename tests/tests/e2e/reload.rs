@@ -158,9 +158,9 @@ fn every_rule_of_requests_takes_effect_at_a_signal() {
     let from_page = anonymous
         .request("GET", "/a")
         .line("Origin: https://app.example");
-    let answer = anonymous.send(&from_page);
+    let response = anonymous.send(&from_page);
     assert_eq!(
-        answer.header("access-control-allow-origin"),
+        response.header("access-control-allow-origin"),
         ["https://app.example"]
     );
     let cookie = format!("Cookie: session={}", reloading.stack.token());
@@ -197,7 +197,7 @@ fn flags_and_variables_stay_above_the_file() {
 }
 
 #[test]
-fn a_bad_configuration_is_refused_and_the_previous_stays() {
+fn a_bad_configuration_is_rejected_and_the_previous_stays() {
     let reloading = Reloading::with("public-path = [\"/open/**\"]");
     let sidecar = reloading.sidecar();
     for (config, named) in [
@@ -318,7 +318,7 @@ fn no_request_fails_while_the_configuration_reloads() {
     let reloading = Reloading::with(configs[0]);
     let token = reloading.stack.token();
     let address = reloading.sidecar().address();
-    let (stop, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let (stop, responses) = (AtomicBool::new(false), AtomicUsize::new(0));
     let requests = [
         "GET /orders/open/a HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
         format!("GET /orders/a HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\n\r\n"),
@@ -328,22 +328,22 @@ fn no_request_fails_while_the_configuration_reloads() {
     ];
     std::thread::scope(|scope| {
         for request in &requests {
-            let (stop, answered) = (&stop, &answered);
+            let (stop, responses) = (&stop, &responses);
             // One connection for all of it: a dropped one counts as a failed response.
             scope.spawn(move || {
                 let method = request.split(' ').next().unwrap();
                 let mut client = RawClient::connect(address);
                 while !stop.load(Ordering::Relaxed) {
                     client.send(request.as_bytes());
-                    assert_eq!(client.answer(method).status(), 200);
-                    answered.fetch_add(1, Ordering::Relaxed);
+                    assert_eq!(client.response(method).status(), 200);
+                    responses.fetch_add(1, Ordering::Relaxed);
                 }
             });
         }
         let wait_for_requests = || {
-            let before = answered.load(Ordering::Relaxed);
+            let before = responses.load(Ordering::Relaxed);
             wait::until("requests between two reloads", || {
-                (answered.load(Ordering::Relaxed) > before + 30).then_some(())
+                (responses.load(Ordering::Relaxed) > before + 30).then_some(())
             });
         };
         wait_for_requests();
@@ -370,7 +370,7 @@ fn a_signal_ends_no_sidecar_that_has_nothing_to_reload() {
 }
 
 #[test]
-fn another_application_secret_is_shown_at_the_next_fetch() {
+fn another_application_secret_is_sent_at_the_next_fetch() {
     let forge = Forge::new(SigningType::Ecdsa);
     let (service, auth_server) = (
         EchoService::start(),
@@ -395,19 +395,19 @@ fn another_application_secret_is_shown_at_the_next_fetch() {
     .flags(EVERY_SECOND)
     .start()
     .ready();
-    let shown = |secret: &str| {
-        let shown = format!("appSecret={secret}");
+    let presented = |secret: &str| {
+        let presented = format!("appSecret={secret}");
         let target = |request: &tests::message::Message| {
             String::from_utf8_lossy(&request.target()).into_owned()
         };
         auth_server
             .retrievals()
             .last()
-            .is_some_and(|request| target(request).contains(&shown))
+            .is_some_and(|request| target(request).contains(&presented))
     };
-    assert!(shown("first"));
+    assert!(presented("first"));
     write_private(&secret, "second");
-    wait::until("the new secret", || shown("second").then_some(()));
+    wait::until("the new secret", || presented("second").then_some(()));
 }
 
 #[test]
@@ -418,22 +418,22 @@ fn the_service_is_reached_with_the_certificates_of_the_moment() {
     let home = tempfile::tempdir().unwrap();
     let ca = home.path().join("ca.crt");
     fs::copy(Authority::new().file(), &ca).unwrap();
-    let strangers = Authority::new();
-    let stranger = strangers.issue("client");
+    let untrusted_authority = Authority::new();
+    let untrusted = untrusted_authority.issue("client");
     let text = |path: &std::path::Path| path.display().to_string();
     let sidecar = SidecarPlan::to(&service.url("localhost"), &stack.auth_server.url())
         .flags(signing_flags(SigningType::Ecdsa).iter().copied())
         .flags(["--upstream-ca", &text(&ca)])
-        .flags(["--upstream-client-cert", &text(&stranger.cert)])
-        .flags(["--upstream-client-key", &text(&stranger.key)])
+        .flags(["--upstream-client-cert", &text(&untrusted.cert)])
+        .flags(["--upstream-client-key", &text(&untrusted.key)])
         .start()
         .ready();
     let client = sidecar.bearing(&stack.token());
     assert_eq!(client.get("/a").status(), 502, "an unknown authority");
     let known = clients.issue("client");
     fs::copy(services.file(), &ca).unwrap();
-    fs::copy(&known.cert, &stranger.cert).unwrap();
-    write_private(&stranger.key, &fs::read_to_string(&known.key).unwrap());
+    fs::copy(&known.cert, &untrusted.cert).unwrap();
+    write_private(&untrusted.key, &fs::read_to_string(&known.key).unwrap());
     sidecar.process().signal("HUP");
     wait::until("the new certificates", || {
         (client.get("/a").status() == 200).then_some(())
@@ -478,20 +478,20 @@ fn clients_need_the_present_authorities_and_stay_connected() {
             client.send(closing.as_bytes());
             client
                 .rest()
-                .is_ok_and(|answer| answer.starts_with(b"HTTP/1.1 200"))
+                .is_ok_and(|response| response.starts_with(b"HTTP/1.1 200"))
         })
     };
     let (of_old, of_new) = (of(&old), of(&new));
     assert!(is_let_in(&of_old) && !is_let_in(&of_new));
     let mut connected = of_old.connect(sidecar.address()).unwrap();
     connected.send(request.as_bytes());
-    assert_eq!(connected.answer("GET").status(), 200);
+    assert_eq!(connected.response("GET").status(), 200);
     fs::copy(new.file(), &ca).unwrap();
     sidecar.process().signal("HUP");
     wait::until("the new authority", || is_let_in(&of_new).then_some(()));
     assert!(!is_let_in(&of_old), "not with its earlier ticket either");
     connected.send(request.as_bytes());
-    assert_eq!(connected.answer("GET").status(), 200);
+    assert_eq!(connected.response("GET").status(), 200);
 }
 
 #[test]

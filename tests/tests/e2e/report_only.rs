@@ -17,7 +17,7 @@ use tests::wait;
 use super::command_line::{CONFIG, SIDECAR, run};
 use super::reload::Reloading;
 
-const WOULD_REFUSE: &str = "Postern-Would-Refuse";
+const WOULD_REJECT: &str = "Postern-Would-Refuse";
 
 /// Returns the flags of report-only mode, with the header, until this many seconds from now.
 fn reporting(seconds: i64) -> Vec<String> {
@@ -53,15 +53,15 @@ fn both(
             let request = Request::new("GET", target.as_str());
             let request = lines(stack, now).into_iter().fold(request, Request::line);
             let bytes = request.bytes("service.example");
-            let answer = exchange(stack.sidecar.address(), "GET", &bytes);
-            (answer, stack.service.take_requests())
+            let response = exchange(stack.sidecar.address(), "GET", &bytes);
+            (response, stack.service.take_requests())
         })
     };
-    let (answer, _) = send(enforcing);
-    let expected = verdict(&answer);
-    let (answer, seen) = send(reporting);
+    let (response, _) = send(enforcing);
+    let expected = verdict(&response);
+    let (response, seen) = send(reporting);
     let found = match &seen[..] {
-        [seen] if answer.status() == 200 => match &seen.header(WOULD_REFUSE)[..] {
+        [seen] if response.status() == 200 => match &seen.header(WOULD_REJECT)[..] {
             [] if seen.header("x-current-user").len() == 1 => "200".to_owned(),
             [reason] if seen.header("x-current-user").is_empty() => {
                 let (status, _) = expected.split_once(' ').unwrap_or_default();
@@ -69,8 +69,8 @@ fn both(
             }
             other => format!("{other:?} with a user, or neither"),
         },
-        [] => verdict(&answer),
-        more => format!("{} requests and {}", more.len(), verdict(&answer)),
+        [] => verdict(&response),
+        more => format!("{} requests and {}", more.len(), verdict(&response)),
     };
     [expected, found]
 }
@@ -105,9 +105,9 @@ fn each_row_of_the_token_table_has_one_code_in_both_modes() {
 #[test]
 fn what_is_not_about_the_token_is_rejected_all_the_same() {
     let stack = reporting_stack(600, &[]);
-    let answer = |bytes: &str| {
-        let answer = exchange(stack.sidecar.address(), "GET", bytes.as_bytes());
-        verdict(&answer)
+    let response = |bytes: &str| {
+        let response = exchange(stack.sidecar.address(), "GET", bytes.as_bytes());
+        verdict(&response)
     };
     for (target, lines, expected) in [
         ("/orders/../x", "", "400 path_not_canonical"),
@@ -125,12 +125,12 @@ fn what_is_not_about_the_token_is_rejected_all_the_same() {
         ),
     ] {
         let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
-        assert_eq!(answer(&request), expected, "{target}");
+        assert_eq!(response(&request), expected, "{target}");
     }
     let long = "a".repeat(9000);
     let request =
         format!("GET /orders/a HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {long}\r\n\r\n");
-    assert_eq!(answer(&request), "431 authorization_too_large");
+    assert_eq!(response(&request), "431 authorization_too_large");
     assert_eq!(stack.service.requests().len(), 0);
 }
 
@@ -150,11 +150,11 @@ fn a_rule_is_reported_with_the_verified_user_and_counted() {
     let (sidecar, stack) = (reloading.sidecar(), &reloading.stack);
     let client = sidecar.bearing(&stack.token());
     let forged = "Postern_Would-Refuse: token_expired";
-    let answer = client.send(&client.request("GET", "/admin/7").line(forged));
-    assert_eq!(answer.status(), 200);
+    let response = client.send(&client.request("GET", "/admin/7").line(forged));
+    assert_eq!(response.status(), 200);
     let seen = stack.service.take_requests().pop().unwrap();
     assert_eq!(seen.header("x-current-user").len(), 1);
-    assert_eq!(seen.header(WOULD_REFUSE), ["insufficient_scope"]);
+    assert_eq!(seen.header(WOULD_REJECT), ["insufficient_scope"]);
     assert!(!seen.header_lines().contains(&forged.to_owned()));
     for (line, value) in [
         ("postern_sidecar_rule_refusals_total{rule=\"admin\"}", "1"),
@@ -186,7 +186,7 @@ fn a_rule_is_reported_with_the_verified_user_and_counted() {
         200
     );
     let seen = stack.service.take_requests().pop().unwrap();
-    assert!(seen.header(WOULD_REFUSE).is_empty());
+    assert!(seen.header(WOULD_REJECT).is_empty());
     assert_eq!(seen.header("x-current-user").len(), 1);
     // Enforcement comes back with a reload.
     reloading.reload(
@@ -220,13 +220,13 @@ fn report_only_mode_ends_by_itself() {
 
 /// A pod that starts again must not go down because a date is past.
 #[test]
-fn a_start_after_the_end_enforces_and_says_so() {
+fn a_start_after_the_end_enforces_and_logs_it() {
     let until = clock::now() - 60;
     let config = format!("enforce = 'report'\nreport-until = '{until}'\nreport-header = true\n");
     let reloading = Reloading::with(&config);
     let (sidecar, stack) = (reloading.sidecar(), &reloading.stack);
-    let of_nobody = || verdict(&sidecar.anonymous().get("/a"));
-    assert_eq!(of_nobody(), "401 token_missing");
+    let anonymous_verdict = || verdict(&sidecar.anonymous().get("/a"));
+    assert_eq!(anonymous_verdict(), "401 token_missing");
     assert_eq!(verdict(&sidecar.bearing(&stack.token()).get("/a")), "200");
     assert_eq!(stack.service.requests().len(), 1);
     let enforcing = metric(sidecar, "postern_sidecar_enforcing");
@@ -243,11 +243,11 @@ fn a_start_after_the_end_enforces_and_says_so() {
     assert!(page.contains("Report-only mode ended at "), "{page}");
     // The rest of the file is reloaded as ever.
     reloading.reload(&format!("public-path = ['/a']\n{config}"), "applied");
-    assert_eq!(of_nobody(), "200");
+    assert_eq!(anonymous_verdict(), "200");
 }
 
 #[test]
-fn the_end_is_required_and_at_most_thirty_days_ahead() {
+fn the_end_is_required_and_thirty_days_ahead_or_less() {
     let check = |flags: &[&str]| {
         run(
             Program::Sidecar,

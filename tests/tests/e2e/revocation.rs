@@ -153,9 +153,9 @@ fn what_is_no_request_to_revoke_is_an_error_of_the_rfc() {
             .request("POST", "/oauth/revoke")
             .line(line)
             .body(body);
-        let answer = client.send(&request);
-        assert_eq!(answer.status(), 400, "{body}");
-        assert_eq!(answer.json()["error"], "invalid_request", "{body}");
+        let response = client.send(&request);
+        assert_eq!(response.status(), 400, "{body}");
+        assert_eq!(response.json()["error"], "invalid_request", "{body}");
     }
     assert_eq!(client.get("/oauth/revoke").status(), 405);
     // Without a body the bearer's own token ends.
@@ -225,8 +225,8 @@ fn the_tokens_of_an_application_end_by_command_and_with_it() {
                 "grant_type=client_credentials&client_id={id}&client_secret={secret}"
             ));
         wait::until("a token for the application", || {
-            let answer = client.send(&request);
-            (answer.status() == 200).then(|| answer.json())
+            let response = client.send(&request);
+            (response.status() == 200).then(|| response.json())
         })["access_token"]
             .as_str()
             .unwrap()
@@ -253,7 +253,7 @@ fn the_tokens_of_an_application_end_by_command_and_with_it() {
 }
 
 #[test]
-fn a_command_that_revokes_nothing_in_particular_is_refused() {
+fn a_command_that_revokes_nothing_in_particular_is_rejected() {
     let home = tempfile::tempdir().unwrap();
     let store = file_store(home.path());
     for (arguments, code) in [
@@ -272,8 +272,8 @@ fn a_command_that_revokes_nothing_in_particular_is_refused() {
 
 fn login(server: &AuthServer, account: &str) -> String {
     let credentials = json!({"username": account, "password": "enchantress"});
-    let answer = server.anonymous().post(LOGIN, &credentials);
-    answer.json()["data"]["access_token"]
+    let response = server.anonymous().post(LOGIN, &credentials);
+    response.json()["data"]["access_token"]
         .as_str()
         .unwrap()
         .to_owned()
@@ -396,13 +396,13 @@ fn relay(server: &AuthServer, old: &Arc<AtomicBool>) -> SocketServer {
             return Reply::Bytes(response("200 OK", &[], &replayed));
         }
         let line = format!("GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-        let answer = exchange(address, "GET", line.as_bytes());
-        let lines = answer.header_lines();
+        let from_server = exchange(address, "GET", line.as_bytes());
+        let lines = from_server.header_lines();
         let links = lines
             .iter()
             .filter(|line| line.to_lowercase().starts_with("link:"));
         let links: Vec<&str> = links.map(String::as_str).collect();
-        Reply::Bytes(response("200 OK", &links, &answer.body))
+        Reply::Bytes(response("200 OK", &links, &from_server.body))
     })
 }
 
@@ -425,8 +425,8 @@ fn an_old_list_brings_no_token_back_and_is_not_fresh() {
     is_old.store(true, Ordering::SeqCst);
     let token = server.login();
     wait::until("the required list to be stale", || {
-        let answer = strict.bearing(&token).get("/list");
-        (verdict(&answer) == "503 revocations_stale").then_some(answer)
+        let response = strict.bearing(&token).get("/list");
+        (verdict(&response) == "503 revocations_stale").then_some(response)
     });
     wait::until("the stale list to be reported", || {
         (strict.readiness() == 503).then_some(())
@@ -501,7 +501,7 @@ fn a_restarted_sidecar_knows_the_list_from_its_key_cache() {
 }
 
 #[test]
-fn a_sidecar_without_lists_says_so_or_waits() {
+fn a_sidecar_without_lists_reports_it_or_waits() {
     let server = plan().start().ready();
     let service = EchoService::start();
     let token = server.login();
@@ -556,7 +556,7 @@ fn open_streams_end_with_the_revocation_and_downloads_do_not() {
         assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
     }
     let mut websocket = open("websocket", &token, HANDSHAKE);
-    assert_eq!(websocket.answer("GET").status(), 101);
+    assert_eq!(websocket.response("GET").status(), 101);
     let mut download = open("download", &token, "");
     assert_eq!(log_out(&server, &token).status(), 200);
     assert!(events.is_at_end());
@@ -569,16 +569,16 @@ fn open_streams_end_with_the_revocation_and_downloads_do_not() {
     let lines = sidecar.process().stderr();
     assert!(!lines.contains("has expired"), "{lines}");
     service.go_on();
-    assert_eq!(download.answer("GET").body, b"halfmore");
+    assert_eq!(download.response("GET").body, b"halfmore");
 }
 
 #[test]
-fn the_published_list_is_signed_and_names_nobody() {
+fn the_published_list_is_signed_and_names_no_user() {
     let server = plan().start().ready();
     let token = server.login();
     assert_eq!(log_out(&server, &token).status(), 200);
-    let answer = server.anonymous().get(LIST);
-    let list = answer.text();
+    let response = server.anonymous().get(LIST);
+    let list = response.text();
     assert_eq!(header_of(&list)["typ"], "postern-revocations+jwt");
     let payload = payload_of(&list);
     assert_eq!(payload["tokens"].as_array().map(Vec::len), Some(1));
@@ -588,7 +588,7 @@ fn the_published_list_is_signed_and_names_nobody() {
     // It is no access token.
     let used = server.anonymous().bearing(&list).get(USER_DETAILS);
     assert_eq!(verdict(&used), "401 token_header");
-    let tag = answer.header("etag")[0].clone();
+    let tag = response.header("etag")[0].clone();
     let client = server.anonymous();
     let again = client
         .request("GET", LIST)

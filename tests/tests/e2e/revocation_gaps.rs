@@ -64,10 +64,10 @@ fn log_out(server: &AuthServer, token: &str) -> Message {
 
 fn login(server: &AuthServer, account: &str) -> String {
     let credentials = json!({"username": account, "password": PASSWORD});
-    let answer = server.anonymous().post(LOGIN, &credentials);
-    answer.json()["data"]["access_token"]
+    let response = server.anonymous().post(LOGIN, &credentials);
+    response.json()["data"]["access_token"]
         .as_str()
-        .unwrap_or_else(|| panic!("no token: {}", answer.text()))
+        .unwrap_or_else(|| panic!("no token: {}", response.text()))
         .to_owned()
 }
 
@@ -157,7 +157,7 @@ fn add_disabled(users: &UsersFile, count: usize) {
 }
 
 #[test]
-fn many_disabled_users_log_nobody_else_out_at_a_start() {
+fn many_disabled_users_revoke_no_other_token_at_a_start() {
     let users = UsersFile::with("ada", PASSWORD);
     add_disabled(&users, 26_000);
     let home = tempfile::tempdir().unwrap();
@@ -292,7 +292,7 @@ fn revoke_takes_a_whole_token_and_shows_none() {
 }
 
 #[test]
-fn revoke_says_when_an_id_is_of_nobody() {
+fn revoke_reports_an_id_without_a_user() {
     let server = plan().start().ready();
     let users = UsersFile::with("ada", PASSWORD);
     users.add("eve", PASSWORD, &["--id", "7"]);
@@ -352,11 +352,11 @@ fn the_tokens_of_a_removed_application_end_with_it() {
     let server = plan().start().ready();
     let (jobs, other) = (application(&server, "jobs"), application(&server, "other"));
     let token = |request: &dyn Fn() -> Message| {
-        let answer = wait::until("a token", || {
-            let answer = request();
-            (answer.status() == 200).then(|| answer.json())
+        let response = wait::until("a token", || {
+            let response = request();
+            (response.status() == 200).then(|| response.json())
         });
-        answer["access_token"].as_str().unwrap().to_owned()
+        response["access_token"].as_str().unwrap().to_owned()
     };
     let (of_jobs, of_other) = (token(&jobs), token(&other));
     let end = done(&server, &["application", "remove", "--app-id", "jobs"]);
@@ -364,11 +364,11 @@ fn the_tokens_of_a_removed_application_end_with_it() {
     // A server that has not read the store yet may issue another token.
     let mut last = of_jobs.clone();
     wait::until("the server to reject the application", || {
-        let answer = jobs();
-        if answer.status() == 200 {
-            last = answer.json()["access_token"].as_str().unwrap().to_owned();
+        let response = jobs();
+        if response.status() == 200 {
+            last = response.json()["access_token"].as_str().unwrap().to_owned();
         }
-        (answer.status() == 401).then_some(())
+        (response.status() == 401).then_some(())
     });
     until_known(&server, &of_jobs);
     until_known(&server, &last);

@@ -12,7 +12,7 @@ use tests::auth_server::{AuthServer, AuthServerPlan, USER_DETAILS, file_store};
 use tests::client::verdict;
 use tests::clock;
 use tests::echo_service::EchoService;
-use tests::fake_auth_server::{FakeAuthServer, json_answer};
+use tests::fake_auth_server::{FakeAuthServer, json_response};
 use tests::keys::{SigningKey, SigningType};
 use tests::message::Message;
 use tests::process::CommandLine;
@@ -74,7 +74,7 @@ fn kid_of(token: &str) -> String {
 struct Traffic {
     over: AtomicBool,
     requests: AtomicUsize,
-    refusals: Mutex<Vec<String>>,
+    rejections: Mutex<Vec<String>>,
 }
 
 impl Traffic {
@@ -93,18 +93,18 @@ impl Traffic {
         }
     }
 
-    fn see(&self, token: &str, answer: &Message) {
+    fn see(&self, token: &str, response: &Message) {
         self.requests.fetch_add(1, Ordering::Relaxed);
-        if answer.status() != 200 {
-            let refusal = format!("{} ({})", verdict(answer), kid_of(token));
-            self.refusals.lock().unwrap().push(refusal);
+        if response.status() != 200 {
+            let rejection = format!("{} ({})", verdict(response), kid_of(token));
+            self.rejections.lock().unwrap().push(rejection);
         }
     }
 }
 
 /// A next key is published four seconds before it signs; server and sidecar poll every second.
 #[test]
-fn five_rotations_under_load_refuse_nobody() {
+fn five_rotations_under_load_reject_no_request() {
     let server = auth_server(&["--token-lifetime", "8", "--leeway", "0"]);
     let service = EchoService::start();
     let sidecar = sidecar(&service, &server.url(), EVERY_SECOND);
@@ -121,7 +121,7 @@ fn five_rotations_under_load_refuse_nobody() {
     });
     let requests = traffic.requests.into_inner();
     assert_eq!(
-        traffic.refusals.into_inner().unwrap(),
+        traffic.rejections.into_inner().unwrap(),
         [""; 0],
         "of {requests}"
     );
@@ -132,7 +132,7 @@ fn five_rotations_under_load_refuse_nobody() {
 }
 
 #[test]
-fn a_revoked_key_is_refused_one_look_and_one_poll_later() {
+fn a_revoked_key_is_rejected_one_store_read_and_one_poll_later() {
     let server = auth_server(&[]);
     let service = EchoService::start();
     let sidecar = sidecar(&service, &server.url(), EVERY_SECOND);
@@ -140,11 +140,11 @@ fn a_revoked_key_is_refused_one_look_and_one_poll_later() {
     assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
     keys_command(&server, &["revoke", &kid_of(&token)]);
     // One second each for server and sidecar; the rest is for a busy machine.
-    let refused = wait::within(Duration::from_secs(10), || {
+    let rejected = wait::within(Duration::from_secs(10), || {
         let verdict = verdict(&sidecar.bearing(&token).get("/list"));
         (verdict != "200").then_some(verdict)
     });
-    assert_eq!(refused.as_deref(), Some("401 token_key_unknown"));
+    assert_eq!(rejected.as_deref(), Some("401 token_key_unknown"));
     let user = server.anonymous().bearing(&token);
     assert_eq!(verdict(&user.get(USER_DETAILS)), "401 token_key_unknown");
     let again = server.login();
@@ -154,7 +154,7 @@ fn a_revoked_key_is_refused_one_look_and_one_poll_later() {
 /// Two auth servers on one Redis, and a sidecar for each: a key that one command revokes is
 /// rejected by all, also where the token is in the cache.
 #[test]
-fn a_revoked_key_is_refused_at_every_replica_and_sidecar() {
+fn a_revoked_key_is_rejected_at_every_replica_and_sidecar() {
     let Some(redis) = RedisServer::start() else {
         return;
     };
@@ -179,7 +179,10 @@ fn a_revoked_key_is_refused_at_every_replica_and_sidecar() {
             let client = replica.anonymous().bearing(token);
             client.get(USER_DETAILS)
         });
-        behind.chain(at).map(|answer| verdict(&answer)).collect()
+        behind
+            .chain(at)
+            .map(|response| verdict(&response))
+            .collect()
     };
     for token in &tokens {
         for _ in 0..2 {
@@ -198,12 +201,12 @@ fn a_revoked_key_is_refused_at_every_replica_and_sidecar() {
         .run();
     assert_eq!(end.code, Some(0), "{}", end.stderr);
     // A poll of the store and a fetch take a second each; the rest is for a busy machine.
-    let refused = wait::within(Duration::from_secs(15), || {
+    let rejected = wait::within(Duration::from_secs(15), || {
         let verdicts = everywhere(&tokens[0]);
         (!verdicts.contains(&"200".to_owned())).then_some(verdicts)
     });
     assert_eq!(
-        refused.as_deref(),
+        rejected.as_deref(),
         Some(&["401 token_key_unknown"; 4].map(str::to_owned)[..])
     );
     assert_eq!(everywhere(&tokens[1]), ["401 token_key_unknown"; 4]);
@@ -215,7 +218,7 @@ fn a_revoked_key_is_refused_at_every_replica_and_sidecar() {
 }
 
 #[test]
-fn lesson_b18_a_token_of_a_new_key_is_accepted_early() {
+fn lesson_b18_a_token_of_a_new_key_is_accepted_on_demand() {
     let server = auth_server(&[]);
     let service = EchoService::start();
     let sidecar = sidecar(&service, &server.url(), NEVER);
@@ -239,7 +242,7 @@ impl KeySetServer {
             if hangs.load(Ordering::SeqCst) {
                 Reply::Silence
             } else if request.target().ends_with(b"/keys") {
-                json_answer("200 OK", &set)
+                json_response("200 OK", &set)
             } else {
                 linked_key(&key, "/auth/keys")
             }
@@ -276,7 +279,7 @@ fn token_naming(forge: &Forge, kid: &str) -> String {
 }
 
 #[test]
-fn lesson_b18_a_storm_of_unknown_kids_asks_the_auth_server_once() {
+fn lesson_b18_a_storm_of_unknown_kids_fetches_the_keys_once() {
     static HANGS: AtomicBool = AtomicBool::new(false);
     let (forge, service) = (Forge::new(SigningType::Ecdsa), EchoService::start());
     let auth_server = KeySetServer::start(forge.trusted(), &HANGS);
@@ -286,8 +289,8 @@ fn lesson_b18_a_storm_of_unknown_kids_asks_the_auth_server_once() {
         for number in 0..20 {
             let (sidecar, token) = (&sidecar, token_naming(&forge, &format!("nobody-{number}")));
             scope.spawn(move || {
-                let answer = sidecar.bearing(&token).get("/list");
-                assert_eq!(verdict(&answer), "401 token_key_unknown");
+                let response = sidecar.bearing(&token).get("/list");
+                assert_eq!(verdict(&response), "401 token_key_unknown");
             });
         }
     });
@@ -305,7 +308,7 @@ fn lesson_b18_a_storm_of_unknown_kids_asks_the_auth_server_once() {
 }
 
 #[test]
-fn lesson_b18_known_keys_do_not_wait_for_an_early_fetch() {
+fn lesson_b18_known_keys_do_not_wait_for_an_on_demand_fetch() {
     static HANGS: AtomicBool = AtomicBool::new(false);
     let (forge, service) = (Forge::new(SigningType::Ecdsa), EchoService::start());
     let auth_server = KeySetServer::start(forge.trusted(), &HANGS);
@@ -328,16 +331,16 @@ fn lesson_b18_known_keys_do_not_wait_for_an_early_fetch() {
 #[test]
 fn a_link_to_another_host_is_ignored_and_logged() {
     let forge = Forge::new(SigningType::Ecdsa);
-    let elsewhere = FakeAuthServer::serving(&forge.stranger().served());
+    let elsewhere = FakeAuthServer::serving(&forge.untrusted().served());
     let link = format!("{}/keys", elsewhere.url());
     let auth_server = FakeAuthServer::replying(linked_key(&forge.trusted().served(), &link));
     let service = EchoService::start();
     let sidecar = sidecar(&service, &auth_server.url(), NEVER);
     let good = forge.token(clock::now(), &json!({}));
     assert_eq!(sidecar.bearing(&good).get("/list").status(), 200);
-    let forged = forge.stranger_token(clock::now(), &json!({}));
-    let answer = sidecar.bearing(&forged).get("/list");
-    assert_eq!(verdict(&answer), "401 token_signature");
+    let forged = forge.untrusted_token(clock::now(), &json!({}));
+    let response = sidecar.bearing(&forged).get("/list");
+    assert_eq!(verdict(&response), "401 token_signature");
     assert_eq!(elsewhere.retrievals().len(), 0);
     let log = sidecar.process().stderr();
     assert!(log.contains("the link to a key set is ignored"), "{log}");

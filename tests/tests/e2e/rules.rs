@@ -98,20 +98,20 @@ fn observe(stack: &ForgedStack, row: &RuleRow) -> Result<(), String> {
     }
     stack.service.take_requests();
     let bytes = request.bytes("service.example");
-    let answer = exchange(stack.sidecar.address(), &row.method, &bytes);
+    let response = exchange(stack.sidecar.address(), &row.method, &bytes);
     let seen = stack.service.take_requests();
     let users: usize = seen
         .iter()
         .map(|seen| seen.header("x-current-user").len())
         .sum();
-    let found = match (answer.status(), seen.len(), users) {
+    let found = match (response.status(), seen.len(), users) {
         (200, 1, 1) => "verified".to_owned(),
         (200, 1, 0) => "passed".to_owned(),
         (200, 0, _) => "answered".to_owned(),
         (status, 0, _) if row.method == "HEAD" => status.to_string(),
-        _ => verdict(&answer),
+        _ => verdict(&response),
     };
-    let as_expected = found == row.expect || (row.expect == "200" && answer.status() == 200);
+    let as_expected = found == row.expect || (row.expect == "200" && response.status() == 200);
     match as_expected {
         true => Ok(()),
         false => Err(format!("{found}, and the service received {}", seen.len())),
@@ -166,14 +166,14 @@ fn metric(sidecar: &Sidecar, line: &str) -> Option<String> {
 }
 
 #[test]
-fn a_rejection_by_a_rule_is_challenged_counted_and_shown() {
+fn a_rejection_by_a_rule_is_challenged_counted_and_listed() {
     let reloading = Reloading::with(ADMIN);
     let (sidecar, token) = (reloading.sidecar(), reloading.stack.token());
-    let refused = "postern_sidecar_rule_refusals_total{rule=\"admin\"}";
-    assert_eq!(metric(sidecar, refused).as_deref(), Some("0"));
-    let answer = sidecar.bearing(&token).get("/admin/x");
-    assert_eq!(verdict(&answer), "403 insufficient_scope");
-    let challenge = answer.header("www-authenticate").concat();
+    let rejected = "postern_sidecar_rule_refusals_total{rule=\"admin\"}";
+    assert_eq!(metric(sidecar, rejected).as_deref(), Some("0"));
+    let response = sidecar.bearing(&token).get("/admin/x");
+    assert_eq!(verdict(&response), "403 insufficient_scope");
+    let challenge = response.header("www-authenticate").concat();
     for part in [
         r#"Bearer realm="postern", error="insufficient_scope""#,
         r#"scope="admin root""#,
@@ -181,7 +181,7 @@ fn a_rejection_by_a_rule_is_challenged_counted_and_shown() {
     ] {
         assert!(challenge.contains(part), "{challenge}");
     }
-    assert_eq!(metric(sidecar, refused).as_deref(), Some("1"));
+    assert_eq!(metric(sidecar, rejected).as_deref(), Some("1"));
     let counted = "postern_sidecar_requests_total{outcome=\"refused\",reason=\"insufficient_scope\",code=\"4xx\"}";
     assert_eq!(metric(sidecar, counted).as_deref(), Some("1"));
     let status = admin_get(sidecar.admin(), "/status.json").json();
@@ -374,20 +374,20 @@ fn no_row_of_the_token_table_passes_a_rule_that_it_lacks() {
             Some(query) => format!("/orders/list?{query}"),
             None => "/orders/list".to_owned(),
         };
-        let answer = within_one_second(|now| {
+        let response = within_one_second(|now| {
             let lines = row.header_lines(&stack.forge, "unnamed", now);
             let request = Request::new("GET", target.as_str());
             let request = lines.into_iter().fold(request, Request::line);
             exchange(stack.sidecar.address(), "GET", &request.bytes("a"))
         });
-        let found = verdict(&answer);
-        let expected = match row.refusal() {
+        let found = verdict(&response);
+        let expected = match row.rejection() {
             None => "403 insufficient_scope",
             // The whole head has a limit of its own.
             Some((431, _)) => found.as_str(),
             Some(_) => row.expect.as_str(),
         };
-        let difference = (found != expected || answer.status() < 400)
+        let difference = (found != expected || response.status() < 400)
             .then(|| format!("{found}, not {expected}"));
         verdicts.row(&row.name, difference);
     }
@@ -469,11 +469,11 @@ fn through_a_rule(
             _ => Err(format!("{}, not the user", verdict(&lacking.0))),
         };
     }
-    if row.expect == PathClass::Refused || row.refused_by_parser {
-        let refused = [&lacking, &having]
+    if row.expect == PathClass::Rejected || row.rejected_by_parser {
+        let rejected = [&lacking, &having]
             .iter()
-            .all(|(answer, seen)| answer.status() == 400 && *seen == 0);
-        return refused.then_some(()).ok_or_else(|| verdict(&lacking.0));
+            .all(|(response, seen)| response.status() == 400 && *seen == 0);
+        return rejected.then_some(()).ok_or_else(|| verdict(&lacking.0));
     }
     if having.0.status() != 200 || having.1 != 1 {
         return Err(format!("with the scope {}", verdict(&having.0)));
@@ -538,6 +538,6 @@ fn send(stack: &ForgedStack, row: &PathRow, token: &str) -> (Message, usize) {
         .line(format!("Authorization: Bearer {token}"));
     stack.service.take_requests();
     let bytes = request.bytes("service.example");
-    let answer = exchange(stack.sidecar.address(), "GET", &bytes);
-    (answer, stack.service.take_requests().len())
+    let response = exchange(stack.sidecar.address(), "GET", &bytes);
+    (response, stack.service.take_requests().len())
 }

@@ -10,9 +10,9 @@ use tests::stack::Stack;
 #[test]
 fn contract_4_3_rule_1_the_key_is_one_string_without_a_token() {
     let server = AuthServer::start();
-    let answer = server.anonymous().get(SECRET_KEY);
-    let envelope = answer.json();
-    assert_eq!(answer.status(), 200);
+    let response = server.anonymous().get(SECRET_KEY);
+    let envelope = response.json();
+    assert_eq!(response.status(), 200);
     assert_eq!(envelope["msg"], "operation succeeded");
     let key = envelope["data"].as_str().unwrap();
     assert!(key.starts_with("-----BEGIN PUBLIC KEY-----\n"), "{key}");
@@ -45,10 +45,10 @@ fn contract_4_3_rule_2_any_pair_is_accepted_with_a_warning() {
         "appId=x%20y&appSecret=%26",
         "appSecret=b&appId=a&other=1",
     ] {
-        let answer = server
+        let response = server
             .anonymous()
             .get(&format!("/client/user/secret/key?{query}"));
-        assert_eq!(answer.status(), 200, "{query}");
+        assert_eq!(response.status(), 200, "{query}");
     }
     assert!(
         server.process().stderr().contains("WARN"),
@@ -68,15 +68,15 @@ fn contract_4_3_both_parameters_are_required() {
         "?APPID=a&APPSECRET=b",
         "?appId=a&appId=b&appSecret=c",
     ] {
-        let answer = server
+        let response = server
             .anonymous()
             .get(&format!("/client/user/secret/key{query}"));
-        assert_eq!(verdict(&answer), "400 parameter_missing", "{query}");
+        assert_eq!(verdict(&response), "400 parameter_missing", "{query}");
     }
 }
 
 #[test]
-fn contract_4_3_only_get_is_answered() {
+fn contract_4_3_only_get_is_allowed() {
     let server = AuthServer::start();
     for method in ["POST", "PUT", "DELETE", "TRACE"] {
         let client = server.anonymous();
@@ -107,10 +107,10 @@ fn contract_4_3_rule_3_a_retrieval_logs_the_app_id_alone() {
         .environment("POSTERN_LOG_LEVEL", "trace")
         .start()
         .ready();
-    let answer = server
+    let response = server
         .anonymous()
         .get("/client/user/secret/key?appId=orders-app&appSecret=hush-7f3a");
-    assert_eq!(answer.status(), 200);
+    assert_eq!(response.status(), 200);
     tests::wait::until("the retrieval in the log", || {
         server
             .process()
@@ -148,7 +148,7 @@ fn contract_4_3_rule_4_and_5_5_the_sidecar_sends_its_pair() {
 }
 
 #[test]
-fn a_registered_application_is_checked_and_others_refused() {
+fn a_registered_application_is_checked_and_others_rejected() {
     let server = AuthServerPlan::new()
         .flags(["--store-poll-interval", "1"])
         .start()
@@ -214,9 +214,9 @@ fn the_application_may_show_itself_in_headers() {
 #[test]
 fn the_key_is_the_one_that_verifies_the_tokens() {
     let stack = Stack::start();
-    let answer = stack
+    let response = stack
         .sidecar
         .bearing(&stack.auth_server.login())
         .get("/list");
-    assert_eq!(answer.status(), 200, "{}", answer.text());
+    assert_eq!(response.status(), 200, "{}", response.text());
 }

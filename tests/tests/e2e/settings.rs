@@ -82,7 +82,7 @@ fn durations_and_switches_are_written_alike_everywhere() {
 }
 
 #[test]
-fn a_value_that_is_refused_is_named_with_the_place_it_came_from() {
+fn a_value_that_is_rejected_is_named_with_its_source() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("postern.toml");
     let path = file.display().to_string();

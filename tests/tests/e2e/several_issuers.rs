@@ -14,7 +14,7 @@ use serde_json::Value;
 use tests::auth_server::{AuthServerPlan, USER_DETAILS, admin_get};
 use tests::client::verdict;
 use tests::echo_service::EchoService;
-use tests::fake_auth_server::json_answer;
+use tests::fake_auth_server::json_response;
 use tests::issuer::IssuerToken;
 use tests::message::Message;
 use tests::process::CommandLine;
@@ -35,12 +35,12 @@ fn difference(
     service.take_requests();
     let bearer = sidecar.bearing(text);
     // The second time from the token cache.
-    let answers = [
+    let responses = [
         bearer.get("/list"),
         bearer.get(USER_DETAILS),
         bearer.get("/list"),
     ];
-    let verdicts = answers.each_ref().map(verdict);
+    let verdicts = responses.each_ref().map(verdict);
     let requests = service.requests();
     if token.expect != "accepted" {
         let good = verdicts == [token.expect.as_str(); 3] && requests.is_empty();
@@ -146,7 +146,7 @@ fn the_auth_server_is_one_issuer_among_others() {
 #[test]
 fn metrics_status_and_explanations_name_the_issuer() {
     let issuers = Issuers::publish(&["shop", "cluster"]);
-    issuers.of("cluster").replies(json_answer(AWAY, "{}"));
+    issuers.of("cluster").replies(json_response(AWAY, "{}"));
     let sidecar = issuers.plan().flags(NEVER).start().ready();
     wait::until("the first fetch of both", || {
         let metrics = admin_get(sidecar.admin(), "/metrics").text();

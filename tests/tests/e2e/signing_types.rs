@@ -32,8 +32,8 @@ fn proves(signing_type: SigningType) {
     let token = server.login();
     assert_eq!(header_of(&token)["alg"], signing_type.algorithm());
     for client in [server.anonymous(), sidecar.anonymous()] {
-        let answer = client.bearing(&token).get(USER_DETAILS);
-        assert_eq!(answer.status(), 200, "{}", answer.text());
+        let response = client.bearing(&token).get(USER_DETAILS);
+        assert_eq!(response.status(), 200, "{}", response.text());
     }
     assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
     assert_eq!(service.last_request().header("X-Current-User").len(), 1);
@@ -61,7 +61,7 @@ fn contract_2_4_and_5_4_hmac_through_both_programs() {
 }
 
 #[test]
-fn contract_2_4_another_value_is_refused_by_name() {
+fn contract_2_4_another_value_is_rejected_by_name() {
     for value in ["RSA", "none", "ed25519", "rs256", ""] {
         let flag = format!("--signing-type={value}");
         let ends = [
@@ -92,8 +92,8 @@ fn contract_5_4_a_sidecar_of_another_type_trusts_nothing() {
             .contains("of the configured type")
             .then_some(())
     });
-    let answer = sidecar.bearing(&server.login()).get("/list");
-    assert_eq!(verdict(&answer), "503 auth_keys_unavailable");
+    let response = sidecar.bearing(&server.login()).get("/list");
+    assert_eq!(verdict(&response), "503 auth_keys_unavailable");
     assert_eq!(service.requests().len(), 0);
 }
 
@@ -140,9 +140,9 @@ fn lesson_b15_the_shared_secret_is_for_its_application_alone() {
     let shared = key(&secret).json()["data"].as_str().unwrap().to_owned();
     assert!(shared.len() >= 43, "32 random bytes in base64url");
     for wrong in ["", "wrong", &secret[..secret.len() - 1]] {
-        let answer = key(wrong);
+        let response = key(wrong);
         assert!(
-            answer.status() >= 400 && !answer.text().contains(&shared),
+            response.status() >= 400 && !response.text().contains(&shared),
             "{wrong}"
         );
     }

@@ -77,8 +77,8 @@ fn lesson_a2_and_a3_the_service_sees_the_verified_user_alone() {
     let stack = stack();
     let client = stack.sidecar.bearing(&stack.token());
     for forgery in FORGERIES {
-        let answer = client.send(&forged(client.request("GET", "/list"), forgery));
-        assert_eq!(answer.status(), 200, "{forgery:?}");
+        let response = client.send(&forged(client.request("GET", "/list"), forgery));
+        assert_eq!(response.status(), 200, "{forgery:?}");
         let [seen] = users_seen(&stack.service.last_request())
             .try_into()
             .unwrap_or_else(|lines| panic!("{forgery:?}: {lines:?}"));
@@ -96,17 +96,17 @@ fn lesson_a2_and_a3_the_service_sees_the_verified_user_alone() {
 /// A user header whose name `--forwarded overwrite` strips from every client. The default name then
 /// has no meaning.
 #[test]
-fn the_user_may_stand_where_other_proxies_put_him() {
+fn the_user_header_may_have_the_name_of_other_proxies() {
     for name in ["X-Forwarded-User", "X-Forwarded-Preferred-Username"] {
         let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
             plan.flags(["--user-header", name, "--forwarded", "overwrite"])
         });
         let client = stack.sidecar.bearing(&stack.token());
         let forgery = format!("{name}: root");
-        let look_alike = forgery.replace('-', "_");
+        let alias = forgery.replace('-', "_");
         let forgeries = [
             &*forgery,
-            &*look_alike,
+            &*alias,
             "X-Current-User: root",
             "X_Current_User: root",
         ];
@@ -139,8 +139,8 @@ fn lesson_c22_an_upgrade_carries_the_verified_user_alone() {
         .filter(|forgery| !names_connection(forgery))
     {
         let request = forged(forged(client.request("GET", "/ws"), forgery), &handshake);
-        let answer = client.send(&request);
-        assert_eq!(answer.status(), 200, "{forgery:?}");
+        let response = client.send(&request);
+        assert_eq!(response.status(), 200, "{forgery:?}");
         let received = stack.service.last_request();
         assert!(!received.header("Upgrade").is_empty(), "{forgery:?}");
         let users = users_seen(&received);
@@ -159,8 +159,8 @@ fn lesson_c22_on_a_pass_listed_path_there_is_no_user() {
         stack.sidecar.bearing(&stack.token()),
     ] {
         for forgery in FORGERIES {
-            let answer = client.send(&forged(client.request("GET", "/public/x"), forgery));
-            assert_eq!(answer.status(), 200, "{forgery:?}");
+            let response = client.send(&forged(client.request("GET", "/public/x"), forgery));
+            assert_eq!(response.status(), 200, "{forgery:?}");
             assert_eq!(
                 users_seen(&stack.service.last_request()),
                 Vec::<String>::new(),
@@ -175,11 +175,11 @@ fn contract_4_2_on_the_user_details_path_only_the_token_counts() {
     let stack = stack();
     let client = stack.sidecar.bearing(&stack.token());
     for forgery in FORGERIES {
-        let answer = client.send(&forged(client.request("GET", USER_DETAILS), forgery));
-        assert_eq!(answer.json()["data"]["account"], "alice", "{forgery:?}");
+        let response = client.send(&forged(client.request("GET", USER_DETAILS), forgery));
+        assert_eq!(response.json()["data"]["account"], "alice", "{forgery:?}");
         let anonymous = stack.sidecar.anonymous();
-        let answer = anonymous.send(&forged(anonymous.request("GET", USER_DETAILS), forgery));
-        assert_eq!(verdict(&answer), "401 token_missing", "{forgery:?}");
+        let response = anonymous.send(&forged(anonymous.request("GET", USER_DETAILS), forgery));
+        assert_eq!(verdict(&response), "401 token_missing", "{forgery:?}");
     }
     assert_eq!(stack.service.requests().len(), 0);
 }
@@ -189,8 +189,8 @@ fn a_forged_header_never_stands_for_a_token() {
     let stack = stack();
     let client = stack.sidecar.anonymous();
     for forgery in FORGERIES {
-        let answer = client.send(&forged(client.request("GET", "/list"), forgery));
-        assert_eq!(verdict(&answer), "401 token_missing", "{forgery:?}");
+        let response = client.send(&forged(client.request("GET", "/list"), forgery));
+        assert_eq!(verdict(&response), "401 token_missing", "{forgery:?}");
     }
     assert_eq!(stack.service.requests().len(), 0);
 }
@@ -212,7 +212,7 @@ fn lesson_c22_a_trailer_never_becomes_an_identity() {
         );
         client.send(head.as_bytes());
         client.send(b"4\r\nbody\r\n0\r\nX-Current-User: root\r\nX_Current_User: root\r\n\r\n");
-        assert_eq!(client.answer("POST").status(), 200, "{path}");
+        assert_eq!(client.response("POST").status(), 200, "{path}");
         let [request] = &stack.service.take_requests()[..] else {
             panic!("{path}: the service received something else than one request");
         };
@@ -251,7 +251,7 @@ fn lesson_c25_the_header_is_ascii_for_any_user_name() {
 }
 
 #[test]
-fn lesson_c25_a_user_too_long_for_the_header_is_refused() {
+fn lesson_c25_a_user_too_long_for_the_header_is_rejected() {
     let stack = stack();
     for (name, expected) in [
         ("a".repeat(5_000), "200"),
@@ -337,8 +337,8 @@ fn a_body_that_stays_unread_never_becomes_a_request() {
             ] {
                 let request =
                     format!("{method} /orders/{path} HTTP/1.1\r\nHost: a\r\n{credentials}{body}");
-                let answer = exchange(sidecar.address(), method, request.as_bytes());
-                assert_eq!(answer.status(), 200, "{request}");
+                let response = exchange(sidecar.address(), method, request.as_bytes());
+                assert_eq!(response.status(), 200, "{request}");
                 sent += 1;
             }
         }

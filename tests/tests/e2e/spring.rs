@@ -43,7 +43,7 @@ fn contract_4_4_the_pass_list_means_what_spring_means() {
         let pass_list = PassList::parse([pattern.as_str()]).unwrap();
         for path in &paths {
             let (ours, springs) = (pass_list.matches(path), spring_matches(&pattern, path));
-            let alike = ours == springs || (!ours && asks_for_a_slash(&pattern));
+            let alike = ours == springs || (!ours && requires_a_slash(&pattern));
             let difference = (!alike).then(|| format!("ours says {ours}, Spring {springs}"));
             verdicts.row(&format!("{pattern} on {path}"), difference);
         }
@@ -52,7 +52,7 @@ fn contract_4_4_the_pass_list_means_what_spring_means() {
     verdicts.conclude();
 }
 
-fn asks_for_a_slash(pattern: &str) -> bool {
+fn requires_a_slash(pattern: &str) -> bool {
     pattern.ends_with("/*/") || pattern.ends_with("/**/")
 }
 

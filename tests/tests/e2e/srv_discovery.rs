@@ -87,7 +87,7 @@ fn srv_records_give_host_and_port_by_priority() {
 }
 
 #[test]
-fn an_instance_without_weight_beside_one_with_is_hardly_asked() {
+fn an_instance_without_weight_beside_one_with_is_hardly_chosen() {
     let forge = Forge::new(SigningType::Ecdsa);
     let (heavy, light) = (auth_server(&forge), auth_server(&forge));
     let name_server = DnsServer::start(services(&[
@@ -161,7 +161,7 @@ fn a_failing_name_server_leaves_the_last_good_key() {
 }
 
 #[test]
-fn addresses_are_asked_of_the_given_name_server_too() {
+fn addresses_are_resolved_at_the_given_name_server_too() {
     let forge = Forge::new(SigningType::Ecdsa);
     let auth_server = auth_server(&forge);
     let address = auth_server.address();

@@ -31,9 +31,9 @@ fn keys(words: &[&str], data: &Path) -> Finished {
 }
 
 fn current_kid(data: &Path) -> String {
-    let shown = keys(&["show", "--json"], data);
-    let shown: serde_json::Value = serde_json::from_str(&shown.stdout).unwrap();
-    shown["keys"][0]["kid"].as_str().unwrap().to_owned()
+    let listed = keys(&["show", "--json"], data);
+    let listed: serde_json::Value = serde_json::from_str(&listed.stdout).unwrap();
+    listed["keys"][0]["kid"].as_str().unwrap().to_owned()
 }
 
 fn accepts(server: &AuthServer, token: &str) -> bool {
@@ -63,7 +63,7 @@ fn a_revocation_counts_though_the_disk_is_full() {
         return;
     };
     let holder = disk.mounted();
-    let (room, data) = places(&disk, &holder);
+    let (room, data) = disk_and_store(&disk, &holder);
     let server = plan(&data).start().ready();
     let stolen = server.login();
     let kid = current_kid(&data);
@@ -111,7 +111,7 @@ fn a_first_start_on_a_full_disk_waits_for_room() {
         return;
     };
     let holder = disk.mounted();
-    let (room, data) = places(&disk, &holder);
+    let (room, data) = disk_and_store(&disk, &holder);
     small_disk::fill(&room);
     let server = plan(&data).start();
     wait::until("the reason in the log", || {
@@ -124,7 +124,7 @@ fn a_first_start_on_a_full_disk_waits_for_room() {
 }
 
 /// Returns the disk itself, and the directory of a store on it.
-fn places(disk: &SmallDisk, holder: &Process) -> (std::path::PathBuf, std::path::PathBuf) {
+fn disk_and_store(disk: &SmallDisk, holder: &Process) -> (std::path::PathBuf, std::path::PathBuf) {
     let room = disk.seen_by(holder);
     let data = room.join("data");
     (room, data)

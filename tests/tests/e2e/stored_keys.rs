@@ -88,9 +88,9 @@ fn revoked(redis: &RedisServer, kid: &str) -> bool {
     revoked.is_some_and(|kids| kids.iter().any(|one| one == kid))
 }
 
-fn is_refused(server: &AuthServer, token: &str) -> Option<()> {
-    let answer = server.anonymous().bearing(token).get(USER_DETAILS);
-    (verdict(&answer) == "401 token_key_unknown").then_some(())
+fn is_rejected(server: &AuthServer, token: &str) -> Option<()> {
+    let response = server.anonymous().bearing(token).get(USER_DETAILS);
+    (verdict(&response) == "401 token_key_unknown").then_some(())
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn a_revoked_key_stays_revoked_when_an_older_store_returns() {
         let (stolen, older) = (running.login(), redis.pair());
         let kid = kid_of(&stolen);
         revoke(&redis, &kid);
-        wait::until("the revocation", || is_refused(&running, &stolen));
+        wait::until("the revocation", || is_rejected(&running, &stolen));
 
         put_back(&redis, &older, older_ring);
         let started = server(&redis);
@@ -113,23 +113,23 @@ fn a_revoked_key_stays_revoked_when_an_older_store_returns() {
             (revoked(&redis, &kid) && redis.pair() != older).then_some(())
         });
         wait::until("a new server to hear of it", || {
-            is_refused(&started, &stolen)
+            is_rejected(&started, &stolen)
         });
-        assert!(is_refused(&running, &stolen).is_some());
+        assert!(is_rejected(&running, &stolen).is_some());
         assert_eq!(kid_of(&running.login()), kid_of(&started.login()));
         let polling = sidecar(&service, &started);
-        let answer = polling.bearing(&stolen).get("/list");
-        assert_eq!(verdict(&answer), "401 token_key_unknown");
+        let response = polling.bearing(&stolen).get("/list");
+        assert_eq!(verdict(&response), "401 token_key_unknown");
 
         drop((running, started));
         let restarted = server(&redis);
-        assert!(is_refused(&restarted, &stolen).is_some());
+        assert!(is_rejected(&restarted, &stolen).is_some());
         assert_ne!(kid_of(&restarted.login()), kid);
     }
 }
 
 #[test]
-fn a_revocation_is_carried_on_beside_a_pair_that_nobody_can_use() {
+fn a_revocation_is_carried_on_beside_an_unusable_pair() {
     let Some(redis) = RedisServer::start() else {
         return;
     };
@@ -137,9 +137,9 @@ fn a_revocation_is_carried_on_beside_a_pair_that_nobody_can_use() {
     let (stolen, (private, _)) = (running.login(), redis.pair());
     let kid = kid_of(&stolen);
     revoke(&redis, &kid);
-    wait::until("the revocation", || is_refused(&running, &stolen));
-    let stranger = SigningKey::generate(SigningType::Ecdsa).served();
-    let mixed = (private, Some(stranger));
+    wait::until("the revocation", || is_rejected(&running, &stolen));
+    let foreign = SigningKey::generate(SigningType::Ecdsa).served();
+    let mixed = (private, Some(foreign));
     put_back(&redis, &mixed, None);
     wait::until("the revocation to be in the store again", || {
         revoked(&redis, &kid).then_some(())
@@ -177,7 +177,7 @@ fn a_bad_record_of_an_application_stops_no_revocation() {
     let bad = r#"{"secretSha256":["short"]}"#;
     redis.command(&["HSET", APPLICATIONS, "orders", bad]);
     revoke(&redis, &kid_of(&token));
-    wait::until("the revocation", || is_refused(&running, &token));
+    wait::until("the revocation", || is_rejected(&running, &token));
     let started = server(&redis);
     for server in [&running, &started] {
         let note = wait::until("the record in /readyz", || server.store_note());
@@ -185,8 +185,8 @@ fn a_bad_record_of_an_application_stops_no_revocation() {
             note.contains(APPLICATIONS) && note.contains("orders"),
             "{note}"
         );
-        let answer = server.anonymous().get(SECRET_KEY);
-        assert_eq!(verdict(&answer), "401 application_unknown");
+        let response = server.anonymous().get(SECRET_KEY);
+        assert_eq!(verdict(&response), "401 application_unknown");
     }
     assert_eq!(
         redis.command(&["HGET", APPLICATIONS, "orders"]).as_deref(),
@@ -209,12 +209,12 @@ fn a_bad_record_of_an_application_stops_no_revocation() {
     wait::until("the note to go", || {
         (running.store_note().is_none()).then_some(())
     });
-    let answer = running.anonymous().get(SECRET_KEY);
-    assert_eq!(verdict(&answer), "401 application_unknown");
+    let response = running.anonymous().get(SECRET_KEY);
+    assert_eq!(verdict(&response), "401 application_unknown");
 }
 
 #[test]
-fn times_that_no_clock_can_have_written_are_put_right() {
+fn times_that_no_clock_can_have_written_are_corrected() {
     let Some(redis) = RedisServer::start() else {
         return;
     };
@@ -284,8 +284,8 @@ fn a_ring_full_of_keys_keeps_no_sidecar_from_starting() {
     let set = running.anonymous().get("/.well-known/jwks.json");
     assert!(set.text().len() <= 64 * 1024);
     let service = EchoService::start();
-    let answer = sidecar(&service, &running)
+    let response = sidecar(&service, &running)
         .bearing(&running.login())
         .get("/list");
-    assert_eq!(answer.status(), 200, "{}", answer.text());
+    assert_eq!(response.status(), 200, "{}", response.text());
 }

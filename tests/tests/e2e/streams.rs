@@ -67,15 +67,15 @@ fn a_websocket_is_closed_on_both_sides_when_its_token_expires() {
     let sidecar = in_front_of(&stack, &service.url(), &["--access-log", "all"]);
     let mut client = RawClient::connect(sidecar.address());
     client.send(&request("websocket", &short_token(&stack), HANDSHAKE));
-    assert_eq!(client.answer("GET").status(), 101);
+    assert_eq!(client.response("GET").status(), 101);
     client.send(b"hello");
     assert_eq!(client.bytes(5), b"hello");
     assert!(client.is_at_end());
     service.wait_for_broken_off(1);
     wait_for_an_ended_stream(&sidecar);
     let line = ended_line(&sidecar);
-    let told = line.contains("method=\"GET\"") && line.contains("path=/orders/websocket");
-    assert!(told, "{line}");
+    let logged = line.contains("method=\"GET\"") && line.contains("path=/orders/websocket");
+    assert!(logged, "{line}");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn events_end_with_the_token_and_a_download_does_not() {
     let again = sidecar.bearing(&token).get("/list");
     assert_eq!(again.status(), 401);
     service.go_on();
-    assert_eq!(download.answer("GET").body, b"halfmore");
+    assert_eq!(download.response("GET").body, b"halfmore");
 }
 
 #[test]
@@ -144,10 +144,10 @@ fn a_grpc_call_ends_with_the_token_and_the_connection_goes_on() {
     }
 }
 
-const ASKS_FOR_EVENTS: &str = "Accept: text/event-stream\r\n";
+const ACCEPT_EVENTS: &str = "Accept: text/event-stream\r\n";
 
 #[test]
-fn who_brings_no_token_gets_no_time_by_asking_for_a_stream() {
+fn a_client_without_a_token_gets_no_time_by_requesting_a_stream() {
     let stack = stack();
     let service = StreamingService::start();
     let flags = [
@@ -159,13 +159,12 @@ fn who_brings_no_token_gets_no_time_by_asking_for_a_stream() {
     let sidecar = in_front_of(&stack, &service.url(), &flags);
     let get = |path: &str| {
         let mut client = RawClient::connect(sidecar.address());
-        let head =
-            format!("GET /orders/public/{path} HTTP/1.1\r\nHost: a\r\n{ASKS_FOR_EVENTS}\r\n");
+        let head = format!("GET /orders/public/{path} HTTP/1.1\r\nHost: a\r\n{ACCEPT_EVENTS}\r\n");
         client.send(head.as_bytes());
         client
     };
-    let answer = get("silent").answer("GET");
-    assert_eq!(verdict(&answer), "504 upstream_timeout");
+    let response = get("silent").response("GET");
+    assert_eq!(verdict(&response), "504 upstream_timeout");
     let mut events = get("events");
     events.text_until("data: first");
     assert!(events.is_at_end());
@@ -187,7 +186,7 @@ fn what_a_token_opens_may_be_silent_once_it_is_a_stream() {
     let sidecar = in_front_of(&stack, &service.url(), &flags);
     let get = |token: &str, path: &str| {
         let mut client = RawClient::connect(sidecar.address());
-        client.send(&request(path, token, ASKS_FOR_EVENTS));
+        client.send(&request(path, token, ACCEPT_EVENTS));
         client
     };
     let mut events = get(&short_token(&stack), "events");
@@ -203,15 +202,15 @@ fn what_a_token_opens_may_be_silent_once_it_is_a_stream() {
         let line = lines.find(|line| line.contains("reason=\"upstream_timeout\""));
         line.map(str::to_owned)
     });
-    let place = service.url().replace("http://", "");
-    assert!(line.contains(&place), "{line}");
+    let authority = service.url().replace("http://", "");
+    assert!(line.contains(&authority), "{line}");
 
     // Plain downloads are not cut, nor are uploads that take longer than the response timeout.
     let mut download = get(&token, "download");
     download.text_until("half");
     let mut upload = RawClient::connect(sidecar.address());
     let head = format!(
-        "POST /orders/upload HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\n{ASKS_FOR_EVENTS}\
+        "POST /orders/upload HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\n{ACCEPT_EVENTS}\
          Content-Length: 5\r\n\r\n"
     );
     upload.send(head.as_bytes());
@@ -222,24 +221,24 @@ fn what_a_token_opens_may_be_silent_once_it_is_a_stream() {
         });
         std::thread::sleep(Duration::from_millis(400));
     }
-    assert_eq!(upload.answer("POST").text(), "5");
+    assert_eq!(upload.response("POST").text(), "5");
     service.go_on();
     assert_eq!(download.text_until("more"), "more");
 }
 
 #[test]
-fn a_request_for_events_that_nobody_answers_ends_with_the_token() {
+fn a_request_for_events_without_a_response_ends_with_its_token() {
     let stack = stack();
     let service = StreamingService::start();
     let sidecar = in_front_of(&stack, &service.url(), &["--upstream-read-timeout", "0"]);
     let mut client = RawClient::connect(sidecar.address());
-    client.send(&request("silent", &short_token(&stack), ASKS_FOR_EVENTS));
+    client.send(&request("silent", &short_token(&stack), ACCEPT_EVENTS));
     assert!(client.is_at_end());
     wait_for_an_ended_stream(&sidecar);
 }
 
 #[test]
-fn streams_may_outlive_their_token_where_that_is_asked_for() {
+fn streams_may_outlive_their_token_where_configured() {
     let stack = stack();
     let service = StreamingService::start();
     let sidecar = in_front_of(
@@ -250,10 +249,10 @@ fn streams_may_outlive_their_token_where_that_is_asked_for() {
     let token = short_token(&stack);
     let mut client = RawClient::connect(sidecar.address());
     client.send(&request("websocket", &token, HANDSHAKE));
-    assert_eq!(client.answer("GET").status(), 101);
-    let anybody = sidecar.bearing(&token);
+    assert_eq!(client.response("GET").status(), 101);
+    let bearer = sidecar.bearing(&token);
     wait::until("the token to expire", || {
-        (anybody.get("/list").status() == 401).then_some(())
+        (bearer.get("/list").status() == 401).then_some(())
     });
     client.send(b"hello");
     assert_eq!(client.bytes(5), b"hello");
@@ -275,15 +274,15 @@ fn a_browser_announces_the_token_of_a_websocket_as_a_protocol() {
             )
             .as_bytes(),
         );
-        client.answer("GET")
+        client.response("GET")
     };
     for (protocols, seen, chosen) in [
         (format!("bearer, {token}"), None, "bearer"),
         (format!("bearer, {token}, chat"), Some("chat"), "chat"),
     ] {
-        let answer = open(&sidecar, &protocols);
-        assert_eq!(answer.status(), 101);
-        assert_eq!(answer.header("sec-websocket-protocol"), [chosen]);
+        let response = open(&sidecar, &protocols);
+        assert_eq!(response.status(), 101);
+        assert_eq!(response.header("sec-websocket-protocol"), [chosen]);
         let head = service.heads().pop().unwrap();
         assert!(!head.contains(&token), "{head}");
         let has_protocol = head
@@ -298,8 +297,8 @@ fn a_browser_announces_the_token_of_a_websocket_as_a_protocol() {
     assert_eq!(open(&off, &format!("bearer, {token}")).status(), 401);
     let plain = Request::new("GET", "/orders/list");
     let plain = plain.line(format!("Sec-WebSocket-Protocol: bearer, {token}"));
-    let refused = verdict(&sidecar.anonymous().send(&plain));
-    assert_eq!(refused, "401 token_missing", "no WebSocket is requested");
+    let rejected = verdict(&sidecar.anonymous().send(&plain));
+    assert_eq!(rejected, "401 token_missing", "no WebSocket is requested");
     assert!(!sidecar.process().output().contains(&token));
 }
 
@@ -308,11 +307,11 @@ fn events_end_when_their_reader_leaves_whatever_it_sent_before() {
     let stack = stack();
     let service = StreamingService::start();
     let sidecar = in_front_of(&stack, &service.url(), &[]);
-    for early in ["", "G", "\r\n"] {
+    for ahead in ["", "G", "\r\n"] {
         let mut events = RawClient::connect(sidecar.address());
-        events.send(&request("events", &stack.token(), ASKS_FOR_EVENTS));
+        events.send(&request("events", &stack.token(), ACCEPT_EVENTS));
         events.text_until("data: first");
-        events.send(early.as_bytes());
+        events.send(ahead.as_bytes());
     }
     service.wait_for_broken_off(3);
 }

@@ -57,55 +57,55 @@ fn tls_1_2_and_1_3_speak_http_1_1_alone() {
         let mut client = trust.connect(server.address()).unwrap();
         assert_eq!(client.protocol().as_deref(), agreed);
         client.send(&login());
-        assert_eq!(client.answer("POST").status(), 200);
+        assert_eq!(client.response("POST").status(), 200);
     }
     let only_h2 = authority.client_with(&[&TLS13], &["h2"]);
     assert!(only_h2.connect(server.address()).is_err());
 }
 
 #[test]
-fn whoever_trusts_another_authority_does_not_send_a_password() {
+fn a_client_that_trusts_another_authority_sends_no_password() {
     let (authority, other) = (Authority::new(), Authority::new());
     let server = server(&authority, &authority.issue("auth"));
-    let refused = other.client().connect(server.address());
-    assert!(refused.is_err_and(|error| error.to_string().contains("invalid peer certificate")));
+    let rejected = other.client().connect(server.address());
+    assert!(rejected.is_err_and(|error| error.to_string().contains("invalid peer certificate")));
 }
 
 #[test]
-fn plain_http_on_the_tls_port_is_told_so_and_nothing_else() {
+fn plain_http_on_the_tls_port_gets_a_400_and_nothing_else() {
     let authority = Authority::new();
     let server = server(&authority, &authority.issue("auth"));
     let mut plain = TcpStream::connect(server.address()).unwrap();
     plain.write_all(&login()).unwrap();
-    let mut answer = String::new();
-    plain.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    let mut response = String::new();
+    plain.read_to_string(&mut response).unwrap();
+    assert!(response.starts_with("HTTP/1.1 400 "), "{response}");
     assert!(
-        answer.ends_with(r#"{"reason":"request_malformed"}}"#),
-        "{answer}"
+        response.ends_with(r#"{"reason":"request_malformed"}}"#),
+        "{response}"
     );
     assert_eq!(server.logged_in().get(USER_DETAILS).status(), 200);
 }
 
 #[test]
-fn refusals_reach_the_client_over_tls_too_and_the_end_is_told() {
+fn rejections_reach_the_client_over_tls_and_announce_the_end() {
     let authority = Authority::new();
     let server = server(&authority, &authority.issue("auth"));
     let mut client = authority.client().connect(server.address()).unwrap();
     let mut upload = b"POST /auth/oauth/jwt/token HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 4194304\r\n\r\n".to_vec();
     upload.resize(upload.len() + 4_194_304, b'x');
     client.send(&upload);
-    assert_eq!(client.answer("POST").status(), 413);
+    assert_eq!(client.response("POST").status(), 413);
 
     let mut client = authority.client().connect(server.address()).unwrap();
     client.send(b"GET /auth HTTP/1.1\r\nA B: c\r\n\r\n");
-    let answer = client.answer("GET");
-    assert_eq!(answer.json()["data"]["reason"], "request_malformed");
+    let response = client.response("GET");
+    assert_eq!(response.json()["data"]["reason"], "request_malformed");
     assert_eq!(client.rest().unwrap(), b"", "no truncation");
 }
 
 #[test]
-fn a_handshake_that_does_not_end_gives_its_place_back() {
+fn a_handshake_that_does_not_end_gives_its_permit_back() {
     let authority = Authority::new();
     let certificate = authority.issue("auth");
     let server = AuthServerPlan::new()
@@ -134,26 +134,26 @@ fn a_new_certificate_is_served_and_connections_go_on() {
     let server = server(&authority, &certificate);
     let trust = authority.client();
     let mut open = trust.connect(server.address()).unwrap();
-    let before = open.shown();
+    let before = open.presented();
 
     authority.issue("auth");
     wait::until("the new certificate", || {
-        let shown = trust.connect(server.address()).unwrap().shown();
-        (shown != before).then_some(())
+        let presented = trust.connect(server.address()).unwrap().presented();
+        (presented != before).then_some(())
     });
     open.send(&login());
-    assert_eq!(open.answer("POST").status(), 200);
+    assert_eq!(open.response("POST").status(), 200);
     let line = r#"postern_auth_server_tls_certificate_reloads_total{outcome="replaced"} 1"#;
     assert!(metric(&server, line));
 }
 
 #[test]
-fn a_bad_new_pair_is_refused_counted_and_named() {
+fn a_bad_new_pair_is_rejected_counted_and_named() {
     let authority = Authority::new();
     let certificate = authority.issue("auth");
     let server = server(&authority, &certificate);
     let trust = authority.client();
-    let before = trust.connect(server.address()).unwrap().shown();
+    let before = trust.connect(server.address()).unwrap().presented();
 
     let other = authority.issue("other");
     fs::copy(&other.cert, &certificate.cert).unwrap();
@@ -165,15 +165,15 @@ fn a_bad_new_pair_is_refused_counted_and_named() {
         log.contains("does not belong to the first certificate")
             .then_some(())
     });
-    let shown = trust.connect(server.address()).unwrap().shown();
-    assert_eq!(shown, before);
+    let presented = trust.connect(server.address()).unwrap().presented();
+    assert_eq!(presented, before);
     assert_eq!(server.readiness(), 200);
 
     // The key follows: now they match.
     fs::copy(&other.key, &certificate.key).unwrap();
     wait::until("the other certificate", || {
-        let shown = trust.connect(server.address()).unwrap().shown();
-        (shown != before).then_some(())
+        let presented = trust.connect(server.address()).unwrap().presented();
+        (presented != before).then_some(())
     });
     assert!(metric(&server, "postern_auth_server_tls_files_usable 1"));
 }
@@ -263,7 +263,7 @@ fn the_end_is_graceful_over_tls() {
         .ready();
     let mut idle = authority.client().connect(server.address()).unwrap();
     idle.send(&login());
-    assert_eq!(idle.answer("POST").status(), 200);
+    assert_eq!(idle.response("POST").status(), 200);
     let _half = TcpStream::connect(server.address()).unwrap();
     server.process().terminate();
     assert_eq!(idle.rest().unwrap(), b"");

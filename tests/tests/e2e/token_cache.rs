@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tests::auth_server::{USER_DETAILS, admin_get};
 use tests::client::verdict;
 use tests::clock;
-use tests::fake_auth_server::key_answer;
+use tests::fake_auth_server::key_response;
 use tests::keys::SigningType;
 use tests::sidecar::{EVERY_SECOND, Sidecar};
 use tests::stack::ForgedStack;
@@ -31,12 +31,12 @@ fn cached_bytes(sidecar: &Sidecar) -> u64 {
 }
 
 #[test]
-fn a_repeated_token_is_looked_up_for_the_same_user() {
+fn a_repeated_token_is_cached_for_the_same_user() {
     let stack = ForgedStack::start();
     let named = json!({"nickName": "\u{7ba1}\u{7406} \u{1f600}"});
     let token = stack.forge.token(clock::now(), &named);
     let client = stack.sidecar.bearing(&token);
-    let answers = [(); 3].map(|()| {
+    let responses = [(); 3].map(|()| {
         assert_eq!(client.get("/list").status(), 200);
         stack
             .service
@@ -45,8 +45,8 @@ fn a_repeated_token_is_looked_up_for_the_same_user() {
             .unwrap()
             .header("x-current-user")
     });
-    assert_eq!(answers[0].len(), 1);
-    assert!(answers.iter().all(|answer| *answer == answers[0]));
+    assert_eq!(responses[0].len(), 1);
+    assert!(responses.iter().all(|response| *response == responses[0]));
     assert_eq!((misses(&stack.sidecar), hits(&stack.sidecar)), (1, 2));
 }
 
@@ -76,8 +76,8 @@ fn a_token_that_differs_in_one_byte_is_another_one() {
         };
         let mut flipped = token.clone();
         flipped.replace_range(at..=at, other);
-        let answer = stack.sidecar.bearing(&flipped).get("/list");
-        assert_eq!(answer.status(), 401, "byte {at}");
+        let response = stack.sidecar.bearing(&flipped).get("/list");
+        assert_eq!(response.status(), 401, "byte {at}");
     }
     let (signed, _) = token.rsplit_once('.').unwrap();
     for other in [
@@ -86,50 +86,50 @@ fn a_token_that_differs_in_one_byte_is_another_one() {
         format!("{signed}."),
         signed.to_owned(),
     ] {
-        let answer = stack.sidecar.bearing(&other).get("/list");
-        assert_eq!(answer.status(), 401, "{other}");
+        let response = stack.sidecar.bearing(&other).get("/list");
+        assert_eq!(response.status(), 401, "{other}");
     }
     assert_eq!(hits(&stack.sidecar), 0);
 }
 
 #[test]
-fn a_token_that_expires_between_two_requests_is_refused() {
+fn a_token_that_expires_between_two_requests_is_rejected() {
     let stack = ForgedStack::with(SigningType::Ecdsa, |plan| plan.flags(["--leeway", "0"]));
     let soon = json!({"exp": clock::now() + 3});
     let token = stack.forge.token(clock::now(), &soon);
     let client = stack.sidecar.bearing(&token);
     assert_eq!(client.get("/list").status(), 200);
-    let refused = wait::until("the end of the token", || {
+    let rejected = wait::until("the end of the token", || {
         let verdict = verdict(&client.get("/list"));
         (verdict != "200").then_some(verdict)
     });
-    assert_eq!(refused, "401 token_expired");
+    assert_eq!(rejected, "401 token_expired");
     assert_eq!(verdict(&client.get(USER_DETAILS)), "401 token_expired");
     assert_eq!(misses(&stack.sidecar), 1, "it was known all the time");
 }
 
 #[test]
-fn a_remembered_token_of_a_replaced_key_is_refused() {
+fn a_cached_token_of_a_replaced_key_is_rejected() {
     let stack = ForgedStack::with(SigningType::Ecdsa, |plan| plan.flags(EVERY_SECOND));
     let old = stack.token();
     for _ in 0..3 {
         assert_eq!(stack.sidecar.bearing(&old).get("/list").status(), 200);
     }
     assert!(cached_bytes(&stack.sidecar) > 0);
-    let new_key = stack.forge.stranger().served();
-    stack.auth_server.set_reply(key_answer(&new_key));
-    let refused = wait::until("the new key", || {
+    let new_key = stack.forge.untrusted().served();
+    stack.auth_server.set_reply(key_response(&new_key));
+    let rejected = wait::until("the new key", || {
         let verdict = verdict(&stack.sidecar.bearing(&old).get("/list"));
         (verdict != "200").then_some(verdict)
     });
-    assert_eq!(refused, "401 token_signature");
+    assert_eq!(rejected, "401 token_signature");
     assert_eq!(cached_bytes(&stack.sidecar), 0, "gone with its key");
-    let new = stack.forge.stranger_token(clock::now(), &Value::Null);
+    let new = stack.forge.untrusted_token(clock::now(), &Value::Null);
     assert_eq!(stack.sidecar.bearing(&new).get("/list").status(), 200);
 }
 
 #[test]
-fn a_flood_of_valid_tokens_displaces_nobody_who_works() {
+fn a_flood_of_valid_tokens_displaces_no_token_in_use() {
     const BYTES: u64 = 100_000;
     let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
         plan.flags(["--token-cache-bytes", "100000"])
@@ -163,11 +163,11 @@ fn a_flood_of_valid_tokens_displaces_nobody_who_works() {
 }
 
 #[test]
-fn refused_tokens_are_not_remembered() {
+fn rejected_tokens_are_not_cached() {
     let stack = ForgedStack::start();
     let now = clock::now();
     let expired = stack.forge.token(now, &json!({"exp": now - 600}));
-    let forged = stack.forge.stranger_token(now, &Value::Null);
+    let forged = stack.forge.untrusted_token(now, &Value::Null);
     for token in [expired, forged] {
         for _ in 0..2 {
             assert_eq!(stack.sidecar.bearing(&token).get("/list").status(), 401);

@@ -86,8 +86,8 @@ fn send(issuers: &Issuers, sidecar: &Sidecar, row: &HeaderRow) -> (Message, Vec<
     let request = lines.fold(request, Request::line);
     issuers.service.take_requests();
     let bytes = request.bytes("orders.example");
-    let answer = exchange(sidecar.address(), &row.method, &bytes);
-    (answer, issuers.service.take_requests())
+    let response = exchange(sidecar.address(), &row.method, &bytes);
+    (response, issuers.service.take_requests())
 }
 
 fn has_token_header(request: &Message) -> bool {
@@ -100,14 +100,18 @@ fn has_token_header(request: &Message) -> bool {
     })
 }
 
-fn found(answer: &Message, seen: &[Message]) -> String {
+fn found(response: &Message, seen: &[Message]) -> String {
     match seen {
-        [] => verdict(answer),
+        [] => verdict(response),
         [one] if has_token_header(one) => "the token header reached the service".to_owned(),
         [one] => {
             let user = one.header("x-current-user").concat();
             let user: Value = serde_json::from_str(&user).unwrap_or_default();
-            format!("{} {}", answer.status(), user["id"].as_str().unwrap_or("-"))
+            format!(
+                "{} {}",
+                response.status(),
+                user["id"].as_str().unwrap_or("-")
+            )
         }
         more => format!("{} requests", more.len()),
     }
@@ -122,8 +126,8 @@ fn each_row_of_the_token_headers_gets_its_verdict() {
     for row in &table.row {
         // The second time from the token cache.
         for time in ["first", "again"] {
-            let (answer, seen) = send(&issuers, &sidecar, row);
-            let found = found(&answer, &seen);
+            let (response, seen) = send(&issuers, &sidecar, row);
+            let found = found(&response, &seen);
             let difference = (found != row.expect).then(|| format!("{found}, not {}", row.expect));
             verdicts.row(&format!("{}, {time}", row.why), difference);
         }
@@ -165,8 +169,8 @@ fn a_token_header_gives_the_current_user_too() {
     let sidecar = issuers.plan().flags(FLAGS).start().ready();
     let client = sidecar.anonymous();
     let line = format!("Cf-Access-Jwt-Assertion: {}", issuers.of("access").own());
-    let answer = client.send(&client.request("GET", USER_DETAILS).line(line));
-    assert_eq!(answer.json()["data"]["email"], "ada@example.com");
+    let response = client.send(&client.request("GET", USER_DETAILS).line(line));
+    assert_eq!(response.json()["data"]["email"], "ada@example.com");
 }
 
 #[test]
@@ -212,7 +216,7 @@ fn status_and_explanations_name_the_token_header() {
 }
 
 #[test]
-fn check_tries_the_token_of_each_issuer_in_every_place() {
+fn check_tries_the_token_of_each_issuer_in_every_location() {
     let table: HeaderTable = load("token_headers.toml");
     let issuers = Issuers::of_rows(table.issuer);
     let attacks = |config: &str| {

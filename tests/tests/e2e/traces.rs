@@ -57,8 +57,8 @@ fn one_trace_leads_from_the_console_through_both_programs() {
 
         let client = auth_server.anonymous();
         let login = client.request("POST", LOGIN).line(traceparent("01"));
-        let answer = client.send(&login.json(&credentials()));
-        let token = answer.json()["data"]["access_token"]
+        let response = client.send(&login.json(&credentials()));
+        let token = response.json()["data"]["access_token"]
             .as_str()
             .unwrap()
             .to_owned();
@@ -122,15 +122,15 @@ fn a_rejection_and_a_failure_have_their_reason_in_the_span() {
         traced(plan, &collector.environment())
     });
     stack.sidecar.anonymous().get("/refused");
-    let refused = span(&collector, "the rejection", |span| {
+    let rejected = span(&collector, "the rejection", |span| {
         span.attribute("postern.reason") == Some("token_missing")
     });
     assert!(
-        !refused.failed && refused.parent_id.is_empty(),
-        "{refused:?}"
+        !rejected.failed && rejected.parent_id.is_empty(),
+        "{rejected:?}"
     );
-    assert_eq!(refused.attribute("http.response.status_code"), Some("401"));
-    stack.service.answers(b"no HTTP\r\n\r\n".to_vec());
+    assert_eq!(rejected.attribute("http.response.status_code"), Some("401"));
+    stack.service.responds(b"no HTTP\r\n\r\n".to_vec());
     stack.sidecar.bearing(&stack.token()).get("/list");
     let failed = span(&collector, "the failure", |span| {
         span.attribute("postern.reason") == Some("upstream_malformed")
@@ -202,9 +202,9 @@ fn a_trace_that_is_not_sampled_is_passed_on_and_not_exported() {
             .header("traceparent")
             .concat()
     };
-    let asked = client.request("GET", "/a").line(traceparent("00"));
+    let request = client.request("GET", "/a").line(traceparent("00"));
     assert_eq!(
-        header(&asked),
+        header(&request),
         traceparent("00").replace("traceparent: ", "")
     );
     let root = header(&client.request("GET", "/a"));

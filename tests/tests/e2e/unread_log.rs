@@ -73,7 +73,7 @@ impl Unread {
         wait::until("dropped lines", || {
             client.send(&request.repeat(AT_ONCE));
             for _ in 0..AT_ONCE {
-                assert_eq!(client.answer("GET").status(), 401);
+                assert_eq!(client.response("GET").status(), 401);
             }
             (self.dropped_lines() > 0).then_some(())
         });
@@ -117,7 +117,7 @@ fn path(path: &Path) -> &str {
 }
 
 #[test]
-fn an_auth_server_whose_log_nobody_reads_serves_on_and_ends() {
+fn an_auth_server_whose_log_is_not_read_serves_on_and_ends() {
     let server = auth_server();
     server.fill("/auth/current/user/details");
     assert_eq!(admin_get(server.admin, "/readyz").status(), 200);
@@ -126,7 +126,7 @@ fn an_auth_server_whose_log_nobody_reads_serves_on_and_ends() {
 }
 
 #[test]
-fn a_sidecar_whose_log_nobody_reads_serves_on_and_ends() {
+fn a_sidecar_whose_log_is_not_read_serves_on_and_ends() {
     let service = EchoService::start();
     let sidecar = sidecar(&service);
     sidecar.fill("/closed");
@@ -135,13 +135,13 @@ fn a_sidecar_whose_log_nobody_reads_serves_on_and_ends() {
 }
 
 #[test]
-fn who_reads_again_is_told_how_many_lines_are_missing() {
+fn the_log_counts_the_missing_lines_once_it_is_read_again() {
     let service = EchoService::start();
     let sidecar = sidecar(&service);
     sidecar.fill("/closed");
     let log = BufReader::new(sidecar.pipe.try_clone().unwrap());
-    let told = log.lines().map(Result::unwrap);
-    let line = told
+    let lines = log.lines().map(Result::unwrap);
+    let line = lines
         .into_iter()
         .find(|line| line.contains("the log was not read"));
     // A request's line may be dropped after its response: count once no line is dropped any more.

@@ -40,18 +40,18 @@ fn a_service_that_is_away_is_502() {
 }
 
 #[test]
-fn an_answer_that_is_none_is_502_with_a_reason_of_its_own() {
+fn a_malformed_response_is_502_with_a_reason_of_its_own() {
     let stack = stack();
-    for answer in [
+    for response in [
         "no http\r\n\r\n".to_owned(),
         format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "a".repeat(2_000_000)),
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n".to_owned(),
     ] {
-        stack.service.answers(answer.clone().into_bytes());
+        stack.service.responds(response.clone().into_bytes());
         assert_eq!(
             verdict(&stack.sidecar.bearing(&stack.token()).get("/list")),
             "502 upstream_malformed",
-            "{answer:.40}"
+            "{response:.40}"
         );
     }
 }
@@ -61,18 +61,18 @@ fn a_length_that_stands_twice_reaches_the_client_once() {
     let stack = stack();
     for (length, expected) in [("2, 2", Ok("2")), ("2, 3", Err("502 upstream_malformed"))] {
         let head = format!("HTTP/1.1 200 OK\r\n{MARK}: 1\r\nContent-Length: {length}\r\n");
-        let answer = head + "\r\nok";
-        stack.service.answers(answer.into_bytes());
-        let answer = stack.sidecar.bearing(&stack.token()).get("/list");
+        let response = head + "\r\nok";
+        stack.service.responds(response.into_bytes());
+        let response = stack.sidecar.bearing(&stack.token()).get("/list");
         match expected {
-            Ok(length) => assert_eq!(answer.header("content-length"), [length]),
-            Err(refused) => assert_eq!(verdict(&answer), refused),
+            Ok(length) => assert_eq!(response.header("content-length"), [length]),
+            Err(rejected) => assert_eq!(verdict(&response), rejected),
         }
     }
 }
 
 #[test]
-fn a_service_that_does_not_answer_in_time_is_504() {
+fn a_service_that_does_not_respond_in_time_is_504() {
     let silent =
         tests::socket_server::SocketServer::start(|_| tests::socket_server::Reply::Silence);
     let stack = stack();
@@ -117,8 +117,8 @@ fn log_and_status_page_say_where_the_service_was_sought() {
             .ready();
         let anonymous = sidecar.anonymous().get("/list?appSecret=hush");
         assert_eq!(anonymous.status(), 401);
-        let answer = sidecar.bearing(&stack.token()).get("/list?appSecret=hush");
-        assert_eq!(answer.json()["data"]["reason"], reason);
+        let response = sidecar.bearing(&stack.token()).get("/list?appSecret=hush");
+        assert_eq!(response.json()["data"]["reason"], reason);
         let line = |reason: &str| {
             wait::until("the line", || {
                 let log = sidecar.process().stderr();
@@ -129,13 +129,14 @@ fn log_and_status_page_say_where_the_service_was_sought() {
         };
         let failed = line(reason);
         assert_eq!(failed["upstream"], tried, "{failed}");
-        let refused = line("token_missing");
-        assert!(refused["upstream"].is_null(), "{refused}");
+        let rejected = line("token_missing");
+        assert!(rejected["upstream"].is_null(), "{rejected}");
         wait::until("both on the status page", || {
             let status = admin_get(sidecar.admin(), "/status.json").json();
-            let refusals = status["refusals"].as_array()?;
-            let told = |upstream: Value| refusals.iter().any(|one| one["upstream"] == upstream);
-            (told(tried.into()) && told(Value::Null)).then_some(())
+            let rejections = status["refusals"].as_array()?;
+            let reported =
+                |upstream: Value| rejections.iter().any(|one| one["upstream"] == upstream);
+            (reported(tried.into()) && reported(Value::Null)).then_some(())
         });
     }
 }
@@ -147,7 +148,7 @@ fn a_post_that_reached_the_service_is_never_sent_twice() {
     let plan =
         SidecarPlan::new(&service, &stack.auth_server.url()).flags(["--signing-type", "ecdsa"]);
     let sidecar = plan.start().ready();
-    service.answers(b"garbage\r\n\r\n".to_vec());
+    service.responds(b"garbage\r\n\r\n".to_vec());
     let client = sidecar.bearing(&stack.token());
     assert_eq!(
         client

@@ -138,8 +138,8 @@ fn an_https_service_is_verified_by_its_authority_and_its_name() {
     let authority = Authority::new();
     let service = TlsService::start(&authority.issue("server"), None);
     let ca = authority.file().display().to_string();
-    let stranger = Authority::new().file();
-    let stranger = stranger.display().to_string();
+    let untrusted = Authority::new().file();
+    let untrusted = untrusted.display().to_string();
     for (host, flags, expected) in [
         ("localhost", &["--upstream-ca", &*ca][..], "200"),
         ("127.0.0.1", &["--upstream-ca", &*ca], "200"),
@@ -161,22 +161,22 @@ fn an_https_service_is_verified_by_its_authority_and_its_name() {
         ("localhost", &[], "502 upstream_unavailable"),
     ] {
         let sidecar = in_front_of(&stack, &service.url(host), flags);
-        let answer = sidecar.bearing(&stack.token()).get("/list");
-        assert_eq!(verdict(&answer), expected, "{host} {flags:?}");
+        let response = sidecar.bearing(&stack.token()).get("/list");
+        assert_eq!(verdict(&response), expected, "{host} {flags:?}");
     }
     // The temporary directory of the other authority no longer exists.
     let plan = SidecarPlan::to(&service.url("localhost"), &stack.auth_server.url()).flags([
         "--signing-type",
         "ecdsa",
         "--upstream-ca",
-        &stranger,
+        &untrusted,
     ]);
     assert_eq!(plan.fails().code, Some(78));
     assert_eq!(service.requests().len(), 3);
 }
 
 #[test]
-fn an_https_service_may_ask_who_the_sidecar_is() {
+fn an_https_service_may_require_a_certificate_of_the_sidecar() {
     let stack = stack();
     let authority = Authority::new();
     let ca = authority.file();
@@ -206,7 +206,7 @@ fn an_https_service_may_ask_who_the_sidecar_is() {
 }
 
 #[test]
-fn the_key_that_is_for_the_service_is_for_nobody_else() {
+fn a_client_key_that_is_open_or_wrong_stops_the_start() {
     use std::os::unix::fs::PermissionsExt;
 
     let stack = stack();
@@ -301,8 +301,8 @@ fn restarts_of_the_service_cost_no_unseen_request() {
     let sidecar = in_front_of(&stack, &format!("http://{address}"), &[]);
     let token = stack.token();
     let over = AtomicBool::new(false);
-    let restarts = asked_for("POSTERN_TEST_RESTARTS", 10);
-    let (mut answered, mut lost) = (0, Vec::new());
+    let restarts = setting("POSTERN_TEST_RESTARTS", 10);
+    let (mut responses, mut lost) = (0, Vec::new());
     std::thread::scope(|scope| {
         let clients_end = SetOnDrop(&over);
         let clients: Vec<_> = ["GET", "HEAD", "POST", "GET"]
@@ -313,8 +313,8 @@ fn restarts_of_the_service_cost_no_unseen_request() {
                 scope.spawn(move || {
                     let mut verdicts = Vec::new();
                     while !over.load(Ordering::SeqCst) {
-                        let answer = client.send(&client.request(method, "/list"));
-                        verdicts.push((method, verdict(&answer)));
+                        let response = client.send(&client.request(method, "/list"));
+                        verdicts.push((method, verdict(&response)));
                     }
                     verdicts
                 })
@@ -343,14 +343,14 @@ fn restarts_of_the_service_cost_no_unseen_request() {
         for client in clients {
             for (method, verdict) in client.join().unwrap() {
                 if verdict == "200" {
-                    answered += 1;
+                    responses += 1;
                 } else {
                     lost.push((method, verdict));
                 }
             }
         }
     });
-    assert!(answered > 200 * restarts, "{answered}");
+    assert!(responses > 200 * restarts, "{responses}");
     // The service may have processed a POST that it received before its end.
     let unexplained: Vec<_> = lost
         .iter()
@@ -361,9 +361,11 @@ fn restarts_of_the_service_cost_no_unseen_request() {
 }
 
 /// Returns the count that a run of its own (`make restarts`) sets.
-fn asked_for(variable: &str, usually: usize) -> usize {
-    let asked = std::env::var(variable).ok();
-    asked.and_then(|text| text.parse().ok()).unwrap_or(usually)
+fn setting(variable: &str, usually: usize) -> usize {
+    let configured = std::env::var(variable).ok();
+    configured
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(usually)
 }
 
 /// As under an orchestrator: two replicas, a balancer that picks ready ones, and one replica at a
@@ -384,32 +386,32 @@ fn restarts_of_one_of_two_sidecars_cost_no_request() {
     let request =
         format!("GET /orders/list HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\n\r\n");
     let over = AtomicBool::new(false);
-    let mut answered = 0;
+    let mut responses = 0;
     std::thread::scope(|scope| {
         let clients: Vec<_> = (0..4)
             .map(|client| {
                 let (over, addresses, request) = (&over, &addresses, &request);
                 scope.spawn(move || {
-                    let mut answered = 0;
+                    let mut responses = 0;
                     while !over.load(Ordering::SeqCst) {
                         let address = *lock(&addresses[client % 2]);
                         let mut connection = RawClient::connect(address);
                         // Repeats until the response closes the connection.
                         loop {
                             connection.send(request.as_bytes());
-                            let answer = connection.answer("GET");
-                            assert_eq!(answer.status(), 200);
-                            answered += 1;
-                            if answer.header("connection") == ["close"] {
+                            let response = connection.response("GET");
+                            assert_eq!(response.status(), 200);
+                            responses += 1;
+                            if response.header("connection") == ["close"] {
                                 break;
                             }
                         }
                     }
-                    answered
+                    responses
                 })
             })
             .collect();
-        for stop in 0..asked_for("POSTERN_TEST_STOPS", 2) {
+        for stop in 0..setting("POSTERN_TEST_STOPS", 2) {
             let index = stop % 2;
             // The balancer learns the new address first, then the old replica stops.
             let fresh = replica();
@@ -424,10 +426,10 @@ fn restarts_of_one_of_two_sidecars_cost_no_request() {
             lock(replica).process().terminate();
         }
         for client in clients {
-            answered += client.join().expect("no request was lost");
+            responses += client.join().expect("no request was lost");
         }
     });
-    assert!(answered > 100, "{answered}");
+    assert!(responses > 100, "{responses}");
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

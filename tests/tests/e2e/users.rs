@@ -27,11 +27,11 @@ fn login(server: &AuthServer, account: &str, password: &str) -> Message {
     server.anonymous().post(LOGIN, &credentials)
 }
 
-fn token(answer: &Message) -> String {
-    let token = answer.json()["data"]["access_token"]
+fn token(response: &Message) -> String {
+    let token = response.json()["data"]["access_token"]
         .as_str()
         .map(str::to_owned);
-    token.unwrap_or_else(|| panic!("no token: {}", answer.text()))
+    token.unwrap_or_else(|| panic!("no token: {}", response.text()))
 }
 
 /// Waits until the server has reloaded the file for the `times`-th time. It polls every two
@@ -46,8 +46,8 @@ fn until_reread(server: &AuthServer, times: usize) {
 /// Waits until the delay after the last failure is over.
 fn until_let_in(server: &AuthServer) -> Message {
     wait::until("the end of the wait", || {
-        let answer = login(server, "ada", "enchantress");
-        (answer.status() == 200).then_some(answer)
+        let response = login(server, "ada", "enchantress");
+        (response.status() == 200).then_some(response)
     })
 }
 
@@ -80,9 +80,9 @@ fn login_from(server: &AuthServer, address: &str, password: &str) -> Message {
     client.send(&request)
 }
 
-fn seconds_to_wait(answer: &Message) -> u64 {
-    assert_eq!(verdict(answer), "429 too_many_attempts");
-    answer.header("retry-after")[0].parse().unwrap()
+fn seconds_to_wait(response: &Message) -> u64 {
+    assert_eq!(verdict(response), "429 too_many_attempts");
+    response.header("retry-after")[0].parse().unwrap()
 }
 
 #[test]
@@ -99,16 +99,16 @@ fn only_a_user_of_the_file_gets_a_token_and_it_says_who_that_is() {
         ("bob", "enchantress"),
         ("ADA", "enchantress"),
     ] {
-        let refused = verdict(&login(&server, account, password));
-        assert_eq!(refused, "401 login_failed", "{account} with {password}");
+        let rejected = verdict(&login(&server, account, password));
+        assert_eq!(rejected, "401 login_failed", "{account} with {password}");
         // Each account has a short delay now.
     }
-    let answer = until_let_in(&server);
-    assert_eq!(answer.json()["data"]["info"]["nickName"], "Ada Löwe");
+    let response = until_let_in(&server);
+    assert_eq!(response.json()["data"]["info"]["nickName"], "Ada Löwe");
 
     let user = server
         .anonymous()
-        .bearing(&token(&answer))
+        .bearing(&token(&response))
         .get(USER_DETAILS)
         .json();
     assert_eq!(user["data"]["id"], "42");
@@ -116,7 +116,7 @@ fn only_a_user_of_the_file_gets_a_token_and_it_says_who_that_is() {
 }
 
 #[test]
-fn the_service_behind_the_sidecar_is_told_the_user_of_the_file() {
+fn the_service_behind_the_sidecar_gets_the_user_of_the_file() {
     let users = UsersFile::new();
     users.add("ada", "enchantress", &["--id", "42", "--tenant-id", "t1"]);
     let server = server_of(&users, &[]);
@@ -159,8 +159,8 @@ fn a_disabled_user_cannot_log_in_until_enabled_again() {
     let server = server_of(&users, &[]);
     assert_eq!(users.command("disable", "ada", &[], "").code, Some(0));
     until_reread(&server, 1);
-    let refused = login(&server, "ada", "enchantress");
-    assert_eq!(verdict(&refused), "401 login_failed");
+    let rejected = login(&server, "ada", "enchantress");
+    assert_eq!(verdict(&rejected), "401 login_failed");
     assert_eq!(users.command("enable", "ada", &[], "").code, Some(0));
     until_reread(&server, 2);
     until_let_in(&server);
@@ -183,52 +183,52 @@ fn a_command_for_a_missing_account_fails_before_it_prompts() {
 }
 
 #[test]
-fn whoever_fails_has_to_wait_and_gets_in_afterwards() {
+fn a_client_that_fails_has_to_wait_and_gets_in_afterwards() {
     let users = quickly_checked();
     let server = server_of(&users, &["--login-rate-limit", "0"]);
     let waits = wait::until("an attempt that comes too soon", || {
-        let answer = login(&server, "ada", "wrong");
-        (answer.status() == 429).then(|| seconds_to_wait(&answer))
+        let response = login(&server, "ada", "wrong");
+        (response.status() == 429).then(|| seconds_to_wait(&response))
     });
     assert!((1..=60).contains(&waits), "{waits}");
     until_let_in(&server);
 }
 
 #[test]
-fn a_user_gets_in_while_another_address_fails_in_his_name() {
+fn a_user_gets_in_while_another_address_fails_in_their_name() {
     let users = quickly_checked();
     let server = behind_a_gateway(&users);
-    let (mut judged, mut logins) = (0, 0);
+    let (mut checked, mut logins) = (0, 0);
     wait::until("the attacker's fourth failure", || {
         let guess = login_from(&server, "198.51.100.66", "wrong");
-        judged += usize::from(guess.status() == 401);
+        checked += usize::from(guess.status() == 401);
         logins += 1;
         let elsewhere = format!("10.{}.{}.1", logins / 256, logins % 256);
         for new_to_the_server in [elsewhere.as_str(), "198.51.100.67"] {
             let user = login_from(&server, new_to_the_server, "enchantress");
             assert_eq!(user.status(), 200, "{new_to_the_server}: {}", user.text());
         }
-        (judged == 4).then_some(())
+        (checked == 4).then_some(())
     });
     seconds_to_wait(&login_from(&server, "198.51.100.66", "enchantress"));
 }
 
 #[test]
-fn a_user_gets_in_while_a_whole_network_fails_in_his_name() {
+fn a_user_gets_in_while_a_whole_network_fails_in_their_name() {
     let users = quickly_checked();
     let server = behind_a_gateway(&users);
     let known = "198.51.100.250";
     assert_eq!(login_from(&server, known, "enchantress").status(), 200);
 
     let mut addresses = (1..250).map(|host| format!("198.51.100.{host}"));
-    let refused = addresses.find(|address| login_from(&server, address, "wrong").status() == 429);
-    let refused = refused.expect("one that has to wait though it has never failed itself");
+    let rejected = addresses.find(|address| login_from(&server, address, "wrong").status() == 429);
+    let rejected = rejected.expect("one that has to wait though it has never failed itself");
     for address in ["203.0.113.1", "2001:db8::1", known] {
         let user = login_from(&server, address, "enchantress");
         assert_eq!(user.status(), 200, "{address}: {}", user.text());
     }
     wait::until("a turn of the network", || {
-        (login_from(&server, &refused, "wrong").status() == 401).then_some(())
+        (login_from(&server, &rejected, "wrong").status() == 401).then_some(())
     });
 }
 
@@ -345,7 +345,7 @@ fn passwords_of_uneven_cost_are_warned_about_and_made_even() {
 }
 
 #[test]
-fn a_command_waits_for_no_stranger_and_not_for_ever() {
+fn a_command_waits_for_no_other_user_and_not_for_ever() {
     let users = UsersFile::with("ada", "enchantress");
     // Any user who may read the directory can lock it.
     let directory = fs::File::open(users.path().parent().unwrap()).unwrap();

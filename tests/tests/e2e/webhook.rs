@@ -61,7 +61,7 @@ impl Webhook {
     fn send(&self, request: &Request) -> Message {
         let mut connection = self.trust().connect(self.address).unwrap();
         connection.send(&request.bytes("webhook.postern.svc"));
-        connection.answer("POST")
+        connection.response("POST")
     }
 
     fn review(&self, review: &Value) -> Value {
@@ -183,7 +183,7 @@ fn large_objects_are_reviewed_and_endless_ones_rejected() {
     let body = review("CREATE", &many).to_string();
     let response = webhook.send(&Request::new("POST", "/mutate").body(body));
     assert_eq!(response.status(), 400, "{response:?}");
-    assert!(webhook.process.most_resident_kib().unwrap() < 200 * 1024);
+    assert!(webhook.process.peak_resident_kib().unwrap() < 200 * 1024);
 }
 
 #[test]
@@ -246,7 +246,7 @@ fn slow_peers_hold_up_no_review() {
         assert_eq!(response["response"]["allowed"], true);
     }
     for mut connection in slow {
-        assert_eq!(connection.answer("POST").status(), 408);
+        assert_eq!(connection.response("POST").status(), 408);
     }
 }
 
@@ -295,7 +295,7 @@ fn bodies_that_do_not_come_close_no_kept_connection() {
     );
     let mut kept = webhook.trust().connect(webhook.address).unwrap();
     kept.send(request.as_bytes());
-    assert_eq!(kept.answer("POST").status(), 200);
+    assert_eq!(kept.response("POST").status(), 200);
     // One more than it serves at once.
     let unfinished: Vec<_> = (0..128)
         .map(|_| {
@@ -305,7 +305,7 @@ fn bodies_that_do_not_come_close_no_kept_connection() {
         })
         .collect();
     kept.send(request.as_bytes());
-    assert_eq!(kept.answer("POST").status(), 200);
+    assert_eq!(kept.response("POST").status(), 200);
     drop(unfinished);
 }
 
@@ -346,16 +346,24 @@ fn what_is_no_review_is_a_bad_request() {
     }
     let mut plain = RawClient::connect(webhook.address);
     plain.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    assert!(plain.try_answer("GET").is_err(), "without TLS");
+    assert!(plain.try_response("GET").is_err(), "without TLS");
 }
 
 #[test]
 fn the_webhook_presents_a_replaced_certificate() {
     let webhook = Webhook::start(&[]);
-    let shown = || webhook.trust().connect(webhook.address).unwrap().shown();
-    let first = shown();
+    let presented = || {
+        webhook
+            .trust()
+            .connect(webhook.address)
+            .unwrap()
+            .presented()
+    };
+    let first = presented();
     webhook.authority.issue("webhook");
-    wait::until("another certificate", || (shown() != first).then_some(()));
+    wait::until("another certificate", || {
+        (presented() != first).then_some(())
+    });
     assert!(webhook.certificate.cert.exists());
 }
 
@@ -378,17 +386,17 @@ fn a_webhook_with_a_client_ca_reviews_for_its_clients_alone() {
     let ca = clients.file().display().to_string();
     let webhook = Webhook::start(&["--client-ca", &ca]);
     let api_server = webhook.trust().with_identity(&clients.issue("api-server"));
-    let own = webhook.authority.issue("stranger");
-    let stranger = webhook.trust().with_identity(&own);
+    let own = webhook.authority.issue("untrusted");
+    let unknown = webhook.trust().with_identity(&own);
     assert!(is_served(&api_server, webhook.address));
-    for trust in [&stranger, &webhook.trust()] {
+    for trust in [&unknown, &webhook.trust()] {
         assert!(!is_served(trust, webhook.address));
     }
 
     // The other authority is followed, as the certificate is.
     fs::write(clients.file(), webhook.authority.pem()).unwrap();
     wait::until("the other authority", || {
-        is_served(&stranger, webhook.address).then_some(())
+        is_served(&unknown, webhook.address).then_some(())
     });
     assert!(!is_served(&api_server, webhook.address));
     fs::write(clients.file(), "no certificate").unwrap();
@@ -396,7 +404,7 @@ fn a_webhook_with_a_client_ca_reviews_for_its_clients_alone() {
         let output = webhook.process.output();
         output.contains("--client-ca").then_some(())
     });
-    assert!(is_served(&stranger, webhook.address));
+    assert!(is_served(&unknown, webhook.address));
 }
 
 #[test]

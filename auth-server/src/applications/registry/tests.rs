@@ -150,7 +150,7 @@ fn a_store_that_lost_an_unreadable_record_opens_nothing() {
     let lost = Applications::default;
     let removed = || applications(&[("orders", SecretHashes::none())]);
     let stock_removed = || applications(&[("stock", SecretHashes::none())]);
-    for (looks, is_open) in [
+    for (reads, is_open) in [
         (vec![lost()], true),
         (vec![unreadable(), lost(), lost()], false),
         (vec![lost(), unreadable(), lost()], false),
@@ -159,11 +159,11 @@ fn a_store_that_lost_an_unreadable_record_opens_nothing() {
         (vec![unreadable(), stock_removed()], false),
     ] {
         let registrations = ApplicationRegistry::new(false);
-        for look in looks.clone() {
-            registrations.reconcile(look);
+        for read in reads.clone() {
+            registrations.reconcile(read);
         }
         let outcome = authorize(&registrations, "any", "pair");
-        assert_eq!(outcome.is_ok(), is_open, "{looks:?}");
+        assert_eq!(outcome.is_ok(), is_open, "{reads:?}");
     }
 }
 
@@ -178,7 +178,7 @@ fn a_record_that_is_not_authentic_is_never_put_back() {
     let two = SecretHashes::of("former").with_new("right");
     let dropped = two.newest();
     let lost = Applications::default;
-    for (looks, puts_back) in [
+    for (reads, puts_back) in [
         (vec![of(&one, false), lost()], false),
         (vec![of(&one, true), lost()], true),
         (vec![of(&one, false), of(&one, true), lost()], true),
@@ -193,12 +193,12 @@ fn a_record_that_is_not_authentic_is_never_put_back() {
         ),
     ] {
         let registrations = ApplicationRegistry::new(false);
-        let reconciled = looks
+        let reconciled = reads
             .clone()
             .into_iter()
-            .map(|look| registrations.reconcile(look));
+            .map(|read| registrations.reconcile(read));
         let last = reconciled.last().unwrap();
-        assert_eq!(!last.restored.is_empty(), puts_back, "{looks:?}");
+        assert_eq!(!last.restored.is_empty(), puts_back, "{reads:?}");
         assert_eq!(authorize(&registrations, "orders", "right"), Ok(()));
     }
 }
@@ -214,7 +214,7 @@ fn a_log_shows_what_was_sent_as_an_id_unless_it_is_a_secret() {
         ("orders", SecretHashes::of("former").with_new("right")),
         closed,
     ]));
-    for (sent, secret, shown) in [
+    for (sent, secret, logged) in [
         ("orders", "x", "orders"),
         ("orders", "closed", "orders"),
         ("closed", "x", "closed"),
@@ -224,7 +224,7 @@ fn a_log_shows_what_was_sent_as_an_id_unless_it_is_a_secret() {
         ("mistyped secret", "orders", "[a secret]"),
         ("", "orders", ""),
     ] {
-        assert_eq!(registrations.logged_id(sent, secret), shown, "{sent}");
+        assert_eq!(registrations.logged_id(sent, secret), logged, "{sent}");
     }
 }
 
@@ -295,20 +295,20 @@ fn applications_of_a_directory_count_beside_those_of_the_store() {
     assert!(registrations.registered_id("stock").is_some());
     let dropped = SecretHashes::of("mounted").with_new("next").newest();
     registrations.reconcile(applications(&[("stock", dropped)]));
-    let refused = authorize(&registrations, "stock", "mounted");
-    assert_eq!(refused, Err(ApplicationError::Unknown), "it was dropped");
+    let rejected = authorize(&registrations, "stock", "mounted");
+    assert_eq!(rejected, Err(ApplicationError::Unknown), "it was dropped");
 }
 
 #[test]
-fn an_empty_directory_admits_nobody() {
+fn an_empty_directory_accepts_no_client() {
     let stock = applications(&[("stock", SecretHashes::of("mounted"))]);
     let registrations = ApplicationRegistry::new(false).with_directory(stock);
     registrations.reconcile(Applications::default());
     let removed = registrations.mount(Applications::default());
     assert_eq!(removed, [event("stock", ApplicationEventKind::Removed)]);
     for (id, secret) in [("stock", "mounted"), ("any", "pair")] {
-        let refused = authorize(&registrations, id, secret);
-        assert_eq!(refused, Err(ApplicationError::Unknown), "{id}");
+        let rejected = authorize(&registrations, id, secret);
+        assert_eq!(rejected, Err(ApplicationError::Unknown), "{id}");
     }
     let hmac = ApplicationRegistry::new(true).with_directory(orders());
     hmac.reconcile(Applications::default());
@@ -338,7 +338,7 @@ fn a_dropped_secret_stays_dropped_when_an_older_record_is_back() {
 }
 
 #[test]
-fn secrets_that_changed_are_told_once() {
+fn secrets_that_changed_are_reported_once() {
     let registrations = ApplicationRegistry::new(false);
     registrations.reconcile(orders());
     let rotated = applications(&[("orders", SecretHashes::of("right").with_new("next"))]);
@@ -354,20 +354,20 @@ fn secrets_that_changed_are_told_once() {
 fn the_actor_of_a_change_is_in_its_event_and_makes_none() {
     let registrations = ApplicationRegistry::new(false);
     let first = SecretHashes::of("right");
-    let look = |record: &SecretHashes| {
+    let read = |record: &SecretHashes| {
         let reconciled = registrations.reconcile(applications(&[("orders", record.clone())]));
         assert_eq!(reconciled.restored, []);
         let events = reconciled.events.into_iter();
         let actors = events.map(|it| it.changed_by.map(|change| change.by));
         actors.collect::<Vec<_>>()
     };
-    look(&first);
+    read(&first);
     let by_ada = first.with_new("next").with_change(&note("ada@desk", 1));
-    assert_eq!(look(&by_ada), [Some("ada@desk".to_owned())]);
-    assert_eq!(look(&by_ada.clone().with_change(&note("bob@desk", 2))), []);
+    assert_eq!(read(&by_ada), [Some("ada@desk".to_owned())]);
+    assert_eq!(read(&by_ada.clone().with_change(&note("bob@desk", 2))), []);
     // A version that knows nothing of actors leaves the former one there.
-    let by_nobody = by_ada.newest().with_change(&note("bob@desk", 2));
-    assert_eq!(look(&by_nobody), [None]);
+    let by_unknown = by_ada.newest().with_change(&note("bob@desk", 2));
+    assert_eq!(read(&by_unknown), [None]);
     let lost = registrations.reconcile(Applications::default()).restored;
     let change = lost.first().and_then(|it| it.record.changed_by());
     assert_eq!(change, Some(note("bob@desk", 2)));

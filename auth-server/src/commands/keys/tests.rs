@@ -154,7 +154,7 @@ async fn a_revoked_key_is_replaced_at_once_and_again_is_no_error() {
 }
 
 #[tokio::test]
-async fn who_changed_a_key_and_why_is_recorded_and_shown() {
+async fn who_changed_a_key_and_why_is_recorded_and_printed() {
     let installation = Installation::new().await;
     installation.run("rotate --reason=OPS-7").await.unwrap();
     let ring = installation.ring().await;
@@ -256,7 +256,7 @@ async fn a_shared_secret_is_not_printed_as_a_public_key() {
 }
 
 #[tokio::test]
-async fn what_is_shown_names_every_key_and_no_half() {
+async fn keys_show_names_every_key_and_no_half() {
     let installation = Installation::new().await;
     installation.run("rotate").await.unwrap();
     let ring = installation.ring().await;

@@ -121,7 +121,7 @@ pub(crate) async fn log_request(
         },
         began: Instant::now(),
     };
-    let cors = logger.allowed_origins.answer_fields(headers);
+    let cors = logger.allowed_origins.response_fields(headers);
     request.extensions_mut().insert(record.ids.clone());
     let mut response = next.run(request).await;
     // Appended: a response may have a `Vary` of its own.

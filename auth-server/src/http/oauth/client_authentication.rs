@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_unreadable_and_ambiguous_credentials_are_told_apart() {
+    fn missing_unreadable_and_ambiguous_credentials_differ() {
         let jobs = basic("jobs:s");
         let without_colon = basic("jobs");
         for (fields, form, expected) in [

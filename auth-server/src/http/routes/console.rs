@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_may_talk_to_the_targets_and_to_nobody_else() {
+    fn the_page_may_talk_to_the_targets_alone() {
         let targets =
             ["http://127.0.0.1:8080", "https://orders.example"].map(|t| t.parse().unwrap());
         let policy = policy(&targets);

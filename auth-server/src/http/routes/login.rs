@@ -73,14 +73,14 @@ pub(crate) async fn login(State(login): State<Arc<Login>>, request: Request) -> 
         ids: &parts.extensions.get().cloned().unwrap_or_default(),
     });
     match outcome {
-        Ok(issued) => response::ok(MSG_LOGIN_SUCCEEDED, issued.answer),
+        Ok(issued) => response::ok(MSG_LOGIN_SUCCEEDED, issued.token),
         Err(error) => response::error_response(error.response()),
     }
 }
 
 /// An issued token with the ids for the audit line.
 struct Issued {
-    answer: AccessTokenInfo,
+    token: AccessTokenInfo,
     token_id: String,
     key_id: KeyId,
 }
@@ -111,7 +111,7 @@ impl LoginError {
             Self::AddressLimit(_) => LoginEvent::Limited,
             Self::Authentication(AuthenticationError::Failed) => LoginEvent::Failed,
             Self::Authentication(AuthenticationError::Locked(_)) => LoginEvent::Locked,
-            Self::Rejected(_) | Self::Authentication(_) => LoginEvent::Refused,
+            Self::Rejected(_) | Self::Authentication(_) => LoginEvent::Rejected,
         }
     }
 }
@@ -189,7 +189,7 @@ impl Login {
             }
             _ => None,
         };
-        let answer = AccessTokenInfo {
+        let token = AccessTokenInfo {
             access_token: signed.token,
             refresh_token,
             token_type: self.rfc6749_response.then(|| "Bearer".to_owned()),
@@ -198,7 +198,7 @@ impl Login {
             ..AccessTokenInfo::default()
         };
         Ok(Issued {
-            answer,
+            token,
             token_id,
             key_id: signed.key_id,
         })

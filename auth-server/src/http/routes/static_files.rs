@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_without_either_tree_is_refused() {
+    fn a_directory_without_either_tree_is_rejected() {
         let empty = tempfile::tempdir().unwrap();
         assert!(StaticFiles::root(empty.path()).is_err());
         assert!(StaticFiles::root(&empty.path().join("missing")).is_err());

@@ -60,7 +60,7 @@ struct AccessTokenResponse {
 
 /// An issued token with the ids for the audit line.
 struct Issued {
-    answer: AccessTokenResponse,
+    response: AccessTokenResponse,
     /// The user's, unless an application got it.
     account: Option<String>,
     token_id: String,
@@ -95,13 +95,13 @@ pub(crate) async fn token(
         account: issued.and_then(|issued| issued.account.as_deref()),
         client,
         outcome: code,
-        scope: issued.and_then(|issued| issued.answer.scope.as_deref()),
+        scope: issued.and_then(|issued| issued.response.scope.as_deref()),
         token_id: issued.map(|issued| issued.token_id.as_str()),
         key_id: issued.map(|issued| &issued.key_id),
         ids: &parts.extensions.get().cloned().unwrap_or_default(),
     });
     match outcome {
-        Ok(issued) => oauth::success(&issued.answer),
+        Ok(issued) => oauth::success(&issued.response),
         Err(error) => oauth::error(error),
     }
 }
@@ -198,7 +198,7 @@ impl TokenEndpoint {
             issuer.issue_to_application(pair, machine, now, token_id.clone())
         })?;
         Ok(Issued {
-            answer: AccessTokenResponse {
+            response: AccessTokenResponse {
                 access_token: signed.token,
                 token_type: "Bearer",
                 expires_in: self.issuance.issuer.lifetime,

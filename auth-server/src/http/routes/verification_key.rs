@@ -50,7 +50,7 @@ pub(crate) async fn verification_key(
 
     let code = outcome
         .as_ref()
-        .map_or_else(|refusal| refusal.rejection.reason(), |_| OK);
+        .map_or_else(|rejected| rejected.rejection.reason(), |_| OK);
     let client = client_of(
         &state.trusted_proxies,
         request.extensions(),
@@ -63,7 +63,7 @@ pub(crate) async fn verification_key(
     state.count(app_id.unwrap_or_default(), code);
     match outcome {
         Ok(keys) => state.jwks_response(&keys),
-        Err(refusal) => response::error_response(refusal),
+        Err(rejected) => response::error_response(rejected),
     }
 }
 

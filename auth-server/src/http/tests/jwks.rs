@@ -73,7 +73,7 @@ async fn the_set_lists_each_key_by_name_and_no_private_half() {
 }
 
 #[tokio::test]
-async fn who_knows_the_set_is_told_so_until_it_changes() {
+async fn a_client_that_has_the_set_gets_304_until_it_changes() {
     let ring = KeyRing::of(fresh(SigningType::Ecdsa));
     let router = serving_ring(ring.clone());
     let (_, headers, _) = get(&router, JWKS, None).await;
@@ -98,24 +98,24 @@ async fn who_knows_the_set_is_told_so_until_it_changes() {
 }
 
 #[tokio::test]
-async fn the_key_answer_leads_to_the_set_and_stays_the_contract_s() {
+async fn the_key_response_leads_to_the_set_and_stays_as_it_was() {
     let ring = KeyRing::of(fresh(SigningType::Ecdsa));
     let current = ring.current().public_key_string().to_owned();
     let ring = ring.publish(fresh(SigningType::Ecdsa), 0, LEAD);
     let router = serving_ring(ring);
     let (_, headers, _) = get(&router, KEY, None).await;
     assert_eq!(headers[LINK], "</auth/.well-known/jwks.json>; rel=\"jwks\"");
-    let (_, envelope) = answer(&router, request(Method::GET, KEY, None, "")).await;
+    let (_, envelope) = send(&router, request(Method::GET, KEY, None, "")).await;
     assert_eq!(envelope["msg"], "operation succeeded");
     assert_eq!(envelope["data"], current);
-    let refused = get(&router, "/auth/client/user/secret/key", None).await;
-    assert!(!refused.1.contains_key(LINK));
+    let rejected = get(&router, "/auth/client/user/secret/key", None).await;
+    assert!(!rejected.1.contains_key(LINK));
 }
 
 #[tokio::test]
 async fn a_shared_secret_is_never_listed() {
     let router = serving_ring(KeyRing::of(fresh(SigningType::Hmac)));
-    let (status, envelope) = answer(&router, request(Method::GET, JWKS, None, "")).await;
+    let (status, envelope) = send(&router, request(Method::GET, JWKS, None, "")).await;
     assert_eq!(
         (status, envelope["data"]["reason"].as_str()),
         (404, Some("not_found"))
@@ -139,15 +139,15 @@ async fn the_set_is_exempt_by_route_and_nothing_beside_it_is() {
         (Method::GET, "/auth/.well-known/other", "token_missing"),
         (Method::GET, "/.well-known/jwks.json", "token_missing"),
     ] {
-        let asked = request(method, path, None, "");
-        let (_, envelope) = answer(&serving(), asked).await;
+        let request = request(method, path, None, "");
+        let (_, envelope) = send(&serving(), request).await;
         assert_eq!(envelope["data"]["reason"], reason, "{path}");
     }
     let head = request(Method::HEAD, JWKS, None, "");
     let response = serving().oneshot(head).await.unwrap();
     assert_eq!(response.status(), StatusCode::OK);
     let without_key = router(LiveKeys::default(), Applications::default());
-    let (status, _) = answer(&without_key, request(Method::GET, JWKS, None, "")).await;
+    let (status, _) = send(&without_key, request(Method::GET, JWKS, None, "")).await;
     assert_eq!(status, 503);
 }
 
@@ -167,7 +167,7 @@ async fn tokens_from_around_a_rotation_are_accepted_until_the_drop() {
         let router = serving_ring(ring);
         for (token, accepted) in [(&old, accepts_old), (&new, accepts_new)] {
             let details = request(Method::GET, "/auth/current/user/details", Some(token), "");
-            let (status, _) = answer(&router, details).await;
+            let (status, _) = send(&router, details).await;
             assert_eq!(status == 200, accepted);
         }
     }

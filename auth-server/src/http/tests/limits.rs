@@ -47,7 +47,7 @@ fn from(mut request: Request<Body>, peer: &str, forwarded_for: &'static str) -> 
 }
 
 async fn reason(router: &Router, request: Request<Body>) -> String {
-    let (_, envelope) = answer(router, request).await;
+    let (_, envelope) = send(router, request).await;
     let reason = envelope["data"]["reason"].as_str();
     reason.unwrap_or("ok").to_owned()
 }
@@ -55,12 +55,12 @@ async fn reason(router: &Router, request: Request<Body>) -> String {
 #[tokio::test]
 async fn contract_2_3_and_2_4_token_and_info_are_the_user_s_own() {
     let router = with_users(0);
-    let (status, envelope) = answer(&router, login("ada", "ada's")).await;
+    let (status, envelope) = send(&router, login("ada", "ada's")).await;
     assert_eq!(status, 200);
     assert_eq!(envelope["data"]["info"]["nickName"], "ada");
     let token = envelope["data"]["access_token"].as_str().unwrap();
     let details = request(Method::GET, "/auth/current/user/details", Some(token), "");
-    let (_, envelope) = answer(&router, details).await;
+    let (_, envelope) = send(&router, details).await;
     assert_eq!(envelope["data"]["account"], "ada");
     assert_eq!(envelope["data"]["id"], "id of ada");
     assert_eq!(envelope["data"]["userType"], "member");
@@ -68,7 +68,7 @@ async fn contract_2_3_and_2_4_token_and_info_are_the_user_s_own() {
 
 #[tokio::test]
 async fn a_wrong_password_and_an_unknown_account_respond_alike() {
-    let mut answers = Vec::new();
+    let mut responses = Vec::new();
     for (account, password) in [("ada", "wrong"), ("nobody", "ada's")] {
         let router = with_users(0);
         let response = router.oneshot(login(account, password)).await.unwrap();
@@ -78,12 +78,12 @@ async fn a_wrong_password_and_an_unknown_account_respond_alike() {
             r#"Bearer realm="postern""#
         );
         let headers = response.headers().clone();
-        answers.push((
+        responses.push((
             headers,
             response.into_body().collect().await.unwrap().to_bytes(),
         ));
     }
-    assert_eq!(answers.first(), answers.last());
+    assert_eq!(responses.first(), responses.last());
 }
 
 #[tokio::test]

@@ -55,16 +55,16 @@ impl KeyRing {
         now: i64,
         policy: &RotationPolicy,
     ) -> Self {
-        let put_right = |time: &mut i64, latest: i64| {
+        let correct = |time: &mut i64, latest: i64| {
             if *time > latest.saturating_add(TOLERANCE) {
                 *time = latest;
             }
         };
         if let Some(current) = &mut self.metadata.since {
-            put_right(&mut current.since, now);
+            correct(&mut current.since, now);
         }
         for retired in &mut self.metadata.retired {
-            put_right(&mut retired.until, now.saturating_add(policy.keep));
+            correct(&mut retired.until, now.saturating_add(policy.keep));
         }
         let is_past_its_turn = policy
             .every
@@ -101,7 +101,7 @@ mod tests {
     use crate::keys::published::PublishedKeys;
 
     #[test]
-    fn times_that_no_right_clock_wrote_are_put_right() {
+    fn times_that_no_right_clock_wrote_are_corrected() {
         const NOW: i64 = 1_000_000;
         const FAR: i64 = 1 << 40;
         let fresh = || Arc::new(pair(SigningType::Ecdsa));

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_tells_what_it_found() {
+    fn a_start_reports_what_it_found() {
         let ring = KeyRing::of(fresh());
         let id = ring.current().id();
         let kind = |generated| events(None, &ring, generated)[0].kind;
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rotation_is_told_step_by_step() {
+    fn a_rotation_is_reported_step_by_step() {
         let start = KeyRing::of(fresh());
         let published = start.clone().publish(fresh(), 0, 150);
         let promoted = published.clone().advance(150, &POLICY);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revocation_is_told_with_what_took_the_key_s_place() {
+    fn a_revocation_is_reported_with_what_replaced_the_key() {
         let start = KeyRing::of(fresh());
         let id = start.current().id().clone();
         let replaced = start.clone().revoke(&id, Some(&fresh()), 0).unwrap();

@@ -56,8 +56,8 @@ for_every_store!(
     an_empty_store_holds_nothing,
     the_first_candidate_is_installed_and_every_later_one_gets_it,
     keys_change_only_where_pair_and_ring_are_the_expected_ones,
-    contract_1_half_a_pair_is_none_and_both_are_written,
-    a_whole_pair_is_never_overwritten_even_if_it_is_none_to_us,
+    contract_1_half_a_pair_is_missing_and_both_are_written,
+    a_whole_pair_is_never_overwritten_even_if_unusable,
     a_ring_without_a_pair_is_seen_and_kept,
     many_servers_at_the_same_instant_end_with_one_pair,
     many_servers_that_rotate_at_the_same_instant_do_it_once,
@@ -67,8 +67,8 @@ for_every_store!(
     of_many_who_replace_an_application_at_once_one_does,
     an_application_is_replaced_beside_the_expected_one,
     of_two_that_rely_on_each_other_one_is_replaced,
-    an_application_that_cannot_be_read_is_set_aside_and_stays,
-    every_place_has_its_own_name,
+    an_application_that_cannot_be_read_is_skipped_and_stays,
+    every_location_has_its_own_name,
     a_session_is_replaced_only_by_who_knows_what_is_there,
     of_many_who_renew_a_session_at_once_one_does,
     a_session_is_over_at_its_end,
@@ -178,7 +178,7 @@ async fn keys_change_only_where_pair_and_ring_are_the_expected_ones(
     }
 }
 
-async fn contract_1_half_a_pair_is_none_and_both_are_written(installation: &dyn Installation) {
+async fn contract_1_half_a_pair_is_missing_and_both_are_written(installation: &dyn Installation) {
     let store = installation.open();
     for (name, lost) in [("a", PRIVATE), ("b", PUBLIC)] {
         installation.plant(PRIVATE, "left over").await;
@@ -209,9 +209,7 @@ async fn a_ring_without_a_pair_is_seen_and_kept(installation: &dyn Installation)
     assert_eq!(store.compare_and_swap(&alone, &new).await, Ok(new));
 }
 
-async fn a_whole_pair_is_never_overwritten_even_if_it_is_none_to_us(
-    installation: &dyn Installation,
-) {
+async fn a_whole_pair_is_never_overwritten_even_if_unusable(installation: &dyn Installation) {
     let store = installation.open();
     for (private, public) in [("of one", "of another"), ("", ""), ("x", "")] {
         installation.plant(PRIVATE, private).await;
@@ -296,8 +294,8 @@ async fn applications_are_kept_with_the_key(installation: &dyn Installation) {
     }
     let applications = server.applications().await.unwrap();
     assert_eq!(applications.records().count(), 2);
-    assert!(applications.admits("orders", "first"));
-    assert!(applications.admits("größe", "s"));
+    assert!(applications.accepts("orders", "first"));
+    assert!(applications.accepts("größe", "s"));
     assert_eq!(server.load().await, Ok(keys("a")));
 }
 
@@ -339,7 +337,7 @@ async fn a_record_written_by_others_is_replaced_all_the_same(installation: &dyn 
             .applications()
             .await
             .unwrap()
-            .admits("orders", "first")
+            .accepts("orders", "first")
     );
 }
 
@@ -368,9 +366,9 @@ async fn an_application_is_replaced_beside_the_expected_one(installation: &dyn I
         let added = store.swap_application(id, None, &one, None).await;
         assert_eq!(added, Ok(true));
     }
-    let nobody = "nobody".parse().unwrap();
+    let absent = "nobody".parse().unwrap();
     for (beside, swapped) in [
-        ((&nobody, &one), false),
+        ((&absent, &one), false),
         ((&stock, &removed), false),
         ((&stock, &one), true),
     ] {
@@ -413,9 +411,7 @@ async fn of_two_that_rely_on_each_other_one_is_replaced(installation: &dyn Insta
     }
 }
 
-async fn an_application_that_cannot_be_read_is_set_aside_and_stays(
-    installation: &dyn Installation,
-) {
+async fn an_application_that_cannot_be_read_is_skipped_and_stays(installation: &dyn Installation) {
     let store = installation.open();
     installation
         .plant_application("orders", "not a record")
@@ -426,15 +422,18 @@ async fn an_application_that_cannot_be_read_is_set_aside_and_stays(
     else {
         unreachable!("an unreadable record was replaced")
     };
-    let place = store.location(Entry::Applications);
-    assert!(line.contains(&place) && line.contains("orders"), "{line}");
+    let location = store.location(Entry::Applications);
+    assert!(
+        line.contains(&location) && line.contains("orders"),
+        "{line}"
+    );
     let added = store.swap_application(&stock, None, &one, None).await;
     assert_eq!(added, Ok(true));
     let there = store.applications().await.unwrap();
-    assert!(there.admits("stock", "first") && there.is_unreadable(&orders));
+    assert!(there.accepts("stock", "first") && there.is_unreadable(&orders));
 }
 
-async fn every_place_has_its_own_name(installation: &dyn Installation) {
+async fn every_location_has_its_own_name(installation: &dyn Installation) {
     let store: Arc<dyn KeyStore> = installation.open();
     let entries = [
         Entry::Store,
@@ -444,7 +443,7 @@ async fn every_place_has_its_own_name(installation: &dyn Installation) {
         Entry::Ring,
         Entry::Applications,
     ];
-    let places = entries.map(|entry| store.location(entry));
-    let distinct: std::collections::BTreeSet<_> = places.iter().collect();
-    assert_eq!(distinct.len(), places.len(), "{places:?}");
+    let locations = entries.map(|entry| store.location(entry));
+    let distinct: std::collections::BTreeSet<_> = locations.iter().collect();
+    assert_eq!(distinct.len(), locations.len(), "{locations:?}");
 }

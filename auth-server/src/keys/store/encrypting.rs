@@ -57,7 +57,7 @@ impl EncryptedStore {
             let sealed = self.encryption.seal(Slot::Ring, NO_KID, ring);
             sealed
                 .map(|sealed| StoredRing(sealed.unwrap_or_else(|| ring.clone())))
-                .map_err(|fault| self.unusable(Entry::Ring, &fault))
+                .map_err(|error| self.unusable(Entry::Ring, &error))
         });
         Ok(StoredKeys {
             pair: pair.transpose()?,
@@ -70,7 +70,7 @@ impl EncryptedStore {
         let kid = id.as_ref().map_or(NO_KID, KeyId::as_str);
         let seal = |slot, text| {
             let sealed = self.encryption.seal(slot, kid, text);
-            sealed.map_err(|fault| self.unusable(Entry::KeyPair, &fault))
+            sealed.map_err(|error| self.unusable(Entry::KeyPair, &error))
         };
         let private = seal(Slot::Private, &pair.private)?;
         // A string that is not certainly public is encrypted as a shared secret.
@@ -92,7 +92,7 @@ impl EncryptedStore {
             self.encryption
                 .open(Slot::Ring, ring)
                 .map(|opened| StoredRing(opened.text))
-                .map_err(|fault| self.unusable(Entry::Ring, &fault))
+                .map_err(|error| self.unusable(Entry::Ring, &error))
         });
         Ok(StoredKeys {
             pair,
@@ -103,7 +103,7 @@ impl EncryptedStore {
     fn open_pair(&self, pair: &StoredKeyPair) -> Result<StoredKeyPair, StoreError> {
         let open = |half, slot, text: &str| {
             let opened = self.encryption.open(slot, text);
-            opened.map_err(|fault| self.unusable(Entry::Half(half), &fault))
+            opened.map_err(|error| self.unusable(Entry::Half(half), &error))
         };
         let private = open(Half::Private, Slot::Private, &pair.private)?;
         let public = if is_public(&pair.public) {
@@ -171,7 +171,7 @@ impl EncryptedStore {
         if let Some(first) = now.first() {
             let (count, required) = (now.len(), self.encryption.required);
             warn!(
-                count, %first, refused = required,
+                count, %first, rejected = required,
                 "records of applications are not authenticated with the key-encryption key; \
                  auth-server application list names them, keys reencrypt authenticates those you know"
             );
@@ -179,8 +179,8 @@ impl EncryptedStore {
         *logged = now;
     }
 
-    fn unusable(&self, entry: Entry, fault: &EncryptionError) -> StoreError {
-        StoreError::Unusable(format!("{}: {fault}", self.store.location(entry)))
+    fn unusable(&self, entry: Entry, error: &EncryptionError) -> StoreError {
+        StoreError::Unusable(format!("{}: {error}", self.store.location(entry)))
     }
 
     /// Logs the state of the stored values; nothing without a key-encryption key, when plaintext is

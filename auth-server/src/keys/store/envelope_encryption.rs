@@ -308,7 +308,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_encrypted_opens_in_its_place_and_no_two_are_alike() {
+    fn what_is_encrypted_opens_in_its_slot_and_no_two_are_alike() {
         let keys = with(1);
         let seal = || keys.seal(Slot::Private, "kid", "a key").unwrap().unwrap();
         let (one, other) = (seal(), seal());
@@ -378,7 +378,7 @@ pub(super) mod tests {
         let mut keys = with(1);
         assert_eq!(opened(&keys, Slot::Private, "a key").unwrap(), "a key");
         keys.required = true;
-        let refused = opened(&keys, Slot::Private, "a key");
-        assert_eq!(refused, Err(EncryptionError::InClear));
+        let rejected = opened(&keys, Slot::Private, "a key");
+        assert_eq!(rejected, Err(EncryptionError::InClear));
     }
 }

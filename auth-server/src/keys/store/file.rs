@@ -115,8 +115,8 @@ impl FileStore {
 
     fn write_lock(&self) -> Result<Locked, StoreError> {
         if matches!(self.purpose, Purpose::Preview) {
-            let place = self.location(Entry::Store);
-            return Err(StoreError::Unusable(format!("{place}: only read")));
+            let location = self.location(Entry::Store);
+            return Err(StoreError::Unusable(format!("{location}: only read")));
         }
         self.directory.create()?;
         self.directory.lock(WRITE_LOCK)
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_others_may_read_is_refused_and_stays() {
+    async fn a_file_that_others_may_read_is_rejected_and_stays() {
         let (files, store) = installed().await;
         for entry in [
             Entry::Half(Half::Private),
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_regular_file_is_refused() {
+    async fn what_is_no_regular_file_is_rejected() {
         let (files, store) = installed().await;
         let private = files.path(Entry::Half(Half::Private));
         fs::rename(&private, files.directory().join("elsewhere")).unwrap();
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_directory_that_others_may_write_to_is_refused() {
+    async fn a_directory_that_others_may_write_to_is_rejected() {
         let (files, store) = installed().await;
         chmod(&files.directory(), 0o770);
         let error = store.load().await.unwrap_err();
@@ -383,11 +383,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_second_server_is_refused_and_a_command_is_not() {
+    async fn a_second_server_is_rejected_and_a_command_is_not() {
         let (files, store) = installed().await;
-        let refused = FileStore::for_serving(files.directory()).unwrap_err();
+        let rejected = FileStore::for_serving(files.directory()).unwrap_err();
         assert!(
-            matches!(&refused, StoreError::Unavailable(line) if line.contains("another auth-server"))
+            matches!(&rejected, StoreError::Unavailable(line) if line.contains("another auth-server"))
         );
         assert_eq!(
             FileStore::new(files.directory()).load().await,
@@ -421,10 +421,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn looking_into_a_directory_that_is_not_there_makes_none() {
+    async fn reading_a_directory_that_is_not_there_makes_none() {
         let files = Files::new();
-        let looked = FileStore::new(files.directory()).load().await;
-        assert_eq!(looked, Ok(StoredKeys::default()));
+        let loaded = FileStore::new(files.directory()).load().await;
+        assert_eq!(loaded, Ok(StoredKeys::default()));
         assert!(!files.directory().exists());
     }
 }

@@ -19,7 +19,7 @@ use super::{KeyStore, StoreError};
 /// A configured store, not accessed yet.
 #[derive(Debug, Clone)]
 pub(crate) struct StoreLocation {
-    place: Backend,
+    backend: Backend,
     encryption: Arc<KeyEncryption>,
     /// The file of the client certificate, and its expiry.
     certificate: Option<(PathBuf, i64)>,
@@ -55,14 +55,14 @@ impl StoreLocation {
     ) -> Result<Self, LocationError> {
         Ok(Self {
             certificate: access.certificate(),
-            place: Backend::parse(text, access)?,
+            backend: Backend::parse(text, access)?,
             encryption: Arc::new(encryption),
         })
     }
 
     /// Opens the store for a command.
     pub(crate) fn open(&self) -> Arc<dyn KeyStore> {
-        self.encrypted(match &self.place {
+        self.encrypted(match &self.backend {
             Backend::File(directory) => Arc::new(FileStore::new(directory.clone())),
             Backend::Redis(store) => Arc::clone(store) as _,
         })
@@ -73,7 +73,7 @@ impl StoreLocation {
     /// # Errors
     /// Those of [`FileStore::for_serving`]; a Redis store is not contacted yet.
     pub(crate) fn open_for_serving(&self) -> Result<Arc<dyn KeyStore>, StoreError> {
-        Ok(match &self.place {
+        Ok(match &self.backend {
             Backend::File(directory) => {
                 self.encrypted(Arc::new(FileStore::for_serving(directory.clone())?))
             }
@@ -86,7 +86,7 @@ impl StoreLocation {
     /// # Errors
     /// Those of [`FileStore::for_preview`]; a Redis store is not contacted yet.
     pub(crate) fn open_for_preview(&self) -> Result<Arc<dyn KeyStore>, StoreError> {
-        Ok(match &self.place {
+        Ok(match &self.backend {
             Backend::File(directory) => {
                 self.encrypted(Arc::new(FileStore::for_preview(directory.clone())?))
             }
@@ -96,7 +96,7 @@ impl StoreLocation {
 
     /// Returns the records beside the keys; the file store has to be open for serving, or a command's.
     pub(crate) fn records(&self) -> Arc<dyn RecordStore> {
-        let records: Arc<dyn RecordStore> = match &self.place {
+        let records: Arc<dyn RecordStore> = match &self.backend {
             Backend::File(directory) => Arc::new(FileRecords::new(directory)),
             Backend::Redis(store) => Arc::clone(store) as _,
         };
@@ -118,7 +118,7 @@ impl StoreLocation {
 
     /// Returns true if the directory does not exist: mistyped, or nothing was ever stored.
     pub(crate) fn is_absent(&self) -> bool {
-        match &self.place {
+        match &self.backend {
             Backend::File(directory) => !directory.exists(),
             Backend::Redis(_) => false,
         }
@@ -126,7 +126,7 @@ impl StoreLocation {
 
     /// Returns true if data leaves this host unencrypted.
     pub(crate) fn is_in_clear(&self) -> bool {
-        match &self.place {
+        match &self.backend {
             Backend::File(_) => false,
             Backend::Redis(store) => store.is_in_clear(),
         }
@@ -164,7 +164,7 @@ impl Backend {
 /// Omits user and password.
 impl fmt::Display for StoreLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.place {
+        match &self.backend {
             Backend::File(directory) => write!(f, "file:{}", directory.display()),
             Backend::Redis(store) => f.write_str(store.redacted()),
         }
@@ -188,8 +188,8 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_address_is_shown_without_its_password() {
-        for (text, shown) in [
+    fn each_kind_of_address_is_printed_without_its_password() {
+        for (text, expected) in [
             ("file:./data", "file:./data"),
             ("file:/var/lib/auth", "file:/var/lib/auth"),
             ("redis://localhost", "redis://localhost:6379/0"),
@@ -215,7 +215,7 @@ mod tests {
             ("rediss+cluster://one/0", "rediss+cluster://one:6379"),
         ] {
             let location = parse(text).unwrap();
-            assert_eq!(location.to_string(), shown);
+            assert_eq!(location.to_string(), expected);
             assert!(!format!("{location:?}").contains("hush"));
         }
     }
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused_without_repeating_it() {
+    fn what_is_no_address_is_rejected_without_repeating_it() {
         for text in [
             "",
             "data",
@@ -269,13 +269,13 @@ mod tests {
     }
 
     #[test]
-    fn access_that_the_store_has_no_use_for_is_refused() {
+    fn access_that_the_store_has_no_use_for_is_rejected() {
         let access = || Credentials {
             password: Some(Zeroizing::new("hush".to_owned())),
             ..Credentials::default()
         };
-        let refused = parse_with("file:x", access()).unwrap_err();
-        assert_eq!(refused, LocationError::AccessForFiles);
+        let rejected = parse_with("file:x", access()).unwrap_err();
+        assert_eq!(rejected, LocationError::AccessForFiles);
         for (text, access) in [
             (
                 "redis://x",
@@ -295,8 +295,8 @@ mod tests {
                 },
             ),
         ] {
-            let refused = parse_with(text, access).unwrap_err();
-            assert!(matches!(refused, LocationError::Redis(_)), "{refused}");
+            let rejected = parse_with(text, access).unwrap_err();
+            assert!(matches!(rejected, LocationError::Redis(_)), "{rejected}");
         }
     }
 }

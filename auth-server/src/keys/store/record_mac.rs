@@ -20,7 +20,7 @@ const VERSION: &str = "1";
 /// Separates the derived key from other uses of the key-encryption key.
 const PURPOSE: &[u8] = b"postern application records";
 /// Part of the message beside the id, so that no other value of the store is taken for a record.
-const PLACE: &str = "application";
+const KIND: &str = "application";
 
 /// A key that authenticates records, derived from a key-encryption key (HKDF, RFC 5869).
 pub(super) struct RecordKey(hmac::Key);
@@ -60,7 +60,7 @@ impl KeyEncryption {
 fn message(id: &AppId, record: &SecretHashes) -> Option<Vec<u8>> {
     let record = serde_json::to_value(record.with_mac(None)).ok()?;
     let members: BTreeMap<String, Value> = serde_json::from_value(record).ok()?;
-    serde_json::to_vec(&(PLACE, id, members)).ok()
+    serde_json::to_vec(&(KIND, id, members)).ok()
 }
 
 #[cfg(test)]

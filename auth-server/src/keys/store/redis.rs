@@ -103,7 +103,7 @@ pub(crate) struct RedisStore {
     redacted: String,
     is_in_clear: bool,
     /// True once a rejected query of its clock was logged.
-    is_time_refused: AtomicBool,
+    is_time_rejected: AtomicBool,
 }
 
 impl std::fmt::Debug for RedisStore {
@@ -127,7 +127,7 @@ impl RedisStore {
             route: CurrentEndpoint::new(address, access, endpoint, TIMEOUT),
             redacted,
             is_in_clear,
-            is_time_refused: AtomicBool::new(false),
+            is_time_rejected: AtomicBool::new(false),
         })
     }
 
@@ -252,7 +252,7 @@ impl KeyStore for RedisStore {
 
     async fn now(&self) -> Result<Option<i64>, StoreError> {
         let time: Vec<i64> = self.call(&script(TIME, &KEYS)).await?;
-        if time.is_empty() && !self.is_time_refused.swap(true, Ordering::Relaxed) {
+        if time.is_empty() && !self.is_time_rejected.swap(true, Ordering::Relaxed) {
             warn!(
                 "{}: the user lacks the right +time: keys follow this machine's clock",
                 self.redacted
@@ -324,14 +324,14 @@ fn is_lasting(error: &RedisError) -> bool {
     const CODES: [&str; 4] = ["WRONGPASS", "NOAUTH", "NOPERM", "WRONGTYPE"];
     // The client's text for a rejected SELECT, which lacks the code. Redis accepts SELECT even
     // while it loads or has lost its master.
-    const REFUSED_DATABASE: &str = "refused to switch database";
+    const DATABASE_REJECTED: &str = "refused to switch database";
     match error.kind() {
         ErrorKind::AuthenticationFailed
         | ErrorKind::InvalidClientConfig
         | ErrorKind::Parse
         | ErrorKind::UnexpectedReturnType
         | ErrorKind::Server(ServerErrorKind::NoPerm) => true,
-        _ if error.to_string().contains(REFUSED_DATABASE) => true,
+        _ if error.to_string().contains(DATABASE_REJECTED) => true,
         // Up to Redis 6, a script's error hides the code of the failed command in its text.
         _ => CODES.iter().any(|code| {
             error.code() == Some(code) || error.detail().is_some_and(|detail| detail.contains(code))

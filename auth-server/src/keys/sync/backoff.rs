@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_before_the_next_look_brings_it_forward() {
+    fn what_is_due_before_the_next_poll_brings_it_forward() {
         let soon = Duration::from_millis(50);
         for (failures, due_in, expected) in [
             (0, soon, soon),

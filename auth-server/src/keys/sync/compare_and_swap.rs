@@ -91,13 +91,13 @@ pub(super) fn serialization_error(error: &serde_json::Error) -> StoreError {
 }
 
 /// Returns an error that locates the faulty value.
-pub(crate) fn unusable_keys(store: &dyn KeyStore, fault: &KeyRingError) -> StoreError {
-    let entry = match fault {
-        KeyRingError::Pair(fault) => fault.half().map_or(Entry::KeyPair, Entry::Half),
+pub(crate) fn unusable_keys(store: &dyn KeyStore, error: &KeyRingError) -> StoreError {
+    let entry = match error {
+        KeyRingError::Pair(error) => error.half().map_or(Entry::KeyPair, Entry::Half),
         KeyRingError::MalformedRing { .. }
         | KeyRingError::NewerRing(_)
         | KeyRingError::Next(_)
         | KeyRingError::Retired(_) => Entry::Ring,
     };
-    StoreError::Unusable(format!("{}: {fault}", store.location(entry)))
+    StoreError::Unusable(format!("{}: {error}", store.location(entry)))
 }

@@ -35,5 +35,5 @@ pub(crate) async fn preview(
         over: None,
     };
     let plan = reconciliation.plan(&stored, None);
-    plan.map(drop).map_err(|fault| unusable_keys(store, &fault))
+    plan.map(drop).map_err(|error| unusable_keys(store, &error))
 }

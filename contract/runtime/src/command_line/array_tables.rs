@@ -48,13 +48,13 @@ impl ArrayTables {
         let tables = self.arrays.get(name).into_iter().flatten();
         let read = |(index, table): (usize, &Table)| {
             let read = table.clone().try_into();
-            read.map_err(|error: toml::de::Error| self.refuse(name, index, &error.to_string()))
+            read.map_err(|error: toml::de::Error| self.reject(name, index, &error.to_string()))
         };
         tables.enumerate().map(read).collect()
     }
 
     /// Names the file and the table, counted from one, in front of `why`.
-    fn refuse(&self, name: &str, index: usize, why: &str) -> ExitError {
+    fn reject(&self, name: &str, index: usize, why: &str) -> ExitError {
         // The parser writes the member into a second line.
         let why: Vec<&str> = why.split_whitespace().collect();
         ExitError::Config(format!(

@@ -12,7 +12,7 @@ use crate::exit::ExitError;
 
 /// Returns an unusable, missing or excluded setting as a configuration failure, regardless of its
 /// source, and any other error as a command line failure.
-pub(super) fn refusal(
+pub(super) fn exit_error(
     command: &Command,
     arguments: &[OsString],
     from_file: &FromFile,
@@ -37,7 +37,7 @@ pub(super) fn refusal(
 
 fn is_configuration(command: &Command, arguments: &[OsString], error: &clap::Error) -> bool {
     let flags = |kind| named_flags(error, kind);
-    let faulty = flags(ContextKind::InvalidArg);
+    let invalid = flags(ContextKind::InvalidArg);
     let settings = all_settings(command);
     let setting_of = |flag: &String| {
         let flag = Some(flag.as_str());
@@ -47,17 +47,17 @@ fn is_configuration(command: &Command, arguments: &[OsString], error: &clap::Err
         ErrorKind::MissingRequiredArgument | ErrorKind::ValueValidation => {}
         // A flag at the end of the line has no value; clap calls that an empty one.
         ErrorKind::InvalidValue if is_empty_value(error) => {
-            let mut settings = faulty.iter().filter_map(setting_of);
+            let mut settings = invalid.iter().filter_map(setting_of);
             if settings.any(|setting| is_typed(setting, arguments)) {
                 return false;
             }
         }
         ErrorKind::InvalidValue => {}
         // Except for one flag that was given twice.
-        ErrorKind::ArgumentConflict if flags(ContextKind::PriorArg) != faulty => {}
+        ErrorKind::ArgumentConflict if flags(ContextKind::PriorArg) != invalid => {}
         _ => return false,
     }
-    !faulty.is_empty() && faulty.iter().all(|flag| setting_of(flag).is_some())
+    !invalid.is_empty() && invalid.iter().all(|flag| setting_of(flag).is_some())
 }
 
 fn is_empty_value(error: &clap::Error) -> bool {

@@ -37,12 +37,12 @@ enum Kind {
 
 impl ConfigFile {
     pub(super) fn read(path: &Path) -> Result<Self, ExitError> {
-        let refuse = |why: &str| ExitError::Config(format!("{}: {why}", path.display()));
+        let reject = |why: &str| ExitError::Config(format!("{}: {why}", path.display()));
         let text =
-            bounded_read::read_text(path, MAX_BYTES).map_err(|why| refuse(&why.to_string()))?;
+            bounded_read::read_text(path, MAX_BYTES).map_err(|why| reject(&why.to_string()))?;
         let values = text
             .parse()
-            .map_err(|error| refuse(&TomlError::new(&error, &text).to_string()))?;
+            .map_err(|error| reject(&TomlError::new(&error, &text).to_string()))?;
         Ok(Self {
             path: path.to_owned(),
             values,
@@ -81,7 +81,7 @@ impl ConfigFile {
                 }
                 (Some(None), false) => {
                     let why = format!("must be an array of tables: [[{name}]]");
-                    return Err(self.refuse(name, &why));
+                    return Err(self.reject(name, &why));
                 }
                 _ => {}
             }
@@ -89,7 +89,7 @@ impl ConfigFile {
         Ok(ArrayTables::new(&self.path, arrays))
     }
 
-    pub(super) fn refuse(&self, key: &str, why: &str) -> ExitError {
+    pub(super) fn reject(&self, key: &str, why: &str) -> ExitError {
         ExitError::Config(format!("{}: `{key}` {why}", self.path.display()))
     }
 
@@ -116,7 +116,7 @@ impl ConfigFile {
             (Value::String(word), Kind::Boolean) => word.clone(),
             (Value::Integer(bit), Kind::Boolean) => bit.to_string(),
             _ => {
-                return Err(self.refuse(
+                return Err(self.reject(
                     key,
                     &format!("must be {}, not {}", kind.name(), value.type_str()),
                 ));

@@ -57,8 +57,11 @@ impl Sources<'_> {
         };
         let file = self.file.filter(|file| file.has(former));
         let key = file.map(|file| {
-            let place = file.path().display();
-            renamed(&format!("`{former}` in {place}"), &format!("`{present}`"))
+            let file_name = file.path().display();
+            renamed(
+                &format!("`{former}` in {file_name}"),
+                &format!("`{present}`"),
+            )
         });
         typed.into_iter().chain(set).chain(key)
     }

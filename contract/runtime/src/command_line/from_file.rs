@@ -28,7 +28,7 @@ impl FromFile {
         given: &ArgMatches,
         file: ConfigFile,
     ) -> Result<Self, ExitError> {
-        refuse_wrong_keys(&file, command)?;
+        reject_wrong_keys(&file, command)?;
         let (chosen, given) = chosen_subcommand(command, given);
         let mut resolved = Self::default();
         for setting in settings(chosen).filter(|setting| !is_given(setting, given)) {
@@ -58,7 +58,7 @@ impl FromFile {
 }
 
 /// Rejects unknown keys, secrets, and a setting under two names.
-fn refuse_wrong_keys(file: &ConfigFile, command: &Command) -> Result<(), ExitError> {
+fn reject_wrong_keys(file: &ConfigFile, command: &Command) -> Result<(), ExitError> {
     let known = all_settings(command);
     let named = |key: &str| {
         let mut settings = known.iter();
@@ -71,15 +71,15 @@ fn refuse_wrong_keys(file: &ConfigFile, command: &Command) -> Result<(), ExitErr
                 let meant = named(&key.replace('_', "-"));
                 let meant = meant.map(|(_, name)| format!("; `{name}` is"));
                 let why = format!("is no setting of this program{}", meant.unwrap_or_default());
-                return Err(file.refuse(key, &why));
+                return Err(file.reject(key, &why));
             }
             Some((setting, name)) if setting.is_hide_env_values_set() => {
                 let advice = format!("is a secret: give `{name}-file` instead");
-                return Err(file.refuse(key, &advice));
+                return Err(file.reject(key, &advice));
             }
             Some((_, name)) if name != key && file.has(name) => {
                 let why = format!("and `{name}` are two names of one setting");
-                return Err(file.refuse(key, &why));
+                return Err(file.reject(key, &why));
             }
             Some(_) => {}
         }

@@ -63,15 +63,15 @@ impl Sources<'_> {
                 continue;
             }
             seen.push(flag);
-            if let Some(place) = self.place_of(setting, text) {
-                described += &format!("; --{flag} comes from {place}");
+            if let Some(source) = self.source_of(setting, text) {
+                described += &format!("; --{flag} comes from {source}");
             }
         }
         described + end
     }
 
     /// Returns `None` for a typed flag, a default, and a text that begins with the file.
-    fn place_of(&self, setting: &Arg, text: &str) -> Option<String> {
+    fn source_of(&self, setting: &Arg, text: &str) -> Option<String> {
         if is_typed(setting, self.arguments) {
             return None;
         }

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_refused() {
+    fn everything_else_is_rejected() {
         for text in [
             "",
             "s",
@@ -153,11 +153,11 @@ mod tests {
     }
 
     #[test]
-    fn a_duration_out_of_range_is_refused_with_the_range() {
-        let refused = |text: &str| within(1..=300)(text).unwrap_err();
-        assert_eq!(refused("0"), "expected 1s to 5m");
-        assert_eq!(refused("301s"), "expected 1s to 5m");
-        assert_eq!(refused("x"), NotSeconds.to_string());
+    fn a_duration_out_of_range_is_rejected_with_the_range() {
+        let rejected = |text: &str| within(1..=300)(text).unwrap_err();
+        assert_eq!(rejected("0"), "expected 1s to 5m");
+        assert_eq!(rejected("301s"), "expected 1s to 5m");
+        assert_eq!(rejected("x"), NotSeconds.to_string());
         assert_eq!(within(1..=300)("5m"), Ok(Seconds(300)));
         assert_eq!(at_least_one("0"), Err("expected 1s or more".to_owned()));
     }

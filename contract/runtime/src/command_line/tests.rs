@@ -176,8 +176,8 @@ fn a_switch_is_on_or_off_wherever_it_stands() {
     assert!(!settings.whisper && settings.shout);
     for word in ["yes", "", "ON", "2"] {
         let flag = format!("--shout={word}");
-        let refused = failure(&["serve", "--no-upstream", &flag], "").to_string();
-        assert!(refused.contains("'--shout[=<on|off>]'"), "{refused}");
+        let rejected = failure(&["serve", "--no-upstream", &flag], "").to_string();
+        assert!(rejected.contains("'--shout[=<on|off>]'"), "{rejected}");
     }
 }
 
@@ -279,7 +279,7 @@ fn arrays_of_tables_become_types_of_the_program_in_their_order() {
 }
 
 #[test]
-fn an_unusable_table_is_named_by_file_place_and_member() {
+fn an_unusable_table_is_named_by_file_position_and_member() {
     for (file, line) in [
         (
             "[[rule]]\npaths = ['/a']\n[[rule]]\npahts = ['/b']",
@@ -338,7 +338,7 @@ fn a_missing_file_is_fatal() {
 }
 
 #[test]
-fn what_is_refused_is_one_line_naming_the_flag() {
+fn what_is_rejected_is_one_line_naming_the_flag() {
     const USAGE: u8 = 64;
     const CONFIG: u8 = 78;
     for (arguments, code, line) in [
@@ -411,7 +411,7 @@ fn what_is_refused_is_one_line_naming_the_flag() {
 }
 
 #[test]
-fn help_is_an_answer_and_no_failure() {
+fn help_is_a_result_and_no_failure() {
     for arguments in [
         &["prog", "--help"][..],
         &["prog", "serve", "--help"],

@@ -352,7 +352,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_no_pair_is_refused_with_the_file_at_fault() {
+    fn what_is_no_pair_is_rejected_with_the_invalid_file() {
         let ((cert, key), (_, other_key)) = (pair(2100), pair(2100));
         let broken = cert.replacen("\nMII", "\nMIJ", 1);
         for (cert, key, of_key, problem) in [
@@ -375,15 +375,15 @@ pub(super) mod tests {
             (&cert, "", true, "is empty"),
         ] {
             let files = Files::with(cert, key);
-            let fault = files.open().unwrap_err();
+            let error = files.open().unwrap_err();
             let named = if of_key { files.key() } else { files.cert() };
-            assert_eq!(fault.path(), named, "{fault}");
-            assert!(fault.to_string().contains(problem), "{fault}");
+            assert_eq!(error.path(), named, "{error}");
+            assert!(error.to_string().contains(problem), "{error}");
         }
     }
 
     #[test]
-    fn a_key_that_others_can_read_is_refused() {
+    fn a_key_that_others_can_read_is_rejected() {
         let (cert, key) = pair(2100);
         let files = Files::with(&cert, &key);
         std::fs::set_permissions(files.key(), Permissions::from_mode(0o644)).unwrap();
@@ -403,7 +403,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn another_pair_takes_its_place_and_a_bad_one_does_not() {
+    fn another_pair_replaces_it_and_a_bad_one_does_not() {
         let (cert, key) = pair(2100);
         let files = Files::with(&cert, &key);
         let certificate = files.open().unwrap();

@@ -8,7 +8,7 @@ use crate::file_watch::Transition;
 use crate::metrics::{Label, counters_by};
 
 const REPLACED: &str = "replaced";
-const REFUSED: &str = "refused";
+const REJECTED: &str = "refused";
 
 crate::metrics! {
     /// Metrics of one certificate, registered only where there is one: a gauge of 0 would report a
@@ -18,7 +18,7 @@ crate::metrics! {
         tls_certificate_not_after_timestamp_seconds was tls_certificate_not_after_seconds: Gauge,
         /// Changes of the TLS certificate's files by outcome
         tls_certificate_reloads: Family<Label, Counter>
-            = counters_by("outcome", [REPLACED, REFUSED]),
+            = counters_by("outcome", [REPLACED, REJECTED]),
         /// 1 if the TLS certificate's files could be used at the last poll
         tls_last_reload_successful was tls_files_usable: Gauge,
     }
@@ -32,11 +32,11 @@ impl CertificateMetrics {
             .set(not_after);
         let outcome = match transition {
             Some(Transition::Replaced) => Some(REPLACED),
-            Some(Transition::Unusable(_)) => Some(REFUSED),
+            Some(Transition::Unusable(_)) => Some(REJECTED),
             Some(Transition::Recovered) | None => None,
         };
         self.tls_last_reload_successful
-            .set(i64::from(outcome != Some(REFUSED)));
+            .set(i64::from(outcome != Some(REJECTED)));
         if let Some(outcome) = outcome {
             self.tls_certificate_reloads
                 .get_or_create(&[("outcome", outcome)])

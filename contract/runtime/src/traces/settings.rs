@@ -66,7 +66,7 @@ impl Settings {
             Some("none") => return Ok(None),
             None | Some("otlp") => {}
             Some(other) => {
-                return Err(refused(
+                return Err(rejected(
                     "OTEL_TRACES_EXPORTER",
                     other,
                     "expected otlp or none",
@@ -83,7 +83,7 @@ impl Settings {
         check_sampler(variable)?;
         for name in NOT_SUPPORTED {
             if let Some(value) = variable(name) {
-                return Err(refused(
+                return Err(rejected(
                     name,
                     &value,
                     "client certificates are not supported",
@@ -148,13 +148,13 @@ fn check_sampler(variable: Variables<'_>) -> Result<(), ExitError> {
     };
     if !SAMPLERS.contains(&sampler.as_str()) {
         let expected = format!("expected one of {}", SAMPLERS.join(", "));
-        return Err(refused("OTEL_TRACES_SAMPLER", &sampler, &expected));
+        return Err(rejected("OTEL_TRACES_SAMPLER", &sampler, &expected));
     }
     if sampler.ends_with("traceidratio") {
         let ratio = variable("OTEL_TRACES_SAMPLER_ARG").unwrap_or_else(|| "1".to_owned());
         let parsed = ratio.parse::<f64>();
         if !parsed.is_ok_and(|ratio| (0.0..=1.0).contains(&ratio)) {
-            return Err(refused(
+            return Err(rejected(
                 "OTEL_TRACES_SAMPLER_ARG",
                 &ratio,
                 "expected a number from 0 to 1",
@@ -170,7 +170,7 @@ fn protocol(variable: Variables<'_>) -> Result<Protocol, ExitError> {
         Some((name, value)) => match value.as_str() {
             "grpc" => Ok(Protocol::Grpc),
             "http/protobuf" => Ok(Protocol::Http),
-            other => Err(refused(&name, other, "expected grpc or http/protobuf")),
+            other => Err(rejected(&name, other, "expected grpc or http/protobuf")),
         },
     }
 }
@@ -194,14 +194,14 @@ fn number(variable: Variables<'_>, name: &str, default: usize) -> Result<usize, 
         return Ok(default);
     };
     let number = value.parse().ok().filter(|number| *number > 0);
-    number.ok_or_else(|| refused(name, &value, "expected a number above 0"))
+    number.ok_or_else(|| rejected(name, &value, "expected a number above 0"))
 }
 
 fn milliseconds(number: usize) -> Duration {
     Duration::from_millis(u64::try_from(number).unwrap_or(u64::MAX))
 }
 
-fn refused(name: &str, value: &str, why: &str) -> ExitError {
+fn rejected(name: &str, value: &str, why: &str) -> ExitError {
     ExitError::Config(format!("{name} '{value}': {why}"))
 }
 

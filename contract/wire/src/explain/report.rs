@@ -139,12 +139,12 @@ impl Verdict {
     pub fn reported(rejection: Rejection) -> Self {
         Self {
             outcome: "reported".to_owned(),
-            ..Self::refused(rejection)
+            ..Self::rejected(rejection)
         }
     }
 
     /// Describes a rejection.
-    pub fn refused(rejection: Rejection) -> Self {
+    pub fn rejected(rejection: Rejection) -> Self {
         let help = rejection.help();
         Self {
             outcome: "refused".to_owned(),
@@ -225,8 +225,8 @@ impl fmt::Display for Explanation {
         }
         self.write_verdict(f)?;
         self.write_path(f)?;
-        for (place, step) in self.checks.iter().enumerate() {
-            let label = if place == 0 { "checks" } else { "" };
+        for (index, step) in self.checks.iter().enumerate() {
+            let label = if index == 0 { "checks" } else { "" };
             let (sign, why) = match step.outcome {
                 StepOutcome::Passed => ("✓", ""),
                 StepOutcome::Failed => ("✗", ""),
@@ -236,8 +236,8 @@ impl fmt::Display for Explanation {
             let line = format!("{label:<9} {sign} {:<14} {why}{reason}", step.check);
             writeln!(f, "{}", line.trim_end())?;
         }
-        for (place, rule) in self.rules.iter().enumerate() {
-            let label = if place == 0 { "rules" } else { "" };
+        for (index, rule) in self.rules.iter().enumerate() {
+            let label = if index == 0 { "rules" } else { "" };
             let sign = if rule.holds { '✓' } else { '✗' };
             let (needs, found) = (Plain(&rule.needs), Plain(&rule.found));
             writeln!(
@@ -258,8 +258,8 @@ impl fmt::Display for Explanation {
         if let Some(keys) = &self.keys {
             keys.write(f)?;
         }
-        for (place, line) in self.head.iter().flatten().enumerate() {
-            let label = if place == 0 { "service" } else { "" };
+        for (index, line) in self.head.iter().flatten().enumerate() {
+            let label = if index == 0 { "service" } else { "" };
             writeln!(f, "{label:<9} {}", Plain(line))?;
         }
         Ok(())
@@ -275,8 +275,8 @@ fn cut(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let end = text.floor_char_boundary(READABLE_BYTES);
-    let shown = text.get(..end).unwrap_or_default();
-    Cow::Owned(format!("{shown}… ({} bytes)", text.len()))
+    let begin = text.get(..end).unwrap_or_default();
+    Cow::Owned(format!("{begin}… ({} bytes)", text.len()))
 }
 
 impl Explanation {
@@ -422,7 +422,7 @@ mod tests {
     fn the_text_says_what_decided_and_what_to_do() {
         let mut explanation = Explanation {
             at: 100,
-            verdict: Verdict::refused(Rejection::TokenExpired),
+            verdict: Verdict::rejected(Rejection::TokenExpired),
             request: Some("GET /orders/1".into()),
             ..Explanation::default()
         };
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_is_told_nothing_by_a_stranger() {
+    fn text_of_an_attacker_cannot_control_a_terminal() {
         let explanation = Explanation {
             request: Some("GET /\u{1b}[2J\u{202e}".into()),
             ..Explanation::default()

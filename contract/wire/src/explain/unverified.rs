@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_signature_is_not_kept_and_what_is_no_token_is_none() {
+    fn the_signature_is_not_kept_and_what_is_no_token_is_skipped() {
         let part = |text: &str| URL_SAFE_NO_PAD.encode(text);
         let token = format!(
             "{}.{}.c2VjcmV0",

@@ -142,7 +142,7 @@ impl AllowedOrigins {
     }
 
     /// Returns the response fields that let an allowed origin read our response to this request.
-    pub fn answer_fields(&self, headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
+    pub fn response_fields(&self, headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
         let mut fields = Vec::new();
         if self.0.is_empty() {
             return fields;
@@ -169,7 +169,7 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
-    /// Returns the fields of a preflight response besides [`AllowedOrigins::answer_fields`].
+    /// Returns the fields of a preflight response besides [`AllowedOrigins::response_fields`].
     pub const fn preflight_fields(self) -> [(HeaderName, HeaderValue); 3] {
         let (methods, headers) = match self {
             Self::Login => ("POST", headers_with!(", Content-Type")),
@@ -293,8 +293,8 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_names_the_origin_it_is_for_and_no_other() {
-        let of = |origin| allowed().answer_fields(&headers(&[("origin", origin)]));
+    fn a_response_names_the_origin_it_is_for_and_no_other() {
+        let of = |origin| allowed().response_fields(&headers(&[("origin", origin)]));
         assert!(of("https://app.example").contains(&(
             ACCESS_CONTROL_ALLOW_ORIGIN,
             HeaderValue::from_static("https://app.example")
@@ -303,9 +303,9 @@ mod tests {
             of("https://evil.example"),
             [(VARY, HeaderValue::from_name(ORIGIN))]
         );
-        let nobody = AllowedOrigins::default();
+        let no_origin = AllowedOrigins::default();
         assert_eq!(
-            nobody.answer_fields(&headers(&[("origin", "https://app.example")])),
+            no_origin.response_fields(&headers(&[("origin", "https://app.example")])),
             []
         );
     }

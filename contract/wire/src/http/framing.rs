@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn one_plain_framing_field_is_fine_and_so_is_none() {
+    fn one_plain_framing_field_or_no_field_is_fine() {
         for (fields, body) in [
             ("", Body::Length(0)),
             ("Content-Length: 0\r\n", Body::Length(0)),
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn ambiguous_framing_is_refused() {
+    fn ambiguous_framing_is_rejected() {
         for fields in [
             "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n",
             "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n",
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_is_looked_at_together_with_what_came_before() {
+    fn a_piece_is_read_together_with_what_came_before() {
         for (raw, from, bare) in [
             ("GET / HTTP/1.1\r\n", 15, false),
             ("GET / HTTP/1.1\n", 14, true),

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_without_one_is_for_nobody() {
+    fn a_request_without_one_is_for_no_host() {
         assert_eq!(checked(""), Err(Rejection::HostMissing));
         assert_eq!(check(None), Err(Rejection::HostMissing));
     }

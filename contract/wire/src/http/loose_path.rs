@@ -43,24 +43,24 @@ impl LoosePath {
         is_below.then_some(Self { text, context })
     }
 
-    /// Calls `look` with each spelling: with a slash at the end, without it, without a suffix.
-    pub fn each_spelling(&self, mut look: impl FnMut(&str)) {
+    /// Calls `visit` with each spelling: with a slash at the end, without it, without a suffix.
+    pub fn each_spelling(&self, mut visit: impl FnMut(&str)) {
         let text = self.text.get(self.context..).unwrap_or_default();
         let Ok(path) = std::str::from_utf8(text) else {
             return;
         };
-        look(path);
+        visit(path);
         let Some(path) = path.strip_suffix('/').filter(|path| !path.is_empty()) else {
             return;
         };
-        look(path);
+        visit(path);
         let name = path.rfind('/').map_or(0, |slash| slash + 1);
         let (directory, name) = path.split_at(name);
         let (first, last) = (name.find('.'), name.rfind('.'));
         let ends = [first, last.filter(|last| Some(*last) != first)];
         // A leading dot begins no suffix.
         for end in ends.into_iter().flatten().filter(|end| *end > 0) {
-            look(path.get(..directory.len() + end).unwrap_or_default());
+            visit(path.get(..directory.len() + end).unwrap_or_default());
         }
     }
 }

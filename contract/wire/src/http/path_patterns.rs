@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_that_could_never_match_are_refused() {
+    fn patterns_that_could_never_match_are_rejected() {
         for pattern in [
             "", "a", "/a/../b", "/a//b", "/a\\b", "/a;b", "/a#b", "/{id}", "/a%2fb", "/a%", "/a\n",
         ] {

@@ -282,23 +282,23 @@ pub fn names_another_path(headers: &HeaderMap) -> bool {
 mod tests {
     use super::*;
 
-    /// Returns `canonical`, `opaque` (never on the pass list) or `refused`.
+    /// Returns `canonical`, `opaque` (never on the pass list) or `rejected`.
     fn class(path: &[u8]) -> &'static str {
         match RequestPath::parse(path) {
-            Err(_) => "refused",
+            Err(_) => "rejected",
             Ok(path) if path.canonical().is_some() => "canonical",
             Ok(_) => "opaque",
         }
     }
 
     #[test]
-    fn the_quick_answer_is_that_of_every_rule() {
+    fn the_quick_check_agrees_with_every_rule() {
         let alphabet = b"/.a%2e;\\ \xc0";
         let (mut quick, mut path) = (0, Vec::new());
         for number in 0..alphabet.len().pow(5) {
             path.clear();
             path.push(b'/');
-            let digits = (0..5).map(|place| number / alphabet.len().pow(place));
+            let digits = (0..5).map(|exponent| number / alphabet.len().pow(exponent));
             path.extend(digits.filter_map(|digit| alphabet.get(digit % alphabet.len())));
             quick += usize::from(is_evidently_canonical(&path));
             let text = path.escape_ascii();
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_refused_canonical_or_opaque() {
+    fn paths_are_rejected_canonical_or_opaque() {
         let rows: &[(&[u8], &str)] = &[
             (b"/", "canonical"),
             (b"/a/b.c", "canonical"),
@@ -344,29 +344,29 @@ mod tests {
             (b"/caf%e9", "opaque"),
             (b"/caf\xc3\xa9", "opaque"),
             (b"/a%ef%bc%8fb", "opaque"),
-            (b"", "refused"),
-            (b"*", "refused"),
-            (b"a", "refused"),
-            (b"/..", "refused"),
-            (b"/./a", "refused"),
-            (b"/a/%2e%2E/b", "refused"),
-            (b"/a/..%2fb", "refused"),
-            (b"/a/..;x/b", "refused"),
-            (b"/a/..%3bx/b", "refused"),
-            (b"/a\\b", "refused"),
-            (b"/a%5cb", "refused"),
-            (b"/a%00", "refused"),
-            (b"/a%0d%0ab", "refused"),
-            (b"/a\x7f", "refused"),
-            (b"/a%", "refused"),
-            (b"/a%4", "refused"),
-            (b"/a%zz", "refused"),
-            (b"/a%u002e", "refused"),
-            (b"/a%252e", "refused"),
-            (b"/a%25252fb", "refused"),
-            (b"/a%25%32%65", "refused"),
-            (b"/a%c0%ae", "refused"),
-            (b"/a%e0%80%af", "refused"),
+            (b"", "rejected"),
+            (b"*", "rejected"),
+            (b"a", "rejected"),
+            (b"/..", "rejected"),
+            (b"/./a", "rejected"),
+            (b"/a/%2e%2E/b", "rejected"),
+            (b"/a/..%2fb", "rejected"),
+            (b"/a/..;x/b", "rejected"),
+            (b"/a/..%3bx/b", "rejected"),
+            (b"/a\\b", "rejected"),
+            (b"/a%5cb", "rejected"),
+            (b"/a%00", "rejected"),
+            (b"/a%0d%0ab", "rejected"),
+            (b"/a\x7f", "rejected"),
+            (b"/a%", "rejected"),
+            (b"/a%4", "rejected"),
+            (b"/a%zz", "rejected"),
+            (b"/a%u002e", "rejected"),
+            (b"/a%252e", "rejected"),
+            (b"/a%25252fb", "rejected"),
+            (b"/a%25%32%65", "rejected"),
+            (b"/a%c0%ae", "rejected"),
+            (b"/a%e0%80%af", "rejected"),
         ];
         for (path, expected) in rows {
             assert_eq!(class(path), *expected, "{}", path.escape_ascii());
@@ -378,6 +378,6 @@ mod tests {
         let chain = format!("/{}41", "%25".repeat(20_000));
         assert_eq!(class(chain.as_bytes()), "opaque");
         let chain = format!("/%{}41", "25".repeat(20_000));
-        assert_eq!(class(chain.as_bytes()), "refused");
+        assert_eq!(class(chain.as_bytes()), "rejected");
     }
 }

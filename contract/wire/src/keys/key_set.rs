@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_jwk_set_is_refused() {
+    fn what_is_no_jwk_set_is_rejected() {
         for text in ["", "[]", "{}", r#"{"keys":{}}"#, r#"{"keys":[],"keys":[]}"#] {
             let error = KeySet::from_jwks(text.as_bytes(), &[Algorithm::RS256]).unwrap_err();
             assert_eq!(error, KeyError::NotAJwkSet, "{text}");

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_of_grpc_says_the_same_as_that_of_http() {
+    fn a_grpc_status_means_the_same_as_the_http_status() {
         for (rejection, status) in [
             (Rejection::TokenMissing, 16),
             (Rejection::TokenExpired, 16),

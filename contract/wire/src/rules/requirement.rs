@@ -45,8 +45,8 @@ impl Requirement {
         if !self.scope.is_empty() && !self.scope.iter().any(has_scope) {
             return RuleVerdict::LacksScope;
         }
-        for (place, required) in self.claims.iter().enumerate() {
-            let found = claims.get(place).copied().flatten();
+        for (position, required) in self.claims.iter().enumerate() {
+            let found = claims.get(position).copied().flatten();
             if !found.is_some_and(|found| required.is_satisfied_by(found)) {
                 return RuleVerdict::LacksClaim;
             }

@@ -274,7 +274,7 @@ fn the_first_broken_rule_decides_otherwise_the_default() {
 }
 
 #[test]
-fn a_rule_admits_its_methods_only_where_the_default_is_to_deny() {
+fn a_rule_accepts_its_methods_only_with_default_deny() {
     let read = rule(&["GET"], &["/a"], Requirement::default());
     let rules = AccessRules::new(vec![read], Unmatched::Deny);
     let overridden = [(

@@ -11,12 +11,12 @@ use crate::rejection::Rejection;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Bearer<'a> {
     token: &'a str,
-    place: TokenPlace,
+    location: TokenLocation,
 }
 
 /// The place of a token in a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TokenPlace {
+pub enum TokenLocation {
     /// `Authorization`, or the protocols of a WebSocket: another site cannot make a browser send
     /// them.
     Explicit,
@@ -27,7 +27,7 @@ pub enum TokenPlace {
     Header(usize),
 }
 
-impl TokenPlace {
+impl TokenLocation {
     /// Returns the position of the token header.
     pub const fn header(self) -> Option<usize> {
         match self {
@@ -52,12 +52,12 @@ impl<'a> Bearer<'a> {
     }
 
     /// Returns the place that it came from.
-    pub const fn place(self) -> TokenPlace {
-        self.place
+    pub const fn location(self) -> TokenLocation {
+        self.location
     }
 
-    const fn at(self, place: TokenPlace) -> Self {
-        Self { place, ..self }
+    const fn at(self, location: TokenLocation) -> Self {
+        Self { location, ..self }
     }
 }
 
@@ -119,7 +119,7 @@ pub fn from_token_headers<'a>(
         return Ok(None);
     };
     let token = bounded(field.as_bytes(), max_bytes)?;
-    Ok(Some(token.at(TokenPlace::Header(position))))
+    Ok(Some(token.at(TokenLocation::Header(position))))
 }
 
 /// Reads the token from the cookie of this name; `None` without such a cookie.
@@ -139,7 +139,7 @@ pub fn from_cookie<'a>(
         (Some(_), Some(_)) => Err(Rejection::TokenMalformed),
         (Some(token), None) => {
             let token = bounded(token, max_bytes)?;
-            Ok(Some(token.at(TokenPlace::Cookie)))
+            Ok(Some(token.at(TokenLocation::Cookie)))
         }
     }
 }
@@ -229,7 +229,7 @@ fn token68(token: &[u8]) -> Result<Bearer<'_>, Rejection> {
     let token = std::str::from_utf8(token).map_err(|_| Rejection::TokenMalformed)?;
     Ok(Bearer {
         token,
-        place: TokenPlace::Explicit,
+        location: TokenLocation::Explicit,
     })
 }
 
@@ -403,8 +403,9 @@ mod tests {
                 headers.append(*name, HeaderValue::from_static(value));
             }
             let token = from_token_headers(&headers, &names, 10);
-            let found = token
-                .map(|token| token.map(|token| (token.as_str(), token.place().header().unwrap())));
+            let found = token.map(|token| {
+                token.map(|token| (token.as_str(), token.location().header().unwrap()))
+            });
             assert_eq!(found, expected, "{fields:?}");
         }
     }

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_without_id_or_account_is_nobody() {
+    fn a_user_without_id_or_account_is_rejected() {
         use Rejection::{TokenClaimInvalid, TokenClaimMissing};
         for (value, rejection) in [
             (json!(null), TokenClaimMissing),
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mapping_that_cannot_be_meant_is_refused_by_entry() {
+    fn a_mapping_that_cannot_be_meant_is_rejected_by_entry() {
         use ClaimMappingError as E;
         for (entries, entry, error) in [
             (&["id"][..], "id", E::NotAPair),
@@ -223,8 +223,8 @@ mod tests {
             (&["id=/a~2"], "id=/a~2", E::Claim(ClaimNameError::Pointer)),
             (&["id=/a~"], "id=/a~", E::Claim(ClaimNameError::Pointer)),
         ] {
-            let refused = ClaimMapping::parse(entries.iter().copied()).unwrap_err();
-            assert_eq!(refused, (entry, error));
+            let rejected = ClaimMapping::parse(entries.iter().copied()).unwrap_err();
+            assert_eq!(rejected, (entry, error));
         }
     }
 }

@@ -339,8 +339,8 @@ mod tests {
         let details = claims.into_user_details();
         let present: Vec<_> = details.present().collect();
         assert_eq!(present, [("id", "s"), ("email", "a@b"), ("account", "ada")]);
-        let nobody = parse(&json!({"sub": "s"}));
-        assert_eq!(nobody, Err(Rejection::TokenClaimMissing));
+        let incomplete = parse(&json!({"sub": "s"}));
+        assert_eq!(incomplete, Err(Rejection::TokenClaimMissing));
         let typed_wrong = parse(&json!({"sub": "s", "name": "ada", "exp": "1"}));
         assert_eq!(typed_wrong, Err(Rejection::TokenClaimInvalid));
     }
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_types_are_told_from_missing_claims() {
+    fn wrong_types_are_distinguished_from_missing_claims() {
         let mut rows = vec![
             ("username", Value::Null, Rejection::TokenClaimMissing),
             ("userId", Value::Null, Rejection::TokenClaimMissing),

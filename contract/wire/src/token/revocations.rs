@@ -443,9 +443,9 @@ mod tests {
             },
         ];
         for (at, one) in lists.iter().enumerate() {
-            for (place, other) in lists.iter().enumerate() {
+            for (index, other) in lists.iter().enumerate() {
                 let same = of(one).revokes_same(&of(other));
-                assert_eq!(same, at == place, "{at} {place}");
+                assert_eq!(same, at == index, "{at} {index}");
             }
             assert_eq!(of(one).entries(), usize::from(at > 0), "{at}");
         }

@@ -39,7 +39,8 @@ pub struct VerificationPolicy {
 }
 
 /// Members that change the key or the meaning of the token (RFC 7515 §4.1, RFC 7797).
-const REFUSED_HEADER_MEMBERS: [&str; 8] = ["crit", "b64", "zip", "enc", "jku", "jwk", "x5u", "x5c"];
+const REJECTED_HEADER_MEMBERS: [&str; 8] =
+    ["crit", "b64", "zip", "enc", "jku", "jwk", "x5u", "x5c"];
 
 /// Media type of a token; compared without regard to case (RFC 7515 §4.1.9).
 const TOKEN_TYPE: &str = "JWT";
@@ -209,7 +210,7 @@ impl Header {
     fn parse(encoded: &str, check_type: CheckType) -> Result<Self, Rejection> {
         let members =
             strict_json::object(&decode(encoded)?).map_err(|_| Rejection::TokenMalformed)?;
-        if REFUSED_HEADER_MEMBERS
+        if REJECTED_HEADER_MEMBERS
             .iter()
             .any(|name| members.contains_key(*name))
         {
@@ -388,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_exp_is_refused_unless_allowed() {
+    fn a_missing_exp_is_rejected_unless_allowed() {
         let token = token(&header(), &with(payload(), "exp", Value::Null));
         let missing = Err(Rejection::TokenClaimMissing);
         assert_eq!(verify(&policy(), &key_set(), &token), missing);
@@ -463,17 +464,17 @@ mod tests {
             let token = token(&with(header(), "typ", json!(typ)), &payload());
             assert_eq!(verify(policy, &key_set(), &token), expected, "{typ}");
         }
-        let for_nobody = with(payload(), "aud", Value::Null);
-        let token = token(&with(header(), "typ", json!("at+jwt")), &for_nobody);
+        let without_audience = with(payload(), "aud", Value::Null);
+        let token = token(&with(header(), "typ", json!("at+jwt")), &without_audience);
         assert_eq!(verify(&policy(), &key_set(), &token), Ok(()));
     }
 
     #[test]
-    fn a_token_of_another_type_is_refused() {
+    fn a_token_of_another_type_is_rejected() {
         for typ in [json!("JWE"), json!(""), json!(LIST_TYPE), json!(["JWT"])] {
             let token = token(&with(header(), "typ", typ.clone()), &payload());
-            let refused = Err(Rejection::TokenHeader);
-            assert_eq!(verify(&policy(), &key_set(), &token), refused, "{typ}");
+            let rejected = Err(Rejection::TokenHeader);
+            assert_eq!(verify(&policy(), &key_set(), &token), rejected, "{typ}");
         }
     }
 
@@ -489,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_algorithm_never_asks_for_another_key() {
+    fn a_foreign_algorithm_never_requests_another_key() {
         let named = KeySet::named(key_set().keys().to_vec());
         for algorithm in ["none", "RS256", "hs256", ""] {
             let header = json!({"alg": algorithm, "kid": "other"});

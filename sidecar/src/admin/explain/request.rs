@@ -22,8 +22,8 @@ pub(crate) enum RequestError {
     ExplainRequest,
     #[error("method: not valid in HTTP")]
     Method,
-    #[error("target: byte {place} is 0x{byte:02x}, which ends the line; write %{byte:02X}")]
-    TargetByte { place: usize, byte: u8 },
+    #[error("target: byte {position} is 0x{byte:02x}, which ends the line; write %{byte:02X}")]
+    TargetByte { position: usize, byte: u8 },
     /// Without the value, which may be a token.
     #[error("header '{0}': this name or this value cannot be sent")]
     Header(String),
@@ -39,8 +39,8 @@ impl ExplainRequest {
         let target = self.target.as_bytes();
         let ends_the_line = |byte: &u8| matches!(byte, b'\r' | b'\n');
         if let Some(at) = target.iter().position(ends_the_line) {
-            let (place, byte) = (at + 1, target.get(at).copied().unwrap_or_default());
-            return Err(RequestError::TargetByte { place, byte });
+            let (position, byte) = (at + 1, target.get(at).copied().unwrap_or_default());
+            return Err(RequestError::TargetByte { position, byte });
         }
         let mut raw = format!("{} {} HTTP/1.1\r\n", self.method, self.target);
         for (name, value) in &self.headers {

@@ -99,7 +99,7 @@ fn beginning_of(head: &RequestHeader) -> Vec<String> {
 pub(crate) fn without_tokens(line: &str) -> String {
     let is_of_one = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let words = line.split_inclusive(|c| !is_of_one(c));
-    let shown = words.map(|word| {
+    let redacted = words.map(|word| {
         let token = word.trim_end_matches(|c| !is_of_one(c));
         // Every JSON object in base64url starts like this.
         if token.starts_with("eyJ") && token.matches('.').count() >= 2 {
@@ -108,7 +108,7 @@ pub(crate) fn without_tokens(line: &str) -> String {
             word.to_owned()
         }
     });
-    shown.collect()
+    redacted.collect()
 }
 
 const HIDDEN: &str = "[as it was sent]";
@@ -123,11 +123,11 @@ fn without_token(value: &str) -> String {
 
 fn without_cookie(value: &str, hidden: Option<&str>) -> String {
     let pairs = value.split(';').map(str::trim);
-    let shown = pairs.map(|pair| match pair.split_once('=') {
+    let redacted = pairs.map(|pair| match pair.split_once('=') {
         Some((name, _)) if Some(name.trim_end()) == hidden => format!("{name}={HIDDEN}"),
         _ => pair.to_owned(),
     });
-    shown.collect::<Vec<_>>().join("; ")
+    redacted.collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]
@@ -151,7 +151,7 @@ mod tests {
             without_cookie("t =secret", Some("t")),
             "t =[as it was sent]"
         );
-        for (line, shown) in [
+        for (line, expected) in [
             (
                 "GET /a?t=eyJh.eyJz.c-_2&x=1 HTTP/1.1",
                 "GET /a?t=[as it was sent]&x=1 HTTP/1.1",
@@ -163,7 +163,7 @@ mod tests {
             ("X: eyJh.eyJz.c", "X: [as it was sent]"),
             ("X: eyJh a.b.c \u{e4} eyJ", "X: eyJh a.b.c \u{e4} eyJ"),
         ] {
-            assert_eq!(without_tokens(line), shown);
+            assert_eq!(without_tokens(line), expected);
         }
     }
 }

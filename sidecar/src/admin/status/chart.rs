@@ -16,10 +16,10 @@ fn parts(requests: &Totals) -> [(&'static str, u64); 6] {
     [
         ("verified", requests.verified),
         ("passed", requests.passed),
-        ("answered", requests.answered),
+        ("answered", requests.responded),
         ("reported", requests.reported),
         ("aborted", requests.aborted),
-        ("refused", requests.refused),
+        ("refused", requests.rejected),
     ]
 }
 
@@ -36,8 +36,8 @@ pub(super) fn chart(minutes: &[MinuteSnapshot]) -> Markup {
                 line.grid x1="0" x2=(width) y1=(y) y2=(y) {}
                 text.scale x="2" y=(y + 12.0) { (label) }
             }
-            @for (place, minute) in (COLUMNS - minutes.len()..).zip(minutes) {
-                g { title { (described(minute)) } (column(place, minute, top)) }
+            @for (index, minute) in (COLUMNS - minutes.len()..).zip(minutes) {
+                g { title { (described(minute)) } (column(index, minute, top)) }
             }
             text.scale x="2" y=(height - 5) { "60 min ago" }
             text.scale.end x=(width - 2) y=(height - 5) { "now" }
@@ -45,7 +45,7 @@ pub(super) fn chart(minutes: &[MinuteSnapshot]) -> Markup {
     }
 }
 
-fn column(place: usize, minute: &MinuteSnapshot, top: u64) -> Markup {
+fn column(index: usize, minute: &MinuteSnapshot, top: u64) -> Markup {
     let mut bottom = HEIGHT + 1.0;
     let mut boxes = Vec::new();
     for (class, count) in parts(&minute.requests) {
@@ -58,7 +58,7 @@ fn column(place: usize, minute: &MinuteSnapshot, top: u64) -> Markup {
     }
     html! {
         @for (class, y, height) in boxes {
-            rect class=(class) x=(place * COLUMN_WIDTH + 1) width=(COLUMN_WIDTH - 2)
+            rect class=(class) x=(index * COLUMN_WIDTH + 1) width=(COLUMN_WIDTH - 2)
                 y=(format!("{y:.1}")) height=(format!("{height:.1}")) {}
         }
     }

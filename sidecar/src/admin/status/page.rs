@@ -28,8 +28,8 @@ pub(super) fn status(snapshot: &Snapshot<'_>) -> Markup {
                     @if snapshot.issuers.is_empty() {
                         (keys(snapshot.keys.as_ref(), &snapshot.protected.keys_from))
                     }
-                    @for (place, issuer) in snapshot.issuers.iter().enumerate() {
-                        (issuer_card(place, issuer))
+                    @for (index, issuer) in snapshot.issuers.iter().enumerate() {
+                        (issuer_card(index, issuer))
                     }
                     (hour_in_numbers(snapshot))
                     (protected(snapshot.protected))
@@ -50,7 +50,7 @@ pub(super) fn status(snapshot: &Snapshot<'_>) -> Markup {
                 }
                 section aria-labelledby="rejections" {
                     h2 id="rejections" { "Recent rejections" }
-                    (rejections(&snapshot.refusals))
+                    (rejections(&snapshot.rejections))
                 }
             }
             footer {
@@ -149,8 +149,8 @@ fn keys(keys: Option<&KeysSnapshot>, keys_from: &str) -> Markup {
 }
 
 /// One of several issuers.
-fn issuer_card(place: usize, issuer: &IssuerSnapshot<'_>) -> Markup {
-    let (id, settings) = (format!("issuer-{place}"), issuer.issuer);
+fn issuer_card(index: usize, issuer: &IssuerSnapshot<'_>) -> Markup {
+    let (id, settings) = (format!("issuer-{index}"), issuer.issuer);
     html! {
         section.card aria-labelledby=(id) {
             h2 id=(id) { "Issuer " (settings.name) }
@@ -201,9 +201,9 @@ fn hour_in_numbers(snapshot: &Snapshot<'_>) -> Markup {
             dl {
                 dt { "verified" } dd { (sum.verified) }
                 dt { "open paths" } dd { (sum.passed) }
-                dt { "current user" } dd { (sum.answered) }
+                dt { "current user" } dd { (sum.responded) }
                 @if sum.reported > 0 { dt { "reported" } dd { (sum.reported) } }
-                dt { "rejected" } dd { (sum.refused) }
+                dt { "rejected" } dd { (sum.rejected) }
                 dt { "client left" } dd { (sum.aborted) }
                 @for (class, count) in &responses.by_class {
                     dt { @if class.is_empty() { "no response" } @else { "status " (class) } } dd { (count) }
@@ -317,8 +317,8 @@ fn fast_path(used: &FastPathUse) -> Markup {
 /// Joins the accepted values.
 fn or_unchecked(accepted: &[String]) -> Markup {
     html! {
-        @for (place, value) in accepted.iter().enumerate() {
-            @if place > 0 { " or " }
+        @for (index, value) in accepted.iter().enumerate() {
+            @if index > 0 { " or " }
             code { (value) }
         }
         @if accepted.is_empty() { span.quiet { "not checked" } }
@@ -356,12 +356,12 @@ fn rejections(rejections: &[RejectionSnapshot]) -> Markup {
     }
 }
 
-fn row(refused: &RejectionSnapshot) -> Markup {
-    let request = &refused.request;
+fn row(rejected: &RejectionSnapshot) -> Markup {
+    let request = &rejected.request;
     html! {
         tr {
-            td.time { time datetime=(refused.at) { (readable(&refused.at)) } }
-            td { a href={ "/reasons#" (refused.reason) } title=(refused.message) { (refused.reason) } }
+            td.time { time datetime=(rejected.at) { (readable(&rejected.at)) } }
+            td { a href={ "/reasons#" (rejected.reason) } title=(rejected.message) { (rejected.reason) } }
             td { (request.status.map(|status| status.to_string()).unwrap_or_default()) }
             td { (request.method.as_deref().unwrap_or("–")) }
             td.path { (request.path.as_deref().unwrap_or("–")) }
@@ -379,8 +379,8 @@ fn row(refused: &RejectionSnapshot) -> Markup {
 /// Marks backticked text as code.
 fn with_code(text: &str) -> Markup {
     html! {
-        @for (place, part) in text.split('`').enumerate() {
-            @if place % 2 == 1 { code { (part) } } @else { (part) }
+        @for (index, part) in text.split('`').enumerate() {
+            @if index % 2 == 1 { code { (part) } } @else { (part) }
         }
     }
 }

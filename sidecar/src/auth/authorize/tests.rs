@@ -129,7 +129,7 @@ fn authorize_under(
     let state = keys.as_ref().and_then(|keys| keys.as_deref());
     let keys = state.ok_or(Rejection::AuthKeysUnavailable);
     let decision = rules.authorize(head, keys, now);
-    decision.map_err(|refusal| refusal.rejection)
+    decision.map_err(|rejected| rejected.rejection)
 }
 
 const WEBSOCKET: [(&str, &str); 3] = [
@@ -176,15 +176,15 @@ fn a_public_path_is_forwarded_without_a_user() {
 #[test]
 fn the_user_details_come_in_the_envelope() {
     let fields = [("Authorization", &*token("Ada"))];
-    let answer = user(authorize(
+    let response = user(authorize(
         "/orders/current/user/details",
         &fields,
         Some(&keys()),
     ))
     .unwrap();
-    assert_eq!(answer["success"], true);
-    assert_eq!(answer["data"]["account"], "ada");
-    assert_eq!(answer["data"]["grade"], Value::Null);
+    assert_eq!(response["success"], true);
+    assert_eq!(response["data"]["account"], "ada");
+    assert_eq!(response["data"]["grade"], Value::Null);
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn trace_and_connect_are_rejected_after_bad_framing() {
         has_body: false,
     };
     for method in [Method::TRACE, Method::CONNECT] {
-        for (wire, refused) in [
+        for (wire, rejected) in [
             (
                 RawHead::Http1(b"TRACE / HTTP/1.1\r\n\r\n"),
                 Rejection::MethodNotAllowed,
@@ -268,7 +268,7 @@ fn trace_and_connect_are_rejected_after_bad_framing() {
                 wire,
                 target_to_send: b"a:443",
             };
-            assert_eq!(head.checked_target(), Err(refused), "{method}");
+            assert_eq!(head.checked_target(), Err(rejected), "{method}");
         }
     }
 }
@@ -327,19 +327,19 @@ fn the_times_of_a_cached_token_are_checked() {
 fn tokens_cached_under_other_keys_do_not_count() {
     let (keys, token) = (keys(), token("Ada"));
     let fields = [("Authorization", token.as_str())];
-    let admitted = |keys| authorize("/orders/1", &fields, Some(keys)).err();
-    assert_eq!(admitted(&keys), None);
+    let rejection = |keys| authorize("/orders/1", &fields, Some(keys)).err();
+    assert_eq!(rejection(&keys), None);
     install(&keys, SECRET);
-    assert_eq!(admitted(&keys), None);
+    assert_eq!(rejection(&keys), None);
     assert_eq!(
         keys.token_cache().counters.token_cache_hits.get(),
         1,
         "the same key"
     );
     install(&keys, &"x".repeat(32));
-    assert_eq!(admitted(&keys), Some(Rejection::TokenSignature));
+    assert_eq!(rejection(&keys), Some(Rejection::TokenSignature));
     install(&keys, SECRET);
-    assert_eq!(admitted(&keys), None);
+    assert_eq!(rejection(&keys), None);
     assert_eq!(keys.token_cache().counters.token_cache_misses.get(), 3);
 }
 
@@ -359,7 +359,7 @@ fn tokens_cached_under_other_rules_do_not_count() {
     let other = following(&same, "elsewhere");
     let again = following(&other, "auth");
     let hits = || keys.token_cache().counters.token_cache_hits.get();
-    for (rules, refusal, expected_hits) in [
+    for (rules, rejection, expected_hits) in [
         (&first, None, 0),
         (&same, None, 1),
         (&other, Some(Rejection::TokenIssuer), 1),
@@ -371,7 +371,7 @@ fn tokens_cached_under_other_rules_do_not_count() {
         (&other, Some(Rejection::TokenIssuer), 3),
     ] {
         let decision = authorize_under(rules, NOW, PATHS[0], &fields, Some(&keys));
-        assert_eq!((decision.err(), hits()), (refusal, expected_hits));
+        assert_eq!((decision.err(), hits()), (rejection, expected_hits));
     }
 }
 
@@ -410,12 +410,12 @@ fn rejected_tokens_and_oversize_users_are_not_cached() {
     let expired = token_of(&json!({"username": "ada", "userId": "1", "exp": NOW - 60}));
     let too_large = token(&"\u{7ba1}".repeat(20));
     let forged = format!("{}x", token("Ada"));
-    for (token, details_refused) in [(expired, true), (too_large, false), (forged, true)] {
+    for (token, details_rejected) in [(expired, true), (too_large, false), (forged, true)] {
         let fields = [("Authorization", token.as_str())];
         for _ in 0..2 {
             assert!(authorize(PATHS[0], &fields, Some(&keys)).is_err());
             let details = authorize(PATHS[1], &fields, Some(&keys));
-            assert_eq!(details.is_err(), details_refused);
+            assert_eq!(details.is_err(), details_rejected);
         }
     }
     assert_eq!(keys.token_cache().counters.token_cache_hits.get(), 0);
@@ -454,12 +454,12 @@ fn a_token_is_held_to_the_rules_at_once_and_when_remembered() {
     let rules = rules().with_access_rules(access_rules(3));
     let of =
         |account: &str| token_of(&json!({"username": account, "userId": "1", "exp": NOW + 60}));
-    for (account, refusal) in [("ada", None), ("bob", Some(Rejection::ClaimNotAllowed))] {
+    for (account, rejection) in [("ada", None), ("bob", Some(Rejection::ClaimNotAllowed))] {
         let token = of(account);
         let fields = [("Authorization", token.as_str())];
         for time in ["first", "again"] {
             let decision = authorize_under(&rules, NOW, "/orders/area2/x", &fields, Some(&keys));
-            assert_eq!(decision.err(), refusal, "{account} {time}");
+            assert_eq!(decision.err(), rejection, "{account} {time}");
         }
         let open = authorize_under(&rules, NOW, "/orders/static/a", &fields, Some(&keys));
         assert_eq!(user(open), None);

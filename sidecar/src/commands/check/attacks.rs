@@ -114,5 +114,5 @@ pub(super) fn authorize_method(
     let raw = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n");
     let session = replay::read(raw.as_bytes())?;
     let decision = head::with_request_head(&session, |head| rules.authorize(head, keys, now));
-    decision.map_err(|refusal| refusal.rejection)
+    decision.map_err(|rejected| rejected.rejection)
 }

@@ -45,8 +45,8 @@ pub(super) fn run_checks(
             findings.keys(config, issuer, source).await;
         }
         findings.service(config.upstream.clone()).await;
-        if let Some((target, is_refused)) = config.bypass {
-            findings.bypass(target, is_refused).await;
+        if let Some((target, is_rejected)) = config.bypass {
+            findings.bypass(target, is_rejected).await;
         }
     });
     Ok(findings)
@@ -55,9 +55,9 @@ pub(super) fn run_checks(
 impl Findings {
     /// Returns the first rejection before anything that is unreachable: waiting does not repair it.
     pub(super) fn verdict(self) -> Result<(), ExitError> {
-        let is_refusal = |failure: &ExitError| matches!(failure, ExitError::Config(_));
-        let (refusals, away): (Vec<_>, Vec<_>) = self.failures.into_iter().partition(is_refusal);
-        let mut failures = refusals.into_iter().chain(away);
+        let is_invalid = |failure: &ExitError| matches!(failure, ExitError::Config(_));
+        let (invalid, away): (Vec<_>, Vec<_>) = self.failures.into_iter().partition(is_invalid);
+        let mut failures = invalid.into_iter().chain(away);
         failures.next().map_or(Ok(()), Err)
     }
 
@@ -68,10 +68,10 @@ impl Findings {
 
     async fn keys(&mut self, config: &Config, issuer: &IssuerConfig, source: &mut KeySource) {
         let fetched = source.fetch(Purpose::Tick).await;
-        let asked = source.last_endpoint();
+        let endpoint = source.last_endpoint();
         if let Some(ahead) = source.clock_ahead() {
             self.clock(
-                &asked,
+                &endpoint,
                 ahead,
                 config.rules.auth_policy.policy.leeway_seconds,
             );
@@ -79,11 +79,14 @@ impl Findings {
         match fetched {
             Ok(Fetched::Keys(keys)) => {
                 let names = KeySetFingerprint::of(&keys);
-                self.lines.push(format!("keys from {asked}: {names}"));
+                self.lines.push(format!("keys from {endpoint}: {names}"));
             }
             Ok(Fetched::StillFresh) => {}
             Err(error) => {
-                let line = format!("--{}: no key from {asked}: {error}", issuer.source.flag());
+                let line = format!(
+                    "--{}: no key from {endpoint}: {error}",
+                    issuer.source.flag()
+                );
                 self.failed(match error.is_away() {
                     true => ExitError::Unavailable(line),
                     false => ExitError::Config(line),
@@ -94,15 +97,15 @@ impl Findings {
 
     /// Compares the clocks: fresh tokens of a server ahead are not valid yet, those of one behind
     /// live longer.
-    fn clock(&mut self, asked: &str, ahead: i64, leeway: u32) {
+    fn clock(&mut self, endpoint: &str, ahead: i64, leeway: u32) {
         let apart = ahead.unsigned_abs();
         let side = if ahead < 0 { "behind" } else { "ahead" };
         self.lines.push(format!(
-            "clock of {asked}: {apart} s {side} of this machine"
+            "clock of {endpoint}: {apart} s {side} of this machine"
         ));
         if apart > leeway.into() {
             self.warnings.push(format!(
-                "the clock of {asked} is {apart} s {side}: more than --leeway {leeway} s"
+                "the clock of {endpoint} is {apart} s {side}: more than --leeway {leeway} s"
             ));
         }
     }
@@ -117,10 +120,10 @@ impl Findings {
         }
     }
 
-    async fn bypass(&mut self, target: SocketAddr, is_refused: bool) {
+    async fn bypass(&mut self, target: SocketAddr, is_rejected: bool) {
         let line =
             format!("the service is reachable on the pod's address {target} without a token");
-        match (exposure_check::probe(target).await, is_refused) {
+        match (exposure_check::probe(target).await, is_rejected) {
             (false, _) => {
                 let line = format!("pod address {target}: the service is not reachable there");
                 self.lines.push(line);
@@ -138,10 +141,10 @@ async fn connected(settings: UpstreamSettings) -> Result<(), ExitError> {
         .peer(RequestKind::Plain)
         .ok_or_else(|| ExitError::Unavailable("its name does not resolve".to_owned()))?;
     let connecting = TransportConnector::new(None);
-    let refused = [ErrorType::TLSHandshakeFailure, ErrorType::InvalidCert];
+    let rejected = [ErrorType::TLSHandshakeFailure, ErrorType::InvalidCert];
     match connecting.new_stream(&*peer).await {
         Ok(_) => Ok(()),
-        Err(error) if refused.contains(error.etype()) => Err(ExitError::Config(log_cause(&error))),
+        Err(error) if rejected.contains(error.etype()) => Err(ExitError::Config(log_cause(&error))),
         Err(error) => Err(ExitError::Unavailable(log_cause(&error))),
     }
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::Outcome;
 use super::attacks::{Attacks, authorize};
 use super::rules::{keys, payload};
-use super::tokens::{reason_of, usual_places};
+use super::tokens::{reason_of, usual_locations};
 use crate::auth::authorize::AuthPolicy;
 use crate::cli::ServeArgs;
 use crate::keys::issuer_keys::{IssuerKeys, NamedKeys};
@@ -52,19 +52,19 @@ pub(super) fn attack(
         );
         let header =
             |name: &http::HeaderName| (Some(name.clone()), format!("{name}: {}", key.good));
-        let usual = usual_places(&args.rules.tokens, &key.good).into_iter();
-        let places = usual.map(|lines| (None, lines));
+        let usual = usual_locations(&args.rules.tokens, &key.good).into_iter();
+        let locations = usual.map(|lines| (None, lines));
         let headers = issuers.token_headers().iter().map(header);
-        for (place, lines) in places.chain(headers.map(|(name, line)| (name, vec![line]))) {
+        for (location, lines) in locations.chain(headers.map(|(name, line)| (name, vec![line]))) {
             let reason = |target: &String| {
                 let keys = trusted.at(Instant::now());
                 reason_of(authorize(&trial, target, &lines, keys, attacks.issued))
             };
             let found: Vec<_> = targets.iter().map(reason).collect();
-            let is_own = place == issuer.token_header;
+            let is_own = location == issuer.token_header;
             let expected = (!is_own).then_some(Rejection::TokenIssuer.reason());
-            let place = place.map_or("a usual place".to_owned(), |name| name.to_string());
-            let name = format!("a token of {} in {place}", issuer.name);
+            let location = location.map_or("a usual place".to_owned(), |name| name.to_string());
+            let name = format!("a token of {} in {location}", issuer.name);
             outcome.compare(&name, &found, expected);
         }
     }

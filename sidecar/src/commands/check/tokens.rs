@@ -129,10 +129,10 @@ fn targets(args: &ServeArgs, attacks: &Attacks) -> Result<Vec<String>, ExitError
 }
 
 /// Header lines for each configured place of a token but the token headers.
-pub(super) fn usual_places(tokens: &TokenArgs, token: &str) -> Vec<Vec<String>> {
-    let mut places = vec![vec![format!("Authorization: Bearer {token}")]];
+pub(super) fn usual_locations(tokens: &TokenArgs, token: &str) -> Vec<Vec<String>> {
+    let mut locations = vec![vec![format!("Authorization: Bearer {token}")]];
     if let Some(name) = &tokens.token_cookie {
-        places.push(vec![format!("Cookie: {name}={token}")]);
+        locations.push(vec![format!("Cookie: {name}={token}")]);
     }
     if tokens.websocket_token {
         let protocol = format!("Sec-WebSocket-Protocol: bearer, {token}");
@@ -141,9 +141,9 @@ pub(super) fn usual_places(tokens: &TokenArgs, token: &str) -> Vec<Vec<String>> 
             "Upgrade: websocket",
             "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
         ];
-        places.push([&[protocol][..], &handshake.map(str::to_owned)].concat());
+        locations.push([&[protocol][..], &handshake.map(str::to_owned)].concat());
     }
-    places
+    locations
 }
 
 /// Returns the reason for which a token is rejected.
@@ -176,7 +176,13 @@ impl Trial<'_> {
             self.compare(&row.name, &found, Some(&row.reason));
         }
         for row in &key.rejected {
-            let found = self.reasons(rules, &keys, &self.places(&row.token), "", attacks.issued);
+            let found = self.reasons(
+                rules,
+                &keys,
+                &self.locations(&row.token),
+                "",
+                attacks.issued,
+            );
             self.compare(&row.name, &found, Some(&row.reason));
         }
     }
@@ -232,7 +238,7 @@ impl Trial<'_> {
         now: i64,
         expected: Option<Rejection>,
     ) {
-        let found = self.reasons(rules, &self.keys(), &self.places(token), "", now);
+        let found = self.reasons(rules, &self.keys(), &self.locations(token), "", now);
         self.compare(name, &found, expected.map(Rejection::reason));
     }
 
@@ -251,10 +257,10 @@ impl Trial<'_> {
     }
 
     /// Header lines for each place of a token of the issuer.
-    fn places(&self, token: &str) -> Vec<Vec<String>> {
+    fn locations(&self, token: &str) -> Vec<Vec<String>> {
         match self.required.token_header {
             Some(name) => vec![vec![format!("{name}: {token}")]],
-            None => usual_places(&self.args.rules.tokens, token),
+            None => usual_locations(&self.args.rules.tokens, token),
         }
     }
 
@@ -264,7 +270,7 @@ impl Trial<'_> {
         &self,
         rules: &AuthPolicy,
         keys: &CurrentKeys,
-        places: &[Vec<String>],
+        locations: &[Vec<String>],
         query: &str,
         now: i64,
     ) -> Vec<Option<&'static str>> {
@@ -276,7 +282,7 @@ impl Trial<'_> {
             reason_of(authorize(rules, &target, lines, keys, now))
         };
         targets
-            .flat_map(|target| places.iter().map(move |lines| reason(lines, target)))
+            .flat_map(|target| locations.iter().map(move |lines| reason(lines, target)))
             .collect()
     }
 

@@ -26,7 +26,7 @@ use crate::keys::key_response::{KeyResponseError, key_string};
 use crate::keys::source::file::{Format, KeyFile};
 
 /// Returns true with a key file.
-pub(super) const fn is_asked_for(args: &ExplainArgs) -> bool {
+pub(super) const fn is_requested(args: &ExplainArgs) -> bool {
     args.key_file.is_some() || args.jwks_file.is_some() || args.public_key_file.is_some()
 }
 
@@ -141,11 +141,11 @@ mod tests {
         ] {
             let alone = read(signing_type, key);
             assert_eq!(alone.as_ref().map(Vec::len), Ok(1), "{signing_type}");
-            let answer = envelope(true, &json!(key));
-            assert_eq!(read(signing_type, &answer), alone, "{signing_type}");
-            let refusal = envelope(false, &json!({"reason": "application_unknown"}));
+            let response = envelope(true, &json!(key));
+            assert_eq!(read(signing_type, &response), alone, "{signing_type}");
+            let rejection = envelope(false, &json!({"reason": "application_unknown"}));
             assert_eq!(
-                read(signing_type, &refusal),
+                read(signing_type, &rejection),
                 Err("it holds a rejection (application_unknown)".to_owned())
             );
             assert!(read(signing_type, &envelope(true, &json!(1))).is_err());

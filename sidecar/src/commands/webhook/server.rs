@@ -190,13 +190,13 @@ fn routes(reviews: Reviews) -> Router {
         bodies: Arc::new(Semaphore::new(MAX_BODIES)),
         reviews: Arc::new(Semaphore::new(MAX_REVIEWS)),
     };
-    let answer = async move |request: Request| {
+    let respond = async move |request: Request| {
         let served = reviewed_in_turn(reviews, bounds, request);
         timeout(TIMEOUT, served)
             .await
             .unwrap_or_else(|_| StatusCode::REQUEST_TIMEOUT.into_response())
     };
-    Router::new().route(PATH, post(answer))
+    Router::new().route(PATH, post(respond))
 }
 
 /// Reads the body, and reviews it when its turn has come: slow peers hold up no reviews.

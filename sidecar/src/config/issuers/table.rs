@@ -12,7 +12,7 @@ use runtime::exit::ExitError;
 use runtime::host_port::without_credentials;
 
 use super::{IssuerConfig, key_source};
-use crate::auth::reporting::WOULD_REFUSE;
+use crate::auth::reporting::WOULD_REJECT;
 use crate::cli::ServeArgs;
 use crate::cli::issuer_table::IssuerTable;
 use crate::config::policy::user_header;
@@ -52,7 +52,7 @@ impl<'a> TableSettings<'a> {
     /// [`ExitError::Config`] that names the table.
     pub(super) fn new(table: &'a IssuerTable, args: &'a ServeArgs) -> Result<Self, ExitError> {
         check_name(&table.name)?;
-        let issuers = accepted(table).map_err(|why| super::refused(&table.name, why))?;
+        let issuers = accepted(table).map_err(|why| super::rejected(&table.name, why))?;
         Ok(Self {
             table,
             args,
@@ -93,11 +93,11 @@ impl<'a> TableSettings<'a> {
         let Some(text) = self.table.token_header.as_deref() else {
             return Ok(None);
         };
-        let refused = |why: &dyn Display| self.refused(format!("token-header '{text}': {why}"));
-        let name = plain_name(text).map_err(|error| refused(&error))?;
+        let rejected = |why: &dyn Display| self.rejected(format!("token-header '{text}': {why}"));
+        let name = plain_name(text).map_err(|error| rejected(&error))?;
         let identity = user_header(&self.args.rules.identity)?;
-        if identity.is_look_alike(name.as_str()) || name == *WOULD_REFUSE {
-            return Err(refused(&"the sidecar sends it to the service"));
+        if identity.is_alias(name.as_str()) || name == *WOULD_REJECT {
+            return Err(rejected(&"the sidecar sends it to the service"));
         }
         Ok(Some(name))
     }
@@ -112,8 +112,8 @@ impl<'a> TableSettings<'a> {
         })
     }
 
-    fn refused(&self, why: impl Display) -> ExitError {
-        super::refused(&self.table.name, why)
+    fn rejected(&self, why: impl Display) -> ExitError {
+        super::rejected(&self.table.name, why)
     }
 
     /// A key set serves every application of its issuer: without the audience a token for any of
@@ -121,7 +121,7 @@ impl<'a> TableSettings<'a> {
     fn audiences(&self) -> Result<Vec<String>, ExitError> {
         let audiences = &self.table.audience;
         if audiences.is_empty() || audiences.iter().any(String::is_empty) {
-            return Err(self.refused("`audience` is missing, or one of it is empty"));
+            return Err(self.rejected("`audience` is missing, or one of it is empty"));
         }
         Ok(audiences.clone())
     }
@@ -130,7 +130,7 @@ impl<'a> TableSettings<'a> {
         let entry = |(field, claim): (&String, &String)| format!("{field}={claim}");
         let entries: Vec<_> = self.table.claim.iter().map(entry).collect();
         ClaimMapping::parse(entries.iter().map(String::as_str))
-            .map_err(|(entry, error)| self.refused(format!("claim '{entry}': {error}")))
+            .map_err(|(entry, error)| self.rejected(format!("claim '{entry}': {error}")))
     }
 
     /// Returns the file of `--key-cache` with the name at its end; none for keys of a file.
@@ -149,7 +149,7 @@ impl<'a> TableSettings<'a> {
     }
 
     fn source(&self) -> Result<SourceSettings, ExitError> {
-        self.refuse_without_effect()?;
+        self.reject_without_effect()?;
         let table = self.table;
         if self.is_kubernetes() {
             return self.kubernetes().map(SourceSettings::JwksUrl);
@@ -161,7 +161,7 @@ impl<'a> TableSettings<'a> {
             (Some(url), ..) => self.jwks_url(url).map(SourceSettings::JwksUrl),
             (_, Some(path), _) => self.file(path, Format::JwkSet),
             (.., Some(path)) => self.file(path, Format::Pem),
-            (None, None, None) => Err(self.refused("names no source of keys")),
+            (None, None, None) => Err(self.rejected("names no source of keys")),
         }
     }
 
@@ -170,7 +170,7 @@ impl<'a> TableSettings<'a> {
     }
 
     /// Rejects a table with no source of keys, or several, and members that the source ignores.
-    fn refuse_without_effect(&self) -> Result<(), ExitError> {
+    fn reject_without_effect(&self) -> Result<(), ExitError> {
         let table = self.table;
         let sources = [
             ("discovery = true", table.discovery),
@@ -185,7 +185,7 @@ impl<'a> TableSettings<'a> {
         if sources.iter().filter(|(_, given)| *given).count() != 1 {
             let [names @ .., _] = sources.map(|(name, _)| name);
             let names = names.join(", ");
-            return Err(self.refused(format!(
+            return Err(self.rejected(format!(
                 "expected one source of keys of {names}, or issuer = \"{KUBERNETES}\""
             )));
         }
@@ -210,7 +210,7 @@ impl<'a> TableSettings<'a> {
             ("keys-proxy", table.keys_proxy.is_some() && is_file, "https"),
         ] {
             if given {
-                return Err(self.refused(format!("`{member}` has an effect only with {why}")));
+                return Err(self.rejected(format!("`{member}` has an effect only with {why}")));
             }
         }
         Ok(())
@@ -220,7 +220,7 @@ impl<'a> TableSettings<'a> {
         let url = self.table.jwks_url.as_deref();
         let settings = self.jwks_url(url.unwrap_or(kubernetes::JWKS_URL))?;
         if !settings.url.is_https() {
-            return Err(self.refused("`jwks-url` has to be https: the pod's token is sent there"));
+            return Err(self.rejected("`jwks-url` has to be https: the pod's token is sent there"));
         }
         let ca = settings
             .tls
@@ -240,7 +240,7 @@ impl<'a> TableSettings<'a> {
     fn discovery(&self, issuer: &str) -> Result<DiscoverySettings, ExitError> {
         let issuer = IssuerUrl::new(issuer).map_err(|error| {
             let issuer = without_credentials(issuer);
-            self.refused(format!("issuer '{issuer}': {error}"))
+            self.rejected(format!("issuer '{issuer}': {error}"))
         })?;
         let scheme = issuer.document().scheme().clone();
         Ok(DiscoverySettings {
@@ -256,7 +256,7 @@ impl<'a> TableSettings<'a> {
     fn jwks_url(&self, url: &str) -> Result<JwksUrlSettings, ExitError> {
         let url: JwksAddress = url.parse().map_err(|error| {
             let url = without_credentials(url);
-            self.refused(format!("jwks-url '{url}': {error}"))
+            self.rejected(format!("jwks-url '{url}': {error}"))
         })?;
         Ok(JwksUrlSettings {
             tls: self.tls(url.scheme())?,
@@ -286,7 +286,7 @@ impl<'a> TableSettings<'a> {
     fn tls(&self, scheme: &Scheme) -> Result<TlsFiles, ExitError> {
         let ca = self.table.ca.clone();
         if ca.is_some() && *scheme != Scheme::HTTPS {
-            return Err(self.refused("`ca` has an effect only with https"));
+            return Err(self.rejected("`ca` has an effect only with https"));
         }
         Ok(TlsFiles {
             ca,
@@ -300,11 +300,11 @@ impl<'a> TableSettings<'a> {
             return Ok(None);
         };
         if *scheme != Scheme::HTTPS {
-            return Err(self.refused("`keys-proxy` has an effect only with https"));
+            return Err(self.rejected("`keys-proxy` has an effect only with https"));
         }
         text.parse().map(Some).map_err(|error| {
             let text = without_credentials(text);
-            self.refused(format!("keys-proxy '{text}': {error}"))
+            self.rejected(format!("keys-proxy '{text}': {error}"))
         })
     }
 }
@@ -361,7 +361,7 @@ fn check_name(name: &str) -> Result<(), ExitError> {
     let is_plain =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
     if RESERVED_NAMES.contains(&name) {
-        return Err(super::refused(
+        return Err(super::rejected(
             name,
             "the name belongs to a file of the key cache",
         ));

@@ -19,12 +19,12 @@ use crate::downstream::transport::ClientTransport;
 const CLOSE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
-pub(super) struct Early {
+pub(super) struct Pipelined {
     bytes: Bytes,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl Early {
+impl Pipelined {
     /// Reads the kept bytes, then from the transport.
     pub(super) fn poll_read(
         &mut self,

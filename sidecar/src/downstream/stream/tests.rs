@@ -285,7 +285,7 @@ async fn a_pipelined_request_waits_for_the_end_of_the_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn early_bytes_of_a_tunnel_go_through_it() {
+async fn bytes_sent_ahead_of_a_tunnel_go_through_it() {
     let (mut stream, mut client) = connection(1024);
     let request = b"GET / HTTP/1.1\r\n\r\n";
     client.write_all(request).await.unwrap();

@@ -180,11 +180,11 @@ async fn the_schedule_fetches_again() {
 }
 
 #[tokio::test]
-async fn a_request_that_asks_does_not_wait_for_the_schedule() {
+async fn a_fetch_on_demand_does_not_wait_for_the_schedule() {
     let (refresher, keys, _) = refresher(vec![envelope(true, "a"), envelope(true, "b")]);
     let run = tokio::spawn(refresher.run());
     until(&keys, 1).await;
-    keys.early_fetch().wait(Instant::now()).await;
+    keys.on_demand_fetch().wait(Instant::now()).await;
     assert_eq!(generation(&keys), Some(2));
     run.abort();
 }
@@ -195,7 +195,7 @@ fn trusted(keys: &CurrentKeys) -> usize {
 }
 
 #[tokio::test]
-async fn a_former_key_ends_by_itself_while_nobody_answers() {
+async fn a_former_key_ends_by_itself_while_no_server_responds() {
     let grace = Duration::from_millis(50);
     let envelopes = vec![envelope(true, "a"), envelope(true, "b")];
     let (refresher, keys, _) = refresher_with(YEARLY, grace, envelopes);

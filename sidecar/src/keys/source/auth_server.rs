@@ -58,7 +58,7 @@ pub(crate) struct KeyEndpointSource {
     /// Path and `ETag` of the accepted one.
     accepted_list: Option<(String, HeaderValue)>,
     /// Server and path of the last one.
-    list_place: Option<(Instance, String)>,
+    list_location: Option<(Instance, String)>,
 }
 
 impl KeyEndpointSource {
@@ -78,7 +78,7 @@ impl KeyEndpointSource {
             wants_list: false,
             list: FetchedList::default(),
             accepted_list: None,
-            list_place: None,
+            list_location: None,
         })
     }
 
@@ -94,13 +94,13 @@ impl KeyEndpointSource {
 
     /// Names the version of an accepted list in the next fetch.
     pub(crate) fn accept_revocations(&mut self, version: HeaderValue) {
-        let place = self.list_place.as_ref();
-        self.accepted_list = place.map(|(_, target)| (target.clone(), version));
+        let location = self.list_location.as_ref();
+        self.accepted_list = location.map(|(_, target)| (target.clone(), version));
     }
 
     /// Fetches the revocation list again, from the server of the last fetch.
     pub(crate) async fn fetch_revocations(&mut self) {
-        if let Some((instance, target)) = self.list_place.clone() {
+        if let Some((instance, target)) = self.list_location.clone() {
             self.list = self.revocation_list(&instance, target).await;
         }
     }
@@ -136,8 +136,8 @@ impl KeyEndpointSource {
         self.transport.follow_files().await;
         let known = self.known.take();
         let path = format!("{}{KEY_PATH}", self.auth_server.context());
-        let answer = self.contract_answer(instance, &path).await?;
-        let text = key_string(answer.status, &answer.body).map_err(|cause| {
+        let response = self.contract_response(instance, &path).await?;
+        let text = key_string(response.status, &response.body).map_err(|cause| {
             if cause.is_of_another_path() {
                 self.wrong_endpoint_error(instance, &path, cause)
             } else {
@@ -146,9 +146,9 @@ impl KeyEndpointSource {
         })?;
         let key = VerificationKey::parse(self.signing_type, &text)?;
         let jwks = self.may_have_set();
-        let jwks = jwks.then(|| self.link(&answer, jwks::RELATION, instance, &path));
+        let jwks = jwks.then(|| self.link(&response, jwks::RELATION, instance, &path));
         let list = self.wants_list;
-        let list = list.then(|| self.link(&answer, REVOCATIONS, instance, &path));
+        let list = list.then(|| self.link(&response, REVOCATIONS, instance, &path));
         let list = list.flatten();
         let keys = match jwks.flatten() {
             None => KeySet::nameless(key),
@@ -178,16 +178,16 @@ impl KeyEndpointSource {
             is_last: true,
             max_bytes: MAX_LIST_BYTES,
         };
-        let answer = self.transport.get(instance, question).await;
-        self.list_place = Some((instance.clone(), target));
-        let answer = match answer {
-            Ok(answer) => answer,
+        let response = self.transport.get(instance, question).await;
+        self.list_location = Some((instance.clone(), target));
+        let response = match response {
+            Ok(response) => response,
             Err(error) => return FetchedList::Failed(error.into()),
         };
-        match (answer.status, accepted) {
+        match (response.status, accepted) {
             (StatusCode::OK, _) => FetchedList::List {
-                jws: String::from_utf8_lossy(&answer.body).into_owned(),
-                version: answer.headers.get(header::ETAG).cloned(),
+                jws: String::from_utf8_lossy(&response.body).into_owned(),
+                version: response.headers.get(header::ETAG).cloned(),
             },
             (StatusCode::NOT_MODIFIED, Some(accepted)) => {
                 self.accepted_list = Some(accepted);
@@ -218,7 +218,7 @@ impl KeyEndpointSource {
         }
     }
 
-    async fn contract_answer(
+    async fn contract_response(
         &mut self,
         instance: &Instance,
         path: &str,
@@ -248,13 +248,13 @@ impl KeyEndpointSource {
     /// without a name.
     fn link(
         &self,
-        answer: &KeyResponse,
+        response: &KeyResponse,
         relation: &str,
         instance: &Instance,
         path: &str,
     ) -> Option<String> {
         let base = self.transport.url(instance, path);
-        jwks::target(&answer.headers, relation, &base).unwrap_or_else(|error| {
+        jwks::target(&response.headers, relation, &base).unwrap_or_else(|error| {
             let auth_server = &instance.authority;
             let target = match relation {
                 REVOCATIONS => "revocation list",
@@ -282,10 +282,10 @@ impl KeyEndpointSource {
             is_last,
             max_bytes: MAX_BODY_BYTES,
         };
-        let answer = self.transport.get(instance, question).await;
-        let answer = answer.map_err(FetchError::JwksTransport)?;
+        let response = self.transport.get(instance, question).await;
+        let response = response.map_err(FetchError::JwksTransport)?;
         let (keys, known) =
-            jwks::parse_response_with_key(&answer, target, known.as_ref(), contract_key)?;
+            jwks::parse_response_with_key(&response, target, known.as_ref(), contract_key)?;
         self.known = known;
         Ok(keys)
     }

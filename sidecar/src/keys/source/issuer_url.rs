@@ -181,11 +181,11 @@ impl Discovered {
             max_bytes: MAX_BODY_BYTES,
             is_last: true,
         };
-        let answer = self.transport.get(&document.instance(), request).await?;
-        if answer.status != StatusCode::OK {
-            return Err(DocumentError::Status(answer.status).into());
+        let response = self.transport.get(&document.instance(), request).await?;
+        if response.status != StatusCode::OK {
+            return Err(DocumentError::Status(response.status).into());
         }
-        let address = self.settings.address_in(&answer.body)?;
+        let address = self.settings.address_in(&response.body)?;
         self.next_read = Instant::now().checked_add(READ_AGAIN_AFTER);
         if self
             .keys
@@ -218,7 +218,7 @@ impl DiscoverySettings {
         };
         let host = address.host();
         if !is_allowed(host) {
-            let readable: String = host.escape_debug().take(MAX_SHOWN_CHARACTERS).collect();
+            let readable: String = host.escape_debug().take(MAX_LOGGED_CHARACTERS).collect();
             return Err(DocumentError::OtherHost(readable));
         }
         // Never from TLS to plain HTTP, and plain HTTP on this machine only.
@@ -247,7 +247,7 @@ impl DiscoverySettings {
 }
 
 /// Length of a host in a log line.
-const MAX_SHOWN_CHARACTERS: usize = 256;
+const MAX_LOGGED_CHARACTERS: usize = 256;
 
 impl fmt::Display for IssuerUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

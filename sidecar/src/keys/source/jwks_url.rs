@@ -80,7 +80,7 @@ impl JwksUrl {
         }
         self.transport.follow_files().await;
         let bearer = self.bearer().await?;
-        let (known, asked_at) = (self.known.take(), Instant::now());
+        let (known, requested_at) = (self.known.take(), Instant::now());
         self.fresh_until = None;
         let target = self.url.target();
         let instance = self.url.instance();
@@ -93,11 +93,12 @@ impl JwksUrl {
             is_last: true,
             max_bytes: MAX_BODY_BYTES,
         };
-        let answer = self.transport.get(&instance, question).await?;
+        let response = self.transport.get(&instance, question).await?;
         let allowed = jws(&self.algorithms);
-        let (keys, known) = jwks::parse_response(&answer, target, known.as_ref(), &allowed)?;
+        let (keys, known) = jwks::parse_response(&response, target, known.as_ref(), &allowed)?;
         self.known = known;
-        self.fresh_until = asked_at.checked_add(freshness(&answer.headers).min(self.max_freshness));
+        self.fresh_until =
+            requested_at.checked_add(freshness(&response.headers).min(self.max_freshness));
         Ok(Fetched::Keys(keys))
     }
 

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::protected_pod::ProtectedPod;
-use super::{Finding, Level, Placed, Rule};
+use super::{Finding, Level, Located, Rule};
 use crate::kubernetes::object::{PodView, list, share_namespace, text};
 use crate::kubernetes::ports;
 use crate::kubernetes::settings::UPSTREAM;
@@ -16,7 +16,7 @@ pub(super) fn of_pod(this: &ProtectedPod<'_, '_>, found: &mut Vec<Finding>) {
         let why = "hostNetwork: the service is reached on the node's address";
         found.push(this.finding(Level::Error, Rule::HostNetwork, "/hostNetwork", why));
     }
-    let policies: Vec<&Placed<'_>> = this
+    let policies: Vec<&Located<'_>> = this
         .input
         .iter()
         .filter(|other| isolates(other, this))
@@ -51,7 +51,7 @@ fn service_port(this: &ProtectedPod<'_, '_>) -> Option<u16> {
 }
 
 /// Returns true for a policy that rejects what it does not allow to a pod.
-fn isolates(policy: &Placed<'_>, this: &ProtectedPod<'_, '_>) -> bool {
+fn isolates(policy: &Located<'_>, this: &ProtectedPod<'_, '_>) -> bool {
     let object = policy.object;
     let is_policy = object.kind() == "NetworkPolicy"
         && text(object.value(), "/apiVersion").starts_with("networking.k8s.io/");
@@ -92,7 +92,7 @@ fn meets(expression: &Value, pod: &PodView<'_>) -> bool {
 }
 
 /// Returns the finding of a policy that allows the service's port.
-fn allowed(policy: &Placed<'_>, this: &ProtectedPod<'_, '_>, service: u16) -> Option<Finding> {
+fn allowed(policy: &Located<'_>, this: &ProtectedPod<'_, '_>, service: u16) -> Option<Finding> {
     let of_pod = this.owner.object.described();
     let rules = || list(policy.object.value().pointer("/spec/ingress")).enumerate();
     let names = |target: &Value| ports::resolved(&this.pod, target);
@@ -110,7 +110,7 @@ fn allowed(policy: &Placed<'_>, this: &ProtectedPod<'_, '_>, service: u16) -> Op
 }
 
 /// Returns the finding of a pod whose policies allow other ports than the sidecar's.
-fn blocked(this: &ProtectedPod<'_, '_>, policies: &[&Placed<'_>]) -> Option<Finding> {
+fn blocked(this: &ProtectedPod<'_, '_>, policies: &[&Located<'_>]) -> Option<Finding> {
     let own = |target: &Value| {
         let mut own = ports::of_container(this.sidecar);
         let named = own.find(|(name, _)| target == *name).map(|(_, port)| port);

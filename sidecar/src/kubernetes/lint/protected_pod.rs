@@ -2,17 +2,17 @@
 
 use serde_json::Value;
 
-use super::{Finding, Level, Placed, Rule};
+use super::{Finding, Level, Located, Rule};
 use crate::kubernetes::object::{Object, PodView, list, name_of, share_namespace, text};
 use crate::kubernetes::ports;
 
 /// A pod with its sidecar, its object and the whole input.
 pub(super) struct ProtectedPod<'v, 'i> {
     /// The object that has the pod.
-    pub(super) owner: &'i Placed<'v>,
+    pub(super) owner: &'i Located<'v>,
     pub(super) pod: PodView<'v>,
     pub(super) sidecar: &'v Value,
-    pub(super) input: &'i [Placed<'v>],
+    pub(super) input: &'i [Located<'v>],
 }
 
 impl<'v> ProtectedPod<'v, '_> {

@@ -8,7 +8,7 @@ use http::Method;
 use serde_json::Value;
 
 use super::protected_pod::ProtectedPod;
-use super::{Finding, Level, Placed, Rule, network, security};
+use super::{Finding, Level, Located, Rule, network, security};
 use crate::kubernetes::annotations::{GUARDED, SIDECAR};
 use crate::kubernetes::object::{PodView, list, name_of, share_namespace, text};
 use crate::kubernetes::settings::{PASS, PUBLIC_PATH, pass_list};
@@ -18,10 +18,10 @@ const GRACE_PERIOD: u64 = 30;
 const PROBES: [&str; 3] = ["startupProbe", "readinessProbe", "livenessProbe"];
 
 /// Returns the findings in the order of the input.
-pub(super) fn findings(placed: &[Placed<'_>]) -> Vec<Finding> {
-    let guarded = guarded_namespaces(placed);
+pub(super) fn findings(located: &[Located<'_>]) -> Vec<Finding> {
+    let guarded = guarded_namespaces(located);
     let mut found = Vec::new();
-    for each in placed {
+    for each in located {
         if let Err(unknown) = each.object.check_label() {
             let why = unknown.reason;
             found.push(each.finding(Level::Error, Rule::UnknownLabel, "/metadata", why));
@@ -32,7 +32,7 @@ pub(super) fn findings(placed: &[Placed<'_>]) -> Vec<Finding> {
         match each.object.pod() {
             Some(pod) => match pod.sidecar() {
                 Some(sidecar) => {
-                    let (owner, input) = (each, placed);
+                    let (owner, input) = (each, located);
                     let this = ProtectedPod {
                         owner,
                         pod,
@@ -43,7 +43,7 @@ pub(super) fn findings(placed: &[Placed<'_>]) -> Vec<Finding> {
                 }
                 None => found.extend(of_unprotected(each, &pod, &guarded)),
             },
-            None if each.object.kind() == "Service" => of_service(each, placed, &mut found),
+            None if each.object.kind() == "Service" => of_service(each, located, &mut found),
             None => {}
         }
     }
@@ -51,8 +51,8 @@ pub(super) fn findings(placed: &[Placed<'_>]) -> Vec<Finding> {
 }
 
 /// Returns the namespaces of the input whose label requires one of every workload.
-fn guarded_namespaces<'v>(placed: &[Placed<'v>]) -> BTreeSet<&'v str> {
-    let objects = placed.iter().map(|each| each.object);
+fn guarded_namespaces<'v>(located: &[Located<'v>]) -> BTreeSet<&'v str> {
+    let objects = located.iter().map(|each| each.object);
     objects
         .filter(|object| object.kind() == "Namespace" && object.label(GUARDED) == Some("true"))
         .map(|object| object.name())
@@ -61,7 +61,7 @@ fn guarded_namespaces<'v>(placed: &[Placed<'v>]) -> BTreeSet<&'v str> {
 
 /// Returns the finding of a workload without a sidecar.
 fn of_unprotected(
-    each: &Placed<'_>,
+    each: &Located<'_>,
     pod: &PodView<'_>,
     guarded: &BTreeSet<&str>,
 ) -> Option<Finding> {
@@ -185,10 +185,10 @@ fn of_references(this: &ProtectedPod<'_, '_>, found: &mut Vec<Finding>) {
     }
 }
 
-fn of_service(each: &Placed<'_>, placed: &[Placed<'_>], found: &mut Vec<Finding>) {
+fn of_service(each: &Located<'_>, located: &[Located<'_>], found: &mut Vec<Finding>) {
     let service = each.object;
     let mut leads_to_sidecar = false;
-    for other in placed {
+    for other in located {
         let Some(pod) = other.object.pod() else {
             continue;
         };

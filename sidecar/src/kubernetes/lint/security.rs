@@ -53,12 +53,12 @@ pub(super) fn of_pod(this: &ProtectedPod<'_, '_>, found: &mut Vec<Finding>) {
             let lack = (standard == "restricted")
                 .then(|| lack(pod, other))
                 .flatten();
-            let fault = privilege(other).or(lack)?;
-            Some(format!("container {} {fault}", name_of(other)))
+            let violation = privilege(other).or(lack)?;
+            Some(format!("container {} {violation}", name_of(other)))
         });
-        for fault in general.chain(volumes).chain(others) {
+        for violation in general.chain(volumes).chain(others) {
             add(format!(
-                "its namespace enforces {standard}, which rejects the pod: {fault}"
+                "its namespace enforces {standard}, which rejects the pod: {violation}"
             ));
         }
     }

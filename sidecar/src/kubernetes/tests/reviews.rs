@@ -76,11 +76,11 @@ pub(super) fn same_pods(text: &str) {
     };
     let after = values(&injected.text);
     for (before, after) in before.iter().zip(&after) {
-        for ((place, object), _) in objects(before).into_iter().zip(objects(after)) {
+        for ((pointer, object), _) in objects(before).into_iter().zip(objects(after)) {
             if object.pod().is_none() || !object.wants_sidecar() {
                 continue;
             }
-            let expected = pod_of(after.pointer(&place).unwrap());
+            let expected = pod_of(after.pointer(&pointer).unwrap());
             let workload = stored(object.value()).unwrap();
             let pod = stored(&pod_of(&workload)).unwrap();
             assert_eq!(pod, expected, "{text}");
@@ -275,7 +275,7 @@ fn what_a_controller_has_made_or_cannot_change_stays() {
 }
 
 #[test]
-fn pods_that_look_protected_are_rejected() {
+fn pods_that_only_appear_protected_are_rejected() {
     let pod = |labels: Value, annotations: Value, more: Value| {
         let mut pod = json!({
             "kind": "Pod", "metadata": {"name": "a", "labels": labels, "annotations": annotations},

@@ -104,11 +104,11 @@ impl Node {
         };
         Some(Self {
             kind,
-            ..self.clone_place()
+            ..self.clone_position()
         })
     }
 
-    fn clone_place(&self) -> Self {
+    fn clone_position(&self) -> Self {
         Self {
             start: self.start,
             end: self.end,

@@ -20,8 +20,8 @@ pub(super) fn put(out: &mut BytesMut, data: &[u8], in_chunks: bool) {
 fn put_size(out: &mut BytesMut, size: usize) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let highest = (usize::BITS - 1 - size.leading_zeros().min(usize::BITS - 1)) / 4;
-    for place in (0..=highest).rev() {
-        let digit = size >> (4 * place) & 0xf;
+    for position in (0..=highest).rev() {
+        let digit = size >> (4 * position) & 0xf;
         out.put_slice(DIGITS.get(digit..=digit).unwrap_or_default());
     }
 }

@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 
 use super::exchange::{BODY_READ, Exchange, Failure, Waits};
 use super::head_search::HeadSearch;
-use super::request::{Admitted, Progress, Request};
+use super::request::{Authorized, Progress, Request};
 use super::request_head::{self, ReceivedHead};
 use super::timer::Timer;
 use super::upload::Upload;
@@ -145,24 +145,24 @@ impl<'a> Connection<'a> {
         let keep_alive = match action {
             Action::Forward(forward, permit) => {
                 progress.outcome = forward.outcome();
-                let admitted = Admitted {
+                let authorized = Authorized {
                     forward,
                     decided,
                     _permit: permit,
                 };
-                let keep_alive = self.carry(&mut request, &admitted, &mut progress).await;
-                forwarded = Some(admitted.forward);
+                let keep_alive = self.carry(&mut request, &authorized, &mut progress).await;
+                forwarded = Some(authorized.forward);
                 keep_alive
             }
-            Action::Respond(outcome, answer) => {
+            Action::Respond(outcome, response) => {
                 progress.outcome = outcome;
-                let answer = answer
+                let response = response
                     .challenging(request.rules.auth_policy.resource.as_deref())
                     .with(request.common_response_headers());
                 let body = BodyReader::new(request.head.body);
                 let keep_alive =
                     request.head.keep_alive && (body.is_done() || !request.expects_continue());
-                self.respond(&answer, &request, keep_alive, body, &mut progress)
+                self.respond(&response, &request, keep_alive, body, &mut progress)
                     .await
             }
         };
@@ -181,16 +181,16 @@ impl<'a> Connection<'a> {
     /// Sends a response of the sidecar, and reads the rest of the request.
     async fn respond(
         &mut self,
-        answer: &LocalResponse,
+        response: &LocalResponse,
         request: &Request,
         keep_alive: bool,
         mut body: BodyReader,
         progress: &mut Progress,
     ) -> bool {
-        let keep_alive = keep_alive && !answer.must_close() && !self.path.proxy.draining.is_on();
-        progress.status = Some(answer.status().as_u16());
-        progress.own_bytes = answer.body_bytes(&request.head.method);
-        let bytes = answer.to_http_1(&request.head.method, keep_alive);
+        let keep_alive = keep_alive && !response.must_close() && !self.path.proxy.draining.is_on();
+        progress.status = Some(response.status().as_u16());
+        progress.own_bytes = response.body_bytes(&request.head.method);
+        let bytes = response.to_http_1(&request.head.method, keep_alive);
         let before = progress.download.take_unsent();
         let sent = async {
             self.stream.write_all(&before).await?;
@@ -226,10 +226,10 @@ impl<'a> Connection<'a> {
     async fn carry(
         &mut self,
         request: &mut Request,
-        admitted: &Admitted,
+        authorized: &Authorized,
         progress: &mut Progress,
     ) -> bool {
-        let mut upload = match request.upload(&self.client, &admitted.forward) {
+        let mut upload = match request.upload(&self.client, &authorized.forward) {
             Ok(upload) => upload,
             Err(error) => {
                 let body = BodyReader::new(request.head.body);
@@ -238,7 +238,7 @@ impl<'a> Connection<'a> {
             }
         };
         if let Err(failure) = self
-            .exchange(request, admitted, &mut upload, progress)
+            .exchange(request, authorized, &mut upload, progress)
             .await
         {
             self.fail(request, failure, upload.into_rest(), progress)
@@ -258,7 +258,7 @@ impl<'a> Connection<'a> {
     async fn exchange(
         &mut self,
         request: &Request,
-        admitted: &Admitted,
+        authorized: &Authorized,
         upload: &mut Upload,
         progress: &mut Progress,
     ) -> Result<(), Failure> {
@@ -274,13 +274,13 @@ impl<'a> Connection<'a> {
                 timer: &mut self.timer,
                 draining: &self.path.proxy.draining,
                 request: request.for_response(echo.as_ref()),
-                limits: self.path.limits(admitted),
+                limits: self.path.limits(authorized),
                 waits: Waits::default(),
                 is_rest: false,
             };
             let upstream_duration = &mut progress.upstream_duration;
             let on_head = |head: &_, limits: &mut _| {
-                *upstream_duration = Some(self.path.response_began(admitted, head, limits));
+                *upstream_duration = Some(self.path.response_began(authorized, head, limits));
             };
             match exchange.run(on_head).await {
                 Ok(()) => {
@@ -331,7 +331,8 @@ impl<'a> Connection<'a> {
             let _ = self.stream.flush().await;
             return;
         }
-        let answer = LocalResponse::rejection(rejection).with(request.common_response_headers());
-        self.respond(&answer, request, false, rest, progress).await;
+        let response = LocalResponse::rejection(rejection).with(request.common_response_headers());
+        self.respond(&response, request, false, rest, progress)
+            .await;
     }
 }

@@ -100,7 +100,7 @@ impl Exchange<'_> {
             // responds to the head alone has the body by then.
             let received = self.poll_client(cx)?;
             let uploaded = self.poll_upload(cx)?;
-            let answered = self.poll_service(on_head, cx)?;
+            let responded = self.poll_service(on_head, cx)?;
             let sent = self
                 .download
                 .poll_send(self.client, cx)
@@ -111,7 +111,7 @@ impl Exchange<'_> {
                 }
                 self.begin_rest();
             }
-            if !(uploaded || received || answered || sent) {
+            if !(uploaded || received || responded || sent) {
                 return self.poll_deadlines(cx).map(Err);
             }
         }

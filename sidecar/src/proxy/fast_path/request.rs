@@ -37,7 +37,7 @@ pub(super) struct Request {
 }
 
 /// An authorized request, for the service.
-pub(super) struct Admitted {
+pub(super) struct Authorized {
     pub(super) forward: Forward,
     pub(super) decided: Instant,
     pub(super) _permit: InFlightPermit,

@@ -90,18 +90,18 @@ fn layout_of(received: &[u8]) -> Result<Option<Layout>, Departure> {
     };
     let keep_alive = head.check()?;
     let body = head.body()?;
-    let place = |part: &[u8]| {
+    let range = |part: &[u8]| {
         let start = part.as_ptr().addr() - received.as_ptr().addr();
         start..start + part.len()
     };
     let field = |field: &httparse::Header<'_>| Field {
-        name: place(field.name.as_bytes()),
-        value: place(field.value),
+        name: range(field.name.as_bytes()),
+        value: range(field.value),
     };
     Ok(Some(Layout {
         body,
         keep_alive,
-        target: place(head.target.as_bytes()),
+        target: range(head.target.as_bytes()),
         fields: head.fields.iter().map(field).collect(),
         method: head.method,
         version: head.version,

@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_is_told_once_and_not_beside_chunks() {
+    fn a_length_is_sent_once_and_not_beside_chunks() {
         for (fields, sent) in [
             ("Content-Length: 2, 2\r\n", "Content-Length: 2\r\n"),
             (
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_head_is_waited_for_and_a_doubtful_one_refused() {
+    fn half_a_head_is_waited_for_and_a_doubtful_one_rejected() {
         assert!(
             relayed("HTTP/1.1 200 OK\r\nServer", REQUEST)
                 .unwrap()

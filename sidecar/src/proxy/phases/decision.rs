@@ -11,7 +11,7 @@ use runtime::clock::unix_now;
 
 use super::AuthProxy;
 use super::context::RequestContext;
-use crate::auth::authorize::{AuthPolicy, Decision, Forward, Refusal};
+use crate::auth::authorize::{AuthPolicy, Decision, Forward, Rejected};
 use crate::downstream::limits::InFlightPermit;
 use crate::keys::on_demand::OnDemandRefresh;
 use crate::proxy::response::LocalResponse;
@@ -31,11 +31,11 @@ impl AuthProxy {
         &self,
         session: &mut Session,
         ctx: &mut RequestContext,
-    ) -> Result<Decision, Refusal> {
+    ) -> Result<Decision, Rejected> {
         let rules = &ctx.rules.auth_policy;
         let mut decision = self.authorize_session(session, rules, ctx.began);
         if decision == Err(Rejection::TokenKeyUnknown.into())
-            && let Some(fetch) = self.early_fetch_for(session, rules)
+            && let Some(fetch) = self.on_demand_fetch_for(session, rules)
         {
             // Its issuer may have a newer key.
             let fetch = fetch.wait(Instant::now());
@@ -44,9 +44,9 @@ impl AuthProxy {
                 None => Err(Rejection::ServerBusy.into()),
             };
         }
-        if let Err(refusal) = decision {
+        if let Err(rejected) = decision {
             decision = head::with_request_head(session.as_downstream(), |head| {
-                self.forward_if_reporting(refusal, rules, head)
+                self.forward_if_reporting(rejected, rules, head)
             });
         }
         ctx.decided = Instant::now();
@@ -58,7 +58,7 @@ impl AuthProxy {
     /// Takes a permit for an authorized request, or prepares our own response.
     pub(in crate::proxy) fn act_on(
         &self,
-        decision: Result<Decision, Refusal>,
+        decision: Result<Decision, Rejected>,
         rules: &AuthPolicy,
         now: Instant,
     ) -> Action {
@@ -69,7 +69,7 @@ impl AuthProxy {
             },
             Ok(Decision::Respond(body)) => (Outcome::Responded, LocalResponse::success(body)),
             Ok(Decision::Preflight) => (Outcome::Responded, LocalResponse::preflight()),
-            Err(refusal) => self.reject(&refusal, rules, now),
+            Err(rejected) => self.reject(&rejected, rules, now),
         };
         Action::Respond(outcome, response)
     }
@@ -80,32 +80,32 @@ impl AuthProxy {
         rules: &AuthPolicy,
         head: RequestHead<'_>,
         now: Instant,
-    ) -> Result<Decision, Refusal> {
+    ) -> Result<Decision, Rejected> {
         rules.authorize(head, self.keys.at(now), unix_now())
     }
 
     /// Returns the fetch of newer keys for the token of a request, from its issuer alone.
-    pub(in crate::proxy) fn early_fetch(
+    pub(in crate::proxy) fn on_demand_fetch(
         &self,
         rules: &AuthPolicy,
         headers: &HeaderMap,
         opens_websocket: bool,
     ) -> Option<&OnDemandRefresh> {
         let issuer = rules.keys_of_token(headers, opens_websocket)?;
-        Some(self.keys.get(issuer)?.early_fetch())
+        Some(self.keys.get(issuer)?.on_demand_fetch())
     }
 
     /// Forwards a rejected request in report-only mode.
     pub(in crate::proxy) fn forward_if_reporting(
         &self,
-        refusal: Refusal,
+        rejected: Rejected,
         rules: &AuthPolicy,
         head: RequestHead<'_>,
-    ) -> Result<Decision, Refusal> {
-        let rule = rules.rule_of(&refusal);
-        let decision = rules.forward_if_reporting(refusal, head, unix_now());
+    ) -> Result<Decision, Rejected> {
+        let rule = rules.rule_of(&rejected);
+        let decision = rules.forward_if_reporting(rejected, head, unix_now());
         if let (Ok(_), Some(rule)) = (&decision, rule) {
-            self.metrics.rule_refused(&rule.name);
+            self.metrics.rule_rejected(&rule.name);
         }
         decision
     }
@@ -115,15 +115,19 @@ impl AuthProxy {
         session: &Session,
         rules: &AuthPolicy,
         now: Instant,
-    ) -> Result<Decision, Refusal> {
+    ) -> Result<Decision, Rejected> {
         head::with_request_head(session.as_downstream(), |head| {
             self.authorize(rules, head, now)
         })
     }
 
-    fn early_fetch_for(&self, session: &Session, rules: &AuthPolicy) -> Option<&OnDemandRefresh> {
+    fn on_demand_fetch_for(
+        &self,
+        session: &Session,
+        rules: &AuthPolicy,
+    ) -> Option<&OnDemandRefresh> {
         let head = session.req_header();
-        self.early_fetch(rules, &head.headers, opens_websocket(head))
+        self.on_demand_fetch(rules, &head.headers, opens_websocket(head))
     }
 
     /// Completes `work` for a request that is not forwarded. On HTTP/2 it takes a permit while it
@@ -144,16 +148,16 @@ impl AuthProxy {
     /// Rejects a request; without usable keys `Retry-After` is the time of their next fetch.
     fn reject(
         &self,
-        refusal: &Refusal,
+        request: &Rejected,
         rules: &AuthPolicy,
         now: Instant,
     ) -> (Outcome, LocalResponse) {
-        let (outcome, response) = rejected(refusal.rejection);
-        let rule = rules.rule_of(refusal);
+        let (outcome, response) = rejected(request.rejection);
+        let rule = rules.rule_of(request);
         if let Some(rule) = rule {
-            self.metrics.rule_refused(&rule.name);
+            self.metrics.rule_rejected(&rule.name);
         }
-        match refusal.rejection {
+        match request.rejection {
             Rejection::InsufficientScope => {
                 let scope = rule.map(|rule| rule.requirement.scope.as_slice());
                 (outcome, response.required_scope(scope.unwrap_or_default()))

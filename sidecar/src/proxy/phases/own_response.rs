@@ -58,7 +58,7 @@ impl AuthProxy {
         received: &HeaderMap,
     ) -> Vec<(HeaderName, HeaderValue)> {
         let origins = rules.auth_policy.interceptor.allowed_origins();
-        let mut fields = origins.answer_fields(received);
+        let mut fields = origins.response_fields(received);
         fields.extend(ids.echo());
         fields
     }

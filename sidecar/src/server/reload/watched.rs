@@ -76,8 +76,8 @@ impl WatchedFiles {
 
 async fn stamps(files: &[PathBuf]) -> Vec<Option<Stamp>> {
     let files = files.to_vec();
-    let looked = spawn_blocking(move || stamps_of(&files));
-    looked.await.unwrap_or_default()
+    let stamps = spawn_blocking(move || stamps_of(&files));
+    stamps.await.unwrap_or_default()
 }
 
 fn stamps_of(files: &[PathBuf]) -> Vec<Option<Stamp>> {
@@ -99,10 +99,10 @@ mod tests {
         let file = home.path().join("file");
         let mut watched = WatchedFiles::of(vec![file.clone()]);
         let mut seen_once = async || {
-            let looks = [watched.poll_changed().await, watched.poll_changed().await];
+            let polls = [watched.poll_changed().await, watched.poll_changed().await];
             watched.mark_read().await;
             assert!(!watched.poll_changed().await);
-            looks
+            polls
         };
         assert_eq!(seen_once().await, [false, false], "it is not there");
         write(&file, "a").unwrap();

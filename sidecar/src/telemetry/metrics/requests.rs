@@ -151,9 +151,9 @@ impl RequestMetrics {
         Totals {
             verified: sum(&self.verified),
             passed: sum(&self.passed),
-            answered: sum(&self.responded),
+            responded: sum(&self.responded),
             reported: sum(&self.reported),
-            refused: sum(&self.rejected),
+            rejected: sum(&self.rejected),
             aborted: sum(&self.aborted),
         }
     }

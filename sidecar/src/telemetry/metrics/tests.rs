@@ -32,7 +32,7 @@ fn requests_are_counted_by_outcome_and_reason() {
     let totals = Totals {
         verified: 2,
         passed: 1,
-        refused: 2,
+        rejected: 2,
         ..Totals::default()
     };
     assert_eq!(metrics.totals(), totals);

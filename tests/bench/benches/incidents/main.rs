@@ -30,7 +30,7 @@ use crate::scenes::{SCENES, Scene};
 /// `$__rate_interval`: at a scrape each second, the shortest that is steady.
 const RATE_WINDOW: &str = "5s";
 /// Of a picture, as the documents allow it.
-const MOST_BYTES: usize = 60_000;
+const MAX_BYTES: usize = 60_000;
 
 fn main() -> ExitCode {
     let settings = Settings::from_environment(1, 15.0);
@@ -40,11 +40,11 @@ fn main() -> ExitCode {
         let Some(picture) = run(scene, incident, &settings) else {
             return ExitCode::FAILURE;
         };
-        let place = Path::new(&incident.picture);
+        let path = Path::new(&incident.picture);
         let file = if settings.write {
-            repository().join(place)
+            repository().join(path)
         } else {
-            std::env::temp_dir().join(place.file_name().expect("a picture"))
+            std::env::temp_dir().join(path.file_name().expect("a picture"))
         };
         complete &= keep(&picture, &file);
     }
@@ -81,7 +81,7 @@ fn keep(picture: &Picture, file: &Path) -> bool {
     let svg = picture.to_svg();
     println!("  {}: {} bytes", file.display(), svg.len());
     std::fs::write(file, &svg).expect("a writable file");
-    svg.len() <= MOST_BYTES
+    svg.len() <= MAX_BYTES
 }
 
 fn panel(title: &str) -> dashboard::Panel {

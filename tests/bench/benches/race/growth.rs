@@ -26,7 +26,7 @@ pub(crate) fn measure(field: &Field, settings: &Settings, token: &str, results: 
         let before = sidecar.cpu_time();
         let length = settings.turn;
         let seen = wrk::run(sidecar.address, &Load { length, ..load });
-        assert_eq!(seen.refused, 0, "good requests were rejected");
+        assert_eq!(seen.rejected, 0, "good requests were rejected");
         microseconds_each(sidecar.cpu_time() - before, seen.requests)
     };
     for _ in 0..settings.rounds.min(3) {

@@ -61,7 +61,7 @@ pub(crate) fn measure(field: &Field, settings: &Settings) -> Results {
     one_connection(field, settings, &token, &mut results);
     open_loop(field, settings, &token, &mut results);
     shapes::measure(field, settings, &token, &mut results);
-    refusals(field, settings, &mut results);
+    rejections(field, settings, &mut results);
     pass_list(field, settings, &token, &mut results);
     capabilities::measure(field, settings, &token, &mut results);
     growth::measure(field, settings, &token, &mut results);
@@ -136,7 +136,7 @@ pub(crate) fn good_turn(
     settings: &Settings,
 ) -> (f64, wrk::Seen) {
     let (cpu, seen) = turn(running, tokens, path, settings);
-    assert_eq!(seen.refused, 0, "good requests were rejected");
+    assert_eq!(seen.rejected, 0, "good requests were rejected");
     (cpu, seen)
 }
 
@@ -272,7 +272,7 @@ fn open_loop(field: &Field, settings: &Settings, token: &str, results: &mut Resu
     }
 }
 
-fn refusals(field: &Field, settings: &Settings, results: &mut Results) {
+fn rejections(field: &Field, settings: &Settings, results: &mut Results) {
     let sidecar = &field.running[&Who::Sidecar];
     let short = Settings {
         turn: settings.turn.min(Duration::from_secs(2)),
@@ -285,10 +285,10 @@ fn refusals(field: &Field, settings: &Settings, results: &mut Results) {
         let mut rounds = Rounds::new();
         for _ in 0..settings.rounds.min(3) {
             let (cpu, seen) = turn(sidecar, Tokens::Each(file.path()), PATH, &short);
-            assert_eq!(seen.refused, seen.requests, "{kind:?}: a bad token passed");
+            assert_eq!(seen.rejected, seen.requests, "{kind:?}: a bad token passed");
             rounds.push(cpu);
         }
-        results.refusals.push((kind, rounds));
+        results.rejections.push((kind, rounds));
     }
 }
 

@@ -86,7 +86,7 @@ fn cpu_table(text: &mut String, results: &Results) {
         "| one RS256 signature check, nothing else | aws-lc | {} | |",
         cell(&results.signature, 1)
     );
-    for (kind, cpu) in &results.refusals {
+    for (kind, cpu) in &results.rejections {
         let _ = writeln!(
             text,
             "| refused: {} | {} | {} | |",

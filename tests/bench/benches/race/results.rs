@@ -96,7 +96,7 @@ pub(crate) struct Results {
     /// CPU µs for a request of each shape, in the order of the shapes.
     pub(crate) shapes: Vec<(String, BTreeMap<Who, Rounds>)>,
     /// CPU µs for a rejection, by kind of token.
-    pub(crate) refusals: Vec<(Bad, Rounds)>,
+    pub(crate) rejections: Vec<(Bad, Rounds)>,
     /// Size of a good token in bytes.
     pub(crate) token_bytes: usize,
 }

@@ -156,7 +156,7 @@ fn rounds(
             let before = running.cpu_time();
             let seen = wrk::run(running.address, load);
             let spent = running.cpu_time() - before;
-            assert_eq!(seen.refused, 0, "good requests were rejected");
+            assert_eq!(seen.rejected, 0, "good requests were rejected");
             let each = microseconds_each(spent, seen.requests);
             rounds.entry(who).or_default().push(each);
         }

@@ -38,7 +38,7 @@ pub(crate) fn targets(results: &Results) -> Vec<Target> {
     all.extend(memory(results));
     all.extend(flat(results));
     all.extend(capabilities(results));
-    all.extend(refusals(results));
+    all.extend(rejections(results));
     all
 }
 
@@ -207,11 +207,11 @@ fn flat(results: &Results) -> [Target; 2] {
     ]
 }
 
-fn refusals(results: &Results) -> Vec<Target> {
+fn rejections(results: &Results) -> Vec<Target> {
     let fresh = results.cpu_of(Work::Fresh, Who::Sidecar);
     let needs_signature = |kind| matches!(kind, Bad::Forged | Bad::Expired);
     results
-        .refusals
+        .rejections
         .iter()
         .map(|(kind, rounds)| {
             // No claim, and so no `exp`, is read before the signature is verified: the limit is the

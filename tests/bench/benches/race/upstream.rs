@@ -43,12 +43,12 @@ pub(crate) fn start() -> Running {
 pub(crate) fn serve(address: SocketAddr) {
     let listener = TcpListener::bind(address).expect("a free address");
     for connection in listener.incoming().flatten() {
-        std::thread::spawn(move || answer_all(connection));
+        std::thread::spawn(move || respond_to_all(connection));
     }
 }
 
-fn answer_all(mut connection: TcpStream) {
-    let answer = format!(
+fn respond_to_all(mut connection: TcpStream) {
+    let response = format!(
         "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{BODY}",
         BODY.len()
     );
@@ -62,7 +62,7 @@ fn answer_all(mut connection: TcpStream) {
             .is_some_and(|head| head.ends_with(b"\r\n\r\n"))
         {
             filled = 0;
-            if connection.write_all(answer.as_bytes()).is_err() {
+            if connection.write_all(response.as_bytes()).is_err() {
                 return;
             }
         }

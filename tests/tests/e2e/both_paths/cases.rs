@@ -39,7 +39,7 @@ struct ReplyRow {
     close: bool,
     /// True if it is sent before the body of the request is read.
     #[serde(default)]
-    early: bool,
+    before_body: bool,
 }
 
 /// The bytes of a client, and the response of the service.
@@ -55,7 +55,7 @@ pub(super) struct Case {
 pub(super) struct Reply {
     pub(super) parts: Vec<Vec<u8>>,
     pub(super) close: bool,
-    pub(super) early: bool,
+    pub(super) before_body: bool,
 }
 
 impl Reply {
@@ -81,7 +81,7 @@ impl Default for Reply {
         Self {
             parts: vec![USUAL.to_vec()],
             close: false,
-            early: false,
+            before_body: false,
         }
     }
 }
@@ -100,7 +100,7 @@ impl Corpus {
         let reply = |row: &ReplyRow| Reply {
             parts: row.parts.iter().map(bytes).collect(),
             close: row.close,
-            early: row.early,
+            before_body: row.before_body,
         };
         let case = |row: &Row| Case {
             name: row.why.clone(),
@@ -155,7 +155,7 @@ impl Corpus {
                     let reply = &mut case.service[reply];
                     match random.bool() {
                         true => reply.close = !reply.close,
-                        false => reply.early = !reply.early,
+                        false => reply.before_body = !reply.before_body,
                     }
                 }
                 _ => {}
@@ -214,8 +214,15 @@ impl Case {
             .map_or(&[][..], |(_, client)| client);
         let reply = |reply: &Reply| {
             let close = if reply.close { ", close = true" } else { "" };
-            let early = if reply.early { ", early = true" } else { "" };
-            format!("{{ parts = [{}]{close}{early} }}", texts(&reply.parts))
+            let before_body = if reply.before_body {
+                ", before_body = true"
+            } else {
+                ""
+            };
+            format!(
+                "{{ parts = [{}]{close}{before_body} }}",
+                texts(&reply.parts)
+            )
         };
         let service: Vec<_> = self.service.iter().map(reply).collect();
         format!(
@@ -250,16 +257,16 @@ fn text_of(bytes: &[u8], token: &str) -> String {
 }
 
 fn any_of<'p>(parts: &'p mut [Vec<u8>], random: &mut Rng) -> &'p mut Vec<u8> {
-    let place = random.usize(..parts.len());
-    &mut parts[place]
+    let index = random.usize(..parts.len());
+    &mut parts[index]
 }
 
 /// Cuts one part in two.
 fn cut(parts: &mut Vec<Vec<u8>>, random: &mut Rng) {
-    let place = random.usize(..parts.len());
-    let at = random.usize(..=parts[place].len());
-    let rest = parts[place].split_off(at);
-    parts.insert(place + 1, rest);
+    let index = random.usize(..parts.len());
+    let at = random.usize(..=parts[index].len());
+    let rest = parts[index].split_off(at);
+    parts.insert(index + 1, rest);
 }
 
 /// Bytes that some parsers take for an end, a blank or a sign.

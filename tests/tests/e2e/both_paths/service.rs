@@ -106,7 +106,7 @@ fn serve(connection: TcpStream, state: &Mutex<State>) -> Option<()> {
             state.replies.pop_front().unwrap_or_default()
         };
         let (first_line, fields) = split(&head);
-        let early = reply.early.then(|| play(&mut writer, &reply));
+        let before_body = reply.before_body.then(|| play(&mut writer, &reply));
         let body = read_body(&mut reader, &fields);
         let is_whole = body.is_some();
         {
@@ -125,7 +125,7 @@ fn serve(connection: TcpStream, state: &Mutex<State>) -> Option<()> {
         if !is_whole {
             return None;
         }
-        if early.is_none() {
+        if before_body.is_none() {
             play(&mut writer, &reply)?;
         }
         if reply.close {
@@ -136,8 +136,8 @@ fn serve(connection: TcpStream, state: &Mutex<State>) -> Option<()> {
 }
 
 fn play(writer: &mut TcpStream, reply: &Reply) -> Option<()> {
-    for (place, part) in reply.parts.iter().enumerate() {
-        if place > 0 {
+    for (index, part) in reply.parts.iter().enumerate() {
+        if index > 0 {
             std::thread::sleep(PAUSE);
         }
         writer.write_all(part).ok()?;

@@ -232,10 +232,14 @@ fn every_flag_of_serve_has_its_environment_variable() {
             let name = flag.split([' ', '[']).next().unwrap_or_default();
             let variable = format!("POSTERN_{}", name.to_uppercase().replace('-', "_"));
             // The help has no `=` where the value is a secret.
-            let shown = ["=", "]"]
+            let documented = ["=", "]"]
                 .iter()
                 .any(|end| text.contains(&format!("[env: {variable}{end}")));
-            assert!(shown, "--{name} of {} has no {variable}", program.name());
+            assert!(
+                documented,
+                "--{name} of {} has no {variable}",
+                program.name()
+            );
         }
     }
 }

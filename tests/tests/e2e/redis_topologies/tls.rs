@@ -24,7 +24,7 @@ fn showing(client: &Certificate, authority: &Authority) -> Vec<String> {
 }
 
 /// Returns the flags of a client without a certificate, and of one that trusts `other`.
-fn strangers(authority: &Authority, other: &Authority) -> [Vec<String>; 2] {
+fn untrusted_clients(authority: &Authority, other: &Authority) -> [Vec<String>; 2] {
     let distrusting = showing(&authority.issue("client"), other);
     [trusting(authority), distrusting]
 }
@@ -55,7 +55,7 @@ fn a_store_over_tls_with_a_client_certificate() {
     assert!(redis.pair().0.is_some());
     assert_eq!(keys(&["show"], &url, &flags).code, Some(0));
 
-    for flags in strangers(&authority, &other) {
+    for flags in untrusted_clients(&authority, &other) {
         let end = keys(&["show"], &url, &flags);
         assert_eq!(end.code, Some(69), "{}", end.stderr);
         assert!(end.stderr.contains(&url), "{}", end.stderr);
@@ -63,7 +63,7 @@ fn a_store_over_tls_with_a_client_certificate() {
 }
 
 #[test]
-fn certificates_that_are_none_stop_the_start_with_one_line() {
+fn invalid_certificates_stop_the_start_with_one_line() {
     let (authority, directory) = (Authority::new(), tempfile::tempdir().unwrap());
     let (one, other) = (authority.issue("one"), authority.issue("other"));
     let empty = file(&directory, "empty", "no PEM");
@@ -127,16 +127,16 @@ fn replaced_certificates_are_used_for_new_connections() {
     let server = plan(&redis.url(), &put(&first)).start().ready();
 
     // From here on the store has a certificate of the second authority, and requires one.
-    let shown = second.issue("redis");
+    let presented = second.issue("redis");
     redis.command(&[
         "CONFIG",
         "SET",
         "tls-ca-cert-file",
         &path(&second.file()),
         "tls-cert-file",
-        &path(&shown.cert),
+        &path(&presented.cert),
         "tls-key-file",
-        &path(&shown.key),
+        &path(&presented.key),
     ]);
     wait_for_store_up(&server, 0);
     file(&directory, "key", "half a key");
@@ -170,8 +170,8 @@ fn sentinels_and_their_servers_over_tls_and_a_master_that_dies() {
     let servers = two_servers(&url, &flags);
     let (token, pair) = (servers[0].login(), redis.master().unwrap().pair());
     assert!(pair.0.is_some());
-    for stranger in strangers(&authority, &other) {
-        let end = keys(&["show"], &url, &[&password[..], &stranger].concat());
+    for untrusted in untrusted_clients(&authority, &other) {
+        let end = keys(&["show"], &url, &[&password[..], &untrusted].concat());
         assert_eq!(end.code, Some(69), "{}", end.stderr);
     }
 
@@ -195,8 +195,8 @@ fn a_cluster_over_tls_and_a_master_that_dies() {
     let servers = two_servers(&url, &flags);
     let (token, pair) = (servers[0].login(), redis.owner().pair());
     assert!(pair.0.is_some());
-    for stranger in strangers(&authority, &other) {
-        let end = keys(&["show"], &url, &stranger);
+    for untrusted in untrusted_clients(&authority, &other) {
+        let end = keys(&["show"], &url, &untrusted);
         assert_eq!(end.code, Some(69), "{}", end.stderr);
     }
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use tests::fake_auth_server::json_answer;
+use tests::fake_auth_server::json_response;
 use tests::process::{CommandLine, Finished};
 use tests::programs::{Program, repository};
 use tests::tables::Verdicts;
@@ -58,7 +58,7 @@ fn check_online_fetches_the_keys_of_each_issuer() {
         "{}",
         end.stdout
     );
-    issuers.of("cluster").replies(json_answer(AWAY, "{}"));
+    issuers.of("cluster").replies(json_response(AWAY, "{}"));
     let end = check(&issuers.file(), &issuers.tables(), &service);
     assert_eq!(end.code, Some(69), "{}{}", end.stdout, end.stderr);
     let file =

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 use tests::client::verdict;
 use tests::echo_service::EchoService;
-use tests::fake_auth_server::json_answer;
+use tests::fake_auth_server::json_response;
 use tests::issuer::{IssuerTable, IssuerToken};
 use tests::sidecar::{EVERY_SECOND, NEVER, SidecarPlan};
 use tests::socket_server::{Reply, SocketServer, response};
@@ -31,9 +31,9 @@ impl Discoverable {
         let current = Arc::clone(&document);
         let documents = SocketServer::start(move |request| match request.target().as_slice() {
             b"/realm/.well-known/openid-configuration" => {
-                json_answer("200 OK", &current.lock().unwrap().to_string())
+                json_response("200 OK", &current.lock().unwrap().to_string())
             }
-            _ => json_answer("404 Not Found", "{}"),
+            _ => json_response("404 Not Found", "{}"),
         });
         let this = Self {
             one,
@@ -83,8 +83,8 @@ fn discovery_finds_the_key_set_by_the_issuer_alone() {
     for plan in [by_table, by_flags] {
         let sidecar = plan.flags(EVERY_SECOND).start().ready();
         let of_realm = wait::until("the keys of the realm", || {
-            let answer = sidecar.bearing(&realm.token()).get("/list");
-            (answer.status() == 200).then_some(answer)
+            let response = sidecar.bearing(&realm.token()).get("/list");
+            (response.status() == 200).then_some(response)
         });
         assert_eq!(of_realm.status(), 200);
         let read = realm.documents.requests().len();
@@ -131,8 +131,12 @@ fn a_document_of_another_issuer_or_host_is_not_followed() {
         wait::until("the failure in the log", || {
             sidecar.process().stderr().contains(said).then_some(())
         });
-        let answer = sidecar.bearing(&realm.token()).get("/list");
-        assert_eq!(verdict(&answer), "503 auth_keys_unavailable", "{document}");
+        let response = sidecar.bearing(&realm.token()).get("/list");
+        assert_eq!(
+            verdict(&response),
+            "503 auth_keys_unavailable",
+            "{document}"
+        );
     }
     assert_eq!(realm.one.server.requests().len(), 0);
     // Another host only where the table names it.
@@ -159,7 +163,7 @@ fn a_key_set_that_moves_is_found_again() {
     let flags = ["--issuer-url", &issuer, "--audience", "orders"];
     let plan = SidecarPlan::of_issuer(&service, flags).flags(EVERY_SECOND);
     let sidecar = plan.start().ready();
-    let moved = serving(json_answer(
+    let moved = serving(json_response(
         "200 OK",
         &realm.one.issuer.jwks(&realm.one.row),
     ));

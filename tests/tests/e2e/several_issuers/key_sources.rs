@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use tests::certificates::Authority;
 use tests::client::verdict;
 use tests::connect_proxy::ConnectProxy;
-use tests::fake_auth_server::json_answer;
+use tests::fake_auth_server::json_response;
 use tests::sidecar::{EVERY_SECOND, NEVER, SidecarPlan};
 use tests::socket_server::SocketServer;
 use tests::wait;
@@ -24,13 +24,13 @@ fn each_issuer_has_a_key_cache_of_its_own() {
     for name in ["shop", "cluster"] {
         let file = format!("{}.{name}", cache.display());
         wait::until("the cache", || Path::new(&file).exists().then_some(()));
-        issuers.of(name).replies(json_answer(AWAY, "{}"));
+        issuers.of(name).replies(json_response(AWAY, "{}"));
     }
     drop(sidecar);
     let sidecar = plan().start().ready();
     for name in ["shop", "cluster"] {
-        let answer = sidecar.bearing(&issuers.of(name).own()).get("/list");
-        assert_eq!(verdict(&answer), "200", "{name}");
+        let response = sidecar.bearing(&issuers.of(name).own()).get("/list");
+        assert_eq!(verdict(&response), "200", "{name}");
     }
     // The keys of one issuer are never another's, even from a file that was moved.
     let (shop, cluster) = (
@@ -39,8 +39,8 @@ fn each_issuer_has_a_key_cache_of_its_own() {
     );
     fs::rename(shop, cluster).unwrap();
     let sidecar = plan().start();
-    let answer = sidecar.bearing(&issuers.of("cluster").own()).get("/list");
-    assert_eq!(verdict(&answer), "503 auth_keys_unavailable");
+    let response = sidecar.bearing(&issuers.of("cluster").own()).get("/list");
+    assert_eq!(verdict(&response), "503 auth_keys_unavailable");
 }
 
 /// A stand-in for the API server: it wants TLS, and the token of the moment.
@@ -50,9 +50,9 @@ fn api_server(authority: &Authority, jwks: String, wanted: &Arc<Mutex<String>>) 
     SocketServer::start_tls(tls, move |request| {
         let bearer = format!("Bearer {}", wanted.lock().unwrap());
         if request.header("authorization") == [bearer.as_str()] {
-            json_answer("200 OK", &jwks)
+            json_response("200 OK", &jwks)
         } else {
-            json_answer("401 Unauthorized", "{}")
+            json_response("401 Unauthorized", "{}")
         }
     })
 }
@@ -102,7 +102,7 @@ fn keys_come_through_the_named_proxy_and_no_other() {
     let authority = Authority::new();
     let tls = authority.issue("idp").serving(None);
     let (jwks, ca) = (cluster.issuer.jwks(&cluster.row), authority.file());
-    let server = SocketServer::start_tls(tls, move |_| json_answer("200 OK", &jwks));
+    let server = SocketServer::start_tls(tls, move |_| json_response("200 OK", &jwks));
     let url = format!("https://{}/keys", server.address());
     let (named, of_environment) = (ConnectProxy::start(), ConnectProxy::start());
     let issuer = "https://kubernetes.default.svc.cluster.local";

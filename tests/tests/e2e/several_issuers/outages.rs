@@ -6,21 +6,21 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use serde_json::{Value, json};
 use tests::auth_server::admin_get;
 use tests::client::verdict;
-use tests::fake_auth_server::json_answer;
+use tests::fake_auth_server::json_response;
 use tests::sidecar::{EVERY_SECOND, NEVER};
 use tests::wait;
 
 use super::published::{AWAY, Issuers, serving};
 
 #[test]
-fn an_unknown_key_asks_its_own_issuer_alone() {
+fn an_unknown_key_is_fetched_from_its_own_issuer_alone() {
     let issuers = Issuers::publish(&["shop", "cluster"]);
     let (shop, cluster) = (issuers.of("shop"), issuers.of("cluster"));
     let later = shop.issuer.jwks(&shop.row);
     let before = later.replace("key-1", "key-0");
-    shop.replies(json_answer("200 OK", &before));
+    shop.replies(json_response("200 OK", &before));
     let sidecar = issuers.start();
-    shop.replies(json_answer("200 OK", &later));
+    shop.replies(json_response("200 OK", &later));
     assert_eq!(verdict(&sidecar.bearing(&shop.own()).get("/list")), "200");
     assert_eq!(shop.server.requests().len(), 2);
     assert_eq!(cluster.server.requests().len(), 1);
@@ -30,7 +30,7 @@ fn an_unknown_key_asks_its_own_issuer_alone() {
 fn an_issuer_that_is_away_hurts_no_other() {
     let issuers = Issuers::publish(&["shop", "cluster"]);
     let (shop, cluster) = (issuers.of("shop"), issuers.of("cluster"));
-    cluster.replies(json_answer(AWAY, "{}"));
+    cluster.replies(json_response(AWAY, "{}"));
     let any = issuers.plan().flags(EVERY_SECOND).start().ready();
     let all = issuers
         .plan()
@@ -51,11 +51,11 @@ fn an_issuer_that_is_away_hurts_no_other() {
         report.contains("cluster: ") && report.contains("shop: fetched"),
         "{report}"
     );
-    cluster.replies(json_answer("200 OK", &cluster.issuer.jwks(&cluster.row)));
+    cluster.replies(json_response("200 OK", &cluster.issuer.jwks(&cluster.row)));
     let all = all.ready();
     assert_eq!(verdict(&all.bearing(&cluster.own()).get("/list")), "200");
     // It goes on with its last good keys.
-    cluster.replies(json_answer(AWAY, "{}"));
+    cluster.replies(json_response(AWAY, "{}"));
     wait::until("a failed fetch", || {
         let failures = all
             .process()
@@ -70,7 +70,7 @@ fn an_issuer_that_is_away_hurts_no_other() {
 #[test]
 fn broken_keys_of_one_issuer_stop_no_start() {
     let issuers = Issuers::publish(&["shop"]);
-    let broken = serving(json_answer("200 OK", "{\"keys\":[{\"kty\":\"RSA\"}]}"));
+    let broken = serving(json_response("200 OK", "{\"keys\":[{\"kty\":\"RSA\"}]}"));
     let more = |members: &str| {
         format!(
             "{}[[issuer]]\nname = 'broken'\nissuer = 'b'\naudience = ['a']\n{members}\n",
@@ -89,8 +89,8 @@ fn broken_keys_of_one_issuer_stop_no_start() {
             .flags(NEVER)
             .start()
             .ready();
-        let answer = sidecar.bearing(&issuers.of("shop").own()).get("/list");
-        assert_eq!(verdict(&answer), "200", "{members}");
+        let response = sidecar.bearing(&issuers.of("shop").own()).get("/list");
+        assert_eq!(verdict(&response), "200", "{members}");
         wait::until("the failure in the log", || {
             let said = sidecar.process().stderr();
             let mut lines = said.lines();
@@ -106,10 +106,10 @@ fn a_rotation_under_load_rejects_no_token_of_any_issuer() {
     let issuers = Issuers::publish(&["github-actions", "shop"]);
     let (rotating, other) = (issuers.of("github-actions"), issuers.of("shop"));
     let both: Value = serde_json::from_str(&rotating.issuer.jwks(&rotating.row)).unwrap();
-    let only = |place: usize| json!({"keys": [both["keys"][place]]}).to_string();
+    let only = |index: usize| json!({"keys": [both["keys"][index]]}).to_string();
     let token = rotating.token("the token of a workflow");
     // The table signs it with the second key.
-    rotating.replies(json_answer("200 OK", &only(0)));
+    rotating.replies(json_response("200 OK", &only(0)));
     let sidecar = issuers
         .plan()
         .flags(EVERY_SECOND)
@@ -139,7 +139,7 @@ fn a_rotation_under_load_rejects_no_token_of_any_issuer() {
                 }
             });
             // The new key is published before its first token, as a rotation does.
-            rotating.replies(json_answer("200 OK", &both.to_string()));
+            rotating.replies(json_response("200 OK", &both.to_string()));
         }
         for _ in 0..3 {
             let fetches = rotating.server.requests().len();
@@ -147,7 +147,7 @@ fn a_rotation_under_load_rejects_no_token_of_any_issuer() {
                 (rotating.server.requests().len() > fetches).then_some(())
             });
         }
-        rotating.replies(json_answer("200 OK", &only(1)));
+        rotating.replies(json_response("200 OK", &only(1)));
         let fetches = rotating.server.requests().len();
         wait::until("a fetch of the last key", || {
             (rotating.server.requests().len() > fetches + 1).then_some(())

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 use tests::clock;
 use tests::echo_service::EchoService;
-use tests::fake_auth_server::json_answer;
+use tests::fake_auth_server::json_response;
 use tests::issuer::{Issuer, IssuerRow, IssuerTable, IssuerToken};
 use tests::process::{CommandLine, Finished};
 use tests::programs::Program;
@@ -23,25 +23,25 @@ pub(crate) struct Published {
     pub(crate) row: IssuerRow,
     pub(super) issuer: Issuer,
     pub(super) server: SocketServer,
-    answer: Arc<Mutex<Reply>>,
+    reply: Arc<Mutex<Reply>>,
 }
 
 impl Published {
     pub(super) fn new(row: IssuerRow) -> Self {
         let issuer = Issuer::new(&row);
-        let answer = Arc::new(Mutex::new(json_answer("200 OK", &issuer.jwks(&row))));
-        let current = Arc::clone(&answer);
+        let reply = Arc::new(Mutex::new(json_response("200 OK", &issuer.jwks(&row))));
+        let current = Arc::clone(&reply);
         let server = SocketServer::start(move |_| current.lock().unwrap().clone());
         Self {
             row,
             issuer,
             server,
-            answer,
+            reply,
         }
     }
 
     pub(super) fn replies(&self, reply: Reply) {
-        *self.answer.lock().unwrap() = reply;
+        *self.reply.lock().unwrap() = reply;
     }
 
     pub(super) fn url(&self) -> String {

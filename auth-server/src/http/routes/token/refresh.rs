@@ -43,7 +43,7 @@ impl TokenEndpoint {
         };
         let refresh_token = sessions.renew(session, issued, now).await;
         Ok(Issued {
-            answer: AccessTokenResponse {
+            response: AccessTokenResponse {
                 access_token: signed.token,
                 token_type: "Bearer",
                 expires_in: issuer.lifetime,

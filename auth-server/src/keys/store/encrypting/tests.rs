@@ -9,9 +9,9 @@ use crate::keys::pair::generation::generate;
 use crate::keys::store::envelope_encryption::tests::{key, with};
 
 /// One store, opened by servers with different key-encryption keys.
-struct Place(Files);
+struct Directory(Files);
 
-impl Place {
+impl Directory {
     fn new() -> Self {
         Self(Files::new())
     }
@@ -55,27 +55,27 @@ fn is_encrypted(text: &str) -> bool {
 #[tokio::test]
 async fn every_private_value_is_encrypted_and_a_public_half_is_not() {
     for signing_type in SigningType::ALL {
-        let place = Place::new();
+        let directory = Directory::new();
         let keys = fresh(signing_type);
-        install(&place.open(with(1)), &keys).await;
-        let raw = place.raw().await;
+        install(&directory.open(with(1)), &keys).await;
+        let raw = directory.raw().await;
         let pair = raw.pair.unwrap();
         assert!(is_encrypted(&pair.private), "{signing_type}");
         // In hmac mode both names hold the same secret.
         let is_secret = signing_type == SigningType::Hmac;
         assert_eq!(is_encrypted(&pair.public), is_secret, "{signing_type}");
         assert!(is_encrypted(&raw.ring.unwrap().0), "{signing_type}");
-        assert_eq!(place.open(with(1)).load().await, Ok(keys));
+        assert_eq!(directory.open(with(1)).load().await, Ok(keys));
     }
 }
 
 #[tokio::test]
 async fn without_the_right_key_nothing_is_read_or_overwritten() {
-    let place = Place::new();
-    install(&place.open(with(1)), &fresh(SigningType::Ecdsa)).await;
-    let before = place.raw().await;
+    let directory = Directory::new();
+    install(&directory.open(with(1)), &fresh(SigningType::Ecdsa)).await;
+    let before = directory.raw().await;
     for encryption in [KeyEncryption::default(), with(2)] {
-        let store = place.open(encryption);
+        let store = directory.open(encryption);
         let swap = store
             .compare_and_swap(&StoredKeys::default(), &fresh(SigningType::Ecdsa))
             .await;
@@ -84,32 +84,32 @@ async fn without_the_right_key_nothing_is_read_or_overwritten() {
             assert!(error.to_string().contains("key-encryption key"), "{error}");
         }
     }
-    assert_eq!(place.raw().await, before);
+    assert_eq!(directory.raw().await, before);
 }
 
 #[tokio::test]
 async fn plain_keys_are_read_and_encrypted_at_the_next_write() {
     for signing_type in SigningType::ALL {
-        let place = Place::new();
+        let directory = Directory::new();
         let keys = fresh(signing_type);
-        install(&place.open(KeyEncryption::default()), &keys).await;
-        assert_eq!(place.raw().await, keys);
+        install(&directory.open(KeyEncryption::default()), &keys).await;
+        assert_eq!(directory.raw().await, keys);
 
-        let store = place.open(with(1));
+        let store = directory.open(with(1));
         assert_eq!(store.load().await, Ok(keys.clone()));
-        assert_eq!(place.raw().await, keys, "a read changes nothing");
+        assert_eq!(directory.raw().await, keys, "a read changes nothing");
         let rewritten = store.compare_and_swap(&keys, &keys).await;
         assert_eq!(rewritten, Ok(keys.clone()));
-        assert!(is_encrypted(&place.raw_pair().await.private));
+        assert!(is_encrypted(&directory.raw_pair().await.private));
         assert_eq!(store.load().await, Ok(keys));
     }
 }
 
 #[tokio::test]
 async fn the_key_encryption_key_rotates_with_the_previous_one_at_hand() {
-    let place = Place::new();
+    let directory = Directory::new();
     let keys = fresh(SigningType::Ecdsa);
-    install(&place.open(with(1)), &keys).await;
+    install(&directory.open(with(1)), &keys).await;
     // Servers that read both keys, whichever they write with.
     let prepared = KeyEncryption {
         previous: Some(key(2)),
@@ -119,24 +119,24 @@ async fn the_key_encryption_key_rotates_with_the_previous_one_at_hand() {
         previous: Some(key(1)),
         ..with(2)
     };
-    let (prepared, rotated) = (place.open(prepared), place.open(rotated));
+    let (prepared, rotated) = (directory.open(prepared), directory.open(rotated));
     assert_eq!(rotated.load().await, Ok(keys.clone()));
     assert_eq!(
         rotated.compare_and_swap(&keys, &keys).await,
         Ok(keys.clone())
     );
     assert_eq!(prepared.load().await, Ok(keys.clone()));
-    assert_eq!(place.open(with(2)).load().await, Ok(keys));
-    assert!(place.open(with(1)).load().await.is_err());
+    assert_eq!(directory.open(with(2)).load().await, Ok(keys));
+    assert!(directory.open(with(1)).load().await.is_err());
 }
 
 #[tokio::test]
-async fn a_value_that_was_moved_to_another_slot_or_key_is_refused() {
-    let (place, other) = (Place::new(), Place::new());
-    install(&place.open(with(1)), &fresh(SigningType::Ecdsa)).await;
+async fn a_value_that_was_moved_to_another_slot_or_key_is_rejected() {
+    let (directory, other) = (Directory::new(), Directory::new());
+    install(&directory.open(with(1)), &fresh(SigningType::Ecdsa)).await;
     install(&other.open(with(1)), &fresh(SigningType::Ecdsa)).await;
-    let (mine, theirs) = (place.raw_pair().await, other.raw_pair().await);
-    let ring = place.raw().await.ring.unwrap().0;
+    let (mine, theirs) = (directory.raw_pair().await, other.raw_pair().await);
+    let ring = directory.raw().await.ring.unwrap().0;
     for (private, public) in [
         // Another key's private half, correctly encrypted.
         (&theirs.private, &mine.public),
@@ -144,9 +144,9 @@ async fn a_value_that_was_moved_to_another_slot_or_key_is_refused() {
         (&mine.private, &mine.private),
         (&ring, &mine.public),
     ] {
-        place.0.plant(Entry::Half(Half::Private), private).await;
-        place.0.plant(Entry::Half(Half::Public), public).await;
-        let error = place.open(with(1)).load().await.unwrap_err();
+        directory.0.plant(Entry::Half(Half::Private), private).await;
+        directory.0.plant(Entry::Half(Half::Public), public).await;
+        let error = directory.open(with(1)).load().await.unwrap_err();
         assert!(
             error.to_string().contains("another place or key"),
             "{error}"
@@ -155,41 +155,41 @@ async fn a_value_that_was_moved_to_another_slot_or_key_is_refused() {
 }
 
 #[tokio::test]
-async fn where_encryption_is_required_nobody_plants_a_key_in_clear() {
-    let place = Place::new();
+async fn where_encryption_is_required_no_key_in_clear_is_accepted() {
+    let directory = Directory::new();
     let keys = fresh(SigningType::Ecdsa);
     let strict = || KeyEncryption {
         required: true,
         ..with(1)
     };
-    install(&place.open(strict()), &keys).await;
-    assert_eq!(place.open(strict()).load().await, Ok(keys));
+    install(&directory.open(strict()), &keys).await;
+    assert_eq!(directory.open(strict()).load().await, Ok(keys));
 
-    place.0.plant(Entry::Ring, "{}").await;
-    let ring = place.open(strict()).load().await.unwrap_err();
+    directory.0.plant(Entry::Ring, "{}").await;
+    let ring = directory.open(strict()).load().await.unwrap_err();
     assert!(
         ring.to_string().contains("--require-encrypted-keys"),
         "{ring}"
     );
-    place.0.lose(Entry::Ring).await;
+    directory.0.lose(Entry::Ring).await;
     let planted = generate(SigningType::Ecdsa).unwrap();
-    place
+    directory
         .0
         .plant(Entry::Half(Half::Private), &planted.private)
         .await;
-    place
+    directory
         .0
         .plant(Entry::Half(Half::Public), &planted.public)
         .await;
-    assert!(place.open(strict()).load().await.is_err());
-    assert!(place.open(with(1)).load().await.is_ok());
+    assert!(directory.open(strict()).load().await.is_err());
+    assert!(directory.open(with(1)).load().await.is_ok());
 }
 
 #[tokio::test]
 async fn servers_with_and_without_the_new_key_agree_on_one_winner() {
-    let place = Place::new();
+    let directory = Directory::new();
     let (a, b) = (fresh(SigningType::Ecdsa), fresh(SigningType::Ecdsa));
-    let (one, two) = (place.open(with(1)), place.open(with(1)));
+    let (one, two) = (directory.open(with(1)), directory.open(with(1)));
     install(&one, &a).await;
     let adopted = two.compare_and_swap(&StoredKeys::default(), &b).await;
     assert_eq!(adopted, Ok(a.clone()), "adopts the winner");

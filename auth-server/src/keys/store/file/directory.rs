@@ -54,7 +54,7 @@ impl PrivateDirectory {
             .create(&self.0)
             .map_err(|error| match error.kind() {
                 ErrorKind::AlreadyExists => unusable(&self.0, NO_DIRECTORY),
-                _ => refused(&self.0, &error),
+                _ => rejected(&self.0, &error),
             })?;
         self.inspect()
     }
@@ -62,21 +62,21 @@ impl PrivateDirectory {
     /// Returns the error that [`create`](Self::create) or opening the lock files `locks` would
     /// have, and changes nothing.
     pub(super) fn preview(&self, locks: &[&str]) -> Result<(), StoreError> {
-        for place in self.0.ancestors() {
-            let place = if place.as_os_str().is_empty() {
+        for path in self.0.ancestors() {
+            let path = if path.as_os_str().is_empty() {
                 Path::new(".")
             } else {
-                place
+                path
             };
-            match fs::metadata(place) {
-                Err(error) if error.kind() == ErrorKind::NotFound && !place.is_symlink() => {}
-                Err(error) => return Err(refused(place, &error)),
-                Ok(metadata) if !metadata.is_dir() => return Err(unusable(place, NO_DIRECTORY)),
-                Ok(_) if place == self.0 => {
+            match fs::metadata(path) {
+                Err(error) if error.kind() == ErrorKind::NotFound && !path.is_symlink() => {}
+                Err(error) => return Err(rejected(path, &error)),
+                Ok(metadata) if !metadata.is_dir() => return Err(unusable(path, NO_DIRECTORY)),
+                Ok(_) if path == self.0 => {
                     self.inspect()?;
                     return locks.iter().try_for_each(|name| self.preview_lock(name));
                 }
-                Ok(_) => return allows_new_entries(place),
+                Ok(_) => return allows_new_entries(path),
             }
         }
         Ok(())
@@ -91,14 +91,16 @@ impl PrivateDirectory {
         let path = self.0.join(name);
         match fs::symlink_metadata(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => self.allows_new_files(),
-            Err(error) => Err(refused(&path, &error)),
+            Err(error) => Err(rejected(&path, &error)),
             Ok(metadata) if !metadata.is_file() => Err(unusable(&path, "not a regular file")),
-            Ok(_) => access(&path, Access::WRITE_OK).map_err(|error| refused(&path, &error.into())),
+            Ok(_) => {
+                access(&path, Access::WRITE_OK).map_err(|error| rejected(&path, &error.into()))
+            }
         }
     }
 
     fn inspect(&self) -> Result<(), StoreError> {
-        let metadata = fs::metadata(&self.0).map_err(|error| refused(&self.0, &error))?;
+        let metadata = fs::metadata(&self.0).map_err(|error| rejected(&self.0, &error))?;
         if metadata.mode() & 0o022 != 0 {
             return Err(unusable(
                 &self.0,
@@ -116,7 +118,7 @@ impl PrivateDirectory {
     pub(super) fn read(&self, name: &str) -> Result<Option<Zeroizing<String>>, StoreError> {
         let path = self.0.join(name);
         owner_only_file::read(&path, MAX_FILE_BYTES).map_err(|error| match error {
-            PrivateFileError::System(error) => refused(&path, &error),
+            PrivateFileError::System(error) => rejected(&path, &error),
             PrivateFileError::NotPrivate(why) => unusable(&path, why),
         })
     }
@@ -124,19 +126,19 @@ impl PrivateDirectory {
     /// Replaces a file atomically: after a crash it is the old or the new one.
     pub(super) fn replace(&self, name: &str, content: &str) -> Result<(), StoreError> {
         let path = self.0.join(name);
-        owner_only_file::replace(&path, content).map_err(|error| refused(&path, &error))
+        owner_only_file::replace(&path, content).map_err(|error| rejected(&path, &error))
     }
 
     /// Removes the temporary file of an interrupted [`replace`](Self::replace).
     pub(super) fn remove_unfinished(&self, name: &str) -> Result<(), StoreError> {
         let path = self.0.join(name);
-        owner_only_file::remove_unfinished(&path).map_err(|error| refused(&path, &error))
+        owner_only_file::remove_unfinished(&path).map_err(|error| rejected(&path, &error))
     }
 
     pub(super) fn remove(&self, name: &str) -> Result<(), StoreError> {
         let path = self.0.join(name);
         match fs::remove_file(&path).and_then(|()| self.sync()) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(refused(&path, &error)),
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(rejected(&path, &error)),
             _ => Ok(()),
         }
     }
@@ -148,7 +150,7 @@ impl PrivateDirectory {
 
     /// Returns the names of all files.
     pub(super) fn names(&self) -> Result<impl Iterator<Item = String>, StoreError> {
-        let entries = fs::read_dir(&self.0).map_err(|error| refused(&self.0, &error))?;
+        let entries = fs::read_dir(&self.0).map_err(|error| rejected(&self.0, &error))?;
         Ok(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()))
     }
 
@@ -161,7 +163,7 @@ impl PrivateDirectory {
                 "{} stays locked by another process",
                 self.0.join(name).display()
             ))),
-            Err(error) => Err(refused(&self.0.join(name), &error)),
+            Err(error) => Err(rejected(&self.0.join(name), &error)),
         }
     }
 
@@ -171,7 +173,7 @@ impl PrivateDirectory {
         match lock_file::try_lock(&file) {
             Ok(()) => Ok(Some(file)),
             Err(error) if lock_file::is_busy(&error) => Ok(None),
-            Err(error) => Err(refused(&self.0.join(name), &error)),
+            Err(error) => Err(rejected(&self.0.join(name), &error)),
         }
     }
 
@@ -187,7 +189,7 @@ impl PrivateDirectory {
 
     fn open_lock(&self, name: &str) -> Result<File, StoreError> {
         let path = self.0.join(name);
-        lock_file::open(&path).map_err(|error| refused(&path, &error))
+        lock_file::open(&path).map_err(|error| rejected(&path, &error))
     }
 
     /// Syncs the directory: a rename is durable only with it.
@@ -198,7 +200,7 @@ impl PrivateDirectory {
 
 /// Checks access rights; `/proc` grants root rights that it then denies to every process.
 fn allows_new_entries(directory: &Path) -> Result<(), StoreError> {
-    let of_directory = |error: Errno| refused(directory, &error.into());
+    let of_directory = |error: Errno| rejected(directory, &error.into());
     access(directory, Access::WRITE_OK | Access::EXEC_OK).map_err(of_directory)?;
     if statfs(directory).map_err(of_directory)?.f_type == PROC_SUPER_MAGIC {
         return Err(unusable(directory, "nothing can be created here"));
@@ -207,7 +209,7 @@ fn allows_new_entries(directory: &Path) -> Result<(), StoreError> {
 }
 
 /// Maps errors: a transient one must not make a good store unusable.
-fn refused(path: &Path, error: &std::io::Error) -> StoreError {
+fn rejected(path: &Path, error: &std::io::Error) -> StoreError {
     let line = format!("{}: {error}", describe(path));
     if owner_only_file::is_passing(error) {
         StoreError::Unavailable(line)

@@ -161,8 +161,8 @@ impl Journal {
 
 /// Omits the parser's error, which may quote a key.
 fn unreadable(directory: &PrivateDirectory) -> StoreError {
-    let place = directory.describe(JOURNAL);
-    StoreError::Unusable(format!("{place}: not a journal of the keys"))
+    let journal = directory.describe(JOURNAL);
+    StoreError::Unusable(format!("{journal}: not a journal of the keys"))
 }
 
 #[cfg(test)]

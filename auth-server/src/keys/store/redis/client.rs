@@ -52,13 +52,13 @@ impl CurrentEndpoint {
 
 impl Known {
     async fn follow_files(&mut self) {
-        if self.access.files.are_none() {
+        if self.access.files.are_missing() {
             return;
         }
         let files = self.access.files.clone();
         let read = run_blocking(move || Credentials::read(files)).await;
-        let looked = read.and_then(|access| self.replace(access, unix_now()));
-        if let Some(transition) = self.failures.transition(looked) {
+        let replaced = read.and_then(|access| self.replace(access, unix_now()));
+        if let Some(transition) = self.failures.transition(replaced) {
             transition.log("passwords and certificates for the store");
         }
     }

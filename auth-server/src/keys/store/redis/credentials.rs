@@ -72,7 +72,7 @@ impl Credentials {
 
 impl CredentialFiles {
     /// Returns true if there is nothing to re-read.
-    pub(super) const fn are_none(&self) -> bool {
+    pub(super) const fn are_missing(&self) -> bool {
         self.password.is_none()
             && self.ca.is_none()
             && self.client.is_none()
@@ -86,11 +86,11 @@ fn secret(
 ) -> Result<Option<Zeroizing<String>>, CredentialsError> {
     file.map(secret_file::read)
         .transpose()
-        .map_err(|error| fault(flag, &error))
+        .map_err(|error| invalid(flag, &error))
 }
 
 fn authorities(file: &Path) -> Result<Vec<u8>, CredentialsError> {
-    trusted(file).map_err(|error| fault("--store-ca", &error))
+    trusted(file).map_err(|error| invalid("--store-ca", &error))
 }
 
 /// Loads the client certificate and checks that its key matches.
@@ -103,11 +103,11 @@ fn client_certificate(
         .transpose()
         .map_err(|error| {
             let flag = error.setting(CLIENT_CERTIFICATE, "--store-client-key");
-            fault(flag, &error)
+            invalid(flag, &error)
         })
 }
 
-fn fault(flag: &'static str, problem: &dyn fmt::Display) -> CredentialsError {
+fn invalid(flag: &'static str, problem: &dyn fmt::Display) -> CredentialsError {
     let problem = problem.to_string();
     CredentialsError { flag, problem }
 }

@@ -103,7 +103,7 @@ fn another_pair_is_adopted_and_the_own_one_retired() {
 }
 
 #[test]
-fn a_pair_in_place_of_a_lost_store_keeps_the_rotation_going() {
+fn a_pair_instead_of_a_lost_store_keeps_the_rotation_going() {
     let mine = ring().publish(fresh(), NOW, 150);
     let merged = written(Some(&mine), &stored(&ring()));
     assert_eq!(merged.next(), mine.next());
@@ -213,7 +213,7 @@ fn a_backup_from_before_a_rotation_goes_on_without_losing_a_key() {
 }
 
 #[test]
-fn a_schedule_starts_then_asks_for_a_key_and_publishes_it() {
+fn a_schedule_starts_then_requests_a_key_and_publishes_it() {
     let policy = RotationPolicy {
         every: Some(1_000),
         ..POLICY
@@ -257,8 +257,8 @@ fn members_of_a_newer_version_survive_a_write_by_this_one() {
     let mut stored = stored(&mine);
     let mut json: serde_json::Value = serde_json::from_str(&stored.ring.unwrap().0).unwrap();
     let news = serde_json::json!({"a": [1, null]});
-    for place in ["", "/current", "/next", "/retired/0"] {
-        json.pointer_mut(place).unwrap()["fromTheFuture"] = news.clone();
+    for path in ["", "/current", "/next", "/retired/0"] {
+        json.pointer_mut(path).unwrap()["fromTheFuture"] = news.clone();
     }
     let text = Zeroizing::new(json.to_string());
     stored.ring = Some(StoredRing(text));
@@ -268,8 +268,8 @@ fn members_of_a_newer_version_survive_a_write_by_this_one() {
     let written = held.revoke(other.id(), None, NOW).unwrap();
     let written = written.to_stored().unwrap().ring.unwrap();
     let written: serde_json::Value = serde_json::from_str(&written.0).unwrap();
-    for place in ["", "/current", "/next", "/retired/0"] {
-        assert_eq!(written.pointer(place).unwrap()["fromTheFuture"], news);
+    for path in ["", "/current", "/next", "/retired/0"] {
+        assert_eq!(written.pointer(path).unwrap()["fromTheFuture"], news);
     }
     assert_eq!(written["version"], 1);
 }
@@ -358,7 +358,7 @@ fn notes_that_cannot_be_read_stop_no_ring() {
 }
 
 #[test]
-fn times_are_put_right_only_where_two_clocks_agree() {
+fn times_are_corrected_only_where_two_clocks_agree() {
     let mut theirs = ring();
     theirs.retire(&fresh(), 1 << 40);
     let healed = written(None, &stored(&theirs));
@@ -414,8 +414,8 @@ fn where_clocks_differ_the_earlier_decides_what_is_due() {
     let mut announced = ring().start_schedule(NOW).publish(fresh(), NOW, 150);
     announced.retire(&fresh(), NOW + 999);
     for memory in [None, Some(&announced)] {
-        let early = at(NOW + 149, memory).plan(&stored(&announced), None);
-        assert_eq!(early.unwrap(), Plan::Keep(announced.clone()));
+        let premature = at(NOW + 149, memory).plan(&stored(&announced), None);
+        assert_eq!(premature.unwrap(), Plan::Keep(announced.clone()));
     }
     let promoted = announced
         .clone()
@@ -435,7 +435,7 @@ fn where_clocks_differ_the_earlier_decides_what_is_due() {
 }
 
 #[test]
-fn unusable_stored_keys_are_a_fault_whatever_memory_holds() {
+fn unusable_stored_keys_are_an_error_whatever_memory_holds() {
     let (mine, theirs) = (ring(), ring());
     let text = |text: &str| Some(StoredRing(Zeroizing::new(text.to_owned())));
     let mixed = StoredKeyPair {

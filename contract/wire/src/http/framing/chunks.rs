@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_ends_where_everybody_sees_its_end() {
+    fn a_body_ends_where_all_parsers_see_its_end() {
         for body in [
             "0\r\n\r\n",
             "3\r\nabc\r\n0\r\n\r\n",
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_that_some_take_for_an_end_is_out_of_place() {
+    fn a_byte_that_some_take_for_an_end_is_rejected() {
         for (begin, wrong) in [
             ("", "\r\n\r\n"),
             ("", ";a\r\n"),
@@ -233,19 +233,19 @@ mod tests {
     fn extensions_and_trailers_end_within_their_limits() {
         let extension = usize::from(MAX_EXTENSION);
         let trailers = usize::try_from(MAX_TRAILERS).unwrap_or_default();
-        for (begin, repeated, most, end) in [
+        for (begin, repeated, max, end) in [
             ("1", " ", extension, "\r\nx\r\n0\r\n\r\n"),
             ("1;", "a", extension - 1, "\r\nx\r\n0\r\n\r\n"),
             ("0\r\n", "a", trailers, "\r\n\r\n"),
             ("0\r\n", "a\r\n", trailers, "\r\n"),
         ] {
             let body = |count: usize| format!("{begin}{}{end}", repeated.repeat(count));
-            let (most, more) = (body(most), body(most + 1));
+            let (max, more) = (body(max), body(max + 1));
             let read = |body: &str| {
                 let mut chunks = Chunks::START;
                 chunks.follow(body.as_bytes())
             };
-            assert_eq!(read(&most), Ok(most.len()), "{begin:?}");
+            assert_eq!(read(&max), Ok(max.len()), "{begin:?}");
             assert!(read(&more).is_err(), "{begin:?}");
         }
     }

@@ -207,10 +207,10 @@ mod tests {
         for piece in sent.as_bytes().chunks(size) {
             match requests.follow(piece) {
                 Ok(()) => before += piece.len(),
-                Err(refused) => {
-                    assert_eq!(refused.rejection, Rejection::RequestFraming);
+                Err(rejected) => {
+                    assert_eq!(rejected.rejection, Rejection::RequestFraming);
                     assert_eq!(requests.follow(b"1\n"), Ok(()), "beyond");
-                    return (before + refused.passed, Some(refused.part));
+                    return (before + rejected.passed, Some(rejected.part));
                 }
             }
         }
@@ -234,8 +234,8 @@ mod tests {
         for preceding in IN_ORDER {
             let sent = format!("{preceding}{AMBIGUOUS}GET / HTTP/1.1\r\n\r\n");
             for size in 1..=sent.len() {
-                let (passed, refused) = passed(&sent, size);
-                assert_eq!(refused, Some(Part::Head), "{preceding:?} by {size}");
+                let (passed, rejected) = passed(&sent, size);
+                assert_eq!(rejected, Some(Part::Head), "{preceding:?} by {size}");
                 let whole = preceding.len() + AMBIGUOUS.len();
                 // The parser behind may see a part of it, and never its end.
                 assert!(passed < whole, "{preceding:?} by {size}: {passed}");
@@ -263,11 +263,11 @@ mod tests {
     }
 
     #[test]
-    fn a_line_feed_alone_is_refused_before_any_parser() {
+    fn a_line_feed_alone_is_rejected_before_any_parser() {
         let sent = "GET / HTTP/1.1\r\nHost: a\n\n";
         for size in 1..=sent.len() {
-            let (passed, refused) = passed(sent, size);
-            assert_eq!(refused, Some(Part::Head));
+            let (passed, rejected) = passed(sent, size);
+            assert_eq!(rejected, Some(Part::Head));
             assert!(passed < sent.len() - 1, "by {size}: {passed}");
         }
     }

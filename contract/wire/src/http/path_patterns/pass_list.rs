@@ -36,7 +36,7 @@ struct Node {
 }
 
 /// The distinct nodes that a path may have reached, seldom more than two.
-type Places = SmallVec<[NodeId; 8]>;
+type NodeIds = SmallVec<[NodeId; 8]>;
 
 /// An unusable pattern of the pass list.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -162,28 +162,28 @@ impl PassList {
 
     /// Calls `found` with the position of each pattern that matches, in no order.
     pub(crate) fn each_match(&self, path: &str, mut found: impl FnMut(usize)) {
-        let mut places = Places::new();
-        self.enter(0, &mut places);
+        let mut ids = NodeIds::new();
+        self.enter(0, &mut ids);
         for segment in segments(path) {
-            if places.is_empty() {
+            if ids.is_empty() {
                 return;
             }
-            places = self.after(segment, &places);
+            ids = self.after(segment, &ids);
         }
-        for place in places {
-            let ends = self.nodes.get(place).map(|node| &node.patterns);
+        for id in ids {
+            let ends = self.nodes.get(id).map(|node| &node.patterns);
             ends.into_iter().flatten().copied().for_each(&mut found);
         }
     }
 
-    fn after(&self, segment: &str, places: &Places) -> Places {
-        let mut next = Places::new();
-        for &place in places {
-            let Some(node) = self.nodes.get(place) else {
+    fn after(&self, segment: &str, ids: &NodeIds) -> NodeIds {
+        let mut next = NodeIds::new();
+        for &id in ids {
+            let Some(node) = self.nodes.get(id) else {
                 continue;
             };
             if node.takes_all {
-                self.enter(place, &mut next);
+                self.enter(id, &mut next);
             }
             if let Some(&child) = node.literals.get(segment) {
                 self.enter(child, &mut next);
@@ -198,15 +198,15 @@ impl PassList {
     }
 
     /// Adds a node, and the node after its `**`, which may match no segment at all.
-    fn enter(&self, place: NodeId, places: &mut Places) {
-        let Some(node) = self.nodes.get(place) else {
+    fn enter(&self, id: NodeId, ids: &mut NodeIds) {
+        let Some(node) = self.nodes.get(id) else {
             return;
         };
-        if !places.contains(&place) {
-            places.push(place);
+        if !ids.contains(&id) {
+            ids.push(id);
         }
         if let Some(any) = node.any {
-            self.enter(any, places);
+            self.enter(any, ids);
         }
     }
 }

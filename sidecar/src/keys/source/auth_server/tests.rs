@@ -13,26 +13,26 @@ use crate::keys::jwks::tests::{ONE, OTHER, set_of};
 
 const KEY: &str = "0123456789abcdef0123456789abcdef";
 
-/// Responds to each connection with `answer` and passes on the request's head.
-fn auth_server(answer: String) -> (SocketAddr, mpsc::Receiver<String>) {
-    answering(std::iter::repeat(answer))
+/// Responds to each connection with `response` and passes on the request's head.
+fn auth_server(response: String) -> (SocketAddr, mpsc::Receiver<String>) {
+    responding(std::iter::repeat(response))
 }
 
 /// Responds with one response after the other.
-fn answering(
-    answers: impl IntoIterator<Item = String, IntoIter: Send + 'static>,
+fn responding(
+    responses: impl IntoIterator<Item = String, IntoIter: Send + 'static>,
 ) -> (SocketAddr, mpsc::Receiver<String>) {
-    let answers = answers.into_iter();
+    let responses = responses.into_iter();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let (heads, received) = mpsc::channel();
     thread::spawn(move || {
-        for (stream, answer) in listener.incoming().zip(answers) {
+        for (stream, response) in listener.incoming().zip(responses) {
             let mut stream = stream.unwrap();
             let mut head = [0; 4096];
             let length = stream.read(&mut head).unwrap();
             let _ = heads.send(String::from_utf8_lossy(&head[..length]).into_owned());
-            let _ = stream.write_all(answer.as_bytes());
+            let _ = stream.write_all(response.as_bytes());
         }
     });
     (address, received)
@@ -66,7 +66,7 @@ fn source_at(auth_server: &str, signing_type: SigningType, tls: TlsFiles) -> Key
     KeyEndpointSource::new(settings).unwrap()
 }
 
-fn answer(status: &str, body: &str) -> String {
+fn response(status: &str, body: &str) -> String {
     let length = body.len();
     format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}")
 }
@@ -76,8 +76,8 @@ fn envelope(data: &str) -> String {
 }
 
 #[tokio::test]
-async fn contract_4_3_the_key_is_asked_for_with_both_parameters() {
-    let (address, heads) = auth_server(answer("200 OK", &envelope(&format!("\"{KEY}\""))));
+async fn contract_4_3_the_key_is_requested_with_both_parameters() {
+    let (address, heads) = auth_server(response("200 OK", &envelope(&format!("\"{KEY}\""))));
     let mut source = source(address);
     let keys = source.fetch().await.unwrap();
     let expected = VerificationKey::parse(SigningType::Hmac, KEY).unwrap();
@@ -90,20 +90,23 @@ async fn contract_4_3_the_key_is_asked_for_with_both_parameters() {
 }
 
 #[tokio::test]
-async fn whatever_fails_brings_no_key_and_says_why() {
-    for (answer, why) in [
-        (answer("200 OK", &envelope("null")), "data is not a string"),
+async fn whatever_fails_brings_no_key_and_gives_the_reason() {
+    for (response, why) in [
         (
-            answer("200 OK", &envelope("\"short\"")),
+            response("200 OK", &envelope("null")),
+            "data is not a string",
+        ),
+        (
+            response("200 OK", &envelope("\"short\"")),
             "the key cannot be used",
         ),
         // Not followed: a redirect could replace the key.
         (
-            answer("302 Found\r\nLocation: /x", ""),
+            response("302 Found\r\nLocation: /x", ""),
             "responded with 302 Found; redirects are not followed",
         ),
         (
-            answer("200 OK", &" ".repeat(MAX_BODY_BYTES + 1)),
+            response("200 OK", &" ".repeat(MAX_BODY_BYTES + 1)),
             "longer than 65536 bytes",
         ),
         (
@@ -112,16 +115,16 @@ async fn whatever_fails_brings_no_key_and_says_why() {
         ),
         ("SSH-2.0\r\n".to_owned(), "error sending request"),
     ] {
-        let (address, _heads) = auth_server(answer.clone());
+        let (address, _heads) = auth_server(response.clone());
         let error = source(address).fetch().await.unwrap_err().to_string();
-        assert!(error.contains(why), "{error}\n{answer:.200}");
+        assert!(error.contains(why), "{error}\n{response:.200}");
         assert!(!error.contains("appSecret"), "{error}");
     }
 }
 
 #[tokio::test]
 async fn plain_http_where_https_is_expected_is_named() {
-    let (address, _heads) = auth_server(answer("400 Bad Request", ""));
+    let (address, _heads) = auth_server(response("400 Bad Request", ""));
     let url = format!("https://{address}/auth");
     let mut source = source_at(&url, SigningType::Rsa, TlsFiles::default());
     let error = source.fetch().await.unwrap_err().to_string();
@@ -130,25 +133,25 @@ async fn plain_http_where_https_is_expected_is_named() {
 }
 
 /// Returns a response with more fields.
-fn answer_with(status: &str, fields: &str, body: &str) -> String {
-    answer(&format!("{status}\r\n{fields}"), body)
+fn response_with(status: &str, fields: &str, body: &str) -> String {
+    response(&format!("{status}\r\n{fields}"), body)
 }
 
 fn linked(key: &str) -> String {
     let link = "Link: </auth/keys>; rel=\"jwks\"";
-    answer_with("200 OK", link, &envelope(&format!("\"{key}\"")))
+    response_with("200 OK", link, &envelope(&format!("\"{key}\"")))
 }
 
 #[tokio::test]
 async fn the_key_set_comes_from_the_same_server_when_it_changed() {
-    let set = |keys: &[&str]| answer_with("200 OK", "ETag: \"1\"", &set_of(keys));
-    let (address, heads) = answering([
+    let set = |keys: &[&str]| response_with("200 OK", "ETag: \"1\"", &set_of(keys));
+    let (address, heads) = responding([
         linked(ONE),
         set(&[ONE, OTHER]),
         linked(ONE),
-        answer("304 Not Modified", ""),
+        response("304 Not Modified", ""),
         linked(ONE),
-        answer("503 Service Unavailable", ""),
+        response("503 Service Unavailable", ""),
         linked(ONE),
         set(&[OTHER]),
         linked(OTHER),
@@ -170,18 +173,15 @@ async fn the_key_set_comes_from_the_same_server_when_it_changed() {
         let fetched = fetched.map_err(|error| error.to_string());
         assert_eq!(fetched, expected.map_err(str::to_owned));
         assert!(heads.recv().unwrap().contains("appSecret"));
-        let asked = heads.recv().unwrap();
-        assert!(asked.starts_with("GET /auth/keys HTTP/1.1\r\n"), "{asked}");
-        assert!(
-            asked.contains(&format!("\r\nhost: {address}\r\n")),
-            "{asked}"
-        );
-        assert_eq!(asked.contains("if-none-match: \"1\"\r\n"), known, "{asked}");
+        let head = heads.recv().unwrap();
+        assert!(head.starts_with("GET /auth/keys HTTP/1.1\r\n"), "{head}");
+        assert!(head.contains(&format!("\r\nhost: {address}\r\n")), "{head}");
+        assert_eq!(head.contains("if-none-match: \"1\"\r\n"), known, "{head}");
     }
 }
 
 #[tokio::test]
-async fn a_shared_secret_is_never_looked_for_in_a_key_set() {
+async fn a_shared_secret_is_never_expected_in_a_key_set() {
     let (address, heads) = auth_server(linked(KEY));
     let keys = source(address).fetch().await.unwrap();
     assert!(!keys.is_named());
@@ -190,18 +190,18 @@ async fn a_shared_secret_is_never_looked_for_in_a_key_set() {
     assert!(heads[0].contains("\r\nconnection: close\r\n"), "{heads:?}");
 }
 
-/// Starts one of several instances with the same name, which responds with `answer` to all requests
+/// Starts one of several instances with the same name, which sends `response` to all requests
 /// and leaves its connections open.
-fn instance(address: (&str, u16), answer: String) -> Instance {
+fn instance(address: (&str, u16), response: String) -> Instance {
     let listener = TcpListener::bind(address).unwrap();
     let address = listener.local_addr().unwrap();
-    let answer = answer.replace("Connection: close\r\n", "");
+    let response = response.replace("Connection: close\r\n", "");
     thread::spawn(move || {
         for stream in listener.incoming() {
-            let (mut stream, answer) = (stream.unwrap(), answer.clone());
+            let (mut stream, response) = (stream.unwrap(), response.clone());
             thread::spawn(move || {
                 while matches!(stream.read(&mut [0; 4096]), Ok(1..)) {
-                    let _ = stream.write_all(answer.as_bytes());
+                    let _ = stream.write_all(response.as_bytes());
                 }
             });
         }
@@ -216,13 +216,13 @@ fn instance(address: (&str, u16), answer: String) -> Instance {
 #[tokio::test]
 async fn the_meant_server_is_fetched_from_however_soon() {
     let key = envelope(&format!("{ONE:?}"));
-    let ill = instance(("127.0.0.1", 0), answer("500 Internal Server Error", ""));
+    let ill = instance(("127.0.0.1", 0), response("500 Internal Server Error", ""));
     let port = ill.address.unwrap().port();
-    let well = instance(("127.0.0.2", port), answer("200 OK", &key));
+    let well = instance(("127.0.0.2", port), response("200 OK", &key));
     let mut source = source_of("127.0.0.1:1".parse().unwrap(), SigningType::Ecdsa);
     for _ in 0..3 {
-        let refused = source.fetch_from(&ill).await.unwrap_err().to_string();
-        assert!(refused.contains("responded with 500"), "{refused}");
+        let rejected = source.fetch_from(&ill).await.unwrap_err().to_string();
+        assert!(rejected.contains("responded with 500"), "{rejected}");
         let fetched = source.fetch_from(&well).await;
         assert!(fetched.is_ok(), "{fetched:?}");
     }
@@ -244,7 +244,7 @@ async fn an_auth_server_that_is_away_is_an_error_without_the_query() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pipe_in_place_of_the_certificates_does_not_hold_up_a_fetch() {
-    let (address, _heads) = auth_server(answer("200 OK", &envelope(&format!("\"{KEY}\""))));
+    let (address, _heads) = auth_server(response("200 OK", &envelope(&format!("\"{KEY}\""))));
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("ca.crt");
     std::fs::write(&file, "").unwrap();

@@ -171,7 +171,7 @@ fn the_same_path_may_stand_there_for_several_methods() {
 }
 
 #[test]
-fn two_globs_at_one_place_lead_to_their_own_patterns() {
+fn two_globs_at_one_position_lead_to_their_own_patterns() {
     let patterns = ["/a*/x", "/b*/y", "/a*/z"];
     let list = PassList::parse(patterns).unwrap();
     assert!(!list.depends_on_method());

@@ -6,7 +6,7 @@ use tests::auth_server::{AuthServer, admin_get};
 use tests::client::verdict;
 use tests::clock;
 use tests::echo_service::EchoService;
-use tests::fake_auth_server::{FakeAuthServer, json_answer, key_answer};
+use tests::fake_auth_server::{FakeAuthServer, json_response, key_response};
 use tests::keys::{SigningKey, SigningType};
 use tests::sidecar::{EVERY_SECOND, SidecarPlan};
 use tests::socket_server::{Reply, response};
@@ -26,7 +26,7 @@ Qo1LFjxBNK4jMmOeVwIDAQAB
 
 /// Returns every response of the auth server that must not replace a key. `elsewhere` is the target
 /// of a redirect, with a usable key.
-fn faults(good: &SigningKey, elsewhere: &FakeAuthServer) -> Vec<(&'static str, Reply)> {
+fn invalid_responses(good: &SigningKey, elsewhere: &FakeAuthServer) -> Vec<(&'static str, Reply)> {
     let location = format!("Location: {}/client/user/secret/key", elsewhere.url());
     let failure = json!({"success": false, "status": 200, "msg": "no", "data": SigningKey::generate(SigningType::Ecdsa).served()});
     let huge =
@@ -34,51 +34,51 @@ fn faults(good: &SigningKey, elsewhere: &FakeAuthServer) -> Vec<(&'static str, R
     vec![
         (
             "success:false with HTTP 200",
-            json_answer("200 OK", &failure.to_string()),
+            json_response("200 OK", &failure.to_string()),
         ),
         (
             "success:false with HTTP 503",
-            json_answer("503 Service Unavailable", &failure.to_string()),
+            json_response("503 Service Unavailable", &failure.to_string()),
         ),
         (
             "success as a string",
-            json_answer(
+            json_response(
                 "200 OK",
                 &json!({"success": "true", "data": good.served()}).to_string(),
             ),
         ),
         (
             "no success",
-            json_answer("200 OK", &json!({"data": good.served()}).to_string()),
+            json_response("200 OK", &json!({"data": good.served()}).to_string()),
         ),
         (
             "data is null",
-            json_answer(
+            json_response(
                 "200 OK",
                 &json!({"success": true, "status": 200, "msg": "", "data": null}).to_string(),
             ),
         ),
         (
             "data is an object",
-            json_answer(
+            json_response(
                 "200 OK",
                 &json!({"success": true, "data": {"key": good.served()}}).to_string(),
             ),
         ),
-        ("an empty key", key_answer("")),
-        ("garbage as the key", key_answer("not a key")),
+        ("an empty key", key_response("")),
+        ("garbage as the key", key_response("not a key")),
         (
             "the private key",
-            key_answer(&SigningKey::generate(SigningType::Ecdsa).private()),
+            key_response(&SigningKey::generate(SigningType::Ecdsa).private()),
         ),
-        ("an RSA key of 1024 bits", key_answer(SMALL_RSA_KEY)),
+        ("an RSA key of 1024 bits", key_response(SMALL_RSA_KEY)),
         (
             "a key of another type",
-            key_answer(&SigningKey::generate(SigningType::Rsa).served()),
+            key_response(&SigningKey::generate(SigningType::Rsa).served()),
         ),
         (
             "half an envelope",
-            json_answer("200 OK", "{\"success\":true,\"data\":\"-----BEG"),
+            json_response("200 OK", "{\"success\":true,\"data\":\"-----BEG"),
         ),
         (
             "an HTML page",
@@ -94,7 +94,7 @@ fn faults(good: &SigningKey, elsewhere: &FakeAuthServer) -> Vec<(&'static str, R
         ),
         (
             "an envelope of 100 KB",
-            json_answer("200 OK", &huge.to_string()),
+            json_response("200 OK", &huge.to_string()),
         ),
         (
             "an error page",
@@ -113,7 +113,7 @@ fn faults(good: &SigningKey, elsewhere: &FakeAuthServer) -> Vec<(&'static str, R
 }
 
 /// Waits for `more` further fetches of the sidecar.
-fn asked_again(auth_server: &FakeAuthServer, more: usize) {
+fn wait_for_fetches(auth_server: &FakeAuthServer, more: usize) {
     let before = auth_server.retrievals().len();
     wait::until("the sidecar to ask again", || {
         (auth_server.retrievals().len() >= before + more).then_some(())
@@ -157,7 +157,7 @@ fn an_address_without_the_context_path_is_named() {
 }
 
 #[test]
-fn contract_7_a_faulty_response_never_replaces_the_key() {
+fn contract_7_an_invalid_response_never_replaces_the_key() {
     let forge = Forge::new(SigningType::Ecdsa);
     let (auth_server, service) = (
         FakeAuthServer::serving(&forge.trusted().served()),
@@ -167,16 +167,16 @@ fn contract_7_a_faulty_response_never_replaces_the_key() {
         .flags(ECDSA)
         .flags(EVERY_SECOND);
     let sidecar = plan.start().ready();
-    let elsewhere = FakeAuthServer::serving(&forge.stranger().served());
-    for (name, fault) in faults(forge.trusted(), &elsewhere) {
-        auth_server.set_reply(fault);
+    let elsewhere = FakeAuthServer::serving(&forge.untrusted().served());
+    for (name, invalid) in invalid_responses(forge.trusted(), &elsewhere) {
+        auth_server.set_reply(invalid);
         // The second request proves that the response to the first was processed.
-        asked_again(&auth_server, 2);
+        wait_for_fetches(&auth_server, 2);
         let token = forge.token(clock::now(), &Value::Null);
         assert_eq!(sidecar.bearing(&token).get("/list").status(), 200, "{name}");
-        let stranger = forge.stranger_token(clock::now(), &Value::Null);
+        let untrusted = forge.untrusted_token(clock::now(), &Value::Null);
         assert_eq!(
-            verdict(&sidecar.bearing(&stranger).get("/list")),
+            verdict(&sidecar.bearing(&untrusted).get("/list")),
             "401 token_signature",
             "{name}"
         );
@@ -185,7 +185,7 @@ fn contract_7_a_faulty_response_never_replaces_the_key() {
 }
 
 #[test]
-fn lesson_b16_no_fault_at_the_start_becomes_a_key() {
+fn lesson_b16_no_invalid_response_at_the_start_becomes_a_key() {
     let forge = Forge::new(SigningType::Ecdsa);
     let auth_server = FakeAuthServer::serving("");
     let service = EchoService::start();
@@ -195,9 +195,9 @@ fn lesson_b16_no_fault_at_the_start_becomes_a_key() {
     let sidecar = plan.start();
     let token = forge.token(clock::now(), &Value::Null);
     let elsewhere = FakeAuthServer::serving(&forge.trusted().served());
-    for (name, fault) in faults(forge.trusted(), &elsewhere) {
-        auth_server.set_reply(fault);
-        asked_again(&auth_server, 2);
+    for (name, invalid) in invalid_responses(forge.trusted(), &elsewhere) {
+        auth_server.set_reply(invalid);
+        wait_for_fetches(&auth_server, 2);
         assert_eq!(
             verdict(&sidecar.bearing(&token).get("/list")),
             "503 auth_keys_unavailable",
@@ -205,7 +205,7 @@ fn lesson_b16_no_fault_at_the_start_becomes_a_key() {
         );
         assert_eq!(sidecar.readiness(), 503, "{name}");
     }
-    auth_server.set_reply(key_answer(&forge.trusted().served()));
+    auth_server.set_reply(key_response(&forge.trusted().served()));
     let sidecar = sidecar.ready();
     assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
     assert_eq!(service.requests().len(), 1);
@@ -227,7 +227,7 @@ fn lesson_b17_a_hanging_auth_server_is_given_up() {
         verdict(&sidecar.bearing("a.b.c").get("/list")),
         "503 auth_keys_unavailable"
     );
-    auth_server.set_reply(key_answer(&forge.trusted().served()));
+    auth_server.set_reply(key_response(&forge.trusted().served()));
     let sidecar = sidecar.ready();
     assert_eq!(
         sidecar

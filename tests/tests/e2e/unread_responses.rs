@@ -21,12 +21,12 @@ const REQUESTS: [&[u8]; 3] = [
     b"GET /orders/list HTTP/1.1\r\nHost: a\r\n\r\n",
 ];
 /// Far more than the buffers between client and sidecar hold.
-const MOST_BYTES: usize = 64 * 1024 * 1024;
+const MAX_BYTES: usize = 64 * 1024 * 1024;
 
 /// Sends requests until the peer takes no more.
 fn stuff(mut client: impl Write, request: &[u8]) {
     let many = request.repeat(100);
-    for _ in 0..MOST_BYTES / many.len() {
+    for _ in 0..MAX_BYTES / many.len() {
         if let Err(error) = client.write_all(&many) {
             let stopped = [ErrorKind::WouldBlock, ErrorKind::TimedOut];
             let closed = [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset];
@@ -46,7 +46,7 @@ fn give_up_soon(socket: &TcpStream) {
     socket.set_write_timeout(moment).unwrap();
 }
 
-fn wait_for_free_places(sidecar: &Sidecar) {
+fn wait_for_free_permits(sidecar: &Sidecar) {
     wait::until("free places", || {
         let metrics = admin_get(sidecar.admin(), "/metrics").text();
         let free = ["requests_in_flight 0\n", "sidecar_connections 0\n"];
@@ -62,12 +62,12 @@ fn stack_with(prepare: impl FnOnce(SidecarPlan) -> SidecarPlan) -> ForgedStack {
     // A few hundred of these fill the buffers.
     let field = "a".repeat(16 * 1024);
     let no_content = format!("HTTP/1.1 204 No Content\r\n{MARK}: 1\r\nX-Field: {field}\r\n\r\n");
-    stack.service.answers(no_content.into_bytes());
+    stack.service.responds(no_content.into_bytes());
     stack
 }
 
 #[test]
-fn heads_that_nobody_reads_keep_no_place() {
+fn unread_heads_keep_no_permit() {
     let stack = stack_with(|plan| plan);
     let clients = REQUESTS.map(|request| {
         let client = TcpStream::connect(stack.sidecar.address()).unwrap();
@@ -75,13 +75,13 @@ fn heads_that_nobody_reads_keep_no_place() {
         stuff(&client, request);
         client
     });
-    wait_for_free_places(&stack.sidecar);
+    wait_for_free_permits(&stack.sidecar);
     assert_eq!(stack.sidecar.anonymous().get("/public/y").status(), 204);
     drop(clients);
 }
 
 #[test]
-fn heads_that_nobody_reads_over_tls_keep_no_place() {
+fn unread_heads_over_tls_keep_no_permit() {
     let authority = Authority::new();
     let tls = authority.issue("server").flags();
     let stack = stack_with(|plan| plan.flags(tls.iter().map(String::as_str)));
@@ -92,14 +92,14 @@ fn heads_that_nobody_reads_over_tls_keep_no_place() {
         stuff(client.writer(), request);
         client
     });
-    wait_for_free_places(&stack.sidecar);
+    wait_for_free_permits(&stack.sidecar);
     let another = stack.sidecar.anonymous().over_tls(&trust);
     assert_eq!(another.get("/public/y").status(), 204);
     drop(clients);
 }
 
 #[test]
-fn an_http_2_client_that_reads_nothing_keeps_no_place() {
+fn an_http_2_client_that_reads_nothing_keeps_no_permit() {
     const PING: &[u8] = &[0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
     let stack = stack_with(|plan| plan);
     let mut client = FrameClient::connect(stack.sidecar.address());
@@ -116,5 +116,5 @@ fn an_http_2_client_that_reads_nothing_keeps_no_place() {
     });
     give_up_soon(client.socket());
     stuff(client.socket(), PING);
-    wait_for_free_places(&stack.sidecar);
+    wait_for_free_permits(&stack.sidecar);
 }

@@ -76,8 +76,8 @@ fn another_site_cannot_have_a_browser_change_anything() {
         ("POST", &own, "200"),
         ("POST", "Accept: */*", "200"),
     ] {
-        let answer = with(&client, method, "/list", &[&cookie, line]);
-        assert_eq!(answer, expected, "{method} {line}");
+        let found = with(&client, method, "/list", &[&cookie, line]);
+        assert_eq!(found, expected, "{method} {line}");
     }
     let bearer = stack.sidecar.bearing(&stack.token());
     assert_eq!(
@@ -98,13 +98,21 @@ fn an_origin_may_use_the_cookie_only_where_named() {
         });
         let cookie = format!("Cookie: session={}", stack.token());
         let client = stack.sidecar.anonymous();
-        let asked = |method: &str, lines: &[&str]| with(&client, method, "/list", lines);
+        let verdict_of = |method: &str, lines: &[&str]| with(&client, method, "/list", lines);
         for site in ["Sec-Fetch-Site: cross-site", "Sec-Fetch-Site: same-site"] {
-            assert_eq!(asked("POST", &[&cookie, APP, site]), expected, "{flag}");
-            assert_eq!(asked("GET", &[&cookie, APP, site]), "200", "{flag}");
+            assert_eq!(
+                verdict_of("POST", &[&cookie, APP, site]),
+                expected,
+                "{flag}"
+            );
+            assert_eq!(verdict_of("GET", &[&cookie, APP, site]), "200", "{flag}");
         }
         let other = "Origin: https://app.example.evil";
-        assert_eq!(asked("POST", &[&cookie, other]), "403 cross_site", "{flag}");
+        assert_eq!(
+            verdict_of("POST", &[&cookie, other]),
+            "403 cross_site",
+            "{flag}"
+        );
         let bearer = stack.sidecar.bearing(&stack.token());
         assert_eq!(with(&bearer, "POST", "/list", &[APP]), "200", "{flag}");
     }
@@ -128,7 +136,7 @@ fn the_cookie_stays_with_us_if_the_service_is_to_see_no_token() {
 }
 
 #[test]
-fn where_a_token_is_optional_a_bad_one_is_refused() {
+fn where_a_token_is_optional_a_bad_one_is_rejected() {
     let stack = stack();
     let client = stack.sidecar.anonymous();
     let forged = "X-Current-User: {\"id\":\"0\"}";
@@ -158,7 +166,7 @@ fn where_a_token_is_optional_a_bad_one_is_refused() {
 
 #[test]
 fn the_service_learns_the_way_a_request_came() {
-    let told = |flags: &[&str], lines: &[&str]| {
+    let received = |flags: &[&str], lines: &[&str]| {
         let stack = ForgedStack::with(SigningType::Ecdsa, |plan| plan.flags(flags.iter().copied()));
         let client = stack.sidecar.bearing(&stack.token());
         assert_eq!(with(&client, "GET", "/list", lines), "200");
@@ -177,17 +185,17 @@ fn the_service_learns_the_way_a_request_came() {
         "X_Forwarded_For: 203.0.113.8",
         "X-Forwarded-Proto: https",
     ];
-    assert_eq!(told(&[], &[]), ["127.0.0.1", "http", "", ""]);
+    assert_eq!(received(&[], &[]), ["127.0.0.1", "http", "", ""]);
     assert_eq!(
-        told(&[], &theirs),
+        received(&[], &theirs),
         ["203.0.113.7, 127.0.0.1", "https", "", "203.0.113.8"]
     );
     assert_eq!(
-        told(&["--forwarded", "overwrite"], &theirs),
+        received(&["--forwarded", "overwrite"], &theirs),
         ["127.0.0.1", "http", "", ""]
     );
     assert_eq!(
-        told(&["--forwarded", "off"], &theirs),
+        received(&["--forwarded", "off"], &theirs),
         ["203.0.113.7", "https", "", "203.0.113.8"]
     );
 }

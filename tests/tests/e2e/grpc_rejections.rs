@@ -10,7 +10,7 @@ use tests::stack::ForgedStack;
 use tests::wait;
 
 #[test]
-fn a_refused_grpc_call_gets_status_and_reason_in_its_head() {
+fn a_rejected_grpc_call_gets_status_and_reason_in_its_head() {
     let stack = ForgedStack::start();
     let service = H2Service::start();
     let plan = || SidecarPlan::to(&service.url(), &stack.auth_server.url());
@@ -57,11 +57,11 @@ fn a_refused_grpc_call_gets_status_and_reason_in_its_head() {
             fields.extend(authorization.map(|value| ("authorization", value)));
             let client = H2Client::connect(sidecar.address());
             let request = client.request("POST", path, &fields);
-            let answer = client.send(request, b"").unwrap();
-            assert_eq!(answer.verdict(), verdict, "{media_type}");
-            assert_eq!(answer.head.status(), 200);
-            assert_eq!(answer.head.headers()["content-type"], "application/grpc");
-            assert!(answer.body.is_empty() && answer.trailers.is_empty());
+            let response = client.send(request, b"").unwrap();
+            assert_eq!(response.verdict(), verdict, "{media_type}");
+            assert_eq!(response.head.status(), 200);
+            assert_eq!(response.head.headers()["content-type"], "application/grpc");
+            assert!(response.body.is_empty() && response.trailers.is_empty());
         }
     }
     let counted = || {
@@ -87,18 +87,18 @@ fn what_is_no_grpc_call_gets_the_envelope() {
         ("GET", "application/grpc"),
     ] {
         let request = client.request(method, "/orders/x", &[("content-type", media_type)]);
-        let answer = client.send(request, b"").unwrap();
+        let response = client.send(request, b"").unwrap();
         assert_eq!(
-            answer.verdict(),
+            response.verdict(),
             "401 token_missing",
             "{method} {media_type}"
         );
     }
     let request = "POST /orders/x HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc\r\n\
                    Content-Length: 0\r\n\r\n";
-    let answer = exchange(stack.sidecar.address(), "POST", request.as_bytes());
+    let response = exchange(stack.sidecar.address(), "POST", request.as_bytes());
     assert_eq!(
-        (answer.status(), reason(&answer)),
+        (response.status(), reason(&response)),
         (401, "token_missing".into())
     );
 }

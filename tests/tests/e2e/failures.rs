@@ -21,8 +21,8 @@ use tests::token_forge::{Forge, claims, header_of, signing_input};
 use tests::wait;
 
 /// Checks that the response has this reason, and that page, metrics and log agree with it.
-fn is_explained(sidecar: &Sidecar, answer: &Message, expected: &str) {
-    assert_eq!(reason(answer), expected, "{}", answer.text());
+fn is_explained(sidecar: &Sidecar, response: &Message, expected: &str) {
+    assert_eq!(reason(response), expected, "{}", response.text());
     let reasons = fs::read_to_string(repository().join("docs/reasons.md")).unwrap();
     let section = reasons
         .split(&format!("\n### `{expected}` "))
@@ -31,14 +31,14 @@ fn is_explained(sidecar: &Sidecar, answer: &Message, expected: &str) {
     let section = section.split("\n### ").next().unwrap();
 
     // The status page lists it once the response is sent.
-    let refusal = wait::until("the rejection on the status page", || {
+    let rejection = wait::until("the rejection on the status page", || {
         let status = admin_get(sidecar.admin(), "/status.json").json();
         let newest = status["refusals"][0].clone();
         (newest["reason"] == expected).then_some(newest)
     });
-    let remedy = refusal["remedy"].as_str().unwrap();
+    let remedy = rejection["remedy"].as_str().unwrap();
     assert!(section.contains(remedy), "{remedy}\n{section}");
-    assert_eq!(refusal["status"], answer.status());
+    assert_eq!(rejection["status"], response.status());
     let page = admin_get(sidecar.admin(), "/").text();
     assert!(page.contains(&format!("/reasons#{expected}")));
     let on_page = admin_get(sidecar.admin(), "/reasons").text();
@@ -49,7 +49,7 @@ fn is_explained(sidecar: &Sidecar, answer: &Message, expected: &str) {
     let on_page = on_page["refusals"].as_array().unwrap();
     let on_page = on_page
         .iter()
-        .filter(|refused| refused["reason"] == expected);
+        .filter(|rejected| rejected["reason"] == expected);
     assert_eq!(count, on_page.count() as u64, "{expected}");
     let logged = format!("reason=\"{expected}\"");
     wait::until("the reason in the log", || {
@@ -71,25 +71,25 @@ fn issued(stack: &ForgedStack, changes: &Value) -> String {
 }
 
 #[test]
-fn fault_1_an_expired_token() {
+fn failure_1_an_expired_token() {
     let stack = stack();
     let token = issued(&stack, &json!({"exp": clock::now() - 60}));
-    let answer = stack.sidecar.bearing(&token).get("/list");
-    is_explained(&stack.sidecar, &answer, "token_expired");
+    let response = stack.sidecar.bearing(&token).get("/list");
+    is_explained(&stack.sidecar, &response, "token_expired");
 }
 
 #[test]
-fn fault_2_a_token_of_another_key() {
+fn failure_2_a_token_of_another_key() {
     let stack = stack();
     let token = stack
         .forge
-        .stranger_token(clock::now(), &json!({"iss": "postern"}));
-    let answer = stack.sidecar.bearing(&token).get("/list");
-    is_explained(&stack.sidecar, &answer, "token_signature");
+        .untrusted_token(clock::now(), &json!({"iss": "postern"}));
+    let response = stack.sidecar.bearing(&token).get("/list");
+    is_explained(&stack.sidecar, &response, "token_signature");
 }
 
 #[test]
-fn fault_3_a_token_of_a_key_that_was_taken_out_of_use() {
+fn failure_3_a_token_of_a_key_that_was_taken_out_of_use() {
     let auth_server = AuthServerPlan::new()
         .flags(signing_flags(SigningType::Ecdsa).iter().copied())
         .flags(["--store-poll-interval", "1"])
@@ -111,41 +111,41 @@ fn fault_3_a_token_of_a_key_that_was_taken_out_of_use() {
         .arguments(signing_flags(SigningType::Ecdsa).iter().copied())
         .run();
     assert_eq!(end.code, Some(0), "{}", end.stderr);
-    let answer = wait::until("the sidecar to hear of it", || {
-        Some(client.get("/list")).filter(|answer| answer.status() == 401)
+    let response = wait::until("the sidecar to hear of it", || {
+        Some(client.get("/list")).filter(|response| response.status() == 401)
     });
-    is_explained(&sidecar, &answer, "token_key_unknown");
+    is_explained(&sidecar, &response, "token_key_unknown");
 }
 
 #[test]
-fn fault_4_a_clock_that_is_behind() {
+fn failure_4_a_clock_that_is_behind() {
     let stack = stack();
     let token = issued(
         &stack,
         &json!({"nbf": clock::now() + 600, "exp": clock::now() + 900}),
     );
-    let answer = stack.sidecar.bearing(&token).get("/list");
-    is_explained(&stack.sidecar, &answer, "token_not_yet_valid");
+    let response = stack.sidecar.bearing(&token).get("/list");
+    is_explained(&stack.sidecar, &response, "token_not_yet_valid");
 }
 
 #[test]
-fn fault_5_a_token_of_another_issuer() {
+fn failure_5_a_token_of_another_issuer() {
     let stack = stack();
     let token = issued(&stack, &json!({"iss": "staging"}));
-    let answer = stack.sidecar.bearing(&token).get("/list");
-    is_explained(&stack.sidecar, &answer, "token_issuer");
+    let response = stack.sidecar.bearing(&token).get("/list");
+    is_explained(&stack.sidecar, &response, "token_issuer");
 }
 
 #[test]
-fn fault_6_an_open_path_that_is_missing_from_the_pass_list() {
+fn failure_6_an_open_path_that_is_missing_from_the_pass_list() {
     let stack = stack();
     assert_eq!(stack.sidecar.anonymous().get("/static/a").status(), 200);
-    let answer = stack.sidecar.anonymous().get("/assets/a");
-    is_explained(&stack.sidecar, &answer, "token_missing");
+    let response = stack.sidecar.anonymous().get("/assets/a");
+    is_explained(&stack.sidecar, &response, "token_missing");
 }
 
 #[test]
-fn fault_7_a_service_that_is_down() {
+fn failure_7_a_service_that_is_down() {
     let closed = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -157,15 +157,15 @@ fn fault_7_a_service_that_is_down() {
         .start()
         .ready();
     let token = forge.token(clock::now(), &Value::Null);
-    let answer = sidecar.bearing(&token).get("/list");
-    is_explained(&sidecar, &answer, "upstream_unavailable");
+    let response = sidecar.bearing(&token).get("/list");
+    is_explained(&sidecar, &response, "upstream_unavailable");
     let metrics = admin_get(sidecar.admin(), "/metrics").text();
     let errors = "postern_sidecar_upstream_errors_total{reason=\"upstream_unavailable\"} 1";
     assert!(metrics.lines().any(|line| line == errors), "{metrics}");
 }
 
 #[test]
-fn fault_8_an_auth_server_that_is_down() {
+fn failure_8_an_auth_server_that_is_down() {
     let closed = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -174,8 +174,8 @@ fn fault_8_an_auth_server_that_is_down() {
     let sidecar = SidecarPlan::new(&service, &format!("http://{closed}/auth")).start();
     let forge = Forge::new(SigningType::Rsa);
     let token = forge.token(clock::now(), &Value::Null);
-    let answer = sidecar.bearing(&token).get("/list");
-    is_explained(&sidecar, &answer, "auth_keys_unavailable");
+    let response = sidecar.bearing(&token).get("/list");
+    is_explained(&sidecar, &response, "auth_keys_unavailable");
     let status = admin_get(sidecar.admin(), "/status.json").json();
     assert_eq!(
         (&status["ready"], &status["keys"]),
@@ -184,22 +184,22 @@ fn fault_8_an_auth_server_that_is_down() {
 }
 
 #[test]
-fn fault_9_an_oversized_header() {
+fn failure_9_an_oversized_header() {
     let stack = stack();
-    let answer = stack.sidecar.bearing(&"x".repeat(9000)).get("/list");
-    is_explained(&stack.sidecar, &answer, "authorization_too_large");
+    let response = stack.sidecar.bearing(&"x".repeat(9000)).get("/list");
+    is_explained(&stack.sidecar, &response, "authorization_too_large");
     let request =
         Request::new("GET", "/orders/list").line(format!("Cookie: {}", "x".repeat(70_000)));
-    let answer = stack.sidecar.anonymous().send(&request);
-    is_explained(&stack.sidecar, &answer, "request_header_too_large");
+    let response = stack.sidecar.anonymous().send(&request);
+    is_explained(&stack.sidecar, &response, "request_header_too_large");
 }
 
 #[test]
-fn fault_10_a_spoofed_user() {
+fn failure_10_a_spoofed_user() {
     let stack = stack();
     let spoofed = Request::new("GET", "/orders/list").line("X-Current-User: {\"id\":\"0\"}");
-    let answer = stack.sidecar.anonymous().send(&spoofed);
-    is_explained(&stack.sidecar, &answer, "token_missing");
+    let response = stack.sidecar.anonymous().send(&spoofed);
+    is_explained(&stack.sidecar, &response, "token_missing");
 
     let changed = claims(clock::now(), &json!({"iss": "postern", "userId": "0"}));
     let good = issued(&stack, &Value::Null);
@@ -209,7 +209,7 @@ fn fault_10_a_spoofed_user() {
         changed.to_string().as_bytes(),
     );
     let token = format!("{input}.{signature}");
-    let answer = stack.sidecar.bearing(&token).get("/list");
-    is_explained(&stack.sidecar, &answer, "token_signature");
+    let response = stack.sidecar.bearing(&token).get("/list");
+    is_explained(&stack.sidecar, &response, "token_signature");
     assert!(stack.service.requests().is_empty());
 }
