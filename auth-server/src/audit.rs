@@ -10,8 +10,8 @@ use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
 use contract::keys::KeyId;
+use runtime::logs::sanitize::LogText;
 use runtime::named_enum;
-use runtime::sanitize::LogText;
 use tracing::field::display;
 use tracing::info;
 

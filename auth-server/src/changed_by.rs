@@ -6,7 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use contract::explain::report::moment;
-use runtime::sanitize::LogText;
+use runtime::logs::sanitize::LogText;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 

@@ -18,7 +18,7 @@ use runtime::command_line::FromTables;
 use runtime::command_line::completions::CompletionsArgs;
 use runtime::command_line::seconds::{Seconds, within};
 use runtime::command_line::serialize::displayed;
-use runtime::listener::ip_address_and_port;
+use runtime::net::listener::ip_address_and_port;
 use serde::Serialize;
 
 use self::application::ApplicationCommand;

@@ -9,8 +9,8 @@ pub(crate) mod user;
 
 use std::io::Write;
 
-use runtime::exit::ExitError;
-use runtime::output;
+use runtime::process::exit::ExitError;
+use runtime::process::output;
 use rustix::process::getuid;
 use rustix::system::uname;
 

@@ -14,9 +14,9 @@ use contract::interceptor::Interceptor;
 use contract::keys::signing_type::SigningType;
 use contract::token::verifier::VerificationPolicy;
 use http::HeaderValue;
-use runtime::access_log::AccessLog;
-use runtime::client_address::TrustedProxies;
-use runtime::exit::ExitError;
+use runtime::logs::access_log::AccessLog;
+use runtime::net::client_address::TrustedProxies;
+use runtime::process::exit::ExitError;
 use runtime::tls::ServerCertificate;
 
 pub(crate) use self::store::store_location;

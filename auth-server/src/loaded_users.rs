@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use runtime::clock::unix_now;
+use runtime::process::clock::unix_now;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 use tracing::{debug, info, warn};

@@ -7,6 +7,7 @@ mod changed_by;
 mod cli;
 mod commands;
 mod config;
+mod downstream;
 mod grants;
 mod http;
 mod keys;
@@ -16,7 +17,6 @@ mod nacos;
 mod random;
 mod rate_limit;
 mod revocations;
-mod serve;
 mod server;
 mod sessions;
 mod tokens;
@@ -25,9 +25,12 @@ mod users;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use runtime::admin::healthcheck;
 use runtime::command_line::completions::print_completions;
-use runtime::exit::{ExitError, finish};
-use runtime::{command_line, healthcheck, signals, telemetry, tls};
+use runtime::logs::telemetry;
+use runtime::process::exit::{ExitError, finish};
+use runtime::process::signals;
+use runtime::{command_line, tls};
 
 use crate::cli::{Cli, Command, ServeArgs};
 
@@ -81,7 +84,7 @@ fn serve(args: &ServeArgs, warnings: &[String]) -> Result<(), ExitError> {
         tracing::warn!("{warning}");
     }
     let span_export = runtime::traces::install("postern-auth-server", env!("CARGO_PKG_VERSION"))?;
-    block_on(serve::serve(args, span_export))
+    block_on(server::serve(args, span_export))
 }
 
 /// Appends the operator's filter, so that it can enable the library's lines too.

@@ -12,7 +12,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use runtime::histogram::{DurationHistogram, REQUEST_BOUNDS, micros};
+use runtime::metrics::histogram::{DurationHistogram, REQUEST_BOUNDS, micros};
 use runtime::metrics::{Label, counters, counters_by};
 use runtime::tls::CertificateMetrics;
 use runtime::{metrics, named_enum};
@@ -314,7 +314,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use contract::keys::signing_type::SigningType;
 
-    use runtime::file_watch::Transition;
+    use runtime::files::file_watch::Transition;
 
     use super::*;
     use crate::keys::pair::tests::pair;

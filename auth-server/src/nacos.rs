@@ -11,8 +11,8 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use contract::http::path_patterns::ContextPath;
-use runtime::exit::ExitError;
-use runtime::host_port::host_and_port;
+use runtime::net::host_port::host_and_port;
+use runtime::process::exit::ExitError;
 use service_registry::{Instance, RegistryAddress, RegistryArgs, RegistrySettings};
 
 use crate::cli::ServeArgs;

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use aws_lc_rs::error::Unspecified;
 use contract::token::claims::Claims;
-use runtime::clock::unix_now;
 use runtime::named_enum;
+use runtime::process::clock::unix_now;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tracing::{error, info, warn};

@@ -20,8 +20,8 @@ use clap::{Args, Parser, Subcommand};
 use runtime::command_line::completions::CompletionsArgs;
 use runtime::command_line::seconds::{Seconds, at_least_one};
 use runtime::command_line::{ArrayTables, FromTables};
-use runtime::exit::ExitError;
-use runtime::listener::ip_address_and_port;
+use runtime::net::listener::ip_address_and_port;
+use runtime::process::exit::ExitError;
 
 use explain_args::ExplainArgs;
 use kubernetes_args::{InjectArgs, LintArgs, WebhookArgs};

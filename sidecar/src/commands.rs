@@ -10,8 +10,8 @@ pub(crate) mod suggest;
 pub(crate) mod wait;
 pub(crate) mod webhook;
 
-use runtime::admin_client::AdminResponse;
-use runtime::exit::ExitError;
+use runtime::admin::client::AdminResponse;
+use runtime::process::exit::ExitError;
 
 /// Returns the error for a response that a sidecar's admin port does not give.
 fn not_a_sidecar(response: &AdminResponse) -> ExitError {

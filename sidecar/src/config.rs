@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use contract::explain::report::moment;
 use contract::keys::signing_type::SigningType;
-use runtime::client_address::TrustedProxies;
-use runtime::clock::unix_now;
 use runtime::command_line::exposed_secrets;
-use runtime::exit::ExitError;
+use runtime::net::client_address::TrustedProxies;
+use runtime::process::clock::unix_now;
+use runtime::process::exit::ExitError;
 
 use crate::cli::revocation_args::{RevocationArgs, RevocationMode};
 use crate::cli::{Cli, ServeArgs};

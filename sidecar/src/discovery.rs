@@ -16,10 +16,10 @@ use std::str::FromStr;
 
 use contract::http::path_patterns::ContextPath;
 use http::uri::Scheme;
-use runtime::exit::ExitError;
-use runtime::host_port::NoPort;
-use runtime::loopback::is_loopback_host;
-use runtime::server_url::{ServerUrl, ServerUrlError};
+use runtime::net::host_port::NoPort;
+use runtime::net::loopback::is_loopback_host;
+use runtime::net::server_url::{ServerUrl, ServerUrlError};
+use runtime::process::exit::ExitError;
 use service_registry::{InvalidAddress, RegistryAddress, RegistryArgs, RegistrySettings};
 
 pub(crate) use attempts::RecentAttempts;

@@ -20,9 +20,11 @@ mod upstream;
 
 use std::process::ExitCode;
 
+use runtime::admin::healthcheck;
 use runtime::command_line::completions::print_completions;
-use runtime::exit::{self, ExitError};
-use runtime::{command_line, healthcheck, signals, tls};
+use runtime::process::exit::{self, ExitError};
+use runtime::process::signals;
+use runtime::{command_line, tls};
 
 use crate::cli::{Cli, Command, ServeArgs};
 use crate::config::Config;
@@ -53,7 +55,7 @@ fn run() -> Result<(), ExitError> {
         Command::Check(args) => {
             tls::install_provider()?;
             runtime::traces::check()?;
-            runtime::telemetry::check(&log_filter(&args.settings.logs.log_level))?;
+            runtime::logs::telemetry::check(&log_filter(&args.settings.logs.log_level))?;
             commands::check::run(&args, warnings, &former_names)
         }
         Command::Healthcheck(args) => {
@@ -72,7 +74,8 @@ fn run() -> Result<(), ExitError> {
         Command::Webhook(args) => {
             tls::install_provider()?;
             let logs = &args.logs;
-            let _logs = runtime::telemetry::init(logs.log_format, &log_filter(&logs.log_level))?;
+            let _logs =
+                runtime::logs::telemetry::init(logs.log_format, &log_filter(&logs.log_level))?;
             commands::webhook::run(&args)
         }
         Command::Completions(args) => print_completions::<Cli>(&args),
@@ -82,7 +85,8 @@ fn run() -> Result<(), ExitError> {
 fn serve(args: &ServeArgs, warnings: Vec<String>) -> Result<(), ExitError> {
     // Before Pingora installs ring's.
     tls::install_provider()?;
-    let _logs = runtime::telemetry::init(args.logs.log_format, &log_filter(&args.logs.log_level))?;
+    let _logs =
+        runtime::logs::telemetry::init(args.logs.log_format, &log_filter(&args.logs.log_level))?;
     let span_export = runtime::traces::install("postern-sidecar", env!("CARGO_PKG_VERSION"))?;
     let watched = server::reload::watch(args);
     let config = Config::new(args)?;

@@ -6,8 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use runtime::file_watch::{PollTimer, run_blocking};
-use runtime::secret_file;
+use runtime::files::file_watch::{PollTimer, run_blocking};
+use runtime::files::secret_file;
 use tracing::{error, info};
 
 use super::registry::ApplicationRegistry;

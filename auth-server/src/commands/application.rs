@@ -1,9 +1,10 @@
 //! `application …`: changes the store while servers run, which apply it at their next poll.
 
-use runtime::clock::unix_now;
-use runtime::exit::ExitError;
-use runtime::sanitize::LogText;
-use runtime::{output, secret_file};
+use runtime::files::secret_file;
+use runtime::logs::sanitize::LogText;
+use runtime::process::clock::unix_now;
+use runtime::process::exit::ExitError;
+use runtime::process::output;
 use serde_json::{Value, json};
 
 use super::revoke::end_application;

@@ -1,7 +1,7 @@
 //! `check`: prints the effective configuration as a file, without secrets. Succeeds where `serve`
 //! would start; the store is read, not changed.
 
-use runtime::exit::{self, ExitError};
+use runtime::process::exit::{self, ExitError};
 use toml::Table;
 
 use super::print;

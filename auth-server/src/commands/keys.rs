@@ -7,9 +7,9 @@ use std::sync::Arc;
 use contract::explain::report::moment;
 use contract::keys::KeyId;
 use contract::keys::signing_type::SigningType;
-use runtime::clock::unix_now;
 use runtime::command_line::seconds::Seconds;
-use runtime::exit::ExitError;
+use runtime::process::clock::unix_now;
+use runtime::process::exit::ExitError;
 
 use self::listing::Listing;
 use super::{changed_by, print, print_note};

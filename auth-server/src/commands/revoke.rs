@@ -4,7 +4,7 @@
 use std::slice;
 
 use contract::explain::unverified::DecodedToken;
-use runtime::exit::ExitError;
+use runtime::process::exit::ExitError;
 use secrecy::ExposeSecret;
 
 use super::application::is_registered;

@@ -11,9 +11,9 @@ use contract::token::bearer;
 use contract::token::verifier::VerificationPolicy;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
-use runtime::bounded_read;
-use runtime::clock::unix_now;
-use runtime::exit::ExitError;
+use runtime::files::bounded_read;
+use runtime::process::clock::unix_now;
+use runtime::process::exit::ExitError;
 use zeroize::Zeroizing;
 
 use super::keys::KeysInStore;

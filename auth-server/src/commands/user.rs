@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use data_encoding::BASE32_NOPAD;
-use runtime::exit::ExitError;
-use runtime::{lock_file, output, owner_only_file};
+use runtime::files::lock_file;
+use runtime::files::owner_only_file;
+use runtime::process::exit::ExitError;
+use runtime::process::output;
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 

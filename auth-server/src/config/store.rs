@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use runtime::exit::ExitError;
-use runtime::secret_file;
+use runtime::files::secret_file;
+use runtime::process::exit::ExitError;
 use secrecy::{ExposeSecret, SecretString};
 use zeroize::Zeroizing;
 

@@ -1,7 +1,7 @@
 //! Warnings about valid but risky settings: `serve` logs them, `check` prints them.
 
-use runtime::clock::unix_now;
 use runtime::command_line::exposed_secrets;
+use runtime::process::clock::unix_now;
 
 use super::{Config, rotation};
 use crate::applications::directory::MountedApplications;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use contract::keys::KeyId;
 use contract::rejection::Rejection;
-use runtime::client_address::TrustedProxies;
+use runtime::net::client_address::TrustedProxies;
 use tracing::error;
 
 use super::unfinished::Unfinished;

@@ -14,7 +14,7 @@ use contract::token::verifier::VerificationPolicy;
 use http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST};
 use http::{Method, Request};
 use http_body_util::BodyExt;
-use runtime::client_address::TrustedProxies;
+use runtime::net::client_address::TrustedProxies;
 use serde_json::Value;
 use tower::ServiceExt;
 

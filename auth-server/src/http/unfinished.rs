@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use runtime::memory_limit::memory_limit;
+use runtime::process::memory_limit::memory_limit;
 
 /// Share of the memory limit; the rest is for connections and password checks.
 const PART: u64 = 8;

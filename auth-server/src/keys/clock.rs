@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
-use runtime::clock::unix_now;
+use runtime::process::clock::unix_now;
 
 use super::ring::bounds::TOLERANCE;
 use super::store::{KeyStore, StoreError, within_timeout};

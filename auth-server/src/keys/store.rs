@@ -18,7 +18,7 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use runtime::exit::ExitError;
+use runtime::process::exit::ExitError;
 
 use super::{Half, StoredKeys};
 use crate::applications::secret_hash::SecretHashes;

@@ -15,9 +15,9 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use contract::explain::report::moment;
 use contract::keys::signing_type::SigningType;
-use runtime::clock::{unix_now, until};
-use runtime::health::{Condition, Health};
-use runtime::sanitize::LogText;
+use runtime::admin::health::{Condition, Health};
+use runtime::logs::sanitize::LogText;
+use runtime::process::clock::{unix_now, until};
 use tracing::{debug, error, info, warn};
 
 use self::backoff::next_poll;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use runtime::supervisor::Supervisor;
+use runtime::process::supervisor::Supervisor;
 use service_registry::{Instance, RegistryClient, RegistryError, RegistrySettings};
 use tokio::sync::{OnceCell, oneshot};
 use tokio::task::JoinHandle;

@@ -1,361 +1,88 @@
-//! Behaviour of real sockets: error responses of hyper, rejected uploads, and the shutdown.
+//! A whole server in this process, with stores that fail in rare ways.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use axum::routing::{get, post};
-use http::StatusCode;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use async_trait::async_trait;
 
 use super::*;
-use crate::http::unfinished::UNCOUNTED;
+use crate::applications::secret_hash::SecretHashes;
+use crate::applications::{AppId, Applications};
+use crate::cli::{Cli, Command};
+use crate::keys::StoredKeys;
+use crate::keys::store::{Entry, StoreError};
 
-struct Running {
-    address: SocketAddr,
-    stop: oneshot::Sender<()>,
-    server: JoinHandle<()>,
+/// Accepts any key, and panics at the second read, as a library may.
+#[derive(Debug, Default)]
+struct PanickingStore {
+    was_read: AtomicBool,
 }
 
-async fn running(request_timeout: Duration) -> Running {
-    running_with(request_timeout, Unfinished::of(1024 * 1024)).await
+#[async_trait]
+impl KeyStore for PanickingStore {
+    async fn load(&self) -> Result<StoredKeys, StoreError> {
+        Ok(StoredKeys::default())
+    }
+
+    async fn compare_and_swap(
+        &self,
+        _: &StoredKeys,
+        new: &StoredKeys,
+    ) -> Result<StoredKeys, StoreError> {
+        Ok(new.clone())
+    }
+
+    async fn applications(&self) -> Result<Applications, StoreError> {
+        assert!(
+            !self.was_read.swap(true, Ordering::Relaxed),
+            "an index is out of bounds"
+        );
+        Ok(Applications::default())
+    }
+
+    async fn swap_application(
+        &self,
+        _: &AppId,
+        _: Option<&SecretHashes>,
+        _: &SecretHashes,
+        _: Option<(&AppId, &SecretHashes)>,
+    ) -> Result<bool, StoreError> {
+        Ok(true)
+    }
+
+    fn location(&self, entry: Entry) -> String {
+        format!("{entry:?}")
+    }
 }
 
-async fn running_with(request_timeout: Duration, unfinished: Unfinished) -> Running {
-    let router = Router::new()
-        .route("/ok", get("fine"))
-        .route("/echo", post(async |body: String| body))
-        .route("/large", get(async || vec![b'x'; LARGE]))
-        .route("/refuses", post(StatusCode::PAYLOAD_TOO_LARGE));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let (stop, stopped) = oneshot::channel();
-    let stopped = async {
-        let _ = stopped.await;
+#[tokio::test]
+async fn a_server_whose_key_sync_ends_stops_to_be_restarted() {
+    let flags = [
+        "auth-server",
+        "serve",
+        "--listen=127.0.0.1:0",
+        "--admin-listen=127.0.0.1:0",
+        "--store-poll-interval=1",
+        "--lame-duck=0",
+    ];
+    let Command::Serve(args) = runtime::command_line::parse_words::<Cli>(flags)
+        .unwrap()
+        .command
+    else {
+        unreachable!("the command is serve")
     };
-    let server = tokio::spawn(async move {
-        let limit = ConnectionLimit::new(2);
-        let served = ServerParts {
-            router,
-            logger: RequestLogger::disabled(),
-            tls: None,
-            request_timeout,
-            draining: Draining::default(),
-            unfinished,
-        };
-        serve(listener, served, &limit, stopped).await;
-    });
-    Running {
-        address,
-        stop,
-        server,
-    }
-}
+    let config = Config::from_args(&args).unwrap();
+    let hang_ups = SighupStream::install().unwrap();
+    let store = Arc::<PanickingStore>::default();
+    let serving = serve_with(&args, config, store, hang_ups, None);
+    let outcome = tokio::time::timeout(Duration::from_secs(60), serving).await;
 
-/// Larger than the buffers of both sockets.
-const LARGE: usize = 32 * 1024 * 1024;
-
-const LONG: Duration = Duration::from_secs(30);
-
-const CLOSING: &[u8] = b"GET /ok HTTP/1.1\r\nConnection: close\r\n\r\n";
-
-/// Sends everything, then reads to the end.
-async fn exchange(server: &Running, sent: &[u8]) -> String {
-    let mut stream = TcpStream::connect(server.address).await.unwrap();
-    stream.write_all(sent).await.unwrap();
-    let mut response = String::new();
-    stream.read_to_string(&mut response).await.unwrap();
-    response
-}
-
-#[tokio::test]
-async fn what_is_no_request_gets_the_envelope() {
-    let server = running(LONG).await;
-    let oversize = format!(
-        "GET /ok HTTP/1.1\r\nAuthorization: Bearer {}\r\n\r\n",
-        "a".repeat(400_000)
-    );
-    let crowded = format!("GET /ok HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(101));
-    let long = format!("GET /{} HTTP/1.1\r\n\r\n", "a".repeat(70_000));
-    for (sent, status, reason) in [
-        ("\0\r\n\r\n", "400 Bad Request", "request_malformed"),
-        (
-            "GET /ok HTTP/1.1\r\nA B: c\r\n\r\n",
-            "400 Bad Request",
-            "request_malformed",
-        ),
-        (
-            "POST /echo HTTP/1.1\r\nContent-Length: x\r\n\r\n",
-            "400 Bad Request",
-            "request_framing",
-        ),
-        (
-            "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-            "400 Bad Request",
-            "request_malformed",
-        ),
-        (
-            &oversize,
-            "431 Request Header Fields Too Large",
-            "request_header_too_large",
-        ),
-        (
-            &crowded,
-            "431 Request Header Fields Too Large",
-            "request_header_too_large",
-        ),
-        (
-            &long,
-            "431 Request Header Fields Too Large",
-            "request_header_too_large",
-        ),
-    ] {
-        let response = exchange(&server, sent.as_bytes()).await;
-        assert!(
-            response.starts_with(&format!("HTTP/1.1 {status}\r\n")),
-            "{sent:.60}: {response}"
-        );
-        assert!(
-            response.ends_with(&format!(r#""data":{{"reason":"{reason}"}}}}"#)),
-            "{response}"
-        );
-    }
-}
-
-#[tokio::test]
-async fn lesson_c24_what_a_proxy_could_read_differently_is_rejected() {
-    let server = running(LONG).await;
-    for fields in [
-        "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n",
-        "Transfer-Encoding: chunked\r\nContent-Length: 4\r\n",
-        "Content-Length: 4\r\nContent-Length: 4\r\n",
-        "Content-Length: 4, 4\r\n",
-        "Content_Length: 4\r\n",
-        "Transfer-Encoding: gzip, chunked\r\n",
-        "Content-Length: 4\n",
-    ] {
-        let head = format!("POST /echo HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
-        let response = exchange(&server, format!("{head}0\r\n\r\n").as_bytes()).await;
-        assert!(
-            response.starts_with("HTTP/1.1 400 "),
-            "{fields}: {response}"
-        );
-        assert!(response.contains("request_framing"), "{fields}: {response}");
-
-        // In its turn, and after a part of it was read.
-        let mut stream = TcpStream::connect(server.address).await.unwrap();
-        let (begin, end) = head.split_at(20);
-        let before = "POST /echo HTTP/1.1\r\nContent-Length: 4\r\n\r\n\nabc";
-        stream
-            .write_all(format!("{before}{begin}").as_bytes())
-            .await
-            .unwrap();
-        let mut first = [0; 15];
-        stream.read_exact(&mut first).await.unwrap();
-        assert_eq!(&first, b"HTTP/1.1 200 OK", "{fields}");
-        stream.write_all(end.as_bytes()).await.unwrap();
-        let mut rest = String::new();
-        stream.read_to_string(&mut rest).await.unwrap();
-        let rejected = rest.split_once("\nabcHTTP/1.1 400 ").unwrap();
-        assert!(rejected.1.contains("request_framing"), "{rest}");
-        assert_eq!(rest.matches("HTTP/1.1").count(), 1, "{rest}");
-    }
-}
-
-const IN_CHUNKS: &str = "POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
-
-#[tokio::test]
-async fn each_head_after_chunks_is_checked_too() {
-    let server = running(LONG).await;
-    let twice = "POST /echo HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nx";
-    for chunks in [
-        "4\r\necho\r\n0\r\n\r\n",
-        "4;a=b\r\necho\r\n0\r\nA: b\r\n\r\n",
-    ] {
-        let response = exchange(&server, format!("{IN_CHUNKS}{chunks}{twice}").as_bytes()).await;
-        assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
-        let (_, rejected) = response.split_once("echoHTTP/1.1 400 ").unwrap();
-        assert!(rejected.contains("request_framing"), "{response}");
-        assert_eq!(response.matches("HTTP/1.1").count(), 2, "{response}");
-    }
-}
-
-#[tokio::test]
-async fn lesson_c24_chunks_that_proxies_count_apart_are_rejected() {
-    let server = running(LONG).await;
-    let next = "GET /ok HTTP/1.1\r\n\r\n";
-    for chunks in [
-        "2;\nxx\r\n4\r\n0\r\n\r\n",
-        "4;a\0\r\necho\r\n0\r\n\r\n",
-        "4\necho\r\n0\r\n\r\n",
-        "4;a\rb\r\necho\r\n0\r\n\r\n",
-        "4\r\nechoxx0\r\n\r\n",
-        "4\r\necho\r\n0\r\n\nxx",
-        "\r\n\r\n",
-    ] {
-        let sent = format!("{IN_CHUNKS}{chunks}{next}");
-        let response = exchange(&server, sent.as_bytes()).await;
-        assert!(
-            response.starts_with("HTTP/1.1 400 "),
-            "{chunks:?}: {response}"
-        );
-        assert_eq!(
-            response.matches("HTTP/1.1").count(),
-            1,
-            "{chunks:?}: {response}"
-        );
-    }
-}
-
-#[tokio::test]
-async fn a_response_before_it_stays_whole() {
-    let server = running(LONG).await;
-    let response = exchange(&server, b"GET /ok HTTP/1.1\r\n\r\n\0\r\n\r\n").await;
-    assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
+    let failure = outcome.unwrap().unwrap_err();
+    assert_eq!(failure.code(), 70);
+    let line = failure.to_string();
     assert!(
-        response.contains("fineHTTP/1.1 400 Bad Request\r\n"),
-        "{response}"
+        line.starts_with("the key synchronization has ended: ") && line.contains("out of bounds"),
+        "{line}"
     );
-}
-
-#[tokio::test]
-async fn half_a_header_gets_a_response_at_its_timeout() {
-    let server = running(Duration::from_millis(50)).await;
-    let response = exchange(&server, b"GET /ok HTTP/1.1\r\nHost: ").await;
-    assert!(
-        response.starts_with("HTTP/1.1 408 Request Timeout\r\n"),
-        "{response}"
-    );
-    assert!(response.contains("request_timeout"), "{response}");
-    assert_eq!(exchange(&server, b"").await, "");
-}
-
-#[tokio::test]
-async fn between_requests_a_client_may_be_silent_not_within_a_head() {
-    let timeout = Duration::from_millis(50);
-    let server = running(timeout).await;
-    let mut stream = TcpStream::connect(server.address).await.unwrap();
-    let mut responses = Vec::new();
-    for _ in 0..2 {
-        stream.write_all(b"GET /ok HTTP/1.1\r\n\r\n").await.unwrap();
-        while !responses.ends_with(b"fine") {
-            assert_ne!(stream.read_buf(&mut responses).await.unwrap(), 0);
-        }
-        responses.clear();
-        tokio::time::sleep(4 * timeout).await;
-    }
-    stream.write_all(b"GET /ok HT").await.unwrap();
-    let mut rest = String::new();
-    stream.read_to_string(&mut rest).await.unwrap();
-    assert!(rest.starts_with("HTTP/1.1 408 "), "{rest}");
-}
-
-#[tokio::test]
-async fn a_client_that_is_still_sending_can_read_the_rejection() {
-    let server = running(LONG).await;
-    for _ in 0..20 {
-        let mut upload = b"POST /refuses HTTP/1.1\r\nContent-Length: 4194304\r\n\r\n".to_vec();
-        upload.resize(upload.len() + 4_194_304, b'x');
-        let response = exchange(&server, &upload).await;
-        assert!(response.starts_with("HTTP/1.1 413 "), "{response}");
-    }
-}
-
-#[tokio::test]
-async fn at_the_end_requests_are_finished_and_idle_ones_closed() {
-    let server = running(LONG).await;
-    let mut idle = TcpStream::connect(server.address).await.unwrap();
-    idle.write_all(b"GET /ok HTTP/1.1\r\n\r\n").await.unwrap();
-    let mut first = [0; 15];
-    idle.read_exact(&mut first).await.unwrap();
-    let mut busy = TcpStream::connect(server.address).await.unwrap();
-    busy.write_all(b"POST /echo HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
-        .await
-        .unwrap();
-    // The server has begun to read the body once it sends this.
-    let mut proceed = [0; 25];
-    busy.read_exact(&mut proceed).await.unwrap();
-    assert_eq!(&proceed, b"HTTP/1.1 100 Continue\r\n\r\n");
-
-    server.stop.send(()).unwrap();
-    let mut rest = String::new();
-    idle.read_to_string(&mut rest).await.unwrap();
-    drop(idle);
-    assert!(
-        TcpStream::connect(server.address).await.is_err(),
-        "it still accepts"
-    );
-    busy.write_all(b"echo").await.unwrap();
-    let mut response = String::new();
-    busy.read_to_string(&mut response).await.unwrap();
-    assert!(response.ends_with("echo"), "{response}");
-    drop(busy);
-    server.server.await.unwrap();
-}
-
-#[tokio::test]
-async fn heads_that_wait_for_their_end_share_one_budget() {
-    let budget = Unfinished::of(36 * 1024);
-    let server = running_with(LONG, budget.clone()).await;
-    let half = format!("GET /ok HTTP/1.1\r\nA: {}", "a".repeat(10_000));
-    let mut slow = TcpStream::connect(server.address).await.unwrap();
-    slow.write_all(half.as_bytes()).await.unwrap();
-    while budget.left() > 20_000 {
-        tokio::task::yield_now().await;
-    }
-    let rejected = exchange(&server, half.as_bytes()).await;
-    assert!(rejected.starts_with("HTTP/1.1 503 "), "{rejected}");
-    assert!(rejected.contains("server_busy"), "{rejected}");
-    let whole = exchange(&server, CLOSING).await;
-    assert!(whole.starts_with("HTTP/1.1 200 OK\r\n"), "{whole}");
-
-    slow.write_all(b"\r\nConnection: close\r\n\r\n")
-        .await
-        .unwrap();
-    let mut response = String::new();
-    slow.read_to_string(&mut response).await.unwrap();
-    assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
-    while budget.left() < 36 * 1024 {
-        tokio::task::yield_now().await;
-    }
-}
-
-#[tokio::test]
-async fn slow_clients_that_fill_the_budget_keep_no_newcomer_out() {
-    let budget = Unfinished::of(1_000);
-    let mut slow = budget.nothing_held();
-    assert_eq!(slow.set(UNCOUNTED + 1_000), Ok(()));
-    let server = running_with(LONG, budget).await;
-    let mut newcomer = TcpStream::connect(server.address).await.unwrap();
-    let head = format!(
-        "POST /echo HTTP/1.1\r\nCookie: {}\r\nConnection: close\r\nContent-Length: 4\r\n\r\n",
-        "c".repeat(900)
-    );
-    for piece in head.as_bytes().chunks(100).chain([b"ec".as_slice(), b"ho"]) {
-        newcomer.write_all(piece).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    let mut response = String::new();
-    newcomer.read_to_string(&mut response).await.unwrap();
-    assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
-}
-
-#[tokio::test]
-async fn a_client_that_does_not_read_loses_its_permit() {
-    let server = running(Duration::from_millis(200)).await;
-    let mut deaf = Vec::new();
-    for _ in 0..2 {
-        let mut stream = TcpStream::connect(server.address).await.unwrap();
-        stream
-            .write_all(&b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n".repeat(50))
-            .await
-            .unwrap();
-        deaf.push(stream);
-    }
-    let response = tokio::time::timeout(LONG, exchange(&server, CLOSING)).await;
-    let response = response.unwrap();
-    assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
 }

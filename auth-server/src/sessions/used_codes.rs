@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use runtime::clock::unix_now;
+use runtime::process::clock::unix_now;
 use tokio::time::timeout;
 use tracing::warn;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use contract::api::login::LoginRequest;
-use runtime::clock::unix_now;
+use runtime::process::clock::unix_now;
 use tokio::task::spawn_blocking;
 
 use super::hash_pool::{Busy, HashPool};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use aws_lc_rs::digest::{SHA256, digest};
 use contract::api::login::LoginRequest;
-use runtime::owner_only_file;
-use runtime::secret_file::SecretFileError;
+use runtime::files::owner_only_file;
+use runtime::files::secret_file::SecretFileError;
 
 use super::changes::{EnabledUsers, changes, disabled, enabled, ended};
 use super::totp::UsedCodes;

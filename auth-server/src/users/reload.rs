@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use runtime::clock::unix_now;
-use runtime::file_watch::{FailureDedup, PollTimer, Transition, run_blocking};
+use runtime::files::file_watch::{FailureDedup, PollTimer, Transition, run_blocking};
+use runtime::process::clock::unix_now;
 use tokio::sync::Notify;
 use tracing::warn;
 

@@ -1,6 +1,6 @@
 //! Schema of the users file: TOML, one `[[user]]` table each.
 
-use runtime::toml_error::TomlError;
+use runtime::files::toml_error::TomlError;
 use serde::{Deserialize, Serialize};
 
 use super::users_file::UsersFileError;

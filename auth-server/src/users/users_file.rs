@@ -7,8 +7,8 @@ use argon2::Params;
 use aws_lc_rs::digest::{Context, SHA256};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use contract::token::claims::ExtraInfo;
-use runtime::secret_file::{self, SecretFileError};
-use runtime::toml_error::TomlError;
+use runtime::files::secret_file::{self, SecretFileError};
+use runtime::files::toml_error::TomlError;
 use zeroize::Zeroizing;
 
 use super::changes::Compared;

@@ -3,6 +3,10 @@
 //! Served by hyper, whose timeout for heads `axum::serve` lacks, on the runtime of the caller: the
 //! auth server's own, or the one of a Pingora background service.
 
+pub mod client;
+pub mod health;
+pub mod healthcheck;
+
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
@@ -26,13 +30,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
-use crate::connection_slots::ConnectionSlots;
-use crate::health::Health;
-use crate::listener;
+use crate::admin::health::Health;
 use crate::metrics::Exported;
 use crate::metrics::exposition::exposition;
-use crate::supervisor::Supervisor;
-use crate::write_deadline::WriteDeadline;
+use crate::net::connection_slots::ConnectionSlots;
+use crate::net::fd_limit::ADMIN_CONNECTIONS;
+use crate::net::listener;
+use crate::net::write_deadline::WriteDeadline;
+use crate::process::supervisor::Supervisor;
 
 /// Its name in the log.
 const PORT: &str = "admin port";
@@ -44,7 +49,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// A slow reader of `/metrics` must not hold up the end of the process.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Connections at a time. Limits of other ports leave descriptors for these.
-pub const MAX_CONNECTIONS: usize = MAX_OF_OTHERS + MAX_OF_LOOPBACK;
+const _: () = assert!(MAX_OF_OTHERS + MAX_OF_LOOPBACK == ADMIN_CONNECTIONS);
 /// A probe or a scrape is over within milliseconds.
 const MAX_OF_OTHERS: usize = 24;
 /// Reserved for the operator at the machine and for `healthcheck`. Loopback is mostly one address,
@@ -270,7 +275,7 @@ mod tests {
     use tower::ServiceExt;
 
     use super::*;
-    use crate::listener::Port;
+    use crate::net::listener::Port;
 
     const LONG: Duration = Duration::from_secs(30);
 
@@ -533,7 +538,7 @@ mod tests {
         let request = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
         probe.write_all(request).await.unwrap();
         let mut crowd = Vec::new();
-        for _ in 0..3 * MAX_CONNECTIONS {
+        for _ in 0..3 * ADMIN_CONNECTIONS {
             crowd.push(connect_from("127.0.0.2", address).await);
         }
         let metrics = Arc::default();

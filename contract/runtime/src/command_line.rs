@@ -23,7 +23,7 @@ pub use self::former_names::{former_names, public_variable};
 use self::from_file::FromFile;
 pub use self::provenance::with_provenance;
 use self::switch::with_switches;
-use crate::exit::ExitError;
+use crate::process::exit::ExitError;
 
 mod array_tables;
 mod clap_errors;

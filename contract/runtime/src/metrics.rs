@@ -2,6 +2,7 @@
 //! metrics of the process.
 
 pub(crate) mod exposition;
+pub mod histogram;
 pub(crate) mod process;
 
 use std::hash::Hash;
@@ -11,8 +12,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
 
-use crate::histogram::DurationHistogram;
-use crate::log_lines::DroppedLines;
+use crate::logs::log_lines::DroppedLines;
+use crate::metrics::histogram::DurationHistogram;
 
 /// The content of `/metrics`, beside the process.
 #[derive(Debug, Default)]

@@ -27,7 +27,7 @@ pub use self::certificate::{
 };
 pub use self::metrics::CertificateMetrics;
 pub use self::reload::follow;
-use crate::exit::ExitError;
+use crate::process::exit::ExitError;
 
 /// The TLS settings of a server, alike in both programs.
 #[derive(Debug, Clone, Default, Args, Serialize)]

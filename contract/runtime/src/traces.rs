@@ -30,7 +30,7 @@ use tokio::sync::{mpsc, oneshot};
 pub use self::export::Export;
 use self::export::{ExportMetrics, Message, Queue};
 use self::settings::Settings;
-use crate::exit::ExitError;
+use crate::process::exit::ExitError;
 
 const TRACEPARENT: &str = "traceparent";
 /// Enough for the last spans of a process that ends.

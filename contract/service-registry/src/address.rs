@@ -4,8 +4,8 @@
 use std::fmt;
 
 use percent_encoding::percent_decode_str;
-use runtime::host_port::host_and_port;
-use runtime::loopback::is_loopback_host;
+use runtime::net::host_port::host_and_port;
+use runtime::net::loopback::is_loopback_host;
 use zeroize::Zeroizing;
 
 /// The default of Nacos; its gRPC port is a thousand above.

@@ -1,6 +1,6 @@
 //! The settings of the registry, and its errors.
 
-use runtime::exit::ExitError;
+use runtime::process::exit::ExitError;
 
 use crate::address::RegistryAddress;
 use crate::args::{DEFAULT_GROUP, DEFAULT_SERVICE, RegistryArgs};
@@ -59,7 +59,7 @@ impl RegistrySettings {
         environment::check().map_err(|error| ExitError::Config(format!("{flag}: {error}")))?;
         let password = match &args.registry_password_file {
             None => None,
-            Some(file) => Some(runtime::secret_file::read(file).map_err(|error| {
+            Some(file) => Some(runtime::files::secret_file::read(file).map_err(|error| {
                 ExitError::Config(format!("--registry-password-file: {error}"))
             })?),
         };

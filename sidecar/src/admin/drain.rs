@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use http::{StatusCode, header};
-use runtime::health::Condition;
+use runtime::admin::health::Condition;
 use serde::{Deserialize, Serialize};
 
 use crate::background::Draining;
@@ -64,7 +64,7 @@ async fn begin(State(drain): State<Drain>) -> Response {
 
 #[cfg(test)]
 mod tests {
-    use runtime::health::Health;
+    use runtime::admin::health::Health;
 
     use super::*;
     use crate::telemetry::metrics::TokenCacheCounters;

@@ -19,7 +19,7 @@ use contract::rejection::Rejection;
 use http::{HeaderMap, StatusCode, Version, header};
 use pingora::http::RequestHeader;
 use pingora::protocols::http::ServerSession;
-use runtime::clock::unix_seconds;
+use runtime::process::clock::unix_seconds;
 
 use self::request::{ExplainRequest, RequestError};
 use self::upstream_preview::{frame_body, lines_of, without_hop_by_hop, without_tokens};

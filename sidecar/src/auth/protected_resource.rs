@@ -5,7 +5,7 @@ use contract::http::host;
 use contract::http::request_path::RequestPath;
 use contract::rejection::Rejection;
 use http::Method;
-use runtime::server_url::{ServerUrl, ServerUrlError};
+use runtime::net::server_url::{ServerUrl, ServerUrlError};
 use serde::Serialize;
 
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use contract::keys::algorithms::AsymmetricAlgorithm;
 use runtime::command_line::serialize::each_displayed;
-use runtime::exit::ExitError;
+use runtime::process::exit::ExitError;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use toml::{Table, Value};

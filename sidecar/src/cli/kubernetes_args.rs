@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use runtime::listener::ip_address_and_port;
-use runtime::telemetry::LogArgs;
+use runtime::logs::telemetry::LogArgs;
+use runtime::net::listener::ip_address_and_port;
 use runtime::tls::TlsArgs;
 
 use crate::kubernetes::lint::Format;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use runtime::listener::ip_address_and_port;
+use runtime::net::listener::ip_address_and_port;
 use runtime::tls::TlsArgs;
 use serde::Serialize;
 

@@ -3,9 +3,9 @@
 //! The attacks run through the rules that `serve` would use. The expected outcome of each is
 //! derived from the settings, never from the rules.
 
-use runtime::clock::unix_now;
-use runtime::exit::{self, ExitError};
-use runtime::output;
+use runtime::process::clock::unix_now;
+use runtime::process::exit::{self, ExitError};
+use runtime::process::output;
 
 use self::attacks::Attacks;
 use self::online::Findings;

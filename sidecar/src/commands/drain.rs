@@ -6,8 +6,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use runtime::admin_client::{self, AdminResponse};
-use runtime::exit::ExitError;
+use runtime::admin::client::{self, AdminResponse};
+use runtime::process::exit::ExitError;
 
 use crate::admin::drain::{PATH, Progress};
 use crate::commands::{not_a_sidecar, wait};
@@ -20,12 +20,7 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// At `timeout`, or without a response of the sidecar.
 pub(crate) fn until_drained(admin: SocketAddr, timeout: Duration) -> Result<(), ExitError> {
     wait::until_done(timeout, || {
-        let progress = progress(&admin_client::request(
-            admin,
-            "POST",
-            PATH,
-            RESPONSE_TIMEOUT,
-        )?)?;
+        let progress = progress(&client::request(admin, "POST", PATH, RESPONSE_TIMEOUT)?)?;
         if progress.drained {
             return Ok(wait::Poll::Done);
         }

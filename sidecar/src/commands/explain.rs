@@ -9,11 +9,11 @@ use std::time::{Duration, SystemTime};
 
 use contract::explain::report::{Explanation, Verdict};
 use http::HeaderName;
-use runtime::admin_client;
-use runtime::bounded_read;
+use runtime::admin::client;
 use runtime::command_line;
-use runtime::exit::ExitError;
-use runtime::output;
+use runtime::files::bounded_read;
+use runtime::process::exit::ExitError;
+use runtime::process::output;
 
 use super::not_a_sidecar;
 use crate::admin::explain::request::ExplainRequest;
@@ -167,8 +167,7 @@ fn field(line: &str) -> Result<(String, String), ExitError> {
 fn request(args: &ExplainArgs, question: &ExplainRequest) -> Result<Explanation, ExitError> {
     let json =
         serde_json::to_vec(question).map_err(|error| ExitError::Software(error.to_string()))?;
-    let response =
-        admin_client::post(args.admin.admin_listen, PATH, JSON, &json, RESPONSE_TIMEOUT)?;
+    let response = client::post(args.admin.admin_listen, PATH, JSON, &json, RESPONSE_TIMEOUT)?;
     match response.status() {
         Some(200) => serde_json::from_str(&response.body).map_err(|error| {
             ExitError::Unavailable(format!("not the admin port of a sidecar: {error}"))

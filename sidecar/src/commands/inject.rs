@@ -3,8 +3,10 @@
 use std::io::Read;
 use std::path::Path;
 
-use runtime::exit::ExitError;
-use runtime::{bounded_read, command_line, output};
+use runtime::command_line;
+use runtime::files::bounded_read;
+use runtime::process::exit::ExitError;
+use runtime::process::output;
 
 use crate::cli::Cli;
 use crate::cli::kubernetes_args::{InjectArgs, SidecarsArgs};

@@ -1,7 +1,7 @@
 //! `sidecar lint`: what looks protected and is not.
 
-use runtime::exit::ExitError;
-use runtime::output;
+use runtime::process::exit::ExitError;
+use runtime::process::output;
 
 use super::inject::inputs;
 use crate::cli::kubernetes_args::LintArgs;

@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use runtime::admin_client;
-use runtime::exit::ExitError;
-use runtime::output;
+use runtime::admin::client;
+use runtime::process::exit::ExitError;
+use runtime::process::output;
 
 use super::not_a_sidecar;
 use crate::admin::suggest::PATH;
@@ -17,7 +17,7 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// # Errors
 /// [`ExitError::Unavailable`] without a response of a sidecar.
 pub(crate) fn run(admin: SocketAddr) -> Result<(), ExitError> {
-    let response = admin_client::request(admin, "GET", PATH, RESPONSE_TIMEOUT)?;
+    let response = client::request(admin, "GET", PATH, RESPONSE_TIMEOUT)?;
     match response.status() {
         Some(200) => output::print(&response.body),
         _ => Err(not_a_sidecar(&response)),

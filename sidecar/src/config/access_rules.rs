@@ -6,7 +6,7 @@ use contract::http::methods::Methods;
 use contract::http::path_patterns::{PassList, PathPattern};
 use contract::interceptor::USER_DETAILS_PATH;
 use contract::rules::{AccessRules, MAX_RULES, RequiredClaim, Requirement, Rule, Unmatched};
-use runtime::exit::ExitError;
+use runtime::process::exit::ExitError;
 use serde_json::Value;
 
 use super::path_warnings::{is_open, misread, path_of};

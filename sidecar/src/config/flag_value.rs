@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use runtime::command_line::not_empty;
-use runtime::exit::ExitError;
+use runtime::process::exit::ExitError;
 
 /// Returns the value if there is one; an empty one is an error, because it would disable the check.
 pub(super) fn given(flag: &str, value: Option<&str>) -> Result<Option<String>, ExitError> {

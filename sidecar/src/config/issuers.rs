@@ -5,7 +5,7 @@ mod table;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
-use runtime::exit::ExitError;
+use runtime::process::exit::ExitError;
 
 use self::table::TableSettings;
 use super::key_source;

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use contract::keys::signing_type::SigningType;
 use http::uri::Scheme;
-use runtime::exit::ExitError;
-use runtime::host_port::without_credentials;
-use runtime::secret_file;
+use runtime::files::secret_file;
+use runtime::net::host_port::without_credentials;
+use runtime::process::exit::ExitError;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::flag_value::flag_error;

@@ -4,7 +4,7 @@
 use contract::http::methods::Methods;
 use contract::http::path_patterns::{PassList, PathPattern};
 use contract::interceptor::USER_DETAILS_PATH;
-use runtime::exit::ExitError;
+use runtime::process::exit::ExitError;
 
 use super::policy::{optional_list, pass_list};
 use crate::cli::policy_args::RulesArgs;

@@ -7,7 +7,7 @@ use contract::http::path_patterns::{ContextPath, PassList};
 use contract::interceptor::{Interceptor, TokenSources};
 use contract::token::claim_mapping::ClaimMapping;
 use contract::token::verifier::VerificationPolicy;
-use runtime::exit::ExitError;
+use runtime::process::exit::ExitError;
 
 use super::access_rules::access_rules;
 use super::flag_value::{flag_error, given, parsed};

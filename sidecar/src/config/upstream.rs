@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use runtime::exit::ExitError;
-use runtime::host_port::without_credentials;
+use runtime::net::host_port::without_credentials;
+use runtime::process::exit::ExitError;
 
 use super::flag_value::{flag_error, given};
 use crate::cli::ServeArgs;

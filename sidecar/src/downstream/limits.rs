@@ -10,7 +10,7 @@ use std::task::Poll;
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use runtime::once_a_minute::OnceAMinute;
+use runtime::logs::once_a_minute::OnceAMinute;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// An idle connection takes some 30 kB. A client that does not read takes up to 0.25 MiB for its

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use runtime::exit::ExitError;
+use runtime::process::exit::ExitError;
 use runtime::tls::{ServerCertificate, authorities, server};
 use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite};

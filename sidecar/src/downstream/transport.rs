@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pingora::protocols::tls::SslDigest;
 use pingora::protocols::{ALPN, Stream};
-use runtime::write_deadline::WriteDeadline;
+use runtime::net::write_deadline::WriteDeadline;
 use tokio::io::AsyncWriteExt;
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;

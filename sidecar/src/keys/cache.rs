@@ -11,8 +11,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 use contract::keys::{Algorithm, KeyError, KeySet};
-use runtime::clock::{unix_now, unix_seconds};
-use runtime::owner_only_file::{self, PrivateFileError};
+use runtime::files::owner_only_file::{self, PrivateFileError};
+use runtime::process::clock::{unix_now, unix_seconds};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

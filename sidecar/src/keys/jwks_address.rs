@@ -4,8 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use http::uri::Scheme;
-use runtime::host_port::NoPort;
-use runtime::server_url::{ServerUrl, ServerUrlError};
+use runtime::net::host_port::NoPort;
+use runtime::net::server_url::{ServerUrl, ServerUrlError};
 
 use crate::discovery::Instance;
 

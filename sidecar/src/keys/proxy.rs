@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use http::uri::Scheme;
-use runtime::server_url::ServerUrl;
+use runtime::net::server_url::ServerUrl;
 
 /// `http://HOST:PORT` of a proxy that opens tunnels (CONNECT, RFC 9110 §9.3.6): it sees the name of
 /// the key server, and TLS keeps it from the keys.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use clap::ValueEnum;
 use parking_lot::Mutex;
-use runtime::health::Condition;
+use runtime::admin::health::Condition;
 
 /// The readiness text before the first fetch.
 pub(crate) const NOT_FETCHED: &str = "not fetched yet";
@@ -109,7 +109,7 @@ fn missing((name, reason): &(Option<String>, Option<String>)) -> Option<String> 
 
 #[cfg(test)]
 mod tests {
-    use runtime::health::Health;
+    use runtime::admin::health::Health;
 
     use super::*;
 

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use contract::token::revocations::RevocationList;
 use http::HeaderValue;
 use parking_lot::Mutex;
-use runtime::clock::unix_now;
-use runtime::health::Condition;
-use runtime::owner_only_file;
+use runtime::admin::health::Condition;
+use runtime::files::owner_only_file;
+use runtime::process::clock::unix_now;
 
 use super::current::{CurrentKeys, FetchTime};
 use super::revocations::{

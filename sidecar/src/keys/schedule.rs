@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use runtime::clock::until;
+use runtime::process::clock::until;
 use tokio::sync::Notify;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;

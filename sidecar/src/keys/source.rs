@@ -12,8 +12,8 @@ use aws_lc_rs::digest::{SHA256, digest};
 use contract::keys::Algorithm;
 use contract::keys::signing_type::SigningType;
 use http::HeaderValue;
-use runtime::exit::ExitError;
-use runtime::file_watch::run_blocking;
+use runtime::files::file_watch::run_blocking;
+use runtime::process::exit::ExitError;
 
 use self::auth_server::{Application, EndpointSettings, KeyEndpointSource};
 use self::file::KeyFile;

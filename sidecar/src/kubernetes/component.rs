@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use runtime::exit::ExitError;
+use runtime::process::exit::ExitError;
 use serde_json::Value;
 
 use super::ports;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use contract::http::path_patterns::PassList;
-use runtime::exit::ExitError;
+use runtime::process::exit::ExitError;
 
 use super::component::Component;
 

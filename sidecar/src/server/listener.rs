@@ -14,9 +14,9 @@ use pingora::listeners::{L4BufferSettings, ListenerConfig};
 use pingora::server::{ListenFds, ShutdownWatch};
 use pingora::services::Service;
 use pingora::services::listening::Service as ListeningService;
-use runtime::listener::{Port, announce};
-use runtime::supervisor::{STOPPED_UNEXPECTEDLY, Supervisor};
-use runtime::telemetry::LogFormat;
+use runtime::logs::telemetry::LogFormat;
+use runtime::net::listener::{Port, announce};
+use runtime::process::supervisor::{STOPPED_UNEXPECTEDLY, Supervisor};
 
 /// The listening addresses, printed once.
 ///
@@ -162,7 +162,7 @@ mod tests {
     use pingora::protocols::Stream;
     use pingora::server::configuration::ServerConf;
     use pingora::server::{RunArgs, Server, ShutdownSignal, ShutdownSignalWatch};
-    use runtime::supervisor::{FirstFailure, supervisor};
+    use runtime::process::supervisor::{FirstFailure, supervisor};
     use tokio::sync::watch;
 
     use super::*;
@@ -200,7 +200,7 @@ mod tests {
     /// Describes the end of the proxy: by a stop, or unexpected.
     fn end_of_proxy(is_stopped: bool) -> String {
         let listener =
-            runtime::listener::bind(Port::Public, "127.0.0.1:0".parse().unwrap()).unwrap();
+            runtime::net::listener::bind(Port::Public, "127.0.0.1:0".parse().unwrap()).unwrap();
         let stop = watch::Sender::new(false);
         let (background, ends) = supervisor();
         let watched = (stop.subscribe(), background.clone());

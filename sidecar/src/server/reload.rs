@@ -11,10 +11,10 @@ use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use runtime::clock::unix_now;
 use runtime::command_line;
-use runtime::exit::ExitError;
-use runtime::file_watch::{PollTimer, Trigger};
+use runtime::files::file_watch::{PollTimer, Trigger};
+use runtime::process::clock::unix_now;
+use runtime::process::exit::ExitError;
 use tokio::task::{JoinError, spawn_blocking};
 
 pub(crate) use self::watched::WatchedFiles;

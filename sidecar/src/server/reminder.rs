@@ -6,7 +6,7 @@ use contract::explain::report::moment;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::gauge::ConstGauge;
-use runtime::clock::unix_now;
+use runtime::process::clock::unix_now;
 
 use crate::config::live::CurrentRules;
 

@@ -7,9 +7,9 @@ use std::net::TcpListener;
 use std::sync::Arc;
 
 use axum::Router;
-use runtime::health::Health;
+use runtime::admin::health::Health;
 use runtime::metrics::Exported;
-use runtime::supervisor::STOPPED_UNEXPECTEDLY;
+use runtime::process::supervisor::STOPPED_UNEXPECTEDLY;
 use runtime::tls::{CertificateMetrics, ServerCertificate};
 use runtime::{admin, tls};
 use tokio::task::JoinSet;

@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use pingora::server::{ShutdownSignal, ShutdownSignalWatch};
-use runtime::exit::ExitError;
-use runtime::health::Condition;
-use runtime::signals::{Termination, terminated};
-use runtime::supervisor::FirstFailure;
+use runtime::admin::health::Condition;
+use runtime::process::exit::ExitError;
+use runtime::process::signals::{Termination, terminated};
+use runtime::process::supervisor::FirstFailure;
 use runtime::traces;
 use tokio::sync::watch;
 
@@ -131,9 +131,9 @@ mod tests {
 
     use pingora::server::configuration::ServerConf;
     use pingora::server::{RunArgs, Server};
-    use runtime::health::Health;
-    use runtime::supervisor::supervisor;
-    use runtime::telemetry::LogFormat;
+    use runtime::admin::health::Health;
+    use runtime::logs::telemetry::LogFormat;
+    use runtime::process::supervisor::supervisor;
 
     use super::*;
     use crate::background::supervised;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use contract::api::user_details::CurrentUserDetails;
 use contract::http::trace::{RequestId, TraceId};
 use http::Method;
-use runtime::access_log::{AccessLine, short};
-pub(crate) use runtime::access_log::{AccessLog, LoggedPath};
+use runtime::logs::access_log::{AccessLine, short};
+pub(crate) use runtime::logs::access_log::{AccessLog, LoggedPath};
 
 use crate::telemetry::outcome::Completion;
 

@@ -10,7 +10,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use runtime::histogram::{DurationHistogram, HistogramSnapshot};
+use runtime::metrics::histogram::{DurationHistogram, HistogramSnapshot};
 use runtime::metrics::{Label, counters, counters_by};
 use runtime::tls::CertificateMetrics;
 use runtime::traces::TraceId;

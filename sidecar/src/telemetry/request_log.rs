@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use runtime::client_address::TrustedProxies;
+use runtime::net::client_address::TrustedProxies;
 
 use crate::telemetry::access_log::{AccessLog, LoggedUser, RequestRecord};
 use crate::telemetry::metrics::Metrics;

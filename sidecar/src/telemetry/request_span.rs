@@ -1,7 +1,7 @@
 //! The span of a request: what its access line holds, for a tracing system.
 
 use http::{HeaderMap, Method, Version};
-use runtime::access_log::{LoggedPath, short};
+use runtime::logs::access_log::{LoggedPath, short};
 use runtime::traces::{self, Span, TraceId};
 
 use crate::telemetry::access_log::RequestRecord;

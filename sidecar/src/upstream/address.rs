@@ -5,8 +5,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use runtime::host_port::NoPort;
-use runtime::server_url::{ServerUrl, ServerUrlError};
+use runtime::net::host_port::NoPort;
+use runtime::net::server_url::{ServerUrl, ServerUrlError};
 
 use crate::upstream::loop_check::{is_of_this_host, leads_to};
 

@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use runtime::health::Condition;
+use runtime::admin::health::Condition;
 use tokio::net::TcpStream;
 
 use crate::telemetry::metrics::Metrics;
@@ -81,7 +81,7 @@ impl ExposureProbe {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use runtime::health::Health;
+    use runtime::admin::health::Health;
 
     use super::*;
     use crate::telemetry::metrics::TokenCacheCounters;

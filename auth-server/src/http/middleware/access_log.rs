@@ -11,8 +11,8 @@ use contract::http::cors::AllowedOrigins;
 use contract::http::trace::{REQUEST_ID, RequestId, TraceId};
 use contract::rejection::Rejection;
 use http::{HeaderMap, Method, Uri};
-use runtime::access_log::{AccessLine, AccessLog, LoggedPath, short};
-use runtime::client_address::TrustedProxies;
+use runtime::logs::access_log::{AccessLine, AccessLog, LoggedPath, short};
+use runtime::net::client_address::TrustedProxies;
 
 use super::client_ip::client_of;
 use super::server_span::ServerSpan;

@@ -15,8 +15,8 @@ use contract::token::bearer::Bearer;
 use contract::token::claims::Claims;
 use contract::token::verifier::VerificationPolicy;
 use http::{HeaderValue, Version, header};
-use runtime::access_log::LoggedPath;
-use runtime::clock::unix_now;
+use runtime::logs::access_log::LoggedPath;
+use runtime::process::clock::unix_now;
 use tracing::debug;
 
 use crate::http::response;

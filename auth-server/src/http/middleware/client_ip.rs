@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Once;
 
 use http::{Extensions, HeaderMap};
-use runtime::client_address::TrustedProxies;
+use runtime::net::client_address::TrustedProxies;
 use tracing::warn;
 
 /// Set once the warning is logged: any client can send the header.

@@ -7,7 +7,7 @@ use axum::response::Response;
 use contract::http::trace::{TRACEPARENT, TraceId};
 use contract::rejection::Rejection;
 use http::{HeaderMap, Method};
-use runtime::access_log::LoggedPath;
+use runtime::logs::access_log::LoggedPath;
 use runtime::traces::{self, Span};
 
 /// The span of one request; empty without tracing.

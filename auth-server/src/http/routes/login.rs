@@ -10,7 +10,7 @@ use contract::api::login::{AccessTokenInfo, LoginRequest};
 use contract::keys::KeyId;
 use contract::rejection::Rejection;
 use http::HeaderMap;
-use runtime::clock::unix_now;
+use runtime::process::clock::unix_now;
 
 use crate::audit::{self, LoginEvent, LoginLine};
 use crate::http::issuance::{Issuance, internal_error};

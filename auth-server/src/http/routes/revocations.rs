@@ -10,7 +10,7 @@ use contract::http::path_patterns::ContextPath;
 use contract::rejection::Rejection;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, InvalidHeaderValue};
 use http::{HeaderValue, StatusCode};
-use runtime::clock::unix_now;
+use runtime::process::clock::unix_now;
 use tracing::error;
 
 use super::jwks::matches_etag;

@@ -16,8 +16,8 @@ use contract::token::bearer::{self, Bearer};
 use contract::token::claims::Claims;
 use contract::token::verifier::VerificationPolicy;
 use http::HeaderMap;
-use runtime::client_address::TrustedProxies;
-use runtime::clock::unix_now;
+use runtime::net::client_address::TrustedProxies;
+use runtime::process::clock::unix_now;
 use serde_json::json;
 use tracing::warn;
 

@@ -13,7 +13,7 @@ use contract::http::path_patterns::ContextPath;
 use contract::keys::signing_type::SigningType;
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use runtime::server_url::ServerUrl;
+use runtime::net::server_url::ServerUrl;
 use serde::Serialize;
 
 use super::jwks::JWKS_PATH;

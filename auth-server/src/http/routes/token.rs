@@ -13,7 +13,7 @@ use contract::api::form::Form;
 use contract::keys::KeyId;
 use contract::rejection::Rejection;
 use http::HeaderMap;
-use runtime::clock::unix_now;
+use runtime::process::clock::unix_now;
 use serde::Serialize;
 use tracing::warn;
 

@@ -11,7 +11,7 @@ use axum::response::Response;
 use contract::rejection::Rejection;
 use http::header::LINK;
 use http::{HeaderMap, HeaderValue, Uri};
-use runtime::client_address::TrustedProxies;
+use runtime::net::client_address::TrustedProxies;
 
 use crate::applications::registry::{ApplicationError, ApplicationRegistry};
 use crate::audit;

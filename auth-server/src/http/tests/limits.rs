@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use futures_util::stream;
 use http::HeaderValue;
 use http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
-use runtime::client_address::{TrustedProxies, parse_network};
+use runtime::net::client_address::{TrustedProxies, parse_network};
 
 use super::*;
 use crate::http::middleware::client_ip::Peer;

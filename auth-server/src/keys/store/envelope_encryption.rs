@@ -12,7 +12,7 @@ use aws_lc_rs::digest::{Context, SHA256};
 use base64::alphabet;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, URL_SAFE_NO_PAD};
 use base64::engine::{DecodePaddingMode, Engine};
-use runtime::sanitize::LogText;
+use runtime::logs::sanitize::LogText;
 use zeroize::Zeroizing;
 
 use super::record_mac::RecordKey;

@@ -2,7 +2,7 @@
 //! applications, and the time at which old ones are over.
 
 use parking_lot::Mutex;
-use runtime::clock::unix_now;
+use runtime::process::clock::unix_now;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 

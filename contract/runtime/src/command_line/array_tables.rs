@@ -9,7 +9,7 @@ use clap::Parser;
 use serde::de::DeserializeOwned;
 use toml::Table;
 
-use crate::exit::ExitError;
+use crate::process::exit::ExitError;
 
 /// A command line that takes arrays of tables from its file.
 pub trait FromTables: Parser {

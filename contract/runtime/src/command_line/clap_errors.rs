@@ -8,7 +8,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use super::from_file::FromFile;
 use super::provenance::SEE_HELP;
 use super::{all_settings, is_typed};
-use crate::exit::ExitError;
+use crate::process::exit::ExitError;
 
 /// Returns an unusable, missing or excluded setting as a configuration failure, regardless of its
 /// source, and any other error as a command line failure.

@@ -4,8 +4,8 @@ use clap::{Args, Parser};
 use clap_complete::{Shell, generate};
 
 use super::command;
-use crate::exit::ExitError;
-use crate::output::print;
+use crate::process::exit::ExitError;
+use crate::process::output::print;
 
 /// The operand of `completions`, alike in both programs.
 #[derive(Debug, Args)]

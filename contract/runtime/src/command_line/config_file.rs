@@ -11,9 +11,9 @@ use toml::{Table, Value};
 
 use super::array_tables::ArrayTables;
 use super::switch::{self, is_off_by_default, is_switch};
-use crate::bounded_read;
-use crate::exit::ExitError;
-use crate::toml_error::TomlError;
+use crate::files::bounded_read;
+use crate::files::toml_error::TomlError;
+use crate::process::exit::ExitError;
 
 /// Ten times the size of a thousand paths and origins.
 const MAX_BYTES: u64 = 1024 * 1024;

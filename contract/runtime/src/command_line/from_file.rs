@@ -10,7 +10,7 @@ use clap::{Arg, ArgMatches, Command};
 use super::config_file::ConfigFile;
 use super::former_names::names;
 use super::{all_settings, settings};
-use crate::exit::ExitError;
+use crate::process::exit::ExitError;
 
 /// The flags of the settings in the configuration file.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ use clap::{Arg, Parser};
 use super::config_file::ConfigFile;
 use super::former_names::names;
 use super::{all_settings, command, file_of, is_set, is_typed, lenient_matches};
-use crate::exit::ExitError;
+use crate::process::exit::ExitError;
 
 /// The end of a command line error, which stays its end.
 pub(super) const SEE_HELP: &str = "; see --help";

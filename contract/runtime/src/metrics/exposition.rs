@@ -8,7 +8,7 @@ use http::{HeaderMap, header};
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 
 use super::{Exported, process};
-use crate::histogram::Exemplar;
+use crate::metrics::histogram::Exemplar;
 
 const OPEN_METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PLAIN_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -129,7 +129,7 @@ mod tests {
     use prometheus_client::registry::Registry;
 
     use super::*;
-    use crate::histogram::{DurationHistogram, micros};
+    use crate::metrics::histogram::{DurationHistogram, micros};
 
     fn accepting(value: &'static str) -> HeaderMap {
         HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(value))])

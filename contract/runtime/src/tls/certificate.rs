@@ -15,8 +15,8 @@ use rustls::sign::CertifiedKey;
 use x509_parser::parse_x509_certificate;
 use zeroize::Zeroizing;
 
-use crate::bounded_read;
-use crate::secret_file::{self, SecretFileError};
+use crate::files::bounded_read;
+use crate::files::secret_file::{self, SecretFileError};
 
 /// A company's bundle has a handful of certificates, the Internet's about 150 (200 KiB). A wrong
 /// path must not fill the memory.

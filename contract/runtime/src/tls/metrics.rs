@@ -4,7 +4,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
-use crate::file_watch::Transition;
+use crate::files::file_watch::Transition;
 use crate::metrics::{Label, counters_by};
 
 const REPLACED: &str = "replaced";

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::certificate::ServerCertificate;
 use super::metrics::CertificateMetrics;
-use crate::clock::unix_now;
-use crate::file_watch::{self, PollTimer, Transition};
+use crate::files::file_watch::{self, PollTimer, Transition};
+use crate::process::clock::unix_now;
 
 /// Follows the files of `certificate` for as long as the process lives.
 ///

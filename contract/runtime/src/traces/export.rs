@@ -16,10 +16,10 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::settings::Settings;
 use super::transport::exporter;
-use crate::exit::ExitError;
+use crate::logs::once_a_minute::OnceAMinute;
+use crate::logs::sanitize::LogText;
 use crate::metrics::{Label, counters};
-use crate::once_a_minute::OnceAMinute;
-use crate::sanitize::LogText;
+use crate::process::exit::ExitError;
 
 /// Retries of the exporter included.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(30);

@@ -8,7 +8,7 @@ use http::Uri;
 use opentelemetry::KeyValue;
 use opentelemetry_sdk::Resource;
 
-use crate::exit::ExitError;
+use crate::process::exit::ExitError;
 
 const SAMPLERS: [&str; 6] = [
     "always_on",

@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
-use runtime::histogram::HistogramSnapshot;
+use runtime::metrics::histogram::HistogramSnapshot;
 
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::outcome::{StatusClass, Totals};

@@ -1,7 +1,7 @@
 //! The attacks of `check`, read from `attacks.toml`, and the request that carries one.
 
 use contract::rejection::Rejection;
-use runtime::exit::ExitError;
+use runtime::process::exit::ExitError;
 use serde::Deserialize;
 
 use crate::admin::explain::replay;

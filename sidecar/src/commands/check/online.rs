@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use pingora::ErrorType;
 use pingora::connectors::TransportConnector;
-use runtime::exit::ExitError;
+use runtime::process::exit::ExitError;
 
 use super::Source;
 use crate::config::Config;

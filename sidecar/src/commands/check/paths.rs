@@ -6,7 +6,7 @@
 use contract::http::path_patterns::PassList;
 use contract::interceptor::USER_DETAILS_PATH;
 use contract::rejection::Rejection;
-use runtime::exit::ExitError;
+use runtime::process::exit::ExitError;
 
 use super::Outcome;
 use super::attacks::{PathParts, authorize};

@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use contract::keys::{KeySet, VerificationKey};
 use contract::rejection::Rejection;
-use runtime::exit::ExitError;
+use runtime::process::exit::ExitError;
 use serde_json::Value;
 
 use super::Outcome;

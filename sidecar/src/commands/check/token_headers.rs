@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use contract::rejection::Rejection;
 use contract::token::verifier::VerificationPolicy;
-use runtime::exit::ExitError;
+use runtime::process::exit::ExitError;
 use serde_json::Value;
 
 use super::Outcome;

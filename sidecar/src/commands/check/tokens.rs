@@ -8,7 +8,7 @@ use contract::keys::{KeySet, VerificationKey};
 use contract::rejection::Rejection;
 use contract::rules::AccessRules;
 use http::HeaderName;
-use runtime::exit::ExitError;
+use runtime::process::exit::ExitError;
 
 use super::attacks::{Attacks, KeyRows, authorize, unusable};
 use super::{Outcome, paths, token_headers};

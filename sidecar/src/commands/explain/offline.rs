@@ -10,8 +10,8 @@ use contract::keys::signing_type::SigningType;
 use contract::keys::{KeySet, VerificationKey};
 use contract::token::claim_mapping::ClaimMapping;
 use http::StatusCode;
-use runtime::bounded_read;
-use runtime::exit::ExitError;
+use runtime::files::bounded_read;
+use runtime::process::exit::ExitError;
 use zeroize::Zeroizing;
 
 use crate::admin::explain::Explainer;

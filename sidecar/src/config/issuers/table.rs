@@ -8,8 +8,8 @@ use contract::token::claim_mapping::ClaimMapping;
 use contract::token::verifier::VerificationPolicy;
 use http::HeaderName;
 use http::uri::Scheme;
-use runtime::exit::ExitError;
-use runtime::host_port::without_credentials;
+use runtime::net::host_port::without_credentials;
+use runtime::process::exit::ExitError;
 
 use super::{IssuerConfig, key_source};
 use crate::auth::reporting::WOULD_REJECT;

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::thread;
 
 use contract::keys::signing_type::SigningType;
-use runtime::health::Health;
+use runtime::admin::health::Health;
 
 use super::super::source::SourceSettings;
 use super::super::source::auth_server::EndpointSettings;

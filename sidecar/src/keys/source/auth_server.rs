@@ -6,7 +6,7 @@ use contract::keys::signing_type::SigningType;
 use contract::keys::{KeySet, VerificationKey};
 use contract::token::revocations::MAX_LIST_BYTES;
 use http::{HeaderValue, StatusCode, header};
-use runtime::exit::ExitError;
+use runtime::process::exit::ExitError;
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::discovery::{AuthServer, Instance, RecentAttempts};

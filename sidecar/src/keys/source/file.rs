@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use contract::keys::algorithms::AsymmetricAlgorithm;
 use contract::keys::{KeyError, KeySet};
-use runtime::bounded_read::{self, ReadError};
+use runtime::files::bounded_read::{self, ReadError};
 
 use crate::keys::http_client::MAX_BODY_BYTES;
 use crate::keys::jwks::jws;

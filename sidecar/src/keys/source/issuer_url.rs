@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use contract::keys::algorithms::AsymmetricAlgorithm;
 use http::StatusCode;
-use runtime::exit::ExitError;
+use runtime::process::exit::ExitError;
 use serde::Deserialize;
 
 use super::jwks_url::{JwksUrl, JwksUrlSettings};

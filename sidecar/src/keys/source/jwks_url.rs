@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use contract::keys::algorithms::AsymmetricAlgorithm;
 use http::{HeaderMap, header};
-use runtime::bounded_read;
-use runtime::exit::ExitError;
-use runtime::file_watch::run_blocking;
+use runtime::files::bounded_read;
+use runtime::files::file_watch::run_blocking;
+use runtime::process::exit::ExitError;
 use zeroize::Zeroizing;
 
 use crate::keys::fetch::{FetchError, Fetched, Purpose};

@@ -10,7 +10,7 @@ use std::time::Instant;
 use bytes::{Buf, BytesMut};
 use contract::http::framing::Body;
 use contract::http::framing::body::BodyReader;
-use runtime::listener::CLIENT_IDLE;
+use runtime::net::listener::CLIENT_IDLE;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 
 use super::exchange::{BODY_READ, Exchange, Failure, Waits};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::Version;
 use pingora::http::ResponseHeader;
 use pingora::proxy::Session;
-use runtime::clock::unix_now;
+use runtime::process::clock::unix_now;
 
 use super::AuthProxy;
 use super::context::RequestContext;

@@ -7,7 +7,7 @@ use contract::rejection::Rejection;
 use http::HeaderMap;
 use pingora::http::RequestHeader;
 use pingora::proxy::Session;
-use runtime::clock::unix_now;
+use runtime::process::clock::unix_now;
 
 use super::AuthProxy;
 use super::context::RequestContext;

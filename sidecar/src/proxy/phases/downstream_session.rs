@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use http::StatusCode;
 use pingora::protocols::http::ServerSession;
 use pingora::proxy::Session;
-use runtime::listener::CLIENT_IDLE;
+use runtime::net::listener::CLIENT_IDLE;
 
 use super::AuthProxy;
 use super::context::RequestContext;

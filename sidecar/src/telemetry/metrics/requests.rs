@@ -6,8 +6,8 @@ use contract::rejection::{Maker, Rejection};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use runtime::histogram::{DurationHistogram, REQUEST_BOUNDS, micros};
 use runtime::metrics;
+use runtime::metrics::histogram::{DurationHistogram, REQUEST_BOUNDS, micros};
 use runtime::metrics::{Label, counters, counters_by};
 use runtime::traces::TraceId;
 

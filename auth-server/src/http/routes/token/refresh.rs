@@ -3,7 +3,7 @@
 use contract::api::form::Form;
 use contract::rejection::Rejection;
 use http::{HeaderMap, header};
-use runtime::clock::unix_now;
+use runtime::process::clock::unix_now;
 
 use super::{AccessTokenResponse, Issued, REFRESH_TOKEN, TokenEndpoint, scope};
 use crate::http::issuance::internal_error;

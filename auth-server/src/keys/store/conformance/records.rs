@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use runtime::clock::unix_now;
+use runtime::process::clock::unix_now;
 use tokio::task::JoinSet;
 
 use super::installations::Installation;

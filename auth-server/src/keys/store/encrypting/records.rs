@@ -113,7 +113,7 @@ impl RecordStore for EncryptedRecords {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use runtime::clock::unix_now;
+    use runtime::process::clock::unix_now;
 
     use super::*;
     use crate::keys::store::envelope_encryption::tests::{key, with};

@@ -9,8 +9,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use runtime::lock_file;
-use runtime::owner_only_file::{self, PrivateFileError, describe};
+use runtime::files::lock_file;
+use runtime::files::owner_only_file::{self, PrivateFileError, describe};
 use rustix::fs::{Access, PROC_SUPER_MAGIC, access, statfs};
 use rustix::io::Errno;
 use rustix::process::geteuid;

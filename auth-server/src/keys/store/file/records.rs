@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use runtime::clock::unix_now;
+use runtime::process::clock::unix_now;
 use tokio::task::spawn_blocking;
 use tracing::warn;
 

@@ -11,7 +11,7 @@ use redis::{
     Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
     RedisConnectionInfo, RedisError, RedisResult, TlsCertificates, TlsMode,
 };
-use runtime::loopback::is_loopback_host;
+use runtime::net::loopback::is_loopback_host;
 
 use super::credentials::Credentials;
 

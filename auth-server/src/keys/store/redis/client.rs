@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use runtime::clock::unix_now;
-use runtime::file_watch::{FailureDedup, run_blocking};
+use runtime::files::file_watch::{FailureDedup, run_blocking};
+use runtime::process::clock::unix_now;
 use tokio::sync::Mutex;
 use zeroize::Zeroizing;
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use runtime::secret_file;
+use runtime::files::secret_file;
 use runtime::tls::{CertificateFiles, trusted};
 use zeroize::Zeroizing;
 

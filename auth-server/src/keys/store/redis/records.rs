@@ -1,7 +1,7 @@
 //! Records in Redis: a key each, which expires with its record.
 
 use async_trait::async_trait;
-use runtime::clock::unix_now;
+use runtime::process::clock::unix_now;
 
 use super::{RedisStore, argument, script};
 use crate::keys::store::StoreError;

@@ -5,7 +5,7 @@ use std::io::{Error, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::exit::ExitError;
+use crate::process::exit::ExitError;
 
 /// A report is a few hundred bytes, an explanation repeats a header block; a peer that sends more
 /// is not our admin port.

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use tokio::task::JoinHandle;
 
-use crate::once_a_minute::OnceAMinute;
+use crate::logs::once_a_minute::OnceAMinute;
 
 /// The connections of one kind of peers, each with a state that the port defines.
 #[derive(Debug)]

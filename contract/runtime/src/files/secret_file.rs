@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use rustix::process::geteuid;
 use zeroize::Zeroizing;
 
-use crate::bounded_read::{self, ReadError};
-use crate::exit::ExitError;
+use crate::files::bounded_read::{self, ReadError};
+use crate::process::exit::ExitError;
 
 /// Larger than any single secret of ours, so that a wrong path (a disk image, `/dev/zero`) cannot
 /// fill the memory.

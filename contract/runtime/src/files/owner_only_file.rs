@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 use zeroize::Zeroizing;
 
-use crate::lock_file;
+use crate::files::lock_file;
 
 const FILE_MODE: u32 = 0o600;
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use rustix::net::sockopt;
 use tokio::net::TcpStream;
 
-use crate::exit::ExitError;
-use crate::telemetry::LogFormat;
+use crate::logs::telemetry::LogFormat;
+use crate::process::exit::ExitError;
 
 /// Connections that wait to be accepted; the system may allow fewer. With the standard library's
 /// 128, most of a fleet that connects at once would retry a second later.

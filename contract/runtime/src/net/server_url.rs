@@ -5,8 +5,8 @@ use std::str::FromStr;
 use http::Uri;
 use http::uri::{Authority, PathAndQuery, Scheme};
 
-use crate::host_port::{NoPort, port_of};
-use crate::loopback::is_loopback_host;
+use crate::net::host_port::{NoPort, port_of};
+use crate::net::loopback::is_loopback_host;
 
 /// An absolute URL with a host, without user information and without a fragment.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use runtime::fd_limit;
+use runtime::net::fd_limit;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::warn;
 

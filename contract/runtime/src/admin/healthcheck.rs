@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::admin_client::{AdminResponse, request};
-use crate::exit::ExitError;
+use crate::admin::client::{AdminResponse, request};
+use crate::process::exit::ExitError;
 
 /// Requests `/readyz` of the admin port, which may be given as it was configured to listen
 /// (`0.0.0.0:9001`). `timeout` bounds the whole exchange.

@@ -7,7 +7,7 @@ use std::fmt::{self, Write as _};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::sanitize::LogText;
+use crate::logs::sanitize::LogText;
 
 /// The requests that get a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

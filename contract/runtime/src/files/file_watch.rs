@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tracing::{error, info};
 
-use crate::signals::SighupStream;
+use crate::process::signals::SighupStream;
 
 /// Short for an operator who waits, and next to no work.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -148,7 +148,7 @@ impl FailureDedup {
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
-    use crate::signals::tests::send;
+    use crate::process::signals::tests::send;
 
     #[tokio::test]
     async fn sighup_triggers_a_poll() {

@@ -6,7 +6,7 @@
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::exit::ExitError;
+use crate::process::exit::ExitError;
 
 /// The cause of a task that ended without an error.
 pub const STOPPED_UNEXPECTEDLY: &str = "it stopped by itself";

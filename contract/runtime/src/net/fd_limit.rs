@@ -3,11 +3,11 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::admin;
-
 /// For the admin port, and as much again for the program itself: listening sockets, connections to
 /// store, registry and auth server, files, logs, the runtimes.
-const RESERVED: u64 = 2 * admin::MAX_CONNECTIONS as u64;
+const RESERVED: u64 = 2 * ADMIN_CONNECTIONS as u64;
+/// Max number of connections to the admin port.
+pub const ADMIN_CONNECTIONS: usize = 48;
 /// The clients' part in a process with a very low limit.
 const AT_LEAST: u64 = 32;
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use contract::http::framing::requests::{FramingError, Part, RequestBoundaries};
 use contract::rejection::Rejection;
-use runtime::listener::CLIENT_IDLE;
+use runtime::net::listener::CLIENT_IDLE;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 

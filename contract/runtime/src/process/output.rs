@@ -1,11 +1,11 @@
 //! The result of a command, on standard output, where a server prints at most its addresses
-//! ([`crate::listener::announce`]).
+//! ([`crate::net::listener::announce`]).
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::os::fd::AsFd;
 
-use crate::exit::ExitError;
+use crate::process::exit::ExitError;
 
 /// Writes `text`. A closed pipe is not a failure: the reader may need no more.
 ///

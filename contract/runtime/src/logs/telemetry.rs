@@ -14,8 +14,8 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt};
 
-use crate::exit::{self, ExitError};
-use crate::log_lines;
+use crate::logs::log_lines;
+use crate::process::exit::{self, ExitError};
 
 const DEFAULT_LEVEL: &str = "info";
 

@@ -2,7 +2,7 @@
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::exit::ExitError;
+use crate::process::exit::ExitError;
 
 /// The received signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
