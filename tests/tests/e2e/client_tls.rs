@@ -161,7 +161,7 @@ fn a_new_certificate_is_served_and_a_bad_one_is_not() {
         sidecar
             .process()
             .output()
-            .contains("cannot be used")
+            .contains("TLS certificate: unusable")
             .then_some(())
     });
     assert_eq!(presented(), second);

@@ -142,13 +142,13 @@ fn replaced_certificates_are_used_for_new_connections() {
     file(&directory, "key", "half a key");
     let log = |words: &str| server.process().stderr().matches(words).count();
     wait::until("the half-written key in the log", || {
-        (log("is unusable") > 0).then_some(())
+        (log("for the store: unusable") > 0).then_some(())
     });
     put(&second);
     wait_for_store_up(&server, 1);
     // The log follows the metric.
     wait::until("the new certificates in the log", || {
-        (log("other passwords or certificates") == 1).then_some(())
+        (log("for the store: the new content") == 1).then_some(())
     });
     assert_eq!(log("half a key"), 0);
 }
