@@ -81,10 +81,7 @@ impl Watched {
 
     /// Returns the server that takes writes; `None` while there is no master.
     pub fn master(&self) -> Option<&RedisServer> {
-        self.servers.iter().find(|server| {
-            let role = server.try_command(&["INFO", "replication"]);
-            role.is_ok_and(|text| text.unwrap_or_default().contains("role:master"))
-        })
+        self.servers.iter().find(|server| is_master(server))
     }
 
     /// Kills the master and waits for another one.
@@ -109,10 +106,7 @@ impl Watched {
                 .ok()
         });
         wait::until("another master", || {
-            let masters = self.servers.iter().filter(|server| {
-                let role = server.command(&["INFO", "replication"]);
-                role.is_some_and(|text| text.contains("role:master"))
-            });
+            let masters = self.servers.iter().filter(|server| is_master(server));
             let masters: Vec<_> = masters.map(RedisServer::address).collect();
             (masters.len() == 1 && masters != [before]).then_some(())
         });
@@ -279,10 +273,7 @@ impl Cluster {
         let slot = from
             .command(&["CLUSTER", "KEYSLOT", PRIVATE_KEY])
             .unwrap_or_default();
-        let masters = self.nodes.iter().filter(|node| {
-            let role = node.command(&["INFO", "replication"]);
-            role.is_some_and(|text| text.contains("role:master"))
-        });
+        let masters = self.nodes.iter().filter(|node| is_master(node));
         let masters: Vec<_> = masters.collect();
         let to = *masters
             .iter()
@@ -304,12 +295,20 @@ impl Cluster {
     }
 
     fn replica(&self) -> &RedisServer {
-        let replica = self.nodes.iter().find(|node| {
-            let role = node.command(&["INFO", "replication"]);
-            role.is_some_and(|text| text.contains("role:slave"))
-        });
+        let replica = self.nodes.iter().find(|node| has_role(node, "slave"));
         replica.expect("a replica")
     }
+}
+
+fn is_master(server: &RedisServer) -> bool {
+    has_role(server, "master")
+}
+
+/// A server whose role changes drops its clients, so a failed call is no role.
+fn has_role(server: &RedisServer, role: &str) -> bool {
+    let replication = server.try_command(&["INFO", "replication"]);
+    let lines = replication.ok().flatten().unwrap_or_default();
+    lines.contains(&format!("role:{role}"))
 }
 
 /// Repeats a command until the node has learned the state that it needs.
