@@ -95,8 +95,8 @@ pub async fn serve(
     let listener = TcpListener::from_std(listener)?;
     let routes = routes(health, metrics, extra);
     let connections = GracefulShutdown::new();
-    let mut others = ConnectionSlots::new(PORT, MAX_OF_OTHERS);
-    let mut loopback = ConnectionSlots::new(PORT, MAX_OF_LOOPBACK);
+    let mut others = ConnectionSlots::new(PORT, MAX_OF_OTHERS, 1);
+    let mut loopback = ConnectionSlots::new(PORT, MAX_OF_LOOPBACK, 1);
     tokio::pin!(shutdown);
     loop {
         tokio::select! {

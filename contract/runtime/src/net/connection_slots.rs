@@ -1,5 +1,5 @@
 //! Slots of connections. A full set ends an old connection for a new one: a rejected probe would
-//! mean that a healthy program is dead, and an old connection is not a probe.
+//! mean that a healthy program is dead, and silent peers would keep reviews from a webhook.
 
 use std::cmp::Reverse;
 use std::net::IpAddr;
@@ -15,6 +15,8 @@ pub struct ConnectionSlots<S> {
     /// The name of the port in the log.
     port: &'static str,
     max: usize,
+    /// Connections of one address that are not too many.
+    fair_share: usize,
     /// The oldest first.
     taken: Vec<Taken<S>>,
     /// A peer with too many connections opens them again and again.
@@ -29,11 +31,13 @@ struct Taken<S> {
 }
 
 impl<S> ConnectionSlots<S> {
-    /// Returns `max` free slots.
-    pub fn new(port: &'static str, max: usize) -> Self {
+    /// Returns `max` free slots. A full set ends connections of addresses with more than
+    /// `fair_share` before those of others.
+    pub fn new(port: &'static str, max: usize, fair_share: usize) -> Self {
         Self {
             port,
             max,
+            fair_share,
             taken: Vec::new(),
             warned: OnceAMinute::default(),
         }
@@ -46,7 +50,7 @@ impl<S> ConnectionSlots<S> {
         while self.taken.len() >= self.max {
             let slots = self.taken.iter().enumerate();
             let ranked = slots.filter_map(|(at, slot)| Some((at, slot.peer, rank(&slot.state)?)));
-            let Some(at) = eviction_candidate(&ranked.collect::<Vec<_>>()) else {
+            let Some(at) = eviction_candidate(&ranked.collect::<Vec<_>>(), self.fair_share) else {
                 return false;
             };
             let evicted = self.taken.remove(at);
@@ -70,13 +74,13 @@ impl<S> ConnectionSlots<S> {
     }
 }
 
-/// Returns the oldest connection of the lowest rank, of the address that has the most with a rank,
-/// so that an address with fewer keeps its slots.
-fn eviction_candidate<R: Ord>(ranked: &[(usize, IpAddr, R)]) -> Option<usize> {
+/// Returns a connection of the address that has the most, among addresses within their share of any
+/// of them: there the oldest of the lowest rank.
+fn eviction_candidate<R: Ord>(ranked: &[(usize, IpAddr, R)], fair_share: usize) -> Option<usize> {
     let held = |peer: &IpAddr| ranked.iter().filter(|(_, other, _)| other == peer).count();
     let evicted = ranked
         .iter()
-        .min_by_key(|&(_, peer, rank)| (Reverse(held(peer)), rank));
+        .min_by_key(|&(_, peer, rank)| (Reverse(held(peer).max(fair_share)), rank));
     evicted.map(|(at, ..)| *at)
 }
 
@@ -86,21 +90,28 @@ mod tests {
 
     #[test]
     fn the_busiest_peer_loses_its_oldest_of_the_lowest_rank() {
-        for (hosts, gone) in [
-            (&[][..], None),
-            (&[(1, 1)], Some(0)),
-            (&[(1, 1), (2, 1)], Some(0)),
-            (&[(1, 1), (2, 1), (2, 1)], Some(1)),
-            (&[(1, 1), (2, 1), (1, 1), (2, 1)], Some(0)),
-            (&[(3, 1), (1, 1), (2, 1), (1, 1), (2, 1)], Some(1)),
-            (&[(3, 1), (1, 1), (2, 1), (1, 1), (2, 1), (2, 1)], Some(2)),
-            (&[(1, 0), (2, 2), (2, 1), (2, 1)], Some(2)),
+        for (fair_share, hosts, gone) in [
+            (1, &[][..], None),
+            (1, &[(1, 1)], Some(0)),
+            (1, &[(1, 1), (2, 1)], Some(0)),
+            (1, &[(1, 1), (2, 1), (2, 1)], Some(1)),
+            (1, &[(1, 1), (2, 1), (1, 1), (2, 1)], Some(0)),
+            (1, &[(3, 1), (1, 1), (2, 1), (1, 1), (2, 1)], Some(1)),
+            (
+                1,
+                &[(3, 1), (1, 1), (2, 1), (1, 1), (2, 1), (2, 1)],
+                Some(2),
+            ),
+            (1, &[(1, 0), (2, 2), (2, 1), (2, 1)], Some(2)),
+            (1, &[(9, 1), (9, 1), (1, 0), (2, 0), (3, 0)], Some(0)),
+            (2, &[(9, 1), (9, 1), (1, 0), (2, 0), (3, 0)], Some(2)),
+            (2, &[(9, 1), (9, 1), (9, 1), (1, 0), (2, 0)], Some(0)),
         ] {
             let ranked = hosts.iter().enumerate();
             let ranked: Vec<(usize, IpAddr, u8)> = ranked
                 .map(|(at, (host, rank))| (at, [10, 0, 0, *host].into(), *rank))
                 .collect();
-            assert_eq!(eviction_candidate(&ranked), gone, "{hosts:?}");
+            assert_eq!(eviction_candidate(&ranked, fair_share), gone, "{hosts:?}");
         }
     }
 }

@@ -40,6 +40,8 @@ const MAX_VALUES: usize = 50_000;
 /// The API server keeps a few. A peer that sends nothing has one for [`listener::CLIENT_IDLE`], or
 /// until another one needs its place.
 const MAX_CONNECTIONS: usize = 128;
+/// Connections that the API server keeps beside many peers with one each.
+const FAIR_SHARE: usize = 8;
 /// Pause between two searches for a connection without a request: a busy one may have turned idle.
 const ROOM_EVERY: Duration = Duration::from_millis(100);
 /// Bodies in memory: 192 MiB at the most.
@@ -83,7 +85,7 @@ impl Reviews {
         let listener = TcpListener::from_std(listener).map_err(|error| error.to_string())?;
         let connections = GracefulShutdown::new();
         let routes = routes(self.clone());
-        let mut slots = ConnectionSlots::<Arc<Activity>>::new(PORT, MAX_CONNECTIONS);
+        let mut slots = ConnectionSlots::<Arc<Activity>>::new(PORT, MAX_CONNECTIONS, FAIR_SHARE);
         loop {
             let next = async {
                 let accepted = listener::accept(&listener, PORT).await;
