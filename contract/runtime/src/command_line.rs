@@ -18,8 +18,8 @@ pub use self::array_tables::{ArrayTables, FromTables};
 use self::clap_errors::exit_error;
 use self::config_file::ConfigFile;
 pub use self::exposed::exposed_secrets;
-use self::former_names::names;
 pub use self::former_names::{former_names, public_variable};
+use self::former_names::{has_variable, names};
 use self::from_file::FromFile;
 pub use self::provenance::with_provenance;
 use self::switch::with_switches;
@@ -56,10 +56,7 @@ pub fn parse<C: FromTables>() -> Result<C, ExitError> {
 #[must_use]
 pub fn unknown_variables<C: Parser>() -> Vec<String> {
     let names = std::env::vars_os().map(|(name, _)| name);
-    unknown(&command::<C>(), names)
-        .into_iter()
-        .map(|name| format!("{name} is no setting of this program: ignored"))
-        .collect()
+    unknown(&command::<C>(), names).collect()
 }
 
 /// Prints the warnings of a command that does not serve.
@@ -309,19 +306,25 @@ fn is_setting(command: &Command, name: &str) -> bool {
     names.any(|known| known == name)
 }
 
-/// Returns our variables that no flag declares: a misspelt one would have no effect. Not fatal,
-/// because Kubernetes and shared environment files set variables for others too.
-fn unknown(command: &Command, set: impl Iterator<Item = OsString>) -> BTreeSet<String> {
+/// Warns of our variables that no setting is read from: a misspelt one would have no effect. Not
+/// fatal, because Kubernetes and shared environment files set variables for others too.
+fn unknown(command: &Command, set: impl Iterator<Item = OsString>) -> impl Iterator<Item = String> {
     let settings = all_settings(command).into_iter();
-    let declared = |setting: &Arg| setting.get_env().map(OsStr::to_owned);
-    let variables = |setting| names(setting).map(|name| variable(name).into());
-    let known: BTreeSet<OsString> = settings
-        .flat_map(|setting| declared(setting).into_iter().chain(variables(setting)))
-        .collect();
-    set.filter(|name| name != "POSTERN_CONFIG" && !known.contains(name))
+    let read: BTreeSet<&OsStr> = settings.filter_map(Arg::get_env).collect();
+    let ours: BTreeSet<String> = set
+        .filter(|name| name != "POSTERN_CONFIG" && !read.contains(name.as_os_str()))
         .filter_map(|name| name.into_string().ok())
         .filter(|name| name.starts_with(VARIABLE_PREFIX))
-        .collect()
+        .collect();
+    ours.into_iter().map(|name| {
+        let present = all_settings(command)
+            .into_iter()
+            .find(|setting| has_variable(setting, &name));
+        match present.and_then(Arg::get_long).map(variable) {
+            Some(present) => format!("{name} is ignored: {present}, its present name, is set"),
+            None => format!("{name} is no setting of this program: ignored"),
+        }
+    })
 }
 
 #[cfg(test)]

@@ -143,6 +143,7 @@ fn the_variable_of_the_present_name_counts_beside_the_former() {
         "{}",
         end.stdout
     );
+    assert_eq!(end.code, Some(78), "{}", end.stderr);
 }
 
 /// Waits until the log has the report.

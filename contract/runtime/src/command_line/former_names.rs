@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use clap::{Arg, Parser};
 
 use super::provenance::{Sources, with_sources};
-use super::{all_settings, command, values_after, variable};
+use super::{command, settings, values_after, variable};
 
 /// Returns a line for each former name on the command line, in the environment and in the file.
 #[must_use]
@@ -15,15 +15,20 @@ pub fn former_names<C: Parser>() -> Vec<String> {
     with_sources::<C, _>(|settings, sources| sources.former_names(settings).into_iter().collect())
 }
 
-/// Returns the present name of a variable by any of its names; `None` for a secret, and for what is
-/// no setting.
+/// Returns the present name of a variable of `serve` by any of its names; `None` for a secret, and
+/// for what is no setting.
 #[must_use]
 pub fn public_variable<C: Parser>(name: &str) -> Option<String> {
     let command = command::<C>();
-    let settings = all_settings(&command).into_iter();
-    let public = settings.filter(|setting| !setting.is_hide_env_values_set());
-    let mut named = public.filter(|setting| names(setting).any(|other| variable(other) == name));
-    named.find_map(Arg::get_long).map(variable)
+    let mut settings = settings(command.find_subcommand("serve")?);
+    let named = settings.find(|setting| has_variable(setting, name))?;
+    let is_public = !named.is_hide_env_values_set();
+    named.get_long().filter(|_| is_public).map(variable)
+}
+
+/// Returns true if one of the setting's names is that of the variable.
+pub(super) fn has_variable(setting: &Arg, name: &str) -> bool {
+    names(setting).any(|flag| variable(flag) == name)
 }
 
 /// Returns the names of a setting, the present one first.
@@ -50,11 +55,7 @@ impl Sources<'_> {
         let typed = is_typed.then(|| renamed(&format!("--{former}"), &format!("--{present}")));
         let [old, new] = [former, present].map(variable);
         let is_set = |name: &String| (self.is_set)(OsStr::new(name));
-        let set = match (is_set(&old), is_set(&new)) {
-            (false, _) => None,
-            (true, false) => Some(renamed(&old, &new)),
-            (true, true) => Some(format!("{old} is ignored: {new}, its present name, is set")),
-        };
+        let set = (is_set(&old) && !is_set(&new)).then(|| renamed(&old, &new));
         let file = self.file.filter(|file| file.has(former));
         let key = file.map(|file| {
             let file_name = file.path().display();
