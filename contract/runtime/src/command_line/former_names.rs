@@ -26,7 +26,7 @@ pub fn public_variable<C: Parser>(name: &str) -> Option<String> {
     named.get_long().filter(|_| is_public).map(variable)
 }
 
-/// Returns true if one of the setting's names is that of the variable.
+/// Returns true if the setting has the variable, under any of its names.
 pub(super) fn has_variable(setting: &Arg, name: &str) -> bool {
     names(setting).any(|flag| variable(flag) == name)
 }
