@@ -343,7 +343,7 @@ def replace_environment(container, values):
 
 
 @pytest.mark.parametrize(
-    "change, fault",
+    "change, error",
     [
         (set_variable("POSTERN_USERS", "builtin"), "--users builtin"),
         (drop_variable("POSTERN_USERS"), "--users builtin"),

@@ -369,7 +369,7 @@ mod tests {
             rules: rules(EffectiveConfig {
                 service: "http://127.0.0.1:3000".into(),
                 context_path: "/orders".into(),
-                open_paths: vec!["/static/<b>/**".into()],
+                public_paths: vec!["/static/<b>/**".into()],
                 optional_paths: vec!["/feed/**".into()],
                 rules: vec![RuleSummary {
                     name: "admin".into(),

@@ -18,7 +18,7 @@ use crate::telemetry::reported_paths::{Reported, ReportedPaths};
 
 pub(crate) const PATH: &str = "/suggest";
 
-/// Methods that change something for any client, on an open path.
+/// Methods that change something for any client, on a public path.
 const CHANGING: [&str; 4] = ["POST", "PUT", "PATCH", "DELETE"];
 
 /// The sources of a suggestion.
@@ -45,13 +45,13 @@ async fn suggest(State(suggestions): State<Suggestions>) -> String {
 
 /// The requests without a token of one path.
 #[derive(Debug, Default)]
-struct OpenPath<'r> {
+struct PublicPath<'r> {
     methods: Vec<&'r str>,
     requests: u64,
 }
 
 fn text(reported: &Reported, context: &str) -> String {
-    let mut open: BTreeMap<&str, OpenPath<'_>> = BTreeMap::new();
+    let mut open: BTreeMap<&str, PublicPath<'_>> = BTreeMap::new();
     let mut others = String::new();
     for (template, count) in &reported.templates {
         let (method, reason) = (template.method.as_str(), template.reason);
@@ -76,7 +76,7 @@ fn text(reported: &Reported, context: &str) -> String {
          # those that need no user, and let the clients of the others send a token.\npublic-path = [\n",
     );
     for (path, open) in &open {
-        let OpenPath { methods, requests } = open;
+        let PublicPath { methods, requests } = open;
         let pattern = format!("{} {path}", methods.join(","));
         let line = match danger(path, methods) {
             None => format!("  \"{pattern}\",  # {requests} requests"),

@@ -207,7 +207,7 @@ impl AuthPolicy {
                 verified: Some(verified),
                 ..
             }) => issuers.name(verified.issuer),
-            // The sidecar reads no token on an open path.
+            // The sidecar reads no token on a public path.
             Some(Forward { reported: None, .. }) => None,
             _ => Some(&self.claimed_issuer(headers, opens_websocket)?.name),
         }

@@ -104,7 +104,7 @@ impl RulesArgs {
     }
 
     /// Returns these settings, all of them reloadable, for the issuers of `effective`: claims of one
-    /// issuer have no meaning for another. Open paths stay with the rules beside them.
+    /// issuer have no meaning for another. Public paths stay with the rules beside them.
     pub(crate) fn for_issuers_of(&self, effective: &Self) -> Self {
         let Self {
             app_name,

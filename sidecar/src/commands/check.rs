@@ -98,7 +98,7 @@ fn as_toml<'w>(
     ))
 }
 
-/// Names the patterns of open paths that have no methods in front.
+/// Names the patterns of public paths that have no methods in front.
 fn notes(args: &ServeArgs) -> String {
     let mut patterns = args.rules.public_paths();
     patterns.retain(|pattern| pattern.starts_with('/'));

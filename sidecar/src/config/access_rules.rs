@@ -173,7 +173,7 @@ fn is_passed(open: &PassList, rule: &Rule, path: &PathPattern) -> bool {
         .all(|path| is_open(open, &rule.methods, &path.to_lowercase()))
 }
 
-/// Returns the pattern of open paths that opens a part of a rule's path and is not written below
+/// Returns the pattern of public paths that opens a part of a rule's path and is not written below
 /// it: what is, is an exception on purpose.
 fn opens_part<'o>(open: &'o PassList, rule: &Rule, path: &PathPattern) -> Option<&'o PathPattern> {
     let exact: PassList = std::iter::once(path.clone()).collect();

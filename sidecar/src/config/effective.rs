@@ -16,7 +16,8 @@ pub(crate) struct EffectiveConfig {
     pub(crate) service: String,
     pub(crate) context_path: String,
     /// Patterns of paths that need no token.
-    pub(crate) open_paths: Vec<String>,
+    #[serde(rename = "open_paths")]
+    pub(crate) public_paths: Vec<String>,
     /// Patterns of paths where a token may be missing.
     pub(crate) optional_paths: Vec<String>,
     /// Conditions of a token for some methods and paths.
@@ -117,7 +118,7 @@ pub(super) fn effective_config(
             "" => String::new(),
             name => format!("/{name}"),
         },
-        open_paths: args.rules.public_paths(),
+        public_paths: args.rules.public_paths(),
         optional_paths: args.rules.optional_auth_paths(),
         rules: auth_policy
             .access_rules

@@ -75,7 +75,7 @@ pub(crate) fn path_of(pattern: &str) -> &str {
     path.unwrap_or(pattern)
 }
 
-/// Returns the warning about a single pattern of open paths.
+/// Returns the warning about a single pattern of public paths.
 fn of_pattern(pattern: &str, app_name: &str) -> Option<String> {
     misread(pattern, app_name).or_else(|| opens_too_much(pattern))
 }

@@ -44,8 +44,8 @@ const SAMPLES: u32 = 120;
 /// Tolerance in mebibytes.
 const TOLERANCE: f64 = 2.0;
 
-/// An open path; its response is just below the limit of unsent bytes at the end of its handler.
-const OPEN_PATH: &str = "/orders/public/file";
+/// A public path; its response is just below the limit of unsent bytes at the end of its handler.
+const PUBLIC_PATH: &str = "/orders/public/file";
 const FILE_BYTES: usize = 65_000;
 /// A path with more bytes than a stream's window towards an HTTP/2 service.
 const LARGE_PATH: &str = "/orders/public/large";
@@ -80,7 +80,7 @@ fn main() -> ExitCode {
     let auth_server = FakeAuthServer::serving(&forge.trusted().served());
     let service = SocketServer::start(|request| {
         let file = [b'x'; FILE_BYTES];
-        let open = request.target() == OPEN_PATH.as_bytes();
+        let open = request.target() == PUBLIC_PATH.as_bytes();
         Reply::Bytes(response("200 OK", &[], if open { &file } else { b"echo" }))
     });
     let http_2_service = H2Service::start();
@@ -106,7 +106,7 @@ fn main() -> ExitCode {
         }
         let address = to_http_2.address();
         scope.spawn(move || echo(address, forge, traffic));
-        for (path, sidecar) in [(OPEN_PATH, &sidecar), (LARGE_PATH, &to_http_2)] {
+        for (path, sidecar) in [(PUBLIC_PATH, &sidecar), (LARGE_PATH, &to_http_2)] {
             let address = sidecar.address();
             scope.spawn(move || hold(address, path, forge, traffic));
         }

@@ -137,7 +137,7 @@ fn failure_5_a_token_of_another_issuer() {
 }
 
 #[test]
-fn failure_6_an_open_path_that_is_missing_from_the_pass_list() {
+fn failure_6_a_public_path_that_is_missing_from_the_pass_list() {
     let stack = stack();
     assert_eq!(stack.sidecar.anonymous().get("/static/a").status(), 200);
     let response = stack.sidecar.anonymous().get("/assets/a");

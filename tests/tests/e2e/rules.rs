@@ -1,4 +1,4 @@
-//! `[[rule]]` and methods of open paths: `data/rules.toml` and `data/bad_rules.toml` through a real
+//! `[[rule]]` and methods of public paths: `data/rules.toml` and `data/bad_rules.toml` through a real
 //! sidecar, and the path tables with a rule in place of the pass list.
 
 use std::path::Path;

@@ -304,7 +304,7 @@ impl Explanation {
                 writeln!(f, "path      {} is open: {pattern}", Plain(path))
             }
             (Some(path), None) => {
-                writeln!(f, "path      {} matches no open path", Plain(path))
+                writeln!(f, "path      {} matches no public path", Plain(path))
             }
             (None, _) => writeln!(
                 f,

@@ -200,7 +200,7 @@ fn hour_in_numbers(snapshot: &Snapshot<'_>) -> Markup {
             p.figure { strong { (sum.sum()) } " requests" }
             dl {
                 dt { "verified" } dd { (sum.verified) }
-                dt { "open paths" } dd { (sum.passed) }
+                dt { "public paths" } dd { (sum.passed) }
                 dt { "current user" } dd { (sum.responded) }
                 @if sum.reported > 0 { dt { "reported" } dd { (sum.reported) } }
                 dt { "rejected" } dd { (sum.rejected) }
@@ -229,11 +229,11 @@ fn protected(protected: &EffectiveConfig) -> Markup {
         section.card aria-labelledby="protected" {
             h2 id="protected" { "Protected paths" }
             p { "Every path needs a token"
-                @if protected.open_paths.is_empty() && protected.optional_paths.is_empty() { "." }
+                @if protected.public_paths.is_empty() && protected.optional_paths.is_empty() { "." }
                 @else { ", except below " code { (name_of(protected)) } ":" }
             }
             ul.plain {
-                @for pattern in &protected.open_paths { li { code { (pattern) } } }
+                @for pattern in &protected.public_paths { li { code { (pattern) } } }
                 @for pattern in &protected.optional_paths { li { code { (pattern) } " if none is sent" } }
             }
             dl {
@@ -329,7 +329,7 @@ fn legend() -> Markup {
     html! {
         ul.legend {
             @for (class, text) in [
-                ("verified", "verified"), ("passed", "open paths"), ("answered", "current user"),
+                ("verified", "verified"), ("passed", "public paths"), ("answered", "current user"),
                 ("reported", "reported"), ("aborted", "client left"), ("refused", "rejected"),
             ] {
                 li { svg.swatch viewBox="0 0 10 10" aria-hidden="true" { rect class=(class) width="10" height="10" {} } (text) }

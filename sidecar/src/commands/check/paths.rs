@@ -19,14 +19,14 @@ const PROBE: &str = "/postern-probe";
 
 /// The paths of `--public-path` and `--optional-auth-path`: requests without a token reach them.
 #[derive(Debug)]
-pub(super) struct OpenPaths<'p> {
+pub(super) struct PublicPaths<'p> {
     parts: &'p PathParts,
     context: String,
     patterns: Vec<String>,
     list: PassList,
 }
 
-impl<'p> OpenPaths<'p> {
+impl<'p> PublicPaths<'p> {
     pub(super) fn new(rules: &RulesArgs, parts: &'p PathParts) -> Result<Self, ExitError> {
         let patterns = [rules.public_paths(), rules.optional_auth_paths()].concat();
         let list = PassList::with_methods(patterns.iter().map(String::as_str))
@@ -96,7 +96,7 @@ impl<'p> OpenPaths<'p> {
         paths
     }
 
-    /// Appends an open path to a protected one, behind a character that some program ends a path
+    /// Appends a public path to a protected one, behind a character that some program ends a path
     /// at.
     fn hidden_ends(&self, open: &str, protected: &str) -> Vec<String> {
         let last = open.rsplit('/').next().unwrap_or_default();
@@ -105,7 +105,7 @@ impl<'p> OpenPaths<'p> {
             .collect()
     }
 
-    /// Spells an open path so that not every program reads it as the same path.
+    /// Spells a public path so that not every program reads it as the same path.
     pub(super) fn spellings(&self, open: &str) -> Vec<String> {
         let full = self.full(open);
         let Some(rest) = full.strip_prefix('/') else {
@@ -153,7 +153,7 @@ pub(super) fn attack(
     parts: &PathParts,
 ) -> Result<Outcome, ExitError> {
     let mut outcome = Outcome::default();
-    for target in OpenPaths::new(settings, parts)?.attacks() {
+    for target in PublicPaths::new(settings, parts)?.attacks() {
         match authorize(rules, &target, &[], Err(Rejection::AuthKeysUnavailable), 0) {
             Err(_) => outcome.count(true),
             Ok(_) => outcome.surprises.push(format!(
@@ -194,7 +194,7 @@ mod tests {
         {
             Command::Check(args) => {
                 let parts = Attacks::load().unwrap().path;
-                let open = OpenPaths::new(&args.settings.rules, &parts).unwrap();
+                let open = PublicPaths::new(&args.settings.rules, &parts).unwrap();
                 open.attacks()
             }
             other => unreachable!("{other:?}"),

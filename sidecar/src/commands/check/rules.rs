@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::Outcome;
 use super::attacks::{Attacks, KeyRows, authorize_method, unusable};
-use super::paths::OpenPaths;
+use super::paths::PublicPaths;
 use crate::auth::authorize::AuthPolicy;
 use crate::cli::policy_args::RulesArgs;
 use crate::cli::rule_args::RuleTable;
@@ -35,7 +35,7 @@ pub(super) fn attack(
     let keys = keys(key)?;
     let rules = accepting(rules, &payload);
     let lines = [format!("Authorization: Bearer {}", key.good)];
-    let open = OpenPaths::new(settings, &attacks.path)?;
+    let open = PublicPaths::new(settings, &attacks.path)?;
     let state = keys.load();
     let state = state.as_deref().ok_or(Rejection::AuthKeysUnavailable);
     for table in settings.rule.iter().filter(|table| lacks(table, &payload)) {
@@ -64,7 +64,7 @@ pub(super) fn attack(
 }
 
 /// A path of the pattern and its disguises, except those that are open on purpose.
-fn targets(open: &OpenPaths<'_>, pattern: &str) -> Vec<String> {
+fn targets(open: &PublicPaths<'_>, pattern: &str) -> Vec<String> {
     let path = example(pattern).replace(' ', "%20");
     if open.holds(&path) {
         return Vec::new();

@@ -124,7 +124,7 @@ fn is_possible(signing_type: SigningType, source: &SourceSettings) -> bool {
 
 /// The user-details path, and a path of the service if one needs a token.
 fn targets(args: &ServeArgs, attacks: &Attacks) -> Result<Vec<String>, ExitError> {
-    let open = paths::OpenPaths::new(&args.rules, &attacks.path)?;
+    let open = paths::PublicPaths::new(&args.rules, &attacks.path)?;
     Ok(open.protected().map(|path| open.full(path)).collect())
 }
 

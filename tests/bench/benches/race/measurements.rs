@@ -155,7 +155,7 @@ fn closed_loop(field: &Field, settings: &Settings, token: &str, results: &mut Re
             let new = match (work, who) {
                 // The cache of the previous round holds these tokens.
                 (Work::Fresh, Who::Sidecar) => Some(field.sidecar(&[])),
-                (Work::Plain, Who::Sidecar) => Some(field.sidecar(&open_path())),
+                (Work::Plain, Who::Sidecar) => Some(field.sidecar(&public_path())),
                 _ => None,
             };
             let running = new.as_ref().unwrap_or(running);
@@ -181,7 +181,7 @@ fn closed_loop(field: &Field, settings: &Settings, token: &str, results: &mut Re
 }
 
 /// Returns the flags with which no request needs a token.
-fn open_path() -> [String; 2] {
+fn public_path() -> [String; 2] {
     ["--public-path".to_owned(), PATH.to_owned()]
 }
 
