@@ -181,6 +181,7 @@ pub(crate) fn verification_policy(issuer: &str, leeway_seconds: u32) -> Verifica
         any_access_token: true,
         leeway_seconds,
         require_expiry: true,
+        accept_bound_tokens: false,
         mapping: None,
         extra_claims: Vec::new(),
     }

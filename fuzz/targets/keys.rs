@@ -66,6 +66,7 @@ fuzz_target!(|data: &[u8]| {
         any_access_token: false,
         leeway_seconds: 30,
         require_expiry: false,
+        accept_bound_tokens: false,
         mapping: None,
         extra_claims: Vec::new(),
     };

@@ -64,6 +64,7 @@ fuzz_target!(|data: &[u8]| {
         any_access_token: false,
         leeway_seconds: 30,
         require_expiry: true,
+        accept_bound_tokens: false,
         mapping: None,
         extra_claims: Vec::new(),
     };

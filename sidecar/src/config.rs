@@ -243,6 +243,11 @@ impl Config {
         if !self.rules.auth_policy.policy.require_expiry {
             warnings.push("--allow-no-exp: a token without an expiry is accepted forever");
         }
+        if self.rules.auth_policy.policy.accept_bound_tokens {
+            warnings.push(
+                "--accept-bound-tokens: a stolen token counts without the key that it is bound to",
+            );
+        }
         if self.rules.auth_policy.reports_until(unix_now()).is_some() {
             warnings.push("--enforce report: requests without a valid token reach the service");
         }

@@ -56,6 +56,7 @@ fn routes(live_keys: LiveKeys, applications: Applications) -> Routes {
         any_access_token: true,
         leeway_seconds: 30,
         require_expiry: true,
+        accept_bound_tokens: false,
         mapping: None,
         extra_claims: Vec::new(),
     };

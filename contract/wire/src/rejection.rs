@@ -156,6 +156,8 @@ rejections! {
     TokenIssuer: UNAUTHORIZED, "token_issuer", "the access token comes from another issuer", invalid_token, Both, enforced;
     /// `aud` is absent or lacks the configured audience.
     TokenAudience: UNAUTHORIZED, "token_audience", "the access token is meant for another audience", invalid_token, Both, enforced;
+    /// A token with `cnf` (RFC 7800): only the holder of a key may use it, and no proof was checked.
+    TokenBound: UNAUTHORIZED, "token_bound", "the access token is bound to a key of its holder", invalid_token, Both, enforced;
     /// The token, its user or its application is on the revocation list.
     TokenRevoked: UNAUTHORIZED, "token_revoked", "the access token was revoked", invalid_token, Both, enforced;
     /// None of the scopes of a rule is in the token (RFC 6750 §3.1).

@@ -49,6 +49,7 @@ fn verify(keys: &KeySet, value: &[u8]) -> Result<Claims, Rejection> {
         any_access_token: false,
         leeway_seconds: 30,
         require_expiry: true,
+        accept_bound_tokens: false,
         mapping: None,
         extra_claims: Vec::new(),
     };

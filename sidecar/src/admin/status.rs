@@ -333,6 +333,7 @@ mod tests {
             any_access_token: false,
             leeway_seconds: 0,
             require_expiry: true,
+            accept_bound_tokens: false,
             mapping: None,
             extra_claims: Vec::new(),
         };

@@ -1,7 +1,7 @@
 //! The rules for requests: settings of `serve`, `check` and `explain`.
 
-use clap::Args;
 use clap::builder::ArgPredicate;
+use clap::{ArgAction, Args};
 use contract::keys::algorithms::AsymmetricAlgorithm;
 use runtime::command_line::seconds::{Seconds, within};
 use runtime::command_line::serialize::each_displayed;
@@ -168,6 +168,11 @@ pub(crate) struct TokenArgs {
     /// Accept tokens without an expiry (exp)
     #[arg(long, env)]
     pub(crate) allow_no_exp: bool,
+
+    /// Accept tokens that their issuer bound to a key of the client (cnf), without a proof of it:
+    /// for a proxy in front that checks the proof
+    #[arg(long, env, default_value_t = false, action = ArgAction::Set)]
+    pub(crate) accept_bound_tokens: bool,
 
     /// Cookie that may hold the token if there is no Authorization header. WebSockets, and requests
     /// other than GET, HEAD and OPTIONS, are rejected if another site made the browser send them

@@ -158,6 +158,7 @@ pub(super) fn policy(
         any_access_token: false,
         leeway_seconds: args.leeway.get(),
         require_expiry: !args.allow_no_exp,
+        accept_bound_tokens: args.accept_bound_tokens,
         mapping,
         extra_claims: Vec::new(),
     })

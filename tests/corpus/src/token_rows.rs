@@ -38,11 +38,19 @@ pub enum Policy {
     Audience,
     /// `--allow-no-exp`
     NoExpiry,
+    /// `--accept-bound-tokens on`
+    Bound,
 }
 
 impl Policy {
     /// All policies.
-    pub const ALL: [Self; 4] = [Self::Default, Self::Issuer, Self::Audience, Self::NoExpiry];
+    pub const ALL: [Self; 5] = [
+        Self::Default,
+        Self::Issuer,
+        Self::Audience,
+        Self::NoExpiry,
+        Self::Bound,
+    ];
 
     /// Returns the sidecar's flags for it.
     pub const fn flags(self) -> &'static [&'static str] {
@@ -51,6 +59,7 @@ impl Policy {
             Self::Issuer => &["--issuer", "auth"],
             Self::Audience => &["--audience", "orders"],
             Self::NoExpiry => &["--allow-no-exp"],
+            Self::Bound => &["--accept-bound-tokens", "on"],
         }
     }
 }

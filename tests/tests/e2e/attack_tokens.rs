@@ -99,6 +99,7 @@ fn policy(policy: Policy) -> VerificationPolicy {
         any_access_token: false,
         leeway_seconds: 30,
         require_expiry: policy != Policy::NoExpiry,
+        accept_bound_tokens: policy == Policy::Bound,
         mapping: None,
         extra_claims: Vec::new(),
     }

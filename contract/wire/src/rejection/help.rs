@@ -113,6 +113,10 @@ impl Rejection {
                 "The token is meant for another audience (`aud`) than `--audience` requires; or it is an application's (`typ: at+jwt` with an `aud`), and no `--audience` is set.",
                 "Ask the issuer for a token of this audience, or set `--audience` to what its tokens say.",
             ),
+            Self::TokenBound => (
+                "The token has a member `cnf`: its issuer bound it to a key or a certificate of the client (DPoP, mutual TLS), so that it is worth nothing to a thief. No proof of the key is checked here, so as a bearer token it would serve the thief as well.",
+                "Have the issuer give the client plain bearer tokens for this service, or accept these as such with `--accept-bound-tokens on` where the proof was checked in front.",
+            ),
             Self::TokenRevoked => (
                 "The token was ended before its expiry: by its own bearer (`POST /auth/oauth/revoke`), or with `auth-server revoke`, or because its user was disabled or removed.",
                 "Log in again, if the user still may. For operators: the audit line `token_revoked`, `user_revoked`, `application_revoked` or `everyone_revoked` names the reason and who did it.",

@@ -32,6 +32,8 @@ pub struct VerificationPolicy {
     pub leeway_seconds: u32,
     /// True if a token without `exp` is rejected.
     pub require_expiry: bool,
+    /// True if a token that is bound to a key of its holder counts without a proof of that key.
+    pub accept_bound_tokens: bool,
     /// The mapping of another issuer's claims; `None` for the contract's claims.
     pub mapping: Option<ClaimMapping>,
     /// The claims of [`Claims::extra`], as they stand in the token.
@@ -41,6 +43,9 @@ pub struct VerificationPolicy {
 /// Members that change the key or the meaning of the token (RFC 7515 §4.1, RFC 7797).
 const REJECTED_HEADER_MEMBERS: [&str; 8] =
     ["crit", "b64", "zip", "enc", "jku", "jwk", "x5u", "x5c"];
+
+/// The confirmation of RFC 7800 §3.1, whatever it holds.
+const CONFIRMATION: &str = "cnf";
 
 /// Media type of a token; compared without regard to case (RFC 7515 §4.1.9).
 const TOKEN_TYPE: &str = "JWT";
@@ -52,7 +57,7 @@ impl VerificationPolicy {
     ///
     /// # Errors
     /// The first rule that the token breaks, in this order: form, header members, algorithm, key,
-    /// signature, claims, `exp`, `nbf`, `iss`, `aud`. Only [`Rejection::TokenKeyUnknown`] may pass
+    /// signature, `cnf`, claims, `exp`, `nbf`, `iss`, `aud`. Only [`Rejection::TokenKeyUnknown`] may pass
     /// with a fresh key set.
     pub fn verify_at(
         &self,
@@ -88,6 +93,9 @@ impl VerificationPolicy {
 
     fn claims(&self, payload: &[u8]) -> Result<Claims, Rejection> {
         let members = strict_json::object(payload).map_err(|_| Rejection::TokenMalformed)?;
+        if members.contains_key(CONFIRMATION) && !self.accept_bound_tokens {
+            return Err(Rejection::TokenBound);
+        }
         Claims::from_members(members, self.mapping.as_ref(), &self.extra_claims)
     }
 
@@ -309,6 +317,7 @@ mod tests {
             any_access_token: false,
             leeway_seconds: 30,
             require_expiry: true,
+            accept_bound_tokens: false,
             mapping: None,
             extra_claims: Vec::new(),
         }

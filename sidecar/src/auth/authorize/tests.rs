@@ -47,6 +47,7 @@ fn rules_for(issuer: Option<&str>) -> AuthPolicy {
             any_access_token: false,
             leeway_seconds: 30,
             require_expiry: true,
+            accept_bound_tokens: false,
             mapping: None,
             extra_claims: Vec::new(),
         },

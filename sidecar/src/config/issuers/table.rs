@@ -78,6 +78,7 @@ impl<'a> TableSettings<'a> {
             any_access_token: false,
             leeway_seconds: tokens.leeway.get(),
             require_expiry: !tokens.allow_no_exp,
+            accept_bound_tokens: tokens.accept_bound_tokens,
             mapping: Some(self.mapping()?),
             extra_claims: Vec::new(),
         };
