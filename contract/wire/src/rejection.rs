@@ -158,6 +158,8 @@ rejections! {
     TokenAudience: UNAUTHORIZED, "token_audience", "the access token is meant for another audience", invalid_token, Both, enforced;
     /// A token with `cnf` (RFC 7800): only the holder of a key may use it, and no proof was checked.
     TokenBound: UNAUTHORIZED, "token_bound", "the access token is bound to a key of its holder", invalid_token, Both, enforced;
+    /// An id or account that could be a user of another issuer.
+    TokenUser: UNAUTHORIZED, "token_user", "the user of the access token could be another issuer's", invalid_token, Sidecar, enforced;
     /// The token, its user or its application is on the revocation list.
     TokenRevoked: UNAUTHORIZED, "token_revoked", "the access token was revoked", invalid_token, Both, enforced;
     /// None of the scopes of a rule is in the token (RFC 6750 §3.1).

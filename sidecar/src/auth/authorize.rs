@@ -17,7 +17,7 @@ use contract::token::verifier::VerificationPolicy;
 use http::{HeaderMap, HeaderValue, Uri, header};
 
 use crate::auth::csrf::is_cross_site_request;
-use crate::auth::issuers::{Issuer, Issuers};
+use crate::auth::issuers::{Issuer, Issuers, UserNames};
 use crate::auth::protected_resource::ProtectedResource;
 use crate::auth::reporting::Reporting;
 use crate::headers::identity::UserHeader;
@@ -452,7 +452,8 @@ impl AuthPolicy {
         let Some(issuers) = &self.issuers else {
             return keys.with_keys(FIRST, |keys| {
                 let keys = observer.check("keys", keys)?;
-                self.verify_with((&self.policy, FIRST), keys, (token, digest), now, observer)
+                let only = (&self.policy, FIRST, None);
+                self.verify_with(only, keys, (token, digest), now, observer)
             });
         };
         let issuer = observer.check("known_issuer", issuers.select(token))?;
@@ -462,7 +463,7 @@ impl AuthPolicy {
             if digest.is_some() {
                 keys.verified_tokens().count_miss();
             }
-            let of_issuer = (&issuer.policy, issuer.keys);
+            let of_issuer = (&issuer.policy, issuer.keys, Some(&issuer.users));
             self.verify_with(of_issuer, keys, (token, digest), now, observer)
         })
     }
@@ -470,7 +471,7 @@ impl AuthPolicy {
     /// Verifies `token`, and remembers it under `digest` with the keys that verified it.
     fn verify_with(
         &self,
-        (policy, issuer): (&VerificationPolicy, usize),
+        (policy, issuer, users): (&VerificationPolicy, usize, Option<&UserNames>),
         keys: &InstalledKeys,
         (token, digest): (Bearer<'_>, Option<TokenDigest>),
         now: i64,
@@ -482,8 +483,11 @@ impl AuthPolicy {
         observer.check("revocation", keys.check_revoked(&digests))?;
         let mut extra = std::mem::take(&mut claims.extra);
         let of_rules = extra.split_off(self.user_header.claim_count());
-        let details = claims.into_user_details();
-        let identity = self.user_header.identity(&details, &extra);
+        let mut details = claims.into_user_details();
+        if let Some(users) = users {
+            details = observer.check("user", users.apply(details))?;
+        }
+        let identity = self.user_header.identity(&details, issuer, &extra);
         let verified = identity.map(|identity| {
             let verified = Arc::new(VerifiedToken {
                 identity,

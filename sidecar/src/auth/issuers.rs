@@ -3,6 +3,7 @@
 //! The place of a token and its unverified `iss` select one of them and nothing else: the keys and
 //! the rules of that issuer decide, and they check `iss` again behind the signature.
 
+use contract::api::user_details::CurrentUserDetails;
 use contract::rejection::Rejection;
 use contract::token::bearer::{Bearer, TokenLocation};
 use contract::token::claim_name::ClaimName;
@@ -21,6 +22,43 @@ pub(crate) struct Issuer {
     pub(crate) keys: usize,
     /// The only header of its tokens; without one they come in the usual places.
     pub(crate) token_header: Option<HeaderName>,
+    /// The names of its users.
+    pub(crate) users: UserNames,
+}
+
+/// The names by which the service tells the users of one issuer from those of the others.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct UserNames {
+    /// Put before `id` and `account`.
+    pub(crate) prefix: String,
+    /// The beginnings of the names of other issuers' users.
+    pub(crate) of_others: Vec<String>,
+}
+
+impl UserNames {
+    /// Puts the prefix before the names of a user.
+    ///
+    /// # Errors
+    /// [`Rejection::TokenUser`] for a name that begins as those of another issuer's users do.
+    pub(crate) fn apply(
+        &self,
+        mut user: CurrentUserDetails,
+    ) -> Result<CurrentUserDetails, Rejection> {
+        for name in [&mut user.id, &mut user.account].into_iter().flatten() {
+            name.insert_str(0, &self.prefix);
+            let mut of_others = self.of_others.iter();
+            if of_others.any(|beginning| begins_with(name, beginning)) {
+                return Err(Rejection::TokenUser);
+            }
+        }
+        Ok(user)
+    }
+}
+
+/// Returns true for a name that begins so in any case: databases often ignore it.
+pub(crate) fn begins_with(name: &str, beginning: &str) -> bool {
+    let begins = name.as_bytes().get(..beginning.len());
+    begins.is_some_and(|begins| begins.eq_ignore_ascii_case(beginning.as_bytes()))
 }
 
 /// All accepted issuers.

@@ -18,8 +18,8 @@ const OWN_NAME: &str = "auth-server";
 /// The tables, in their order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct IssuerTables {
-    /// The name in the table of the auth server, which stands in the flags otherwise.
-    own: Option<String>,
+    /// The table of the auth server without what the flags say; `None` where they say all.
+    own: Option<IssuerTable>,
     pub(crate) tables: Vec<IssuerTable>,
 }
 
@@ -29,22 +29,40 @@ impl IssuerTables {
         self.own.is_none() && self.tables.is_empty()
     }
 
-    /// Returns true if both have the same issuers with the same keys; audiences, claims and token
-    /// headers may differ.
+    /// Returns true if both have the same issuers with the same keys; audiences, claims, prefixes
+    /// and headers may differ.
     pub(crate) fn have_same_keys(&self, other: &Self) -> bool {
         let keys = |table: &IssuerTable| IssuerTable {
             audience: Vec::new(),
             claim: BTreeMap::new(),
             token_header: None,
+            user_prefix: None,
+            claim_header: Vec::new(),
             ..table.clone()
         };
-        let (these, others) = (self.tables.iter().map(keys), other.tables.iter().map(keys));
-        self.own == other.own && these.eq(others)
+        let keys_of = |tables: &Self| tables.each().map(keys).collect::<Vec<_>>();
+        keys_of(self) == keys_of(other)
     }
 
     /// Returns the name of the auth server's issuer.
     pub(crate) fn own_name(&self) -> &str {
-        self.own.as_deref().unwrap_or(OWN_NAME)
+        self.own.as_ref().map_or(OWN_NAME, |own| &own.name)
+    }
+
+    /// Returns the auth server's table, if it has one.
+    pub(crate) const fn own(&self) -> Option<&IssuerTable> {
+        self.own.as_ref()
+    }
+
+    /// Returns the claim headers of an issuer's table.
+    pub(crate) fn claim_headers(&self, issuer: &str) -> &[String] {
+        let table = self.each().find(|table| table.name == issuer);
+        table.map_or(&[], |table| &table.claim_header)
+    }
+
+    /// Returns all tables, the auth server's first.
+    fn each(&self) -> impl Iterator<Item = &IssuerTable> {
+        self.own.iter().chain(&self.tables)
     }
 }
 
@@ -63,12 +81,14 @@ impl ServeArgs {
         Ok(())
     }
 
-    fn set_own_issuer(&mut self, table: IssuerTable) -> Result<(), ExitError> {
+    fn set_own_issuer(&mut self, mut table: IssuerTable) -> Result<(), ExitError> {
         let tokens = &mut self.rules.tokens;
         let plain = IssuerTable {
             name: table.name.clone(),
             issuer: table.issuer.clone(),
             audience: table.audience.clone(),
+            user_prefix: table.user_prefix.clone(),
+            claim_header: table.claim_header.clone(),
             auth_server: true,
             ..IssuerTable::default()
         };
@@ -77,15 +97,15 @@ impl ServeArgs {
         } else if self.keys.auth_server.is_none() {
             "auth-server = true: no auth server is set"
         } else if table != plain {
-            "with auth-server = true a table has name, issuer and audience only"
+            "with auth-server = true a table has name, issuer, audience, user-prefix and claim-header only"
         } else if table.issuer.is_none() {
             "`issuer`, the accepted iss, is missing"
         } else if tokens.issuer.is_some() || !tokens.audience.is_empty() {
             "a flag or a variable sets its issuer or audience already"
         } else {
-            tokens.issuer = table.issuer;
-            tokens.audience = table.audience;
-            self.issuers.own = Some(table.name);
+            tokens.issuer = table.issuer.take();
+            tokens.audience = std::mem::take(&mut table.audience);
+            self.issuers.own = Some(table);
             return Ok(());
         };
         Err(ExitError::Config(format!(
@@ -106,10 +126,13 @@ impl ServeArgs {
         let mut tables = Vec::new();
         if let Some(issuer) = settings.remove("issuer") {
             // The file has one key for the flag and for the tables.
-            let mut own = Table::new();
-            own.insert("name".to_owned(), self.issuers.own_name().into());
+            let own = self
+                .issuers
+                .own()
+                .cloned()
+                .unwrap_or_else(IssuerTable::of_flags);
+            let mut own = Table::try_from(own)?;
             own.insert("issuer".to_owned(), issuer);
-            own.insert("auth-server".to_owned(), true.into());
             if let Some(audience) = settings.remove("audience") {
                 own.insert("audience".to_owned(), audience);
             }
@@ -173,6 +196,12 @@ pub(crate) struct IssuerTable {
     /// The header in which a proxy in front sends its tokens; they are accepted nowhere else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) token_header: Option<String>,
+    /// Put before the id and account of its users; required where there are several issuers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) user_prefix: Option<String>,
+    /// Headers with claims of its tokens alone, as `NAME=CLAIM`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) claim_header: Vec<String>,
     /// Certificates to trust in place of the system's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ca: Option<PathBuf>,
@@ -182,6 +211,18 @@ pub(crate) struct IssuerTable {
     /// A file with the pod's own token, for `kubernetes:///`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) token_file: Option<PathBuf>,
+}
+
+impl IssuerTable {
+    /// Returns the table that says the same as the flags of the auth server.
+    fn of_flags() -> Self {
+        Self {
+            name: OWN_NAME.to_owned(),
+            user_prefix: Some(String::new()),
+            auth_server: true,
+            ..Self::default()
+        }
+    }
 }
 
 #[expect(

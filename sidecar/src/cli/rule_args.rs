@@ -15,6 +15,9 @@ pub(crate) struct RuleTable {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) methods: Option<Vec<String>>,
     pub(crate) paths: Vec<String>,
+    /// The names of the issuers; the token is of one of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) issuer: Option<Vec<String>>,
     /// The token needs one of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) scope: Option<Vec<String>>,

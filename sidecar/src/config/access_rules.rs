@@ -11,17 +11,23 @@ use serde_json::Value;
 
 use super::path_warnings::{is_open, misread, path_of};
 use super::policy::{optional_list, pass_list};
+use crate::auth::issuers::Issuers;
 use crate::cli::policy_args::RulesArgs;
 use crate::cli::rule_args::{ClaimValue, DefaultRule, RuleTable};
 
 /// Long enough for any name, short enough for a label.
 const MAX_NAME_BYTES: usize = 64;
+/// The claim that names the issuer (RFC 7519 §4.1.1).
+const ISSUER: &str = "iss";
 
 /// Returns the rules.
 ///
 /// # Errors
 /// [`ExitError::Config`] with one line that names the rule and the member.
-pub(super) fn access_rules(args: &RulesArgs) -> Result<AccessRules, ExitError> {
+pub(super) fn access_rules(
+    args: &RulesArgs,
+    issuers: Option<&Issuers>,
+) -> Result<AccessRules, ExitError> {
     let unmatched = match args.default_rule {
         DefaultRule::Token => Unmatched::Token,
         DefaultRule::Deny if args.rule.is_empty() => {
@@ -40,7 +46,7 @@ pub(super) fn access_rules(args: &RulesArgs) -> Result<AccessRules, ExitError> {
     let mut rules: Vec<Rule> = Vec::new();
     for (index, table) in args.rule.iter().enumerate() {
         let position = Position(index + 1);
-        let rule = rule(position, table)?;
+        let rule = rule(position, table, issuers)?;
         if rules.iter().any(|other| other.name == rule.name) {
             return Err(position.reject("name", "another rule has it"));
         }
@@ -74,7 +80,11 @@ impl Position {
     }
 }
 
-fn rule(position: Position, table: &RuleTable) -> Result<Rule, ExitError> {
+fn rule(
+    position: Position,
+    table: &RuleTable,
+    issuers: Option<&Issuers>,
+) -> Result<Rule, ExitError> {
     position.listed("paths", &table.paths)?;
     let path = |path: &String| {
         let parsed: Result<PathPattern, _> = path.parse();
@@ -86,7 +96,11 @@ fn rule(position: Position, table: &RuleTable) -> Result<Rule, ExitError> {
         paths: table.paths.iter().map(path).collect::<Result<_, _>>()?,
         requirement: Requirement {
             scope: scope(position, table)?,
-            claims: claims(position, table)?,
+            claims: [
+                issuer(position, table, issuers)?.as_slice(),
+                &claims(position, table)?,
+            ]
+            .concat(),
         },
     })
 }
@@ -131,6 +145,37 @@ fn scope(position: Position, table: &RuleTable) -> Result<Vec<String>, ExitError
         Some(scope) => Err(position.reject("scope", format!("'{scope}': is not one scope"))),
         None => Ok(scopes.clone()),
     }
+}
+
+/// Returns the verified `iss` of the named issuers as a claim of which the token needs one value.
+fn issuer(
+    position: Position,
+    table: &RuleTable,
+    issuers: Option<&Issuers>,
+) -> Result<Option<RequiredClaim>, ExitError> {
+    let Some(names) = &table.issuer else {
+        return Ok(None);
+    };
+    position.listed("issuer", names)?;
+    let mut values = Vec::new();
+    for name in names {
+        let all = issuers.into_iter().flat_map(Issuers::iter);
+        let named = all.filter(|issuer| issuer.name == *name);
+        let accepted: Vec<_> = named
+            .filter_map(|issuer| issuer.policy.issuer.clone())
+            .collect();
+        if accepted.is_empty() {
+            return Err(position.reject("issuer", format!("'{name}': no [[issuer]] has this name")));
+        }
+        values.extend(accepted.into_iter().map(Value::from));
+    }
+    Ok(Some(RequiredClaim {
+        text: ISSUER.to_owned(),
+        name: ISSUER
+            .parse()
+            .map_err(|error| position.reject("issuer", error))?,
+        values,
+    }))
 }
 
 fn claims(position: Position, table: &RuleTable) -> Result<Vec<RequiredClaim>, ExitError> {
@@ -220,10 +265,14 @@ fn examples(path: &PathPattern) -> [String; 2] {
 ///
 /// # Errors
 /// As [`access_rules`].
-pub(super) fn warnings(args: &RulesArgs) -> Result<Vec<String>, ExitError> {
+pub(super) fn warnings(
+    args: &RulesArgs,
+    issuers: Option<&Issuers>,
+) -> Result<Vec<String>, ExitError> {
     let (pass, optional) = (pass_list(args)?, optional_list(args)?);
     let mut warnings = Vec::new();
-    for rule in access_rules(args)?.rules() {
+    let are_several = issuers.is_some_and(|issuers| issuers.iter().any(|other| other.keys > 0));
+    for rule in access_rules(args, issuers)?.rules() {
         let mut warn = |why: &str| warnings.push(format!("[[rule]] {}: {why}", rule.name));
         let all = |is: &dyn Fn(&PathPattern) -> bool| rule.paths.iter().all(is);
         if all(&|path| path.as_str() == USER_DETAILS_PATH) {
@@ -231,6 +280,16 @@ pub(super) fn warnings(args: &RulesArgs) -> Result<Vec<String>, ExitError> {
         }
         if rule.requirement == Requirement::default() && args.default_rule == DefaultRule::Token {
             warn("has neither scope nor claims, so a token is enough, as without the rule");
+        }
+        let names_issuer = rule
+            .requirement
+            .claims
+            .iter()
+            .any(|claim| claim.text == ISSUER);
+        if are_several && !names_issuer && rule.requirement != Requirement::default() {
+            warn(
+                "has no `issuer`, so a token of any issuer with this scope and these claims satisfies it",
+            );
         }
         for path in &rule.paths {
             let text = path.as_str();

@@ -76,19 +76,26 @@ pub(crate) struct EffectiveIssuer {
     /// The only header of its tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) token_header: Option<String>,
+    /// Put before the id and account of its users.
+    pub(crate) user_prefix: String,
+    /// Claim and header pairs, for its tokens alone.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) claim_headers: Vec<String>,
     pub(crate) keys_from: String,
     /// The position of its keys.
     #[serde(skip)]
     pub(crate) keys: usize,
 }
 
-fn each_issuer(issuers: &IssuerSettings) -> Vec<EffectiveIssuer> {
+fn each_issuer(args: &ServeArgs, issuers: &IssuerSettings) -> Vec<EffectiveIssuer> {
     let sources: Vec<_> = issuers.sources().collect();
     let effective = |issuer: &Issuer| EffectiveIssuer {
         name: issuer.name.clone(),
         accepts: Vec::new(),
         audiences: issuer.policy.audiences.clone(),
         token_header: issuer.token_header.as_ref().map(ToString::to_string),
+        user_prefix: issuer.users.prefix.clone(),
+        claim_headers: args.issuers.claim_headers(&issuer.name).to_vec(),
         keys_from: sources
             .get(issuer.keys)
             .map(ToString::to_string)
@@ -140,6 +147,6 @@ pub(super) fn effective_config(
         settings: args
             .to_table()
             .map_or_else(|_| String::new(), |all| all.to_string()),
-        issuers: each_issuer(issuers),
+        issuers: each_issuer(args, issuers),
     }
 }

@@ -1,6 +1,7 @@
 //! The issuers: the one of the flags, and those of the `[[issuer]]` tables in the file.
 
 mod table;
+mod user_prefix;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -8,10 +9,12 @@ use std::fmt::Display;
 use runtime::process::exit::ExitError;
 
 use self::table::TableSettings;
+use self::user_prefix::UserPrefix;
 use super::key_source;
-use super::policy::{mapping, policy};
-use crate::auth::issuers::{Issuer, Issuers};
+use super::policy::{mapping, policy, user_header};
+use crate::auth::issuers::{Issuer, Issuers, UserNames};
 use crate::cli::ServeArgs;
+use crate::headers::identity::{ClaimHeader, ClaimHeaderError, UserHeader};
 use crate::keys::cache::KeyCacheSettings;
 use crate::keys::source::SourceSettings;
 
@@ -29,13 +32,15 @@ pub(crate) struct IssuerConfig {
 
 /// All issuers of one configuration.
 #[derive(Debug)]
-pub(super) struct IssuerSettings {
+pub(crate) struct IssuerSettings {
     pub(super) first: IssuerConfig,
     pub(super) others: Vec<IssuerConfig>,
     /// The rules for the tokens of each; `None` without tables.
     pub(super) policies: Option<Issuers>,
     /// The accepted `iss` of those that give tokens to clients of the service.
     pub(super) of_clients: Vec<String>,
+    /// With the claim headers of all tables.
+    pub(super) user_header: UserHeader,
 }
 
 impl IssuerSettings {
@@ -63,6 +68,7 @@ pub(super) fn settings(args: &ServeArgs) -> Result<IssuerSettings, ExitError> {
             first,
             others: Vec::new(),
             policies: None,
+            user_header: user_header(&args.rules.identity)?,
             of_clients: args.issuer().map(str::to_owned).into_iter().collect(),
         });
     }
@@ -81,7 +87,8 @@ fn of_several(
 ) -> Result<IssuerSettings, ExitError> {
     reject_flags_of_one_issuer(args)?;
     let (mut sources, mut policies) = (Vec::new(), Vec::new());
-    let mut of_clients = Vec::new();
+    let (mut of_clients, mut prefixes) = (Vec::new(), Vec::new());
+    let user_header = with_claim_headers(args, source.is_some())?;
     if let Some(source) = source {
         let name = args.issuers.own_name().to_owned();
         let policy = policy(&args.rules.tokens, mapping(args)?)?;
@@ -92,6 +99,7 @@ fn of_several(
             )));
         }
         of_clients.extend(policy.issuer.clone());
+        prefixes.push(UserPrefix::of_auth_server(&args.issuers));
         sources.push(IssuerConfig {
             name: Some(name.clone()),
             key_cache: key_source::key_cache(args, &source)?,
@@ -102,11 +110,12 @@ fn of_several(
             policy,
             keys: 0,
             token_header: None,
+            users: UserNames::default(),
         });
     }
     for table in &args.issuers.tables {
         let table = TableSettings::new(table, args)?;
-        let token_header = table.token_header()?;
+        let token_header = table.token_header(&user_header)?;
         if token_header.is_none() && !table.is_kubernetes() {
             of_clients.extend_from_slice(table.accepted());
         }
@@ -116,8 +125,10 @@ fn of_several(
                 policy,
                 keys: sources.len(),
                 token_header: token_header.clone(),
+                users: UserNames::default(),
             });
         }
+        prefixes.push(table.user_prefix());
         sources.push(table.config()?);
     }
     reject_repeated(&policies)?;
@@ -128,13 +139,40 @@ fn of_several(
         );
         return Err(ExitError::Config(line));
     }
+    let names = user_prefix::names(&prefixes)?;
+    for issuer in &mut policies {
+        issuer.users = names.get(issuer.keys).cloned().unwrap_or_default();
+    }
     let mut sources = sources.into_iter();
     Ok(IssuerSettings {
         first: sources.next().ok_or_else(no_source)?,
         others: sources.collect(),
         policies: Some(Issuers::new(policies)),
         of_clients,
+        user_header,
     })
+}
+
+/// Returns the user header with the claim headers of each table, in the order of the keys.
+fn with_claim_headers(args: &ServeArgs, has_auth_server: bool) -> Result<UserHeader, ExitError> {
+    let mut header = user_header(&args.rules.identity)?;
+    let own = has_auth_server.then(|| args.issuers.own());
+    let tables = own.into_iter().chain(args.issuers.tables.iter().map(Some));
+    for (keys, table) in tables.enumerate() {
+        let Some(table) = table else { continue };
+        for entry in &table.claim_header {
+            let why = |error: &dyn Display| {
+                rejected(&table.name, format!("claim-header '{entry}': {error}"))
+            };
+            let claim: ClaimHeader = entry
+                .parse()
+                .map_err(|error: ClaimHeaderError| why(&error))?;
+            header = header
+                .with_claim(claim.only_of(keys))
+                .map_err(|error| why(&error))?;
+        }
+    }
+    Ok(header)
 }
 
 /// Rejects flags that describe the only issuer, and those of an auth server that there is not.

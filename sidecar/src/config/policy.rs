@@ -11,6 +11,7 @@ use runtime::process::exit::ExitError;
 
 use super::access_rules::access_rules;
 use super::flag_value::{flag_error, given, parsed};
+use super::issuers::IssuerSettings;
 use super::reporting::reporting;
 use crate::auth::authorize::AuthPolicy;
 use crate::auth::protected_resource::ProtectedResource;
@@ -22,7 +23,7 @@ use crate::request::header_list::is_tchar;
 use crate::upstream::UpstreamAddress;
 use crate::upstream::request::UpstreamRequestPolicy;
 
-/// Returns the authorization rules; clients get their tokens from `issuers`.
+/// Returns the authorization rules, for the tokens of `issuers`.
 ///
 /// # Errors
 /// As [`super::Config::new`].
@@ -30,15 +31,20 @@ pub(crate) fn auth_policy(
     args: &RulesArgs,
     mapping: Option<ClaimMapping>,
     upstream: &UpstreamAddress,
-    issuers: &[String],
+    issuers: Option<&IssuerSettings>,
 ) -> Result<AuthPolicy, ExitError> {
     let policy = policy(&args.tokens, mapping)?;
-    let user_header = user_header(&args.identity)?;
+    let user_header = match issuers {
+        Some(issuers) => issuers.user_header.clone(),
+        None => user_header(&args.identity)?,
+    };
+    let tables = issuers.and_then(|issuers| issuers.policies.as_ref());
     let mut rules = AuthPolicy::new(interceptor(args)?, policy, user_header)
-        .with_access_rules(access_rules(args)?);
+        .with_access_rules(access_rules(args, tables)?);
     rules.reporting = reporting(&args.enforcement)?;
     rules.carries_websockets = upstream.carries_websockets();
-    rules.resource = resource(args, issuers)?.map(Arc::new);
+    let of_clients = issuers.map_or(&[][..], |issuers| &issuers.of_clients);
+    rules.resource = resource(args, of_clients)?.map(Arc::new);
     Ok(rules)
 }
 

@@ -49,6 +49,8 @@ pub(crate) enum Encoding {
 pub(crate) struct ClaimHeader {
     field: FieldName,
     claim: ClaimName,
+    /// The position of the only issuer whose tokens fill it; `None` for all.
+    issuer: Option<usize>,
 }
 
 /// Error of a configured claim header.
@@ -84,7 +86,20 @@ impl std::str::FromStr for ClaimHeader {
         Ok(Self {
             field: field.trim().parse()?,
             claim: claim.trim().parse()?,
+            issuer: None,
         })
+    }
+}
+
+impl ClaimHeader {
+    /// Fills it from the tokens of one issuer alone.
+    pub(crate) fn only_of(self, issuer: usize) -> Self {
+        let issuer = Some(issuer);
+        Self { issuer, ..self }
+    }
+
+    fn is_filled_by(&self, issuer: usize) -> bool {
+        self.issuer.is_none_or(|only| only == issuer)
     }
 }
 
@@ -112,18 +127,24 @@ impl UserHeader {
     /// Adds the header of one more claim.
     ///
     /// # Errors
-    /// [`ClaimHeaderError::Repeated`] for a name that another of these headers has.
+    /// [`ClaimHeaderError::Repeated`] for a name that another of these headers has, for the same
+    /// tokens.
     pub(crate) fn with_claim(mut self, header: ClaimHeader) -> Result<Self, ClaimHeaderError> {
         // Of letters, digits and hyphens: names that CGI maps to one variable are equal.
         let name = &header.field.name;
-        let fields = self.claims.iter().map(|claim| &claim.field.name);
+        let is_same = |other: &ClaimHeader| {
+            other.field.name == *name
+                && header
+                    .issuer
+                    .is_none_or(|issuer| other.is_filled_by(issuer))
+        };
         // The default name too: services may still read the user from it.
-        if [&self.field.name, &DEFAULT_NAME].contains(&name)
-            || fields.into_iter().any(|other| other == name)
-        {
+        if [&self.field.name, &DEFAULT_NAME].contains(&name) || self.claims.iter().any(is_same) {
             return Err(ClaimHeaderError::Repeated);
         }
-        self.stripped_names.push(name.clone());
+        if !self.stripped_names.contains(name) {
+            self.stripped_names.push(name.clone());
+        }
         self.claims.push(header);
         Ok(self)
     }
@@ -140,7 +161,7 @@ impl UserHeader {
     }
 
     /// Writes the header values of `user` and of `claims`, in the order of
-    /// [`UserHeader::extra_claims`].
+    /// [`UserHeader::extra_claims`], for a token of the issuer at this position.
     ///
     /// # Errors
     /// [`Rejection::IdentityTooLarge`] past the budget: services reject an oversize header block
@@ -148,11 +169,13 @@ impl UserHeader {
     pub(crate) fn identity(
         &self,
         user: &CurrentUserDetails,
+        issuer: usize,
         claims: &[Option<Value>],
     ) -> Result<Identity, Rejection> {
         let user = self.user_value(user)?;
-        let claims = claims.iter().map(|claim| {
-            let text = claim.as_ref().and_then(text_of);
+        let claims = self.claims.iter().zip(claims).map(|(header, claim)| {
+            let claim = claim.as_ref().filter(|_| header.is_filled_by(issuer));
+            let text = claim.and_then(text_of);
             text.map(|text| value_of(text.into_bytes())).transpose()
         });
         let claims = claims.collect::<Result<_, _>>()?;
@@ -309,7 +332,7 @@ mod tests {
             ),
             ("\r\n\0\"\\", r#"{"id":"1","nickName":"\r\n\u0000\"\\"}"#),
         ] {
-            let identity = header().identity(&user(nick_name), &[]).unwrap();
+            let identity = header().identity(&user(nick_name), 0, &[]).unwrap();
             assert_eq!(identity.user.to_str().unwrap(), json);
             assert_eq!(header().user(&identity).unwrap(), user(nick_name));
             let parsed: Value = serde_json::from_slice(identity.user.as_bytes()).unwrap();
@@ -322,7 +345,7 @@ mod tests {
         let header = header().with_encoding(Encoding::Base64url);
         // Lengths of every remainder: none gets padding.
         for nick_name in ["Ada", "Adam", "Adele", "\u{7ba1}\u{7406}?>"] {
-            let identity = header.identity(&user(nick_name), &[]).unwrap();
+            let identity = header.identity(&user(nick_name), 0, &[]).unwrap();
             let text = identity.user.to_str().unwrap();
             let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
             assert!(text.bytes().all(plain), "{text}");
@@ -347,10 +370,10 @@ mod tests {
             let user: CurrentUserDetails =
                 serde_json::from_value(serde_json::to_value(&fields).unwrap()).unwrap();
             let unlimited = UserHeader::new("X-Current-User", usize::MAX).unwrap();
-            let identity = unlimited.identity(&user, &[]).unwrap();
+            let identity = unlimited.identity(&user, 0, &[]).unwrap();
             prop_assert!(identity.user.as_bytes().iter().all(|byte| matches!(byte, b' '..=b'~')));
             prop_assert_eq!(unlimited.user(&identity).unwrap(), user.clone());
-            let limited = UserHeader::new("X-Current-User", limit).unwrap().identity(&user, &[]);
+            let limited = UserHeader::new("X-Current-User", limit).unwrap().identity(&user, 0, &[]);
             if identity.user.len() <= limit {
                 prop_assert_eq!(limited, Ok(identity));
             } else {
@@ -374,8 +397,10 @@ mod tests {
             for (budget, fits) in [(length, true), (length - 1, false)] {
                 let header = UserHeader::new("X-Current-User", budget).unwrap();
                 let identity = header
+                    .with_claim("X-Claim=claim".parse().unwrap())
+                    .unwrap()
                     .with_encoding(encoding)
-                    .identity(&user("Ada"), &claims);
+                    .identity(&user("Ada"), 0, &claims);
                 let length = identity.map(|identity| identity.value_bytes());
                 let expected = fits.then_some(budget).ok_or(Rejection::IdentityTooLarge);
                 assert_eq!(length, expected, "{encoding:?} {claims:?}");
@@ -406,7 +431,7 @@ mod tests {
     #[test]
     fn a_user_replaces_every_alias_as_configured() {
         let mut request = request(&ALIASES.map(|name| (name, "forged")));
-        let identity = header().identity(&user("Ada"), &[]).unwrap();
+        let identity = header().identity(&user("Ada"), 0, &[]).unwrap();
         header().apply(&mut request, Some(&identity)).unwrap();
         assert_eq!(
             wire_of(&request),
@@ -424,7 +449,8 @@ mod tests {
             "X-Roles",
             "x_current_user",
         ];
-        let claims = |values: [Value; 2]| header.identity(&user("Ada"), &values.map(Some)).unwrap();
+        let claims =
+            |values: [Value; 2]| header.identity(&user("Ada"), 0, &values.map(Some)).unwrap();
         let both = claims([Value::from("7"), Value::from(vec!["a", "b"])]);
         let one = claims([Value::from("7"), Value::Null]);
         let of_user = "X-Current-User: {\"id\":\"1\",\"nickName\":\"Ada\"}\r\n";

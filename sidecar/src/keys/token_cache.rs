@@ -258,7 +258,7 @@ mod tests {
             ..CurrentUserDetails::default()
         };
         let header = UserHeader::new("X-Current-User", usize::MAX).unwrap();
-        header.identity(&user, claims).unwrap()
+        header.identity(&user, 0, claims).unwrap()
     }
 
     fn knows(cache: &TokenCache, token: &str) -> bool {

@@ -267,7 +267,6 @@ fn every_documented_command_is_a_valid_one() {
         "Several algorithms",
         "A key set in a file",
         "A public key in a file",
-        "An issuer behind a company's certificate",
     ] {
         let words = command_under(DOCUMENT, heading);
         let here = format!("{}/", directory.path().display());

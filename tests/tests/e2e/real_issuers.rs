@@ -37,7 +37,7 @@ fn plan(
     let table = |(number, (one, audience)): (usize, (&PeerIssuer, &str))| {
         format!(
             "[[issuer]]\nname = 'issuer-{number}'\nissuer = '{}'\ndiscovery = true\n\
-             audience = ['{audience}']\n",
+             audience = ['{audience}']\nuser-prefix = '{number}:'\n",
             one.issuer()
         )
     };

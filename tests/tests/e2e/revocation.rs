@@ -253,6 +253,25 @@ fn the_tokens_of_an_application_end_by_command_and_with_it() {
 }
 
 #[test]
+fn a_user_is_revoked_by_the_id_without_a_prefix() {
+    let server = plan().start().ready();
+    let service = EchoService::start();
+    let config = tempfile::NamedTempFile::new().unwrap();
+    let table =
+        "[[issuer]]\nname = 'members'\nissuer = 'auth'\nauth-server = true\nuser-prefix = 'm:'\n";
+    std::fs::write(&config, table).unwrap();
+    let file = config.path().display().to_string();
+    let sidecar = sidecar_plan(&service, &server.url()).flags(["--config", &file]);
+    let sidecar = sidecar.start().ready();
+    let token = server.login();
+    let details = sidecar.bearing(&token).get(USER_DETAILS).json();
+    let user = payload_of(&token)["userId"].as_str().unwrap().to_owned();
+    assert_eq!(details["data"]["id"], format!("m:{user}"));
+    revoke(&server, &["--user", &user]);
+    until_revoked(&sidecar.bearing(&token));
+}
+
+#[test]
 fn a_command_that_revokes_nothing_in_particular_is_rejected() {
     let home = tempfile::tempdir().unwrap();
     let store = file_store(home.path());

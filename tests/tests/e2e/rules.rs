@@ -406,9 +406,9 @@ fn two_issuers(other: &Forge, home: &Path) -> String {
     let file = home.join("other.pem");
     std::fs::write(&file, other.trusted().served()).unwrap();
     format!(
-        "[[issuer]]\nname = 'own'\nissuer = 'auth'\nauth-server = true\n\
+        "[[issuer]]\nname = 'own'\nissuer = 'auth'\nauth-server = true\nuser-prefix = ''\n\
          [[issuer]]\nname = 'other'\nissuer = 'https://other/'\naudience = ['orders']\n\
-         algorithms = ['ES256']\npublic-key-file = '{}'\n",
+         user-prefix = 'other:'\nalgorithms = ['ES256']\npublic-key-file = '{}'\n",
         file.display()
     )
 }

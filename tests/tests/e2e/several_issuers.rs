@@ -7,6 +7,7 @@ mod key_sources;
 mod outages;
 pub(super) mod published;
 mod reloads;
+mod user_prefixes;
 
 use std::fs;
 
@@ -86,7 +87,9 @@ fn listed_tenants_of_one_key_set_are_accepted() {
         "issuer = \"https://login.microsoftonline.com/8a2f/v2.0\"",
         "issuer-pattern = \"https://login.microsoftonline.com/{tid}/v2.0\"\ntenants = [\"8a2f\", \"ffff\"]",
     );
-    let sidecar = issuers.plan_with(&tenants).flags(NEVER).start().ready();
+    let rule = "[[rule]]\npaths = ['/list']\nissuer = ['entra-v2']\n";
+    let config = tenants + rule;
+    let sidecar = issuers.plan_with(&config).flags(NEVER).start().ready();
     let of_tenant = |tenant: &str| {
         let token = entra.token("an access token of version 2");
         entra.signed(&token.with_payload(|payload| payload.replace("8a2f", tenant)))
@@ -118,7 +121,7 @@ fn the_auth_server_is_one_issuer_among_others() {
     let shop = issuers.of("shop");
     let auth_server = AuthServerPlan::new().start();
     let config = format!(
-        "[[issuer]]\nname = 'members'\nissuer = 'auth'\nauth-server = true\n{}",
+        "[[issuer]]\nname = 'members'\nissuer = 'auth'\nauth-server = true\nuser-prefix = ''\n{}",
         issuers.tables()
     );
     fs::write(issuers.file(), config).unwrap();

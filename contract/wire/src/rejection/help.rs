@@ -117,6 +117,10 @@ impl Rejection {
                 "The token has a member `cnf`: its issuer bound it to a key or a certificate of the client (DPoP, mutual TLS), so that it is worth nothing to a thief. No proof of the key is checked here, so as a bearer token it would serve the thief as well.",
                 "Have the issuer give the client plain bearer tokens for this service, or accept these as such with `--accept-bound-tokens on` where the proof was checked in front.",
             ),
+            Self::TokenUser => (
+                "The id or the account of the token's user begins with the `user-prefix` of another issuer, or with `system:` beside an issuer `kubernetes:///`: the service would take it for a user of that one.",
+                "Give the issuer of the token a `user-prefix` of its own, or the other one another; a changed prefix makes new users for the service.",
+            ),
             Self::TokenRevoked => (
                 "The token was ended before its expiry: by its own bearer (`POST /auth/oauth/revoke`), or with `auth-server revoke`, or because its user was disabled or removed.",
                 "Log in again, if the user still may. For operators: the audit line `token_revoked`, `user_revoked`, `application_revoked` or `everyone_revoked` names the reason and who did it.",
@@ -126,7 +130,7 @@ impl Rejection {
                 "Get a token with the scope from the issuer. If the token should be enough, `sidecar explain` lists the rules of the request with what each requires and what it found; a path that programs may read differently has to satisfy every rule.",
             ),
             Self::ClaimNotAllowed => (
-                "The token is valid, and a `[[rule]]` for this method and path requires another value of a claim: a role, a group, a tenant.",
+                "The token is valid, and a `[[rule]]` for this method and path requires another value of a claim: a role, a group, a tenant, or, as `iss`, the issuer that the rule names.",
                 "Give the user the role, then log in again: a token keeps the claims of its time. `sidecar explain` lists the rules of the request with what each requires and what it found. A nested claim is named by a JSON Pointer, `/realm_access/roles`.",
             ),
             Self::NoRule => (

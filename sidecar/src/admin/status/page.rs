@@ -161,6 +161,12 @@ fn issuer_card(index: usize, issuer: &IssuerSnapshot<'_>) -> Markup {
                 @if let Some(name) = &settings.token_header {
                     dt { "token header" } dd { code { (name) } }
                 }
+                @if !settings.user_prefix.is_empty() {
+                    dt { "user prefix" } dd { code { (settings.user_prefix) } }
+                }
+                @for header in &settings.claim_headers {
+                    dt { "claim header" } dd { code { (header) } }
+                }
             }
         }
     }

@@ -110,5 +110,6 @@ fn lacks(table: &RuleTable, payload: &Value) -> bool {
     };
     let lacks_scope = table.scope.is_some() && !has("scope") && !has("scp");
     let mut claims = table.claims.iter().flatten().map(|(name, _)| name);
-    lacks_scope || claims.any(|name| !has(name))
+    // The token of the table is of no configured issuer.
+    table.issuer.is_some() || lacks_scope || claims.any(|name| !has(name))
 }

@@ -149,8 +149,12 @@ pub(super) fn usual_locations(tokens: &TokenArgs, token: &str) -> Vec<Vec<String
 /// Returns the reason for which a token is rejected.
 pub(super) fn reason_of(decision: Result<Decision, Rejection>) -> Option<&'static str> {
     match decision {
-        // The token was accepted; the limit and the protocol are the service's.
-        Ok(_) | Err(Rejection::IdentityTooLarge | Rejection::UpgradeNotAllowed) => None,
+        // The token was accepted; the limit and the protocol are the service's, and its user may
+        // have a name of another issuer's.
+        Ok(_)
+        | Err(Rejection::IdentityTooLarge | Rejection::UpgradeNotAllowed | Rejection::TokenUser) => {
+            None
+        }
         Err(rejection) => Some(rejection.reason()),
     }
 }

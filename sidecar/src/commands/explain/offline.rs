@@ -43,7 +43,7 @@ pub(super) fn explainer(args: &ExplainArgs) -> Result<Option<Explainer>, ExitErr
     let upstream = config::upstream_address(&args.service)?;
     Ok(Some(Explainer {
         rules: Arc::new(CurrentRules::new(Rules {
-            auth_policy: config::auth_policy(&args.rules, mapping, &upstream, &[])?,
+            auth_policy: config::auth_policy(&args.rules, mapping, &upstream, None)?,
             upstream_request: config::upstream_request(&args.rules.upstream_request),
             effective: EffectiveConfig::default(),
             waiting_settings: Vec::new(),

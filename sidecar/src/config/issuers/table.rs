@@ -11,12 +11,13 @@ use http::uri::Scheme;
 use runtime::net::host_port::without_credentials;
 use runtime::process::exit::ExitError;
 
+use super::user_prefix::UserPrefix;
 use super::{IssuerConfig, key_source};
 use crate::auth::reporting::WOULD_REJECT;
 use crate::cli::ServeArgs;
 use crate::cli::issuer_table::IssuerTable;
-use crate::config::policy::user_header;
 use crate::headers::field_name::plain_name;
+use crate::headers::identity::UserHeader;
 use crate::keys::cache::KeyCacheSettings;
 use crate::keys::jwks_address::JwksAddress;
 use crate::keys::kubernetes;
@@ -90,17 +91,29 @@ impl<'a> TableSettings<'a> {
     }
 
     /// Returns the only header of its tokens; `None` for the usual places.
-    pub(super) fn token_header(&self) -> Result<Option<HeaderName>, ExitError> {
+    pub(super) fn token_header(
+        &self,
+        identity: &UserHeader,
+    ) -> Result<Option<HeaderName>, ExitError> {
         let Some(text) = self.table.token_header.as_deref() else {
             return Ok(None);
         };
         let rejected = |why: &dyn Display| self.rejected(format!("token-header '{text}': {why}"));
         let name = plain_name(text).map_err(|error| rejected(&error))?;
-        let identity = user_header(&self.args.rules.identity)?;
         if identity.is_alias(name.as_str()) || name == *WOULD_REJECT {
             return Err(rejected(&"the sidecar sends it to the service"));
         }
         Ok(Some(name))
+    }
+
+    /// Returns the prefix of its users. The ids of a cluster need none, unless they are mapped.
+    pub(super) fn user_prefix(&self) -> UserPrefix<'a> {
+        let mapped = ["id", "account"].map(|field| self.table.claim.contains_key(field));
+        UserPrefix {
+            issuer: &self.table.name,
+            given: self.table.user_prefix.as_deref(),
+            are_of_cluster: self.is_kubernetes() && mapped == [false; 2],
+        }
     }
 
     /// Returns the source of its keys.

@@ -82,12 +82,14 @@ fn wait_for_revocations(running: &Running, revoked: &str) {
 fn tables_in(home: &Path, jwk_set: &str) -> String {
     let jwks_file = home.join("jwks.json");
     std::fs::write(&jwks_file, jwk_set).expect("a writable file");
-    let mut text = format!("[[issuer]]\nname = 'own'\nissuer = '{ISSUER}'\nauth-server = true\n");
+    let mut text = format!(
+        "[[issuer]]\nname = 'own'\nissuer = '{ISSUER}'\nauth-server = true\nuser-prefix = ''\n"
+    );
     for number in 1..ISSUERS {
         let _ = write!(
             text,
             "[[issuer]]\nname = 'issuer-{number}'\nissuer = 'https://issuer-{number}.example'\n\
-             jwks-file = '{}'\naudience = ['orders']\n",
+             jwks-file = '{}'\naudience = ['orders']\nuser-prefix = 'issuer-{number}:'\n",
             jwks_file.display()
         );
     }

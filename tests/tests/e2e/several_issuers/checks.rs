@@ -32,7 +32,7 @@ fn check_attacks_each_issuer_and_prints_an_equal_file() {
         again.stderr
     );
 
-    let own = "auth-server = 'http://127.0.0.1:1/auth'\napp-id = 'a'\n[[issuer]]\nname = 'members'\nissuer = 'auth'\naudience = ['orders']\nauth-server = true\n";
+    let own = "auth-server = 'http://127.0.0.1:1/auth'\napp-id = 'a'\n[[issuer]]\nname = 'members'\nissuer = 'auth'\naudience = ['orders']\nauth-server = true\nuser-prefix = ''\n";
     let own = format!("{own}{}", issuers.of("cluster").table());
     let secret = ["--app-secret", "s"];
     let first = check(&issuers.file(), &own, &secret);
@@ -61,8 +61,7 @@ fn check_online_fetches_the_keys_of_each_issuer() {
     issuers.of("cluster").replies(json_response(AWAY, "{}"));
     let end = check(&issuers.file(), &issuers.tables(), &service);
     assert_eq!(end.code, Some(69), "{}{}", end.stdout, end.stderr);
-    let file =
-        "\n[[issuer]]\nname = 'gone'\nissuer = 'i'\naudience = ['a']\njwks-file = '/nowhere'";
+    let file = "\n[[issuer]]\nname = 'gone'\nissuer = 'i'\naudience = ['a']\nuser-prefix = 'gone:'\njwks-file = '/nowhere'";
     let with_file = issuers.of("shop").table() + file;
     let end = check(&issuers.file(), &with_file, &["--strict"]);
     assert_eq!(end.code, Some(78), "{}{}", end.stdout, end.stderr);

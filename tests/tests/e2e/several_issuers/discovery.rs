@@ -55,7 +55,7 @@ impl Discoverable {
     fn table(&self) -> String {
         let issuer = self.issuer();
         format!(
-            "[[issuer]]\nname = 'realm'\nissuer = '{issuer}'\ndiscovery = true\naudience = ['orders']\n"
+            "[[issuer]]\nname = 'realm'\nissuer = '{issuer}'\ndiscovery = true\naudience = ['orders']\nuser-prefix = ''\n"
         )
     }
 

@@ -44,7 +44,11 @@ fn each_issuer_has_a_key_cache_of_its_own() {
 }
 
 /// A stand-in for the API server: it wants TLS, and the token of the moment.
-fn api_server(authority: &Authority, jwks: String, wanted: &Arc<Mutex<String>>) -> SocketServer {
+pub(super) fn api_server(
+    authority: &Authority,
+    jwks: String,
+    wanted: &Arc<Mutex<String>>,
+) -> SocketServer {
     let tls = authority.issue("api").serving(None);
     let wanted = Arc::clone(wanted);
     SocketServer::start_tls(tls, move |request| {

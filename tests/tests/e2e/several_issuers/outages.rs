@@ -73,7 +73,7 @@ fn broken_keys_of_one_issuer_stop_no_start() {
     let broken = serving(json_response("200 OK", "{\"keys\":[{\"kty\":\"RSA\"}]}"));
     let more = |members: &str| {
         format!(
-            "{}[[issuer]]\nname = 'broken'\nissuer = 'b'\naudience = ['a']\n{members}\n",
+            "{}[[issuer]]\nname = 'broken'\nissuer = 'b'\naudience = ['a']\nuser-prefix = 'b:'\n{members}\n",
             issuers.tables()
         )
     };

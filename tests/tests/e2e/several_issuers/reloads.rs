@@ -8,6 +8,7 @@ use tests::sidecar::NEVER;
 use tests::wait;
 
 use super::published::Issuers;
+use super::user;
 
 #[test]
 fn audiences_and_claims_change_at_a_reload_and_sources_wait() {
@@ -90,4 +91,27 @@ fn what_a_reload_closed_stays_closed_while_another_waits() {
         (verdicts(), without().as_str()),
         (["200", "200"].map(str::to_owned), "200")
     );
+}
+
+#[test]
+fn a_reload_changes_prefixes_and_claim_headers_of_known_tokens() {
+    let issuers = Issuers::publish(&["shop", "cluster"]);
+    let sidecar = issuers.start();
+    let bearer = sidecar.bearing(&issuers.of("shop").own());
+    let sent = || {
+        assert_eq!(verdict(&bearer.get("/list")), "200");
+        let requests = issuers.service.take_requests();
+        let sub = requests[0].header("X-Sub").concat();
+        (user(&requests[0])["id"].clone(), sub)
+    };
+    assert_eq!(sent(), ("shop:5e".into(), String::new()));
+    let more = "user-prefix = \"other:\"\nclaim-header = [\"X-Sub=sub\"]";
+    let tables = issuers.tables().replace("user-prefix = \"shop:\"", more);
+    fs::write(issuers.file(), tables).unwrap();
+    sidecar.process().signal("HUP");
+    wait::until("the reload", || {
+        let said = sidecar.process().stderr();
+        said.contains("configuration reloaded").then_some(())
+    });
+    assert_eq!(sent(), ("other:5e".into(), "5e".to_owned()));
 }

@@ -1,0 +1,401 @@
+//! Users of several issuers (`user_prefixes.toml`): the service tells them apart, and the claims of
+//! one issuer never stand for those of another.
+
+use std::fs;
+use std::sync::{Arc, Mutex};
+
+use serde::Deserialize;
+use serde_json::Value;
+use tests::auth_server::{USER_DETAILS, admin_get};
+use tests::certificates::Authority;
+use tests::client::{Client, verdict};
+use tests::h2_client::H2Client;
+use tests::issuer::IssuerRow;
+use tests::message::Message;
+use tests::process::{CommandLine, Finished};
+use tests::programs::Program;
+use tests::sidecar::NEVER;
+use tests::tables::{Verdicts, load};
+use tests::wait;
+
+use super::key_sources::api_server;
+use super::published::{Issuers, check};
+use super::{difference, user};
+
+/// `user_prefixes.toml`
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PrefixTable {
+    issuer: Vec<IssuerRow>,
+    start: Vec<Start>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Start {
+    why: String,
+    tables: Vec<String>,
+    #[serde(default)]
+    flags: bool,
+    #[serde(default)]
+    lines: Vec<String>,
+    #[serde(default)]
+    says: String,
+}
+
+fn issuers() -> Issuers {
+    Issuers::of_rows(load::<PrefixTable>("user_prefixes.toml").issuer)
+}
+
+#[test]
+fn users_of_two_issuers_are_never_the_same_user() {
+    let issuers = issuers();
+    let sidecar = issuers.start();
+    let mut verdicts = Verdicts::default();
+    for one in &issuers.published {
+        for token in &one.row.token {
+            let difference = difference(&sidecar, &issuers.service, token, &one.signed(token));
+            verdicts.row(&format!("{}: {}", one.row.name, token.name), difference);
+        }
+    }
+    verdicts.conclude();
+}
+
+#[test]
+fn details_access_log_and_http_2_have_the_prefix_too() {
+    for (field, logged) in [("id", "partner:1"), ("account", "partner:admin")] {
+        let issuers = issuers();
+        let log = ["--access-log", "all", "--log-format", "json"];
+        let plan = issuers.plan().flags(NEVER).flags(log);
+        let plan = plan.flags(["--access-log-user", field, "--ready", "all"]);
+        let sidecar = plan.start().ready();
+        let token = issuers.of("partner").own();
+        for _ in 0..2 {
+            let details = sidecar.bearing(&token).get(USER_DETAILS).json();
+            assert_eq!(details["data"][field], logged);
+        }
+        let bearer = format!("Bearer {token}");
+        let client = H2Client::connect(sidecar.address());
+        let request = client.request("GET", "/orders/by-http-2", &[("authorization", &bearer)]);
+        let response = client.send(request, &[]).unwrap();
+        assert_eq!(response.verdict(), "200");
+        let requests = issuers.service.requests();
+        assert_eq!(user(&requests[0])[field], logged);
+        let line = wait::until("the line", || {
+            let output = sidecar.process().stderr();
+            let mut lines = output
+                .lines()
+                .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            lines.find(|line| line["path"] == "/orders/by-http-2")
+        });
+        assert_eq!(line["user"], logged, "{line}");
+    }
+}
+
+/// Returns the claim headers that the service gets.
+fn claim_headers(issuers: &Issuers, client: &Client) -> Vec<String> {
+    issuers.service.take_requests();
+    let request = client.request("GET", "/list");
+    let forged = [
+        "X-Roles: root",
+        "x_roles: root",
+        "X-Partner: root",
+        "X-Sub: root",
+    ];
+    client.send(
+        &forged
+            .into_iter()
+            .fold(request, |request, line| request.line(line)),
+    );
+    let requests = issuers.service.take_requests();
+    let names = ["x-roles", "x_roles", "x-partner", "x-sub"];
+    let of = |request: &Message| names.map(|name| request.header(name)).concat();
+    requests.iter().flat_map(of).collect()
+}
+
+#[test]
+fn a_claim_header_of_a_table_is_for_its_tokens_alone() {
+    let issuers = issuers();
+    let flags = ["--ready", "all", "--public-path", "/list"];
+    let public = issuers.plan().flags(NEVER).flags(flags).start().ready();
+    assert_eq!(claim_headers(&issuers, &public.anonymous()), [""; 0]);
+    let sidecar = issuers.start();
+    for (name, expected) in [("users", ["buyer", "1"]), ("partner", ["guest", "1"])] {
+        let client = sidecar.bearing(&issuers.of(name).own());
+        // The second time from the token cache.
+        for _ in 0..2 {
+            assert_eq!(claim_headers(&issuers, &client), expected, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_claim_header_stands_once_for_each_token() {
+    let table = |name: &str, entries: &str| {
+        format!(
+            "{}claim-header = {entries}\n",
+            table(name, Some(&format!("{name}:")))
+        )
+    };
+    let home = tempfile::tempdir().unwrap();
+    for (config, says) in [
+        (table("a", "['X-A=sub']") + &table("b", "['X-A=name']"), ""),
+        (
+            table("a", "['X-A=sub', 'x-a=name']"),
+            "a: claim-header 'x-a=name': this header is set already",
+        ),
+        (
+            format!("claim-header = ['X-A=sub']\n{}", table("a", "['X-A=name']")),
+            "a: claim-header 'X-A=name': this header is set already",
+        ),
+        (
+            table("a", "['X-Current-User=sub']"),
+            "a: claim-header 'X-Current-User=sub'",
+        ),
+        (
+            table("a", "['X-A']"),
+            "a: claim-header 'X-A': expected NAME=CLAIM",
+        ),
+        (table("a", "['X-A=/~2']"), "a: claim-header 'X-A=/~2'"),
+        (
+            table("a", "['X-A=sub']") + &table("b", "[]") + "token-header = 'X-A'\n",
+            "b: token-header 'X-A': the sidecar sends it to the service",
+        ),
+    ] {
+        let end = check(&home.path().join("sidecar.toml"), &config, &[]);
+        let code = if says.is_empty() { 0 } else { 78 };
+        assert!(
+            end.code == Some(code) && end.stderr.contains(says),
+            "{config}{}",
+            end.stderr
+        );
+    }
+}
+
+fn table(name: &str, prefix: Option<&str>) -> String {
+    let prefix = prefix.map(|prefix| format!("user-prefix = '{prefix}'\n"));
+    let source = match name {
+        "members" => "issuer = 'auth'\nauth-server = true\n".to_owned(),
+        "pods" => "issuer = 'kubernetes:///'\naudience = ['a']\ntoken-file = 'TOKEN'\n".to_owned(),
+        "mapped-pods" => {
+            table("pods", None).replace("[[issuer]]\nname = 'pods'\n", "")
+                + "claim = { id = 'uid' }\n"
+        }
+        name => format!(
+            "issuer = 'https://{name}/'\naudience = ['a']\njwks-url = 'https://{name}/keys'\n"
+        ),
+    };
+    format!(
+        "[[issuer]]\nname = '{name}'\n{source}{}",
+        prefix.unwrap_or_default()
+    )
+}
+
+/// Returns the outcome of `check` for the tables, of which some have one line more.
+fn start(row: &Start, issuers: &Issuers, more: &[(&str, &str)]) -> Finished {
+    let token_file = issuers.home.path().join("token");
+    fs::write(&token_file, issuers.of("cluster").own()).unwrap();
+    let tables = row.tables.iter().map(|text| match text.split_once('=') {
+        Some((name, prefix)) => table(name, Some(prefix)),
+        None => {
+            let line = more.iter().find(|(name, _)| name == text);
+            table(text, None)
+                + &line
+                    .map(|(_, line)| format!("{line}\n"))
+                    .unwrap_or_default()
+        }
+    });
+    let has_own = row.flags || row.tables.iter().any(|table| table.starts_with("members"));
+    let own = "auth-server = 'http://127.0.0.1:1/auth'\napp-id = 'a'\n";
+    let config = if has_own { own } else { "" }.to_owned() + &tables.collect::<String>();
+    let config = config.replace("TOKEN", &token_file.display().to_string());
+    fs::write(issuers.file(), config).unwrap();
+    let command = CommandLine::new(Program::Sidecar.path())
+        .arguments(["check", "--config", issuers.file().to_str().unwrap()])
+        .environment("POSTERN_APP_SECRET", "s");
+    match row.flags {
+        true => command.environment("POSTERN_ISSUER", "auth").run(),
+        false => command.run(),
+    }
+}
+
+#[test]
+fn every_table_says_its_prefix_or_the_start_names_the_lines() {
+    let issuers = Issuers::publish(&["cluster"]);
+    let mut verdicts = Verdicts::default();
+    for row in load::<PrefixTable>("user_prefixes.toml").start {
+        let end = start(&row, &issuers, &[]);
+        let starts = row.lines.is_empty() && row.says.is_empty();
+        let lines = row.lines.join(", ");
+        let is_good = match starts {
+            true => end.code == Some(0),
+            false => {
+                end.code == Some(78)
+                    && end.stderr.lines().count() == 1
+                    && end.stderr.trim_end().ends_with(&lines)
+                    && end.stderr.contains(&row.says)
+            }
+        };
+        let difference = (!is_good).then(|| format!("exit {:?}: {}", end.code, end.stderr));
+        verdicts.row(&row.why, difference);
+    }
+    verdicts.conclude();
+}
+
+#[test]
+fn with_the_printed_lines_it_starts() {
+    let issuers = Issuers::publish(&["cluster"]);
+    let mut verdicts = Verdicts::default();
+    for row in load::<PrefixTable>("user_prefixes.toml").start {
+        let printed = start(&row, &issuers, &[]).stderr;
+        let Some((_, lines)) = printed.split_once("; add ") else {
+            assert_eq!(row.lines, [""; 0], "{}", row.why);
+            continue;
+        };
+        let lines = lines.trim_end().split(", ").map(|line| {
+            let (line, table) = line.split_once("` to ").expect("a line for a table");
+            (table, line.trim_start_matches('`'))
+        });
+        let end = start(&row, &issuers, &lines.collect::<Vec<_>>());
+        let difference = (end.code != Some(0)).then(|| end.stderr.clone());
+        verdicts.row(&row.why, difference);
+    }
+    assert!(verdicts.checked() >= 8, "the table has lost rows");
+    verdicts.conclude();
+}
+
+#[test]
+fn beside_a_cluster_no_other_id_begins_with_system() {
+    let issuers = Issuers::publish(&["cluster", "shop"]);
+    let (cluster, shop) = (issuers.of("cluster"), issuers.of("shop"));
+    let authority = Authority::new();
+    let pod = cluster.own();
+    let wanted = Arc::new(Mutex::new(pod.clone()));
+    let server = api_server(&authority, cluster.issuer.jwks(&cluster.row), &wanted);
+    let token_file = issuers.home.path().join("token");
+    fs::write(&token_file, &pod).unwrap();
+    let config = format!(
+        "{}[[issuer]]\nname = 'pods'\nissuer = 'kubernetes:///'\naudience = ['orders']\n\
+         jwks-url = 'https://{}/keys'\ntoken-file = '{}'\nca = '{}'\n",
+        shop.table().replace("\"shop:\"", "\"\""),
+        server.address(),
+        token_file.display(),
+        authority.file().display()
+    );
+    let plan = issuers.plan_with(&config).flags(NEVER);
+    let sidecar = plan.flags(["--ready", "all"]).start().ready();
+    assert_eq!(verdict(&sidecar.bearing(&pod).get("/list")), "200");
+    let requests = issuers.service.take_requests();
+    assert_eq!(user(&requests[0])["id"], "system:serviceaccount:shop:batch");
+    for (id, account, expected) in [
+        (
+            "system:serviceaccount:shop:batch",
+            "zofie",
+            "401 token_user",
+        ),
+        ("system:", "zofie", "401 token_user"),
+        ("SYSTEM:admin", "zofie", "401 token_user"),
+        ("5e", "system:admin", "401 token_user"),
+        ("systematic", "system", "200"),
+    ] {
+        let token = shop.token("its own token").with_payload(|payload| {
+            let payload = payload.replace("\"5e\"", &format!("\"{id}\""));
+            payload.replace("\"zofie\"", &format!("\"{account}\""))
+        });
+        let response = sidecar.bearing(&shop.signed(&token)).get("/list");
+        assert_eq!(verdict(&response), expected, "{id} {account}");
+    }
+}
+
+#[test]
+fn status_page_explanation_and_check_show_the_prefix() {
+    let issuers = issuers();
+    let sidecar = issuers.start();
+    let status = admin_get(sidecar.admin(), "/status.json").json();
+    let partner = &status["issuers"][1];
+    assert_eq!(partner["user_prefix"], "partner:");
+    assert_eq!(partner["claim_headers"][1], "X-Partner=sub");
+    let page = admin_get(sidecar.admin(), "/").text();
+    for text in ["partner:", "X-Partner=sub"] {
+        assert!(page.contains(text), "{page}");
+    }
+    let explain = |token: &str, expected: &str| {
+        let end = CommandLine::new(Program::Sidecar.path())
+            .arguments(["explain", "/orders/list", "-H", "@-", "--expect", expected])
+            .arguments(["--admin-listen", &sidecar.admin().to_string()])
+            .input(format!("Authorization: Bearer {token}\n").as_bytes())
+            .run();
+        assert_eq!(end.code, Some(0), "{}{}", end.stdout, end.stderr);
+        end.stdout
+    };
+    let text = explain(&issuers.of("partner").own(), "verified");
+    assert!(
+        text.contains("\"id\":\"partner:1\"") && text.contains("X-Partner: 1"),
+        "{text}"
+    );
+    let users = issuers.of("users");
+    let text = explain(&users.signed(users.token("the prefix alone")), "token_user");
+    assert!(text.contains("user-prefix"), "{text}");
+    let end = check(&issuers.file(), &issuers.tables(), &[]);
+    assert!(
+        end.stdout.contains("user-prefix = \"partner:\""),
+        "{}",
+        end.stdout
+    );
+}
+
+#[test]
+fn a_rule_of_one_issuer_is_satisfied_by_its_tokens_alone() {
+    let issuers = issuers();
+    let rules = "[[rule]]\npaths = ['/admin/**']\nissuer = ['users']\n\
+                 claims = { '/realm_access/roles' = ['buyer', 'admin'] }\n\
+                 [[rule]]\nname = 'own'\npaths = ['/own/**']\nissuer = ['users']\n\
+                 [[rule]]\npaths = ['/all/**']\nissuer = ['partner', 'users']\n";
+    let config = rules.to_owned() + &issuers.tables();
+    let plan = issuers.plan_with(&config).flags(NEVER);
+    let sidecar = plan.flags(["--ready", "all"]).start().ready();
+    for (path, of_users, of_partner) in [
+        ("/admin/x", "200", "403 claim_not_allowed"),
+        ("/own/x", "200", "403 claim_not_allowed"),
+        ("/all/x", "200", "200"),
+        ("/x", "200", "200"),
+    ] {
+        for (name, expected) in [("users", of_users), ("partner", of_partner)] {
+            let bearer = sidecar.bearing(&issuers.of(name).own());
+            // The second time from the token cache.
+            for _ in 0..2 {
+                assert_eq!(verdict(&bearer.get(path)), expected, "{name} {path}");
+            }
+        }
+    }
+    let status = admin_get(sidecar.admin(), "/status.json").json();
+    let needs = &status["protected"]["rules"][1]["needs"];
+    assert_eq!(*needs, "iss = \"https://users.example\"");
+    let end = check(&issuers.file(), &config, &["--strict"]);
+    assert_eq!(end.code, Some(0), "{}{}", end.stdout, end.stderr);
+}
+
+#[test]
+fn check_warns_of_a_rule_that_any_issuer_satisfies() {
+    let issuers = issuers();
+    let (one, both) = (issuers.of("users").table(), issuers.tables());
+    for (tables, members, is_warned) in [
+        (&both, "scope = ['a']", true),
+        (&both, "claims = { tenant = [7] }", true),
+        (&both, "scope = ['a']\nissuer = ['users']", false),
+        (&both, "claims = { iss = ['https://users.example'] }", false),
+        (&both, "methods = ['GET']", false),
+        (&one, "scope = ['a']", false),
+    ] {
+        let config = format!("[[rule]]\npaths = ['/a']\n{members}\n{tables}");
+        let end = check(&issuers.file(), &config, &[]);
+        assert_eq!(end.code, Some(0), "{}", end.stderr);
+        let warning = "# warning: [[rule]] rule-1: has no `issuer`";
+        assert_eq!(
+            end.stdout.contains(warning),
+            is_warned,
+            "{members}: {}",
+            end.stdout
+        );
+    }
+}
