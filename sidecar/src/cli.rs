@@ -44,6 +44,7 @@ impl FromTables for Cli {
             Command::Check(check) => &mut check.settings,
             Command::Explain(args) => {
                 args.rules.rule = tables.read(RULE)?;
+                args.issuers = tables.read(ISSUER)?;
                 return Ok(());
             }
             _ => return Ok(()),

@@ -118,13 +118,10 @@ impl Config {
         require_pod_ip(args)?;
         let (tls, upstream_tls) = (client_tls(args)?, upstream_tls(args, &upstream)?);
         let mut of_settings = path_warnings::warnings(&args.rules)?;
-        of_settings.extend(access_rules::warnings(
-            &args.rules,
-            issuers.policies.as_ref(),
-        )?);
+        of_settings.extend(access_rules::warnings(&args.rules, &issuers.known)?);
         of_settings.extend(policy::dotted_claims(args));
         of_settings.extend(expired(tls.as_ref(), upstream_tls.as_ref(), unix_now()));
-        let mut auth_policy = auth_policy(&args.rules, mapping(args)?, &upstream, Some(&issuers))?;
+        let mut auth_policy = auth_policy(&args.rules, mapping(args)?, &upstream, &issuers.known)?;
         reporting::check(args, auth_policy.reporting, unix_now())?;
         if let Some(url) = &args.keys.issuer_url {
             auth_policy.policy.issuer = Some(url.clone());

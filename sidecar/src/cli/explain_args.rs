@@ -6,6 +6,7 @@ use clap::{ArgGroup, Args};
 use contract::keys::signing_type::SigningType;
 
 use super::AdminArgs;
+use super::issuer_table::IssuerTable;
 use super::log_args::TracingArgs;
 use super::policy_args::{IssuerTokenArgs, RulesArgs};
 use super::service_args::ServiceArgs;
@@ -51,6 +52,10 @@ pub(crate) struct ExplainArgs {
     pub(crate) expect: Option<String>,
     #[command(flatten)]
     pub(crate) admin: AdminArgs,
+
+    /// `[[issuer]]` of the file, which rules name.
+    #[arg(skip)]
+    pub(crate) issuers: Vec<IssuerTable>,
 
     /// Query no sidecar: use the auth server's key in this file, the response of its key endpoint
     /// or its JWK Set, and the settings below, which are those of serve

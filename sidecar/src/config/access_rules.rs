@@ -9,9 +9,9 @@ use contract::rules::{AccessRules, MAX_RULES, RequiredClaim, Requirement, Rule, 
 use runtime::process::exit::ExitError;
 use serde_json::Value;
 
+use super::issuers::KnownIssuers;
 use super::path_warnings::{is_open, misread, path_of};
 use super::policy::{optional_list, pass_list};
-use crate::auth::issuers::Issuers;
 use crate::cli::policy_args::RulesArgs;
 use crate::cli::rule_args::{ClaimValue, DefaultRule, RuleTable};
 
@@ -26,7 +26,7 @@ const ISSUER: &str = "iss";
 /// [`ExitError::Config`] with one line that names the rule and the member.
 pub(super) fn access_rules(
     args: &RulesArgs,
-    issuers: Option<&Issuers>,
+    issuers: &KnownIssuers,
 ) -> Result<AccessRules, ExitError> {
     let unmatched = match args.default_rule {
         DefaultRule::Token => Unmatched::Token,
@@ -80,11 +80,7 @@ impl Position {
     }
 }
 
-fn rule(
-    position: Position,
-    table: &RuleTable,
-    issuers: Option<&Issuers>,
-) -> Result<Rule, ExitError> {
+fn rule(position: Position, table: &RuleTable, issuers: &KnownIssuers) -> Result<Rule, ExitError> {
     position.listed("paths", &table.paths)?;
     let path = |path: &String| {
         let parsed: Result<PathPattern, _> = path.parse();
@@ -151,7 +147,7 @@ fn scope(position: Position, table: &RuleTable) -> Result<Vec<String>, ExitError
 fn issuer(
     position: Position,
     table: &RuleTable,
-    issuers: Option<&Issuers>,
+    issuers: &KnownIssuers,
 ) -> Result<Option<RequiredClaim>, ExitError> {
     let Some(names) = &table.issuer else {
         return Ok(None);
@@ -159,15 +155,10 @@ fn issuer(
     position.listed("issuer", names)?;
     let mut values = Vec::new();
     for name in names {
-        let all = issuers.into_iter().flat_map(Issuers::iter);
-        let named = all.filter(|issuer| issuer.name == *name);
-        let accepted: Vec<_> = named
-            .filter_map(|issuer| issuer.policy.issuer.clone())
-            .collect();
-        if accepted.is_empty() {
-            return Err(position.reject("issuer", format!("'{name}': no [[issuer]] has this name")));
-        }
-        values.extend(accepted.into_iter().map(Value::from));
+        let accepted = issuers.named.get(name).ok_or_else(|| {
+            position.reject("issuer", format!("'{name}': no [[issuer]] has this name"))
+        })?;
+        values.extend(accepted.iter().map(|issuer| Value::from(issuer.as_str())));
     }
     Ok(Some(RequiredClaim {
         text: ISSUER.to_owned(),
@@ -265,13 +256,9 @@ fn examples(path: &PathPattern) -> [String; 2] {
 ///
 /// # Errors
 /// As [`access_rules`].
-pub(super) fn warnings(
-    args: &RulesArgs,
-    issuers: Option<&Issuers>,
-) -> Result<Vec<String>, ExitError> {
+pub(super) fn warnings(args: &RulesArgs, issuers: &KnownIssuers) -> Result<Vec<String>, ExitError> {
     let (pass, optional) = (pass_list(args)?, optional_list(args)?);
     let mut warnings = Vec::new();
-    let are_several = issuers.is_some_and(|issuers| issuers.iter().any(|other| other.keys > 0));
     for rule in access_rules(args, issuers)?.rules() {
         let mut warn = |why: &str| warnings.push(format!("[[rule]] {}: {why}", rule.name));
         let all = |is: &dyn Fn(&PathPattern) -> bool| rule.paths.iter().all(is);
@@ -286,7 +273,7 @@ pub(super) fn warnings(
             .claims
             .iter()
             .any(|claim| claim.text == ISSUER);
-        if are_several && !names_issuer && rule.requirement != Requirement::default() {
+        if issuers.named.len() > 1 && !names_issuer && rule.requirement != Requirement::default() {
             warn(
                 "has no `issuer`, so a token of any issuer with this scope and these claims satisfies it",
             );

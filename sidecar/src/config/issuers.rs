@@ -8,12 +8,13 @@ use std::fmt::Display;
 
 use runtime::process::exit::ExitError;
 
-use self::table::TableSettings;
+use self::table::{TableSettings, accepted};
 use self::user_prefix::UserPrefix;
 use super::key_source;
 use super::policy::{mapping, policy, user_header};
 use crate::auth::issuers::{Issuer, Issuers, UserNames};
 use crate::cli::ServeArgs;
+use crate::cli::issuer_table::IssuerTable;
 use crate::headers::identity::{ClaimHeader, ClaimHeaderError, UserHeader};
 use crate::keys::cache::KeyCacheSettings;
 use crate::keys::source::SourceSettings;
@@ -32,15 +33,34 @@ pub(crate) struct IssuerConfig {
 
 /// All issuers of one configuration.
 #[derive(Debug)]
-pub(crate) struct IssuerSettings {
+pub(super) struct IssuerSettings {
     pub(super) first: IssuerConfig,
     pub(super) others: Vec<IssuerConfig>,
     /// The rules for the tokens of each; `None` without tables.
     pub(super) policies: Option<Issuers>,
+    pub(super) known: KnownIssuers,
+}
+
+/// The issuers, as the rules for requests know them.
+#[derive(Debug, Default)]
+pub(crate) struct KnownIssuers {
+    /// The accepted `iss` of each, by its name.
+    pub(super) named: BTreeMap<String, Vec<String>>,
     /// The accepted `iss` of those that give tokens to clients of the service.
     pub(super) of_clients: Vec<String>,
-    /// With the claim headers of all tables.
-    pub(super) user_header: UserHeader,
+    /// With the claim headers of the tables, if there are any.
+    pub(super) user_header: Option<UserHeader>,
+}
+
+impl KnownIssuers {
+    /// Returns the names in tables whose keys and rules do not matter.
+    pub(crate) fn of_tables(tables: &[IssuerTable]) -> Self {
+        let named = |table: &IssuerTable| Some((table.name.clone(), accepted(table).ok()?));
+        Self {
+            named: tables.iter().filter_map(named).collect(),
+            ..Self::default()
+        }
+    }
 }
 
 impl IssuerSettings {
@@ -68,8 +88,10 @@ pub(super) fn settings(args: &ServeArgs) -> Result<IssuerSettings, ExitError> {
             first,
             others: Vec::new(),
             policies: None,
-            user_header: user_header(&args.rules.identity)?,
-            of_clients: args.issuer().map(str::to_owned).into_iter().collect(),
+            known: KnownIssuers {
+                of_clients: args.issuer().map(str::to_owned).into_iter().collect(),
+                ..KnownIssuers::default()
+            },
         });
     }
     of_several(args, source)
@@ -140,16 +162,22 @@ fn of_several(
         return Err(ExitError::Config(line));
     }
     let names = user_prefix::names(&prefixes)?;
+    let mut named: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for issuer in &mut policies {
         issuer.users = names.get(issuer.keys).cloned().unwrap_or_default();
+        let of_name = named.entry(issuer.name.clone()).or_default();
+        of_name.extend(issuer.policy.issuer.clone());
     }
     let mut sources = sources.into_iter();
     Ok(IssuerSettings {
         first: sources.next().ok_or_else(no_source)?,
         others: sources.collect(),
         policies: Some(Issuers::new(policies)),
-        of_clients,
-        user_header,
+        known: KnownIssuers {
+            named,
+            of_clients,
+            user_header: Some(user_header),
+        },
     })
 }
 

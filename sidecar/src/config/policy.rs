@@ -11,7 +11,7 @@ use runtime::process::exit::ExitError;
 
 use super::access_rules::access_rules;
 use super::flag_value::{flag_error, given, parsed};
-use super::issuers::IssuerSettings;
+use super::issuers::KnownIssuers;
 use super::reporting::reporting;
 use crate::auth::authorize::AuthPolicy;
 use crate::auth::protected_resource::ProtectedResource;
@@ -31,20 +31,18 @@ pub(crate) fn auth_policy(
     args: &RulesArgs,
     mapping: Option<ClaimMapping>,
     upstream: &UpstreamAddress,
-    issuers: Option<&IssuerSettings>,
+    issuers: &KnownIssuers,
 ) -> Result<AuthPolicy, ExitError> {
     let policy = policy(&args.tokens, mapping)?;
-    let user_header = match issuers {
-        Some(issuers) => issuers.user_header.clone(),
+    let user_header = match &issuers.user_header {
+        Some(with_tables) => with_tables.clone(),
         None => user_header(&args.identity)?,
     };
-    let tables = issuers.and_then(|issuers| issuers.policies.as_ref());
     let mut rules = AuthPolicy::new(interceptor(args)?, policy, user_header)
-        .with_access_rules(access_rules(args, tables)?);
+        .with_access_rules(access_rules(args, issuers)?);
     rules.reporting = reporting(&args.enforcement)?;
     rules.carries_websockets = upstream.carries_websockets();
-    let of_clients = issuers.map_or(&[][..], |issuers| &issuers.of_clients);
-    rules.resource = resource(args, of_clients)?.map(Arc::new);
+    rules.resource = resource(args, &issuers.of_clients)?.map(Arc::new);
     Ok(rules)
 }
 

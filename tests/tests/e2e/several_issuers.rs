@@ -3,6 +3,7 @@
 
 mod checks;
 mod discovery;
+mod issuer_rules;
 mod key_sources;
 mod outages;
 pub(super) mod published;

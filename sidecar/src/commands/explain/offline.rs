@@ -19,6 +19,7 @@ use crate::admin::explain::MAX_BODY_BYTES;
 use crate::cli::explain_args::ExplainArgs;
 use crate::config;
 use crate::config::effective::EffectiveConfig;
+use crate::config::issuers::KnownIssuers;
 use crate::config::live::{CurrentRules, Rules};
 use crate::keys::current::CurrentKeys;
 use crate::keys::issuer_keys::IssuerKeys;
@@ -41,9 +42,10 @@ pub(super) fn explainer(args: &ExplainArgs) -> Result<Option<Explainer>, ExitErr
     let current = CurrentKeys::default();
     current.install(keys, Instant::now());
     let upstream = config::upstream_address(&args.service)?;
+    let issuers = KnownIssuers::of_tables(&args.issuers);
     Ok(Some(Explainer {
         rules: Arc::new(CurrentRules::new(Rules {
-            auth_policy: config::auth_policy(&args.rules, mapping, &upstream, None)?,
+            auth_policy: config::auth_policy(&args.rules, mapping, &upstream, &issuers)?,
             upstream_request: config::upstream_request(&args.rules.upstream_request),
             effective: EffectiveConfig::default(),
             waiting_settings: Vec::new(),

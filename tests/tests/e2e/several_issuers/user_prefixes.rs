@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use serde::Deserialize;
 use serde_json::Value;
-use tests::auth_server::{USER_DETAILS, admin_get};
+use tests::auth_server::{AuthServerPlan, USER_DETAILS, admin_get};
 use tests::certificates::Authority;
 use tests::client::{Client, verdict};
 use tests::h2_client::H2Client;
@@ -14,8 +14,9 @@ use tests::issuer::IssuerRow;
 use tests::message::Message;
 use tests::process::{CommandLine, Finished};
 use tests::programs::Program;
-use tests::sidecar::NEVER;
+use tests::sidecar::{NEVER, SidecarPlan};
 use tests::tables::{Verdicts, load};
+use tests::token_forge::payload_of;
 use tests::wait;
 
 use super::key_sources::api_server;
@@ -43,7 +44,7 @@ struct Start {
     says: String,
 }
 
-fn issuers() -> Issuers {
+pub(super) fn issuers() -> Issuers {
     Issuers::of_rows(load::<PrefixTable>("user_prefixes.toml").issuer)
 }
 
@@ -345,57 +346,28 @@ fn status_page_explanation_and_check_show_the_prefix() {
 }
 
 #[test]
-fn a_rule_of_one_issuer_is_satisfied_by_its_tokens_alone() {
-    let issuers = issuers();
-    let rules = "[[rule]]\npaths = ['/admin/**']\nissuer = ['users']\n\
-                 claims = { '/realm_access/roles' = ['buyer', 'admin'] }\n\
-                 [[rule]]\nname = 'own'\npaths = ['/own/**']\nissuer = ['users']\n\
-                 [[rule]]\npaths = ['/all/**']\nissuer = ['partner', 'users']\n";
-    let config = rules.to_owned() + &issuers.tables();
-    let plan = issuers.plan_with(&config).flags(NEVER);
-    let sidecar = plan.flags(["--ready", "all"]).start().ready();
-    for (path, of_users, of_partner) in [
-        ("/admin/x", "200", "403 claim_not_allowed"),
-        ("/own/x", "200", "403 claim_not_allowed"),
-        ("/all/x", "200", "200"),
-        ("/x", "200", "200"),
+fn the_auth_server_of_the_flags_keeps_the_ids_of_its_users() {
+    let issuers = Issuers::publish(&["shop"]);
+    let auth_server = AuthServerPlan::new().start().ready();
+    let token = auth_server.login();
+    let id = payload_of(&token)["userId"].as_str().unwrap().to_owned();
+    let table = "[[issuer]]\nname = 'members'\nissuer = 'auth'\nauth-server = true\n";
+    for (own, expected) in [
+        (String::new(), id.clone()),
+        (format!("{table}user-prefix = ''\n"), id.clone()),
+        (format!("{table}user-prefix = 'm:'\n"), format!("m:{id}")),
     ] {
-        for (name, expected) in [("users", of_users), ("partner", of_partner)] {
-            let bearer = sidecar.bearing(&issuers.of(name).own());
-            // The second time from the token cache.
-            for _ in 0..2 {
-                assert_eq!(verdict(&bearer.get(path)), expected, "{name} {path}");
-            }
-        }
-    }
-    let status = admin_get(sidecar.admin(), "/status.json").json();
-    let needs = &status["protected"]["rules"][1]["needs"];
-    assert_eq!(*needs, "iss = \"https://users.example\"");
-    let end = check(&issuers.file(), &config, &["--strict"]);
-    assert_eq!(end.code, Some(0), "{}{}", end.stdout, end.stderr);
-}
-
-#[test]
-fn check_warns_of_a_rule_that_any_issuer_satisfies() {
-    let issuers = issuers();
-    let (one, both) = (issuers.of("users").table(), issuers.tables());
-    for (tables, members, is_warned) in [
-        (&both, "scope = ['a']", true),
-        (&both, "claims = { tenant = [7] }", true),
-        (&both, "scope = ['a']\nissuer = ['users']", false),
-        (&both, "claims = { iss = ['https://users.example'] }", false),
-        (&both, "methods = ['GET']", false),
-        (&one, "scope = ['a']", false),
-    ] {
-        let config = format!("[[rule]]\npaths = ['/a']\n{members}\n{tables}");
-        let end = check(&issuers.file(), &config, &[]);
-        assert_eq!(end.code, Some(0), "{}", end.stderr);
-        let warning = "# warning: [[rule]] rule-1: has no `issuer`";
-        assert_eq!(
-            end.stdout.contains(warning),
-            is_warned,
-            "{members}: {}",
-            end.stdout
-        );
+        let is_in_flags = own.is_empty();
+        fs::write(issuers.file(), own + &issuers.tables()).unwrap();
+        let file = issuers.file().display().to_string();
+        let plan = SidecarPlan::new(&issuers.service, &auth_server.url()).flags(NEVER);
+        let plan = plan.flags(["--config", &file, "--ready", "all"]);
+        let sidecar = match is_in_flags {
+            true => plan.environment("POSTERN_ISSUER", "auth").start().ready(),
+            false => plan.start().ready(),
+        };
+        assert_eq!(verdict(&sidecar.bearing(&token).get("/list")), "200");
+        let requests = issuers.service.take_requests();
+        assert_eq!(user(&requests[0])["id"], expected);
     }
 }

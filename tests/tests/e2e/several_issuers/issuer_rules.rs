@@ -1,0 +1,93 @@
+//! Rules for the tokens of one issuer: what a claim means to one, any other may say of anyone.
+
+use std::fs;
+
+use tests::auth_server::admin_get;
+use tests::client::verdict;
+use tests::process::CommandLine;
+use tests::programs::Program;
+use tests::sidecar::NEVER;
+
+use super::published::check;
+use super::user_prefixes::issuers;
+
+#[test]
+fn a_rule_of_one_issuer_is_satisfied_by_its_tokens_alone() {
+    let issuers = issuers();
+    let rules = "[[rule]]\npaths = ['/admin/**']\nissuer = ['users']\n\
+                 claims = { '/realm_access/roles' = ['buyer', 'admin'] }\n\
+                 [[rule]]\nname = 'own'\npaths = ['/own/**']\nissuer = ['users']\n\
+                 [[rule]]\npaths = ['/all/**']\nissuer = ['partner', 'users']\n";
+    let config = rules.to_owned() + &issuers.tables();
+    let plan = issuers.plan_with(&config).flags(NEVER);
+    let sidecar = plan.flags(["--ready", "all"]).start().ready();
+    for (path, of_users, of_partner) in [
+        ("/admin/x", "200", "403 claim_not_allowed"),
+        ("/own/x", "200", "403 claim_not_allowed"),
+        ("/all/x", "200", "200"),
+        ("/x", "200", "200"),
+    ] {
+        for (name, expected) in [("users", of_users), ("partner", of_partner)] {
+            let bearer = sidecar.bearing(&issuers.of(name).own());
+            // The second time from the token cache.
+            for _ in 0..2 {
+                assert_eq!(verdict(&bearer.get(path)), expected, "{name} {path}");
+            }
+        }
+    }
+    let status = admin_get(sidecar.admin(), "/status.json").json();
+    let needs = &status["protected"]["rules"][1]["needs"];
+    assert_eq!(*needs, "iss = \"https://users.example\"");
+    let end = check(&issuers.file(), &config, &["--strict"]);
+    assert_eq!(end.code, Some(0), "{}{}", end.stdout, end.stderr);
+}
+
+#[test]
+fn check_warns_of_a_rule_that_any_issuer_satisfies() {
+    let issuers = issuers();
+    let (one, both) = (issuers.of("users").table(), issuers.tables());
+    for (tables, members, is_warned) in [
+        (&both, "scope = ['a']", true),
+        (&both, "claims = { tenant = [7] }", true),
+        (&both, "scope = ['a']\nissuer = ['users']", false),
+        (&both, "claims = { iss = ['https://users.example'] }", false),
+        (&both, "methods = ['GET']", false),
+        (&one, "scope = ['a']", false),
+    ] {
+        let config = format!("[[rule]]\npaths = ['/a']\n{members}\n{tables}");
+        let end = check(&issuers.file(), &config, &[]);
+        assert_eq!(end.code, Some(0), "{}", end.stderr);
+        let warning = "# warning: [[rule]] rule-1: has no `issuer`";
+        assert_eq!(
+            end.stdout.contains(warning),
+            is_warned,
+            "{members}: {}",
+            end.stdout
+        );
+    }
+}
+
+#[test]
+fn explained_from_files_a_rule_names_issuers_of_the_file() {
+    let issuers = issuers();
+    let rule = "[[rule]]\npaths = ['/own']\nissuer = ['users']\n";
+    fs::write(issuers.file(), rule.to_owned() + &issuers.tables()).unwrap();
+    let keys = issuers.home.path().join("keys.json");
+    for (name, expected) in [("users", "verified"), ("partner", "claim_not_allowed")] {
+        let one = issuers.of(name);
+        fs::write(&keys, one.issuer.jwks(&one.row)).unwrap();
+        let end = CommandLine::new(Program::Sidecar.path())
+            .arguments(["explain", "/own", "-H", "@-", "--expect", expected])
+            .arguments(["--config", issuers.file().to_str().unwrap()])
+            .arguments([
+                "--jwks-file",
+                keys.to_str().unwrap(),
+                "--audience",
+                "orders",
+            ])
+            .arguments(["--issuer", &format!("https://{name}.example")])
+            .input(format!("Authorization: Bearer {}\n", one.own()).as_bytes())
+            .run();
+        assert_eq!(end.code, Some(0), "{name}: {}{}", end.stdout, end.stderr);
+    }
+}
