@@ -12,8 +12,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use contract::api::user_details::CurrentUserDetails;
 use contract::keys::signing_type::SigningType;
 use contract::keys::{KeySet, VerificationKey};
-use contract::token::bearer;
 use contract::token::verifier::VerificationPolicy;
+use contract::token::{bearer, cookie};
 use http::{HeaderMap, HeaderValue, header};
 use libfuzzer_sys::fuzz_target;
 
@@ -52,7 +52,9 @@ fuzz_target!(|data: &[u8]| {
     headers.insert(header::AUTHORIZATION, value.clone());
     headers.insert(header::COOKIE, value.clone());
     headers.insert(header::SEC_WEBSOCKET_PROTOCOL, value);
-    let _ = bearer::from_cookie(&headers, "t", 8192);
+    if let Ok(Some(_)) = cookie::token_of(&headers, "t", 8192) {
+        assert!(cookie::cookies_without(&headers, "t").is_some());
+    }
     let _ = bearer::from_websocket_protocol(&headers, 8192);
     let Ok(Some(token)) = bearer::from_headers(&headers, 8192) else {
         return;

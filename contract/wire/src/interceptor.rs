@@ -13,6 +13,7 @@ use crate::http::path_patterns::{ContextPath, PassList, PathPattern};
 use crate::http::request_path::{RequestPath, names_another_path};
 use crate::rejection::Rejection;
 use crate::token::bearer::{self, Bearer};
+use crate::token::cookie;
 
 /// The current-user endpoint of contract §4.2, relative to the context path.
 pub const USER_DETAILS_PATH: &str = "/current/user/details";
@@ -135,6 +136,15 @@ impl Interceptor {
         headers: &'a HeaderMap,
         opens_websocket: bool,
     ) -> Result<Option<Bearer<'a>>, Rejection> {
+        self.token_observed(headers, opens_websocket, &mut Unobserved)
+    }
+
+    fn token_observed<'a>(
+        &self,
+        headers: &'a HeaderMap,
+        opens_websocket: bool,
+        observer: &mut impl Observer,
+    ) -> Result<Option<Bearer<'a>>, Rejection> {
         let max = self.max_authorization_bytes;
         let mut token = bearer::from_token_headers(headers, &self.sources.headers, max)?;
         if token.is_none() {
@@ -144,7 +154,11 @@ impl Interceptor {
             token = bearer::from_websocket_protocol(headers, max)?;
         }
         if let (None, Some(name)) = (token, &self.sources.cookie) {
-            token = bearer::from_cookie(headers, name, max)?;
+            let found = cookie::token_of(headers, name, max);
+            if found != Ok(None) {
+                observer.learned(Fact::TokenCookie(name));
+            }
+            token = found?;
         }
         Ok(token)
     }
@@ -212,7 +226,7 @@ impl Interceptor {
             observer.learned(Fact::PassPattern(pattern));
             return Ok(AuthRequirement::Pass);
         }
-        let token = self.token(headers, opens_websocket);
+        let token = self.token_observed(headers, opens_websocket, observer);
         if token == Ok(None)
             && let Some(pattern) = relative
                 .filter(|_| !is_user_details)

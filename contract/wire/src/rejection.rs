@@ -128,8 +128,8 @@ rejections! {
     // The token.
     /// The request carries no token.
     TokenMissing: UNAUTHORIZED, "token_missing", "no access token was sent", bare, Both, enforced;
-    /// More than one `Authorization` field (RFC 6750 §3.1: a bad request).
-    AuthorizationRepeated: BAD_REQUEST, "authorization_repeated", "more than one Authorization header was sent", invalid_request, Both, enforced;
+    /// Credentials twice in one place: two fields, two values of a cookie (RFC 6750 §3.1: a bad request).
+    AuthorizationRepeated: BAD_REQUEST, "authorization_repeated", "the credentials were sent twice", invalid_request, Both, enforced;
     /// The `Authorization` field is longer than the configured limit.
     AuthorizationTooLarge: REQUEST_HEADER_FIELDS_TOO_LARGE, "authorization_too_large", "the Authorization header is too large", none, Both, always;
     /// Another scheme than `Bearer`.

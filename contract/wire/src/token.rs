@@ -4,5 +4,6 @@ pub mod bearer;
 pub mod claim_mapping;
 pub mod claim_name;
 pub mod claims;
+pub mod cookie;
 pub mod revocations;
 pub mod verifier;

@@ -4,7 +4,8 @@
 use bytes::Bytes;
 use contract::http::header_alias::cgi_equal;
 use contract::interceptor::TokenSources;
-use contract::token::bearer::{cookies_without, websocket_protocols_without_token};
+use contract::token::bearer::websocket_protocols_without_token;
+use contract::token::cookie::cookies_without;
 use http::HeaderMap;
 use http::header::{self, HeaderName, HeaderValue};
 use pingora::http::ResponseHeader;
@@ -33,6 +34,8 @@ pub(crate) fn remove_from(
         request.remove_where(is_one);
     }
     if sources.websocket_protocol {
+        let field = header::SEC_WEBSOCKET_PROTOCOL.as_str();
+        request.remove_where(|name| !name.eq_ignore_ascii_case(field) && cgi_equal(name, field));
         let protocols = fields_of(request, &header::SEC_WEBSOCKET_PROTOCOL);
         let left = websocket_protocols_without_token(&protocols)
             .map(|protocols| protocols.join(&b", "[..]));
@@ -138,10 +141,16 @@ mod tests {
                 "bearer, a.b.c, chat",
                 vec!["sec-websocket-protocol: chat".to_owned()],
             ),
+            (
+                "bearer, a.b.c, chat, bearer, a.b.c",
+                vec!["sec-websocket-protocol: chat".to_owned()],
+            ),
             ("chat", vec!["sec-websocket-protocol: chat".to_owned()]),
         ] {
             assert_eq!(left(true, &[(PROTOCOL, protocols)]), expected);
         }
+        let alias = [("Sec_WebSocket_Protocol", "bearer, a.b.c")];
+        assert_eq!(left(true, &alias), Vec::<String>::new());
     }
 
     #[test]

@@ -1,15 +1,10 @@
 //! Tokens from a cookie, and paths on which a token may be missing.
 
-use serde_json::json;
 use tests::client::{Client, Request, verdict};
 use tests::clock;
 use tests::h2_client::H2Client;
 use tests::keys::SigningType;
-use tests::metrics::sum;
 use tests::stack::ForgedStack;
-use tests::wait;
-
-use super::reload::Reloading;
 
 fn stack() -> ForgedStack {
     ForgedStack::with(SigningType::Ecdsa, |plan| {
@@ -54,7 +49,11 @@ fn a_cookie_is_as_good_as_a_header_and_no_better() {
         ),
         (&["Cookie: session=bad"], "401 token_malformed"),
         (&["Cookie: session="], "401 token_malformed"),
-        (&[&*cookie, "Cookie: session=bad"], "401 token_malformed"),
+        (
+            &[&*cookie, "Cookie: session=bad"],
+            "400 authorization_repeated",
+        ),
+        (&[&*cookie, &*cookie, "Cookie: b=2"], "200"),
         (&["Cookie: other=1"], "401 token_missing"),
         (&[], "401 token_missing"),
     ] {
@@ -142,6 +141,59 @@ fn the_cookie_stays_with_us_if_the_service_is_to_see_no_token() {
     assert_eq!(stack.service.last_request().header("cookie"), ["a=1; b=2"]);
 }
 
+/// Forwarded requests with the token, once more, in every spelling, over both versions of HTTP.
+#[test]
+fn no_spelling_of_a_token_reaches_a_service_that_is_to_see_none() {
+    let until = format!("--report-until={}", clock::now() + 600);
+    for mode in [&[][..], &["--enforce=report", &until]] {
+        let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
+            plan.flags(["--token-cookie=my-session", "--websocket-token"])
+                .flags(["--forward-authorization=false"])
+                .flags(["--optional-auth-path=/feed/**"])
+                .flags(mode.iter().copied())
+                .public_paths(["/public/**"])
+        });
+        let token = stack.token();
+        let bearer = format!("Bearer {token}");
+        let client = stack.sidecar.anonymous();
+        let http_2 = H2Client::connect(stack.sidecar.address());
+        for (name, value) in [
+            ("cookie", "my-session=T"),
+            ("cookie", "my-session =T"),
+            ("cookie", "a=1;\tmy-session\t=T"),
+            ("cookie", "a=1, my-session=T"),
+            ("cookie", "a=1 my-session=T"),
+            ("cookie", "=my-session=T"),
+            ("cookie", "\"my-session\"=T"),
+            ("cookie", "MY_SESSION=T"),
+            ("cookie", "my-session=\"T\"; my-session=T; my-session =T"),
+            ("sec-websocket-protocol", "bearer, T, bearer, T"),
+            ("sec-websocket-protocol", "chat, bearer, T, T"),
+            ("sec-websocket-protocol", "bearer, , T"),
+            ("sec-websocket-protocol", "bearer, bearer, T"),
+            ("sec_websocket_protocol", "bearer, T"),
+        ] {
+            let value = value.replace('T', &token);
+            for path in ["/list", "/feed/1", "/public/1"] {
+                let mut fields = vec![(name, value.as_str())];
+                if mode.is_empty() {
+                    fields.push(("authorization", &bearer));
+                }
+                let lines: Vec<_> = fields.iter().map(|(k, v)| format!("{k}: {v}")).collect();
+                let lines: Vec<_> = lines.iter().map(String::as_str).collect();
+                assert_eq!(with(&client, "GET", path, &lines), "200", "{name}: {value}");
+                let request = http_2.request("GET", &format!("/orders{path}"), &fields);
+                assert_eq!(http_2.send(request, b"").unwrap().verdict(), "200");
+                let seen = stack.service.take_requests();
+                assert_eq!(seen.len(), 2);
+                for seen in seen.iter().flat_map(|seen| seen.header_lines()) {
+                    assert!(!seen.contains(&token), "{path}, {name}: {value}\n{seen}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn where_a_token_is_optional_a_bad_one_is_rejected() {
     let stack = stack();
@@ -220,65 +272,5 @@ fn nothing_about_the_way_opens_a_door() {
             verdict(&stack.sidecar.anonymous().send(&request)),
             "401 token_missing"
         );
-    }
-}
-
-#[test]
-fn a_bound_token_is_a_bearer_token_in_no_place() {
-    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
-        let places = ["--token-cookie=session", "--websocket-token"];
-        plan.flags(places)
-            .flags(["--optional-auth-path", "/feed/**"])
-    });
-    let claims = json!({"cnf": {"jkt": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I"}});
-    let token = stack.forge.token(clock::now(), &claims);
-    let bearer = format!("Bearer {token}");
-    let client = stack.sidecar.anonymous();
-    let bound = "401 token_bound";
-    for lines in [
-        &[&*format!("Authorization: {bearer}")][..],
-        &[&format!("Cookie: session={token}")],
-        &[
-            &format!("Sec-WebSocket-Protocol: bearer, {token}"),
-            "Connection: Upgrade",
-            "Upgrade: websocket",
-            "Sec-WebSocket-Version: 13",
-            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
-        ],
-    ] {
-        for path in ["/list", "/feed/a", "/current/user/details"] {
-            assert_eq!(with(&client, "GET", path, lines), bound, "{path} {lines:?}");
-        }
-    }
-    // A scheme that promises a proof is none of ours.
-    let dpop = format!("Authorization: DPoP {token}");
-    let scheme = "401 authorization_scheme";
-    assert_eq!(with(&client, "GET", "/list", &[&dpop]), scheme);
-    let client = H2Client::connect(stack.sidecar.address());
-    let request = client.request("GET", "/orders/list", &[("authorization", &bearer)]);
-    assert_eq!(client.send(request, &[]).unwrap().verdict(), bound);
-    assert_eq!(stack.service.requests().len(), 0);
-    let counted = || {
-        let reason = [("reason", "token_bound")];
-        sum(
-            stack.sidecar.admin(),
-            "postern_sidecar_requests_total",
-            &reason,
-        )
-    };
-    wait::until("the rejections to be counted", || {
-        (counted() == 10).then_some(())
-    });
-}
-
-#[test]
-fn a_bound_token_that_was_accepted_is_rejected_after_a_reload() {
-    let reloading = Reloading::with("accept-bound-tokens = true");
-    let claims = json!({"cnf": {}});
-    let token = reloading.stack.forge.token(clock::now(), &claims);
-    let bearer = reloading.sidecar().bearing(&token);
-    for (setting, expected) in [("on", "200"), ("off", "401 token_bound"), ("on", "200")] {
-        reloading.reload(&format!("accept-bound-tokens = '{setting}'"), "applied");
-        assert_eq!(verdict(&bearer.get("/list")), expected, "{setting}");
     }
 }

@@ -54,6 +54,8 @@ pub enum Fact<'a> {
     Preflight,
     /// The name of the token header that the token came in.
     TokenHeader(&'a str),
+    /// The name of the cookie that holds the token, or that holds no usable one.
+    TokenCookie(&'a str),
     /// The name of the issuer that the token's `iss` selects, where there are several.
     Issuer(&'a str),
     /// The key that signed the token.

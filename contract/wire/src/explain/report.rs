@@ -38,6 +38,9 @@ pub struct Explanation {
     /// The token header that the token came in; absent for one of any other place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_header: Option<String>,
+    /// The cookie that the token came in, or that a rejection is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_cookie: Option<String>,
     /// The name of the issuer that the token's `iss` selects, where there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub issuer: Option<String>,
@@ -204,6 +207,7 @@ impl Observer for Explanation {
             Fact::Rule(facts) => self.rules.push(facts.clone()),
             Fact::Preflight => self.skipped("authorization", "a preflight of an allowed origin"),
             Fact::TokenHeader(name) => self.token_header = Some(name.to_owned()),
+            Fact::TokenCookie(name) => self.token_cookie = Some(name.to_owned()),
             Fact::Issuer(name) => self.issuer = Some(name.to_owned()),
             Fact::SigningKey(key) => {
                 self.token = Some(TokenFacts {
@@ -248,6 +252,9 @@ impl fmt::Display for Explanation {
         }
         if let Some(name) = &self.token_header {
             writeln!(f, "from      {name}")?;
+        }
+        if let Some(name) = &self.token_cookie {
+            writeln!(f, "from      the cookie {name}")?;
         }
         if let Some(issuer) = &self.issuer {
             writeln!(f, "issuer    {issuer}")?;

@@ -58,8 +58,8 @@ impl Rejection {
                 "Log in (`POST /auth/oauth/jwt/token`) and send `Authorization: Bearer <token>`. If the path is meant to be open, add a pattern to `--public-path`, relative to the context path; `sidecar explain` shows which pattern matches. A proxy in front may also have dropped the field.",
             ),
             Self::AuthorizationRepeated => (
-                "The request has more than one `Authorization` field, or more than one of the headers that tables name as `token-header`.",
-                "Send one. Often a client library adds its own to the one that was set by hand, or a proxy in front does.",
+                "The request has more than one `Authorization` field, more than one of the headers that tables name as `token-header`, two values for the cookie of `--token-cookie`, or `bearer` twice among its WebSocket protocols.",
+                "Send one. Often a client library adds its own to the one that was set by hand, or a proxy in front does. Of two cookies with one name, the old one has another `Path` or `Domain`: delete it with just these.",
             ),
             Self::AuthorizationTooLarge => (
                 "The `Authorization` field, or the token in another place, is longer than allowed (8 KiB by default).",

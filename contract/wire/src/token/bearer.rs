@@ -1,8 +1,9 @@
-//! The only parser of `Authorization`, and of the other configured places of a token.
+//! The only parser of `Authorization`, and of the other configured places of a token but the
+//! [cookie](super::cookie).
 
 use std::fmt;
 
-use http::header::{AUTHORIZATION, COOKIE, GetAll, SEC_WEBSOCKET_PROTOCOL};
+use http::header::{AUTHORIZATION, GetAll, SEC_WEBSOCKET_PROTOCOL};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::rejection::Rejection;
@@ -56,7 +57,7 @@ impl<'a> Bearer<'a> {
         self.location
     }
 
-    const fn at(self, location: TokenLocation) -> Self {
+    pub(super) const fn at(self, location: TokenLocation) -> Self {
         Self { location, ..self }
     }
 }
@@ -122,55 +123,6 @@ pub fn from_token_headers<'a>(
     Ok(Some(token.at(TokenLocation::Header(position))))
 }
 
-/// Reads the token from the cookie of this name; `None` without such a cookie.
-///
-/// # Errors
-/// [`Rejection::AuthorizationTooLarge`]; [`Rejection::TokenMalformed`], also for two cookies of the
-/// name, because programs differ in which one they read.
-pub fn from_cookie<'a>(
-    headers: &'a HeaderMap,
-    name: &str,
-    max_bytes: usize,
-) -> Result<Option<Bearer<'a>>, Rejection> {
-    let mut tokens = cookies(headers)
-        .filter_map(|(known_as, value)| (known_as == name.as_bytes()).then_some(value));
-    match (tokens.next(), tokens.next()) {
-        (None, _) => Ok(None),
-        (Some(_), Some(_)) => Err(Rejection::TokenMalformed),
-        (Some(token), None) => {
-            let token = bounded(token, max_bytes)?;
-            Ok(Some(token.at(TokenLocation::Cookie)))
-        }
-    }
-}
-
-/// Returns name and value of each cookie (RFC 6265 §4.2.1).
-fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&[u8], &[u8])> {
-    cookie_pairs(headers).filter_map(|pair| {
-        let equals = pair.iter().position(|&byte| byte == b'=')?;
-        let (name, value) = pair.split_at(equals);
-        Some((name, value.get(1..)?))
-    })
-}
-
-fn cookie_pairs(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
-    headers
-        .get_all(COOKIE)
-        .iter()
-        .flat_map(|field| field.as_bytes().split(|&byte| byte == b';'))
-        .map(<[u8]>::trim_ascii)
-}
-
-/// Returns all cookies but those of this name, as one field; `None` without a cookie of this name.
-pub fn cookies_without(headers: &HeaderMap, name: &str) -> Option<Vec<u8>> {
-    let is_of_the_name = |pair: &&[u8]| {
-        pair.strip_prefix(name.as_bytes())
-            .is_some_and(|rest| rest.first() == Some(&b'='))
-    };
-    let (removed, left): (Vec<&[u8]>, Vec<&[u8]>) = cookie_pairs(headers).partition(is_of_the_name);
-    (!removed.is_empty()).then(|| left.join(&b"; "[..]))
-}
-
 /// The protocol before the token in a browser's `new WebSocket(url, ["bearer", token])`.
 const WEBSOCKET_PROTOCOL: &[u8] = b"bearer";
 
@@ -178,7 +130,8 @@ const WEBSOCKET_PROTOCOL: &[u8] = b"bearer";
 /// a WebSocket set; `None` if the first protocol is another.
 ///
 /// # Errors
-/// [`Rejection::AuthorizationTooLarge`], [`Rejection::TokenMalformed`].
+/// [`Rejection::AuthorizationTooLarge`], [`Rejection::TokenMalformed`];
+/// [`Rejection::AuthorizationRepeated`] for a second `bearer`.
 pub fn from_websocket_protocol(
     headers: &HeaderMap,
     max_bytes: usize,
@@ -188,24 +141,41 @@ pub fn from_websocket_protocol(
         return Ok(None);
     }
     let token = protocols.next().ok_or(Rejection::TokenMalformed)?;
+    if token == WEBSOCKET_PROTOCOL || protocols.any(|it| it == WEBSOCKET_PROTOCOL) {
+        return Err(Rejection::AuthorizationRepeated);
+    }
     bounded(token, max_bytes).map(Some)
 }
 
-/// Returns the protocols without the token; `None` if they carry no token.
+/// Returns the protocols without each `bearer` and the tokens after them, wherever they stand;
+/// `None` without a `bearer`.
 pub fn websocket_protocols_without_token(headers: &HeaderMap) -> Option<Vec<&[u8]>> {
-    let mut protocols = websocket_protocols(headers);
-    (protocols.next() == Some(WEBSOCKET_PROTOCOL)).then(|| protocols.skip(1).collect())
+    let (mut left, mut tokens) = (Vec::new(), Vec::new());
+    let (mut is_found, mut is_token) = (false, false);
+    for protocol in websocket_protocols(headers) {
+        if protocol == WEBSOCKET_PROTOCOL {
+            (is_found, is_token) = (true, true);
+        } else if std::mem::take(&mut is_token) {
+            tokens.push(protocol);
+        } else {
+            left.push(protocol);
+        }
+    }
+    left.retain(|protocol| !tokens.contains(protocol));
+    is_found.then_some(left)
 }
 
+/// Returns the protocols; empty elements of a list count for nothing (RFC 9110 §5.6.1.2).
 fn websocket_protocols(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
     headers
         .get_all(SEC_WEBSOCKET_PROTOCOL)
         .iter()
         .flat_map(|field| field.as_bytes().split(|&byte| byte == b','))
         .map(<[u8]>::trim_ascii)
+        .filter(|protocol| !protocol.is_empty())
 }
 
-fn bounded(token: &[u8], max_bytes: usize) -> Result<Bearer<'_>, Rejection> {
+pub(super) fn bounded(token: &[u8], max_bytes: usize) -> Result<Bearer<'_>, Rejection> {
     if token.len() > max_bytes {
         return Err(Rejection::AuthorizationTooLarge);
     }
@@ -331,51 +301,6 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_is_found_by_its_whole_name_and_is_the_only_one() {
-        for (cookies, expected) in [
-            (&["token=a.b.c"][..], Ok(Some("a.b.c"))),
-            (&["x=1; token=a.b.c ;y"], Ok(Some("a.b.c"))),
-            (&["x=1", "token=a.b.c"], Ok(Some("a.b.c"))),
-            (&["xtoken=a; Token=b; token2=c"], Ok(None)),
-            (&["token"], Ok(None)),
-            (&[], Ok(None)),
-            (&["token="], Err(Rejection::TokenMalformed)),
-            (&["token=\"a.b.c\""], Err(Rejection::TokenMalformed)),
-            (&["token=a b"], Err(Rejection::TokenMalformed)),
-            (&["token=a; token=a"], Err(Rejection::TokenMalformed)),
-            (&["token=a", "token=b"], Err(Rejection::TokenMalformed)),
-            (&["token=aaaaaaaaaa"], Ok(Some("aaaaaaaaaa"))),
-            (
-                &["token=aaaaaaaaaaa"],
-                Err(Rejection::AuthorizationTooLarge),
-            ),
-        ] {
-            let headers = headers_of(COOKIE, cookies);
-            let token = from_cookie(&headers, "token", 10);
-            assert_eq!(
-                token.map(|token| token.map(Bearer::as_str)),
-                expected,
-                "{cookies:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn the_other_cookies_stay_in_one_field() {
-        for (cookies, left) in [
-            (&["token=a.b.c"][..], Some("")),
-            (&["x=1; token=a; y=2"], Some("x=1; y=2")),
-            (&["x=1", "token=a", "y"], Some("x=1; y")),
-            (&["token=a; token=b; x=1"], Some("x=1")),
-            (&["token; tokens=1; xtoken=a; Token=b"], None),
-            (&[], None),
-        ] {
-            let found = cookies_without(&headers_of(COOKIE, cookies), "token");
-            assert_eq!(found.as_deref(), left.map(str::as_bytes), "{cookies:?}");
-        }
-    }
-
-    #[test]
     fn one_field_of_all_token_headers_holds_a_bare_token() {
         let names = ["x-first", "x-second"].map(HeaderName::from_static);
         for (fields, expected) in [
@@ -420,7 +345,24 @@ mod tests {
                 Some(vec!["chat", "log"]),
             ),
             (&["bearer", "a.b.c"], Ok(Some("a.b.c")), Some(vec![])),
-            (&["chat, bearer, a.b.c"], Ok(None), None),
+            (&[",bearer,,a.b.c"], Ok(Some("a.b.c")), Some(vec![])),
+            (&["bearer, a, chat, a"], Ok(Some("a")), Some(vec!["chat"])),
+            (&["chat, bearer, a.b.c"], Ok(None), Some(vec!["chat"])),
+            (
+                &["bearer, a, bearer, a, chat"],
+                Err(Rejection::AuthorizationRepeated),
+                Some(vec!["chat"]),
+            ),
+            (
+                &["bearer, a", "chat, bearer, b"],
+                Err(Rejection::AuthorizationRepeated),
+                Some(vec!["chat"]),
+            ),
+            (
+                &["bearer, bearer, a"],
+                Err(Rejection::AuthorizationRepeated),
+                Some(vec![]),
+            ),
             (&["Bearer, a.b.c"], Ok(None), None),
             (&[], Ok(None), None),
             (&["bearer"], Err(Rejection::TokenMalformed), Some(vec![])),

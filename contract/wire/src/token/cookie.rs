@@ -1,0 +1,175 @@
+//! The cookie that carries a token: its only reader, and its removal.
+
+use http::HeaderMap;
+use http::header::COOKIE;
+
+use super::bearer::{Bearer, TokenLocation, bounded};
+use crate::http::header_alias::cgi_equal;
+use crate::rejection::Rejection;
+
+/// Reads the token from the cookie of this name; `None` without such a cookie. Equal cookies count
+/// as one.
+///
+/// # Errors
+/// [`Rejection::AuthorizationTooLarge`], [`Rejection::TokenMalformed`];
+/// [`Rejection::AuthorizationRepeated`] for two values, because programs differ in which one they
+/// read.
+pub fn token_of<'a>(
+    headers: &'a HeaderMap,
+    name: &str,
+    max_bytes: usize,
+) -> Result<Option<Bearer<'a>>, Rejection> {
+    let mut tokens = pairs(headers).filter_map(|pair| value_of(pair, name));
+    let Some(token) = tokens.next() else {
+        return Ok(None);
+    };
+    if tokens.any(|other| other != token) {
+        return Err(Rejection::AuthorizationRepeated);
+    }
+    let token = bounded(token, max_bytes)?;
+    Ok(Some(token.at(TokenLocation::Cookie)))
+}
+
+/// Returns all cookies but those of this name and its look-alikes, as one field; `None` without
+/// such a cookie.
+pub fn cookies_without(headers: &HeaderMap, name: &str) -> Option<Vec<u8>> {
+    let (removed, left): (Vec<_>, Vec<_>) =
+        pairs(headers).partition(|pair| may_be_read_as(pair, name));
+    (!removed.is_empty()).then(|| left.join(&b"; "[..]))
+}
+
+fn pairs(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+    headers
+        .get_all(COOKIE)
+        .iter()
+        .flat_map(|field| field.as_bytes().split(|&byte| byte == b';'))
+        .map(<[u8]>::trim_ascii)
+}
+
+/// Returns the value of a cookie of this name (RFC 6265 §4.2.1); most programs trim the name.
+fn value_of<'p>(pair: &'p [u8], name: &str) -> Option<&'p [u8]> {
+    let equals = pair.iter().position(|&byte| byte == b'=')?;
+    let (known_as, value) = pair.split_at(equals);
+    (known_as.trim_ascii() == name.as_bytes()).then_some(value.get(1..)?)
+}
+
+/// Returns true if some program reads a cookie of this name: many separate cookies by commas and
+/// blanks too, skip odd bytes around a name, or compare names like those of CGI variables.
+fn may_be_read_as(pair: &[u8], name: &str) -> bool {
+    let equals = pair.iter().enumerate().filter(|(_, byte)| **byte == b'=');
+    let mut names = equals.filter_map(|(at, _)| last_name(pair.get(..at)?));
+    names.any(|found| cgi_equal(found, name))
+}
+
+/// Returns the name at the end of `text`, the bytes before a `=`; `None` inside of a value, as in
+/// `a=name=`.
+fn last_name(text: &[u8]) -> Option<&str> {
+    let end = text.iter().rposition(is_of_name)? + 1;
+    let text = text.get(..end)?;
+    let start = text.iter().rposition(|byte| !is_of_name(byte));
+    let (before, name) = text.split_at(start.map_or(0, |at| at + 1));
+    let in_value = before.ends_with(b"=") && before.iter().any(is_of_name);
+    std::str::from_utf8(name).ok().filter(|_| !in_value)
+}
+
+/// Returns true for a byte of a token (RFC 9110 §5.6.2).
+fn is_of_name(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn headers_of(fields: &[&str]) -> HeaderMap {
+        let field = |field: &&str| (COOKIE, HeaderValue::from_bytes(field.as_bytes()).unwrap());
+        fields.iter().map(field).collect()
+    }
+
+    #[test]
+    fn a_cookie_is_found_by_its_whole_name() {
+        use Rejection as R;
+        for (cookies, expected) in [
+            (&["token=a.b.c"][..], Ok(Some("a.b.c"))),
+            (&["x=1; token=a.b.c ;y"], Ok(Some("a.b.c"))),
+            (&["x=1", "token=a.b.c"], Ok(Some("a.b.c"))),
+            (&["token =a.b.c"], Ok(Some("a.b.c"))),
+            (&["x=1;\ttoken\t=a.b.c"], Ok(Some("a.b.c"))),
+            (&["$Version=1; token=a; $Path=/"], Ok(Some("a"))),
+            (&["xtoken=a; Token=b; token2=c; =token=d"], Ok(None)),
+            (&["token", ""], Ok(None)),
+            (&[], Ok(None)),
+            (&["token="], Err(R::TokenMalformed)),
+            (&["token=\"a.b.c\""], Err(R::TokenMalformed)),
+            (&["token=a b"], Err(R::TokenMalformed)),
+            (&["token= a"], Err(R::TokenMalformed)),
+            (&["token=aaaaaaaaaa"], Ok(Some("aaaaaaaaaa"))),
+            (&["token=aaaaaaaaaaa"], Err(R::AuthorizationTooLarge)),
+        ] {
+            let headers = headers_of(cookies);
+            let token = token_of(&headers, "token", 10);
+            let token = token.map(|token| token.map(Bearer::as_str));
+            assert_eq!(token, expected, "{cookies:?}");
+        }
+    }
+
+    #[test]
+    fn equal_cookies_are_one_and_different_ones_are_sent_twice() {
+        let repeated = Err(Rejection::AuthorizationRepeated);
+        for (cookies, expected) in [
+            (&["token=a; token=a"][..], Ok(Some("a"))),
+            (&["token=a; x=1", "token=a", "token =a"], Ok(Some("a"))),
+            (&["token=a; token=b"], repeated),
+            (&["token=a", "token=b"], repeated),
+            (&["token=a; token="], repeated),
+            (&["token=a; token=a; token =b"], repeated),
+        ] {
+            let headers = headers_of(cookies);
+            let token = token_of(&headers, "token", 10);
+            let token = token.map(|token| token.map(Bearer::as_str));
+            assert_eq!(token, expected, "{cookies:?}");
+        }
+    }
+
+    #[test]
+    fn the_other_cookies_stay_in_one_field() {
+        for (cookies, left) in [
+            (&["token=a.b.c"][..], Some("")),
+            (&["x=1; token=a; y=2"], Some("x=1; y=2")),
+            (&["x=1", "token=a", "y"], Some("x=1; y")),
+            (&["token=a; token=b; x=1"], Some("x=1")),
+            (&["token; tokens=1; xtoken=a; a=token=b"], None),
+            (&["x=\"token\"; token-b=1; b.token=2"], None),
+            (&[], None),
+        ] {
+            let found = cookies_without(&headers_of(cookies), "token");
+            assert_eq!(found.as_deref(), left.map(str::as_bytes), "{cookies:?}");
+        }
+    }
+
+    #[test]
+    fn a_cookie_that_some_program_reads_as_the_token_is_removed() {
+        for cookie in [
+            "to-ken =T",
+            "to-ken\t=T",
+            "\"to-ken\"=T",
+            "=to-ken=T",
+            "b=1,to-ken=T",
+            "b=1, to-ken =T",
+            "b=1 to-ken=T",
+            "b=\"1\"to-ken=T",
+            "\u{a0}to-ken\u{a0}=T",
+            "TO-KEN=T",
+            "to_ken=T",
+            "to.ken=T",
+            "to-ken=\"T\"",
+            "to-ken==T",
+        ] {
+            let found = cookies_without(&headers_of(&["a=1", cookie]), "to-ken");
+            assert_eq!(found.as_deref(), Some(&b"a=1"[..]), "{cookie}");
+        }
+    }
+}
