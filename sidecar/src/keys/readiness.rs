@@ -1,4 +1,5 @@
-//! Readiness by the keys: those of the one issuer, of any of several, or of all.
+//! Readiness by the keys, and by the revocation list where one is required: those of the one issuer,
+//! of any of several, or of all.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use runtime::admin::health::Condition;
 /// The readiness text before the first fetch.
 pub(crate) const NOT_FETCHED: &str = "not fetched yet";
 
-/// The issuers whose keys readiness needs.
+/// The issuers that readiness needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum ReadyWith {
     /// One issuer with a usable key.
@@ -24,8 +25,17 @@ pub(crate) enum ReadyWith {
 struct Shared {
     condition: Condition,
     needed: ReadyWith,
-    /// For each issuer its name, and the reason why it is not ready.
-    issuers: Mutex<Vec<(Option<String>, Option<String>)>>,
+    issuers: Mutex<Vec<Reported>>,
+}
+
+/// The reports about one issuer.
+#[derive(Debug)]
+struct Reported {
+    name: Option<String>,
+    /// The reason why no key is usable.
+    keys: Option<String>,
+    /// The reason why a required revocation list does not count.
+    list: Option<String>,
 }
 
 /// The handle by which the refresh of one issuer reports.
@@ -42,8 +52,7 @@ impl KeyReadiness {
         needed: ReadyWith,
         names: impl Iterator<Item = Option<String>>,
     ) -> Vec<Self> {
-        let not_ready = |name| (name, Some(NOT_FETCHED.to_owned()));
-        let issuers: Vec<_> = names.map(not_ready).collect();
+        let issuers: Vec<_> = names.map(Reported::not_fetched).collect();
         let count = issuers.len();
         let shared = Arc::new(Shared {
             condition,
@@ -58,19 +67,25 @@ impl KeyReadiness {
     }
 
     pub(crate) fn set_ready(&self) {
-        self.set(None);
+        self.set(|reported| reported.keys = None);
     }
 
     pub(crate) fn set_not_ready(&self, reason: impl Into<String>) {
-        self.set(Some(reason.into()));
+        self.set(|reported| reported.keys = Some(reason.into()));
     }
 
-    fn set(&self, reason: Option<String>) {
+    /// Reports the reason why a required revocation list does not count, or that it does.
+    pub(crate) fn set_list(&self, reason: Option<&str>) {
+        let reason = reason.map(|reason| format!("revocation list {reason}"));
+        self.set(|reported| reported.list = reason);
+    }
+
+    fn set(&self, report: impl FnOnce(&mut Reported)) {
         let mut issuers = self.shared.issuers.lock();
-        if let Some((_, of_this)) = issuers.get_mut(self.issuer) {
-            *of_this = reason;
+        if let Some(reported) = issuers.get_mut(self.issuer) {
+            report(reported);
         }
-        let missing: Vec<_> = issuers.iter().filter_map(missing).collect();
+        let missing: Vec<_> = issuers.iter().filter_map(Reported::missing).collect();
         let is_ready = match self.shared.needed {
             ReadyWith::Any => missing.len() < issuers.len(),
             ReadyWith::All => missing.is_empty(),
@@ -91,20 +106,30 @@ impl From<Condition> for KeyReadiness {
             shared: Arc::new(Shared {
                 condition,
                 needed: ReadyWith::All,
-                issuers: Mutex::new(vec![(None, Some(NOT_FETCHED.to_owned()))]),
+                issuers: Mutex::new(vec![Reported::not_fetched(None)]),
             }),
             issuer: 0,
         }
     }
 }
 
-/// Describes an issuer that is not ready.
-fn missing((name, reason): &(Option<String>, Option<String>)) -> Option<String> {
-    let reason = reason.as_ref()?;
-    Some(match name {
-        Some(name) => format!("{name}: {reason}"),
-        None => reason.clone(),
-    })
+impl Reported {
+    fn not_fetched(name: Option<String>) -> Self {
+        Self {
+            name,
+            keys: Some(NOT_FETCHED.to_owned()),
+            list: None,
+        }
+    }
+
+    /// Describes an issuer that is not ready.
+    fn missing(&self) -> Option<String> {
+        let reason = self.keys.as_ref().or(self.list.as_ref())?;
+        Some(match &self.name {
+            Some(name) => format!("{name}: {reason}"),
+            None => reason.clone(),
+        })
+    }
 }
 
 #[cfg(test)]
@@ -139,6 +164,26 @@ mod tests {
         assert_eq!(any, [false, true, true, true, false]);
         let all = reported(ReadyWith::All, &reports);
         assert_eq!(all, [false, false, true, false, false]);
+    }
+
+    #[test]
+    fn a_stale_required_list_of_one_issuer_leaves_the_others_ready() {
+        for (needed, ready) in [(ReadyWith::Any, true), (ReadyWith::All, false)] {
+            let health = Health::new();
+            health.set_started();
+            let names = ["a", "b"].map(|name| Some(name.to_owned()));
+            let condition = health.condition("verification_key", NOT_FETCHED);
+            let handles = KeyReadiness::of_each(condition, needed, names.into_iter());
+            handles.iter().for_each(KeyReadiness::set_ready);
+            if let [stale, other] = &handles[..] {
+                stale.set_list(Some("stale"));
+                assert_eq!(health.is_ready(), ready, "{needed:?}");
+                other.set_not_ready("away");
+                assert!(!health.is_ready(), "{needed:?}");
+                stale.set_list(None);
+            }
+            assert_eq!(health.is_ready(), ready, "{needed:?}");
+        }
     }
 
     #[test]

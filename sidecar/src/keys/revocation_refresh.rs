@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use contract::token::revocations::RevocationList;
 use http::HeaderValue;
 use parking_lot::Mutex;
-use runtime::admin::health::Condition;
 use runtime::files::owner_only_file;
 use runtime::process::clock::unix_now;
 
 use super::current::{CurrentKeys, FetchTime};
+use super::readiness::{KeyReadiness, NOT_FETCHED};
 use super::revocations::{
     FetchedList, ListError, Revocations, Taken, check_signature_age, take, verified,
 };
@@ -30,7 +30,7 @@ pub(crate) struct RevocationRefresh {
     keys: Arc<CurrentKeys>,
     metrics: Metrics,
     /// Not ready while a required list is stale; `None` where none is required.
-    ready: Option<Condition>,
+    ready: Option<KeyReadiness>,
     /// The interval of fetches beside those of the keys.
     poll: Option<Duration>,
     /// True once an outage is logged: it is one line.
@@ -43,9 +43,12 @@ impl RevocationRefresh {
     pub(crate) fn new(
         keys: Arc<CurrentKeys>,
         metrics: Metrics,
-        ready: Option<Condition>,
+        ready: Option<KeyReadiness>,
         poll: Option<Duration>,
     ) -> Self {
+        if let Some(ready) = &ready {
+            ready.set_list(Some(NOT_FETCHED));
+        }
         Self {
             keys,
             metrics,
@@ -200,10 +203,10 @@ impl RevocationRefresh {
         let state = self.keys.load();
         match state.as_deref() {
             Some(state) if self.keys.has_fresh_revocations(state, Instant::now()) => {
-                ready.set_ready();
+                ready.set_list(None);
             }
-            Some(state) if state.revocations().is_some() => ready.set_not_ready(STALE),
-            _ => ready.set_not_ready("not fetched yet"),
+            Some(state) if state.revocations().is_some() => ready.set_list(Some(STALE)),
+            _ => ready.set_list(Some(NOT_FETCHED)),
         }
     }
 

@@ -30,8 +30,7 @@ use crate::cli::ServeArgs;
 use crate::config::issuers::IssuerConfig;
 use crate::config::live::CurrentRules;
 use crate::config::{Config, RevocationSettings};
-use crate::downstream::in_flight::InFlight;
-use crate::downstream::limits::{self, Limit};
+use crate::downstream::limits::{InFlight, Limit};
 use crate::downstream::tls::ClientTls;
 use crate::keys::cache::KeyCache;
 use crate::keys::current::CurrentKeys;
@@ -281,11 +280,14 @@ fn refreshers(config: &Config, shared: &Shared) -> Result<Vec<Arc<Refresher>>, E
             config.timing.clone(),
             keys,
             shared.metrics.clone(),
-            ready,
+            ready.clone(),
         )
         .with_cache(cache, SystemTime::now());
         // Behind the keys, which verify a cached list.
-        let list = revocations.map(|settings| revocation_refresh(settings, issuer, keys, shared));
+        let list = revocations.map(|settings| {
+            let ready = settings.required.map(|_| ready);
+            revocation_refresh(settings, ready, issuer, keys, shared)
+        });
         Ok(Arc::new(refresher.with_revocations(list)))
     });
     refreshers.collect()
@@ -312,13 +314,12 @@ fn source_of(issuer: &IssuerConfig) -> Result<KeySource, ExitError> {
 
 fn revocation_refresh(
     settings: RevocationSettings,
+    ready: Option<KeyReadiness>,
     issuer: &IssuerConfig,
     keys: &NamedKeys,
     shared: &Shared,
 ) -> RevocationRefresh {
-    let condition = |_| shared.health.condition("revocations", "not fetched yet");
     let (keys, metrics) = (Arc::clone(&keys.keys), shared.metrics.clone());
-    let ready = settings.required.map(condition);
     let refresh = RevocationRefresh::new(keys, metrics, ready, settings.poll);
     // Beside the keys that verify it.
     let file = issuer.key_cache.as_ref().map(|cache| {
@@ -362,10 +363,12 @@ fn client_connections(
     shared: &Shared,
 ) -> ClientConnections {
     let descriptors = fd_limit::for_clients();
-    let max = |flag, configured| limits::max_of(flag, configured, descriptors);
-    let flag = "--max-connections";
-    let limit = Limit::new(flag, max(flag, config.max_connections));
-    let in_flight = InFlight::new(max("--max-requests", config.max_requests));
+    let limit = Limit::new("--max-connections", config.max_connections, descriptors);
+    let in_flight = InFlight::new(Limit::new(
+        "--max-requests",
+        config.max_requests,
+        descriptors,
+    ));
     let head_timeout = config.request_header_timeout;
     let downstream_write_timeout = config.downstream_write_timeout;
     let is_fast = config.fast_path && config.upstream.address.protocol != Protocol::H2c;

@@ -1,13 +1,17 @@
 //! An issuer that is away, broken or rotating, beside others.
 
+use std::fs;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 use tests::auth_server::admin_get;
 use tests::client::verdict;
-use tests::fake_auth_server::json_response;
-use tests::sidecar::{EVERY_SECOND, NEVER};
+use tests::clock;
+use tests::fake_auth_server::{FakeAuthServer, json_response};
+use tests::keys::SigningType;
+use tests::sidecar::{EVERY_SECOND, NEVER, SidecarPlan};
+use tests::token_forge::Forge;
 use tests::wait;
 
 use super::published::{AWAY, Issuers, serving};
@@ -65,6 +69,43 @@ fn an_issuer_that_is_away_hurts_no_other() {
         (failures > 0).then_some(())
     });
     assert_eq!(verdict(&all.bearing(&cluster.own()).get("/list")), "200");
+}
+
+#[test]
+fn a_required_list_that_is_missing_hurts_no_other_issuer() {
+    let issuers = Issuers::publish(&["shop"]);
+    let forge = Forge::new(SigningType::Ecdsa);
+    // It publishes no list.
+    let auth_server = FakeAuthServer::serving(&forge.trusted().served());
+    let members =
+        "[[issuer]]\nname = 'members'\nissuer = 'auth'\nauth-server = true\nuser-prefix = ''\n";
+    fs::write(issuers.file(), format!("{members}{}", issuers.tables())).unwrap();
+    let file = issuers.file().display().to_string();
+    let start = |needed| {
+        SidecarPlan::new(&issuers.service, &auth_server.url())
+            .flags(["--config", &file, "--signing-type", "ecdsa"])
+            .flags(["--revocations", "required", "--ready", needed])
+            .flags(NEVER)
+            .start()
+    };
+    let (any, all) = (start("any").ready(), start("all"));
+    for sidecar in [&any, &all] {
+        let shop = sidecar.bearing(&issuers.of("shop").own());
+        wait::until("the keys of the other", || {
+            (verdict(&shop.get("/list")) == "200").then_some(())
+        });
+        let token = forge.token(clock::now(), &json!({"iss": "auth"}));
+        wait::until("the missing list", || {
+            let seen = verdict(&sidecar.bearing(&token).get("/list"));
+            (seen == "503 revocations_stale").then_some(())
+        });
+    }
+    assert_eq!((any.readiness(), all.readiness()), (200, 503));
+    let report = admin_get(all.admin(), "/readyz").text();
+    assert!(
+        report.contains("members: revocation list not fetched yet"),
+        "{report}"
+    );
 }
 
 #[test]
