@@ -73,7 +73,6 @@ mod tests {
 
     use futures_util::stream;
     use http::HeaderValue;
-    use runtime::net::shares::Holder;
 
     use super::*;
 
@@ -108,7 +107,7 @@ mod tests {
     const SOON: Duration = Duration::from_secs(5);
 
     fn held() -> Held {
-        Unfinished::of(MAX_BODY_BYTES * 2).nothing_held(Holder::at(None))
+        Unfinished::of(MAX_BODY_BYTES * 2).nothing_held()
     }
 
     /// Returns a body in chunks of one byte.
@@ -151,15 +150,14 @@ mod tests {
     #[tokio::test]
     async fn all_that_wait_for_their_rest_share_one_budget() {
         let budget = Unfinished::of(MAX_BODY_BYTES);
-        let newcomer = || budget.nothing_held(Holder::at(Some([192, 0, 2, 1].into())));
-        let mut other = budget.nothing_held(Holder::at(None));
+        let mut other = budget.nothing_held();
         assert_eq!(other.set(UNCOUNTED + MAX_BODY_BYTES), Ok(()));
-        let long = || read(dripping(MAX_BODY_BYTES), SOON, newcomer());
+        let long = || read(dripping(MAX_BODY_BYTES), SOON, budget.nothing_held());
         assert_eq!(long().await, Err(Rejection::ServerBusy));
-        let ordinary = read(dripping(300), SOON, newcomer()).await;
+        let ordinary = read(dripping(300), SOON, budget.nothing_held()).await;
         assert_eq!(ordinary.map(|body| body.len()), Ok(300));
         let whole = Body::from(vec![b'x'; MAX_BODY_BYTES]);
-        let whole = read(whole, SOON, newcomer()).await;
+        let whole = read(whole, SOON, budget.nothing_held()).await;
         assert_eq!(whole.map(|body| body.len()), Ok(MAX_BODY_BYTES));
         drop(other);
         assert_eq!(long().await.map(|body| body.len()), Ok(MAX_BODY_BYTES));

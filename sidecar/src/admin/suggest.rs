@@ -15,6 +15,7 @@ use contract::rejection::Rejection;
 use crate::config::live::CurrentRules;
 use crate::config::opens_too_much;
 use crate::telemetry::reported_paths::{Reported, ReportedPaths};
+use crate::telemetry::request_span::OTHER_METHOD;
 
 pub(crate) const PATH: &str = "/suggest";
 
@@ -54,9 +55,10 @@ fn text(reported: &Reported, context: &str) -> String {
     let mut open: BTreeMap<&str, PublicPath<'_>> = BTreeMap::new();
     let mut others = String::new();
     for (template, count) in &reported.templates {
-        let (method, reason) = (template.method.as_str(), template.reason);
+        let (method, reason) = (template.method, template.reason);
         let relative = relative(&template.path, context);
-        match relative.filter(|_| reason == Rejection::TokenMissing.reason()) {
+        let helps = reason == Rejection::TokenMissing.reason() && method != OTHER_METHOD;
+        match relative.filter(|_| helps) {
             Some(path) => {
                 let open = open.entry(path).or_default();
                 open.methods.push(method);
@@ -129,11 +131,13 @@ mod tests {
     fn the_suggestion_is_a_pass_list_with_comments_on_danger() {
         let paths = ReportedPaths::default();
         let missing = Rejection::TokenMissing;
+        let invented = Method::from_bytes(b"get").unwrap_or_default();
         for (rejection, method, target) in [
             (missing, Method::GET, "/orders/products/1"),
             (missing, Method::GET, "/orders/products/2?page=1"),
             (missing, Method::HEAD, "/orders/products/2"),
             (missing, Method::POST, "/orders/contact"),
+            (missing, invented, "/orders/products/2"),
             (missing, Method::GET, "/orders/1"),
             (missing, Method::GET, "/elsewhere"),
             (Rejection::TokenExpired, Method::GET, "/orders/products/3"),
@@ -148,6 +152,7 @@ mod tests {
             "# \"POST /contact\",  # 1 requests; it changes something",
             "# \"GET /*\",  # 1 requests; it matches every path of this depth",
             "#         1  token_missing  GET /elsewhere",
+            "#         1  token_missing  _OTHER /orders/products/*",
             "#         1  token_expired  GET /orders/products/*",
             "#         1  insufficient_scope  PUT /orders/admin",
             "# 1 more, with paths that no pattern matches, or after the first thousand",

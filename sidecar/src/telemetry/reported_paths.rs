@@ -7,6 +7,8 @@ use contract::rejection::Rejection;
 use http::Method;
 use parking_lot::Mutex;
 
+use super::request_span::{OTHER_METHOD, known_method};
+
 /// Max number of templates: no operator reads more.
 const MAX_TEMPLATES: usize = 1000;
 const MAX_TEMPLATE_BYTES: usize = 256;
@@ -32,7 +34,8 @@ pub(crate) struct Reported {
 pub(crate) struct Template {
     /// The path with the context path; ids are `*`.
     pub(crate) path: String,
-    pub(crate) method: String,
+    /// A standard method, or [`OTHER_METHOD`]: clients may invent any number, of any length.
+    pub(crate) method: &'static str,
     pub(crate) reason: &'static str,
 }
 
@@ -50,7 +53,7 @@ impl ReportedPaths {
         let template = template.filter(|path| path.len() <= MAX_TEMPLATE_BYTES);
         let Some(template) = template.map(|path| Template {
             path,
-            method: method.as_str().to_owned(),
+            method: known_method(method).unwrap_or(OTHER_METHOD),
             reason: rejection.reason(),
         }) else {
             reported.others += 1;
@@ -111,6 +114,26 @@ mod tests {
         ] {
             assert_eq!(template_of(path), template, "{path}");
         }
+    }
+
+    #[test]
+    fn invented_methods_count_as_one() {
+        let reported = ReportedPaths::default();
+        for number in 0..1200 {
+            let name = format!("{}{number}", "X".repeat(60_000));
+            for name in [name.as_str(), "get", "PROPFIND"] {
+                let method = Method::from_bytes(name.as_bytes()).unwrap_or_default();
+                reported.remember(Rejection::TokenMissing, &method, b"/list");
+            }
+        }
+        let counts = reported.counts();
+        let found: Vec<_> = counts.templates.iter().collect();
+        let only = Template {
+            path: "/list".to_owned(),
+            method: OTHER_METHOD,
+            reason: Rejection::TokenMissing.reason(),
+        };
+        assert_eq!((found, counts.others), (vec![(&only, &3600)], 0));
     }
 
     #[test]

@@ -35,7 +35,7 @@ impl RequestSpan {
         if !span.is_recording() {
             return Self::default();
         }
-        span.set("http.request.method", method.unwrap_or("_OTHER"));
+        span.set("http.request.method", method.unwrap_or(OTHER_METHOD));
         if method.is_none() {
             let original = short(head.method.as_str()).to_owned();
             span.set("http.request.method_original", original);
@@ -97,8 +97,11 @@ fn error_type(completion: &Completion) -> Option<&'static str> {
     }
 }
 
+/// Any method that is not a standard one, in the word of OpenTelemetry.
+pub(crate) const OTHER_METHOD: &str = "_OTHER";
+
 /// Returns the name of a standard method: clients may invent others.
-fn known_method(method: &Method) -> Option<&'static str> {
+pub(super) fn known_method(method: &Method) -> Option<&'static str> {
     Some(match *method {
         Method::GET => "GET",
         Method::HEAD => "HEAD",
