@@ -20,6 +20,7 @@ use contract::rejection::Rejection;
 
 use self::middleware::access_log::{RequestLogger, log_request};
 use self::middleware::authenticate::{Authentication, authenticate_request};
+use self::middleware::in_flight::{InFlight, with_permit};
 use self::middleware::security_headers::security_headers;
 pub(crate) use self::response::raw_http1_response;
 use self::routes::current_user::current_user;
@@ -35,6 +36,7 @@ use self::routes::verification_key::{KeyEndpoint, VERIFICATION_KEY_PATH, verific
 pub(crate) struct Routes {
     pub(crate) logger: RequestLogger,
     pub(crate) context_path: ContextPath,
+    pub(crate) in_flight: InFlight,
     pub(crate) authentication: Authentication,
     pub(crate) login: Login,
     pub(crate) token: TokenEndpoint,
@@ -100,6 +102,7 @@ impl Routes {
                 Arc::new(self.authentication),
                 authenticate_request,
             ))
+            .layer(from_fn_with_state(self.in_flight, with_permit))
             .layer(map_response(security_headers))
             .layer(from_fn_with_state(self.logger, log_request))
     }

@@ -4,7 +4,6 @@
 mod account_lockout;
 mod address_limit;
 mod backoff;
-mod client_prefix;
 mod token_bucket;
 
 use std::num::NonZeroUsize;
@@ -12,7 +11,6 @@ use std::time::Duration;
 
 pub(crate) use self::account_lockout::AccountLockout;
 pub(crate) use self::address_limit::AddressLimit;
-pub(crate) use self::client_prefix::ClientPrefix;
 pub(crate) use self::token_bucket::{Rate, TokenBucket};
 
 /// Bounds each table to some megabytes; the least recently used entry makes room. Evicting one

@@ -9,6 +9,7 @@ use prometheus_client::registry::Registry;
 use runtime::admin::health::{Condition, Health};
 use runtime::logs::telemetry::LogFormat;
 use runtime::net::listener::{self, Port};
+use runtime::net::shares::Shares;
 use runtime::process::exit::ExitError;
 use runtime::process::signals::{SighupStream, Termination, Terminations};
 use runtime::process::supervisor::{FirstFailure, Supervisor, supervisor};
@@ -25,6 +26,7 @@ use crate::http::Routes;
 use crate::http::issuance::Issuance;
 use crate::http::middleware::access_log::RequestLogger;
 use crate::http::middleware::authenticate::Authentication;
+use crate::http::middleware::in_flight::InFlight;
 use crate::http::routes::jwks::Jwks;
 use crate::http::routes::login::Login;
 use crate::http::routes::revocations::RevocationEndpoint;
@@ -340,7 +342,15 @@ async fn serve_public(
         request_timeout: config.request_timeout,
         draining,
         unfinished: unfinished.clone(),
-        router: routes(config, shared, (revocations, records), logger, unfinished).into_router(),
+        router: routes(
+            config,
+            shared,
+            (revocations, records),
+            logger,
+            unfinished,
+            limit.max,
+        )
+        .into_router(),
     };
     listener::announce(Port::Public, &listener, format)?;
     let listener = tokio::net::TcpListener::from_std(listener)
@@ -366,6 +376,7 @@ fn routes(
     (revocations, records): (RevocationQueue, Arc<dyn RecordStore>),
     logger: RequestLogger,
     unfinished: Unfinished,
+    max_requests: usize,
 ) -> Routes {
     let SyncedState {
         live_keys,
@@ -403,6 +414,10 @@ fn routes(
     };
     Routes {
         logger,
+        in_flight: InFlight {
+            permits: Shares::of(max_requests),
+            trusted_proxies: config.trusted_proxies.clone(),
+        },
         authentication: Authentication::new(
             &config.context_path,
             config.interceptor,

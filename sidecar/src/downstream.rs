@@ -1,6 +1,7 @@
 //! Connections of clients: bytes, TLS, and limits of number, size and time.
 
 pub(crate) mod head_limits;
+pub(crate) mod in_flight;
 pub(crate) mod limits;
 pub(crate) mod stream;
 pub(crate) mod tls;

@@ -1,7 +1,10 @@
-//! Addresses that are fixed before a program listens there, for two programs that need each
-//! other's.
+//! Addresses in 127.0.0.0/8: fixed before a program listens there, for two programs that need each
+//! other's, and of clients that come from several.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+
+use tokio::net::TcpSocket;
 
 /// Returns an address of this test process alone: the process id selects it in 127.0.0.0/8. `which`
 /// separates several addresses of one process.
@@ -9,4 +12,26 @@ pub fn own_address(which: u16) -> SocketAddr {
     let [.., high, middle, low] = std::process::id().to_be_bytes();
     let ip = Ipv4Addr::new(127, high.wrapping_add(64), middle, low.max(1));
     SocketAddr::new(ip.into(), 20_000 + which)
+}
+
+/// Connects as the client 127.0.0.`client`.
+///
+/// # Errors
+/// When the address accepts no connection.
+///
+/// # Panics
+/// When the system has no resources left.
+pub fn connect_as(client: u8, address: SocketAddr) -> io::Result<TcpStream> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()
+        .expect("a runtime");
+    let stream = runtime.block_on(async {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind(SocketAddr::new([127, 0, 0, client].into(), 0))?;
+        socket.connect(address).await
+    })?;
+    let stream = stream.into_std()?;
+    stream.set_nonblocking(false)?;
+    Ok(stream)
 }

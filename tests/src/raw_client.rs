@@ -27,7 +27,14 @@ impl RawClient {
     /// # Errors
     /// When the address accepts no connection.
     pub fn try_connect(address: SocketAddr) -> io::Result<Self> {
-        let writer = TcpStream::connect(address)?;
+        TcpStream::connect(address).map(Self::on)
+    }
+
+    /// Takes a connection, with the harness's deadlines.
+    ///
+    /// # Panics
+    /// When it accepts no deadlines.
+    pub fn on(writer: TcpStream) -> Self {
         writer
             .set_read_timeout(Some(TIMEOUT))
             .expect("a read deadline");
@@ -36,7 +43,7 @@ impl RawClient {
             .expect("a write deadline");
         writer.set_nodelay(true).expect("no delay");
         let reader = BufReader::new(writer.try_clone().expect("a second handle"));
-        Ok(Self { writer, reader })
+        Self { writer, reader }
     }
 
     /// Writes bytes and ignores errors: a peer that rejects early may close meanwhile, and the test

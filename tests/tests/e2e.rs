@@ -77,6 +77,7 @@ mod e2e {
     mod secrets;
     mod settings;
     mod several_issuers;
+    mod shares;
     mod signing_types;
     mod spoofing;
     mod spring;

@@ -12,6 +12,7 @@ use contract::rejection::Rejection;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use runtime::net::shares::Holder;
 use runtime::net::write_deadline::WriteDeadline;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -145,7 +146,7 @@ where
             TokioIo::new(Http1Guard::new(
                 stream,
                 request_timeout,
-                unfinished.nothing_held(),
+                unfinished.nothing_held(Holder::at(Some(peer))),
                 {
                     let logger = logger.clone();
                     move |rejection| logger.log_unparsed(rejection, peer)

@@ -7,7 +7,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::warn;
 
 /// Permits; a connection holds one until it ends.
-pub(crate) struct ConnectionLimit(Arc<Semaphore>);
+pub(crate) struct ConnectionLimit {
+    pub(crate) max: usize,
+    free: Arc<Semaphore>,
+}
 
 impl ConnectionLimit {
     pub(crate) fn new(configured: u32) -> Self {
@@ -19,12 +22,15 @@ impl ConnectionLimit {
                 permits, "fewer connections than --max-connections: the limit of open files is low"
             );
         }
-        Self(Arc::new(Semaphore::new(permits)))
+        Self {
+            max: permits,
+            free: Arc::new(Semaphore::new(permits)),
+        }
     }
 
     /// Waits for a permit. Meanwhile new connections wait in the kernel's queue, which costs less
     /// than a response, and those with a permit end within the request timeout.
     pub(crate) async fn permit(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.0).acquire_owned().await.ok()
+        Arc::clone(&self.free).acquire_owned().await.ok()
     }
 }

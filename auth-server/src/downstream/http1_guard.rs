@@ -233,6 +233,7 @@ impl<S: AsyncRead + Unpin, R: Unpin> AsyncRead for Http1Guard<S, R> {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use runtime::net::shares::Holder;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
     use super::*;
@@ -304,7 +305,7 @@ mod tests {
         let connection = || {
             let (stream, client) = tokio::io::duplex(1024);
             let report: fn(Rejection) = |_| {};
-            let unfinished = Unfinished::of(1024).nothing_held();
+            let unfinished = Unfinished::of(1024).nothing_held(Holder::at(None));
             (Http1Guard::new(stream, HEAD, unfinished, report), client)
         };
         for (sent, expected) in [

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 
 use axum::routing::{get, post};
 use http::StatusCode;
+use runtime::net::shares::Holder;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -326,7 +327,7 @@ async fn heads_that_wait_for_their_end_share_one_budget() {
 #[tokio::test]
 async fn slow_clients_that_fill_the_budget_keep_no_newcomer_out() {
     let budget = Unfinished::of(1_000);
-    let mut slow = budget.nothing_held();
+    let mut slow = budget.nothing_held(Holder::at(None));
     assert_eq!(slow.set(UNCOUNTED + 1_000), Ok(()));
     let server = running_with(LONG, budget).await;
     let mut newcomer = TcpStream::connect(server.address).await.unwrap();

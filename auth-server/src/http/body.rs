@@ -73,6 +73,7 @@ mod tests {
 
     use futures_util::stream;
     use http::HeaderValue;
+    use runtime::net::shares::Holder;
 
     use super::*;
 
@@ -107,7 +108,7 @@ mod tests {
     const SOON: Duration = Duration::from_secs(5);
 
     fn held() -> Held {
-        Unfinished::of(MAX_BODY_BYTES * 2).nothing_held()
+        Unfinished::of(MAX_BODY_BYTES * 2).nothing_held(Holder::at(None))
     }
 
     /// Returns a body in chunks of one byte.
@@ -150,14 +151,15 @@ mod tests {
     #[tokio::test]
     async fn all_that_wait_for_their_rest_share_one_budget() {
         let budget = Unfinished::of(MAX_BODY_BYTES);
-        let mut other = budget.nothing_held();
+        let newcomer = || budget.nothing_held(Holder::at(Some([192, 0, 2, 1].into())));
+        let mut other = budget.nothing_held(Holder::at(None));
         assert_eq!(other.set(UNCOUNTED + MAX_BODY_BYTES), Ok(()));
-        let long = || read(dripping(MAX_BODY_BYTES), SOON, budget.nothing_held());
+        let long = || read(dripping(MAX_BODY_BYTES), SOON, newcomer());
         assert_eq!(long().await, Err(Rejection::ServerBusy));
-        let ordinary = read(dripping(300), SOON, budget.nothing_held()).await;
+        let ordinary = read(dripping(300), SOON, newcomer()).await;
         assert_eq!(ordinary.map(|body| body.len()), Ok(300));
         let whole = Body::from(vec![b'x'; MAX_BODY_BYTES]);
-        let whole = read(whole, SOON, budget.nothing_held()).await;
+        let whole = read(whole, SOON, newcomer()).await;
         assert_eq!(whole.map(|body| body.len()), Ok(MAX_BODY_BYTES));
         drop(other);
         assert_eq!(long().await.map(|body| body.len()), Ok(MAX_BODY_BYTES));

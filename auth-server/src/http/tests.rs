@@ -15,6 +15,7 @@ use http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST};
 use http::{Method, Request};
 use http_body_util::BodyExt;
 use runtime::net::client_address::TrustedProxies;
+use runtime::net::shares::Shares;
 use serde_json::Value;
 use tower::ServiceExt;
 
@@ -77,6 +78,10 @@ fn routes(live_keys: LiveKeys, applications: Applications) -> Routes {
     };
     Routes {
         logger: RequestLogger::disabled(),
+        in_flight: InFlight {
+            permits: Shares::of(10),
+            trusted_proxies: TrustedProxies::default(),
+        },
         authentication: Authentication::new(
             &context,
             Interceptor::new(context.clone(), pass_list, 8192),

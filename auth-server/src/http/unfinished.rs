@@ -1,11 +1,9 @@
 //! One memory budget for incomplete requests, heads and bodies: any client may send them, and they
-//! must not exhaust the memory.
+//! must not exhaust the memory. Clients share it.
 //!
 //! Ordinary requests take nothing of it, and are served even when it is full.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
+use runtime::net::shares::{Holder, Share, Shares};
 use runtime::process::memory_limit::memory_limit;
 
 /// Share of the memory limit; the rest is for connections and password checks.
@@ -21,16 +19,13 @@ pub(crate) const UNCOUNTED: usize = 4 * 1024;
 
 /// Clones share the budget.
 #[derive(Debug, Clone)]
-pub(crate) struct Unfinished(Arc<AtomicUsize>);
+pub(crate) struct Unfinished(Shares);
 
-/// Bytes that one client takes of the budget, given back at the end.
+/// Bytes that one request takes of the budget, given back at the end.
 #[derive(Debug)]
-pub(crate) struct Held {
-    budget: Unfinished,
-    bytes: usize,
-}
+pub(crate) struct Held(Share);
 
-/// Other connections take all of the budget.
+/// Other requests take all of the budget, or of the client's share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Exhausted;
 
@@ -42,19 +37,16 @@ impl Unfinished {
     }
 
     pub(crate) fn of(bytes: usize) -> Self {
-        Self(Arc::new(AtomicUsize::new(bytes)))
+        Self(Shares::of(bytes))
     }
 
     #[cfg(test)]
     pub(crate) fn left(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
+        self.0.free()
     }
 
-    pub(crate) fn nothing_held(&self) -> Held {
-        Held {
-            budget: self.clone(),
-            bytes: 0,
-        }
+    pub(crate) fn nothing_held(&self, client: Holder) -> Held {
+        Held(self.0.nothing_for(client))
     }
 }
 
@@ -64,24 +56,8 @@ impl Held {
     /// # Errors
     /// [`Exhausted`] if less is left; the bytes held so far stay held.
     pub(crate) fn set(&mut self, bytes: usize) -> Result<(), Exhausted> {
-        let bytes = bytes.saturating_sub(UNCOUNTED);
-        let left = &self.budget.0;
-        if let Some(more) = bytes.checked_sub(self.bytes) {
-            left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
-                left.checked_sub(more)
-            })
-            .map_err(|_| Exhausted)?;
-        } else {
-            left.fetch_add(self.bytes - bytes, Ordering::Relaxed);
-        }
-        self.bytes = bytes;
-        Ok(())
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.budget.0.fetch_add(self.bytes, Ordering::Relaxed);
+        let is_set = self.0.set(bytes.saturating_sub(UNCOUNTED));
+        is_set.then_some(()).ok_or(Exhausted)
     }
 }
 
@@ -89,18 +65,22 @@ impl Drop for Held {
 mod tests {
     use super::*;
 
+    fn held(budget: &Unfinished, client: u8) -> Held {
+        budget.nothing_held(Holder::at(Some([192, 0, 2, client].into())))
+    }
+
     #[test]
     fn all_together_never_hold_more_than_the_budget() {
         let budget = Unfinished::of(100);
-        let (mut one, mut other) = (budget.nothing_held(), budget.nothing_held());
+        let (mut one, mut other) = (held(&budget, 1), held(&budget, 2));
         assert_eq!(one.set(UNCOUNTED + 60), Ok(()));
         assert_eq!(other.set(UNCOUNTED + 41), Err(Exhausted));
         assert_eq!(other.set(UNCOUNTED + 40), Ok(()));
         assert_eq!(one.set(UNCOUNTED + 61), Err(Exhausted));
         assert_eq!(one.set(UNCOUNTED + 10), Ok(()));
-        assert_eq!(other.set(UNCOUNTED + 90), Ok(()));
         drop(other);
-        assert_eq!(one.set(UNCOUNTED + 100), Ok(()));
+        assert_eq!(one.set(UNCOUNTED + 81), Err(Exhausted));
+        assert_eq!(one.set(UNCOUNTED + 80), Ok(()));
         assert_eq!(one.set(0), Ok(()));
         assert_eq!(budget.left(), 100);
     }
@@ -108,7 +88,7 @@ mod tests {
     #[test]
     fn an_ordinary_request_needs_nothing_of_the_budget() {
         let budget = Unfinished::of(100);
-        let (mut slow, mut newcomer) = (budget.nothing_held(), budget.nothing_held());
+        let (mut slow, mut newcomer) = (held(&budget, 1), held(&budget, 2));
         assert_eq!(slow.set(UNCOUNTED + 100), Ok(()));
         assert_eq!(newcomer.set(UNCOUNTED), Ok(()));
         assert_eq!(newcomer.set(UNCOUNTED + 1), Err(Exhausted));

@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 use aws_lc_rs::digest::{Context, SHA256, SHA256_OUTPUT_LEN};
 use lru::LruCache;
 use parking_lot::{Mutex, MutexGuard};
+use runtime::net::client_prefix::ClientPrefix;
 
 use super::backoff::Failures;
-use super::client_prefix::ClientPrefix;
 use super::{MAX_ENTRIES, Rate, RetryAfter, TokenBucket};
 
 /// Typing errors that a user may make while others guess elsewhere.

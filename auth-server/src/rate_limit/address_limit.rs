@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use lru::LruCache;
 use parking_lot::Mutex;
+use runtime::net::client_prefix::ClientPrefix;
 
-use super::client_prefix::ClientPrefix;
 use super::{MAX_ENTRIES, Rate, RetryAfter, TokenBucket};
 
 /// Multiple of the client limit: lets several offices behind neighbouring addresses through, while

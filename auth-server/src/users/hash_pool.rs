@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use parking_lot::{Mutex, MutexGuard};
+use runtime::net::client_prefix::ClientPrefix;
 use tokio::sync::oneshot;
 
 use self::queue::{Position, Queue};
-use crate::rate_limit::ClientPrefix;
 
 mod queue;
 

@@ -15,6 +15,7 @@ use contract::token::bearer::{Bearer, TokenLocation};
 use contract::token::revocations::TokenDigests;
 use contract::token::verifier::VerificationPolicy;
 use http::{HeaderMap, HeaderValue, Uri, header};
+use runtime::net::shares::Holder;
 
 use crate::auth::csrf::is_cross_site_request;
 use crate::auth::issuers::{Issuer, Issuers, UserNames};
@@ -58,11 +59,6 @@ pub(crate) struct Forward {
 }
 
 impl Forward {
-    /// Returns true for a request with a verified token.
-    pub(crate) fn has_token(&self) -> bool {
-        self.verified.is_some()
-    }
-
     pub(crate) fn outcome(&self) -> Outcome {
         if let Some(rejection) = self.reported {
             Outcome::Reported(rejection)
@@ -480,6 +476,7 @@ impl AuthPolicy {
         let mut claims = policy.verify_observed(keys.keys(), token, now, observer)?;
         let validity = claims.validity();
         let digests = TokenDigests::of(&claims);
+        let holder = Holder::verified(claims.issuer.as_deref(), &claims.user_id);
         observer.check("revocation", keys.check_revoked(&digests))?;
         let mut extra = std::mem::take(&mut claims.extra);
         let of_rules = extra.split_off(self.user_header.claim_count());
@@ -492,6 +489,7 @@ impl AuthPolicy {
             let verified = Arc::new(VerifiedToken {
                 identity,
                 validity,
+                holder,
                 issuer,
                 digests,
                 rule_verdicts: self.access_rules.verdicts(&of_rules),

@@ -51,7 +51,8 @@ pub(crate) struct LimitArgs {
     pub(crate) max_connections: Option<usize>,
 
     /// Max. requests at once on their way to the service and back, over all connections; more get
-    /// 503 server_busy. Half of them at most without a token. Default: as for --max-connections
+    /// 503 server_busy. Four fifths of them at most for one user, or one address without a token.
+    /// Default: as for --max-connections
     #[arg(long, env, alias = "max-in-flight", value_parser = connections, value_name = "COUNT")]
     pub(crate) max_requests: Option<usize>,
 

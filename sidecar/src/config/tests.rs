@@ -248,13 +248,14 @@ fn an_audience_of_the_auth_server_it_may_not_issue_warns() {
 fn what_is_allowed_against_the_rule_is_warned_about() {
     let config = with(&[
         "--allow-no-exp",
+        "--accept-bound-tokens",
         "--upstream-reuse-after-body",
         "--signing-type",
         "hmac",
         "--trust-shared-secret",
     ])
     .unwrap();
-    assert_eq!(config.warnings().len(), 3);
+    assert_eq!(config.warnings().len(), 4);
 }
 
 #[test]

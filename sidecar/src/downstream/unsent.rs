@@ -4,8 +4,8 @@
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use runtime::net::shares::Share;
 
-use crate::downstream::limits::InFlightPermit;
 use crate::downstream::stream::{EndedResponses, Generation};
 use crate::telemetry::metrics::Counted;
 
@@ -20,7 +20,7 @@ pub(crate) struct SharedPermit {
 /// Resources that a response holds until it is sent.
 #[derive(Debug)]
 struct Held {
-    _permit: InFlightPermit,
+    _permit: Share,
     /// Dropped with the permit, so that the metric counts every permit that is taken.
     _counted: Option<Counted>,
     /// Set at the end of the request.
@@ -30,7 +30,7 @@ struct Held {
 impl SharedPermit {
     /// Shares `permit`; `ended` tracks the ended responses of the connection.
     pub(crate) fn new(
-        permit: InFlightPermit,
+        permit: Share,
         counted: Option<Counted>,
         ended: Option<EndedResponses>,
     ) -> Self {

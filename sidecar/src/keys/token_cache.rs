@@ -15,6 +15,7 @@ use contract::token::revocations::TokenDigests;
 use prometheus_client::metrics::counter::Counter;
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
+use runtime::net::shares::Holder;
 
 use crate::headers::identity::Identity;
 use crate::telemetry::metrics::TokenCacheCounters;
@@ -26,6 +27,8 @@ pub(crate) struct VerifiedToken {
     pub(crate) identity: Identity,
     /// Checked at each use.
     pub(crate) validity: Validity,
+    /// The user, who holds permits.
+    pub(crate) holder: Holder,
     /// The position of the keys that verified it.
     pub(crate) issuer: usize,
     /// Checked at each use.
@@ -240,6 +243,7 @@ mod tests {
         let verified = VerifiedToken {
             identity: identity(user, claims),
             issuer: 0,
+            holder: Holder::at(None),
             validity: Validity {
                 not_before: None,
                 expires_at: None,

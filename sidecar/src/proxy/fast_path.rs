@@ -98,7 +98,7 @@ impl FastPath {
     }
 
     /// Decides about a request; waits for a fetch if the token names an unknown key.
-    async fn decide(&self, request: &Request) -> Result<Decision, Rejected> {
+    async fn decide(&self, request: &Request, client: &Client) -> Result<Decision, Rejected> {
         let rules = &request.rules.auth_policy;
         let mut decision = self.decide_at(request, request.began);
         if decision == Err(Rejection::TokenKeyUnknown.into()) {
@@ -107,9 +107,13 @@ impl FastPath {
                 .proxy
                 .on_demand_fetch(rules, &request.head.headers, false);
             if let Some(fetch) = fetch {
-                fetch.wait(Instant::now()).await;
+                let client = request.client(&self.proxy, client);
+                let fetch = fetch.wait(Instant::now());
+                decision = match self.proxy.in_flight.while_waiting(client, fetch).await {
+                    Some(()) => self.decide_at(request, Instant::now()),
+                    None => Err(Rejection::ServerBusy.into()),
+                };
             }
-            decision = self.decide_at(request, Instant::now());
         }
         decision.or_else(|rejected| {
             self.proxy

@@ -26,7 +26,7 @@ use self::decision::{Action, opens_websocket};
 use self::downstream_session::{address_of, has_response, has_tls, set_handling};
 use crate::background::Draining;
 use crate::config::live::CurrentRules;
-use crate::downstream::limits::InFlight;
+use crate::downstream::in_flight::InFlight;
 use crate::downstream::stream::EndedResponses;
 use crate::headers::forwarded::Client;
 use crate::keys::issuer_keys::IssuerKeys;
@@ -79,7 +79,8 @@ impl ProxyHttp for AuthProxy {
     ) -> pingora::Result<bool> {
         self.begin(session, ctx);
         let decision = self.decide(session, ctx).await;
-        match self.act_on(decision, &ctx.rules.auth_policy, ctx.decided) {
+        let client = || self.client_of(session);
+        match self.act_on(decision, client, &ctx.rules.auth_policy, ctx.decided) {
             Action::Forward(forward, permit) => {
                 self.prepare(session, &forward, &ctx.ids);
                 ctx.forward(forward, permit, EndedResponses::of(session));

@@ -30,7 +30,8 @@ use crate::cli::ServeArgs;
 use crate::config::issuers::IssuerConfig;
 use crate::config::live::CurrentRules;
 use crate::config::{Config, RevocationSettings};
-use crate::downstream::limits::{InFlight, Limit};
+use crate::downstream::in_flight::InFlight;
+use crate::downstream::limits::{self, Limit};
 use crate::downstream::tls::ClientTls;
 use crate::keys::cache::KeyCache;
 use crate::keys::current::CurrentKeys;
@@ -363,12 +364,10 @@ fn client_connections(
     shared: &Shared,
 ) -> ClientConnections {
     let descriptors = fd_limit::for_clients();
-    let limit = Limit::new("--max-connections", config.max_connections, descriptors);
-    let in_flight = InFlight::new(Limit::new(
-        "--max-requests",
-        config.max_requests,
-        descriptors,
-    ));
+    let max = |flag, configured| limits::max_of(flag, configured, descriptors);
+    let flag = "--max-connections";
+    let limit = Limit::new(flag, max(flag, config.max_connections));
+    let in_flight = InFlight::new(max("--max-requests", config.max_requests));
     let head_timeout = config.request_header_timeout;
     let downstream_write_timeout = config.downstream_write_timeout;
     let is_fast = config.fast_path && config.upstream.address.protocol != Protocol::H2c;

@@ -308,6 +308,7 @@ mod tests {
             ("--audience", "orders", true),
             ("--audience", "orders,stock", true),
             ("--leeway", "5", true),
+            ("--accept-bound-tokens", "on", true),
             ("--app-name", "shop", true),
             ("--user-header", "X-User", true),
             ("--user-header-encoding", "base64url", true),

@@ -26,6 +26,10 @@ pub(crate) fn correct(head: &mut ResponseHeader, client: Version) {
         }
         head.remove_header(&KEEP_ALIVE);
     }
+    // Trailers go from HTTP/2 to HTTP/2 alone.
+    if head.version != Version::HTTP_2 || client != Version::HTTP_2 {
+        head.remove_header(&header::TRAILER);
+    }
     // RFC 9110 §8.6 and RFC 9112 §6.1: a recipient could wait for a body.
     let is_interim =
         head.status.is_informational() && head.status != StatusCode::SWITCHING_PROTOCOLS;

@@ -116,14 +116,14 @@ fn past_the_limit_connections_close_and_admin_responds() {
 
 #[test]
 fn one_connection_takes_no_more_than_its_share() {
-    // Half of the places are for clients without a token.
+    // The last permit is for a client that has none.
     let stack = stack_with(&["--max-requests", "4"]);
     let client = H2Client::connect(stack.sidecar.address());
     let open = || client.open(client.request("POST", "/orders/public/slow", &[]));
-    let (mut first, mut second) = (open(), open());
-    wait::until("two requests in flight", || {
+    let mut held = [open(), open(), open()];
+    wait::until("three requests in flight", || {
         let metrics = admin_get(stack.sidecar.admin(), "/metrics").text();
-        metrics.contains("requests_in_flight 2\n").then_some(())
+        metrics.contains("requests_in_flight 3\n").then_some(())
     });
     let rejected = client.send(client.request("GET", "/orders/public/x", &[]), b"");
     assert_eq!(rejected.unwrap().verdict(), "503 server_busy");
@@ -139,7 +139,7 @@ fn one_connection_takes_no_more_than_its_share() {
         "401 token_missing",
         "a rejection keeps no place"
     );
-    for stream in [&mut first, &mut second] {
+    for stream in &mut held {
         stream.finish().unwrap();
         assert_eq!(stream.head().unwrap().status(), 200);
     }

@@ -8,13 +8,17 @@ use std::time::{Duration, Instant};
 use contract::keys::VerificationKey;
 use contract::keys::signing_type;
 use serde_json::json;
+use tests::abuse::STREAMS;
 use tests::auth_server::{AuthServer, AuthServerPlan, USER_DETAILS, file_store};
 use tests::client::verdict;
 use tests::clock;
 use tests::echo_service::EchoService;
 use tests::fake_auth_server::{FakeAuthServer, json_response};
+use tests::h2_client::FrameClient;
 use tests::keys::{SigningKey, SigningType};
+use tests::loopback::connect_as;
 use tests::message::Message;
+use tests::metrics::rejections;
 use tests::process::CommandLine;
 use tests::programs::Program;
 use tests::redis_server::RedisServer;
@@ -326,6 +330,44 @@ fn lesson_b18_known_keys_do_not_wait_for_an_on_demand_fetch() {
         assert_eq!(waiting.join().unwrap(), "401 token_key_unknown");
     });
     assert_eq!(good.get("/list").status(), 200, "good keys stay");
+}
+
+#[test]
+fn unknown_kids_of_one_client_leave_permits_to_others() {
+    static HANGS: AtomicBool = AtomicBool::new(false);
+    let (forge, service) = (Forge::new(SigningType::Ecdsa), EchoService::start());
+    let auth_server = KeySetServer::start(forge.trusted(), &HANGS);
+    let sidecar = SidecarPlan::new(&service, &auth_server.url())
+        .flags(ECDSA)
+        .flags(NEVER)
+        .flags(["--public-path", "/public/**", "--max-requests", "200"])
+        .start()
+        .ready();
+    HANGS.store(true, Ordering::SeqCst);
+    let bearer = format!("Bearer {}", token_naming(&forge, "nobody"));
+    let fields = [
+        (":method", "GET"),
+        (":scheme", "http"),
+        (":path", "/orders/list"),
+        (":authority", "a"),
+        ("authorization", &bearer),
+    ];
+    let waiting: Vec<_> = (0..3)
+        .map(|_| {
+            let socket = connect_as(2, sidecar.address()).unwrap();
+            let mut client = FrameClient::on(socket);
+            for number in 0..STREAMS {
+                client.head(2 * number + 1, &fields, true);
+            }
+            client
+        })
+        .collect();
+    wait::until("more than a share of requests", || {
+        (rejections(sidecar.admin(), "server_busy") >= 100).then_some(())
+    });
+    let other = sidecar.anonymous().get("/public/list");
+    assert_eq!(verdict(&other), "200");
+    drop(waiting);
 }
 
 #[test]

@@ -1,10 +1,15 @@
 //! Tokens from a cookie, and paths on which a token may be missing.
 
+use serde_json::json;
 use tests::client::{Client, Request, verdict};
 use tests::clock;
 use tests::h2_client::H2Client;
 use tests::keys::SigningType;
+use tests::metrics::sum;
 use tests::stack::ForgedStack;
+use tests::wait;
+
+use super::reload::Reloading;
 
 fn stack() -> ForgedStack {
     ForgedStack::with(SigningType::Ecdsa, |plan| {
@@ -272,5 +277,65 @@ fn nothing_about_the_way_opens_a_door() {
             verdict(&stack.sidecar.anonymous().send(&request)),
             "401 token_missing"
         );
+    }
+}
+
+#[test]
+fn a_bound_token_is_a_bearer_token_in_no_place() {
+    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
+        let places = ["--token-cookie=session", "--websocket-token"];
+        plan.flags(places)
+            .flags(["--optional-auth-path", "/feed/**"])
+    });
+    let claims = json!({"cnf": {"jkt": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I"}});
+    let token = stack.forge.token(clock::now(), &claims);
+    let bearer = format!("Bearer {token}");
+    let client = stack.sidecar.anonymous();
+    let bound = "401 token_bound";
+    for lines in [
+        &[&*format!("Authorization: {bearer}")][..],
+        &[&format!("Cookie: session={token}")],
+        &[
+            &format!("Sec-WebSocket-Protocol: bearer, {token}"),
+            "Connection: Upgrade",
+            "Upgrade: websocket",
+            "Sec-WebSocket-Version: 13",
+            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+        ],
+    ] {
+        for path in ["/list", "/feed/a", "/current/user/details"] {
+            assert_eq!(with(&client, "GET", path, lines), bound, "{path} {lines:?}");
+        }
+    }
+    // A scheme that promises a proof is none of ours.
+    let dpop = format!("Authorization: DPoP {token}");
+    let scheme = "401 authorization_scheme";
+    assert_eq!(with(&client, "GET", "/list", &[&dpop]), scheme);
+    let client = H2Client::connect(stack.sidecar.address());
+    let request = client.request("GET", "/orders/list", &[("authorization", &bearer)]);
+    assert_eq!(client.send(request, &[]).unwrap().verdict(), bound);
+    assert_eq!(stack.service.requests().len(), 0);
+    let counted = || {
+        let reason = [("reason", "token_bound")];
+        sum(
+            stack.sidecar.admin(),
+            "postern_sidecar_requests_total",
+            &reason,
+        )
+    };
+    wait::until("the rejections to be counted", || {
+        (counted() == 10).then_some(())
+    });
+}
+
+#[test]
+fn a_bound_token_that_was_accepted_is_rejected_after_a_reload() {
+    let reloading = Reloading::with("accept-bound-tokens = true");
+    let claims = json!({"cnf": {}});
+    let token = reloading.stack.forge.token(clock::now(), &claims);
+    let bearer = reloading.sidecar().bearing(&token);
+    for (setting, expected) in [("on", "200"), ("off", "401 token_bound"), ("on", "200")] {
+        reloading.reload(&format!("accept-bound-tokens = '{setting}'"), "applied");
+        assert_eq!(verdict(&bearer.get("/list")), expected, "{setting}");
     }
 }

@@ -10,6 +10,7 @@ use contract::api::login::{AccessTokenInfo, LoginRequest};
 use contract::keys::KeyId;
 use contract::rejection::Rejection;
 use http::HeaderMap;
+use runtime::net::shares::Holder;
 use runtime::process::clock::unix_now;
 
 use crate::audit::{self, LoginEvent, LoginLine};
@@ -43,7 +44,7 @@ pub(crate) async fn login(State(login): State<Arc<Login>>, request: Request) -> 
     let (parts, body) = request.into_parts();
     let issuance = &login.issuance;
     let client = client_of(&issuance.trusted_proxies, &parts.extensions, &parts.headers);
-    let held = issuance.unfinished.nothing_held();
+    let held = issuance.unfinished.nothing_held(Holder::at(Some(client)));
     let parsed = body::read(body, issuance.body_timeout, held)
         .await
         .and_then(|body| parse(&parts.headers, &body));

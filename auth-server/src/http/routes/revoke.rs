@@ -17,6 +17,7 @@ use contract::token::claims::Claims;
 use contract::token::verifier::VerificationPolicy;
 use http::HeaderMap;
 use runtime::net::client_address::TrustedProxies;
+use runtime::net::shares::Holder;
 use runtime::process::clock::unix_now;
 use serde_json::json;
 use tracing::warn;
@@ -71,7 +72,8 @@ pub(crate) fn policy(
 pub(crate) async fn revoke(State(state): State<Arc<RevokeEndpoint>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let client = client_of(&state.trusted_proxies, &parts.extensions, &parts.headers);
-    let read = body::read(body, state.body_timeout, state.unfinished.nothing_held()).await;
+    let held = state.unfinished.nothing_held(Holder::at(Some(client)));
+    let read = body::read(body, state.body_timeout, held).await;
     let read = read.map_err(ErrorResponse::from);
     let token = read.and_then(|body| presented_token(&parts.headers, &body));
     let outcome = match token {

@@ -13,6 +13,7 @@ use contract::api::form::Form;
 use contract::keys::KeyId;
 use contract::rejection::Rejection;
 use http::HeaderMap;
+use runtime::net::shares::Holder;
 use runtime::process::clock::unix_now;
 use serde::Serialize;
 use tracing::warn;
@@ -75,7 +76,7 @@ pub(crate) async fn token(
     let headers = &parts.headers;
     let issuance = &endpoint.issuance;
     let client = client_of(&issuance.trusted_proxies, &parts.extensions, headers);
-    let held = issuance.unfinished.nothing_held();
+    let held = issuance.unfinished.nothing_held(Holder::at(Some(client)));
     let form = oauth::form(headers, body, issuance.body_timeout, held).await;
     let received = form.and_then(|form| Ok(endpoint.read(headers, form)?));
     let outcome = match &received {

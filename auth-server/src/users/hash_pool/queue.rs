@@ -4,9 +4,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use runtime::net::client_prefix::ClientPrefix;
 use tokio::sync::oneshot::Sender;
-
-use crate::rate_limit::ClientPrefix;
 
 /// Grants a permit to a waiting client; dropping it rejects the client.
 type Grant = Sender<()>;

@@ -48,10 +48,9 @@ impl TrustedProxies {
 }
 
 fn hops_from_the_right(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let fields: Vec<_> = headers.get_all(FORWARDED_FOR).iter().collect();
+    let fields = headers.get_all(FORWARDED_FOR).into_iter();
     // A field that is not text breaks the chain: the addresses left of it are not trusted.
     fields
-        .into_iter()
         .rev()
         .flat_map(|field| field.to_str().unwrap_or("?").rsplit(','))
 }

@@ -134,14 +134,15 @@ impl<'a> Connection<'a> {
         let _counted = proxy.metrics.request_began();
         self.stream.set_handling(true);
         proxy.metrics.fast_path_taken();
-        let decision = self.path.decide(&request).await;
+        let decision = self.path.decide(&request, &self.client).await;
         let decided = Instant::now();
         proxy
             .metrics
             .decided(decided.saturating_duration_since(request.began));
         let mut progress = Progress::new();
         let mut forwarded = None;
-        let action = proxy.act_on(decision, &request.rules.auth_policy, decided);
+        let client = || request.client(proxy, &self.client);
+        let action = proxy.act_on(decision, client, &request.rules.auth_policy, decided);
         let keep_alive = match action {
             Action::Forward(forward, permit) => {
                 progress.outcome = forward.outcome();

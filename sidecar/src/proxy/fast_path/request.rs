@@ -7,6 +7,7 @@ use bytes::Bytes;
 use contract::http::framing::Body;
 use http::{HeaderName, HeaderValue, Method, Version, header};
 use pingora::protocols::l4::socket::SocketAddr as ServiceAddress;
+use runtime::net::shares::{Holder, Share};
 
 use super::Connected;
 use super::download::Download;
@@ -16,7 +17,6 @@ use super::service_head::ForwardedHead;
 use super::upload::Upload;
 use crate::auth::authorize::Forward;
 use crate::config::live::Rules;
-use crate::downstream::limits::InFlightPermit;
 use crate::headers::forwarded::Client;
 use crate::headers::service_head::ServiceHead;
 use crate::proxy::phases::AuthProxy;
@@ -40,7 +40,7 @@ pub(super) struct Request {
 pub(super) struct Authorized {
     pub(super) forward: Forward,
     pub(super) decided: Instant,
-    pub(super) _permit: InFlightPermit,
+    pub(super) _permit: Share,
 }
 
 /// Progress of a request.
@@ -149,6 +149,11 @@ impl Request {
         }
         self.closes_service = head.contains(&header::CONNECTION);
         Ok(Upload::new(head.to_bytes(), self.head.body))
+    }
+
+    /// Returns the client, which holds what no user holds.
+    pub(super) fn client(&self, proxy: &AuthProxy, client: &Client) -> Holder {
+        Holder::at(proxy.client_ip(client.address, &self.head.headers))
     }
 
     /// Returns true if the client may omit the body after a response.

@@ -200,6 +200,7 @@ impl<'h> Parsed<'h> {
             } else {
                 is_named(name, "connection")
                     || is_named(name, "keep-alive")
+                    || is_named(name, "trailer")
                     || request
                         .echo
                         .is_some_and(|(echo, _)| is_named(name, echo.as_str()))
@@ -267,7 +268,7 @@ mod tests {
     #[test]
     fn fields_of_the_service_s_connection_do_not_reach_the_client() {
         let head = "HTTP/1.1 200 OK\r\nDate: then\r\nConnection: close, X-Hop\r\nX-Hop: 1\r\n\
-                    Keep-Alive: timeout=5\r\nContent-Length: 0\r\n\r\n";
+                    Keep-Alive: timeout=5\r\nTrailer: X-End\r\nContent-Length: 0\r\n\r\n";
         let (head, text) = relayed(head, REQUEST).unwrap().unwrap();
         assert!(!head.keep_upstream && head.keep_client);
         assert_eq!(

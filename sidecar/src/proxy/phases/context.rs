@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pingora::protocols::l4::socket::SocketAddr as ServiceAddress;
+use runtime::net::shares::Share;
 
 use crate::auth::authorize::Forward;
 use crate::config::live::Rules;
-use crate::downstream::limits::InFlightPermit;
 use crate::downstream::stream::EndedResponses;
 use crate::downstream::unsent::SharedPermit;
 use crate::request::kind::RequestKind;
@@ -62,7 +62,7 @@ impl RequestContext {
     pub(super) fn forward(
         &mut self,
         forward: Forward,
-        permit: InFlightPermit,
+        permit: Share,
         ended: Option<EndedResponses>,
     ) {
         self.outcome = forward.outcome();

@@ -7,12 +7,13 @@ use contract::rejection::Rejection;
 use http::HeaderMap;
 use pingora::http::RequestHeader;
 use pingora::proxy::Session;
+use runtime::net::shares::{Holder, Share};
 use runtime::process::clock::unix_now;
 
 use super::AuthProxy;
 use super::context::RequestContext;
+use super::downstream_session::address_of;
 use crate::auth::authorize::{AuthPolicy, Decision, Forward, Rejected};
-use crate::downstream::limits::InFlightPermit;
 use crate::keys::on_demand::OnDemandRefresh;
 use crate::proxy::response::LocalResponse;
 use crate::request::head::{self, RequestHead};
@@ -21,7 +22,7 @@ use crate::telemetry::outcome::Outcome;
 
 /// Next step of a request after the decision.
 pub(in crate::proxy) enum Action {
-    Forward(Forward, InFlightPermit),
+    Forward(Forward, Share),
     Respond(Outcome, LocalResponse),
 }
 
@@ -39,7 +40,11 @@ impl AuthProxy {
         {
             // Its issuer may have a newer key.
             let fetch = fetch.wait(Instant::now());
-            decision = match self.while_waiting(session.is_http2(), fetch).await {
+            decision = match self
+                .in_flight
+                .while_waiting(self.client_of(session), fetch)
+                .await
+            {
                 Some(()) => self.authorize_session(session, rules, Instant::now()),
                 None => Err(Rejection::ServerBusy.into()),
             };
@@ -55,18 +60,23 @@ impl AuthProxy {
         decision
     }
 
-    /// Takes a permit for an authorized request, or prepares our own response.
+    /// Takes a permit for an authorized request, from the share of its user or else of `client`, or
+    /// prepares our own response.
     pub(in crate::proxy) fn act_on(
         &self,
         decision: Result<Decision, Rejected>,
+        client: impl FnOnce() -> Holder,
         rules: &AuthPolicy,
         now: Instant,
     ) -> Action {
         let (outcome, response) = match decision {
-            Ok(Decision::Forward(forward)) => match self.in_flight.take(forward.has_token(), now) {
-                Some(permit) => return Action::Forward(forward, permit),
-                None => rejected(Rejection::ServerBusy),
-            },
+            Ok(Decision::Forward(forward)) => {
+                let user = forward.verified.as_ref().map(|verified| verified.holder);
+                match self.in_flight.take(user.unwrap_or_else(client), now) {
+                    Some(permit) => return Action::Forward(forward, permit),
+                    None => rejected(Rejection::ServerBusy),
+                }
+            }
             Ok(Decision::Respond(body)) => (Outcome::Responded, LocalResponse::success(body)),
             Ok(Decision::Preflight) => (Outcome::Responded, LocalResponse::preflight()),
             Err(rejected) => self.reject(&rejected, rules, now),
@@ -130,19 +140,10 @@ impl AuthProxy {
         self.on_demand_fetch(rules, &head.headers, opens_websocket(head))
     }
 
-    /// Completes `work` for a request that is not forwarded. On HTTP/2 it takes a permit while it
-    /// waits, because one connection could hold a hundred heads in memory; `None` if no permit is
-    /// free.
-    pub(super) async fn while_waiting<T>(
-        &self,
-        is_http2: bool,
-        work: impl Future<Output = T>,
-    ) -> Option<T> {
-        if is_http2 {
-            self.in_flight.while_waiting(work).await
-        } else {
-            Some(work.await)
-        }
+    /// Returns the client of a session, which holds what no user holds.
+    pub(super) fn client_of(&self, session: &Session) -> Holder {
+        let headers = &session.req_header().headers;
+        Holder::at(self.client_ip(address_of(session), headers))
     }
 
     /// Rejects a request; without usable keys `Retry-After` is the time of their next fetch.

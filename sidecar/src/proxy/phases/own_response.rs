@@ -25,8 +25,14 @@ impl AuthProxy {
             .with(Self::common_response_headers(
                 &ctx.rules, &ctx.ids, received,
             ));
-        let is_http2 = session.is_http2();
-        let sent = self.while_waiting(is_http2, response.send(session)).await;
+        let sent = if session.is_http2() {
+            // One connection could hold a hundred heads in memory.
+            let client = self.client_of(session);
+            let sent = response.send(session);
+            self.in_flight.while_waiting(client, sent).await
+        } else {
+            Some(response.send(session).await)
+        };
         if !matches!(sent, Some(Ok(()))) {
             session.set_keepalive(None);
         }

@@ -4,17 +4,17 @@ use std::net::IpAddr;
 
 /// An address prefix. Canonical: an IPv4-mapped IPv6 address equals its IPv4 address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct ClientPrefix(u128);
+pub struct ClientPrefix(u128);
 
 impl ClientPrefix {
     /// Returns the IPv4 address, or the IPv6 /64: addresses within one link are free.
-    pub(crate) fn client(address: IpAddr) -> Self {
+    pub fn client(address: IpAddr) -> Self {
         Self::within(address, 32, 64)
     }
 
     /// Returns the prefix that one attacker can easily own: an IPv4 /24, the smallest that is
     /// routed, or the IPv6 /48 of a site (RFC 6177).
-    pub(crate) fn network(address: IpAddr) -> Self {
+    pub fn network(address: IpAddr) -> Self {
         Self::within(address, 24, 48)
     }
 
@@ -27,7 +27,7 @@ impl ClientPrefix {
     }
 
     /// Returns bytes that differ for different prefixes.
-    pub(super) fn to_bytes(self) -> [u8; 16] {
+    pub fn to_bytes(self) -> [u8; 16] {
         self.0.to_be_bytes()
     }
 }

@@ -1,0 +1,84 @@
+//! Permits of requests in flight: one HTTP/2 connection carries many requests, and each may take a
+//! file descriptor towards the service.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use runtime::logs::once_a_minute::OnceAMinute;
+use runtime::net::shares::{Holder, Share, Shares};
+
+/// The permits, which users and addresses share.
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    max: usize,
+    permits: Shares,
+    /// A client with its share is rejected many times in a row.
+    warned: Mutex<OnceAMinute>,
+}
+
+impl InFlight {
+    pub(crate) fn new(max: usize) -> Self {
+        Self {
+            max,
+            permits: Shares::of(max),
+            warned: Mutex::default(),
+        }
+    }
+
+    /// Completes `work`, with a permit if it has to wait; `None` if its client may take none then.
+    pub(crate) async fn while_waiting<T>(
+        &self,
+        holder: Holder,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
+        let mut work = pin!(work);
+        let mut permit = None;
+        poll_fn(|cx| {
+            if let Poll::Ready(done) = work.as_mut().poll(cx) {
+                return Poll::Ready(Some(done));
+            }
+            if permit.is_none() {
+                permit = self.take(holder, Instant::now());
+            }
+            match permit {
+                Some(_) => Poll::Pending,
+                None => Poll::Ready(None),
+            }
+        })
+        .await
+    }
+
+    /// Takes a permit; `None` if all are taken or the holder has its share.
+    pub(crate) fn take(&self, holder: Holder, now: Instant) -> Option<Share> {
+        let permit = self.permits.take(holder);
+        if permit.is_none() && self.warned.lock().is_due(now) {
+            let (max, free) = (self.max, self.permits.free());
+            tracing::warn!("--max-requests {max}: a client has its share; {free} are free");
+        }
+        permit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn work_takes_a_permit_only_while_it_waits() {
+        let (in_flight, holder) = (InFlight::new(1), Holder::at(None));
+        let taken = in_flight.take(holder, Instant::now());
+        assert_eq!(in_flight.while_waiting(holder, async { 1 }).await, Some(1));
+        let waiting = in_flight.while_waiting(holder, tokio::task::yield_now());
+        assert_eq!(waiting.await, None);
+        drop(taken);
+        let waiting = in_flight.while_waiting(holder, async {
+            tokio::task::yield_now().await;
+            assert!(in_flight.take(holder, Instant::now()).is_none());
+        });
+        assert_eq!(waiting.await, Some(()));
+        assert!(in_flight.take(holder, Instant::now()).is_some());
+    }
+}

@@ -1,0 +1,264 @@
+//! Clients that hold as many requests as they can: one of them never takes all permits.
+
+use serde_json::json;
+use tests::abuse::STREAMS;
+use tests::auth_server::{AuthServerPlan, LOGIN, credentials};
+use tests::client::{Request, verdict};
+use tests::clock;
+use tests::fake_auth_server::FakeAuthServer;
+use tests::h2_client::FrameClient;
+use tests::keys::SigningType;
+use tests::loopback::connect_as;
+use tests::metrics::{rejections, sum};
+use tests::raw_client::RawClient;
+use tests::sidecar::{Sidecar, SidecarPlan};
+use tests::streaming_service::StreamingService;
+use tests::token_forge::Forge;
+use tests::wait;
+
+/// Permits, and the part of them that one client gets.
+const PERMITS: &str = "200";
+const FOUR_FIFTHS: u64 = 160;
+/// Requests that the attacker leaves open, on as many connections of HTTP/1.1 or a few of HTTP/2.
+const OPEN: u32 = 230;
+
+/// Credentials of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Token {
+    Absent,
+    Expired,
+    Valid,
+}
+
+#[derive(Debug)]
+struct Attack {
+    name: &'static str,
+    request: (&'static str, &'static str),
+    token: Token,
+    over_http2: bool,
+    /// Request of the others, each with its own user or none.
+    others: (&'static str, &'static [Token]),
+    reports: bool,
+}
+
+const ATTACKS: [Attack; 9] = {
+    const UPLOAD: (&str, &str) = ("POST", "/orders/upload");
+    const VALID: Attack = Attack {
+        name: "bodies of a user",
+        request: UPLOAD,
+        token: Token::Valid,
+        over_http2: true,
+        others: ("/orders/list", &[Token::Valid]),
+        reports: false,
+    };
+    const NONE: Attack = Attack {
+        name: "bodies on a public path",
+        request: ("POST", "/orders/public/upload"),
+        token: Token::Absent,
+        others: ("/orders/public/list", &[Token::Absent, Token::Valid]),
+        ..VALID
+    };
+    [
+        VALID,
+        Attack {
+            name: "bodies of a user over HTTP/1.1",
+            over_http2: false,
+            ..VALID
+        },
+        Attack {
+            name: "event streams of a user",
+            request: ("GET", "/orders/events"),
+            ..VALID
+        },
+        Attack {
+            name: "event streams of a user over HTTP/1.1",
+            request: ("GET", "/orders/events"),
+            over_http2: false,
+            ..VALID
+        },
+        Attack {
+            name: "unread downloads of a user",
+            request: ("GET", "/orders/endless"),
+            ..VALID
+        },
+        NONE,
+        Attack {
+            name: "bodies on a public path over HTTP/1.1",
+            over_http2: false,
+            ..NONE
+        },
+        Attack {
+            name: "bodies on an optional path",
+            request: ("POST", "/orders/feed/upload"),
+            others: ("/orders/feed/list", &[Token::Absent, Token::Valid]),
+            ..NONE
+        },
+        Attack {
+            name: "bodies in report-only mode",
+            request: UPLOAD,
+            others: (
+                "/orders/list",
+                &[Token::Absent, Token::Expired, Token::Valid],
+            ),
+            reports: true,
+            ..NONE
+        },
+    ]
+};
+
+/// A sidecar with `PERMITS`, and the holder of its key.
+struct Stack {
+    sidecar: Sidecar,
+    forge: Forge,
+    _auth_server: FakeAuthServer,
+}
+
+fn stack(reports: bool) -> Stack {
+    let forge = Forge::new(SigningType::Ecdsa);
+    let auth_server = FakeAuthServer::serving(&forge.trusted().served());
+    let until = format!("--report-until={}", clock::now() + 3600);
+    let plan = SidecarPlan::to(&StreamingService::start().url(), &auth_server.url())
+        .flags(["--signing-type", "ecdsa", "--public-path", "/public/**"])
+        .flags(["--optional-auth-path", "/feed/**"])
+        .flags(["--max-requests", PERMITS, "--max-connections", "250"]);
+    let plan = if reports {
+        plan.flags(["--enforce=report", &until])
+    } else {
+        plan
+    };
+    Stack {
+        sidecar: plan.start().ready(),
+        forge,
+        _auth_server: auth_server,
+    }
+}
+
+impl Stack {
+    fn authorization(&self, token: Token, user: u8) -> Option<String> {
+        let expires = match token {
+            Token::Absent => return None,
+            Token::Expired => clock::now() - 3600,
+            Token::Valid => clock::now() + 3600,
+        };
+        let claims = json!({"sub": user.to_string(), "userId": user.to_string(), "exp": expires});
+        Some(format!(
+            "Bearer {}",
+            self.forge.token(clock::now(), &claims)
+        ))
+    }
+
+    /// Begins the requests, and returns the connections of HTTP/2 or of HTTP/1.1.
+    fn begin(&self, attack: &Attack) -> (Vec<FrameClient>, Vec<RawClient>) {
+        let authorization = self.authorization(attack.token, 1);
+        let address = self.sidecar.address();
+        let (method, path) = attack.request;
+        let connect = || connect_as(1, address).unwrap();
+        if attack.over_http2 {
+            let mut fields = vec![(":method", method), (":scheme", "http")];
+            fields.extend([
+                (":path", path),
+                (":authority", "a"),
+                ("accept", "text/event-stream"),
+            ]);
+            fields.extend(
+                authorization
+                    .iter()
+                    .map(|value| ("authorization", value.as_str())),
+            );
+            let streams: Vec<_> = (0..OPEN).collect();
+            let clients = streams.chunks(STREAMS as usize).map(|streams| {
+                let mut client = FrameClient::on(connect());
+                for (number, _) in (0..).zip(streams) {
+                    client.head(2 * number + 1, &fields, method == "GET");
+                }
+                client
+            });
+            return (clients.collect(), Vec::new());
+        }
+        let mut request = Request::new(method, path).line("Accept: text/event-stream");
+        if method == "POST" {
+            request = request.line("Content-Length: 9");
+        }
+        if let Some(value) = authorization {
+            request = request.line(format!("Authorization: {value}"));
+        }
+        let clients = (0..OPEN).map(|_| {
+            let mut client = RawClient::on(connect());
+            client.send(&request.bytes("a"));
+            client
+        });
+        (Vec::new(), clients.collect())
+    }
+
+    /// Sends requests as another client, on one kept connection and on new ones.
+    fn verdicts(&self, client: u8, path: &str, token: Token) -> Vec<String> {
+        let mut request = Request::new("GET", path);
+        if let Some(value) = self.authorization(token, client) {
+            request = request.line(format!("Authorization: {value}"));
+        }
+        let connect = || RawClient::on(connect_as(client, self.sidecar.address()).unwrap());
+        let mut kept = connect();
+        let exchange = |connection: &mut RawClient| {
+            connection.send(&request.bytes("a"));
+            let response = connection.try_response("GET");
+            response.map_or_else(|error| error.to_string(), |response| verdict(&response))
+        };
+        (0..3)
+            .flat_map(|_| [exchange(&mut kept), exchange(&mut connect())])
+            .collect()
+    }
+}
+
+#[test]
+fn one_client_s_requests_keep_no_other_client_out() {
+    for attack in &ATTACKS {
+        let stack = stack(attack.reports);
+        let admin = stack.sidecar.admin();
+        let in_flight = || sum(admin, "postern_sidecar_requests_in_flight", &[]);
+        let held = stack.begin(attack);
+        wait::until(attack.name, || {
+            let begun = in_flight() + rejections(admin, "server_busy");
+            (begun >= u64::from(OPEN)).then_some(())
+        });
+        let (path, tokens) = attack.others;
+        for client in 2..=12 {
+            for token in tokens {
+                let verdicts = stack.verdicts(client, path, *token);
+                assert_eq!(verdicts, ["200"; 6], "{}: {token:?}", attack.name);
+            }
+        }
+        wait::until("one client's share", || {
+            (in_flight() == FOUR_FIFTHS).then_some(())
+        });
+        drop(held);
+        wait::until("all permits to be free", || {
+            (in_flight() == 0).then_some(())
+        });
+    }
+}
+
+#[test]
+fn one_client_s_slow_logins_keep_no_other_client_out() {
+    let plan = AuthServerPlan::new().flags(["--max-connections", "50"]);
+    let server = plan.start().ready();
+    let login = Request::new("POST", format!("/auth{LOGIN}")).json(&credentials());
+    let whole = login.bytes("a");
+    let slow: Vec<_> = (0..50)
+        .map(|_| {
+            let mut client = RawClient::on(connect_as(1, server.address()).unwrap());
+            client.send(&whole[..whole.len() - 1]);
+            client
+        })
+        .collect();
+    for client in 2..=12 {
+        let mut other = RawClient::on(connect_as(client, server.address()).unwrap());
+        other.send(&login.clone().line("Connection: close").bytes("a"));
+        assert_eq!(verdict(&other.response("POST")), "200", "{client}");
+    }
+    let rejected = slow.into_iter().filter_map(|mut client| {
+        client.send(&whole[whole.len() - 1..]);
+        let verdict = verdict(&client.response("POST"));
+        (verdict != "200").then_some(verdict)
+    });
+    assert_eq!(rejected.collect::<Vec<_>>(), ["503 server_busy"; 10]);
+}
