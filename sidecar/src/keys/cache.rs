@@ -3,9 +3,12 @@
 //!
 //! The file passes the checks of a fetched key set, counts only for its source, and keeps the time
 //! of the fetch: `--max-key-age` goes on across a restart. The file holds public keys, but a writer
-//! could add trusted ones: it is a private file.
+//! could add trusted ones: it is a private file. One that could not be replaced is not trusted at a
+//! restart: the issuer may have dropped its keys meanwhile.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -79,6 +82,10 @@ enum CacheError {
     Keys(#[from] KeyError),
     #[error("it holds a key that cannot be used")]
     UnusableKey,
+    #[error("it could not be replaced when it had to be")]
+    Outdated,
+    #[error("it cannot be replaced: {0}")]
+    Fixed(std::io::Error),
 }
 
 /// Keys from the file, and their fetch time.
@@ -97,14 +104,23 @@ pub(crate) struct KeyCache {
 struct Written {
     /// The last written scope, keys and fetch time.
     last: Option<(CacheScope, KeySetFingerprint, Instant)>,
-    failing: bool,
+    /// True while the file cannot be written, for the readiness report.
+    failing: Arc<AtomicBool>,
 }
 
 impl KeyCache {
-    pub(crate) fn new(settings: KeyCacheSettings, metrics: Metrics) -> Self {
+    pub(crate) fn new(
+        settings: KeyCacheSettings,
+        metrics: Metrics,
+        failing: Arc<AtomicBool>,
+    ) -> Self {
+        let written = Written {
+            last: None,
+            failing,
+        };
         Self {
             settings: ArcSwap::from_pointee(settings),
-            written: Arc::default(),
+            written: Arc::new(Mutex::new(written)),
             metrics,
         }
     }
@@ -118,6 +134,12 @@ impl KeyCache {
             Ok(found) => Some(found),
             Err(error) => {
                 tracing::warn!(file, %error, "the key cache is not used");
+                if matches!(error, CacheError::Fixed(_)) {
+                    self.metrics.key_cache_written(false);
+                    if let Ok(written) = self.written.lock() {
+                        written.failing.store(true, Ordering::Relaxed);
+                    }
+                }
                 None
             }
         }
@@ -175,14 +197,18 @@ impl Written {
         match settings.write(keys, fetched_at) {
             Ok(()) => {
                 self.last = Some((settings.origin.clone(), names, now));
-                if std::mem::take(&mut self.failing) {
+                if self.failing.swap(false, Ordering::Relaxed) {
                     tracing::info!("the key cache was written again");
                 }
                 Some(true)
             }
             Err(error) => {
+                if error.kind() != ErrorKind::ResourceBusy {
+                    // Where not even this works, a restart cannot replace the file either.
+                    let _ = owner_only_file::mark_outdated(&settings.file);
+                }
                 // Logged once, however long the disk stays full.
-                if !std::mem::replace(&mut self.failing, true) {
+                if !self.failing.swap(true, Ordering::Relaxed) {
                     let file = owner_only_file::describe(&settings.file);
                     tracing::warn!(file, %error, "the key cache cannot be written");
                 }
@@ -193,6 +219,8 @@ impl Written {
 }
 
 impl KeyCacheSettings {
+    /// Returns the keys of the file, which is written once more: what cannot be written was not kept
+    /// up to date.
     fn read(&self, now: SystemTime) -> Result<Option<Found>, CacheError> {
         let Some(text) = owner_only_file::read(&self.file, MAX_FILE_BYTES)? else {
             return Ok(None);
@@ -211,6 +239,15 @@ impl KeyCacheSettings {
             .map(Duration::from_secs)
             .ok_or(CacheError::InTheFuture)?;
         let keys = content.keys(&self.allowed)?;
+        if owner_only_file::is_outdated(&self.file) {
+            return Err(CacheError::Outdated);
+        }
+        match owner_only_file::replace(&self.file, &text) {
+            Err(error) if error.kind() != ErrorKind::ResourceBusy => {
+                return Err(CacheError::Fixed(error));
+            }
+            _ => {}
+        }
         Ok(Some((keys, FetchTime::before(Instant::now(), age))))
     }
 
@@ -441,6 +478,28 @@ mod tests {
         ] {
             assert_eq!(at(seconds, keys), outcome, "{seconds}");
         }
+    }
+
+    #[test]
+    fn a_file_that_was_not_kept_up_to_date_is_not_used() {
+        let home = tempfile::tempdir().unwrap();
+        let settings = settings(&home);
+        settings.write(&named(&[ONE]), FETCHED_AT).unwrap();
+        // While a directory has the name of the new file, no process can replace the old one.
+        let in_the_way = home.path().join("keys.json.new");
+        std::fs::create_dir(&in_the_way).unwrap();
+        assert!(why_not(&settings).starts_with("it cannot be replaced: "));
+        std::fs::remove_dir(&in_the_way).unwrap();
+        assert!(settings.read(at(FETCHED_AT)).unwrap().is_some());
+
+        std::fs::create_dir(&in_the_way).unwrap();
+        let (mut written, both) = (Written::default(), named(&[ONE, OTHER]));
+        let outcome = written.bring_up_to_date(&settings, &both, Instant::now(), FETCHED_AT);
+        assert_eq!(outcome, Some(false));
+        std::fs::remove_dir(&in_the_way).unwrap();
+        assert_eq!(why_not(&settings), CacheError::Outdated.to_string());
+        settings.write(&both, FETCHED_AT).unwrap();
+        assert!(settings.read(at(FETCHED_AT)).unwrap().is_some());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwapOption, Guard};
@@ -23,6 +24,8 @@ pub(crate) struct CurrentKeys {
     state: ArcSwapOption<InstalledKeys>,
     on_demand_fetch: OnDemandRefresh,
     attempts: Attempts,
+    /// True while the key cache cannot be written.
+    pub(crate) cache_fails: Arc<AtomicBool>,
     token_cache: TokenCacheConfig,
     /// The time for which keys are trusted without a fetch; `None`: forever.
     max_age: Option<Duration>,

@@ -2,6 +2,7 @@
 
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime};
 
 use pingora::apps::HttpServerOptions;
@@ -275,7 +276,10 @@ fn refreshers(config: &Config, shared: &Shared) -> Result<Vec<Arc<Refresher>>, E
         }
         shared.metrics.expect_key_refreshes(issuer.name.as_deref());
         let cache = issuer.key_cache.clone();
-        let cache = cache.map(|settings| KeyCache::new(settings, shared.metrics.clone()));
+        let cache = cache.map(|settings| {
+            let failing = Arc::clone(&keys.keys.cache_fails);
+            KeyCache::new(settings, shared.metrics.clone(), failing)
+        });
         let refresher = Refresher::new(
             source,
             config.timing.clone(),
@@ -331,13 +335,19 @@ fn revocation_refresh(
     refresh.with_cache(file)
 }
 
-/// Returns the age of each issuer's keys for `/readyz`.
+/// Written on `/readyz` without the path: any peer may read it.
+const CACHE_FAILS: &str = "the key cache cannot be written and does not count at a restart";
+
+/// Returns the age of each issuer's keys for `/readyz`, and that its cache fails.
 fn key_ages(issuers: &IssuerKeys) -> Option<String> {
     let age = |issuer: &NamedKeys| {
-        let age = key_age(&issuer.keys)?;
+        let cache_fails = issuer.keys.cache_fails.load(Ordering::Relaxed);
+        let cache = cache_fails.then(|| CACHE_FAILS.to_owned());
+        let notes: Vec<_> = key_age(&issuer.keys).into_iter().chain(cache).collect();
+        let notes = (!notes.is_empty()).then(|| notes.join(", "))?;
         Some(match &issuer.name {
-            Some(name) => format!("{name}: {age}"),
-            None => age,
+            Some(name) => format!("{name}: {notes}"),
+            None => notes,
         })
     };
     let ages: Vec<_> = issuers.iter().filter_map(age).collect();

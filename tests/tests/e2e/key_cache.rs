@@ -46,6 +46,14 @@ impl Cached {
         std::fs::write(self.file(), content).unwrap();
     }
 
+    /// Creates a directory with the name of the new file, so that no process can replace the cache.
+    fn block(&self) -> PathBuf {
+        let path = self.home.path().join("keys.json.new");
+        // A process may be writing the file.
+        wait::until("the name", || std::fs::create_dir(&path).ok());
+        path
+    }
+
     /// Ends the serving of keys.
     fn outage(&self) {
         let away = json_response("503 Service Unavailable", "{}");
@@ -191,6 +199,50 @@ fn a_cache_that_may_not_be_used_is_left_alone() {
     symlink(&elsewhere, cached.file()).unwrap();
     let sidecar = cached.plan().start();
     assert_eq!(cached.verdict_of(&sidecar), "503 auth_keys_unavailable");
+}
+
+#[test]
+fn a_cache_that_cannot_be_replaced_does_not_count_at_a_restart() {
+    const NOTE: &str = "the key cache cannot be written and does not count at a restart";
+    let cached = Cached::start();
+    let sidecar = cached.plan().flags(EVERY_SECOND).start().ready();
+    assert!(!readiness(&sidecar).contains(NOTE));
+    let in_the_way = cached.block();
+    let new_key = cached.stack.forge.untrusted().served();
+    cached.stack.auth_server.set_reply(key_response(&new_key));
+    wait::until("a failed write", || {
+        (cache_writes(&sidecar, "failed") > 0).then_some(())
+    });
+    assert!(
+        readiness(&sidecar).contains(NOTE),
+        "{}",
+        readiness(&sidecar)
+    );
+    assert_eq!(sidecar.readiness(), 200);
+    assert_eq!(cached.verdict_of(&sidecar), "401 token_signature");
+    cached.outage();
+    drop(sidecar);
+    for is_in_the_way in [true, false] {
+        if !is_in_the_way {
+            std::fs::remove_dir(&in_the_way).unwrap();
+        }
+        let later = cached.plan().start();
+        let verdict = cached.verdict_of(&later);
+        assert_eq!(verdict, "503 auth_keys_unavailable", "{is_in_the_way}");
+    }
+}
+
+#[test]
+fn a_start_that_cannot_replace_the_cache_does_not_trust_it() {
+    let cached = Cached::start();
+    cached.outage();
+    let in_the_way = cached.block();
+    let sidecar = cached.plan().start();
+    assert_eq!(cached.verdict_of(&sidecar), "503 auth_keys_unavailable");
+    let report = readiness(&sidecar);
+    assert!(report.contains("key cache cannot be written"), "{report}");
+    std::fs::remove_dir(&in_the_way).unwrap();
+    assert_eq!(cached.verdict_of(&cached.plan().start()), "200");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
@@ -94,6 +94,21 @@ pub fn replace_prepared(
     }
     // A rename is durable only with its directory.
     File::open(directory_of(path))?.sync_all()
+}
+
+/// Marks the file at `path`, whose content is out of date and could not be replaced, by taking the
+/// permission to write from it: that needs no room on the disk.
+///
+/// # Errors
+/// Those of the operating system.
+pub fn mark_outdated(path: &Path) -> io::Result<()> {
+    open(path)?.set_permissions(fs::Permissions::from_mode(FILE_MODE & 0o400))
+}
+
+/// Returns true for a file that [`mark_outdated`] marked, until it is replaced.
+#[must_use]
+pub fn is_outdated(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|metadata| metadata.mode() & 0o200 == 0)
 }
 
 /// Removes the remains of a [`replace`] of `path` after a crash. A file that another process is
@@ -214,7 +229,7 @@ fn read_text(file: File, max_bytes: u64) -> io::Result<Zeroizing<String>> {
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use std::fs::Permissions;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
 
     use super::*;
 
@@ -226,6 +241,10 @@ mod tests {
         for content in ["one", "another"] {
             replace(&path, content).unwrap();
             assert_eq!(read(&path, 10).unwrap().unwrap().as_str(), content);
+            assert!(!is_outdated(&path));
+            mark_outdated(&path).unwrap();
+            assert!(is_outdated(&path));
+            replace(&path, content).unwrap();
         }
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o600);
         assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);
