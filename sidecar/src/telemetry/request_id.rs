@@ -1,5 +1,5 @@
 //! The request id and the trace id, which connect the log lines of one request. Both are optional;
-//! a received `traceparent` is never changed.
+//! a received `traceparent` is never changed, unless a span of this program takes its place.
 
 use aws_lc_rs::rand;
 use contract::http::trace::{REQUEST_ID, RequestId, TRACEPARENT, TraceId, new_traceparent};
@@ -20,6 +20,8 @@ pub(crate) struct RequestIds {
     request_id: Option<RequestId>,
     /// Set if the trace starts here, or goes on with a span of this program.
     traceparent: Option<HeaderValue>,
+    /// True if the trace starts here.
+    begins_trace: bool,
 }
 
 impl CorrelationPolicy {
@@ -32,6 +34,7 @@ impl CorrelationPolicy {
             .then(|| new_traceparent(random(), random() as u64));
         RequestIds {
             request_id,
+            begins_trace: traceparent.is_some(),
             traceparent,
         }
     }
@@ -42,9 +45,16 @@ impl RequestIds {
         self.request_id.as_ref()
     }
 
-    /// Replaces the trace's parent by a span of this program.
-    pub(crate) fn continue_trace(&mut self, traceparent: HeaderValue) {
+    /// Replaces the trace's parent in `headers` by a span of this program.
+    pub(crate) fn continue_trace(&mut self, traceparent: HeaderValue, headers: &HeaderMap) {
         self.traceparent = Some(traceparent);
+        self.begins_trace = self.trace_id(headers) != TraceId::received(headers);
+    }
+
+    /// Returns true if the trace starts here: a received `tracestate` is of another one then
+    /// (W3C Trace Context §4.3).
+    pub(crate) const fn begin_trace(&self) -> bool {
+        self.begins_trace
     }
 
     /// Returns the id of the trace that started here, or of the one in `headers`.
@@ -125,5 +135,18 @@ mod tests {
         assert!(started.trace_id(&empty).is_some());
         assert_eq!(started.to_send().count(), 1);
         assert_eq!(started.echo(), None);
+        assert!(started.begin_trace());
+    }
+
+    #[test]
+    fn a_span_of_ours_begins_a_trace_only_without_a_valid_parent() {
+        const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        const SPAN: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b8-01";
+        for (received, begins) in [(PARENT, false), ("00-4bf9", true), ("", true)] {
+            let received = headers(TRACEPARENT, received);
+            let mut ids = RequestIds::default();
+            ids.continue_trace(HeaderValue::from_static(SPAN), &received);
+            assert_eq!(ids.begin_trace(), begins, "{received:?}");
+        }
     }
 }

@@ -30,7 +30,7 @@ impl RequestSpan {
             return Self::default();
         };
         if let Some(traceparent) = span.traceparent() {
-            ids.continue_trace(traceparent.clone());
+            ids.continue_trace(traceparent.clone(), head.headers);
         }
         if !span.is_recording() {
             return Self::default();

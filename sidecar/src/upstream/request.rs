@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use contract::http::header_alias::cgi_equal;
+use contract::http::trace::TRACESTATE;
 use http::{HeaderName, HeaderValue, Version, header};
 use pingora::{ErrorType, OrErr};
 
@@ -60,6 +61,9 @@ impl UpstreamRequestPolicy {
         if !self.forward_authorization {
             request.remove(&header::AUTHORIZATION);
         }
+        if ids.begin_trace() {
+            request.remove(&TRACESTATE);
+        }
         for (name, value) in ids.to_send() {
             request.set(written(&name), value)?;
         }
@@ -67,15 +71,11 @@ impl UpstreamRequestPolicy {
         strip_token::remove_from(request, sources, self.forward_authorization)?;
         // Before the identity headers: `overwrite` would remove X-Forwarded-User.
         self.forwarded.apply(request, client)?;
-        if policy
-            .reporting
-            .is_some_and(|reporting| reporting.sends_header)
-        {
-            request.remove_where(|name| cgi_equal(name, WOULD_REJECT));
-            if let Some(rejection) = forward.reported {
-                let name = Bytes::from_static(WOULD_REJECT.as_bytes());
-                request.set(name, HeaderValue::from_static(rejection.reason()))?;
-            }
+        request.remove_where(|name| cgi_equal(name, WOULD_REJECT));
+        let sends_reason = policy.reporting.is_some_and(|it| it.sends_header);
+        if let Some(rejection) = forward.reported.filter(|_| sends_reason) {
+            let name = Bytes::from_static(WOULD_REJECT.as_bytes());
+            request.set(name, HeaderValue::from_static(rejection.reason()))?;
         }
         let identity = forward.verified.as_ref().map(|verified| &verified.identity);
         policy.user_header.apply(request, identity)

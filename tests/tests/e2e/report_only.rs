@@ -318,6 +318,20 @@ fn explain_gives_the_code_of_enforcement() {
 }
 
 #[test]
+fn a_reason_from_a_client_never_reaches_the_service() {
+    let stack = ForgedStack::start();
+    let client = stack.sidecar.bearing(&stack.token());
+    for name in [WOULD_REJECT, "postern_would_refuse"] {
+        let line = format!("{name}: from-the-client");
+        let response = client.send(&client.request("GET", "/list").line(line));
+        assert_eq!(response.status(), 200);
+        let seen = stack.service.last_request().header_lines();
+        let is_there = seen.iter().any(|line| line.contains("from-the-client"));
+        assert!(!is_there, "{seen:?}");
+    }
+}
+
+#[test]
 fn suggest_prints_a_pass_list_of_the_requests_without_a_token() {
     let stack = reporting_stack(600, &[]);
     let client = stack.sidecar.anonymous();

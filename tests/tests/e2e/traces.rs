@@ -307,6 +307,24 @@ fn without_a_collector_nothing_is_traced() {
 }
 
 #[test]
+fn the_state_of_another_trace_ends_where_a_new_one_begins() {
+    let stack = ForgedStack::with(tests::keys::SigningType::Ecdsa, |plan| {
+        plan.flags(["--trace-start"])
+    });
+    let client = stack.sidecar.bearing(&stack.token());
+    for (parent, state) in [
+        (traceparent("01"), &["a=1"][..]),
+        ("traceparent: 00-0-0-01".to_owned(), &[]),
+        ("traceparent-x: 1".to_owned(), &[]),
+    ] {
+        let request = client.request("GET", "/a").line(&*parent);
+        client.send(&request.line("tracestate: a=1"));
+        let seen = stack.service.last_request().header("tracestate");
+        assert_eq!(seen, state, "{parent}");
+    }
+}
+
+#[test]
 fn a_variable_that_cannot_be_used_stops_the_start() {
     for (name, value) in [
         (

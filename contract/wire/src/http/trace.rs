@@ -9,6 +9,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The header of a trace (W3C Trace Context §3.2).
 pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+/// Further data about the trace of [`TRACEPARENT`], from W3C Trace Context.
+pub const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 const MAX_REQUEST_ID_BYTES: usize = 64;
 
