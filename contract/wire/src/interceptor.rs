@@ -177,19 +177,21 @@ impl Interceptor {
         path: &[u8],
         headers: &'a HeaderMap,
     ) -> AuthRequirement<'a> {
-        self.classify_observed(method, path, headers, false, &mut Unobserved)
+        self.classify_observed(method, path, headers, false, false, &mut Unobserved)
     }
 
-    /// Classifies a request that may open a WebSocket, and reports the steps to `observer`.
+    /// Classifies a request that may open a WebSocket or have a body, and reports the steps to
+    /// `observer`.
     pub fn classify_observed<'a>(
         &self,
         method: &Method,
         path: &[u8],
         headers: &'a HeaderMap,
         opens_websocket: bool,
+        has_body: bool,
         observer: &mut impl Observer,
     ) -> AuthRequirement<'a> {
-        self.try_classify(method, path, headers, opens_websocket, observer)
+        self.try_classify(method, path, headers, opens_websocket, has_body, observer)
             .unwrap_or_else(AuthRequirement::Reject)
     }
 
@@ -199,6 +201,7 @@ impl Interceptor {
         path: &[u8],
         headers: &'a HeaderMap,
         opens_websocket: bool,
+        has_body: bool,
         observer: &mut impl Observer,
     ) -> Result<AuthRequirement<'a>, Rejection> {
         observer.check("method", check_method(method))?;
@@ -210,7 +213,8 @@ impl Interceptor {
             observer.learned(Fact::RelativePath(relative));
         }
         let is_user_details = relative == Some(USER_DETAILS_PATH);
-        if self.allowed_origins.is_preflight(method, headers) {
+        // Over HTTP/2 no field announces a body.
+        if !has_body && self.allowed_origins.is_preflight(method, headers) {
             observer.learned(Fact::Preflight);
             return Ok(AuthRequirement::Preflight {
                 of_user_details: is_user_details,
@@ -524,6 +528,7 @@ mod tests {
                 path,
                 &headers,
                 opens_websocket,
+                false,
                 observer,
             );
             let found = match requirement {
@@ -552,7 +557,14 @@ mod tests {
             let headers = headers(&[(name.clone(), &format!("{prefix}a.b.c"))]);
             let mut steps = TokenHeaders::default();
             let path = b"/orders/list";
-            let _ = interceptor.classify_observed(&Method::GET, path, &headers, false, &mut steps);
+            let _ = interceptor.classify_observed(
+                &Method::GET,
+                path,
+                &headers,
+                false,
+                false,
+                &mut steps,
+            );
             assert_eq!(steps.0.as_deref(), reported, "{name}");
         }
     }

@@ -257,11 +257,8 @@ impl AuthPolicy {
         } = request;
         let target = observer.check("framing", request.checked_target())?;
         if let Some(resource) = self.resource_at(target.path()) {
-            if self
-                .interceptor
-                .allowed_origins()
-                .is_preflight(method, headers)
-            {
+            let origins = self.interceptor.allowed_origins();
+            if !request.has_body() && origins.is_preflight(method, headers) {
                 return Ok(Decision::Preflight);
             }
             let document = observer.check("method", resource.respond(method))?;
@@ -274,6 +271,7 @@ impl AuthPolicy {
             target.path(),
             headers,
             is_websocket,
+            request.has_body(),
             observer,
         );
         let verified = match requirement {
@@ -304,10 +302,6 @@ impl AuthPolicy {
                     return Ok(observer.check("upgrade", Err(Rejection::UpgradeNotAllowed))?);
                 }
                 Some(verified)
-            }
-            // Over HTTP/2 no field announces a body: the stream stays open.
-            AuthRequirement::Preflight { .. } if request.has_body() => {
-                return Ok(observer.check("authorization", Err(Rejection::TokenMissing))?);
             }
             AuthRequirement::Preflight {
                 of_user_details: true,

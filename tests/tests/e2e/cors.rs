@@ -1,7 +1,8 @@
 //! Browsers on other origins (design: `--cors-origin`; lesson C23).
 
 use tests::auth_server::{AuthServerPlan, LOGIN, USER_DETAILS, credentials};
-use tests::client::{Client, Request, reason};
+use tests::client::{Client, Request, reason, verdict};
+use tests::h2_client::H2Client;
 use tests::keys::SigningType;
 use tests::message::Message;
 use tests::raw_client::exchange;
@@ -83,6 +84,23 @@ fn lesson_c23_nothing_less_than_that_passes() {
     let dots = preflight(&client, "/static/../list", ORIGIN);
     assert_eq!(reason(&client.send(&dots)), "path_not_canonical");
     assert!(stack.service.requests().is_empty());
+}
+
+#[test]
+fn a_preflight_with_a_body_is_a_usual_request_in_both_versions() {
+    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
+        plan.flags(["--cors-origin", ORIGIN, "--optional-auth-path", "/feed/**"])
+    });
+    let client = stack.sidecar.anonymous();
+    let http_2 = H2Client::connect(stack.sidecar.address());
+    for (path, expected) in [("/feed/1", "200"), ("/list", "401 token_missing")] {
+        let request = preflight(&client, path, ORIGIN).body("x");
+        assert_eq!(verdict(&client.send(&request)), expected, "{path}");
+        let fields = [("origin", ORIGIN), ("access-control-request-method", "GET")];
+        let request = http_2.request("OPTIONS", &format!("/orders{path}"), &fields);
+        let response = http_2.send(request, b"x").unwrap();
+        assert_eq!(response.verdict(), expected, "{path}");
+    }
 }
 
 #[test]
