@@ -150,6 +150,7 @@ impl LocalResponse {
         }
         if self.media_type == JSON && self.status != StatusCode::NO_CONTENT {
             head.insert_header(header::CONTENT_LENGTH, self.body.len())?;
+            head.insert_header(header::X_CONTENT_TYPE_OPTIONS, "nosniff")?;
         }
         for (name, value) in &self.fields {
             head.insert_header(name, value)?;
@@ -257,7 +258,7 @@ pub(crate) fn raw_http1_response(rejection: Rejection) -> Bytes {
     let response = LocalResponse::rejection(rejection);
     let head = format!(
         "HTTP/1.1 {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
-         Cache-Control: no-store\r\nConnection: close\r\n\r\n",
+         X-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n",
         response.status,
         response.body.len()
     );
@@ -365,14 +366,17 @@ mod tests {
         let (head, body) = response.split_once("\r\n\r\n").unwrap();
         assert!(head.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{head}");
         assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", body.len())));
+        assert!(head.contains("\r\nX-Content-Type-Options: nosniff\r\n"));
         assert!(body.contains(r#""reason":"request_malformed""#), "{body}");
     }
 
     #[test]
-    fn no_response_may_be_stored_or_names_the_server() {
+    fn no_response_may_be_stored_or_sniffed_or_names_the_server() {
         for rejection in Rejection::ALL {
             let cache_control = field(*rejection, "cache-control");
             assert_eq!(cache_control.as_deref(), Some("no-store"));
+            let options = field(*rejection, "x-content-type-options");
+            assert_eq!(options.as_deref(), Some("nosniff"));
             assert_eq!(field(*rejection, "server"), None);
         }
     }
