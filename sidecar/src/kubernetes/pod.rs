@@ -40,6 +40,9 @@ pub(super) fn with_sidecar(
     settings: &Settings,
 ) -> Result<InjectedPod, Rejected> {
     let rejected = |reason: String| Rejected::new(object.described(), reason);
+    if pod.containers().next().is_none() {
+        return Err(rejected("has no containers".to_owned()));
+    }
     if let Some(reason) = contradiction(object, pod) {
         return Err(rejected(reason));
     }

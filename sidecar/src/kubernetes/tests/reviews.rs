@@ -124,6 +124,20 @@ fn requests_without_a_new_pod_change_nothing() {
 }
 
 #[test]
+fn a_labelled_pod_without_containers_is_rejected() {
+    for spec in [
+        Value::Null,
+        json!({}),
+        json!({"containers": []}),
+        json!({"containers": {}}),
+    ] {
+        let labels = json!({"postern/sidecar": "true"});
+        let pod = json!({"kind": "Pod", "metadata": {"name": "a", "labels": labels}, "spec": spec});
+        assert_eq!(stored(&pod), None, "{spec}");
+    }
+}
+
+#[test]
 fn bodies_that_are_no_reviews_are_errors() {
     for body in [
         &b""[..],
