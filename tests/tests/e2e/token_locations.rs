@@ -281,10 +281,10 @@ fn nothing_about_the_way_opens_a_door() {
 }
 
 #[test]
-fn a_bound_token_is_a_bearer_token_in_no_place() {
+fn a_bound_token_is_no_bearer_token_wherever_it_stands() {
     let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
-        let places = ["--token-cookie=session", "--websocket-token"];
-        plan.flags(places)
+        let locations = ["--token-cookie=session", "--websocket-token"];
+        plan.flags(locations)
             .flags(["--optional-auth-path", "/feed/**"])
     });
     let claims = json!({"cnf": {"jkt": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I"}});
@@ -307,7 +307,7 @@ fn a_bound_token_is_a_bearer_token_in_no_place() {
             assert_eq!(with(&client, "GET", path, lines), bound, "{path} {lines:?}");
         }
     }
-    // A scheme that promises a proof is none of ours.
+    // No scheme of ours promises a proof.
     let dpop = format!("Authorization: DPoP {token}");
     let scheme = "401 authorization_scheme";
     assert_eq!(with(&client, "GET", "/list", &[&dpop]), scheme);
