@@ -101,7 +101,7 @@ impl ServeArgs {
         } else if table.issuer.is_none() {
             "`issuer`, the accepted iss, is missing"
         } else if tokens.issuer.is_some() || !tokens.audience.is_empty() {
-            "a flag or a variable sets its issuer or audience already"
+            "`issuer` or `audience` outside of the tables (flag, variable or key) is set already"
         } else {
             tokens.issuer = table.issuer.take();
             tokens.audience = std::mem::take(&mut table.audience);
