@@ -28,10 +28,11 @@ impl InFlight {
         }
     }
 
-    /// Completes `work`, with a permit if it has to wait; `None` if its client may take none then.
+    /// Completes `work`, with a permit if it has to wait; `None` if there is no holder for it, or
+    /// the holder has its share.
     pub(crate) async fn while_waiting<T>(
         &self,
-        holder: Holder,
+        holder: Option<Holder>,
         work: impl Future<Output = T>,
     ) -> Option<T> {
         let mut work = pin!(work);
@@ -41,7 +42,7 @@ impl InFlight {
                 return Poll::Ready(Some(done));
             }
             if permit.is_none() {
-                permit = self.take(holder, Instant::now());
+                permit = holder.and_then(|holder| self.take(holder, Instant::now()));
             }
             match permit {
                 Some(_) => Poll::Pending,
@@ -70,11 +71,13 @@ mod tests {
     async fn work_takes_a_permit_only_while_it_waits() {
         let (in_flight, holder) = (InFlight::new(1), Holder::at(None));
         let taken = in_flight.take(holder, Instant::now());
-        assert_eq!(in_flight.while_waiting(holder, async { 1 }).await, Some(1));
-        let waiting = in_flight.while_waiting(holder, tokio::task::yield_now());
-        assert_eq!(waiting.await, None);
+        for holder in [Some(holder), None] {
+            assert_eq!(in_flight.while_waiting(holder, async { 1 }).await, Some(1));
+            let waiting = in_flight.while_waiting(holder, tokio::task::yield_now());
+            assert_eq!(waiting.await, None);
+        }
         drop(taken);
-        let waiting = in_flight.while_waiting(holder, async {
+        let waiting = in_flight.while_waiting(Some(holder), async {
             tokio::task::yield_now().await;
             assert!(in_flight.take(holder, Instant::now()).is_none());
         });

@@ -107,7 +107,7 @@ impl FastPath {
                 .proxy
                 .on_demand_fetch(rules, &request.head.headers, false);
             if let Some(fetch) = fetch {
-                let client = request.client(&self.proxy, client);
+                let client = Some(request.client(&self.proxy, client));
                 let fetch = fetch.wait(Instant::now());
                 decision = match self.proxy.in_flight.while_waiting(client, fetch).await {
                     Some(()) => self.decide_at(request, Instant::now()),

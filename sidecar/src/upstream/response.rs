@@ -99,7 +99,8 @@ mod tests {
         head.headers.keys().map(ToString::to_string).collect()
     }
 
-    const FIELDS: [(&str, &str); 7] = [
+    const FIELDS: [(&str, &str); 8] = [
+        ("Trailer", "X-End"),
         ("Server", "x"),
         ("Connection", "Keep-Alive, Upgrade"),
         ("Connection", "x-hop, transfer-encoding"),

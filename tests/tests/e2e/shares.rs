@@ -168,6 +168,8 @@ impl Stack {
             let streams: Vec<_> = (0..OPEN).collect();
             let clients = streams.chunks(STREAMS as usize).map(|streams| {
                 let mut client = FrameClient::on(connect());
+                // No body arrives, of a rejection neither.
+                client.initial_window(0);
                 for (number, _) in (0..).zip(streams) {
                     client.head(2 * number + 1, &fields, method == "GET");
                 }

@@ -40,11 +40,8 @@ impl AuthProxy {
         {
             // Its issuer may have a newer key.
             let fetch = fetch.wait(Instant::now());
-            decision = match self
-                .in_flight
-                .while_waiting(self.client_of(session), fetch)
-                .await
-            {
+            let client = Some(self.client_of(session));
+            decision = match self.in_flight.while_waiting(client, fetch).await {
                 Some(()) => self.authorize_session(session, rules, Instant::now()),
                 None => Err(Rejection::ServerBusy.into()),
             };

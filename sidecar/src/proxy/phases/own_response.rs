@@ -9,6 +9,7 @@ use super::context::RequestContext;
 use super::downstream_session::has_response;
 use crate::config::live::Rules;
 use crate::proxy::response::LocalResponse;
+use crate::telemetry::outcome::Outcome;
 use crate::telemetry::request_id::RequestIds;
 
 impl AuthProxy {
@@ -26,10 +27,12 @@ impl AuthProxy {
                 &ctx.rules, &ctx.ids, received,
             ));
         let sent = if session.is_http2() {
-            // One connection could hold a hundred heads in memory.
-            let client = self.client_of(session);
+            // One connection could hold a hundred heads in memory. A user with its share gets no
+            // permit as an address.
+            let is_busy = ctx.outcome == Outcome::Rejected(Rejection::ServerBusy);
+            let holder = (!is_busy).then(|| self.client_of(session));
             let sent = response.send(session);
-            self.in_flight.while_waiting(client, sent).await
+            self.in_flight.while_waiting(holder, sent).await
         } else {
             Some(response.send(session).await)
         };
