@@ -150,6 +150,40 @@ fn one_connection_takes_no_more_than_its_share() {
 }
 
 #[test]
+fn clients_behind_a_trusted_proxy_have_a_share_each() {
+    let stack = stack_with(&["--max-requests", "4", "--trusted-proxy", "127.0.0.1"]);
+    let proxy = H2Client::connect(stack.sidecar.address());
+    let of = |client| [("x-forwarded-for", client)];
+    let (first, second) = (of("2001:db8::1"), of("2001:db8:0:1::1"));
+    let held: Vec<_> = (0..3)
+        .map(|_| proxy.open(proxy.request("POST", "/orders/public/slow", &first)))
+        .collect();
+    wait::until("three requests in flight", || {
+        let metrics = admin_get(stack.sidecar.admin(), "/metrics").text();
+        metrics.contains("requests_in_flight 3\n").then_some(())
+    });
+    let get = |fields: &[_]| {
+        let request = proxy.request("GET", "/orders/public/x", fields);
+        proxy.send(request, b"").unwrap().verdict()
+    };
+    assert_eq!(get(&of("2001:db8::2")), "503 server_busy", "the same /64");
+    assert_eq!(get(&second), "200");
+    let over_http_1 = |client| {
+        let request = format!(
+            "GET /orders/public/x HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: {client}\r\n\r\n"
+        );
+        verdict(&exchange(
+            stack.sidecar.address(),
+            "GET",
+            request.as_bytes(),
+        ))
+    };
+    assert_eq!(over_http_1("2001:db8::1"), "503 server_busy");
+    assert_eq!(over_http_1("2001:db8:0:1::1"), "200");
+    drop(held);
+}
+
+#[test]
 fn a_header_that_is_too_large_is_431() {
     let stack = stack_with(&[]);
     let fields = |count: usize, length: usize| -> String {
