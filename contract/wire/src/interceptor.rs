@@ -283,7 +283,10 @@ pub fn check_method(method: &Method) -> Result<(), Rejection> {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use http::{HeaderName, HeaderValue, header::AUTHORIZATION};
+    use http::{
+        HeaderName, HeaderValue,
+        header::{AUTHORIZATION, COOKIE},
+    };
 
     use super::*;
     use crate::token::bearer::TokenLocation;
@@ -569,7 +572,29 @@ mod tests {
         }
     }
 
-    /// The token header that was reported.
+    #[test]
+    fn the_cookie_of_a_token_is_reported_also_if_it_is_rejected() {
+        let cookie = Some("session".to_owned());
+        let sources = TokenSources {
+            cookie,
+            ..TokenSources::default()
+        };
+        let interceptor = interceptor().with_sources(sources);
+        for (cookies, reported) in [
+            ("session=a.b.c", Some("session")),
+            ("session=a.b.c; session=d.e.f", Some("session")),
+            ("session=", Some("session")),
+            ("other=a.b.c", None),
+        ] {
+            let headers = headers(&[(COOKIE, cookies)]);
+            let mut steps = TokenHeaders::default();
+            let (get, path) = (Method::GET, b"/orders/list");
+            let _ = interceptor.classify_observed(&get, path, &headers, false, false, &mut steps);
+            assert_eq!(steps.0.as_deref(), reported, "{cookies}");
+        }
+    }
+
+    /// The token header or cookie that was reported.
     #[derive(Default)]
     struct TokenHeaders(Option<String>);
 
@@ -581,7 +606,7 @@ mod tests {
         fn skipped(&mut self, _: &'static str, _: &'static str) {}
 
         fn learned(&mut self, fact: Fact<'_>) {
-            if let Fact::TokenHeader(name) = fact {
+            if let Fact::TokenHeader(name) | Fact::TokenCookie(name) = fact {
                 self.0 = Some(name.to_owned());
             }
         }
