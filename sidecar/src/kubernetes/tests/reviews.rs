@@ -131,8 +131,14 @@ fn a_labelled_pod_without_containers_is_rejected() {
         json!({"containers": []}),
         json!({"containers": {}}),
     ] {
-        let labels = json!({"postern/sidecar": "true"});
-        let pod = json!({"kind": "Pod", "metadata": {"name": "a", "labels": labels}, "spec": spec});
+        let pod = json!({
+            "kind": "Pod",
+            "metadata": {
+                "name": "a", "labels": {"postern/sidecar": "true", "app": "a"},
+                "annotations": {"postern/port": "3000"},
+            },
+            "spec": spec,
+        });
         assert_eq!(stored(&pod), None, "{spec}");
     }
 }
