@@ -2,6 +2,7 @@
 //! one for which a proxy in front adds the token.
 
 use contract::http::cors::AllowedOrigins;
+use contract::http::methods::certain_method;
 use http::header::{self, HeaderName, HeaderValue};
 use http::{HeaderMap, Method};
 
@@ -20,7 +21,8 @@ pub(crate) fn is_cross_site_request(
     if cookie_origins.of(headers).is_some() {
         return false;
     }
-    if method.is_safe() && !is_websocket {
+    let is_safe = certain_method(method, headers).is_some_and(Method::is_safe);
+    if is_safe && !is_websocket {
         return false;
     }
     // A browser sends each header once.
@@ -73,6 +75,15 @@ mod tests {
                 false,
                 &[("sec-fetch-site", "cross-site")],
                 false,
+            ),
+            (
+                Method::GET,
+                false,
+                &[
+                    ("sec-fetch-site", "cross-site"),
+                    ("x_http_method_override", "DELETE"),
+                ],
+                true,
             ),
             (
                 Method::POST,
