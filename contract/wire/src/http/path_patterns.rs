@@ -10,6 +10,8 @@ use std::str::FromStr;
 
 pub use self::context_path::ContextPath;
 use self::glob::Glob;
+#[cfg(test)]
+pub(super) use self::glob::is_of_one_letter;
 pub use self::pass_list::{PassList, PassListError};
 use super::loose_path::loose_name;
 use super::methods::{MethodError, Methods};

@@ -1,5 +1,12 @@
 //! The wildcards `*` and `?` within one segment.
 
+use smallvec::{SmallVec, smallvec};
+
+use crate::http::loose_path::{is_mark, is_trimmed};
+
+/// Offsets in a name, in order.
+type Offsets = SmallVec<[usize; 32]>;
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Glob {
     pub(super) text: String,
@@ -39,4 +46,91 @@ impl Glob {
             }
         }
     }
+}
+
+impl Glob {
+    /// Matches a name of a [`LoosePath`](crate::http::loose_path::LoosePath) if the glob matches any
+    /// spelling of it: dots and blanks that were trimmed may have stood for letters and wildcards,
+    /// and marks are skipped, because the normal forms put them into letters or behind them.
+    pub(super) fn matches_loosely(&self, name: &str) -> bool {
+        if name.is_empty() {
+            return self.takes_empty;
+        }
+        if self.text == "*" {
+            return true;
+        }
+        let (begins, ends) = self.trimmed_ends();
+        let start = skip_marks(name, 0);
+        let mut offsets: Offsets = smallvec![start];
+        let mut follows_star = false;
+        for (at, c) in self.text.char_indices().filter(|(_, c)| !is_mark(*c)) {
+            if at >= ends && offsets.last() == Some(&name.len()) {
+                return true;
+            }
+            let mut next: Offsets = match c {
+                // Each offset is reached already.
+                '?' if follows_star => continue,
+                '*' => all_from(name, &offsets),
+                '?' => offsets.iter().flat_map(|&at| after_any(name, at)).collect(),
+                letter => {
+                    let after = |&at: &usize| after_letter(name, at).filter(|(c, _)| *c == letter);
+                    offsets.iter().filter_map(after).map(|(_, at)| at).collect()
+                }
+            };
+            if at < begins && c.is_whitespace() {
+                next.push(start);
+            }
+            next.sort_unstable();
+            next.dedup();
+            (offsets, follows_star) = (next, c == '*');
+            if offsets.is_empty() {
+                return false;
+            }
+        }
+        offsets.last() == Some(&name.len())
+    }
+
+    /// Returns the end of the beginning, and the beginning of the end, that may stand for what was
+    /// trimmed alone.
+    fn trimmed_ends(&self) -> (usize, usize) {
+        let may_be_blank = |c: char| matches!(c, '*' | '?') || is_mark(c) || c.is_whitespace();
+        let may_be_trimmed = |c: char| may_be_blank(c) || is_trimmed(c);
+        let after = self.text.trim_start_matches(may_be_blank);
+        let before = self.text.trim_end_matches(may_be_trimmed);
+        (self.text.len() - after.len(), before.len())
+    }
+}
+
+fn skip_marks(name: &str, at: usize) -> usize {
+    let rest = name.get(at..).unwrap_or_default();
+    name.len() - rest.trim_start_matches(is_mark).len()
+}
+
+/// Returns the letter at an offset of a name, and the offset after it.
+fn after_letter(name: &str, at: usize) -> Option<(char, usize)> {
+    let letter = name.get(at..)?.chars().next()?;
+    Some((letter, skip_marks(name, at + letter.len_utf8())))
+}
+
+/// Returns every offset from the first of these on.
+fn all_from(name: &str, offsets: &Offsets) -> Offsets {
+    let after = |at: &usize| after_letter(name, *at).map(|(_, at)| at);
+    std::iter::successors(offsets.first().copied(), after).collect()
+}
+
+/// Returns the offsets after one character of a path: none if it was trimmed or is a mark, one, or
+/// the letters that it becomes in another case.
+fn after_any(name: &str, at: usize) -> SmallVec<[usize; 4]> {
+    let after = |at: &usize| after_letter(name, *at).map(|(_, at)| at);
+    let offsets = std::iter::successors(Some(at), after).take(4).enumerate();
+    let is_one = |(letters, end): &(usize, usize)| {
+        *letters < 2 || name.get(at..*end).is_some_and(is_of_one_letter)
+    };
+    offsets.filter(is_one).map(|(_, end)| end).collect()
+}
+
+/// Returns true for two or three letters that one may become in another case or decomposed: ß, ﬀ,
+/// ﬁ, ﬂ, ﬃ, ﬄ, ﬆ, and many beyond ASCII.
+pub(in crate::http) fn is_of_one_letter(letters: &str) -> bool {
+    !letters.is_ascii() || matches!(letters, "ss" | "ff" | "fi" | "fl" | "ffi" | "ffl" | "st")
 }

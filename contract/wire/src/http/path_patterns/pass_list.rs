@@ -161,14 +161,30 @@ impl PassList {
     }
 
     /// Calls `found` with the position of each pattern that matches, in no order.
-    pub(crate) fn each_match(&self, path: &str, mut found: impl FnMut(usize)) {
+    pub(crate) fn each_match(&self, path: &str, found: impl FnMut(usize)) {
+        self.walk(path, Glob::matches, found);
+    }
+
+    /// Calls `found` with the position of each pattern that matches a spelling of a
+    /// [`LoosePath`](crate::http::loose_path::LoosePath), in no order. The patterns are
+    /// [loosened](PathPattern::loosened).
+    pub(crate) fn each_loose_match(&self, path: &str, found: impl FnMut(usize)) {
+        self.walk(path, Glob::matches_loosely, found);
+    }
+
+    fn walk(
+        &self,
+        path: &str,
+        matches: impl Fn(&Glob, &str) -> bool,
+        mut found: impl FnMut(usize),
+    ) {
         let mut ids = NodeIds::new();
         self.enter(0, &mut ids);
         for segment in segments(path) {
             if ids.is_empty() {
                 return;
             }
-            ids = self.after(segment, &ids);
+            ids = self.after(segment, &ids, &matches);
         }
         for id in ids {
             let ends = self.nodes.get(id).map(|node| &node.patterns);
@@ -176,7 +192,12 @@ impl PassList {
         }
     }
 
-    fn after(&self, segment: &str, ids: &NodeIds) -> NodeIds {
+    fn after(
+        &self,
+        segment: &str,
+        ids: &NodeIds,
+        matches: impl Fn(&Glob, &str) -> bool,
+    ) -> NodeIds {
         let mut next = NodeIds::new();
         for &id in ids {
             let Some(node) = self.nodes.get(id) else {
@@ -189,7 +210,7 @@ impl PassList {
                 self.enter(child, &mut next);
             }
             for (glob, child) in &node.globs {
-                if glob.matches(segment) {
+                if matches(glob, segment) {
                     self.enter(*child, &mut next);
                 }
             }
