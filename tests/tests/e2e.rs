@@ -68,6 +68,7 @@ mod e2e {
     mod registry;
     mod reload;
     mod report_only;
+    mod request_fields;
     mod revocation;
     mod revocation_gaps;
     mod rooms;

@@ -1,6 +1,7 @@
 //! Checks of a request before its token, for both programs: framing, host, path, origin.
 
 pub mod cors;
+pub mod destination;
 pub mod framing;
 pub mod header_alias;
 pub mod host;

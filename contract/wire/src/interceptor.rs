@@ -8,9 +8,10 @@ use http::{HeaderMap, HeaderName, Method};
 
 use crate::explain::observer::{Fact, Observer, Unobserved};
 use crate::http::cors::AllowedOrigins;
+use crate::http::destination::Destination;
 use crate::http::methods::certain_method;
 use crate::http::path_patterns::{ContextPath, PassList, PathPattern};
-use crate::http::request_path::{RequestPath, names_another_path};
+use crate::http::request_path::RequestPath;
 use crate::rejection::Rejection;
 use crate::token::bearer::{self, Bearer};
 use crate::token::cookie;
@@ -225,7 +226,7 @@ impl Interceptor {
         }
         let pattern = relative
             .filter(|_| !is_user_details)
-            .and_then(|path| pattern_of(&self.pass_list, method, headers, path));
+            .and_then(|path| self.pattern_of(&self.pass_list, method, headers, path));
         if let Some(pattern) = pattern {
             observer.learned(Fact::PassPattern(pattern));
             return Ok(AuthRequirement::Pass);
@@ -234,7 +235,7 @@ impl Interceptor {
         if token == Ok(None)
             && let Some(pattern) = relative
                 .filter(|_| !is_user_details)
-                .and_then(|path| pattern_of(&self.optional, method, headers, path))
+                .and_then(|path| self.pattern_of(&self.optional, method, headers, path))
         {
             observer.learned(Fact::OptionalPattern(pattern));
             return Ok(AuthRequirement::Pass);
@@ -250,21 +251,27 @@ impl Interceptor {
             AuthRequirement::NeedsToken(token)
         })
     }
-}
 
-/// Returns the pattern that opens a path to a request; `None` for one that names another path too.
-fn pattern_of<'l>(
-    list: &'l PassList,
-    method: &Method,
-    headers: &HeaderMap,
-    path: &str,
-) -> Option<&'l PathPattern> {
-    let method = match list.depends_on_method() {
-        true => certain_method(method, headers),
-        false => Some(method),
-    };
-    let pattern = list.find_for(method, path)?;
-    (!names_another_path(headers)).then_some(pattern)
+    /// Returns the pattern that opens a path to a request; `None` unless one opens its destination,
+    /// too.
+    fn pattern_of<'l>(
+        &self,
+        list: &'l PassList,
+        method: &Method,
+        headers: &HeaderMap,
+        path: &str,
+    ) -> Option<&'l PathPattern> {
+        let certain = match list.depends_on_method() {
+            true => certain_method(method, headers),
+            false => Some(method),
+        };
+        let pattern = list.find_for(certain, path)?;
+        if let Some(destination) = Destination::of(method, headers).ok()? {
+            let path = RequestPath::parse(destination.path).ok()?;
+            list.find_for(certain, self.context.strip(path.canonical()?)?)?;
+        }
+        Some(pattern)
+    }
 }
 
 /// Rejects TRACE, which would echo the token, and CONNECT, whose target is not a path, in any
@@ -409,6 +416,22 @@ mod tests {
             let headers = headers(fields);
             let class = interceptor.classify(&method, path.as_bytes(), &headers);
             assert_eq!(class == AuthRequirement::Pass, passes, "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_opens_a_destination_as_a_path() {
+        let moves = Method::from_bytes(b"MOVE").unwrap();
+        for (method, destination, expected) in [
+            (&moves, "/orders/static/b", "pass"),
+            (&moves, "/orders/list", "token_missing"),
+            (&moves, "/orders/static/%2e%2e/list", "token_missing"),
+            (&moves, "/orders/STATIC/b", "token_missing"),
+            (&Method::PUT, "/orders/list", "pass"),
+        ] {
+            let fields = [(HeaderName::from_static("destination"), destination)];
+            let found = kind_of(&interceptor(), method, "/orders/static/a", &fields);
+            assert_eq!(found, expected, "{method} {destination}");
         }
     }
 

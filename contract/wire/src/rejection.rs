@@ -107,6 +107,10 @@ rejections! {
     // The request's shape.
     /// Dot segments, a backslash, a control byte, a broken or a double escape in the path.
     PathNotCanonical: BAD_REQUEST, "path_not_canonical", "the path is not in canonical form", none, Both, always;
+    /// A path past 8 KiB.
+    PathTooLong: URI_TOO_LONG, "path_too_long", "the path is longer than 8 KiB", none, Both, always;
+    /// A `Destination` on another host, repeated, or without a valid path.
+    RequestDestination: BAD_REQUEST, "request_destination", "the Destination header names no path of this host", none, Sidecar, always;
     /// Ambiguous framing: Content-Length with Transfer-Encoding, and the like.
     RequestFraming: BAD_REQUEST, "request_framing", "the message framing is ambiguous", none, Both, always;
     /// Not a request at all: a broken request line, field or length.

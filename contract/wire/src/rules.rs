@@ -11,10 +11,11 @@ use serde_json::{Map, Value};
 use smallvec::SmallVec;
 
 use crate::explain::observer::RuleFacts;
+use crate::http::destination::Destination;
 use crate::http::loose_path::LoosePath;
 use crate::http::methods::{Methods, certain_method};
 use crate::http::path_patterns::{ContextPath, PassList, PathPattern};
-use crate::http::request_path::{RequestPath, names_another_path};
+use crate::http::request_path::RequestPath;
 use crate::rejection::Rejection;
 use crate::token::claim_name::ClaimName;
 
@@ -78,6 +79,15 @@ pub struct RuleRequest<'r> {
     pub path: &'r [u8],
 }
 
+impl<'r> RuleRequest<'r> {
+    /// Returns the path, and the destination if there is one; `None` for a malformed destination.
+    fn paths(&self) -> impl Iterator<Item = Option<&'r [u8]>> {
+        let destination = Destination::of(self.method, self.headers).transpose();
+        let destination = destination.map(|found| found.ok().map(|found| found.path));
+        std::iter::once(Some(self.path)).chain(destination)
+    }
+}
+
 /// The configured rules.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AccessRules {
@@ -85,7 +95,7 @@ pub struct AccessRules {
     unmatched: Unmatched,
     /// The paths as written: only these let a request pass where the default is to deny.
     exact: PassList,
-    /// The paths with every spelling of them: these restrict a request.
+    /// The paths with every spelling of them: these, too, restrict a request.
     loose: PassList,
     /// The rule of each pattern of both.
     owners: Vec<usize>,
@@ -187,13 +197,16 @@ impl AccessRules {
         Ok(())
     }
 
-    /// Returns true if a rule is written for this very method and path. What a rule restricts by
-    /// another spelling does not pass: to the service it may be another path.
+    /// Returns true if a rule is written for this very method and path, and one for the
+    /// destination. What a rule restricts by another spelling does not pass: to the service it may
+    /// be another path.
     fn has_exact_rule(&self, request: RuleRequest<'_>, context: &ContextPath) -> bool {
-        if names_another_path(request.headers) {
-            return false;
-        }
-        let path = RequestPath::parse(request.path).ok();
+        let mut paths = request.paths();
+        paths.all(|path| path.is_some_and(|path| self.names(request, path, context)))
+    }
+
+    fn names(&self, request: RuleRequest<'_>, raw: &[u8], context: &ContextPath) -> bool {
+        let path = RequestPath::parse(raw).ok();
         let path = path.as_ref().and_then(RequestPath::canonical);
         let Some(path) = path.and_then(|path| context.strip(path)) else {
             return false;
@@ -213,21 +226,11 @@ impl AccessRules {
         found
     }
 
-    /// Returns the places of the rules for a request, in order. A path outside the context path, or
-    /// one that programs may read differently or take from a field, could be any: all rules are for
-    /// it.
+    /// Returns the places of the rules for the path and the destination of a request, in order.
     pub fn matching(&self, request: RuleRequest<'_>, context: &ContextPath) -> Positions {
-        let path = RequestPath::parse(request.path).ok();
-        let path = path.filter(|_| !names_another_path(request.headers));
-        let path = path.and_then(|path| LoosePath::of(&path, context));
         let mut positions = Positions::new();
-        match path {
-            None => positions.extend(0..self.rules.len()),
-            Some(path) => path.each_spelling(|path| {
-                self.loose.each_match(path, |pattern| {
-                    positions.extend(self.owners.get(pattern).copied());
-                });
-            }),
+        for path in request.paths() {
+            self.add_matching(path.unwrap_or_default(), context, &mut positions);
         }
         let method = match self.depends_on_method {
             true => certain_method(request.method, request.headers),
@@ -238,6 +241,24 @@ impl AccessRules {
         positions.sort_unstable();
         positions.dedup();
         positions
+    }
+
+    /// Adds the places of the rules for a path, as it is written and in every spelling. One outside
+    /// the context path, or one that programs may read differently, could be any: all rules are for
+    /// it.
+    fn add_matching(&self, raw: &[u8], context: &ContextPath, positions: &mut Positions) {
+        let path = RequestPath::parse(raw).ok();
+        let loose = path.as_ref().and_then(|path| LoosePath::of(path, context));
+        let Some(loose) = loose else {
+            positions.extend(0..self.rules.len());
+            return;
+        };
+        let mut found = |pattern| positions.extend(self.owners.get(pattern).copied());
+        let exact = path.as_ref().and_then(RequestPath::canonical);
+        if let Some(path) = exact.and_then(|path| context.strip(path)) {
+            self.exact.each_match(path, &mut found);
+        }
+        loose.each_spelling(|path| self.loose.each_loose_match(path, &mut found));
     }
 
     /// Describes a rule and the claims that a payload has for it, for an explanation.

@@ -19,6 +19,7 @@ use contract::rejection::Rejection;
 use http::{HeaderMap, StatusCode, Version, header};
 use pingora::http::RequestHeader;
 use pingora::protocols::http::ServerSession;
+use runtime::net::client_address::TrustedProxies;
 use runtime::process::clock::unix_seconds;
 
 use self::request::{ExplainRequest, RequestError};
@@ -139,7 +140,8 @@ impl Explainer {
         }
         let ids = self.correlation.ids(&head.headers);
         // As if sent from this machine.
-        let client = Client::new(Some(Ipv4Addr::LOCALHOST.into()), false);
+        let proxies = TrustedProxies::default();
+        let client = Client::new(Some(Ipv4Addr::LOCALHOST.into()), false, &proxies);
         rules.upstream_request.rewrite_request(
             &mut head,
             Version::HTTP_11,

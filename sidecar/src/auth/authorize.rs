@@ -14,7 +14,7 @@ use contract::rules::{AccessRules, Broken, Rule, RuleRequest};
 use contract::token::bearer::{Bearer, TokenLocation};
 use contract::token::revocations::TokenDigests;
 use contract::token::verifier::VerificationPolicy;
-use http::{HeaderMap, HeaderValue, Uri, header};
+use http::{HeaderMap, Uri};
 use runtime::net::shares::Holder;
 
 use crate::auth::csrf::is_cross_site_request;
@@ -25,7 +25,7 @@ use crate::headers::identity::UserHeader;
 use crate::keys::current::InstalledKeys;
 use crate::keys::issuer_keys::{FIRST, KeysByIssuer};
 use crate::keys::token_cache::{Lookup, TokenDigest, VerifiedToken};
-use crate::request::head::{RawHead, RequestHead};
+use crate::request::head::RequestHead;
 use crate::request::kind::RequestKind;
 use crate::request::target::Target;
 use crate::telemetry::outcome::Outcome;
@@ -380,19 +380,12 @@ impl AuthPolicy {
         if location == TokenLocation::Explicit {
             return false;
         }
-        let host = match request.wire {
-            RawHead::Http2 {
-                authority: Some(authority),
-                ..
-            } => Some(authority),
-            _ => request.headers.get(header::HOST).map(HeaderValue::as_bytes),
-        };
         is_cross_site_request(
             &self.interceptor.sources().cookie_origins,
             request.method,
             is_websocket,
             request.headers,
-            host,
+            request.host(),
         )
     }
 

@@ -47,8 +47,9 @@ pub(crate) struct AccessLogArgs {
     #[serde(serialize_with = "word")]
     pub(crate) access_log_user: LoggedUser,
 
-    /// Network of proxies whose X-Forwarded-For is trusted when a log line names the client, such
-    /// as 10.0.0.0/8; repeatable
+    /// Network of proxies, such as 10.0.0.0/8, whose X-Forwarded-For is trusted when a log line
+    /// names the client, and whose X-Original-URL and other fields with a path reach the service;
+    /// repeatable
     #[arg(long, env, value_name = "CIDR", value_delimiter = ',', value_parser = parse_network)]
     #[serde(serialize_with = "each_displayed")]
     pub(crate) trusted_proxy: Vec<IpNet>,

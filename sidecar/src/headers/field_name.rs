@@ -1,6 +1,8 @@
 //! Names that are allowed for the headers about the user, and for those that hold a token.
 
 use bytes::Bytes;
+use contract::http::methods::METHOD_OVERRIDES;
+use contract::http::request_path::names_another_path;
 use http::header::HeaderName;
 
 use crate::headers::forwarded;
@@ -116,7 +118,7 @@ const RESERVED: [&str; 62] = [
     "x-requested-with",
 ];
 /// Prefixes of reserved names.
-const RESERVED_PREFIXES: [&str; 23] = [
+const RESERVED_PREFIXES: [&str; 21] = [
     "accept",
     "access-control-",
     "content-",
@@ -132,8 +134,6 @@ const RESERVED_PREFIXES: [&str; 23] = [
     "x-accel-",
     "x-b3-",
     "x-content-",
-    "x-http-method",
-    "x-method-override",
     "x-original-host",
     "x-original-method",
     "x-original-ur",
@@ -157,6 +157,8 @@ fn is_reserved(name: &str) -> bool {
         || RESERVED_PREFIXES
             .iter()
             .any(|family| name.starts_with(family))
+        || METHOD_OVERRIDES.contains(&name)
+        || names_another_path(name)
         || (forwarded::is_client_address_header(name) && !FORWARDED_USER.contains(&name))
 }
 
@@ -209,6 +211,9 @@ mod tests {
             "X-HTTP-Method-Override",
             "X-HTTP-Method",
             "X-Method-Override",
+            "X-Rest-Method",
+            "X-Envoy-Original-Path",
+            "X-Ms-Original-Url",
             "X-App-Secret",
             "X-Remote-Addr",
         ] {

@@ -7,8 +7,10 @@ use std::net::IpAddr;
 
 use bytes::Bytes;
 use contract::http::header_alias::cgi_equal;
+use contract::http::request_path::names_another_path;
 use http::{HeaderName, HeaderValue, header};
 use pingora::{ErrorType, OrErr};
+use runtime::net::client_address::TrustedProxies;
 
 use crate::headers::service_head::ServiceHead;
 
@@ -31,23 +33,32 @@ pub(crate) enum ForwardedPolicy {
 pub(crate) struct Client {
     pub(crate) address: Option<IpAddr>,
     pub(crate) tls: bool,
+    is_trusted_proxy: bool,
     /// The address as services get it, written once for all requests of a connection.
     text: Option<HeaderValue>,
 }
 
 impl Client {
-    pub(crate) fn new(address: Option<IpAddr>, tls: bool) -> Self {
+    pub(crate) fn new(address: Option<IpAddr>, tls: bool, proxies: &TrustedProxies) -> Self {
         let text = address.map(|address| address.to_canonical().to_string());
         let text = text.map(|text| HeaderValue::from_maybe_shared(Bytes::from(text)));
         Self {
             address,
             tls,
+            is_trusted_proxy: address.is_some_and(|address| proxies.trusts(address)),
             text: text.and_then(Result::ok),
         }
     }
 
     const fn scheme(&self) -> &'static str {
         if self.tls { "https" } else { "http" }
+    }
+}
+
+/// Removes the fields that name another path, unless a trusted proxy sent them.
+pub(crate) fn remove_path_overrides(request: &mut impl ServiceHead, client: &Client) {
+    if !client.is_trusted_proxy {
+        request.remove_where(names_another_path);
     }
 }
 
@@ -184,7 +195,7 @@ mod tests {
     }
 
     fn client(address: &str, tls: bool) -> Client {
-        Client::new(address.parse().ok(), tls)
+        Client::new(address.parse().ok(), tls, &TrustedProxies::default())
     }
 
     fn plain() -> Client {

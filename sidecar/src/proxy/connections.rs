@@ -92,7 +92,8 @@ impl ClientConnections {
         let Some(transport) = Box::pin(self.secured(socket)).await else {
             return;
         };
-        let client = Client::new(client_ip(&transport), transport.tls.is_some());
+        let proxies = &self.requests.request_logger.trusted_proxies;
+        let client = Client::new(client_ip(&transport), transport.tls.is_some(), proxies);
         let mut stream = ClientStream::new(
             transport,
             Arc::clone(&self.reject_unparsed),

@@ -159,7 +159,11 @@ impl ProxyHttp for AuthProxy {
             forward,
             &ctx.ids,
             &ctx.rules.auth_policy,
-            &Client::new(address_of(session), has_tls(session)),
+            &Client::new(
+                address_of(session),
+                has_tls(session),
+                &self.request_logger.trusted_proxies,
+            ),
         )
     }
 

@@ -1,9 +1,10 @@
 //! The head of a received request, as Pingora parsed it and as it was sent.
 
+use contract::http::destination::Destination;
 use contract::http::framing::announces_body;
 use contract::interceptor::check_method;
 use contract::rejection::Rejection;
-use http::{HeaderMap, Method, Version};
+use http::{HeaderMap, HeaderValue, Method, Version, header};
 use pingora::protocols::http::ServerSession;
 
 use crate::request::target::Target;
@@ -35,7 +36,7 @@ pub(crate) enum RawHead<'a> {
 }
 
 impl<'a> RequestHead<'a> {
-    /// Checks the framing, the host and the method, then returns the target.
+    /// Checks the framing, the host, the method and the destination, then returns the target.
     ///
     /// # Errors
     /// A rejection of a head that two parsers could read differently.
@@ -48,9 +49,23 @@ impl<'a> RequestHead<'a> {
         }
         // Before the target: CONNECT has no path. After the framing: the connection stays open.
         check_method(self.method)?;
+        if let Some(destination) = Destination::of(self.method, self.headers)? {
+            destination.check_host(self.host())?;
+        }
         match self.wire {
             RawHead::Http1(raw) => Target::parse(raw, self.target_to_send),
             RawHead::Http2 { .. } => Target::from_http2(self.target_to_send),
+        }
+    }
+
+    /// Returns the host that the request names.
+    pub(crate) fn host(&self) -> Option<&'a [u8]> {
+        match self.wire {
+            RawHead::Http2 {
+                authority: Some(authority),
+                ..
+            } => Some(authority),
+            _ => self.headers.get(header::HOST).map(HeaderValue::as_bytes),
         }
     }
 

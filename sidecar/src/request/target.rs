@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use contract::http::destination::AbsoluteForm;
 use contract::rejection::Rejection;
 use http::Uri;
 
@@ -93,20 +94,9 @@ fn raw_target(raw_head: &[u8]) -> Option<&[u8]> {
 
 /// Converts `http://host/path?query` to `/path?query`.
 fn origin_form(absolute: &[u8]) -> Option<Cow<'_, [u8]>> {
-    let scheme_end = absolute.windows(3).position(|bytes| bytes == b"://")?;
-    let (scheme, rest) = absolute.split_at(scheme_end);
-    if !scheme.eq_ignore_ascii_case(b"http") && !scheme.eq_ignore_ascii_case(b"https") {
-        return None;
-    }
-    let rest = rest.get(3..)?;
-    let authority_end = rest
-        .iter()
-        .position(|byte| matches!(byte, b'/' | b'?'))
-        .unwrap_or(rest.len());
-    match rest.split_at(authority_end) {
-        (b"", _) => None,
-        (_, target) if target.starts_with(b"/") => Some(Cow::Borrowed(target)),
-        (_, query) => Some(Cow::Owned([b"/", query].concat())),
+    match AbsoluteForm::parse(absolute)?.target {
+        target if target.starts_with(b"/") => Some(Cow::Borrowed(target)),
+        query => Some(Cow::Owned([b"/", query].concat())),
     }
 }
 

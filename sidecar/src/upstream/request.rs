@@ -9,7 +9,7 @@ use pingora::{ErrorType, OrErr};
 use crate::auth::authorize::{AuthPolicy, Forward};
 use crate::auth::reporting::WOULD_REJECT;
 use crate::auth::strip_token;
-use crate::headers::forwarded::{Client, ForwardedPolicy};
+use crate::headers::forwarded::{Client, ForwardedPolicy, remove_path_overrides};
 use crate::headers::service_head::ServiceHead;
 use crate::request::kind::RequestKind;
 use crate::telemetry::request_id::RequestIds;
@@ -69,6 +69,7 @@ impl UpstreamRequestPolicy {
         }
         let sources = policy.interceptor.sources();
         strip_token::remove_from(request, sources, self.forward_authorization)?;
+        remove_path_overrides(request, client);
         // Before the identity headers: `overwrite` would remove X-Forwarded-User.
         self.forwarded.apply(request, client)?;
         request.remove_where(|name| cgi_equal(name, WOULD_REJECT));

@@ -42,7 +42,10 @@ impl TrustedProxies {
         self.0.is_empty() && headers.contains_key(FORWARDED_FOR)
     }
 
-    fn trusts(&self, address: IpAddr) -> bool {
+    /// Returns true for the address of a trusted proxy.
+    #[must_use]
+    pub fn trusts(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
         self.0.iter().any(|network| network.contains(&address))
     }
 }

@@ -20,10 +20,11 @@ pub enum MethodError {
 }
 
 /// Fields in which some services take a method in place of the one in the request line.
-const OVERRIDES: [&str; 3] = [
+pub const METHOD_OVERRIDES: [&str; 4] = [
     "x-http-method-override",
     "x-http-method",
     "x-method-override",
+    "x-rest-method",
 ];
 
 impl Methods {
@@ -84,7 +85,7 @@ pub fn certain_method<'m>(method: &'m Method, headers: &HeaderMap) -> Option<&'m
         .as_str()
         .bytes()
         .any(|byte| byte.is_ascii_lowercase());
-    (is_in_capitals && !has_any(headers, &OVERRIDES)).then_some(method)
+    (is_in_capitals && !has_any(headers, &METHOD_OVERRIDES)).then_some(method)
 }
 
 #[cfg(test)]
@@ -136,6 +137,7 @@ mod tests {
             ("x_http_method_override", false),
             ("x-http-method", false),
             ("x.method~override", false),
+            ("x-rest-method", false),
         ] {
             let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
             let headers = HeaderMap::from_iter([(name.clone(), HeaderValue::from_static("GET"))]);

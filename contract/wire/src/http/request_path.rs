@@ -6,9 +6,7 @@
 
 use std::borrow::Cow;
 
-use http::HeaderMap;
-
-use super::header_alias::has_any;
+use super::header_alias::cgi_equal;
 use crate::rejection::Rejection;
 
 /// The checked path of a request target.
@@ -28,13 +26,21 @@ impl CanonicalPath<'_> {
     }
 }
 
+/// As nginx reads. It bounds the comparison with patterns, whose cost is the product of both
+/// lengths.
+pub const MAX_PATH_BYTES: usize = 8192;
+
 impl<'a> RequestPath<'a> {
     /// Checks a raw path without its query.
     ///
     /// # Errors
     /// [`Rejection::PathNotCanonical`] for paths that no honest client sends: dot segments in any
-    /// encoding, backslashes, control bytes, broken escapes, double-encoded dots or slashes.
+    /// encoding, backslashes, control bytes, broken escapes, double-encoded dots or slashes;
+    /// [`Rejection::PathTooLong`].
     pub fn parse(raw: &'a [u8]) -> Result<Self, Rejection> {
+        if raw.len() > MAX_PATH_BYTES {
+            return Err(Rejection::PathTooLong);
+        }
         match std::str::from_utf8(raw) {
             Ok(text) if is_evidently_canonical(raw) => Ok(Self {
                 canonical: Some(CanonicalPath(Cow::Borrowed(text))),
@@ -270,12 +276,20 @@ const fn is_confusable(c: char) -> bool {
     )
 }
 
-/// Fields from which some services take a path in place of the one in the request line.
-const OVERRIDES: [&str; 2] = ["x-original-url", "x-rewrite-url"];
+/// Fields from which some services take a path in place of the one in the request line, and which
+/// gateways send by themselves.
+pub const PATH_OVERRIDES: [&str; 5] = [
+    "x-original-url",
+    "x-rewrite-url",
+    "x-forwarded-uri",
+    "x-envoy-original-path",
+    "x-ms-original-url",
+];
 
-/// Returns true if a field names another path than the request line.
-pub fn names_another_path(headers: &HeaderMap) -> bool {
-    has_any(headers, &OVERRIDES)
+/// Returns true for the name of a field that names another path than the request line, or a name
+/// that becomes the same variable.
+pub fn names_another_path(field: &str) -> bool {
+    PATH_OVERRIDES.iter().any(|name| cgi_equal(name, field))
 }
 
 #[cfg(test)]
@@ -375,9 +389,20 @@ mod tests {
 
     #[test]
     fn deep_escape_chains_end_soon() {
-        let chain = format!("/{}41", "%25".repeat(20_000));
+        let chain = format!("/{}41", "%25".repeat(2_000));
         assert_eq!(class(chain.as_bytes()), "opaque");
-        let chain = format!("/%{}41", "25".repeat(20_000));
+        let chain = format!("/%{}41", "25".repeat(4_000));
         assert_eq!(class(chain.as_bytes()), "rejected");
+    }
+
+    #[test]
+    fn a_path_has_a_length_whatever_is_in_it() {
+        for bytes in ["a", ";", "\\"] {
+            let path = |length: usize| format!("/{}", bytes.repeat(length - 1));
+            let too_long =
+                |path: &str| RequestPath::parse(path.as_bytes()) == Err(Rejection::PathTooLong);
+            assert!(!too_long(&path(MAX_PATH_BYTES)), "{bytes}");
+            assert!(too_long(&path(MAX_PATH_BYTES + 1)), "{bytes}");
+        }
     }
 }

@@ -20,7 +20,7 @@ impl Rejection {
             403 => PERMISSION_DENIED,
             404 | 405 => UNIMPLEMENTED,
             408 | 504 => DEADLINE_EXCEEDED,
-            413 | 429 | 431 => RESOURCE_EXHAUSTED,
+            413 | 414 | 429 | 431 => RESOURCE_EXHAUSTED,
             502 | 503 => UNAVAILABLE,
             400..500 => INVALID_ARGUMENT,
             _ => INTERNAL,

@@ -21,6 +21,14 @@ impl Rejection {
                 "The path holds what two programs may read differently: a dot segment (`/../`, `%2e%2e`), a backslash, a control byte, a broken escape (`%zz`), a double escape (`%252f`), or a fragment.",
                 "Send the path in its plain form, `/static/a.css`. If a client library or a proxy in front rewrites paths, `sidecar explain` shows what arrives. There is no setting that lets such a path through.",
             ),
+            Self::PathTooLong => (
+                "The path, without the query, is longer than 8 KiB.",
+                "Put long values into the query or the body.",
+            ),
+            Self::RequestDestination => (
+                "The `Destination` of a COPY or MOVE, or of a request whose method is not certain, names another host than the request, stands twice, or has no path that a request could have.",
+                "Send a path, or a URL with the host that `Host` has. If a gateway in front rewrites `Host`, let it keep it.",
+            ),
             Self::RequestFraming => (
                 "It is unclear where the message ends: `Content-Length` with `Transfer-Encoding`, a repeated or listed length, another transfer coding than `chunked`, bare line feeds, control characters in the size line of a chunk, or such a line without a size. Or `Connection` names what no hop may remove (`Content-Length`, `Transfer-Encoding`, `Host`, `X-Forwarded-For`, `-Host`, `-Proto`), what is no field name, or more than nine fields.",
                 "Fix the client or the proxy that builds the message: one `Content-Length`, or `Transfer-Encoding: chunked`, never both. `Connection` is for fields of one hop, such as `Keep-Alive`. An unexpected wave of these is an attempt of request smuggling.",

@@ -220,6 +220,71 @@ fn all_rules_for_a_request_are_found() {
 }
 
 #[test]
+fn a_rule_is_for_what_its_wildcards_name_in_every_spelling() {
+    for (pattern, path, is_for) in [
+        ("/files/*.*", "/files/secret.", true),
+        ("/files/*.*", "/FILES/secret.%20", true),
+        ("/files/*.*", "/files/secret./", true),
+        ("/v?", "/v1", true),
+        ("/v?", "/v%C3%9F", true),
+        ("/v?", "/VSS", true),
+        ("/v?", "/v10", false),
+        ("/v?", "/version", false),
+        ("/one/?", "/one/%EF%AC%81", true),
+        ("/q/??", "/q/a.", true),
+        ("/q/??", "/q/a%20", true),
+        ("/q/??", "/q/a%C3%9F", true),
+        ("/q/??", "/q/abc", false),
+        ("/%C3%89?", "/e%CC%81x", true),
+        ("/*.js", "/a.json", false),
+        ("/*.js", "/a.JS.", true),
+        ("/a*.b", "/a.bc.d", false),
+        ("/admin/**", "/adm%C4%B0n/x", true),
+        ("/stra%C3%9Fe", "/STRA%E1%BA%9EE", true),
+        ("/d%C3%A9j%C3%A0", "/de%CC%81ja%CC%80", true),
+    ] {
+        let rules = vec![rule(&[], &[pattern], Requirement::default())];
+        let rules = AccessRules::new(rules, Unmatched::Token);
+        let found = matching(&rules, "GET", &format!("/orders{path}"), &[]);
+        assert_eq!(!found.is_empty(), is_for, "{pattern} {path}");
+    }
+}
+
+#[test]
+fn a_rule_for_the_destination_is_for_the_request() {
+    let rules = |unmatched| {
+        let paths = ["/list/**", "/admin/**"];
+        let rules = paths.map(|path| rule(&[], &[path], Requirement::default()));
+        AccessRules::new(rules.to_vec(), unmatched)
+    };
+    for (method, destination, expected) in [
+        ("MOVE", "/orders/list/b", &[0][..]),
+        ("MOVE", "/orders/admin/b", &[0, 1]),
+        ("COPY", "http://a/orders/ADMIN/b?c", &[0, 1]),
+        ("COPY", "/elsewhere", &[0, 1]),
+        ("MOVE", "/a/../b", &[0, 1]),
+        ("GET", "/orders/admin/b", &[0]),
+    ] {
+        let method = Method::from_bytes(method.as_bytes()).unwrap();
+        let field = http::HeaderName::from_static("destination");
+        let headers = HeaderMap::from_iter([(field, HeaderValue::from_static(destination))]);
+        let request = RuleRequest {
+            method: &method,
+            headers: &headers,
+            path: b"/orders/list/a",
+        };
+        let context = "/orders".parse().unwrap();
+        let found = rules(Unmatched::Token).matching(request, &context);
+        assert_eq!(&*found, expected, "{method} {destination}");
+        let holds = [RuleVerdict::Holds; 2];
+        let allowed = rules(Unmatched::Deny).check(request, &context, &holds);
+        let is_named =
+            !matches!(destination, "/elsewhere" | "/a/../b") && !destination.contains("ADMIN");
+        assert_eq!(allowed.is_ok(), is_named, "{method} {destination}");
+    }
+}
+
+#[test]
 fn the_first_broken_rule_decides_otherwise_the_default() {
     let rules = |unmatched| {
         let rules = vec![

@@ -8,7 +8,7 @@ use contract::http::path_patterns::PassList;
 use contract::keys::signing_type::SigningType;
 use contract::keys::{KeySet, VerificationKey};
 use contract::rules::{RequiredClaim, Requirement, Rule, Unmatched};
-use http::{HeaderMap, HeaderName, Method, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
 use jsonwebtoken::{EncodingKey, Header};
 use serde_json::{Value, json};
 
@@ -17,6 +17,7 @@ use crate::keys::current::CurrentKeys;
 use crate::keys::revocations::Revocations;
 use crate::keys::revocations::tests::list_of;
 use crate::keys::token_cache::TokenCacheConfig;
+use crate::request::head::RawHead;
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 const NOW: i64 = 1_800_000_000;

@@ -1,0 +1,252 @@
+//! Every disguise of a path that a rule names meets the rule, and opens nothing.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use contract::http::path_patterns::{ContextPath, PassList, PathPattern};
+use contract::http::request_path::RequestPath;
+use contract::rules::{AccessRules, Requirement, Rule, RuleRequest, Unmatched};
+use http::{HeaderMap, Method};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use unicode_normalization::UnicodeNormalization;
+
+const CONTEXT: &str = "/orders";
+
+/// Pieces of names, and what wildcards may stand for.
+const LETTERS: &[&str] = &[
+    "a",
+    "B",
+    "i",
+    "I",
+    "s",
+    "S",
+    "ss",
+    "f",
+    "l",
+    "t",
+    "k",
+    "1",
+    "-",
+    "_",
+    ".",
+    " ",
+    "é",
+    "E\u{301}",
+    "\u{301}",
+    "\u{323}",
+    "\u{307}",
+    "\u{345}",
+    "ß",
+    "ẞ",
+    "ﬁ",
+    "ﬃ",
+    "ﬆ",
+    "ŉ",
+    "İ",
+    "ı",
+    "\u{212a}",
+    "ſ",
+    "Σ",
+    "ς",
+    "ΐ",
+    "ᾂ",
+    "ǰ",
+    "ǅ",
+    "한",
+    "\u{1100}\u{1161}",
+    "\u{11a8}",
+    "क़",
+    "\u{a0}",
+    "\u{2003}",
+    "你",
+    "\u{1d160}",
+    "֭ב",
+];
+
+fn letters(length: std::ops::Range<usize>) -> impl Strategy<Value = String> {
+    let plain = prop::sample::select(LETTERS).prop_map(str::to_owned);
+    let other = any::<char>()
+        .prop_filter("no separator", |c| {
+            !"/\\%;?#*{}".contains(*c) && !c.is_control()
+        })
+        .prop_map(String::from);
+    vec(prop_oneof![9 => plain, 1 => other], length).prop_map(|letters| letters.concat())
+}
+
+/// A segment of a pattern, and one of a path that it matches.
+fn segment() -> impl Strategy<Value = (String, String)> {
+    let piece = prop_oneof![
+        4 => letters(1..3).prop_map(|text| (text.clone(), text)),
+        2 => letters(0..3).prop_map(|text| ("*".to_owned(), text)),
+        3 => letters(1..2).prop_map(|text| {
+            let one: String = text.chars().take(1).collect();
+            ("?".to_owned(), one)
+        }),
+    ];
+    let any = vec(letters(1..3), 0..3).prop_map(|names| ("**".to_owned(), names.join("/")));
+    let name = vec(piece, 1..4).prop_map(|pieces| {
+        let (glob, name): (Vec<_>, Vec<_>) = pieces.into_iter().unzip();
+        (glob.concat(), name.concat())
+    });
+    prop_oneof![6 => name, 1 => any]
+}
+
+/// A pattern and a path that it may match.
+fn pattern_and_path() -> impl Strategy<Value = (String, String)> {
+    let slash = prop_oneof![4 => Just(""), 1 => Just("/")];
+    (vec(segment(), 1..4), slash).prop_map(|(segments, slash)| {
+        let (globs, names): (Vec<_>, Vec<_>) = segments.into_iter().unzip();
+        let names: Vec<_> = names.into_iter().filter(|name| !name.is_empty()).collect();
+        (
+            format!("/{}{slash}", globs.join("/")),
+            format!("/{}{slash}", names.join("/")),
+        )
+    })
+}
+
+/// A change after which a lenient service takes a path for the same.
+#[derive(Debug, Clone, Copy)]
+enum Disguise {
+    Capitals,
+    SmallLetters,
+    Composed,
+    Decomposed,
+    /// Each letter in turn, as Turkish and old tables read it.
+    OtherCases,
+    DotsAfter,
+    BlanksAfter,
+    BlankBefore,
+    Slash,
+    NoSlash,
+    Suffix,
+    Parameter,
+    DoubleSlash,
+    EscapedLetter,
+}
+
+const DISGUISES: [Disguise; 14] = [
+    Disguise::Capitals,
+    Disguise::SmallLetters,
+    Disguise::Composed,
+    Disguise::Decomposed,
+    Disguise::OtherCases,
+    Disguise::DotsAfter,
+    Disguise::BlanksAfter,
+    Disguise::BlankBefore,
+    Disguise::Slash,
+    Disguise::NoSlash,
+    Disguise::Suffix,
+    Disguise::Parameter,
+    Disguise::DoubleSlash,
+    Disguise::EscapedLetter,
+];
+
+/// Letters that some program takes for one another.
+const ALIKE: [(&str, &str); 7] = [
+    ("i", "İ"),
+    ("i", "ı"),
+    ("k", "\u{212a}"),
+    ("s", "ſ"),
+    ("ß", "ẞ"),
+    ("å", "\u{212b}"),
+    ("İ", "i"),
+];
+
+/// Marks of an encoding that is no text: they become bytes of the request line as they are.
+const PARAMETER: &str = "\u{e000}";
+const DOUBLE_SLASH: &str = "\u{e001}";
+const ESCAPED: &str = "\u{e002}";
+
+fn disguised(path: &str, disguise: Disguise) -> String {
+    let each_name = |change: &dyn Fn(&str) -> String| {
+        let names = path.split('/').map(|name| match name {
+            "" => String::new(),
+            name => change(name),
+        });
+        names.collect::<Vec<_>>().join("/")
+    };
+    match disguise {
+        Disguise::Capitals => path.to_uppercase(),
+        Disguise::SmallLetters => path.to_lowercase(),
+        Disguise::Composed => path.nfc().collect(),
+        Disguise::Decomposed => path.nfd().collect(),
+        Disguise::OtherCases => {
+            let replace = |path: String, (one, other): &(&str, &str)| path.replace(one, other);
+            ALIKE.iter().fold(path.to_owned(), replace)
+        }
+        Disguise::DotsAfter => each_name(&|name| format!("{name}..")),
+        Disguise::BlanksAfter => each_name(&|name| format!("{name} \u{a0}")),
+        Disguise::BlankBefore => each_name(&|name| format!(" {name}")),
+        Disguise::Slash => format!("{}/", path.trim_end_matches('/')),
+        Disguise::NoSlash => match path.trim_end_matches('/') {
+            "" => path.to_owned(),
+            rest => rest.to_owned(),
+        },
+        Disguise::Suffix => format!("{}.json", path.trim_end_matches('/')),
+        Disguise::Parameter => format!("{path}{PARAMETER}"),
+        Disguise::DoubleSlash => path.replacen('/', DOUBLE_SLASH, 1),
+        Disguise::EscapedLetter => path.replacen('a', ESCAPED, 1),
+    }
+}
+
+/// Writes a path below the context path as a request line has it.
+fn request_line(path: &str) -> String {
+    let mut raw = CONTEXT.to_owned();
+    for c in path.chars() {
+        let mut utf8 = [0; 4];
+        match c {
+            '\u{e000}' => raw.push_str(";v=1"),
+            '\u{e001}' => raw.push_str("//"),
+            '\u{e002}' => raw.push_str("%61"),
+            c if c.is_ascii() && c != ' ' => raw.push(c),
+            c => {
+                let bytes = c.encode_utf8(&mut utf8).bytes();
+                raw.extend(bytes.map(|byte| format!("%{byte:02X}")));
+            }
+        }
+    }
+    raw
+}
+
+fn rules(pattern: &PathPattern, unmatched: Unmatched) -> AccessRules {
+    let rule = Rule {
+        name: "rule".to_owned(),
+        methods: contract::http::methods::Methods::default(),
+        paths: vec![pattern.clone()],
+        requirement: Requirement::default(),
+    };
+    AccessRules::new(vec![rule], unmatched)
+}
+
+/// Returns true if the list matches the path exactly as it is written.
+fn is_named(list: &PassList, context: &ContextPath, raw: &str) -> Option<bool> {
+    let path = RequestPath::parse(raw.as_bytes()).ok()?;
+    let relative = path.canonical().and_then(|path| context.strip(path));
+    Some(relative.is_some_and(|path| list.matches(path)))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16 * ProptestConfig::default().cases, failure_persistence: None, max_global_rejects: 4_000_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_disguise_of_what_a_pattern_matches_meets_its_rule(
+        (pattern, path) in pattern_and_path(),
+        disguises in vec(prop::sample::select(&DISGUISES[..]), 0..4),
+    ) {
+        let Ok(parsed) = pattern.parse::<PathPattern>() else { return Err(TestCaseError::reject("no pattern")) };
+        let context: ContextPath = CONTEXT.parse().unwrap();
+        let list: PassList = std::iter::once(parsed.clone()).collect();
+        prop_assume!(is_named(&list, &context, &request_line(&path)) == Some(true));
+        // Frameworks cut one suffix.
+        prop_assume!(disguises.iter().filter(|disguise| matches!(disguise, Disguise::Suffix)).count() < 2);
+        let disguised = disguises.iter().fold(path.clone(), |path, disguise| disguised(&path, *disguise));
+        let raw = request_line(&disguised);
+        let (method, headers) = (Method::GET, HeaderMap::new());
+        let request = RuleRequest { method: &method, headers: &headers, path: raw.as_bytes() };
+        for unmatched in [Unmatched::Token, Unmatched::Deny] {
+            let rules = rules(&parsed, unmatched);
+            prop_assert_eq!(&*rules.matching(request, &context), &[0], "{} {} {:?} {}", pattern, path, disguises, raw);
+            // Without a verdict no rule holds.
+            prop_assert!(rules.check(request, &context, &[]).is_err());
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Fields from which services take another path or method than the request line's, through both
+//! paths of the sidecar and HTTP/2, and paths that are too long.
+
+use contract::http::methods::METHOD_OVERRIDES;
+use contract::http::request_path::{MAX_PATH_BYTES, PATH_OVERRIDES};
+use serde_json::json;
+use tests::auth_server::AuthServer;
+use tests::client::{Request, verdict};
+use tests::clock;
+use tests::h2_client::H2Client;
+use tests::keys::SigningType;
+use tests::programs::repository;
+use tests::raw_client::exchange;
+use tests::stack::ForgedStack;
+
+const RULES: &str = r#"
+public-path = ["GET /open/**", "MOVE /open/**", "/health"]
+
+[[rule]]
+name = "admin"
+paths = ["/admin/**"]
+scope = ["admin"]
+
+[[rule]]
+name = "delete"
+methods = ["DELETE"]
+paths = ["/**"]
+scope = ["delete"]
+"#;
+
+/// The ways of a request to the service.
+const WAYS: [Way; 3] = [Way::FastPath, Way::Pingora, Way::Http2];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    FastPath,
+    Pingora,
+    Http2,
+}
+
+/// A sidecar with rules, and the way to it.
+struct Protected {
+    stack: ForgedStack,
+    way: Way,
+}
+
+impl Protected {
+    fn by(way: Way, flags: &[&str]) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("sidecar.toml");
+        std::fs::write(&file, RULES).unwrap();
+        let fast_path = if way == Way::Pingora { "off" } else { "on" };
+        let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
+            plan.fast_path(fast_path)
+                .flags(["--config", file.to_str().unwrap()])
+                .flags(flags.iter().copied())
+        });
+        Self { stack, way }
+    }
+
+    /// Returns status and reason of a request with these fields below the context path.
+    fn send(&self, method: &str, path: &str, fields: &[(&str, &str)]) -> String {
+        let (address, target) = (self.stack.sidecar.address(), format!("/orders{path}"));
+        if self.way == Way::Http2 {
+            let client = H2Client::connect(address);
+            let fields: Vec<_> = fields
+                .iter()
+                .map(|(name, value)| (name.to_ascii_lowercase(), *value))
+                .collect();
+            let fields: Vec<_> = fields
+                .iter()
+                .map(|(name, value)| (&**name, *value))
+                .collect();
+            let request = client.request(method, &target, &fields);
+            return client.send(request, b"").unwrap().verdict();
+        }
+        let request = Request::new(method, target);
+        let line = |request: Request, (name, value): &(&str, &str)| {
+            request.line(format!("{name}: {value}"))
+        };
+        let request = fields.iter().fold(request, line);
+        verdict(&exchange(
+            address,
+            method,
+            &request.bytes(&address.to_string()),
+        ))
+    }
+
+    fn bearer(&self, scope: &str) -> String {
+        let claims = json!({ "scope": scope });
+        format!("Bearer {}", self.stack.forge.token(clock::now(), &claims))
+    }
+}
+
+const TRUSTED: [&str; 2] = ["--trusted-proxy", "127.0.0.1"];
+
+#[test]
+fn a_field_with_another_path_comes_from_trusted_proxies_alone() {
+    for way in WAYS {
+        for flags in [&[][..], &TRUSTED, &["--trusted-proxy", "10.0.0.0/8"]] {
+            let protected = Protected::by(way, flags);
+            let bearer = protected.bearer("none");
+            let alike = ["X_Original_URL", "x.rewrite_Url"];
+            for name in PATH_OVERRIDES.iter().chain(&alike) {
+                let field = (*name, "/orders/admin/1");
+                let sent = protected.send("GET", "/list", &[("Authorization", &bearer), field]);
+                assert_eq!(sent, "200", "{way:?} {flags:?} {name}");
+                let seen = protected.stack.service.last_request();
+                let expected = if flags == TRUSTED { 1 } else { 0 };
+                assert_eq!(
+                    seen.header(name).len(),
+                    expected,
+                    "{way:?} {flags:?} {name}"
+                );
+                let public = protected.send("GET", "/health", &[field]);
+                assert_eq!(public, "200", "{way:?} {flags:?} {name}");
+                let rejected = protected.send(
+                    "GET",
+                    "/admin/1",
+                    &[("Authorization", &bearer), (name, "/orders/list")],
+                );
+                assert_eq!(
+                    rejected, "403 insufficient_scope",
+                    "{way:?} {flags:?} {name}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_field_with_another_method_leaves_any_method() {
+    for way in WAYS {
+        for flags in [&[][..], &TRUSTED] {
+            let protected = Protected::by(way, flags);
+            let bearer = protected.bearer("none");
+            for name in METHOD_OVERRIDES {
+                let field = (name, "GET");
+                let sent = protected.send("POST", "/list", &[("Authorization", &bearer), field]);
+                assert_eq!(sent, "403 insufficient_scope", "{way:?} {flags:?} {name}");
+                let sent = protected.send("GET", "/open/a", &[field]);
+                assert_eq!(sent, "401 token_missing", "{way:?} {flags:?} {name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_destination_is_matched_like_a_path() {
+    for way in WAYS {
+        for flags in [&[][..], &TRUSTED] {
+            let protected = Protected::by(way, flags);
+            let host = protected.stack.sidecar.address().to_string();
+            let bearer = protected.bearer("none");
+            for (method, path, destination, without, with) in [
+                ("MOVE", "/list", "/orders/b", "401 token_missing", "200"),
+                (
+                    "MOVE",
+                    "/list",
+                    "http://HOST/orders/b",
+                    "401 token_missing",
+                    "200",
+                ),
+                (
+                    "MOVE",
+                    "/list",
+                    "/orders/admin/b",
+                    "401 token_missing",
+                    "403 insufficient_scope",
+                ),
+                (
+                    "COPY",
+                    "/list",
+                    "https://HOST/orders/ADMIN/b?c",
+                    "401 token_missing",
+                    "403 insufficient_scope",
+                ),
+                (
+                    "copy",
+                    "/list",
+                    "/elsewhere",
+                    "401 token_missing",
+                    "403 insufficient_scope",
+                ),
+                ("MOVE", "/open/a", "/orders/open/b", "200", "200"),
+                (
+                    "MOVE",
+                    "/open/a",
+                    "/orders/list",
+                    "401 token_missing",
+                    "200",
+                ),
+                (
+                    "MOVE",
+                    "/open/a",
+                    "/orders/open/%2e%2e/x",
+                    "400 request_destination",
+                    "400 request_destination",
+                ),
+                (
+                    "MOVE",
+                    "/list",
+                    "http://other/orders/b",
+                    "400 request_destination",
+                    "400 request_destination",
+                ),
+                (
+                    "MOVE",
+                    "/list",
+                    "orders/b",
+                    "400 request_destination",
+                    "400 request_destination",
+                ),
+                ("GET", "/list", "Paris", "401 token_missing", "200"),
+            ] {
+                let destination = destination.replace("HOST", &host);
+                let field = ("Destination", &*destination);
+                let found = protected.send(method, path, &[field]);
+                assert_eq!(found, without, "{way:?} {method} {path} {destination}");
+                let found = protected.send(method, path, &[("Authorization", &bearer), field]);
+                assert_eq!(found, with, "{way:?} {method} {path} {destination}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_page_about_rules_names_every_field() {
+    let page = std::fs::read_to_string(repository().join("docs/rules.md")).unwrap();
+    let page = page.to_lowercase();
+    for name in METHOD_OVERRIDES
+        .iter()
+        .chain(&PATH_OVERRIDES)
+        .chain(&["destination"])
+    {
+        assert!(page.contains(&format!("`{name}`")), "{name}");
+    }
+}
+
+#[test]
+fn a_path_past_8_kib_is_too_long() {
+    let path = |length: usize| format!("/{}", "a".repeat(length - 1));
+    for way in WAYS {
+        let protected = Protected::by(way, &[]);
+        let bearer = protected.bearer("none");
+        let below_context = |length: usize| path(length - "/orders".len());
+        for fields in [&[][..], &[("Authorization", &*bearer)]] {
+            let found = protected.send("GET", &below_context(MAX_PATH_BYTES + 1), fields);
+            assert_eq!(found, "414 path_too_long", "{way:?}");
+        }
+        let found = protected.send(
+            "GET",
+            &below_context(MAX_PATH_BYTES),
+            &[("Authorization", &bearer)],
+        );
+        assert_eq!(found, "200", "{way:?}");
+        let query = format!("/list?{}", "a".repeat(MAX_PATH_BYTES));
+        assert_eq!(
+            protected.send("GET", &query, &[("Authorization", &bearer)]),
+            "200",
+            "{way:?}"
+        );
+    }
+    let server = AuthServer::start();
+    let found = verdict(&server.anonymous().get(&path(MAX_PATH_BYTES + 1)));
+    assert_eq!(found, "414 path_too_long");
+    assert_eq!(
+        verdict(&server.anonymous().get(&path(4096))),
+        "401 token_missing"
+    );
+}
