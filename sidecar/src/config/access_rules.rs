@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 
+use contract::http::loose_path::folded;
 use contract::http::methods::Methods;
 use contract::http::path_patterns::{PassList, PathPattern};
 use contract::interceptor::USER_DETAILS_PATH;
@@ -40,9 +41,7 @@ pub(super) fn access_rules(
         let line = format!("[[rule]]: there are more than {MAX_RULES}");
         return Err(ExitError::Config(line));
     }
-    let open = pass_list(args)?;
-    let open = open.patterns().iter().cloned();
-    let open: PassList = open.map(PathPattern::loosened).collect();
+    let open = loosened(&pass_list(args)?);
     let mut rules: Vec<Rule> = Vec::new();
     for (index, table) in args.rule.iter().enumerate() {
         let position = Position(index + 1);
@@ -201,16 +200,21 @@ fn value(value: &ClaimValue) -> Value {
     }
 }
 
-/// Returns true for a path that the pass list, loosened as rules are, opens to all methods of the
-/// rule.
+/// Returns true for a path that a list of patterns, loosened as rules are, opens to all methods of
+/// the rule.
 fn is_passed(open: &PassList, rule: &Rule, path: &PathPattern) -> bool {
     examples(path)
         .iter()
-        .all(|path| is_open(open, &rule.methods, &path.to_lowercase()))
+        .all(|path| is_open(open, &rule.methods, &folded(path)))
 }
 
-/// Returns the pattern of public paths that opens a part of a rule's path and is not written below
-/// it: what is, is an exception on purpose.
+fn loosened(list: &PassList) -> PassList {
+    let patterns = list.patterns().iter().cloned();
+    patterns.map(PathPattern::loosened).collect()
+}
+
+/// Returns the pattern that opens a part of a rule's path and is not written below it: what is, is
+/// an exception on purpose.
 fn opens_part<'o>(open: &'o PassList, rule: &Rule, path: &PathPattern) -> Option<&'o PathPattern> {
     let exact: PassList = std::iter::once(path.clone()).collect();
     let loose = path.clone().loosened();
@@ -283,18 +287,23 @@ pub(super) fn warnings(args: &RulesArgs, issuers: &KnownIssuers) -> Result<Vec<S
             if let Some(why) = misread(text, &args.app_name) {
                 warn(&format!("'{text}': {why}"));
             }
-            if let Some(pattern) = opens_part(&pass, rule, path) {
-                warn(&format!(
-                    "'{text}': without a token, --public-path '{}' opens part of it",
-                    pattern.as_str()
-                ));
-            }
-            let is_optional = |path: &String| is_open(&optional, &rule.methods, path);
-            if examples(path).iter().all(is_optional) {
-                warn(&format!(
+            let part = |flag: &str, list| {
+                let pattern = opens_part(list, rule, path)?.as_str();
+                Some(format!(
+                    "'{text}': without a token, --{flag} '{pattern}' opens part of it"
+                ))
+            };
+            let of_optional = match is_passed(&loosened(&optional), rule, path) {
+                true => Some(format!(
                     "'{text}': --optional-auth-path lists it, so without a token it is open"
-                ));
-            }
+                )),
+                false => part("optional-auth-path", &optional),
+            };
+            let of_public = part("public-path", &pass);
+            of_public
+                .iter()
+                .chain(&of_optional)
+                .for_each(|why| warn(why));
         }
         for claim in &rule.requirement.claims {
             if claim.text.contains('.') && !claim.text.contains('/') {

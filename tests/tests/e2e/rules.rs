@@ -315,6 +315,18 @@ fn check_tries_each_rule_and_names_those_without_effect() {
             "public-path = ['/Admin/x']\n[[rule]]\npaths = ['/admin/**']\nscope = ['a']",
             "without a token, --public-path '/Admin/x' opens part of it",
         ),
+        (
+            "optional-auth-path = ['/feed/**']\n[[rule]]\npaths = ['/Feed/**']\nscope = ['a']",
+            "--optional-auth-path lists it",
+        ),
+        (
+            "optional-auth-path = ['/*/x']\n[[rule]]\npaths = ['/admin/**']\nscope = ['a']",
+            "without a token, --optional-auth-path '/*/x' opens part of it",
+        ),
+        (
+            "optional-auth-path = ['/ADMIN/x']\n[[rule]]\npaths = ['/admin/**']\nscope = ['a']",
+            "without a token, --optional-auth-path '/ADMIN/x' opens part of it",
+        ),
         // The rule is for both: some services ignore a suffix.
         (
             "public-path = ['/a/b.json']\n[[rule]]\npaths = ['/a/b']\nscope = ['a']",
@@ -338,6 +350,7 @@ fn check_tries_each_rule_and_names_those_without_effect() {
     // What is written below a rule is an exception, and no surprise.
     for config in [
         "public-path = ['/health']\n[[rule]]\npaths = ['/**']\nscope = ['a']",
+        "optional-auth-path = ['/admin/public/**']\n[[rule]]\npaths = ['/admin/**']\nscope = ['a']",
         "public-path = ['/admin/public/**']\n[[rule]]\npaths = ['/admin/**']\nscope = ['a']",
         "public-path = ['GET /*/x']\n[[rule]]\npaths = ['/a/*']\nmethods = ['PUT']\nscope = ['a']",
         "public-path = ['/a/b.json', '/ab.json', '/.a']\n[[rule]]\npaths = ['/a/**']\nscope = ['a']",
