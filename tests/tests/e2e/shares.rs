@@ -255,7 +255,9 @@ fn one_client_s_slow_logins_keep_no_other_client_out() {
     for client in 2..=12 {
         let mut other = RawClient::on(connect_as(client, server.address()).unwrap());
         other.send(&login.clone().line("Connection: close").bytes("a"));
-        assert_eq!(verdict(&other.response("POST")), "200", "{client}");
+        let response = other.response("POST");
+        assert_eq!(verdict(&response), "200", "{client}");
+        assert_eq!(response.header("content-length").len(), 1);
     }
     let rejected = slow.into_iter().filter_map(|mut client| {
         client.send(&whole[whole.len() - 1..]);

@@ -1,14 +1,18 @@
 //! Permits of requests in flight, which addresses share: one client cannot keep every connection
 //! busy.
 
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
+use bytes::Bytes;
 use contract::rejection::Rejection;
-use http_body_util::BodyExt;
+use hyper::body::{Frame, SizeHint};
 use runtime::net::client_address::TrustedProxies;
-use runtime::net::shares::{Holder, Shares};
+use runtime::net::shares::{Holder, Share, Shares};
 
 use super::client_ip::client_of;
 use crate::http::response;
@@ -32,9 +36,35 @@ pub(crate) async fn with_permit(
     };
     let response = next.run(request).await;
     response.map(|body| {
-        Body::new(body.map_frame(move |frame| {
-            let _held = &permit;
-            frame
-        }))
+        Body::new(InFlightBody {
+            body,
+            _permit: permit,
+        })
     })
+}
+
+/// The body of a response with the permit of its request.
+struct InFlightBody {
+    body: Body,
+    _permit: Share,
+}
+
+impl hyper::body::Body for InFlightBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }
