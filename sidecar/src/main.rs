@@ -44,12 +44,13 @@ fn run() -> Result<(), ExitError> {
     signals::ignore_sighup()?;
     let command = command_line::parse::<Cli>()?.command;
     let warnings = command_line::unknown_variables::<Cli>();
-    let former_names = command_line::former_names::<Cli>();
+    let mut former_names = command_line::former_names::<Cli>();
     if !matches!(command, Command::Serve(_) | Command::Check(_)) {
         command_line::warn(&warnings);
         command_line::warn(&former_names);
         command_line::warn(&command_line::exposed_secrets::<Cli>());
     }
+    former_names.extend(command_line::overridden_keys::<Cli>());
     match command {
         Command::Serve(args) => serve(&args, [warnings, former_names].concat()),
         Command::Check(args) => {

@@ -54,6 +54,11 @@ def test_a_service_is_alone_with_its_sidecar(name):
     assert int(SERVICES[f"{name}-sidecar"]["stop_grace_period"].rstrip("s")) > 1 + 20
 
 
+def test_what_an_image_brings_ranks_below_a_file():
+    brought = re.findall(r"\b(POSTERN_\w+)=", DOCKERFILE)
+    assert brought and all(name.startswith("POSTERN_DEFAULT_") for name in brought), brought
+
+
 def test_the_dockerfile_needs_no_buildkit_and_pins_its_bases():
     assert "# syntax=" not in DOCKERFILE and "--mount" not in DOCKERFILE
     bases = re.findall(r"^FROM (\S+)", DOCKERFILE, re.M)

@@ -1,4 +1,5 @@
-//! One set of settings from four sources: flag > `POSTERN_*` variable > TOML file > default.
+//! One set of settings from these sources: flag > `POSTERN_*` variable > TOML file > default of an
+//! image or a unit (`POSTERN_DEFAULT_*`) > default.
 //!
 //! A program declares its flags with clap and nothing else. A flag with `env` is a setting: its
 //! long name is its key in the file. A setting with `hide_env_values` is a secret and is rejected
@@ -21,7 +22,7 @@ pub use self::exposed::exposed_secrets;
 pub use self::former_names::{former_names, public_variable};
 use self::former_names::{has_variable, names};
 use self::from_file::FromFile;
-pub use self::provenance::with_provenance;
+pub use self::provenance::{overridden_keys, with_provenance};
 use self::switch::with_switches;
 use crate::process::exit::ExitError;
 
@@ -39,6 +40,7 @@ mod switch;
 
 const CONFIG: &str = "config";
 const VARIABLE_PREFIX: &str = "POSTERN_";
+const DEFAULT_PREFIX: &str = "POSTERN_DEFAULT_";
 
 /// Parses the program's settings. `--help` and `--version` print and end the process.
 ///
@@ -165,12 +167,12 @@ fn parse_from<C: FromTables>(mut arguments: Vec<OsString>) -> Result<C, ParseOut
     let mut command = command::<C>();
     // Built, so that the global flags stand in every subcommand.
     command.build();
-    let (mut from_file, mut tables) = (FromFile::default(), ArrayTables::default());
+    let (mut file, mut tables) = (None, ArrayTables::default());
     if let Some(path) = file_of(&given) {
-        let mut file = ConfigFile::read(path)?;
+        let file = file.insert(ConfigFile::read(path)?);
         tables = file.take_tables(C::NAMES, |name| is_setting(&command, name))?;
-        from_file = FromFile::resolve(&command, &given, file)?;
     }
+    let from_file = FromFile::resolve(&command, &given, file, &|name| std::env::var_os(name))?;
     let end = before_operands(&arguments).len();
     arguments.splice(end..end, from_file.arguments.iter().cloned());
 
@@ -238,6 +240,12 @@ fn variable_of(arg: &Arg, is_set: &dyn Fn(&OsStr) -> bool) -> Option<String> {
 
 fn variable(flag: &str) -> String {
     format!("{VARIABLE_PREFIX}{}", in_capitals(flag))
+}
+
+/// Returns the variable by which an image or a unit brings a setting: it ranks below the file of
+/// the operator.
+fn default_variable(flag: &str) -> String {
+    format!("{DEFAULT_PREFIX}{}", in_capitals(flag))
 }
 
 fn in_capitals(name: &str) -> String {
@@ -309,10 +317,15 @@ fn is_setting(command: &Command, name: &str) -> bool {
 /// Warns of our variables that no setting is read from: a misspelt one would have no effect. Not
 /// fatal, because Kubernetes and shared environment files set variables for others too.
 fn unknown(command: &Command, set: impl Iterator<Item = OsString>) -> impl Iterator<Item = String> {
-    let settings = all_settings(command).into_iter();
-    let read: BTreeSet<&OsStr> = settings.filter_map(Arg::get_env).collect();
+    let settings = all_settings(command);
+    let of_settings = settings.iter().filter_map(|setting| setting.get_env());
+    let of_defaults = settings.iter().filter_map(|setting| setting.get_long());
+    let read: BTreeSet<OsString> = of_settings
+        .map(OsString::from)
+        .chain(of_defaults.map(|flag| default_variable(flag).into()))
+        .collect();
     let ours: BTreeSet<String> = set
-        .filter(|name| name != "POSTERN_CONFIG" && !read.contains(name.as_os_str()))
+        .filter(|name| name != "POSTERN_CONFIG" && !read.contains(name))
         .filter_map(|name| name.into_string().ok())
         .filter(|name| name.starts_with(VARIABLE_PREFIX))
         .collect();

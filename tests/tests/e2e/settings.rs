@@ -40,6 +40,69 @@ fn flags_come_before_variables_before_the_file_before_defaults() {
 }
 
 #[test]
+fn what_an_image_brings_ranks_below_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("postern.toml");
+    fs::write(
+        &file,
+        "listen = \"127.0.0.1:1\"\nissuer = \"file\"\naudience = \"a\"\n",
+    )
+    .unwrap();
+    for (program, needed) in [
+        (Program::AuthServer, &[][..]),
+        (Program::Sidecar, &SIDECAR[1..]),
+    ] {
+        let check = CommandLine::new(program.path())
+            .arguments(["check"])
+            .arguments(needed.iter().copied())
+            .environment("POSTERN_CONFIG", &file)
+            .environment("POSTERN_DEFAULT_LISTEN", "127.0.0.1:2")
+            .environment("POSTERN_DEFAULT_ADMIN_LISTEN", "127.0.0.1:3")
+            .environment("POSTERN_ISSUER", "variable");
+        let end = check.run();
+        assert_eq!(end.code, Some(0), "{}", end.stderr);
+        for line in [
+            "listen = \"127.0.0.1:1\"",
+            "admin-listen = \"127.0.0.1:3\"",
+            "issuer = \"variable\"",
+            &format!(
+                "# warning: POSTERN_ISSUER overrides `issuer` in {}",
+                file.display()
+            ),
+        ] {
+            let mut lines = end.stdout.lines();
+            assert!(
+                lines.any(|printed| printed == line),
+                "{line} in\n{}",
+                end.stdout
+            );
+        }
+        assert_eq!(end.stdout.matches("overrides").count(), 1, "{}", end.stdout);
+        let end = check
+            .environment("POSTERN_DEFAULT_ADMIN_LISTEN", "nowhere")
+            .run();
+        let source = "--admin-listen comes from POSTERN_DEFAULT_ADMIN_LISTEN";
+        assert_eq!(end.code, Some(78), "{}", end.stderr);
+        assert!(end.stderr.contains(source), "{}", end.stderr);
+    }
+}
+
+#[test]
+fn a_start_says_once_which_keys_of_the_file_have_no_effect() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("postern.toml");
+    fs::write(&file, "issuer = \"file\"\n").unwrap();
+    let plan = AuthServerPlan::new().flags(["--config", file.to_str().unwrap()]);
+    let server = plan
+        .environment("POSTERN_ISSUER", "variable")
+        .start()
+        .ready();
+    let log = server.process().stderr();
+    let line = "POSTERN_ISSUER overrides `issuer` in ";
+    assert_eq!(log.matches(line).count(), 1, "{log}");
+}
+
+#[test]
 fn durations_and_switches_are_written_alike_everywhere() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("postern.toml");

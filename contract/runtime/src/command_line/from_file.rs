@@ -1,5 +1,5 @@
-//! The flags that the configuration file adds to a command line: those of the chosen subcommand
-//! that neither the command line nor the environment has.
+//! The flags that the configuration file, and below it the defaults of an image, add to a command
+//! line: those of the chosen subcommand that neither the command line nor the environment has.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,10 +9,10 @@ use clap::{Arg, ArgMatches, Command};
 
 use super::config_file::ConfigFile;
 use super::former_names::names;
-use super::{all_settings, settings};
+use super::{all_settings, default_variable, settings};
 use crate::process::exit::ExitError;
 
-/// The flags of the settings in the configuration file.
+/// The flags of the settings in the configuration file, and those of defaults.
 #[derive(Debug, Default)]
 pub(super) struct FromFile {
     pub(super) path: PathBuf,
@@ -22,17 +22,25 @@ pub(super) struct FromFile {
 
 impl FromFile {
     /// Takes the settings of the chosen subcommand that are not given yet. Every key must be a
-    /// setting of the program.
+    /// setting of the program; `variable` returns the value of a default.
     pub(super) fn resolve(
         command: &Command,
         given: &ArgMatches,
-        file: ConfigFile,
+        file: Option<ConfigFile>,
+        variable: &dyn Fn(&str) -> Option<OsString>,
     ) -> Result<Self, ExitError> {
-        reject_wrong_keys(&file, command)?;
+        if let Some(file) = &file {
+            reject_wrong_keys(file, command)?;
+        }
         let (chosen, given) = chosen_subcommand(command, given);
         let mut resolved = Self::default();
         for setting in settings(chosen).filter(|setting| !is_given(setting, given)) {
-            let Some(key) = names(setting).find(|name| file.has(name)) else {
+            let in_file = file.as_ref().and_then(|file| {
+                let key = names(setting).find(|name| file.has(name))?;
+                Some((file, key))
+            });
+            let Some((file, key)) = in_file else {
+                resolved.arguments.extend(default(setting, variable));
                 continue;
             };
             let arguments = file.arguments_for(key, setting)?;
@@ -42,7 +50,7 @@ impl FromFile {
                 resolved.arguments.extend(arguments);
             }
         }
-        resolved.path = file.into_path();
+        resolved.path = file.map(ConfigFile::into_path).unwrap_or_default();
         Ok(resolved)
     }
 
@@ -55,6 +63,13 @@ impl FromFile {
         };
         self.keys.iter().any(names)
     }
+}
+
+fn default(setting: &Arg, variable: &dyn Fn(&str) -> Option<OsString>) -> Option<OsString> {
+    let flag = setting.get_long()?;
+    let mut argument = OsString::from(format!("--{flag}="));
+    argument.push(variable(&default_variable(flag))?);
+    Some(argument)
 }
 
 /// Rejects unknown keys, secrets, and a setting under two names.

@@ -1,13 +1,14 @@
 //! The sources of the settings that a failure names, because a setting of a file or a variable is
 //! not on the command line.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 
 use clap::{Arg, Parser};
 
 use super::config_file::ConfigFile;
 use super::former_names::names;
-use super::{all_settings, command, file_of, is_set, is_typed, lenient_matches};
+use super::{all_settings, command, default_variable, file_of, is_set, is_typed, lenient_matches};
 use crate::process::exit::ExitError;
 
 /// The end of a command line error, which stays its end.
@@ -25,6 +26,12 @@ pub fn with_provenance<C: Parser>(failure: ExitError) -> ExitError {
     })
 }
 
+/// Returns a line for each key of the file that a variable overrides.
+#[must_use]
+pub fn overridden_keys<C: Parser>() -> Vec<String> {
+    with_sources::<C, _>(|settings, sources| sources.overridden(settings).into_iter().collect())
+}
+
 /// Calls `describe` with the program's settings and their sources.
 pub(super) fn with_sources<C: Parser, T>(describe: impl FnOnce(&[&Arg], &Sources<'_>) -> T) -> T {
     let arguments: Vec<_> = std::env::args_os().collect();
@@ -39,7 +46,7 @@ pub(super) fn with_sources<C: Parser, T>(describe: impl FnOnce(&[&Arg], &Sources
     describe(&all_settings(&command::<C>()), &sources)
 }
 
-/// Three of the four sources of settings; a default is not a mistake.
+/// The sources of settings but for the program's own defaults, which are not a mistake.
 pub(super) struct Sources<'a> {
     pub(super) arguments: &'a [OsString],
     pub(super) is_set: &'a dyn Fn(&OsStr) -> bool,
@@ -47,6 +54,17 @@ pub(super) struct Sources<'a> {
 }
 
 impl Sources<'_> {
+    pub(super) fn overridden(&self, settings: &[&Arg]) -> BTreeSet<String> {
+        let line = |setting: &&Arg| {
+            let variable = setting.get_env().filter(|name| (self.is_set)(name))?;
+            let file = self.file.filter(|_| !is_typed(setting, self.arguments))?;
+            let key = names(setting).find(|key| file.has(key))?;
+            let (variable, file) = (variable.to_string_lossy(), file.path().display());
+            Some(format!("{variable} overrides `{key}` in {file}"))
+        };
+        settings.iter().filter_map(line).collect()
+    }
+
     pub(super) fn describe(&self, settings: &[&Arg], text: &str) -> String {
         let (described, end) = match text.strip_suffix(SEE_HELP) {
             Some(described) => (described, SEE_HELP),
@@ -78,10 +96,18 @@ impl Sources<'_> {
         if let Some(variable) = setting.get_env().filter(|name| (self.is_set)(name)) {
             return Some(variable.to_string_lossy().into_owned());
         }
-        let file = self.file?;
-        let path = file.path().display().to_string();
-        let key = names(setting).find(|key| file.has(key) && !text.starts_with(&path))?;
-        Some(format!("`{key}` in {path}"))
+        let in_file = self.file.and_then(|file| {
+            let key = names(setting).find(|key| file.has(key))?;
+            Some((key, file.path().display().to_string()))
+        });
+        match in_file {
+            Some((_, path)) if text.starts_with(&path) => None,
+            Some((key, path)) => Some(format!("`{key}` in {path}")),
+            None => {
+                let variable = default_variable(setting.get_long()?);
+                (self.is_set)(OsStr::new(&variable)).then_some(variable)
+            }
+        }
     }
 }
 
