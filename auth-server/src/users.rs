@@ -71,6 +71,12 @@ pub(crate) trait UserStore: fmt::Debug + Send + Sync {
     /// for the user (RFC 9700 §4.15).
     fn is_user(&self, name: &str) -> bool;
 
+    /// Returns false while it is unknown who may log in: the file was replaced where this program
+    /// cannot see it.
+    fn is_current(&self) -> bool {
+        true
+    }
+
     /// Returns true where passwords are verified, so that they can be guessed and a check is slow.
     fn checks_passwords(&self) -> bool;
 }

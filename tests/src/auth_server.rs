@@ -8,8 +8,10 @@ use tempfile::TempDir;
 
 use crate::certificates::{Authority, Certificate};
 use crate::client::Client;
+use crate::file_mounts::FileMounts;
 use crate::process::{CommandLine, Process};
 use crate::programs::Program;
+use crate::small_disk::started_by;
 use crate::tls::Trust;
 use crate::wait;
 
@@ -29,6 +31,7 @@ pub struct AuthServerPlan {
     flags: Vec<String>,
     environment: Vec<(String, String)>,
     trust: Option<Trust>,
+    mounts: Vec<String>,
 }
 
 impl AuthServerPlan {
@@ -41,7 +44,15 @@ impl AuthServerPlan {
             flags: Vec::new(),
             environment: Vec::new(),
             trust: None,
+            mounts: Vec::new(),
         }
+    }
+
+    /// Runs the server with these mounts.
+    #[must_use]
+    pub fn mounts(mut self, mounts: &FileMounts) -> Self {
+        self.mounts = mounts.wrapper();
+        self
     }
 
     /// Sets the store, by default a fresh directory.
@@ -86,6 +97,13 @@ impl AuthServerPlan {
         self
     }
 
+    /// Speaks TLS to the server, whose certificate the flags name.
+    #[must_use]
+    pub fn trusting(mut self, authority: &Authority) -> Self {
+        self.trust = Some(authority.client());
+        self
+    }
+
     /// Sets an environment variable.
     #[must_use]
     pub fn environment(mut self, name: &str, value: &str) -> Self {
@@ -123,7 +141,12 @@ impl AuthServerPlan {
             .store
             .clone()
             .unwrap_or_else(|| file_store(&home.join("data")));
-        let command = CommandLine::new(Program::AuthServer.path())
+        let program = Program::AuthServer.path();
+        let command = match self.mounts.is_empty() {
+            true => CommandLine::new(program),
+            false => started_by(&self.mounts).arguments([program]),
+        };
+        let command = command
             .arguments([
                 "serve",
                 "--listen",

@@ -23,6 +23,7 @@ pub mod dns_server;
 pub mod documented;
 pub mod echo_service;
 pub mod fake_auth_server;
+pub mod file_mounts;
 pub mod go;
 pub mod h2_client;
 pub mod h2_service;

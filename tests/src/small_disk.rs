@@ -34,24 +34,13 @@ impl SmallDisk {
         let disk = Self {
             mount_point: tempfile::tempdir().expect("a directory"),
         };
-        let (program, arguments) = disk.command();
-        let tried = CommandLine::new(program).arguments(arguments);
-        let end = tried.arguments(["true"]).run();
-        if end.code == Some(0) {
-            return Some(disk);
-        }
-        let how = "run as root with CAP_SYS_ADMIN, or allow unprivileged user namespaces";
-        let why = end.stderr.lines().last().unwrap_or_default();
-        skip(&format!("a full disk: {why}"), how);
-        None
+        can_mount("a full disk", &disk.wrapper()).then_some(disk)
     }
 
     /// Mounts the disk while the returned process lives; other programs reach it at
     /// [`seen_by`](Self::seen_by) that process.
     pub fn mounted(&self) -> Process {
-        let (program, arguments) = self.command();
-        let mut holder = CommandLine::new(program)
-            .arguments(arguments)
+        let mut holder = started_by(&self.wrapper())
             .arguments(["sh", "-c", "echo mounted && exec sleep 600"])
             .start();
         holder.announced("mounted");
@@ -60,19 +49,7 @@ impl SmallDisk {
 
     /// Returns the command that runs a program with the disk; the program follows it.
     pub fn wrapper(&self) -> Vec<String> {
-        let (program, arguments) = self.command();
-        [vec![program.to_owned()], arguments].concat()
-    }
-
-    fn command(&self) -> (&'static str, Vec<String>) {
-        let mount_point = self.path().display().to_string();
-        let mut arguments = vec!["--mount"];
-        if !is_root() {
-            arguments.extend(["--user", "--map-root-user"]);
-        }
-        arguments.extend(["sh", "-c", MOUNT, &mount_point, SIZE]);
-        let arguments = arguments.into_iter().map(str::to_owned).collect();
-        ("unshare", arguments)
+        own_mounts(MOUNT, &[&self.path().display().to_string(), SIZE])
     }
 
     /// Returns the mount point, an empty directory for all other programs.
@@ -122,6 +99,35 @@ pub fn make_some_room(directory: &Path, bytes: u64) {
 /// When none was taken.
 pub fn make_room(directory: &Path) {
     fs::remove_file(directory.join(FILLER)).expect("the filler");
+}
+
+/// Returns the command that runs a program after the mounts of `script`, which no other program sees.
+pub(crate) fn own_mounts(script: &str, arguments: &[&str]) -> Vec<String> {
+    let mut command = vec!["unshare", "--mount"];
+    if !is_root() {
+        command.extend(["--user", "--map-root-user"]);
+    }
+    command.extend(["sh", "-c", script]);
+    command.extend(arguments);
+    command.into_iter().map(str::to_owned).collect()
+}
+
+/// Returns the command line of a wrapper, to which the program is added.
+pub(crate) fn started_by(wrapper: &[String]) -> CommandLine {
+    let (program, arguments) = wrapper.split_first().expect("a program");
+    CommandLine::new(program).arguments(arguments)
+}
+
+/// Tries a wrapper; prints a SKIP line about `what` where nothing can be mounted.
+pub(crate) fn can_mount(what: &str, wrapper: &[String]) -> bool {
+    let end = started_by(wrapper).arguments(["true"]).run();
+    if end.code == Some(0) {
+        return true;
+    }
+    let how = "run as root with CAP_SYS_ADMIN, or allow unprivileged user namespaces";
+    let why = end.stderr.lines().last().unwrap_or_default();
+    skip(&format!("{what}: {why}"), how);
+    false
 }
 
 fn is_root() -> bool {

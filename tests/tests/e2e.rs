@@ -67,6 +67,7 @@ mod e2e {
     mod refresh_tokens;
     mod registry;
     mod reload;
+    mod replaced_files;
     mod report_only;
     mod request_fields;
     mod revocation;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use runtime::files::file_watch::{PollTimer, run_blocking};
-use runtime::files::secret_file;
+use runtime::files::{replaced_file, secret_file};
 use tracing::{error, info};
 
 use super::registry::ApplicationRegistry;
@@ -72,7 +72,7 @@ impl MountedApplications {
     fn take_over(&self, former: &Self, registrations: &ApplicationRegistry, metrics: &Metrics) {
         metrics.application_files_unusable(self.errors.len());
         for error in self.errors.iter().filter(|it| !former.errors.contains(it)) {
-            error!(%error, "an application's file is unusable; keeping the application as it was");
+            error!(%error, "an application's file is unusable; the application stays as it was, unless the file was replaced under its mount");
         }
         if self.errors.is_empty() && !former.errors.is_empty() {
             info!("every file of --applications-dir is usable again");
@@ -114,7 +114,9 @@ impl MountedApplications {
                 Ok(record) => now.applications.put(id, record),
                 Err(error) => {
                     now.errors.push(error);
-                    if let Some(former) = self.applications.record(id.as_str()) {
+                    let former = self.applications.record(id.as_str());
+                    // Another secret may be in force on the host, and this one be known to others.
+                    if let Some(former) = former.filter(|_| !replaced_file::is_replaced(&file)) {
                         now.applications.put(id, former.clone());
                     }
                 }

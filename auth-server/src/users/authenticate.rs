@@ -52,6 +52,11 @@ impl Authenticator {
         }
     }
 
+    /// Returns false while it is unknown who may log in.
+    pub(crate) fn are_current(&self) -> bool {
+        self.users.is_current()
+    }
+
     /// Returns the user of an account who may log in at present, with a digest of the credentials.
     pub(crate) fn present(&self, account: &str) -> Option<PresentUser> {
         self.users.present(account)

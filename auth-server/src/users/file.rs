@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 use aws_lc_rs::digest::{SHA256, digest};
 use contract::api::login::LoginRequest;
 use runtime::files::owner_only_file;
+use runtime::files::replaced_file;
 use runtime::files::secret_file::SecretFileError;
 
 use super::changes::{EnabledUsers, changes, disabled, enabled, ended};
@@ -154,6 +155,10 @@ impl UserStore for FileUsers {
 
     fn is_user(&self, name: &str) -> bool {
         self.loaded.load().users.is_user(name)
+    }
+
+    fn is_current(&self) -> bool {
+        !replaced_file::is_replaced(&self.path)
     }
 
     fn checks_passwords(&self) -> bool {

@@ -12,6 +12,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
 
+use crate::files::replaced_file::ReplacedFiles;
 use crate::logs::log_lines::DroppedLines;
 use crate::metrics::histogram::DurationHistogram;
 
@@ -109,7 +110,8 @@ pub fn register(
     }
 }
 
-/// Returns the registry of a program: a prefix for all its metrics, its version, its lost log lines.
+/// Returns the registry of a program: a prefix for all its metrics, its version, lost log
+/// lines, replaced files.
 #[must_use]
 pub fn program(prefix: &str, version: &'static str) -> Registry {
     let mut registry = Registry::with_prefix(prefix);
@@ -119,6 +121,11 @@ pub fn program(prefix: &str, version: &'static str) -> Registry {
         "log_lines_dropped",
         "Log lines that were dropped because their reader was too slow",
         DroppedLines,
+    );
+    registry.register(
+        "files_replaced_under_mount",
+        "Files that were replaced under a mount of the file alone: their new content never arrives",
+        ReplacedFiles,
     );
     registry
 }

@@ -143,6 +143,9 @@ fn parse(headers: &HeaderMap, body: &[u8]) -> Result<LoginRequest, Rejection> {
 impl Login {
     async fn attempt(&self, request: LoginRequest, client: IpAddr) -> Result<Issued, LoginError> {
         self.issuance.check_limits::<LoginError>(client)?;
+        if !self.users.are_current() {
+            return Err(Rejection::UsersStale.into());
+        }
         let (account, code) = (request.username.clone(), request.code.clone());
         let before = self.users.present(&account);
         let beginning = self.sessions.as_ref().zip(before.as_ref());

@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 
+use crate::files::replaced_file;
+
 /// The health of one program. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Health {
@@ -127,6 +129,12 @@ impl Health {
         report.extend(conditions.iter().map(|reported| ConditionState {
             note: (reported.note)(),
             ..reported.state.clone()
+        }));
+        report.extend(replaced_file::readiness_note().map(|note| ConditionState {
+            name: "files",
+            ok: true,
+            reason: None,
+            note: Some(note),
         }));
         report
     }

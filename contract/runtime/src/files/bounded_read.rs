@@ -14,6 +14,8 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use zeroize::{Zeroize, Zeroizing};
 
+use crate::files::replaced_file::{self, REMEDY};
+
 /// Counted from the first read: a program may still fetch the text that it writes into the pipe.
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -35,6 +37,9 @@ pub enum ReadError {
     /// The writer of a pipe did not finish in time.
     #[error("reading takes too long: is it a pipe without a writer?")]
     TimedOut,
+    /// A mount of this file alone, whose path on the host leads to another file now.
+    #[error("was replaced or removed under its mount, which leads to the old file: {REMEDY}")]
+    Replaced,
 }
 
 /// A file that was read whole.
@@ -110,6 +115,9 @@ fn read_until(deadline: Instant, path: &Path, max_bytes: u64) -> Result<FileCont
         length => length,
     };
     let mut bytes = Zeroizing::new(Vec::with_capacity(reserved(length, max_bytes)));
+    if replaced_file::note(path, &metadata) {
+        return Err(ReadError::Replaced);
+    }
     let mut source = file.take(max_bytes + 1);
     if metadata.is_file() {
         source.read_to_end(&mut bytes)?;

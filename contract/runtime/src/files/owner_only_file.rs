@@ -14,6 +14,7 @@ use rustix::process::geteuid;
 use zeroize::Zeroizing;
 
 use crate::files::lock_file;
+use crate::files::replaced_file::REMEDY;
 
 const FILE_MODE: u32 = 0o600;
 
@@ -87,7 +88,7 @@ pub fn replace_prepared(
         .write_all(content.as_bytes())
         .and_then(|()| prepare(&file))
         .and_then(|()| file.sync_all())
-        .and_then(|()| fs::rename(&new, path));
+        .and_then(|()| fs::rename(&new, path).map_err(renamed_over));
     if let Err(error) = written {
         let _ = fs::remove_file(&new);
         return Err(error);
@@ -109,6 +110,16 @@ pub fn mark_outdated(path: &Path) -> io::Result<()> {
 #[must_use]
 pub fn is_outdated(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|metadata| metadata.mode() & 0o200 == 0)
+}
+
+/// Names the remedy for a mount of the file alone, over which nothing can be renamed.
+fn renamed_over(error: io::Error) -> io::Error {
+    match Errno::from_io_error(&error) {
+        Some(Errno::BUSY) => io::Error::other(format!(
+            "it is mounted alone, so it cannot change: {REMEDY}"
+        )),
+        _ => error,
+    }
 }
 
 /// Removes the remains of a [`replace`] of `path` after a crash. A file that another process is

@@ -237,6 +237,10 @@ impl Rejection {
                 "Nothing is served under this path.",
                 "Check the path, the context path in front of it (`/auth`) and the trailing slash.",
             ),
+            Self::UsersStale => (
+                "The users file is mounted alone and was replaced on the host, so this server cannot read who may log in now.",
+                "Mount the directory of the file and restart. Issued tokens go on; `/readyz` of the admin port names the file.",
+            ),
             Self::StoreUnavailable => (
                 "The auth server has not reached its key store yet, so it has no key to sign with.",
                 "Bring the store back (`--store`); `/readyz` of the admin port and the log name the cause. The server goes on trying by itself.",

@@ -28,6 +28,9 @@ impl TokenEndpoint {
         let token = form
             .value(REFRESH_TOKEN)
             .ok_or(Rejection::ParameterMissing)?;
+        if !self.users.is_current() {
+            return Err(Rejection::UsersStale);
+        }
         let now = unix_now();
         let session = sessions.open(token, now).await.map_err(rejected)?;
         let mut user = session.user.clone();
