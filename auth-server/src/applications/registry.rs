@@ -1,5 +1,6 @@
 //! The applications in memory, and the decision about an appId with its appSecret.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,6 +12,10 @@ use super::{AppId, Applications};
 use crate::audit::events::{ApplicationEvent, ApplicationEventKind};
 use crate::grants::Grant;
 use crate::rate_limit::RetryAfter;
+
+/// Characters of an accepted id that is logged while no application is registered: a UUID has 36, a
+/// refresh token 75.
+const MAX_OPEN_ID: usize = 40;
 
 /// The applications in force; empty until the store was read.
 #[derive(Debug)]
@@ -233,23 +238,26 @@ impl ApplicationRegistry {
     }
 
     /// Returns the id as received, for a log (contract §4.3 rule 3), unless it is a secret or
-    /// swapped with one. Unknown before the first poll of the store.
-    pub(crate) fn logged_id<'t>(&self, sent: &'t str, secret: &str) -> &'t str {
+    /// swapped with one. What is no registered id is cut to `max`, or to the longest usual id where
+    /// any is accepted: it may be a password or a token. Unknown before the first poll of the store.
+    pub(crate) fn logged_id<'t>(&self, sent: &'t str, secret: &str, max: usize) -> Cow<'t, str> {
         let known = self.known.load();
         let Some(known) = known.as_deref().filter(|_| !sent.is_empty()) else {
-            return if sent.is_empty() {
-                sent
-            } else {
-                "[not known yet]"
+            return match sent {
+                "" => sent.into(),
+                _ => "[not known yet]".into(),
             };
         };
         let mounted = self.mounted.load();
         let is_id = |text: &str| known.record(text).or(mounted.record(text)).is_some();
         let is_secret = known.hold_secret(sent) || mounted.hold_secret(sent);
         if is_secret || (is_id(secret) && !is_id(sent)) {
-            "[a secret]"
+            "[a secret]".into()
+        } else if is_id(sent) {
+            sent.into()
         } else {
-            sent
+            let is_open = self.are_open(known, &mounted);
+            cut(sent, if is_open { MAX_OPEN_ID } else { max })
         }
     }
 
@@ -260,6 +268,16 @@ impl ApplicationRegistry {
             .as_deref()
             .and_then(|known| known.registered_id(id).cloned());
         stored.or_else(|| self.mounted.load().registered_id(id).cloned())
+    }
+}
+
+/// Cuts a text behind its first characters of an id, `max` at most.
+fn cut(sent: &str, max: usize) -> Cow<'_, str> {
+    let is_usual = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '/' | '@');
+    let end = sent.chars().take(max).take_while(|c| is_usual(*c));
+    match sent.split_at_checked(end.map(char::len_utf8).sum()) {
+        Some((start, rest)) if !rest.is_empty() => format!("{start}…").into(),
+        _ => sent.into(),
     }
 }
 

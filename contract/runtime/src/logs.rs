@@ -3,5 +3,6 @@
 pub mod access_log;
 pub(crate) mod log_lines;
 pub mod once_a_minute;
+pub mod rejection_lines;
 pub mod sanitize;
 pub mod telemetry;

@@ -120,7 +120,12 @@ pub fn program(prefix: &str, version: &'static str) -> Registry {
     registry.register(
         "log_lines_dropped",
         "Log lines that were dropped because their reader was too slow",
-        DroppedLines,
+        DroppedLines::All,
+    );
+    registry.register(
+        "audit_lines_dropped",
+        "Audit lines among the dropped log lines",
+        DroppedLines::Audit,
     );
     registry.register(
         "files_replaced_under_mount",

@@ -33,8 +33,8 @@ impl RequestLogger {
         record: impl FnOnce() -> RequestRecord<'a>,
     ) {
         self.metrics.request_ended(completion, span.trace_id());
-        let is_notable = completion.outcome.reason().is_some();
-        let logged = self.access_log.wants(is_notable);
+        let reason = completion.outcome.reason();
+        let (is_notable, logged) = (reason.is_some(), self.access_log.wants(reason));
         if !is_notable && !logged && !span.is_recorded() {
             return;
         }
@@ -64,7 +64,7 @@ impl RequestLogger {
         span: RequestSpan,
         record: impl FnOnce() -> RequestRecord<'a>,
     ) {
-        let logged = self.access_log.wants(false);
+        let logged = self.access_log.wants(None);
         if !logged && !span.is_recorded() {
             return;
         }

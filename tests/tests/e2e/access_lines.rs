@@ -1,9 +1,12 @@
 //! The access log line of a request.
 
+use std::net::SocketAddr;
+
 use serde_json::Value;
-use tests::auth_server::admin_get;
+use tests::auth_server::{AuthServer, admin_get};
 use tests::keys::SigningType;
-use tests::raw_client::exchange;
+use tests::process::Process;
+use tests::raw_client::{RawClient, exchange};
 use tests::sidecar::{NEVER, Sidecar, SidecarPlan};
 use tests::stack::ForgedStack;
 use tests::wait;
@@ -18,6 +21,52 @@ fn line(sidecar: &Sidecar, reason: &str) -> String {
         let line = output.lines().find(|line| line.contains(&reason));
         line.map(str::to_owned)
     })
+}
+
+/// Rejections of one client at once, more than a second has lines for.
+const FLOOD: usize = 1000;
+
+/// Floods a program, and waits until its lines with this text and the numbers in their place make all
+/// rejections.
+fn expect_counted_lines(process: &Process, address: SocketAddr, request: &[u8], text: &str) {
+    let mut client = RawClient::connect(address);
+    for _ in 0..FLOOD / 100 {
+        client.send(&request.repeat(100));
+        (0..100).for_each(|_| assert!(client.response("GET").status() >= 400));
+    }
+    let lines = wait::until("all rejections", || {
+        let log = process.stderr();
+        let lines = log.lines().filter(|line| line.contains(text));
+        let number = |line: &str| match line.split_once(" lines=") {
+            Some((_, number)) => number.split(' ').next()?.parse().ok(),
+            None => Some(1),
+        };
+        let numbers: Vec<usize> = lines.filter_map(number).collect();
+        (numbers.iter().sum::<usize>() == FLOOD).then_some(numbers.len())
+    });
+    assert!(lines < FLOOD / 2, "{lines} lines");
+}
+
+#[test]
+fn a_flood_of_rejections_is_few_lines_with_their_number() {
+    let stack = ForgedStack::start();
+    let (sidecar, request) = (
+        &stack.sidecar,
+        b"GET /orders/list HTTP/1.1\r\nHost: a\r\n\r\n",
+    );
+    let address = sidecar.address();
+    expect_counted_lines(
+        sidecar.process(),
+        address,
+        request,
+        "reason=\"token_missing\"",
+    );
+    let server = AuthServer::start();
+    let (process, address) = (server.process(), server.address());
+    let request = b"GET /auth/current/user/details HTTP/1.1\r\nHost: a\r\n\r\n";
+    expect_counted_lines(process, address, request, "reason=\"token_missing\"");
+    let login = b"POST /auth/oauth/jwt/token HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
+    expect_counted_lines(process, address, login, "event=login_refused");
 }
 
 #[test]

@@ -147,6 +147,32 @@ fn contract_4_3_rule_3_an_unregistered_id_is_logged_no_secret() {
 }
 
 #[test]
+fn no_password_or_token_sent_as_an_id_is_logged_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    register_in(&file_store(directory.path()), "orders");
+    let server = AuthServerPlan::new()
+        .directory(directory.path())
+        .start()
+        .ready();
+    let token = format!("postern_rt_{}", "A".repeat(64));
+    for sent in ["hunter2-hunter2", "correct horse", &token, &server.login()] {
+        let id = sent.replace(' ', "+");
+        let body = format!("grant_type=client_credentials&client_id={id}&client_secret=x");
+        let form = "Content-Type: application/x-www-form-urlencoded";
+        let request = Request::new("POST", "/auth/oauth/token")
+            .line(form)
+            .body(body);
+        assert_eq!(server.anonymous().send(&request).status(), 401);
+        let log = wait::until("the line", || {
+            let log = server.process().stderr();
+            let start: String = sent.chars().take(6).collect();
+            log.contains(&format!("app_id=\"{start}")).then_some(log)
+        });
+        assert!(!log.contains(sent), "{log}");
+    }
+}
+
+#[test]
 fn no_account_name_adds_a_field_to_a_text_line() {
     let server = AuthServerPlan::new().start().ready();
     let account = "bob client=6.6.6.6 outcome=ok \n\u{1b}[31m";

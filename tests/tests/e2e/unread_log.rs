@@ -37,7 +37,7 @@ impl Unread {
             .arguments(["-c", "exec \"$0\" \"$@\" 2>\"$PIPE\""])
             .arguments([program.path()])
             .arguments(["serve", "--listen", "127.0.0.1:0"])
-            .arguments(["--admin-listen", "127.0.0.1:0"])
+            .arguments(["--admin-listen", "127.0.0.1:0", "--access-log", "all"])
             .arguments(flags)
             .environment("PIPE", &path)
             .start();
@@ -65,7 +65,8 @@ impl Unread {
         line.unwrap().rsplit(' ').next().unwrap().parse().unwrap()
     }
 
-    /// Fills the pipe and its buffer with log lines, through rejected requests for `target`.
+    /// Fills the pipe and its buffer with log lines, through rejected requests for `target`; each has
+    /// its line, unlike those of a program that logs rejections alone.
     fn fill(&self, target: &str) {
         const AT_ONCE: usize = 100;
         let mut client = RawClient::connect(self.address);
@@ -132,6 +133,31 @@ fn a_sidecar_whose_log_is_not_read_serves_on_and_ends() {
     sidecar.fill("/closed");
     assert_eq!(sidecar.status("/open"), 200);
     sidecar.ends_by_itself();
+}
+
+#[test]
+fn a_flood_of_other_lines_costs_no_audit_line() {
+    const LOGINS: usize = 40;
+    let server = auth_server();
+    server.fill("/auth/current/user/details");
+    let login = Request::new("POST", "/auth/oauth/jwt/token")
+        .line("Content-Type: application/json")
+        .body(r#"{"username": "ada", "password": "x"}"#)
+        .bytes(&server.address.to_string());
+    for _ in 0..LOGINS {
+        let response = raw_client::exchange(server.address, "POST", &login);
+        assert_eq!(response.status(), 200);
+    }
+    let log = BufReader::new(server.pipe.try_clone().unwrap());
+    let logins = log.lines().map(Result::unwrap);
+    let logins = logins.filter(|line| line.contains("login_succeeded"));
+    assert_eq!(logins.take(LOGINS).count(), LOGINS);
+    let metrics = admin_get(server.admin, "/metrics").text();
+    assert!(
+        metrics.contains("_audit_lines_dropped_total 0\n"),
+        "{metrics}"
+    );
+    server.ends_by_itself();
 }
 
 #[test]

@@ -204,11 +204,27 @@ fn a_record_that_is_not_authentic_is_never_put_back() {
 }
 
 #[test]
-fn a_log_shows_what_was_sent_as_an_id_unless_it_is_a_secret() {
+fn a_log_shows_what_was_sent_as_an_id_unless_it_may_be_a_secret() {
     let registrations = ApplicationRegistry::new(false);
-    assert_eq!(registrations.logged_id("orders", "x"), "[not known yet]");
+    assert_eq!(
+        registrations.logged_id("orders", "x", 16),
+        "[not known yet]"
+    );
     registrations.reconcile(Applications::default());
-    assert_eq!(registrations.logged_id("any", "x"), "any");
+    let token = format!("postern_rt_{}", "A".repeat(64));
+    for (sent, logged) in [
+        ("any", "any".to_owned()),
+        (
+            "2f1c1b8e-6f0e-4d8e-9a53-0f6a3c1d2e4b",
+            "2f1c1b8e-6f0e-4d8e-9a53-0f6a3c1d2e4b".to_owned(),
+        ),
+        ("a;appSecret=hush", "a…".to_owned()),
+        ("a&appSecret=hush", "a…".to_owned()),
+        ("appSecret=hush", "appSecret…".to_owned()),
+        (&token, format!("{}…", &token[..40])),
+    ] {
+        assert_eq!(registrations.logged_id(sent, "x", 16), logged, "{sent}");
+    }
     let closed = ("closed", SecretHashes::none());
     registrations.reconcile(applications(&[
         ("orders", SecretHashes::of("former").with_new("right")),
@@ -218,13 +234,17 @@ fn a_log_shows_what_was_sent_as_an_id_unless_it_is_a_secret() {
         ("orders", "x", "orders"),
         ("orders", "closed", "orders"),
         ("closed", "x", "closed"),
-        ("never registered", "x", "never registered"),
+        ("never-registered", "x", "never-registered"),
+        ("never-registered-1", "x", "never-registered…"),
+        ("correct horse", "x", "correct…"),
+        (&token, "x", "postern_rt_AAAAA…"),
+        ("größe\u{202e}", "x", "größe…"),
         ("right", "x", "[a secret]"),
         ("former", "x", "[a secret]"),
         ("mistyped secret", "orders", "[a secret]"),
         ("", "orders", ""),
     ] {
-        assert_eq!(registrations.logged_id(sent, secret), logged, "{sent}");
+        assert_eq!(registrations.logged_id(sent, secret, 16), logged, "{sent}");
     }
 }
 
@@ -291,7 +311,7 @@ fn applications_of_a_directory_count_beside_those_of_the_store() {
     ] {
         assert_eq!(authorize(&registrations, id, secret), outcome, "{id}");
     }
-    assert_eq!(registrations.logged_id("stock", "x"), "stock");
+    assert_eq!(registrations.logged_id("stock", "x", 0), "stock");
     assert!(registrations.registered_id("stock").is_some());
     let dropped = SecretHashes::of("mounted").with_new("next").newest();
     registrations.reconcile(applications(&[("stock", dropped)]));

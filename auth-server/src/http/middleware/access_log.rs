@@ -64,12 +64,13 @@ impl RequestLogger {
         if let Some(rejection) = rejection {
             self.metrics.rejected(*rejection);
         }
-        if !self.access_log.wants(rejection.is_some()) {
+        let reason = rejection.map(|rejection| rejection.reason());
+        if !self.access_log.wants(reason) {
             return;
         }
         AccessLine {
             outcome: outcome(rejection.is_some()),
-            reason: rejection.map(|rejection| rejection.reason()),
+            reason,
             status: Some(response.status().as_u16()),
             method: Some(short(record.method.as_str())),
             path: Some(LoggedPath(record.uri.path().as_bytes())),
@@ -87,7 +88,7 @@ impl RequestLogger {
     pub(crate) fn log_unparsed(&self, rejection: Rejection, client: IpAddr) {
         self.metrics.rejected(rejection);
         self.metrics.responded(rejection.status(), None);
-        if self.access_log.wants(true) {
+        if self.access_log.wants(Some(rejection.reason())) {
             AccessLine {
                 outcome: outcome(true),
                 reason: Some(rejection.reason()),

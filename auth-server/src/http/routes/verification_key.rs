@@ -28,6 +28,9 @@ pub(crate) const VERIFICATION_KEY_PATH: &str = "/client/user/secret/key";
 const APP_ID: (&str, &str) = ("appId", "x-app-id");
 const APP_SECRET: (&str, &str) = ("appSecret", "x-app-secret");
 
+/// Characters of an unknown id that are logged (contract §4.3 rule 3).
+const MAX_UNKNOWN_ID: usize = 16;
+
 pub(crate) struct KeyEndpoint {
     pub(crate) live_keys: Arc<LiveKeys>,
     pub(crate) registrations: Arc<ApplicationRegistry>,
@@ -56,10 +59,12 @@ pub(crate) async fn verification_key(
         request.extensions(),
         request.headers(),
     );
-    let logged_id = state
-        .registrations
-        .logged_id(app_id.unwrap_or_default(), app_secret.unwrap_or_default());
-    audit::key_retrieval(logged_id, client, code, code == OK);
+    let logged_id = state.registrations.logged_id(
+        app_id.unwrap_or_default(),
+        app_secret.unwrap_or_default(),
+        MAX_UNKNOWN_ID,
+    );
+    audit::key_retrieval(&logged_id, client, code, code == OK);
     state.count(app_id.unwrap_or_default(), code);
     match outcome {
         Ok(keys) => state.jwks_response(&keys),

@@ -7,6 +7,7 @@ use std::fmt::{self, Write as _};
 use std::net::IpAddr;
 use std::time::Duration;
 
+use crate::logs::rejection_lines::RejectionLine;
 use crate::logs::sanitize::LogText;
 
 /// The requests that get a line.
@@ -57,13 +58,16 @@ pub struct AccessLine<'a> {
 }
 
 impl AccessLog {
-    /// Returns true if a request gets a line.
+    /// Returns true if a request gets a line; a rejection beyond the rate of its `reason` is counted
+    /// instead.
     #[must_use]
-    pub fn wants(self, is_rejected: bool) -> bool {
+    pub fn wants(self, reason: Option<&'static str>) -> bool {
         match self {
             Self::Off => false,
             Self::All => true,
-            Self::Rejections => is_rejected,
+            Self::Rejections => {
+                reason.is_some_and(|reason| RejectionLine::Access(reason).has_line())
+            }
         }
     }
 }
@@ -161,8 +165,8 @@ mod tests {
             (AccessLog::All, true, true),
             (AccessLog::Off, false, false),
         ] {
-            assert_eq!(log.wants(true), of_rejection);
-            assert_eq!(log.wants(false), of_others);
+            assert_eq!(log.wants(Some("no_rule")), of_rejection);
+            assert_eq!(log.wants(None), of_others);
         }
     }
 

@@ -1,43 +1,55 @@
 //! A writer of log lines on a thread of its own, which writes all waiting lines at once.
 //!
 //! Requests make no system call for their lines. While the log is not read, lines are dropped and
-//! counted: a log that hangs must not stop a program.
+//! counted: a log that hangs must not stop a program. Audit lines have room of their own, which no
+//! other line takes.
 
 use std::io::{self, BufWriter, Write};
-use std::sync::OnceLock;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
-use tracing::warn;
-use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
+use tracing::{Metadata, warn};
+use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
+use tracing_subscriber::fmt::MakeWriter;
 
 /// A line has 2 KiB at most, and 300 bytes on average.
 const MAX_WAITING_LINES: usize = 4096;
+/// Beside those, for audit lines alone.
+const MAX_WAITING_AUDIT_LINES: usize = 4096;
+const AUDIT: &str = "audit";
 /// The first line after a pause is written at once, lines within this time together.
 const PAUSE: Duration = Duration::from_millis(2);
 /// One write of a busy log: the size of a pipe.
 const BATCH_BYTES: usize = 64 * 1024;
 
-/// One counter for the program's one log.
-static DROPPED: OnceLock<ErrorCounter> = OnceLock::new();
+/// Dropped lines of the program's one log, and the audit lines among them.
+static DROPPED: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
 /// The number of log lines that were dropped because the log was not read, as a metric.
 #[derive(Debug)]
-pub(crate) struct DroppedLines;
+pub(crate) enum DroppedLines {
+    All,
+    Audit,
+}
 
 impl DroppedLines {
-    fn count() -> u64 {
-        let dropped = DROPPED.get().map_or(0, ErrorCounter::dropped_lines);
-        u64::try_from(dropped).unwrap_or(u64::MAX)
+    fn count(&self) -> u64 {
+        let [all, audit] = &DROPPED;
+        match self {
+            Self::All => all.load(Ordering::Relaxed),
+            Self::Audit => audit.load(Ordering::Relaxed),
+        }
     }
 }
 
 impl EncodeMetric for DroppedLines {
     fn encode(&self, encoder: MetricEncoder<'_>) -> std::fmt::Result {
-        ConstCounter::new(Self::count()).encode(encoder)
+        ConstCounter::new(self.count()).encode(encoder)
     }
 
     fn metric_type(&self) -> MetricType {
@@ -46,35 +58,98 @@ impl EncodeMetric for DroppedLines {
 }
 
 /// Returns a writer of lines to `out`. The guard waits for the last ones, 1.1 s at most.
-pub(crate) fn spawn(out: impl Write + Send + 'static) -> (NonBlocking, WorkerGuard) {
+pub(crate) fn spawn(out: impl Write + Send + 'static) -> (LogLines, WorkerGuard) {
+    let waiting = Arc::<AtomicUsize>::default();
     let batches = Batches {
         out: BufWriter::with_capacity(BATCH_BYTES, out),
         reported: 0,
+        waiting: Arc::clone(&waiting),
     };
-    let (lines, guard) = NonBlockingBuilder::default()
+    let (queue, guard) = NonBlockingBuilder::default()
         .lossy(true)
-        .buffered_lines_limit(MAX_WAITING_LINES)
+        .buffered_lines_limit(MAX_WAITING_LINES + MAX_WAITING_AUDIT_LINES)
         .thread_name("log lines")
         .finish(batches);
-    DROPPED.get_or_init(|| lines.error_counter());
-    (lines, guard)
+    (LogLines { queue, waiting }, guard)
+}
+
+/// The way of lines to the thread that writes them.
+#[derive(Debug)]
+pub(crate) struct LogLines {
+    queue: NonBlocking,
+    /// Lines in the queue.
+    waiting: Arc<AtomicUsize>,
+}
+
+impl<'a> MakeWriter<'a> for LogLines {
+    type Writer = LogLine<'a>;
+
+    fn make_writer(&'a self) -> LogLine<'a> {
+        LogLine {
+            lines: self,
+            is_audit: false,
+        }
+    }
+
+    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> LogLine<'a> {
+        LogLine {
+            lines: self,
+            is_audit: metadata.target() == AUDIT,
+        }
+    }
+}
+
+/// One line on its way.
+#[derive(Debug)]
+pub(crate) struct LogLine<'a> {
+    lines: &'a LogLines,
+    is_audit: bool,
+}
+
+impl Write for LogLine<'_> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let max = match self.is_audit {
+            true => MAX_WAITING_LINES + MAX_WAITING_AUDIT_LINES,
+            false => MAX_WAITING_LINES,
+        };
+        let one_more = |waiting| (waiting < max).then_some(waiting + 1);
+        let (relaxed, waiting) = (Ordering::Relaxed, &self.lines.waiting);
+        if waiting.fetch_update(relaxed, relaxed, one_more).is_ok() {
+            return self.lines.queue.clone().write(line);
+        }
+        let [all, audit] = &DROPPED;
+        all.fetch_add(1, relaxed);
+        audit.fetch_add(self.is_audit.into(), relaxed);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 struct Batches<W: Write> {
     out: BufWriter<W>,
     /// Dropped lines that a log line has reported.
     reported: u64,
+    waiting: Arc<AtomicUsize>,
 }
 
 impl<W: Write> Write for Batches<W> {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.out.write(line)
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.out.write(bytes)
+    }
+
+    /// Takes a whole line out of the queue.
+    fn write_all(&mut self, line: &[u8]) -> io::Result<()> {
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.out.write_all(line)
     }
 
     /// Reports dropped lines before it writes. Called when no line waits, so there is room for the
     /// report.
     fn flush(&mut self) -> io::Result<()> {
-        let dropped = DroppedLines::count();
+        let dropped = DroppedLines::All.count();
         if dropped > self.reported {
             let lines = dropped - self.reported;
             self.reported = dropped;
@@ -116,8 +191,8 @@ mod tests {
     fn lines_that_come_during_a_writing_go_out_together() {
         let (written, seen) = mpsc::channel();
         let (allow, go_on) = mpsc::channel();
-        let (mut lines, guard) = spawn(Out { written, go_on });
-        let mut log = |line: &str| lines.write_all(line.as_bytes()).unwrap();
+        let (lines, guard) = spawn(Out { written, go_on });
+        let log = |line: &str| lines.make_writer().write_all(line.as_bytes()).unwrap();
 
         log("one\n");
         assert_eq!(seen.recv().unwrap(), "one\n");
@@ -133,17 +208,29 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_not_read_are_dropped_and_stop_no_thread() {
+    fn unread_lines_are_dropped_and_leave_room_for_audit_lines() {
         let (written, seen) = mpsc::channel();
         let (_never, go_on) = mpsc::channel();
-        let (mut lines, guard) = spawn(Out { written, go_on });
-        let dropped = lines.error_counter();
-        lines.write_all(b"x").unwrap();
+        let (lines, guard) = spawn(Out { written, go_on });
+        let log = |is_audit| {
+            let mut line = LogLine {
+                lines: &lines,
+                is_audit,
+            };
+            line.write_all(b"x").unwrap();
+        };
+        log(false);
         assert_eq!(seen.recv().unwrap(), "x");
-        for _ in 0..MAX_WAITING_LINES + 500 {
-            lines.write_all(b"x").unwrap();
+        for (is_audit, lines, dropped) in [
+            (false, MAX_WAITING_LINES + 500, [500, 0]),
+            (true, MAX_WAITING_AUDIT_LINES, [500, 0]),
+            (true, 7, [507, 7]),
+            (false, 1, [508, 7]),
+        ] {
+            (0..lines).for_each(|_| log(is_audit));
+            let counts = [DroppedLines::All, DroppedLines::Audit].map(|of| of.count());
+            assert_eq!(counts, dropped);
         }
-        assert_eq!(dropped.dropped_lines(), 500);
         drop(guard);
     }
 }
