@@ -328,7 +328,9 @@ impl State {
     }
 
     async fn end(&self, id: &RecordId, cause: EndCause) -> Result<(), StoreError> {
-        let removed = self.call(remove_record(&*self.parts.store, id)).await?;
+        let removed = self
+            .call(remove_record(&*self.parts.store, id, is_session))
+            .await?;
         let Some(removed) = removed else {
             return Ok(());
         };
@@ -422,6 +424,17 @@ async fn to_the_end<T: Send + 'static>(
 ) -> Result<T, StoreError> {
     let done = tokio::spawn(change).await;
     done.unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string())))
+}
+
+fn is_session(held: &StoredRecord) -> bool {
+    serde_json::from_str::<SessionRecord>(&held.text).is_ok()
+}
+
+/// Returns true for a session of which this is one of the access tokens: a `jti` may be forged and
+/// name any record.
+pub(crate) fn has_token(held: &StoredRecord, token_id: &str) -> bool {
+    let record: Result<SessionRecord, _> = serde_json::from_str(&held.text);
+    record.is_ok_and(|record| record.has_token(token_id))
 }
 
 /// Returns the revocations of the access tokens of a session that a command has ended at `now`.

@@ -30,6 +30,7 @@ use crate::keys::store::records::{RecordId, StoredRecord, remove_record};
 use crate::keys::store::{KeyStore, StoreError, within_timeout};
 use crate::keys::sync::compare_and_swap::{unusable_keys, update};
 use crate::keys::sync::reconcile::Plan;
+use crate::sessions::has_token;
 
 pub(crate) async fn run(command: &KeysCommand) -> Result<(), ExitError> {
     match command {
@@ -244,13 +245,17 @@ impl KeysInStore {
         Ok(stored.and_then(|stored| self.parse(&stored))?)
     }
 
-    /// Ends the session of a login; returns its last record if there was one.
+    /// Ends the session that has this access token; returns its last record if there was one.
     pub(super) async fn end_session(
         &self,
         id: &RecordId,
+        token_id: &str,
     ) -> Result<Option<StoredRecord>, ExitError> {
         let records = self.location.records();
-        Ok(within_timeout(remove_record(&*records, id)).await?)
+        Ok(within_timeout(remove_record(&*records, id, |held| {
+            has_token(held, token_id)
+        }))
+        .await?)
     }
 
     /// Returns the store's time, if it has a clock: the operator's may be wrong.

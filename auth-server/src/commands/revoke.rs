@@ -63,7 +63,7 @@ pub(crate) async fn run(args: &RevokeArgs) -> Result<(), ExitError> {
     if let Revoked::Token { id, .. } = &revocation.revoked
         && let Some(session) = session_of(id)
     {
-        end_session(&store, &session, &by, now).await?;
+        end_session(&store, (&session, id), &by, now).await?;
     }
     print_note(&format!("changed by {by}"));
     print_note(
@@ -96,11 +96,11 @@ pub(super) async fn end_application(
 /// Ends the session of a token, and the other access tokens of it.
 async fn end_session(
     store: &KeysInStore,
-    session: &RecordId,
+    (session, token_id): (&RecordId, &str),
     by: &ChangedBy,
     now: i64,
 ) -> Result<(), ExitError> {
-    let Some(ended) = store.end_session(session).await? else {
+    let Some(ended) = store.end_session(session, token_id).await? else {
         return Ok(());
     };
     let mut revocations = revocations_of(&ended, now);

@@ -84,6 +84,10 @@ impl SessionRecord {
         tokens.map(|token| self.revocation(token)).collect()
     }
 
+    pub(super) fn has_token(&self, id: &str) -> bool {
+        self.tokens.iter().any(|token| token.id == id)
+    }
+
     /// Returns the access tokens that a sidecar may accept: it may be more lenient than this server.
     fn accepted_tokens(&self, now: i64) -> impl Iterator<Item = &IssuedToken> {
         let end = |token: &IssuedToken| token.expires.saturating_add(KEEP_AFTER_EXPIRY);

@@ -398,6 +398,21 @@ fn a_logout_ends_the_session_s_tokens_at_sidecars() {
 }
 
 #[test]
+fn a_command_ends_no_session_by_a_token_that_it_never_had() {
+    let server = plan().start().ready();
+    let store = file_store(&server.home().join("data"));
+    let tokens = log_in(&server);
+    let bytes = URL_SAFE_NO_PAD.decode(tokens.jti()).unwrap();
+    let forged = URL_SAFE_NO_PAD.encode([&bytes[..16], &[7; 16]].concat());
+    let claims = URL_SAFE_NO_PAD.encode(json!({"jti": forged}).to_string());
+    let unsigned = format!("eyJhbGciOiJub25lIn0.{claims}.c2lnbmF0dXJl");
+    for named in [&forged, &unsigned] {
+        command(&["revoke", "--store", &store, "--jti", named]);
+    }
+    refreshed(&server, &tokens);
+}
+
+#[test]
 fn a_command_ends_sessions_by_token_and_by_user() {
     let server = plan().start().ready();
     let store = file_store(&server.home().join("data"));

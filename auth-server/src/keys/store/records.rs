@@ -121,13 +121,16 @@ pub(crate) async fn other_record(
     }
 }
 
-/// Removes a record and returns it; `None` if there is no such record.
+/// Removes a record and returns it; `None` if there is none, or another one than is meant: an id from
+/// outside may name any.
 pub(crate) async fn remove_record(
     store: &dyn RecordStore,
     id: &RecordId,
+    is_meant: impl Fn(&StoredRecord) -> bool,
 ) -> Result<Option<StoredRecord>, StoreError> {
     for _ in 0..ATTEMPTS {
-        let Some(held) = store.record(id).await? else {
+        let held = store.record(id).await?;
+        let Some(held) = held.filter(&is_meant) else {
             return Ok(None);
         };
         if store.swap_record(id, Some(&held), None).await? {

@@ -40,9 +40,9 @@ pub(super) async fn a_session_is_replaced_only_by_who_knows_what_is_there(
     assert!(!swap(&first, None).await);
     assert_eq!(held(&other, 1).await.unwrap().text, "second");
     assert_eq!(held(&other, 2).await, None);
-    let removed = remove_record(&*other, &id(1)).await.unwrap();
+    let removed = remove_record(&*other, &id(1), |_| true).await.unwrap();
     assert_eq!(removed.unwrap().text, "second");
-    assert_eq!(remove_record(&*store, &id(1)).await, Ok(None));
+    assert_eq!(remove_record(&*store, &id(1), |_| true).await, Ok(None));
     assert!(!swap(&first, new("third")).await);
     assert_eq!(held(&store, 1).await, None);
 }
