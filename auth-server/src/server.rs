@@ -213,7 +213,8 @@ fn follow_users(
     users.remove_unfinished();
     let login_lifetime = config.login_lifetime().into();
     let revoking = (revocations.clone(), login_lifetime);
-    let reload = UsersReload::new(Arc::clone(users), metrics.clone(), revoking);
+    let registrations = Arc::clone(&shared.registrations);
+    let reload = UsersReload::new(Arc::clone(users), metrics.clone(), revoking, registrations);
     let loaded = LoadedUsers {
         store: Arc::clone(records),
         users: Arc::clone(users),

@@ -15,7 +15,6 @@ pub(crate) fn warnings(args: &ServeArgs, config: &Config) -> Vec<String> {
         open_store(config),
         open_registry(config),
         builtin_users(config),
-        config.users.as_ref().and_then(|users| users.cost_warning()),
         open_port(args, config),
         plain_issuer(args, config),
         mapped_issuer(args, config),
@@ -24,6 +23,7 @@ pub(crate) fn warnings(args: &ServeArgs, config: &Config) -> Vec<String> {
     ]
     .into_iter()
     .flatten()
+    .chain(config.users.iter().flat_map(|users| users.warnings()))
     .chain(unusable_applications(config))
     .chain(exposed_secrets::<Cli>())
     .collect()

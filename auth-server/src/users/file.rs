@@ -108,10 +108,12 @@ impl FileUsers {
         self.loaded.load().users.uncommon()
     }
 
-    /// Returns a warning that names the file, if there are such passwords.
-    pub(crate) fn cost_warning(&self) -> Option<String> {
-        let warning = self.loaded.load().users.cost_warning()?;
-        Some(format!("--users file:{}: {warning}", self.path.display()))
+    /// Returns warnings that name the file.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let users = &self.loaded.load().users;
+        let warnings = [users.cost_warning(), users.letter_case_warning()].into_iter();
+        let named = |warning| format!("--users file:{}: {warning}", self.path.display());
+        warnings.flatten().map(named).collect()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Follows the users file: polls every few seconds and at each SIGHUP.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use runtime::files::file_watch::{FailureDedup, PollTimer, Transition, run_blocking};
@@ -7,8 +8,11 @@ use runtime::process::clock::unix_now;
 use tokio::sync::Notify;
 use tracing::warn;
 
+use super::UserStore;
 use super::file::{FileUsers, Reloaded};
+use crate::applications::registry::ApplicationRegistry;
 use crate::audit;
+use crate::audit::events::{UserChange, UserChangeKind};
 use crate::metrics::Metrics;
 use crate::revocations::Revocation;
 use crate::revocations::queue::RevocationQueue;
@@ -20,6 +24,7 @@ pub(crate) struct UsersReload {
     dedup: FailureDedup,
     /// The way of revocations into the store, and the seconds for which a login may count.
     revocations: (RevocationQueue, i64),
+    registrations: Arc<ApplicationRegistry>,
     /// Notified after each change of the users.
     changed: Arc<Notify>,
 }
@@ -30,6 +35,7 @@ impl UsersReload {
         users: Arc<FileUsers>,
         metrics: Metrics,
         revocations: (RevocationQueue, i64),
+        registrations: Arc<ApplicationRegistry>,
     ) -> Self {
         metrics.users(users.count(), users.uncommon());
         metrics.users_file_usable(true);
@@ -38,6 +44,7 @@ impl UsersReload {
             metrics,
             dedup: FailureDedup::default(),
             revocations,
+            registrations,
             changed: Arc::default(),
         }
     }
@@ -74,7 +81,7 @@ impl UsersReload {
         match self.dedup.transition(replaced) {
             Some(Transition::Replaced) => {
                 audit::users_changed(count, &changes);
-                if let Some(warning) = self.users.cost_warning() {
+                for warning in self.users.warnings() {
                     warn!("{warning}");
                 }
             }
@@ -82,6 +89,7 @@ impl UsersReload {
             None => {}
         }
         self.revoke(ended).await;
+        self.revoke_applications(&changes).await;
         if !changes.is_empty() {
             self.changed.notify_one();
         }
@@ -96,5 +104,29 @@ impl UsersReload {
         let revocations = ids.into_iter();
         let revocations = revocations.map(|id| Revocation::of_user(id, now, *login_lifetime));
         queue.note(revocations.collect()).await;
+    }
+
+    /// Revokes the tokens of applications that have the name of a new user: services could take them
+    /// for the user's.
+    async fn revoke_applications(&self, changes: &[UserChange]) {
+        let ((queue, lifetime), now) = (&self.revocations, unix_now());
+        let added = changes.iter().filter(|it| it.kind == UserChangeKind::Added);
+        let names = added.flat_map(|it| {
+            let id = self
+                .users
+                .present(&it.account)
+                .map(|present| present.user.id);
+            [Some(it.account.clone()), id]
+        });
+        let names: BTreeSet<_> = names.flatten().collect();
+        let taken = names
+            .iter()
+            .filter_map(|name| self.registrations.registered_id(name));
+        let revocations = taken
+            .map(|id| Revocation::of_application(id.to_string(), now, *lifetime, None))
+            .collect::<Vec<_>>();
+        if !revocations.is_empty() {
+            queue.note(revocations).await;
+        }
     }
 }

@@ -167,6 +167,20 @@ impl Users {
         })
     }
 
+    /// Returns a warning about accounts that people take for one: letter case counts.
+    pub(crate) fn letter_case_warning(&self) -> Option<String> {
+        let mut accounts: Vec<_> = self.by_account.keys().collect();
+        accounts.sort_unstable();
+        let mut seen = HashMap::new();
+        accounts.into_iter().find_map(|account| {
+            let other = seen.insert(account.to_lowercase(), account)?;
+            Some(format!(
+                "{other:?} and {account:?} differ in letter case alone and are two users: services that ignore \
+                 it take them for one"
+            ))
+        })
+    }
+
     /// Returns a note where new passwords get parameters weaker than recommended.
     pub(crate) fn weak_params_note(&self) -> Option<String> {
         let (common, recommended) = (self.common_params(), Params::default());

@@ -277,6 +277,29 @@ fn a_sidecar_accepts_an_application_and_names_it_upstream() {
 }
 
 #[test]
+fn a_new_user_with_the_name_of_an_application_ends_its_tokens() {
+    for flags in [&[][..], &["--id", "jobs"]] {
+        let users = UsersFile::with("ada", "enchantress");
+        let plan = AuthServerPlan::new().flags(["--users", &users.location()]);
+        let installation = Installation::of(plan);
+        let bearer = installation
+            .server
+            .anonymous()
+            .bearing(&installation.token(""));
+        assert_eq!(bearer.get(USER_DETAILS).status(), 200);
+        let account = if flags.is_empty() { "jobs" } else { "eve" };
+        users.add(account, "enchantress", flags);
+        wait::until("the end of the token", || {
+            (verdict(&bearer.get(USER_DETAILS)) == "401 token_revoked").then_some(())
+        });
+        assert_eq!(
+            found(&installation.request("")),
+            "400 unauthorized_client grant_not_allowed"
+        );
+    }
+}
+
+#[test]
 fn a_grant_is_replaced_listed_and_taken_away() {
     let installation = Installation::start(&[]);
     let server = &installation.server;
