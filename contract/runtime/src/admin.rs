@@ -237,13 +237,24 @@ async fn startup(State(health): State<Health>) -> StatusCode {
     }
 }
 
-async fn readiness(State(health): State<Health>) -> Response {
+/// Responds with the conditions; reasons and notes, which hold addresses and paths, are for
+/// loopback peers.
+async fn readiness(
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    State(health): State<Health>,
+) -> Response {
     let status = if health.is_ready() {
         StatusCode::OK
     } else {
         StatusCode::SERVICE_UNAVAILABLE
     };
-    match serde_json::to_string(&health.conditions()) {
+    let mut conditions = health.conditions();
+    if !peer.ip().to_canonical().is_loopback() {
+        for condition in &mut conditions {
+            (condition.reason, condition.note) = (None, None);
+        }
+    }
+    match serde_json::to_string(&conditions) {
         Ok(report) => {
             (status, [(header::CONTENT_TYPE, "application/json")], report).into_response()
         }
@@ -313,16 +324,24 @@ mod tests {
     #[tokio::test]
     async fn the_probes_follow_the_health() {
         let health = Health::new();
-        let key = health.condition("signing_key", "no key pair yet");
+        let note = || Some("of /store".to_owned());
+        let key = health.condition_with_note("signing_key", "no key pair yet", note);
         let peer = "10.0.0.7:40000";
         assert_eq!(response(&health, peer, "/livez").await.0, 200);
         assert_eq!(response(&health, peer, "/startupz").await.0, 503);
-        let (status, report) = response(&health, peer, "/readyz").await;
-        assert_eq!(status, 503);
-        assert_eq!(
-            report,
-            r#"[{"name":"started","ok":false,"reason":"starting"},{"name":"signing_key","ok":false,"reason":"no key pair yet"}]"#
-        );
+        for (peer, expected) in [
+            (
+                "127.0.0.1:40000",
+                r#"[{"name":"started","ok":false,"reason":"starting"},{"name":"signing_key","ok":false,"reason":"no key pair yet","note":"of /store"}]"#,
+            ),
+            (
+                peer,
+                r#"[{"name":"started","ok":false,"reason":null},{"name":"signing_key","ok":false,"reason":null}]"#,
+            ),
+        ] {
+            let (status, report) = response(&health, peer, "/readyz").await;
+            assert_eq!((status, report.as_str()), (503, expected), "{peer}");
+        }
 
         health.set_started();
         key.set_ready();
