@@ -131,14 +131,24 @@ impl Authentication {
         let path = request.uri().path();
         debug!(method = %request.method(), path = %LoggedPath(path.as_bytes()), reason = rejection.reason(), "request rejected");
         if rejection == Rejection::MethodNotAllowed {
-            let allowed = if path == self.user_details_path {
-                "GET,HEAD"
-            } else {
-                ANY_METHOD
-            };
-            return response::method_not_allowed(allowed);
+            return response::method_not_allowed(self.allowed_methods(path));
         }
         response::rejection(rejection)
+    }
+
+    fn allowed_methods(&self, path: &str) -> &'static str {
+        if path == self.user_details_path {
+            return "GET,HEAD";
+        }
+        let known = self
+            .endpoints
+            .iter()
+            .find(|(of_endpoint, _)| of_endpoint == path);
+        match known {
+            Some((_, Endpoint::Login)) => "POST",
+            Some((_, Endpoint::Key)) => "GET",
+            _ => ANY_METHOD,
+        }
     }
 }
 
