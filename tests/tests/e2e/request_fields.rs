@@ -146,6 +146,22 @@ fn a_field_with_another_method_leaves_any_method() {
 }
 
 #[test]
+fn another_site_cannot_hide_a_change_behind_a_get() {
+    for way in WAYS {
+        let protected = Protected::by(way, &["--token-cookie", "ticket"]);
+        let cookie = format!("ticket={}", protected.stack.token());
+        let from_elsewhere = [("Cookie", &*cookie), ("Sec-Fetch-Site", "cross-site")];
+        let sent = protected.send("GET", "/list", &from_elsewhere);
+        assert_eq!(sent, "200", "{way:?}");
+        for name in METHOD_OVERRIDES {
+            let fields = [&from_elsewhere[..], &[(name, "DELETE")]].concat();
+            let sent = protected.send("GET", "/list", &fields);
+            assert_eq!(sent, "403 cross_site", "{way:?} {name}");
+        }
+    }
+}
+
+#[test]
 fn a_destination_is_matched_like_a_path() {
     for way in WAYS {
         for flags in [&[][..], &TRUSTED] {

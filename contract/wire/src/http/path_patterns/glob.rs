@@ -62,16 +62,20 @@ impl Glob {
         let (begins, ends) = self.trimmed_ends();
         let start = skip_marks(name, 0);
         let mut offsets: Offsets = smallvec![start];
-        let mut follows_star = false;
+        // After a star every offset from the first on is reached.
+        let mut after_star = false;
         for (at, c) in self.text.char_indices().filter(|(_, c)| !is_mark(*c)) {
-            if at >= ends && offsets.last() == Some(&name.len()) {
+            let Some(&first) = offsets.first() else {
+                return false;
+            };
+            if at >= ends && (after_star || offsets.last() == Some(&name.len())) {
                 return true;
             }
             let mut next: Offsets = match c {
-                // Each offset is reached already.
-                '?' if follows_star => continue,
-                '*' => all_from(name, &offsets),
+                '*' => smallvec![first],
+                '?' if after_star => continue,
                 '?' => offsets.iter().flat_map(|&at| after_any(name, at)).collect(),
+                letter if after_star => after_each(name, first, letter).collect(),
                 letter => {
                     let after = |&at: &usize| after_letter(name, at).filter(|(c, _)| *c == letter);
                     offsets.iter().filter_map(after).map(|(_, at)| at).collect()
@@ -82,12 +86,9 @@ impl Glob {
             }
             next.sort_unstable();
             next.dedup();
-            (offsets, follows_star) = (next, c == '*');
-            if offsets.is_empty() {
-                return false;
-            }
+            (offsets, after_star) = (next, c == '*');
         }
-        offsets.last() == Some(&name.len())
+        after_star || offsets.last() == Some(&name.len())
     }
 
     /// Returns the end of the beginning, and the beginning of the end, that may stand for what was
@@ -112,10 +113,10 @@ fn after_letter(name: &str, at: usize) -> Option<(char, usize)> {
     Some((letter, skip_marks(name, at + letter.len_utf8())))
 }
 
-/// Returns every offset from the first of these on.
-fn all_from(name: &str, offsets: &Offsets) -> Offsets {
-    let after = |at: &usize| after_letter(name, *at).map(|(_, at)| at);
-    std::iter::successors(offsets.first().copied(), after).collect()
+/// Returns the offsets after each such letter from an offset on.
+fn after_each(name: &str, from: usize, letter: char) -> impl Iterator<Item = usize> {
+    let found = name.get(from..).unwrap_or_default().match_indices(letter);
+    found.map(move |(at, letter)| skip_marks(name, from + at + letter.len()))
 }
 
 /// Returns the offsets after one character of a path: none if it was trimmed or is a mark, one, or
