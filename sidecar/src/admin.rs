@@ -1,6 +1,7 @@
-//! Routes of the admin port: the status page, explanations, the drain.
+//! Routes of the admin port: the status page, explanations, the drain, the service's probes.
 
 pub(crate) mod drain;
 pub(crate) mod explain;
+pub(crate) mod probes;
 pub(crate) mod status;
 pub(crate) mod suggest;

@@ -31,6 +31,7 @@ mod key_source;
 pub(crate) mod live;
 mod path_warnings;
 mod policy;
+pub(crate) mod probes;
 mod reporting;
 mod upstream;
 
@@ -38,6 +39,7 @@ use self::effective::effective_config;
 use self::flag_value::flag_error;
 use self::issuers::IssuerConfig;
 use self::policy::mapping;
+use self::probes::ServiceProbe;
 use self::upstream::{bypass, reject_own_address, require_pod_ip, upstream_timeouts, upstream_tls};
 
 pub(crate) use path_warnings::{example, opens_too_much, path_of};
@@ -74,6 +76,8 @@ pub(crate) struct Config {
     pub(crate) tls: Option<ClientTlsSettings>,
     /// About the patterns of public paths, and expired certificates.
     of_settings: Vec<String>,
+    /// The service's probes that the admin port forwards.
+    pub(crate) probes: Vec<ServiceProbe>,
     /// The service's port on the pod's address, and whether an exposed service prevents readiness.
     pub(crate) bypass: Option<(SocketAddr, bool)>,
     pub(crate) rules: Rules,
@@ -114,7 +118,7 @@ impl Config {
     pub(crate) fn new(args: &ServeArgs) -> Result<Self, ExitError> {
         let issuers = issuers::settings(args)?;
         let upstream = upstream_address(&args.service)?;
-        reject_own_address(args, &upstream)?;
+        reject_own_address(args, "upstream", &upstream)?;
         require_pod_ip(args)?;
         let (tls, upstream_tls) = (client_tls(args)?, upstream_tls(args, &upstream)?);
         let mut of_settings = path_warnings::warnings(&args.rules)?;
@@ -143,6 +147,7 @@ impl Config {
             admin_listen: args.listening.admin_listen,
             tls,
             of_settings,
+            probes: probes::service_probes(args, &upstream)?,
             bypass: bypass(args, &upstream),
             rules,
             upstream: UpstreamSettings {

@@ -25,6 +25,7 @@ pub struct SidecarPlan {
     /// Auth server; `None` where the flags name another source of keys.
     auth_server: Option<String>,
     listen: String,
+    admin_listen: String,
     app_name: String,
     application: (String, String),
     /// Value of `--fast-path`; `None` for its default.
@@ -48,6 +49,7 @@ impl SidecarPlan {
             upstream: upstream.to_owned(),
             auth_server: Some(auth_server.to_owned()),
             listen: "127.0.0.1:0".to_owned(),
+            admin_listen: "127.0.0.1:0".to_owned(),
             app_name: "orders".to_owned(),
             application: ("orders".to_owned(), "not-registered".to_owned()),
             fast_path: std::env::var(FAST_PATH).ok(),
@@ -82,6 +84,13 @@ impl SidecarPlan {
     #[must_use]
     pub fn listen(mut self, address: SocketAddr) -> Self {
         self.listen = address.to_string();
+        self
+    }
+
+    /// Sets the listen address of the admin port.
+    #[must_use]
+    pub fn admin_listen(mut self, address: SocketAddr) -> Self {
+        self.admin_listen = address.to_string();
         self
     }
 
@@ -168,7 +177,7 @@ impl SidecarPlan {
                 "--listen",
                 &self.listen,
                 "--admin-listen",
-                "127.0.0.1:0",
+                &self.admin_listen,
             ])
             .arguments(["--upstream", &self.upstream])
             .arguments(["--app-name", &self.app_name])

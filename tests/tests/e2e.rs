@@ -77,6 +77,7 @@ mod e2e {
     mod rules;
     mod secret_key;
     mod secrets;
+    mod service_probes;
     mod settings;
     mod several_issuers;
     mod shares;

@@ -41,8 +41,6 @@ use crate::process::supervisor::Supervisor;
 
 /// Its name in the log.
 const PORT: &str = "admin port";
-/// The paths of kubelet and Prometheus, from outside the pod.
-const OPEN_TO_ANY_PEER: [&str; 4] = ["/livez", "/readyz", "/startupz", "/metrics"];
 /// From the first byte of a connection to the end of a head, from there to the end of a body, and
 /// for each wait until the peer reads on.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -75,13 +73,15 @@ pub fn spawn(
         ..Exported::default()
     };
     let (health, metrics) = (health.clone(), Arc::new(metrics));
-    let serving = serve(listener, health, metrics, Router::new(), stopped);
+    let none = Router::new;
+    let serving = serve(listener, health, metrics, none(), none(), stopped);
     background.spawn_critical_until_shutdown("serving the admin port", async {
         serving.await.map_err(|error| error.to_string())
     })
 }
 
-/// Serves the admin port until `shutdown` resolves. `extra` adds routes for loopback peers.
+/// Serves the admin port until `shutdown` resolves. `open` adds routes for any peer, `extra` for
+/// loopback peers.
 ///
 /// # Errors
 /// When the listener cannot be given to the runtime.
@@ -89,11 +89,12 @@ pub async fn serve(
     listener: std::net::TcpListener,
     health: Health,
     metrics: Arc<Exported>,
+    open: Router,
     extra: Router,
     shutdown: impl Future<Output = ()>,
 ) -> std::io::Result<()> {
     let listener = TcpListener::from_std(listener)?;
-    let routes = routes(health, metrics, extra);
+    let routes = routes(health, metrics, open, extra);
     let connections = GracefulShutdown::new();
     let mut others = ConnectionSlots::new(PORT, MAX_OF_OTHERS, 1);
     let mut loopback = ConnectionSlots::new(PORT, MAX_OF_LOOPBACK, 1);
@@ -124,11 +125,7 @@ async fn serve_connection(
     connections: &GracefulShutdown,
     timeout: Duration,
 ) -> JoinHandle<()> {
-    let service = routes
-        .layer(middleware::from_fn(move |request, next| {
-            in_time(timeout, request, next)
-        }))
-        .layer(axum::Extension(ConnectInfo(peer)));
+    let service = routes.layer(axum::Extension(ConnectInfo(peer)));
     if has_pending_data(&stream) {
         // At once: the runtime only has to notice.
         let _ = stream.readable().await;
@@ -163,7 +160,9 @@ fn has_pending_data(stream: &TcpStream) -> bool {
     recv(stream, &mut [0], peek).is_ok()
 }
 
-fn routes(health: Health, metrics: Arc<Exported>, extra: Router) -> Router {
+/// The first routes are for kubelet and Prometheus, from outside the pod. Everything else, a route
+/// added later too, is closed to other peers.
+fn routes(health: Health, metrics: Arc<Exported>, open: Router, extra: Router) -> Router {
     Router::new()
         .route("/livez", get(StatusCode::OK))
         .route("/startupz", get(startup))
@@ -174,12 +173,17 @@ fn routes(health: Health, metrics: Arc<Exported>, extra: Router) -> Router {
                 .route("/metrics", get(metrics_text))
                 .with_state(metrics),
         )
-        .merge(extra)
-        .layer(middleware::from_fn(loopback_or_open))
+        .merge(open)
+        .fallback_service(
+            extra
+                .layer(middleware::from_fn_with_state(TIMEOUT, in_time))
+                .layer(middleware::from_fn(for_loopback)),
+        )
+        .layer(middleware::from_fn(with_one_host))
 }
 
-/// Ends a request whose body does not arrive: no route takes long by itself.
-async fn in_time(timeout: Duration, request: Request, next: Next) -> Response {
+/// Ends a request whose body does not arrive: of its routes none takes long by itself.
+async fn in_time(State(timeout): State<Duration>, request: Request, next: Next) -> Response {
     let response = tokio::time::timeout(timeout, next.run(request)).await;
     response.unwrap_or_else(|_| {
         let why = "the body did not arrive in time\n";
@@ -187,19 +191,21 @@ async fn in_time(timeout: Duration, request: Request, next: Next) -> Response {
     })
 }
 
-/// Decides by the connection's own address and the four exact paths, so that a route added later is
-/// closed to other peers by default.
-async fn loopback_or_open(
+async fn with_one_host(request: Request, next: Next) -> Response {
+    if request.headers().get_all(header::HOST).iter().count() > 1 {
+        // RFC 9112 §3.2.
+        return (StatusCode::BAD_REQUEST, "two Host fields\n").into_response();
+    }
+    next.run(request).await
+}
+
+/// Decides by the connection's own address.
+async fn for_loopback(
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     request: Request,
     next: Next,
 ) -> Response {
-    if request.headers().get_all(header::HOST).iter().count() > 1 {
-        // RFC 9112 §3.2.
-        (StatusCode::BAD_REQUEST, "two Host fields\n").into_response()
-    } else if OPEN_TO_ANY_PEER.contains(&request.uri().path()) {
-        next.run(request).await
-    } else if !peer.ip().to_canonical().is_loopback() {
+    if !peer.ip().to_canonical().is_loopback() {
         (StatusCode::FORBIDDEN, "for loopback peers only\n").into_response()
     } else if !is_named_by_address(request.headers()) {
         let why = "request this by address, as in http://127.0.0.1:8081/\n";
@@ -294,6 +300,10 @@ mod tests {
         Router::new().route("/", get(async || "status page"))
     }
 
+    fn open() -> Router {
+        Router::new().route("/probe/live", get(StatusCode::NO_CONTENT))
+    }
+
     /// The status and body `peer` gets.
     async fn response(health: &Health, peer: &str, path: &str) -> (u16, String) {
         response_to(health, peer, "127.0.0.1:9001", path).await
@@ -310,7 +320,7 @@ mod tests {
         let mut exported = Exported::default();
         let requests = prometheus_client::metrics::counter::Counter::<u64>::default();
         exported.registry.register("requests", "Requests", requests);
-        let response = routes(health.clone(), Arc::new(exported), extra())
+        let response = routes(health.clone(), Arc::new(exported), open(), extra())
             .oneshot(request)
             .await
             .unwrap();
@@ -375,6 +385,15 @@ mod tests {
             ("10.0.0.7:1", "/nothing", 403),
             ("10.0.0.7:1", "/livez/", 403),
             ("10.0.0.7:1", "//livez", 403),
+            ("10.0.0.7:1", "/probe/live", 204),
+            ("10.0.0.7:1", "/probe/live?of=it", 204),
+            ("10.0.0.7:1", "/probe/live/", 403),
+            ("10.0.0.7:1", "/probe/LIVE", 403),
+            ("10.0.0.7:1", "/probe/l%69ve", 403),
+            ("10.0.0.7:1", "/probe/../probe/live", 403),
+            ("10.0.0.7:1", "/probe/another", 403),
+            ("10.0.0.7:1", "/probe/", 403),
+            ("127.0.0.1:1", "/probe/another", 404),
         ] {
             assert_eq!(
                 response(&health, peer, path).await.0,
@@ -445,7 +464,14 @@ mod tests {
         (
             address,
             stop,
-            tokio::spawn(serve(listener, Health::new(), metrics, extra(), shutdown)),
+            tokio::spawn(serve(
+                listener,
+                Health::new(),
+                metrics,
+                open(),
+                extra(),
+                shutdown,
+            )),
         )
     }
 
@@ -499,7 +525,9 @@ mod tests {
     #[tokio::test]
     async fn half_a_body_is_waited_for_no_longer_than_half_a_header() {
         let echo = Router::new().route("/", post(async |body: String| body));
-        let (mut client, _connections, served) = connected_to(echo, 200).await;
+        let brief = Duration::from_millis(200);
+        let echo = echo.layer(middleware::from_fn_with_state(brief, in_time));
+        let (mut client, _connections, served) = connected_to(echo, 30_000).await;
 
         let request = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 8\r\n\r\nhalf";
         client.write_all(request).await.unwrap();
@@ -538,7 +566,14 @@ mod tests {
         let routes = Router::new().route("/panics", get(async || -> &str { panic!("oh") }));
         let metrics = Arc::default();
         let never = std::future::pending();
-        tokio::spawn(serve(listener, Health::new(), metrics, routes, never));
+        tokio::spawn(serve(
+            listener,
+            Health::new(),
+            metrics,
+            open(),
+            routes,
+            never,
+        ));
         for (path, begin) in [("/panics", ""), ("/livez", "HTTP/1.1 200")] {
             let mut client = TcpStream::connect(address).await.unwrap();
             let request = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
@@ -562,7 +597,14 @@ mod tests {
         }
         let metrics = Arc::default();
         let never = std::future::pending();
-        tokio::spawn(serve(listener, Health::new(), metrics, extra(), never));
+        tokio::spawn(serve(
+            listener,
+            Health::new(),
+            metrics,
+            open(),
+            extra(),
+            never,
+        ));
         let mut response = String::new();
         let read = probe.read_to_string(&mut response);
         let _ = tokio::time::timeout(LONG, read).await.unwrap();

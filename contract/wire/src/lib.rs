@@ -10,6 +10,5 @@ pub mod interceptor;
 pub mod keys;
 pub mod rejection;
 pub mod rules;
+pub mod strict_json;
 pub mod token;
-
-mod strict_json;

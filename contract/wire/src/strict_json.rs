@@ -11,8 +11,11 @@ use serde::{
 };
 use serde_json::{Map, Number, Value};
 
-/// Parses one JSON object; errors are those of [`value`], and any other type of value.
-pub(crate) fn object(bytes: &[u8]) -> serde_json::Result<Map<String, Value>> {
+/// Parses one JSON object.
+///
+/// # Errors
+/// Those of [`value`], and any other type of value.
+pub fn object(bytes: &[u8]) -> serde_json::Result<Map<String, Value>> {
     match value(bytes)? {
         Value::Object(members) => Ok(members),
         _ => Err(serde_json::Error::custom("not an object")),

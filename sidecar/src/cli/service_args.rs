@@ -48,6 +48,12 @@ pub(crate) struct UpstreamArgs {
     #[arg(long, env, value_name = "NAME")]
     pub(crate) upstream_server_name: Option<String>,
 
+    /// Probes of the service that the admin port forwards, for any peer, at /probe/NAME: a JSON object
+    /// of Kubernetes' probes by name, with httpGet alone, such as {"ready": {"httpGet": {"path":
+    /// "/healthz"}, "timeoutSeconds": 1}}. Default of port and scheme: those of --upstream
+    #[arg(long, env, value_name = "JSON")]
+    pub(crate) probes: Option<String>,
+
     /// Address of the pod: once a minute the sidecar checks whether the service listens there too,
     /// reachable without a token; a warning and a metric report it
     #[arg(long, env, value_name = "ADDRESS")]
@@ -68,6 +74,7 @@ impl UpstreamArgs {
             upstream_server_name,
             // At the next start:
             fast_path: _,
+            probes: _,
             pod_ip: _,
             require_unexposed: _,
         } = read.clone();

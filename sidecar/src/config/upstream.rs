@@ -25,6 +25,7 @@ pub(crate) fn upstream_address(args: &ServiceArgs) -> Result<UpstreamAddress, Ex
 
 pub(super) fn reject_own_address(
     args: &ServeArgs,
+    setting: &str,
     address: &UpstreamAddress,
 ) -> Result<(), ExitError> {
     let own = [
@@ -35,7 +36,7 @@ pub(super) fn reject_own_address(
         None => Ok(()),
         Some((flag, own)) => {
             let why = format!("is this sidecar's own --{flag} {own}, not the service's");
-            Err(flag_error("upstream", &args.service.upstream, why))
+            Err(flag_error(setting, address, why))
         }
     }
 }

@@ -23,6 +23,7 @@ use tokio::sync::watch;
 
 use crate::admin::drain::Drain;
 use crate::admin::explain::Explainer;
+use crate::admin::probes;
 use crate::admin::status::Status;
 use crate::admin::status::history::LastHour;
 use crate::admin::suggest::Suggestions;
@@ -136,6 +137,7 @@ pub(crate) fn serve(
         };
         server.add_service(supervised("bypass check", check.run(), &background));
     }
+    let probes = probes::routes(config.probes.clone())?;
     let clients = client_connections(&server.configuration, config, tls, upstream, &shared);
     server.add_service(public_service(clients, public, &shared, &background)?);
     let refresh = refresh_keys(refreshers);
@@ -146,7 +148,14 @@ pub(crate) fn serve(
     });
     let commands = drain.routes().merge(explainer.routes());
     let commands = commands.merge(suggestions.routes());
-    let admin = serve_admin_port(admin, shared.health.clone(), exported, commands, status);
+    let admin = serve_admin_port(
+        admin,
+        shared.health.clone(),
+        exported,
+        probes,
+        commands,
+        status,
+    );
     server.add_service(supervised("admin port", admin, &background));
     let metrics = shared.metrics.clone();
     // Only the shutdown holds the sender from here on: it waits for the receivers to go.

@@ -17,12 +17,13 @@ use tokio::task::JoinSet;
 use crate::admin::status::{self, Status};
 use crate::keys::refresh::Refresher;
 
-/// Serves probes, metrics, the status page, and the `commands` for loopback peers. They respond
-/// during the drain too.
+/// Serves probes, those of the service too, metrics, the status page, and the `commands` for
+/// loopback peers. They respond during the drain too.
 pub(crate) async fn serve_admin_port(
     listener: TcpListener,
     health: Health,
     metrics: Arc<Exported>,
+    probes: Router,
     commands: Router,
     status: Arc<Status>,
 ) -> Result<Infallible, String> {
@@ -30,7 +31,7 @@ pub(crate) async fn serve_admin_port(
     health.set_started();
     let extra = commands.merge(status::routes(Arc::clone(&status)));
     tokio::select! {
-        served = admin::serve(listener, health, metrics, extra, pending()) => Err(match served {
+        served = admin::serve(listener, health, metrics, probes, extra, pending()) => Err(match served {
             Ok(()) => STOPPED_UNEXPECTEDLY.to_owned(),
             Err(error) => error.to_string(),
         }),

@@ -1,0 +1,239 @@
+//! `GET /probe/NAME`: forwards a probe of the service, so that it competes with no client.
+//!
+//! Nothing of a client reaches the service, and only the status comes back. Clients at the same time
+//! share one request, so that no number of them keeps the kubelet from its response.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use http::StatusCode;
+use parking_lot::Mutex;
+use reqwest::{Client, Request, redirect};
+use runtime::process::exit::ExitError;
+use tokio::sync::watch;
+
+use crate::config::probes::ServiceProbe;
+use crate::upstream::Endpoint;
+
+/// Below the second that is the shortest period of Kubernetes.
+const SHARED: Duration = Duration::from_millis(500);
+/// The kubelet reads as much of a body.
+const MAX_BODY_BYTES: usize = 10 * 1024;
+
+/// A probe, and its last request.
+struct ForwardedProbe {
+    client: Client,
+    request: Request,
+    last: Mutex<Option<Flight>>,
+}
+
+/// A request to the service; `None` until it has its outcome.
+type Flight = watch::Receiver<Option<Outcome>>;
+
+#[derive(Debug, Clone, Copy)]
+struct Outcome {
+    status: StatusCode,
+    /// Empty if the status is the service's.
+    why: &'static str,
+    at: Instant,
+}
+
+/// Returns a route for each probe, open to any peer.
+///
+/// # Errors
+/// [`ExitError::Config`] for a probe that is no request.
+pub(crate) fn routes(probes: Vec<ServiceProbe>) -> Result<Router, ExitError> {
+    probes.into_iter().try_fold(Router::new(), |routes, probe| {
+        let path = format!("/probe/{}", probe.name);
+        let forwarded = ForwardedProbe::new(probe);
+        let forwarded =
+            forwarded.map_err(|error| ExitError::Config(format!("--probes: {error}")))?;
+        let route = get(respond).with_state(Arc::new(forwarded));
+        Ok(routes.route(&path, route))
+    })
+}
+
+async fn respond(State(probe): State<Arc<ForwardedProbe>>) -> Response {
+    let outcome = probe.outcome().await;
+    (outcome.status, outcome.why).into_response()
+}
+
+impl ForwardedProbe {
+    fn new(probe: ServiceProbe) -> Result<Self, reqwest::Error> {
+        let client = Client::builder()
+            .redirect(redirect::Policy::none())
+            .no_proxy()
+            // The kubelet verifies no certificate of a probe either.
+            .tls_certs_only([])
+            .tls_danger_accept_invalid_certs(true)
+            .pool_max_idle_per_host(0);
+        let mut origin = probe.address;
+        let client = match origin.endpoint.clone() {
+            Endpoint::Tcp { .. } => client,
+            Endpoint::Unix(socket) => {
+                origin.endpoint = Endpoint::Tcp {
+                    host: "localhost".to_owned(),
+                    port: 80,
+                };
+                client.unix_socket(socket)
+            }
+        };
+        let client = client.build()?;
+        let request = client
+            .get(format!("{origin}{}", probe.path))
+            .headers(probe.headers)
+            .timeout(probe.timeout)
+            .build()?;
+        Ok(Self {
+            client,
+            request,
+            last: Mutex::default(),
+        })
+    }
+
+    /// Returns the outcome of the request in flight, or of one that ended just now, or of a new one.
+    async fn outcome(&self) -> Outcome {
+        let mut flight = {
+            let mut last = self.last.lock();
+            match last.take().filter(is_shared) {
+                Some(flight) => last.insert(flight).clone(),
+                None => last.insert(self.begin()).clone(),
+            }
+        };
+        let outcome = flight.wait_for(Option::is_some).await;
+        outcome
+            .ok()
+            .and_then(|outcome| *outcome)
+            .unwrap_or_else(|| Outcome::of_this_port("the probe was broken off\n"))
+    }
+
+    /// Sends the request in a task of its own, which outlives the client that began it.
+    fn begin(&self) -> Flight {
+        let (ended, flight) = watch::channel(None);
+        let request = self.request.try_clone();
+        let client = self.client.clone();
+        tokio::spawn(async move {
+            let outcome = match request {
+                Some(request) => sent(&client, request).await,
+                None => Outcome::of_this_port("the probe cannot be repeated\n"),
+            };
+            ended.send_replace(Some(outcome));
+        });
+        flight
+    }
+}
+
+fn is_shared(flight: &Flight) -> bool {
+    match *flight.borrow() {
+        Some(outcome) => outcome.at.elapsed() < SHARED,
+        // Closed without an outcome: its task is gone.
+        None => flight.has_changed().is_ok(),
+    }
+}
+
+async fn sent(client: &Client, request: Request) -> Outcome {
+    match status(client, request).await {
+        Ok(status) if !status.is_informational() => Outcome {
+            status,
+            why: "",
+            at: Instant::now(),
+        },
+        Ok(_) => Outcome::of_this_port("the service changed the protocol\n"),
+        Err(error) if error.is_timeout() => Outcome {
+            status: StatusCode::GATEWAY_TIMEOUT,
+            ..Outcome::of_this_port("the service did not respond in time\n")
+        },
+        Err(error) => {
+            tracing::debug!(error = ?error.without_url(), "a probe of the service failed");
+            Outcome::of_this_port("the service cannot be reached, or did not speak HTTP\n")
+        }
+    }
+}
+
+/// Reads the beginning of the body too: a service that breaks it off is not well.
+async fn status(client: &Client, request: Request) -> reqwest::Result<StatusCode> {
+    let mut response = client.execute(request).await?;
+    let mut read = 0;
+    while read < MAX_BODY_BYTES
+        && let Some(chunk) = response.chunk().await?
+    {
+        read += chunk.len();
+    }
+    Ok(response.status())
+}
+
+impl Outcome {
+    fn of_this_port(why: &'static str) -> Self {
+        Self {
+            status: StatusCode::BAD_GATEWAY,
+            why,
+            at: Instant::now(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use tokio::sync::Notify;
+    use tokio::task::JoinSet;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_thousand_clients_at_once_are_one_request() {
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let (received, respond) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+        let (counted, waiting) = (Arc::clone(&received), Arc::clone(&respond));
+        tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                assert!(stream.read(&mut [0; 1024]).await.unwrap() > 0);
+                counted.fetch_add(1, Ordering::Relaxed);
+                waiting.notified().await;
+                stream
+                    .write_all(b"HTTP/1.1 204 Fine\r\n\r\n")
+                    .await
+                    .unwrap();
+            }
+        });
+        let probe = ForwardedProbe::new(ServiceProbe {
+            name: "live".to_owned(),
+            address: address.parse().unwrap(),
+            path: "/healthz".to_owned(),
+            headers: http::HeaderMap::new(),
+            timeout: Duration::from_secs(30),
+        });
+        let probe = Arc::new(probe.unwrap());
+        let request = |probe: &Arc<ForwardedProbe>| {
+            let probe = Arc::clone(probe);
+            async move { probe.outcome().await.status }
+        };
+        // A client that leaves takes the request from no other.
+        let mut first = JoinSet::new();
+        first.spawn(request(&probe));
+        while received.load(Ordering::Relaxed) == 0 {
+            tokio::task::yield_now().await;
+        }
+        first.shutdown().await;
+        let mut others = JoinSet::new();
+        for _ in 0..1000 {
+            others.spawn(request(&probe));
+        }
+        respond.notify_one();
+        let outcomes = others.join_all().await;
+        assert_eq!(outcomes, [StatusCode::NO_CONTENT; 1000]);
+        assert_eq!(received.load(Ordering::Relaxed), 1);
+    }
+}

@@ -1,0 +1,389 @@
+//! The service's probes on the admin port: they compete with no client, and reach nothing else of
+//! the service.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::unix::net::UnixListener;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use tests::certificates::Authority;
+use tests::clock;
+use tests::echo_service::{EchoService, MARK};
+use tests::fake_auth_server::FakeAuthServer;
+use tests::keys::SigningType;
+use tests::message::Message;
+use tests::programs::Program;
+use tests::raw_client::{RawClient, exchange};
+use tests::sidecar::SidecarPlan;
+use tests::skip::skip;
+use tests::socket_server::{Reply, SocketServer, response};
+use tests::tls_service::TlsService;
+use tests::token_forge::Forge;
+use tests::wait;
+
+use super::command_line::{CONFIG, SIDECAR, run};
+
+/// The `timeoutSeconds` that Kubernetes has by default.
+const KUBELET_WAITS: Duration = Duration::from_secs(1);
+/// A probe within that time.
+const BRIEF: &str = r#"{"live": {"httpGet": {"path": "/orders/healthz"}}}"#;
+const LIVE: &str = r#"{"live": {"httpGet": {"path": "/orders/healthz"}, "timeoutSeconds": 30}}"#;
+
+/// Returns the status that the kubelet gets in its time.
+fn kubelet(address: SocketAddr, path: &str) -> Option<u16> {
+    let mut client = RawClient::connect(address);
+    client.handle().set_read_timeout(Some(KUBELET_WAITS)).ok()?;
+    client.send(format!("GET {path} HTTP/1.1\r\nHost: pod\r\n\r\n").as_bytes());
+    Some(client.try_response("GET").ok()?.status())
+}
+
+fn get(address: SocketAddr, path: &str) -> Message {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: pod\r\n\r\n");
+    exchange(address, "GET", request.as_bytes())
+}
+
+fn without_a_key(upstream: &str, probes: &str) -> SidecarPlan {
+    SidecarPlan::to(upstream, "http://127.0.0.1:1/auth").flags(["--probes", probes])
+}
+
+/// Requests that a client sends to a sidecar, and `true` if it reads the response.
+type Load = (&'static str, usize, String, bool);
+
+fn loads(token: &str) -> [Load; 4] {
+    let bearing = |path: &str| {
+        format!("GET {path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\n\r\n")
+    };
+    let open = "GET /orders/healthz HTTP/1.1\r\nHost: a\r\n\r\n".to_owned();
+    let body =
+        "POST /orders/healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 90000\r\n\r\nx".to_owned();
+    [
+        ("idle connections without a token", 30, open, true),
+        (
+            "good clients with a token",
+            12,
+            bearing("/orders/list"),
+            true,
+        ),
+        (
+            "slow responses with a token",
+            7,
+            bearing("/orders/slow"),
+            false,
+        ),
+        ("slow bodies without a token", 7, body, false),
+    ]
+}
+
+#[test]
+fn no_client_keeps_the_kubelet_from_the_service() {
+    let forge = Forge::new(SigningType::Ecdsa);
+    let service = SocketServer::start(|request| match request.target().as_slice() {
+        b"/orders/slow" => Reply::Silence,
+        _ => Reply::Bytes(response("200 OK", &[], b"")),
+    });
+    let auth_server = FakeAuthServer::serving(&forge.trusted().served());
+    for (load, count, request, reads) in loads(&forge.token(clock::now(), &Value::Null)) {
+        let upstream = format!("http://{}", service.address());
+        let sidecar = SidecarPlan::to(&upstream, &auth_server.url())
+            .public_paths(["/healthz"])
+            .flags(["--signing-type", "ecdsa", "--probes", BRIEF])
+            .flags(["--max-connections", "8", "--max-requests", "4"])
+            .start()
+            .ready();
+        let clients = (0..count).map(|_| {
+            let mut client = RawClient::connect(sidecar.address());
+            client.send(request.as_bytes());
+            let _ = reads.then(|| client.try_response("GET"));
+            client
+        });
+        let clients: Vec<_> = clients.collect();
+        for _ in 0..5 {
+            let status = kubelet(sidecar.admin(), "/probe/live");
+            assert_eq!(status, Some(200), "{load}");
+        }
+        drop(clients);
+    }
+}
+
+#[test]
+fn a_probe_is_the_same_request_for_every_client() {
+    let service = EchoService::start();
+    let probes = r#"{
+        "plain": {"timeoutSeconds": 30, "httpGet": {"path": "/up?full=1"}},
+        "with-headers": {"timeoutSeconds": 30, "httpGet": {"httpHeaders": [
+            {"name": "Host", "value": "shop.example"}, {"name": "User-Agent", "value": "me"},
+            {"name": "X-Probe", "value": "1"}, {"name": "Content-Length", "value": "5"}]}}}"#;
+    let sidecar = without_a_key(&service.url(), probes).start();
+    for (name, lines) in [
+        (
+            "plain",
+            vec![
+                "GET /up?full=1 HTTP/1.1".to_owned(),
+                format!("host: {}", service.address()),
+                "user-agent: kube-probe/".to_owned(),
+            ],
+        ),
+        (
+            "with-headers",
+            [
+                "GET / HTTP/1.1",
+                "host: shop.example",
+                "user-agent: me",
+                "x-probe: 1",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
+        ),
+    ] {
+        let request = format!(
+            "GET /probe/{name}?other=1 HTTP/1.1\r\nHost: a\r\nX-Current-User: me\r\n\
+             Authorization: Bearer hush\r\nContent-Length: 4\r\n\r\nbody"
+        );
+        let response = exchange(sidecar.admin(), "GET", request.as_bytes());
+        assert_eq!((response.status(), response.text().as_str()), (200, ""));
+        assert_eq!(response.header(MARK), Vec::<String>::new());
+        let received = service.take_requests();
+        assert_eq!(received.len(), 1, "{received:?}");
+        let head = received[0].header_lines();
+        let head = [vec![received[0].first_line()], head].concat().join("\n");
+        for line in lines {
+            assert!(
+                head.to_lowercase().contains(&line.to_lowercase()),
+                "{line}: {head}"
+            );
+        }
+        for part in ["other", "current-user", "hush", "content-length"] {
+            assert!(!head.to_lowercase().contains(part), "{part}: {head}");
+        }
+        assert_eq!(received[0].body, b"");
+    }
+}
+
+#[test]
+fn the_status_is_the_service_s() {
+    let service = SocketServer::start(|request| {
+        let target = String::from_utf8(request.target()).unwrap();
+        match target.trim_start_matches('/') {
+            "silent" => Reply::Silence,
+            "no-http" => Reply::BytesThenClose(b"SSH-2.0-x\r\n\r\n".to_vec()),
+            "broken-off" => {
+                Reply::BytesThenClose(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx".to_vec())
+            }
+            "unfinished" => Reply::Bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx".to_vec()),
+            "endless" => Reply::Bytes(response("200 OK", &[], &[b'x'; 1024 * 1024])),
+            "upgraded" => Reply::Bytes(
+                b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"
+                    .to_vec(),
+            ),
+            status => Reply::Bytes(response(status, &["Location: /silent"], b"secret")),
+        }
+    });
+    let cases = [
+        ("200", 200),
+        ("204", 204),
+        ("301", 301),
+        ("302", 302),
+        ("404", 404),
+        ("429", 429),
+        ("503", 503),
+        ("silent", 504),
+        ("unfinished", 504),
+        ("no-http", 502),
+        ("broken-off", 502),
+        ("upgraded", 502),
+        ("endless", 200),
+    ];
+    let probe = |(name, status): &(&str, u16)| {
+        let timeout = if *status == 504 { 1 } else { 30 };
+        let probe = json!({"httpGet": {"path": format!("/{name}")}, "timeoutSeconds": timeout});
+        ((*name).to_owned(), probe)
+    };
+    let away = json!({"httpGet": {"port": 1}, "timeoutSeconds": 30});
+    let probes = cases.iter().map(probe).chain([("away".to_owned(), away)]);
+    let probes: Map<String, Value> = probes.collect();
+    let upstream = format!("http://{}", service.address());
+    let sidecar = without_a_key(&upstream, &Value::from(probes).to_string()).start();
+    for (name, status) in cases.into_iter().chain([("away", 502)]) {
+        let response = get(sidecar.admin(), &format!("/probe/{name}"));
+        assert_eq!(response.status(), status, "{name}: {}", response.text());
+        assert!(!response.text().contains("secret") && response.header("location").is_empty());
+    }
+}
+
+#[test]
+fn a_probe_passes_before_the_first_key_and_in_the_drain() {
+    let service = EchoService::start();
+    let sidecar = without_a_key(&service.url(), LIVE).start();
+    assert_eq!(sidecar.readiness(), 503, "no key");
+    assert_eq!(get(sidecar.admin(), "/probe/live").status(), 200);
+    sidecar.process().terminate();
+    wait::until("the drain", || {
+        let report = get(sidecar.admin(), "/readyz").text();
+        report
+            .contains(r#""name":"serving","ok":false"#)
+            .then_some(())
+    });
+    assert_eq!(get(sidecar.admin(), "/probe/live").status(), 200);
+}
+
+#[test]
+fn a_service_of_any_kind_is_probed() {
+    let untrusted = Authority::new();
+    let tls = TlsService::start(&untrusted.issue_server(&["another.example"]), None);
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("app.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.read(&mut [0; 1024]);
+            let _ = stream.write_all(&response("202 Accepted", &[], b""));
+        }
+    });
+    let plain = EchoService::start();
+    let other_port = json!({"live": {
+        "httpGet": {"port": plain.address().port(), "scheme": "HTTP"}, "timeoutSeconds": 30,
+    }});
+    for (upstream, probes, status) in [
+        (tls.url("127.0.0.1"), LIVE.to_owned(), 200),
+        (tls.url("127.0.0.1"), other_port.to_string(), 200),
+        (format!("unix:{}", socket.display()), LIVE.to_owned(), 202),
+        (
+            format!("unix:{}", socket.display()),
+            other_port.to_string(),
+            200,
+        ),
+        (format!("h2c://{}", plain.address()), LIVE.to_owned(), 200),
+    ] {
+        let sidecar = without_a_key(&upstream, &probes).start();
+        let response = get(sidecar.admin(), "/probe/live");
+        assert_eq!(response.status(), status, "{upstream} {}", response.text());
+    }
+}
+
+/// Returns an address of this machine for others; no packet is sent.
+fn address_for_others() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("192.0.2.200:9").ok()?;
+    let ip = socket.local_addr().ok()?.ip();
+    (!ip.is_loopback() && !ip.is_unspecified()).then_some(ip)
+}
+
+#[test]
+fn another_host_reaches_the_named_probes_alone() {
+    let Some(host) = address_for_others() else {
+        return skip(
+            "requests of another host",
+            "run on a machine with a network interface",
+        );
+    };
+    let service = EchoService::start();
+    let sidecar = without_a_key(&service.url(), LIVE)
+        .admin_listen(SocketAddr::new(host, 0))
+        .start();
+    for (request, status) in [
+        ("GET /probe/live", 200),
+        ("HEAD /probe/live", 200),
+        ("POST /probe/live", 405),
+        ("GET /probe/live/", 403),
+        ("GET /probe/live/../../orders/list", 403),
+        ("GET /probe/live%2f..", 403),
+        ("GET /probe/other", 403),
+        ("GET /probe/", 403),
+        ("GET /orders/healthz", 403),
+        ("GET http://127.0.0.1/orders/healthz", 403),
+        ("GET /", 403),
+        ("POST /drain", 403),
+        ("GET /livez", 200),
+    ] {
+        service.take_requests();
+        let method = request.split(' ').next().unwrap();
+        let bytes = format!("{request} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+        let response = exchange(sidecar.admin(), method, bytes.as_bytes());
+        assert_eq!(response.status(), status, "{request}");
+        let reached: Vec<_> = service.requests().iter().map(Message::target).collect();
+        assert!(
+            reached.iter().all(|target| target == b"/orders/healthz"),
+            "{request}"
+        );
+        assert!(reached.is_empty() || status == 200, "{request}");
+    }
+}
+
+#[test]
+fn an_unusable_probe_stops_the_start() {
+    for (probes, why) in [
+        ("", "EOF"),
+        ("[]", "not an object"),
+        (r#"{"a": {}}"#, "'a': needs httpGet"),
+        (r#"{"a": {"http": {}}}"#, "'a': unknown field `http`"),
+        (
+            r#"{"a": {"httpGet": {"host": "b"}}}"#,
+            "'a': unknown field `host`",
+        ),
+        (
+            r#"{"a": {"httpGet": {}, "periodSeconds": 3}}"#,
+            "'a': unknown field `periodSeconds`",
+        ),
+        (
+            r#"{"a": {"tcpSocket": {"port": 1}}}"#,
+            "'a': tcpSocket is not supported: httpGet only",
+        ),
+        (
+            r#"{"a": {"httpGet": {}, "grpc": {"port": 1}}}"#,
+            "'a': grpc is not supported: httpGet only",
+        ),
+        (
+            r#"{"a": {"httpGet": {}}, "a": {"httpGet": {}}}"#,
+            "duplicate",
+        ),
+        (r#"{"a/b": {"httpGet": {}}}"#, "'a/b': a name is of"),
+        (r#"{"": {"httpGet": {}}}"#, "'': a name is of"),
+        (r#"{"a": {"httpGet": {"path": "b"}}}"#, "'b' is no path"),
+        (
+            r#"{"a": {"httpGet": {"path": "/b c"}}}"#,
+            "'/b c' is no path",
+        ),
+        (r#"{"a": {"httpGet": {"port": 0}}}"#, "nonzero"),
+        (
+            r#"{"a": {"httpGet": {"port": "web"}}}"#,
+            "invalid type: string \"web\"",
+        ),
+        (
+            r#"{"a": {"httpGet": {"scheme": "http"}}}"#,
+            "unknown variant `http`",
+        ),
+        (r#"{"a": {"httpGet": {}, "timeoutSeconds": 0}}"#, "nonzero"),
+        (
+            r#"{"a": {"httpGet": {"httpHeaders": [{"name": "b c", "value": ""}]}}}"#,
+            "httpHeaders: 'b c' is unusable",
+        ),
+        (
+            r#"{"a": {"httpGet": {"port": 8081}}}"#,
+            "is this sidecar's own --admin-listen",
+        ),
+    ] {
+        let end = run(
+            Program::Sidecar,
+            &[&["check"], &SIDECAR[1..], &["--probes", probes]].concat(),
+        );
+        assert_eq!(end.code, Some(CONFIG), "{probes}: {}", end.stderr);
+        let line = end.stderr.lines().next().unwrap();
+        assert!(
+            line.starts_with("error: --probes") && line.contains(why),
+            "{probes}: {line}"
+        );
+    }
+    let end = run(
+        Program::Sidecar,
+        &[&["check"], &SIDECAR[1..], &["--probes", LIVE]].concat(),
+    );
+    assert_eq!(end.code, Some(0), "{}", end.stderr);
+    let printed = format!("probes = '{LIVE}'");
+    assert!(
+        end.stdout.lines().any(|line| line == printed),
+        "{}",
+        end.stdout
+    );
+}
