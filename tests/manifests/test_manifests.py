@@ -1,6 +1,7 @@
 """The promises of `k8s/`: every kustomization renders, is valid, fits the programs, and is safe."""
 
 import copy
+import json
 import re
 
 import kubernetes_validate
@@ -302,7 +303,10 @@ def test_the_service_is_reached_through_the_sidecar_only(rendered):
         assert policy["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
         service = pod["spec"]["containers"][0]
         assert "ports" not in service, "nothing points at it"
-        assert service["readinessProbe"]["httpGet"]["port"] == 18080, "the kubelet does not reach 127.0.0.1"
+        probe = service["readinessProbe"]["httpGet"]
+        assert probe["port"] == 18081, "the kubelet does not reach 127.0.0.1"
+        forwarded = json.loads(settings(pod["spec"]["initContainers"][0])["POSTERN_PROBES"])
+        assert probe["path"].removeprefix("/probe/") in forwarded
 
 
 def test_replicas_are_two_that_outlive_a_node(rendered):

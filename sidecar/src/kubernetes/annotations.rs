@@ -10,7 +10,7 @@ pub(crate) const PORT: &str = "postern/port";
 pub(crate) const APP_NAME: &str = "postern/app-name";
 /// The application that fetches the key; by default the name in the pod's labels.
 pub(crate) const APP_ID: &str = "postern/app-id";
-/// The pass list, besides the paths of probes.
+/// The pass list.
 pub(crate) const PASS: &str = "postern/pass";
 /// A ConfigMap with the settings, in place of the default ones.
 pub(crate) const CONFIG_MAP: &str = "postern/config-map";

@@ -1,6 +1,6 @@
 //! The sidecar of one pod: what is missing is added, everything else stays.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
@@ -11,7 +11,9 @@ use super::object::{Object, PodView, list, name_of, text};
 use super::patch::{Operation, add_member, prepend};
 use super::ports::{self, Ports};
 use super::probes::{self, Rewritten};
-use super::settings::{self, APP_SECRET_FILE, AUTH_SERVER, PUBLIC_PATH, Settings, UPSTREAM};
+use super::settings::{
+    self, APP_SECRET_FILE, AUTH_SERVER, PROBES, PUBLIC_PATH, Settings, UPSTREAM,
+};
 
 /// Labels that name an application, the usual one first.
 const NAME_LABELS: [&str; 4] = ["app.kubernetes.io/name", "app", "k8s-app", "run"];
@@ -178,11 +180,11 @@ impl Added<'_> {
         self.pod.annotation(names::CONFIG_MAP)
     }
 
-    /// Paths of probes join the pass list, which a ConfigMap has for itself.
+    /// A ConfigMap has the probes for itself.
     fn probes(&self) -> Rewritten {
         match self.config_map() {
             Some(_) => Rewritten::default(),
-            None => probes::rewritten(self.pod, self.ports, self.pod.annotation(names::APP_NAME)),
+            None => probes::rewritten(self.pod, self.ports),
         }
     }
 
@@ -284,22 +286,23 @@ impl Added<'_> {
                 set(name, value.clone());
             }
         }
-        if let Some(list) = self.public_paths(variables.get(PUBLIC_PATH), probes)? {
+        if !probes.forwarded.is_empty() {
+            let probes = serde_json::to_string(&probes.forwarded).unwrap_or_default();
+            // Kubernetes would expand `$(NAME)`.
+            set(PROBES, probes.replace('$', "$$"));
+        }
+        if let Some(list) = self.public_paths(variables.get(PUBLIC_PATH))? {
             variables.insert(PUBLIC_PATH.to_owned(), list);
         }
         let pairs = variables.into_iter();
         Ok(pairs.map(|(name, value)| (name, value.into())).collect())
     }
 
-    /// Joins the operator's patterns, the annotation's, and the paths of probes, which are read only.
-    fn public_paths(
-        &self,
-        of_all: Option<&String>,
-        probes: &Rewritten,
-    ) -> Result<Option<String>, String> {
+    /// Joins the operator's patterns and the annotation's.
+    fn public_paths(&self, of_all: Option<&String>) -> Result<Option<String>, String> {
         let lists = [of_all.map(String::as_str), self.pod.annotation(names::PASS)];
-        let given = lists.into_iter().flatten().filter(|list| !list.is_empty());
-        let mut patterns: Vec<String> = given.map(ToOwned::to_owned).collect();
+        let given = lists.into_iter().flatten();
+        let patterns: Vec<&str> = given.filter(|list| !list.is_empty()).collect();
         for list in &patterns {
             // Each by itself: an unfinished one would go on in the next.
             settings::pass_list(list).map_err(|problem| {
@@ -307,11 +310,6 @@ impl Added<'_> {
                 format!("the pass list '{begin}' {problem}")
             })?;
         }
-        let listed = patterns.join(",");
-        let listed: BTreeSet<&str> = listed.split(',').map(str::trim).collect();
-        let paths = probes.paths.iter();
-        let paths = paths.filter(|path| !listed.contains(path.as_str()));
-        patterns.extend(paths.map(|path| format!("GET {path}")));
         Ok((!patterns.is_empty()).then(|| patterns.join(",")))
     }
 

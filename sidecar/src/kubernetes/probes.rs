@@ -1,61 +1,98 @@
-//! Probes of the service: they go through the sidecar, on paths that it passes without a token.
+//! Probes of the service: the kubelet sends them to the sidecar's admin port, which forwards them.
 
-use serde_json::Value;
+use http::uri::PathAndQuery;
+use http::{HeaderName, HeaderValue};
+use serde_json::{Map, Value, json};
 
-use super::object::{PodView, text};
+use super::object::{PodView, list, name_of, text};
 use super::patch::Operation;
 use super::ports::{self, Ports};
 
-const KINDS: [&str; 3] = ["startupProbe", "readinessProbe", "livenessProbe"];
+/// Kinds of probes, and the ends of their names.
+const KINDS: [(&str, &str); 3] = [
+    ("startupProbe", "startup"),
+    ("readinessProbe", "readiness"),
+    ("livenessProbe", "liveness"),
+];
 
-/// The new port of probes, and the paths that they need.
+/// The new paths and ports of probes, and what the sidecar forwards for them.
 #[derive(Debug, Default)]
 pub(super) struct Rewritten {
     pub(super) operations: Vec<Operation>,
-    /// Paths as the pass list has them, without the context path.
-    pub(super) paths: Vec<String>,
+    /// By name, as `--probes` has them.
+    pub(super) forwarded: Map<String, Value>,
 }
 
-/// Sends the HTTP probes of the service's port through the sidecar. A probe stays as it is where its
-/// path would have to be passed as a pattern, or is the service's first page.
-pub(super) fn rewritten(pod: &PodView<'_>, ports: Ports, context_path: Option<&str>) -> Rewritten {
+/// Sends the HTTP probes of the service's port to the admin port. One with a `host` stays as it is.
+pub(super) fn rewritten(pod: &PodView<'_>, ports: Ports) -> Rewritten {
     let mut found = Rewritten::default();
     for (number, container) in pod.containers().enumerate() {
-        for kind in KINDS {
-            let Some(http) = container.get(kind).and_then(|probe| probe.get("httpGet")) else {
+        for (kind, end) in KINDS {
+            let Some(probe) = container.get(kind) else {
                 continue;
             };
-            let Some(path) = passable(http, container, ports.service, context_path) else {
+            let Some(forwarded) = forwarded(probe, container, ports.service) else {
                 continue;
             };
-            let pointer = &pod.path;
-            found.operations.push(Operation::replace(
-                format!("{pointer}/spec/containers/{number}/{kind}/httpGet/port"),
-                ports.sidecar.into(),
-            ));
-            if !found.paths.contains(&path) {
-                found.paths.push(path);
+            let name = format!("{}-{end}", name_of(container));
+            let http = format!("{}/spec/containers/{number}/{kind}/httpGet", pod.path);
+            let path = format!("/probe/{name}");
+            let mut moved = vec![("path", path.into()), ("port", ports.admin.into())];
+            if text(probe, "/httpGet/scheme") == "HTTPS" {
+                moved.push(("scheme", "HTTP".into()));
             }
+            for (member, value) in moved {
+                let pointer = format!("{http}/{member}");
+                found
+                    .operations
+                    .push(match probe.pointer(&format!("/httpGet/{member}")) {
+                        None | Some(Value::Null) => Operation::add(pointer, value),
+                        Some(_) => Operation::replace(pointer, value),
+                    });
+            }
+            found.forwarded.insert(name, forwarded);
         }
     }
     found
 }
 
-/// Returns the path that a probe of the service's port needs.
-fn passable(
-    http: &Value,
-    container: &Value,
-    service: u16,
-    context_path: Option<&str>,
-) -> Option<String> {
-    let is_plain = matches!(text(http, "/scheme"), "" | "HTTP") && http.get("host").is_none();
-    (is_plain && port_of(http, container)? == service).then_some(())?;
-    let path = path_of(http);
-    let below = match context_path {
-        None => path,
-        Some(name) => path.strip_prefix('/')?.strip_prefix(name)?,
+/// Returns the setting for a probe of the service's port; `None` for another one, and for what the
+/// sidecar would reject.
+fn forwarded(probe: &Value, container: &Value, service: u16) -> Option<Value> {
+    let http = probe.get("httpGet")?;
+    let is_of_service = http.get("host").is_none() && port_of(http, container)? == service;
+    let path = match text(http, "/path") {
+        path if path.starts_with('/') => path.to_owned(),
+        path => format!("/{path}"),
     };
-    is_literal(below).then(|| below.to_owned())
+    path.parse::<PathAndQuery>()
+        .ok()
+        .filter(|_| is_of_service)?;
+    let mut action = Map::from_iter([
+        ("path".to_owned(), path.into()),
+        ("port".to_owned(), service.into()),
+    ]);
+    if text(http, "/scheme") == "HTTPS" {
+        action.insert("scheme".to_owned(), "HTTPS".into());
+    }
+    let headers: Option<Vec<Value>> = list(http.get("httpHeaders")).map(header).collect();
+    let headers = headers?;
+    if !headers.is_empty() {
+        action.insert("httpHeaders".to_owned(), headers.into());
+    }
+    let mut forwarded = Map::from_iter([("httpGet".to_owned(), action.into())]);
+    let timeout = probe.get("timeoutSeconds").and_then(Value::as_u64);
+    if let Some(timeout) = timeout.filter(|timeout| *timeout > 0) {
+        forwarded.insert("timeoutSeconds".to_owned(), timeout.into());
+    }
+    Some(forwarded.into())
+}
+
+fn header(header: &Value) -> Option<Value> {
+    let (name, value) = (text(header, "/name"), text(header, "/value"));
+    name.parse::<HeaderName>().ok()?;
+    value.parse::<HeaderValue>().ok()?;
+    Some(json!({"name": name, "value": value}))
 }
 
 /// Returns the path of an HTTP probe without its query.
@@ -75,74 +112,63 @@ pub(super) fn port_of(http: &Value, container: &Value) -> Option<u16> {
     }
 }
 
-/// Returns true for a path that is a pattern for itself alone, and not the first page.
-fn is_literal(path: &str) -> bool {
-    let segments = path.strip_prefix('/').unwrap_or_default();
-    !segments.is_empty()
-        && segments
-            .trim_end_matches('/')
-            .split('/')
-            .all(|segment| !matches!(segment, "" | "." | ".."))
-        && !segments.ends_with("//")
-        && segments
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.~/".contains(&byte))
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
-    fn only_literal_paths_of_the_service_are_passed() {
+    fn http_probes_of_the_service_are_forwarded() {
         let container = json!({"ports": [{"name": "web", "containerPort": 9898}]});
-        for (http, context_path, path) in [
+        let at = |path: &str| json!({"path": path, "port": 9898});
+        let header = |name: &str, value: &str| json!([{"name": name, "value": value}]);
+        for (http, expected) in [
             (
                 json!({"port": 9898, "path": "/healthz"}),
-                None,
-                Some("/healthz"),
+                Some(at("/healthz")),
             ),
             (
-                json!({"port": "web", "path": "/a/b?full=1"}),
-                None,
-                Some("/a/b"),
+                json!({"port": "web", "path": "/a/b?c=1"}),
+                Some(at("/a/b?c=1")),
             ),
-            (json!({"port": "9898", "path": "/a/"}), None, Some("/a/")),
+            (json!({"port": "9898", "path": "a"}), Some(at("/a"))),
+            (json!({"port": 9898, "path": "/"}), Some(at("/"))),
             (
-                json!({"port": 9898, "path": "/shop/up"}),
-                Some("shop"),
-                Some("/up"),
+                json!({"port": 9898, "path": "/", "scheme": "HTTP"}),
+                Some(at("/")),
             ),
-            (json!({"port": 9898, "path": "/up"}), Some("shop"), None),
+            (json!({"port": 9898}), Some(at("/"))),
             (
-                json!({"port": 9898, "path": "/shopping"}),
-                Some("shop"),
-                None,
+                json!({"port": 9898, "scheme": "HTTPS", "httpHeaders": header("A", "$(B)")}),
+                Some(
+                    json!({"path": "/", "port": 9898, "scheme": "HTTPS", "httpHeaders": header("A", "$(B)")}),
+                ),
             ),
-            (json!({"port": 9898, "path": "/"}), None, None),
-            (json!({"port": 9898}), None, None),
-            (json!({"port": 9898, "path": "//a"}), None, None),
-            (json!({"port": 9898, "path": "/a/../b"}), None, None),
-            (json!({"port": 9898, "path": "/a/**"}), None, None),
-            (json!({"port": 9898, "path": "/a,/b"}), None, None),
-            (json!({"port": 9898, "path": "/{id}"}), None, None),
             (
-                json!({"port": 9898, "path": "/a", "scheme": "HTTPS"}),
-                None,
+                json!({"port": 9898, "httpHeaders": header("a b", "")}),
                 None,
             ),
+            (
+                json!({"port": 9898, "httpHeaders": header("a", "\n")}),
+                None,
+            ),
+            (json!({"port": 9898, "path": "/a b"}), None),
             (
                 json!({"port": 9898, "path": "/a", "host": "127.0.0.1"}),
                 None,
-                None,
             ),
-            (json!({"port": 9999, "path": "/a"}), None, None),
-            (json!({"port": "other", "path": "/a"}), None, None),
+            (json!({"port": 9999, "path": "/a"}), None),
+            (json!({"port": "other", "path": "/a"}), None),
         ] {
-            let found = passable(&http, &container, 9898, context_path);
-            assert_eq!(found.as_deref(), path, "{http}");
+            let probe = json!({"httpGet": http, "timeoutSeconds": 7, "periodSeconds": 2});
+            let expected = expected.map(|action| json!({"httpGet": action, "timeoutSeconds": 7}));
+            assert_eq!(forwarded(&probe, &container, 9898), expected, "{http}");
+        }
+        for probe in [
+            json!({"tcpSocket": {"port": 9898}}),
+            json!({"exec": {}}),
+            json!({}),
+        ] {
+            assert_eq!(forwarded(&probe, &container, 9898), None, "{probe}");
         }
     }
 }

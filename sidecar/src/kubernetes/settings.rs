@@ -10,6 +10,7 @@ use super::component::Component;
 pub(crate) const AUTH_SERVER: &str = "POSTERN_AUTH_SERVER";
 pub(crate) const APP_SECRET_FILE: &str = "POSTERN_APP_SECRET_FILE";
 pub(crate) const UPSTREAM: &str = "POSTERN_UPSTREAM";
+pub(crate) const PROBES: &str = "POSTERN_PROBES";
 pub(crate) const PUBLIC_PATH: &str = "POSTERN_PUBLIC_PATH";
 /// Its former name, for one release.
 pub(crate) const PASS: &str = "POSTERN_PASS";
@@ -22,7 +23,7 @@ const OTHER_KEY_SOURCES: [&str; 4] = [
 ];
 
 /// Variables that no operator sets for all sidecars.
-const OF_EACH_POD: [&str; 3] = [UPSTREAM, "POSTERN_LISTEN", "POSTERN_ADMIN_LISTEN"];
+const OF_EACH_POD: [&str; 4] = [UPSTREAM, "POSTERN_LISTEN", "POSTERN_ADMIN_LISTEN", PROBES];
 
 /// Kubernetes stores no longer annotations, but sends them for a review.
 const MAX_PASS_BYTES: usize = 256 * 1024;
@@ -57,7 +58,7 @@ impl Settings {
         for (name, value) in pairs {
             if OF_EACH_POD.contains(&name.as_str()) {
                 return Err(ExitError::Usage(format!(
-                    "--set {name}: follows from the ports of each pod"
+                    "--set {name}: follows from ports and probes of each pod"
                 )));
             }
             if value.is_empty() {

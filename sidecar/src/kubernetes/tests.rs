@@ -13,8 +13,10 @@ use serde_json::Value;
 
 use super::inject::{InjectError, inject};
 use super::lint::{Input, Level, lint};
+use super::object::{PodView, list, name_of, objects, text};
 use super::settings::Settings;
 use super::yaml::documents;
+use crate::config::probes;
 
 fn settings() -> &'static Settings {
     static SETTINGS: LazyLock<Settings> = LazyLock::new(|| Settings::new(None, &[], None).unwrap());
@@ -51,9 +53,28 @@ fn errors(text: &str) -> Vec<String> {
         .collect()
 }
 
+/// Returns the setting by which sidecars forward probes, as Kubernetes expands it.
+fn forwarded_probes(value: &Value) -> Vec<String> {
+    let pods: Vec<_> = objects(value)
+        .into_iter()
+        .filter_map(|(_, object)| object.pod())
+        .collect();
+    let sidecars = pods.iter().filter_map(PodView::sidecar);
+    let variables = sidecars.flat_map(|sidecar| list(sidecar.get("env")));
+    let probes = variables.filter(|variable| name_of(variable) == "POSTERN_PROBES");
+    probes
+        .map(|variable| text(variable, "/value").replace("$$", "$"))
+        .collect()
+}
+
 /// Returns the first place where `after` lacks something of `before`.
 fn lost(before: &Value, after: &Value, path: &str) -> Option<String> {
-    let moves = ["/targetPort", "/httpGet/port"];
+    let moves = [
+        "/targetPort",
+        "/httpGet/path",
+        "/httpGet/port",
+        "/httpGet/scheme",
+    ];
     match (before, after) {
         (Value::Null, _) => None,
         (Value::Object(before), Value::Object(after)) => before.iter().find_map(|(name, value)| {
@@ -89,6 +110,9 @@ proptest! {
             prop_assert_eq!(lost(before, &after, ""), None, "{}\n{}", text, once);
         }
         prop_assert_eq!(errors(&once), Vec::<String>::new(), "{}", once);
+        for probes in values(&once).iter().flat_map(forwarded_probes) {
+            prop_assert!(probes::parse(&probes, &"http://a:1".parse().unwrap()).is_ok(), "{}", probes);
+        }
         let twice = inject(&once, settings()).unwrap().text;
         prop_assert_eq!(twice, once);
     }

@@ -53,9 +53,9 @@ fn manifests_of_others_get_lines_and_lose_none() {
         assert_eq!(end.stdout, expected, "{}", input.display());
         // A file with anchors is rendered anew; JSON has no lines of its own.
         if !["anchors", "kubectl-list", "pod"].contains(&&*name(&input)) {
-            // Ports are moved, and some collections stand in brackets.
+            // Ports and probes are moved, and some collections stand in brackets.
             let changed = |line: &&str| {
-                !["ort:", "volumes: [", "labels: {"]
+                !["ort:", "path:", "volumes: [", "labels: {"]
                     .iter()
                     .any(|part| line.contains(part))
             };
@@ -127,6 +127,7 @@ fn settings_of_all_sidecars_come_from_the_command_line() {
         ("POSTERN_PUBLIC_PATH", 64),
         ("POSTERN_LISTEN=0.0.0.0:9999", 64),
         ("POSTERN_UPSTREAM=http://127.0.0.1:1", 64),
+        ("POSTERN_PROBES={}", 64),
     ] {
         let end = sidecar(&["inject", "--set", pair], &input);
         assert_eq!((end.code, &*end.stdout), (Some(code), ""), "{pair}");

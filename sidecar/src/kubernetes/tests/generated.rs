@@ -241,11 +241,24 @@ fn pod_spec() -> impl Strategy<Value = Value> {
 fn container() -> impl Strategy<Value = Value> {
     let port = prop_oneof![Just(8080), Just(3000), Just(18081), Just(18080)];
     let path = prop_oneof![Just("/healthz"), Just("/"), Just("/web/up"), Just("/a?b=c")];
+    let more = prop_oneof![
+        3 => Just(json!({})),
+        1 => Just(json!({"scheme": "HTTPS", "path": null})),
+        1 => Just(json!({"scheme": "HTTP", "path": "up"})),
+        1 => Just(json!({"path": "/$(A)", "httpHeaders": [{"name": "Host", "value": "$$(B)"}]})),
+    ];
     let probe = (
         path,
         prop_oneof![Just(json!("http")), Just(json!(8080)), Just(json!(3000))],
+        more,
     )
-        .prop_map(|(path, port)| json!({"httpGet": {"path": path, "port": port}}));
+        .prop_map(|(path, port, more)| {
+            let mut http = json!({"path": path, "port": port});
+            for (name, value) in more.as_object().into_iter().flatten() {
+                http[name] = value.clone();
+            }
+            json!({"httpGet": http})
+        });
     let lifecycle = prop_oneof![
         Just(Value::Null),
         Just(json!({})),
