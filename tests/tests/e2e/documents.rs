@@ -120,27 +120,6 @@ fn a_link_that_leads_nowhere_is_found_out() {
     }
 }
 
-/// Skips the changelog, and the pages that are mostly written by programs.
-#[test]
-fn no_document_has_more_than_1500_words() {
-    let long: Vec<String> = files_below(repository(), "md")
-        .iter()
-        .filter(|path| {
-            !["CHANGELOG", "configuration", "performance", "reasons"].contains(&stem(path))
-        })
-        .map(|path| (path, fs::read_to_string(path).unwrap()))
-        .filter(|(_, text)| text.split_whitespace().count() > 1500)
-        .map(|(path, _)| path.display().to_string())
-        .collect();
-    assert_eq!(long, Vec::<String>::new());
-}
-
-fn stem(path: &Path) -> &str {
-    path.file_stem()
-        .and_then(|name| name.to_str())
-        .unwrap_or_default()
-}
-
 /// Skips the changelog, which keeps the names of its time.
 #[test]
 fn every_source_file_that_a_document_names_exists() {
