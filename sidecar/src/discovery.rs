@@ -6,13 +6,12 @@
 mod attempts;
 mod dns;
 mod nacos;
-pub(crate) mod resolver;
-mod srv;
 mod static_address;
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
+use std::time::Duration;
 
 use contract::http::path_patterns::ContextPath;
 use http::uri::Scheme;
@@ -25,8 +24,11 @@ use service_registry::{InvalidAddress, RegistryAddress, RegistryArgs, RegistrySe
 pub(crate) use attempts::RecentAttempts;
 pub(crate) use dns::DnsName;
 pub(crate) use nacos::NacosService;
-pub(crate) use srv::SrvName;
 pub(crate) use static_address::FixedAddress;
+
+/// Timeout of a lookup: an unresponsive resolver must not use up the whole tick, nor block the next
+/// lookup.
+pub(crate) const LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The configured auth server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,7 +44,6 @@ enum Location {
     Fixed(FixedAddress),
     Dns(DnsName),
     Nacos(NacosService),
-    Srv(SrvName),
 }
 
 /// One instance of the auth server.
@@ -76,8 +77,7 @@ pub(crate) enum DiscoveryError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AuthServerError {
     #[error(
-        "expected http://HOST:PORT/CONTEXT, dns://NAME:PORT/CONTEXT, \
-         dns+srv://_SERVICE._tcp.NAME/CONTEXT or nacos://HOST:PORT/CONTEXT"
+        "expected http://HOST:PORT/CONTEXT, dns://NAME:PORT/CONTEXT or nacos://HOST:PORT/CONTEXT"
     )]
     Malformed,
     #[error("user and password are not allowed here: use --app-id and --app-secret-file")]
@@ -85,16 +85,13 @@ pub(crate) enum AuthServerError {
     #[error(transparent)]
     Port(#[from] NoPort),
     #[error(
-        "{0}:// is not supported; expected http, https, dns, dns+srv or nacos, the last three also \
-         with +https"
+        "{0}:// is not supported; expected http, https, dns or nacos, the last two also with +https"
     )]
     Scheme(String),
-    #[error("dns:// needs a port; SRV records, which hold one, need dns+srv://")]
+    #[error("dns:// needs a port")]
     PortMissing,
     #[error(transparent)]
     Registry(#[from] InvalidAddress),
-    #[error("dns+srv:// takes the port from the SRV records; leave it out")]
-    PortSurplus,
     #[error("the context path is not usable: {0}")]
     Context(String),
 }
@@ -108,19 +105,8 @@ impl AuthServer {
         match &self.location {
             Location::Fixed(address) => Ok(address.instance()),
             Location::Dns(name) => name.next_instance(attempts).await,
-            Location::Srv(name) => name.next_instance(attempts).await,
             Location::Nacos(service) => service.next_instance(attempts).await,
         }
-    }
-
-    /// Uses this name server; `None` for a location that needs no name server.
-    pub(crate) fn with_name_server(mut self, server: SocketAddr) -> Option<Self> {
-        match &mut self.location {
-            Location::Fixed(_) | Location::Nacos(_) => return None,
-            Location::Dns(name) => name.name_server = Some(server),
-            Location::Srv(name) => name.name_server = Some(server),
-        }
-        Some(self)
     }
 
     /// Adds the settings of the registry, and the name in the certificates of its instances.
@@ -169,7 +155,6 @@ impl AuthServer {
             Location::Dns(name) => &name.host,
             // The hosts that it lists are not known before.
             Location::Nacos(_) => return self.scheme == Scheme::HTTP,
-            Location::Srv(name) => name.domain(),
         };
         self.scheme == Scheme::HTTP && !is_loopback_host(host)
     }
@@ -226,10 +211,7 @@ impl FromStr for AuthServer {
             Some("dns") => Location::Dns(DnsName {
                 host: url.host().to_owned(),
                 port: url.port().ok_or(AuthServerError::PortMissing)?,
-                name_server: None,
             }),
-            Some("dns+srv") if url.port().is_some() => return Err(AuthServerError::PortSurplus),
-            Some("dns+srv") => Location::Srv(SrvName::new(url.host())),
             Some(_) => return Err(AuthServerError::Scheme(url.scheme().to_string())),
         };
         Ok(Self {
@@ -268,13 +250,25 @@ impl fmt::Display for AuthServer {
         match &self.location {
             Location::Fixed(address) => write!(f, "{}://{address}", self.scheme),
             Location::Dns(name) => write!(f, "dns{}://{name}", self.suffix()),
-            Location::Srv(name) => write!(f, "dns+srv{}://{name}", self.suffix()),
             Location::Nacos(service) => {
                 let registry = service.settings().address();
                 write!(f, "nacos{}://{registry}", self.suffix())
             }
         }?;
         write!(f, "{}", self.context)
+    }
+}
+
+/// Waits for a lookup of `name`, in bounded time.
+async fn in_time<T>(
+    name: &str,
+    lookup: impl Future<Output = std::io::Result<T>>,
+) -> Result<T, DiscoveryError> {
+    let name = name.to_owned();
+    match tokio::time::timeout(LOOKUP_TIMEOUT, lookup).await {
+        Ok(Ok(found)) => Ok(found),
+        Ok(Err(cause)) => Err(DiscoveryError::Lookup { name, cause }),
+        Err(_) => Err(DiscoveryError::LookupTimeout { name }),
     }
 }
 
@@ -302,14 +296,6 @@ mod tests {
             ("nacos+https://me:hush@a/auth", "nacos+https://a:8848/auth"),
             ("https://auth/auth", "https://auth/auth"),
             ("dns+https://auth:9000/a", "dns+https://auth:9000/a"),
-            (
-                "dns+srv://_auth._tcp.internal/auth",
-                "dns+srv://_auth._tcp.internal/auth",
-            ),
-            (
-                "dns+srv+https://_auth._tcp.internal/",
-                "dns+srv+https://_auth._tcp.internal",
-            ),
         ] {
             let parsed: AuthServer = text.parse().unwrap();
             assert_eq!(parsed.to_string(), expected);
@@ -332,7 +318,7 @@ mod tests {
         }
         let of_a_user = error_of("http://user:hush@auth/auth");
         assert_eq!(of_a_user, AuthServerError::Credentials);
-        for scheme in ["http", "dns", "dns+srv"] {
+        for scheme in ["http", "dns"] {
             let error_of = error_of(&format!("{scheme}://auth:65536/auth"));
             let why = "port '65536' is not between 1 and 65535";
             assert_eq!(error_of.to_string(), why, "{scheme}");
@@ -342,7 +328,7 @@ mod tests {
             "consul",
             "http+https",
             "https+https",
-            "srv",
+            "dns+srv",
             "dns+http",
         ] {
             assert_eq!(
@@ -352,9 +338,6 @@ mod tests {
         }
         for text in ["dns://auth/auth", "dns+https://auth/auth"] {
             assert_eq!(error_of(text), AuthServerError::PortMissing);
-        }
-        for text in ["dns+srv://auth:9000/auth", "dns+srv+https://auth:9000/auth"] {
-            assert_eq!(error_of(text), AuthServerError::PortSurplus);
         }
         for text in [
             "nacos://",
@@ -379,28 +362,11 @@ mod tests {
             ("dns://127.evil:9000/auth", true),
             ("nacos://127.0.0.1/auth", true),
             ("nacos+https://registry/auth", false),
-            ("dns+srv://_auth._tcp.internal/auth", true),
             ("https://auth:9000/auth", false),
             ("dns+https://auth:9000/auth", false),
-            ("dns+srv+https://_auth._tcp.internal/auth", false),
         ] {
             let server: AuthServer = text.parse().unwrap();
             assert_eq!(server.is_plain_over_a_network(), is_plain, "{text}");
-        }
-    }
-
-    #[test]
-    fn a_name_server_needs_a_dns_address() {
-        let server = SocketAddr::from(([127, 0, 0, 1], 8600));
-        for (text, of_use) in [
-            ("http://auth:9000/auth", false),
-            ("https://auth:9000/auth", false),
-            ("nacos://registry/auth", false),
-            ("dns://auth:9000/auth", true),
-            ("dns+srv+https://_auth._tcp.internal/auth", true),
-        ] {
-            let auth_server: AuthServer = text.parse().unwrap();
-            assert_eq!(auth_server.with_name_server(server).is_some(), of_use);
         }
     }
 

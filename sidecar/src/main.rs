@@ -111,7 +111,7 @@ fn serve(args: &ServeArgs, warnings: Vec<String>) -> Result<(), ExitError> {
 fn log_filter(requested: &str) -> String {
     let registry = service_registry::LOG_DIRECTIVE;
     format!(
-        "pingora_core=warn,pingora_proxy=off,tokio_cron_scheduler=warn,hickory_net=error,\
-         hickory_resolver=error,{registry},{requested}"
+        "pingora_core=warn,pingora_proxy=off,tokio_cron_scheduler=warn,\
+         {registry},{requested}"
     )
 }

@@ -19,7 +19,6 @@ pub mod client;
 pub mod clock;
 pub mod connect_proxy;
 pub mod dashboard;
-pub mod dns_server;
 pub mod documented;
 pub mod echo_service;
 pub mod fake_auth_server;

@@ -84,7 +84,6 @@ mod e2e {
     mod signing_types;
     mod spoofing;
     mod spring;
-    mod srv_discovery;
     mod store_crashes;
     mod stored_keys;
     mod streams;

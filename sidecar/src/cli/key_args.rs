@@ -1,6 +1,5 @@
 //! The source of the verification keys, and the time for which they are trusted.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::builder::ArgPredicate;
@@ -10,7 +9,6 @@ use http::uri::Authority;
 use runtime::command_line::seconds::Seconds;
 use runtime::command_line::serialize::{displayed_if_any, word};
 use runtime::net::host_port::without_credentials;
-use runtime::net::listener::ip_address_and_port;
 use secrecy::SecretString;
 use serde::{Serialize, Serializer};
 use service_registry::RegistryArgs;
@@ -30,9 +28,8 @@ const KEY_SOURCE: &str = "key_source";
 pub(crate) struct KeyArgs {
     /// The auth server with its context path: http(s)://HOST:PORT/CONTEXT; dns://NAME:PORT/CONTEXT
     /// to resolve the name at each tick and rotate its addresses;
-    /// dns+srv://_SERVICE._tcp.NAME/CONTEXT to use its SRV records;
     /// nacos://[USER@]HOST[:PORT][,HOST…]/CONTEXT for the instances that a registry lists; these
-    /// three also with +https
+    /// two also with +https
     #[arg(
         long,
         env,
@@ -105,17 +102,6 @@ pub(crate) struct KeyArgs {
     /// Private key of that certificate in PEM
     #[arg(long, env, requires = "auth_client_cert", value_name = "FILE")]
     pub(crate) auth_client_key: Option<PathBuf>,
-
-    /// Name server to query for dns:// and dns+srv:// in place of the machine's, such as Consul's
-    /// 127.0.0.1:8600
-    #[arg(
-        long,
-        env,
-        conflicts_with_all = ISSUERS,
-        value_parser = ip_address_and_port,
-        value_name = "ADDRESS"
-    )]
-    pub(crate) dns_server: Option<SocketAddr>,
 
     /// Name in the certificates of the instances with nacos+https, if not the registered address
     #[arg(
@@ -229,7 +215,6 @@ impl KeyArgs {
             auth_ca: _,
             auth_client_cert: _,
             auth_client_key: _,
-            dns_server: _,
             auth_server_name: _,
             registry: _,
             app_secret: _,

@@ -1,6 +1,5 @@
 //! The source of the verification keys: one of the flags, of which clap accepts one.
 
-use std::net::SocketAddr;
 use std::path::Path;
 
 use contract::keys::signing_type::SigningType;
@@ -93,26 +92,12 @@ fn endpoint(args: &ServeArgs, url: &str) -> Result<EndpointSettings, ExitError> 
         .parse::<AuthServer>()
         .map_err(|error| flag_error("auth-server", without_credentials(url), error))?
         .with_registry(&args.keys.registry, args.keys.auth_server_name.as_deref())?;
-    let auth_server = with_name_server(auth_server, args.keys.dns_server)?;
     Ok(EndpointSettings {
         tls: tls_files(args, Some(auth_server.scheme()))?,
         auth_server,
         application: application(args)?,
         signing_type: signing_type(args)?,
     })
-}
-
-fn with_name_server(
-    auth_server: AuthServer,
-    server: Option<SocketAddr>,
-) -> Result<AuthServer, ExitError> {
-    let Some(server) = server else {
-        return Ok(auth_server);
-    };
-    let why = "is used only with an --auth-server that begins with dns";
-    auth_server
-        .with_name_server(server)
-        .ok_or_else(|| flag_error("dns-server", server, why))
 }
 
 fn issuer_url(args: &ServeArgs, url: &str) -> Result<DiscoverySettings, ExitError> {

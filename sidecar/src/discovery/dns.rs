@@ -5,16 +5,13 @@ use std::net::SocketAddr;
 
 use tokio::net::lookup_host;
 
-use super::resolver::{Resolver, in_time};
-use super::{DiscoveryError, Instance, RecentAttempts};
+use super::{DiscoveryError, Instance, RecentAttempts, in_time};
 
 /// The name and the port that all instances share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DnsName {
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// Queried in place of the operating system, which also knows `/etc/hosts` and the like.
-    pub(crate) name_server: Option<SocketAddr>,
 }
 
 impl DnsName {
@@ -40,12 +37,7 @@ impl DnsName {
 impl DnsName {
     async fn addresses(&self) -> std::io::Result<Vec<SocketAddr>> {
         let host = self.host.trim_matches(['[', ']']);
-        let Some(server) = self.name_server else {
-            return Ok(lookup_host((host, self.port)).await?.collect());
-        };
-        let addresses = Resolver::new(Some(server))?.addresses(host).await?;
-        let with_port = |address| SocketAddr::new(address, self.port);
-        Ok(addresses.into_iter().map(with_port).collect())
+        Ok(lookup_host((host, self.port)).await?.collect())
     }
 }
 
@@ -103,7 +95,6 @@ mod tests {
         let name = DnsName {
             host: "localhost".into(),
             port: 9000,
-            name_server: None,
         };
         let instance = name
             .next_instance(&RecentAttempts::default())
@@ -123,7 +114,6 @@ mod tests {
         let name = DnsName {
             host: "postern.invalid".into(),
             port: 9000,
-            name_server: None,
         };
         let error = name
             .next_instance(&RecentAttempts::default())

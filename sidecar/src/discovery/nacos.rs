@@ -9,8 +9,7 @@ use service_registry::{Instance as Listed, RegistryClient, RegistrySettings};
 use tokio::net::lookup_host;
 use tokio::sync::watch;
 
-use super::resolver::in_time;
-use super::{DiscoveryError, Instance, RecentAttempts};
+use super::{DiscoveryError, Instance, RecentAttempts, in_time};
 
 /// The first tick comes before the first list; an unresponsive registry must not use up a tick.
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(3);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Endpoint, Upstream};
-use crate::discovery::resolver::LOOKUP_TIMEOUT;
+use crate::discovery::LOOKUP_TIMEOUT;
 
 /// The interval of Envoy: short enough to follow a restart, long enough for a resolver's cache.
 const INTERVAL: Duration = Duration::from_secs(5);

@@ -589,11 +589,6 @@ fn one_key_source_is_required_with_issuer_and_audience() {
             "--claim 'id=b'",
         ),
         (
-            [&url[..], &ISSUER, &["--dns-server", "127.0.0.1:53"]].concat(),
-            &[78],
-            "--dns-server",
-        ),
-        (
             [&url[..], &ISSUER, &["--auth-ca", "/nowhere"]].concat(),
             &[78],
             "--auth-ca '/nowhere'",
@@ -632,11 +627,6 @@ fn one_key_source_is_required_with_issuer_and_audience() {
             [&AUTH_SERVER[..], &["--auth-ca", "f"]].concat(),
             &[78],
             "--auth-ca",
-        ),
-        (
-            [&AUTH_SERVER[..], &["--dns-server", "127.0.0.1:53"]].concat(),
-            &[78],
-            "--dns-server",
         ),
     ] {
         let end = CommandLine::new(Program::Sidecar.path())

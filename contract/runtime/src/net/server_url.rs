@@ -112,7 +112,7 @@ mod tests {
         for (text, scheme, host, port, target) in [
             ("http://a", "http", "a", None, "/"),
             ("https://a:1/b?c", "https", "a", Some(1), "/b?c"),
-            ("dns+srv://_a._tcp.b/", "dns+srv", "_a._tcp.b", None, "/"),
+            ("dns+https://a.b:1/", "dns+https", "a.b", Some(1), "/"),
             ("h2c://[::1]:65535", "h2c", "[::1]", Some(65535), "/"),
         ] {
             let url: ServerUrl = text.parse().unwrap();
