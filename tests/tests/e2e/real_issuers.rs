@@ -56,14 +56,15 @@ fn each_real_issuer_is_trusted_for_its_own_tokens_alone() {
     let plan = |audiences| plan(&service, &home, &issuers, audiences).flags(NEVER);
     let sidecar = plan(AUDIENCES).start().ready();
     let tokens = issuers.each_ref().map(PeerIssuer::token);
-    for (issuer, token) in issuers.iter().zip(&tokens) {
+    for (number, (issuer, token)) in issuers.iter().zip(&tokens).enumerate() {
         assert_eq!(payload_of(token)["iss"], issuer.issuer());
+        let name = format!("{number}:jobs");
         for _ in 0..2 {
             assert_eq!(verdict(&sidecar.bearing(token).get("/list")), "200");
             let seen = service.take_requests().pop().unwrap();
             assert_eq!(seen.header("x-issuer"), [issuer.issuer()]);
             let user: Value = serde_json::from_str(&seen.header("x-current-user")[0]).unwrap();
-            assert_eq!(user, json!({"id": "jobs", "account": "jobs"}));
+            assert_eq!(user, json!({"id": name, "account": name}));
         }
     }
     // The same kid and the same algorithm, but another key.
