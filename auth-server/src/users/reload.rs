@@ -6,7 +6,7 @@ use std::sync::Arc;
 use runtime::files::file_watch::{FailureDedup, PollTimer, Transition, run_blocking};
 use runtime::process::clock::unix_now;
 use tokio::sync::Notify;
-use tracing::warn;
+use tracing::{error, warn};
 
 use super::UserStore;
 use super::file::{FileUsers, Reloaded};
@@ -84,6 +84,9 @@ impl UsersReload {
                 for warning in self.users.warnings() {
                     warn!("{warning}");
                 }
+            }
+            Some(Transition::Unusable(failure)) if !self.users.is_current() => {
+                error!(%failure, "users file: no login succeeds until a restart");
             }
             Some(other) => other.log("users file"),
             None => {}

@@ -511,6 +511,21 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn accounts_that_differ_in_letter_case_alone_are_a_warning() {
+        let warning = |accounts: &[&str]| {
+            let entries = accounts.iter().map(|account| entry(account, "x"));
+            let text: String = entries.collect();
+            Users::parse(&text).unwrap().letter_case_warning()
+        };
+        assert_eq!(warning(&["ada", "bob"]), None);
+        for (one, other) in [("ADA", "ada"), ("ÉVE", "éve")] {
+            let warning = warning(&[other, "bob", one]).unwrap();
+            let names = format!("{one:?} and {other:?}");
+            assert!(warning.starts_with(&names), "{warning}");
+        }
+    }
+
+    #[test]
     fn passwords_that_cost_more_or_less_than_most_are_counted() {
         let (ada, bob, eve) = (entry("ada", "a"), entry("bob", "b"), entry("eve", "e"));
         let even = Users::parse(&format!("{ada}{bob}")).unwrap();

@@ -97,6 +97,8 @@ fn with_a_replaced_users_file_no_login_succeeds() {
         .body(format!("grant_type=refresh_token&refresh_token={token}"));
     assert_eq!(server.anonymous().send(&refresh).status(), 503);
     until_said(server.process(), server.admin(), "users.toml");
+    let log = server.process().stderr();
+    assert!(log.contains("no login succeeds until a restart"), "{log}");
 }
 
 #[test]
