@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use bytes::Bytes;
 use contract::http::header_alias::cgi_equal;
-use contract::http::request_path::names_another_path;
+use contract::http::request_path::{moves_the_root, names_another_path};
 use http::{HeaderName, HeaderValue, header};
 use pingora::{ErrorType, OrErr};
 use runtime::net::client_address::TrustedProxies;
@@ -55,11 +55,12 @@ impl Client {
     }
 }
 
-/// Removes the fields that name another path, unless a trusted proxy sent them.
+/// Removes the fields that name another path, unless a trusted proxy sent them, and those that move
+/// the root in any case: a proxy passes them on from its clients.
 pub(crate) fn remove_path_overrides(request: &mut impl ServiceHead, client: &Client) {
-    if !client.is_trusted_proxy {
-        request.remove_where(names_another_path);
-    }
+    let is_removed =
+        |name: &str| moves_the_root(name) || (!client.is_trusted_proxy && names_another_path(name));
+    request.remove_where(is_removed);
 }
 
 impl ForwardedPolicy {

@@ -2,7 +2,7 @@
 //! paths of the sidecar and HTTP/2, and paths that are too long.
 
 use contract::http::methods::METHOD_OVERRIDES;
-use contract::http::request_path::{MAX_PATH_BYTES, PATH_OVERRIDES};
+use contract::http::request_path::{MAX_PATH_BYTES, PATH_OVERRIDES, ROOT_OVERRIDES};
 use serde_json::json;
 use tests::auth_server::AuthServer;
 use tests::client::{Request, verdict};
@@ -128,6 +128,24 @@ fn a_field_with_another_path_comes_from_trusted_proxies_alone() {
     }
 }
 
+/// Gunicorn and Daphne take such a prefix off the path before they look for the route.
+#[test]
+fn a_field_that_moves_the_root_reaches_no_service() {
+    for way in WAYS {
+        for flags in [&[][..], &TRUSTED] {
+            let protected = Protected::by(way, flags);
+            let alike = ["Script-Name", "daphne_root_path"];
+            for name in ROOT_OVERRIDES.iter().chain(&alike) {
+                let field = (*name, "/orders/open");
+                let sent = protected.send("GET", "/open/orders/admin/1", &[field]);
+                assert_eq!(sent, "200", "{way:?} {flags:?} {name}");
+                let seen = protected.stack.service.last_request();
+                assert!(seen.header(name).is_empty(), "{way:?} {flags:?} {name}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_field_with_another_method_leaves_any_method() {
     for way in WAYS {
@@ -247,6 +265,7 @@ fn the_page_about_rules_names_every_field() {
     for name in METHOD_OVERRIDES
         .iter()
         .chain(&PATH_OVERRIDES)
+        .chain(&ROOT_OVERRIDES)
         .chain(&["destination"])
     {
         assert!(page.contains(&format!("`{name}`")), "{name}");
