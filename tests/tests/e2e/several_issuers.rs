@@ -57,6 +57,18 @@ fn difference(
     (users != [expected.clone(), expected.clone()]).then(|| format!("{users:?}, not {expected}"))
 }
 
+/// Sends each token of each issuer.
+fn every_token_gets_its_verdict(issuers: &Issuers, sidecar: &Sidecar) {
+    let mut verdicts = Verdicts::default();
+    for one in &issuers.published {
+        for token in &one.row.token {
+            let difference = difference(sidecar, &issuers.service, token, &one.signed(token));
+            verdicts.row(&format!("{}: {}", one.row.name, token.name), difference);
+        }
+    }
+    verdicts.conclude();
+}
+
 fn user(request: &Message) -> Value {
     let header = request.header("X-Current-User").join(" and ");
     serde_json::from_str(&header).unwrap_or_default()
@@ -66,14 +78,7 @@ fn user(request: &Message) -> Value {
 fn each_token_is_verified_by_its_own_issuer_alone() {
     let issuers = Issuers::publish(&[]);
     let sidecar = issuers.start();
-    let mut verdicts = Verdicts::default();
-    for one in &issuers.published {
-        for token in &one.row.token {
-            let difference = difference(&sidecar, &issuers.service, token, &one.signed(token));
-            verdicts.row(&format!("{}: {}", one.row.name, token.name), difference);
-        }
-    }
-    verdicts.conclude();
+    every_token_gets_its_verdict(&issuers, &sidecar);
     for one in &issuers.published {
         let fetches = one.server.requests().len();
         assert_eq!(fetches, 1, "{}: no token caused a fetch", one.row.name);

@@ -1,7 +1,7 @@
 //! The way to the keys of each issuer: key cache, token file, proxy.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use tests::certificates::Authority;
@@ -44,11 +44,7 @@ fn each_issuer_has_a_key_cache_of_its_own() {
 }
 
 /// A stand-in for the API server: it wants TLS, and the token of the moment.
-pub(super) fn api_server(
-    authority: &Authority,
-    jwks: String,
-    wanted: &Arc<Mutex<String>>,
-) -> SocketServer {
+fn api_server(authority: &Authority, jwks: String, wanted: &Arc<Mutex<String>>) -> SocketServer {
     let tls = authority.issue("api").serving(None);
     let wanted = Arc::clone(wanted);
     SocketServer::start_tls(tls, move |request| {
@@ -61,42 +57,67 @@ pub(super) fn api_server(
     })
 }
 
+/// The row `cluster` as a Kubernetes cluster, with the token of a pod.
+pub(super) struct Pods {
+    server: SocketServer,
+    pub(super) token: String,
+    token_file: PathBuf,
+    /// The token that the API server wants.
+    wanted: Arc<Mutex<String>>,
+    /// Its `[[issuer]]`.
+    pub(super) table: String,
+    _authority: Authority,
+}
+
+impl Pods {
+    pub(super) fn of(issuers: &Issuers) -> Self {
+        let (cluster, authority) = (issuers.of("cluster"), Authority::new());
+        let token = cluster.own();
+        let wanted = Arc::new(Mutex::new(token.clone()));
+        let server = api_server(&authority, cluster.issuer.jwks(&cluster.row), &wanted);
+        let token_file = issuers.home.path().join("token");
+        fs::write(&token_file, &token).unwrap();
+        let table = format!(
+            "[[issuer]]\nname = 'pods'\nissuer = 'kubernetes:///'\naudience = ['orders']\n\
+             jwks-url = 'https://{}/openid/v1/jwks'\ntoken-file = '{}'\nca = '{}'\n",
+            server.address(),
+            token_file.display(),
+            authority.file().display()
+        );
+        Self {
+            server,
+            token,
+            token_file,
+            wanted,
+            table,
+            _authority: authority,
+        }
+    }
+}
+
 #[test]
 fn the_cluster_s_keys_are_fetched_with_the_pod_s_own_token() {
     let issuers = Issuers::publish(&["cluster", "shop"]);
-    let (cluster, shop) = (issuers.of("cluster"), issuers.of("shop"));
-    let authority = Authority::new();
-    let pod = cluster.own();
-    let wanted = Arc::new(Mutex::new(pod.clone()));
-    let server = api_server(&authority, cluster.issuer.jwks(&cluster.row), &wanted);
-    let token_file = issuers.home.path().join("token");
-    fs::write(&token_file, &pod).unwrap();
-    let config = format!(
-        "{}[[issuer]]\nname = 'pods'\nissuer = 'kubernetes:///'\naudience = ['orders']\n\
-         jwks-url = 'https://{}/openid/v1/jwks'\ntoken-file = '{}'\nca = '{}'\n",
-        shop.table(),
-        server.address(),
-        token_file.display(),
-        authority.file().display()
-    );
+    let pods = Pods::of(&issuers);
+    let config = issuers.of("shop").table() + &pods.table;
     let plan = issuers.plan_with(&config).flags(EVERY_SECOND);
     let sidecar = plan.flags(["--ready", "all"]).start().ready();
-    for token in [&pod, &shop.own()] {
+    for token in [&pods.token, &issuers.of("shop").own()] {
         assert_eq!(verdict(&sidecar.bearing(token).get("/list")), "200");
     }
-    assert_eq!(server.requests()[0].target(), b"/openid/v1/jwks");
+    assert_eq!(pods.server.requests()[0].target(), b"/openid/v1/jwks");
     // The kubelet replaces the token, and the former one ends.
-    let before = server.requests().len();
-    "another".clone_into(&mut wanted.lock().unwrap());
-    fs::write(&token_file, "another\n").unwrap();
+    let before = pods.server.requests().len();
+    "another".clone_into(&mut pods.wanted.lock().unwrap());
+    fs::write(&pods.token_file, "another\n").unwrap();
     wait::until("a fetch with the new token", || {
-        let requests = server.requests();
+        let requests = pods.server.requests();
         let mut later = requests.iter().skip(before);
         later
             .any(|request| request.header("authorization") == ["Bearer another"])
             .then_some(())
     });
-    assert!(!sidecar.process().output().contains(&pod));
+    assert!(!sidecar.process().output().contains(&pods.token));
 }
 
 #[test]

@@ -2,12 +2,10 @@
 //! one issuer never stand for those of another.
 
 use std::fs;
-use std::sync::{Arc, Mutex};
 
 use serde::Deserialize;
 use serde_json::Value;
 use tests::auth_server::{AuthServerPlan, USER_DETAILS, admin_get};
-use tests::certificates::Authority;
 use tests::client::{Client, verdict};
 use tests::h2_client::H2Client;
 use tests::issuer::IssuerRow;
@@ -19,9 +17,9 @@ use tests::tables::{Verdicts, load};
 use tests::token_forge::payload_of;
 use tests::wait;
 
-use super::key_sources::api_server;
+use super::key_sources::Pods;
 use super::published::{Issuers, check};
-use super::{difference, user};
+use super::{every_token_gets_its_verdict, user};
 
 /// `user_prefixes.toml`
 #[derive(Deserialize)]
@@ -52,14 +50,7 @@ pub(super) fn issuers() -> Issuers {
 fn users_of_two_issuers_are_never_the_same_user() {
     let issuers = issuers();
     let sidecar = issuers.start();
-    let mut verdicts = Verdicts::default();
-    for one in &issuers.published {
-        for token in &one.row.token {
-            let difference = difference(&sidecar, &issuers.service, token, &one.signed(token));
-            verdicts.row(&format!("{}: {}", one.row.name, token.name), difference);
-        }
-    }
-    verdicts.conclude();
+    every_token_gets_its_verdict(&issuers, &sidecar);
 }
 
 #[test]
@@ -268,24 +259,11 @@ fn with_the_printed_lines_it_starts() {
 #[test]
 fn beside_a_cluster_no_other_id_begins_with_system() {
     let issuers = Issuers::publish(&["cluster", "shop"]);
-    let (cluster, shop) = (issuers.of("cluster"), issuers.of("shop"));
-    let authority = Authority::new();
-    let pod = cluster.own();
-    let wanted = Arc::new(Mutex::new(pod.clone()));
-    let server = api_server(&authority, cluster.issuer.jwks(&cluster.row), &wanted);
-    let token_file = issuers.home.path().join("token");
-    fs::write(&token_file, &pod).unwrap();
-    let config = format!(
-        "{}[[issuer]]\nname = 'pods'\nissuer = 'kubernetes:///'\naudience = ['orders']\n\
-         jwks-url = 'https://{}/keys'\ntoken-file = '{}'\nca = '{}'\n",
-        shop.table().replace("\"shop:\"", "\"\""),
-        server.address(),
-        token_file.display(),
-        authority.file().display()
-    );
+    let (pods, shop) = (Pods::of(&issuers), issuers.of("shop"));
+    let config = shop.table().replace("\"shop:\"", "\"\"") + &pods.table;
     let plan = issuers.plan_with(&config).flags(NEVER);
     let sidecar = plan.flags(["--ready", "all"]).start().ready();
-    assert_eq!(verdict(&sidecar.bearing(&pod).get("/list")), "200");
+    assert_eq!(verdict(&sidecar.bearing(&pods.token).get("/list")), "200");
     let requests = issuers.service.take_requests();
     assert_eq!(user(&requests[0])["id"], "system:serviceaccount:shop:batch");
     for (id, account, expected) in [
