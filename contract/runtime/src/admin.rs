@@ -199,13 +199,17 @@ async fn with_one_host(request: Request, next: Next) -> Response {
     next.run(request).await
 }
 
+fn is_loopback(peer: SocketAddr) -> bool {
+    peer.ip().to_canonical().is_loopback()
+}
+
 /// Decides by the connection's own address.
 async fn for_loopback(
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     request: Request,
     next: Next,
 ) -> Response {
-    if !peer.ip().to_canonical().is_loopback() {
+    if !is_loopback(peer) {
         (StatusCode::FORBIDDEN, "for loopback peers only\n").into_response()
     } else if !is_named_by_address(request.headers()) {
         let why = "request this by address, as in http://127.0.0.1:8081/\n";
@@ -255,7 +259,7 @@ async fn readiness(
         StatusCode::SERVICE_UNAVAILABLE
     };
     let mut conditions = health.conditions();
-    if !peer.ip().to_canonical().is_loopback() {
+    if !is_loopback(peer) {
         for condition in &mut conditions {
             (condition.reason, condition.note) = (None, None);
         }
@@ -460,19 +464,16 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
         let shutdown = async { _ = stopped.await };
-        let metrics = Arc::default();
-        (
-            address,
-            stop,
-            tokio::spawn(serve(
-                listener,
-                Health::new(),
-                metrics,
-                open(),
-                extra(),
-                shutdown,
-            )),
-        )
+        (address, stop, serving(listener, extra(), shutdown))
+    }
+
+    fn serving(
+        listener: std::net::TcpListener,
+        extra: Router,
+        shutdown: impl Future<Output = ()> + Send + 'static,
+    ) -> JoinHandle<std::io::Result<()>> {
+        let (health, metrics) = (Health::new(), Arc::default());
+        tokio::spawn(serve(listener, health, metrics, open(), extra, shutdown))
     }
 
     #[tokio::test]
@@ -564,16 +565,7 @@ mod tests {
         let listener = listener::bind(Port::Admin, "127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
         let routes = Router::new().route("/panics", get(async || -> &str { panic!("oh") }));
-        let metrics = Arc::default();
-        let never = std::future::pending();
-        tokio::spawn(serve(
-            listener,
-            Health::new(),
-            metrics,
-            open(),
-            routes,
-            never,
-        ));
+        serving(listener, routes, std::future::pending());
         for (path, begin) in [("/panics", ""), ("/livez", "HTTP/1.1 200")] {
             let mut client = TcpStream::connect(address).await.unwrap();
             let request = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
@@ -595,16 +587,7 @@ mod tests {
         for _ in 0..3 * ADMIN_CONNECTIONS {
             crowd.push(connect_from("127.0.0.2", address).await);
         }
-        let metrics = Arc::default();
-        let never = std::future::pending();
-        tokio::spawn(serve(
-            listener,
-            Health::new(),
-            metrics,
-            open(),
-            extra(),
-            never,
-        ));
+        serving(listener, extra(), std::future::pending());
         let mut response = String::new();
         let read = probe.read_to_string(&mut response);
         let _ = tokio::time::timeout(LONG, read).await.unwrap();
