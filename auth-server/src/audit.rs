@@ -68,8 +68,8 @@ pub(crate) fn login(line: &LoginLine<'_>) {
     );
 }
 
-/// One finished token request; `app_id` is as it may be logged, `scope` what was granted, `account` the user
-/// of an accepted refresh token.
+/// One finished token request; `app_id` is as it may be logged, `scope` what was granted, `account`
+/// the user of an accepted refresh token.
 pub(crate) struct TokenLine<'l> {
     pub(crate) grant: &'l str,
     pub(crate) app_id: &'l str,

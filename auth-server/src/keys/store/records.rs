@@ -121,8 +121,8 @@ pub(crate) async fn other_record(
     }
 }
 
-/// Removes a record and returns it; `None` if there is none, or another one than is meant: an id from
-/// outside may name any.
+/// Removes a record and returns it; `None` if no record has this id, or not the meant one: an id
+/// from outside may name any record.
 pub(crate) async fn remove_record(
     store: &dyn RecordStore,
     id: &RecordId,
