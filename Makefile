@@ -44,13 +44,13 @@ tools-full:
 	@scripts/skips.sh full
 
 .PHONY: lint
-lint: cmake ## Words, formatting, clippy with warnings as errors, the purity of `contract`
+lint: cmake ## Words, formatting, clippy with warnings as errors, the purity of `wire`
 	scripts/words.sh
 	cargo fmt --all --check
 	cargo clippy $(LOCKED) --workspace --all-targets -- -D warnings
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --locked --manifest-path fuzz/Cargo.toml --target-dir "$(or $(CARGO_TARGET_DIR),target)" -- -D warnings
-	scripts/contract-is-pure.sh
+	scripts/wire-is-pure.sh
 
 .PHONY: fmt
 fmt: ## Format the code

@@ -8,12 +8,12 @@ pub(crate) mod events;
 
 use std::net::{IpAddr, SocketAddr};
 
-use contract::keys::KeyId;
 use runtime::logs::rejection_lines::RejectionLine;
 use runtime::logs::sanitize::LogText;
 use runtime::named_enum;
 use tracing::field::display;
 use tracing::info;
+use wire::keys::KeyId;
 
 use self::events::{
     ApplicationEvent, KeyEvent, RequestIds, RevocationEvent, RevocationEventKind, UserChange,

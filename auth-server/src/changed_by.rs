@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use contract::explain::report::moment;
 use runtime::logs::sanitize::LogText;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
+use wire::explain::report::moment;
 
 /// Max characters of a reason, as of any text in a log line.
 const MAX_REASON: usize = 128;

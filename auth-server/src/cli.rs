@@ -12,14 +12,14 @@ pub(crate) mod user;
 use std::net::SocketAddr;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
-use contract::keys::KeyId;
-use contract::keys::signing_type::SigningType;
 use runtime::command_line::FromTables;
 use runtime::command_line::completions::CompletionsArgs;
 use runtime::command_line::seconds::{Seconds, within};
 use runtime::command_line::serialize::displayed;
 use runtime::net::listener::ip_address_and_port;
 use serde::Serialize;
+use wire::keys::KeyId;
+use wire::keys::signing_type::SigningType;
 
 use self::application::ApplicationCommand;
 use self::revoke::RevokeArgs;

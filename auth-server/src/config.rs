@@ -8,16 +8,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::http::cors::AllowedOrigins;
-use contract::http::path_patterns::{ContextPath, PassList};
-use contract::interceptor::Interceptor;
-use contract::keys::signing_type::SigningType;
-use contract::token::verifier::VerificationPolicy;
 use http::HeaderValue;
 use runtime::logs::access_log::AccessLog;
 use runtime::net::client_address::TrustedProxies;
 use runtime::process::exit::ExitError;
 use runtime::tls::ServerCertificate;
+use wire::http::cors::AllowedOrigins;
+use wire::http::path_patterns::{ContextPath, PassList};
+use wire::interceptor::Interceptor;
+use wire::keys::signing_type::SigningType;
+use wire::token::verifier::VerificationPolicy;
 
 pub(crate) use self::store::store_location;
 pub(crate) use self::warnings::warnings;

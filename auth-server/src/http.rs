@@ -14,9 +14,9 @@ use axum::Router;
 use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::Response;
 use axum::routing::{get, post};
-use contract::http::path_patterns::ContextPath;
-use contract::interceptor::USER_DETAILS_PATH;
-use contract::rejection::Rejection;
+use wire::http::path_patterns::ContextPath;
+use wire::interceptor::USER_DETAILS_PATH;
+use wire::rejection::Rejection;
 
 use self::middleware::access_log::{RequestLogger, log_request};
 use self::middleware::authenticate::{Authentication, authenticate_request};

@@ -13,8 +13,8 @@ pub(crate) mod sync;
 
 use std::fmt;
 
-use contract::keys::VerificationKey;
-use contract::keys::signing_type::SigningType;
+use wire::keys::VerificationKey;
+use wire::keys::signing_type::SigningType;
 use zeroize::Zeroizing;
 
 /// The values under the two store keys (contract §2.6). In hmac mode both are the shared secret.

@@ -90,7 +90,7 @@ fn serve(args: &ServeArgs, warnings: &[String]) -> Result<(), ExitError> {
 
 /// Appends the operator's filter, so that it can enable the library's lines too.
 fn log_filter(requested: &str) -> String {
-    format!("{},{requested}", service_registry::LOG_DIRECTIVE)
+    format!("{},{requested}", registry::LOG_DIRECTIVE)
 }
 
 fn block_on(work: impl Future<Output = Result<(), ExitError>>) -> Result<(), ExitError> {

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::rejection::{Maker, Rejection};
 use http::StatusCode;
 use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -16,6 +15,7 @@ use runtime::metrics::histogram::{DurationHistogram, REQUEST_BOUNDS, micros};
 use runtime::metrics::{Label, counters, counters_by};
 use runtime::tls::CertificateMetrics;
 use runtime::{metrics, named_enum};
+use wire::rejection::{Maker, Rejection};
 
 use crate::audit::events::{KeyEvent, KeyEventKind};
 
@@ -312,7 +312,7 @@ fn gauge(count: usize) -> i64 {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use contract::keys::signing_type::SigningType;
+    use wire::keys::signing_type::SigningType;
 
     use runtime::files::file_watch::Transition;
 

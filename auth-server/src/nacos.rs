@@ -10,10 +10,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use contract::http::path_patterns::ContextPath;
+use registry::{Instance, RegistryAddress, RegistryArgs, RegistrySettings};
 use runtime::net::host_port::host_and_port;
 use runtime::process::exit::ExitError;
-use service_registry::{Instance, RegistryAddress, RegistryArgs, RegistrySettings};
+use wire::http::path_patterns::ContextPath;
 
 use crate::cli::ServeArgs;
 

@@ -10,10 +10,10 @@ pub(crate) mod queue;
 
 use std::collections::BTreeMap;
 
-use contract::token::claims::Claims;
-use contract::token::revocations::{RevocationClaims, RevocationDigest};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use wire::token::claims::Claims;
+use wire::token::revocations::{RevocationClaims, RevocationDigest};
 
 use crate::changed_by::ChangedBy;
 

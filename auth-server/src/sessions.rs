@@ -14,12 +14,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use aws_lc_rs::error::Unspecified;
-use contract::token::claims::Claims;
 use runtime::named_enum;
 use runtime::process::clock::unix_now;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tracing::{error, info, warn};
+use wire::token::claims::Claims;
 
 use self::of_user::SessionsOfUser;
 pub(crate) use self::record::IssuedToken;

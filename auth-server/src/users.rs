@@ -21,8 +21,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use contract::api::login::{LoginRequest, UserInfo};
-use contract::token::claims::ExtraInfo;
+use wire::api::login::{LoginRequest, UserInfo};
+use wire::token::claims::ExtraInfo;
 
 use crate::grants::Grant;
 

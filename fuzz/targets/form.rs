@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use contract::api::form::{Form, decode};
+use wire::api::form::{Form, decode};
 use libfuzzer_sys::fuzz_target;
 
 fn encoded(text: &str) -> String {

@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use contract::http::framing::requests::{FramingError, Part, RequestBoundaries};
+use wire::http::framing::requests::{FramingError, Part, RequestBoundaries};
 use libfuzzer_sys::fuzz_target;
 
 const REJECTED: &[u8] = b"GET / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n";

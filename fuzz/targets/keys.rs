@@ -5,10 +5,10 @@
 
 #![no_main]
 
-use contract::keys::signing_type::SigningType;
-use contract::keys::{Algorithm, KeySet, VerificationKey};
-use contract::token::bearer;
-use contract::token::verifier::VerificationPolicy;
+use wire::keys::signing_type::SigningType;
+use wire::keys::{Algorithm, KeySet, VerificationKey};
+use wire::token::bearer;
+use wire::token::verifier::VerificationPolicy;
 use http::{HeaderMap, HeaderValue, header};
 use libfuzzer_sys::fuzz_target;
 

@@ -4,8 +4,8 @@
 
 #![no_main]
 
-use contract::http::path_patterns::PassList;
-use contract::interceptor::{AuthRequirement, Interceptor};
+use wire::http::path_patterns::PassList;
+use wire::interceptor::{AuthRequirement, Interceptor};
 use http::{HeaderMap, Method};
 use libfuzzer_sys::fuzz_target;
 

@@ -9,11 +9,11 @@
 use aws_lc_rs::hmac;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use contract::api::user_details::CurrentUserDetails;
-use contract::keys::signing_type::SigningType;
-use contract::keys::{KeySet, VerificationKey};
-use contract::token::verifier::VerificationPolicy;
-use contract::token::{bearer, cookie};
+use wire::api::user_details::CurrentUserDetails;
+use wire::keys::signing_type::SigningType;
+use wire::keys::{KeySet, VerificationKey};
+use wire::token::verifier::VerificationPolicy;
+use wire::token::{bearer, cookie};
 use http::{HeaderMap, HeaderValue, header};
 use libfuzzer_sys::fuzz_target;
 

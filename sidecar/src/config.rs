@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use contract::explain::report::moment;
-use contract::keys::signing_type::SigningType;
 use runtime::command_line::exposed_secrets;
 use runtime::net::client_address::TrustedProxies;
 use runtime::process::clock::unix_now;
 use runtime::process::exit::ExitError;
+use wire::explain::report::moment;
+use wire::keys::signing_type::SigningType;
 
 use crate::cli::revocation_args::{RevocationArgs, RevocationMode};
 use crate::cli::{Cli, ServeArgs};

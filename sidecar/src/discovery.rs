@@ -13,13 +13,13 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
-use contract::http::path_patterns::ContextPath;
 use http::uri::Scheme;
+use registry::{InvalidAddress, RegistryAddress, RegistryArgs, RegistrySettings};
 use runtime::net::host_port::NoPort;
 use runtime::net::loopback::is_loopback_host;
 use runtime::net::server_url::{ServerUrl, ServerUrlError};
 use runtime::process::exit::ExitError;
-use service_registry::{InvalidAddress, RegistryAddress, RegistryArgs, RegistrySettings};
+use wire::http::path_patterns::ContextPath;
 
 pub(crate) use attempts::RecentAttempts;
 pub(crate) use dns::DnsName;

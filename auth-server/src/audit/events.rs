@@ -1,8 +1,8 @@
 //! The logged events of keys, users and applications.
 
-use contract::http::trace::{RequestId, TraceId};
-use contract::keys::KeyId;
 use runtime::named_enum;
+use wire::http::trace::{RequestId, TraceId};
+use wire::keys::KeyId;
 
 use crate::changed_by::ChangedBy;
 

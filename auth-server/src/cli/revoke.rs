@@ -1,9 +1,9 @@
 //! The command line of `revoke`.
 
 use clap::{ArgGroup, Args};
-use contract::explain::report::parse_moment;
 use runtime::command_line::seconds::{Seconds, within};
 use secrecy::SecretString;
+use wire::explain::report::parse_moment;
 
 use super::ReasonArgs;
 use super::store::StoreArgs;

@@ -4,8 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
-use contract::http::cors::Origin;
-use contract::http::path_patterns::ContextPath;
+use registry::RegistryArgs;
 use runtime::command_line::not_empty;
 use runtime::command_line::seconds::{Seconds, within};
 use runtime::command_line::serialize::{displayed, each_displayed, word};
@@ -15,7 +14,8 @@ use runtime::net::client_address::{IpNet, parse_network};
 use runtime::net::listener::ip_address_and_port;
 use runtime::tls::TlsArgs;
 use serde::Serialize;
-use service_registry::RegistryArgs;
+use wire::http::cors::Origin;
+use wire::http::path_patterns::ContextPath;
 
 use super::rotate_every::RotateEvery;
 use super::store::StoreArgs;

@@ -29,7 +29,7 @@ pub(crate) struct TokenInspectArgs {
           default_value_t = Seconds::new(30), value_parser = within(0..=300))]
     pub(crate) leeway: Seconds,
     /// Verify as of this time: seconds since the epoch, or 2026-01-31T12:00:00Z
-    #[arg(long, value_name = "TIME", value_parser = contract::explain::report::parse_moment)]
+    #[arg(long, value_name = "TIME", value_parser = wire::explain::report::parse_moment)]
     pub(crate) at: Option<i64>,
     /// Print JSON
     #[arg(long)]

@@ -4,12 +4,12 @@ mod listing;
 
 use std::sync::Arc;
 
-use contract::explain::report::moment;
-use contract::keys::KeyId;
-use contract::keys::signing_type::SigningType;
 use runtime::command_line::seconds::Seconds;
 use runtime::process::clock::unix_now;
 use runtime::process::exit::ExitError;
+use wire::explain::report::moment;
+use wire::keys::KeyId;
+use wire::keys::signing_type::SigningType;
 
 use self::listing::Listing;
 use super::{changed_by, print, print_note};

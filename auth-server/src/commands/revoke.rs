@@ -3,9 +3,9 @@
 
 use std::slice;
 
-use contract::explain::unverified::DecodedToken;
 use runtime::process::exit::ExitError;
 use secrecy::ExposeSecret;
+use wire::explain::unverified::DecodedToken;
 
 use super::application::is_registered;
 use super::keys::KeysInStore;

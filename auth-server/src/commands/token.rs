@@ -3,17 +3,17 @@
 
 use std::io::Read;
 
-use contract::explain::observer::Observer;
-use contract::explain::report::{Explanation, KeyFacts, Verdict};
-use contract::keys::{KeySet, VerificationKey};
-use contract::rejection::Rejection;
-use contract::token::bearer;
-use contract::token::verifier::VerificationPolicy;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
 use runtime::files::bounded_read;
 use runtime::process::clock::unix_now;
 use runtime::process::exit::ExitError;
+use wire::explain::observer::Observer;
+use wire::explain::report::{Explanation, KeyFacts, Verdict};
+use wire::keys::{KeySet, VerificationKey};
+use wire::rejection::Rejection;
+use wire::token::bearer;
+use wire::token::verifier::VerificationPolicy;
 use zeroize::Zeroizing;
 
 use super::keys::KeysInStore;
@@ -108,8 +108,8 @@ mod tests {
     use std::sync::Arc;
 
     use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-    use contract::keys::signing_type::SigningType;
     use jsonwebtoken::signature::Signer;
+    use wire::keys::signing_type::SigningType;
 
     use super::*;
     use crate::keys::pair::SigningKeyPair;

@@ -1,7 +1,7 @@
 //! Rotation settings, checked against the time that keys take to reach every verifier.
 
-use contract::keys::signing_type::SigningType;
 use runtime::process::exit::ExitError;
+use wire::keys::signing_type::SigningType;
 
 use crate::cli::ServeArgs;
 use crate::http::routes::jwks::MAX_AGE_SECONDS;

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use contract::rejection::Rejection;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -21,6 +20,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tower::ServiceExt;
 use tracing::debug;
+use wire::rejection::Rejection;
 
 use super::draining::Draining;
 use super::http1_guard::Http1Guard;

@@ -10,11 +10,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use contract::http::framing::requests::{FramingError, Part, RequestBoundaries};
-use contract::rejection::Rejection;
 use runtime::net::listener::CLIENT_IDLE;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
+use wire::http::framing::requests::{FramingError, Part, RequestBoundaries};
+use wire::rejection::Rejection;
 
 use crate::http::raw_http1_response;
 use crate::http::unfinished::{Exhausted, Held};

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::BytesMut;
-use contract::rejection::Rejection;
 use http::{HeaderMap, header};
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
 use tokio::time::timeout;
+use wire::rejection::Rejection;
 
 use super::unfinished::{Exhausted, Held};
 

@@ -4,10 +4,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use contract::keys::KeyId;
-use contract::rejection::Rejection;
 use runtime::net::client_address::TrustedProxies;
 use tracing::error;
+use wire::keys::KeyId;
+use wire::rejection::Rejection;
 
 use super::unfinished::Unfinished;
 use crate::keys::live::LiveKeys;

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
-use contract::api::form::Form;
-use contract::rejection::Rejection;
 use http::header::{PRAGMA, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
+use wire::api::form::Form;
+use wire::rejection::Rejection;
 
 pub(in crate::http) use self::client_authentication::Presented;
 use super::body;

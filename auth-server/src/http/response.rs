@@ -3,9 +3,6 @@
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
-use contract::api::envelope::Envelope;
-use contract::http::cors::Endpoint;
-use contract::rejection::Rejection;
 use http::header::{
     ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, RETRY_AFTER,
     WWW_AUTHENTICATE,
@@ -13,6 +10,9 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
 use tracing::error;
+use wire::api::envelope::Envelope;
+use wire::http::cors::Endpoint;
+use wire::rejection::Rejection;
 
 use super::middleware::security_headers;
 use crate::rate_limit::RetryAfter;

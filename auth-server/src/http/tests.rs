@@ -6,11 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
-use contract::api::login::LoginRequest;
-use contract::http::path_patterns::PassList;
-use contract::interceptor::Interceptor;
-use contract::keys::signing_type::SigningType;
-use contract::token::verifier::VerificationPolicy;
 use http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST};
 use http::{Method, Request};
 use http_body_util::BodyExt;
@@ -18,6 +13,11 @@ use runtime::net::client_address::TrustedProxies;
 use runtime::net::shares::Shares;
 use serde_json::Value;
 use tower::ServiceExt;
+use wire::api::login::LoginRequest;
+use wire::http::path_patterns::PassList;
+use wire::interceptor::Interceptor;
+use wire::keys::signing_type::SigningType;
+use wire::token::verifier::VerificationPolicy;
 
 use super::issuance::Issuance;
 use super::routes::console::Console;

@@ -38,7 +38,7 @@ impl LiveKeys {
     /// Returns the keys as loaded from a store that holds `ring`.
     pub(crate) fn holding_ring(ring: super::ring::KeyRing) -> Self {
         #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-        let signing_type = contract::keys::signing_type::SigningType::ALL
+        let signing_type = wire::keys::signing_type::SigningType::ALL
             .into_iter()
             .find(|of| of.algorithm() == ring.current().verification_key().algorithm())
             .unwrap();

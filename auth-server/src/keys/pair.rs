@@ -6,8 +6,8 @@ mod signing_key;
 
 use std::fmt;
 
-use contract::keys::signing_type::SigningType;
-use contract::keys::{KeyError, KeyId, VerificationKey};
+use wire::keys::signing_type::SigningType;
+use wire::keys::{KeyError, KeyId, VerificationKey};
 
 use self::signing_key::SigningKey;
 use super::{Half, StoredKeyPair};

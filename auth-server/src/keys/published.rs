@@ -4,13 +4,13 @@
 use aws_lc_rs::digest;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
-use contract::api::envelope::{Envelope, MSG_OPERATION_SUCCEEDED};
-use contract::keys::signing_type::SigningType;
-use contract::keys::{KeySet, VerificationKey};
 use http::HeaderValue;
 use jsonwebtoken::jwk;
 use serde::ser::Error;
 use tokio::time::{Duration, Instant};
+use wire::api::envelope::{Envelope, MSG_OPERATION_SUCCEEDED};
+use wire::keys::signing_type::SigningType;
+use wire::keys::{KeySet, VerificationKey};
 
 use super::ring::KeyRing;
 

@@ -9,8 +9,8 @@ pub(crate) mod rotation;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use contract::keys::signing_type::SigningType;
-use contract::keys::{KeyError, KeyId, KeySet, VerificationKey};
+use wire::keys::signing_type::SigningType;
+use wire::keys::{KeyError, KeyId, KeySet, VerificationKey};
 
 use self::record::{CurrentRecord, NextRecord, RetiredRecord, RingRecord, Unknown};
 use super::pair::{KeyPairError, SigningKeyPair};

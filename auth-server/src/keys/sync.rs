@@ -13,12 +13,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use contract::explain::report::moment;
-use contract::keys::signing_type::SigningType;
 use runtime::admin::health::{Condition, Health};
 use runtime::logs::sanitize::LogText;
 use runtime::process::clock::{unix_now, until};
 use tracing::{debug, error, info, warn};
+use wire::explain::report::moment;
+use wire::keys::signing_type::SigningType;
 
 use self::backoff::next_poll;
 use self::compare_and_swap::{serialization_error, unusable_keys, update};

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use registry::{Instance, RegistryClient, RegistryError, RegistrySettings};
 use runtime::process::supervisor::Supervisor;
-use service_registry::{Instance, RegistryClient, RegistryError, RegistrySettings};
 use tokio::sync::{OnceCell, oneshot};
 use tokio::task::JoinHandle;
 use tracing::warn;

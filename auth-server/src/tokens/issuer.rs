@@ -1,12 +1,12 @@
 //! Makes claims and signs them; nothing else in the program signs.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use contract::token::claims::{Claims, ExtraInfo};
 use jsonwebtoken::Header;
 use jsonwebtoken::crypto::JwtSigner;
 use jsonwebtoken::signature::Signer;
 use serde::Serialize;
 use serde_json::{Map, Value};
+use wire::token::claims::{Claims, ExtraInfo};
 
 use crate::applications::AppId;
 use crate::grants::{Grant, Scope};
@@ -162,8 +162,8 @@ fn part(value: &impl Serialize) -> Result<String, serde_json::Error> {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use contract::keys::signing_type::SigningType;
     use serde_json::{Value, json};
+    use wire::keys::signing_type::SigningType;
 
     use super::*;
     use crate::keys::pair::tests::pair;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
-use contract::token::revocations::LIST_TYPE;
 use http::HeaderValue;
 use jsonwebtoken::Header;
 use jsonwebtoken::crypto::JwtSigner;
 use jsonwebtoken::signature::Signer;
 use serde::ser::Error;
 use tokio::sync::Mutex;
+use wire::token::revocations::LIST_TYPE;
 
 use super::issuer::SigningError;
 use crate::keys::published::PublishedKeys;
@@ -89,9 +89,9 @@ fn sign(keys: &PublishedKeys, issued_at: i64) -> Result<SignedList, SigningError
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use contract::keys::signing_type::SigningType;
-    use contract::token::claims::Claims;
-    use contract::token::revocations::{RevocationList, TokenDigests};
+    use wire::keys::signing_type::SigningType;
+    use wire::token::claims::Claims;
+    use wire::token::revocations::{RevocationList, TokenDigests};
 
     use super::*;
     use crate::keys::live::LiveKeys;

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use contract::api::login::LoginRequest;
 use runtime::process::clock::unix_now;
 use tokio::task::spawn_blocking;
+use wire::api::login::LoginRequest;
 
 use super::hash_pool::{Busy, HashPool};
 use super::unknown_names::UnknownNames;

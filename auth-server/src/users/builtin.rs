@@ -1,7 +1,7 @@
 //! The built-in user: any name with any password is this user (contract §4.1 rule 2).
 
-use contract::api::login::LoginRequest;
-use contract::token::claims::ExtraInfo;
+use wire::api::login::LoginRequest;
+use wire::token::claims::ExtraInfo;
 
 use super::{MEMBER, PresentUser, User, UserStore};
 use crate::grants::Grant;
@@ -57,7 +57,7 @@ fn the_user() -> User {
 #[cfg(test)]
 pub(crate) mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use contract::api::login::UserInfo;
+    use wire::api::login::UserInfo;
 
     use super::*;
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use aws_lc_rs::digest::{SHA256, digest};
-use contract::api::login::LoginRequest;
 use runtime::files::owner_only_file;
 use runtime::files::replaced_file;
 use runtime::files::secret_file::SecretFileError;
+use wire::api::login::LoginRequest;
 
 use super::changes::{EnabledUsers, changes, disabled, enabled, ended};
 use super::totp::UsedCodes;

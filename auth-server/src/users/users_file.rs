@@ -6,9 +6,9 @@ use std::path::Path;
 use argon2::Params;
 use aws_lc_rs::digest::{Context, SHA256};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use contract::token::claims::ExtraInfo;
 use runtime::files::secret_file::{self, SecretFileError};
 use runtime::files::toml_error::TomlError;
+use wire::token::claims::ExtraInfo;
 use zeroize::Zeroizing;
 
 use super::changes::Compared;
@@ -346,7 +346,7 @@ fn most_common<'p>(passwords: impl Iterator<Item = &'p HashedPassword>) -> Hashe
 #[cfg(test)]
 pub(crate) mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use contract::keys::signing_type::SigningType;
+    use wire::keys::signing_type::SigningType;
 
     use super::super::password::tests::cheap;
     use super::*;

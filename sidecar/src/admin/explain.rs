@@ -13,14 +13,14 @@ use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use contract::explain::observer::Observer;
-use contract::explain::report::{Explanation, KeyFacts, Verdict};
-use contract::rejection::Rejection;
 use http::{HeaderMap, StatusCode, Version, header};
 use pingora::http::RequestHeader;
 use pingora::protocols::http::ServerSession;
 use runtime::net::client_address::TrustedProxies;
 use runtime::process::clock::unix_seconds;
+use wire::explain::observer::Observer;
+use wire::explain::report::{Explanation, KeyFacts, Verdict};
+use wire::rejection::Rejection;
 
 use self::request::{ExplainRequest, RequestError};
 use self::upstream_preview::{frame_body, lines_of, without_hop_by_hop, without_tokens};

@@ -17,12 +17,12 @@ use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
-use contract::explain::report::moment;
 use runtime::admin::health::{ConditionState, Health};
 use runtime::process::clock::unix_seconds;
 use serde::Serialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+use wire::explain::report::moment;
 
 use self::history::{LastHour, Responses};
 use crate::config::effective::{EffectiveConfig, EffectiveIssuer};
@@ -229,9 +229,9 @@ impl Status {
         let state = self.keys.get(issuer)?.load();
         let state = state.as_ref()?;
         let age_seconds = state.age(Instant::now()).as_secs();
-        let key = |key: &contract::keys::VerificationKey| KeySnapshot {
+        let key = |key: &wire::keys::VerificationKey| KeySnapshot {
             id: key.id().to_string(),
-            algorithm: contract::keys::algorithms::name(key.algorithm()).to_owned(),
+            algorithm: wire::keys::algorithms::name(key.algorithm()).to_owned(),
         };
         Some(KeysSnapshot {
             fresh: age_seconds <= FRESH_SECONDS,
@@ -305,11 +305,11 @@ async fn style() -> Response {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use contract::http::path_patterns::PassList;
-    use contract::interceptor::Interceptor;
-    use contract::rejection::Rejection;
-    use contract::token::verifier::VerificationPolicy;
     use http::Method;
+    use wire::http::path_patterns::PassList;
+    use wire::interceptor::Interceptor;
+    use wire::rejection::Rejection;
+    use wire::token::verifier::VerificationPolicy;
 
     use super::*;
     use crate::auth::authorize::AuthPolicy;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
-use contract::rejection::Rejection;
+use wire::rejection::Rejection;
 
 use crate::config::live::CurrentRules;
 use crate::config::opens_too_much;

@@ -4,18 +4,18 @@
 
 use std::sync::Arc;
 
-use contract::api::envelope::{Envelope, MSG_OPERATION_SUCCEEDED};
-use contract::api::user_details::CurrentUserDetails;
-use contract::explain::observer::{Fact, Observer, Unobserved};
-use contract::explain::unverified::DecodedToken;
-use contract::interceptor::{AuthRequirement, Interceptor};
-use contract::rejection::Rejection;
-use contract::rules::{AccessRules, Broken, Rule, RuleRequest};
-use contract::token::bearer::{Bearer, TokenLocation};
-use contract::token::revocations::TokenDigests;
-use contract::token::verifier::VerificationPolicy;
 use http::{HeaderMap, Uri};
 use runtime::net::shares::Holder;
+use wire::api::envelope::{Envelope, MSG_OPERATION_SUCCEEDED};
+use wire::api::user_details::CurrentUserDetails;
+use wire::explain::observer::{Fact, Observer, Unobserved};
+use wire::explain::unverified::DecodedToken;
+use wire::interceptor::{AuthRequirement, Interceptor};
+use wire::rejection::Rejection;
+use wire::rules::{AccessRules, Broken, Rule, RuleRequest};
+use wire::token::bearer::{Bearer, TokenLocation};
+use wire::token::revocations::TokenDigests;
+use wire::token::verifier::VerificationPolicy;
 
 use crate::auth::csrf::is_cross_site_request;
 use crate::auth::issuers::{Issuer, Issuers, UserNames};

@@ -1,10 +1,10 @@
 //! Cross-site request forgery: another site makes a browser send a request with the cookie, or with
 //! one for which a proxy in front adds the token.
 
-use contract::http::cors::AllowedOrigins;
-use contract::http::methods::certain_method;
 use http::header::{self, HeaderName, HeaderValue};
 use http::{HeaderMap, Method};
+use wire::http::cors::AllowedOrigins;
+use wire::http::methods::certain_method;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 

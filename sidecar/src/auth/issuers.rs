@@ -3,12 +3,12 @@
 //! The place of a token and its unverified `iss` select one of them and nothing else: the keys and
 //! the rules of that issuer decide, and they check `iss` again behind the signature.
 
-use contract::api::user_details::CurrentUserDetails;
-use contract::rejection::Rejection;
-use contract::token::bearer::{Bearer, TokenLocation};
-use contract::token::claim_name::ClaimName;
-use contract::token::verifier::{VerificationPolicy, unverified_issuer};
 use http::HeaderName;
+use wire::api::user_details::CurrentUserDetails;
+use wire::rejection::Rejection;
+use wire::token::bearer::{Bearer, TokenLocation};
+use wire::token::claim_name::ClaimName;
+use wire::token::verifier::{VerificationPolicy, unverified_issuer};
 
 /// One value of `iss`, and the rules for its tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]

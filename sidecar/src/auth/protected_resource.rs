@@ -1,12 +1,12 @@
 //! The service as an OAuth protected resource: its metadata (RFC 9728), which clients without a token
 //! read, and the parameter of the challenge that leads to it.
 
-use contract::http::host;
-use contract::http::request_path::RequestPath;
-use contract::rejection::Rejection;
 use http::Method;
 use runtime::net::server_url::{ServerUrl, ServerUrlError};
 use serde::Serialize;
+use wire::http::host;
+use wire::http::request_path::RequestPath;
+use wire::rejection::Rejection;
 
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 

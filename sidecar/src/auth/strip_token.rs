@@ -2,14 +2,14 @@
 //! request.
 
 use bytes::Bytes;
-use contract::http::header_alias::cgi_equal;
-use contract::interceptor::TokenSources;
-use contract::token::bearer::websocket_protocols_without_token;
-use contract::token::cookie::cookies_without;
 use http::HeaderMap;
 use http::header::{self, HeaderName, HeaderValue};
 use pingora::http::ResponseHeader;
 use pingora::{ErrorType, OrErr};
+use wire::http::header_alias::cgi_equal;
+use wire::interceptor::TokenSources;
+use wire::token::bearer::websocket_protocols_without_token;
+use wire::token::cookie::cookies_without;
 
 use crate::headers::service_head::ServiceHead;
 

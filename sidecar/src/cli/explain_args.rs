@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
-use contract::keys::signing_type::SigningType;
+use wire::keys::signing_type::SigningType;
 
 use super::AdminArgs;
 use super::issuer_table::IssuerTable;
@@ -39,7 +39,7 @@ pub(crate) struct ExplainArgs {
     pub(crate) headers: Vec<String>,
 
     /// Explain at this time: seconds since the epoch, or 2026-01-31T12:00:00Z
-    #[arg(long, value_name = "TIME", value_parser = contract::explain::report::parse_moment)]
+    #[arg(long, value_name = "TIME", value_parser = wire::explain::report::parse_moment)]
     pub(crate) at: Option<i64>,
 
     /// Print JSON

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use contract::keys::algorithms::AsymmetricAlgorithm;
 use runtime::command_line::serialize::each_displayed;
 use runtime::process::exit::ExitError;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use toml::{Table, Value};
+use wire::keys::algorithms::AsymmetricAlgorithm;
 
 use super::ServeArgs;
 

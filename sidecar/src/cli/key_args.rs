@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use clap::builder::ArgPredicate;
 use clap::{ArgAction, ArgGroup, Args};
-use contract::keys::signing_type::SigningType;
 use http::uri::Authority;
+use registry::RegistryArgs;
 use runtime::command_line::seconds::Seconds;
 use runtime::command_line::serialize::{displayed_if_any, word};
 use runtime::net::host_port::without_credentials;
 use secrecy::SecretString;
 use serde::{Serialize, Serializer};
-use service_registry::RegistryArgs;
+use wire::keys::signing_type::SigningType;
 
 use super::policy_args::ISSUERS;
 use crate::keys::proxy::KeysProxy;

@@ -2,10 +2,10 @@
 
 use clap::builder::ArgPredicate;
 use clap::{ArgAction, Args};
-use contract::keys::algorithms::AsymmetricAlgorithm;
 use runtime::command_line::seconds::{Seconds, within};
 use runtime::command_line::serialize::each_displayed;
 use serde::Serialize;
+use wire::keys::algorithms::AsymmetricAlgorithm;
 
 use super::enforcement_args::EnforcementArgs;
 use super::rule_args::{DefaultRule, RuleTable, serialize_whole, whole_patterns};

@@ -191,9 +191,9 @@ impl std::fmt::Display for Report {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-    use contract::http::path_patterns::PassList;
     use token_corpus::token_forge::Forge;
     use token_corpus::token_rows::{self, Setting, TokenTable};
+    use wire::http::path_patterns::PassList;
 
     use super::attacks::TokenRow;
     use super::*;

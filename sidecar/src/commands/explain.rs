@@ -7,13 +7,13 @@ mod offline;
 
 use std::time::{Duration, SystemTime};
 
-use contract::explain::report::{Explanation, Verdict};
 use http::HeaderName;
 use runtime::admin::client;
 use runtime::command_line;
 use runtime::files::bounded_read;
 use runtime::process::exit::ExitError;
 use runtime::process::output;
+use wire::explain::report::{Explanation, Verdict};
 
 use super::not_a_sidecar;
 use crate::admin::explain::request::ExplainRequest;

@@ -2,13 +2,13 @@
 
 use std::fmt::Display;
 
-use contract::http::loose_path::folded;
-use contract::http::methods::Methods;
-use contract::http::path_patterns::{PassList, PathPattern};
-use contract::interceptor::USER_DETAILS_PATH;
-use contract::rules::{AccessRules, MAX_RULES, RequiredClaim, Requirement, Rule, Unmatched};
 use runtime::process::exit::ExitError;
 use serde_json::Value;
+use wire::http::loose_path::folded;
+use wire::http::methods::Methods;
+use wire::http::path_patterns::{PassList, PathPattern};
+use wire::interceptor::USER_DETAILS_PATH;
+use wire::rules::{AccessRules, MAX_RULES, RequiredClaim, Requirement, Rule, Unmatched};
 
 use super::issuers::KnownIssuers;
 use super::path_warnings::{is_open, misread, path_of};

@@ -1,7 +1,7 @@
 //! The settings in effect for requests, as the status page presents them.
 
-use contract::rules::Rule;
 use serde::Serialize;
+use wire::rules::Rule;
 
 use super::issuers::IssuerSettings;
 use crate::auth::authorize::AuthPolicy;

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use contract::keys::signing_type::SigningType;
 use http::uri::Scheme;
 use runtime::files::secret_file;
 use runtime::net::host_port::without_credentials;
 use runtime::process::exit::ExitError;
 use secrecy::{ExposeSecret, SecretString};
+use wire::keys::signing_type::SigningType;
 
 use super::flag_value::flag_error;
 use crate::cli::ServeArgs;

@@ -1,10 +1,10 @@
 //! Warnings about patterns of `--public-path` and `--optional-auth-path` that match more, or less,
 //! than they seem to. Patterns that can never match are rejected at parsing.
 
-use contract::http::methods::Methods;
-use contract::http::path_patterns::{PassList, PathPattern};
-use contract::interceptor::USER_DETAILS_PATH;
 use runtime::process::exit::ExitError;
+use wire::http::methods::Methods;
+use wire::http::path_patterns::{PassList, PathPattern};
+use wire::interceptor::USER_DETAILS_PATH;
 
 use super::policy::{optional_list, pass_list};
 use crate::cli::policy_args::RulesArgs;

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use contract::http::cors::{AllowedOrigins, Origin};
-use contract::http::path_patterns::{ContextPath, PassList};
-use contract::interceptor::{Interceptor, TokenSources};
-use contract::token::claim_mapping::ClaimMapping;
-use contract::token::verifier::VerificationPolicy;
 use runtime::process::exit::ExitError;
+use wire::http::cors::{AllowedOrigins, Origin};
+use wire::http::path_patterns::{ContextPath, PassList};
+use wire::interceptor::{Interceptor, TokenSources};
+use wire::token::claim_mapping::ClaimMapping;
+use wire::token::verifier::VerificationPolicy;
 
 use super::access_rules::access_rules;
 use super::flag_value::{flag_error, given, parsed};

@@ -3,12 +3,12 @@
 use std::num::{NonZeroU16, NonZeroU32};
 use std::time::Duration;
 
-use contract::strict_json;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use runtime::process::exit::ExitError;
 use serde::Deserialize;
 use serde_json::Value;
+use wire::strict_json;
 
 use super::upstream::reject_own_address;
 use crate::cli::ServeArgs;

@@ -1,7 +1,7 @@
 //! Report-only mode: its end, and what excludes it.
 
-use contract::explain::report::parse_moment;
 use runtime::process::exit::ExitError;
+use wire::explain::report::parse_moment;
 
 use super::flag_value::flag_error;
 use crate::auth::reporting::Reporting;

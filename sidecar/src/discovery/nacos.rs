@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use service_registry::{Instance as Listed, RegistryClient, RegistrySettings};
+use registry::{Instance as Listed, RegistryClient, RegistrySettings};
 use tokio::net::lookup_host;
 use tokio::sync::watch;
 
@@ -240,7 +240,7 @@ mod tests {
         clippy::panic,
         reason = "a test fails by panicking, and one of them is about that"
     )]
-    use service_registry::RegistryAddress;
+    use registry::RegistryAddress;
 
     use super::*;
 

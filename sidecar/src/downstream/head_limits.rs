@@ -6,9 +6,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use contract::rejection::Rejection;
 use memchr::memchr_iter;
 use tokio::time::{Sleep, sleep};
+use wire::rejection::Rejection;
 
 /// Several times the limit of browsers and common servers.
 pub(crate) const MAX_HEAD_BYTES: usize = 64 * 1024;

@@ -22,10 +22,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Buf, Bytes};
-use contract::http::framing::requests::{FramingError, Part, RequestBoundaries};
-use contract::rejection::Rejection;
 use pingora::protocols::{ALPN, Shutdown};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use wire::http::framing::requests::{FramingError, Part, RequestBoundaries};
+use wire::rejection::Rejection;
 
 use self::ended_responses::WindowDeadline;
 pub(crate) use self::ended_responses::{EndedResponses, Generation};

@@ -1,9 +1,9 @@
 //! Names that are allowed for the headers about the user, and for those that hold a token.
 
 use bytes::Bytes;
-use contract::http::methods::METHOD_OVERRIDES;
-use contract::http::request_path::names_another_path;
 use http::header::HeaderName;
+use wire::http::methods::METHOD_OVERRIDES;
+use wire::http::request_path::names_another_path;
 
 use crate::headers::forwarded;
 

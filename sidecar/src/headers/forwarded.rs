@@ -6,11 +6,11 @@
 use std::net::IpAddr;
 
 use bytes::Bytes;
-use contract::http::header_alias::cgi_equal;
-use contract::http::request_path::{moves_the_root, names_another_path};
 use http::{HeaderName, HeaderValue, header};
 use pingora::{ErrorType, OrErr};
 use runtime::net::client_address::TrustedProxies;
+use wire::http::header_alias::cgi_equal;
+use wire::http::request_path::{moves_the_root, names_another_path};
 
 use crate::headers::service_head::ServiceHead;
 

@@ -6,14 +6,14 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use contract::api::user_details::CurrentUserDetails;
-use contract::http::header_alias::cgi_equal;
-use contract::rejection::Rejection;
-use contract::token::claim_name::{ClaimName, ClaimNameError};
 use http::HeaderValue;
 use http::header::HeaderName;
 use serde::Serialize;
 use serde_json::Value;
+use wire::api::user_details::CurrentUserDetails;
+use wire::http::header_alias::cgi_equal;
+use wire::rejection::Rejection;
+use wire::token::claim_name::{ClaimName, ClaimNameError};
 
 use crate::headers::ascii_json::ascii_json;
 use crate::headers::claim_text::text_of;

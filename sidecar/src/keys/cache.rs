@@ -13,11 +13,11 @@ use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
-use contract::keys::{Algorithm, KeyError, KeySet};
 use runtime::files::owner_only_file::{self, PrivateFileError};
 use runtime::process::clock::{unix_now, unix_seconds};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use wire::keys::{Algorithm, KeyError, KeySet};
 
 use super::current::{FetchTime, KeySetFingerprint};
 use super::http_client::MAX_BODY_BYTES;
@@ -293,10 +293,10 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    use contract::keys::VerificationKey;
-    use contract::keys::signing_type::SigningType;
     use serde_json::json;
     use tempfile::TempDir;
+    use wire::keys::VerificationKey;
+    use wire::keys::signing_type::SigningType;
 
     use super::super::jwks::tests::{ONE, OTHER, set_of};
     use super::*;

@@ -6,11 +6,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwapOption, Guard};
-use contract::keys::{Algorithm, KeyId, KeySet, VerificationKey};
-use contract::rejection::Rejection;
-use contract::token::revocations::TokenDigests;
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use wire::keys::{Algorithm, KeyId, KeySet, VerificationKey};
+use wire::rejection::Rejection;
+use wire::token::revocations::TokenDigests;
 
 use super::backoff::Attempts;
 use super::on_demand::OnDemandRefresh;
@@ -320,8 +320,8 @@ impl InstalledKeys {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use contract::keys::signing_type::SigningType;
-    use contract::token::claims::Claims;
+    use wire::keys::signing_type::SigningType;
+    use wire::token::claims::Claims;
 
     use super::*;
     use crate::keys::revocations::tests::list_of;

@@ -1,6 +1,6 @@
 //! One fetch of keys: its purpose, and its result.
 
-use contract::keys::{KeyError, KeySet};
+use wire::keys::{KeyError, KeySet};
 
 use super::http_client::{TransportError, Unexpected};
 use super::jwks::JwksError;

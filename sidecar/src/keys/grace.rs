@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use contract::keys::{KeySet, VerificationKey};
+use wire::keys::{KeySet, VerificationKey};
 
 /// Max number of replaced keys: a server with another key at every tick must not slow down each
 /// verification.
@@ -91,7 +91,7 @@ impl PreviousKeys {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use contract::keys::signing_type::SigningType;
+    use wire::keys::signing_type::SigningType;
 
     use super::*;
 

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use contract::http::trace::TRACEPARENT;
 use http::uri::Scheme;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
@@ -22,6 +21,7 @@ use rustls::InvalidMessage;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 use tokio::net::lookup_host;
+use wire::http::trace::TRACEPARENT;
 use zeroize::Zeroizing;
 
 use super::fetch_span::FetchSpan;

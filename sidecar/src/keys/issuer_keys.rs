@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use contract::rejection::Rejection;
+use wire::rejection::Rejection;
 
 use super::current::{CurrentKeys, InstalledKeys};
 

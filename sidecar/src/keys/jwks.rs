@@ -5,11 +5,11 @@
 
 use std::fmt;
 
-use contract::keys::algorithms::AsymmetricAlgorithm;
-use contract::keys::{Algorithm, KeyError, KeySet, VerificationKey};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use reqwest::Url;
 use serde_json::Value;
+use wire::keys::algorithms::AsymmetricAlgorithm;
+use wire::keys::{Algorithm, KeyError, KeySet, VerificationKey};
 
 use super::http_client::{KeyResponse, Unexpected};
 use super::jwks_address::JwksAddress;
@@ -170,8 +170,8 @@ fn remembered(response: &KeyResponse, target: &str, keys: &KeySet) -> Option<Cac
 #[cfg(test)]
 pub(super) mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use contract::keys::signing_type::SigningType;
     use serde_json::json;
+    use wire::keys::signing_type::SigningType;
     use zeroize::Zeroizing;
 
     use super::*;

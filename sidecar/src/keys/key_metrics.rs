@@ -127,9 +127,9 @@ fn write(
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use contract::keys::signing_type::SigningType;
-    use contract::keys::{KeySet, VerificationKey};
     use prometheus_client::registry::Registry;
+    use wire::keys::signing_type::SigningType;
+    use wire::keys::{KeySet, VerificationKey};
 
     use super::super::current::CurrentKeys;
     use super::*;

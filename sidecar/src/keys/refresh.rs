@@ -8,11 +8,11 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use contract::keys::KeySet;
-use contract::rejection::Rejection;
 use parking_lot::Mutex as BriefMutex;
 use tokio::sync::{Mutex, Notify, OwnedMutexGuard};
 use tokio_cron_scheduler::JobSchedulerError;
+use wire::keys::KeySet;
+use wire::rejection::Rejection;
 
 use super::cache::{KeyCache, KeyCacheSettings};
 use super::current::{CurrentKeys, FetchTime, InstallOutcome, KeySetFingerprint};

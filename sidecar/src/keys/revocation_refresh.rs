@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use contract::token::revocations::RevocationList;
 use http::HeaderValue;
 use parking_lot::Mutex;
 use runtime::files::owner_only_file;
 use runtime::process::clock::unix_now;
+use wire::token::revocations::RevocationList;
 
 use super::current::{CurrentKeys, FetchTime};
 use super::readiness::{KeyReadiness, NOT_FETCHED};
@@ -235,8 +235,8 @@ impl RevocationRefresh {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use contract::keys::signing_type::SigningType;
-    use contract::keys::{KeySet, VerificationKey};
+    use wire::keys::signing_type::SigningType;
+    use wire::keys::{KeySet, VerificationKey};
 
     use super::super::revocations::tests::signed_at;
     use super::*;

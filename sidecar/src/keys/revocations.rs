@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use contract::keys::KeySet;
-use contract::token::revocations::{RevocationList, RevocationListError};
 use http::{HeaderValue, StatusCode};
+use wire::keys::KeySet;
+use wire::token::revocations::{RevocationList, RevocationListError};
 
 use super::current::FetchTime;
 use super::http_client::{TransportError, Unexpected};
@@ -147,11 +147,11 @@ fn is_comparable(known: &RevocationList, keys: &KeySet) -> bool {
 pub(crate) mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-    use contract::keys::VerificationKey;
-    use contract::keys::signing_type::SigningType;
-    use contract::token::revocations::{LIST_TYPE, RevocationClaims, RevocationDigest};
     use jsonwebtoken::{Algorithm, EncodingKey, crypto};
     use serde_json::json;
+    use wire::keys::VerificationKey;
+    use wire::keys::signing_type::SigningType;
+    use wire::token::revocations::{LIST_TYPE, RevocationClaims, RevocationDigest};
 
     use super::*;
 

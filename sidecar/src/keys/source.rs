@@ -9,11 +9,11 @@ pub(crate) mod jwks_url;
 use std::path::PathBuf;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use contract::keys::Algorithm;
-use contract::keys::signing_type::SigningType;
 use http::HeaderValue;
 use runtime::files::file_watch::run_blocking;
 use runtime::process::exit::ExitError;
+use wire::keys::Algorithm;
+use wire::keys::signing_type::SigningType;
 
 use self::auth_server::{Application, EndpointSettings, KeyEndpointSource};
 use self::file::KeyFile;

@@ -8,14 +8,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use contract::rules::RuleVerdict;
-use contract::token::bearer::Bearer;
-use contract::token::claims::Validity;
-use contract::token::revocations::TokenDigests;
 use prometheus_client::metrics::counter::Counter;
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
 use runtime::net::shares::Holder;
+use wire::rules::RuleVerdict;
+use wire::token::bearer::Bearer;
+use wire::token::claims::Validity;
+use wire::token::revocations::TokenDigests;
 
 use crate::headers::identity::Identity;
 use crate::telemetry::metrics::TokenCacheCounters;
@@ -205,11 +205,11 @@ impl Lifecycle<TokenDigest, Arc<VerifiedToken>> for Evictions {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use contract::api::user_details::CurrentUserDetails;
-    use contract::token::bearer;
-    use contract::token::claims::Claims;
     use http::{HeaderMap, HeaderValue, header};
     use serde_json::Value;
+    use wire::api::user_details::CurrentUserDetails;
+    use wire::token::bearer;
+    use wire::token::claims::Claims;
 
     use super::*;
     use crate::headers::identity::UserHeader;

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use contract::http::path_patterns::PassList;
 use runtime::process::exit::ExitError;
+use wire::http::path_patterns::PassList;
 
 use super::component::Component;
 

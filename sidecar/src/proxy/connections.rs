@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use contract::rejection::Rejection;
 use pingora::apps::ServerApp;
 use pingora::protocols::Stream;
 use pingora::proxy::HttpProxy;
 use pingora::server::ShutdownWatch;
+use wire::rejection::Rejection;
 
 use crate::downstream::limits::Limit;
 use crate::downstream::stream::{ClientStream, RejectUnparsed, client_ip};

@@ -20,12 +20,12 @@ mod upload;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use contract::rejection::Rejection;
 use pingora::connectors::TransportConnector;
 use pingora::protocols::{Shutdown, Stream};
 use pingora::upstreams::peer::Peer;
 use pingora::{Error, ErrorType};
 use tokio_util::sync::CancellationToken;
+use wire::rejection::Rejection;
 
 use self::connection::Connection;
 use self::exchange::Limits;

@@ -4,14 +4,14 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use contract::api::envelope::Envelope;
-use contract::http::cors::Endpoint;
-use contract::rejection::Rejection;
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::date::get_cached_date;
 use pingora::proxy::Session;
+use wire::api::envelope::Envelope;
+use wire::http::cors::Endpoint;
+use wire::rejection::Rejection;
 
 use crate::auth::protected_resource::ProtectedResource;
 use crate::request::kind::{GRPC_STATUS, is_grpc_call};

@@ -12,9 +12,9 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use contract::http::trace::{RequestId, TraceId};
 use http::Method;
 use tokio::time::{Instant, Sleep, sleep_until};
+use wire::http::trace::{RequestId, TraceId};
 
 use crate::telemetry::access_log::LoggedPath;
 use crate::telemetry::request_span::RequestSpan;

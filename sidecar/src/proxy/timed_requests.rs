@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use contract::rejection::Rejection;
 use pingora::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream};
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::v2::server::H2Options;
 use pingora::proxy::HttpProxy;
 use pingora::server::ShutdownWatch;
+use wire::rejection::Rejection;
 
 use super::phases::AuthProxy;
 use super::stream_deadline::{ExpiredDeadline, TimedOut, within_deadlines};

@@ -1,11 +1,11 @@
 //! The head of a received request, as Pingora parsed it and as it was sent.
 
-use contract::http::destination::Destination;
-use contract::http::framing::announces_body;
-use contract::interceptor::check_method;
-use contract::rejection::Rejection;
 use http::{HeaderMap, HeaderValue, Method, Version, header};
 use pingora::protocols::http::ServerSession;
+use wire::http::destination::Destination;
+use wire::http::framing::announces_body;
+use wire::interceptor::check_method;
+use wire::rejection::Rejection;
 
 use crate::request::target::Target;
 use crate::request::{http1, http2};

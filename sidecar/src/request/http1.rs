@@ -1,11 +1,11 @@
-//! Rejects an HTTP/1 head that two parsers could read differently (`contract::http::framing`), that
+//! Rejects an HTTP/1 head that two parsers could read differently (`wire::http::framing`), that
 //! is too large, or that no proxy may forward. Pingora rejects what it cannot parse, but repairs
 //! the rest.
 
-use contract::http::framing;
-use contract::http::host;
-use contract::rejection::Rejection;
 use http::{HeaderMap, Version, header};
+use wire::http::framing;
+use wire::http::host;
+use wire::rejection::Rejection;
 
 use crate::downstream::head_limits::MAX_HEAD_BYTES;
 use crate::request::header_list::{is_tchar, members};
@@ -55,8 +55,8 @@ const MAX_CONNECTION_OPTIONS: usize = 9;
 
 #[cfg(test)]
 mod tests {
-    use contract::http::framing::announces_body;
     use http::HeaderValue;
+    use wire::http::framing::announces_body;
 
     use super::*;
 

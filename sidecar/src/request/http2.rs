@@ -3,10 +3,10 @@
 //!
 //! The `h2` crate resets most such streams; these checks do not rely on it.
 
-use contract::http::framing;
-use contract::http::host;
-use contract::rejection::Rejection;
 use http::{HeaderMap, HeaderName, header};
+use wire::http::framing;
+use wire::http::host;
+use wire::rejection::Rejection;
 
 use crate::downstream::head_limits::{MAX_HEAD_BYTES, MAX_HEAD_LINES};
 
@@ -31,7 +31,7 @@ pub(crate) fn check(
     if bytes(headers) + target.len() > MAX_HEAD_BYTES || headers.len() > MAX_HEAD_LINES {
         return Err(Rejection::RequestHeaderTooLarge);
     }
-    // Before the other fields: `contract::http::framing` accepts `Transfer-Encoding: chunked`.
+    // Before the other fields: `wire::http::framing` accepts `Transfer-Encoding: chunked`.
     if headers
         .keys()
         .any(|name| CONNECTION_SPECIFIC.contains(name))

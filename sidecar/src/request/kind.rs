@@ -1,7 +1,7 @@
 //! The kind of a request, which selects its timeouts and its connections to the service.
 
-use contract::http::framing::announces_body;
 use http::{HeaderMap, Method, StatusCode, Version, header};
+use wire::http::framing::announces_body;
 
 use crate::request::header_list::members;
 

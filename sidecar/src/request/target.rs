@@ -5,9 +5,9 @@
 
 use std::borrow::Cow;
 
-use contract::http::destination::AbsoluteForm;
-use contract::rejection::Rejection;
 use http::Uri;
+use wire::http::destination::AbsoluteForm;
+use wire::rejection::Rejection;
 
 /// A target in origin form: a path and an optional query.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use contract::explain::report::moment;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::gauge::ConstGauge;
 use runtime::process::clock::unix_now;
+use wire::explain::report::moment;
 
 use crate::config::live::CurrentRules;
 

@@ -3,11 +3,11 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use contract::api::user_details::CurrentUserDetails;
-use contract::http::trace::{RequestId, TraceId};
 use http::Method;
 use runtime::logs::access_log::{AccessLine, short};
 pub(crate) use runtime::logs::access_log::{AccessLog, LoggedPath};
+use wire::api::user_details::CurrentUserDetails;
+use wire::http::trace::{RequestId, TraceId};
 
 use crate::telemetry::outcome::Completion;
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use contract::rejection::Rejection;
 use runtime::named_enum;
 use serde::Serialize;
+use wire::rejection::Rejection;
 
 /// Outcome of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::SystemTime;
 
-use contract::rejection::Rejection;
 use parking_lot::Mutex;
 use serde::Serialize;
+use wire::rejection::Rejection;
 
 use crate::telemetry::access_log::RequestRecord;
 

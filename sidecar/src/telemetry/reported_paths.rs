@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use contract::http::request_path::RequestPath;
-use contract::rejection::Rejection;
 use http::Method;
 use parking_lot::Mutex;
+use wire::http::request_path::RequestPath;
+use wire::rejection::Rejection;
 
 use super::request_span::{OTHER_METHOD, known_method};
 

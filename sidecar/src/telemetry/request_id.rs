@@ -2,8 +2,8 @@
 //! a received `traceparent` is never changed, unless a span of this program takes its place.
 
 use aws_lc_rs::rand;
-use contract::http::trace::{REQUEST_ID, RequestId, TRACEPARENT, TraceId, new_traceparent};
 use http::{HeaderMap, HeaderName, HeaderValue};
+use wire::http::trace::{REQUEST_ID, RequestId, TRACEPARENT, TraceId, new_traceparent};
 
 /// Configuration of request ids and traces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,7 +1,7 @@
 //! Maps Pingora's errors to rejections and to causes for the log.
 
-use contract::rejection::Rejection;
 use pingora::{Error, ErrorSource, ErrorType};
+use wire::rejection::Rejection;
 
 /// Pingora's errors of a body in chunks.
 const MALFORMED_CHUNKS: [ErrorType; 2] = [

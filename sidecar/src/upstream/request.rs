@@ -1,10 +1,10 @@
 //! The head of a request as the service gets it, the last step before it is sent.
 
 use bytes::Bytes;
-use contract::http::header_alias::cgi_equal;
-use contract::http::trace::TRACESTATE;
 use http::{HeaderName, HeaderValue, Version, header};
 use pingora::{ErrorType, OrErr};
+use wire::http::header_alias::cgi_equal;
+use wire::http::trace::TRACESTATE;
 
 use crate::auth::authorize::{AuthPolicy, Forward};
 use crate::auth::reporting::WOULD_REJECT;

@@ -1,9 +1,9 @@
 //! Corrections of a response head for the client's connection. Everything else stays unchanged.
 
-use contract::http::framing::responses::ResponseFraming;
 use http::{HeaderName, Method, StatusCode, Version, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::{Error, ErrorType};
+use wire::http::framing::responses::ResponseFraming;
 
 use crate::request::header_list::connection_headers;
 

@@ -193,7 +193,7 @@ pub struct TokenRow {
     /// The verifier's settings.
     #[serde(default)]
     pub policy: Policy,
-    /// Form of the verifier's key. `named` rows run against the contract crate and the auth server,
+    /// Form of the verifier's key. `named` rows run against the crate `wire` and the auth server,
     /// which knows its keys by name; the sidecar of the table uses a server without a key set.
     #[serde(default)]
     pub keys: KeySetShape,

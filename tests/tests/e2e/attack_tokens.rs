@@ -1,9 +1,5 @@
-//! `tests/corpus/data/attack_tokens.toml`: every row on the contract crate, and through a sidecar.
+//! `tests/corpus/data/attack_tokens.toml`: every row on the crate `wire`, and through a sidecar.
 
-use contract::keys::algorithms::AsymmetricAlgorithm;
-use contract::keys::{KeySet, VerificationKey};
-use contract::token::bearer;
-use contract::token::verifier::VerificationPolicy;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::json;
 use tests::auth_server::{AuthServer, AuthServerPlan, USER_DETAILS};
@@ -17,6 +13,10 @@ use tests::stack::ForgedStack;
 use tests::tables::Verdicts;
 use tests::token_forge::{Forge, encode, payload_of};
 use tests::token_rows::{KeySetShape, Policy, Setting, TokenRow, TokenTable};
+use wire::keys::algorithms::AsymmetricAlgorithm;
+use wire::keys::{KeySet, VerificationKey};
+use wire::token::bearer;
+use wire::token::verifier::VerificationPolicy;
 
 /// The cap of the `Authorization` field that the programs have by default.
 const AUTHORIZATION_CAP: usize = 8 * 1024;
@@ -52,7 +52,7 @@ fn contract_5_the_token_table_at_the_verifier() {
     verdicts.conclude();
 }
 
-/// Returns the verdict of the contract crate as the table writes it. The named key set also has the
+/// Returns the verdict of the crate `wire` as the table writes it. The named key set also has the
 /// key `another`.
 fn verdict_of(
     row: &TokenRow,
@@ -69,7 +69,7 @@ fn verdict_of(
     let verified = within_one_second(|now| {
         let headers = header_map(&row.header_lines(forge, &kid, now));
         let bearer = bearer::from_headers(&headers, AUTHORIZATION_CAP)?;
-        let bearer = bearer.ok_or(contract::rejection::Rejection::TokenMissing)?;
+        let bearer = bearer.ok_or(wire::rejection::Rejection::TokenMissing)?;
         policy(row.policy).verify_at(&keys, bearer, now)
     });
     match verified {
@@ -81,7 +81,7 @@ fn verdict_of(
 fn verification_key(key: &SigningKey) -> VerificationKey {
     let text = key.served();
     if key.algorithm() == Algorithm::HS256 {
-        let hmac = contract::keys::signing_type::SigningType::Hmac;
+        let hmac = wire::keys::signing_type::SigningType::Hmac;
         return VerificationKey::parse(hmac, &text).expect("a secret");
     }
     let named: AsymmetricAlgorithm = key.algorithm().name().parse().expect("an algorithm");

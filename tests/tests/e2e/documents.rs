@@ -5,9 +5,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use contract::rejection::Rejection;
 use tests::openapi;
 use tests::programs::repository;
+use wire::rejection::Rejection;
 
 mod configuration;
 
@@ -41,7 +41,7 @@ fn the_threat_model_names_only_tests_that_exist() {
     ];
     let document = pages.map(|page| fs::read_to_string(repository().join(page)).unwrap());
     let document = document.concat();
-    let sources = test_sources() + &sources_below(&["auth-server/src", "contract/runtime/src"]);
+    let sources = test_sources() + &sources_below(&["auth-server/src", "crates/runtime/src"]);
     let existing: Vec<&str> = test_names(&sources);
     let named = names_of_tests(&document);
     assert!(named.len() > 40, "the document has lost its tests");
@@ -168,9 +168,9 @@ fn locked(file: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Returns the sources of the end-to-end tests and of the contract crate's properties.
+/// Returns the sources of the end-to-end tests and of the crate `wire`'s properties.
 fn test_sources() -> String {
-    sources_below(&["tests/tests", "contract/wire/tests"])
+    sources_below(&["tests/tests", "crates/wire/tests"])
 }
 
 fn sources_below(directories: &[&str]) -> String {

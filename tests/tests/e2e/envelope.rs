@@ -1,6 +1,5 @@
 //! The one envelope (contract §2.1, §7) on every response of either program, failures included.
 
-use contract::rejection::Rejection;
 use serde_json::{Value, json};
 use tests::auth_server::{AuthServer, LOGIN, SECRET_KEY, USER_DETAILS, credentials};
 use tests::client::verdict;
@@ -8,6 +7,7 @@ use tests::message::Message;
 use tests::openapi;
 use tests::raw_client::exchange;
 use tests::stack::Stack;
+use wire::rejection::Rejection;
 
 #[test]
 fn contract_2_1_every_success_has_four_members_in_order() {

@@ -1,7 +1,6 @@
 //! The pass list beside its tables: bypasses that fail, and patterns that stop a start (contract
 //! §4.4).
 
-use contract::http::path_patterns::PassList;
 use tests::auth_server::AuthServerPlan;
 use tests::client::Request;
 use tests::echo_service::EchoService;
@@ -10,6 +9,7 @@ use tests::raw_client::exchange;
 use tests::sidecar::SidecarPlan;
 use tests::stack::ForgedStack;
 use tests::tables::{self, PatternTable, Verdicts};
+use wire::http::path_patterns::PassList;
 
 #[test]
 fn contract_4_4_on_a_pass_listed_path_the_token_is_not_read() {

@@ -1,8 +1,6 @@
-//! `data/pass_list.toml` and `data/canonical_paths.toml`: every row on the contract crate, and
+//! `data/pass_list.toml` and `data/canonical_paths.toml`: every row on the crate `wire`, and
 //! through a real sidecar over raw sockets.
 
-use contract::http::path_patterns::{ContextPath, PassList};
-use contract::interceptor::{AuthRequirement, Interceptor};
 use http::{HeaderMap, HeaderValue, Method, header};
 use tests::auth_server::{AuthServer, AuthServerPlan};
 use tests::client::{Request, verdict};
@@ -12,6 +10,8 @@ use tests::raw_client::exchange;
 use tests::stack::ForgedStack;
 use tests::tables::{self, PathClass, PathGroup, PathRow, PathTable, Verdicts};
 use tests::template;
+use wire::http::path_patterns::{ContextPath, PassList};
+use wire::interceptor::{AuthRequirement, Interceptor};
 
 const TABLES: [&str; 2] = ["pass_list.toml", "canonical_paths.toml"];
 

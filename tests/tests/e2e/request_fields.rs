@@ -1,8 +1,6 @@
 //! Fields from which services take another path or method than the request line's, through both
 //! paths of the sidecar and HTTP/2, and paths that are too long.
 
-use contract::http::methods::METHOD_OVERRIDES;
-use contract::http::request_path::{MAX_PATH_BYTES, PATH_OVERRIDES, ROOT_OVERRIDES};
 use serde_json::json;
 use tests::auth_server::AuthServer;
 use tests::client::{Request, verdict};
@@ -12,6 +10,8 @@ use tests::keys::SigningType;
 use tests::programs::repository;
 use tests::raw_client::exchange;
 use tests::stack::ForgedStack;
+use wire::http::methods::METHOD_OVERRIDES;
+use wire::http::request_path::{MAX_PATH_BYTES, PATH_OVERRIDES, ROOT_OVERRIDES};
 
 const RULES: &str = r#"
 public-path = ["GET /open/**", "MOVE /open/**", "/health"]

@@ -5,8 +5,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use contract::keys::VerificationKey;
-use contract::keys::signing_type;
 use serde_json::json;
 use tests::abuse::STREAMS;
 use tests::auth_server::{AuthServer, AuthServerPlan, USER_DETAILS, file_store};
@@ -26,6 +24,8 @@ use tests::sidecar::{EVERY_SECOND, NEVER, Sidecar, SidecarPlan};
 use tests::socket_server::{Reply, SocketServer, response};
 use tests::token_forge::{Forge, Signature, claims, header_of, signing_input};
 use tests::wait;
+use wire::keys::VerificationKey;
+use wire::keys::signing_type;
 
 use super::key_refresh::ECDSA;
 

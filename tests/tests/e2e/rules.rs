@@ -3,8 +3,6 @@
 
 use std::path::Path;
 
-use contract::http::path_patterns::PassList;
-use contract::http::request_path::RequestPath;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tests::auth_server::admin_get;
@@ -20,6 +18,8 @@ use tests::tables::{self, PathClass, PathGroup, PathRow, PathTable, Verdicts};
 use tests::template;
 use tests::token_forge::Forge;
 use tests::token_rows::{KeySetShape, Policy, TokenTable};
+use wire::http::path_patterns::PassList;
+use wire::http::request_path::RequestPath;
 
 use super::command_line::{CONFIG, SIDECAR, run};
 use super::reload::Reloading;

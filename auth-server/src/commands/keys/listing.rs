@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use contract::explain::report::moment;
-use contract::keys::signing_type::SigningType;
 use serde::{Serialize, Serializer};
+use wire::explain::report::moment;
+use wire::keys::signing_type::SigningType;
 
 use crate::changed_by::ChangedBy;
 use crate::keys::ring::KeyRing;

@@ -7,12 +7,12 @@ use axum::body::HttpBody;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use contract::http::cors::AllowedOrigins;
-use contract::http::trace::{REQUEST_ID, RequestId, TraceId};
-use contract::rejection::Rejection;
 use http::{HeaderMap, Method, Uri};
 use runtime::logs::access_log::{AccessLine, AccessLog, LoggedPath, short};
 use runtime::net::client_address::TrustedProxies;
+use wire::http::cors::AllowedOrigins;
+use wire::http::trace::{REQUEST_ID, RequestId, TraceId};
+use wire::rejection::Rejection;
 
 use super::client_ip::client_of;
 use super::server_span::ServerSpan;

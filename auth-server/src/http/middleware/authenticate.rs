@@ -6,18 +6,18 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use contract::http::cors::Endpoint;
-use contract::http::host;
-use contract::http::path_patterns::ContextPath;
-use contract::interceptor::{AuthRequirement, Interceptor, USER_DETAILS_PATH};
-use contract::rejection::Rejection;
-use contract::token::bearer::Bearer;
-use contract::token::claims::Claims;
-use contract::token::verifier::VerificationPolicy;
 use http::{HeaderValue, Version, header};
 use runtime::logs::access_log::LoggedPath;
 use runtime::process::clock::unix_now;
 use tracing::debug;
+use wire::http::cors::Endpoint;
+use wire::http::host;
+use wire::http::path_patterns::ContextPath;
+use wire::interceptor::{AuthRequirement, Interceptor, USER_DETAILS_PATH};
+use wire::rejection::Rejection;
+use wire::token::bearer::Bearer;
+use wire::token::claims::Claims;
+use wire::token::verifier::VerificationPolicy;
 
 use crate::http::response;
 use crate::http::routes::jwks::JWKS_PATH;
@@ -160,7 +160,7 @@ enum Access {
     Preflight(Endpoint),
 }
 
-/// Checks the Host field. The framing was checked before parsing (`contract::http::framing`).
+/// Checks the Host field. The framing was checked before parsing (`wire::http::framing`).
 fn check_host(request: &Request) -> Result<(), Rejection> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     match (hosts.next(), hosts.next()) {

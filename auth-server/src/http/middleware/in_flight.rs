@@ -9,10 +9,10 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use bytes::Bytes;
-use contract::rejection::Rejection;
 use hyper::body::{Frame, SizeHint};
 use runtime::net::client_address::TrustedProxies;
 use runtime::net::shares::{Holder, Share, Shares};
+use wire::rejection::Rejection;
 
 use super::client_ip::client_of;
 use crate::http::response;

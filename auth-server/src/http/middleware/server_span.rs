@@ -4,11 +4,11 @@ use std::net::IpAddr;
 
 use axum::extract::{MatchedPath, Request};
 use axum::response::Response;
-use contract::http::trace::{TRACEPARENT, TraceId};
-use contract::rejection::Rejection;
 use http::{HeaderMap, Method};
 use runtime::logs::access_log::LoggedPath;
 use runtime::traces::{self, Span};
+use wire::http::trace::{TRACEPARENT, TraceId};
+use wire::rejection::Rejection;
 
 /// The span of one request; empty without tracing.
 pub(super) struct ServerSpan(Option<Span>);

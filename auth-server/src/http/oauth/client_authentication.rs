@@ -1,9 +1,9 @@
 //! The credentials of an application: `Authorization: Basic`, or in the form (RFC 6749 §2.3.1).
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use contract::api::form::{Form, decode};
-use contract::rejection::Rejection;
 use http::{HeaderMap, header};
+use wire::api::form::{Form, decode};
+use wire::rejection::Rejection;
 use zeroize::Zeroizing;
 
 const SCHEME: &str = "Basic ";

@@ -7,12 +7,12 @@
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
-use contract::http::cors::Origin;
-use contract::http::path_patterns::ContextPath;
-use contract::rejection::Rejection;
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use serde_json::{Map, Value, json};
+use wire::http::cors::Origin;
+use wire::http::path_patterns::ContextPath;
+use wire::rejection::Rejection;
 
 const PAGE: &str = include_str!("console/index.html");
 const SCRIPT: &str = include_str!("console/console.js");

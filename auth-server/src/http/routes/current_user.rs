@@ -2,8 +2,8 @@
 
 use axum::extract::Request;
 use axum::response::Response;
-use contract::api::envelope::MSG_OPERATION_SUCCEEDED;
-use contract::rejection::Rejection;
+use wire::api::envelope::MSG_OPERATION_SUCCEEDED;
+use wire::rejection::Rejection;
 
 use crate::http::middleware::authenticate::CurrentUser;
 use crate::http::response;

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use contract::http::path_patterns::ContextPath;
-use contract::rejection::Rejection;
 use http::header::InvalidHeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderValue, StatusCode};
+use wire::http::path_patterns::ContextPath;
+use wire::rejection::Rejection;
 
 use crate::http::response;
 use crate::keys::live::LiveKeys;

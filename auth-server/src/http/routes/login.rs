@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use contract::api::envelope::MSG_LOGIN_SUCCEEDED;
-use contract::api::login::{AccessTokenInfo, LoginRequest};
-use contract::keys::KeyId;
-use contract::rejection::Rejection;
 use http::HeaderMap;
 use runtime::net::shares::Holder;
 use runtime::process::clock::unix_now;
+use wire::api::envelope::MSG_LOGIN_SUCCEEDED;
+use wire::api::login::{AccessTokenInfo, LoginRequest};
+use wire::keys::KeyId;
+use wire::rejection::Rejection;
 
 use crate::audit::{self, LoginEvent, LoginLine};
 use crate::http::issuance::{Issuance, internal_error};

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use contract::http::path_patterns::ContextPath;
-use contract::rejection::Rejection;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, InvalidHeaderValue};
 use http::{HeaderValue, StatusCode};
 use runtime::process::clock::unix_now;
 use tracing::error;
+use wire::http::path_patterns::ContextPath;
+use wire::rejection::Rejection;
 
 use super::jwks::matches_etag;
 use crate::http::response;

@@ -10,17 +10,17 @@ use std::time::{Duration, Instant};
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use contract::api::envelope::MSG_OPERATION_SUCCEEDED;
-use contract::rejection::Rejection;
-use contract::token::bearer::{self, Bearer};
-use contract::token::claims::Claims;
-use contract::token::verifier::VerificationPolicy;
 use http::HeaderMap;
 use runtime::net::client_address::TrustedProxies;
 use runtime::net::shares::Holder;
 use runtime::process::clock::unix_now;
 use serde_json::json;
 use tracing::warn;
+use wire::api::envelope::MSG_OPERATION_SUCCEEDED;
+use wire::rejection::Rejection;
+use wire::token::bearer::{self, Bearer};
+use wire::token::claims::Claims;
+use wire::token::verifier::VerificationPolicy;
 
 use crate::http::body::MAX_BODY_BYTES;
 use crate::http::middleware::client_ip::client_of;

@@ -9,12 +9,12 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use bytes::Bytes;
-use contract::http::path_patterns::ContextPath;
-use contract::keys::signing_type::SigningType;
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use runtime::net::server_url::ServerUrl;
 use serde::Serialize;
+use wire::http::path_patterns::ContextPath;
+use wire::keys::signing_type::SigningType;
 
 use super::jwks::JWKS_PATH;
 use super::revoke::REVOKE_PATH;

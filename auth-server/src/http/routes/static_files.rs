@@ -8,13 +8,13 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Redirect, Response};
-use contract::http::path_patterns::ContextPath;
-use contract::http::request_path::RequestPath;
-use contract::rejection::Rejection;
 use http::StatusCode;
 use tower::ServiceExt;
 use tower_http::services::ServeFile;
 use tracing::debug;
+use wire::http::path_patterns::ContextPath;
+use wire::http::request_path::RequestPath;
+use wire::rejection::Rejection;
 
 use super::console::Console;
 use crate::http::response;

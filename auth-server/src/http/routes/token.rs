@@ -10,14 +10,14 @@ use std::time::Instant;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use contract::api::form::Form;
-use contract::keys::KeyId;
-use contract::rejection::Rejection;
 use http::HeaderMap;
 use runtime::net::shares::Holder;
 use runtime::process::clock::unix_now;
 use serde::Serialize;
 use tracing::warn;
+use wire::api::form::Form;
+use wire::keys::KeyId;
+use wire::rejection::Rejection;
 
 use crate::applications::AppId;
 use crate::applications::registry::ApplicationRegistry;

@@ -8,10 +8,10 @@ use std::time::Instant;
 
 use axum::extract::{Query, Request, State};
 use axum::response::Response;
-use contract::rejection::Rejection;
 use http::header::LINK;
 use http::{HeaderMap, HeaderValue, Uri};
 use runtime::net::client_address::TrustedProxies;
+use wire::rejection::Rejection;
 
 use crate::applications::registry::{ApplicationError, ApplicationRegistry};
 use crate::audit;

@@ -1,8 +1,8 @@
 //! The handed-out keys verify the tokens.
 
-use contract::keys::KeySet;
 use http::header::{ETAG, IF_NONE_MATCH, LINK};
 use http::{HeaderMap, HeaderValue, StatusCode};
+use wire::keys::KeySet;
 
 use super::*;
 use crate::keys::pair::SigningKeyPair;

@@ -11,10 +11,10 @@ use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair, RSA_PKCS1_SHA256, RsaKeyPair,
 };
-use contract::keys::signing_type::SigningType;
 use jsonwebtoken::Algorithm;
 use jsonwebtoken::crypto::JwtSigner;
 use jsonwebtoken::signature::{Error, Signer};
+use wire::keys::signing_type::SigningType;
 use zeroize::Zeroizing;
 
 use super::pem;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use contract::keys::{KeyId, VerificationKey};
+use wire::keys::{KeyId, VerificationKey};
 
 use super::rotation::RotationPolicy;
 use super::{KeyRing, RingMetadata};
@@ -94,7 +94,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use std::sync::Arc;
 
-    use contract::keys::signing_type::SigningType;
+    use wire::keys::signing_type::SigningType;
 
     use super::*;
     use crate::keys::pair::tests::pair;

@@ -1,6 +1,6 @@
 //! Differences between two states of the ring, for the audit lines of every server that sees them.
 
-use contract::keys::KeyId;
+use wire::keys::KeyId;
 
 use super::KeyRing;
 use crate::audit::events::{KeyEvent, KeyEventKind};
@@ -88,7 +88,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use std::sync::Arc;
 
-    use contract::keys::signing_type::SigningType;
+    use wire::keys::signing_type::SigningType;
 
     use super::*;
     use crate::changed_by::tests::note;

@@ -8,9 +8,9 @@
 
 use std::collections::BTreeMap;
 
-use contract::keys::KeyId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use wire::keys::KeyId;
 use zeroize::Zeroizing;
 
 use super::KeyRingError;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use contract::keys::{KeyId, VerificationKey};
+use wire::keys::{KeyId, VerificationKey};
 
 use super::record::CurrentRecord;
 use super::{KeyRing, NextKey, RetiredKey};

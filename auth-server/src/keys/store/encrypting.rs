@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use async_trait::async_trait;
-use contract::keys::signing_type::SigningType;
-use contract::keys::{KeyId, VerificationKey};
 use parking_lot::Mutex;
 use tracing::{info, warn};
+use wire::keys::signing_type::SigningType;
+use wire::keys::{KeyId, VerificationKey};
 
 use super::envelope_encryption::{EncryptionError, EncryptionState, KeyEncryption, Slot};
 use super::{Entry, KeyStore, StoreError, unusable_applications};

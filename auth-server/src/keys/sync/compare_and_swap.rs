@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use contract::keys::signing_type::SigningType;
+use wire::keys::signing_type::SigningType;
 
 use super::reconcile::Plan;
 use crate::keys::StoredKeys;

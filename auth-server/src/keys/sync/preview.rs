@@ -1,7 +1,7 @@
 //! A dry run of a server's first synchronization.
 
-use contract::keys::signing_type::SigningType;
 use runtime::process::clock::unix_now;
+use wire::keys::signing_type::SigningType;
 
 use super::compare_and_swap::unusable_keys;
 use super::missing_applications;

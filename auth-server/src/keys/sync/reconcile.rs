@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use contract::keys::KeyId;
-use contract::keys::signing_type::SigningType;
+use wire::keys::KeyId;
+use wire::keys::signing_type::SigningType;
 
 use crate::changed_by;
 use crate::keys::StoredKeys;

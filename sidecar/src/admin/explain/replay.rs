@@ -9,8 +9,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use contract::rejection::Rejection;
 use pingora::protocols::http::ServerSession;
+use wire::rejection::Rejection;
 
 use crate::downstream::stream::{ClientStream, RejectUnparsed};
 use crate::downstream::transport::{self, ClientTransport};

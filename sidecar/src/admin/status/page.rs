@@ -1,8 +1,8 @@
 //! The pages as HTML. `maud` escapes every value that stands between tags or in an attribute.
 
-use contract::explain::report::duration;
-use contract::rejection::Rejection;
 use maud::{DOCTYPE, Markup, html};
+use wire::explain::report::duration;
+use wire::rejection::Rejection;
 
 use super::chart::chart;
 use super::{IssuerSnapshot, KeysSnapshot, RejectionSnapshot, Snapshot};

@@ -3,14 +3,14 @@
 #![expect(clippy::disallowed_methods, reason = "the test plays the issuer")]
 use std::time::Instant;
 
-use contract::http::methods::Methods;
-use contract::http::path_patterns::PassList;
-use contract::keys::signing_type::SigningType;
-use contract::keys::{KeySet, VerificationKey};
-use contract::rules::{RequiredClaim, Requirement, Rule, Unmatched};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
 use jsonwebtoken::{EncodingKey, Header};
 use serde_json::{Value, json};
+use wire::http::methods::Methods;
+use wire::http::path_patterns::PassList;
+use wire::keys::signing_type::SigningType;
+use wire::keys::{KeySet, VerificationKey};
+use wire::rules::{RequiredClaim, Requirement, Rule, Unmatched};
 
 use super::*;
 use crate::keys::current::CurrentKeys;

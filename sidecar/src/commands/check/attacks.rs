@@ -1,8 +1,8 @@
 //! The attacks of `check`, read from `attacks.toml`, and the request that carries one.
 
-use contract::rejection::Rejection;
 use runtime::process::exit::ExitError;
 use serde::Deserialize;
+use wire::rejection::Rejection;
 
 use crate::admin::explain::replay;
 use crate::auth::authorize::{AuthPolicy, Decision};

@@ -3,10 +3,10 @@
 //! Each pattern of the configuration yields paths that some program reads as public although they
 //! lead elsewhere. None may pass without a token.
 
-use contract::http::path_patterns::PassList;
-use contract::interceptor::USER_DETAILS_PATH;
-use contract::rejection::Rejection;
 use runtime::process::exit::ExitError;
+use wire::http::path_patterns::PassList;
+use wire::interceptor::USER_DETAILS_PATH;
+use wire::rejection::Rejection;
 
 use super::Outcome;
 use super::attacks::{PathParts, authorize};

@@ -4,10 +4,10 @@ use std::time::Instant;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use contract::keys::{KeySet, VerificationKey};
-use contract::rejection::Rejection;
 use runtime::process::exit::ExitError;
 use serde_json::Value;
+use wire::keys::{KeySet, VerificationKey};
+use wire::rejection::Rejection;
 
 use super::Outcome;
 use super::attacks::{Attacks, KeyRows, authorize_method, unusable};

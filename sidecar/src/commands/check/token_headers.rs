@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use contract::rejection::Rejection;
-use contract::token::verifier::VerificationPolicy;
 use runtime::process::exit::ExitError;
 use serde_json::Value;
+use wire::rejection::Rejection;
+use wire::token::verifier::VerificationPolicy;
 
 use super::Outcome;
 use super::attacks::{Attacks, authorize};

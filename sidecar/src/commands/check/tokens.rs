@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use contract::keys::signing_type::SigningType;
-use contract::keys::{KeySet, VerificationKey};
-use contract::rejection::Rejection;
-use contract::rules::AccessRules;
 use http::HeaderName;
 use runtime::process::exit::ExitError;
+use wire::keys::signing_type::SigningType;
+use wire::keys::{KeySet, VerificationKey};
+use wire::rejection::Rejection;
+use wire::rules::AccessRules;
 
 use super::attacks::{Attacks, KeyRows, authorize, unusable};
 use super::{Outcome, paths, token_headers};

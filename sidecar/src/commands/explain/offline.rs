@@ -5,13 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use contract::explain::report::{Explanation, KeyFacts};
-use contract::keys::signing_type::SigningType;
-use contract::keys::{KeySet, VerificationKey};
-use contract::token::claim_mapping::ClaimMapping;
 use http::StatusCode;
 use runtime::files::bounded_read;
 use runtime::process::exit::ExitError;
+use wire::explain::report::{Explanation, KeyFacts};
+use wire::keys::signing_type::SigningType;
+use wire::keys::{KeySet, VerificationKey};
+use wire::token::claim_mapping::ClaimMapping;
 use zeroize::Zeroizing;
 
 use crate::admin::explain::Explainer;

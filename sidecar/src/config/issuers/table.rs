@@ -3,13 +3,13 @@
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-use contract::keys::algorithms::AsymmetricAlgorithm;
-use contract::token::claim_mapping::ClaimMapping;
-use contract::token::verifier::VerificationPolicy;
 use http::HeaderName;
 use http::uri::Scheme;
 use runtime::net::host_port::without_credentials;
 use runtime::process::exit::ExitError;
+use wire::keys::algorithms::AsymmetricAlgorithm;
+use wire::token::claim_mapping::ClaimMapping;
+use wire::token::verifier::VerificationPolicy;
 
 use super::user_prefix::UserPrefix;
 use super::{IssuerConfig, key_source};

@@ -135,8 +135,8 @@ fn proposed(issuer: &str, all: &[UserPrefix<'_>]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use contract::api::user_details::CurrentUserDetails;
     use proptest::prelude::*;
+    use wire::api::user_details::CurrentUserDetails;
 
     use super::*;
 

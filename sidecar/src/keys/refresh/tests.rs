@@ -3,8 +3,8 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::thread;
 
-use contract::keys::signing_type::SigningType;
 use runtime::admin::health::Health;
+use wire::keys::signing_type::SigningType;
 
 use super::super::source::SourceSettings;
 use super::super::source::auth_server::EndpointSettings;

@@ -2,12 +2,12 @@
 //!
 //! `appId` and `appSecret` travel in the query, so no error text here ever holds a URL with one.
 
-use contract::keys::signing_type::SigningType;
-use contract::keys::{KeySet, VerificationKey};
-use contract::token::revocations::MAX_LIST_BYTES;
 use http::{HeaderValue, StatusCode, header};
 use runtime::process::exit::ExitError;
 use secrecy::{ExposeSecret, SecretString};
+use wire::keys::signing_type::SigningType;
+use wire::keys::{KeySet, VerificationKey};
+use wire::token::revocations::MAX_LIST_BYTES;
 
 use crate::discovery::{AuthServer, Instance, RecentAttempts};
 use crate::keys::fetch::FetchError;

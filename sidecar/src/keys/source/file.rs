@@ -4,9 +4,9 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use contract::keys::algorithms::AsymmetricAlgorithm;
-use contract::keys::{KeyError, KeySet};
 use runtime::files::bounded_read::{self, ReadError};
+use wire::keys::algorithms::AsymmetricAlgorithm;
+use wire::keys::{KeyError, KeySet};
 
 use crate::keys::http_client::MAX_BODY_BYTES;
 use crate::keys::jwks::jws;

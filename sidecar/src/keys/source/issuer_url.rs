@@ -6,10 +6,10 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use contract::keys::algorithms::AsymmetricAlgorithm;
 use http::StatusCode;
 use runtime::process::exit::ExitError;
 use serde::Deserialize;
+use wire::keys::algorithms::AsymmetricAlgorithm;
 
 use super::jwks_url::{JwksUrl, JwksUrlSettings};
 use crate::keys::fetch::{FetchError, Fetched, Purpose};

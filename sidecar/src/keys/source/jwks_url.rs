@@ -5,11 +5,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use contract::keys::algorithms::AsymmetricAlgorithm;
 use http::{HeaderMap, header};
 use runtime::files::bounded_read;
 use runtime::files::file_watch::run_blocking;
 use runtime::process::exit::ExitError;
+use wire::keys::algorithms::AsymmetricAlgorithm;
 use zeroize::Zeroizing;
 
 use crate::keys::fetch::{FetchError, Fetched, Purpose};

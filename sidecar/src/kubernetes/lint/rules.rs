@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use contract::http::path_patterns::{ContextPath, PassList};
-use contract::http::request_path::RequestPath;
 use http::Method;
 use serde_json::Value;
+use wire::http::path_patterns::{ContextPath, PassList};
+use wire::http::request_path::RequestPath;
 
 use super::protected_pod::ProtectedPod;
 use super::{Finding, Level, Located, Rule, network, security};

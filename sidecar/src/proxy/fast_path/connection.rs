@@ -8,10 +8,10 @@ use std::task::Poll;
 use std::time::Instant;
 
 use bytes::{Buf, BytesMut};
-use contract::http::framing::Body;
-use contract::http::framing::body::BodyReader;
 use runtime::net::listener::CLIENT_IDLE;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
+use wire::http::framing::Body;
+use wire::http::framing::body::BodyReader;
 
 use super::exchange::{BODY_READ, Exchange, Failure, Waits};
 use super::head_search::HeadSearch;

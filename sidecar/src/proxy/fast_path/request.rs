@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use contract::http::framing::Body;
 use http::{HeaderName, HeaderValue, Method, Version, header};
 use pingora::protocols::l4::socket::SocketAddr as ServiceAddress;
 use runtime::net::shares::{Holder, Share};
+use wire::http::framing::Body;
 
 use super::Connected;
 use super::download::Download;

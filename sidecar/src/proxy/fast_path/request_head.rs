@@ -4,9 +4,9 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
-use contract::http::framing::{Body, check_fields};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version};
+use wire::http::framing::{Body, check_fields};
 
 use crate::downstream::head_limits::MAX_HEAD_LINES;
 use crate::request::head::{RawHead, RequestHead};

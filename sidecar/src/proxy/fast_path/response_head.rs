@@ -3,12 +3,12 @@
 use std::mem::MaybeUninit;
 
 use bytes::{BufMut, BytesMut};
-use contract::http::framing::body::BodyReader;
-use contract::http::framing::responses::ResponseFraming;
 use http::{HeaderName, HeaderValue};
 use pingora::protocols::http::date::get_cached_date;
 use pingora::{Error, ErrorType};
 use smallvec::SmallVec;
+use wire::http::framing::body::BodyReader;
+use wire::http::framing::responses::ResponseFraming;
 
 use crate::request::kind::is_event_stream_type;
 use crate::upstream::response::first_length;

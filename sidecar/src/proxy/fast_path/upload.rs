@@ -5,11 +5,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, BytesMut};
-use contract::http::framing::Body;
-use contract::http::framing::body::{BodyReader, MalformedChunk};
 use pingora::protocols::Stream;
 use pingora::{Error, ErrorType};
 use tokio::io::AsyncWrite;
+use wire::http::framing::Body;
+use wire::http::framing::body::{BodyReader, MalformedChunk};
 
 use super::chunks;
 

@@ -3,12 +3,12 @@
 
 use std::time::Instant;
 
-use contract::rejection::Rejection;
 use http::HeaderMap;
 use pingora::http::RequestHeader;
 use pingora::proxy::Session;
 use runtime::net::shares::{Holder, Share};
 use runtime::process::clock::unix_now;
+use wire::rejection::Rejection;
 
 use super::AuthProxy;
 use super::context::RequestContext;

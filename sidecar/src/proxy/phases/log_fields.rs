@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
-use contract::rejection::Rejection;
 use http::HeaderMap;
 use pingora::protocols::l4::socket::SocketAddr as ServiceAddress;
+use wire::rejection::Rejection;
 
 use super::AuthProxy;
 use crate::auth::authorize::Forward;

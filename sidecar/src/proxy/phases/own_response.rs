@@ -1,8 +1,8 @@
 //! The sidecar's own response to a request.
 
-use contract::rejection::Rejection;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora::proxy::Session;
+use wire::rejection::Rejection;
 
 use super::AuthProxy;
 use super::context::RequestContext;

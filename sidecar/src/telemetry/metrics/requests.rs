@@ -2,7 +2,6 @@
 
 use std::time::{Duration, SystemTime};
 
-use contract::rejection::{Maker, Rejection};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -10,6 +9,7 @@ use runtime::metrics;
 use runtime::metrics::histogram::{DurationHistogram, REQUEST_BOUNDS, micros};
 use runtime::metrics::{Label, counters, counters_by};
 use runtime::traces::TraceId;
+use wire::rejection::{Maker, Rejection};
 
 use crate::telemetry::outcome::{Completion, Outcome, StatusClass, Totals};
 

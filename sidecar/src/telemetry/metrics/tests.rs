@@ -1,5 +1,5 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-use contract::rejection::Rejection;
+use wire::rejection::Rejection;
 
 use super::*;
 use crate::telemetry::outcome::Outcome;

@@ -1,9 +1,9 @@
 //! The grant of RFC 6749 §6: the next access token of a user, and the next refresh token.
 
-use contract::api::form::Form;
-use contract::rejection::Rejection;
 use http::{HeaderMap, header};
 use runtime::process::clock::unix_now;
+use wire::api::form::Form;
+use wire::rejection::Rejection;
 
 use super::{AccessTokenResponse, Issued, REFRESH_TOKEN, TokenEndpoint, scope};
 use crate::http::issuance::internal_error;

@@ -1,7 +1,7 @@
 //! The life of a key.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-use contract::keys::signing_type::SigningType;
+use wire::keys::signing_type::SigningType;
 
 use super::*;
 use crate::keys::pair::tests::pair;

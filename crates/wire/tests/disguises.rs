@@ -1,13 +1,13 @@
 //! Every disguise of a path that a rule names meets the rule, and opens nothing.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use contract::http::path_patterns::{ContextPath, PassList, PathPattern};
-use contract::http::request_path::RequestPath;
-use contract::rules::{AccessRules, Requirement, Rule, RuleRequest, Unmatched};
 use http::{HeaderMap, Method};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use unicode_normalization::UnicodeNormalization;
+use wire::http::path_patterns::{ContextPath, PassList, PathPattern};
+use wire::http::request_path::RequestPath;
+use wire::rules::{AccessRules, Requirement, Rule, RuleRequest, Unmatched};
 
 const CONTEXT: &str = "/orders";
 
@@ -210,7 +210,7 @@ fn request_line(path: &str) -> String {
 fn rules(pattern: &PathPattern, unmatched: Unmatched) -> AccessRules {
     let rule = Rule {
         name: "rule".to_owned(),
-        methods: contract::http::methods::Methods::default(),
+        methods: wire::http::methods::Methods::default(),
         paths: vec![pattern.clone()],
         requirement: Requirement::default(),
     };

@@ -1,21 +1,21 @@
 //! Properties that hold for all input. The values are made up by `proptest`, which shows the smallest that fails.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use contract::http::path_patterns::PassList;
-use contract::http::request_path::RequestPath;
-use contract::interceptor::{AuthRequirement, Interceptor};
-use contract::keys::algorithms::AsymmetricAlgorithm;
-use contract::keys::{KeySet, VerificationKey};
-use contract::rejection::Rejection;
-use contract::token::bearer;
-use contract::token::claims::Claims;
-use contract::token::verifier::VerificationPolicy;
 use http::{HeaderMap, HeaderValue, Method, header::AUTHORIZATION};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::json;
 use token_corpus::keys::{Algorithm, SigningType};
 use token_corpus::token_forge::Forge;
+use wire::http::path_patterns::PassList;
+use wire::http::request_path::RequestPath;
+use wire::interceptor::{AuthRequirement, Interceptor};
+use wire::keys::algorithms::AsymmetricAlgorithm;
+use wire::keys::{KeySet, VerificationKey};
+use wire::rejection::Rejection;
+use wire::token::bearer;
+use wire::token::claims::Claims;
+use wire::token::verifier::VerificationPolicy;
 
 const NOW: i64 = 1_800_000_000;
 /// The alphabet of `token68` (RFC 9110 §11.2).
@@ -26,7 +26,7 @@ fn key_set(forge: &Forge) -> KeySet {
     match trusted.algorithm() {
         Algorithm::HS256 => {
             let key = VerificationKey::parse(
-                contract::keys::signing_type::SigningType::Hmac,
+                wire::keys::signing_type::SigningType::Hmac,
                 &trusted.served(),
             );
             KeySet::nameless(key.unwrap())
@@ -308,7 +308,7 @@ proptest! {
     #[test]
     fn what_passes_is_decided_by_the_canonical_path_alone(path in path()) {
         let list = PassList::parse(OPEN).unwrap();
-        let context: contract::http::path_patterns::ContextPath = CONTEXT.parse().unwrap();
+        let context: wire::http::path_patterns::ContextPath = CONTEXT.parse().unwrap();
         let decision = passes(path.as_bytes());
         match RequestPath::parse(path.as_bytes()) {
             Err(_) => prop_assert_eq!(decision, None),
