@@ -5,6 +5,7 @@
 
 pub mod api;
 pub mod explain;
+pub mod folding;
 pub mod http;
 pub mod interceptor;
 pub mod keys;

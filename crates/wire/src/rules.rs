@@ -258,7 +258,10 @@ impl AccessRules {
         if let Some(path) = exact.and_then(|path| context.strip(path)) {
             self.exact.each_match(path, &mut found);
         }
-        loose.each_spelling(|path| self.loose.each_loose_match(path, &mut found));
+        loose.each_spelling(|path| {
+            let is_expanded = loose.is_expanded();
+            self.loose.each_loose_match(path, is_expanded, &mut found);
+        });
     }
 
     /// Describes a rule and the claims that a payload has for it, for an explanation.

@@ -60,6 +60,18 @@ const LETTERS: &[&str] = &[
     "你",
     "\u{1d160}",
     "֭ב",
+    "+",
+    "ａ",
+    "ｶ\u{ff9e}",
+    "𝒶",
+    "ⓚ",
+    "㎏",
+    "Ⅷ",
+    "½",
+    "ǆ",
+    "\u{200b}",
+    "\u{ad}",
+    "\u{3164}",
 ];
 
 fn letters(length: std::ops::Range<usize>) -> impl Strategy<Value = String> {
@@ -115,6 +127,17 @@ enum Disguise {
     DotsAfter,
     BlanksAfter,
     BlankBefore,
+    PlusBefore,
+    /// A plus for each blank.
+    Pluses,
+    /// Wide letters, as of Chinese and Japanese keyboards.
+    Wide,
+    /// One letter that is compatible with two.
+    Compatible,
+    /// Characters without width around and between all letters.
+    Invisible,
+    /// The stream of a file or a folder on Windows.
+    Stream,
     Slash,
     NoSlash,
     Suffix,
@@ -123,7 +146,7 @@ enum Disguise {
     EscapedLetter,
 }
 
-const DISGUISES: [Disguise; 14] = [
+const DISGUISES: [Disguise; 20] = [
     Disguise::Capitals,
     Disguise::SmallLetters,
     Disguise::Composed,
@@ -132,6 +155,12 @@ const DISGUISES: [Disguise; 14] = [
     Disguise::DotsAfter,
     Disguise::BlanksAfter,
     Disguise::BlankBefore,
+    Disguise::PlusBefore,
+    Disguise::Pluses,
+    Disguise::Wide,
+    Disguise::Compatible,
+    Disguise::Invisible,
+    Disguise::Stream,
     Disguise::Slash,
     Disguise::NoSlash,
     Disguise::Suffix,
@@ -150,6 +179,21 @@ const ALIKE: [(&str, &str); 7] = [
     ("å", "\u{212b}"),
     ("İ", "i"),
 ];
+
+const COMPATIBLE: [(&str, &str); 5] = [
+    ("ss", "ſſ\u{2060}"),
+    ("k1", "ⓚ①"),
+    ("fi", "ﬁ"),
+    ("il", "ⅰl"),
+    ("tk", "ₜ\u{1d4f4}"),
+];
+
+/// Returns the wide form of a letter, if there is one.
+fn wide(c: char) -> char {
+    let has_wide = c.is_ascii_alphanumeric() || "-_:+".contains(c);
+    let wide = u32::from(c) + 0xfee0;
+    char::from_u32(wide).filter(|_| has_wide).unwrap_or(c)
+}
 
 /// Marks of an encoding that is no text: they become bytes of the request line as they are.
 const PARAMETER: &str = "\u{e000}";
@@ -176,6 +220,20 @@ fn disguised(path: &str, disguise: Disguise) -> String {
         Disguise::DotsAfter => each_name(&|name| format!("{name}..")),
         Disguise::BlanksAfter => each_name(&|name| format!("{name} \u{a0}")),
         Disguise::BlankBefore => each_name(&|name| format!(" {name}")),
+        Disguise::PlusBefore => each_name(&|name| format!("+{name}")),
+        Disguise::Pluses => path.replace(' ', "+"),
+        Disguise::Wide => path.chars().map(wide).collect(),
+        Disguise::Compatible => {
+            let replace = |path: String, (two, one): &(&str, &str)| path.replace(two, one);
+            COMPATIBLE.iter().fold(path.to_owned(), replace)
+        }
+        Disguise::Invisible => each_name(&|name| {
+            let letters = name.chars().map(|c| format!("{c}\u{200d}"));
+            format!("\u{feff}{}", letters.collect::<String>())
+        }),
+        // No file on Windows has a colon in its name.
+        Disguise::Stream if path.nfkc().any(|c| c == ':') => path.to_owned(),
+        Disguise::Stream => each_name(&|name| format!("{name}:s:$DATA")),
         Disguise::Slash => format!("{}/", path.trim_end_matches('/')),
         Disguise::NoSlash => match path.trim_end_matches('/') {
             "" => path.to_owned(),

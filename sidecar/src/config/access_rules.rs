@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use runtime::process::exit::ExitError;
 use serde_json::Value;
-use wire::http::loose_path::folded;
+use wire::folding::folded;
 use wire::http::methods::Methods;
 use wire::http::path_patterns::{PassList, PathPattern};
 use wire::interceptor::USER_DETAILS_PATH;
@@ -250,10 +250,7 @@ fn without_suffix(pattern: &PathPattern) -> impl Iterator<Item = PathPattern> {
 
 /// Returns two paths of a pattern; no other pattern without wildcards matches both.
 fn examples(path: &PathPattern) -> [String; 2] {
-    ["postern-probe", "another"].map(|name| {
-        let text = path_of(path.as_str()).replace("**", &format!("{name}/x"));
-        text.replace('*', name).replace('?', "q")
-    })
+    ["postern-probe", "another"].map(|name| path.example(name, "q"))
 }
 
 /// Returns warnings about rules that do not do what they seem to.

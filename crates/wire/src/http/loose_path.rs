@@ -1,14 +1,16 @@
 //! A path as the most lenient service reads it, for settings that restrict paths.
 //!
 //! Services differ in letter case and Unicode's normal forms, in slashes, in dots after names and
-//! blanks around them, and in suffixes such as `.json`. A restriction holds for every spelling.
+//! blanks around them, and in suffixes such as `.json`; Windows takes `/admin::$DATA` for `/admin`.
+//! A restriction holds for every spelling.
+
+use std::borrow::Cow;
 
 use smallvec::SmallVec;
-use unicode_normalization::UnicodeNormalization;
-use unicode_normalization::char::canonical_combining_class;
 
 use super::path_patterns::ContextPath;
 use super::request_path::RequestPath;
+use crate::folding::{folded, is_expanded};
 
 /// Most paths fit, so that a request allocates nothing.
 type Text = SmallVec<[u8; 256]>;
@@ -21,6 +23,10 @@ pub struct LoosePath {
     text: Text,
     /// The length of the context path.
     context: usize,
+    /// The path below the context path without its streams, if there are any.
+    without_streams: Option<String>,
+    /// True if some letters may have been a single one.
+    is_expanded: bool,
 }
 
 impl LoosePath {
@@ -28,57 +34,102 @@ impl LoosePath {
     /// canonical, which could be any path.
     pub fn of(path: &RequestPath<'_>, context: &ContextPath) -> Option<Self> {
         let mut text = Text::new();
-        for segment in path.canonical()?.as_str().split('/').skip(1) {
-            let name = trimmed(segment);
-            // To some programs a name of blanks alone, perhaps before a suffix, is empty.
-            let is_blank = name.is_empty() && !segment.is_empty();
-            if is_blank || (name.starts_with('.') && !segment.starts_with('.')) {
+        let path = path.canonical()?.as_str();
+        let is_plain = path.is_ascii() && !path.contains('+');
+        for segment in path.split('/').skip(1) {
+            text.push(b'/');
+            let start = text.len();
+            push_loose(segment, is_plain, &mut text);
+            if may_be_empty(text.get(start..)?, segment) {
                 return None;
             }
-            text.push(b'/');
-            push_folded(name, &mut text);
         }
         if text.last() != Some(&b'/') {
             text.push(b'/');
         }
-        let prefix = text.get(..context.as_str().len())?;
+        let (prefix, below) = text.split_at_checked(context.as_str().len())?;
         let is_below = prefix.eq_ignore_ascii_case(context.as_str().as_bytes())
-            && text.get(prefix.len()) == Some(&b'/');
-        let context = prefix.len();
-        is_below.then_some(Self { text, context })
+            && below.first() == Some(&b'/');
+        if !is_below {
+            return None;
+        }
+        let without_streams = match memchr::memchr(b':', below) {
+            Some(_) => Some(without_streams(std::str::from_utf8(below).ok()?)?),
+            None => None,
+        };
+        Some(Self {
+            context: prefix.len(),
+            without_streams,
+            is_expanded: !is_plain && is_expanded(path),
+            text,
+        })
     }
 
-    /// Calls `visit` with each spelling: with a slash at the end, without it, without a suffix.
+    /// Returns true if some letters may have been a single one that is compatible with them.
+    pub const fn is_expanded(&self) -> bool {
+        self.is_expanded
+    }
+
+    /// Calls `visit` with each spelling: with a slash at the end, without it, without a suffix, and
+    /// all these without streams.
     pub fn each_spelling(&self, mut visit: impl FnMut(&str)) {
         let text = self.text.get(self.context..).unwrap_or_default();
-        let Ok(path) = std::str::from_utf8(text) else {
-            return;
-        };
-        visit(path);
-        let Some(path) = path.strip_suffix('/').filter(|path| !path.is_empty()) else {
-            return;
-        };
-        visit(path);
-        let name = path.rfind('/').map_or(0, |slash| slash + 1);
-        let (directory, name) = path.split_at(name);
-        let (first, last) = (name.find('.'), name.rfind('.'));
-        let ends = [first, last.filter(|last| Some(*last) != first)];
-        // A leading dot begins no suffix.
-        for end in ends.into_iter().flatten().filter(|end| *end > 0) {
-            let path = path.get(..directory.len() + end);
-            visit(path.unwrap_or_default().trim_end_matches(is_trimmed));
+        let whole = std::str::from_utf8(text).ok();
+        for path in whole.into_iter().chain(self.without_streams.as_deref()) {
+            each_ending(path, &mut visit);
         }
     }
 }
 
+/// Returns true for a name that is empty to some programs: blanks alone, perhaps before a suffix or
+/// between dots.
+fn may_be_empty(name: &[u8], segment: &str) -> bool {
+    if !name.starts_with(b".") {
+        return name.is_empty() && !segment.is_empty();
+    }
+    let mut beginning = name.iter().take_while(|byte| b". ".contains(byte));
+    !segment.starts_with('.') || beginning.any(|byte| *byte == b' ')
+}
+
+fn each_ending(path: &str, mut visit: impl FnMut(&str)) {
+    visit(path);
+    let Some(path) = path.strip_suffix('/').filter(|path| !path.is_empty()) else {
+        return;
+    };
+    visit(path);
+    let name = path.rfind('/').map_or(0, |slash| slash + 1);
+    let (directory, name) = path.split_at(name);
+    let (first, last) = (name.find('.'), name.rfind('.'));
+    let ends = [first, last.filter(|last| Some(*last) != first)];
+    // A leading dot begins no suffix.
+    for end in ends.into_iter().flatten().filter(|end| *end > 0) {
+        let path = path.get(..directory.len() + end);
+        visit(path.unwrap_or_default().trim_end_matches(is_trimmed));
+    }
+}
+
+/// Removes the names of NTFS streams behind the names of files; `None` if one has nothing before
+/// it, which could be any path.
+fn without_streams(path: &str) -> Option<String> {
+    let mut files = String::with_capacity(path.len());
+    for segment in path.split('/').skip(1) {
+        let file = trimmed(segment.split(':').next().unwrap_or_default());
+        if file.is_empty() && !segment.is_empty() {
+            return None;
+        }
+        files.push('/');
+        files.push_str(file);
+    }
+    Some(files)
+}
+
 /// Returns a name of a pattern in the form of [`LoosePath`].
 pub(super) fn loose_name(name: &str) -> String {
-    let mut text = Text::new();
-    match trimmed(name) {
-        "" => push_folded(name, &mut text),
-        trimmed => push_folded(trimmed, &mut text),
+    let folded = folded(name);
+    match trimmed(&folded) {
+        "" => folded,
+        trimmed => trimmed.to_owned(),
     }
-    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// Removes what Windows ignores at the end of a name, and blanks at its beginning.
@@ -91,52 +142,17 @@ pub(super) fn is_trimmed(c: char) -> bool {
     c == '.' || c.is_whitespace()
 }
 
-/// Writes text in one letter case.
-fn push_folded(text: &str, to: &mut Text) {
-    if !text.is_ascii() {
-        to.extend_from_slice(folded(text).as_bytes());
-        return;
-    }
+/// Writes a name of a path in one form. A plain name differs from it in letter case alone.
+fn push_loose(name: &str, is_plain: bool, to: &mut Text) {
+    let name = match is_plain {
+        true => Cow::Borrowed(name),
+        false => Cow::Owned(folded(name)),
+    };
     let start = to.len();
-    to.extend_from_slice(text.as_bytes());
+    to.extend_from_slice(trimmed(&name).as_bytes());
     if let Some(added) = to.get_mut(start..) {
         added.make_ascii_lowercase();
     }
-}
-
-/// Each time brings a letter closer to its form; no letter takes more.
-const FOLDS: usize = 3;
-
-/// Returns text in one letter case, decomposed: one form of all texts that programs take for the
-/// same. Of İ it is `i`, its small letter in Java and Python's regular expressions.
-pub fn folded(text: &str) -> String {
-    let fold = |text: String, _| fold_once(&text);
-    (0..FOLDS).fold(text.to_owned(), fold)
-}
-
-/// Over the capitals, because some letters share only these.
-fn fold_once(text: &str) -> String {
-    let mut letter = ' ';
-    let folded = text.nfd().flat_map(char::to_uppercase);
-    let folded = folded.flat_map(char::to_lowercase);
-    // The capital of the mark is the letter, so that other marks change their places.
-    let folded = folded.map(|c| if c == IOTA { IOTA_BELOW } else { c }).nfd();
-    let is_kept = |c: &char| {
-        if !is_mark(*c) {
-            letter = *c;
-        }
-        !(letter == 'i' && *c == DOT_ABOVE)
-    };
-    folded.filter(is_kept).collect()
-}
-
-const DOT_ABOVE: char = '\u{307}';
-const IOTA: char = '\u{3b9}';
-const IOTA_BELOW: char = '\u{345}';
-
-/// Returns true for a mark that belongs to the letter before it.
-pub(super) fn is_mark(c: char) -> bool {
-    !c.is_ascii() && canonical_combining_class(c) != 0
 }
 
 #[cfg(test)]
@@ -181,37 +197,25 @@ mod tests {
             ),
             ("/orders/a..json", &["/a..json/", "/a..json", "/a", "/a"]),
             ("/orders/.well-known", &["/.well-known/", "/.well-known"]),
+            ("/orders/+a+b", &["/a b/", "/a b"]),
+            ("/orders/%EF%BD%81%E2%80%8B.", &["/a/", "/a"]),
+            (
+                "/orders/a.txt%20:x:$DATA",
+                &[
+                    "/a.txt :x:$data/",
+                    "/a.txt :x:$data",
+                    "/a",
+                    "/a.txt/",
+                    "/a.txt",
+                    "/a",
+                ],
+            ),
+            (
+                "/orders/f%EF%BC%9A$I30/x",
+                &["/f:$i30/x/", "/f:$i30/x", "/f/x/", "/f/x"],
+            ),
         ] {
             assert_eq!(spellings(path).unwrap(), expected, "{path}");
-        }
-    }
-
-    #[test]
-    fn every_letter_has_one_form_which_a_wildcard_can_stand_for() {
-        use super::super::path_patterns::is_of_one_letter;
-        // Beyond are ideographs alone.
-        for c in (' '..='\u{2ffff}').filter(|c| !c.is_control()) {
-            let form = folded(&String::from(c));
-            let alike = [
-                c.to_lowercase().collect(),
-                c.to_uppercase().collect(),
-                c.nfc().collect(),
-                c.nfd().collect(),
-                form.clone(),
-            ];
-            for alike in alike as [String; 5] {
-                assert_eq!(folded(&alike), form, "{c:?} {alike:?}");
-            }
-            let is_blank = form.chars().all(char::is_whitespace);
-            assert_eq!(c.is_whitespace(), is_blank, "{c:?}");
-            let without_marks: Vec<char> = form.chars().filter(|c| !is_mark(*c)).collect();
-            let fits = match without_marks.len() {
-                0 => true,
-                1 => true,
-                2 | 3 => is_of_one_letter(&form),
-                _ => false,
-            };
-            assert!(fits, "{c:?} {form:?}");
         }
     }
 
@@ -224,6 +228,11 @@ mod tests {
             "/orders/a%2fb",
             "/orders/%20/a",
             "/orders/%20.json",
+            "/orders/.+.json",
+            "/orders/%E2%80%8B/a",
+            "/orders/%EF%BB%BF.json",
+            "/orders/:x/a",
+            "/orders/.:x",
             "/other/a",
             "/order",
             "/ordersx",

@@ -11,7 +11,7 @@ use std::str::FromStr;
 pub use self::context_path::ContextPath;
 use self::glob::Glob;
 #[cfg(test)]
-pub(super) use self::glob::is_of_one_letter;
+pub(crate) use self::glob::is_of_one_letter;
 pub use self::pass_list::{PassList, PassListError};
 use super::loose_path::loose_name;
 use super::methods::{MethodError, Methods};
@@ -84,6 +84,18 @@ impl PathPattern {
     /// Returns the methods that it is for.
     pub const fn methods(&self) -> &Methods {
         &self.methods
+    }
+
+    /// Returns a path that it matches, with a name and a letter for its wildcards.
+    pub fn example(&self, name: &str, letter: &str) -> String {
+        let segment = |segment: &Segment| match segment {
+            Segment::Any => format!("/{name}/x"),
+            Segment::Literal(literal) => format!("/{literal}"),
+            Segment::Glob(glob) => {
+                format!("/{}", glob.text.replace('*', name).replace('?', letter))
+            }
+        };
+        self.segments.iter().map(segment).collect()
     }
 
     /// Returns the pattern for a [`LoosePath`](super::loose_path::LoosePath).

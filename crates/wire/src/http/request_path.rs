@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 
 use super::header_alias::cgi_equal;
+use crate::folding::is_invisible;
 use crate::rejection::Rejection;
 
 /// The checked path of a request target.
@@ -190,10 +191,11 @@ fn canonical<'a>(raw: &'a [u8], decoded: Cow<'a, [u8]>) -> Option<CanonicalPath<
     (!confusing).then_some(CanonicalPath(text))
 }
 
-/// Returns true for `...` and `.. `: programs that trim names, as Win32 does, may read them as
-/// `..`.
+/// Returns true for `...` and `.. `: programs that trim names, as Win32 does, or leave out what is
+/// not visible may read them as `..`.
 fn is_almost_dots(segment: &str) -> bool {
-    segment.contains('.') && segment.chars().all(|c| c == '.' || c.is_whitespace())
+    let is_dropped = |c: char| c == '.' || c.is_whitespace() || is_invisible(c);
+    segment.contains('.') && segment.chars().all(is_dropped)
 }
 
 /// Returns true for RFC 3986 `pchar` without `;`, and for the escapes that have no other spelling:
@@ -361,6 +363,7 @@ mod tests {
             (b"/a/.../b", "opaque"),
             (b"/a/..%20/b", "opaque"),
             (b"/a/%c2%a0../b", "opaque"),
+            (b"/a/.%e2%80%8b./b", "opaque"),
             (b"//a", "opaque"),
             (b"/a%2fb", "opaque"),
             (b"/a;v=1", "opaque"),

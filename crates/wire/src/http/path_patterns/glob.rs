@@ -2,7 +2,8 @@
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::http::loose_path::{is_mark, is_trimmed};
+use crate::folding::is_mark;
+use crate::http::loose_path::is_trimmed;
 
 /// Offsets in a name, in order.
 type Offsets = SmallVec<[usize; 32]>;
@@ -52,7 +53,8 @@ impl Glob {
     /// Matches a name of a [`LoosePath`](crate::http::loose_path::LoosePath) if the glob matches any
     /// spelling of it: dots and blanks that were trimmed may have stood for letters and wildcards,
     /// and marks are skipped, because the normal forms put them into letters or behind them.
-    pub(super) fn matches_loosely(&self, name: &str) -> bool {
+    /// In an expanded path a `?` stands for any number of letters.
+    pub(super) fn matches_loosely(&self, name: &str, is_expanded: bool) -> bool {
         if name.is_empty() {
             return self.takes_empty;
         }
@@ -71,6 +73,7 @@ impl Glob {
             if at >= ends && (after_star || offsets.last() == Some(&name.len())) {
                 return true;
             }
+            let c = if c == '?' && is_expanded { '*' } else { c };
             let mut next: Offsets = match c {
                 '*' => smallvec![first],
                 '?' if after_star => continue,
@@ -132,6 +135,6 @@ fn after_any(name: &str, at: usize) -> SmallVec<[usize; 4]> {
 
 /// Returns true for two or three letters that one may become in another case or decomposed: ß, ﬀ,
 /// ﬁ, ﬂ, ﬃ, ﬄ, ﬆ, and many beyond ASCII.
-pub(in crate::http) fn is_of_one_letter(letters: &str) -> bool {
+pub(crate) fn is_of_one_letter(letters: &str) -> bool {
     !letters.is_ascii() || matches!(letters, "ss" | "ff" | "fi" | "fl" | "ffi" | "ffl" | "st")
 }

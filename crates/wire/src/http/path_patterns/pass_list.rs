@@ -168,8 +168,9 @@ impl PassList {
     /// Calls `found` with the position of each pattern that matches a spelling of a
     /// [`LoosePath`](crate::http::loose_path::LoosePath), in no order. The patterns are
     /// [loosened](PathPattern::loosened).
-    pub(crate) fn each_loose_match(&self, path: &str, found: impl FnMut(usize)) {
-        self.walk(path, Glob::matches_loosely, found);
+    pub(crate) fn each_loose_match(&self, path: &str, is_expanded: bool, found: impl FnMut(usize)) {
+        let matches = |glob: &Glob, name: &str| glob.matches_loosely(name, is_expanded);
+        self.walk(path, matches, found);
     }
 
     fn walk(
