@@ -5,6 +5,7 @@
 
 use http::HeaderName;
 use wire::api::user_details::CurrentUserDetails;
+use wire::folding::begins_alike;
 use wire::rejection::Rejection;
 use wire::token::bearer::{Bearer, TokenLocation};
 use wire::token::claim_name::ClaimName;
@@ -47,18 +48,12 @@ impl UserNames {
         for name in [&mut user.id, &mut user.account].into_iter().flatten() {
             name.insert_str(0, &self.prefix);
             let mut of_others = self.of_others.iter();
-            if of_others.any(|beginning| begins_with(name, beginning)) {
+            if of_others.any(|beginning| begins_alike(name, beginning)) {
                 return Err(Rejection::TokenUser);
             }
         }
         Ok(user)
     }
-}
-
-/// Returns true for a name that begins so in any case: databases often ignore it.
-pub(crate) fn begins_with(name: &str, beginning: &str) -> bool {
-    let begins = name.as_bytes().get(..beginning.len());
-    begins.is_some_and(|begins| begins.eq_ignore_ascii_case(beginning.as_bytes()))
 }
 
 /// All accepted issuers.

@@ -106,13 +106,14 @@ impl<'a> TableSettings<'a> {
         Ok(Some(name))
     }
 
-    /// Returns the prefix of its users. The ids of a cluster need none, unless they are mapped.
+    /// Returns the prefix of its users.
     pub(super) fn user_prefix(&self) -> UserPrefix<'a> {
-        let mapped = ["id", "account"].map(|field| self.table.claim.contains_key(field));
+        let mut names = ["id", "account"].into_iter();
         UserPrefix {
             issuer: &self.table.name,
             given: self.table.user_prefix.as_deref(),
-            are_of_cluster: self.is_kubernetes() && mapped == [false; 2],
+            is_cluster: self.is_kubernetes(),
+            are_mapped: names.any(|name| self.table.claim.contains_key(name)),
         }
     }
 

@@ -3,9 +3,10 @@
 use std::fmt::Display;
 
 use runtime::process::exit::ExitError;
+use wire::folding::begins_alike;
 
 use super::rejected;
-use crate::auth::issuers::{UserNames, begins_with};
+use crate::auth::issuers::UserNames;
 use crate::cli::issuer_table::IssuerTables;
 
 /// Long enough for any name of an issuer, short enough for each user header.
@@ -20,8 +21,10 @@ pub(super) struct UserPrefix<'a> {
     pub(super) issuer: &'a str,
     /// `None` where its table says none.
     pub(super) given: Option<&'a str>,
-    /// True if every name begins with `system:`.
-    pub(super) are_of_cluster: bool,
+    /// True for the issuer of a Kubernetes cluster.
+    pub(super) is_cluster: bool,
+    /// True if other claims than a cluster's names are the names of its users.
+    pub(super) are_mapped: bool,
 }
 
 impl<'a> UserPrefix<'a> {
@@ -33,18 +36,24 @@ impl<'a> UserPrefix<'a> {
                 Some(own) => own.user_prefix.as_deref(),
                 None => Some(""),
             },
-            are_of_cluster: false,
+            is_cluster: false,
+            are_mapped: false,
         }
     }
 
+    /// Returns true if every name begins with `system:` by itself.
+    const fn needs_none(&self) -> bool {
+        self.is_cluster && !self.are_mapped
+    }
+
     fn is_missing(&self) -> bool {
-        self.given.is_none() && !self.are_of_cluster
+        self.given.is_none() && !self.needs_none()
     }
 
     /// Returns the beginning of the names of these users.
     fn beginning(&self) -> &'a str {
         match self.given {
-            None if self.are_of_cluster => OF_CLUSTER,
+            None if self.needs_none() => OF_CLUSTER,
             given => given.unwrap_or_default(),
         }
     }
@@ -68,7 +77,8 @@ impl<'a> UserPrefix<'a> {
 /// Returns the names of the users of each issuer.
 ///
 /// # Errors
-/// [`ExitError::Config`] for prefixes that are missing, or of which one begins another.
+/// [`ExitError::Config`] for prefixes that are missing, or of which one begins another or as the
+/// names of a cluster do.
 pub(super) fn names(all: &[UserPrefix<'_>]) -> Result<Vec<UserNames>, ExitError> {
     if all.len() > 1 && all.iter().any(UserPrefix::is_missing) {
         return Err(missing(all));
@@ -85,11 +95,18 @@ pub(super) fn names(all: &[UserPrefix<'_>]) -> Result<Vec<UserNames>, ExitError>
             let why = format!("begins the prefix of {}, or is the same", other.issuer);
             return Err(one.rejected(why));
         }
-        let of_others = others().map(|(_, other)| other.beginning().to_owned());
+        let beside_cluster = !one.is_cluster && all.iter().any(|other| other.is_cluster);
+        if beside_cluster && may_be_alike(one.beginning(), OF_CLUSTER) {
+            let why = format!("beside kubernetes:/// no other names begin with '{OF_CLUSTER}'");
+            return Err(one.rejected(why));
+        }
+        let of_others = others().map(|(_, other)| other.beginning());
+        let of_others = of_others.chain(beside_cluster.then_some(OF_CLUSTER));
         names.push(UserNames {
             prefix: one.given.unwrap_or_default().to_owned(),
             of_others: of_others
                 .filter(|beginning| !beginning.is_empty())
+                .map(str::to_owned)
                 .collect(),
         });
     }
@@ -99,13 +116,19 @@ pub(super) fn names(all: &[UserPrefix<'_>]) -> Result<Vec<UserNames>, ExitError>
 /// Returns true if a name could belong to both; only the empty prefix may begin another.
 fn overlap(one: &UserPrefix<'_>, other: &UserPrefix<'_>) -> bool {
     let (one, other) = (one.beginning(), other.beginning());
-    one.is_empty() == other.is_empty() && begins_with(other, one)
+    one.is_empty() == other.is_empty() && begins_alike(other, one)
+}
+
+/// Returns true if one of two beginnings begins the other; the empty one leaves room for all.
+fn may_be_alike(one: &str, other: &str) -> bool {
+    let is_empty = one.is_empty() || other.is_empty();
+    !is_empty && (begins_alike(one, other) || begins_alike(other, one))
 }
 
 /// Names the missing lines: the empty prefix keeps the users of the first issuer who they are.
 fn missing(all: &[UserPrefix<'_>]) -> ExitError {
     let is_taken = all.iter().any(|one| one.given == Some(""));
-    let first = all.iter().position(|one| !one.are_of_cluster);
+    let first = all.iter().position(|one| !one.needs_none());
     let lines = all.iter().enumerate().filter(|(_, one)| one.is_missing());
     let lines = lines.map(|(position, one)| {
         let prefix = match Some(position) == first && !is_taken {
@@ -125,9 +148,9 @@ fn missing(all: &[UserPrefix<'_>]) -> ExitError {
 /// Returns the name with a colon, and with a dot in front where another prefix begins so.
 fn proposed(issuer: &str, all: &[UserPrefix<'_>]) -> String {
     let prefix = format!("{issuer}:");
-    let others = all.iter().map(UserPrefix::beginning);
-    let mut others = others.filter(|other| !other.is_empty());
-    match others.any(|other| begins_with(&prefix, other) || begins_with(other, &prefix)) {
+    let of_cluster = all.iter().any(|one| one.is_cluster).then_some(OF_CLUSTER);
+    let mut others = all.iter().map(UserPrefix::beginning).chain(of_cluster);
+    match others.any(|other| may_be_alike(&prefix, other)) {
         true => format!(".{prefix}"),
         false => prefix,
     }
@@ -137,6 +160,7 @@ fn proposed(issuer: &str, all: &[UserPrefix<'_>]) -> String {
 mod tests {
     use proptest::prelude::*;
     use wire::api::user_details::CurrentUserDetails;
+    use wire::folding::folded;
 
     use super::*;
 
@@ -145,7 +169,8 @@ mod tests {
             id: Some(id.to_owned()),
             ..CurrentUserDetails::default()
         };
-        Some(names.apply(user).ok()?.id?.to_ascii_lowercase())
+        let id = names.apply(user).ok()?.id?;
+        Some(folded(&id).trim_start().to_owned())
     }
 
     proptest! {
@@ -154,15 +179,16 @@ mod tests {
         #[test]
         fn no_two_issuers_have_a_user_of_the_same_name(
             prefixes in prop::collection::vec("([aAb:]{0,3}|s|system:|system:a)", 2..4),
-            with_cluster: bool,
-            one in "[aAb:]{1,6}|system:[a:]{0,2}",
-            other in "[aAb:]{1,6}|system:[a:]{0,2}",
+            cluster in prop::option::of(prop::option::of("[ab:]{0,2}")),
+            one in "[aAb:ａ\u{200b} ]{1,6}|[sſ]ystem:[a:]{0,2}",
+            other in "[aAb:ａ\u{200b} ]{1,6}|[sſ]ystem:[a:]{0,2}",
         ) {
-            let table = |prefix| UserPrefix { issuer: "a", given: prefix, are_of_cluster: prefix.is_none() };
-            let tables = prefixes.iter().map(|prefix| table(Some(prefix.as_str())));
-            let all: Vec<_> = tables.chain(with_cluster.then(|| table(None))).collect();
+            let table = |prefix, is_cluster| UserPrefix { issuer: "a", given: prefix, is_cluster, are_mapped: false };
+            let tables = prefixes.iter().map(|prefix| table(Some(prefix.as_str()), false));
+            let cluster = cluster.as_ref().map(|prefix| table(prefix.as_deref(), true));
+            let all: Vec<_> = tables.chain(cluster).collect();
             let Ok(names) = names(&all) else { return Ok(()) };
-            let id = |position: usize, id: &str| match all[position].are_of_cluster {
+            let id = |position: usize, id: &str| match all[position].is_cluster {
                 true => format!("system:{id}"),
                 false => id.to_owned(),
             };

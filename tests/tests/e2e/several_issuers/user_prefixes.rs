@@ -258,31 +258,35 @@ fn with_the_printed_lines_it_starts() {
 
 #[test]
 fn beside_a_cluster_no_other_id_begins_with_system() {
-    let issuers = Issuers::publish(&["cluster", "shop"]);
-    let (pods, shop) = (Pods::of(&issuers), issuers.of("shop"));
-    let config = shop.table().replace("\"shop:\"", "\"\"") + &pods.table;
-    let plan = issuers.plan_with(&config).flags(NEVER);
-    let sidecar = plan.flags(["--ready", "all"]).start().ready();
-    assert_eq!(verdict(&sidecar.bearing(&pods.token).get("/list")), "200");
-    let requests = issuers.service.take_requests();
-    assert_eq!(user(&requests[0])["id"], "system:serviceaccount:shop:batch");
-    for (id, account, expected) in [
-        (
-            "system:serviceaccount:shop:batch",
-            "zofie",
-            "401 token_user",
-        ),
-        ("system:", "zofie", "401 token_user"),
-        ("SYSTEM:admin", "zofie", "401 token_user"),
-        ("5e", "system:admin", "401 token_user"),
-        ("systematic", "system", "200"),
-    ] {
-        let token = shop.token("its own token").with_payload(|payload| {
-            let payload = payload.replace("\"5e\"", &format!("\"{id}\""));
-            payload.replace("\"zofie\"", &format!("\"{account}\""))
-        });
-        let response = sidecar.bearing(&shop.signed(&token)).get("/list");
-        assert_eq!(verdict(&response), expected, "{id} {account}");
+    for prefix in ["", "user-prefix = \"pods:\"\n"] {
+        let issuers = Issuers::publish(&["cluster", "shop"]);
+        let (pods, shop) = (Pods::of(&issuers), issuers.of("shop"));
+        let config = shop.table().replace("\"shop:\"", "\"\"") + &pods.table + prefix;
+        let plan = issuers.plan_with(&config).flags(NEVER);
+        let sidecar = plan.flags(["--ready", "all"]).start().ready();
+        assert_eq!(verdict(&sidecar.bearing(&pods.token).get("/list")), "200");
+        let requests = issuers.service.take_requests();
+        let id = user(&requests[0])["id"].to_string();
+        assert!(id.contains("system:serviceaccount:shop:batch"), "{id}");
+        for (id, account, expected) in [
+            (
+                "system:serviceaccount:shop:batch",
+                "zofie",
+                "401 token_user",
+            ),
+            ("system:", "zofie", "401 token_user"),
+            ("SYSTEM:admin", "zofie", "401 token_user"),
+            ("\u{17f}ystem:admin", "zofie", "401 token_user"),
+            ("5e", "system:admin", "401 token_user"),
+            ("systematic", "system", "200"),
+        ] {
+            let token = shop.token("its own token").with_payload(|payload| {
+                let payload = payload.replace("\"5e\"", &format!("\"{id}\""));
+                payload.replace("\"zofie\"", &format!("\"{account}\""))
+            });
+            let response = sidecar.bearing(&shop.signed(&token)).get("/list");
+            assert_eq!(verdict(&response), expected, "{prefix}{id} {account}");
+        }
     }
 }
 
