@@ -100,7 +100,7 @@ fn a_field_with_another_path_comes_from_trusted_proxies_alone() {
         for flags in [&[][..], &TRUSTED, &["--trusted-proxy", "10.0.0.0/8"]] {
             let protected = Protected::by(way, flags);
             let bearer = protected.bearer("none");
-            let alike = ["X_Original_URL", "x.rewrite_Url"];
+            let alike = ["X_Original_URL", "x.rewrite_Url", "X_Forwarded_Prefix"];
             for name in PATH_OVERRIDES.iter().chain(&alike) {
                 let field = (*name, "/orders/admin/1");
                 let sent = protected.send("GET", "/list", &[("Authorization", &bearer), field]);

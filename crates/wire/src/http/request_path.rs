@@ -280,7 +280,7 @@ const fn is_confusable(c: char) -> bool {
 
 /// Fields from which some services take a path in place of the one in the request line, and which
 /// gateways send by themselves.
-pub const PATH_OVERRIDES: [&str; 7] = [
+pub const PATH_OVERRIDES: [&str; 9] = [
     "x-original-url",
     "x-original-uri",
     "x-rewrite-url",
@@ -288,6 +288,9 @@ pub const PATH_OVERRIDES: [&str; 7] = [
     "x-envoy-original-path",
     "x-ms-original-url",
     "x-script-name",
+    // ASP.NET, Spring and Werkzeug put it before the path, or cut it off.
+    "x-forwarded-prefix",
+    "x-forwarded-path",
 ];
 
 /// Fields from which application servers take the root of the service, and cut it off the path:
