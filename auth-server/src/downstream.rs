@@ -1,24 +1,24 @@
 //! Accepts connections and shuts down gracefully; `connection` serves each of them.
 
 mod connection;
-mod connection_limit;
 mod draining;
 mod http1_guard;
 
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use runtime::net::connection_slots::{ConnectionSlots, Slot};
 use runtime::net::listener;
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tracing::{info, warn};
 
 use self::connection::Serving;
-pub(crate) use self::connection_limit::ConnectionLimit;
 pub(crate) use self::draining::Draining;
 use crate::http::middleware::access_log::RequestLogger;
 use crate::http::unfinished::Unfinished;
@@ -44,7 +44,7 @@ pub(crate) struct ServerParts {
 pub(crate) async fn serve<T>(
     listener: TcpListener,
     served: ServerParts,
-    limit: &ConnectionLimit,
+    slots: &ConnectionSlots,
     shutdown: impl Future<Output = T>,
 ) -> T {
     let (stop, stopped) = watch::channel(());
@@ -61,12 +61,10 @@ pub(crate) async fn serve<T>(
     let reason = loop {
         tokio::select! {
             reason = &mut shutdown => break reason,
-            (stream, peer, permit) = accept(&listener, limit) => {
-                let serving = serving.clone();
-                tokio::spawn(async move {
-                    serving.serve(stream, peer).await;
-                    drop(permit);
-                });
+            (stream, peer, slot) = accept(&listener, slots, &serving.logger) => {
+                let activity = slot.activity().clone();
+                let served = serving.clone().serve(stream, peer, activity);
+                tokio::spawn(async move { slot.serve(pin!(served), || ()).await });
             }
         }
     };
@@ -84,14 +82,20 @@ pub(crate) async fn serve<T>(
     reason
 }
 
-/// Waits for a permit, then accepts the next connection.
+/// Accepts the next connection that gets a slot.
 async fn accept(
     listener: &TcpListener,
-    limit: &ConnectionLimit,
-) -> (TcpStream, IpAddr, Option<OwnedSemaphorePermit>) {
-    let permit = limit.permit().await;
-    let (stream, peer) = listener::accept(listener, "public port").await;
-    (stream, peer.ip(), permit)
+    slots: &ConnectionSlots,
+    logger: &RequestLogger,
+) -> (TcpStream, IpAddr, Slot) {
+    loop {
+        let (stream, peer) = listener::accept(listener, "public port").await;
+        let is_proxy = logger.trusted_proxies.trusts(peer.ip());
+        match slots.take(peer.ip(), is_proxy).await {
+            Some(slot) => return (stream, peer.ip(), slot),
+            None => logger.metrics.connection_rejected(),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -126,6 +126,10 @@ metrics! {
         /// Time to make and sign a token
         token_signing_duration_seconds was signing_seconds: DurationHistogram
             = DurationHistogram::new(&SIGNING_BOUNDS),
+        /// Connections closed at once because all others had requests in flight
+        connections_rejected: Counter,
+        /// Connections without a request in flight that were closed for new ones
+        connections_evicted: Counter,
         /// Refused requests by reason code
         rejections was refusals: Family<Label, Counter>
             = counters_by("reason", Rejection::of(Maker::AuthServer).map(Rejection::reason)),
@@ -182,6 +186,15 @@ metrics! {
 }
 
 impl Metrics {
+    pub(crate) fn connection_rejected(&self) {
+        self.connections_rejected.inc();
+    }
+
+    /// Returns the counter of connections that were closed for new ones.
+    pub(crate) fn connections_evicted(&self) -> Counter {
+        self.connections_evicted.clone()
+    }
+
     /// Returns the registry with the metrics of every server.
     pub(crate) fn registry(&self) -> Registry {
         let mut registry = metrics::program(PREFIX, env!("CARGO_PKG_VERSION"));

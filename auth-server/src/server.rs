@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use prometheus_client::registry::Registry;
 use runtime::admin::health::{Condition, Health};
 use runtime::logs::telemetry::LogFormat;
+use runtime::net::connection_slots::ConnectionSlots;
+use runtime::net::fd_limit;
 use runtime::net::listener::{self, Port};
 use runtime::net::shares::Shares;
 use runtime::process::exit::ExitError;
@@ -21,7 +23,7 @@ use tracing::{error, info, warn};
 use crate::audit;
 use crate::cli::ServeArgs;
 use crate::config::{Config, warnings};
-use crate::downstream::{self, ConnectionLimit, Draining, ServerParts};
+use crate::downstream::{self, Draining, ServerParts};
 use crate::http::Routes;
 use crate::http::issuance::Issuance;
 use crate::http::middleware::access_log::RequestLogger;
@@ -324,6 +326,10 @@ fn cause(reason: &Result<(), ExitError>, gradually: bool) -> String {
     }
 }
 
+/// Connections to the public port with which a client counts as the others: beyond, it gives way
+/// first.
+const FAIR_SHARE: usize = 1;
+
 async fn serve_public(
     listener: TcpListener,
     format: LogFormat,
@@ -333,7 +339,9 @@ async fn serve_public(
     draining: Draining,
     end: impl Future<Output = Result<(), ExitError>>,
 ) -> Result<(), ExitError> {
-    let limit = ConnectionLimit::new(config.max_connections);
+    let max_connections = max_connections(config.max_connections);
+    let evictions = shared.metrics.connections_evicted();
+    let slots = ConnectionSlots::counting("public port", max_connections, FAIR_SHARE, evictions);
     let tls = config.certificate.clone().map(tls::http1).transpose()?;
     let logger = logger(&config, &shared);
     let unfinished = Unfinished::for_this_process();
@@ -349,7 +357,7 @@ async fn serve_public(
             (revocations, records),
             logger,
             unfinished,
-            limit.max,
+            max_connections,
         )
         .into_router(),
     };
@@ -358,7 +366,20 @@ async fn serve_public(
         .map_err(|error| ExitError::Software(format!("the listener cannot be served: {error}")))?;
     health.set_started();
     audit::server_started(listener.local_addr().ok());
-    downstream::serve(listener, served, &limit, end).await
+    downstream::serve(listener, served, &slots, end).await
+}
+
+/// Returns the configured number, or as many as there are descriptors.
+fn max_connections(configured: u32) -> usize {
+    let configured = configured as usize;
+    let max = configured.min(fd_limit::for_clients());
+    if max < configured {
+        warn!(
+            configured,
+            max, "fewer connections than --max-connections: the limit of open files is low"
+        );
+    }
+    max
 }
 
 fn logger(config: &Config, shared: &SyncedState) -> RequestLogger {

@@ -126,12 +126,20 @@ impl TlsClient {
 
     /// Reads the response to a request with `method`.
     ///
+    /// # Errors
+    /// When there is no response.
+    pub fn try_response(&mut self, method: &str) -> std::io::Result<Message> {
+        let response = Message::read_response(&mut self.0, method)?;
+        response.ok_or_else(|| std::io::ErrorKind::UnexpectedEof.into())
+    }
+
+    /// Reads a response as `try_response`.
+    ///
     /// # Panics
     /// When there is no response.
     pub fn response(&mut self, method: &str) -> Message {
-        Message::read_response(&mut self.0, method)
+        self.try_response(method)
             .unwrap_or_else(|error| panic!("no response to {method}: {error}"))
-            .unwrap_or_else(|| panic!("closed without a response to {method}"))
     }
 
     /// Reads to the end, which requires a close alert of TLS.

@@ -28,6 +28,7 @@ mod e2e {
     mod command_line;
     mod completions;
     mod conformance;
+    mod connection_slots;
     mod cors;
     mod current_user;
     mod documents;

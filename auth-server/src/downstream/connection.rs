@@ -1,5 +1,6 @@
 //! One HTTP/1.1 connection: limits, timeouts, and a close that does not lose the last response.
 
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
 use std::net::IpAddr;
@@ -8,9 +9,11 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use http_body_util::BodyExt;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use runtime::net::connection_slots::Activity;
 use runtime::net::shares::Holder;
 use runtime::net::write_deadline::WriteDeadline;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -36,6 +39,8 @@ const MAX_HEADER_BYTES: usize = 16 * 1024;
 /// Bounds the reading of a rejected upload after its response, so that the response arrives.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: u64 = 8 * 1024 * 1024;
+/// A stop closes idle connections after this silence: a last request may be on its way.
+const LAST_REQUEST: Duration = Duration::from_secs(1);
 
 type Socket = WriteDeadline<TcpStream>;
 
@@ -54,21 +59,22 @@ pub(super) struct Serving {
 impl Serving {
     /// Serves the connection until it ends; after `stop` changed, until its last response is
     /// written.
-    pub(super) async fn serve(self, stream: TcpStream, peer: IpAddr) {
+    pub(super) async fn serve(self, stream: TcpStream, peer: IpAddr, activity: Activity) {
         // A response may be two writes; the second must not wait for the acknowledgement of the
         // first.
         let _ = stream.set_nodelay(true);
         let stream = WriteDeadline::new(stream, self.request_timeout);
         match self.tls.clone() {
-            None => serve(stream, peer, self).await,
+            None => serve(stream, (peer, activity), self).await,
             // Boxed, or each plain connection would reserve room for it too.
-            Some(tls) => Box::pin(self.serve_tls(tls, stream, peer)).await,
+            Some(tls) => Box::pin(self.serve_tls(tls, stream, (peer, activity))).await,
         }
     }
 
-    async fn serve_tls(self, tls: TlsAcceptor, stream: Socket, peer: IpAddr) {
+    async fn serve_tls(self, tls: TlsAcceptor, stream: Socket, client: (IpAddr, Activity)) {
+        let peer = client.0;
         match self.handshake(&tls, stream).await {
-            Ok(FirstBytes::Tls(stream)) => serve(*stream, peer, self).await,
+            Ok(FirstBytes::Tls(stream)) => serve(*stream, client, self).await,
             Ok(FirstBytes::Plain(stream)) => self.reject_plain(stream, peer).await,
             Err(error) => debug!(%error, %peer, "TLS handshake failed"),
         }
@@ -112,7 +118,7 @@ async fn detect_tls(tls: &TlsAcceptor, stream: Socket) -> io::Result<FirstBytes>
     Ok(FirstBytes::Tls(Box::new(stream)))
 }
 
-async fn serve<S>(stream: S, peer: IpAddr, serving: Serving)
+async fn serve<S>(stream: S, (peer, activity): (IpAddr, Activity), serving: Serving)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -125,15 +131,24 @@ where
         mut stop,
         ..
     } = serving;
+    let requests = activity.clone();
     let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
+        let in_flight = requests.stream();
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(Peer(peer));
         let draining = draining.clone();
-        let router =
-            ServiceExt::<http::Request<Body>>::map_response(router.clone(), move |response| {
-                draining.mark(response)
+        let response = router.clone().oneshot(request);
+        Box::pin(async move {
+            let response = draining.mark(response.await?);
+            // In flight until the last of it is written.
+            let response = response.map(|body| {
+                body.map_err(move |error| {
+                    let _ = &in_flight;
+                    error
+                })
             });
-        router.oneshot(request)
+            Ok::<_, Infallible>(response)
+        })
     });
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -147,6 +162,7 @@ where
                 stream,
                 request_timeout,
                 unfinished.nothing_held(Holder::at(Some(peer))),
+                activity.clone(),
                 {
                     let logger = logger.clone();
                     move |rejection| logger.log_unparsed(rejection, peer)
@@ -158,7 +174,7 @@ where
     // Not as a future: that would close the socket while a client is still sending.
     let ended = tokio::select! {
         ended = poll_fn(|cx| connection.poll_without_shutdown(cx)) => Some(ended),
-        _ = stop.changed() => None,
+        () = last_request(&mut stop) => None,
     };
     let ended = match ended {
         Some(ended) => ended,
@@ -178,7 +194,14 @@ where
             let _ = stream.write_all(&raw_http1_response(rejection)).await;
         }
     }
+    activity.waits_for_rest();
     Box::pin(linger(stream)).await;
+}
+
+/// Waits for a stop, and for the last request of a client that does not know of it.
+async fn last_request(stop: &mut watch::Receiver<()>) {
+    let _ = stop.changed().await;
+    tokio::time::sleep(LAST_REQUEST).await;
 }
 
 /// Returns the rejection for errors that hyper leaves without a response.

@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use runtime::net::connection_slots::{Activity, OpenStream};
 use runtime::net::listener::CLIENT_IDLE;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
@@ -34,6 +35,9 @@ pub(super) struct Http1Guard<S, R> {
     /// Memory of an incomplete head.
     unfinished: Held,
     withheld: Option<Withheld>,
+    activity: Activity,
+    /// Held while the client does not read.
+    unread: Option<OpenStream>,
     head_timeout: Duration,
     /// Timer of the current wait, created on the first pending read: most heads arrive at once.
     timer: Option<Pin<Box<Sleep>>>,
@@ -65,7 +69,13 @@ struct Replacement {
 }
 
 impl<S, R> Http1Guard<S, R> {
-    pub(super) fn new(stream: S, head_timeout: Duration, unfinished: Held, report: R) -> Self {
+    pub(super) fn new(
+        stream: S,
+        head_timeout: Duration,
+        unfinished: Held,
+        activity: Activity,
+        report: R,
+    ) -> Self {
         Self {
             stream,
             report,
@@ -73,6 +83,8 @@ impl<S, R> Http1Guard<S, R> {
             requests: RequestBoundaries::default(),
             unfinished,
             withheld: None,
+            activity,
+            unread: None,
             head_timeout,
             timer: None,
             is_head_overdue: false,
@@ -99,6 +111,25 @@ impl<S, R> Http1Guard<S, R> {
         } else {
             self.requests.is_between().then_some(CLIENT_IDLE)
         }
+    }
+
+    /// A request whose body is not here yet counts by itself.
+    fn publish_wait(&self) {
+        if self.requests.is_within_head() {
+            self.activity.waits_for_rest();
+        } else {
+            self.activity.waits_for_request();
+        }
+    }
+
+    /// Records if the client reads what is written.
+    fn written<T>(&mut self, written: Poll<T>) -> Poll<T> {
+        if written.is_ready() {
+            self.unread = None;
+        } else if self.unread.is_none() {
+            self.unread = Some(self.activity.stream());
+        }
+        written
     }
 
     /// Completes when the expected bytes are overdue.
@@ -152,7 +183,7 @@ fn replacement(written: &[u8]) -> Option<Rejection> {
 impl<S: AsyncWrite + Unpin, R: Fn(Rejection) + Unpin> AsyncWrite for Http1Guard<S, R> {
     // Not vectored, so that hyper writes a head in one piece.
     fn poll_write(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         written: &[u8],
     ) -> Poll<io::Result<usize>> {
@@ -164,7 +195,7 @@ impl<S: AsyncWrite + Unpin, R: Fn(Rejection) + Unpin> AsyncWrite for Http1Guard<
             requests,
             timer,
             ..
-        } = self.get_mut();
+        } = &mut *self;
         if requests.is_between() {
             // The time between two requests begins with the response.
             *timer = None;
@@ -180,7 +211,8 @@ impl<S: AsyncWrite + Unpin, R: Fn(Rejection) + Unpin> AsyncWrite for Http1Guard<
             });
         }
         let Some(Replacement { bytes, sent }) = pending else {
-            return Pin::new(stream).poll_write(cx, written);
+            let taken = Pin::new(stream).poll_write(cx, written);
+            return self.written(taken);
         };
         while let Some(rest @ [_, ..]) = bytes.get(*sent..) {
             *sent += ready!(Pin::new(&mut *stream).poll_write(cx, rest))?;
@@ -190,7 +222,8 @@ impl<S: AsyncWrite + Unpin, R: Fn(Rejection) + Unpin> AsyncWrite for Http1Guard<
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        self.written(flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -209,7 +242,9 @@ impl<S: AsyncRead + Unpin, R: Unpin> AsyncRead for Http1Guard<S, R> {
             let before = buffer.filled().len();
             if let Poll::Ready(read) = Pin::new(&mut this.stream).poll_read(cx, buffer) {
                 read?;
+                this.activity.received();
             } else {
+                this.publish_wait();
                 ready!(this.poll_overdue(cx));
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }
@@ -306,7 +341,10 @@ mod tests {
             let (stream, client) = tokio::io::duplex(1024);
             let report: fn(Rejection) = |_| {};
             let unfinished = Unfinished::of(1024).nothing_held(Holder::at(None));
-            (Http1Guard::new(stream, HEAD, unfinished, report), client)
+            (
+                Http1Guard::new(stream, HEAD, unfinished, Activity::default(), report),
+                client,
+            )
         };
         for (sent, expected) in [
             (&[][..], (HEAD, false)),

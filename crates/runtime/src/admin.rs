@@ -7,11 +7,9 @@ pub mod client;
 pub mod health;
 pub mod healthcheck;
 
-use std::convert::Infallible;
-use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use axum::Router;
@@ -25,9 +23,8 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use prometheus_client::registry::Registry;
-use rustix::net::{RecvFlags, recv};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::admin::health::Health;
@@ -96,18 +93,20 @@ pub async fn serve(
     let listener = TcpListener::from_std(listener)?;
     let routes = routes(health, metrics, open, extra);
     let connections = GracefulShutdown::new();
-    let mut others = ConnectionSlots::new(PORT, MAX_OF_OTHERS, 1);
-    let mut loopback = ConnectionSlots::new(PORT, MAX_OF_LOOPBACK, 1);
+    let others = ConnectionSlots::new(PORT, MAX_OF_OTHERS, 1);
+    let loopback = ConnectionSlots::new(PORT, MAX_OF_LOOPBACK, 1);
     tokio::pin!(shutdown);
     loop {
         tokio::select! {
             () = &mut shutdown => break,
             (stream, peer) = listener::accept(&listener, PORT) => {
                 let ip = peer.ip().to_canonical();
-                let slots = if ip.is_loopback() { &mut loopback } else { &mut others };
-                slots.make_room(|()| Some(())).await;
-                let served = serve_connection(stream, peer, routes.clone(), &connections, TIMEOUT);
-                slots.take(ip, served.await, ());
+                let slots = if ip.is_loopback() { &loopback } else { &others };
+                // None of them ever counts as busy: a slow reader of metrics gives way as well.
+                if let Some(slot) = slots.take(ip, false).await {
+                    let served = serve_connection(stream, peer, routes.clone(), &connections, TIMEOUT);
+                    tokio::spawn(async move { slot.serve(pin!(served), || ()).await });
+                }
             }
         }
     }
@@ -116,48 +115,27 @@ pub async fn serve(
     Ok(())
 }
 
-/// Serves one request of a connection in a task. A request that has arrived already has its
-/// response when this returns, so that the connections accepted next cannot evict it.
-async fn serve_connection(
+/// Serves one request of a connection.
+fn serve_connection(
     stream: TcpStream,
     peer: SocketAddr,
     routes: Router,
     connections: &GracefulShutdown,
     timeout: Duration,
-) -> JoinHandle<()> {
+) -> impl Future<Output = ()> + use<> {
     let service = routes.layer(axum::Extension(ConnectInfo(peer)));
-    if has_pending_data(&stream) {
-        // At once: the runtime only has to notice.
-        let _ = stream.readable().await;
-    }
     let stream = WriteDeadline::new(stream, timeout);
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(timeout)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
-    let mut connection = Box::pin(connections.watch(connection));
-    let (begun, has_begun) = oneshot::channel::<Infallible>();
-    // A task of its own from the first step on: a panic ends no other connection.
-    let serving = tokio::spawn(async move {
-        let at_once = poll_fn(|cx| Poll::Ready(connection.as_mut().poll(cx))).await;
-        drop(begun);
-        let ended = match at_once {
-            Poll::Ready(ended) => ended,
-            Poll::Pending => connection.await,
-        };
-        if let Err(error) = ended {
+    let connection = connections.watch(connection);
+    async move {
+        if let Err(error) = connection.await {
             tracing::debug!(%error, %peer, "{PORT}: connection ended");
         }
-    });
-    let _ = has_begun.await;
-    serving
-}
-
-/// Returns true if bytes have arrived.
-fn has_pending_data(stream: &TcpStream) -> bool {
-    let peek = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-    recv(stream, &mut [0], peek).is_ok()
+    }
 }
 
 /// The first routes are for kubelet and Prometheus, from outside the pod. Everything else, a route
@@ -508,7 +486,8 @@ mod tests {
         let (stream, peer) = listener.accept().await.unwrap();
         let connections = GracefulShutdown::new();
         let timeout = Duration::from_millis(milliseconds);
-        let served = serve_connection(stream, peer, routes, &connections, timeout).await;
+        let served = serve_connection(stream, peer, routes, &connections, timeout);
+        let served = tokio::spawn(served);
         (client.unwrap(), connections, served)
     }
 

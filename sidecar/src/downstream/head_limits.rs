@@ -63,6 +63,11 @@ impl HeadLimiter {
         self.begun = self.begun || bytes.iter().any(|byte| !matches!(byte, b'\r' | b'\n'));
     }
 
+    /// Returns true once the head has begun: it has to end in time.
+    pub(crate) const fn has_begun(&self) -> bool {
+        self.begun
+    }
+
     /// Returns true for a head past its max size; exact as long as more of it is read.
     pub(crate) fn is_too_large(&self) -> bool {
         self.bytes > MAX_HEAD_BYTES

@@ -22,11 +22,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Buf, Bytes};
-use pingora::protocols::{ALPN, Shutdown};
+use pingora::protocols::{ALPN, Shutdown, Stream};
+use runtime::net::connection_slots::Activity;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use wire::http::framing::requests::{FramingError, Part, RequestBoundaries};
 use wire::rejection::Rejection;
 
+pub(crate) use self::connection_info::ConnectionInfo;
 use self::ended_responses::WindowDeadline;
 pub(crate) use self::ended_responses::{EndedResponses, Generation};
 use self::h2_error_sniffer::{BareRejection, BareRejections};
@@ -60,6 +62,7 @@ pub(crate) trait RejectUnparsed: std::fmt::Debug + Send + Sync {
 pub(crate) struct ClientStream {
     transport: ClientTransport,
     reject_unparsed: Arc<dyn RejectUnparsed>,
+    activity: Activity,
     /// True from the first filter of a request to its last.
     handling: AtomicBool,
     /// True once a request was handled since `head` began.
@@ -103,6 +106,7 @@ impl ClientStream {
             preface: if is_http_2 { HTTP_2_PREFACE } else { &[] },
             transport,
             reject_unparsed,
+            activity: Activity::default(),
             peeked: Bytes::new(),
             has_peeked: false,
             replay: Bytes::new(),
@@ -120,11 +124,25 @@ impl ClientStream {
         }
     }
 
+    /// Publishes when the connection waits and when it serves.
+    pub(crate) fn publishing(self, activity: Activity) -> Self {
+        if self.is_http_2 {
+            activity.speaks_http_2();
+        }
+        Self { activity, ..self }
+    }
+
+    /// Publishes that the connection waits for the rest of a request that has its response.
+    pub(crate) fn waits_for_rest(&self) {
+        self.activity.waits_for_rest();
+    }
+
     /// Marks the bytes written from now on as a request's response or as Pingora's own. For HTTP/1
     /// alone.
     pub(crate) fn set_handling(&self, handling: bool) {
         self.handling.store(handling, Ordering::Relaxed);
         if handling {
+            self.activity.serves();
             self.requests_handled.fetch_add(1, Ordering::Relaxed);
         } else {
             self.handled.store(true, Ordering::Relaxed);
@@ -182,6 +200,9 @@ impl ClientStream {
             }
         }
         self.is_http_2 = peeked.starts_with(HTTP_2_PREFACE);
+        if self.is_http_2 {
+            self.activity.speaks_http_2();
+        }
         self.peeked = peeked.into();
         Ok(())
     }
@@ -201,7 +222,13 @@ impl ClientStream {
         if let Poll::Ready(read) = self.pipelined.poll_read(&mut self.transport, cx, buffer) {
             let received = buffer.filled().get(before..).unwrap_or_default();
             self.head.received(received);
+            self.activity.received();
             return Poll::Ready(read);
+        }
+        if self.head.has_begun() {
+            self.activity.waits_for_rest();
+        } else {
+            self.activity.waits_for_request();
         }
         let rejection = ready!(self.head.poll_overdue(cx));
         self.give_up(rejection)
@@ -228,7 +255,11 @@ impl ClientStream {
         if !self.is_http_2 && self.has_whole_request() {
             return self.pipelined.poll_left(&mut self.transport, cx);
         }
-        self.pipelined.poll_read(&mut self.transport, cx, buffer)
+        let read = self.pipelined.poll_read(&mut self.transport, cx, buffer);
+        if self.is_http_2 && read.is_pending() {
+            self.activity.waits_for_request();
+        }
+        read
     }
 
     /// Limits the wait for the preface; Pingora closes a connection that begins in another way.
@@ -412,7 +443,11 @@ fn take_from(kept: &mut Bytes, buffer: &mut ReadBuf<'_>) -> bool {
 }
 
 pub(crate) fn client_ip(transport: &ClientTransport) -> Option<IpAddr> {
-    let digest = transport.socket().get_socket_digest()?;
+    peer_ip(transport.socket())
+}
+
+pub(crate) fn peer_ip(stream: &Stream) -> Option<IpAddr> {
+    let digest = stream.get_socket_digest()?;
     digest.peer_addr()?.as_inet().map(SocketAddr::ip)
 }
 

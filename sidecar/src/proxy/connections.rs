@@ -1,8 +1,10 @@
 //! Accepts connections of clients: counts each, wraps its transport, then passes it to the proxy.
 
-use std::net::IpAddr;
+use std::future::pending;
+use std::net::{IpAddr, Ipv6Addr};
+use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -10,10 +12,12 @@ use pingora::apps::ServerApp;
 use pingora::protocols::Stream;
 use pingora::proxy::HttpProxy;
 use pingora::server::ShutdownWatch;
+use runtime::net::connection_slots::{Activity, ConnectionSlots};
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
 use wire::rejection::Rejection;
 
-use crate::downstream::limits::Limit;
-use crate::downstream::stream::{ClientStream, RejectUnparsed, client_ip};
+use crate::downstream::stream::{ClientStream, RejectUnparsed, client_ip, peer_ip};
 use crate::downstream::tls::ClientTls;
 use crate::downstream::transport::{self, ClientTransport, Socket};
 use crate::headers::forwarded::Client;
@@ -22,17 +26,21 @@ use crate::proxy::phases::AuthProxy;
 use crate::proxy::response;
 use crate::proxy::timed_requests::TimedRequests;
 use crate::telemetry::access_log::RequestRecord;
+use crate::telemetry::metrics::Departure;
 use crate::telemetry::outcome::{Completion, Outcome};
 use crate::telemetry::request_log::RequestLogger;
 use crate::telemetry::request_span::RequestSpan;
 use crate::upstream::Upstream;
+
+/// Silence after which a stop closes an idle connection.
+const LAST_REQUEST: Duration = Duration::from_secs(1);
 
 /// Handler of accepted connections.
 pub(crate) struct ClientConnections {
     requests: Arc<TimedRequests>,
     tls: Option<Arc<ClientTls>>,
     reject_unparsed: Arc<dyn RejectUnparsed>,
-    limit: Limit,
+    slots: ConnectionSlots,
     head_timeout: Duration,
     downstream_write_timeout: Option<Duration>,
     fast_path: Option<FastPath>,
@@ -42,7 +50,7 @@ impl ClientConnections {
     pub(crate) fn new(
         proxy: HttpProxy<AuthProxy>,
         tls: Option<Arc<ClientTls>>,
-        limit: Limit,
+        slots: ConnectionSlots,
         head_timeout: Duration,
         downstream_write_timeout: Option<Duration>,
         upstream: Arc<Upstream>,
@@ -56,7 +64,7 @@ impl ClientConnections {
             }),
             tls,
             reject_unparsed: Arc::new(UnparsedRejections(request_logger)),
-            limit,
+            slots,
             head_timeout,
             downstream_write_timeout,
             fast_path: None,
@@ -80,13 +88,29 @@ impl ClientConnections {
             .ok()
     }
 
-    /// Serves a connection to its end.
+    /// Serves a connection to its end, or until it makes room for another one.
     async fn serve(&self, stream: Stream, shutdown: &ShutdownWatch) {
-        let Some(_permit) = self.limit.take(Instant::now()) else {
-            self.requests.request_logger.metrics.connection_rejected();
+        let logger = &self.requests.request_logger;
+        let peer = peer_ip(&stream).unwrap_or(Ipv6Addr::UNSPECIFIED.into());
+        let is_proxy = logger.trusted_proxies.trusts(peer);
+        let Some(slot) = self.slots.take(peer, is_proxy).await else {
+            logger.metrics.connection_rejected();
             return;
         };
-        let _open = self.requests.request_logger.metrics.connection_opened();
+        let _open = logger.metrics.connection_opened();
+        let activity = slot.activity().clone();
+        let goodbye = Notify::new();
+        let serving = pin!(self.serve_requests(stream, activity, &goodbye, shutdown));
+        slot.serve(serving, || goodbye.notify_one()).await;
+    }
+
+    async fn serve_requests(
+        &self,
+        stream: Stream,
+        activity: Activity,
+        goodbye: &Notify,
+        shutdown: &ShutdownWatch,
+    ) {
         let socket = transport::socket(stream, self.downstream_write_timeout);
         // Boxed: most connections have no handshake, and none for long.
         let Some(transport) = Box::pin(self.secured(socket)).await else {
@@ -99,18 +123,46 @@ impl ClientConnections {
             Arc::clone(&self.reject_unparsed),
             self.head_timeout,
             self.downstream_write_timeout,
-        );
+        )
+        .publishing(activity);
+        let Ok(is_http_2) = stream.begins_http_2().await else {
+            return;
+        };
+        let metrics = &self.requests.request_logger.metrics;
+        if is_http_2 {
+            if self.fast_path.is_some() {
+                metrics.fast_path_left(Departure::Http2);
+            }
+            return self.serve_http_2(Box::new(stream), goodbye, shutdown).await;
+        }
         if let Some(fast_path) = &self.fast_path {
             match fast_path.serve(&mut stream, client).await {
                 Left::Closed => return,
                 Left::ToPingora(departure, unused) => {
-                    let metrics = &self.requests.request_logger.metrics;
                     metrics.fast_path_left(departure);
                     stream.replay(unused);
                 }
             }
         }
         self.requests.process_new(Box::new(stream), shutdown).await;
+    }
+
+    /// Serves HTTP/2, and sends a GOAWAY at a shutdown or as `goodbye`.
+    async fn serve_http_2(&self, stream: Stream, goodbye: &Notify, shutdown: &ShutdownWatch) {
+        let (stop, stopped) = watch::channel(false);
+        let mut shutdown = shutdown.clone();
+        let stopping = async {
+            tokio::select! {
+                _ = shutdown.changed() => {}
+                () = goodbye.notified() => {}
+            }
+            stop.send_replace(true);
+            pending::<()>().await;
+        };
+        tokio::select! {
+            _ = self.requests.process_new(stream, &stopped) => {}
+            () = stopping => {}
+        }
     }
 }
 
@@ -127,12 +179,16 @@ impl ServerApp for ClientConnections {
         None
     }
 
-    /// Closes idle connections.
+    /// Closes idle connections, after a while in which the last request of a client that does not
+    /// know of the stop arrives and ends its connection.
     async fn cleanup(&self) {
-        if let Some(fast_path) = &self.fast_path {
-            fast_path.close_idle();
-        }
-        self.requests.cleanup().await;
+        let requests = Arc::clone(&self.requests);
+        let idle = self.fast_path.as_ref().map(FastPath::closing);
+        tokio::spawn(async move {
+            tokio::time::sleep(LAST_REQUEST).await;
+            idle.inspect(CancellationToken::cancel);
+            requests.cleanup().await;
+        });
     }
 }
 

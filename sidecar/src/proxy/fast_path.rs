@@ -78,18 +78,13 @@ impl FastPath {
         }
     }
 
-    /// Closes the connections that wait for their next request.
-    pub(crate) fn close_idle(&self) {
-        self.closing.cancel();
+    /// Returns the token that closes the connections that wait for their next request.
+    pub(crate) fn closing(&self) -> CancellationToken {
+        self.closing.clone()
     }
 
     /// Serves the requests of one connection, up to the first that is not for the fast path.
     pub(crate) async fn serve(&self, stream: &mut ClientStream, client: Client) -> Left {
-        match stream.begins_http_2().await {
-            Ok(false) => {}
-            Ok(true) => return Left::ToPingora(Departure::Http2, Bytes::new()),
-            Err(_) => return Left::Closed,
-        }
         let left = Connection::new(self, stream, client).serve().await;
         if matches!(left, Left::Closed) {
             stream.shutdown().await;

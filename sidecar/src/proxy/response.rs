@@ -14,6 +14,7 @@ use wire::http::cors::Endpoint;
 use wire::rejection::Rejection;
 
 use crate::auth::protected_resource::ProtectedResource;
+use crate::downstream::stream::ClientStream;
 use crate::request::kind::{GRPC_STATUS, is_grpc_call};
 
 /// Wait for a client that is still sending: closing earlier would reset the connection before it
@@ -279,6 +280,9 @@ fn expects_continue(session: &Session) -> bool {
 }
 
 async fn drain(session: &mut Session) {
+    if let Some(stream) = ClientStream::of(session) {
+        stream.waits_for_rest();
+    }
     session.set_read_timeout(Some(DRAIN_TIMEOUT));
     session.set_total_drain_timeout(Some(DRAIN_TIMEOUT));
     if session.drain_request_body().await.is_err() {

@@ -12,6 +12,7 @@ use wire::rejection::Rejection;
 
 use super::phases::AuthProxy;
 use super::stream_deadline::{ExpiredDeadline, TimedOut, within_deadlines};
+use crate::downstream::stream::ConnectionInfo;
 use crate::telemetry::access_log::RequestRecord;
 use crate::telemetry::outcome::{Completion, Outcome};
 use crate::telemetry::request_log::RequestLogger;
@@ -78,6 +79,8 @@ impl HttpServerApp for TimedRequests {
         session: ServerSession,
         shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
+        let stream = ConnectionInfo::of(session.digest());
+        let _open = stream.map(|connection| connection.activity.stream());
         let request = self.proxy.process_new_http(session, shutdown);
         within_deadlines(request).await.unwrap_or_else(|timed_out| {
             self.ended(timed_out);

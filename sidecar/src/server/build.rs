@@ -14,6 +14,7 @@ use prometheus_client::registry::Registry;
 use runtime::admin::health::Health;
 use runtime::logs::telemetry::LogFormat;
 use runtime::metrics::Exported;
+use runtime::net::connection_slots::ConnectionSlots;
 use runtime::net::fd_limit;
 use runtime::net::listener::{self, Port};
 use runtime::process::exit::ExitError;
@@ -33,7 +34,7 @@ use crate::config::issuers::IssuerConfig;
 use crate::config::live::CurrentRules;
 use crate::config::{Config, RevocationSettings};
 use crate::downstream::in_flight::InFlight;
-use crate::downstream::limits::{self, Limit};
+use crate::downstream::limits;
 use crate::downstream::tls::ClientTls;
 use crate::keys::cache::KeyCache;
 use crate::keys::current::CurrentKeys;
@@ -375,6 +376,10 @@ fn key_age(keys: &CurrentKeys) -> Option<String> {
     Some(format!("fetched {seconds} s ago{from_cache}"))
 }
 
+/// Connections to the public port with which a client counts as the others: beyond, it gives way
+/// first.
+const FAIR_SHARE: usize = 1;
+
 fn client_connections(
     conf: &Arc<ServerConf>,
     config: Config,
@@ -384,8 +389,9 @@ fn client_connections(
 ) -> ClientConnections {
     let descriptors = fd_limit::for_clients();
     let max = |flag, configured| limits::max_of(flag, configured, descriptors);
-    let flag = "--max-connections";
-    let limit = Limit::new(flag, max(flag, config.max_connections));
+    let connections = max("--max-connections", config.max_connections);
+    let evictions = shared.metrics.connections_evicted();
+    let slots = ConnectionSlots::counting("public port", connections, FAIR_SHARE, evictions);
     let in_flight = InFlight::new(max("--max-requests", config.max_requests));
     let head_timeout = config.request_header_timeout;
     let downstream_write_timeout = config.downstream_write_timeout;
@@ -397,7 +403,7 @@ fn client_connections(
     ClientConnections::new(
         proxy,
         tls,
-        limit,
+        slots,
         head_timeout,
         downstream_write_timeout,
         upstream,

@@ -135,8 +135,10 @@ metrics! {
         rule_refusals: Family<[(&'static str, String); 1], Counter>,
         /// Open connections of clients
         connections: Gauge,
-        /// Connections closed at once because there were too many
+        /// Connections closed at once because all others had requests in flight
         connections_rejected was connections_refused: Counter,
+        /// Connections without a request in flight that were closed for new ones
+        connections_evicted: Counter,
         /// 1 if the service accepted a connection on the pod's address at the last probe (--pod-ip)
         upstream_exposed was bypass_possible: Gauge,
         /// Streams that were closed because their token had expired or was revoked
@@ -266,6 +268,11 @@ impl Metrics {
 
     pub(crate) fn connection_rejected(&self) {
         self.connections_rejected.inc();
+    }
+
+    /// Returns the counter of connections that were closed for new ones.
+    pub(crate) fn connections_evicted(&self) -> Counter {
+        self.connections_evicted.clone()
     }
 
     pub(crate) fn bypass_possible(&self, possible: bool) {

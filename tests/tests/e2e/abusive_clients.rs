@@ -22,7 +22,7 @@ use tests::wait;
 use super::forwarding::stack;
 
 /// More than in a release build, whose futures are smaller.
-const MAX_IDLE_BYTES: u64 = 8 * 1024;
+const MAX_IDLE_BYTES: u64 = 9 * 1024;
 const OPEN: &str = "/orders/public/file";
 /// Just below the bytes that may be left to send of one HTTP/2 response when its handler ends.
 const FILE_BYTES: usize = 65_000;

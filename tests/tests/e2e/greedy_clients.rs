@@ -10,7 +10,7 @@ use tests::auth_server::{AuthServerPlan, LOGIN, admin_get};
 use tests::client::verdict;
 use tests::h2_client::H2Client;
 use tests::keys::SigningType;
-use tests::metrics::rejections;
+use tests::metrics::{rejections, sum};
 use tests::raw_client::{RawClient, exchange};
 use tests::stack::ForgedStack;
 use tests::wait;
@@ -81,36 +81,36 @@ fn who_says_nothing_is_closed_without_a_word() {
 }
 
 #[test]
-fn past_the_limit_connections_close_and_admin_responds() {
-    let stack = stack_with(&["--max-connections", "2"]);
-    let address = stack.sidecar.address();
-    let open = || {
-        let mut client = RawClient::connect(address);
-        client.send(b"GET /orders/public/x HTTP/1.1\r\nHost: a\r\n\r\n");
+fn connections_beyond_the_share_of_one_client_close() {
+    let stack = stack_with(&["--max-connections", "5"]);
+    let admin = stack.sidecar.admin();
+    let begin = || {
+        let mut client = RawClient::connect(stack.sidecar.address());
+        client.send(b"POST /orders/public/x HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n");
         client
-            .try_response("GET")
-            .map(|response| (response.status(), client))
     };
-    let first = open().unwrap();
-    let second = open().unwrap();
-    assert_eq!((first.0, second.0), (200, 200));
+    let mut held: Vec<_> = (0..4).map(|_| begin()).collect();
+    wait::until("four requests in flight", || {
+        let in_flight = sum(admin, "postern_sidecar_requests_in_flight", &[]);
+        (in_flight == 4).then_some(())
+    });
     for _ in 0..3 {
-        assert!(open().is_err());
+        assert!(is_closed_without_a_word(&begin().try_response("POST")));
     }
-    let metrics = admin_get(stack.sidecar.admin(), "/metrics").text();
-    for line in [
-        "postern_sidecar_connections 2",
-        "postern_sidecar_connections_refused_total 3",
-    ] {
-        assert!(metrics.lines().any(|other| other == line), "{metrics}");
-    }
+    assert_eq!(sum(admin, "postern_sidecar_connections", &[]), 4);
+    let rejected = "postern_sidecar_connections_rejected_total";
+    assert_eq!(sum(admin, rejected, &[]), 3);
     let warnings = || {
         let log = stack.sidecar.process().stderr();
-        log.matches("--max-connections 2: max reached").count()
+        log.matches("max of 5 connections reached").count()
     };
     wait::until("a warning", || (warnings() > 0).then_some(()));
-    drop(first);
-    wait::until("a free place", || open().ok());
+    held.truncate(3);
+    wait::until("a free slot", || {
+        let mut client = begin();
+        client.send(b"x");
+        client.try_response("POST").ok()
+    });
     assert_eq!(warnings(), 1);
 }
 

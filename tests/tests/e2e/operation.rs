@@ -273,6 +273,43 @@ fn lesson_a4_no_request_on_a_kept_connection_is_lost_at_the_end() {
 }
 
 #[test]
+fn a_request_that_a_stop_meets_on_its_way_has_its_response() {
+    let stack = ForgedStack::with(tests::keys::SigningType::Ecdsa, |plan| {
+        plan.public_paths(["/public/**"])
+            .flags(["--lame-duck", "0"])
+    });
+    let server = AuthServerPlan::new()
+        .flags(["--lame-duck", "0"])
+        .start()
+        .ready();
+    for (address, process, path) in [
+        (
+            stack.sidecar.address(),
+            stack.sidecar.process(),
+            "/orders/public/x",
+        ),
+        (
+            server.address(),
+            server.process(),
+            "/auth/.well-known/jwks.json",
+        ),
+    ] {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut kept = RawClient::connect(address);
+        kept.send(request.as_bytes());
+        assert_eq!(kept.response("GET").status(), 200);
+        process.terminate();
+        wait::until("no further connection", || {
+            RawClient::try_connect(address).is_err().then_some(())
+        });
+        kept.send(request.as_bytes());
+        let response = kept.response("GET");
+        assert_eq!(response.status(), 200, "{path}");
+        assert_eq!(response.header("connection"), ["close"], "{path}");
+    }
+}
+
+#[test]
 fn sighup_ends_no_auth_server_and_is_explained() {
     let server = AuthServer::start().ready();
     let client = server.anonymous();

@@ -120,7 +120,7 @@ fn stack(reports: bool) -> Stack {
     let plan = SidecarPlan::to(&StreamingService::start().url(), &auth_server.url())
         .flags(["--signing-type", "ecdsa", "--public-path", "/public/**"])
         .flags(["--optional-auth-path", "/feed/**"])
-        .flags(["--max-requests", PERMITS, "--max-connections", "250"]);
+        .flags(["--max-requests", PERMITS, "--max-connections", "300"]);
     let plan = if reports {
         plan.flags(["--enforce=report", &until])
     } else {

@@ -1,117 +1,360 @@
-//! Slots of connections. A full set ends an old connection for a new one: a rejected probe would
-//! mean that a healthy program is dead, and silent peers would keep reviews from a webhook.
+//! Slots of connections. A full port closes a connection without a request in flight for a new one,
+//! of the client that holds most: connections that are only held keep no other client out.
 
-use std::cmp::Reverse;
+mod activity;
+mod queues;
+
+use std::collections::HashMap;
+use std::future::poll_fn;
 use std::net::IpAddr;
-use std::time::Instant;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
 
-use tokio::task::JoinHandle;
+use parking_lot::Mutex;
+use prometheus_client::metrics::counter::Counter;
+use tokio::sync::{Notify, oneshot};
 
+pub use self::activity::{Activity, OpenStream};
+use self::queues::{Client, Queues, Wait};
+use super::client_prefix::ClientPrefix;
+use super::shares::exceeds_its_share;
 use crate::logs::once_a_minute::OnceAMinute;
 
-/// The connections of one kind of peers, each with a state that the port defines.
+/// Connections that are being closed for new ones, beside the limit.
+pub const MAX_LEAVING: usize = 16;
+/// Wait for a client that was sent a GOAWAY: it closes by itself, and loses no request.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// The connections of one port, or of one kind of peers. Clones share them.
+#[derive(Debug, Clone)]
+pub struct ConnectionSlots(Arc<Port>);
+
 #[derive(Debug)]
-pub struct ConnectionSlots<S> {
-    /// The name of the port in the log.
-    port: &'static str,
+struct Port {
+    /// Its name in the log.
+    name: &'static str,
     max: usize,
-    /// Connections of one address that are not too many.
-    fair_share: usize,
-    /// The oldest first.
-    taken: Vec<Taken<S>>,
-    /// A peer with too many connections opens them again and again.
-    warned: OnceAMinute,
+    began: Instant,
+    evictions: Counter,
+    slots: Mutex<Slots>,
+    /// Signals the end of a connection that is being closed.
+    left: Notify,
+    /// Signals that newcomers wait for such an end.
+    pressed: Notify,
 }
 
 #[derive(Debug)]
-struct Taken<S> {
-    peer: IpAddr,
-    served: JoinHandle<()>,
-    state: S,
+struct Slots {
+    next_id: u64,
+    /// Without those that are being closed.
+    taken: usize,
+    leaving: usize,
+    connections: HashMap<u64, Connection>,
+    queues: Queues,
+    /// Connections of peers that stand for many clients.
+    proxies: Queues,
+    /// A client with too many connections opens them again and again.
+    eviction_logged: OnceAMinute,
+    rejection_logged: OnceAMinute,
 }
 
-impl<S> ConnectionSlots<S> {
-    /// Returns `max` free slots. A full set ends connections of addresses with more than
-    /// `fair_share` before those of others.
+#[derive(Debug)]
+struct Connection {
+    peer: IpAddr,
+    client: Client,
+    is_proxy: bool,
+    activity: Activity,
+    /// Its place in the queues; it may have waited anew since.
+    queued: Option<Wait>,
+    /// Signals it to close; `None` once that is done.
+    evict: Option<oneshot::Sender<()>>,
+}
+
+/// The slot of a connection, free again on drop.
+#[derive(Debug)]
+pub struct Slot {
+    port: Arc<Port>,
+    id: u64,
+    activity: Activity,
+    evicted: oneshot::Receiver<()>,
+}
+
+impl ConnectionSlots {
+    /// Returns `max` free slots. Clients with up to `fair_share` connections count alike.
+    #[must_use]
     pub fn new(port: &'static str, max: usize, fair_share: usize) -> Self {
-        Self {
-            port,
-            max,
-            fair_share,
-            taken: Vec::new(),
-            warned: OnceAMinute::default(),
-        }
+        Self::counting(port, max, fair_share, Counter::default())
     }
 
-    /// Frees a slot, and ends a connection with a `rank` if necessary, whose descriptor is closed on
-    /// return. Returns false while all slots are taken by connections without one.
-    pub async fn make_room<R: Ord>(&mut self, rank: impl Fn(&S) -> Option<R>) -> bool {
-        self.taken.retain(|slot| !slot.served.is_finished());
-        while self.taken.len() >= self.max {
-            let slots = self.taken.iter().enumerate();
-            let ranked = slots.filter_map(|(at, slot)| Some((at, slot.peer, rank(&slot.state)?)));
-            let Some(at) = eviction_candidate(&ranked.collect::<Vec<_>>(), self.fair_share) else {
-                return false;
+    /// Returns slots that count the connections which are closed for new ones.
+    #[must_use]
+    pub fn counting(port: &'static str, max: usize, fair_share: usize, evictions: Counter) -> Self {
+        Self(Arc::new(Port {
+            name: port,
+            max,
+            began: Instant::now(),
+            evictions,
+            slots: Mutex::new(Slots {
+                next_id: 0,
+                taken: 0,
+                leaving: 0,
+                connections: HashMap::new(),
+                queues: Queues::new(fair_share),
+                proxies: Queues::new(fair_share),
+                eviction_logged: OnceAMinute::default(),
+                rejection_logged: OnceAMinute::default(),
+            }),
+            left: Notify::new(),
+            pressed: Notify::new(),
+        }))
+    }
+
+    /// Takes a slot for a connection of `peer`; `is_proxy` if it stands for many clients. `None` if
+    /// requests are in flight on all others, or the peer holds its share of what there is.
+    pub async fn take(&self, peer: IpAddr, is_proxy: bool) -> Option<Slot> {
+        let mut has_waited = false;
+        loop {
+            let slot = Port::take(&self.0, peer, is_proxy);
+            let Err(WouldWait) = slot else {
+                if has_waited {
+                    // Others may wait as well.
+                    self.0.left.notify_one();
+                }
+                return slot.ok().flatten();
             };
-            let evicted = self.taken.remove(at);
-            evicted.served.abort();
-            let _ = evicted.served.await;
-            if self.warned.is_due(Instant::now()) {
-                let (port, peer) = (self.port, evicted.peer);
-                tracing::warn!(%peer, "{port}: too many connections; an old one of this peer is closed");
+            has_waited = true;
+            self.0.pressed.notify_waiters();
+            self.0.left.notified().await;
+        }
+    }
+}
+
+/// Too many connections are being closed at the moment.
+struct WouldWait;
+
+impl Port {
+    /// Returns the milliseconds since the start.
+    fn now(&self) -> u64 {
+        self.began
+            .elapsed()
+            .as_millis()
+            .try_into()
+            .unwrap_or(u64::MAX)
+    }
+
+    fn take(port: &Arc<Self>, peer: IpAddr, is_proxy: bool) -> Result<Option<Slot>, WouldWait> {
+        let client = ClientPrefix::client(peer).to_bytes();
+        let mut slots = port.slots.lock();
+        let holds = if is_proxy {
+            0
+        } else {
+            slots.queues.held(client)
+        };
+        let free = port.max.saturating_sub(slots.taken);
+        if free == 0 || exceeds_its_share(holds, holds + 1, free - 1) {
+            if slots.leaving >= MAX_LEAVING {
+                return Err(WouldWait);
+            }
+            if !slots.evict(port, holds) {
+                slots.log_rejection(port, peer);
+                return Ok(None);
             }
         }
-        true
-    }
-
-    /// Takes a free slot.
-    pub fn take(&mut self, peer: IpAddr, served: JoinHandle<()>, state: S) {
-        self.taken.push(Taken {
+        let id = slots.next_id;
+        slots.next_id += 1;
+        let activity = Activity::new(port, id);
+        let (evict, evicted) = oneshot::channel();
+        let connection = Connection {
             peer,
-            served,
-            state,
-        });
+            client,
+            is_proxy,
+            activity: activity.clone(),
+            queued: None,
+            evict: Some(evict),
+        };
+        slots.taken += 1;
+        slots.queues_of(is_proxy).add(client);
+        slots.connections.insert(id, connection);
+        slots.enqueue(id);
+        drop(slots);
+        Ok(Some(Slot {
+            port: Arc::clone(port),
+            id,
+            activity,
+            evicted,
+        }))
+    }
+
+    /// Puts a connection into its queue that was busy when the port met it.
+    fn waits_again(&self, id: u64) {
+        self.slots.lock().enqueue(id);
     }
 }
 
-/// Returns a connection of the address that has the most, among addresses within their share of any
-/// of them: there the oldest of the lowest rank.
-fn eviction_candidate<R: Ord>(ranked: &[(usize, IpAddr, R)], fair_share: usize) -> Option<usize> {
-    let held = |peer: &IpAddr| ranked.iter().filter(|(_, other, _)| other == peer).count();
-    let evicted = ranked
-        .iter()
-        .min_by_key(|&(_, peer, rank)| (Reverse(held(peer).max(fair_share)), rank));
-    evicted.map(|(at, ..)| *at)
+impl Slots {
+    const fn queues_of(&mut self, is_proxy: bool) -> &mut Queues {
+        if is_proxy {
+            &mut self.proxies
+        } else {
+            &mut self.queues
+        }
+    }
+
+    /// Queues a connection, unless it is busy or being closed.
+    fn enqueue(&mut self, id: u64) {
+        let Some(connection) = self.connections.get_mut(&id) else {
+            return;
+        };
+        if connection.queued.is_some() || connection.evict.is_none() {
+            return;
+        }
+        connection.queued = connection.activity.wait();
+        let (client, is_proxy) = (connection.client, connection.is_proxy);
+        if let Some(wait) = connection.queued {
+            self.queues_of(is_proxy).enqueue(client, wait);
+        }
+    }
+
+    fn dequeue(&mut self, id: u64) {
+        let Some(connection) = self.connections.get_mut(&id) else {
+            return;
+        };
+        let (client, is_proxy) = (connection.client, connection.is_proxy);
+        if let Some(wait) = connection.queued.take() {
+            self.queues_of(is_proxy).dequeue(client, wait);
+        }
+    }
+
+    /// Tells the next connection to close; false if there is none.
+    fn evict(&mut self, port: &Port, newcomer_holds: usize) -> bool {
+        for is_proxy in [false, true] {
+            while let Some(wait) = self.queues_of(is_proxy).first(newcomer_holds) {
+                self.dequeue(wait.id);
+                // It may have become busy, or wait anew.
+                self.enqueue(wait.id);
+                let connection = self.connections.get_mut(&wait.id);
+                let Some(connection) = connection.filter(|it| it.queued == Some(wait)) else {
+                    continue;
+                };
+                if let Some(evict) = connection.evict.take() {
+                    let _ = evict.send(());
+                }
+                let (client, peer) = (connection.client, connection.peer);
+                self.dequeue(wait.id);
+                self.queues_of(is_proxy).remove(client);
+                self.taken -= 1;
+                self.leaving += 1;
+                port.evictions.inc();
+                if self.eviction_logged.is_due(Instant::now()) {
+                    let name = port.name;
+                    tracing::warn!(%peer, "{name}: too many connections; an old one of this peer is closed");
+                }
+                return true;
+            }
+        }
+        false
+    }
+
+    fn log_rejection(&mut self, port: &Port, peer: IpAddr) {
+        if self.rejection_logged.is_due(Instant::now()) {
+            let (name, max) = (port.name, port.max);
+            tracing::warn!(%peer, "{name}: max of {max} connections reached, with requests in flight");
+        }
+    }
+
+    /// Lets a connection close; a busy one stays, with a new channel.
+    fn leaves(&mut self, id: u64) -> Result<(), oneshot::Receiver<()>> {
+        let Some(connection) = self.connections.get_mut(&id) else {
+            return Ok(());
+        };
+        if !connection.activity.is_busy() {
+            return Ok(());
+        }
+        let (evict, evicted) = oneshot::channel();
+        connection.evict = Some(evict);
+        let (client, is_proxy) = (connection.client, connection.is_proxy);
+        self.queues_of(is_proxy).add(client);
+        self.taken += 1;
+        self.leaving -= 1;
+        self.enqueue(id);
+        Err(evicted)
+    }
+
+    fn free(&mut self, id: u64) {
+        self.dequeue(id);
+        let Some(connection) = self.connections.remove(&id) else {
+            return;
+        };
+        if connection.evict.is_some() {
+            self.queues_of(connection.is_proxy)
+                .remove(connection.client);
+            self.taken -= 1;
+        } else {
+            self.leaving -= 1;
+        }
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+impl Slot {
+    /// Returns what the tasks of the connection publish.
+    #[must_use]
+    pub const fn activity(&self) -> &Activity {
+        &self.activity
+    }
 
-    #[test]
-    fn the_busiest_peer_loses_its_oldest_of_the_lowest_rank() {
-        for (fair_share, hosts, gone) in [
-            (1, &[][..], None),
-            (1, &[(1, 1)], Some(0)),
-            (1, &[(1, 1), (2, 1)], Some(0)),
-            (1, &[(1, 1), (2, 1), (2, 1)], Some(1)),
-            (1, &[(1, 1), (2, 1), (1, 1), (2, 1)], Some(0)),
-            (1, &[(3, 1), (1, 1), (2, 1), (1, 1), (2, 1)], Some(1)),
-            (
-                1,
-                &[(3, 1), (1, 1), (2, 1), (1, 1), (2, 1), (2, 1)],
-                Some(2),
-            ),
-            (1, &[(1, 0), (2, 2), (2, 1), (2, 1)], Some(2)),
-            (1, &[(9, 1), (9, 1), (1, 0), (2, 0), (3, 0)], Some(0)),
-            (2, &[(9, 1), (9, 1), (1, 0), (2, 0), (3, 0)], Some(2)),
-            (2, &[(9, 1), (9, 1), (9, 1), (1, 0), (2, 0)], Some(0)),
-        ] {
-            let ranked = hosts.iter().enumerate();
-            let ranked: Vec<(usize, IpAddr, u8)> = ranked
-                .map(|(at, (host, rank))| (at, [10, 0, 0, *host].into(), *rank))
-                .collect();
-            assert_eq!(eviction_candidate(&ranked, fair_share), gone, "{hosts:?}");
+    /// Serves a connection to its end, or until it gives way without a request in flight. HTTP/2 is
+    /// sent a GOAWAY by `goodbye` first.
+    pub async fn serve(
+        mut self,
+        mut connection: Pin<&mut impl Future<Output = ()>>,
+        goodbye: impl Fn(),
+    ) {
+        loop {
+            tokio::select! {
+                biased;
+                () = connection.as_mut() => return,
+                _ = &mut self.evicted => {}
+            }
+            // A request may have arrived: the runtime only has to notice.
+            tokio::task::yield_now().await;
+            if poll_fn(|cx| Poll::Ready(connection.as_mut().poll(cx).is_ready())).await {
+                return;
+            }
+            if self.activity.is_http_2() && !self.activity.is_busy() {
+                goodbye();
+                // Boxed: few connections need room for it.
+                let ended = Box::pin(self.ends_by_itself(connection.as_mut()));
+                if ended.await {
+                    return;
+                }
+            }
+            if self.leaves() {
+                return;
+            }
         }
+    }
+
+    /// Waits for the end of a connection that was sent a GOAWAY; false if it takes too long.
+    async fn ends_by_itself(&self, connection: Pin<&mut impl Future<Output = ()>>) -> bool {
+        tokio::select! {
+            () = connection => true,
+            () = self.port.pressed.notified() => false,
+            () = tokio::time::sleep(GOODBYE) => false,
+        }
+    }
+
+    /// Returns false for a connection with a request in flight, which stays.
+    fn leaves(&mut self) -> bool {
+        let left = self.port.slots.lock().leaves(self.id);
+        left.map_err(|evicted| self.evicted = evicted).is_ok()
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.port.slots.lock().free(self.id);
+        self.port.left.notify_one();
     }
 }

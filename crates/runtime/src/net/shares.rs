@@ -131,8 +131,7 @@ impl State {
             return false;
         };
         let held = before - from + to;
-        // The last permit is for a holder of none.
-        if to > from && before > 0 && held > free.saturating_mul(MULTIPLE_OF_FREE) {
+        if to > from && exceeds_its_share(before, held, free) {
             return false;
         }
         self.free = free;
@@ -147,6 +146,12 @@ impl State {
         }
         true
     }
+}
+
+/// Returns true for a holder that may not hold as much while so much would be `free`. The last
+/// permit is for a holder of none.
+pub(super) const fn exceeds_its_share(before: usize, held: usize, free: usize) -> bool {
+    before > 0 && held > free.saturating_mul(MULTIPLE_OF_FREE)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The port of the webhook: TLS, a bounded number of connections, a bounded body, one path.
 
 use std::net::TcpListener as StdListener;
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -16,12 +16,12 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
-use runtime::net::connection_slots::ConnectionSlots;
+use runtime::net::connection_slots::{Activity, ConnectionSlots};
 use runtime::net::listener;
 use runtime::net::write_deadline::WriteDeadline;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
 use super::metrics::WebhookMetrics;
@@ -42,8 +42,6 @@ const MAX_VALUES: usize = 50_000;
 const MAX_CONNECTIONS: usize = 128;
 /// Connections that the API server keeps beside many peers with one each.
 const FAIR_SHARE: usize = 8;
-/// Pause between two searches for a connection without a request: a busy one may have turned idle.
-const ROOM_EVERY: Duration = Duration::from_millis(100);
 /// Bodies in memory: 192 MiB at the most.
 const MAX_BODIES: usize = 48;
 /// Reviews at once, each with 100 MiB at the most.
@@ -85,23 +83,19 @@ impl Reviews {
         let listener = TcpListener::from_std(listener).map_err(|error| error.to_string())?;
         let connections = GracefulShutdown::new();
         let routes = routes(self.clone());
-        let mut slots = ConnectionSlots::<Arc<Activity>>::new(PORT, MAX_CONNECTIONS, FAIR_SHARE);
+        let slots = ConnectionSlots::new(PORT, MAX_CONNECTIONS, FAIR_SHARE);
         loop {
             let next = async {
-                let accepted = listener::accept(&listener, PORT).await;
-                while !slots.make_room(|activity| activity.rank()).await {
-                    sleep(ROOM_EVERY).await;
-                }
-                accepted
+                let (stream, peer) = listener::accept(&listener, PORT).await;
+                (slots.take(peer.ip(), false).await, stream)
             };
             tokio::select! {
                 _ = stop.changed() => break,
-                (stream, peer) = next => {
-                    let activity = Arc::<Activity>::default();
+                (slot, stream) = next => if let Some(slot) = slot {
                     let (tls, routes) = (Arc::clone(&self.tls), routes.clone());
-                    let watcher = connections.watcher();
-                    let served = serve_connection(tls, stream, routes, Arc::clone(&activity), watcher);
-                    slots.take(peer.ip().to_canonical(), tokio::spawn(served), activity);
+                    let (activity, watcher) = (slot.activity().clone(), connections.watcher());
+                    let serving = serve_connection(tls, stream, routes, activity, watcher);
+                    tokio::spawn(async move { slot.serve(pin!(serving), || ()).await });
                 }
             }
         }
@@ -133,34 +127,6 @@ impl Reviews {
         }
         let json = [(header::CONTENT_TYPE, "application/json")];
         (json, Body::from(response.to_string())).into_response()
-    }
-}
-
-/// The activity of a connection: peers that send nothing leave room for the API server.
-#[derive(Debug, Default)]
-struct Activity {
-    /// True from the end of a request's body to its response: a body that does not come keeps no
-    /// place.
-    under_review: AtomicBool,
-    /// True once it had a response.
-    is_known: AtomicBool,
-}
-
-impl Activity {
-    fn review_begins(&self) {
-        self.under_review.store(true, Ordering::Relaxed);
-    }
-
-    fn review_ends(&self) {
-        self.is_known.store(true, Ordering::Relaxed);
-        self.under_review.store(false, Ordering::Relaxed);
-    }
-
-    /// Returns true for a connection that ends after those without a response; `None` for one that
-    /// has to stay.
-    fn rank(&self) -> Option<bool> {
-        let may_end = !self.under_review.load(Ordering::Relaxed);
-        may_end.then(|| self.is_known.load(Ordering::Relaxed))
     }
 }
 
@@ -209,13 +175,13 @@ async fn reviewed_in_turn(reviews: Reviews, bounds: Bounds, request: Request) ->
     let Ok(of_body) = bounds.bodies.acquire_owned().await else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
-    let activity = request.extensions().get::<Arc<Activity>>().cloned();
+    let activity = request.extensions().get::<Activity>().cloned();
     let body = match timeout(BODY_TIMEOUT, to_bytes(request.into_body(), MAX_BODY_BYTES)).await {
         Ok(Ok(body)) => body,
         Ok(Err(_)) => return StatusCode::PAYLOAD_TOO_LARGE.into_response(),
         Err(_) => return StatusCode::REQUEST_TIMEOUT.into_response(),
     };
-    activity.inspect(|activity| activity.review_begins());
+    activity.inspect(Activity::serves);
     let Ok(of_review) = bounds.reviews.acquire_owned().await else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
@@ -234,7 +200,7 @@ async fn serve_connection(
     tls: Arc<ClientTls>,
     stream: TcpStream,
     routes: Router,
-    activity: Arc<Activity>,
+    activity: Activity,
     watcher: Watcher,
 ) {
     let stream = WriteDeadline::new(stream, TIMEOUT);
@@ -247,12 +213,12 @@ async fn serve_connection(
     };
     let routes = TowerToHyperService::new(routes);
     let service = service_fn(move |mut request: http::Request<Incoming>| {
-        let activity = Arc::clone(&activity);
-        request.extensions_mut().insert(Arc::clone(&activity));
+        let activity = activity.clone();
+        request.extensions_mut().insert(activity.clone());
         let response = routes.call(request);
         async move {
             let response = response.await;
-            activity.review_ends();
+            activity.waits_for_request();
             response
         }
     });

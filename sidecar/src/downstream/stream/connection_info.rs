@@ -10,10 +10,11 @@ use pingora::http::ResponseHeader;
 use pingora::protocols::raw_connect::ProxyDigest;
 use pingora::protocols::tls::SslDigest;
 use pingora::protocols::{
-    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, SocketDigest, Ssl, TimingDigest,
-    UniqueID, UniqueIDType,
+    ALPN, Digest, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, SocketDigest, Ssl,
+    TimingDigest, UniqueID, UniqueIDType,
 };
 use pingora::proxy::Session;
+use runtime::net::connection_slots::Activity;
 
 use super::{ClientStream, EndedResponses};
 
@@ -72,17 +73,42 @@ impl GetProxyDigest for ClientStream {
         if !self.is_http_2 {
             return None;
         }
-        let ended = Box::new(self.window_deadline.ended().clone());
+        let info = Box::new(ConnectionInfo {
+            ended: self.window_deadline.ended().clone(),
+            activity: self.activity.clone(),
+        });
         let unused = Box::new(ResponseHeader::build_no_case(StatusCode::OK, None).ok()?);
-        Some(Arc::new(ProxyDigest::new(unused, Some(ended))))
+        Some(Arc::new(ProxyDigest::new(unused, Some(info))))
+    }
+}
+
+/// The parts of an HTTP/2 connection that its requests reach.
+#[derive(Debug)]
+pub(crate) struct ConnectionInfo {
+    pub(crate) ended: EndedResponses,
+    pub(crate) activity: Activity,
+}
+
+impl ConnectionInfo {
+    /// Returns them for a request's connection; `None` for HTTP/1.
+    pub(crate) fn of(digest: Option<&Digest>) -> Option<&Self> {
+        let digest = digest?.proxy_digest.as_ref()?;
+        digest.user_data.as_ref()?.downcast_ref()
+    }
+}
+
+impl ClientStream {
+    /// Returns the stream below a session of HTTP/1.
+    pub(crate) fn of(session: &Session) -> Option<&Self> {
+        let stream = session.as_downstream().stream()?;
+        (**stream).as_any().downcast_ref()
     }
 }
 
 impl EndedResponses {
     /// Returns the ended responses of the session's connection; `None` for HTTP/1.
     pub(crate) fn of(session: &Session) -> Option<Self> {
-        let digest = session.digest()?.proxy_digest.as_ref()?;
-        digest.user_data.as_ref()?.downcast_ref().cloned()
+        Some(ConnectionInfo::of(session.digest())?.ended.clone())
     }
 }
 

@@ -201,6 +201,7 @@ impl<'a> Connection<'a> {
         if sent.await.is_err() {
             return false;
         }
+        self.stream.waits_for_rest();
         let rest = self.read_rest(&mut body);
         let is_read = matches!(tokio::time::timeout(DRAIN_TIMEOUT, rest).await, Ok(Ok(())));
         keep_alive && is_read
@@ -249,6 +250,7 @@ impl<'a> Connection<'a> {
         let is_received = upload.is_received();
         if !is_received && upload.has_failed() {
             let mut rest = upload.into_rest();
+            self.stream.waits_for_rest();
             let _ = tokio::time::timeout(DRAIN_TIMEOUT, self.read_rest(&mut rest)).await;
         }
         let head = progress.download.head();

@@ -46,15 +46,9 @@ impl AuthProxy {
     }
 }
 
-/// Returns the stream below the session; `None` for HTTP/2.
-pub(super) fn client_stream(session: &Session) -> Option<&ClientStream> {
-    let stream = session.as_downstream().stream()?;
-    (**stream).as_any().downcast_ref()
-}
-
 /// Marks what is written as the response of a request, until its end.
 pub(super) fn set_handling(session: &Session, handling: bool) {
-    if let Some(stream) = client_stream(session) {
+    if let Some(stream) = ClientStream::of(session) {
         stream.set_handling(handling);
     }
 }

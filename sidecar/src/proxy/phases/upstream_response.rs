@@ -7,8 +7,8 @@ use pingora::{Error, ErrorType};
 
 use super::AuthProxy;
 use super::context::RequestContext;
-use super::downstream_session::client_stream;
 use crate::auth::strip_token;
+use crate::downstream::stream::ClientStream;
 use crate::request::kind::RequestKind;
 use crate::upstream::response;
 
@@ -74,7 +74,7 @@ fn open_tunnel(
     ctx: &RequestContext,
 ) -> pingora::Result<()> {
     session.set_read_timeout(None);
-    if let Some(stream) = client_stream(session) {
+    if let Some(stream) = ClientStream::of(session) {
         stream.set_tunnel();
     }
     let offered = &session.req_header().headers;

@@ -1,0 +1,216 @@
+//! The order in which waiting connections give way.
+
+use std::collections::{BTreeSet, HashMap};
+
+/// The bytes of a [`super::ClientPrefix`].
+pub(super) type Client = [u8; 16];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WaitsFor {
+    /// The rest of a handshake or a head.
+    Rest,
+    /// A request: silent since the begin, or since the last one.
+    Request,
+}
+
+/// The present wait of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Wait {
+    pub(super) reason: WaitsFor,
+    /// In milliseconds.
+    pub(super) since: u64,
+    pub(super) id: u64,
+}
+
+/// Waits by their begin.
+#[derive(Debug, Default)]
+struct Queue {
+    rest: BTreeSet<(u64, u64)>,
+    request: BTreeSet<(u64, u64)>,
+}
+
+impl Queue {
+    fn of(&mut self, reason: WaitsFor) -> &mut BTreeSet<(u64, u64)> {
+        match reason {
+            WaitsFor::Rest => &mut self.rest,
+            WaitsFor::Request => &mut self.request,
+        }
+    }
+
+    fn insert(&mut self, wait: Wait) {
+        self.of(wait.reason).insert((wait.since, wait.id));
+    }
+
+    fn remove(&mut self, wait: Wait) {
+        self.of(wait.reason).remove(&(wait.since, wait.id));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.rest.is_empty() && self.request.is_empty()
+    }
+
+    /// Returns the longest wait for a rest, or else for a request.
+    fn first(&self) -> Option<Wait> {
+        self.waits().next()
+    }
+
+    fn waits(&self) -> impl Iterator<Item = Wait> {
+        let rest = self.rest.iter().map(|&key| (WaitsFor::Rest, key));
+        let request = self.request.iter().map(|&key| (WaitsFor::Request, key));
+        rest.chain(request)
+            .map(|(reason, (since, id))| Wait { reason, since, id })
+    }
+}
+
+/// The connections of one client.
+#[derive(Debug, Default)]
+struct Group {
+    held: usize,
+    queue: Queue,
+}
+
+/// Connections of clients that give way alike.
+#[derive(Debug, Default)]
+pub(super) struct Queues {
+    /// Connections of one client that are not too many.
+    fair_share: usize,
+    groups: HashMap<Client, Group>,
+    /// The groups above the fair share that wait, by size.
+    large: BTreeSet<(usize, Client)>,
+    /// The waits of all others.
+    small: Queue,
+}
+
+impl Queues {
+    pub(super) fn new(fair_share: usize) -> Self {
+        Self {
+            fair_share,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the number of connections that a client holds.
+    pub(super) fn held(&self, client: Client) -> usize {
+        self.groups.get(&client).map_or(0, |group| group.held)
+    }
+
+    pub(super) fn add(&mut self, client: Client) {
+        self.change(client, |group| group.held += 1);
+    }
+
+    pub(super) fn remove(&mut self, client: Client) {
+        self.change(client, |group| group.held = group.held.saturating_sub(1));
+    }
+
+    pub(super) fn enqueue(&mut self, client: Client, wait: Wait) {
+        self.change(client, |group| group.queue.insert(wait));
+    }
+
+    pub(super) fn dequeue(&mut self, client: Client, wait: Wait) {
+        self.change(client, |group| group.queue.remove(wait));
+    }
+
+    /// Returns the next to give way, of the client with the most; without large groups, of all.
+    /// No client gives way to one that holds more.
+    pub(super) fn first(&self, newcomer_holds: usize) -> Option<Wait> {
+        match self.large.last() {
+            Some((held, client)) if *held >= newcomer_holds => {
+                self.groups.get(client)?.queue.first()
+            }
+            None if newcomer_holds <= self.fair_share => self.small.first(),
+            _ => None,
+        }
+    }
+
+    fn change(&mut self, client: Client, change: impl FnOnce(&mut Group)) {
+        let mut group = self.groups.remove(&client).unwrap_or_default();
+        if group.held > self.fair_share {
+            self.large.remove(&(group.held, client));
+        } else {
+            group.queue.waits().for_each(|wait| self.small.remove(wait));
+        }
+        change(&mut group);
+        if group.held == 0 {
+            return;
+        }
+        if group.held <= self.fair_share {
+            group.queue.waits().for_each(|wait| self.small.insert(wait));
+        } else if !group.queue.is_empty() {
+            self.large.insert((group.held, client));
+        }
+        self.groups.insert(client, group);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 60_000;
+
+    fn client(number: u8) -> Client {
+        [number; 16]
+    }
+
+    /// Waits of clients by number: a letter for the reason (`h` head, `k` kept), seconds of the wait.
+    fn queues(fair_share: usize, waits: &[(u8, &str)]) -> Queues {
+        let mut queues = Queues::new(fair_share);
+        for (id, (number, wait)) in (0..).zip(waits) {
+            queues.add(client(*number));
+            let reason = match wait.as_bytes().first() {
+                Some(b'h') => WaitsFor::Rest,
+                Some(b'k') => WaitsFor::Request,
+                _ => continue,
+            };
+            let seconds: u64 = wait
+                .get(1..)
+                .and_then(|text| text.parse().ok())
+                .unwrap_or(0);
+            let since = NOW - seconds * 1000;
+            queues.enqueue(client(*number), Wait { reason, since, id });
+        }
+        queues
+    }
+
+    #[test]
+    fn the_client_with_the_most_gives_way_with_its_longest_wait() {
+        for (fair_share, waits, newcomer_holds, gone) in [
+            (1, &[][..], 0, None),
+            (1, &[(1, "k5")], 0, Some(0)),
+            (1, &[(1, "busy")], 0, None),
+            (1, &[(1, "k5"), (2, "k9")], 0, Some(1)),
+            (1, &[(1, "k9"), (2, "k1"), (2, "k2")], 0, Some(2)),
+            (1, &[(1, "k9"), (2, "busy"), (2, "busy")], 0, Some(0)),
+            (1, &[(1, "k9"), (2, "busy"), (2, "busy")], 2, None),
+            (
+                1,
+                &[(1, "k9"), (1, "k3"), (2, "busy"), (2, "busy")],
+                2,
+                Some(0),
+            ),
+            // Unfinished heads go first.
+            (1, &[(1, "k9"), (1, "h2"), (1, "h3")], 0, Some(2)),
+            (1, &[(1, "k9"), (1, "h0"), (1, "k3")], 0, Some(1)),
+            (1, &[(1, "h0"), (1, "busy")], 0, Some(0)),
+            // Few connections count alike.
+            (1, &[(9, "k1"), (9, "k2"), (1, "h5"), (2, "h5")], 0, Some(1)),
+            (2, &[(9, "k1"), (9, "k2"), (1, "h5"), (2, "h6")], 0, Some(3)),
+            (2, &[(9, "k1"), (9, "k2"), (9, "k3"), (1, "h5")], 0, Some(2)),
+            (2, &[(9, "k1"), (9, "k2")], 2, Some(1)),
+        ] {
+            let first = queues(fair_share, waits).first(newcomer_holds);
+            assert_eq!(first.map(|wait| wait.id), gone, "{waits:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_stays_of_clients_that_are_gone() {
+        let mut queues = queues(2, &[(1, "k1"), (1, "h2"), (1, "k3"), (2, "busy")]);
+        while let Some(wait) = queues.first(0) {
+            queues.dequeue(client(1), wait);
+            queues.remove(client(1));
+        }
+        queues.remove(client(2));
+        assert!(queues.groups.is_empty() && queues.large.is_empty() && queues.small.is_empty());
+    }
+}

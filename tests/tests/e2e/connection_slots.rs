@@ -1,0 +1,260 @@
+//! Clients that hold connections: they keep no other client out, on no port of either program.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+
+use tests::auth_server::AuthServerPlan;
+use tests::certificates::Authority;
+use tests::h2_client::FrameClient;
+use tests::keys::SigningType;
+use tests::loopback::connect_as;
+use tests::raw_client::RawClient;
+use tests::stack::ForgedStack;
+use tests::tls::Trust;
+
+/// Connections that a port has room for, and more than that.
+const SLOTS: &str = "100";
+const HELD: usize = 120;
+/// Two requests of another client each, and two more connections of the attackers.
+const ROUNDS: usize = 20;
+/// The attackers have the addresses from here on; the other client is 127.0.0.1.
+const FIRST_ATTACKER: usize = 2;
+
+/// A way to hold a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hold {
+    Silent,
+    HalfHead,
+    /// After a request.
+    Kept,
+    HalfHandshake,
+    /// HTTP/2 without a stream.
+    Http2,
+    SlowBody,
+}
+
+#[derive(Debug)]
+struct Port {
+    address: SocketAddr,
+    path: &'static str,
+    trust: Option<Trust>,
+}
+
+/// Sends a request on a connection, and returns the status of the response.
+type Exchange<'p> = Box<dyn FnMut() -> io::Result<u16> + 'p>;
+
+impl Port {
+    fn plain(address: SocketAddr, path: &'static str) -> Self {
+        let trust = None;
+        Self {
+            address,
+            path,
+            trust,
+        }
+    }
+
+    fn request(&self, method: &str, fields: &str) -> Vec<u8> {
+        let path = self.path;
+        format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n").into_bytes()
+    }
+
+    fn client(&self) -> io::Result<Exchange<'_>> {
+        let request = self.request("GET", "");
+        if let Some(trust) = &self.trust {
+            let mut client = trust.connect(self.address)?;
+            return Ok(Box::new(move || {
+                client.send(&request);
+                Ok(client.try_response("GET")?.status())
+            }));
+        }
+        let mut client = RawClient::try_connect(self.address)?;
+        Ok(Box::new(move || {
+            client.send(&request);
+            Ok(client.try_response("GET")?.status())
+        }))
+    }
+
+    fn hold(&self, hold: Hold, client: usize) -> Option<TcpStream> {
+        let client = u8::try_from(client).unwrap();
+        let socket = connect_as(client, self.address).ok()?;
+        if hold == Hold::Http2 {
+            return Some(FrameClient::on(socket).into_socket());
+        }
+        let mut client = RawClient::on(socket);
+        match hold {
+            Hold::Silent | Hold::Http2 => {}
+            Hold::HalfHead => client.send(b"GET / HTTP/1.1\r\nHost: "),
+            Hold::HalfHandshake => client.send(&[0x16, 3, 1, 2, 0]),
+            Hold::SlowBody => client.send(&self.request("POST", "Content-Length: 5\r\n")),
+            Hold::Kept => {
+                client.send(&self.request("GET", ""));
+                client.try_response("GET").ok()?;
+            }
+        }
+        Some(client.handle())
+    }
+}
+
+/// Holds connections from so many addresses while another client sends requests, on a kept
+/// connection where the port has them, and on new ones.
+fn keeps_no_other_client_out(port: &Port, hold: Hold, addresses: usize, is_kept: bool) {
+    let mut numbers = (0..addresses).cycle().map(|number| FIRST_ATTACKER + number);
+    let mut begin = || port.hold(hold, numbers.next().unwrap());
+    let mut kept = is_kept.then(|| port.client().unwrap());
+    let mut held = Vec::new();
+    let mut responses = Vec::new();
+    for round in 0..ROUNDS {
+        if let Some(kept) = &mut kept {
+            responses.push(kept().map_err(|error| error.to_string()));
+        }
+        let new = port.client().and_then(|mut exchange| exchange());
+        responses.push(new.map_err(|error| error.to_string()));
+        let more = if round == 0 { HELD } else { 2 };
+        held.extend((0..more).map(|_| begin()));
+    }
+    let lost: Vec<_> = responses.iter().filter(|it| **it != Ok(200)).collect();
+    assert!(lost.is_empty(), "{hold:?} from {addresses}: {lost:?}");
+}
+
+/// RFC 9113 §6.8.
+const GOAWAY: u8 = 7;
+const ONE_OR_MANY: [usize; 2] = [1, 20];
+
+#[test]
+fn held_connections_keep_no_client_out_of_the_sidecar() {
+    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
+        plan.public_paths(["/public/**"])
+            .flags(["--max-connections", SLOTS])
+    });
+    let port = Port::plain(stack.sidecar.address(), "/orders/public/x");
+    for hold in [Hold::Silent, Hold::HalfHead, Hold::Kept, Hold::Http2] {
+        for addresses in ONE_OR_MANY {
+            keeps_no_other_client_out(&port, hold, addresses, true);
+        }
+    }
+    keeps_no_other_client_out(&port, Hold::SlowBody, 1, true);
+}
+
+#[test]
+fn half_handshakes_keep_no_client_out_of_the_sidecar() {
+    let authority = Authority::new();
+    let tls = authority.issue_server(&["127.0.0.1"]).flags();
+    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
+        plan.public_paths(["/public/**"])
+            .flags(["--max-connections", SLOTS])
+            .flags(tls.iter().map(String::as_str))
+    });
+    let port = Port {
+        trust: Some(authority.client()),
+        ..Port::plain(stack.sidecar.address(), "/orders/public/x")
+    };
+    for hold in [Hold::Silent, Hold::HalfHandshake] {
+        for addresses in ONE_OR_MANY {
+            keeps_no_other_client_out(&port, hold, addresses, true);
+        }
+    }
+}
+
+#[test]
+fn held_connections_keep_no_client_out_of_the_auth_server() {
+    let plan = AuthServerPlan::new().flags(["--max-connections", SLOTS]);
+    let server = plan.start().ready();
+    let port = Port::plain(server.address(), "/auth/.well-known/jwks.json");
+    for hold in [Hold::Silent, Hold::HalfHead, Hold::Kept] {
+        for addresses in ONE_OR_MANY {
+            keeps_no_other_client_out(&port, hold, addresses, true);
+        }
+    }
+    keeps_no_other_client_out(&port, Hold::SlowBody, 1, true);
+}
+
+#[test]
+fn half_handshakes_keep_no_client_out_of_the_auth_server() {
+    let authority = Authority::new();
+    let certificate = authority.issue_server(&["127.0.0.1"]);
+    let server = AuthServerPlan::new()
+        .flags(["--max-connections", SLOTS])
+        .tls(&authority, &certificate)
+        .start()
+        .ready();
+    let port = Port {
+        trust: Some(authority.client()),
+        ..Port::plain(server.address(), "/auth/.well-known/jwks.json")
+    };
+    for addresses in ONE_OR_MANY {
+        keeps_no_other_client_out(&port, Hold::HalfHandshake, addresses, true);
+    }
+}
+
+#[test]
+fn held_connections_keep_no_client_out_of_an_admin_port() {
+    let stack = ForgedStack::start();
+    let port = Port::plain(stack.sidecar.admin(), "/livez");
+    for hold in [Hold::Silent, Hold::HalfHead] {
+        for addresses in ONE_OR_MANY {
+            keeps_no_other_client_out(&port, hold, addresses, false);
+        }
+    }
+}
+
+#[test]
+fn a_request_in_flight_outlives_an_attack() {
+    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
+        plan.public_paths(["/public/**"])
+            .flags(["--max-connections", SLOTS])
+    });
+    let port = Port::plain(stack.sidecar.address(), "/orders/public/x");
+    let mut slow = RawClient::connect(port.address);
+    slow.send(&port.request("POST", "Content-Length: 5\r\n"));
+    keeps_no_other_client_out(&port, Hold::Silent, 20, true);
+    slow.send(b"whole");
+    assert_eq!(slow.response("POST").status(), 200);
+}
+
+#[test]
+fn connections_of_a_trusted_proxy_give_way_last() {
+    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
+        plan.public_paths(["/public/**"]).flags([
+            "--max-connections",
+            SLOTS,
+            "--trusted-proxy",
+            "127.0.0.2",
+        ])
+    });
+    let port = Port::plain(stack.sidecar.address(), "/orders/public/x");
+    let proxy = || RawClient::on(connect_as(2, port.address).unwrap());
+    let exchange = |connection: &mut RawClient| {
+        connection.send(&port.request("GET", ""));
+        connection
+            .try_response("GET")
+            .map(|response| response.status())
+            .ok()
+    };
+    let mut pool: Vec<_> = (0..50).map(|_| proxy()).collect();
+    let mut served = || pool.iter_mut().filter_map(exchange).count();
+    assert_eq!(served(), 50);
+    let attackers: Vec<_> = (0..HELD)
+        .map(|number| port.hold(Hold::Kept, 3 + number % 20))
+        .collect();
+    assert_eq!(served(), 50);
+    drop(attackers);
+    // Those of other clients have room beside a proxy with more than there are slots.
+    let more: Vec<_> = (0..HELD).map(|_| proxy()).collect();
+    let mut other = port.client().unwrap();
+    assert_eq!(other().unwrap(), 200);
+    drop(more);
+}
+
+#[test]
+fn http_2_that_gives_way_is_sent_a_goaway() {
+    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
+        plan.flags(["--max-connections", "5"])
+    });
+    let connect = || FrameClient::connect(stack.sidecar.address());
+    let mut first = connect();
+    assert_eq!(first.read_acknowledged(1), 0);
+    let more: Vec<_> = (0..4).map(|_| connect()).collect();
+    let goaway = std::iter::from_fn(|| first.frame_from_server()).find(|it| it.kind == GOAWAY);
+    assert!(goaway.is_some());
+    drop(more);
+}
