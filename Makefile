@@ -147,15 +147,9 @@ bench-slots: ## Choose the connection that gives way on a full port
 bench-soak: cmake ## 10 minutes at full load, one request in twenty bad, in flat memory
 	$(measure) soak
 
-# Not a measurement of time: it runs the incidents and draws what the dashboard shows of them.
-.PHONY: incidents
-incidents: cmake ## The four incidents of docs/incidents.md, run for real and drawn, 6 minutes (WRITE=1: into docs/images)
-	cargo build $(LOCKED) --workspace --bins
-	cargo bench $(LOCKED) --profile dev --workspace --bench incidents
-
 .PHONY: bench-smoke
 bench-smoke: ## A moment of every measurement, to see that it works
-	$(MAKE) SMOKE=1 bench bench-rotation bench-fleet bench-login bench-sessions bench-slots bench-soak incidents
+	$(MAKE) SMOKE=1 bench bench-rotation bench-fleet bench-login bench-sessions bench-slots bench-soak
 
 .PHONY: bench-peers
 bench-peers: ## Install what `make bench` races against: Debian and PyPI packages

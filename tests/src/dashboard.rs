@@ -12,11 +12,7 @@ use crate::programs::repository;
 pub struct Panel {
     /// Its title. Two panels may share one; the sidecars' panel stands first.
     pub title: String,
-    /// Grafana's name of the unit.
-    pub unit: String,
-    /// Upper end of the axis, where it is fixed.
-    pub max: Option<f64>,
-    /// Queries with the names of their lines.
+    /// Its queries.
     pub targets: Vec<Target>,
 }
 
@@ -25,8 +21,6 @@ pub struct Panel {
 pub struct Target {
     /// The query, with Grafana's variables.
     pub query: String,
-    /// Name of a line: `{{label}}` stands for a label's value.
-    pub legend: String,
 }
 
 impl Target {
@@ -34,18 +28,6 @@ impl Target {
     pub fn over(&self, window: &str) -> String {
         let query = self.query.replace("$__rate_interval", window);
         query.replace("$job", ".*").replace("$instance", ".*")
-    }
-
-    /// Returns the name of a line with these labels.
-    pub fn name(&self, labels: &Value) -> String {
-        let mut parts = self.legend.split("{{");
-        let mut name = parts.next().unwrap_or_default().to_owned();
-        for part in parts {
-            let (label, rest) = part.split_once("}}").unwrap_or((part, ""));
-            name += labels[label.trim()].as_str().unwrap_or_default();
-            name += rest;
-        }
-        name.trim().to_owned()
     }
 }
 
@@ -63,15 +45,11 @@ pub fn panels() -> Vec<Panel> {
 
 fn panel(panel: &Value) -> Option<Panel> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let defaults = &panel["fieldConfig"]["defaults"];
     let target = |target: &Value| Target {
         query: text(&target["expr"]),
-        legend: text(&target["legendFormat"]),
     };
     Some(Panel {
         title: text(&panel["title"]),
-        unit: text(&defaults["unit"]),
-        max: defaults["max"].as_f64(),
         targets: panel["targets"].as_array()?.iter().map(target).collect(),
     })
 }
@@ -83,8 +61,6 @@ pub struct Incident {
     pub heading: String,
     /// Titles of the panels that its text names in italics, each once.
     pub panels: Vec<String>,
-    /// Its picture, from the root of the repository.
-    pub picture: String,
 }
 
 /// Returns the incidents of `docs/incidents.md`.
@@ -106,12 +82,9 @@ pub fn incidents() -> Vec<Incident> {
                 }
             }
         }
-        let picture = text.split("](images/").nth(1);
-        let picture = picture.and_then(|rest| rest.split(')').next());
         Incident {
             heading: heading.to_owned(),
             panels,
-            picture: format!("docs/images/{}", picture.unwrap_or_default()),
         }
     };
     sections.map(incident).collect()

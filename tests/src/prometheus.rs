@@ -11,28 +11,6 @@ use crate::process::{CommandLine, Process};
 use crate::raw_client::exchange;
 use crate::{skip, wait};
 
-/// An admin port to scrape, with the labels of its series.
-#[derive(Debug, Clone)]
-pub struct Target {
-    /// Label `job`.
-    pub job: &'static str,
-    /// Label `instance`.
-    pub instance: String,
-    /// The admin port.
-    pub address: SocketAddr,
-}
-
-impl Target {
-    fn config(&self) -> String {
-        let Self {
-            job,
-            instance,
-            address,
-        } = self;
-        format!("{{targets: ['{address}'], labels: {{job: '{job}', instance: '{instance}'}}}}")
-    }
-}
-
 /// A running Prometheus.
 #[derive(Debug)]
 pub struct Prometheus {
@@ -48,19 +26,6 @@ impl Prometheus {
     /// # Panics
     /// When there is no temporary directory, or Prometheus does not start.
     pub fn scraping(targets: &[SocketAddr]) -> Option<Self> {
-        let target = |address: &SocketAddr| Target {
-            job: "test",
-            instance: address.to_string(),
-            address: *address,
-        };
-        Self::scraping_as(&targets.iter().map(target).collect::<Vec<_>>())
-    }
-
-    /// As `scraping`, with labels.
-    ///
-    /// # Panics
-    /// As `scraping`.
-    pub fn scraping_as(targets: &[Target]) -> Option<Self> {
         let found = std::process::Command::new("prometheus")
             .arg("--version")
             .output();
@@ -69,10 +34,10 @@ impl Prometheus {
             return None;
         }
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let targets: Vec<_> = targets.iter().map(Target::config).collect();
+        let targets: Vec<_> = targets.iter().map(|it| format!("'{it}'")).collect();
         let config = format!(
             "global: {{scrape_interval: 1s}}\n\
-             scrape_configs: [{{job_name: test, static_configs: [{}]}}]\n",
+             scrape_configs: [{{job_name: test, static_configs: [{{targets: [{}]}}]}}]\n",
             targets.join(", ")
         );
         let file = directory.path().join("prometheus.yml");
@@ -106,23 +71,8 @@ impl Prometheus {
     /// # Errors
     /// The message of Prometheus about a query that it cannot evaluate.
     pub fn query(&self, query: &str) -> Result<Vec<Value>, String> {
-        self.result(&format!("query?query={}", escaped(query)))
-    }
-
-    /// Returns the result of a query for each second between two Unix times, or the error of
-    /// Prometheus.
-    ///
-    /// # Errors
-    /// As `query`.
-    pub fn query_range(&self, query: &str, from: f64, to: f64) -> Result<Vec<Value>, String> {
-        let query = escaped(query);
-        self.result(&format!(
-            "query_range?start={from}&end={to}&step=1s&query={query}"
-        ))
-    }
-
-    fn result(&self, target: &str) -> Result<Vec<Value>, String> {
-        let response = self.get(&format!("/api/v1/{target}")).json();
+        let target = format!("/api/v1/query?query={}", escaped(query));
+        let response = self.get(&target).json();
         if response["status"] == "success" {
             Ok(response["data"]["result"]
                 .as_array()

@@ -14,7 +14,6 @@ pub mod document;
 pub mod keep_alive;
 pub mod load;
 pub mod machine;
-pub mod panels;
 pub mod settings;
 pub mod statistics;
 pub mod wrk;
