@@ -310,7 +310,7 @@ mod tests {
             ),
             (
                 ["--registry", "zookeeper://:hush@x"],
-                "--registry: expected none, or",
+                "--registry: expected nacos://",
             ),
             (["--registry", "nacos://"], "--registry: "),
             (["--registry", "nacos://a:99999"], "--registry: "),

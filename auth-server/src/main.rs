@@ -66,7 +66,7 @@ fn run() -> Result<(), ExitError> {
         Command::Serve(args) => serve(&args, &[warnings, former_names].concat()),
         Command::Check(args) => {
             runtime::traces::check()?;
-            telemetry::check(&log_filter(&args.settings.logs.log_level))?;
+            telemetry::check(&args.settings.logs.log_level)?;
             block_on(commands::check::run(&args, warnings, &former_names))
         }
         Command::Healthcheck(args) => healthcheck::ready(args.admin_listen, HEALTHCHECK_TIMEOUT),
@@ -80,17 +80,12 @@ fn run() -> Result<(), ExitError> {
 }
 
 fn serve(args: &ServeArgs, warnings: &[String]) -> Result<(), ExitError> {
-    let _logs = telemetry::init(args.logs.log_format, &log_filter(&args.logs.log_level))?;
+    let _logs = telemetry::init(args.logs.log_format, &args.logs.log_level)?;
     for warning in warnings {
         tracing::warn!("{warning}");
     }
     let span_export = runtime::traces::install("postern-auth-server", env!("CARGO_PKG_VERSION"))?;
     block_on(server::serve(args, span_export))
-}
-
-/// Appends the operator's filter, so that it can enable the library's lines too.
-fn log_filter(requested: &str) -> String {
-    format!("{},{requested}", registry::LOG_DIRECTIVE)
 }
 
 fn block_on(work: impl Future<Output = Result<(), ExitError>>) -> Result<(), ExitError> {

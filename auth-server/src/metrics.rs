@@ -180,7 +180,7 @@ metrics! {
 metrics! {
     /// Metrics of the registration at Nacos.
     pub(crate) struct RegistrationMetrics {
-        /// 1 if the registry listed this server at the last poll
+        /// 1 if the last renewal at the registry succeeded
         registry_listed was registry_registered: Gauge,
     }
 }

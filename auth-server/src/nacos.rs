@@ -6,11 +6,11 @@
 
 pub(crate) mod registration;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use registry::{Instance, RegistryAddress, RegistryArgs, RegistrySettings};
+use registry::{Instance, RegistrySettings};
 use runtime::net::host_port::host_and_port;
 use runtime::process::exit::ExitError;
 use wire::http::path_patterns::ContextPath;
@@ -19,7 +19,6 @@ use crate::cli::ServeArgs;
 
 const FLAG: &str = "--registry";
 const NONE: &str = "none";
-const SCHEME: &str = "nacos://";
 
 #[derive(Debug, Clone)]
 pub(crate) struct RegistryConfig {
@@ -59,13 +58,13 @@ impl RegistryConfig {
             .transpose();
         let rejected = |error| ExitError::Config(format!("--advertise: {error}"));
         let advertised = advertised.map_err(rejected)?;
-        let Some(settings) = settings(
-            &args.registration.registry,
-            &args.registration.registry_args,
-        )?
-        else {
+        let url = args.registration.registry.as_str();
+        if url == NONE {
             return Ok(None);
-        };
+        }
+        let settings = RegistrySettings::of_server(url)
+            .map_err(|error| ExitError::Config(format!("{FLAG}: {error}")))?;
+        let settings = settings.configured(&args.registration.registry_args, FLAG)?;
         let advertised = match advertised {
             Some(advertised) => advertised,
             None => Advertised::from_listen(args.listening.listen).map_err(rejected)?,
@@ -75,32 +74,6 @@ impl RegistryConfig {
             advertised,
         }))
     }
-}
-
-/// Omits user and password.
-impl fmt::Display for RegistryConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{SCHEME}{}", self.settings.address())
-    }
-}
-
-/// Formats the setting as in a configuration file.
-pub(crate) fn described(config: Option<&RegistryConfig>) -> String {
-    config.map_or(NONE.to_owned(), RegistryConfig::to_string)
-}
-
-fn settings(text: &str, args: &RegistryArgs) -> Result<Option<RegistrySettings>, ExitError> {
-    let rejected = |error: &dyn fmt::Display| ExitError::Config(format!("{FLAG}: {error}"));
-    if text == NONE {
-        return Ok(None);
-    }
-    let address = text
-        .strip_prefix(SCHEME)
-        .ok_or_else(|| rejected(&"expected none, or nacos://[USER@]HOST[:PORT][,HOST[:PORT]…]"))?;
-    let address = address.strip_suffix('/').unwrap_or(address);
-    let address = RegistryAddress::parse(address).map_err(|error| rejected(&error))?;
-    let settings = RegistrySettings::new(address);
-    settings.configured(args, FLAG).map(Some)
 }
 
 impl Advertised {
@@ -138,9 +111,9 @@ impl Advertised {
             ("context-path", context.as_str()),
             ("secure", if secure { "true" } else { "false" }),
         ];
-        let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        let owned = |(name, value): (&'static str, &str)| (name, value.to_owned());
         Instance {
-            metadata: HashMap::from(metadata.map(owned)),
+            metadata: BTreeMap::from(metadata.map(owned)),
             ..Instance::new(&self.host, self.port.unwrap_or(port))
         }
     }

@@ -14,7 +14,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use http::uri::Scheme;
-use registry::{InvalidAddress, RegistryAddress, RegistryArgs, RegistrySettings};
+use registry::{InvalidRegistryUrl, RegistryArgs, RegistrySettings};
 use runtime::net::host_port::NoPort;
 use runtime::net::loopback::is_loopback_host;
 use runtime::net::server_url::{ServerUrl, ServerUrlError};
@@ -31,7 +31,7 @@ pub(crate) use static_address::FixedAddress;
 pub(crate) const LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The configured auth server.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct AuthServer {
     /// The protocol of every instance.
     scheme: Scheme,
@@ -39,7 +39,7 @@ pub(crate) struct AuthServer {
     context: ContextPath,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 enum Location {
     Fixed(FixedAddress),
     Dns(DnsName),
@@ -91,7 +91,7 @@ pub(crate) enum AuthServerError {
     #[error("dns:// needs a port")]
     PortMissing,
     #[error(transparent)]
-    Registry(#[from] InvalidAddress),
+    Registry(#[from] InvalidRegistryUrl),
     #[error("the context path is not usable: {0}")]
     Context(String),
 }
@@ -109,38 +109,21 @@ impl AuthServer {
         }
     }
 
-    /// Adds the settings of the registry, and the name in the certificates of its instances.
+    /// Adds the password of the registry.
     ///
     /// # Errors
     /// [`ExitError::Config`], one line with the flag and without a password.
-    pub(crate) fn with_registry(
-        mut self,
-        args: &RegistryArgs,
-        server_name: Option<&str>,
-    ) -> Result<Self, ExitError> {
-        let is_secure = self.scheme == Scheme::HTTPS;
-        match self.location {
-            Location::Nacos(service) if is_secure || server_name.is_none() => {
-                let settings = service.settings().clone();
-                let settings = settings.configured(args, "--auth-server")?;
-                let server_name = server_name.map(ToOwned::to_owned);
-                self.location = Location::Nacos(NacosService::new(settings, server_name));
-                Ok(self)
-            }
-            _ if server_name.is_some() => Err(ExitError::Config(
-                "--auth-server-name has an effect only with nacos+https".to_owned(),
-            )),
-            _ => Ok(self),
+    pub(crate) fn with_registry(mut self, args: &RegistryArgs) -> Result<Self, ExitError> {
+        if let Location::Nacos(service) = &mut self.location {
+            let settings = service.settings.clone();
+            service.settings = settings.configured(args, "--auth-server")?;
         }
+        Ok(self)
     }
 
     /// Returns true if a password goes unencrypted to a registry on another host.
     pub(crate) fn shows_password(&self) -> bool {
-        let Location::Nacos(service) = &self.location else {
-            return false;
-        };
-        let registry = service.settings().address();
-        registry.has_credentials() && !registry.is_on_loopback()
+        matches!(&self.location, Location::Nacos(service) if service.settings.shows_password())
     }
 
     /// Returns `http` or `https`.
@@ -189,10 +172,8 @@ impl FromStr for AuthServer {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         // The rest may hold several hosts with a port each, which is not an authority of a URI.
-        match text.split_once("://") {
-            Some(("nacos", rest)) => return in_registry(Scheme::HTTP, rest),
-            Some(("nacos+https", rest)) => return in_registry(Scheme::HTTPS, rest),
-            _ => {}
+        if text.starts_with("nacos://") || text.starts_with("nacos+https://") {
+            return in_registry(text);
         }
         let url: ServerUrl = text.parse()?;
         if url.target().query().is_some() {
@@ -222,20 +203,16 @@ impl FromStr for AuthServer {
     }
 }
 
-fn in_registry(scheme: Scheme, text: &str) -> Result<AuthServer, AuthServerError> {
-    let (address, path) = match text.find('/') {
-        Some(slash) => text.split_at(slash),
-        None => (text, ""),
-    };
-    if path.contains(['?', '#']) {
-        return Err(AuthServerError::Malformed);
-    }
-    let address = RegistryAddress::parse(address)?;
-    let settings = RegistrySettings::new(address);
+fn in_registry(url: &str) -> Result<AuthServer, AuthServerError> {
+    let (settings, instances) = RegistrySettings::of_client(url)?;
     Ok(AuthServer {
-        scheme,
-        location: Location::Nacos(NacosService::new(settings, None)),
-        context: context(path)?,
+        scheme: if instances.are_secure {
+            Scheme::HTTPS
+        } else {
+            Scheme::HTTP
+        },
+        location: Location::Nacos(NacosService::new(settings, instances.server_name)),
+        context: context(&instances.context)?,
     })
 }
 
@@ -251,8 +228,7 @@ impl fmt::Display for AuthServer {
             Location::Fixed(address) => write!(f, "{}://{address}", self.scheme),
             Location::Dns(name) => write!(f, "dns{}://{name}", self.suffix()),
             Location::Nacos(service) => {
-                let registry = service.settings().address();
-                write!(f, "nacos{}://{registry}", self.suffix())
+                write!(f, "nacos{}://{}", self.suffix(), service.settings)
             }
         }?;
         write!(f, "{}", self.context)
@@ -290,10 +266,10 @@ mod tests {
             ),
             ("nacos://registry/auth", "nacos://registry:8848/auth"),
             (
-                "nacos://me:hush@a,[::1]:1/auth/",
+                "nacos://me@a,[::1]:1/auth/?group=G",
                 "nacos://a:8848,[::1]:1/auth",
             ),
-            ("nacos+https://me:hush@a/auth", "nacos+https://a:8848/auth"),
+            ("nacos+https://me@a/auth", "nacos+https://a:8848/auth"),
             ("https://auth/auth", "https://auth/auth"),
             ("dns+https://auth:9000/a", "dns+https://auth:9000/a"),
         ] {
@@ -339,12 +315,7 @@ mod tests {
         for text in ["dns://auth/auth", "dns+https://auth/auth"] {
             assert_eq!(error_of(text), AuthServerError::PortMissing);
         }
-        for text in [
-            "nacos://",
-            "nacos:///auth",
-            "nacos://a:x/auth",
-            "nacos://a/b?c",
-        ] {
+        for text in ["nacos://", "nacos:///auth", "nacos://a:x/auth"] {
             let error = error_of(text).to_string();
             assert!(error.starts_with("expected "), "{text}: {error}");
         }

@@ -109,9 +109,5 @@ fn serve(args: &ServeArgs, warnings: Vec<String>) -> Result<(), ExitError> {
 /// Silences libraries that log each step of their start at info, and the proxy's errors of clients
 /// that disconnect, which the access log has. The requested filter comes last and can enable them.
 fn log_filter(requested: &str) -> String {
-    let registry = registry::LOG_DIRECTIVE;
-    format!(
-        "pingora_core=warn,pingora_proxy=off,tokio_cron_scheduler=warn,\
-         {registry},{requested}"
-    )
+    format!("pingora_core=warn,pingora_proxy=off,tokio_cron_scheduler=warn,{requested}")
 }

@@ -49,7 +49,7 @@ def test_without_the_registry_users_and_sidecars_go_on(registered):
         assert registered.call(application, token).status == 200
     assert registered.call("orders", registered.login()).status == 200
     registered.start("nacos")
-    # Its state is gone with the connections; the auth server registers again.
+    # Its state is gone; the auth server registers again.
     registered.compose("restart", "notes-sidecar")
     until("a sidecar of now to find the auth server", lambda: registered.call("notes", token).status == 200)
 

@@ -31,6 +31,7 @@ pub mod loopback;
 pub mod message;
 pub mod metrics;
 pub mod moved_clock;
+pub mod nacos_3;
 pub mod node;
 pub mod openapi;
 pub mod otlp_collector;

@@ -1,6 +1,5 @@
 //! The Nacos-compatible registry `rnacos` on free ports; stopped on drop.
 
-use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,9 +20,6 @@ pub const USER: &str = "postern";
 /// Password of [`USER`]; a URL has to escape it.
 pub const PASSWORD: &str = "hu/sh@registry";
 
-/// Nacos clients add this to the HTTP port to get the gRPC port.
-const GRPC_OFFSET: u16 = 1000;
-
 /// Max starts until the first user exists; far more than needed.
 const STARTS: usize = 3;
 const KNOWS_ITS_USER: Duration = Duration::from_secs(10);
@@ -32,7 +28,10 @@ const KNOWS_ITS_USER: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Rnacos {
     http: SocketAddr,
+    grpc: SocketAddr,
     requires_login: bool,
+    /// Seconds after which an instance without renewals is gone; renewals come every 5 seconds.
+    expiry: u8,
     /// Login token of the harness.
     token: Option<String>,
     process: Option<Process>,
@@ -52,6 +51,13 @@ impl Rnacos {
         Some(registry.started())
     }
 
+    /// Starts a registry that soon drops instances without renewals.
+    pub fn start_with_short_expiry() -> Option<Self> {
+        let mut registry = Self::not_running()?;
+        registry.expiry = 12;
+        Some(registry.started())
+    }
+
     /// Creates a registry with known ports, not yet running.
     ///
     /// # Panics
@@ -64,9 +70,12 @@ impl Rnacos {
             );
             return None;
         }
+        let [http, grpc] = free_addresses();
         Some(Self {
-            http: free_addresses(),
+            http,
+            grpc,
             requires_login: false,
+            expiry: 60,
             token: None,
             process: None,
             directory: tempfile::tempdir().expect("a temporary directory"),
@@ -114,7 +123,15 @@ impl Rnacos {
             .environment("RNACOS_DATA_DIR", self.directory.path())
             .environment("RNACOS_SDK_HOST", "127.0.0.1")
             .environment("RNACOS_HTTP_PORT", port(self.http.port()))
-            .environment("RNACOS_GRPC_PORT", port(self.grpc().port()))
+            .environment("RNACOS_GRPC_PORT", port(self.grpc.port()))
+            .environment(
+                "RNACOS_NAMING_HEALTH_TIMEOUT_SECOND",
+                (self.expiry - 1).to_string(),
+            )
+            .environment(
+                "RNACOS_NAMING_INSTANCE_TIMEOUT_SECOND",
+                self.expiry.to_string(),
+            )
             // No console.
             .environment("RNACOS_HTTP_CONSOLE_PORT", "0")
             .environment("RNACOS_HTTP_WORKERS", "1")
@@ -129,7 +146,7 @@ impl Rnacos {
             .start();
         self.process = Some(process);
         wait::until("rnacos to listen", || {
-            TcpStream::connect(self.grpc()).ok()?;
+            TcpStream::connect(self.grpc).ok()?;
             TcpStream::connect(self.http).ok()
         });
     }
@@ -143,7 +160,7 @@ impl Rnacos {
         response["accessToken"].as_str().map(str::to_owned)
     }
 
-    /// Kills the registry, which forgets instances registered over a connection.
+    /// Kills the registry, which forgets ephemeral instances.
     ///
     /// # Panics
     /// When it does not end.
@@ -244,22 +261,12 @@ impl Rnacos {
         let request = Request::new(method, target).line("Connection: close");
         exchange(self.http, method, &request.bytes(&self.http.to_string()))
     }
-
-    fn grpc(&self) -> SocketAddr {
-        SocketAddr::new(self.http.ip(), self.http.port() + GRPC_OFFSET)
-    }
 }
 
-/// Returns an address that is free at the moment, its gRPC port too.
-fn free_addresses() -> SocketAddr {
-    wait::until("two free ports", || {
-        let http = TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?;
-        let grpc = http.port().checked_add(GRPC_OFFSET)?;
-        match TcpListener::bind((http.ip(), grpc)) {
-            Err(error) if error.kind() == ErrorKind::AddrInUse => None,
-            bound => bound.ok().map(|_| http),
-        }
-    })
+/// Returns two addresses that are free at the moment.
+fn free_addresses() -> [SocketAddr; 2] {
+    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
+    listeners.map(|listener| listener.local_addr().expect("the address just bound"))
 }
 
 /// Searches `cargo install`'s directory too: an IDE's `PATH` may lack it.

@@ -228,9 +228,9 @@ pub(crate) struct LimitArgs {
 #[command(next_help_heading = "Registry")]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct RegistrationArgs {
-    /// Where the server registers itself: none, or nacos://[USER@]HOST[:PORT][,HOST…]
-    #[arg(long, env, value_name = "REGISTRY", default_value = "none")]
-    #[serde(skip)]
+    /// Where the server registers itself: none, or
+    /// nacos[+https]://[USER@]HOST[:PORT][,HOST…][/NAMESPACE][?group=NAME&service=NAME&ca=FILE]
+    #[arg(long, env, value_name = "URL", default_value = "none")]
     pub(crate) registry: String,
     /// Where others reach this server, for the registry: HOST:PORT, or HOST for the port of --listen
     /// [default: the address of --listen, unless it is a loopback or unspecified one]

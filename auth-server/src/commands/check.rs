@@ -9,7 +9,6 @@ use crate::cli::{CheckArgs, ServeArgs};
 use crate::config::{Config, warnings};
 use crate::keys::store::StoreError;
 use crate::keys::sync::preview::preview;
-use crate::nacos;
 
 /// Runs the command. Former names are reported, and accepted with `--strict`.
 ///
@@ -63,10 +62,6 @@ fn effective(args: &ServeArgs, config: &Config) -> Result<Table, toml::ser::Erro
     let derived = [
         // Without a password in the address.
         ("store", config.store.to_string().into()),
-        (
-            "registry",
-            nacos::described(config.registry.as_ref()).into(),
-        ),
         // The default depends on --users.
         ("login-rate-limit", config.login_rate_limit.into()),
         ("sessions-per-user", config.sessions_per_user.into()),
@@ -99,7 +94,11 @@ mod tests {
     }
 
     /// Secrets have no key in a file.
-    const SECRETS: [&str; 2] = ["key-encryption-key", "key-encryption-key-previous"];
+    const SECRETS: [&str; 3] = [
+        "key-encryption-key",
+        "key-encryption-key-previous",
+        "registry-password",
+    ];
 
     /// Returns a value for every flag, with files for those that name one.
     fn everything(authority: &Authority) -> Vec<String> {
@@ -138,7 +137,7 @@ mod tests {
                 "--applications-dir",
                 directory.join("static").display().to_string(),
             ),
-            ("--registry", "nacos://me@nacos".to_owned()),
+            ("--registry", "nacos://me@nacos/ns?group=G".to_owned()),
             ("--registry-password-file", file("registry", "hush")),
             ("--advertise", "auth:9000".to_owned()),
         ]
@@ -201,20 +200,6 @@ mod tests {
                 "{line}\n{text}"
             );
         }
-    }
-
-    #[test]
-    fn a_registry_is_printed_without_its_user() {
-        let flags = [
-            "--registry",
-            "nacos://me:hush@a,b:1",
-            "--advertise",
-            "[::1]:1",
-        ];
-        let effective = effective_of(&flags);
-        assert_eq!(effective["registry"].as_str(), Some("nacos://a:8848,b:1"));
-        assert_eq!(effective["advertise"].as_str(), Some("[::1]:1"));
-        assert_eq!(effective_of(&[])["registry"].as_str(), Some("none"));
     }
 
     #[test]

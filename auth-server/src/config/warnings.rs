@@ -68,8 +68,9 @@ fn open_store(config: &Config) -> Option<String> {
 }
 
 fn open_registry(config: &Config) -> Option<String> {
-    let address = config.registry.as_ref()?.settings.address();
-    (address.has_credentials() && !address.is_on_loopback())
+    let settings = &config.registry.as_ref()?.settings;
+    settings
+        .shows_password()
         .then(|| "--registry: the password travels there in plain HTTP".to_owned())
 }
 

@@ -1,14 +1,14 @@
 //! Keeps this server registered while it serves, and deregisters it first when it stops.
 //!
-//! Polls the list instead of trusting an earlier registration: a restarted registry has forgotten
-//! it.
+//! The registry drops an instance that is not renewed for half a minute, and one that it forgot in a
+//! restart is registered whole again.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use registry::{Instance, RegistryClient, RegistryError, RegistrySettings};
 use runtime::process::supervisor::Supervisor;
-use tokio::sync::{OnceCell, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tracing::warn;
 
@@ -16,9 +16,10 @@ use crate::audit;
 use crate::keys::live::LiveKeys;
 use crate::metrics::Metrics;
 
-/// Pause between two polls of the list.
-const POLL_INTERVAL: Duration = Duration::from_secs(5);
-/// Pause after a failure; doubled after each further one, up to `POLL_INTERVAL`.
+/// Pause between two renewals, as the registry expects them; it takes an instance for unhealthy
+/// after three.
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(5);
+/// Pause after a failure; doubled after each further one, up to `RENEWAL_INTERVAL`.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// Poll interval for the first key, which mostly is there at once.
 const KEY_PAUSE: Duration = Duration::from_millis(100);
@@ -40,8 +41,7 @@ impl Registration {
         Self(None)
     }
 
-    /// Registers `own` once there is a key to serve, and again whenever the registry does not list
-    /// it.
+    /// Registers `own` once there is a key to serve, and renews the registration.
     pub(crate) fn start(
         settings: RegistrySettings,
         own: Instance,
@@ -51,13 +51,13 @@ impl Registration {
     ) -> Self {
         let (stop, stopped) = oneshot::channel();
         let worker = Worker {
-            settings,
+            registry: settings.to_string(),
+            client: RegistryClient::new(settings),
             own,
             live_keys,
-            state: State {
-                metrics,
-                listed: None,
-            },
+            metrics,
+            listed: None,
+            has_begun: false,
         };
         let task = background.spawn_critical_until_shutdown("the registration", async {
             worker.run(stopped).await;
@@ -82,107 +82,77 @@ impl Registration {
 }
 
 struct Worker {
-    settings: RegistrySettings,
+    /// The servers of the registry, for the log.
+    registry: String,
+    client: RegistryClient,
     own: Instance,
     live_keys: Arc<LiveKeys>,
-    state: State,
-}
-
-/// Known state of the list, logged when it changes.
-struct State {
     metrics: Metrics,
-    /// `None` until the first attempt has ended.
+    /// Logged when it changes; `None` until the first attempt has ended.
     listed: Option<bool>,
+    /// True from the first attempt on: a registration that was sent is undone.
+    has_begun: bool,
 }
 
 impl Worker {
     async fn run(mut self, stopped: oneshot::Receiver<()>) {
-        let client = OnceCell::new();
-        let registry = self.settings.address().to_string();
         tokio::select! {
             biased;
             _ = stopped => {}
-            () = self.keep_listed(&client, &registry) => {}
+            () = self.keep_listed() => {}
         }
-        // An attempt may be under way: a registration that was sent is undone.
-        if let Some(client) = client.get() {
-            self.withdraw(client, &registry).await;
+        if self.has_begun {
+            self.withdraw().await;
         }
     }
 
-    async fn keep_listed(&mut self, client: &OnceCell<RegistryClient>, registry: &str) {
+    async fn keep_listed(&mut self) {
         while self.live_keys.load().is_none() {
             tokio::time::sleep(KEY_PAUSE).await;
         }
-        let client = client.get_or_init(|| connected(&self.settings)).await;
+        self.has_begun = true;
         let mut after_failure = FIRST_PAUSE;
         loop {
-            let found = match self.state.listed {
-                // An entry of this address may be a former process's, and vanish with its
-                // connection.
-                None => client.register(&self.own).await,
-                Some(_) => self.poll(client).await,
+            let listed = match self.listed {
+                Some(true) => self.client.renew(&self.own).await,
+                // An entry of this address may be a former process's, with its metadata.
+                _ => self.client.register(&self.own).await,
             };
-            let pause = if found.is_ok() {
+            let pause = if listed.is_ok() {
                 after_failure = FIRST_PAUSE;
-                POLL_INTERVAL
+                RENEWAL_INTERVAL
             } else {
-                let longer = POLL_INTERVAL.min(after_failure * 2);
+                let longer = RENEWAL_INTERVAL.min(after_failure * 2);
                 std::mem::replace(&mut after_failure, longer)
             };
-            self.state.record(&found, &self.own, registry);
+            self.record(listed);
             tokio::time::sleep(pause).await;
         }
     }
 
-    async fn poll(&self, client: &RegistryClient) -> Result<(), RegistryError> {
-        let listed = client.instances().await?;
-        // A disabled entry is listed, and stays disabled.
-        if listed.iter().any(|listed| listed.is_at(&self.own)) {
-            return Ok(());
-        }
-        client.register(&self.own).await
-    }
-
-    async fn withdraw(&mut self, client: &RegistryClient, registry: &str) {
-        let instance = self.own.authority();
-        match client.deregister(&self.own).await {
+    async fn withdraw(&mut self) {
+        let (instance, registry) = (self.own.authority(), &self.registry);
+        match self.client.deregister(&self.own).await {
             Ok(()) => {
-                self.state.metrics.registered(false);
+                self.metrics.registered(false);
                 audit::registration(audit::Registration::Withdrawn, &instance, registry);
             }
             Err(error) => warn!(instance, registry, %error, "not deregistered"),
         }
     }
-}
 
-impl State {
-    fn record(&mut self, found: &Result<(), RegistryError>, own: &Instance, registry: &str) {
-        let listed = found.is_ok();
-        self.metrics.registered(listed);
-        if self.listed.replace(listed) == Some(listed) {
+    fn record(&mut self, listed: Result<(), RegistryError>) {
+        self.metrics.registered(listed.is_ok());
+        if self.listed.replace(listed.is_ok()) == Some(listed.is_ok()) {
             return;
         }
-        let instance = own.authority();
-        match found {
+        let (instance, registry) = (self.own.authority(), &self.registry);
+        match listed {
             Ok(()) => audit::registration(audit::Registration::Listed, &instance, registry),
             Err(error) => warn!(
                 instance, registry, %error,
                 "not listed in the registry; serving, and retrying"
             ),
-        }
-    }
-}
-
-/// Starts the client; that fails for lack of a thread or a descriptor, not of a registry.
-async fn connected(settings: &RegistrySettings) -> RegistryClient {
-    loop {
-        match RegistryClient::start(settings).await {
-            Ok(client) => return client,
-            Err(error) => {
-                warn!(%error, "the registry client does not start; trying again");
-                tokio::time::sleep(POLL_INTERVAL).await;
-            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! An instance of a service, as the registry lists it.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// The address of one process of a service, with its state in the registry.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,8 +15,8 @@ pub struct Instance {
     pub healthy: bool,
     /// The operator's switch.
     pub enabled: bool,
-    /// Metadata of its registration.
-    pub metadata: HashMap<String, String>,
+    /// Metadata for its registration.
+    pub metadata: BTreeMap<&'static str, String>,
 }
 
 impl Instance {
@@ -29,7 +29,7 @@ impl Instance {
             weight: 1.0,
             healthy: true,
             enabled: true,
-            metadata: HashMap::new(),
+            metadata: BTreeMap::new(),
         }
     }
 
@@ -49,12 +49,6 @@ impl Instance {
         } else {
             format!("{host}:{port}")
         }
-    }
-
-    /// Returns true if both are the entry of one process.
-    #[must_use]
-    pub fn is_at(&self, other: &Self) -> bool {
-        self.host == other.host && self.port == other.port
     }
 }
 

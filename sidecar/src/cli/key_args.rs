@@ -4,13 +4,11 @@ use std::path::PathBuf;
 
 use clap::builder::ArgPredicate;
 use clap::{ArgAction, ArgGroup, Args};
-use http::uri::Authority;
 use registry::RegistryArgs;
 use runtime::command_line::seconds::Seconds;
 use runtime::command_line::serialize::{displayed_if_any, word};
-use runtime::net::host_port::without_credentials;
 use secrecy::SecretString;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use wire::keys::signing_type::SigningType;
 
 use super::policy_args::ISSUERS;
@@ -27,9 +25,9 @@ const KEY_SOURCE: &str = "key_source";
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct KeyArgs {
     /// The auth server with its context path: http(s)://HOST:PORT/CONTEXT; dns://NAME:PORT/CONTEXT
-    /// to resolve the name at each tick and rotate its addresses;
-    /// nacos://[USER@]HOST[:PORT][,HOST…]/CONTEXT for the instances that a registry lists; these
-    /// two also with +https
+    /// to resolve the name at each tick and rotate its addresses; these also with +https;
+    /// nacos[+https]://[USER@]HOST[:PORT][,HOST…]/CONTEXT for the instances that a registry lists,
+    /// with ?namespace=ID&group=NAME&service=NAME&server-name=NAME&ca=FILE&registry-tls=on|off
     #[arg(
         long,
         env,
@@ -38,7 +36,6 @@ pub(crate) struct KeyArgs {
         conflicts_with_all = ["algorithms", "claim"],
         value_name = "URL"
     )]
-    #[serde(serialize_with = "redacted_if_any")]
     pub(crate) auth_server: Option<String>,
 
     /// Any issuer in place of the auth server, by its own address, which is its iss: its discovery
@@ -102,16 +99,6 @@ pub(crate) struct KeyArgs {
     /// Private key of that certificate in PEM
     #[arg(long, env, requires = "auth_client_cert", value_name = "FILE")]
     pub(crate) auth_client_key: Option<PathBuf>,
-
-    /// Name in the certificates of the instances with nacos+https, if not the registered address
-    #[arg(
-        long,
-        env,
-        value_parser = host_name,
-        conflicts_with_all = ISSUERS,
-        value_name = "NAME"
-    )]
-    pub(crate) auth_server_name: Option<String>,
 
     #[command(flatten)]
     #[serde(flatten)]
@@ -215,7 +202,6 @@ impl KeyArgs {
             auth_ca: _,
             auth_client_cert: _,
             auth_client_key: _,
-            auth_server_name: _,
             registry: _,
             app_secret: _,
             app_secret_file: _,
@@ -235,15 +221,4 @@ impl KeyArgs {
             && *app_id == other.app_id
             && *signing_type == other.signing_type
     }
-}
-
-fn host_name(text: &str) -> Result<String, String> {
-    match text.parse::<Authority>() {
-        Ok(authority) if authority.host() == text => Ok(text.to_owned()),
-        _ => Err("expected a host name, without a port".to_owned()),
-    }
-}
-
-fn redacted_if_any<S: Serializer>(text: &Option<String>, serializer: S) -> Result<S::Ok, S::Error> {
-    displayed_if_any(&text.as_deref().map(without_credentials), serializer)
 }

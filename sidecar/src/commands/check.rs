@@ -86,16 +86,15 @@ fn as_toml<'w>(
     let warnings: String = warnings
         .map(|warning| format!("# warning: {warning}\n"))
         .collect();
-    // Printed as a comment: the output is usable as a file, which may not hold the secret.
-    let secret = args
-        .keys
-        .app_secret
-        .as_ref()
-        .map(|_| "# app-secret is set\n");
-    Ok(format!(
-        "{warnings}{settings}{}",
-        secret.unwrap_or_default()
-    ))
+    // Printed as comments: the output is usable as a file, which may not hold a secret.
+    let secrets: String = [
+        ("app-secret", &args.keys.app_secret),
+        ("registry-password", &args.keys.registry.registry_password),
+    ]
+    .into_iter()
+    .filter_map(|(name, secret)| secret.as_ref().map(|_| format!("# {name} is set\n")))
+    .collect();
+    Ok(format!("{warnings}{settings}{secrets}"))
 }
 
 /// Names the patterns of public paths that have no methods in front.

@@ -91,7 +91,7 @@ fn endpoint(args: &ServeArgs, url: &str) -> Result<EndpointSettings, ExitError> 
     let auth_server = url
         .parse::<AuthServer>()
         .map_err(|error| flag_error("auth-server", without_credentials(url), error))?
-        .with_registry(&args.keys.registry, args.keys.auth_server_name.as_deref())?;
+        .with_registry(&args.keys.registry)?;
     Ok(EndpointSettings {
         tls: tls_files(args, Some(auth_server.scheme()))?,
         auth_server,

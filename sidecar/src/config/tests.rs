@@ -193,7 +193,11 @@ fn a_proxy_of_the_environment_is_warned_about_for_issuers() {
 fn what_is_said_of_a_registry_has_to_fit_together() {
     for (auth_server, flags, problem) in [
         ("nacos://a/auth", &[][..], None),
-        ("nacos://me:hush@a/auth", &[], None),
+        (
+            "nacos://me@a/auth",
+            &["--registry-password", "hush"][..],
+            None,
+        ),
         ("nacos://me@a/auth", &[], Some("a user needs a password")),
         (
             "nacos://me@a/auth",
@@ -201,24 +205,14 @@ fn what_is_said_of_a_registry_has_to_fit_together() {
             Some("--registry-password-file: "),
         ),
         (
-            "nacos://:hush@a/auth",
+            "nacos://me:hush@a/auth",
             &[],
             Some("--auth-server 'nacos://a/auth'"),
         ),
         (
-            "nacos+https://a/auth",
-            &["--auth-server-name", "auth.internal"],
-            None,
-        ),
-        (
-            "nacos://a/auth",
-            &["--auth-server-name", "auth.internal"],
-            Some("--auth-server-name has an effect only"),
-        ),
-        (
-            "https://a/auth",
-            &["--auth-server-name", "auth.internal"],
-            Some("--auth-server-name has an effect only"),
+            "nacos+https://a/auth?ca=/nowhere",
+            &[],
+            Some("--auth-server: /nowhere"),
         ),
     ] {
         let flags = [&["--auth-server", auth_server][..], &APPLICATION, flags].concat();

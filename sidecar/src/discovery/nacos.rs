@@ -1,5 +1,5 @@
-//! The instances that a Nacos registry lists (contract §4.3). A background task follows the list,
-//! so that ticks do not wait for it and it stays while the registry is down.
+//! The instances that a Nacos registry lists (contract §4.3). A background task polls the list, so
+//! that ticks do not wait for it and it stays while the registry is down.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
@@ -13,11 +13,10 @@ use super::{DiscoveryError, Instance, RecentAttempts, in_time};
 
 /// The first tick comes before the first list; an unresponsive registry must not use up a tick.
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(3);
-/// Changes are pushed, and a push can be lost.
-const POLL_INTERVAL: Duration = Duration::from_secs(30);
+/// Between two polls, with up to a fifth more or less: a fleet that starts together spreads.
+const POLL_INTERVAL: Duration = Duration::from_secs(10);
 /// The pause after a failure; it doubles after each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
 /// The known list; `None` before the first response of the registry.
 type Lists = watch::Receiver<Option<Arc<[Listed]>>>;
@@ -25,21 +24,12 @@ type Lists = watch::Receiver<Option<Arc<[Listed]>>>;
 /// The auth server by its name in the registry. Clones share the list.
 #[derive(Debug, Clone)]
 pub(crate) struct NacosService {
-    settings: RegistrySettings,
+    pub(crate) settings: RegistrySettings,
     /// The name in the certificate of every instance; `None`: the registered address.
     server_name: Option<String>,
     /// Followed from the first use on.
     lists: Arc<OnceLock<Lists>>,
 }
-
-/// Compares the configuration.
-impl PartialEq for NacosService {
-    fn eq(&self, other: &Self) -> bool {
-        (&self.settings, &self.server_name) == (&other.settings, &other.server_name)
-    }
-}
-
-impl Eq for NacosService {}
 
 impl NacosService {
     pub(crate) fn new(settings: RegistrySettings, server_name: Option<String>) -> Self {
@@ -48,10 +38,6 @@ impl NacosService {
             server_name,
             lists: Arc::default(),
         }
-    }
-
-    pub(crate) fn settings(&self) -> &RegistrySettings {
-        &self.settings
     }
 
     /// Chooses among the listed instances.
@@ -67,7 +53,7 @@ impl NacosService {
             Some(chosen) => self.instance(chosen).await,
             None => Err(DiscoveryError::NoneListed {
                 service: self.settings.service().to_owned(),
-                registry: self.settings.address().to_string(),
+                registry: self.settings.to_string(),
             }),
         }
     }
@@ -100,79 +86,43 @@ impl NacosService {
         listed
             .and_then(|listed| listed.clone())
             .ok_or_else(|| DiscoveryError::RegistryAway {
-                registry: self.settings.address().to_string(),
+                registry: self.settings.to_string(),
             })
     }
 }
 
 fn follow(settings: RegistrySettings) -> Lists {
     let (sender, lists) = watch::channel(None);
-    tokio::spawn(restart_on_panic(move || {
-        let (settings, sender) = (settings.clone(), sender.clone());
-        Follower { settings, sender }.run()
-    }));
+    tokio::spawn(poll(settings, sender));
     lists
 }
 
-/// Restarts a task after a panic, which is logged; the last list stays in use.
-async fn restart_on_panic<F>(work: impl Fn() -> F)
-where
-    F: Future<Output = ()> + Send + 'static,
-{
+async fn poll(settings: RegistrySettings, lists: watch::Sender<Option<Arc<[Listed]>>>) {
+    let registry = settings.to_string();
+    let mut client = RegistryClient::new(settings);
+    let (mut after_failure, mut away) = (FIRST_PAUSE, false);
     loop {
-        let _ = tokio::spawn(work()).await;
-        tokio::time::sleep(LONGEST_PAUSE).await;
-    }
-}
-
-struct Follower {
-    settings: RegistrySettings,
-    sender: watch::Sender<Option<Arc<[Listed]>>>,
-}
-
-impl Follower {
-    async fn run(self) {
-        let registry = self.settings.address().to_string();
-        let client = self.connected().await;
-        let pushed = self.sender.clone();
-        let changed = move |listed| take(&pushed, listed);
-        client.subscribe(changed).await;
-        let (mut pause, mut away) = (FIRST_PAUSE, false);
-        loop {
-            match client.instances().await {
-                Ok(listed) => {
-                    if std::mem::replace(&mut away, false) {
-                        tracing::info!(registry, "the registry responds again");
-                    }
-                    take(&self.sender, listed);
-                    pause = FIRST_PAUSE;
-                    tokio::time::sleep(POLL_INTERVAL).await;
+        let pause = match client.instances().await {
+            Ok(listed) => {
+                if std::mem::replace(&mut away, false) {
+                    tracing::info!(registry, "the registry responds again");
                 }
-                Err(error) => {
-                    if !std::mem::replace(&mut away, true) {
-                        tracing::warn!(
-                            registry, %error,
-                            "the registry is not reachable; keeping the last list of instances"
-                        );
-                    }
-                    tokio::time::sleep(pause).await;
-                    pause = LONGEST_PAUSE.min(pause * 2);
-                }
+                take(&lists, listed);
+                after_failure = FIRST_PAUSE;
+                POLL_INTERVAL
             }
-        }
-    }
-
-    /// The client fails to be made for want of a thread or a descriptor, not of a registry.
-    async fn connected(&self) -> RegistryClient {
-        loop {
-            match RegistryClient::start(&self.settings).await {
-                Ok(client) => return client,
-                Err(error) => {
-                    tracing::warn!(%error, "the registry client does not start; retrying");
-                    tokio::time::sleep(LONGEST_PAUSE).await;
+            Err(error) => {
+                if !std::mem::replace(&mut away, true) {
+                    tracing::warn!(
+                        registry, %error,
+                        "no list from the registry; keeping the last list of instances"
+                    );
                 }
+                let longer = POLL_INTERVAL.min(after_failure * 2);
+                std::mem::replace(&mut after_failure, longer)
             }
-        }
+        };
+        tokio::time::sleep(pause.mul_f64(0.8 + 0.4 * fastrand::f64())).await;
     }
 }
 
@@ -235,33 +185,13 @@ async fn lookup(authority: &str) -> Result<SocketAddr, DiscoveryError> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(
-        clippy::unwrap_used,
-        clippy::panic,
-        reason = "a test fails by panicking, and one of them is about that"
-    )]
-    use registry::RegistryAddress;
-
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
     fn listed(host: &str, weight: f64) -> Listed {
         Listed {
             weight,
             ..Listed::new(host, 9000)
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_follower_that_panics_is_restarted() {
-        let (sender, mut begun) = watch::channel(0);
-        let following = restart_on_panic(move || {
-            sender.send_modify(|times| *times += 1);
-            async { panic!("oh") }
-        });
-        let begun = begun.wait_for(|times| *times == 3);
-        tokio::select! {
-            () = following => unreachable!("it has no end"),
-            three_times = begun => assert!(three_times.is_ok()),
         }
     }
 
@@ -319,8 +249,7 @@ mod tests {
     }
 
     async fn found(host: &str, server_name: Option<&str>) -> Instance {
-        let address = RegistryAddress::parse("registry").unwrap();
-        let settings = RegistrySettings::new(address);
+        let settings = RegistrySettings::of_server("nacos://registry").unwrap();
         let service = NacosService::new(settings, server_name.map(ToOwned::to_owned));
         let listed = Listed::new(host, 9000);
         service.instance(&listed).await.unwrap()

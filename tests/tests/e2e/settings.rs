@@ -228,7 +228,8 @@ fn the_auth_server_s_check_warns_of_all_that_serve_warns_of() {
     let flags = [
         "--listen=0.0.0.0:0",
         "--rotation-lead=1",
-        "--registry=nacos://me:hush@10.0.0.9",
+        "--registry=nacos://me@10.0.0.9",
+        "--registry-password=hush",
         "--advertise=10.0.0.5:9000",
         "--store=redis://store.invalid",
     ];
@@ -239,7 +240,7 @@ fn the_auth_server_s_check_warns_of_all_that_serve_warns_of() {
         "--registry",
         "--users builtin",
         "--listen",
-        "--registry: every user of this machine",
+        "--registry-password: every user of this machine",
         "--store: redis://store.invalid:6379/0: ",
     ];
     assert_eq!(warnings.len(), about.len(), "{warnings:#?}");

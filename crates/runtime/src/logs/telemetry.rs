@@ -44,11 +44,10 @@ pub struct LogArgs {
 
 /// Libraries whose debug lines print requests, headers or connection addresses as they are:
 /// `Authorization`, the query that carries `appSecret`, the password in a store's address.
-const CAPPED_AT_INFO: [&str; 9] = [
+const CAPPED_AT_INFO: [&str; 8] = [
     "h2",
     "hyper",
     "hyper_util",
-    "nacos_sdk",
     "pingora",
     "redis",
     "reqwest",
