@@ -171,7 +171,6 @@ impl FromStr for AuthServer {
     type Err = AuthServerError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // The rest may hold several hosts with a port each, which is not an authority of a URI.
         if text.starts_with("nacos://") || text.starts_with("nacos+https://") {
             return in_registry(text);
         }
@@ -265,10 +264,7 @@ mod tests {
                 "dns://auth.internal:9000/auth",
             ),
             ("nacos://registry/auth", "nacos://registry:8848/auth"),
-            (
-                "nacos://me@a,[::1]:1/auth/?group=G",
-                "nacos://a:8848,[::1]:1/auth",
-            ),
+            ("nacos://me@[::1]:1/auth/?group=G", "nacos://[::1]:1/auth"),
             ("nacos+https://me@a/auth", "nacos+https://a:8848/auth"),
             ("https://auth/auth", "https://auth/auth"),
             ("dns+https://auth:9000/a", "dns+https://auth:9000/a"),

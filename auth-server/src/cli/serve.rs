@@ -229,7 +229,7 @@ pub(crate) struct LimitArgs {
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct RegistrationArgs {
     /// Where the server registers itself: none, or
-    /// nacos[+https]://[USER@]HOST[:PORT][,HOST…][/NAMESPACE][?group=NAME&service=NAME&ca=FILE]
+    /// nacos[+https]://[USER@]HOST[:PORT][/NAMESPACE][?group=NAME&service=NAME&ca=FILE]
     #[arg(long, env, value_name = "URL", default_value = "none")]
     pub(crate) registry: String,
     /// Where others reach this server, for the registry: HOST:PORT, or HOST for the port of --listen

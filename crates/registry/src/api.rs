@@ -33,13 +33,8 @@ pub(crate) enum Call<'a> {
     List,
 }
 
-/// Method and path with parameters, which are a form in a POST, and otherwise a query.
-#[derive(Debug)]
-pub(crate) struct ApiRequest {
-    pub(crate) method: Method,
-    pub(crate) path: &'static str,
-    pub(crate) parameters: Vec<(&'static str, String)>,
-}
+/// Parameters, which are a form in a POST, and otherwise a query.
+pub(crate) type Parameters = Vec<(&'static str, String)>;
 
 impl Api {
     pub(crate) const fn other(self) -> Self {
@@ -49,67 +44,51 @@ impl Api {
         }
     }
 
-    pub(crate) fn request(self, call: Call<'_>, settings: &RegistrySettings) -> ApiRequest {
+    pub(crate) const fn target(self, call: Call<'_>) -> (Method, &'static str) {
+        match (self, call) {
+            (Self::V3, Call::LogIn { .. }) => (Method::POST, "/nacos/v3/auth/user/login"),
+            (Self::V3, Call::Register(_) | Call::Renew(_)) => {
+                (Method::POST, "/nacos/v3/client/ns/instance")
+            }
+            (Self::V3, Call::Deregister(_)) => (Method::DELETE, "/nacos/v3/client/ns/instance"),
+            (Self::V3, Call::List) => (Method::GET, "/nacos/v3/client/ns/instance/list"),
+            (Self::V1, Call::LogIn { .. }) => (Method::POST, "/nacos/v1/auth/login"),
+            (Self::V1, Call::Register(_)) => (Method::POST, "/nacos/v1/ns/instance"),
+            (Self::V1, Call::Renew(_)) => (Method::PUT, "/nacos/v1/ns/instance/beat"),
+            (Self::V1, Call::Deregister(_)) => (Method::DELETE, "/nacos/v1/ns/instance"),
+            (Self::V1, Call::List) => (Method::GET, "/nacos/v1/ns/instance/list"),
+        }
+    }
+
+    pub(crate) fn parameters(self, call: Call<'_>, settings: &RegistrySettings) -> Parameters {
         let mut parameters = match call {
             Call::LogIn { user, password } => {
-                vec![
-                    ("username", user.to_owned()),
-                    ("password", password.to_owned()),
-                ]
+                return vec![("username", user.into()), ("password", password.into())];
             }
-            Call::List => named(settings),
-            Call::Register(own) | Call::Renew(own) | Call::Deregister(own) => {
-                let mut parameters = named(settings);
-                parameters.extend([
-                    ("ip", own.host.clone()),
-                    ("port", own.port.to_string()),
-                    ("ephemeral", "true".to_owned()),
-                ]);
-                parameters
-            }
+            // Some servers list only healthy instances by default.
+            Call::List => vec![("healthyOnly", "false".to_owned())],
+            Call::Register(own) | Call::Renew(own) | Call::Deregister(own) => vec![
+                ("ip", own.host.clone()),
+                ("port", own.port.to_string()),
+                ("ephemeral", "true".to_owned()),
+            ],
         };
+        parameters.extend([
+            ("serviceName", settings.service.clone()),
+            ("groupName", settings.group.clone()),
+        ]);
+        if !settings.namespace.is_empty() {
+            parameters.push(("namespaceId", settings.namespace.clone()));
+        }
         match (self, call) {
             (_, Call::Register(own)) => {
                 parameters.push(("metadata", json!(own.metadata).to_string()));
             }
             (Self::V3, Call::Renew(_)) => parameters.push(("heartBeat", "true".to_owned())),
             (Self::V1, Call::Renew(own)) => parameters.push(("beat", beat(own, settings))),
-            // Some servers leave the others out by default.
-            (Self::V1, Call::List) => parameters.push(("healthyOnly", "false".to_owned())),
             _ => {}
         }
-        let (method, path) = self.target(call);
-        ApiRequest {
-            method,
-            path,
-            parameters,
-        }
-    }
-
-    fn target(self, call: Call<'_>) -> (Method, &'static str) {
-        let paths = match self {
-            Self::V3 => [
-                "/nacos/v3/auth/user/login",
-                "/nacos/v3/client/ns/instance",
-                "/nacos/v3/client/ns/instance",
-                "/nacos/v3/client/ns/instance/list",
-            ],
-            Self::V1 => [
-                "/nacos/v1/auth/login",
-                "/nacos/v1/ns/instance",
-                "/nacos/v1/ns/instance/beat",
-                "/nacos/v1/ns/instance/list",
-            ],
-        };
-        let [log_in, instance, renewal, list] = paths;
-        match (call, self) {
-            (Call::LogIn { .. }, _) => (Method::POST, log_in),
-            (Call::Register(_), _) => (Method::POST, instance),
-            (Call::Renew(_), Self::V3) => (Method::POST, renewal),
-            (Call::Renew(_), Self::V1) => (Method::PUT, renewal),
-            (Call::Deregister(_), _) => (Method::DELETE, instance),
-            (Call::List, _) => (Method::GET, list),
-        }
+        parameters
     }
 
     /// Checks the response to a registration or deregistration.
@@ -138,17 +117,6 @@ impl Api {
         };
         Ok(entries.into_iter().filter_map(Entry::instance).collect())
     }
-}
-
-fn named(settings: &RegistrySettings) -> Vec<(&'static str, String)> {
-    let mut names = vec![
-        ("serviceName", settings.service.clone()),
-        ("groupName", settings.group.clone()),
-    ];
-    if !settings.namespace.is_empty() {
-        names.push(("namespaceId", settings.namespace.clone()));
-    }
-    names
 }
 
 /// Returns the whole instance, from which a server of Nacos 1 or 2 restores one that it dropped.

@@ -20,6 +20,7 @@ use crate::settings::RegistrySettings;
 
 /// Deadline of one response, connecting included.
 const TIMEOUT: Duration = Duration::from_secs(3);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Far more than a list of thousand instances.
 const MAX_RESPONSE_BYTES: usize = 1024 * 1024;
 /// Longest assumed lifetime of a token in seconds, for every lifetime that a response has.
@@ -30,7 +31,7 @@ const LOGIN_PAUSE: Duration = Duration::from_secs(5);
 /// A failed request to the registry. No text holds an address, a credential or a text of the server.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
-    /// No whole response from any server.
+    /// No whole response.
     #[error("the registry does not respond: {0}")]
     Unreachable(String),
     /// A status without a result.
@@ -55,8 +56,6 @@ pub struct RegistryClient {
     settings: RegistrySettings,
     /// `None` before the first request and after a failure: built with the authorities of now.
     http: Option<Client>,
-    /// The number of the server that responded last.
-    server: usize,
     /// The API of the last response.
     api: Api,
     token: Option<Token>,
@@ -93,7 +92,6 @@ impl RegistryClient {
         Self {
             settings,
             http: None,
-            server: 0,
             api: Api::V3,
             token: None,
             logged_in_at: None,
@@ -188,50 +186,24 @@ impl RegistryClient {
         Ok(())
     }
 
-    /// Sends the request to the server of the last response, then to the others.
+    /// Sends the request, and sends it in the other version where the server lacks this one.
     async fn send(&mut self, call: Call<'_>) -> Result<Vec<u8>, RegistryError> {
-        let http = match &self.http {
-            Some(http) => http.clone(),
-            None => http(&self.settings).await?,
+        let http = match self.http.take() {
+            Some(http) => http,
+            None => http_client(&self.settings).await?,
         };
-        let mut failure = RegistryError::NotUnderstood;
-        for _ in 0..self.settings.servers.len() {
-            match self.send_in_any_version(&http, call).await {
-                Err(RegistryError::Rejected(status)) if status.is_server_error() => {
-                    failure = RegistryError::Rejected(status);
-                }
-                Err(error @ RegistryError::Unreachable(_)) => failure = error,
-                response => {
-                    self.http = Some(http);
-                    return response;
-                }
-            }
-            self.server = (self.server + 1) % self.settings.servers.len();
-        }
-        self.http = None;
-        Err(failure)
-    }
-
-    async fn send_in_any_version(
-        &mut self,
-        http: &Client,
-        call: Call<'_>,
-    ) -> Result<Vec<u8>, RegistryError> {
-        let mut missing = StatusCode::NOT_FOUND;
-        for api in [self.api, self.api.other()] {
-            let (status, body) = self.exchange(http, api, call).await?;
-            match status {
-                StatusCode::NOT_FOUND | StatusCode::GONE | StatusCode::NOT_IMPLEMENTED => {
-                    missing = status;
-                }
-                StatusCode::OK => {
-                    self.api = api;
-                    return Ok(body);
-                }
-                status => return Err(RegistryError::Rejected(status)),
+        let (mut status, mut body) = self.exchange(&http, self.api, call).await?;
+        if is_missing(status) {
+            (status, body) = self.exchange(&http, self.api.other(), call).await?;
+            if !is_missing(status) {
+                self.api = self.api.other();
             }
         }
-        Err(RegistryError::Rejected(missing))
+        self.http = Some(http);
+        match status {
+            StatusCode::OK => Ok(body),
+            status => Err(RegistryError::Rejected(status)),
+        }
     }
 
     async fn exchange(
@@ -240,24 +212,22 @@ impl RegistryClient {
         api: Api,
         call: Call<'_>,
     ) -> Result<(StatusCode, Vec<u8>), RegistryError> {
-        let scheme = if self.settings.is_https {
-            "https"
-        } else {
-            "http"
-        };
-        let server = self.settings.servers.get(self.server);
-        let server = server.ok_or(RegistryError::NotUnderstood)?;
-        let request = api.request(call, &self.settings);
-        let url = format!("{scheme}://{server}{}", request.path);
-        let mut sent = http.request(request.method.clone(), url);
-        sent = match request.method {
-            Method::POST => sent.form(&request.parameters),
-            _ => sent.query(&request.parameters),
+        let RegistrySettings {
+            is_https, server, ..
+        } = &self.settings;
+        let scheme = if *is_https { "https" } else { "http" };
+        let (method, path) = api.target(call);
+        let is_form = method == Method::POST;
+        let request = http.request(method, format!("{scheme}://{server}{path}"));
+        let parameters = api.parameters(call, &self.settings);
+        let mut request = match is_form {
+            true => request.form(&parameters),
+            false => request.query(&parameters),
         };
         if let Some(token) = &self.token {
-            sent = sent.bearer_auth(token.value.expose_secret());
+            request = request.bearer_auth(token.value.expose_secret());
         }
-        let mut response = sent.send().await.map_err(unreachable)?;
+        let mut response = request.send().await.map_err(unreachable)?;
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
             if body.len() + chunk.len() > MAX_RESPONSE_BYTES {
@@ -269,11 +239,21 @@ impl RegistryClient {
     }
 }
 
+/// Returns true for the response of a server without this version of the API.
+fn is_missing(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::NOT_FOUND | StatusCode::GONE | StatusCode::NOT_IMPLEMENTED
+    )
+}
+
 /// Builds an HTTP client with the authorities of now.
-async fn http(settings: &RegistrySettings) -> Result<Client, RegistryError> {
+async fn http_client(settings: &RegistrySettings) -> Result<Client, RegistryError> {
     let client = Client::builder()
         .timeout(TIMEOUT)
-        // The password goes to the configured servers and nowhere else.
+        // Shared by the addresses of a name: one that is away leaves time for the next.
+        .connect_timeout(CONNECT_TIMEOUT)
+        // The password goes to the configured server and nowhere else.
         .redirect(redirect::Policy::none())
         .no_proxy()
         // Ten thousand sidecars hold no connection between two requests.

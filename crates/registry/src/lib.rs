@@ -7,9 +7,7 @@ mod api;
 mod client;
 mod instance;
 mod settings;
-mod url;
 
 pub use client::{RegistryClient, RegistryError};
 pub use instance::Instance;
-pub use settings::{Instances, RegistryArgs, RegistrySettings};
-pub use url::InvalidRegistryUrl;
+pub use settings::{Instances, InvalidRegistryUrl, RegistryArgs, RegistrySettings};

@@ -1,20 +1,22 @@
 //! The settings of the registry: a URL, and a password.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
 use clap::Args;
 use http::uri::Authority;
+use percent_encoding::percent_decode_str;
+use reqwest::Url;
 use runtime::files::secret_file;
-use runtime::net::host_port::host_and_port;
 use runtime::net::loopback::is_loopback_host;
 use runtime::process::exit::ExitError;
 use runtime::tls::trusted;
 use secrecy::SecretString;
 use serde::Serialize;
 
-use crate::url::{InvalidRegistryUrl, RegistryUrl, decoded};
-
+/// The default of Nacos, with and without TLS.
+const DEFAULT_PORT: u16 = 8848;
 /// The default of Nacos.
 const DEFAULT_GROUP: &str = "DEFAULT_GROUP";
 /// Contract §1.
@@ -40,12 +42,12 @@ pub struct RegistryArgs {
     pub registry_password_file: Option<PathBuf>,
 }
 
-/// The servers of one registry, our credentials there, and the name of the service.
+/// The address of a registry, our credentials there, and the name of the service.
 #[derive(Debug, Clone)]
 pub struct RegistrySettings {
     pub(crate) is_https: bool,
-    /// `host:port` each, at least one.
-    pub(crate) servers: Vec<String>,
+    /// `host:port`.
+    pub(crate) server: Authority,
     user: Option<String>,
     password: Option<SecretString>,
     /// Empty: public.
@@ -67,19 +69,47 @@ pub struct Instances {
     pub context: String,
 }
 
+/// URL parse error. The texts do not repeat the URL: it may hold a password.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidRegistryUrl {
+    /// A URL of another form.
+    #[error("expected nacos://[USER@]HOST[:PORT]/…, also with nacos+https")]
+    Malformed,
+    /// A password in the URL.
+    #[error("no password is allowed here: use --registry-password-file")]
+    Password,
+    /// A user without a password, or a password without a user.
+    #[error("a user needs a password, and a password a user")]
+    HalfOfCredentials,
+    /// A parameter that does not exist, is given twice, or has an unusable value or no effect.
+    #[error("the parameter '{0}' is unknown, given twice, unusable or without effect here")]
+    Parameter(String),
+}
+
+/// A URL whose parameters are taken one after the other.
+struct Parts {
+    settings: RegistrySettings,
+    /// Decoded, without slashes around it.
+    path: String,
+    parameters: BTreeMap<String, String>,
+}
+
 impl RegistrySettings {
     /// Parses the registry of a server: `nacos[+https]://HOST[/NAMESPACE][?group=…&service=…&ca=FILE]`.
     ///
     /// # Errors
     /// [`InvalidRegistryUrl`]
     pub fn of_server(url: &str) -> Result<Self, InvalidRegistryUrl> {
-        let url = RegistryUrl::parse(url)?;
-        let namespace = url.path.trim_matches('/');
-        if namespace.contains('/') {
+        let Parts {
+            mut settings,
+            path,
+            parameters,
+        } = Parts::of(url)?;
+        if path.contains('/') {
             return Err(InvalidRegistryUrl::Malformed);
         }
-        let namespace = decoded(namespace)?;
-        Self::in_namespace(namespace, url)
+        settings.namespace = path;
+        settings.with(parameters)
     }
 
     /// Parses the registry of a client: `nacos[+https]://HOST/CONTEXT[?namespace=…]`. With `+https`
@@ -88,46 +118,55 @@ impl RegistrySettings {
     /// # Errors
     /// [`InvalidRegistryUrl`]
     pub fn of_client(url: &str) -> Result<(Self, Instances), InvalidRegistryUrl> {
-        let mut url = RegistryUrl::parse(url)?;
-        let are_secure = url.is_https;
-        url.is_https = match url.take("registry-tls").as_deref() {
+        let Parts {
+            mut settings,
+            path,
+            mut parameters,
+        } = Parts::of(url)?;
+        let are_secure = settings.is_https;
+        settings.is_https = match parameters.remove("registry-tls").as_deref() {
             None => are_secure,
             Some("on") => true,
             Some("off") => false,
-            Some(_) => return Err(InvalidRegistryUrl::Parameter("registry-tls".to_owned())),
+            Some(_) => return Err(unusable("registry-tls")),
         };
-        let server_name = url.take_with_https("server-name", are_secure)?;
-        if server_name.as_deref().is_some_and(|name| !is_host(name)) {
-            return Err(InvalidRegistryUrl::Parameter("server-name".to_owned()));
+        settings.namespace = parameters.remove("namespace").unwrap_or_default();
+        let server_name = parameters.remove("server-name");
+        if server_name
+            .as_deref()
+            .is_some_and(|name| !are_secure || !is_host(name))
+        {
+            return Err(unusable("server-name"));
         }
         let instances = Instances {
             are_secure,
             server_name,
-            context: std::mem::take(&mut url.path),
+            context: if path.is_empty() {
+                path
+            } else {
+                format!("/{path}")
+            },
         };
-        let namespace = url.take("namespace").unwrap_or_default();
-        Ok((Self::in_namespace(namespace, url)?, instances))
+        Ok((settings.with(parameters)?, instances))
     }
 
-    fn in_namespace(namespace: String, mut url: RegistryUrl) -> Result<Self, InvalidRegistryUrl> {
-        let mut parameter =
-            |name, default: &str| url.take(name).unwrap_or_else(|| default.to_owned());
-        let (group, service) = (
-            parameter("group", DEFAULT_GROUP),
-            parameter("service", DEFAULT_SERVICE),
-        );
-        let ca = url.take_with_https("ca", url.is_https)?.map(PathBuf::from);
-        url.finished()?;
-        Ok(Self {
-            is_https: url.is_https,
-            servers: url.servers,
-            user: url.user,
-            password: None,
-            namespace,
-            group,
-            service,
-            ca,
-        })
+    fn with(
+        mut self,
+        mut parameters: BTreeMap<String, String>,
+    ) -> Result<Self, InvalidRegistryUrl> {
+        if let Some(group) = parameters.remove("group") {
+            self.group = group;
+        }
+        if let Some(service) = parameters.remove("service") {
+            self.service = service;
+        }
+        if self.is_https {
+            self.ca = parameters.remove("ca").map(PathBuf::from);
+        }
+        match parameters.keys().next() {
+            None => Ok(self),
+            Some(unknown) => Err(unusable(unknown)),
+        }
     }
 
     /// Adds the password, and checks the file of authorities. `flag` holds the URL.
@@ -160,9 +199,7 @@ impl RegistrySettings {
     /// Returns true if the password could be read on its way.
     #[must_use]
     pub fn shows_password(&self) -> bool {
-        let is_loopback =
-            |server: &String| host_and_port(server).is_some_and(|(host, _)| is_loopback_host(host));
-        self.password.is_some() && !self.is_https && !self.servers.iter().all(is_loopback)
+        self.password.is_some() && !self.is_https && !is_loopback_host(self.server.host())
     }
 
     /// Returns user and password.
@@ -177,17 +214,86 @@ impl RegistrySettings {
     }
 }
 
-/// Prints the servers alone.
+impl Parts {
+    fn of(url: &str) -> Result<Self, InvalidRegistryUrl> {
+        let url: Url = url.parse().map_err(|_| InvalidRegistryUrl::Malformed)?;
+        let is_https = match url.scheme() {
+            "nacos" => false,
+            "nacos+https" => true,
+            _ => return Err(InvalidRegistryUrl::Malformed),
+        };
+        if url.password().is_some() {
+            return Err(InvalidRegistryUrl::Password);
+        }
+        let port = url.port().unwrap_or(DEFAULT_PORT);
+        // Other clients of Nacos take a list of hosts.
+        let is_one = |host: &&str| !host.is_empty() && !host.contains(',');
+        let host = url.host_str().filter(is_one).filter(|_| port != 0);
+        let server = host.and_then(|host| format!("{host}:{port}").parse().ok());
+        let (Some(server), None) = (server, url.fragment()) else {
+            return Err(InvalidRegistryUrl::Malformed);
+        };
+        let mut parameters = BTreeMap::new();
+        for (name, value) in url.query_pairs() {
+            let name = name.into_owned();
+            if !is_name(&value) || parameters.contains_key(&name) {
+                return Err(InvalidRegistryUrl::Parameter(name));
+            }
+            parameters.insert(name, value.into_owned());
+        }
+        let user = decoded(url.username())?;
+        Ok(Self {
+            settings: RegistrySettings {
+                is_https,
+                server,
+                user: Some(user).filter(|user| !user.is_empty()),
+                password: None,
+                namespace: String::new(),
+                group: DEFAULT_GROUP.to_owned(),
+                service: DEFAULT_SERVICE.to_owned(),
+                ca: None,
+            },
+            path: decoded(url.path().trim_matches('/'))?,
+            parameters,
+        })
+    }
+}
+
+/// Prints the server alone.
 impl fmt::Display for RegistrySettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.servers.join(","))
+        self.server.fmt(f)
     }
+}
+
+fn decoded(text: &str) -> Result<String, InvalidRegistryUrl> {
+    let decoded = percent_decode_str(text).decode_utf8();
+    let decoded = decoded.map_err(|_| InvalidRegistryUrl::Malformed)?;
+    if text.is_empty() || is_name(&decoded) {
+        Ok(decoded.into_owned())
+    } else {
+        Err(InvalidRegistryUrl::Malformed)
+    }
+}
+
+/// Returns true for a text without blanks and without bytes that were no text.
+fn is_name(text: &str) -> bool {
+    let is_no_part = |character: char| {
+        character.is_control()
+            || character.is_whitespace()
+            || character == char::REPLACEMENT_CHARACTER
+    };
+    !text.is_empty() && !text.contains(is_no_part)
 }
 
 /// Returns true for a host as a certificate names it.
 fn is_host(text: &str) -> bool {
     let authority = text.parse::<Authority>();
     authority.is_ok_and(|authority| authority.host() == text)
+}
+
+fn unusable(parameter: &str) -> InvalidRegistryUrl {
+    InvalidRegistryUrl::Parameter(parameter.to_owned())
 }
 
 #[cfg(test)]
@@ -200,11 +306,26 @@ mod tests {
     }
 
     #[test]
+    fn a_url_names_a_server_and_perhaps_a_user() {
+        for (text, server, user) in [
+            ("nacos", "nacos:8848", None),
+            ("10.0.0.1:8849", "10.0.0.1:8849", None),
+            ("[::1]:65535/n", "[::1]:65535", None),
+            ("me@a", "a:8848", Some("me")),
+            ("m%40e@a", "a:8848", Some("m@e")),
+        ] {
+            let settings = RegistrySettings::of_server(&format!("nacos://{text}")).unwrap();
+            assert_eq!(settings.to_string(), server);
+            assert_eq!(settings.user.as_deref(), user);
+        }
+    }
+
+    #[test]
     fn a_server_s_path_is_its_namespace() {
         for (url, expected) in [
             ("nacos://a", ["", "DEFAULT_GROUP", "auth"]),
             ("nacos://a/", ["", "DEFAULT_GROUP", "auth"]),
-            ("nacos://a/n%2Fs/?group=G", ["n/s", "G", "auth"]),
+            ("nacos://a/n%26s/?group=G", ["n&s", "G", "auth"]),
             ("nacos+https://a?service=s&group=G%26", ["", "G&", "s"]),
         ] {
             let settings = RegistrySettings::of_server(url).unwrap();
@@ -233,31 +354,47 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_effect_is_rejected() {
-        let parameter = |name: &str| InvalidRegistryUrl::Parameter(name.to_owned());
+    fn what_is_no_url_or_has_no_effect_is_rejected() {
+        use InvalidRegistryUrl::{Malformed, Password};
         for (url, why) in [
-            ("nacos://a/n/m", InvalidRegistryUrl::Malformed),
-            ("nacos://a?namespace=n", parameter("namespace")),
-            ("nacos://a?server-name=n", parameter("server-name")),
-            ("nacos://a?ca=f", InvalidRegistryUrl::NeedsHttps("ca")),
+            ("a", Malformed),
+            ("nacos:a", Malformed),
+            ("http://a", Malformed),
+            ("nacos+http://a", Malformed),
+            ("nacos://", Malformed),
+            ("nacos:///n", Malformed),
+            ("nacos://a:x", Malformed),
+            ("nacos://a:0", Malformed),
+            ("nacos://a:99999", Malformed),
+            ("nacos://a,b", Malformed),
+            ("nacos://a b", Malformed),
+            ("nacos://::1", Malformed),
+            ("nacos://a#b", Malformed),
+            ("nacos://a/n/m", Malformed),
+            ("nacos://a/n%0Am", Malformed),
+            ("nacos://m%ffe@a", Malformed),
+            ("nacos://me:hu/sh@a", Malformed),
+            ("nacos://me:hush@a", Password),
+            ("nacos://:hu@sh@a", Password),
+            ("nacos://a?group=", unusable("group")),
+            ("nacos://a?group=b%20c", unusable("group")),
+            ("nacos://a?group=b%ff", unusable("group")),
+            ("nacos://a?group=b&group=c", unusable("group")),
+            ("nacos://a?namespace=n", unusable("namespace")),
+            ("nacos://a?server-name=n", unusable("server-name")),
+            ("nacos://a?ca=f", unusable("ca")),
         ] {
             assert_eq!(RegistrySettings::of_server(url).unwrap_err(), why, "{url}");
         }
-        let of_names = InvalidRegistryUrl::NeedsHttps("server-name");
-        for (url, why) in [
-            ("nacos://a/auth?server-name=n", of_names),
-            (
-                "nacos+https://a/auth?server-name=n:1",
-                parameter("server-name"),
-            ),
-            (
-                "nacos+https://a/?registry-tls=off&ca=f",
-                InvalidRegistryUrl::NeedsHttps("ca"),
-            ),
-            ("nacos://a/auth?registry-tls=yes", parameter("registry-tls")),
-            ("nacos://a/auth?grop=G", parameter("grop")),
+        for (url, name) in [
+            ("nacos://a/auth?server-name=n", "server-name"),
+            ("nacos+https://a/auth?server-name=n:1", "server-name"),
+            ("nacos+https://a/?registry-tls=off&ca=f", "ca"),
+            ("nacos://a/auth?registry-tls=yes", "registry-tls"),
+            ("nacos://a/auth?grop=G", "grop"),
         ] {
-            assert_eq!(RegistrySettings::of_client(url).unwrap_err(), why, "{url}");
+            let error = RegistrySettings::of_client(url).unwrap_err();
+            assert_eq!(error, unusable(name), "{url}");
         }
     }
 
@@ -268,8 +405,8 @@ mod tests {
             ("nacos://a", Some("hush"), None),
             ("nacos://me@a", None, None),
             ("nacos://me@a", Some("hush"), Some(true)),
-            ("nacos://me@127.0.0.1,10.0.0.1", Some("hush"), Some(true)),
-            ("nacos://me@localhost:1,[::1]", Some("hush"), Some(false)),
+            ("nacos://me@localhost:1", Some("hush"), Some(false)),
+            ("nacos://me@[::1]", Some("hush"), Some(false)),
             ("nacos+https://me@a", Some("hush"), Some(false)),
         ] {
             let args = RegistryArgs {

@@ -137,7 +137,7 @@ async fn a_registration_is_whole_and_no_address_holds_a_secret() {
     let requests = registry.requests();
     let bodies: Vec<_> = requests.iter().map(Message::text).collect();
     let named =
-        "serviceName=s&groupName=G%26&namespaceId=team-a&ip=10.0.0.5&port=9000&ephemeral=true";
+        "ip=10.0.0.5&port=9000&ephemeral=true&serviceName=s&groupName=G%26&namespaceId=team-a";
     let metadata = "metadata=%7B%22context-path%22%3A%22%2Fauth%22%7D";
     assert_eq!(
         bodies,
@@ -153,20 +153,6 @@ async fn a_registration_is_whole_and_no_address_holds_a_secret() {
             .all(|request| !request.first_line().contains('?'))
     );
     assert!(!format!("{client:?}").contains(PASSWORD));
-}
-
-#[tokio::test]
-async fn the_next_server_is_used_while_one_is_away_slow_or_broken() {
-    let broken = registry(vec![(503, String::new())]);
-    let slow = registry(Vec::new());
-    let good = registry(vec![(200, REGISTERED.to_owned()); 2]);
-    let addresses = [broken.address(), slow.address(), good.address()];
-    let addresses = addresses.map(|address| address.to_string()).join(",");
-    let mut client = client(&format!("nacos://127.0.0.1:1,{addresses}"), None);
-    client.register(&own()).await.unwrap();
-    client.register(&own()).await.unwrap();
-    assert_eq!(good.requests().len(), 2);
-    assert_eq!((broken.requests().len(), slow.requests().len()), (1, 1));
 }
 
 #[tokio::test]

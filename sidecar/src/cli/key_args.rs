@@ -26,7 +26,7 @@ const KEY_SOURCE: &str = "key_source";
 pub(crate) struct KeyArgs {
     /// The auth server with its context path: http(s)://HOST:PORT/CONTEXT; dns://NAME:PORT/CONTEXT
     /// to resolve the name at each tick and rotate its addresses; these also with +https;
-    /// nacos[+https]://[USER@]HOST[:PORT][,HOST…]/CONTEXT for the instances that a registry lists,
+    /// nacos[+https]://[USER@]HOST[:PORT]/CONTEXT for the instances that a registry lists,
     /// with ?namespace=ID&group=NAME&service=NAME&server-name=NAME&ca=FILE&registry-tls=on|off
     #[arg(
         long,
