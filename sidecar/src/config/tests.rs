@@ -192,13 +192,11 @@ fn a_proxy_of_the_environment_is_warned_about_for_issuers() {
 #[test]
 fn what_is_said_of_a_registry_has_to_fit_together() {
     for (auth_server, flags, problem) in [
-        ("nacos://a/auth", &[][..], None),
         (
             "nacos://me@a/auth",
             &["--registry-password", "hush"][..],
             None,
         ),
-        ("nacos://me@a/auth", &[], Some("a user needs a password")),
         (
             "nacos://me@a/auth",
             &["--registry-password-file", "/nowhere"],

@@ -406,12 +406,3 @@ fn a_secret_may_begin_with_a_hyphen() {
     let end = run(Program::Sidecar, &arguments);
     assert_eq!(end.code, Some(0), "{}", end.stderr);
 }
-
-#[test]
-fn contract_1_registration_is_switched_off_by_a_setting() {
-    let server = AuthServerPlan::new()
-        .flags(["--registry", "none"])
-        .start()
-        .ready();
-    assert_eq!(server.readiness(), 200);
-}
