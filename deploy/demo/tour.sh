@@ -240,7 +240,7 @@ walk() {
 
     step "8  The same, and more, in a browser: console and status page"
     expect "the console is there" 200 "$(curl -s -o /dev/null -w '%{http_code}' "http://$auth/auth/static/")"
-    expect "the status page lists the rejection" 1 "$(curl -s "http://$sidecar_admin/" | grep -c '/reasons#token_signature')"
+    expect "the status page lists the rejection" 1 "$(curl -s "http://$sidecar_admin/" | grep -c 'reason=&quot;token_signature&quot;')"
 }
 
 main() {

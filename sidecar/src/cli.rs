@@ -42,11 +42,6 @@ impl FromTables for Cli {
         let settings = match &mut self.command {
             Command::Serve(settings) => &mut **settings,
             Command::Check(check) => &mut check.settings,
-            Command::Explain(args) => {
-                args.rules.rule = tables.read(RULE)?;
-                args.issuers = tables.read(ISSUER)?;
-                return Ok(());
-            }
             _ => return Ok(()),
         };
         settings.rules.rule = tables.read(RULE)?;
@@ -69,14 +64,12 @@ pub(crate) enum Command {
     Check(Box<CheckArgs>),
     /// Check that a running sidecar is ready
     Healthcheck(HealthcheckArgs),
-    /// Explain why a request is accepted or rejected, and print the request that the service would
-    /// get, without sending it
-    Explain(Box<ExplainArgs>),
+    /// Have a running sidecar explain why it accepts or rejects a request, and print the request that
+    /// the service would get, without sending it
+    Explain(ExplainArgs),
     /// Take a running sidecar out of service: it reports not ready and goes on serving; this
     /// command ends when no request is in flight
     Drain(DrainArgs),
-    /// Print a pass list from the requests that a running sidecar would have rejected with --enforce on
-    Suggest(SuggestArgs),
     /// Wait until a sidecar is ready
     Wait(WaitArgs),
     /// Put the sidecar into Kubernetes manifests: into every workload labelled postern/sidecar:
@@ -138,12 +131,6 @@ pub(crate) struct DrainArgs {
     /// Time after which to give up
     #[arg(long, default_value_t = Seconds::new(20), value_parser = at_least_one, value_name = "DURATION")]
     pub(crate) timeout: Seconds,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct SuggestArgs {
-    #[command(flatten)]
-    pub(crate) admin: AdminArgs,
 }
 
 #[derive(Debug, Args)]

@@ -6,7 +6,6 @@ pub(crate) mod drain;
 pub(crate) mod explain;
 pub(crate) mod inject;
 pub(crate) mod lint;
-pub(crate) mod suggest;
 pub(crate) mod wait;
 pub(crate) mod webhook;
 

@@ -24,7 +24,6 @@ use crate::telemetry::request_id::CorrelationPolicy;
 use crate::upstream::{UpstreamSettings, UpstreamTls};
 
 mod access_rules;
-pub(crate) mod effective;
 mod flag_value;
 pub(crate) mod issuers;
 mod key_source;
@@ -35,16 +34,15 @@ pub(crate) mod probes;
 mod reporting;
 mod upstream;
 
-use self::effective::effective_config;
 use self::flag_value::flag_error;
 use self::issuers::IssuerConfig;
-use self::policy::mapping;
+use self::policy::{auth_policy, mapping, upstream_request};
 use self::probes::ServiceProbe;
-use self::upstream::{bypass, reject_own_address, require_pod_ip, upstream_timeouts, upstream_tls};
+use self::upstream::{
+    bypass, reject_own_address, require_pod_ip, upstream_address, upstream_timeouts, upstream_tls,
+};
 
-pub(crate) use path_warnings::{example, opens_too_much, path_of};
-pub(crate) use policy::{auth_policy, issuer_mapping, upstream_request};
-pub(crate) use upstream::upstream_address;
+pub(crate) use path_warnings::{example, path_of};
 
 const REPORTING_ENDED: &str =
     "is past, and requests without a valid token are rejected: take it and --enforce report out";
@@ -130,7 +128,6 @@ impl Config {
         if let Some(url) = &args.keys.issuer_url {
             auth_policy.policy.issuer = Some(url.clone());
         }
-        let effective = effective_config(args, &issuers, &auth_policy);
         if let Some(policies) = issuers.policies {
             auth_policy = auth_policy.with_issuers(policies);
         }
@@ -139,8 +136,7 @@ impl Config {
         let rules = Rules {
             auth_policy,
             upstream_request: upstream_request(&args.rules.upstream_request),
-            effective,
-            waiting_settings: Vec::new(),
+            settings: args.to_toml()?,
         };
         Ok(Self {
             listen: args.listening.listen,

@@ -66,7 +66,6 @@ fn run() -> Result<(), ExitError> {
         Command::Drain(args) => {
             commands::drain::until_drained(args.admin.admin_listen, args.timeout.duration())
         }
-        Command::Suggest(args) => commands::suggest::run(args.admin.admin_listen),
         Command::Wait(args) => {
             commands::wait::until_ready(args.admin.admin_listen, args.timeout.duration())
         }

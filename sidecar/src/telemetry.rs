@@ -3,7 +3,6 @@
 pub(crate) mod access_log;
 pub(crate) mod metrics;
 pub(crate) mod outcome;
-pub(crate) mod recent_rejections;
 pub(crate) mod reported_paths;
 pub(crate) mod request_id;
 pub(crate) mod request_log;

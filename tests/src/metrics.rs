@@ -4,6 +4,15 @@ use std::net::SocketAddr;
 
 use crate::auth_server::admin_get;
 
+/// Returns the whole value of one series, named with its labels as it is written.
+pub fn value(admin: SocketAddr, series: &str) -> Option<u64> {
+    let metrics = admin_get(admin, "/metrics").text();
+    let mut lines = metrics.lines();
+    let value = lines.find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    let value = value?.parse::<f64>().ok()?;
+    Some(value as u64)
+}
+
 /// Returns the sum of the samples of `name` with all of these labels; 0 without any.
 pub fn sum(admin: SocketAddr, name: &str, labels: &[(&str, &str)]) -> u64 {
     let metrics = admin_get(admin, "/metrics").text();

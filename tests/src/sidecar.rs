@@ -6,6 +6,7 @@ use crate::auth_server::{AuthServer, admin_get, announced_address};
 use crate::client::Client;
 use crate::echo_service::EchoService;
 use crate::fake_auth_server::FakeAuthServer;
+use crate::metrics;
 use crate::process::{CommandLine, Finished, Process};
 use crate::programs::Program;
 use crate::wait;
@@ -234,6 +235,25 @@ impl Sidecar {
     /// Returns the status of `/readyz`.
     pub fn readiness(&self) -> u16 {
         admin_get(self.admin, "/readyz").status()
+    }
+
+    /// Returns the whole value of one series of `/metrics`, named with its labels.
+    pub fn metric(&self, series: &str) -> Option<u64> {
+        metrics::value(self.admin, series)
+    }
+
+    /// Runs `sidecar explain` about a request with these header lines, which standard input carries.
+    pub fn explain<L: AsRef<str>>(&self, arguments: &[&str], lines: &[L]) -> Finished {
+        let input: String = lines
+            .iter()
+            .map(|line| line.as_ref().to_owned() + "\n")
+            .collect();
+        CommandLine::new(Program::Sidecar.path())
+            .arguments(["explain", "-H", "@-", "--admin-listen"])
+            .arguments([self.admin.to_string()])
+            .arguments(arguments.iter().copied())
+            .input(input.as_bytes())
+            .run()
     }
 
     /// Returns the address of the probes and metrics.

@@ -18,7 +18,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::uri::Authority;
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
@@ -192,8 +192,8 @@ async fn for_loopback(
     } else if !is_named_by_address(request.headers()) {
         let why = "request this by address, as in http://127.0.0.1:8081/\n";
         (StatusCode::MISDIRECTED_REQUEST, why).into_response()
-    } else if !request.method().is_safe() && is_of_a_web_page(request.headers()) {
-        (StatusCode::FORBIDDEN, "not for web pages\n").into_response()
+    } else if !request.method().is_safe() && is_of_another_page(request.headers()) {
+        (StatusCode::FORBIDDEN, "not for pages of other sites\n").into_response()
     } else {
         next.run(request).await
     }
@@ -211,10 +211,14 @@ fn is_named_by_address(headers: &HeaderMap) -> bool {
     name.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok()
 }
 
-/// Returns true for a request that a web page makes: any page can have a browser on this machine
-/// post here, and no page of ours does.
-fn is_of_a_web_page(headers: &HeaderMap) -> bool {
-    headers.contains_key(header::ORIGIN) || headers.contains_key("sec-fetch-site")
+/// Returns true for a request that a web page makes, except the form of our own page: any page can
+/// have a browser on this machine post here.
+fn is_of_another_page(headers: &HeaderMap) -> bool {
+    let host = headers.get(header::HOST).map(HeaderValue::as_bytes);
+    let own = [b"http://", host.unwrap_or_default()].concat();
+    let mut origins = headers.get_all(header::ORIGIN).iter();
+    let mut sites = headers.get_all("sec-fetch-site").iter();
+    origins.any(|origin| origin != own.as_slice()) || sites.any(|site| site != "same-origin")
 }
 
 async fn startup(State(health): State<Health>) -> StatusCode {
@@ -267,7 +271,6 @@ fn internal_error(what: &str, error: &dyn std::error::Error) -> Response {
 mod tests {
     use axum::body::Body;
     use axum::routing::post;
-    use http::HeaderValue;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpSocket;
     use tokio::sync::oneshot;
@@ -418,17 +421,49 @@ mod tests {
     }
 
     #[test]
-    fn what_a_web_page_has_a_browser_send_is_recognised() {
-        let with = |name: &'static str| {
-            HeaderMap::from_iter([(name.parse().unwrap(), HeaderValue::from_static("x"))])
-        };
-        for (headers, expected) in [
-            (HeaderMap::new(), false),
-            (with("origin"), true),
-            (with("sec-fetch-site"), true),
-            (with("accept"), false),
+    fn what_a_page_of_another_site_has_a_browser_send_is_recognised() {
+        for (fields, expected) in [
+            (&[][..], false),
+            (&[("accept", "x")], false),
+            (&[("origin", "http://127.0.0.1:8081")], false),
+            (
+                &[
+                    ("origin", "http://127.0.0.1:8081"),
+                    ("sec-fetch-site", "same-origin"),
+                ],
+                false,
+            ),
+            (&[("origin", "null")], true),
+            (&[("origin", "http://127.0.0.1:3000")], true),
+            (&[("origin", "https://127.0.0.1:8081")], true),
+            (&[("origin", "http://evil.example")], true),
+            (&[("sec-fetch-site", "cross-site")], true),
+            (
+                &[
+                    ("origin", "http://127.0.0.1:8081"),
+                    ("sec-fetch-site", "same-site"),
+                ],
+                true,
+            ),
+            (
+                &[
+                    ("origin", "http://127.0.0.1:8081"),
+                    ("origin", "http://evil.example"),
+                ],
+                true,
+            ),
         ] {
-            assert_eq!(is_of_a_web_page(&headers), expected, "{headers:?}");
+            let fields = fields.iter().chain(&[("host", "127.0.0.1:8081")]);
+            let field = |(name, value): &(&'static str, &'static str)| {
+                (name.parse().unwrap(), HeaderValue::from_static(value))
+            };
+            let mut headers = HeaderMap::new();
+            fields
+                .map(field)
+                .for_each(|(name, value): (http::HeaderName, _)| {
+                    headers.append(name, value);
+                });
+            assert_eq!(is_of_another_page(&headers), expected, "{headers:?}");
         }
     }
 

@@ -99,19 +99,6 @@ pub fn not_empty(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// Returns the flags of settings that stand on the command line itself: settings of the environment
-/// and the file are for every command, typed ones for this command.
-#[must_use]
-pub fn flags_on_command_line<C: Parser>() -> BTreeSet<String> {
-    let arguments: Vec<_> = std::env::args_os().collect();
-    all_settings(&command::<C>())
-        .into_iter()
-        .filter(|setting| is_typed(setting, &arguments))
-        .filter_map(Arg::get_long)
-        .map(|flag| format!("--{flag}"))
-        .collect()
-}
-
 fn is_typed(setting: &Arg, arguments: &[OsString]) -> bool {
     !typed_values(setting, arguments).is_empty()
 }

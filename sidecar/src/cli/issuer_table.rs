@@ -54,12 +54,6 @@ impl IssuerTables {
         self.own.as_ref()
     }
 
-    /// Returns the claim headers of an issuer's table.
-    pub(crate) fn claim_headers(&self, issuer: &str) -> &[String] {
-        let table = self.each().find(|table| table.name == issuer);
-        table.map_or(&[], |table| &table.claim_header)
-    }
-
     /// Returns all tables, the auth server's first.
     fn each(&self) -> impl Iterator<Item = &IssuerTable> {
         self.own.iter().chain(&self.tables)
@@ -114,6 +108,25 @@ impl ServeArgs {
         )))
     }
 
+    /// Returns the settings as the text of a configuration file. Secrets, which a file may not
+    /// hold, are comments.
+    ///
+    /// # Errors
+    /// Those of the serializer.
+    pub(crate) fn to_toml(&self) -> Result<String, ExitError> {
+        let settings = self.to_table().map_err(|error| {
+            ExitError::Software(format!("the configuration cannot be printed: {error}"))
+        })?;
+        let secrets: String = [
+            ("app-secret", &self.keys.app_secret),
+            ("registry-password", &self.keys.registry.registry_password),
+        ]
+        .into_iter()
+        .filter_map(|(name, secret)| secret.as_ref().map(|_| format!("# {name} is set\n")))
+        .collect();
+        Ok(format!("{settings}{secrets}"))
+    }
+
     /// Returns the settings as a configuration file has them, without secrets.
     ///
     /// # Errors
@@ -150,7 +163,7 @@ impl ServeArgs {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct IssuerTable {
-    /// Its name in logs, metrics and on the status page.
+    /// Its name in logs and metrics.
     pub(crate) name: String,
     /// The accepted `iss`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

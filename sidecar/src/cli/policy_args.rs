@@ -1,4 +1,4 @@
-//! The rules for requests: settings of `serve`, `check` and `explain`.
+//! The rules for requests: settings of `serve` and `check`.
 
 use clap::builder::ArgPredicate;
 use clap::{ArgAction, Args};

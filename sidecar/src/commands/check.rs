@@ -80,21 +80,10 @@ fn as_toml<'w>(
     args: &ServeArgs,
     warnings: impl Iterator<Item = &'w String>,
 ) -> Result<String, ExitError> {
-    let settings = args.to_table().map_err(|error| {
-        ExitError::Software(format!("the configuration cannot be printed: {error}"))
-    })?;
     let warnings: String = warnings
         .map(|warning| format!("# warning: {warning}\n"))
         .collect();
-    // Printed as comments: the output is usable as a file, which may not hold a secret.
-    let secrets: String = [
-        ("app-secret", &args.keys.app_secret),
-        ("registry-password", &args.keys.registry.registry_password),
-    ]
-    .into_iter()
-    .filter_map(|(name, secret)| secret.as_ref().map(|_| format!("# {name} is set\n")))
-    .collect();
-    Ok(format!("{warnings}{settings}{secrets}"))
+    Ok(warnings + &args.to_toml()?)
 }
 
 /// Names the patterns of public paths that have no methods in front.

@@ -8,13 +8,12 @@ use std::fmt::Display;
 
 use runtime::process::exit::ExitError;
 
-use self::table::{TableSettings, accepted};
+use self::table::TableSettings;
 use self::user_prefix::UserPrefix;
 use super::key_source;
 use super::policy::{mapping, policy, user_header};
 use crate::auth::issuers::{Issuer, Issuers, UserNames};
 use crate::cli::ServeArgs;
-use crate::cli::issuer_table::IssuerTable;
 use crate::headers::identity::{ClaimHeader, ClaimHeaderError, UserHeader};
 use crate::keys::cache::KeyCacheSettings;
 use crate::keys::source::SourceSettings;
@@ -50,25 +49,6 @@ pub(crate) struct KnownIssuers {
     pub(super) of_clients: Vec<String>,
     /// With the claim headers of the tables, if there are any.
     pub(super) user_header: Option<UserHeader>,
-}
-
-impl KnownIssuers {
-    /// Returns the names in tables whose keys and rules do not matter.
-    pub(crate) fn of_tables(tables: &[IssuerTable]) -> Self {
-        let named = |table: &IssuerTable| Some((table.name.clone(), accepted(table).ok()?));
-        Self {
-            named: tables.iter().filter_map(named).collect(),
-            ..Self::default()
-        }
-    }
-}
-
-impl IssuerSettings {
-    /// Returns the sources, in the order of their keys.
-    pub(super) fn sources(&self) -> impl Iterator<Item = &SourceSettings> {
-        let issuers = std::iter::once(&self.first).chain(&self.others);
-        issuers.map(|issuer| &issuer.source)
-    }
 }
 
 /// Reads the issuers of flags and tables.

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 
 use crate::auth::authorize::AuthPolicy;
-use crate::config::effective::EffectiveConfig;
 use crate::upstream::request::UpstreamRequestPolicy;
 
 /// The rules for requests.
@@ -15,10 +14,8 @@ use crate::upstream::request::UpstreamRequestPolicy;
 pub(crate) struct Rules {
     pub(crate) auth_policy: AuthPolicy,
     pub(crate) upstream_request: UpstreamRequestPolicy,
-    /// The rules as the status page renders them.
-    pub(crate) effective: EffectiveConfig,
-    /// Names of the settings that were read with them and wait for the next start.
-    pub(crate) waiting_settings: Vec<String>,
+    /// All settings in force as a configuration file, without secrets.
+    pub(crate) settings: String,
 }
 
 /// The current rules, shared by all requests without a lock.

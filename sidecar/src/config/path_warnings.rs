@@ -103,7 +103,7 @@ pub(super) fn misread(pattern: &str, app_name: &str) -> Option<String> {
 }
 
 /// Returns the warning about a pattern that opens more than it seems to.
-pub(crate) fn opens_too_much(pattern: &str) -> Option<String> {
+fn opens_too_much(pattern: &str) -> Option<String> {
     if pattern.starts_with("/**/") && !pattern.trim_start_matches("/**").is_empty() {
         return Some(
             "matches below every path, and some services ignore the end of a path: /admin/x.js"

@@ -27,7 +27,7 @@ use crate::upstream::request::UpstreamRequestPolicy;
 ///
 /// # Errors
 /// As [`super::Config::new`].
-pub(crate) fn auth_policy(
+pub(super) fn auth_policy(
     args: &RulesArgs,
     mapping: Option<ClaimMapping>,
     upstream: &UpstreamAddress,
@@ -91,7 +91,7 @@ fn origins(flag: &str, origins: &[String]) -> Result<AllowedOrigins, ExitError> 
 }
 
 /// Returns the rules for request heads.
-pub(crate) const fn upstream_request(args: &UpstreamRequestArgs) -> UpstreamRequestPolicy {
+pub(super) const fn upstream_request(args: &UpstreamRequestArgs) -> UpstreamRequestPolicy {
     UpstreamRequestPolicy {
         forward_authorization: args.forward_authorization,
         reuse_after_body: args.upstream_reuse_after_body,
@@ -215,7 +215,7 @@ pub(super) fn mapping(args: &ServeArgs) -> Result<Option<ClaimMapping>, ExitErro
 ///
 /// # Errors
 /// As [`super::Config::new`].
-pub(crate) fn issuer_mapping(args: &IssuerTokenArgs) -> Result<ClaimMapping, ExitError> {
+fn issuer_mapping(args: &IssuerTokenArgs) -> Result<ClaimMapping, ExitError> {
     ClaimMapping::parse(args.claim.iter().map(String::as_str))
         .map_err(|(entry, error)| flag_error("claim", entry, error))
 }

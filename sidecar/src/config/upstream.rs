@@ -17,7 +17,7 @@ use crate::upstream::{
 ///
 /// # Errors
 /// As [`super::Config::new`].
-pub(crate) fn upstream_address(args: &ServiceArgs) -> Result<UpstreamAddress, ExitError> {
+pub(super) fn upstream_address(args: &ServiceArgs) -> Result<UpstreamAddress, ExitError> {
     let text = &args.upstream;
     text.parse()
         .map_err(|error| flag_error("upstream", without_credentials(text), error))

@@ -27,11 +27,6 @@ impl IssuerKeys {
         Self(issuers)
     }
 
-    /// Returns the keys of a single issuer without a name.
-    pub(crate) fn only(keys: Arc<CurrentKeys>) -> Self {
-        Self(vec![NamedKeys { name: None, keys }])
-    }
-
     pub(crate) fn get(&self, issuer: usize) -> Option<&Arc<CurrentKeys>> {
         self.0.get(issuer).map(|named| &named.keys)
     }

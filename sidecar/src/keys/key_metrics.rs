@@ -144,8 +144,12 @@ mod tests {
     fn the_key_age_appears_with_the_first_key() {
         let keys = Arc::new(CurrentKeys::default());
         let mut registry = Registry::default();
-        let only = IssuerKeys::only(Arc::clone(&keys));
-        registry.register_collector(Box::new(KeyMetrics(Arc::new(only))));
+        let only = NamedKeys {
+            name: None,
+            keys: Arc::clone(&keys),
+        };
+        let issuers = Arc::new(IssuerKeys::new(vec![only]));
+        registry.register_collector(Box::new(KeyMetrics(issuers)));
         assert!(!exposition(&registry).contains("key_age_seconds"));
         let secret = "0123456789abcdef0123456789abcdef";
         let key = VerificationKey::parse(SigningType::Hmac, secret).unwrap();
@@ -154,6 +158,7 @@ mod tests {
         assert!(text.contains("\nkey_age_seconds 0."), "{text}");
         assert!(text.contains("\nkey_generation 1\n"), "{text}");
     }
+
     #[test]
     fn each_of_several_issuers_has_its_label() {
         let keys = ["a", "b"].map(|name| NamedKeys {

@@ -25,8 +25,7 @@ use tokio::sync::watch;
 use crate::admin::drain::Drain;
 use crate::admin::explain::Explainer;
 use crate::admin::probes;
-use crate::admin::status::Status;
-use crate::admin::status::history::LastHour;
+use crate::admin::status::{self, Status};
 use crate::admin::suggest::Suggestions;
 use crate::background::{Draining, supervised};
 use crate::cli::ServeArgs;
@@ -96,8 +95,7 @@ pub(crate) fn serve(
         lame_duck: stop.times.lame_duck,
     };
     let refreshers = refreshers(&config, &shared)?;
-    let status = Arc::new(status(&shared));
-    let started = status.started;
+    let started = Instant::now();
     let explainer = explainer(&config, &shared);
     let suggestions = Suggestions {
         rules: Arc::clone(&shared.rules),
@@ -147,16 +145,18 @@ pub(crate) fn serve(
         registry,
         traced: shared.metrics.traced(),
     });
-    let commands = drain.routes().merge(explainer.routes());
-    let commands = commands.merge(suggestions.routes());
-    let admin = serve_admin_port(
-        admin,
-        shared.health.clone(),
-        exported,
-        probes,
-        commands,
-        status,
-    );
+    let status = Status {
+        health: shared.health.clone(),
+        metrics: Arc::clone(&exported),
+        explainer: explainer.clone(),
+        suggestions: suggestions.clone(),
+    };
+    let commands = drain
+        .routes()
+        .merge(explainer.routes())
+        .merge(suggestions.routes())
+        .merge(status::routes(Arc::new(status)));
+    let admin = serve_admin_port(admin, shared.health.clone(), exported, probes, commands);
     server.add_service(supervised("admin port", admin, &background));
     let metrics = shared.metrics.clone();
     // Only the shutdown holds the sender from here on: it waits for the receivers to go.
@@ -165,7 +165,7 @@ pub(crate) fn serve(
         shutdown_signal: Box::new(stop),
     });
     tracing::info!(
-        requests = metrics.totals().sum(),
+        requests = metrics.requests(),
         uptime_s = started.elapsed().as_secs(),
         "stopped"
     );
@@ -191,7 +191,6 @@ fn shared(config: &Config) -> (Shared, Registry) {
         access_log: config.access_log,
         logged_user: config.logged_user,
         trusted_proxies: Arc::new(config.trusted_proxies.clone()),
-        rejections: Arc::default(),
         reported: Arc::default(),
     };
     let rules = Arc::new(CurrentRules::new(config.rules.clone()));
@@ -214,18 +213,6 @@ fn keys_of(issuer: &IssuerConfig, config: &Config) -> NamedKeys {
     NamedKeys {
         name: issuer.name.clone(),
         keys: Arc::new(keys),
-    }
-}
-
-fn status(shared: &Shared) -> Status {
-    Status {
-        rules: Arc::clone(&shared.rules),
-        keys: Arc::clone(&shared.keys),
-        health: shared.health.clone(),
-        hour: LastHour::new(shared.metrics.clone(), SystemTime::now()),
-        metrics: shared.metrics.clone(),
-        rejections: Arc::clone(&shared.request_logger.rejections),
-        started: Instant::now(),
     }
 }
 

@@ -126,9 +126,8 @@ impl Reload {
         });
         let ended = |error: JoinError| ExitError::Software(error.to_string());
         let valid = reading.await.map_err(ended)??;
-        let waiting = valid.config.rules.waiting_settings.clone();
         self.apply(valid.config, valid.clients).await;
-        Ok((valid.now, waiting))
+        Ok((valid.now, valid.waiting))
     }
 
     /// Applies the parts, which cannot fail.
@@ -162,6 +161,8 @@ impl Reload {
 struct ValidConfig {
     now: ServeArgs,
     config: Config,
+    /// Names of the settings that wait for the next start.
+    waiting: Vec<String>,
     /// Changed authorities for client certificates.
     clients: Option<NextClients>,
 }
@@ -176,17 +177,17 @@ fn read_and_check(
     Config::new(&read)?;
     let now = apply_reloadable(start, effective, &read);
     let waiting = differences(&now, &read);
-    let mut config = Config::new(&now).map_err(|error| {
+    let config = Config::new(&now).map_err(|error| {
         let waiting = waiting.join(", ");
         ExitError::Config(format!(
             "without {waiting}, which wait for the next start: {error}"
         ))
     })?;
     let clients = client_tls.map(|tls| tls.read_client_roots(now.listening.client_ca.as_deref()));
-    config.rules.waiting_settings = waiting;
     Ok(ValidConfig {
         now,
         config,
+        waiting,
         clients: clients.transpose()?.flatten(),
     })
 }

@@ -14,29 +14,22 @@ use runtime::tls::{CertificateMetrics, ServerCertificate};
 use runtime::{admin, tls};
 use tokio::task::JoinSet;
 
-use crate::admin::status::{self, Status};
 use crate::keys::refresh::Refresher;
 
-/// Serves probes, those of the service too, metrics, the status page, and the `commands` for
-/// loopback peers. They respond during the drain too.
+/// Serves probes, those of the service too, metrics, and the `commands` for loopback peers. They
+/// respond during the drain too.
 pub(crate) async fn serve_admin_port(
     listener: TcpListener,
     health: Health,
     metrics: Arc<Exported>,
     probes: Router,
     commands: Router,
-    status: Arc<Status>,
 ) -> Result<Infallible, String> {
     // Both sockets are open, and readiness has conditions of its own.
     health.set_started();
-    let extra = commands.merge(status::routes(Arc::clone(&status)));
-    tokio::select! {
-        served = admin::serve(listener, health, metrics, probes, extra, pending()) => Err(match served {
-            Ok(()) => STOPPED_UNEXPECTEDLY.to_owned(),
-            Err(error) => error.to_string(),
-        }),
-        never = status.hour.follow() => match never {},
-    }
+    let serving = admin::serve(listener, health, metrics, probes, commands, pending());
+    serving.await.map_err(|error| error.to_string())?;
+    Err(STOPPED_UNEXPECTEDLY.to_owned())
 }
 
 /// Reloads the certificate that clients get.

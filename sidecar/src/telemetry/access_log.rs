@@ -1,4 +1,4 @@
-//! Record of a finished request, for the access log, its span and the status page.
+//! Record of a finished request, for the access log and its span.
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -2,7 +2,6 @@
 
 mod requests;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use prometheus_client::encoding::{EncodeLabel, EncodeLabelSet, LabelSetEncoder};
@@ -10,15 +9,14 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use runtime::metrics::histogram::{DurationHistogram, HistogramSnapshot};
+use runtime::metrics::histogram::DurationHistogram;
 use runtime::metrics::{Label, counters, counters_by};
 use runtime::tls::CertificateMetrics;
 use runtime::traces::TraceId;
 use runtime::{metrics, named_enum};
-use serde::Serialize;
 
 use self::requests::RequestMetrics;
-use crate::telemetry::outcome::{Completion, StatusClass, Totals};
+use crate::telemetry::outcome::Completion;
 
 const PREFIX: &str = "postern_sidecar";
 
@@ -78,15 +76,6 @@ named_enum! {
         /// An upgrade, or hop-by-hop fields other than `Connection: close` and `keep-alive`.
         HopByHop = "hop_by_hop",
     }
-}
-
-/// The use of the fast path.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct FastPathUse {
-    /// Requests on it.
-    pub(crate) requests: u64,
-    /// Connections that left it, by reason.
-    pub(crate) departures: BTreeMap<&'static str, u64>,
 }
 
 named_enum! {
@@ -200,13 +189,6 @@ impl Metrics {
         self.rule_refusals.get_or_create(&rule_labels(name)).inc();
     }
 
-    /// Returns the number of requests since the start that this rule rejected, or would have with
-    /// `--enforce on`.
-    pub(crate) fn rule_rejections(&self, name: &str) -> u64 {
-        let counter = self.rule_refusals.get(&rule_labels(name));
-        counter.map_or(0, |counter| counter.get())
-    }
-
     /// Counts a request that the fast path carries.
     pub(crate) fn fast_path_taken(&self) {
         self.fast_path_requests.inc();
@@ -214,36 +196,14 @@ impl Metrics {
 
     /// Counts a connection that the fast path leaves to Pingora's proxy.
     pub(crate) fn fast_path_left(&self, departure: Departure) {
-        self.departures(departure).inc();
-    }
-
-    fn departures(&self, departure: Departure) -> Counter {
         self.fast_path_departures
-            .get_or_create_owned(&[("reason", departure.name())])
-    }
-
-    /// Returns the use of the fast path since the start.
-    pub(crate) fn fast_path_use(&self) -> FastPathUse {
-        let departed = |departure: Departure| (departure.name(), self.departures(departure).get());
-        FastPathUse {
-            requests: self.fast_path_requests.get(),
-            departures: Departure::ALL.into_iter().map(departed).collect(),
-        }
+            .get_or_create(&[("reason", departure.name())])
+            .inc();
     }
 
     /// Returns the number of requests since the start.
-    pub(crate) fn totals(&self) -> Totals {
-        self.requests.totals()
-    }
-
-    /// Returns the number of responses of each class since the start.
-    pub(crate) fn responses(&self) -> [u64; StatusClass::ALL.len()] {
-        StatusClass::ALL.map(|class| self.requests.responses(class))
-    }
-
-    /// Returns the durations of requests since the start.
-    pub(crate) fn durations(&self) -> HistogramSnapshot {
-        self.requests.request_duration_seconds.snapshot()
+    pub(crate) fn requests(&self) -> u64 {
+        self.requests.all()
     }
 
     /// Records the time from the head of a request to its decision.

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use runtime::named_enum;
-use serde::Serialize;
 use wire::rejection::Rejection;
 
 /// Outcome of one request.
@@ -79,48 +78,5 @@ impl StatusClass {
             Some(500..600) => Self::ServerError,
             _ => Self::None,
         }
-    }
-}
-
-/// Numbers of requests by outcome.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub(crate) struct Totals {
-    pub(crate) verified: u64,
-    pub(crate) passed: u64,
-    #[serde(rename = "answered")]
-    pub(crate) responded: u64,
-    pub(crate) reported: u64,
-    #[serde(rename = "refused")]
-    pub(crate) rejected: u64,
-    pub(crate) aborted: u64,
-}
-
-impl Totals {
-    /// Returns the requests since `before`.
-    pub(crate) const fn since(self, before: Self) -> Self {
-        Self {
-            verified: self.verified.saturating_sub(before.verified),
-            passed: self.passed.saturating_sub(before.passed),
-            responded: self.responded.saturating_sub(before.responded),
-            reported: self.reported.saturating_sub(before.reported),
-            rejected: self.rejected.saturating_sub(before.rejected),
-            aborted: self.aborted.saturating_sub(before.aborted),
-        }
-    }
-
-    /// Adds the requests of another minute.
-    pub(crate) const fn plus(self, other: Self) -> Self {
-        Self {
-            verified: self.verified + other.verified,
-            passed: self.passed + other.passed,
-            responded: self.responded + other.responded,
-            reported: self.reported + other.reported,
-            rejected: self.rejected + other.rejected,
-            aborted: self.aborted + other.aborted,
-        }
-    }
-
-    pub(crate) const fn sum(self) -> u64 {
-        self.verified + self.passed + self.responded + self.reported + self.rejected + self.aborted
     }
 }

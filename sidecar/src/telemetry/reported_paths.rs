@@ -1,4 +1,5 @@
-//! Paths of requests that report-only mode let through, as templates: bounded in number and size.
+//! Paths of requests that report-only mode let through without a token, as templates: bounded in
+//! number and size.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,7 @@ use parking_lot::Mutex;
 use wire::http::request_path::RequestPath;
 use wire::rejection::Rejection;
 
-use super::request_span::{OTHER_METHOD, known_method};
+use super::request_span::known_method;
 
 /// Max number of templates: no operator reads more.
 const MAX_TEMPLATES: usize = 1000;
@@ -17,7 +18,7 @@ const MAX_NAME_BYTES: usize = 24;
 /// Shortest run of hexadecimal digits that is an id; shorter ones may be words.
 const MIN_HEX_DIGITS: usize = 8;
 
-/// The requests since the start, by template, method and reason.
+/// The requests since the start, by template and method.
 #[derive(Debug, Default)]
 pub(crate) struct ReportedPaths(Mutex<Reported>);
 
@@ -25,7 +26,7 @@ pub(crate) struct ReportedPaths(Mutex<Reported>);
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reported {
     pub(crate) templates: BTreeMap<Template, u64>,
-    /// Requests whose path is not canonical, or that came after the last template.
+    /// Requests that no pattern matches, or that came after the last template.
     pub(crate) others: u64,
 }
 
@@ -34,14 +35,17 @@ pub(crate) struct Reported {
 pub(crate) struct Template {
     /// The path with the context path; ids are `*`.
     pub(crate) path: String,
-    /// A standard method, or [`OTHER_METHOD`]: clients may invent any number, of any length.
+    /// A standard method: clients may invent any number, of any length.
     pub(crate) method: &'static str,
-    pub(crate) reason: &'static str,
 }
 
 impl ReportedPaths {
-    /// Counts a request by the path of its target, never by its query.
+    /// Counts a request without a token by the path of its target, never by its query. A pass list
+    /// helps no other request.
     pub(crate) fn remember(&self, rejection: Rejection, method: &Method, target: &[u8]) {
+        if rejection != Rejection::TokenMissing {
+            return;
+        }
         let raw = target
             .split(|byte| *byte == b'?')
             .next()
@@ -49,13 +53,10 @@ impl ReportedPaths {
         let path = RequestPath::parse(raw).ok();
         let template = path.as_ref().and_then(RequestPath::canonical);
         let template = template.map(|path| template_of(path.as_str()));
-        let mut reported = self.0.lock();
         let template = template.filter(|path| path.len() <= MAX_TEMPLATE_BYTES);
-        let Some(template) = template.map(|path| Template {
-            path,
-            method: known_method(method).unwrap_or(OTHER_METHOD),
-            reason: rejection.reason(),
-        }) else {
+        let template = template.zip(known_method(method));
+        let mut reported = self.0.lock();
+        let Some(template) = template.map(|(path, method)| Template { path, method }) else {
             reported.others += 1;
             return;
         };
@@ -114,26 +115,6 @@ mod tests {
         ] {
             assert_eq!(template_of(path), template, "{path}");
         }
-    }
-
-    #[test]
-    fn invented_methods_count_as_one() {
-        let reported = ReportedPaths::default();
-        for number in 0..1200 {
-            let name = format!("{}{number}", "X".repeat(60_000));
-            for name in [name.as_str(), "get", "PROPFIND"] {
-                let method = Method::from_bytes(name.as_bytes()).unwrap_or_default();
-                reported.remember(Rejection::TokenMissing, &method, b"/list");
-            }
-        }
-        let counts = reported.counts();
-        let found: Vec<_> = counts.templates.iter().collect();
-        let only = Template {
-            path: "/list".to_owned(),
-            method: OTHER_METHOD,
-            reason: Rejection::TokenMissing.reason(),
-        };
-        assert_eq!((found, counts.others), (vec![(&only, &3600)], 0));
     }
 
     #[test]

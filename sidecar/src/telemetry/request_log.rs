@@ -1,30 +1,27 @@
-//! Request completion: metrics, access log, recent rejections, the end of the span.
+//! Request completion: metrics, access log, reported paths, the end of the span.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use runtime::net::client_address::TrustedProxies;
 
 use crate::telemetry::access_log::{AccessLog, LoggedUser, RequestRecord};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::outcome::{Completion, Outcome};
-use crate::telemetry::recent_rejections::RecentRejections;
 use crate::telemetry::reported_paths::ReportedPaths;
 use crate::telemetry::request_span::RequestSpan;
 
-/// Reporter of finished requests; clones share its metrics and its recent rejections.
+/// Reporter of finished requests; clones share its metrics and its reported paths.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestLogger {
     pub(crate) metrics: Metrics,
     pub(crate) access_log: AccessLog,
     pub(crate) logged_user: LoggedUser,
     pub(crate) trusted_proxies: Arc<TrustedProxies>,
-    pub(crate) rejections: Arc<RecentRejections>,
     pub(crate) reported: Arc<ReportedPaths>,
 }
 
 impl RequestLogger {
-    /// Reports a request and ends its span; `record` is called only if it is logged, rejected or
+    /// Reports a request and ends its span; `record` is called only if it is logged, reported or
     /// traced.
     pub(crate) fn request_ended<'a>(
         &self,
@@ -33,22 +30,17 @@ impl RequestLogger {
         record: impl FnOnce() -> RequestRecord<'a>,
     ) {
         self.metrics.request_ended(completion, span.trace_id());
-        let reason = completion.outcome.reason();
-        let (is_notable, logged) = (reason.is_some(), self.access_log.wants(reason));
-        if !is_notable && !logged && !span.is_recorded() {
+        let reported = match completion.outcome {
+            Outcome::Reported(rejection) => Some(rejection),
+            _ => None,
+        };
+        let logged = self.access_log.wants(completion.outcome.reason());
+        if reported.is_none() && !logged && !span.is_recorded() {
             return;
         }
         let record = record();
-        match (completion.outcome, record.request) {
-            (Outcome::Rejected(rejection), _) => {
-                let status = completion.status;
-                self.rejections
-                    .remember(rejection, status, &record, SystemTime::now());
-            }
-            (Outcome::Reported(rejection), Some((method, target))) => {
-                self.reported.remember(rejection, method, target);
-            }
-            _ => {}
+        if let Some((rejection, (method, target))) = reported.zip(record.request) {
+            self.reported.remember(rejection, method, target);
         }
         if logged {
             record.write(completion);

@@ -98,7 +98,7 @@ fn error_type(completion: &Completion) -> Option<&'static str> {
 }
 
 /// Any method that is not a standard one, in the word of OpenTelemetry.
-pub(crate) const OTHER_METHOD: &str = "_OTHER";
+const OTHER_METHOD: &str = "_OTHER";
 
 /// Returns the name of a standard method: clients may invent others.
 pub(super) fn known_method(method: &Method) -> Option<&'static str> {

@@ -264,10 +264,9 @@ fn a_command_gives_up_a_file_that_hangs_or_never_ends() {
         let path = file.to_str().unwrap();
         let users = format!("file:{path}");
         for (program, words) in [
-            (Program::Sidecar, &["explain", "/", "--key-file", path][..]),
             (
                 Program::AuthServer,
-                &["token", "inspect", "--key-file", path],
+                &["token", "inspect", "--key-file", path][..],
             ),
             (Program::AuthServer, &["user", "list", "--users", &users]),
         ] {

@@ -1,6 +1,5 @@
 //! Report-only mode: the requests that it lets through, those that it does not, and its end.
 
-use serde_json::json;
 use tests::auth_server::admin_get;
 use tests::client::{Request, verdict};
 use tests::clock::{self, within_one_second};
@@ -8,7 +7,6 @@ use tests::keys::SigningType;
 use tests::message::Message;
 use tests::programs::Program;
 use tests::raw_client::exchange;
-use tests::sidecar::Sidecar;
 use tests::stack::ForgedStack;
 use tests::tables::Verdicts;
 use tests::token_rows::{KeySetShape, Policy, TokenRow, TokenTable};
@@ -134,12 +132,6 @@ fn what_is_not_about_the_token_is_rejected_all_the_same() {
     assert_eq!(stack.service.requests().len(), 0);
 }
 
-fn metric(sidecar: &Sidecar, line: &str) -> Option<String> {
-    let metrics = admin_get(sidecar.admin(), "/metrics").text();
-    let value = metrics.lines().find_map(|found| found.strip_prefix(line));
-    value.map(|value| value.trim().to_owned())
-}
-
 #[test]
 fn a_rule_is_reported_with_the_verified_user_and_counted() {
     let until = clock::now() + 600;
@@ -157,15 +149,15 @@ fn a_rule_is_reported_with_the_verified_user_and_counted() {
     assert_eq!(seen.header(WOULD_REJECT), ["insufficient_scope"]);
     assert!(!seen.header_lines().contains(&forged.to_owned()));
     for (line, value) in [
-        ("postern_sidecar_rule_refusals_total{rule=\"admin\"}", "1"),
+        ("postern_sidecar_rule_refusals_total{rule=\"admin\"}", 1),
         (
             "postern_sidecar_requests_total{outcome=\"reported\",reason=\"insufficient_scope\",code=\"2xx\"}",
-            "1",
+            1,
         ),
-        ("postern_sidecar_enforcing", "0"),
+        ("postern_sidecar_enforcing", 0),
     ] {
         // A request is counted after its response.
-        wait::until(line, || (metric(sidecar, line)? == value).then_some(()));
+        wait::until(line, || (sidecar.metric(line)? == value).then_some(()));
     }
     let page = admin_get(sidecar.admin(), "/").text();
     assert!(page.contains("Not enforcing until "), "{page}");
@@ -194,10 +186,7 @@ fn a_rule_is_reported_with_the_verified_user_and_counted() {
         "applied",
     );
     assert_eq!(verdict(&client.get("/admin/7")), "403 insufficient_scope");
-    assert_eq!(
-        metric(sidecar, "postern_sidecar_enforcing").as_deref(),
-        Some("1")
-    );
+    assert_eq!(sidecar.metric("postern_sidecar_enforcing"), Some(1));
 }
 
 #[test]
@@ -208,8 +197,8 @@ fn report_only_mode_ends_by_itself() {
     wait::until("enforcement", || {
         (verdict(&client.get("/a")) == "401 token_missing").then_some(())
     });
-    let enforcing = metric(&stack.sidecar, "postern_sidecar_enforcing");
-    assert_eq!(enforcing.as_deref(), Some("1"));
+    let enforcing = stack.sidecar.metric("postern_sidecar_enforcing");
+    assert_eq!(enforcing, Some(1));
     let users = stack.service.requests();
     assert!(
         users
@@ -229,18 +218,12 @@ fn a_start_after_the_end_enforces_and_logs_it() {
     assert_eq!(anonymous_verdict(), "401 token_missing");
     assert_eq!(verdict(&sidecar.bearing(&stack.token()).get("/a")), "200");
     assert_eq!(stack.service.requests().len(), 1);
-    let enforcing = metric(sidecar, "postern_sidecar_enforcing");
-    assert_eq!(enforcing.as_deref(), Some("1"));
+    assert_eq!(sidecar.metric("postern_sidecar_enforcing"), Some(1));
     let log = sidecar.process().stderr();
     let warns = |line: &&str| line.contains("WARN") && line.contains("--report-until");
     let warning = log.lines().find(warns).unwrap_or_else(|| panic!("{log}"));
     assert!(warning.contains("is past"), "{warning}");
     assert!(!log.contains("reach the service"), "{log}");
-    let status = admin_get(sidecar.admin(), "/status.json").json();
-    assert_eq!(status["reporting_until"], json!(null));
-    assert!(status["reported_until"].is_string(), "{status}");
-    let page = admin_get(sidecar.admin(), "/").text();
-    assert!(page.contains("Report-only mode ended at "), "{page}");
     // The rest of the file is reloaded as ever.
     reloading.reload(&format!("public-path = ['/a']\n{config}"), "applied");
     assert_eq!(anonymous_verdict(), "200");
@@ -291,29 +274,24 @@ fn the_end_is_required_and_thirty_days_ahead_or_less() {
 #[test]
 fn explain_gives_the_code_of_enforcement() {
     let stack = reporting_stack(600, &[]);
-    let admin = stack.sidecar.admin().to_string();
     let explain = |flags: &[&str]| {
-        let command = ["explain", "--admin-listen", &admin, "/orders/a"];
-        run(Program::Sidecar, &[&command, flags].concat())
+        let arguments = [flags, &["/orders/a"]].concat();
+        let end = stack.sidecar.explain::<&str>(&arguments, &[]);
+        assert_eq!(end.code, Some(0), "{}{}", end.stdout, end.stderr);
+        end.stdout
     };
-    let end = explain(&["--expect", "token_missing"]);
-    assert_eq!(end.code, Some(0), "{}", end.stderr);
-    assert!(
-        end.stdout.contains("verdict   reported: 401 token_missing"),
-        "{}",
-        end.stdout
-    );
-    assert!(
-        end.stdout.contains("service   GET /orders/a"),
-        "{}",
-        end.stdout
-    );
+    let text = explain(&["--expect", "token_missing"]);
+    for line in [
+        "verdict   reported: 401 token_missing",
+        "service   GET /orders/a",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
     let later = (clock::now() + 700).to_string();
-    let end = explain(&["--at", &later]);
+    let text = explain(&["--at", &later]);
     assert!(
-        end.stdout.contains("verdict   refused: 401 token_missing"),
-        "{}",
-        end.stdout
+        text.contains("verdict   refused: 401 token_missing"),
+        "{text}"
     );
 }
 
@@ -332,38 +310,24 @@ fn a_reason_from_a_client_never_reaches_the_service() {
 }
 
 #[test]
-fn suggest_prints_a_pass_list_of_the_requests_without_a_token() {
+fn requests_without_a_token_are_shown_as_pass_list_lines() {
     let stack = reporting_stack(600, &[]);
     let client = stack.sidecar.anonymous();
     for path in ["/products/1", "/products/2?page=hush", "/7"] {
         assert_eq!(client.get(path).status(), 200, "{path}");
     }
-    client.post("/contact", &json!({}));
-    stack.sidecar.bearing("a.b.c").get("/products/3");
-    let admin = stack.sidecar.admin().to_string();
-    let end = run(Program::Sidecar, &["suggest", "--admin-listen", &admin]);
-    assert_eq!(end.code, Some(0), "{}", end.stderr);
-    for line in [
-        "  \"GET /products/*\",  # 2 requests",
-        "# \"GET /*\",  # 1 requests; it matches every path of this depth",
-        "# \"POST /contact\",  # 1 requests; it changes something",
-    ] {
-        assert!(
-            end.stdout.lines().any(|found| found == line),
-            "{line}\n{}",
-            end.stdout
-        );
-    }
-    assert!(
-        end.stdout
-            .contains("token_malformed  GET /orders/products/*"),
-        "{}",
-        end.stdout
-    );
-    assert!(!end.stdout.contains("hush"));
+    stack.sidecar.bearing("a.b.c").get("/contact");
+    let lines =
+        "public-path = [\n# \"GET /*\",  # 1 requests\n  \"GET /products/*\",  # 2 requests\n]\n";
+    let admin = stack.sidecar.admin();
+    wait::until("all requests", || {
+        (admin_get(admin, "/suggest").text() == lines).then_some(())
+    });
+    let page = admin_get(admin, "/").text();
+    assert!(page.contains(&lines.replace('"', "&quot;")), "{page}");
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("sidecar.toml");
-    std::fs::write(&file, &end.stdout).unwrap();
+    std::fs::write(&file, lines).unwrap();
     let config = ["--config", file.to_str().unwrap()];
     let end = run(
         Program::Sidecar,

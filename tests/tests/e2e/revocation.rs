@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
-use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, USER_DETAILS, admin_get, file_store};
+use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, USER_DETAILS, file_store};
 use tests::client::{Client, verdict};
 use tests::echo_service::EchoService;
 use tests::message::Message;
@@ -83,17 +83,10 @@ fn until_known(server: &AuthServer, token: &str) {
     });
 }
 
-fn metric(sidecar: &Sidecar, name: &str) -> Option<String> {
-    let metrics = admin_get(sidecar.admin(), "/metrics").text();
-    let mut lines = metrics.lines();
-    let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    value.map(str::to_owned)
-}
-
 /// Waits until the sidecar holds a list.
 fn until_fetched(sidecar: &Sidecar) {
     wait::until("the first revocation list", || {
-        metric(sidecar, "postern_sidecar_revocations")
+        sidecar.metric("postern_sidecar_revocations")
     });
 }
 
@@ -124,10 +117,8 @@ fn a_logout_ends_the_token_on_every_sidecar_and_no_other() {
         assert!(details.header("www-authenticate")[0].contains("invalid_token"));
         allowed(&sidecar.bearing(&other));
     }
-    assert_eq!(
-        metric(&sidecars[0], "postern_sidecar_revocations").unwrap(),
-        "1"
-    );
+    let revocations = sidecars[0].metric("postern_sidecar_revocations");
+    assert_eq!(revocations, Some(1));
     // Again, and for a token that was never issued.
     assert_eq!(log_out(&server, &token).status(), 200);
     assert_eq!(log_out(&server, "a.b.c").status(), 200);
@@ -463,7 +454,7 @@ fn an_old_list_brings_no_token_back_and_is_not_fresh() {
     );
     assert!(!usual.process().stderr().contains("not fetched"));
     let older = "postern_sidecar_revocation_refreshes_total{outcome=\"older\"}";
-    assert_ne!(metric(&usual, older).as_deref(), Some("0"));
+    assert_ne!(usual.metric(older), Some(0));
     assert_eq!(verdict(&usual.bearing(&second).get("/list")), REVOKED);
     assert_eq!(verdict(&usual.bearing(&first).get("/list")), REVOKED);
     allowed(&usual.bearing(&token));
@@ -489,7 +480,7 @@ fn a_list_can_be_fetched_more_often_than_the_key() {
     assert_eq!(log_out(&server, &token).status(), 200);
     until_revoked(&sidecar.bearing(&token));
     let fetches = "postern_sidecar_key_refreshes_total{outcome=\"replaced\",result=\"replaced\"}";
-    assert_eq!(metric(&sidecar, fetches).as_deref(), Some("1"));
+    assert_eq!(sidecar.metric(fetches), Some(1));
 }
 
 #[test]
@@ -528,7 +519,7 @@ fn a_sidecar_without_lists_reports_it_or_waits() {
     let off = sidecar_plan(&service, &server.url()).flags(["--revocations", "off"]);
     let off = off.start().ready();
     allowed(&off.bearing(&token));
-    assert_eq!(metric(&off, "postern_sidecar_revocations"), None);
+    assert_eq!(off.metric("postern_sidecar_revocations"), None);
     // A server that publishes no list.
     let key = server.served_key();
     let other = tests::fake_auth_server::FakeAuthServer::serving(&key);
@@ -582,8 +573,8 @@ fn open_streams_end_with_the_revocation_and_downloads_do_not() {
     assert!(unannounced.is_at_end());
     assert!(websocket.is_at_end());
     wait::until("the ended streams to be counted", || {
-        let ended = metric(&sidecar, "postern_sidecar_streams_ended_total");
-        (ended.as_deref() == Some("3")).then_some(())
+        let ended = sidecar.metric("postern_sidecar_streams_ended_total");
+        (ended == Some(3)).then_some(())
     });
     let lines = sidecar.process().stderr();
     assert!(!lines.contains("has expired"), "{lines}");

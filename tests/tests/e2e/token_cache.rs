@@ -2,7 +2,7 @@
 //! accept (lesson B19).
 
 use serde_json::{Value, json};
-use tests::auth_server::{USER_DETAILS, admin_get};
+use tests::auth_server::USER_DETAILS;
 use tests::client::verdict;
 use tests::clock;
 use tests::fake_auth_server::key_response;
@@ -11,23 +11,20 @@ use tests::sidecar::{EVERY_SECOND, Sidecar};
 use tests::stack::ForgedStack;
 use tests::wait;
 
-fn metric(sidecar: &Sidecar, name: &str) -> u64 {
-    let metrics = admin_get(sidecar.admin(), "/metrics").text();
-    let line = metrics.lines().find_map(|line| line.strip_prefix(name));
-    let value = line.and_then(|rest| rest.strip_prefix(' ')).unwrap();
-    value.parse().unwrap()
-}
-
 fn hits(sidecar: &Sidecar) -> u64 {
-    metric(sidecar, "postern_sidecar_token_cache_hits_total")
+    sidecar
+        .metric("postern_sidecar_token_cache_hits_total")
+        .unwrap()
 }
 
 fn misses(sidecar: &Sidecar) -> u64 {
-    metric(sidecar, "postern_sidecar_token_cache_misses_total")
+    sidecar
+        .metric("postern_sidecar_token_cache_misses_total")
+        .unwrap()
 }
 
 fn cached_bytes(sidecar: &Sidecar) -> u64 {
-    metric(sidecar, "postern_sidecar_token_cache_bytes")
+    sidecar.metric("postern_sidecar_token_cache_bytes").unwrap()
 }
 
 #[test]
@@ -152,10 +149,10 @@ fn a_flood_of_valid_tokens_displaces_no_token_in_use() {
         assert_eq!(stack.sidecar.bearing(&token).get("/list").status(), 200);
     }
     assert!(cached_bytes(&stack.sidecar) <= BYTES);
-    let evictions = metric(
-        &stack.sidecar,
-        "postern_sidecar_token_cache_evictions_total",
-    );
+    let evictions = stack
+        .sidecar
+        .metric("postern_sidecar_token_cache_evictions_total")
+        .unwrap();
     assert!(evictions > 200, "{evictions}");
     let before = hits(&stack.sidecar);
     all_work();

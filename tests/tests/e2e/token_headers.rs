@@ -3,13 +3,12 @@
 
 use serde::Deserialize;
 use serde_json::Value;
-use tests::auth_server::{USER_DETAILS, admin_get};
+use tests::auth_server::USER_DETAILS;
 use tests::client::{Request, verdict};
 use tests::clock;
 use tests::issuer::IssuerRow;
 use tests::message::Message;
-use tests::process::CommandLine;
-use tests::programs::{Program, repository};
+use tests::programs::repository;
 use tests::raw_client::exchange;
 use tests::sidecar::{NEVER, Sidecar};
 use tests::tables::{Verdicts, load};
@@ -174,21 +173,10 @@ fn a_token_header_gives_the_current_user_too() {
 }
 
 #[test]
-fn status_and_explanations_name_the_token_header() {
+fn explanations_name_the_token_header() {
     let table: HeaderTable = load("token_headers.toml");
     let issuers = Issuers::of_rows(table.issuer);
     let sidecar = issuers.plan().flags(FLAGS).start().ready();
-    let status = admin_get(sidecar.admin(), "/status.json").json();
-    assert_eq!(
-        status["issuers"][0]["token_header"],
-        "cf-access-jwt-assertion"
-    );
-    assert_eq!(status["issuers"][2]["token_header"], Value::Null);
-    let page = admin_get(sidecar.admin(), "/").text();
-    assert!(
-        page.contains("<code>cf-access-jwt-assertion</code>"),
-        "{page}"
-    );
     let token = issuers.of("access").own();
     for (line, outcome, text) in [
         (
@@ -203,11 +191,7 @@ fn status_and_explanations_name_the_token_header() {
         ),
         (format!("Authorization: Bearer {token}"), "token_issuer", ""),
     ] {
-        let end = CommandLine::new(Program::Sidecar.path())
-            .arguments(["explain", "/orders/list", "-H", "@-", "--expect", outcome])
-            .arguments(["--admin-listen", &sidecar.admin().to_string()])
-            .input(format!("{line}\n").as_bytes())
-            .run();
+        let end = sidecar.explain(&["/orders/list", "--expect", outcome], &[line]);
         assert_eq!(end.code, Some(0), "{}{}", end.stdout, end.stderr);
         assert!(end.stdout.contains(text), "{}", end.stdout);
         let signature = token.rsplit('.').next().unwrap();

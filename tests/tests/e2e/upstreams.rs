@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tests::auth_server::admin_get;
 use tests::certificates::Authority;
 use tests::client::verdict;
 use tests::echo_service::MARK;
@@ -126,10 +125,11 @@ fn an_https_service_of_http_1_gets_the_fast_path() {
         assert_eq!(client.send(&long).body, b"over TLS");
     }
     assert_eq!(service.requests().len(), 4);
-    let used = &admin_get(sidecar.admin(), "/status.json").json()["fast_path"];
     // The first connection has shown the version of the service.
-    assert_eq!(used["departures"]["service"], 1, "{used}");
-    assert_eq!(used["requests"], 3, "{used}");
+    let departed = "postern_sidecar_fast_path_departures_total{reason=\"service\"}";
+    assert_eq!(sidecar.metric(departed), Some(1));
+    let used = "postern_sidecar_fast_path_requests_total";
+    assert_eq!(sidecar.metric(used), Some(3));
 }
 
 #[test]

@@ -109,61 +109,6 @@ impl DurationHistogram {
     }
 }
 
-/// The counts of a histogram at one moment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HistogramSnapshot {
-    bounds: &'static [Duration],
-    counts: Vec<u64>,
-}
-
-impl DurationHistogram {
-    /// Returns the present counts.
-    #[must_use]
-    pub fn snapshot(&self) -> HistogramSnapshot {
-        let counts = self.0.counts.iter();
-        HistogramSnapshot {
-            bounds: self.0.bounds,
-            counts: counts.map(|count| count.load(Ordering::Relaxed)).collect(),
-        }
-    }
-}
-
-impl HistogramSnapshot {
-    /// Returns the counts since `before`, a snapshot of the same histogram.
-    #[must_use]
-    pub fn since(&self, before: &Self) -> Self {
-        let counts = self.counts.iter().zip(&before.counts);
-        Self {
-            bounds: self.bounds,
-            counts: counts
-                .map(|(now, then)| now.saturating_sub(*then))
-                .collect(),
-        }
-    }
-
-    /// Returns the duration that this share of all does not exceed, interpolated within its bucket
-    /// as Prometheus does; the last bound for longer ones, `None` without any.
-    #[must_use]
-    pub fn quantile(&self, share: f64) -> Option<Duration> {
-        let total: u64 = self.counts.iter().sum();
-        if total == 0 {
-            return None;
-        }
-        let rank = share * total as f64;
-        let mut below = 0;
-        let mut from = Duration::ZERO;
-        for (bound, count) in self.bounds.iter().zip(&self.counts) {
-            if (below + count) as f64 >= rank && *count > 0 {
-                let part = (rank - below as f64) / *count as f64;
-                return Some(from + (*bound - from).mul_f64(part.clamp(0.0, 1.0)));
-            }
-            below += count;
-            from = *bound;
-        }
-        self.bounds.last().copied()
-    }
-}
-
 impl EncodeMetric for DurationHistogram {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
         let bounds = self.0.bounds.iter().map(Duration::as_secs_f64);
@@ -190,27 +135,6 @@ mod tests {
     use prometheus_client::registry::Registry;
 
     use super::*;
-
-    #[test]
-    fn a_quantile_lies_within_its_bucket() {
-        const BOUNDS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(100)];
-        let histogram = DurationHistogram::new(&BOUNDS);
-        assert_eq!(histogram.snapshot().quantile(0.5), None);
-        histogram.observe(Duration::from_secs(9));
-        let before = histogram.snapshot();
-        for _ in 0..10 {
-            histogram.observe(Duration::from_millis(5));
-        }
-        for _ in 0..10 {
-            histogram.observe(Duration::from_millis(50));
-        }
-        let hour = histogram.snapshot().since(&before);
-        let quantile = |share| hour.quantile(share).map(|found| found.as_millis());
-        assert_eq!(quantile(0.25), Some(5));
-        assert_eq!(quantile(0.5), Some(10));
-        assert_eq!(quantile(0.75), Some(55));
-        assert_eq!(before.quantile(0.99), Some(Duration::from_millis(100)));
-    }
 
     #[test]
     fn each_duration_is_counted_once_in_its_bucket() {

@@ -394,7 +394,7 @@ fn distance(time: i64, now: i64) -> String {
 }
 
 /// Formats a duration in its two largest units: `3 min 20 s`.
-pub fn duration(seconds: u64) -> String {
+fn duration(seconds: u64) -> String {
     match (
         seconds / 86_400,
         seconds / 3600 % 24,

@@ -325,7 +325,7 @@ impl<'a> TableSettings<'a> {
 }
 
 /// Returns each accepted `iss` of a table.
-pub(super) fn accepted(table: &IssuerTable) -> Result<Vec<String>, String> {
+fn accepted(table: &IssuerTable) -> Result<Vec<String>, String> {
     match (table.issuer.as_deref(), table.issuer_pattern.as_deref()) {
         (Some(_), Some(_)) => Err("`issuer` and `issuer-pattern` exclude each other".to_owned()),
         (None | Some(""), None) => Err("`issuer`, the accepted iss, is missing".to_owned()),

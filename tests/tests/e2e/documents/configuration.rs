@@ -47,7 +47,6 @@ const COMMANDS: &[(Program, &str)] = &[
     (Program::Sidecar, "explain"),
     (Program::Sidecar, "healthcheck"),
     (Program::Sidecar, "drain"),
-    (Program::Sidecar, "suggest"),
     (Program::Sidecar, "wait"),
     (Program::Sidecar, "inject"),
     (Program::Sidecar, "lint"),

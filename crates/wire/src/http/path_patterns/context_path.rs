@@ -17,7 +17,12 @@ impl ContextPath {
 
     /// Returns the part of `path` after the prefix; `None` for a path outside of it.
     pub fn strip<'p>(&self, path: &'p CanonicalPath<'_>) -> Option<&'p str> {
-        match path.as_str().strip_prefix(self.0.as_str())? {
+        self.strip_from(path.as_str())
+    }
+
+    /// Returns the part of a pattern after the prefix; `None` outside of it.
+    pub fn strip_from<'p>(&self, path: &'p str) -> Option<&'p str> {
+        match path.strip_prefix(self.0.as_str())? {
             "" => Some("/"),
             rest if rest.starts_with('/') => Some(rest),
             _ => None,
