@@ -75,7 +75,7 @@ struct Question {
 }
 
 impl Status {
-    fn page(&self, answer: Option<String>) -> Response {
+    fn page(&self, explanation: Option<String>) -> Response {
         let rules = self.explainer.rules.load();
         html(&Page {
             context: rules.auth_policy.interceptor.context().as_str(),
@@ -83,13 +83,13 @@ impl Status {
             ready: self.health.is_ready(),
             conditions: self.health.conditions(),
             figures: figures(&self.metrics),
-            answer,
+            explanation,
             suggestion: self.suggestions.text(),
             settings: &rules.settings,
         })
     }
 
-    fn answer(&self, question: &Question) -> String {
+    fn explain(&self, question: &Question) -> String {
         let lines = question.headers.lines();
         let request = ExplainRequest::of_lines(&question.method, &question.target, lines, None);
         let explained =
@@ -128,7 +128,7 @@ async fn page(State(status): State<Arc<Status>>) -> Response {
 }
 
 async fn explain(State(status): State<Arc<Status>>, Form(question): Form<Question>) -> Response {
-    status.page(Some(status.answer(&question)))
+    status.page(Some(status.explain(&question)))
 }
 
 fn html(page: &Page<'_>) -> Response {

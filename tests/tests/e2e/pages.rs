@@ -163,8 +163,8 @@ fn the_status_page_shows_figures_and_explains_requests() {
     let fill = "document.querySelector('[name=headers]').value = 'Authorization: Bearer ";
     browser.run(&format!("{fill}{token}'"));
     browser.click("form button");
-    browser.until("#answer", "verdict   refused: 403 insufficient_scope");
-    browser.until("#answer", "✗ reports: needs scope reports:read");
+    browser.until("#explanation", "verdict   refused: 403 insufficient_scope");
+    browser.until("#explanation", "✗ reports: needs scope reports:read");
     assert_eq!(browser.run("return document.scripts.length"), 0);
     assert_eq!(browser.complaints(), Vec::<String>::new());
     let page = browser.run("return document.documentElement.outerHTML");

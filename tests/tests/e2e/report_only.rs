@@ -310,7 +310,7 @@ fn a_reason_from_a_client_never_reaches_the_service() {
 }
 
 #[test]
-fn requests_without_a_token_are_shown_as_pass_list_lines() {
+fn requests_without_a_token_become_pass_list_lines() {
     let stack = reporting_stack(600, &[]);
     let client = stack.sidecar.anonymous();
     for path in ["/products/1", "/products/2?page=hush", "/7"] {

@@ -16,7 +16,7 @@ pub(super) struct Page<'a> {
     /// Series with their values.
     pub(super) figures: Vec<(String, String)>,
     /// The explanation of the request in the form.
-    pub(super) answer: Option<String>,
+    pub(super) explanation: Option<String>,
     /// The pass-list lines of report-only mode.
     pub(super) suggestion: String,
     /// The configuration in force, as `check` prints it.
@@ -98,7 +98,7 @@ impl Page<'_> {
                     }
                     button { "Explain" }
                 }
-                @if let Some(answer) = &self.answer { pre id="answer" tabindex="0" { (answer) } }
+                @if let Some(text) = &self.explanation { pre id="explanation" tabindex="0" { (text) } }
             }
         }
     }
@@ -146,14 +146,14 @@ mod tests {
                 note: Some(attack.clone()),
             }],
             figures: vec![(attack.clone(), attack.clone())],
-            answer: Some(attack.clone()),
+            explanation: Some(attack.clone()),
             suggestion: attack.clone(),
             settings: &attack,
         };
         let html = page.markup().into_string();
         assert!(!html.contains("<script"), "{html}");
         let escaped = "&lt;/pre&gt;&lt;script&gt;alert(1)&lt;/script&gt;";
-        // Title, heading, reason, note, series, value, answer, suggestion, settings.
+        // Title, heading, reason, note, series, value, explanation, suggestion, settings.
         assert_eq!(html.matches(escaped).count(), 9, "{html}");
     }
 }
