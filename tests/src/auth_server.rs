@@ -196,6 +196,11 @@ impl AuthServer {
         self
     }
 
+    /// Returns the whole value of one series of `/metrics`, named with its labels.
+    pub fn metric(&self, series: &str) -> Option<u64> {
+        crate::metrics::value(self.admin, series)
+    }
+
     /// Returns the status of `/readyz`.
     pub fn readiness(&self) -> u16 {
         admin_get(self.admin, "/readyz").status()

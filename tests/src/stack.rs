@@ -73,6 +73,15 @@ impl ForgedStack {
         }
     }
 
+    /// Starts a further sidecar in front of `upstream` that trusts the forge's ECDSA key.
+    pub fn in_front_of(&self, upstream: &str, flags: &[&str]) -> Sidecar {
+        SidecarPlan::to(upstream, &self.auth_server.url())
+            .flags(signing_flags(SigningType::Ecdsa).iter().copied())
+            .flags(flags.iter().copied())
+            .start()
+            .ready()
+    }
+
     /// Returns a valid token.
     pub fn token(&self) -> String {
         self.forge.token(clock::now(), &Value::Null)

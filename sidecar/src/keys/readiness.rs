@@ -138,13 +138,19 @@ mod tests {
 
     use super::*;
 
-    /// Returns the readiness after each report of two issuers.
-    fn reported(needed: ReadyWith, reports: &[(usize, bool)]) -> Vec<bool> {
+    /// Returns a started program with two issuers.
+    fn of_two(needed: ReadyWith) -> (Health, Vec<KeyReadiness>) {
         let health = Health::new();
         health.set_started();
         let names = ["a", "b"].map(|name| Some(name.to_owned()));
         let condition = health.condition("verification_key", NOT_FETCHED);
         let handles = KeyReadiness::of_each(condition, needed, names.into_iter());
+        (health, handles)
+    }
+
+    /// Returns the readiness after each report of two issuers.
+    fn reported(needed: ReadyWith, reports: &[(usize, bool)]) -> Vec<bool> {
+        let (health, handles) = of_two(needed);
         let report = |(issuer, ready): &(usize, bool)| {
             if let Some(handle) = handles.get(*issuer) {
                 match ready {
@@ -169,11 +175,7 @@ mod tests {
     #[test]
     fn a_stale_required_list_of_one_issuer_leaves_the_others_ready() {
         for (needed, ready) in [(ReadyWith::Any, true), (ReadyWith::All, false)] {
-            let health = Health::new();
-            health.set_started();
-            let names = ["a", "b"].map(|name| Some(name.to_owned()));
-            let condition = health.condition("verification_key", NOT_FETCHED);
-            let handles = KeyReadiness::of_each(condition, needed, names.into_iter());
+            let (health, handles) = of_two(needed);
             handles.iter().for_each(KeyReadiness::set_ready);
             if let [stale, other] = &handles[..] {
                 stale.set_list(Some("stale"));
@@ -188,21 +190,10 @@ mod tests {
 
     #[test]
     fn the_missing_issuers_are_named() {
-        let health = Health::new();
-        let names = ["a", "b"].map(|name| Some(name.to_owned()));
-        let condition = health.condition("verification_key", NOT_FETCHED);
-        let handles = KeyReadiness::of_each(condition, ReadyWith::Any, names.into_iter());
-        for handle in handles.iter().take(1) {
-            handle.set_not_ready("away");
-        }
-        let reasons = health
-            .conditions()
-            .into_iter()
-            .filter_map(|found| found.reason);
-        let reasons: Vec<_> = reasons.collect();
-        assert!(
-            reasons.contains(&"a: away; b: not fetched yet".to_owned()),
-            "{reasons:?}"
-        );
+        let (health, handles) = of_two(ReadyWith::Any);
+        handles.iter().take(1).for_each(|a| a.set_not_ready("away"));
+        let keys = health.conditions().into_iter().find(|found| !found.ok);
+        let reason = keys.and_then(|found| found.reason);
+        assert_eq!(reason.as_deref(), Some("a: away; b: not fetched yet"));
     }
 }

@@ -7,7 +7,7 @@ use tests::auth_server::AuthServer;
 use tests::keys::SigningType;
 use tests::process::Process;
 use tests::raw_client::{RawClient, exchange};
-use tests::sidecar::{NEVER, Sidecar, SidecarPlan};
+use tests::sidecar::{NEVER, Sidecar};
 use tests::stack::ForgedStack;
 use tests::wait;
 
@@ -77,9 +77,7 @@ fn a_rejection_names_the_client_behind_trusted_proxies_alone() {
         (&["--trusted-proxy", "10.0.0.0/8"], "127.0.0.1"),
         (&["--trusted-proxy", "10.0.0.0/8,127.0.0.1"], "203.0.113.9"),
     ] {
-        let plan = SidecarPlan::to(&stack.service.url(), &stack.auth_server.url());
-        let plan = plan.flags(["--signing-type", "ecdsa"]);
-        let sidecar = plan.flags(flags.iter().copied()).start().ready();
+        let sidecar = stack.in_front_of(&stack.service.url(), flags);
         let request = "GET /orders/list HTTP/1.1\r\nHost: a\r\n\
                        X-Forwarded-For: 1.1.1.1, 203.0.113.9, 10.0.0.7\r\n\r\n";
         exchange(sidecar.address(), "GET", request.as_bytes());

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use serde_json::Value;
 use tempfile::TempDir;
 use tests::applications::{register, register_in};
-use tests::auth_server::{AuthServer, AuthServerPlan, admin_get, file_store};
+use tests::auth_server::{AuthServer, AuthServerPlan, file_store};
 use tests::process::{CommandLine, Finished};
 use tests::programs::Program;
 use tests::redis_server::RedisServer;
@@ -380,8 +380,8 @@ fn a_directory_of_applications_is_followed_file_by_file() {
     wait::until("the application of the store", || {
         (status(&server, "bills", &registered) == 200).then_some(())
     });
-    let unusable = || metric(&server, "application_files_unusable");
-    assert_eq!(unusable().as_deref(), Some("2"));
+    let unusable = || server.metric("postern_auth_server_application_files_unusable");
+    assert_eq!(unusable(), Some(2));
     let warned = server.process().output();
     assert!(!warned.contains("changeit"), "{warned}");
 
@@ -392,7 +392,7 @@ fn a_directory_of_applications_is_followed_file_by_file() {
     assert_eq!(status(&server, "stock", &first), 200);
     write("orders", "broken", 0o600);
     wait::until("the bad file to be reported", || {
-        (unusable().as_deref() == Some("3")).then_some(())
+        (unusable() == Some(3)).then_some(())
     });
     assert_eq!(status(&server, "orders", &first), 200);
     fs::remove_file(home.path().join("orders")).unwrap();
@@ -406,19 +406,12 @@ fn a_directory_of_applications_is_followed_file_by_file() {
         (status(&server, "stock", &second) == 401).then_some(())
     });
     wait::until("the end of all complaints", || {
-        (unusable().as_deref() == Some("0")).then_some(())
+        (unusable() == Some(0)).then_some(())
     });
     wait::until("both removals to be logged", || {
         let output = server.process().output();
         (output.matches("event=application_removed").count() == 2).then_some(())
     });
-}
-
-fn metric(server: &AuthServer, name: &str) -> Option<String> {
-    let metrics = admin_get(server.admin(), "/metrics").text();
-    let prefix = format!("postern_auth_server_{name} ");
-    let value = metrics.lines().find_map(|line| line.strip_prefix(&prefix));
-    value.map(str::to_owned)
 }
 
 #[test]

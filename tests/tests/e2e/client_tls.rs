@@ -18,12 +18,9 @@ use super::forwarding::stack;
 
 fn with_tls(stack: &ForgedStack, certificate: &Certificate, flags: &[&str]) -> Sidecar {
     let tls = certificate.flags();
-    SidecarPlan::new(&stack.service, &stack.auth_server.url())
-        .flags(["--signing-type", "ecdsa"])
-        .flags(tls.iter().map(String::as_str))
-        .flags(flags.iter().copied())
-        .start()
-        .ready()
+    let tls = tls.iter().map(String::as_str);
+    let flags: Vec<_> = tls.chain(flags.iter().copied()).collect();
+    stack.in_front_of(&stack.service.url(), &flags)
 }
 
 fn get(trust: &Trust, address: SocketAddr, authorization: &str) -> Message {

@@ -6,20 +6,12 @@ use serde_json::{Value, json};
 use tests::go::GoProgram;
 use tests::process::Process;
 use tests::python::Python;
-use tests::sidecar::{Sidecar, SidecarPlan};
+use tests::sidecar::SidecarPlan;
 use tests::skip;
 use tests::stack::ForgedStack;
 use tests::streaming_service::StreamingService;
 
 use super::forwarding::stack;
-
-fn in_front_of(stack: &ForgedStack, upstream: &str, flags: &[&str]) -> Sidecar {
-    SidecarPlan::to(upstream, &stack.auth_server.url())
-        .flags(["--signing-type", "ecdsa"])
-        .flags(flags.iter().copied())
-        .start()
-        .ready()
-}
 
 fn service(python: &Python, script: &str) -> (Process, String) {
     let mut process = python.start(script, &[]);
@@ -39,7 +31,7 @@ fn grpcio_makes_calls_of_all_four_kinds() {
     };
     let stack = stack();
     let (_service, address) = service(&python, "grpc_service.py");
-    let sidecar = in_front_of(&stack, &format!("h2c://{address}"), &[]);
+    let sidecar = stack.in_front_of(&format!("h2c://{address}"), &[]);
     let given = json!({"address": sidecar.address().to_string(), "token": stack.token()});
     let mut result = python.run("grpc_client.py", &given);
     let unary = result["unary"].take();
@@ -61,7 +53,7 @@ fn grpcio_makes_calls_of_all_four_kinds() {
             "bad_token": ["UNAUTHENTICATED", "token_malformed: the access token is malformed"],
         })
     );
-    let gone = in_front_of(&stack, "h2c://127.0.0.1:1", &[]);
+    let gone = stack.in_front_of("h2c://127.0.0.1:1", &[]);
     let given = json!({"address": gone.address().to_string(), "token": stack.token()});
     let call = python.run("grpc_rejection.py", &given);
     let unavailable = "upstream_unavailable: the service cannot be reached";
@@ -76,7 +68,7 @@ fn grpc_go_sees_the_code_and_the_reason_of_a_rejection() {
         return;
     };
     let stack = ForgedStack::start();
-    let sidecar = |flags: &[&str]| in_front_of(&stack, "h2c://127.0.0.1:1", flags);
+    let sidecar = |flags: &[&str]| stack.in_front_of("h2c://127.0.0.1:1", flags);
     let rules = tempfile::NamedTempFile::new().unwrap();
     let rule = "[[rule]]\nname = 'all'\npaths = ['/**']\nscope = ['orders']\n";
     std::fs::write(&rules, rule).unwrap();
@@ -111,7 +103,7 @@ fn websockets_holds_a_conversation_however_it_shows_its_token() {
     };
     let stack = stack();
     let (_service, address) = service(&python, "websocket_service.py");
-    let sidecar = in_front_of(&stack, &format!("http://{address}"), &["--websocket-token"]);
+    let sidecar = stack.in_front_of(&format!("http://{address}"), &["--websocket-token"]);
     let given = json!({"address": sidecar.address().to_string(), "token": stack.token()});
     let result = python.run("websocket_client.py", &given);
     for (way, protocol) in [
@@ -188,7 +180,7 @@ fn nghttp_sees_the_response_of_the_service_and_a_rejection() {
 fn curl_sends_odd_requests() {
     let stack = stack();
     let service = StreamingService::start();
-    let sidecar = in_front_of(&stack, &service.url(), &["--public-path", "/public/**"]);
+    let sidecar = stack.in_front_of(&service.url(), &["--public-path", "/public/**"]);
     let authorization = format!("Authorization: Bearer {}", stack.token());
     let base = format!("http://{}/orders", sidecar.address());
     let absolute = format!("{base}/list");

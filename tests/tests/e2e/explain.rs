@@ -8,7 +8,6 @@ use tests::h2_service::H2Service;
 use tests::process::CommandLine;
 use tests::programs::Program;
 use tests::raw_client::exchange;
-use tests::sidecar::SidecarPlan;
 use tests::stack::ForgedStack;
 
 #[test]
@@ -62,10 +61,7 @@ fn lines_of(head: &http::Request<()>) -> Vec<String> {
 fn explain_shows_the_head_that_a_service_of_http_2_gets() {
     let stack = ForgedStack::start();
     let service = H2Service::start();
-    let sidecar = SidecarPlan::to(&service.url(), &stack.auth_server.url())
-        .flags(["--signing-type", "ecdsa"])
-        .start()
-        .ready();
+    let sidecar = stack.in_front_of(&service.url(), &[]);
     for (method, framing, body) in [
         ("GET", None, ""),
         ("POST", Some("Transfer-Encoding: chunked"), "0\r\n\r\n"),

@@ -13,14 +13,10 @@ use tests::wait;
 fn a_rejected_grpc_call_gets_status_and_reason_in_its_head() {
     let stack = ForgedStack::start();
     let service = H2Service::start();
-    let plan = || SidecarPlan::to(&service.url(), &stack.auth_server.url());
-    let ecdsa = ["--signing-type", "ecdsa"];
-    let sidecar = plan().flags(ecdsa).start().ready();
+    let sidecar = stack.in_front_of(&service.url(), &[]);
     let keyless = SidecarPlan::to(&service.url(), "http://127.0.0.1:1/auth").start();
-    let gone = SidecarPlan::to("h2c://127.0.0.1:1", &stack.auth_server.url());
-    let gone = gone.flags(ecdsa).start().ready();
-    let small = plan().flags(ecdsa).flags(["--max-user-header-bytes", "10"]);
-    let small = small.start().ready();
+    let gone = stack.in_front_of("h2c://127.0.0.1:1", &[]);
+    let small = stack.in_front_of(&service.url(), &["--max-user-header-bytes", "10"]);
     let bearer = format!("Bearer {}", stack.token());
     let call = "/orders/pkg.Service/Chat";
     for (sidecar, path, authorization, verdict) in [

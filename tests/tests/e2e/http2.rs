@@ -10,7 +10,7 @@ use tests::h2_service::{H2Service, TRAILER};
 use tests::keys::SigningType;
 use tests::metrics::rejections;
 use tests::raw_client::exchange;
-use tests::sidecar::{Sidecar, SidecarPlan};
+use tests::sidecar::Sidecar;
 use tests::socket_server::response;
 use tests::stack::ForgedStack;
 use tests::wait::{self, TIMEOUT};
@@ -18,11 +18,8 @@ use tests::wait::{self, TIMEOUT};
 use super::forwarding::stack;
 
 fn in_front_of(stack: &ForgedStack, service: &H2Service, flags: &[&str]) -> Sidecar {
-    SidecarPlan::to(&service.url(), &stack.auth_server.url())
-        .flags(["--signing-type", "ecdsa", "--public-path", "/public/**"])
-        .flags(flags.iter().copied())
-        .start()
-        .ready()
+    let flags = [flags, &["--public-path", "/public/**"]].concat();
+    stack.in_front_of(&service.url(), &flags)
 }
 
 fn bearer(stack: &ForgedStack) -> String {

@@ -47,30 +47,6 @@ fn lesson_d30_probes_and_metrics_have_their_own_port() {
 }
 
 #[test]
-fn lesson_d27_one_reason_code_in_body_metric_and_log() {
-    let stack = ForgedStack::start();
-    let response = stack.sidecar.bearing("a.b.c").get("/list");
-    assert_eq!(response.json()["data"]["reason"], "token_malformed");
-    let challenge = response.header("WWW-Authenticate").concat();
-    assert!(
-        challenge.contains(r#"reason="token_malformed""#),
-        "{challenge}"
-    );
-    // Counted and logged once the response is sent.
-    wait::until("the reason in the metrics", || {
-        let metrics = admin_get(stack.sidecar.admin(), "/metrics").text();
-        metrics
-            .lines()
-            .any(|line| line.contains("token_malformed") && line.trim_end().ends_with(" 1"))
-            .then_some(())
-    });
-    wait::until("the reason in the log", || {
-        let log = stack.sidecar.process().output();
-        log.contains(r#"reason="token_malformed""#).then_some(())
-    });
-}
-
-#[test]
 fn idle_each_program_holds_less_than_8_mb() {
     let stack = Stack::start();
     // One request first: it allocates what every later one reuses.

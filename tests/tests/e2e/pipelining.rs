@@ -5,7 +5,6 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
 
 use serde_json::Value;
-use tests::auth_server::admin_get;
 use tests::client::verdict;
 use tests::clock;
 use tests::echo_service::MARK;
@@ -104,11 +103,10 @@ fn half_a_head_behind_a_request_has_its_timeout() {
 fn a_client_that_left_is_noticed_behind_what_it_sent_ahead() {
     let (service, go) = gated_service();
     let (sidecar, _auth_server, token) = sidecar_before(&service);
-    let in_flight = |count: usize| {
+    let in_flight = |count: u64| {
         wait::until("the requests in flight", || {
-            let metrics = admin_get(sidecar.admin(), "/metrics").text();
-            let line = format!("requests_in_flight {count}\n");
-            metrics.contains(&line).then_some(())
+            let now = sidecar.metric("postern_sidecar_requests_in_flight");
+            (now == Some(count)).then_some(())
         });
     };
     let get = "GET /orders/public/1 HTTP/1.1\r\nHost: a\r\n\r\n";

@@ -3,7 +3,7 @@
 use std::thread;
 
 use tests::auth_server::{
-    AuthServer, AuthServerPlan, LOGIN, SECRET_KEY, USER_DETAILS, admin_get, credentials,
+    AuthServer, AuthServerPlan, LOGIN, SECRET_KEY, USER_DETAILS, credentials,
 };
 use tests::client::verdict;
 use tests::echo_service::EchoService;
@@ -206,8 +206,7 @@ fn a_later_mismatch_keeps_the_pair_in_memory() {
     let note = wait::until("the mismatch in the log", || server.store_note());
     assert!(note.contains(PUBLIC_KEY), "{note}");
     assert_eq!(server.readiness(), 200, "all servers would go at once");
-    let metrics = admin_get(server.admin(), "/metrics").text();
-    assert!(metrics.contains("postern_auth_server_store_up 0"));
+    assert_eq!(server.metric("postern_auth_server_store_up"), Some(0));
     assert_eq!(server.served_key(), key);
     assert_eq!(redis.pair().1, Some(foreign), "nothing is overwritten");
 }

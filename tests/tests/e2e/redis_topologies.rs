@@ -73,11 +73,9 @@ fn wait_for_the_store(servers: &[AuthServer; 2]) {
 }
 
 /// Waits until `up` is 1, after a successful poll of the store, or 0, after a failed one.
-fn wait_for_store_up(server: &AuthServer, up: u8) {
-    let line = format!("postern_auth_server_store_up {up}");
-    wait::until(&line, || {
-        let metrics = tests::auth_server::admin_get(server.admin(), "/metrics").text();
-        metrics.contains(&line).then_some(())
+fn wait_for_store_up(server: &AuthServer, up: u64) {
+    wait::until("a poll of the store", || {
+        (server.metric("postern_auth_server_store_up") == Some(up)).then_some(())
     });
 }
 

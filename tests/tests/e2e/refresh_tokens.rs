@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 use tests::applications::register_in;
-use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, USER_DETAILS, admin_get, file_store};
+use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, USER_DETAILS, file_store};
 use tests::client::{Client, Request, verdict};
 use tests::echo_service::EchoService;
 use tests::message::Message;
@@ -113,16 +113,9 @@ fn until_revoked(client: &Client) {
     });
 }
 
-fn metric(server: &AuthServer, name: &str) -> Option<String> {
-    let metrics = admin_get(server.admin(), "/metrics").text();
-    let mut lines = metrics.lines();
-    let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    value.map(str::to_owned)
-}
-
-fn event(server: &AuthServer, event: &str) -> Option<String> {
+fn event(server: &AuthServer, event: &str) -> Option<u64> {
     let name = format!("postern_auth_server_sessions_total{{event=\"{event}\"}}");
-    metric(server, &name)
+    server.metric(&name)
 }
 
 /// Waits for a text in the log, which is written beside the responses; returns how often it stands
@@ -227,14 +220,14 @@ fn a_second_use_ends_the_session_and_its_access_tokens() {
     }
     assert_eq!(verdict(&behind.bearing(&other.access).get("/list")), "200");
     refreshed(&server, &other);
-    assert_eq!(event(&server, "begun").as_deref(), Some("2"));
-    assert_eq!(event(&server, "reused").as_deref(), Some("1"));
+    assert_eq!(event(&server, "begun"), Some(2));
+    assert_eq!(event(&server, "reused"), Some(1));
     let line = "event=session_ended account=\"admin\" cause=reuse";
     assert_eq!(until_logged(&server, line), 1);
     let issued = "postern_auth_server_tokens_issued_total{grant=\"refresh_token\",outcome=";
-    for (outcome, count) in [("ok", "2"), ("grant_invalid", "2")] {
+    for (outcome, count) in [("ok", 2), ("grant_invalid", 2)] {
         let name = format!("{issued}\"{outcome}\"}}");
-        assert_eq!(metric(&server, &name).as_deref(), Some(count), "{outcome}");
+        assert_eq!(server.metric(&name), Some(count), "{outcome}");
     }
 }
 
@@ -620,7 +613,7 @@ fn without_the_store_logins_go_on_and_refreshing_waits() {
         assert!(data["access_token"].is_string());
     }
     assert_eq!(revoke(&server, &tokens.refresh).status(), 503);
-    assert_eq!(event(&server, "not_stored").as_deref(), Some("3"));
+    assert_eq!(event(&server, "not_stored"), Some(3));
     assert_eq!(until_logged(&server, "logins get no refresh token"), 1);
     let Some(_redis) = RedisServer::start_on(address) else {
         return;

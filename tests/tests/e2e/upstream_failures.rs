@@ -5,7 +5,6 @@ use serde_json::Value;
 use tests::client::verdict;
 use tests::echo_service::{EchoService, MARK};
 use tests::redis_server::free_address;
-use tests::sidecar::SidecarPlan;
 use tests::wait;
 
 use super::forwarding::stack;
@@ -13,12 +12,7 @@ use super::forwarding::stack;
 #[test]
 fn a_service_that_is_away_is_502() {
     let stack = stack();
-    let away = SidecarPlan::to(
-        &format!("http://{}", free_address()),
-        &stack.auth_server.url(),
-    )
-    .flags(["--signing-type", "ecdsa"]);
-    let away = away.start().ready();
+    let away = stack.in_front_of(&format!("http://{}", free_address()), &[]);
     assert_eq!(
         verdict(
             &away
@@ -75,14 +69,8 @@ fn a_service_that_does_not_respond_in_time_is_504() {
     let silent =
         tests::socket_server::SocketServer::start(|_| tests::socket_server::Reply::Silence);
     let stack = stack();
-    let plan = SidecarPlan::to(
-        &format!("http://{}", silent.address()),
-        &stack.auth_server.url(),
-    );
-    let sidecar = plan
-        .flags(["--signing-type", "ecdsa", "--upstream-read-timeout", "1"])
-        .start()
-        .ready();
+    let silent = format!("http://{}", silent.address());
+    let sidecar = stack.in_front_of(&silent, &["--upstream-read-timeout", "1"]);
     assert_eq!(
         verdict(&sidecar.bearing(&stack.token()).get("/list")),
         "504 upstream_timeout"
@@ -109,11 +97,8 @@ fn the_log_says_where_the_service_was_sought() {
             "http://postern.invalid:3000",
         ),
     ] {
-        let sidecar = SidecarPlan::to(&upstream, &stack.auth_server.url())
-            .flags(["--signing-type", "ecdsa", "--upstream-read-timeout", "1"])
-            .flags(["--log-format", "json"])
-            .start()
-            .ready();
+        let flags = ["--upstream-read-timeout=1", "--log-format=json"];
+        let sidecar = stack.in_front_of(&upstream, &flags);
         let anonymous = sidecar.anonymous().get("/list?appSecret=hush");
         assert_eq!(anonymous.status(), 401);
         let response = sidecar.bearing(&stack.token()).get("/list?appSecret=hush");
@@ -137,9 +122,7 @@ fn the_log_says_where_the_service_was_sought() {
 fn a_post_that_reached_the_service_is_never_sent_twice() {
     let stack = stack();
     let service = EchoService::start();
-    let plan =
-        SidecarPlan::new(&service, &stack.auth_server.url()).flags(["--signing-type", "ecdsa"]);
-    let sidecar = plan.start().ready();
+    let sidecar = stack.in_front_of(&service.url(), &[]);
     service.responds(b"garbage\r\n\r\n".to_vec());
     let client = sidecar.bearing(&stack.token());
     assert_eq!(

@@ -14,9 +14,8 @@ use tests::h2_service::H2Service;
 use tests::message::Message;
 use tests::raw_client::RawClient;
 use tests::redis_server::free_address;
-use tests::sidecar::{Sidecar, SidecarPlan};
+use tests::sidecar::SidecarPlan;
 use tests::socket_server::{Reply, SocketServer, response};
-use tests::stack::ForgedStack;
 use tests::tls_service::TlsService;
 use tests::wait;
 
@@ -24,14 +23,6 @@ use super::forwarding::stack;
 
 fn ok() -> Vec<u8> {
     response("200 OK", &[&format!("{MARK}: 1")], b"echo")
-}
-
-fn in_front_of(stack: &ForgedStack, upstream: &str, flags: &[&str]) -> Sidecar {
-    SidecarPlan::to(upstream, &stack.auth_server.url())
-        .flags(["--signing-type", "ecdsa"])
-        .flags(flags.iter().copied())
-        .start()
-        .ready()
 }
 
 #[test]
@@ -49,7 +40,7 @@ fn a_unix_socket_is_an_upstream() {
             }
         }
     });
-    let sidecar = in_front_of(&stack, &format!("unix:{}", path.display()), &[]);
+    let sidecar = stack.in_front_of(&format!("unix:{}", path.display()), &[]);
     let client = sidecar.bearing(&stack.token());
     for _ in 0..3 {
         assert_eq!(client.get("/list").body, b"echo");
@@ -64,7 +55,7 @@ fn an_h2c_service_gets_an_http_1_client_s_request() {
     let (port, socket) = (H2Service::start(), H2Service::start_on_socket(&path));
     let socket_url = format!("h2c+unix:{}", path.display());
     for (service, url) in [(&port, port.url()), (&socket, socket_url)] {
-        let sidecar = in_front_of(&stack, &url, &[]);
+        let sidecar = stack.in_front_of(&url, &[]);
         let client = sidecar.bearing(&stack.token());
         let request = client
             .request("POST", "/a%20b?c=%2F")
@@ -98,7 +89,7 @@ fn an_h2c_service_gets_an_http_1_client_s_request() {
 fn many_requests_share_one_h2c_connection() {
     let stack = stack();
     let service = H2Service::start();
-    let sidecar = in_front_of(&stack, &service.url(), &[]);
+    let sidecar = stack.in_front_of(&service.url(), &[]);
     let client = sidecar.bearing(&stack.token());
     for _ in 0..20 {
         let request = client.request("POST", "/list").body("x");
@@ -160,7 +151,7 @@ fn an_https_service_is_verified_by_its_authority_and_its_name() {
         ),
         ("localhost", &[], "502 upstream_unavailable"),
     ] {
-        let sidecar = in_front_of(&stack, &service.url(host), flags);
+        let sidecar = stack.in_front_of(&service.url(host), flags);
         let response = sidecar.bearing(&stack.token()).get("/list");
         assert_eq!(verdict(&response), expected, "{host} {flags:?}");
     }
@@ -193,12 +184,12 @@ fn an_https_service_may_require_a_certificate_of_the_sidecar() {
         &key,
     ];
     let url = service.url("localhost");
-    let known = in_front_of(&stack, &url, &with);
+    let known = stack.in_front_of(&url, &with);
     let client = known.bearing(&stack.token());
     for _ in 0..2 {
         assert_eq!(client.get("/list").body, b"over TLS");
     }
-    let unknown = in_front_of(&stack, &url, &with[..2]);
+    let unknown = stack.in_front_of(&url, &with[..2]);
     assert_eq!(
         verdict(&unknown.bearing(&stack.token()).get("/list")),
         "502 upstream_unavailable"
@@ -277,7 +268,7 @@ fn tls_flags_without_tls_and_half_an_identity_stop_the_start() {
 #[test]
 fn an_unresolved_service_name_does_not_stop_the_sidecar() {
     let stack = stack();
-    let sidecar = in_front_of(&stack, "http://postern.invalid:3000", &[]);
+    let sidecar = stack.in_front_of("http://postern.invalid:3000", &[]);
     assert_eq!(
         verdict(&sidecar.bearing(&stack.token()).get("/list")),
         "502 upstream_unavailable"
@@ -298,7 +289,7 @@ impl Drop for SetOnDrop<'_> {
 fn restarts_of_the_service_cost_no_unseen_request() {
     let stack = stack();
     let address = free_address();
-    let sidecar = in_front_of(&stack, &format!("http://{address}"), &[]);
+    let sidecar = stack.in_front_of(&format!("http://{address}"), &[]);
     let token = stack.token();
     let over = AtomicBool::new(false);
     let restarts = setting("POSTERN_TEST_RESTARTS", 10);
@@ -374,8 +365,7 @@ fn setting(variable: &str, usually: usize) -> usize {
 fn restarts_of_one_of_two_sidecars_cost_no_request() {
     let stack = stack();
     let replica = || {
-        in_front_of(
-            &stack,
+        stack.in_front_of(
             &stack.service.url(),
             &["--lame-duck", "1", "--drain-timeout", "10"],
         )

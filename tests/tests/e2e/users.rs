@@ -3,7 +3,7 @@
 use std::fs;
 
 use serde_json::json;
-use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, USER_DETAILS, admin_get};
+use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, USER_DETAILS};
 use tests::client::verdict;
 use tests::echo_service::EchoService;
 use tests::message::Message;
@@ -325,13 +325,8 @@ fn passwords_of_uneven_cost_are_warned_about_and_made_even() {
         let output = server.process().output();
         output.contains(warning).then_some(())
     });
-    let uncommon = || {
-        let metrics = admin_get(server.admin(), "/metrics").text();
-        let name = "postern_auth_server_users_uncommon_cost ";
-        let line = metrics.lines().find_map(|line| line.strip_prefix(name));
-        line.map(str::to_owned)
-    };
-    assert_eq!(uncommon().as_deref(), Some("1"));
+    let uncommon = || server.metric("postern_auth_server_users_uncommon_cost");
+    assert_eq!(uncommon(), Some(1));
 
     let set = users.command("set-password", "eve", &["--password-stdin"], "enchantress");
     assert_eq!(set.code, Some(0), "{}", set.stderr);
@@ -340,7 +335,7 @@ fn passwords_of_uneven_cost_are_warned_about_and_made_even() {
     let text = fs::read_to_string(users.path()).unwrap();
     assert_eq!(text.matches("m=8,t=1,p=1").count(), 4, "{text}");
     wait::until("the server to see it", || {
-        (uncommon().as_deref() == Some("0")).then_some(())
+        (uncommon() == Some(0)).then_some(())
     });
 }
 

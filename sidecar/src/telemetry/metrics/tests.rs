@@ -72,15 +72,6 @@ fn counters_begin_at_zero() {
 }
 
 #[test]
-fn a_request_is_in_flight_until_its_guard_is_dropped() {
-    let (metrics, _) = Metrics::new(&TokenCacheCounters::default());
-    let guard = metrics.request_began();
-    assert_eq!(metrics.in_flight(), 1);
-    drop(guard);
-    assert_eq!(metrics.in_flight(), 0);
-}
-
-#[test]
 fn tls_metrics_exist_only_on_a_port_with_tls() {
     let (metrics, mut registry) = Metrics::new(&TokenCacheCounters::default());
     assert!(!exposition(&registry).contains("postern_sidecar_tls_"));
