@@ -84,8 +84,8 @@ fn serve(args: &ServeArgs, warnings: &[String]) -> Result<(), ExitError> {
     for warning in warnings {
         tracing::warn!("{warning}");
     }
-    let span_export = runtime::traces::install("postern-auth-server", env!("CARGO_PKG_VERSION"))?;
-    block_on(server::serve(args, span_export))
+    runtime::traces::install("postern-auth-server", env!("CARGO_PKG_VERSION"))?;
+    block_on(server::serve(args))
 }
 
 fn block_on(work: impl Future<Output = Result<(), ExitError>>) -> Result<(), ExitError> {

@@ -15,7 +15,7 @@ use runtime::net::shares::Shares;
 use runtime::process::exit::ExitError;
 use runtime::process::signals::{SighupStream, Termination, Terminations};
 use runtime::process::supervisor::{FirstFailure, Supervisor, supervisor};
-use runtime::traces::{self, Export};
+use runtime::traces;
 use runtime::{admin, tls};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
@@ -57,11 +57,11 @@ use crate::users::reload::UsersReload;
 ///
 /// # Errors
 /// Start errors; later only a background task that has ended.
-pub(crate) async fn serve(args: &ServeArgs, span_export: Option<Export>) -> Result<(), ExitError> {
+pub(crate) async fn serve(args: &ServeArgs) -> Result<(), ExitError> {
     let hang_ups = SighupStream::install().map_err(no_signals)?;
     let config = Config::from_args(args)?;
     let store = config.store.open_for_serving()?;
-    serve_with(args, config, store, hang_ups, span_export).await
+    serve_with(args, config, store, hang_ups).await
 }
 
 async fn serve_with(
@@ -69,17 +69,11 @@ async fn serve_with(
     config: Config,
     store: Arc<dyn KeyStore>,
     hang_ups: SighupStream,
-    span_export: Option<Export>,
 ) -> Result<(), ExitError> {
     let started = Instant::now();
     // Before the addresses are printed: a reader of them may send a signal at once.
     let terminations = Terminations::install().map_err(no_signals)?;
     let (background, ends) = supervisor();
-    if let Some(export) = span_export {
-        background.spawn_critical_until_shutdown("the export of spans", async move {
-            export.run().await.map(|never| match never {})
-        });
-    }
     let shared = SyncedState {
         live_keys: Arc::default(),
         registrations: Arc::new(config.registrations()),

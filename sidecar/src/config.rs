@@ -20,7 +20,6 @@ use crate::keys::schedule::Schedule;
 use crate::keys::source::SourceSettings;
 use crate::keys::token_cache::TokenCacheConfig;
 use crate::telemetry::access_log::{AccessLog, LoggedUser};
-use crate::telemetry::request_id::CorrelationPolicy;
 use crate::upstream::{UpstreamSettings, UpstreamTls};
 
 mod access_rules;
@@ -107,7 +106,7 @@ pub(crate) struct Config {
     pub(crate) access_log: AccessLog,
     pub(crate) logged_user: LoggedUser,
     pub(crate) trusted_proxies: TrustedProxies,
-    pub(crate) correlation: CorrelationPolicy,
+    pub(crate) request_ids: bool,
 }
 
 impl Config {
@@ -175,7 +174,7 @@ impl Config {
             access_log: args.access.access_log,
             logged_user: args.access.access_log_user,
             trusted_proxies: TrustedProxies::new(args.access.trusted_proxy.clone()),
-            correlation: args.tracing.correlation(),
+            request_ids: args.tracing.request_id,
             ready_with: args.keys.ready,
             first_issuer: issuers.first,
             other_issuers: issuers.others,

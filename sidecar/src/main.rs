@@ -87,7 +87,7 @@ fn serve(args: &ServeArgs, warnings: Vec<String>) -> Result<(), ExitError> {
     tls::install_provider()?;
     let _logs =
         runtime::logs::telemetry::init(args.logs.log_format, &log_filter(&args.logs.log_level))?;
-    let span_export = runtime::traces::install("postern-sidecar", env!("CARGO_PKG_VERSION"))?;
+    runtime::traces::install("postern-sidecar", env!("CARGO_PKG_VERSION"))?;
     let watched = server::reload::watch(args);
     let config = Config::new(args)?;
     let of_config = config.warnings_at_the_start();
@@ -102,7 +102,7 @@ fn serve(args: &ServeArgs, warnings: Vec<String>) -> Result<(), ExitError> {
         keys_from = config.keys_from(),
         "starting"
     );
-    server::build::serve(config, args, watched, span_export)
+    server::build::serve(config, args, watched)
 }
 
 /// Silences libraries that log each step of their start at info, and the proxy's errors of clients

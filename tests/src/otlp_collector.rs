@@ -1,17 +1,10 @@
-//! A collector of spans: OTLP over HTTP, and over gRPC.
+//! A collector of spans: OTLP over HTTP.
 
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bytes::{Buf, Bytes, BytesMut};
-use h2::RecvStream;
-use h2::server::SendResponse;
-use http::{HeaderMap, HeaderValue, Response};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value::Value};
 use prost::Message as _;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime::Runtime;
 
 use crate::socket_server::{Reply, SocketServer, response};
 
@@ -49,16 +42,13 @@ type Spans = Arc<Mutex<Vec<SeenSpan>>>;
 /// A running collector.
 #[derive(Debug)]
 pub struct Collector {
-    address: SocketAddr,
-    protocol: &'static str,
+    server: SocketServer,
     spans: Spans,
-    _http: Option<SocketServer>,
-    _grpc: Option<Runtime>,
 }
 
 impl Collector {
-    /// Starts one for `http/protobuf`.
-    pub fn over_http() -> Self {
+    /// Starts one.
+    pub fn start() -> Self {
         let spans = Spans::default();
         let seen = Arc::clone(&spans);
         let server = SocketServer::start(move |request| {
@@ -70,48 +60,16 @@ impl Collector {
                 b"",
             ))
         });
-        Self {
-            address: server.address(),
-            protocol: "http/protobuf",
-            spans,
-            _http: Some(server),
-            _grpc: None,
-        }
-    }
-
-    /// Starts one for `grpc`.
-    ///
-    /// # Panics
-    /// When no port is free.
-    pub fn over_grpc() -> Self {
-        let runtime = Runtime::new().expect("a runtime");
-        let bound = runtime.block_on(TcpListener::bind("127.0.0.1:0"));
-        let listener = bound.expect("a free port");
-        let address = listener.local_addr().expect("the address just bound");
-        let spans = Spans::default();
-        let seen = Arc::clone(&spans);
-        runtime.spawn(async move {
-            while let Ok((connection, _)) = listener.accept().await {
-                tokio::spawn(serve(connection, Arc::clone(&seen)));
-            }
-        });
-        Self {
-            address,
-            protocol: "grpc",
-            spans,
-            _http: None,
-            _grpc: Some(runtime),
-        }
+        Self { server, spans }
     }
 
     /// Returns the variables that let a program export to it at once.
-    pub fn environment(&self) -> [(&'static str, String); 3] {
+    pub fn environment(&self) -> [(&'static str, String); 2] {
         [
             (
                 "OTEL_EXPORTER_OTLP_ENDPOINT",
-                format!("http://{}", self.address),
+                format!("http://{}", self.server.address()),
             ),
-            ("OTEL_EXPORTER_OTLP_PROTOCOL", self.protocol.to_owned()),
             ("OTEL_BSP_SCHEDULE_DELAY", "50".to_owned()),
         ]
     }
@@ -121,46 +79,6 @@ impl Collector {
         let spans = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
         spans.clone()
     }
-}
-
-async fn serve(connection: TcpStream, spans: Spans) {
-    let Ok(mut connection) = h2::server::handshake(connection).await else {
-        return;
-    };
-    while let Some(Ok((request, respond))) = connection.accept().await {
-        let path = request.uri().path().to_owned();
-        assert_eq!(
-            path,
-            "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
-        );
-        tokio::spawn(respond_to(request.into_body(), respond, Arc::clone(&spans)));
-    }
-}
-
-/// Answers a unary call: one message of five bytes and the text.
-async fn respond_to(
-    mut body: RecvStream,
-    mut respond: SendResponse<Bytes>,
-    spans: Spans,
-) -> Result<(), h2::Error> {
-    let mut message = BytesMut::new();
-    while let Some(part) = body.data().await {
-        let part = part?;
-        body.flow_control().release_capacity(part.len())?;
-        message.extend_from_slice(&part);
-    }
-    message.advance(5.min(message.len()));
-    take(&spans, &message);
-    let mut head = Response::new(());
-    let grpc = HeaderValue::from_static("application/grpc");
-    head.headers_mut().insert("content-type", grpc);
-    let mut stream = respond.send_response(head, false)?;
-    stream.send_data(Bytes::from_static(&[0; 5]), false)?;
-    let trailers = [(
-        http::HeaderName::from_static("grpc-status"),
-        HeaderValue::from_static("0"),
-    )];
-    stream.send_trailers(trailers.into_iter().collect::<HeaderMap>())
 }
 
 fn take(spans: &Spans, message: &[u8]) {

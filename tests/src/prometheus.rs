@@ -49,7 +49,6 @@ impl Prometheus {
                 &directory.path().join("data").display().to_string(),
             ])
             .arguments(["--web.listen-address", "127.0.0.1:0"])
-            .arguments(["--enable-feature", "exemplar-storage"])
             .start();
         let address = wait::until("the port of Prometheus", || {
             listening_address(&process.stderr())
@@ -81,22 +80,6 @@ impl Prometheus {
         } else {
             Err(response["error"].to_string())
         }
-    }
-
-    /// Returns the values of this label of the exemplars of a query's series.
-    pub fn exemplars(&self, query: &str, label: &str) -> Vec<String> {
-        let series = self
-            .get(&format!(
-                "/api/v1/query_exemplars?start=0&end=9999999999&query={}",
-                escaped(query)
-            ))
-            .json();
-        let series = series["data"].as_array().cloned().unwrap_or_default();
-        let exemplars = series.iter().filter_map(|one| one["exemplars"].as_array());
-        let labels = exemplars
-            .flatten()
-            .filter_map(|one| one["labels"][label].as_str());
-        labels.map(str::to_owned).collect()
     }
 
     fn get(&self, target: &str) -> Message {

@@ -28,8 +28,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::admin::health::Health;
-use crate::metrics::Exported;
-use crate::metrics::exposition::exposition;
+use crate::metrics::exposition::{MEDIA_TYPE, exposition};
 use crate::net::connection_slots::ConnectionSlots;
 use crate::net::fd_limit::ADMIN_CONNECTIONS;
 use crate::net::listener;
@@ -65,10 +64,6 @@ pub fn spawn(
     let stopped = async move {
         let _ = stopped.changed().await;
     };
-    let metrics = Exported {
-        registry: metrics,
-        ..Exported::default()
-    };
     let (health, metrics) = (health.clone(), Arc::new(metrics));
     let none = Router::new;
     let serving = serve(listener, health, metrics, none(), none(), stopped);
@@ -85,7 +80,7 @@ pub fn spawn(
 pub async fn serve(
     listener: std::net::TcpListener,
     health: Health,
-    metrics: Arc<Exported>,
+    metrics: Arc<Registry>,
     open: Router,
     extra: Router,
     shutdown: impl Future<Output = ()>,
@@ -140,7 +135,7 @@ fn serve_connection(
 
 /// The first routes are for kubelet and Prometheus, from outside the pod. Everything else, a route
 /// added later too, is closed to other peers.
-fn routes(health: Health, metrics: Arc<Exported>, open: Router, extra: Router) -> Router {
+fn routes(health: Health, metrics: Arc<Registry>, open: Router, extra: Router) -> Router {
     Router::new()
         .route("/livez", get(StatusCode::OK))
         .route("/startupz", get(startup))
@@ -254,9 +249,9 @@ async fn readiness(
     }
 }
 
-async fn metrics_text(State(exported): State<Arc<Exported>>, headers: HeaderMap) -> Response {
-    match exposition(&headers, &exported) {
-        Ok((media_type, text)) => ([(header::CONTENT_TYPE, media_type)], text).into_response(),
+async fn metrics_text(State(registry): State<Arc<Registry>>) -> Response {
+    match exposition(&registry) {
+        Ok(text) => ([(header::CONTENT_TYPE, MEDIA_TYPE)], text).into_response(),
         Err(error) => internal_error("metrics", &error),
     }
 }
@@ -302,10 +297,10 @@ mod tests {
         }
         let peer: SocketAddr = peer.parse().unwrap();
         request.extensions_mut().insert(ConnectInfo(peer));
-        let mut exported = Exported::default();
+        let mut registry = Registry::default();
         let requests = prometheus_client::metrics::counter::Counter::<u64>::default();
-        exported.registry.register("requests", "Requests", requests);
-        let response = routes(health.clone(), Arc::new(exported), open(), extra())
+        registry.register("requests", "Requests", requests);
+        let response = routes(health.clone(), Arc::new(registry), open(), extra())
             .oneshot(request)
             .await
             .unwrap();

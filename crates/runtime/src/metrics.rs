@@ -14,16 +14,6 @@ use prometheus_client::registry::{Metric, Registry};
 
 use crate::files::replaced_file::ReplacedFiles;
 use crate::logs::log_lines::DroppedLines;
-use crate::metrics::histogram::DurationHistogram;
-
-/// The content of `/metrics`, beside the process.
-#[derive(Debug, Default)]
-pub struct Exported {
-    /// The registered metrics.
-    pub registry: Registry,
-    /// Registered histograms with exemplars, under their full names.
-    pub traced: Vec<(String, DurationHistogram)>,
-}
 
 /// Declares a struct of metrics and its function `register`: the name of a field is the name of the
 /// metric, its doc comment the help text, and `was` a former name, exported for one release.

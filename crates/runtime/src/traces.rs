@@ -1,13 +1,12 @@
 //! Spans of OpenTelemetry, exported over OTLP as its standard variables configure; off without
 //! them.
 //!
-//! There is one tracer for the program, as there is one log. An ended span waits in a bounded queue:
-//! one that finds it full is dropped and counted, so a collector that is away costs a request
-//! nothing.
+//! There is one tracer for the program, as there is one log. The SDK collects ended spans in a
+//! bounded queue and exports them in a thread of its own: one that finds the queue full is lost, so
+//! a collector that is away costs a request nothing.
 
+mod environment;
 mod export;
-mod settings;
-mod transport;
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -16,20 +15,19 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderValue};
 pub use opentelemetry::Value;
 use opentelemetry::propagation::TextMapPropagator;
-pub use opentelemetry::trace::TraceId;
 use opentelemetry::trace::{
     Span as _, SpanContext, SpanKind, Status, TraceContextExt, Tracer as _, TracerProvider as _,
 };
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_http::HeaderExtractor;
+use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
-use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
+use opentelemetry_sdk::resource::{EnvResourceDetector, TelemetryResourceDetector};
+use opentelemetry_sdk::trace::{BatchSpanProcessor, SdkTracer, SdkTracerProvider};
 use prometheus_client::registry::Registry;
-use tokio::sync::{mpsc, oneshot};
 
-pub use self::export::Export;
-use self::export::{ExportMetrics, Message, Queue};
-use self::settings::Settings;
+use self::environment::Collector;
+use self::export::{CountedExporter, ExportMetrics};
 use crate::process::exit::ExitError;
 
 const TRACEPARENT: &str = "traceparent";
@@ -41,7 +39,7 @@ static INSTALLED: OnceLock<Tracer> = OnceLock::new();
 #[derive(Debug)]
 struct Tracer {
     tracer: SdkTracer,
-    messages: mpsc::Sender<Message>,
+    provider: SdkTracerProvider,
     metrics: ExportMetrics,
 }
 
@@ -53,34 +51,42 @@ pub struct Span {
     traceparent: Option<HeaderValue>,
 }
 
-/// Starts tracing for `program` if the environment names a collector. The work returned exports the
-/// spans; it runs as long as the program.
+/// Starts tracing for `program` if the environment names a collector. Outside of any runtime.
 ///
 /// # Errors
 /// [`ExitError::Config`] for a variable with a value that cannot be used.
-pub fn install(program: &'static str, version: &'static str) -> Result<Option<Export>, ExitError> {
-    let Some(settings) = Settings::from_environment(&variable)? else {
-        return Ok(None);
+pub fn install(program: &'static str, version: &'static str) -> Result<(), ExitError> {
+    let Some(collector) = Collector::from_environment(&variable)? else {
+        return Ok(());
     };
-    let resource = settings.resource(program, version);
     let metrics = ExportMetrics::default();
-    let (messages, received) = mpsc::channel(settings.queue);
-    let queue = Queue::new(messages.clone(), metrics.clone());
-    let export = Export::new(settings, resource.clone(), received, metrics.clone())?;
+    let exporter = CountedExporter::new(&collector, metrics.clone())?;
     let provider = SdkTracerProvider::builder()
-        .with_resource(resource)
-        .with_span_processor(queue)
+        .with_resource(resource(&collector, program, version))
+        .with_span_processor(BatchSpanProcessor::builder(exporter).build())
         .build();
     let tracer = Tracer {
         tracer: provider.tracer("postern"),
-        messages,
+        provider,
         metrics,
     };
     tracing::info!("exporting spans over OTLP");
     match INSTALLED.set(tracer) {
-        Ok(()) => Ok(Some(export)),
+        Ok(()) => Ok(()),
         Err(_) => Err(ExitError::Software("a tracer is already there".to_owned())),
     }
+}
+
+/// Describes this program: the variables count more.
+fn resource(collector: &Collector, program: &'static str, version: &'static str) -> Resource {
+    let named = collector.service_name.clone();
+    Resource::builder_empty()
+        .with_service_name(program)
+        .with_attribute(KeyValue::new("service.version", version))
+        .with_detector(Box::new(TelemetryResourceDetector))
+        .with_detector(Box::new(EnvResourceDetector::new()))
+        .with_attributes(named.map(|name| KeyValue::new("service.name", name)))
+        .build()
 }
 
 /// Checks the variables as [`install`] does.
@@ -88,7 +94,7 @@ pub fn install(program: &'static str, version: &'static str) -> Result<Option<Ex
 /// # Errors
 /// [`ExitError::Config`] for a variable with a value that cannot be used.
 pub fn check() -> Result<(), ExitError> {
-    Settings::from_environment(&variable).map(drop)
+    Collector::from_environment(&variable).map(drop)
 }
 
 fn variable(name: &str) -> Option<String> {
@@ -102,18 +108,13 @@ pub fn register(registry: &mut Registry) {
     }
 }
 
-/// Exports the spans that have ended, for 2 s at most.
+/// Exports the spans that have ended, for 2 s at most. None is exported after it.
 pub async fn flush() {
-    let Some(tracer) = INSTALLED.get() else {
-        return;
-    };
-    let flushed = async {
-        let (done, is_done) = oneshot::channel();
-        if tracer.messages.send(Message::Flush(done)).await.is_ok() {
-            let _ = is_done.await;
-        }
-    };
-    let _ = tokio::time::timeout(FLUSH_TIMEOUT, flushed).await;
+    if let Some(tracer) = INSTALLED.get() {
+        // It blocks its thread.
+        let ended = || tracer.provider.shutdown_with_timeout(FLUSH_TIMEOUT);
+        let _ = tokio::task::spawn_blocking(ended).await;
+    }
 }
 
 /// Begins the span of a received request, below the parent that its headers name; `None` without
@@ -152,6 +153,9 @@ impl Tracer {
     ) -> Span {
         let builder = self.tracer.span_builder(name).with_kind(kind);
         let span = self.tracer.build_with_context(builder, parent);
+        if span.is_recording() {
+            self.metrics.spans_recorded.inc();
+        }
         // A decision against a trace is passed on only where it begins here.
         let is_news = span.is_recording() || !has_parent;
         let traceparent = is_news.then(|| header_of(span.span_context())).flatten();
@@ -174,12 +178,6 @@ impl Span {
     #[must_use]
     pub fn is_recording(&self) -> bool {
         self.span.is_recording()
-    }
-
-    /// Returns the trace of the span.
-    #[must_use]
-    pub fn trace_id(&self) -> TraceId {
-        self.span.span_context().trace_id()
     }
 
     /// Returns the `traceparent` for the next hop; `None` where the received one stays.

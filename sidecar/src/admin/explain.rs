@@ -31,7 +31,7 @@ use crate::keys::current::InstalledKeys;
 use crate::keys::issuer_keys::IssuerKeys;
 use crate::request::head;
 use crate::request::kind::RequestKind;
-use crate::telemetry::request_id::CorrelationPolicy;
+use crate::telemetry::request_id::RequestIds;
 use crate::upstream::errors;
 
 pub(crate) const PATH: &str = "/explain";
@@ -43,7 +43,7 @@ pub(crate) const MAX_BODY_BYTES: usize = 128 * 1024;
 pub(crate) struct Explainer {
     pub(crate) rules: Arc<CurrentRules>,
     pub(crate) keys: Arc<IssuerKeys>,
-    pub(crate) correlation: CorrelationPolicy,
+    pub(crate) request_ids: bool,
     /// True for a service without TLS that speaks HTTP/2; over TLS it is negotiated.
     pub(crate) to_http_2: bool,
 }
@@ -138,7 +138,7 @@ impl Explainer {
         if self.to_http_2 {
             head.set_version(Version::HTTP_2);
         }
-        let ids = self.correlation.ids(&head.headers);
+        let ids = RequestIds::of(&head.headers, self.request_ids);
         // As if sent from this machine.
         let proxies = TrustedProxies::default();
         let client = Client::new(Some(Ipv4Addr::LOCALHOST.into()), false, &proxies);

@@ -15,8 +15,8 @@ use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use axum::{Form, Router};
 use prometheus_client::encoding::text::encode_registry;
+use prometheus_client::registry::Registry;
 use runtime::admin::health::Health;
-use runtime::metrics::Exported;
 use runtime::process::clock::unix_now;
 use serde::Deserialize;
 
@@ -60,7 +60,7 @@ const FIGURES: [&str; 6] = [
 #[derive(Debug)]
 pub(crate) struct Status {
     pub(crate) health: Health,
-    pub(crate) metrics: Arc<Exported>,
+    pub(crate) metrics: Arc<Registry>,
     pub(crate) explainer: Explainer,
     pub(crate) suggestions: Suggestions,
 }
@@ -102,10 +102,10 @@ impl Status {
 }
 
 /// Returns the series that are on the page, with their values.
-fn figures(exported: &Exported) -> Vec<(String, String)> {
+fn figures(registry: &Registry) -> Vec<(String, String)> {
     let mut text = String::new();
     // Cannot fail: a string takes every line.
-    let _ = encode_registry(&mut text, &exported.registry);
+    let _ = encode_registry(&mut text, registry);
     let is_figure = |series: &str| FIGURES.contains(&series.split('{').next().unwrap_or_default());
     text.lines()
         .filter_map(|line| line.rsplit_once(' '))
@@ -149,16 +149,16 @@ mod tests {
 
     #[test]
     fn a_figure_is_a_series_of_the_page_that_is_not_0() {
-        let mut exported = Exported::default();
+        let mut registry = Registry::default();
         let requests = counters_by("outcome", ["passed", "refused"]);
         requests.get_or_create(&[("outcome", "refused")]).inc();
         let (all, other) = ("postern_sidecar_requests", "postern_sidecar_requests_other");
-        exported.registry.register(all, "", requests);
+        registry.register(all, "", requests);
         let counted = Counter::<u64>::default();
         counted.inc();
-        exported.registry.register(other, "", counted);
+        registry.register(other, "", counted);
         let series = r#"postern_sidecar_requests_total{outcome="refused"}"#;
         let expected = [(series.to_owned(), "1".to_owned())];
-        assert_eq!(figures(&exported), expected);
+        assert_eq!(figures(&registry), expected);
     }
 }

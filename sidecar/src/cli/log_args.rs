@@ -6,7 +6,6 @@ use runtime::net::client_address::{IpNet, parse_network};
 use serde::Serialize;
 
 use crate::telemetry::access_log::{AccessLog, LoggedUser};
-use crate::telemetry::request_id::CorrelationPolicy;
 
 /// Ids that are added to a request so that its lines are found.
 #[derive(Debug, Clone, Args, Serialize)]
@@ -17,19 +16,6 @@ pub(crate) struct TracingArgs {
     /// and the log
     #[arg(long, env)]
     pub(crate) request_id: bool,
-
-    /// Begin a trace (W3C traceparent) for a request without one
-    #[arg(long, env, alias = "start-traces")]
-    pub(crate) trace_start: bool,
-}
-
-impl TracingArgs {
-    pub(crate) const fn correlation(&self) -> CorrelationPolicy {
-        CorrelationPolicy {
-            request_ids: self.request_id,
-            trace_start: self.trace_start,
-        }
-    }
 }
 
 /// Choice of the requests that get a line, and of the address it names.

@@ -35,7 +35,6 @@ use crate::request::kind::RequestKind;
 use crate::telemetry::access_log::{LoggedPath, RequestRecord};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::outcome::{Completion, Outcome};
-use crate::telemetry::request_id::CorrelationPolicy;
 use crate::telemetry::request_log::RequestLogger;
 use crate::upstream::errors;
 use crate::upstream::{Sent, Upstream};
@@ -52,7 +51,7 @@ pub(crate) struct AuthProxy {
     pub(crate) in_flight: Arc<InFlight>,
     pub(crate) close_streams_on_expiry: bool,
     pub(crate) metrics: Metrics,
-    pub(crate) correlation: CorrelationPolicy,
+    pub(crate) request_ids: bool,
     pub(crate) draining: Draining,
 }
 

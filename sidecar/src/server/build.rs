@@ -13,13 +13,12 @@ use pingora::server::{RunArgs, Server};
 use prometheus_client::registry::Registry;
 use runtime::admin::health::Health;
 use runtime::logs::telemetry::LogFormat;
-use runtime::metrics::Exported;
 use runtime::net::connection_slots::ConnectionSlots;
 use runtime::net::fd_limit;
 use runtime::net::listener::{self, Port};
 use runtime::process::exit::ExitError;
 use runtime::process::supervisor::{FirstFailure, Supervisor, supervisor};
-use runtime::traces::{self, Export};
+use runtime::traces;
 use tokio::sync::watch;
 
 use crate::admin::drain::Drain;
@@ -78,7 +77,6 @@ pub(crate) fn serve(
     config: Config,
     args: &ServeArgs,
     files: WatchedFiles,
-    span_export: Option<Export>,
 ) -> Result<(), ExitError> {
     let public = listener::bind(Port::Public, config.listen)?;
     let admin = listener::bind(Port::Admin, config.admin_listen)?;
@@ -119,9 +117,6 @@ pub(crate) fn serve(
         metrics: shared.metrics.clone(),
     };
     server.add_service(supervised("reload", reload.run(), &background));
-    if let Some(export) = span_export {
-        server.add_service(supervised("span export", export.run(), &background));
-    }
     if let Some(settings) = &config.tls {
         let certificate = Arc::clone(&settings.certificate);
         let reload = reload_certificate(certificate, shared.metrics.tls.clone());
@@ -141,13 +136,10 @@ pub(crate) fn serve(
     server.add_service(public_service(clients, public, &shared, &background)?);
     let refresh = refresh_keys(refreshers);
     server.add_service(supervised("key refresh", refresh, &background));
-    let exported = Arc::new(Exported {
-        registry,
-        traced: shared.metrics.traced(),
-    });
+    let registry = Arc::new(registry);
     let status = Status {
         health: shared.health.clone(),
-        metrics: Arc::clone(&exported),
+        metrics: Arc::clone(&registry),
         explainer: explainer.clone(),
         suggestions: suggestions.clone(),
     };
@@ -156,7 +148,7 @@ pub(crate) fn serve(
         .merge(explainer.routes())
         .merge(suggestions.routes())
         .merge(status::routes(Arc::new(status)));
-    let admin = serve_admin_port(admin, shared.health.clone(), exported, probes, commands);
+    let admin = serve_admin_port(admin, shared.health.clone(), registry, probes, commands);
     server.add_service(supervised("admin port", admin, &background));
     let metrics = shared.metrics.clone();
     // Only the shutdown holds the sender from here on: it waits for the receivers to go.
@@ -220,7 +212,7 @@ fn explainer(config: &Config, shared: &Shared) -> Explainer {
     Explainer {
         rules: Arc::clone(&shared.rules),
         keys: Arc::clone(&shared.keys),
-        correlation: config.correlation,
+        request_ids: config.request_ids,
         to_http_2: config.upstream.address.speaks_http_2(),
     }
 }
@@ -418,7 +410,7 @@ fn auth_proxy(
         keys: Arc::clone(&shared.keys),
         upstream,
         request_logger: shared.request_logger.clone(),
-        correlation: config.correlation,
+        request_ids: config.request_ids,
         request_body_timeout: config.request_body_timeout,
         downstream_write_timeout: config.downstream_write_timeout,
         in_flight: Arc::new(in_flight),

@@ -7,8 +7,8 @@ use std::net::TcpListener;
 use std::sync::Arc;
 
 use axum::Router;
+use prometheus_client::registry::Registry;
 use runtime::admin::health::Health;
-use runtime::metrics::Exported;
 use runtime::process::supervisor::STOPPED_UNEXPECTEDLY;
 use runtime::tls::{CertificateMetrics, ServerCertificate};
 use runtime::{admin, tls};
@@ -21,7 +21,7 @@ use crate::keys::refresh::Refresher;
 pub(crate) async fn serve_admin_port(
     listener: TcpListener,
     health: Health,
-    metrics: Arc<Exported>,
+    metrics: Arc<Registry>,
     probes: Router,
     commands: Router,
 ) -> Result<Infallible, String> {

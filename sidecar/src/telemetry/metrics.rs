@@ -9,10 +9,8 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use runtime::metrics::histogram::DurationHistogram;
 use runtime::metrics::{Label, counters, counters_by};
 use runtime::tls::CertificateMetrics;
-use runtime::traces::TraceId;
 use runtime::{metrics, named_enum};
 
 use self::requests::RequestMetrics;
@@ -166,15 +164,9 @@ impl Metrics {
         (metrics, registry)
     }
 
-    /// Counts a finished request; `trace` is the one that was recorded.
-    pub(crate) fn request_ended(&self, completion: &Completion, trace: Option<TraceId>) {
-        self.requests.ended(completion, trace);
-    }
-
-    /// Returns the histograms whose buckets lead to traces.
-    pub(crate) fn traced(&self) -> Vec<(String, DurationHistogram)> {
-        let durations = self.requests.request_duration_seconds.clone();
-        vec![(format!("{PREFIX}_request_duration_seconds"), durations)]
+    /// Counts a finished request.
+    pub(crate) fn request_ended(&self, completion: &Completion) {
+        self.requests.ended(completion);
     }
 
     /// Gives the rules their first value: a rate needs one.

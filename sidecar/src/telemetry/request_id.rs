@@ -3,44 +3,28 @@
 
 use aws_lc_rs::rand;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use wire::http::trace::{REQUEST_ID, RequestId, TRACEPARENT, TraceId, new_traceparent};
-
-/// Configuration of request ids and traces.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct CorrelationPolicy {
-    /// Create an id for each request without one.
-    pub(crate) request_ids: bool,
-    /// Start a trace for each request without one.
-    pub(crate) trace_start: bool,
-}
+use wire::http::trace::{REQUEST_ID, RequestId, TRACEPARENT, TraceId};
 
 /// Ids of one request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RequestIds {
     request_id: Option<RequestId>,
-    /// Set if the trace starts here, or goes on with a span of this program.
+    /// Set if the trace goes on with a span of this program.
     traceparent: Option<HeaderValue>,
     /// True if the trace starts here.
     begins_trace: bool,
 }
 
-impl CorrelationPolicy {
-    pub(crate) fn ids(self, headers: &HeaderMap) -> RequestIds {
-        let request_id = self
-            .request_ids
-            .then(|| RequestId::received(headers).unwrap_or_else(|| RequestId::new(random())));
-        let traceparent = (self.trace_start && TraceId::received(headers).is_none())
-            // Half of the random bytes suffice for the span.
-            .then(|| new_traceparent(random(), random() as u64));
-        RequestIds {
-            request_id,
-            begins_trace: traceparent.is_some(),
-            traceparent,
+impl RequestIds {
+    /// Reads the ids of a request, and creates a missing request id with `--request-id`.
+    pub(crate) fn of(headers: &HeaderMap, has_request_id: bool) -> Self {
+        let id = || RequestId::received(headers).unwrap_or_else(|| RequestId::new(random()));
+        Self {
+            request_id: has_request_id.then(id),
+            ..Self::default()
         }
     }
-}
 
-impl RequestIds {
     pub(crate) const fn request_id(&self) -> Option<&RequestId> {
         self.request_id.as_ref()
     }
@@ -98,7 +82,7 @@ mod tests {
 
     #[test]
     fn ids_are_created_only_if_configured() {
-        let ids = CorrelationPolicy::default().ids(&headers(REQUEST_ID, "mine"));
+        let ids = RequestIds::of(&headers(REQUEST_ID, "mine"), false);
         assert_eq!(ids, RequestIds::default());
         assert_eq!(ids.to_send().count(), 0);
         let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -107,35 +91,12 @@ mod tests {
 
     #[test]
     fn an_id_is_kept_or_created_and_always_echoed() {
-        let correlation = CorrelationPolicy {
-            request_ids: true,
-            ..CorrelationPolicy::default()
-        };
-        let id = |headers| correlation.ids(&headers).echo().map(|(_, id)| id);
+        let id = |headers| RequestIds::of(&headers, true).echo().map(|(_, id)| id);
         let mine = id(headers(REQUEST_ID, "mine"));
         assert_eq!(mine, Some(HeaderValue::from_static("mine")));
         let made = [id(headers(REQUEST_ID, "not mine")), id(HeaderMap::new())];
         assert!(made.iter().flatten().all(|id| id.len() == 32));
         assert_ne!(made[0], made[1]);
-    }
-
-    #[test]
-    fn a_trace_starts_only_for_a_request_without_one() {
-        let correlation = CorrelationPolicy {
-            trace_start: true,
-            ..CorrelationPolicy::default()
-        };
-        let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-        assert_eq!(
-            correlation.ids(&headers(TRACEPARENT, trace)),
-            RequestIds::default()
-        );
-        let empty = HeaderMap::new();
-        let started = correlation.ids(&empty);
-        assert!(started.trace_id(&empty).is_some());
-        assert_eq!(started.to_send().count(), 1);
-        assert_eq!(started.echo(), None);
-        assert!(started.begin_trace());
     }
 
     #[test]

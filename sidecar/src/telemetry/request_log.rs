@@ -29,7 +29,7 @@ impl RequestLogger {
         span: RequestSpan,
         record: impl FnOnce() -> RequestRecord<'a>,
     ) {
-        self.metrics.request_ended(completion, span.trace_id());
+        self.metrics.request_ended(completion);
         let reported = match completion.outcome {
             Outcome::Reported(rejection) => Some(rejection),
             _ => None,

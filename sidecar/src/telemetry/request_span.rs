@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, Method, Version};
 use runtime::logs::access_log::{LoggedPath, short};
-use runtime::traces::{self, Span, TraceId};
+use runtime::traces::{self, Span};
 
 use crate::telemetry::access_log::RequestRecord;
 use crate::telemetry::outcome::{Completion, Outcome};
@@ -44,11 +44,6 @@ impl RequestSpan {
         span.set("url.scheme", if head.tls { "https" } else { "http" });
         span.set("network.protocol.version", version_of(head.version));
         Self(Some(Box::new(span)))
-    }
-
-    /// Returns the trace if the span is recorded.
-    pub(crate) fn trace_id(&self) -> Option<TraceId> {
-        self.0.as_deref().map(Span::trace_id)
     }
 
     pub(crate) const fn is_recorded(&self) -> bool {

@@ -53,7 +53,7 @@ fn whole_run(signing_type: SigningType) -> Vec<String> {
     let plan = plan
         .flags(signing_flags(signing_type).iter().copied())
         .flags(EVERY_SECOND)
-        .flags(["--access-log", "all", "--request-id", "--trace-start"]);
+        .flags(["--access-log", "all", "--request-id"]);
     let sidecar = TALKATIVE
         .iter()
         .fold(plan, |plan, (name, value)| plan.environment(name, value))

@@ -44,7 +44,7 @@ pub struct LogArgs {
 
 /// Libraries whose debug lines print requests, headers or connection addresses as they are:
 /// `Authorization`, the query that carries `appSecret`, the password in a store's address.
-const CAPPED_AT_INFO: [&str; 8] = [
+const CAPPED_AT_INFO: [&str; 7] = [
     "h2",
     "hyper",
     "hyper_util",
@@ -52,7 +52,6 @@ const CAPPED_AT_INFO: [&str; 8] = [
     "redis",
     "reqwest",
     "rustls",
-    "tonic",
 ];
 
 /// Targets that warn about a client's bytes, as often as a client sends them: off unless a filter

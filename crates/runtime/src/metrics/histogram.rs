@@ -3,10 +3,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use opentelemetry::trace::TraceId;
-use parking_lot::Mutex;
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
@@ -42,16 +40,6 @@ struct Shared {
     /// One count for each bound, and one for longer durations.
     counts: Box<[AtomicU64]>,
     total_nanoseconds: AtomicU64,
-    /// The newest exemplar of each count.
-    exemplars: Box<[Mutex<Option<Exemplar>>]>,
-}
-
-/// A counted duration whose trace was recorded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Exemplar {
-    pub(crate) trace: TraceId,
-    pub(crate) duration: Duration,
-    pub(crate) at: SystemTime,
 }
 
 impl DurationHistogram {
@@ -62,42 +50,15 @@ impl DurationHistogram {
             bounds,
             counts: (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect(),
             total_nanoseconds: AtomicU64::new(0),
-            exemplars: (0..=bounds.len()).map(|_| Mutex::default()).collect(),
         }))
     }
 
     /// Counts one duration.
     pub fn observe(&self, duration: Duration) {
-        self.count(duration);
-    }
-
-    /// Counts one duration at `at` and keeps its trace as the exemplar of its bucket. Of two at the
-    /// same time one is kept, because none waits.
-    pub fn observe_traced(&self, duration: Duration, trace: TraceId, at: SystemTime) {
-        let bucket = self.count(duration);
-        let kept = self.0.exemplars.get(bucket).and_then(Mutex::try_lock);
-        if let Some(mut kept) = kept {
-            *kept = Some(Exemplar {
-                trace,
-                duration,
-                at,
-            });
-        }
-    }
-
-    /// Returns the exemplar of each bucket.
-    pub(crate) fn exemplars(&self) -> Vec<Option<Exemplar>> {
-        let kept = self.0.exemplars.iter();
-        kept.map(|exemplar| *exemplar.lock()).collect()
-    }
-
-    /// Counts one duration and returns the place of its bucket.
-    fn count(&self, duration: Duration) -> usize {
         let Shared {
             bounds,
             counts,
             total_nanoseconds,
-            ..
         } = &*self.0;
         let bucket = bounds.partition_point(|bound| *bound < duration);
         if let Some(count) = counts.get(bucket) {
@@ -105,7 +66,6 @@ impl DurationHistogram {
         }
         let nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         total_nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
-        bucket
     }
 }
 

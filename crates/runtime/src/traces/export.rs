@@ -1,207 +1,112 @@
-//! The way of an ended span: into a bounded queue, from there in batches to the collector.
+//! The way of spans to the collector: OTLP over HTTP, from the thread in which the SDK collects
+//! them.
 
-use std::convert::Infallible;
-use std::future::pending;
-use std::time::Duration;
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
 
-use opentelemetry::Context;
-use opentelemetry_otlp::SpanExporter;
+use opentelemetry_otlp::{SpanExporter, WithHttpConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
-use opentelemetry_sdk::trace::{Span, SpanData, SpanExporter as _, SpanProcessor};
+use opentelemetry_sdk::trace::{SpanData, SpanExporter as Exporter};
+use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, sleep_until, timeout_at};
+use reqwest::blocking::{Client, ClientBuilder};
+use reqwest::{Certificate, redirect};
 
-use super::settings::Settings;
-use super::transport::exporter;
+use super::environment::Collector;
 use crate::logs::once_a_minute::OnceAMinute;
 use crate::logs::sanitize::LogText;
-use crate::metrics::{Label, counters};
 use crate::process::exit::ExitError;
-
-/// Retries of the exporter included.
-const EXPORT_TIMEOUT: Duration = Duration::from_secs(30);
-
-const QUEUE_FULL: Label = [("reason", "queue_full")];
-const EXPORT_FAILED: Label = [("reason", "export_failed")];
 
 crate::metrics! {
     /// Metrics of the export.
     pub(super) struct ExportMetrics {
-        /// Spans that the collector has taken
+        /// Spans that were recorded
+        pub(super) spans_recorded: Counter,
+        /// Spans that the collector has taken: the others wait, or are lost
         spans_exported: Counter,
-        /// Spans that were lost, by reason: queue_full, export_failed
-        spans_dropped: Family<Label, Counter> = counters([QUEUE_FULL, EXPORT_FAILED]),
     }
 }
 
-/// A message to the export.
+/// An exporter whose results are counted and logged. The SDK's own lines are compiled out: they hold
+/// the headers for the collector.
 #[derive(Debug)]
-pub(super) enum Message {
-    Span(Box<SpanData>),
-    /// Export all before, then confirm.
-    Flush(oneshot::Sender<()>),
-}
-
-/// The begin of the queue.
-#[derive(Debug)]
-pub(super) struct Queue {
-    messages: mpsc::Sender<Message>,
-    metrics: ExportMetrics,
-}
-
-impl Queue {
-    pub(super) const fn new(messages: mpsc::Sender<Message>, metrics: ExportMetrics) -> Self {
-        Self { messages, metrics }
-    }
-}
-
-impl SpanProcessor for Queue {
-    fn on_start(&self, _span: &mut Span, _context: &Context) {}
-
-    /// Never waits: it runs in the request.
-    fn on_end(&self, span: SpanData) {
-        let message = Message::Span(Box::new(span));
-        if self.messages.try_send(message).is_err() {
-            self.metrics.spans_dropped.get_or_create(&QUEUE_FULL).inc();
-        }
-    }
-
-    fn force_flush(&self) -> OTelSdkResult {
-        Ok(())
-    }
-
-    fn shutdown_with_timeout(&self, _timeout: Duration) -> OTelSdkResult {
-        Ok(())
-    }
-}
-
-/// The work that exports the spans.
-#[derive(Debug)]
-pub struct Export {
-    settings: Settings,
-    resource: Resource,
-    messages: mpsc::Receiver<Message>,
-    metrics: ExportMetrics,
-}
-
-impl Export {
-    /// Checks that the exporter can be built.
-    ///
-    /// # Errors
-    /// [`ExitError::Config`] for files or an endpoint that cannot be used.
-    pub(super) fn new(
-        settings: Settings,
-        resource: Resource,
-        messages: mpsc::Receiver<Message>,
-        metrics: ExportMetrics,
-    ) -> Result<Self, ExitError> {
-        let built = std::thread::scope(|scope| {
-            // A thread of its own: the caller may be within a runtime.
-            let building = scope.spawn(|| {
-                let runtime = tokio::runtime::Builder::new_current_thread()
-                    .enable_all()
-                    .build()
-                    .map_err(|error| error.to_string())?;
-                let built = runtime.block_on(async { exporter(&settings, &resource) });
-                built.map(drop).map_err(|error| error.to_string())
-            });
-            building
-                .join()
-                .unwrap_or_else(|_| Err("it panicked".to_owned()))
-        });
-        built.map_err(|error| ExitError::Config(format!("the export of spans: {error}")))?;
-        Ok(Self {
-            settings,
-            resource,
-            messages,
-            metrics,
-        })
-    }
-
-    /// Exports spans until the program ends.
-    ///
-    /// # Errors
-    /// When the exporter cannot be built any more.
-    pub async fn run(self) -> Result<Infallible, String> {
-        let exporter =
-            exporter(&self.settings, &self.resource).map_err(|error| error.to_string())?;
-        let mut batches = Batches {
-            exporter,
-            messages: self.messages,
-            metrics: self.metrics,
-            logged: OnceAMinute::default(),
-        };
-        loop {
-            batches.next(&self.settings).await;
-        }
-    }
-}
-
-struct Batches {
+pub(super) struct CountedExporter {
     exporter: SpanExporter,
-    messages: mpsc::Receiver<Message>,
     metrics: ExportMetrics,
     /// The last failure.
-    logged: OnceAMinute,
+    logged: Mutex<OnceAMinute>,
 }
 
-impl Batches {
-    /// Collects and exports one batch.
-    async fn next(&mut self, settings: &Settings) {
-        let mut batch = Vec::new();
-        let mut until = None;
-        let flushed = loop {
-            let delay = async {
-                match until {
-                    Some(until) => sleep_until(until).await,
-                    None => pending().await,
-                }
-            };
-            tokio::select! {
-                biased;
-                message = self.messages.recv() => match message {
-                    Some(Message::Span(span)) => {
-                        batch.push(*span);
-                        until.get_or_insert_with(|| Instant::now() + settings.delay);
-                        if batch.len() >= settings.batch {
-                            break None;
-                        }
-                    }
-                    Some(Message::Flush(done)) => break Some(done),
-                    None => pending().await,
-                },
-                () = delay => break None,
+impl CountedExporter {
+    /// Builds the exporter, outside of any runtime.
+    ///
+    /// # Errors
+    /// [`ExitError::Config`] for a file or a variable that cannot be used.
+    pub(super) fn new(collector: &Collector, metrics: ExportMetrics) -> Result<Self, ExitError> {
+        let unusable = |error| ExitError::Config(format!("the export of spans: {error}"));
+        let client = client(collector).map_err(unusable)?;
+        let builder = SpanExporter::builder().with_http().with_http_client(client);
+        let built = builder.build().map_err(|error| unusable(error.to_string()));
+        Ok(Self {
+            exporter: built?,
+            metrics,
+            logged: Mutex::default(),
+        })
+    }
+}
+
+impl Exporter for CountedExporter {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        let spans = u64::try_from(batch.len()).unwrap_or(u64::MAX);
+        let exported = self.exporter.export(batch).await;
+        match &exported {
+            Ok(()) => {
+                self.metrics.spans_exported.inc_by(spans);
             }
-        };
-        self.export(batch).await;
-        if let Some(done) = flushed {
-            let _ = done.send(());
+            Err(error) if self.logged.lock().is_due(Instant::now()) => {
+                let error = error.to_string();
+                tracing::warn!(spans, error = %LogText(&error), "spans were not exported");
+            }
+            Err(_) => {}
         }
+        exported
     }
 
-    async fn export(&mut self, batch: Vec<SpanData>) {
-        if batch.is_empty() {
-            return;
-        }
-        let count = u64::try_from(batch.len()).unwrap_or(u64::MAX);
-        let exported = self.exporter.export(batch);
-        let error = match timeout_at(Instant::now() + EXPORT_TIMEOUT, exported).await {
-            Ok(Ok(())) => {
-                self.metrics.spans_exported.inc_by(count);
-                return;
-            }
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => "it takes too long".to_owned(),
-        };
-        self.metrics
-            .spans_dropped
-            .get_or_create(&EXPORT_FAILED)
-            .inc_by(count);
-        if self.logged.is_due(Instant::now().into_std()) {
-            tracing::warn!(spans = count, error = %LogText(&error), "spans were not exported");
-        }
+    fn shutdown(&self) -> OTelSdkResult {
+        self.exporter.shutdown()
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.exporter.set_resource(resource);
+    }
+}
+
+/// Builds a client that the environment leads nowhere else.
+fn client(collector: &Collector) -> Result<Client, String> {
+    let client = Client::builder()
+        .timeout(collector.timeout)
+        .redirect(redirect::Policy::none())
+        .no_proxy();
+    let client = match &collector.certificate {
+        Some(file) => trusting(client, file)?,
+        None if collector.is_https => client,
+        // Avoids loading the system's certificates.
+        None => client.tls_certs_only([]),
+    };
+    client.build().map_err(|error| error.to_string())
+}
+
+fn trusting(client: ClientBuilder, file: &Path) -> Result<ClientBuilder, String> {
+    let unusable = |why: &str| {
+        let file = file.display();
+        format!("OTEL_EXPORTER_OTLP_CERTIFICATE '{file}': {why}")
+    };
+    let pem = fs::read(file).map_err(|error| unusable(&error.to_string()))?;
+    let certificates = Certificate::from_pem_bundle(&pem).unwrap_or_default();
+    match certificates.is_empty() {
+        true => Err(unusable("holds no certificate in PEM")),
+        false => Ok(client.tls_certs_only(certificates)),
     }
 }

@@ -117,7 +117,7 @@ impl Progress {
 impl Request {
     pub(super) fn new(head: ReceivedHead, proxy: &AuthProxy, client: &Client) -> Self {
         let began = Instant::now();
-        let mut ids = proxy.correlation.ids(&head.headers);
+        let mut ids = RequestIds::of(&head.headers, proxy.request_ids);
         let received = SpanHead {
             method: &head.method,
             target: head.target(),

@@ -11,6 +11,7 @@ use super::AuthProxy;
 use super::context::RequestContext;
 use crate::downstream::stream::ClientStream;
 use crate::proxy::stream_deadline;
+use crate::telemetry::request_id::RequestIds;
 use crate::telemetry::request_span::{RequestSpan, SpanHead};
 
 impl AuthProxy {
@@ -24,7 +25,7 @@ impl AuthProxy {
         }
         self.limit_connection(session);
         let request = session.req_header();
-        ctx.ids = self.correlation.ids(&request.headers);
+        ctx.ids = RequestIds::of(&request.headers, self.request_ids);
         let head = SpanHead {
             method: &request.method,
             target: request.raw_path(),

@@ -1,6 +1,6 @@
 //! Requests: their number by outcome, reason and status class, and their durations.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -8,7 +8,6 @@ use prometheus_client::metrics::family::Family;
 use runtime::metrics;
 use runtime::metrics::histogram::{DurationHistogram, REQUEST_BOUNDS, micros};
 use runtime::metrics::{Label, counters, counters_by};
-use runtime::traces::TraceId;
 use wire::rejection::{Maker, Rejection};
 
 use crate::telemetry::outcome::{Completion, Outcome, StatusClass};
@@ -88,22 +87,15 @@ impl RequestMetrics {
         }
     }
 
-    /// Counts a finished request. Only a rejection takes a lock, also one that is only reported, and
-    /// a request whose trace is recorded.
-    pub(super) fn ended(&self, completion: &Completion, trace: Option<TraceId>) {
+    /// Counts a finished request. Only a rejection takes a lock, also one that is only reported.
+    pub(super) fn ended(&self, completion: &Completion) {
         let Completion {
             outcome,
             status,
             duration,
         } = *completion;
-        match (duration, trace) {
-            (Some(duration), Some(trace)) => {
-                let now = SystemTime::now();
-                self.request_duration_seconds
-                    .observe_traced(duration, trace, now);
-            }
-            (Some(duration), None) => self.request_duration_seconds.observe(duration),
-            (None, _) => {}
+        if let Some(duration) = duration {
+            self.request_duration_seconds.observe(duration);
         }
         let class = StatusClass::of(status);
         if let Outcome::Rejected(rejection) | Outcome::Reported(rejection) = outcome {

@@ -25,7 +25,7 @@ fn requests_are_counted_by_outcome_and_reason() {
             status,
             duration: Some(Duration::from_millis(60)),
         };
-        metrics.request_ended(&completion, None);
+        metrics.request_ended(&completion);
     }
     metrics.decided(Duration::from_micros(30));
     metrics.service_responded(Duration::from_millis(3));

@@ -1,0 +1,157 @@
+//! The standard variables of OpenTelemetry that its SDK leaves to the program. All others are read
+//! by the SDK.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::Uri;
+
+use crate::process::exit::ExitError;
+
+/// The collector that the variables name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Collector {
+    /// Authorities of its certificate; `None` for the system's.
+    pub(super) certificate: Option<PathBuf>,
+    /// True for a connection with TLS.
+    pub(super) is_https: bool,
+    /// Timeout of one request.
+    pub(super) timeout: Duration,
+    /// The name of this service, in place of the program's.
+    pub(super) service_name: Option<String>,
+}
+
+type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+impl Collector {
+    /// Reads the variables; `None` where they name no collector or turn the export off.
+    ///
+    /// # Errors
+    /// [`ExitError::Config`] with the name of a variable that cannot be used.
+    pub(super) fn from_environment(variable: Variables<'_>) -> Result<Option<Self>, ExitError> {
+        let is_disabled = variable("OTEL_SDK_DISABLED");
+        let exporter = variable("OTEL_TRACES_EXPORTER");
+        let endpoint = of_traces(variable, "ENDPOINT");
+        match exporter.as_deref() {
+            Some("none") => return Ok(None),
+            None if endpoint.is_none() => return Ok(None),
+            None | Some("otlp") => {}
+            Some(_) => return Err(rejected("OTEL_TRACES_EXPORTER", "expected otlp or none")),
+        }
+        if is_disabled.is_some_and(|value| value.eq_ignore_ascii_case("true")) {
+            return Ok(None);
+        }
+        let protocol = of_traces(variable, "PROTOCOL");
+        if let Some((name, _)) = protocol.filter(|(_, protocol)| protocol != "http/protobuf") {
+            return Err(rejected(&name, "expected http/protobuf"));
+        }
+        let timeout = of_traces(variable, "TIMEOUT").and_then(|(_, timeout)| timeout.parse().ok());
+        Ok(Some(Self {
+            certificate: of_traces(variable, "CERTIFICATE").map(|(_, path)| path.into()),
+            is_https: match endpoint {
+                Some((name, endpoint)) => is_https(&name, &endpoint)?,
+                None => false,
+            },
+            timeout: timeout.map_or(DEFAULT_TIMEOUT, Duration::from_millis),
+            service_name: variable("OTEL_SERVICE_NAME"),
+        }))
+    }
+}
+
+/// The standard's.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Returns the variable for traces, or the one for all signals, with its name.
+fn of_traces(variable: Variables<'_>, what: &str) -> Option<(String, String)> {
+    let names = ["TRACES_", ""].map(|signal| format!("OTEL_EXPORTER_OTLP_{signal}{what}"));
+    names.into_iter().find_map(|name| {
+        let value = variable(&name)?;
+        Some((name, value))
+    })
+}
+
+/// Rejects credentials and queries, which errors of the SDK would name.
+fn is_https(name: &str, endpoint: &str) -> Result<bool, ExitError> {
+    let uri = endpoint.parse::<Uri>().ok();
+    let uri = uri.filter(|uri| {
+        let authority = uri.authority().map_or("", |authority| authority.as_str());
+        !authority.is_empty() && !authority.contains('@') && uri.query().is_none()
+    });
+    match uri.as_ref().and_then(Uri::scheme_str) {
+        Some("http") => Ok(false),
+        Some("https") => Ok(true),
+        _ => Err(rejected(
+            name,
+            "expected http://HOST:PORT or https://HOST:PORT; credentials go into OTEL_EXPORTER_OTLP_HEADERS",
+        )),
+    }
+}
+
+/// Names the variable and not its value, which may hold a password.
+fn rejected(name: &str, why: &str) -> ExitError {
+    ExitError::Config(format!("{name}: {why}"))
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    const ENDPOINT: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318");
+
+    fn read(variables: &[(&str, &str)]) -> Result<Option<Collector>, ExitError> {
+        Collector::from_environment(&|name| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn spans_are_exported_only_to_a_named_collector() {
+        for (variables, on) in [
+            (&[][..], false),
+            (&[("OTEL_SERVICE_NAME", "orders")], false),
+            (&[ENDPOINT], true),
+            (
+                &[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "https://c/v1/traces")],
+                true,
+            ),
+            (&[("OTEL_TRACES_EXPORTER", "otlp")], true),
+            (&[ENDPOINT, ("OTEL_TRACES_EXPORTER", "none")], false),
+            (&[ENDPOINT, ("OTEL_SDK_DISABLED", "True")], false),
+        ] {
+            assert_eq!(read(variables).unwrap().is_some(), on, "{variables:?}");
+        }
+    }
+
+    #[test]
+    fn the_variables_of_traces_count_more() {
+        let collector = read(&[
+            ENDPOINT,
+            ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "https://c/v1/traces"),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+            ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/protobuf"),
+            ("OTEL_EXPORTER_OTLP_TIMEOUT", "5000"),
+            ("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "300"),
+        ]);
+        let collector = collector.unwrap().unwrap();
+        assert!(collector.is_https);
+        assert_eq!(collector.timeout, Duration::from_millis(300));
+    }
+
+    #[test]
+    fn what_cannot_be_used_stops_the_start_and_is_named() {
+        for (name, value) in [
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318"),
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://me:secret@collector"),
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c?token=secret"),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+            ("OTEL_TRACES_EXPORTER", "zipkin"),
+        ] {
+            let failure = read(&[(name, value), ENDPOINT]).unwrap_err();
+            let line = failure.to_string();
+            assert!(failure.code() == 78 && line.contains(name), "{line}");
+            assert!(!line.contains("secret"), "{line}");
+        }
+    }
+}
