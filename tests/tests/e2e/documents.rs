@@ -41,7 +41,8 @@ fn the_threat_model_names_only_tests_that_exist() {
     ];
     let document = pages.map(|page| fs::read_to_string(repository().join(page)).unwrap());
     let document = document.concat();
-    let sources = test_sources() + &sources_below(&["auth-server/src", "crates/runtime/src"]);
+    let programs = ["auth-server/src", "crates/runtime/src", "sidecar/src"];
+    let sources = test_sources() + &sources_below(&programs);
     let existing: Vec<&str> = test_names(&sources);
     let named = names_of_tests(&document);
     assert!(named.len() > 40, "the document has lost its tests");

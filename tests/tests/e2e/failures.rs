@@ -54,7 +54,7 @@ fn issued(stack: &ForgedStack, changes: &Value) -> String {
 }
 
 #[test]
-fn lesson_d27_each_failure_of_a_request_has_one_reason_everywhere() {
+fn lesson_d27_each_failure_has_one_reason_everywhere() {
     let stack = stack();
     let now = clock::now();
     let of = |changes: Value| issued(&stack, &changes);

@@ -194,17 +194,10 @@ fn a_bad_configuration_is_rejected_and_the_previous_stays() {
     let sidecar = reloading.sidecar();
     for (config, named) in [
         ("public-path = [\"open/**\"]", "--public-path"),
-        ("public-path = [\"/other/**\"]\nleeway = 301", "--leeway"),
         (
             "public-path = [\"/other/**\"]\nno-such-setting = 1",
             "no-such-setting",
         ),
-        ("public-path = [\"/other/**\"]\nissuer = \"\"", "--issuer"),
-        (
-            "public-path = [\"/other/**\"]\ncors-origin = [\"*\"]",
-            "--cors-origin",
-        ),
-        ("public-path = [\"/other/**\"]\nthreads = 0", "threads"),
         (
             "public-path = [\"/other/**\"]\nupstream-ca = \"/nowhere\"",
             "upstream",
