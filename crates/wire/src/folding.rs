@@ -13,8 +13,15 @@ const FOLDS: usize = 3;
 /// are not visible, and with a blank for the `+` of forms. Of İ it is `i`, its small letter in Java
 /// and Python's regular expressions.
 pub fn folded(text: &str) -> String {
-    let fold = |text: String, _| fold_once(&text);
-    (0..FOLDS).fold(text.to_owned(), fold)
+    let mut text = text.to_owned();
+    for _ in 0..FOLDS {
+        let folded = fold_once(&text);
+        if folded == text {
+            break;
+        }
+        text = folded;
+    }
+    text
 }
 
 /// Over the capitals, because some letters share only these.
@@ -77,8 +84,8 @@ pub(crate) fn is_invisible(c: char) -> bool {
 /// Returns true if a compatible letter of the text stands for several, as ㎏ does for `kg`.
 pub(crate) fn is_expanded(text: &str) -> bool {
     let is_letter = |c: &char| !is_mark(*c);
-    let mut letters = text.chars().map(std::iter::once);
-    letters.any(|letter| {
+    let letters = text.chars().filter(|c| !c.is_ascii());
+    letters.map(std::iter::once).any(|letter| {
         letter.clone().nfkd().filter(is_letter).count() > letter.nfd().filter(is_letter).count()
     })
 }

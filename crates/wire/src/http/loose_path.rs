@@ -35,7 +35,8 @@ impl LoosePath {
     pub fn of(path: &RequestPath<'_>, context: &ContextPath) -> Option<Self> {
         let mut text = Text::new();
         let path = path.canonical()?.as_str();
-        let is_plain = path.is_ascii() && !path.contains('+');
+        // One search shows that there is nothing to fold or cut in most paths.
+        let is_plain = path.is_ascii() && memchr::memchr2(b'+', b':', path.as_bytes()).is_none();
         for segment in path.split('/').skip(1) {
             text.push(b'/');
             let start = text.len();
@@ -53,9 +54,9 @@ impl LoosePath {
         if !is_below {
             return None;
         }
-        let without_streams = match memchr::memchr(b':', below) {
-            Some(_) => Some(without_streams(std::str::from_utf8(below).ok()?)?),
-            None => None,
+        let without_streams = match !is_plain && below.contains(&b':') {
+            true => Some(without_streams(std::str::from_utf8(below).ok()?)?),
+            false => None,
         };
         Some(Self {
             context: prefix.len(),
@@ -74,8 +75,10 @@ impl LoosePath {
     /// all these without streams.
     pub fn each_spelling(&self, mut visit: impl FnMut(&str)) {
         let text = self.text.get(self.context..).unwrap_or_default();
-        let whole = std::str::from_utf8(text).ok();
-        for path in whole.into_iter().chain(self.without_streams.as_deref()) {
+        if let Ok(path) = std::str::from_utf8(text) {
+            each_ending(path, &mut visit);
+        }
+        if let Some(path) = &self.without_streams {
             each_ending(path, &mut visit);
         }
     }
@@ -144,7 +147,7 @@ pub(super) fn is_trimmed(c: char) -> bool {
 
 /// Writes a name of a path in one form. A plain name differs from it in letter case alone.
 fn push_loose(name: &str, is_plain: bool, to: &mut Text) {
-    let name = match is_plain {
+    let name = match is_plain || (name.is_ascii() && !name.contains('+')) {
         true => Cow::Borrowed(name),
         false => Cow::Owned(folded(name)),
     };
