@@ -320,10 +320,6 @@ fn cause(reason: &Result<(), ExitError>, gradually: bool) -> String {
     }
 }
 
-/// Connections to the public port with which a client counts as the others: beyond, it gives way
-/// first.
-const FAIR_SHARE: usize = 1;
-
 async fn serve_public(
     listener: TcpListener,
     format: LogFormat,
@@ -335,7 +331,7 @@ async fn serve_public(
 ) -> Result<(), ExitError> {
     let max_connections = max_connections(config.max_connections);
     let evictions = shared.metrics.connections_evicted();
-    let slots = ConnectionSlots::counting("public port", max_connections, FAIR_SHARE, evictions);
+    let slots = ConnectionSlots::counting("public port", max_connections, evictions);
     let tls = config.certificate.clone().map(tls::http1).transpose()?;
     let logger = logger(&config, &shared);
     let unfinished = Unfinished::for_this_process();

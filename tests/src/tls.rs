@@ -73,12 +73,36 @@ impl Trust {
     /// # Errors
     /// When the address accepts no connection, or the handshake fails.
     pub fn connect(&self, address: SocketAddr) -> std::io::Result<TlsClient> {
-        let mut socket = TcpStream::connect(address)?;
+        self.greet(TcpStream::connect(address)?)?.finish()
+    }
+
+    /// Begins the handshake on a connection, and waits for the first bytes of the server.
+    ///
+    /// # Errors
+    /// When the server closes without one.
+    pub fn greet(&self, mut socket: TcpStream) -> std::io::Result<Handshake> {
         socket.set_read_timeout(Some(TIMEOUT))?;
         socket.set_write_timeout(Some(TIMEOUT))?;
-        let name = ServerName::IpAddress(address.ip().into());
+        let name = ServerName::IpAddress(socket.peer_addr()?.ip().into());
         let mut connection =
             ClientConnection::new(Arc::clone(&self.0), name).map_err(std::io::Error::other)?;
+        connection.write_tls(&mut socket)?;
+        socket.peek(&mut [0])?;
+        Ok(Handshake(connection, socket))
+    }
+}
+
+/// A handshake whose client has to finish it.
+#[derive(Debug)]
+pub struct Handshake(ClientConnection, TcpStream);
+
+impl Handshake {
+    /// Completes the handshake.
+    ///
+    /// # Errors
+    /// When it fails.
+    pub fn finish(self) -> std::io::Result<TlsClient> {
+        let Self(mut connection, mut socket) = self;
         while connection.is_handshaking() {
             connection.complete_io(&mut socket)?;
         }

@@ -88,15 +88,15 @@ impl Serving {
         linger(stream).await;
     }
 
-    /// Shakes hands within the request timeout, and aborts at a shutdown: nothing was requested
-    /// yet.
+    /// Shakes hands within the request timeout, and aborts soon after a shutdown: nothing was
+    /// requested yet.
     async fn handshake(&self, tls: &TlsAcceptor, stream: Socket) -> io::Result<FirstBytes> {
         let mut stop = self.stop.clone();
         tokio::select! {
             handshake = tokio::time::timeout(self.request_timeout, detect_tls(tls, stream)) => {
                 handshake.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
             }
-            _ = stop.changed() => Err(io::ErrorKind::ConnectionAborted.into()),
+            () = last_request(&mut stop) => Err(io::ErrorKind::ConnectionAborted.into()),
         }
     }
 }

@@ -39,7 +39,7 @@ async fn running_with(request_timeout: Duration, unfinished: Unfinished) -> Runn
         let _ = stopped.await;
     };
     let server = tokio::spawn(async move {
-        let slots = ConnectionSlots::new("public port", SLOTS, 1);
+        let slots = ConnectionSlots::new("public port", SLOTS);
         let served = ServerParts {
             router,
             logger: RequestLogger::disabled(),

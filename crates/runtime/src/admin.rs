@@ -88,8 +88,8 @@ pub async fn serve(
     let listener = TcpListener::from_std(listener)?;
     let routes = routes(health, metrics, open, extra);
     let connections = GracefulShutdown::new();
-    let others = ConnectionSlots::new(PORT, MAX_OF_OTHERS, 1);
-    let loopback = ConnectionSlots::new(PORT, MAX_OF_LOOPBACK, 1);
+    let others = ConnectionSlots::new(PORT, MAX_OF_OTHERS);
+    let loopback = ConnectionSlots::new(PORT, MAX_OF_LOOPBACK);
     tokio::pin!(shutdown);
     loop {
         tokio::select! {

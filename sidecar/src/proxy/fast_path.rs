@@ -67,13 +67,13 @@ struct Connected {
 }
 
 impl FastPath {
-    /// Creates the fast path; a connection to the service may wait `idle_timeout` for its next
-    /// request.
-    pub(crate) fn new(proxy: AuthProxy, idle_timeout: Duration) -> Self {
+    /// Creates the fast path; so many connections to the service may wait `idle_timeout` for their
+    /// next request.
+    pub(crate) fn new(proxy: AuthProxy, max_idle: usize, idle_timeout: Duration) -> Self {
         Self {
             proxy,
             connector: TransportConnector::new(None),
-            pool: Pool::new(idle_timeout),
+            pool: Pool::new(max_idle, idle_timeout),
             closing: CancellationToken::new(),
         }
     }

@@ -355,10 +355,6 @@ fn key_age(keys: &CurrentKeys) -> Option<String> {
     Some(format!("fetched {seconds} s ago{from_cache}"))
 }
 
-/// Connections to the public port with which a client counts as the others: beyond, it gives way
-/// first.
-const FAIR_SHARE: usize = 1;
-
 fn client_connections(
     conf: &Arc<ServerConf>,
     config: Config,
@@ -370,13 +366,14 @@ fn client_connections(
     let max = |flag, configured| limits::max_of(flag, configured, descriptors);
     let connections = max("--max-connections", config.max_connections);
     let evictions = shared.metrics.connections_evicted();
-    let slots = ConnectionSlots::counting("public port", connections, FAIR_SHARE, evictions);
+    let slots = ConnectionSlots::counting("public port", connections, evictions);
     let in_flight = InFlight::new(max("--max-requests", config.max_requests));
     let head_timeout = config.request_header_timeout;
     let downstream_write_timeout = config.downstream_write_timeout;
     let is_fast = config.fast_path && config.upstream.address.protocol != Protocol::H2c;
     let proxy = auth_proxy(config, Arc::clone(&upstream), in_flight, shared);
-    let fast_path = is_fast.then(|| FastPath::new(proxy.clone(), IDLE_TIMEOUT));
+    let max_idle = limits::max_idle(descriptors);
+    let fast_path = is_fast.then(|| FastPath::new(proxy.clone(), max_idle, IDLE_TIMEOUT));
     let proxy = http_proxy_app(conf, proxy);
     let request_logger = shared.request_logger.clone();
     ClientConnections::new(

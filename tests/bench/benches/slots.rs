@@ -32,7 +32,7 @@ async fn main() {
 async fn choices(addresses: usize) -> Vec<f64> {
     let mut choices = Vec::new();
     while choices.len() < 1_000 {
-        let slots = ConnectionSlots::new("bench", SLOTS, 1);
+        let slots = ConnectionSlots::new("bench", SLOTS);
         let _held = full(&slots, addresses).await;
         // More would wait for the end of a connection that gives way.
         let mut taken: Vec<Slot> = Vec::with_capacity(MAX_LEAVING);

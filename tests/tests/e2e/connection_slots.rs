@@ -258,3 +258,20 @@ fn http_2_that_gives_way_is_sent_a_goaway() {
     assert!(goaway.is_some());
     drop(more);
 }
+
+#[test]
+fn a_fresh_request_outlives_later_connections() {
+    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
+        plan.public_paths(["/public/**"])
+            .flags(["--max-connections", "16"])
+    });
+    let port = Port::plain(stack.sidecar.address(), "/orders/public/x");
+    let begin = |hold, count| -> Vec<_> { (0..count).map(|it| port.hold(hold, 2 + it)).collect() };
+    let kept = begin(Hold::Kept, 16);
+    let mut fresh = RawClient::connect(port.address);
+    fresh.send(b"GET /orders/public/x HTTP/1.1\r\n");
+    let silent = begin(Hold::Silent, 8);
+    fresh.send(b"Host: a\r\n\r\n");
+    assert_eq!(fresh.response("GET").status(), 200);
+    drop((kept, silent));
+}

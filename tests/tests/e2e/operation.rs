@@ -1,10 +1,11 @@
 //! Probes, memory and the end of a process (lessons A4, D27, D30).
 
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::thread;
 
 use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, admin_get, credentials};
+use tests::certificates::Authority;
 use tests::client::Request;
 use tests::metrics::sum;
 use tests::process::{CommandLine, Process};
@@ -283,6 +284,27 @@ fn a_request_that_a_stop_meets_on_its_way_has_its_response() {
         assert_eq!(response.status(), 200, "{path}");
         assert_eq!(response.header("connection"), ["close"], "{path}");
     }
+}
+
+#[test]
+fn a_handshake_that_a_stop_meets_is_finished() {
+    let authority = Authority::new();
+    let certificate = authority.issue_server(&["127.0.0.1"]);
+    let server = AuthServerPlan::new()
+        .flags(["--lame-duck", "0"])
+        .tls(&authority, &certificate)
+        .start()
+        .ready();
+    let address = server.address();
+    let socket = TcpStream::connect(address).unwrap();
+    let handshake = authority.client().greet(socket).unwrap();
+    server.process().terminate();
+    wait::until("no further connection", || {
+        RawClient::try_connect(address).is_err().then_some(())
+    });
+    let mut client = handshake.finish().unwrap();
+    client.send(b"GET /auth/.well-known/jwks.json HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(client.response("GET").status(), 200);
 }
 
 #[test]

@@ -259,10 +259,11 @@ fn one_client_s_slow_logins_keep_no_other_client_out() {
         assert_eq!(verdict(&response), "200", "{client}");
         assert_eq!(response.header("content-length").len(), 1);
     }
-    let rejected = slow.into_iter().filter_map(|mut client| {
+    let served = slow.into_iter().filter_map(|mut client| {
         client.send(&whole[whole.len() - 1..]);
-        let verdict = verdict(&client.response("POST"));
-        (verdict != "200").then_some(verdict)
+        // Those beyond the share have no response, or a 503.
+        let response = client.try_response("POST").ok()?;
+        (response.status() == 200).then_some(())
     });
-    assert_eq!(rejected.collect::<Vec<_>>(), ["503 server_busy"; 10]);
+    assert_eq!(served.count(), 40);
 }

@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tests::certificates::{Authority, Certificate};
 use tests::client::Request;
+use tests::loopback::connect_as;
 use tests::message::Message;
 use tests::process::{CommandLine, Process};
 use tests::programs::Program;
@@ -299,7 +300,8 @@ fn bodies_that_do_not_come_close_no_kept_connection() {
     // One more than it serves at once.
     let unfinished: Vec<_> = (0..128)
         .map(|_| {
-            let mut connection = webhook.trust().connect(webhook.address).unwrap();
+            let socket = connect_as(2, webhook.address).unwrap();
+            let mut connection = webhook.trust().greet(socket).unwrap().finish().unwrap();
             connection.send(b"POST /mutate HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{");
             connection
         })

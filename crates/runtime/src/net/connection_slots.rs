@@ -5,11 +5,9 @@ mod activity;
 mod queues;
 
 use std::collections::HashMap;
-use std::future::poll_fn;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -22,8 +20,15 @@ use super::client_prefix::ClientPrefix;
 use super::shares::exceeds_its_share;
 use crate::logs::once_a_minute::OnceAMinute;
 
-/// Connections that are being closed for new ones, beside the limit.
+/// Connections beside the limit, which are being closed for new ones.
 pub const MAX_LEAVING: usize = 16;
+/// Connections of one client that are not too many, on a large port: a browser opens six.
+const MAX_FAIR_SHARE: usize = 8;
+/// Clients that fill a port with as many; fewer give way first.
+const MANY_CLIENTS: usize = 64;
+/// Time in which the runtime certainly notices a request that has arrived: a timer ends only after
+/// it has read the events of all sockets.
+const NOTICE: Duration = Duration::from_millis(1);
 /// Wait for a client that was sent a GOAWAY: it closes by itself, and loses no request.
 const GOODBYE: Duration = Duration::from_secs(1);
 
@@ -82,15 +87,16 @@ pub struct Slot {
 }
 
 impl ConnectionSlots {
-    /// Returns `max` free slots. Clients with up to `fair_share` connections count alike.
+    /// Returns `max` free slots.
     #[must_use]
-    pub fn new(port: &'static str, max: usize, fair_share: usize) -> Self {
-        Self::counting(port, max, fair_share, Counter::default())
+    pub fn new(port: &'static str, max: usize) -> Self {
+        Self::counting(port, max, Counter::default())
     }
 
     /// Returns slots that count the connections which are closed for new ones.
     #[must_use]
-    pub fn counting(port: &'static str, max: usize, fair_share: usize, evictions: Counter) -> Self {
+    pub fn counting(port: &'static str, max: usize, evictions: Counter) -> Self {
+        let fair_share = (max / MANY_CLIENTS).clamp(1, MAX_FAIR_SHARE);
         Self(Arc::new(Port {
             name: port,
             max,
@@ -145,6 +151,7 @@ impl Port {
     }
 
     fn take(port: &Arc<Self>, peer: IpAddr, is_proxy: bool) -> Result<Option<Slot>, WouldWait> {
+        let now = port.now();
         let client = ClientPrefix::client(peer).to_bytes();
         let mut slots = port.slots.lock();
         let holds = if is_proxy {
@@ -154,17 +161,19 @@ impl Port {
         };
         let free = port.max.saturating_sub(slots.taken);
         if free == 0 || exceeds_its_share(holds, holds + 1, free - 1) {
-            if slots.leaving >= MAX_LEAVING {
+            // Some of those that were to leave became busy, and stayed.
+            let has_room = slots.taken + slots.leaving < port.max + MAX_LEAVING;
+            if !has_room && slots.leaving > 0 {
                 return Err(WouldWait);
             }
-            if !slots.evict(port, holds) {
+            if !has_room || !slots.evict(port, holds, now) {
                 slots.log_rejection(port, peer);
                 return Ok(None);
             }
         }
         let id = slots.next_id;
         slots.next_id += 1;
-        let activity = Activity::new(port, id);
+        let activity = Activity::new(port, id, now);
         let (evict, evicted) = oneshot::channel();
         let connection = Connection {
             peer,
@@ -228,9 +237,9 @@ impl Slots {
     }
 
     /// Tells the next connection to close; false if there is none.
-    fn evict(&mut self, port: &Port, newcomer_holds: usize) -> bool {
+    fn evict(&mut self, port: &Port, newcomer_holds: usize, now: u64) -> bool {
         for is_proxy in [false, true] {
-            while let Some(wait) = self.queues_of(is_proxy).first(newcomer_holds) {
+            while let Some(wait) = self.queues_of(is_proxy).first(newcomer_holds, now) {
                 self.dequeue(wait.id);
                 // It may have become busy, or wait anew.
                 self.enqueue(wait.id);
@@ -317,27 +326,29 @@ impl Slot {
                 () = connection.as_mut() => return,
                 _ = &mut self.evicted => {}
             }
-            // A request may have arrived: the runtime only has to notice.
-            tokio::task::yield_now().await;
-            if poll_fn(|cx| Poll::Ready(connection.as_mut().poll(cx).is_ready())).await {
-                return;
-            }
-            if self.activity.is_http_2() && !self.activity.is_busy() {
-                goodbye();
-                // Boxed: few connections need room for it.
-                let ended = Box::pin(self.ends_by_itself(connection.as_mut()));
-                if ended.await {
-                    return;
-                }
-            }
-            if self.leaves() {
+            // Boxed: few connections need room for it.
+            let ends = Box::pin(self.ends_by_itself(connection.as_mut(), &goodbye));
+            if ends.await || self.leaves() {
                 return;
             }
         }
     }
 
-    /// Waits for the end of a connection that was sent a GOAWAY; false if it takes too long.
-    async fn ends_by_itself(&self, connection: Pin<&mut impl Future<Output = ()>>) -> bool {
+    /// Serves a connection that gives way for another moment; false if that does not end it.
+    async fn ends_by_itself(
+        &self,
+        mut connection: Pin<&mut impl Future<Output = ()>>,
+        goodbye: &impl Fn(),
+    ) -> bool {
+        tokio::select! {
+            biased;
+            () = connection.as_mut() => return true,
+            () = tokio::time::sleep(NOTICE) => {}
+        }
+        if !self.activity.is_http_2() || self.activity.is_busy() {
+            return false;
+        }
+        goodbye();
         tokio::select! {
             () = connection => true,
             () = self.port.pressed.notified() => false,

@@ -40,8 +40,6 @@ const MAX_VALUES: usize = 50_000;
 /// The API server keeps a few. A peer that sends nothing has one for [`listener::CLIENT_IDLE`], or
 /// until another one needs its place.
 const MAX_CONNECTIONS: usize = 128;
-/// Connections that the API server keeps beside many peers with one each.
-const FAIR_SHARE: usize = 8;
 /// Bodies in memory: 192 MiB at the most.
 const MAX_BODIES: usize = 48;
 /// Reviews at once, each with 100 MiB at the most.
@@ -83,7 +81,7 @@ impl Reviews {
         let listener = TcpListener::from_std(listener).map_err(|error| error.to_string())?;
         let connections = GracefulShutdown::new();
         let routes = routes(self.clone());
-        let slots = ConnectionSlots::new(PORT, MAX_CONNECTIONS, FAIR_SHARE);
+        let slots = ConnectionSlots::new(PORT, MAX_CONNECTIONS);
         loop {
             let next = async {
                 let (stream, peer) = listener::accept(&listener, PORT).await;

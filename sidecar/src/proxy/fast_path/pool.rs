@@ -10,14 +10,12 @@ use parking_lot::Mutex;
 use pingora::protocols::Stream;
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// Same as the size of Pingora's pool.
-const MAX_IDLE: usize = 128;
-
 /// Connections whose last response was read to its exact end. The latest is used first, so that
 /// surplus ones expire.
 #[derive(Clone)]
 pub(super) struct Pool {
     connections: Arc<Mutex<Connections>>,
+    max_idle: usize,
     idle_timeout: Duration,
 }
 
@@ -36,9 +34,10 @@ struct Idle {
 }
 
 impl Pool {
-    pub(super) fn new(idle_timeout: Duration) -> Self {
+    pub(super) fn new(max_idle: usize, idle_timeout: Duration) -> Self {
         Self {
             connections: Arc::default(),
+            max_idle,
             idle_timeout,
         }
     }
@@ -61,7 +60,7 @@ impl Pool {
     /// Keeps `stream` for the next request of `key`.
     pub(super) fn put(&self, stream: Stream, key: u64, now: Instant) {
         let mut connections = self.connections.lock();
-        if connections.idle.len() >= MAX_IDLE {
+        if connections.idle.len() >= self.max_idle {
             connections.idle.pop_front();
         }
         connections.idle.push_back(Idle {
@@ -116,7 +115,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_task_closes_the_expired_connections() {
         let (stream, _service) = tokio::io::duplex(16);
-        let pool = Pool::new(IDLE);
+        let pool = Pool::new(128, IDLE);
         let now = Instant::now();
         pool.put(Box::new(stream), KEY, now);
         for _ in 0..100 {
@@ -133,7 +132,7 @@ mod tests {
     #[tokio::test]
     async fn only_open_and_silent_connections_of_the_key_are_used() {
         let now = Instant::now();
-        let pool = Pool::new(IDLE);
+        let pool = Pool::new(128, IDLE);
         let put = || {
             let (stream, service) = tokio::io::duplex(16);
             pool.put(Box::new(stream), KEY, now);

@@ -37,9 +37,9 @@ pub struct OpenStream(Activity);
 
 impl Activity {
     /// Begins with an unfinished handshake or head.
-    pub(super) fn new(port: &Arc<Port>, id: u64) -> Self {
+    pub(super) fn new(port: &Arc<Port>, id: u64, now: u64) -> Self {
         Self(Arc::new(State {
-            word: AtomicU64::new(port.now() << SINCE_BIT | UNFINISHED),
+            word: AtomicU64::new(now << SINCE_BIT | UNFINISHED),
             port: Arc::downgrade(port),
             id,
             ..State::default()

@@ -2,6 +2,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+/// Milliseconds in which a handshake or a head that has begun may end: only later it goes before
+/// others. Otherwise a few connections that send nothing end every new handshake.
+const FIRST_SECOND: u64 = 1000;
+/// Milliseconds after which a wait ends for any newcomer, also for a client that holds more.
+const LONG_WAIT: u64 = 5000;
+
 /// The bytes of a [`super::ClientPrefix`].
 pub(super) type Client = [u8; 16];
 
@@ -20,6 +26,12 @@ pub(super) struct Wait {
     /// In milliseconds.
     pub(super) since: u64,
     pub(super) id: u64,
+}
+
+impl Wait {
+    const fn is_older(&self, age: u64, now: u64) -> bool {
+        now.saturating_sub(self.since) >= age
+    }
 }
 
 /// Waits by their begin.
@@ -49,9 +61,13 @@ impl Queue {
         self.rest.is_empty() && self.request.is_empty()
     }
 
-    /// Returns the longest wait for a rest, or else for a request.
-    fn first(&self) -> Option<Wait> {
-        self.waits().next()
+    fn first(&self, now: u64) -> Option<Wait> {
+        let wait = |reason| move |&(since, id): &(u64, u64)| Wait { reason, since, id };
+        let rest = self.rest.first().map(wait(WaitsFor::Rest));
+        let request = self.request.first().map(wait(WaitsFor::Request));
+        rest.filter(|rest| rest.is_older(FIRST_SECOND, now))
+            .or(request)
+            .or(rest)
     }
 
     fn waits(&self) -> impl Iterator<Item = Wait> {
@@ -111,15 +127,14 @@ impl Queues {
     }
 
     /// Returns the next to give way, of the client with the most; without large groups, of all.
-    /// No client gives way to one that holds more.
-    pub(super) fn first(&self, newcomer_holds: usize) -> Option<Wait> {
-        match self.large.last() {
-            Some((held, client)) if *held >= newcomer_holds => {
-                self.groups.get(client)?.queue.first()
-            }
-            None if newcomer_holds <= self.fair_share => self.small.first(),
-            _ => None,
-        }
+    /// Only a long wait ends for a client that holds more.
+    pub(super) fn first(&self, newcomer_holds: usize, now: u64) -> Option<Wait> {
+        let (held, queue) = match self.large.last() {
+            Some((held, client)) => (*held, &self.groups.get(client)?.queue),
+            None => (self.fair_share, &self.small),
+        };
+        let first = queue.first(now)?;
+        (newcomer_holds <= held || first.is_older(LONG_WAIT, now)).then_some(first)
     }
 
     fn change(&mut self, client: Client, change: impl FnOnce(&mut Group)) {
@@ -181,16 +196,13 @@ mod tests {
             (1, &[(1, "k5"), (2, "k9")], 0, Some(1)),
             (1, &[(1, "k9"), (2, "k1"), (2, "k2")], 0, Some(2)),
             (1, &[(1, "k9"), (2, "busy"), (2, "busy")], 0, Some(0)),
-            (1, &[(1, "k9"), (2, "busy"), (2, "busy")], 2, None),
-            (
-                1,
-                &[(1, "k9"), (1, "k3"), (2, "busy"), (2, "busy")],
-                2,
-                Some(0),
-            ),
-            // Unfinished heads go first.
+            // Only a long wait ends for a client that holds more.
+            (1, &[(1, "k4"), (2, "busy"), (2, "busy")], 2, None),
+            (1, &[(1, "k5"), (2, "busy"), (2, "busy")], 2, Some(0)),
+            (1, &[(1, "k4"), (1, "k3"), (2, "k9"), (2, "k9")], 3, Some(2)),
+            // Unfinished heads go first, but in their first second.
             (1, &[(1, "k9"), (1, "h2"), (1, "h3")], 0, Some(2)),
-            (1, &[(1, "k9"), (1, "h0"), (1, "k3")], 0, Some(1)),
+            (1, &[(1, "k9"), (1, "h0"), (1, "k3")], 0, Some(0)),
             (1, &[(1, "h0"), (1, "busy")], 0, Some(0)),
             // Few connections count alike.
             (1, &[(9, "k1"), (9, "k2"), (1, "h5"), (2, "h5")], 0, Some(1)),
@@ -198,7 +210,7 @@ mod tests {
             (2, &[(9, "k1"), (9, "k2"), (9, "k3"), (1, "h5")], 0, Some(2)),
             (2, &[(9, "k1"), (9, "k2")], 2, Some(1)),
         ] {
-            let first = queues(fair_share, waits).first(newcomer_holds);
+            let first = queues(fair_share, waits).first(newcomer_holds, NOW);
             assert_eq!(first.map(|wait| wait.id), gone, "{waits:?}");
         }
     }
@@ -206,7 +218,7 @@ mod tests {
     #[test]
     fn nothing_stays_of_clients_that_are_gone() {
         let mut queues = queues(2, &[(1, "k1"), (1, "h2"), (1, "k3"), (2, "busy")]);
-        while let Some(wait) = queues.first(0) {
+        while let Some(wait) = queues.first(0, NOW) {
             queues.dequeue(client(1), wait);
             queues.remove(client(1));
         }
