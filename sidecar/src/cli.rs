@@ -59,8 +59,7 @@ pub(crate) enum Command {
     /// Serve until SIGTERM or SIGINT. The files of settings, certificates, keys and the
     /// application's secret are read again when they change, and at SIGHUP
     Serve(Box<ServeArgs>),
-    /// Check the configuration and print the effective settings without secrets; then try forged
-    /// tokens and disguised paths on it, and report each that is not rejected
+    /// Check the configuration and print the effective settings without secrets
     Check(Box<CheckArgs>),
     /// Check that a running sidecar is ready
     Healthcheck(HealthcheckArgs),
@@ -91,6 +90,10 @@ pub(crate) struct CheckArgs {
     /// on the pod's address: exit code 69 if something is unreachable, 78 if it is rejected
     #[arg(long)]
     pub(crate) online: bool,
+
+    /// List what each pattern opens or has a rule for, and those that catch nothing
+    #[arg(long)]
+    pub(crate) paths: bool,
 
     /// End with exit code 78 at any warning
     #[arg(long)]

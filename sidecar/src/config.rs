@@ -27,7 +27,6 @@ mod flag_value;
 pub(crate) mod issuers;
 mod key_source;
 pub(crate) mod live;
-mod path_warnings;
 mod policy;
 pub(crate) mod probes;
 mod reporting;
@@ -41,7 +40,8 @@ use self::upstream::{
     bypass, reject_own_address, require_pod_ip, upstream_address, upstream_timeouts, upstream_tls,
 };
 
-pub(crate) use path_warnings::{example, path_of};
+pub(crate) use access_rules::{examples, path_of};
+pub(crate) use policy::{optional_list, pass_list};
 
 const REPORTING_ENDED: &str =
     "is past, and requests without a valid token are rejected: take it and --enforce report out";
@@ -71,7 +71,7 @@ pub(crate) struct Config {
     pub(crate) admin_listen: SocketAddr,
     /// `None`: plain HTTP.
     pub(crate) tls: Option<ClientTlsSettings>,
-    /// About the patterns of public paths, and expired certificates.
+    /// About patterns and rules, and expired certificates.
     of_settings: Vec<String>,
     /// The service's probes that the admin port forwards.
     pub(crate) probes: Vec<ServiceProbe>,
@@ -118,7 +118,7 @@ impl Config {
         reject_own_address(args, "upstream", &upstream)?;
         require_pod_ip(args)?;
         let (tls, upstream_tls) = (client_tls(args)?, upstream_tls(args, &upstream)?);
-        let mut of_settings = path_warnings::warnings(&args.rules)?;
+        let mut of_settings = policy::open_to_all(&args.rules)?;
         of_settings.extend(access_rules::warnings(&args.rules, &issuers.known)?);
         of_settings.extend(policy::dotted_claims(args));
         of_settings.extend(expired(tls.as_ref(), upstream_tls.as_ref(), unix_now()));

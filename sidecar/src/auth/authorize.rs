@@ -162,20 +162,6 @@ impl AuthPolicy {
         self
     }
 
-    /// Returns these rules for the tokens of one issuer alone.
-    pub(crate) fn only(&self, policy: VerificationPolicy) -> Self {
-        Self {
-            policy,
-            issuers: None,
-            ..self.clone()
-        }
-    }
-
-    /// Returns the issuers, where there may be several.
-    pub(crate) const fn issuers(&self) -> Option<&Issuers> {
-        self.issuers.as_ref()
-    }
-
     /// Returns the position of the keys for the token of a request; `None` without a token, and for
     /// one of an unknown issuer.
     pub(crate) fn keys_of_token(

@@ -95,16 +95,6 @@ impl Issuers {
         }
     }
 
-    /// Replaces the rules for the tokens of one key set.
-    #[must_use]
-    pub(crate) fn with_policy(mut self, keys: usize, policy: &VerificationPolicy) -> Self {
-        let tenants = self.issuers.iter_mut();
-        for issuer in tenants.filter(|issuer| issuer.keys == keys) {
-            issuer.policy.clone_from(policy);
-        }
-        self
-    }
-
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Issuer> {
         self.issuers.iter()
     }

@@ -11,7 +11,6 @@ use wire::interceptor::USER_DETAILS_PATH;
 use wire::rules::{AccessRules, MAX_RULES, RequiredClaim, Requirement, Rule, Unmatched};
 
 use super::issuers::KnownIssuers;
-use super::path_warnings::{is_open, misread, path_of};
 use super::policy::{optional_list, pass_list};
 use crate::cli::policy_args::RulesArgs;
 use crate::cli::rule_args::{ClaimValue, DefaultRule, RuleTable};
@@ -208,6 +207,15 @@ fn is_passed(open: &PassList, rule: &Rule, path: &PathPattern) -> bool {
         .all(|path| is_open(open, &rule.methods, &folded(path)))
 }
 
+/// Returns true if a pass list opens `path` to all of these methods.
+fn is_open(list: &PassList, methods: &Methods, path: &str) -> bool {
+    if methods.are_all() {
+        return list.find_for(None, path).is_some();
+    }
+    let mut each = methods.each();
+    each.all(|method| list.find_for(Some(method), path).is_some())
+}
+
 fn loosened(list: &PassList) -> PassList {
     let patterns = list.patterns().iter().cloned();
     patterns.map(PathPattern::loosened).collect()
@@ -248,8 +256,14 @@ fn without_suffix(pattern: &PathPattern) -> impl Iterator<Item = PathPattern> {
         .filter_map(|at| path.get(..at)?.parse().ok())
 }
 
+/// Returns a pattern without its methods.
+pub(crate) fn path_of(pattern: &str) -> &str {
+    let path = pattern.find('/').and_then(|start| pattern.get(start..));
+    path.unwrap_or(pattern)
+}
+
 /// Returns two paths of a pattern; no other pattern without wildcards matches both.
-fn examples(path: &PathPattern) -> [String; 2] {
+pub(crate) fn examples(path: &PathPattern) -> [String; 2] {
     ["postern-probe", "another"].map(|name| path.example(name, "q"))
 }
 
@@ -313,4 +327,21 @@ pub(super) fn warnings(args: &RulesArgs, issuers: &KnownIssuers) -> Result<Vec<S
         }
     }
     Ok(warnings)
+}
+
+/// Returns the warning about a path that is not the one it seems to be, so that its rule protects
+/// nothing.
+fn misread(pattern: &str, app_name: &str) -> Option<String> {
+    let rest = pattern
+        .strip_prefix('/')
+        .and_then(|path| path.strip_prefix(app_name));
+    if !app_name.is_empty() && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
+        return Some(format!(
+            "patterns are relative to the context path: this lists /{app_name}{pattern}"
+        ));
+    }
+    let (_, query) = pattern.split_once('?')?;
+    query.contains('=').then(|| {
+        "the query of a request is never compared: ? is any one character of the path".to_owned()
+    })
 }

@@ -99,17 +99,36 @@ pub(super) const fn upstream_request(args: &UpstreamRequestArgs) -> UpstreamRequ
     }
 }
 
-pub(super) fn pass_list(args: &RulesArgs) -> Result<PassList, ExitError> {
+pub(crate) fn pass_list(args: &RulesArgs) -> Result<PassList, ExitError> {
     patterns("public-path", &args.public_paths())
 }
 
-pub(super) fn optional_list(args: &RulesArgs) -> Result<PassList, ExitError> {
+pub(crate) fn optional_list(args: &RulesArgs) -> Result<PassList, ExitError> {
     patterns("optional-auth-path", &args.optional_auth_paths())
 }
 
 fn patterns(flag: &str, patterns: &[String]) -> Result<PassList, ExitError> {
     PassList::with_methods(patterns.iter().map(String::as_str))
         .map_err(|error| flag_error(flag, &error.pattern, error.source))
+}
+
+/// Paths that no pattern lists on purpose.
+const UNLISTED: [&str; 2] = ["/postern-probe", "/postern-probe/2/3/4.x"];
+
+/// Returns a warning for each list that opens every path, if only for some methods.
+///
+/// # Errors
+/// The first unusable pattern.
+pub(super) fn open_to_all(rules: &RulesArgs) -> Result<Vec<String>, ExitError> {
+    let lists = [
+        ("public-path", pass_list(rules)?),
+        ("optional-auth-path", optional_list(rules)?),
+    ];
+    let open = lists
+        .iter()
+        .filter(|(_, list)| UNLISTED.iter().all(|path| list.matches(path)));
+    let warning = |flag| format!("--{flag}: its patterns match every path, which needs no token");
+    Ok(open.map(|(flag, _)| warning(flag)).collect())
 }
 
 /// Rejects origins for tokens that no browser sends by itself.

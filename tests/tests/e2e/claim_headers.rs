@@ -11,8 +11,6 @@ use tests::echo_service::EchoService;
 use tests::h2_client::{FrameClient, H2Client};
 use tests::keys::SigningType;
 use tests::message::Message;
-use tests::process::CommandLine;
-use tests::programs::Program;
 use tests::raw_client::RawClient;
 use tests::sidecar::SidecarPlan;
 use tests::stack::ForgedStack;
@@ -353,27 +351,4 @@ fn a_reload_changes_the_claims_also_of_tokens_that_are_known() {
     // The sidecar no longer owns these headers, so the client's values pass.
     assert_eq!([id, account], ["0", "0"]);
     assert!(user.starts_with('{'), "{user}");
-}
-
-#[test]
-fn check_shows_the_headers_and_attacks_with_them() {
-    let end = CommandLine::new(Program::Sidecar.path())
-        .arguments([
-            "check",
-            "--auth-server=http://127.0.0.1:1/auth",
-            "--app-id=a",
-            "--app-secret=b",
-            "--signing-type=ecdsa",
-            "--user-header-encoding=base64url",
-            "--claim-header=X-User-Id=userId",
-        ])
-        .run();
-    assert_eq!(end.code, Some(0), "{}", end.stderr);
-    for line in [
-        "claim-header = [\"X-User-Id=userId\"]",
-        "user-header-encoding = \"base64url\"",
-    ] {
-        assert!(end.stdout.contains(line), "{}", end.stdout);
-    }
-    assert!(end.stdout.contains("# attacks: "), "{}", end.stdout);
 }

@@ -200,36 +200,6 @@ fn explanations_name_the_token_header() {
 }
 
 #[test]
-fn check_tries_the_token_of_each_issuer_in_every_location() {
-    let table: HeaderTable = load("token_headers.toml");
-    let issuers = Issuers::of_rows(table.issuer);
-    let attacks = |config: &str| {
-        let end = check(&issuers.file(), config, &["--token-cookie=session"]);
-        assert_eq!(end.code, Some(0), "{}{}", end.stdout, end.stderr);
-        let mut lines = end.stdout.lines();
-        let line = lines
-            .find_map(|line| line.strip_prefix("# attacks: "))
-            .unwrap();
-        let count: usize = line.split(' ').next().unwrap().parse().unwrap();
-        (count, end.stdout)
-    };
-    let (with, printed) = attacks(&issuers.tables());
-    assert!(
-        printed.contains("token-header = \"Cf-Access-Jwt-Assertion\""),
-        "{printed}"
-    );
-    assert_eq!(attacks(&printed), (with, printed.clone()));
-    let plain: String = issuers
-        .tables()
-        .lines()
-        .filter(|line| !line.starts_with("token-header"))
-        .map(|line| format!("{line}\n"))
-        .collect();
-    // Three issuers in four places, each right in one of them, and the last in two.
-    assert_eq!(with, attacks(&plain).0 + 8);
-}
-
-#[test]
 fn a_token_header_is_reloaded() {
     let table: HeaderTable = load("token_headers.toml");
     let issuers = Issuers::of_rows(table.issuer);
