@@ -228,44 +228,6 @@ fn a_client_key_that_is_open_or_wrong_stops_the_start() {
 }
 
 #[test]
-fn tls_flags_without_tls_and_half_an_identity_stop_the_start() {
-    let stack = stack();
-    for (upstream, flags, complaint) in [
-        (
-            "http://127.0.0.1:1",
-            ["--upstream-ca", "/etc/hostname"],
-            "https://",
-        ),
-        (
-            "unix:/run/a.sock",
-            ["--upstream-server-name", "a"],
-            "https://",
-        ),
-        (
-            "https://localhost:1",
-            ["--upstream-client-cert", "/etc/hostname"],
-            "belong together",
-        ),
-        (
-            "https://localhost:1",
-            ["--upstream-server-name", ""],
-            "is empty",
-        ),
-        (
-            "https://localhost:1",
-            ["--upstream-ca", "/etc/hostname"],
-            "holds no certificate",
-        ),
-    ] {
-        let end = SidecarPlan::to(upstream, &stack.auth_server.url())
-            .flags(flags)
-            .fails();
-        assert_eq!(end.code, Some(78), "{}", end.stderr);
-        assert!(end.stderr.contains(complaint), "{}", end.stderr);
-    }
-}
-
-#[test]
 fn an_unresolved_service_name_does_not_stop_the_sidecar() {
     let stack = stack();
     let sidecar = stack.in_front_of("http://postern.invalid:3000", &[]);
