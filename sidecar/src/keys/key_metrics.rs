@@ -18,19 +18,16 @@ pub(crate) struct KeyMetrics(pub(crate) Arc<IssuerKeys>);
 impl Collector for KeyMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let now = Instant::now();
-        for (name, help) in [
-            (
-                "keys_available",
-                "1 with a verification key that is not too old, else 0",
-            ),
-            ("keys_usable", "Former name of keys_available"),
-        ] {
-            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            for named in self.0.iter() {
-                let state = named.keys.load();
-                let is_usable = named.keys.usable(state.as_deref(), now).is_ok();
-                write(&mut metric, named, &u64::from(is_usable))?;
-            }
+        let mut metric = encoder.encode_descriptor(
+            "keys_available",
+            "1 with a verification key that is not too old, else 0",
+            None,
+            MetricType::Gauge,
+        )?;
+        for named in self.0.iter() {
+            let state = named.keys.load();
+            let is_usable = named.keys.usable(state.as_deref(), now).is_ok();
+            write(&mut metric, named, &u64::from(is_usable))?;
         }
         self.encode_each(
             &mut encoder,
@@ -173,8 +170,8 @@ mod tests {
         registry.register_collector(Box::new(KeyMetrics(issuers)));
         let text = exposition(&registry);
         for line in [
-            "keys_usable{issuer=\"a\"} 0",
-            "keys_usable{issuer=\"b\"} 1",
+            "keys_available{issuer=\"a\"} 0",
+            "keys_available{issuer=\"b\"} 1",
             "key_generation{issuer=\"b\"} 1",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");

@@ -11,7 +11,7 @@ pub(crate) const APP_NAME: &str = "postern/app-name";
 /// The application that fetches the key; by default the name in the pod's labels.
 pub(crate) const APP_ID: &str = "postern/app-id";
 /// The pass list.
-pub(crate) const PASS: &str = "postern/pass";
+pub(crate) const PUBLIC_PATH: &str = "postern/public-path";
 /// A ConfigMap with the settings, in place of the default ones.
 pub(crate) const CONFIG_MAP: &str = "postern/config-map";
 /// The Secret with the key `app-secret`.
@@ -19,6 +19,14 @@ pub(crate) const SECRET: &str = "postern/secret";
 /// Ports of a Service that lead past the sidecar on purpose, by name or number.
 pub(crate) const OPEN_PORTS: &str = "postern/open-ports";
 /// Every annotation above: a workload shares these with its pods.
-pub(crate) const ALL: [&str; 7] = [PORT, APP_NAME, APP_ID, PASS, CONFIG_MAP, SECRET, OPEN_PORTS];
+pub(crate) const ALL: [&str; 7] = [
+    PORT,
+    APP_NAME,
+    APP_ID,
+    PUBLIC_PATH,
+    CONFIG_MAP,
+    SECRET,
+    OPEN_PORTS,
+];
 /// The label of a namespace whose workloads all have to be labelled.
 pub(crate) const GUARDED: &str = "postern/guarded";

@@ -300,7 +300,10 @@ impl Added<'_> {
 
     /// Joins the operator's patterns and the annotation's.
     fn public_paths(&self, of_all: Option<&String>) -> Result<Option<String>, String> {
-        let lists = [of_all.map(String::as_str), self.pod.annotation(names::PASS)];
+        let lists = [
+            of_all.map(String::as_str),
+            self.pod.annotation(names::PUBLIC_PATH),
+        ];
         let given = lists.into_iter().flatten();
         let patterns: Vec<&str> = given.filter(|list| !list.is_empty()).collect();
         for list in &patterns {

@@ -9,7 +9,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use runtime::metrics::{Label, counters, counters_by};
+use runtime::metrics::{Label, counters_by};
 use runtime::tls::CertificateMetrics;
 use runtime::{metrics, named_enum};
 
@@ -22,13 +22,6 @@ const WRITTEN: &str = "written";
 const FAILED: &str = "failed";
 const APPLIED: &str = "applied";
 const REJECTED: &str = "refused";
-
-type OutcomeLabels = [(&'static str, &'static str); 2];
-
-/// Returns the label and, for one release, its former name.
-const fn outcome_labels(outcome: &'static str) -> OutcomeLabels {
-    [("outcome", outcome), ("result", outcome)]
-}
 
 /// The outcome of a fetch, and its issuer where there may be several.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -48,7 +41,7 @@ impl RefreshLabels {
 
 impl EncodeLabelSet for RefreshLabels {
     fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> Result<(), std::fmt::Error> {
-        outcome_labels(self.outcome).encode(encoder)?;
+        ("outcome", self.outcome).encode(encoder.encode_label())?;
         match &self.issuer {
             Some(issuer) => ("issuer", issuer.as_str()).encode(encoder.encode_label()),
             None => Ok(()),
@@ -123,26 +116,24 @@ metrics! {
         /// Open connections of clients
         connections: Gauge,
         /// Connections closed at once because all others had requests in flight
-        connections_rejected was connections_refused: Counter,
+        connections_rejected: Counter,
         /// Connections without a request in flight that were closed for new ones
         connections_evicted: Counter,
         /// 1 if the service accepted a connection on the pod's address at the last probe (--pod-ip)
-        upstream_exposed was bypass_possible: Gauge,
+        upstream_exposed: Gauge,
         /// Streams that were closed because their token had expired or was revoked
-        streams_expired was streams_ended: Counter,
+        streams_expired: Counter,
         /// Fetches of the verification key by outcome
         key_refreshes: Family<RefreshLabels, Counter>,
         /// Fetches of the revocation list by outcome: unchanged, replaced, older, failed
         revocation_refreshes: Family<Label, Counter>
             = counters_by("outcome", ListResult::ALL.map(ListResult::name)),
         /// Writes of the key cache's file (--key-cache) by outcome: written, failed
-        key_cache_writes: Family<OutcomeLabels, Counter>
-            = counters([WRITTEN, FAILED].map(outcome_labels)),
+        key_cache_writes: Family<Label, Counter> = counters_by("outcome", [WRITTEN, FAILED]),
         /// Reloads of the configuration by outcome
-        config_reloads: Family<OutcomeLabels, Counter>
-            = counters([APPLIED, REJECTED].map(outcome_labels)),
+        config_reloads: Family<Label, Counter> = counters_by("outcome", [APPLIED, REJECTED]),
         /// 1 if the configuration was usable at the last read
-        config_last_reload_successful was config_usable: Gauge = usable(),
+        config_last_reload_successful: Gauge = usable(),
         /// 1 while settings that were read need a restart
         config_restart_needed: Gauge,
     }
@@ -227,8 +218,8 @@ impl Metrics {
         self.connections_evicted.clone()
     }
 
-    pub(crate) fn bypass_possible(&self, possible: bool) {
-        self.upstream_exposed.set(i64::from(possible));
+    pub(crate) fn upstream_exposed(&self, exposed: bool) {
+        self.upstream_exposed.set(i64::from(exposed));
     }
 
     pub(crate) fn stream_ended(&self) {
@@ -268,13 +259,13 @@ impl Metrics {
     }
 
     pub(crate) fn config_reloaded(&self, applied: bool) {
-        let labels = outcome_labels(if applied { APPLIED } else { REJECTED });
+        let labels = [("outcome", if applied { APPLIED } else { REJECTED })];
         self.config_last_reload_successful.set(i64::from(applied));
         self.config_reloads.get_or_create(&labels).inc();
     }
 
     pub(crate) fn key_cache_written(&self, succeeded: bool) {
-        let labels = outcome_labels(if succeeded { WRITTEN } else { FAILED });
+        let labels = [("outcome", if succeeded { WRITTEN } else { FAILED })];
         self.key_cache_writes.get_or_create(&labels).inc();
     }
 }

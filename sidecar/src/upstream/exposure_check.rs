@@ -44,7 +44,7 @@ pub(crate) async fn probe(target: SocketAddr) -> bool {
 impl ExposureProbe {
     /// Reports the result of a probe if it differs from the one `before`.
     fn report(&self, before: Option<bool>, is_exposed: bool) {
-        self.metrics.bypass_possible(is_exposed);
+        self.metrics.upstream_exposed(is_exposed);
         if before == Some(is_exposed) {
             return;
         }

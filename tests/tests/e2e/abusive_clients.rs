@@ -375,7 +375,10 @@ fn a_handshake_has_no_more_time_than_any_request_before_its_101() {
         assert!(client.is_at_end(), "{path} {more}");
         wait_for_free_permits(&sidecar);
     }
-    assert_eq!(metric(&sidecar, "postern_sidecar_streams_ended_total "), 0);
+    assert_eq!(
+        metric(&sidecar, "postern_sidecar_streams_expired_total "),
+        0
+    );
 }
 
 #[test]

@@ -436,7 +436,7 @@ fn an_exposed_service_is_reported_and_can_cost_readiness() {
     let sidecar = plan().start().ready();
     wait::until("the metric", || {
         let metrics = admin_get(sidecar.admin(), "/metrics");
-        let possible = "\npostern_sidecar_bypass_possible 1\n";
+        let possible = "\npostern_sidecar_upstream_exposed 1\n";
         metrics.text().contains(possible).then_some(())
     });
     wait::until("its line", || {

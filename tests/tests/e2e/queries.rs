@@ -311,7 +311,7 @@ fn what_the_alerts_on_keys_need_is_exported_without_any_request() {
         let mut samples = scrape.lines().filter_map(|line| line.split_once(' '));
         samples.find_map(|(sample, value)| (sample == name).then(|| value.to_owned()))
     };
-    let usable = |sidecar: &Sidecar| value(sidecar, "postern_sidecar_keys_usable").unwrap();
+    let usable = |sidecar: &Sidecar| value(sidecar, "postern_sidecar_keys_available").unwrap();
     let has_key = |sidecar: &Sidecar| value(sidecar, "postern_sidecar_key_age_seconds").is_some();
     let stack = Stack::start();
     let start = |auth_server: &str, flags: &[&str]| {

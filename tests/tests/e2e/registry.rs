@@ -43,8 +43,7 @@ fn says_registered(server: &AuthServer) -> bool {
 
 fn fetches(sidecar: &Sidecar, result: &str) -> u64 {
     let metrics = admin_get(sidecar.admin(), "/metrics").text();
-    let name =
-        format!(r#"postern_sidecar_key_refreshes_total{{outcome="{result}",result="{result}"}} "#);
+    let name = format!(r#"postern_sidecar_key_refreshes_total{{outcome="{result}"}} "#);
     let value = metrics.lines().find_map(|line| line.strip_prefix(&name));
     value.map_or(0, |value| value.parse().unwrap())
 }

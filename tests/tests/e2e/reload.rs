@@ -69,8 +69,7 @@ impl Reloading {
 }
 
 fn reloads(sidecar: &Sidecar, result: &str) -> u64 {
-    let name =
-        format!("postern_sidecar_config_reloads_total{{outcome=\"{result}\",result=\"{result}\"}}");
+    let name = format!("postern_sidecar_config_reloads_total{{outcome=\"{result}\"}}");
     sidecar.metric(&name).unwrap()
 }
 
@@ -219,13 +218,19 @@ fn a_bad_configuration_is_rejected_and_the_previous_stays() {
                 .map(ToOwned::to_owned)
         });
         assert!(said.contains(named), "{config}: {said}");
-        assert_eq!(sidecar.metric("postern_sidecar_config_usable"), Some(0));
+        assert_eq!(
+            sidecar.metric("postern_sidecar_config_last_reload_successful"),
+            Some(0)
+        );
     }
     fs::remove_file(reloading.file()).unwrap();
     sidecar.process().signal("HUP");
     reloading.reload("public-path = [\"/other/**\"]", "applied");
     assert_eq!(reloading.open("/other/a"), "200");
-    assert_eq!(sidecar.metric("postern_sidecar_config_usable"), Some(1));
+    assert_eq!(
+        sidecar.metric("postern_sidecar_config_last_reload_successful"),
+        Some(1)
+    );
 }
 
 #[test]

@@ -479,7 +479,7 @@ fn a_list_can_be_fetched_more_often_than_the_key() {
     allowed(&sidecar.bearing(&token));
     assert_eq!(log_out(&server, &token).status(), 200);
     until_revoked(&sidecar.bearing(&token));
-    let fetches = "postern_sidecar_key_refreshes_total{outcome=\"replaced\",result=\"replaced\"}";
+    let fetches = "postern_sidecar_key_refreshes_total{outcome=\"replaced\"}";
     assert_eq!(sidecar.metric(fetches), Some(1));
 }
 
@@ -573,7 +573,7 @@ fn open_streams_end_with_the_revocation_and_downloads_do_not() {
     assert!(unannounced.is_at_end());
     assert!(websocket.is_at_end());
     wait::until("the ended streams to be counted", || {
-        let ended = sidecar.metric("postern_sidecar_streams_ended_total");
+        let ended = sidecar.metric("postern_sidecar_streams_expired_total");
         (ended == Some(3)).then_some(())
     });
     let lines = sidecar.process().stderr();

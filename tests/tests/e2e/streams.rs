@@ -45,7 +45,7 @@ fn wait_for_an_ended_stream(sidecar: &Sidecar) {
     wait::until("the ended stream to be counted", || {
         let metrics = admin_get(sidecar.admin(), "/metrics").text();
         metrics
-            .contains("postern_sidecar_streams_ended_total 1\n")
+            .contains("postern_sidecar_streams_expired_total 1\n")
             .then_some(())
     });
 }

@@ -211,7 +211,7 @@ fn objects_of_many_parts_hold_up_no_review() {
         assert_eq!(response["response"]["allowed"], true, "{response}");
     }
     let mut passing = pod(&protected());
-    passing["metadata"]["annotations"] = json!({"postern/pass": names.join(",/")});
+    passing["metadata"]["annotations"] = json!({"postern/public-path": names.join(",/")});
     let response = &webhook.review(&review("CREATE", &passing))["response"];
     let message = response["status"]["message"].as_str().unwrap();
     assert!(message.contains("has more than 262144 bytes"), "{message}");

@@ -173,7 +173,7 @@ fn workload() -> impl Strategy<Value = Value> {
 fn annotations() -> impl Strategy<Value = Option<Value>> {
     let one = prop_oneof![
         Just(("postern/port", "http")),
-        Just(("postern/pass", "/a/**,/b")),
+        Just(("postern/public-path", "/a/**,/b")),
         Just(("postern/app-name", "web")),
         Just(("postern/app-id", "shop")),
         Just(("postern/config-map", "settings")),

@@ -240,13 +240,13 @@ fn deployment(own: &Value, of_pods: &Value) -> Value {
 
 #[test]
 fn changed_annotations_of_a_workload_reach_its_pods() {
-    let all = json!({"postern/pass": "/**", "postern/port": "3000"});
+    let all = json!({"postern/public-path": "/**", "postern/port": "3000"});
     let before = deployment(&all, &all);
     for (own, of_pods, expected) in [
         (
-            json!({"postern/pass": "/up", "postern/port": "3000"}),
+            json!({"postern/public-path": "/up", "postern/port": "3000"}),
             all.clone(),
-            Some(json!({"postern/pass": "/up", "postern/port": "3000"})),
+            Some(json!({"postern/public-path": "/up", "postern/port": "3000"})),
         ),
         (json!({}), all.clone(), Some(json!({}))),
         (all.clone(), all.clone(), Some(all.clone())),
@@ -254,10 +254,10 @@ fn changed_annotations_of_a_workload_reach_its_pods() {
         // They are the pods' own, or it is unknown which one counts.
         (
             json!({}),
-            json!({"postern/pass": "/a"}),
-            Some(json!({"postern/pass": "/a"})),
+            json!({"postern/public-path": "/a"}),
+            Some(json!({"postern/public-path": "/a"})),
         ),
-        (all.clone(), json!({"postern/pass": "/a"}), None),
+        (all.clone(), json!({"postern/public-path": "/a"}), None),
     ] {
         let stored = updated(&before, &deployment(&own, &of_pods));
         let found =
@@ -266,8 +266,8 @@ fn changed_annotations_of_a_workload_reach_its_pods() {
     }
     assert!(
         stored(&deployment(
-            &json!({"postern/pass": "/a"}),
-            &json!({"postern/pass": "/b"})
+            &json!({"postern/public-path": "/a"}),
+            &json!({"postern/public-path": "/b"})
         ))
         .is_none()
     );
@@ -326,11 +326,11 @@ fn pods_that_only_appear_protected_are_rejected() {
             "neither",
         ),
         (
-            pod(labels(), json!({"postern/pass": "POST"}), json!({})),
+            pod(labels(), json!({"postern/public-path": "POST"}), json!({})),
             "'POST' has no path",
         ),
         (
-            pod(labels(), json!({"postern/pass": "[[a"}), json!({})),
+            pod(labels(), json!({"postern/public-path": "[[a"}), json!({})),
             "pass list",
         ),
         (

@@ -47,10 +47,10 @@ metrics! {
         pub(super) request_duration_seconds: DurationHistogram
             = DurationHistogram::new(&REQUEST_BOUNDS),
         /// Time from the head of a request to the decision about it, by this program
-        pub(super) auth_duration_seconds was own_seconds: DurationHistogram
+        pub(super) auth_duration_seconds: DurationHistogram
             = DurationHistogram::new(&AUTH_BOUNDS),
         /// Time from that decision to the head of the service's response
-        pub(super) upstream_duration_seconds was upstream_seconds: DurationHistogram
+        pub(super) upstream_duration_seconds: DurationHistogram
             = DurationHistogram::new(&UPSTREAM_BOUNDS),
         /// Requests without a response of the service, by reason code
         upstream_errors: Family<Label, Counter>
