@@ -123,7 +123,7 @@ impl Config {
         of_settings.extend(policy::dotted_claims(args));
         of_settings.extend(expired(tls.as_ref(), upstream_tls.as_ref(), unix_now()));
         let mut auth_policy = auth_policy(&args.rules, mapping(args)?, &upstream, &issuers.known)?;
-        reporting::check(args, auth_policy.reporting, unix_now())?;
+        reporting::check(args, auth_policy.reporting_until, unix_now())?;
         if let Some(url) = &args.keys.issuer_url {
             auth_policy.policy.issuer = Some(url.clone());
         }

@@ -20,7 +20,6 @@ use wire::token::verifier::VerificationPolicy;
 use crate::auth::csrf::is_cross_site_request;
 use crate::auth::issuers::{Issuer, Issuers, UserNames};
 use crate::auth::protected_resource::ProtectedResource;
-use crate::auth::reporting::Reporting;
 use crate::headers::identity::UserHeader;
 use crate::keys::current::InstalledKeys;
 use crate::keys::issuer_keys::{FIRST, KeysByIssuer};
@@ -100,8 +99,8 @@ pub(crate) struct AuthPolicy {
     issuers: Option<Issuers>,
     pub(crate) user_header: UserHeader,
     pub(crate) access_rules: AccessRules,
-    /// `None` unless report-only mode is configured.
-    pub(crate) reporting: Option<Reporting>,
+    /// The end of report-only mode, in seconds since the epoch; `None` unless it is configured.
+    pub(crate) reporting_until: Option<i64>,
     /// False if the protocol of the upstream has no upgrade.
     pub(crate) carries_websockets: bool,
     /// `None` serves no metadata, and challenges name none.
@@ -123,7 +122,7 @@ impl AuthPolicy {
             issuers: None,
             user_header,
             access_rules: AccessRules::default(),
-            reporting: None,
+            reporting_until: None,
             carries_websockets: true,
             resource: None,
             generation: 0,

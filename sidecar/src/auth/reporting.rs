@@ -7,27 +7,16 @@ use crate::request::kind::RequestKind;
 /// The header with the reason code of a reported request.
 pub(crate) const WOULD_REJECT: &str = "Postern-Would-Refuse";
 
-/// The mode, which ends by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Reporting {
-    /// The end, in seconds since the epoch.
-    pub(crate) until: i64,
-    /// True if the service gets the reason code.
-    pub(crate) sends_header: bool,
-}
-
 impl AuthPolicy {
     /// Returns the end of report-only mode if it is on at `now`, in seconds since the epoch.
     pub(crate) fn reports_until(&self, now: i64) -> Option<i64> {
-        let reporting = self.reporting.filter(|reporting| now < reporting.until);
-        reporting.map(|reporting| reporting.until)
+        self.reporting_until.filter(|until| now < *until)
     }
 
     /// Returns the end of report-only mode if it is configured and over at `now`, in seconds since
     /// the epoch.
     pub(crate) fn reported_until(&self, now: i64) -> Option<i64> {
-        let reporting = self.reporting.filter(|reporting| reporting.until <= now);
-        reporting.map(|reporting| reporting.until)
+        self.reporting_until.filter(|until| *until <= now)
     }
 
     /// Forwards a rejected request if report-only mode is on at `now`. A user goes along only if

@@ -18,10 +18,6 @@ pub(crate) struct EnforcementArgs {
     /// 2026-12-31T00:00:00Z, at most 30 days ahead
     #[arg(long, env, value_name = "TIME")]
     pub(crate) report_until: Option<String>,
-
-    /// With --enforce report: send the reason code to the service in Postern-Would-Refuse
-    #[arg(long, env)]
-    pub(crate) report_header: bool,
 }
 
 /// The mode of enforcement.

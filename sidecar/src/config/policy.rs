@@ -12,7 +12,7 @@ use wire::token::verifier::VerificationPolicy;
 use super::access_rules::access_rules;
 use super::flag_value::{flag_error, given, parsed};
 use super::issuers::KnownIssuers;
-use super::reporting::reporting;
+use super::reporting::reporting_until;
 use crate::auth::authorize::AuthPolicy;
 use crate::auth::protected_resource::ProtectedResource;
 use crate::cli::ServeArgs;
@@ -40,7 +40,7 @@ pub(super) fn auth_policy(
     };
     let mut rules = AuthPolicy::new(interceptor(args)?, policy, user_header)
         .with_access_rules(access_rules(args, issuers)?);
-    rules.reporting = reporting(&args.enforcement)?;
+    rules.reporting_until = reporting_until(&args.enforcement)?;
     rules.carries_websockets = upstream.carries_websockets();
     rules.resource = resource(args, &issuers.of_clients)?.map(Arc::new);
     Ok(rules)

@@ -4,37 +4,27 @@ use runtime::process::exit::ExitError;
 use wire::explain::report::parse_moment;
 
 use super::flag_value::flag_error;
-use crate::auth::reporting::Reporting;
 use crate::cli::ServeArgs;
 use crate::cli::enforcement_args::{Enforce, EnforcementArgs};
 
 /// Long enough to find every client, too short to be forgotten.
 const MAX_SECONDS: i64 = 30 * 24 * 60 * 60;
 
-/// Returns the mode; `None` where requests are rejected.
+/// Returns the end of the mode, in seconds since the epoch; `None` where requests are rejected.
 ///
 /// # Errors
 /// As [`super::Config::new`].
-pub(super) fn reporting(args: &EnforcementArgs) -> Result<Option<Reporting>, ExitError> {
+pub(super) fn reporting_until(args: &EnforcementArgs) -> Result<Option<i64>, ExitError> {
     let reject = |line: &str| Err(ExitError::Config(line.to_owned()));
     match (args.enforce, &args.report_until) {
         (Enforce::On, Some(_)) => reject("--report-until: only with --enforce report"),
-        (Enforce::On, None) if args.report_header => {
-            reject("--report-header: only with --enforce report")
-        }
         (Enforce::On, None) => Ok(None),
         (Enforce::Report, None) => reject(
             "--enforce report: needs --report-until, the time from which requests are rejected",
         ),
-        (Enforce::Report, Some(until)) => {
-            let until =
-                parse_moment(until).map_err(|error| flag_error("report-until", until, error))?;
-            let sends_header = args.report_header;
-            Ok(Some(Reporting {
-                until,
-                sends_header,
-            }))
-        }
+        (Enforce::Report, Some(until)) => parse_moment(until)
+            .map(Some)
+            .map_err(|error| flag_error("report-until", until, error)),
     }
 }
 
@@ -43,12 +33,8 @@ pub(super) fn reporting(args: &EnforcementArgs) -> Result<Option<Reporting>, Exi
 ///
 /// # Errors
 /// As [`super::Config::new`].
-pub(super) fn check(
-    args: &ServeArgs,
-    reporting: Option<Reporting>,
-    now: i64,
-) -> Result<(), ExitError> {
-    let Some(Reporting { until, .. }) = reporting else {
+pub(super) fn check(args: &ServeArgs, until: Option<i64>, now: i64) -> Result<(), ExitError> {
+    let Some(until) = until else {
         return Ok(());
     };
     if until.saturating_sub(now) > MAX_SECONDS {

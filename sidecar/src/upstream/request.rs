@@ -73,8 +73,7 @@ impl UpstreamRequestPolicy {
         // Before the identity headers: `overwrite` would remove X-Forwarded-User.
         self.forwarded.apply(request, client)?;
         request.remove_where(|name| cgi_equal(name, WOULD_REJECT));
-        let sends_reason = policy.reporting.is_some_and(|it| it.sends_header);
-        if let Some(rejection) = forward.reported.filter(|_| sends_reason) {
+        if let Some(rejection) = forward.reported {
             let name = Bytes::from_static(WOULD_REJECT.as_bytes());
             request.set(name, HeaderValue::from_static(rejection.reason()))?;
         }

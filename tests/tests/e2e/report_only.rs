@@ -17,13 +17,13 @@ use super::reload::Reloading;
 
 const WOULD_REJECT: &str = "Postern-Would-Refuse";
 
-/// Returns the flags of report-only mode, with the header, until this many seconds from now.
+/// Returns the flags of report-only mode until this many seconds from now.
 fn reporting(seconds: i64) -> Vec<String> {
     let until = clock::now() + seconds;
-    let flags = ["--enforce=report", "--report-header"];
-    let mut flags = flags.map(ToOwned::to_owned).to_vec();
-    flags.push(format!("--report-until={until}"));
-    flags
+    vec![
+        "--enforce=report".to_owned(),
+        format!("--report-until={until}"),
+    ]
 }
 
 fn reporting_stack(seconds: i64, flags: &[&str]) -> ForgedStack {
@@ -136,7 +136,7 @@ fn what_is_not_about_the_token_is_rejected_all_the_same() {
 fn a_rule_is_reported_with_the_verified_user_and_counted() {
     let until = clock::now() + 600;
     let reloading = Reloading::with(&format!(
-        "enforce = 'report'\nreport-until = '{until}'\nreport-header = true\n\
+        "enforce = 'report'\nreport-until = '{until}'\n\
          [[rule]]\nname = 'admin'\npaths = ['/admin/**']\nscope = ['admin']\n"
     ));
     let (sidecar, stack) = (reloading.sidecar(), &reloading.stack);
@@ -211,7 +211,7 @@ fn report_only_mode_ends_by_itself() {
 #[test]
 fn a_start_after_the_end_enforces_and_logs_it() {
     let until = clock::now() - 60;
-    let config = format!("enforce = 'report'\nreport-until = '{until}'\nreport-header = true\n");
+    let config = format!("enforce = 'report'\nreport-until = '{until}'\n");
     let reloading = Reloading::with(&config);
     let (sidecar, stack) = (reloading.sidecar(), &reloading.stack);
     let anonymous_verdict = || verdict(&sidecar.anonymous().get("/a"));
@@ -251,7 +251,6 @@ fn the_end_is_required_and_thirty_days_ahead_or_less() {
         ),
         (&["--enforce=off"], "--enforce"),
         (&[&soon], "only with --enforce report"),
-        (&["--report-header"], "only with --enforce report"),
         (
             &[report, &soon, "--pod-ip=10.0.0.1", "--require-unexposed"],
             "--require-unexposed",
