@@ -110,6 +110,8 @@ fn the_configuration_reference_shows_the_help_of_every_command() {
             "{CONFIGURATION} is out of date: {UPDATE}=1 makes this test rewrite it"
         );
     }
+    let sections = text.matches("<!-- help: ").count();
+    assert_eq!(sections, COMMANDS.len(), "commands that are gone");
 }
 
 /// Returns the help of a command as the document has it: options described under `serve` only by
