@@ -1,7 +1,7 @@
 //! The way of spans to the collector: OTLP over HTTP, from the thread in which the SDK collects
 //! them.
 
-use std::fs;
+use std::fmt::Display;
 use std::path::Path;
 use std::time::Instant;
 
@@ -18,6 +18,7 @@ use super::environment::Collector;
 use crate::logs::once_a_minute::OnceAMinute;
 use crate::logs::sanitize::LogText;
 use crate::process::exit::ExitError;
+use crate::tls::trusted;
 
 crate::metrics! {
     /// Metrics of the export.
@@ -99,14 +100,8 @@ fn client(collector: &Collector) -> Result<Client, String> {
 }
 
 fn trusting(client: ClientBuilder, file: &Path) -> Result<ClientBuilder, String> {
-    let unusable = |why: &str| {
-        let file = file.display();
-        format!("OTEL_EXPORTER_OTLP_CERTIFICATE '{file}': {why}")
-    };
-    let pem = fs::read(file).map_err(|error| unusable(&error.to_string()))?;
-    let certificates = Certificate::from_pem_bundle(&pem).unwrap_or_default();
-    match certificates.is_empty() {
-        true => Err(unusable("holds no certificate in PEM")),
-        false => Ok(client.tls_certs_only(certificates)),
-    }
+    let unusable = |error: &dyn Display| format!("OTEL_EXPORTER_OTLP_CERTIFICATE {error}");
+    let pem = trusted(file).map_err(|error| unusable(&error))?;
+    let certificates = Certificate::from_pem_bundle(&pem).map_err(|error| unusable(&error))?;
+    Ok(client.tls_certs_only(certificates))
 }
