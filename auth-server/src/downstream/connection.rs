@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use http_body_util::BodyExt;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use runtime::net::connection_slots::Activity;
+use runtime::net::listener::LAST_REQUEST;
 use runtime::net::shares::Holder;
 use runtime::net::write_deadline::WriteDeadline;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -29,6 +29,7 @@ use super::draining::Draining;
 use super::http1_guard::Http1Guard;
 use crate::http::middleware::access_log::RequestLogger;
 use crate::http::middleware::client_ip::Peer;
+use crate::http::middleware::in_flight::InFlightBody;
 use crate::http::raw_http1_response;
 use crate::http::unfinished::Unfinished;
 
@@ -39,8 +40,6 @@ const MAX_HEADER_BYTES: usize = 16 * 1024;
 /// Bounds the reading of a rejected upload after its response, so that the response arrives.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: u64 = 8 * 1024 * 1024;
-/// A stop closes idle connections after this silence: a last request may be on its way.
-const LAST_REQUEST: Duration = Duration::from_secs(1);
 
 type Socket = WriteDeadline<TcpStream>;
 
@@ -141,13 +140,7 @@ where
         Box::pin(async move {
             let response = draining.mark(response.await?);
             // In flight until the last of it is written.
-            let response = response.map(|body| {
-                body.map_err(move |error| {
-                    let _ = &in_flight;
-                    error
-                })
-            });
-            Ok::<_, Infallible>(response)
+            Ok::<_, Infallible>(response.map(|body| InFlightBody::new(body, in_flight)))
         })
     });
     let mut connection = http1::Builder::new()

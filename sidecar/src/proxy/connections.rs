@@ -13,6 +13,7 @@ use pingora::protocols::Stream;
 use pingora::proxy::HttpProxy;
 use pingora::server::ShutdownWatch;
 use runtime::net::connection_slots::{Activity, ConnectionSlots};
+use runtime::net::listener::LAST_REQUEST;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use wire::rejection::Rejection;
@@ -31,9 +32,6 @@ use crate::telemetry::outcome::{Completion, Outcome};
 use crate::telemetry::request_log::RequestLogger;
 use crate::telemetry::request_span::RequestSpan;
 use crate::upstream::Upstream;
-
-/// Silence after which a stop closes an idle connection.
-const LAST_REQUEST: Duration = Duration::from_secs(1);
 
 /// Handler of accepted connections.
 pub(crate) struct ClientConnections {

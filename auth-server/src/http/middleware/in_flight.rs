@@ -11,7 +11,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 use runtime::net::client_address::TrustedProxies;
-use runtime::net::shares::{Holder, Share, Shares};
+use runtime::net::shares::{Holder, Shares};
 use wire::rejection::Rejection;
 
 use super::client_ip::client_of;
@@ -35,21 +35,25 @@ pub(crate) async fn with_permit(
         return response::rejection(Rejection::ServerBusy);
     };
     let response = next.run(request).await;
-    response.map(|body| {
-        Body::new(InFlightBody {
-            body,
-            _permit: permit,
-        })
-    })
+    response.map(|body| Body::new(InFlightBody::new(body, permit)))
 }
 
-/// The body of a response with the permit of its request.
-struct InFlightBody {
+/// The body of a response with what its request takes, a permit or a stream.
+pub(crate) struct InFlightBody<T> {
     body: Body,
-    _permit: Share,
+    _taken: T,
 }
 
-impl hyper::body::Body for InFlightBody {
+impl<T> InFlightBody<T> {
+    pub(crate) const fn new(body: Body, taken: T) -> Self {
+        Self {
+            body,
+            _taken: taken,
+        }
+    }
+}
+
+impl<T: Unpin> hyper::body::Body for InFlightBody<T> {
     type Data = Bytes;
     type Error = axum::Error;
 

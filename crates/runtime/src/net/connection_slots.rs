@@ -236,7 +236,7 @@ impl Slots {
         }
     }
 
-    /// Tells the next connection to close; false if there is none.
+    /// Signals the next connection to close; false if there is none.
     fn evict(&mut self, port: &Port, newcomer_holds: usize, now: u64) -> bool {
         for is_proxy in [false, true] {
             while let Some(wait) = self.queues_of(is_proxy).first(newcomer_holds, now) {
