@@ -55,6 +55,7 @@ lint: cmake ## Words, formatting, clippy with warnings as errors, the purity of 
 .PHONY: fmt
 fmt: ## Format the code
 	cargo fmt --all
+	cargo fmt --manifest-path fuzz/Cargo.toml
 
 .PHONY: venv
 venv: ## The Python environment of the interop tests (VENV=DIR: elsewhere than .venv), and their Node modules

@@ -4,8 +4,8 @@
 
 use std::fmt::Write;
 
-use wire::api::form::{Form, decode};
 use libfuzzer_sys::fuzz_target;
+use wire::api::form::{Form, decode};
 
 fn encoded(text: &str) -> String {
     text.bytes().fold(String::new(), |mut encoded, byte| {

@@ -3,8 +3,8 @@
 
 #![no_main]
 
-use wire::http::framing::requests::{FramingError, Part, RequestBoundaries};
 use libfuzzer_sys::fuzz_target;
+use wire::http::framing::requests::{FramingError, Part, RequestBoundaries};
 
 const REJECTED: &[u8] = b"GET / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n";
 

@@ -5,12 +5,12 @@
 
 #![no_main]
 
+use http::{HeaderMap, HeaderValue, header};
+use libfuzzer_sys::fuzz_target;
 use wire::keys::signing_type::SigningType;
 use wire::keys::{Algorithm, KeySet, VerificationKey};
 use wire::token::bearer;
 use wire::token::verifier::VerificationPolicy;
-use http::{HeaderMap, HeaderValue, header};
-use libfuzzer_sys::fuzz_target;
 
 const ALLOWED: [Algorithm; 4] = [
     Algorithm::RS256,

@@ -4,10 +4,10 @@
 
 #![no_main]
 
-use wire::http::path_patterns::PassList;
-use wire::interceptor::{AuthRequirement, Interceptor};
 use http::{HeaderMap, Method};
 use libfuzzer_sys::fuzz_target;
+use wire::http::path_patterns::PassList;
+use wire::interceptor::{AuthRequirement, Interceptor};
 
 /// Decodes a path as a careless service does: every escape, and the escapes within escapes.
 fn decoded(path: &[u8]) -> Vec<u8> {

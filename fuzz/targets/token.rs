@@ -9,13 +9,13 @@
 use aws_lc_rs::hmac;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::{HeaderMap, HeaderValue, header};
+use libfuzzer_sys::fuzz_target;
 use wire::api::user_details::CurrentUserDetails;
 use wire::keys::signing_type::SigningType;
 use wire::keys::{KeySet, VerificationKey};
 use wire::token::verifier::VerificationPolicy;
 use wire::token::{bearer, cookie};
-use http::{HeaderMap, HeaderValue, header};
-use libfuzzer_sys::fuzz_target;
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 const NOW: i64 = 1_800_000_000;
