@@ -24,7 +24,6 @@ pub(crate) use self::warnings::warnings;
 use crate::applications::directory::MountedApplications;
 use crate::applications::registry::ApplicationRegistry;
 use crate::cli::ServeArgs;
-use crate::http::routes::console::Console;
 use crate::http::routes::server_metadata::{IssuerUrl, ServerMetadata};
 use crate::http::routes::static_files::StaticFiles;
 use crate::http::routes::{jwks, revocations};
@@ -83,7 +82,6 @@ pub(crate) struct Config {
     /// `None` if this server is not registered.
     pub(crate) registry: Option<RegistryConfig>,
     pub(crate) allowed_origins: AllowedOrigins,
-    pub(crate) console: Option<Console>,
     pub(crate) request_ids: bool,
     pub(crate) access_log: AccessLog,
 }
@@ -115,7 +113,6 @@ impl Config {
             )
             .with_allowed_origins(AllowedOrigins::new(args.pages.cors_origin.clone())),
             allowed_origins: AllowedOrigins::new(args.pages.cors_origin.clone()),
-            console: console(args)?,
             request_ids: args.access.request_id,
             access_log: args.access.access_log,
             context_path,
@@ -229,19 +226,6 @@ fn static_root(args: &ServeArgs) -> Result<Option<PathBuf>, ExitError> {
     })
 }
 
-fn console(args: &ServeArgs) -> Result<Option<Console>, ExitError> {
-    match args.pages.console {
-        true => Ok(Some(Console::new(
-            &args.listening.context_path,
-            &args.pages.console_target,
-        ))),
-        false if args.pages.console_target.is_empty() => Ok(None),
-        false => Err(ExitError::Config(
-            "--console-target: there is no console with --console off".to_owned(),
-        )),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -315,10 +299,6 @@ mod tests {
             (["--registry", "nacos://me@a"], "--registry: a user needs"),
             (["--registry", "nacos://10.0.0.9"], "--advertise: needed"),
             (["--advertise", "0.0.0.0:9000"], "--advertise: "),
-            (
-                ["--console=false", "--console-target=https://a"],
-                "--console-target: ",
-            ),
         ] {
             let failure = config(&flags).err().unwrap();
             assert_eq!(failure.code(), 78);

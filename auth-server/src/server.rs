@@ -476,7 +476,7 @@ fn routes(
             trusted_proxies: config.trusted_proxies,
             metrics,
         },
-        static_files: StaticFiles::new(&config.context_path, config.static_root, config.console),
+        static_files: StaticFiles::new(&config.context_path, config.static_root),
         context_path: config.context_path,
     }
 }

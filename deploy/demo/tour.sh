@@ -151,19 +151,10 @@ build() {
         python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
 }
 
-# A free port: the console has to know the sidecar's address before it is up.
-free_port() {
-    python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
-}
-
 start_everything() {
-    local admin sidecar_port
-    sidecar_port=${SIDECAR_PORT:-0}
-    [ "$sidecar_port" != 0 ] || sidecar_port=$(free_port)
     start auth-server "$target/debug/auth-server" serve \
         --listen "127.0.0.1:${AUTH_PORT:-0}" --admin-listen "127.0.0.1:${AUTH_ADMIN_PORT:-0}" \
         --store "file:$work/keys" --issuer postern-demo \
-        --console-target "http://127.0.0.1:$sidecar_port" \
         --lame-duck 0
     auth=$(address auth-server "listening on" $!)
     auth_admin=$(address auth-server "admin listening on" $!)
@@ -175,10 +166,9 @@ start_everything() {
     (umask 077 && echo any-secret >"$work/app-secret")
     ready auth-server "$auth_admin"
     start sidecar "$target/debug/sidecar" serve \
-        --listen "127.0.0.1:$sidecar_port" --admin-listen "127.0.0.1:${SIDECAR_ADMIN_PORT:-0}" \
+        --listen "127.0.0.1:${SIDECAR_PORT:-0}" --admin-listen "127.0.0.1:${SIDECAR_ADMIN_PORT:-0}" \
         --upstream "http://$service" --auth-server "http://$auth/auth" --issuer postern-demo \
         --app-name orders --app-id orders --app-secret-file "$work/app-secret" \
-        --cors-origin "http://$auth" \
         --lame-duck 0
     sidecar=$(address sidecar "listening on" $!)
     sidecar_admin=$(address sidecar "admin listening on" $!)
@@ -193,7 +183,6 @@ show_everything() {
   service       http://$service    (knows nothing of authentication)
 
   In a browser
-  console       http://$auth/auth/static/#target=http://$sidecar&path=/orders/42
   status page   http://$sidecar_admin/
 END
 }
@@ -238,8 +227,7 @@ walk() {
     explain "/orders/42"
     expect "it names the check that failed" 1 "$(grep -c '✗ signature' "$work/body")"
 
-    step "8  The same, and more, in a browser: console and status page"
-    expect "the console is there" 200 "$(curl -s -o /dev/null -w '%{http_code}' "http://$auth/auth/static/")"
+    step "8  The same, and more, in a browser: the status page"
     expect "the status page lists the rejection" 1 "$(curl -s "http://$sidecar_admin/" | grep -c 'reason=&quot;token_signature&quot;')"
 }
 

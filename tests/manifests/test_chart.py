@@ -23,7 +23,7 @@ PRODUCTION = [
     "--set", "webhook.certificate.issuer=ca,webhook.clientCaConfigMap=api-server-ca",
     "--set", "monitoring.podMonitors=true,monitoring.rules=true,monitoring.dashboard=true",
     "--set", "image.registry=registry.example.com",
-    "--set-string", 'authServer.config=rotate-every = "30d"\nconsole = "off"\n',
+    "--set-string", 'authServer.config=rotate-every = "30d"\n',
 ]
 ALONE = ["--set", "authServer.enabled=false,webhook.settings.POSTERN_ISSUER_URL=https://id.example.com,webhook.settings.POSTERN_AUDIENCE=shop"]
 # Their schemas are not here.

@@ -75,41 +75,15 @@ impl Browser {
         self.post("/url", &json!({"url": url}));
     }
 
-    /// Types into a field, after its present text.
-    pub fn write(&self, selector: &str, text: &str) {
-        let element = self.element(selector);
-        self.post(&format!("/element/{element}/value"), &json!({"text": text}));
-    }
-
-    /// Empties a field.
-    pub fn clear(&self, selector: &str) {
-        let element = self.element(selector);
-        self.post(&format!("/element/{element}/clear"), &json!({}));
-    }
-
     /// Clicks an element.
     pub fn click(&self, selector: &str) {
         let element = self.element(selector);
         self.post(&format!("/element/{element}/click"), &json!({}));
     }
 
-    /// Presses keys in the focused element: `\u{e004}` is Tab, `\u{e007}` Enter.
-    pub fn press(&self, keys: &str) {
-        let element = &self.get("/element/active")[ELEMENT];
-        let element = element.as_str().expect("a focused element").to_owned();
-        self.post(&format!("/element/{element}/value"), &json!({"text": keys}));
-    }
-
     /// Runs a function body and returns its result.
     pub fn run(&self, script: &str) -> Value {
         self.post("/execute/sync", &json!({"script": script, "args": []}))
-    }
-
-    /// Returns the visible text of an element.
-    pub fn text(&self, selector: &str) -> String {
-        let element = self.element(selector);
-        let text = self.get(&format!("/element/{element}/text"));
-        text.as_str().expect("text").to_owned()
     }
 
     /// Waits until an element shows a text.

@@ -169,7 +169,7 @@ pub(crate) struct AccountArgs {
     pub(crate) applications_dir: Option<PathBuf>,
 }
 
-/// Paths without a token, static files, the console and browsers of other origins.
+/// Paths without a token, static files and browsers of other origins.
 #[derive(Debug, Args, Serialize)]
 #[command(next_help_heading = "Paths and pages")]
 #[serde(rename_all = "kebab-case")]
@@ -190,14 +190,6 @@ pub(crate) struct PageArgs {
     #[arg(long, env, value_name = "ORIGIN", value_delimiter = ',')]
     #[serde(serialize_with = "each_displayed")]
     pub(crate) cors_origin: Vec<Origin>,
-    /// A console at /static/, for trying things out in a browser
-    #[arg(long, env, default_value_t = true, action = ArgAction::Set)]
-    pub(crate) console: bool,
-    /// Origin of a sidecar that the console at /static/ may call, as in https://orders.example;
-    /// repeatable. That sidecar needs this server's origin as its --cors-origin
-    #[arg(long, env, value_name = "ORIGIN", value_delimiter = ',')]
-    #[serde(serialize_with = "each_displayed")]
-    pub(crate) console_target: Vec<Origin>,
 }
 
 /// Bounds on times and numbers.

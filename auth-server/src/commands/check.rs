@@ -190,7 +190,6 @@ mod tests {
             r#"log-format = "json""#,
             r#"context-path = """#,
             r#"store-poll-interval = "30s""#,
-            "console = true",
             "rfc6749-response = false",
             "login-rate-limit = 0",
             "sessions-per-user = 0",

@@ -1,6 +1,5 @@
 //! One route, one file.
 
-pub(crate) mod console;
 pub(crate) mod current_user;
 pub(crate) mod jwks;
 pub(crate) mod login;

@@ -20,7 +20,6 @@ use wire::keys::signing_type::SigningType;
 use wire::token::verifier::VerificationPolicy;
 
 use super::issuance::Issuance;
-use super::routes::console::Console;
 use super::unfinished::Unfinished;
 use super::*;
 use crate::applications::Applications;
@@ -127,7 +126,7 @@ fn routes(live_keys: LiveKeys, applications: Applications) -> Routes {
             trusted_proxies: TrustedProxies::default(),
             metrics: Metrics::default(),
         },
-        static_files: StaticFiles::new(&context, None, Some(Console::new(&context, &[]))),
+        static_files: StaticFiles::new(&context, None),
         context_path: context,
     }
 }

@@ -164,35 +164,6 @@ fn contract_4_4_not_canonical_is_400_at_the_auth_server_too() {
 }
 
 #[test]
-fn the_console_can_be_left_out_and_the_files_stay() {
-    let script = |server: &AuthServer| server.anonymous().get("/static/console.js");
-    assert_eq!(script(&AuthServer::start()).status(), 200);
-    let bare = AuthServerPlan::new()
-        .flags(["--console", "off"])
-        .start()
-        .ready();
-    for path in ["/static/", "/static/console.js", "/static/console.json"] {
-        let response = bare.anonymous().get(path);
-        assert_eq!(
-            verdict(&response),
-            "404 not_found",
-            "{path}: no token is required"
-        );
-    }
-    let site = site();
-    let with_files = AuthServerPlan::new()
-        .flags([
-            "--console",
-            "off",
-            "--static-dir",
-            site.path().to_str().unwrap(),
-        ])
-        .start()
-        .ready();
-    assert_eq!(with_files.anonymous().get("/static/app.js").status(), 200);
-}
-
-#[test]
 fn a_tree_that_is_a_symbolic_link_is_served() {
     let (site, links) = (site(), tempfile::tempdir().unwrap());
     std::os::unix::fs::symlink(site.path().join("static"), links.path().join("static")).unwrap();

@@ -108,28 +108,29 @@ fn durations_and_switches_are_written_alike_everywhere() {
     let file = directory.path().join("postern.toml");
     fs::write(&file, "lame-duck = \"1m\"\nrequest-id = \"on\"\n").unwrap();
     let own = [
-        (Program::AuthServer, &[][..], "CONSOLE", "--rotation-lead"),
+        (Program::AuthServer, &[][..], "REFRESH_TOKENS", "1", "--rotation-lead"),
         (
             Program::Sidecar,
             &SIDECAR[1..],
             "CLOSE_STREAMS_ON_EXPIRY",
+            "0",
             "--max-key-age",
         ),
     ];
-    for (program, needed, switch, duration) in own {
+    for (program, needed, switch, value, duration) in own {
         let end = CommandLine::new(program.path())
             .arguments(["check"])
             .arguments(needed.iter().copied())
             .arguments([duration, "120s", "--config"])
             .arguments([&file])
             .environment("POSTERN_LEEWAY", "1m")
-            .environment(&format!("POSTERN_{switch}"), "0")
+            .environment(&format!("POSTERN_{switch}"), value)
             .run();
         assert_eq!(end.code, Some(0), "{}", end.stderr);
         let switch = switch.to_lowercase().replace('_', "-");
         let duration = duration.trim_start_matches('-');
         for line in [
-            format!("{switch} = false"),
+            format!("{switch} = {}", value == "1"),
             format!("{duration} = \"2m\""),
             "leeway = \"1m\"".to_owned(),
             "lame-duck = \"1m\"".to_owned(),

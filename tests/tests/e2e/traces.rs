@@ -47,7 +47,7 @@ fn span(collector: &Collector, what: &str, is: impl Fn(&SeenSpan) -> bool) -> Se
 }
 
 #[test]
-fn one_trace_leads_from_the_console_through_both_programs() {
+fn one_trace_leads_from_a_client_through_both_programs() {
     let collector = Collector::start();
     let auth_server = auth_server(&collector);
     let service = EchoService::start();

@@ -16,33 +16,25 @@ use wire::http::path_patterns::ContextPath;
 use wire::http::request_path::RequestPath;
 use wire::rejection::Rejection;
 
-use super::console::Console;
 use crate::http::response;
 
 /// Both directory names and path segments.
 pub(crate) const TREES: [&str; 2] = ["static", "assets"];
 const INDEX: &str = "index.html";
 
-/// Served directories, and the console.
+/// Served directories.
 #[derive(Debug, Clone)]
 pub(crate) struct StaticFiles {
     context: String,
     /// Canonical; `None` where no files are served.
     root: Option<PathBuf>,
-    /// Serves paths that the configured files lack.
-    console: Option<Console>,
 }
 
 impl StaticFiles {
-    pub(crate) fn new(
-        context: &ContextPath,
-        root: Option<PathBuf>,
-        console: Option<Console>,
-    ) -> Self {
+    pub(crate) fn new(context: &ContextPath, root: Option<PathBuf>) -> Self {
         Self {
             context: context.as_str().to_owned(),
             root,
-            console,
         }
     }
 
@@ -104,11 +96,7 @@ pub(crate) async fn static_file(
     }
     match files.find(relative).await {
         Some(file) => send(&file, request).await,
-        None => {
-            let console = files.console.as_ref();
-            let built_in = console.and_then(|console| console.file(relative));
-            built_in.unwrap_or_else(|| response::rejection(Rejection::NotFound))
-        }
+        None => response::rejection(Rejection::NotFound),
     }
 }
 
@@ -154,10 +142,7 @@ mod tests {
     async fn only_files_inside_the_two_trees_are_found() {
         let directory = directory();
         let root = StaticFiles::root(directory.path()).unwrap();
-        let files = {
-            let context = "/auth".parse().unwrap();
-            StaticFiles::new(&context, Some(root), None)
-        };
+        let files = StaticFiles::new(&"/auth".parse().unwrap(), Some(root));
         for (path, found) in [
             ("/static/a.css", true),
             ("/static/inside.css", true),
@@ -185,7 +170,7 @@ mod tests {
         let link = directory.path().join("static");
         symlink(&one, &link).unwrap();
         let root = StaticFiles::root(directory.path()).unwrap();
-        let files = StaticFiles::new(&"/auth".parse().unwrap(), Some(root), None);
+        let files = StaticFiles::new(&"/auth".parse().unwrap(), Some(root));
         for (path, found) in [
             ("/static/a.css", true),
             ("/static/inside.css", true),

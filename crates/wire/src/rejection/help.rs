@@ -1,5 +1,5 @@
-//! Cause of each reason code, and what to do: the one source of `docs/reasons.md`, of `explain` and
-//! of the console.
+//! Cause of each reason code, and what to do: the one source of `docs/reasons.md` and of
+//! `explain`.
 
 use super::Rejection;
 
