@@ -46,7 +46,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    finish(run().map_err(command_line::with_provenance::<Cli>))
+    finish(run().map_err(command_line::with_sources::<Cli>))
 }
 
 fn run() -> Result<(), ExitError> {
@@ -55,19 +55,17 @@ fn run() -> Result<(), ExitError> {
     signals::ignore_sighup()?;
     let command = command_line::parse::<Cli>()?.command;
     let warnings = command_line::unknown_variables::<Cli>();
-    let mut former_names = command_line::former_names::<Cli>();
     if !matches!(command, Command::Serve(_) | Command::Check(_)) {
         command_line::warn(&warnings);
-        command_line::warn(&former_names);
         command_line::warn(&command_line::exposed_secrets::<Cli>());
     }
-    former_names.extend(command_line::overridden_keys::<Cli>());
+    let overridden = command_line::overridden_keys::<Cli>();
     match command {
-        Command::Serve(args) => serve(&args, &[warnings, former_names].concat()),
+        Command::Serve(args) => serve(&args, &[warnings, overridden].concat()),
         Command::Check(args) => {
             runtime::traces::check()?;
             telemetry::check(&args.settings.logs.log_level)?;
-            block_on(commands::check::run(&args, warnings, &former_names))
+            block_on(commands::check::run(&args, warnings, &overridden))
         }
         Command::Healthcheck(args) => healthcheck::ready(args.admin_listen, HEALTHCHECK_TIMEOUT),
         Command::Keys(command) => block_on(commands::keys::run(&command)),

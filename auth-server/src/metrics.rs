@@ -124,14 +124,14 @@ metrics! {
         /// Entries of the revocation list by kind: token, user, application
         revocations: Family<Label, Gauge>,
         /// Time to make and sign a token
-        token_signing_duration_seconds was signing_seconds: DurationHistogram
+        token_signing_duration_seconds: DurationHistogram
             = DurationHistogram::new(&SIGNING_BOUNDS),
         /// Connections closed at once because all others had requests in flight
         connections_rejected: Counter,
         /// Connections without a request in flight that were closed for new ones
         connections_evicted: Counter,
         /// Refused requests by reason code
-        rejections was refusals: Family<Label, Counter>
+        rejections: Family<Label, Counter>
             = counters_by("reason", Rejection::of(Maker::AuthServer).map(Rejection::reason)),
         /// 1 if any name with any password logs in as the built-in user
         builtin_users: Gauge,
@@ -181,7 +181,7 @@ metrics! {
     /// Metrics of the registration at Nacos.
     pub(crate) struct RegistrationMetrics {
         /// 1 if the last renewal at the registry succeeded
-        registry_listed was registry_registered: Gauge,
+        registry_listed: Gauge,
     }
 }
 
@@ -386,9 +386,7 @@ mod tests {
             r#"postern_auth_server_logins_total{outcome="login_failed"} 0"#,
             r#"postern_auth_server_token_signing_duration_seconds_bucket{le="0.0005"} 1"#,
             r#"postern_auth_server_tokens_issued_total{grant="client_credentials",outcome="ok"} 1"#,
-            r#"postern_auth_server_signing_seconds_bucket{le="0.0005"} 1"#,
             r#"postern_auth_server_rejections_total{reason="login_failed"} 1"#,
-            r#"postern_auth_server_refusals_total{reason="login_failed"} 1"#,
             r#"postern_auth_server_rejections_total{reason="store_unavailable"} 0"#,
             "postern_auth_server_store_up 1",
             "postern_auth_server_registered_applications 2",
@@ -401,11 +399,8 @@ mod tests {
             "postern_auth_server_users 3",
             "postern_auth_server_users_uncommon_cost 1",
             "postern_auth_server_users_file_usable 1",
-            "postern_auth_server_tls_certificate_not_after_seconds 8",
             r#"postern_auth_server_tls_certificate_reloads_total{outcome="replaced"} 1"#,
             r#"postern_auth_server_tls_certificate_reloads_total{outcome="refused"} 1"#,
-            "postern_auth_server_tls_files_usable 1",
-            "postern_auth_server_registry_registered 1",
             "postern_auth_server_registry_listed 1",
             "postern_auth_server_tls_certificate_not_after_timestamp_seconds 8",
             "postern_auth_server_tls_last_reload_successful 1",

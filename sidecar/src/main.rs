@@ -36,7 +36,7 @@ use crate::config::Config;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    exit::finish(run().map_err(command_line::with_provenance::<Cli>))
+    exit::finish(run().map_err(command_line::with_sources::<Cli>))
 }
 
 fn run() -> Result<(), ExitError> {
@@ -44,20 +44,18 @@ fn run() -> Result<(), ExitError> {
     signals::ignore_sighup()?;
     let command = command_line::parse::<Cli>()?.command;
     let warnings = command_line::unknown_variables::<Cli>();
-    let mut former_names = command_line::former_names::<Cli>();
     if !matches!(command, Command::Serve(_) | Command::Check(_)) {
         command_line::warn(&warnings);
-        command_line::warn(&former_names);
         command_line::warn(&command_line::exposed_secrets::<Cli>());
     }
-    former_names.extend(command_line::overridden_keys::<Cli>());
+    let overridden = command_line::overridden_keys::<Cli>();
     match command {
-        Command::Serve(args) => serve(&args, [warnings, former_names].concat()),
+        Command::Serve(args) => serve(&args, [warnings, overridden].concat()),
         Command::Check(args) => {
             tls::install_provider()?;
             runtime::traces::check()?;
             runtime::logs::telemetry::check(&log_filter(&args.settings.logs.log_level))?;
-            commands::check::run(&args, warnings, &former_names)
+            commands::check::run(&args, warnings, &overridden)
         }
         Command::Healthcheck(args) => {
             healthcheck::ready(args.admin.admin_listen, args.timeout.duration())

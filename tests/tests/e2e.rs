@@ -38,7 +38,6 @@ mod e2e {
     mod explained;
     mod failures;
     mod file_store;
-    mod former_names;
     mod forwarding;
     mod grants;
     mod greedy_clients;

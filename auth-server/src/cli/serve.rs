@@ -104,7 +104,7 @@ pub(crate) struct KeyStoreArgs {
     #[serde(flatten)]
     pub(crate) signing: SigningArgs,
     /// Time between two polls of the store
-    #[arg(long, env, alias = "store-reread", value_name = "DURATION",
+    #[arg(long, env, value_name = "DURATION",
           default_value_t = Seconds::new(30), value_parser = within(1..=86_400))]
     pub(crate) store_poll_interval: Seconds,
     #[command(flatten)]
@@ -136,7 +136,7 @@ pub(crate) struct TokenArgs {
           default_value_t = Seconds::new(30), value_parser = within(0..=300))]
     pub(crate) leeway: Seconds,
     /// Fill `token_type` and `expires_in` of the login response (RFC 6749); they are null otherwise
-    #[arg(long, env, alias = "oauth-response")]
+    #[arg(long, env)]
     pub(crate) rfc6749_response: bool,
     /// Fill `refresh_token` of the login response, and take it at /oauth/token (RFC 6749): a new one with
     /// each use, and a second use ends the session. It is null otherwise
@@ -175,13 +175,7 @@ pub(crate) struct AccountArgs {
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct PageArgs {
     /// Path pattern below the context path that needs no token, such as '/public/**'; repeatable
-    #[arg(
-        long,
-        env,
-        alias = "pass",
-        value_name = "PATTERN",
-        value_delimiter = ','
-    )]
+    #[arg(long, env, value_name = "PATTERN", value_delimiter = ',')]
     pub(crate) public_path: Vec<String>,
     /// Directory whose subdirectories `static` and `assets` are served under these names
     #[arg(long, env, value_name = "DIR")]
@@ -206,7 +200,7 @@ pub(crate) struct LimitArgs {
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) max_connections: u32,
     /// Logins a minute from one address, 0 for any number [default: 300 with a file of users, else 0]
-    #[arg(long, env, alias = "login-rate", value_name = "NUMBER",
+    #[arg(long, env, value_name = "NUMBER",
           value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     pub(crate) login_rate_limit: Option<u32>,
     /// Network of proxies whose X-Forwarded-For is trusted, such as 10.0.0.0/8; repeatable

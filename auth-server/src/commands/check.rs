@@ -10,14 +10,14 @@ use crate::config::{Config, warnings};
 use crate::keys::store::StoreError;
 use crate::keys::sync::preview::preview;
 
-/// Runs the command. Former names are reported, and accepted with `--strict`.
+/// Runs the command. Overridden keys of the file are reported, and accepted with `--strict`.
 ///
 /// # Errors
 /// For an unusable configuration or store.
 pub(crate) async fn run(
     args: &CheckArgs,
     unknown_variables: Vec<String>,
-    former_names: &[String],
+    overridden: &[String],
 ) -> Result<(), ExitError> {
     let config = Config::from_args(&args.settings)?;
     let away = check_store(&config).await?;
@@ -27,7 +27,7 @@ pub(crate) async fn run(
     let mut all = unknown_variables;
     all.extend(warnings(&args.settings, &config));
     all.extend(away);
-    let reported = former_names.iter().chain(&all);
+    let reported = overridden.iter().chain(&all);
     let comments = reported.map(|warning| format!("# warning: {warning}\n"));
     let comments: String = comments.collect();
     print((comments + &settings.to_string()).trim_end())?;

@@ -8,10 +8,11 @@
 //! in the file alone ([`FromTables`]).
 
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
 
+use clap::builder::OsStringValueParser;
 use clap::error::ErrorKind;
 use clap::{Arg, ArgMatches, Command, Parser, value_parser};
 
@@ -19,10 +20,8 @@ pub use self::array_tables::{ArrayTables, FromTables};
 use self::clap_errors::exit_error;
 use self::config_file::ConfigFile;
 pub use self::exposed::exposed_secrets;
-pub use self::former_names::{former_names, public_variable};
-use self::former_names::{has_variable, names};
 use self::from_file::FromFile;
-pub use self::provenance::{overridden_keys, with_provenance};
+pub use self::sources::{overridden_keys, with_sources};
 use self::switch::with_switches;
 use crate::process::exit::ExitError;
 
@@ -31,11 +30,10 @@ mod clap_errors;
 pub mod completions;
 mod config_file;
 mod exposed;
-mod former_names;
 mod from_file;
-mod provenance;
 pub mod seconds;
 pub mod serialize;
+mod sources;
 mod switch;
 
 const CONFIG: &str = "config";
@@ -99,34 +97,6 @@ pub fn not_empty(text: &str) -> Result<String, &'static str> {
     }
 }
 
-fn is_typed(setting: &Arg, arguments: &[OsString]) -> bool {
-    !typed_values(setting, arguments).is_empty()
-}
-
-/// Returns the values that a setting has on the command line itself; a switch has the next argument.
-fn typed_values(setting: &Arg, arguments: &[OsString]) -> Vec<String> {
-    let flags = names(setting);
-    flags
-        .flat_map(|flag| values_after(flag, arguments))
-        .collect()
-}
-
-fn values_after(flag: &str, arguments: &[OsString]) -> Vec<String> {
-    let flag = format!("--{flag}");
-    let texts = before_operands(arguments).iter();
-    let texts: Vec<_> = texts.map(|argument| argument.to_string_lossy()).collect();
-    let followed_by = texts.iter().skip(1).map(|next| &**next).chain([""]);
-    let mut values = Vec::new();
-    for (text, next) in texts.iter().zip(followed_by) {
-        match text.split_once('=') {
-            Some((name, value)) if name == flag => values.push(value.to_owned()),
-            None if *text == flag => values.push(next.to_owned()),
-            _ => {}
-        }
-    }
-    values
-}
-
 /// Returns the arguments before a `--`, after which everything is an operand.
 fn before_operands(arguments: &[OsString]) -> &[OsString] {
     let end = arguments.iter().position(|argument| argument == "--");
@@ -165,7 +135,7 @@ fn parse_from<C: FromTables>(mut arguments: Vec<OsString>) -> Result<C, ParseOut
 
     let outcome = |error: clap::Error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ParseOutcome::Help(error),
-        _ => exit_error(&command, &arguments, &from_file, &error).into(),
+        _ => exit_error(&command, &given, &from_file, &error).into(),
     };
     let mut matches = with_values_hidden(command.clone())
         .try_get_matches_from(&arguments)
@@ -196,33 +166,39 @@ pub fn command<C: Parser>() -> Command {
         .global(true)
         .display_order(0)
         .help("TOML file with settings; its keys are the long names of the flags");
-    let command = with_variables(C::command(), &is_set).arg(config);
+    let command = with_variables(C::command()).arg(config);
     with_short_check(with_negative_numbers(with_switches(command)))
 }
 
-fn is_set(variable: &OsStr) -> bool {
+fn is_set(variable: &str) -> bool {
     std::env::var_os(variable).is_some()
 }
 
-/// Names the variable of each flag with `env` after the flag: `--a-b` is `POSTERN_A_B`. A
-/// former name's variable counts where the present one is not set.
-fn with_variables(command: Command, is_set: &dyn Fn(&OsStr) -> bool) -> Command {
+/// Names the variable of each flag with `env` after the flag: `--a-b` is `POSTERN_A_B`.
+fn with_variables(command: Command) -> Command {
     command
-        .mut_args(|arg| match variable_of(&arg, is_set) {
+        .mut_args(|arg| match variable_of(&arg) {
             Some(variable) => arg.env(variable),
             None => arg,
         })
-        .mut_subcommands(|subcommand| with_variables(subcommand, is_set))
+        .mut_subcommands(with_variables)
 }
 
 /// Returns the name, unless the flag has no variable or names one itself.
-fn variable_of(arg: &Arg, is_set: &dyn Fn(&OsStr) -> bool) -> Option<String> {
+fn variable_of(arg: &Arg) -> Option<String> {
     let (long, declared) = (arg.get_long()?, arg.get_env()?);
-    let is_unnamed = declared == in_capitals(arg.get_id().as_str()).as_str();
-    let mut set = names(arg)
-        .map(variable)
-        .filter(|name| is_set(name.as_ref()));
-    is_unnamed.then(|| set.next().unwrap_or_else(|| variable(long)))
+    (declared == in_capitals(arg.get_id().as_str()).as_str()).then(|| variable(long))
+}
+
+/// Returns true for a variable of `serve` that holds no secret.
+#[must_use]
+pub fn is_public_variable<C: Parser>(name: &str) -> bool {
+    let command = command::<C>();
+    let serve = command.find_subcommand("serve");
+    let mut settings = serve.into_iter().flat_map(settings);
+    settings.any(|setting| {
+        !setting.is_hide_env_values_set() && setting.get_env().is_some_and(|env| env == name)
+    })
 }
 
 fn variable(flag: &str) -> String {
@@ -270,13 +246,26 @@ fn with_values_hidden(command: Command) -> Command {
         .mut_subcommands(with_values_hidden)
 }
 
-/// Parses command line and environment alone. Settings of the file may be missing, so nothing is
-/// rejected yet: the real parse does that.
+/// Parses command line and environment alone. Settings of the file may be missing and values are
+/// taken as they are: the real parse rejects.
 fn lenient_matches<C: Parser>(arguments: &[OsString]) -> Result<ArgMatches, ParseOutcome> {
-    let lenient = with_values_hidden(command::<C>()).ignore_errors(true);
-    lenient
-        .try_get_matches_from(arguments)
+    let lenient = with_values_hidden(command::<C>())
+        .ignore_errors(true)
+        .args_override_self(true);
+    let matches = with_any_values(lenient.clone()).try_get_matches_from(arguments);
+    // Help was requested: that with the values that each setting takes.
+    matches
+        .or_else(|_| lenient.try_get_matches_from(arguments))
         .map_err(ParseOutcome::Help)
+}
+
+fn with_any_values(command: Command) -> Command {
+    command
+        .mut_args(|arg| match arg.get_env() {
+            Some(_) if arg.get_id() != CONFIG => arg.value_parser(OsStringValueParser::new()),
+            _ => arg,
+        })
+        .mut_subcommands(with_any_values)
 }
 
 fn file_of(given: &ArgMatches) -> Option<&PathBuf> {
@@ -316,15 +305,8 @@ fn unknown(command: &Command, set: impl Iterator<Item = OsString>) -> impl Itera
         .filter_map(|name| name.into_string().ok())
         .filter(|name| name.starts_with(VARIABLE_PREFIX))
         .collect();
-    ours.into_iter().map(|name| {
-        let present = all_settings(command)
-            .into_iter()
-            .find(|setting| has_variable(setting, &name));
-        match present.and_then(Arg::get_long).map(variable) {
-            Some(present) => format!("{name} is ignored: {present}, its present name, is set"),
-            None => format!("{name} is no setting of this program: ignored"),
-        }
-    })
+    ours.into_iter()
+        .map(|name| format!("{name} is no setting of this program: ignored"))
 }
 
 #[cfg(test)]

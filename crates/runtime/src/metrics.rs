@@ -16,7 +16,7 @@ use crate::files::replaced_file::ReplacedFiles;
 use crate::logs::log_lines::DroppedLines;
 
 /// Declares a struct of metrics and its function `register`: the name of a field is the name of the
-/// metric, its doc comment the help text, and `was` a former name, exported for one release.
+/// metric, its doc comment the help text.
 /// The fields `beside` them are not exported by `register`. Clones share the values.
 #[macro_export]
 macro_rules! metrics {
@@ -27,7 +27,7 @@ macro_rules! metrics {
         $visible:vis struct $group:ident {
             $(
                 $(#[doc = $help:literal])+
-                $seen:vis $name:ident $(was $former:ident)?: $metric:ty $(= $first:expr)?,
+                $seen:vis $name:ident: $metric:ty $(= $first:expr)?,
             )+
         }
         $(beside {
@@ -56,7 +56,6 @@ macro_rules! metrics {
                 $($crate::metrics::register(
                     registry,
                     stringify!($name),
-                    &[$(stringify!($former))?],
                     concat!($($help),+),
                     &self.$name,
                 );)+
@@ -85,19 +84,9 @@ pub fn counters_by(
     counters(values.into_iter().map(|value| [(label, value)]))
 }
 
-/// Registers `metric` under its name and, for one release, under its former ones.
-pub fn register(
-    registry: &mut Registry,
-    name: &str,
-    former: &[&str],
-    help: &str,
-    metric: &(impl Metric + Clone),
-) {
+/// Registers `metric` under its name.
+pub fn register(registry: &mut Registry, name: &str, help: &str, metric: &(impl Metric + Clone)) {
     registry.register(name, help.trim_start(), metric.clone());
-    for former in former {
-        let help = format!("Former name of {name}");
-        registry.register(*former, help, metric.clone());
-    }
 }
 
 /// Returns the registry of a program: a prefix for all its metrics, its version, lost log

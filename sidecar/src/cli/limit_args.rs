@@ -16,7 +16,7 @@ pub(crate) struct LimitArgs {
 
     /// Close WebSockets, server-sent events and gRPC calls when the token that opened them expires
     /// (exp and leeway)
-    #[arg(long, env, alias = "end-streams", default_value_t = true, action = ArgAction::Set)]
+    #[arg(long, env, default_value_t = true, action = ArgAction::Set)]
     pub(crate) close_streams_on_expiry: bool,
 
     /// Time for connecting to the service
@@ -42,7 +42,7 @@ pub(crate) struct LimitArgs {
 
     /// Time a client may read nothing of what is sent to it; 0: forever. Then its connection is
     /// closed
-    #[arg(long, env, alias = "send-timeout", default_value_t = Seconds::new(60), value_name = "DURATION")]
+    #[arg(long, env, default_value_t = Seconds::new(60), value_name = "DURATION")]
     pub(crate) downstream_write_timeout: Seconds,
 
     /// Max. connections of clients at once; more are closed. Default: half of the file descriptors
@@ -53,7 +53,7 @@ pub(crate) struct LimitArgs {
     /// Max. requests at once on their way to the service and back, over all connections; more get
     /// 503 server_busy. Four fifths of them at most for one user, or one address without a token.
     /// Default: as for --max-connections
-    #[arg(long, env, alias = "max-in-flight", value_parser = connections, value_name = "COUNT")]
+    #[arg(long, env, value_parser = connections, value_name = "COUNT")]
     pub(crate) max_requests: Option<usize>,
 
     /// Threads that serve requests
@@ -71,7 +71,7 @@ pub(crate) struct StopArgs {
     pub(crate) lame_duck: Seconds,
 
     /// Time after that for requests in flight to finish
-    #[arg(long, env, alias = "drain-limit", default_value_t = Seconds::new(20), value_name = "DURATION")]
+    #[arg(long, env, default_value_t = Seconds::new(20), value_name = "DURATION")]
     pub(crate) drain_timeout: Seconds,
 }
 

@@ -29,26 +29,14 @@ pub(crate) struct RulesArgs {
 
     /// Ant pattern, relative to the context path, of paths that need no token; may be repeated, or
     /// hold several separated by commas. Methods in front limit it, as in 'GET,HEAD /products/**'
-    #[arg(
-        long,
-        env,
-        alias = "pass",
-        value_delimiter = ',',
-        value_name = "PATTERN"
-    )]
+    #[arg(long, env, value_delimiter = ',', value_name = "PATTERN")]
     #[serde(serialize_with = "serialize_whole")]
     pub(crate) public_path: Vec<String>,
 
     /// Ant pattern, relative to the context path, of paths where the token is optional: without one
     /// the request is forwarded without a user. A bad token is rejected there too. Written as
     /// --public-path
-    #[arg(
-        long,
-        env,
-        alias = "optional",
-        value_delimiter = ',',
-        value_name = "PATTERN"
-    )]
+    #[arg(long, env, value_delimiter = ',', value_name = "PATTERN")]
     #[serde(serialize_with = "serialize_whole")]
     pub(crate) optional_auth_path: Vec<String>,
 

@@ -60,7 +60,7 @@ pub(crate) struct UpstreamArgs {
     pub(crate) pod_ip: Option<IpAddr>,
 
     /// Do not become ready while the service accepts connections on --pod-ip
-    #[arg(long, env, alias = "refuse-bypass")]
+    #[arg(long, env)]
     pub(crate) require_unexposed: bool,
 }
 
@@ -99,7 +99,7 @@ pub(crate) struct UpstreamRequestArgs {
 
     /// Reuse a connection to the service after a request with a body. Faster; only for a service
     /// that reads every body to its end, also of requests that it rejects
-    #[arg(long, env, alias = "reuse-after-body")]
+    #[arg(long, env)]
     pub(crate) upstream_reuse_after_body: bool,
 
     /// Treatment of X-Forwarded-For, -Proto and Forwarded: append the client's address; overwrite

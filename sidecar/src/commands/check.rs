@@ -13,14 +13,14 @@ use crate::keys::source::KeySource;
 mod online;
 mod paths;
 
-/// Runs the command. Former names are reported, and accepted with `--strict`.
+/// Runs the command. Overridden keys of the file are reported, and accepted with `--strict`.
 ///
 /// # Errors
 /// For an unusable configuration.
 pub(crate) fn run(
     args: &CheckArgs,
     unknown_variables: Vec<String>,
-    former_names: &[String],
+    overridden: &[String],
 ) -> Result<(), ExitError> {
     let settings = &args.settings;
     let config = Config::new(settings)?;
@@ -38,7 +38,7 @@ pub(crate) fn run(
         .chain(sources.iter().filter_map(|(_, source)| source.warning()))
         .chain(found.warnings.iter().cloned())
         .collect();
-    let reported = former_names.iter().chain(&warnings);
+    let reported = overridden.iter().chain(&warnings);
     let toml = as_toml(settings, reported)?;
     let paths = match args.paths {
         true => paths::comments(&settings.rules, &config.rules.auth_policy)?,

@@ -35,20 +35,18 @@ pub(crate) fn run(args: &InjectArgs) -> Result<(), ExitError> {
     output::print(&injected.text)
 }
 
-/// Returns the settings of the sidecars, whose variables have to be settings of `serve`. A former
-/// name is replaced: it would stand beside the component's present one.
+/// Returns the settings of the sidecars, whose variables have to be settings of `serve`.
 pub(super) fn settings(args: &SidecarsArgs) -> Result<Settings, ExitError> {
     let mut pairs = Vec::new();
     for pair in &args.set {
         let (name, value) = pair.split_once('=').ok_or_else(|| {
             ExitError::Usage(format!("--set '{pair}': expected POSTERN_NAME=VALUE"))
         })?;
-        let name = command_line::public_variable::<Cli>(name).ok_or_else(|| {
-            ExitError::Usage(format!(
-                "--set: {name} is no setting of the sidecar, or a secret one"
-            ))
-        })?;
-        pairs.push((name, value.to_owned()));
+        if !command_line::is_public_variable::<Cli>(name) {
+            let line = format!("--set: {name} is no setting of the sidecar, or a secret one");
+            return Err(ExitError::Usage(line));
+        }
+        pairs.push((name.to_owned(), value.to_owned()));
     }
     Settings::new(args.image.clone(), &pairs, args.secret.clone())
 }

@@ -12,8 +12,6 @@ pub(crate) const APP_SECRET_FILE: &str = "POSTERN_APP_SECRET_FILE";
 pub(crate) const UPSTREAM: &str = "POSTERN_UPSTREAM";
 pub(crate) const PROBES: &str = "POSTERN_PROBES";
 pub(crate) const PUBLIC_PATH: &str = "POSTERN_PUBLIC_PATH";
-/// Its former name, for one release.
-pub(crate) const PASS: &str = "POSTERN_PASS";
 /// Sources of the key that need no application.
 const OTHER_KEY_SOURCES: [&str; 4] = [
     "POSTERN_JWKS_URL",

@@ -118,11 +118,8 @@ impl Reload {
         let client_tls = self.client_tls.clone();
         // All that reads files or can fail comes first.
         let reading = spawn_blocking(move || {
-            for line in command_line::former_names::<Cli>() {
-                tracing::warn!("{line}");
-            }
             read_and_check(&start, &effective, client_tls.as_deref())
-                .map_err(command_line::with_provenance::<Cli>)
+                .map_err(command_line::with_sources::<Cli>)
         });
         let ended = |error: JoinError| ExitError::Software(error.to_string());
         let valid = reading.await.map_err(ended)??;

@@ -123,7 +123,7 @@ fn settings_of_all_sidecars_come_from_the_command_line() {
     for (pair, code) in [
         ("POSTERN_NO_SUCH=1", 64),
         ("POSTERN_APP_SECRET=hush", 64),
-        ("POSTERN_PASS", 64),
+        ("POSTERN_NO_SUCH", 64),
         ("POSTERN_PUBLIC_PATH", 64),
         ("POSTERN_LISTEN=0.0.0.0:9999", 64),
         ("POSTERN_UPSTREAM=http://127.0.0.1:1", 64),
@@ -133,16 +133,6 @@ fn settings_of_all_sidecars_come_from_the_command_line() {
         assert_eq!((end.code, &*end.stdout), (Some(code), ""), "{pair}");
         assert!(!end.stderr.contains("hush"), "{}", end.stderr);
     }
-}
-
-#[test]
-fn a_former_name_replaces_the_component_s_setting() {
-    let input = fs::read_to_string(data("inject/in/guestbook.yaml")).unwrap();
-    let injected = |pair| sidecar(&["inject", "--set", pair], &input).stdout;
-    let former = injected("POSTERN_DRAIN_LIMIT=5");
-    assert!(former.contains("POSTERN_DRAIN_TIMEOUT"), "{former}");
-    assert_eq!(former, injected("POSTERN_DRAIN_TIMEOUT=5"));
-    assert!(!injected("POSTERN_MAX_IN_FLIGHT=").contains("POSTERN_MAX_REQUESTS"));
 }
 
 #[test]

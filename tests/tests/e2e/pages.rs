@@ -1,5 +1,4 @@
-//! The console and the status page in a real browser. `POSTERN_UPDATE_DOCS=1` keeps the pictures of
-//! them for the documents.
+//! The status page in a real browser. `POSTERN_UPDATE_DOCS=1` keeps its picture for the documents.
 
 use std::fs;
 

@@ -108,7 +108,13 @@ fn durations_and_switches_are_written_alike_everywhere() {
     let file = directory.path().join("postern.toml");
     fs::write(&file, "lame-duck = \"1m\"\nrequest-id = \"on\"\n").unwrap();
     let own = [
-        (Program::AuthServer, &[][..], "REFRESH_TOKENS", "1", "--rotation-lead"),
+        (
+            Program::AuthServer,
+            &[][..],
+            "REFRESH_TOKENS",
+            "1",
+            "--rotation-lead",
+        ),
         (
             Program::Sidecar,
             &SIDECAR[1..],

@@ -159,7 +159,10 @@ fn a_bad_new_pair_is_rejected_counted_and_named() {
     fs::copy(&other.cert, &certificate.cert).unwrap();
     let line = r#"postern_auth_server_tls_certificate_reloads_total{outcome="refused"} 1"#;
     wait::until("the rejection", || metric(&server, line).then_some(()));
-    assert!(metric(&server, "postern_auth_server_tls_files_usable 0"));
+    assert!(metric(
+        &server,
+        "postern_auth_server_tls_last_reload_successful 0"
+    ));
     wait::until("the reason in the log", || {
         let log = server.process().stderr();
         log.contains("does not belong to the first certificate")
@@ -175,7 +178,10 @@ fn a_bad_new_pair_is_rejected_counted_and_named() {
         let presented = trust.connect(server.address()).unwrap().presented();
         (presented != before).then_some(())
     });
-    assert!(metric(&server, "postern_auth_server_tls_files_usable 1"));
+    assert!(metric(
+        &server,
+        "postern_auth_server_tls_last_reload_successful 1"
+    ));
 }
 
 #[test]

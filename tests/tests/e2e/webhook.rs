@@ -161,7 +161,7 @@ fn the_webhook_puts_the_sidecar_into_labelled_pods() {
     ] {
         assert!(metrics.contains(line), "{line}: {metrics}");
     }
-    assert!(metrics.contains("postern_webhook_tls_certificate_not_after_seconds"));
+    assert!(metrics.contains("postern_webhook_tls_certificate_not_after_timestamp_seconds"));
 }
 
 #[test]

@@ -1,20 +1,19 @@
 //! clap's errors as one line that names the flag, and the file if the flag stood there.
 
-use std::ffi::OsString;
-
-use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Command};
 
+use super::all_settings;
 use super::from_file::FromFile;
-use super::provenance::SEE_HELP;
-use super::{all_settings, is_typed};
+use super::sources::{SEE_HELP, chosen_subcommand, source};
 use crate::process::exit::ExitError;
 
 /// Returns an unusable, missing or excluded setting as a configuration failure, regardless of its
 /// source, and any other error as a command line failure.
 pub(super) fn exit_error(
     command: &Command,
-    arguments: &[OsString],
+    given: &ArgMatches,
     from_file: &FromFile,
     error: &clap::Error,
 ) -> ExitError {
@@ -26,7 +25,7 @@ pub(super) fn exit_error(
             let line = without_secret(command, error, what_is_wrong(&error.to_string()));
             if from_file.is_named_in(&line) {
                 ExitError::Config(format!("{}: {line}", from_file.path.display()))
-            } else if is_configuration(command, arguments, error) {
+            } else if is_configuration(command, given, error) {
                 ExitError::Config(format!("{line}{SEE_HELP}"))
             } else {
                 ExitError::Usage(format!("{line}{SEE_HELP}"))
@@ -35,7 +34,7 @@ pub(super) fn exit_error(
     }
 }
 
-fn is_configuration(command: &Command, arguments: &[OsString], error: &clap::Error) -> bool {
+fn is_configuration(command: &Command, given: &ArgMatches, error: &clap::Error) -> bool {
     let flags = |kind| named_flags(error, kind);
     let invalid = flags(ContextKind::InvalidArg);
     let settings = all_settings(command);
@@ -47,8 +46,9 @@ fn is_configuration(command: &Command, arguments: &[OsString], error: &clap::Err
         ErrorKind::MissingRequiredArgument | ErrorKind::ValueValidation => {}
         // A flag at the end of the line has no value; clap calls that an empty one.
         ErrorKind::InvalidValue if is_empty_value(error) => {
+            let given = chosen_subcommand(command, given).1;
             let mut settings = invalid.iter().filter_map(setting_of);
-            if settings.any(|setting| is_typed(setting, arguments)) {
+            if !settings.any(|it| source(it, given) == Some(ValueSource::EnvVariable)) {
                 return false;
             }
         }

@@ -1,38 +1,31 @@
 //! Secrets on the command line, where every user of the machine can read them.
 
-use std::ffi::OsString;
+use std::ffi::OsStr;
 
 use clap::{Arg, Parser};
 
-use super::{all_settings, command, typed_values};
+use super::sources::Sources;
 
 /// Returns one line for each typed secret and for each typed address with a password; no line
 /// repeats a value.
 #[must_use]
 pub fn exposed_secrets<C: Parser>() -> Vec<String> {
-    let arguments: Vec<_> = std::env::args_os().collect();
-    exposed(&all_settings(&command::<C>()), &arguments)
+    Sources::of_process::<C>().map_or(Vec::new(), |sources| exposed(&sources))
 }
 
-pub(super) fn exposed(settings: &[&Arg], arguments: &[OsString]) -> Vec<String> {
-    let mut lines: Vec<_> = settings
-        .iter()
-        .filter_map(|setting| line(setting, arguments))
-        .collect();
-    // Several commands may have the setting.
-    lines.sort_unstable();
-    lines.dedup();
-    lines
+pub(super) fn exposed(sources: &Sources) -> Vec<String> {
+    let typed = sources.typed();
+    typed
+        .filter_map(|(setting, values)| line(setting, &values))
+        .collect()
 }
 
-fn line(setting: &Arg, arguments: &[OsString]) -> Option<String> {
+fn line(setting: &Arg, values: &[&OsStr]) -> Option<String> {
     let flag = setting.get_long()?;
-    let values = typed_values(setting, arguments);
-    let secret = if values.is_empty() {
-        return None;
-    } else if setting.is_hide_env_values_set() {
+    let mut addresses = values.iter().map(|value| value.to_string_lossy());
+    let secret = if setting.is_hide_env_values_set() {
         "this secret"
-    } else if values.iter().any(|value| has_password(value)) {
+    } else if addresses.any(|address| has_password(&address)) {
         "the password in this address"
     } else {
         return None;

@@ -8,7 +8,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
 
 use super::config_file::ConfigFile;
-use super::former_names::names;
+use super::sources::{chosen_subcommand, source};
 use super::{all_settings, default_variable, settings};
 use crate::process::exit::ExitError;
 
@@ -36,8 +36,8 @@ impl FromFile {
         let mut resolved = Self::default();
         for setting in settings(chosen).filter(|setting| !is_given(setting, given)) {
             let in_file = file.as_ref().and_then(|file| {
-                let key = names(setting).find(|name| file.has(name))?;
-                Some((file, key))
+                let key = setting.get_long()?;
+                file.has(key).then_some((file, key))
             });
             let Some((file, key)) = in_file else {
                 resolved.arguments.extend(default(setting, variable));
@@ -45,8 +45,7 @@ impl FromFile {
             };
             let arguments = file.arguments_for(key, setting)?;
             if !arguments.is_empty() {
-                // clap's messages have the present name.
-                resolved.keys.extend(setting.get_long().map(str::to_owned));
+                resolved.keys.push(key.to_owned());
                 resolved.arguments.extend(arguments);
             }
         }
@@ -72,29 +71,25 @@ fn default(setting: &Arg, variable: &dyn Fn(&str) -> Option<OsString>) -> Option
     Some(argument)
 }
 
-/// Rejects unknown keys, secrets, and a setting under two names.
+/// Rejects unknown keys and secrets.
 fn reject_wrong_keys(file: &ConfigFile, command: &Command) -> Result<(), ExitError> {
     let known = all_settings(command);
     let named = |key: &str| {
         let mut settings = known.iter();
-        let setting = settings.find(|setting| names(setting).any(|name| name == key))?;
-        Some((setting, setting.get_long()?))
+        settings.find(|setting| setting.get_long() == Some(key))
     };
     for key in file.keys() {
         match named(key) {
             None => {
                 let meant = named(&key.replace('_', "-"));
-                let meant = meant.map(|(_, name)| format!("; `{name}` is"));
+                let meant = meant.and_then(|setting| setting.get_long());
+                let meant = meant.map(|name| format!("; `{name}` is"));
                 let why = format!("is no setting of this program{}", meant.unwrap_or_default());
                 return Err(file.reject(key, &why));
             }
-            Some((setting, name)) if setting.is_hide_env_values_set() => {
-                let advice = format!("is a secret: give `{name}-file` instead");
+            Some(setting) if setting.is_hide_env_values_set() => {
+                let advice = format!("is a secret: give `{key}-file` instead");
                 return Err(file.reject(key, &advice));
-            }
-            Some((_, name)) if name != key && file.has(name) => {
-                let why = format!("and `{name}` are two names of one setting");
-                return Err(file.reject(key, &why));
             }
             Some(_) => {}
         }
@@ -102,22 +97,9 @@ fn reject_wrong_keys(file: &ConfigFile, command: &Command) -> Result<(), ExitErr
     Ok(())
 }
 
-fn chosen_subcommand<'a>(
-    command: &'a Command,
-    given: &'a ArgMatches,
-) -> (&'a Command, &'a ArgMatches) {
-    let next = given
-        .subcommand()
-        .and_then(|(name, given)| Some((command.find_subcommand(name)?, given)));
-    next.map_or((command, given), |(command, given)| {
-        chosen_subcommand(command, given)
-    })
-}
-
 fn is_given(setting: &Arg, given: &ArgMatches) -> bool {
-    let source = given.value_source(setting.get_id().as_str());
     matches!(
-        source,
+        source(setting, given),
         Some(ValueSource::CommandLine | ValueSource::EnvVariable)
     )
 }

@@ -1,6 +1,7 @@
 //! The ranking of the sources and the one line for each thing that is wrong.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use super::sources::Sources;
 use super::*;
 
 /// cargo sets `CARGO_PKG_NAME` to `runtime` for every test: the one variable a test can rely on
@@ -446,23 +447,31 @@ fn a_variable_of_ours_that_no_flag_declares_is_noticed() {
     assert_eq!(warnings, [expected]);
 }
 
+#[test]
+fn a_variable_of_serve_without_a_secret_is_public() {
+    for (name, public) in [
+        ("POSTERN_UNSET_NAME", true),
+        ("POSTERN_UNSET_NAEM", false),
+        ("POSTERN_UNSET_SECRET", false),
+        ("POSTERN_UNSET_STORE", false),
+        ("POSTERN_CONFIG", false),
+    ] {
+        assert_eq!(is_public_variable::<Program>(name), public, "{name}");
+    }
+}
+
 /// Returns `text` with its sources, for the command line `arguments`, a set variable of
 /// `--from-env` alone, and the text `file` of the file, whose path is left out.
 fn described(text: &str, arguments: &[&str], file: &str) -> String {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("prog.toml");
     std::fs::write(&path, file).unwrap();
-    let directory = format!("{}/", directory.path().display());
-    let text = text.replace("prog.toml", &path.display().to_string());
-    let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
-    let command = command::<Program>();
-    let sources = provenance::Sources {
-        arguments: &arguments,
-        is_set: &|variable| variable == "CARGO_PKG_NAME",
-        file: Some(&ConfigFile::read(&path).unwrap()),
-    };
-    let described = sources.describe(&all_settings(&command), &text);
-    described.replace(&directory, "")
+    let path = path.display().to_string();
+    let line = ["prog", "serve", "--config", &path];
+    let line: Vec<_> = line.iter().chain(arguments).map(OsString::from).collect();
+    let sources = Sources::of::<Program>(&line).unwrap();
+    let described = sources.describe(&text.replace("prog.toml", &path));
+    described.replace(&path, "prog.toml")
 }
 
 #[test]
@@ -522,7 +531,6 @@ fn a_failure_names_settings_from_other_sources() {
 
 #[test]
 fn a_secret_on_the_command_line_is_reported_and_not_repeated() {
-    let program = command::<Program>();
     for (typed, flags) in [
         (&["serve", "--name", "x"][..], &[][..]),
         (&["serve", "--secret", "eightlet"], &["--secret: "]),
@@ -554,7 +562,7 @@ fn a_secret_on_the_command_line_is_reported_and_not_repeated() {
         ),
     ] {
         let arguments: Vec<_> = ["prog"].iter().chain(typed).map(OsString::from).collect();
-        let lines = exposed::exposed(&all_settings(&program), &arguments);
+        let lines = exposed::exposed(&Sources::of::<Program>(&arguments).unwrap());
         assert_eq!(lines.len(), flags.len(), "{lines:?}");
         for (line, flag) in lines.iter().zip(flags) {
             assert!(line.starts_with(flag), "{line}");
@@ -562,249 +570,4 @@ fn a_secret_on_the_command_line_is_reported_and_not_repeated() {
             assert!(line.contains("POSTERN_UNSET_"), "{line}");
         }
     }
-}
-
-/// Settings with former names.
-#[derive(Debug, Parser, PartialEq)]
-#[command(name = "prog")]
-enum Renamed {
-    Serve {
-        #[arg(long, env, alias = "pass", value_delimiter = ',')]
-        public_path: Vec<String>,
-        #[arg(long, env, alias = "drain-limit", default_value_t = 20)]
-        drain_timeout: u32,
-        #[arg(long, env, alias = "word", hide_env_values = true)]
-        password: Option<String>,
-    },
-}
-
-impl FromTables for Renamed {}
-
-fn renamed(arguments: &[&str], file: &str) -> Result<(Vec<String>, u32), String> {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("prog.toml");
-    std::fs::write(&path, file).unwrap();
-    let path = path.display().to_string();
-    let line = ["prog", "serve", "--config", &path];
-    match parse_from(line.iter().chain(arguments).map(OsString::from).collect()) {
-        Ok(Renamed::Serve {
-            public_path,
-            drain_timeout,
-            ..
-        }) => Ok((public_path, drain_timeout)),
-        Err(ParseOutcome::Failure(failure)) => Err(failure.to_string().replace(&path, "prog.toml")),
-        Err(help) => unreachable!("{help:?}"),
-    }
-}
-
-#[test]
-fn a_former_name_is_its_setting_as_flag_and_key() {
-    for (arguments, file, paths, timeout) in [
-        (&["--pass", "/a,/b"][..], "", &["/a", "/b"][..], 20),
-        (&["--pass=/a", "--public-path=/b"], "", &["/a", "/b"], 20),
-        (&[], "pass = ['/a', '/b']", &["/a", "/b"], 20),
-        (&["--pass=/c"], "public-path = '/a'", &["/c"], 20),
-        (&["--public-path=/c"], "pass = '/a'", &["/c"], 20),
-        (&["--drain-limit", "5"], "drain-timeout = 6", &[], 5),
-        (&["--drain-timeout", "5"], "drain-limit = 6", &[], 5),
-        (&[], "drain-limit = 6", &[], 6),
-    ] {
-        let read = renamed(arguments, file).unwrap();
-        let paths: Vec<_> = paths.iter().map(ToString::to_string).collect();
-        assert_eq!(read, (paths, timeout), "{arguments:?} {file}");
-    }
-}
-
-#[test]
-fn what_is_wrong_under_a_former_name_says_where_it_stands() {
-    for (arguments, file, line) in [
-        (
-            &[][..],
-            "pass = '/a'\npublic-path = '/a'",
-            "prog.toml: `pass` and `public-path` are two names of one setting",
-        ),
-        (
-            &["--public-path=/c"],
-            "pass = '/a'\npublic-path = '/a'",
-            "prog.toml: `pass` and `public-path` are two names of one setting",
-        ),
-        (
-            &[],
-            "pass = 5",
-            "prog.toml: `pass` must be a string, not integer",
-        ),
-        (
-            &[],
-            "drain-limit = -1",
-            "prog.toml: invalid value '-1' for '--drain-timeout <DRAIN_TIMEOUT>': ",
-        ),
-        (
-            &[],
-            "drain_limit = 1",
-            "prog.toml: `drain_limit` is no setting of this program; `drain-timeout` is",
-        ),
-        (
-            &[],
-            "word = 'hush'",
-            "prog.toml: `word` is a secret: give `password-file` instead",
-        ),
-        (
-            &["--drain-limit", "x"],
-            "",
-            "invalid value 'x' for '--drain-timeout <DRAIN_TIMEOUT>': ",
-        ),
-        (
-            &["--drain-limit"],
-            "",
-            "a value is required for '--drain-timeout <DRAIN_TIMEOUT>' but none was supplied",
-        ),
-        (
-            &["--drain-limit=5", "--drain-timeout=5"],
-            "",
-            "the argument '--drain-timeout <DRAIN_TIMEOUT>' cannot be used multiple times",
-        ),
-    ] {
-        let said = renamed(arguments, file).unwrap_err();
-        assert!(said.starts_with(line), "{arguments:?} {file}: {said}");
-    }
-}
-
-#[test]
-fn the_variable_of_a_former_name_counts_alone() {
-    for (set, read, ignored) in [
-        (&[][..], "POSTERN_PUBLIC_PATH", &[][..]),
-        (&["POSTERN_PUBLIC_PATH"], "POSTERN_PUBLIC_PATH", &[]),
-        (&["POSTERN_PASS"], "POSTERN_PASS", &[]),
-        (
-            &["POSTERN_PASS", "POSTERN_PUBLIC_PATH"],
-            "POSTERN_PUBLIC_PATH",
-            &["POSTERN_PASS is ignored: POSTERN_PUBLIC_PATH, its present name, is set"],
-        ),
-    ] {
-        let is_set = |name: &OsStr| set.iter().any(|other| name == *other);
-        let command = with_variables(<Renamed as clap::CommandFactory>::command(), &is_set);
-        let settings = all_settings(&command);
-        assert_eq!(settings[0].get_env().unwrap(), read, "{set:?}");
-        let names = set.iter().map(OsString::from);
-        let warnings: Vec<_> = unknown(&command, names).collect();
-        assert_eq!(warnings, ignored, "{set:?}");
-    }
-    for (name, present) in [
-        ("POSTERN_PASS", Some("POSTERN_PUBLIC_PATH")),
-        ("POSTERN_PUBLIC_PATH", Some("POSTERN_PUBLIC_PATH")),
-        ("POSTERN_PAS", None),
-        ("POSTERN_WORD", None),
-        ("POSTERN_CONFIG", None),
-    ] {
-        assert_eq!(public_variable::<Renamed>(name).as_deref(), present);
-    }
-}
-
-/// Calls `read` with the settings of `Renamed` and three of their sources.
-fn with_renamed<T>(
-    arguments: &[&str],
-    set: &[&str],
-    file: &str,
-    read: impl FnOnce(&[&Arg], &provenance::Sources<'_>) -> T,
-) -> T {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("prog.toml");
-    std::fs::write(&path, file).unwrap();
-    let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
-    let is_set = |name: &OsStr| set.iter().any(|other| name == *other);
-    let sources = provenance::Sources {
-        arguments: &arguments,
-        is_set: &is_set,
-        file: Some(&ConfigFile::read(&path).unwrap()),
-    };
-    let command = with_variables(<Renamed as clap::CommandFactory>::command(), &is_set);
-    read(&all_settings(&command), &sources)
-}
-
-#[test]
-fn a_former_name_is_reported_wherever_it_stands() {
-    const NEXT: &str = " now; the next release knows only that";
-    for (arguments, set, file, lines) in [
-        (
-            &["--public-path=/a"][..],
-            &["POSTERN_DRAIN_TIMEOUT"][..],
-            "password-x = 1",
-            vec![],
-        ),
-        (
-            &["--pass=/a", "--pass", "/b", "--drain-timeout", "5"],
-            &[],
-            "",
-            vec![format!("--pass is named --public-path{NEXT}")],
-        ),
-        (&["--", "--pass=/a"], &[], "", vec![]),
-        (
-            &[],
-            &["POSTERN_PASS"],
-            "",
-            vec![format!("POSTERN_PASS is named POSTERN_PUBLIC_PATH{NEXT}")],
-        ),
-        (&[], &["POSTERN_PASS", "POSTERN_PUBLIC_PATH"], "", vec![]),
-        (
-            &["--word", "hush"],
-            &["POSTERN_DRAIN_LIMIT"],
-            "pass = '/a'",
-            vec![
-                format!("--word is named --password{NEXT}"),
-                format!("POSTERN_DRAIN_LIMIT is named POSTERN_DRAIN_TIMEOUT{NEXT}"),
-                format!("`pass` in prog.toml is named `public-path`{NEXT}"),
-            ],
-        ),
-    ] {
-        let reported = with_renamed(arguments, set, file, |settings, sources| {
-            let path = sources.file.unwrap().path().display().to_string();
-            let lines = sources.former_names(settings).into_iter();
-            lines
-                .map(|line| line.replace(&path, "prog.toml"))
-                .collect::<Vec<_>>()
-        });
-        assert_eq!(reported, lines);
-    }
-}
-
-#[test]
-fn the_source_of_a_setting_has_its_former_name() {
-    for (arguments, set, file, addition) in [
-        (&["--pass=/a"][..], &[][..], "pass = '/a'", ""),
-        (
-            &[],
-            &["POSTERN_PASS"],
-            "",
-            "; --public-path comes from POSTERN_PASS",
-        ),
-        (
-            &[],
-            &["POSTERN_PASS", "POSTERN_PUBLIC_PATH"],
-            "",
-            "; --public-path comes from POSTERN_PUBLIC_PATH",
-        ),
-        (
-            &[],
-            &[],
-            "pass = '/a'",
-            "; --public-path comes from `pass` in prog.toml",
-        ),
-    ] {
-        let described = with_renamed(arguments, set, file, |settings, sources| {
-            let path = sources.file.unwrap().path().display().to_string();
-            sources
-                .describe(settings, "--public-path: no")
-                .replace(&path, "prog.toml")
-        });
-        assert_eq!(described, format!("--public-path: no{addition}"));
-    }
-}
-
-#[test]
-fn a_typed_secret_is_noticed_under_its_former_name() {
-    let lines = with_renamed(&["--word", "hush"], &[], "", |settings, sources| {
-        exposed::exposed(settings, sources.arguments)
-    });
-    assert_eq!(lines.len(), 1, "{lines:?}");
-    assert!(!lines[0].contains("hush"), "{lines:?}");
 }

@@ -15,12 +15,12 @@ crate::metrics! {
     /// broken one.
     pub struct CertificateMetrics {
         /// End of the presented TLS certificate, in seconds since 1970
-        tls_certificate_not_after_timestamp_seconds was tls_certificate_not_after_seconds: Gauge,
+        tls_certificate_not_after_timestamp_seconds: Gauge,
         /// Changes of the TLS certificate's files by outcome
         tls_certificate_reloads: Family<Label, Counter>
             = counters_by("outcome", [REPLACED, REJECTED]),
         /// 1 if the TLS certificate's files could be used at the last poll
-        tls_last_reload_successful was tls_files_usable: Gauge,
+        tls_last_reload_successful: Gauge,
     }
 }
 

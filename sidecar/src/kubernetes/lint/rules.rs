@@ -11,7 +11,7 @@ use super::protected_pod::ProtectedPod;
 use super::{Finding, Level, Located, Rule, network, security};
 use crate::kubernetes::annotations::{GUARDED, SIDECAR};
 use crate::kubernetes::object::{PodView, list, name_of, share_namespace, text};
-use crate::kubernetes::settings::{PASS, PUBLIC_PATH, pass_list};
+use crate::kubernetes::settings::{PUBLIC_PATH, pass_list};
 use crate::kubernetes::{ports, probes, services};
 
 const GRACE_PERIOD: u64 = 30;
@@ -118,7 +118,7 @@ fn of_probes(this: &ProtectedPod<'_, '_>, found: &mut Vec<Finding>) {
     let Some(listens) = this.sidecar_port() else {
         return;
     };
-    let patterns = this.variable(PUBLIC_PATH).or_else(|| this.variable(PASS));
+    let patterns = this.variable(PUBLIC_PATH);
     // They may be in a ConfigMap that is not in the input.
     if patterns.is_none() && !this.has_all_settings() {
         return;
