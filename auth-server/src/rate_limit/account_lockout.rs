@@ -95,12 +95,6 @@ impl AccountLockout {
         self.tables().check(&names, now).map(drop)
     }
 
-    /// Returns true where the account has logged in from this client before.
-    pub(crate) fn knows(&self, account: &str, client: IpAddr) -> bool {
-        let at_client = Names::of(account, client).at_client;
-        self.tables().known.contains(&at_client)
-    }
-
     /// Begins an attempt. After a failure of its client it counts as a failure until it succeeds,
     /// so only one of many simultaneous guesses is verified; before the first failure any number
     /// may run at once.

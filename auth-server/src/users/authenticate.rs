@@ -83,8 +83,7 @@ impl Authenticator {
         }
         self.locks
             .check(&request.username, client, Instant::now())?;
-        let is_known = self.locks.knows(&request.username, client);
-        let permit = self.pool.permit(client, is_known).await?;
+        let permit = self.pool.permit().await?;
         // Checked again: others of the same client may have failed while this attempt waited.
         let attempt = self
             .locks

@@ -1,6 +1,7 @@
 //! Users of a file: who may log in, and the limit of attempts.
 
 use std::fs;
+use std::thread;
 
 use serde_json::json;
 use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, USER_DETAILS};
@@ -72,11 +73,15 @@ fn behind_a_gateway(users: &UsersFile) -> AuthServer {
 
 /// Logs Ada in through the gateway.
 fn login_from(server: &AuthServer, address: &str, password: &str) -> Message {
+    login_as(server, address, "ada", password)
+}
+
+fn login_as(server: &AuthServer, address: &str, account: &str, password: &str) -> Message {
     let client = server.anonymous();
     let request = client
         .request("POST", LOGIN)
         .line(format!("X-Forwarded-For: {address}"))
-        .json(&json!({"username": "ada", "password": password}));
+        .json(&json!({"username": account, "password": password}));
     client.send(&request)
 }
 
@@ -240,6 +245,43 @@ fn one_address_has_so_many_logins_a_minute() {
         .map(|n| login(&server, &format!("nobody-{n}"), "x").status())
         .collect();
     assert_eq!(statuses, [401, 401, 429]);
+}
+
+/// Creates a file whose passwords are checked for about a second each.
+fn slowly_checked() -> UsersFile {
+    let users = quickly_checked();
+    let slow = "$argon2id$v=19$m=100000,t=10,p=1$YSBzYWx0IG9mIDE2IGJ5dA$qKOdcpNL6caJhvFPf15S8ZE/Dss9+XHe1WJZrW8bk8M";
+    let entry =
+        |n| format!("[[user]]\naccount = \"slow-{n}\"\nid = \"{n}\"\npassword = \"{slow}\"\n");
+    let quick = fs::read_to_string(users.path()).unwrap();
+    fs::write(users.path(), quick + &entry(1) + &entry(2)).unwrap();
+    users
+}
+
+#[test]
+fn a_flood_of_logins_from_many_networks_is_turned_away_and_ends() {
+    let users = slowly_checked();
+    let server = behind_a_gateway(&users);
+    let guess = |n: usize| login_as(&server, &format!("10.{n}.0.1"), &format!("nobody-{n}"), "x");
+    let responses: Vec<_> = thread::scope(|scope| {
+        let guesses: Vec<_> = (0..100).map(|n| scope.spawn(move || guess(n))).collect();
+        let responses = guesses.into_iter().map(|guess| guess.join().unwrap());
+        responses.collect()
+    });
+    let count = |expected: &str| {
+        let is_expected = |response: &&Message| verdict(response) == expected;
+        responses.iter().filter(is_expected).count()
+    };
+    let (checked, away) = (count("401 login_failed"), count("503 server_busy"));
+    assert_eq!(checked + away, 100);
+    assert!(
+        checked > 0 && away > 0,
+        "{checked} checked, {away} turned away"
+    );
+    assert_eq!(
+        login_from(&server, "192.0.2.1", "enchantress").status(),
+        200
+    );
 }
 
 #[test]
