@@ -4,7 +4,6 @@
 //! `authenticate`.
 
 pub(crate) mod authenticate;
-pub(crate) mod breached;
 pub(crate) mod builtin;
 pub(crate) mod changes;
 pub(crate) mod edit;

@@ -1,7 +1,5 @@
 //! The command line of `user`.
 
-use std::path::PathBuf;
-
 use clap::{Args, Subcommand};
 
 use crate::users::UsersLocation;
@@ -78,10 +76,6 @@ pub(crate) struct UserPasswordArgs {
     /// Accept a password of fewer than 8 characters
     #[arg(long)]
     pub(crate) allow_short: bool,
-    /// Reject a password that this list has: the SHA-1 of each in hexadecimal on a line, in order, as
-    /// Have I Been Pwned publishes them
-    #[arg(long, env, value_name = "FILE")]
-    pub(crate) breached_passwords: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

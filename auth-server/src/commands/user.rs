@@ -20,7 +20,6 @@ use crate::cli::user::{
     UserTotpArgs, UsersFileArgs,
 };
 use crate::random;
-use crate::users::breached;
 use crate::users::edit::{
     EditError, with_disabled, with_password, with_totp, with_user, without_user,
 };
@@ -276,7 +275,9 @@ fn hash_of_new_password(
     there: &Users,
 ) -> Result<String, ExitError> {
     let password = new_password(args)?;
-    reject_guessable(&password, account, args)?;
+    if password.to_lowercase() == account.to_lowercase() {
+        return Err(ExitError::Usage("the password is the account".to_owned()));
+    }
     if let Some(weakness) = there.weak_params_note() {
         print_note(&weakness);
     }
@@ -301,31 +302,6 @@ fn new_password(args: &UserPasswordArgs) -> Result<Zeroizing<String>, ExitError>
         )));
     }
     Ok(password)
-}
-
-/// Rejects the account itself, and a password of the list.
-fn reject_guessable(
-    password: &str,
-    account: &str,
-    args: &UserPasswordArgs,
-) -> Result<(), ExitError> {
-    if password.to_lowercase() == account.to_lowercase() {
-        return Err(ExitError::Usage("the password is the account".to_owned()));
-    }
-    let Some(list) = &args.breached_passwords else {
-        return Ok(());
-    };
-    match breached::contains(list, password) {
-        Ok(false) => Ok(()),
-        Ok(true) => Err(ExitError::Usage(
-            "the password is in the list of breached passwords, which attackers try first"
-                .to_owned(),
-        )),
-        Err(error) => Err(ExitError::Config(format!(
-            "--breached-passwords {}: {error}",
-            list.display()
-        ))),
-    }
 }
 
 fn first_line(input: impl BufRead) -> Result<Zeroizing<String>, ExitError> {
