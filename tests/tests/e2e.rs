@@ -42,7 +42,6 @@ mod e2e {
     mod grants;
     mod greedy_clients;
     mod grpc_rejections;
-    mod hanging_files;
     mod http2;
     mod inject;
     mod interop;
@@ -82,6 +81,7 @@ mod e2e {
     mod several_issuers;
     mod shares;
     mod signing_types;
+    mod special_files;
     mod spoofing;
     mod spring;
     mod store_crashes;

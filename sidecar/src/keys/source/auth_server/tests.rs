@@ -2,10 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
-use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
 
 use super::*;
 use crate::keys::http_client::MAX_BODY_BYTES;
@@ -240,29 +238,4 @@ async fn an_auth_server_that_is_away_is_an_error_without_the_query() {
         !error.contains("app") && !error.contains("secret"),
         "{error}"
     );
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_pipe_in_place_of_the_certificates_does_not_hold_up_a_fetch() {
-    let (address, _heads) = auth_server(response("200 OK", &envelope(&format!("\"{KEY}\""))));
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("ca.crt");
-    std::fs::write(&file, "").unwrap();
-    let tls = TlsFiles {
-        is_of_table: false,
-        ca: Some(file.clone()),
-        identity: None,
-    };
-    let mut source = source_with(address, SigningType::Hmac, tls);
-    // A pipe without a writer.
-    std::fs::remove_file(&file).unwrap();
-    let made = Command::new("mkfifo").arg(&file).status();
-    assert!(made.unwrap().success());
-    let fetches = tokio::spawn(async move {
-        for _ in 0..3 {
-            source.fetch().await.unwrap();
-        }
-    });
-    let ended = tokio::time::timeout(Duration::from_secs(20), fetches).await;
-    ended.unwrap().unwrap();
 }
