@@ -41,7 +41,7 @@ pub fn register_in(store: &str, id: &str) -> String {
 pub fn remove_last(server: &AuthServer, id: &str) {
     let store = file_store(&server.home().join("data"));
     let finished = CommandLine::new(Program::AuthServer.path())
-        .arguments(["application", "remove", "--last"])
+        .arguments(["application", "remove"])
         .arguments(["--app-id", id, "--store", &store])
         .run();
     let complaint = finished.stderr;

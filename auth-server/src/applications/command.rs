@@ -1,7 +1,6 @@
 //! Changes of an application, as functions of its record; the store swaps the result in.
 
 use super::secret_hash::SecretHashes;
-use super::{AppId, Applications};
 use crate::grants::Grant;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,8 +17,8 @@ pub(crate) enum Change<'a> {
     /// Drops all secrets but the newest. Not a single one: it may be the leaked secret, restored by
     /// a failover.
     DropOld,
-    /// Unregisters it; the last one only with `last`, since then any pair is accepted.
-    Remove { last: bool },
+    /// Unregisters it.
+    Remove,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -34,11 +33,6 @@ pub(crate) enum Rejected {
         "nothing to drop (rotate-secret, then --drop-old, ends a leaked secret): only one secret is valid"
     )]
     NothingToDrop,
-    #[error(
-        "without it every appId with any appSecret gets the key (register the next one first, or say --last): \
-         no other application is registered"
-    )]
-    Last,
 }
 
 impl Change<'_> {
@@ -72,25 +66,8 @@ impl Change<'_> {
             (Self::Rotate { secret }, Some(secrets)) => Ok(secrets.with_new(secret)),
             (Self::DropOld, Some(secrets)) if secrets.len() < 2 => Err(Rejected::NothingToDrop),
             (Self::DropOld, Some(secrets)) => Ok(secrets.newest()),
-            (Self::Remove { .. }, Some(secrets)) => Ok(secrets.removed()),
+            (Self::Remove, Some(secrets)) => Ok(secrets.removed()),
         }
-    }
-
-    /// Returns the registration that must stay unchanged during this change: of two simultaneous
-    /// removals each needs the other.
-    ///
-    /// # Errors
-    /// [`Rejected::Last`] if a needed one is missing.
-    pub(crate) fn relies_on<'t>(
-        self,
-        id: &AppId,
-        there: &'t Applications,
-    ) -> Result<Option<(&'t AppId, &'t SecretHashes)>, Rejected> {
-        if self != (Self::Remove { last: false }) {
-            return Ok(None);
-        }
-        let other = there.registered().find(|(other, _)| *other != id);
-        other.map(Some).ok_or(Rejected::Last)
     }
 }
 
@@ -159,47 +136,15 @@ mod tests {
             (ensure_a, Some(&two.removed()), Err(Rejected::Dropped)),
             (Change::DropOld, Some(&one), Err(Rejected::NothingToDrop)),
             (Change::DropOld, None, Err(Rejected::NotRegistered)),
-            (
-                Change::Remove { last: true },
-                Some(&two),
-                Ok(&two.removed()),
-            ),
-            (
-                Change::Remove { last: true },
-                Some(&removed),
-                Err(Rejected::NotRegistered),
-            ),
-            (
-                Change::Remove { last: true },
-                None,
-                Err(Rejected::NotRegistered),
-            ),
+            (Change::Remove, Some(&two), Ok(&two.removed())),
+            (Change::Remove, Some(&removed), Err(Rejected::NotRegistered)),
+            (Change::Remove, None, Err(Rejected::NotRegistered)),
         ] {
             assert_eq!(
                 change.apply(record).as_ref(),
                 expected.as_ref().copied(),
                 "{change:?}"
             );
-        }
-    }
-
-    #[test]
-    fn only_the_removal_of_one_of_several_relies_on_another() {
-        let (orders, stock): (AppId, AppId) = ("orders".parse().unwrap(), "stock".parse().unwrap());
-        let (mut one, removed) = (Applications::default(), SecretHashes::none());
-        one.put(orders.clone(), SecretHashes::of("a"));
-        one.put(stock.clone(), removed);
-        let mut two = one.clone();
-        two.put(stock.clone(), SecretHashes::of("b"));
-        for (change, there, expected) in [
-            (Change::Remove { last: false }, &one, Err(Rejected::Last)),
-            (Change::Remove { last: false }, &two, Ok(Some(&stock))),
-            (Change::Remove { last: true }, &one, Ok(None)),
-            (Change::DropOld, &one, Ok(None)),
-        ] {
-            let relies_on = change.relies_on(&orders, there);
-            let relies_on = relies_on.map(|other| other.map(|(id, _)| id));
-            assert_eq!(relies_on, expected, "{change:?}");
         }
     }
 }

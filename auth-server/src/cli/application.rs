@@ -108,9 +108,6 @@ pub(crate) struct RotateSecretArgs {
 pub(crate) struct ApplicationRemoveArgs {
     #[command(flatten)]
     pub(crate) application: ApplicationArgs,
-    /// Remove it though none is left then, and every appId with any appSecret gets the key
-    #[arg(long)]
-    pub(crate) last: bool,
     #[command(flatten)]
     pub(crate) reason: ReasonArgs,
 }

@@ -121,7 +121,7 @@ fn hand_over(secret: &str, id: &AppId) -> Result<(), ExitError> {
 
 async fn remove(args: &ApplicationRemoveArgs) -> Result<(), ExitError> {
     let target = Target::new(&args.application, &args.reason)?;
-    target.change(Change::Remove { last: args.last }).await?;
+    target.change(Change::Remove).await?;
     let ended = end_application(
         &args.application.store,
         &args.application.app_id,
@@ -136,7 +136,8 @@ async fn remove(args: &ApplicationRemoveArgs) -> Result<(), ExitError> {
                 id = args.application.app_id
             )
         })
-    })
+    })?;
+    target.warn_if_none_is_left().await
 }
 
 /// Returns true for an application with a valid secret.
@@ -152,7 +153,7 @@ async fn list(args: &ApplicationListArgs) -> Result<(), ExitError> {
     if is_absent {
         print_note(&format!("{location}: is not there yet"));
     } else if applications.is_empty() {
-        print_note("no application is registered: any appId and appSecret get the key");
+        print_note(NONE_LEFT);
     }
     for id in applications.unauthenticated() {
         print_note(&format!(
@@ -206,6 +207,8 @@ async fn applications(store: &dyn KeyStore) -> Result<Applications, ExitError> {
     Ok(within_timeout(store.applications()).await?)
 }
 
+const NONE_LEFT: &str = "no application is registered: any appId and appSecret get the key";
+
 /// The application that a command changes, and the note about it.
 struct Target<'a> {
     location: StoreLocation,
@@ -222,6 +225,13 @@ impl<'a> Target<'a> {
         })
     }
 
+    async fn warn_if_none_is_left(&self) -> Result<(), ExitError> {
+        if applications(&*self.location.open()).await?.is_empty() {
+            print_note(NONE_LEFT);
+        }
+        Ok(())
+    }
+
     /// Reads, decides and swaps, until no other change came in between.
     async fn change(&self, change: Change<'_>) -> Result<(), ExitError> {
         let Self { location, id, by } = self;
@@ -233,13 +243,13 @@ impl<'a> Target<'a> {
             if record.is_some_and(|record| changed.as_ref() == Ok(record)) {
                 return Ok(());
             }
-            if !there.is_authentic(id) && !matches!(change, Change::Remove { .. }) {
+            if !there.is_authentic(id) && !matches!(change, Change::Remove) {
                 return Err(unauthenticated(id, location));
             }
-            let rejected = |rejected| exit_error(rejected, id, location);
-            let changed = changed.map_err(rejected)?.with_change(by);
-            let beside = change.relies_on(id, &there).map_err(rejected)?;
-            let swap = store.swap_application(id, record, &changed, beside);
+            let changed = changed
+                .map_err(|rejected| exit_error(rejected, id, location))?
+                .with_change(by);
+            let swap = store.swap_application(id, record, &changed);
             if within_timeout(swap).await? {
                 print_note(&format!("{id}: changed by {by}"));
                 return Ok(());
@@ -270,8 +280,6 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
-
-    use futures_util::future::join_all;
 
     use super::*;
     use crate::cli::{Cli, Command};
@@ -336,11 +344,8 @@ mod tests {
             ),
             (&["grant", "--app-id", "orders", "--none"], 0, 1),
             (&["grant", "--app-id", "nobody", "--none"], 64, 1),
-            (&["remove", "--app-id", "orders"], 64, 1),
-            (&["add", "--app-id", "stock"], 0, 1),
             (&["remove", "--app-id", "orders"], 0, 0),
             (&["remove", "--app-id", "orders"], 64, 0),
-            (&["remove", "--app-id", "stock", "--last"], 0, 0),
             (&["add", "--app-id", "orders"], 0, 1),
         ] {
             let outcome = desk.run(words).await;
@@ -367,7 +372,7 @@ mod tests {
                 &["rotate-secret", "--reason=leaked", "--drop-old"],
                 Some("leaked"),
             ),
-            (&["remove", "--last", "--reason", "closed"], Some("closed")),
+            (&["remove", "--reason", "closed"], Some("closed")),
         ] {
             let words = [words, &["--app-id", "orders"]].concat();
             desk.run(&words).await.unwrap();
@@ -381,27 +386,6 @@ mod tests {
             desk.run(&[&ensure[..], &[reason]].concat()).await.unwrap();
             let change = record().await.changed_by().unwrap();
             assert_eq!(change.reason.as_deref(), Some("back"));
-        }
-    }
-
-    #[tokio::test]
-    async fn of_all_that_are_removed_at_the_same_moment_one_stays() {
-        for _ in 0..20 {
-            let desk = Desk(tempfile::tempdir().unwrap());
-            let ids = ["orders", "stock", "bills"];
-            for id in ids {
-                desk.run(&["add", "--app-id", id]).await.unwrap();
-            }
-            let removals = ids.map(|id| ["remove", "--app-id", id]);
-            let outcomes = join_all(removals.iter().map(|words| desk.run(words))).await;
-            assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 2);
-            let rejected = outcomes.into_iter().find_map(Result::err).unwrap();
-            assert_eq!(rejected.code(), 64, "{rejected}");
-            let mut left = 0;
-            for id in ids {
-                left += desk.secrets(id).await;
-            }
-            assert_eq!(left, 1);
         }
     }
 

@@ -291,7 +291,7 @@ impl KeysInStore {
         for id in &ids {
             let record = applications.record(id.as_str());
             let Some(record) = record else { continue };
-            let swap = self.store.swap_application(id, Some(record), record, None);
+            let swap = self.store.swap_application(id, Some(record), record);
             if !within_timeout(swap).await? {
                 return Err(ExitError::Unavailable(format!(
                     "{id}: this application was changed at the same moment; repeat the command"

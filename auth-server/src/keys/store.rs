@@ -44,14 +44,12 @@ pub(crate) trait KeyStore: fmt::Debug + Send + Sync {
     async fn applications(&self) -> Result<Applications, StoreError>;
 
     /// Replaces `expected` (`None`: no record) by `record`, atomically. Returns `false` and changes
-    /// nothing if another record is there, or if `beside`, the record of another application, has
-    /// changed.
+    /// nothing if another record is there.
     async fn swap_application(
         &self,
         id: &AppId,
         expected: Option<&SecretHashes>,
         record: &SecretHashes,
-        beside: Option<(&AppId, &SecretHashes)>,
     ) -> Result<bool, StoreError>;
 
     /// Returns the reason, such as a full disk, why a change in effect is not complete in the

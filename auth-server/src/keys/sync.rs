@@ -297,9 +297,7 @@ impl KeySync {
         }
         for Restored { id, stored, record } in &reconciled.restored {
             // If another server was faster, its record counts from the next poll on.
-            let swap = self
-                .store
-                .swap_application(id, stored.as_ref(), record, None);
+            let swap = self.store.swap_application(id, stored.as_ref(), record);
             if within_timeout(swap).await? {
                 info!(app_id = %id, "the application was restored to the store");
             }

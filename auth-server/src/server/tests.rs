@@ -46,7 +46,6 @@ impl KeyStore for PanickingStore {
         _: &AppId,
         _: Option<&SecretHashes>,
         _: &SecretHashes,
-        _: Option<(&AppId, &SecretHashes)>,
     ) -> Result<bool, StoreError> {
         Ok(true)
     }

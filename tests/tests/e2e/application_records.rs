@@ -323,7 +323,7 @@ fn every_server_logs_who_changed_a_key_and_why() {
             "third",
         ),
         (
-            &["application", "remove", "--app-id=orders", "--last"],
+            &["application", "remove", "--app-id=orders"],
             "application_removed",
             "fourth",
         ),

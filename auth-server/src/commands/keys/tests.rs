@@ -105,9 +105,8 @@ impl KeyStore for HourAhead {
         id: &AppId,
         expected: Option<&SecretHashes>,
         record: &SecretHashes,
-        beside: Option<(&AppId, &SecretHashes)>,
     ) -> Result<bool, StoreError> {
-        self.0.swap_application(id, expected, record, beside).await
+        self.0.swap_application(id, expected, record).await
     }
 
     async fn now(&self) -> Result<Option<i64>, StoreError> {

@@ -65,8 +65,6 @@ for_every_store!(
     an_application_is_replaced_only_by_who_knows_what_is_there,
     a_record_written_by_others_is_replaced_all_the_same,
     of_many_who_replace_an_application_at_once_one_does,
-    an_application_is_replaced_beside_the_expected_one,
-    of_two_that_rely_on_each_other_one_is_replaced,
     an_application_that_cannot_be_read_is_skipped_and_stays,
     every_location_has_its_own_name,
     a_session_is_replaced_only_by_who_knows_what_is_there,
@@ -289,7 +287,7 @@ async fn applications_are_kept_with_the_key(installation: &dyn Installation) {
     server.compare_and_swap(&NOTHING, &keys("a")).await.unwrap();
     for (id, secret) in [("orders", "first"), ("größe", "s")] {
         let (id, record) = (id.parse().unwrap(), SecretHashes::of(secret));
-        let added = command.swap_application(&id, None, &record, None).await;
+        let added = command.swap_application(&id, None, &record).await;
         assert_eq!(added, Ok(true));
     }
     let applications = server.applications().await.unwrap();
@@ -316,7 +314,7 @@ async fn an_application_is_replaced_only_by_who_knows_what_is_there(
         (None, &one, false),
         (Some(&removed), &one, true),
     ] {
-        let outcome = store.swap_application(&id, expected, record, None).await;
+        let outcome = store.swap_application(&id, expected, record).await;
         assert_eq!(outcome, Ok(swapped), "{expected:?} by {record:?}");
     }
     let there = store.applications().await.unwrap();
@@ -330,7 +328,7 @@ async fn a_record_written_by_others_is_replaced_all_the_same(installation: &dyn 
         .await;
     let (id, one) = ("orders".parse().unwrap(), SecretHashes::of("first"));
     let none = SecretHashes::none();
-    let swapped = store.swap_application(&id, Some(&none), &one, None).await;
+    let swapped = store.swap_application(&id, Some(&none), &one).await;
     assert_eq!(swapped, Ok(true));
     assert!(
         store
@@ -347,68 +345,10 @@ async fn of_many_who_replace_an_application_at_once_one_does(installation: &dyn 
     for n in 0..8 {
         let (store, id) = (installation.open(), id.clone());
         let record = SecretHashes::of(&n.to_string());
-        racing.spawn(async move {
-            store
-                .swap_application(&id, None, &record, None)
-                .await
-                .unwrap()
-        });
+        racing.spawn(async move { store.swap_application(&id, None, &record).await.unwrap() });
     }
     let winners = racing.join_all().await.into_iter().filter(|won| *won);
     assert_eq!(winners.count(), 1);
-}
-
-async fn an_application_is_replaced_beside_the_expected_one(installation: &dyn Installation) {
-    let store = installation.open();
-    let (orders, stock): (AppId, AppId) = ("orders".parse().unwrap(), "stock".parse().unwrap());
-    let (one, removed) = (SecretHashes::of("first"), SecretHashes::none());
-    for id in [&orders, &stock] {
-        let added = store.swap_application(id, None, &one, None).await;
-        assert_eq!(added, Ok(true));
-    }
-    let absent = "nobody".parse().unwrap();
-    for (beside, swapped) in [
-        ((&absent, &one), false),
-        ((&stock, &removed), false),
-        ((&stock, &one), true),
-    ] {
-        let outcome = store
-            .swap_application(&orders, Some(&one), &removed, Some(beside))
-            .await;
-        assert_eq!(outcome, Ok(swapped), "{beside:?}");
-    }
-    let there = store.applications().await.unwrap();
-    assert_eq!(there.record("orders"), Some(&removed));
-    assert_eq!(there.record("stock"), Some(&one));
-}
-
-async fn of_two_that_rely_on_each_other_one_is_replaced(installation: &dyn Installation) {
-    let (one, removed) = (SecretHashes::of("first"), SecretHashes::none());
-    let ids: [AppId; 2] = ["orders", "stock"].map(|id| id.parse().unwrap());
-    for round in 0..20 {
-        let store = installation.open();
-        for id in &ids {
-            let there = store.applications().await.unwrap();
-            let record = there.record(id.as_str());
-            store
-                .swap_application(id, record, &one, None)
-                .await
-                .unwrap();
-        }
-        let mut racing = JoinSet::new();
-        for (mine, other) in [(0, 1), (1, 0)] {
-            let (store, ids) = (installation.open(), ids.clone());
-            let (one, removed) = (one.clone(), removed.clone());
-            racing.spawn(async move {
-                store
-                    .swap_application(&ids[mine], Some(&one), &removed, Some((&ids[other], &one)))
-                    .await
-                    .unwrap()
-            });
-        }
-        let winners = racing.join_all().await.into_iter().filter(|won| *won);
-        assert_eq!(winners.count(), 1, "round {round}");
-    }
 }
 
 async fn an_application_that_cannot_be_read_is_skipped_and_stays(installation: &dyn Installation) {
@@ -418,8 +358,7 @@ async fn an_application_that_cannot_be_read_is_skipped_and_stays(installation: &
         .await;
     let (orders, stock) = ("orders".parse().unwrap(), "stock".parse().unwrap());
     let one = SecretHashes::of("first");
-    let Err(StoreError::Unusable(line)) = store.swap_application(&orders, None, &one, None).await
-    else {
+    let Err(StoreError::Unusable(line)) = store.swap_application(&orders, None, &one).await else {
         unreachable!("an unreadable record was replaced")
     };
     let location = store.location(Entry::Applications);
@@ -427,7 +366,7 @@ async fn an_application_that_cannot_be_read_is_skipped_and_stays(installation: &
         line.contains(&location) && line.contains("orders"),
         "{line}"
     );
-    let added = store.swap_application(&stock, None, &one, None).await;
+    let added = store.swap_application(&stock, None, &one).await;
     assert_eq!(added, Ok(true));
     let there = store.applications().await.unwrap();
     assert!(there.accepts("stock", "first") && there.is_unreadable(&orders));

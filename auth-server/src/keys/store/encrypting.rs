@@ -274,29 +274,16 @@ impl KeyStore for EncryptedStore {
         id: &AppId,
         expected: Option<&SecretHashes>,
         record: &SecretHashes,
-        beside: Option<(&AppId, &SecretHashes)>,
     ) -> Result<bool, StoreError> {
         let held = self.store.applications().await?;
         self.may_write(&held)?;
-        let same = |id: &AppId, expected: Option<&SecretHashes>| -> Result<bool, StoreError> {
-            let held = held.record(id.as_str());
-            let plain = held.map(|held| self.plain(id, held).ok_or_else(|| self.forged(id)));
-            Ok(plain.transpose()?.as_ref() == expected)
-        };
-        if !same(id, expected)? {
-            return Ok(false);
-        }
-        if let Some((other, record)) = beside
-            && !same(other, Some(record))?
-        {
-            return Ok(false);
-        }
-        let beside = beside.and_then(|(other, _)| Some((other, held.record(other.as_str())?)));
-        let record = self.encryption.authenticate(id, record);
         let there = held.record(id.as_str());
-        self.store
-            .swap_application(id, there, &record, beside)
-            .await
+        let plain = there.map(|held| self.plain(id, held).ok_or_else(|| self.forged(id)));
+        if plain.transpose()?.as_ref() != expected {
+            return Ok(false);
+        }
+        let record = self.encryption.authenticate(id, record);
+        self.store.swap_application(id, there, &record).await
     }
 
     fn unfinished(&self) -> Option<StoreError> {

@@ -205,10 +205,8 @@ impl KeyStore for FileStore {
         id: &AppId,
         expected: Option<&SecretHashes>,
         record: &SecretHashes,
-        beside: Option<(&AppId, &SecretHashes)>,
     ) -> Result<bool, StoreError> {
         let (id, expected, record) = (id.clone(), expected.cloned(), record.clone());
-        let beside = beside.map(|(id, record)| (id.clone(), record.clone()));
         self.blocking(move |store| {
             let _locked = store.write_lock()?;
             let mut applications = store.read_applications()?;
@@ -216,11 +214,6 @@ impl KeyStore for FileStore {
                 return Err(unreadable_record(store, &id));
             }
             if applications.record(id.as_str()) != expected.as_ref() {
-                return Ok(false);
-            }
-            if let Some((other, record)) = beside
-                && applications.record(other.as_str()) != Some(&record)
-            {
                 return Ok(false);
             }
             applications.put(id, record);
@@ -310,10 +303,7 @@ mod tests {
         let (files, store) = installed().await;
         let id = "orders".parse().unwrap();
         let secrets = SecretHashes::of("s");
-        store
-            .swap_application(&id, None, &secrets, None)
-            .await
-            .unwrap();
+        store.swap_application(&id, None, &secrets).await.unwrap();
         assert_eq!(mode(&files.directory()), 0o700);
         let modes: Vec<_> = fs::read_dir(files.directory())
             .unwrap()
@@ -413,7 +403,7 @@ mod tests {
         assert_eq!(preview.load().await, Ok(keys("a")));
         let id = "orders".parse().unwrap();
         let secrets = SecretHashes::of("s");
-        let put = preview.swap_application(&id, None, &secrets, None).await;
+        let put = preview.swap_application(&id, None, &secrets).await;
         assert!(matches!(put, Err(StoreError::Unusable(_))));
         let new = preview.compare_and_swap(&keys("a"), &keys("b")).await;
         assert!(matches!(new, Err(StoreError::Unusable(_))));

@@ -82,16 +82,13 @@ end
 return held
 ";
 
-/// Replaces one application's record if it, and optionally the record of another one, is unchanged.
+/// Replaces an application's record if it is unchanged.
 ///
-/// `ARGV`: the id and its new record, then the checked ids, each with the value read, encoded by
-/// [`argument`].
+/// `ARGV`: the id, its new record, and the value read, encoded by [`argument`].
 const SWAP_APPLICATION: &str = r"
-for i = 3, #ARGV, 2 do
-  local there = redis.call('HGET', KEYS[1], ARGV[i])
-  if (there and '+' .. there or '-') ~= ARGV[i + 1] then
-    return 0
-  end
+local there = redis.call('HGET', KEYS[1], ARGV[1])
+if (there and '+' .. there or '-') ~= ARGV[3] then
+  return 0
 end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 return 1
@@ -224,7 +221,6 @@ impl KeyStore for RedisStore {
         id: &AppId,
         expected: Option<&SecretHashes>,
         record: &SecretHashes,
-        beside: Option<(&AppId, &SecretHashes)>,
     ) -> Result<bool, StoreError> {
         let json =
             serde_json::to_string(record).map_err(|error| unusable_applications(self, &error))?;
@@ -233,17 +229,13 @@ impl KeyStore for RedisStore {
         // Compared as text by the store: another program may have written it differently.
         let mut swap = script(SWAP_APPLICATION, &[APPLICATIONS]);
         swap.arg(id.as_str()).arg(json);
-        let beside = beside.map(|(id, record)| (id, Some(record)));
-        for (id, expected) in std::iter::once((id, expected)).chain(beside) {
-            let there = self.record(&mut connection, id).await?;
-            let parsed = there.as_deref().map(serde_json::from_str).transpose();
-            let parsed: Option<SecretHashes> = parsed.map_err(|_| unreadable_record(self, id))?;
-            if parsed.as_ref() != expected {
-                return Ok(false);
-            }
-            swap.arg(id.as_str())
-                .arg(argument(there.as_deref()).as_str());
+        let there = self.record(&mut connection, id).await?;
+        let parsed = there.as_deref().map(serde_json::from_str).transpose();
+        let parsed: Option<SecretHashes> = parsed.map_err(|_| unreadable_record(self, id))?;
+        if parsed.as_ref() != expected {
+            return Ok(false);
         }
+        swap.arg(argument(there.as_deref()).as_str());
         connection
             .query(&swap)
             .await

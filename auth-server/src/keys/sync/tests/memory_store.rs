@@ -103,13 +103,10 @@ impl KeyStore for MemoryStore {
         id: &AppId,
         expected: Option<&SecretHashes>,
         record: &SecretHashes,
-        beside: Option<(&AppId, &SecretHashes)>,
     ) -> Result<bool, StoreError> {
         self.with(|contents| {
             let applications = &mut contents.applications;
-            let swapped = applications.record(id.as_str()) == expected
-                && beside
-                    .is_none_or(|(id, record)| applications.record(id.as_str()) == Some(record));
+            let swapped = applications.record(id.as_str()) == expected;
             if swapped {
                 applications.put(id.clone(), record.clone());
             }
