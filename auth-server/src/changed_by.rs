@@ -1,7 +1,6 @@
 //! The people behind changes of keys and applications: a command records its actor with what it changed,
 //! and every server logs that.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -14,14 +13,16 @@ use wire::explain::report::moment;
 const MAX_REASON: usize = 128;
 /// Max characters of the name of an account or a host.
 const MAX_NAME: usize = 64;
-/// Max number of notes in a ring: enough for the keys of years.
-const MAX_NOTES: usize = 64;
-/// Max bytes of one note as JSON, twice what this version writes in the longest characters.
+/// Max bytes of a note as JSON, twice what this version writes in the longest characters.
 const MAX_NOTE_BYTES: usize = 2 * 1024;
 
-/// The last change by a command. It proves nothing: its writer can write anything else into the store.
+/// The last change of a document of the store by a command. It proves nothing: its writer can write
+/// anything else into the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ChangedBy {
+    /// The key, token, user or application, where the document has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    of: Option<String>,
     /// `user@host`.
     pub(crate) by: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -59,11 +60,25 @@ impl FromStr for Reason {
 impl ChangedBy {
     pub(crate) fn new(actor: String, reason: Option<&Reason>, now: i64) -> Self {
         Self {
+            of: None,
             by: actor,
             reason: reason.map(|Reason(text)| text.clone()),
             at: Some(now),
             unknown: Map::new(),
         }
+    }
+
+    /// Names what was changed.
+    pub(crate) fn of(&self, id: impl ToString) -> Self {
+        Self {
+            of: Some(id.to_string()),
+            ..self.clone()
+        }
+    }
+
+    /// Returns true if this change was one of `id`.
+    pub(crate) fn is_of(&self, id: &str) -> bool {
+        self.of.as_deref() == Some(id)
     }
 
     /// Returns true if this change is later than `other`.
@@ -74,6 +89,7 @@ impl ChangedBy {
     /// Returns the JSON that lists print.
     pub(crate) fn to_json(&self) -> Value {
         let members = [
+            ("of", self.of.clone()),
             ("by", Some(self.by.clone())),
             ("reason", self.reason.clone()),
             ("at", self.at.map(moment)),
@@ -122,39 +138,21 @@ pub(crate) fn actor(
     format!("{user}@{host}")
 }
 
-/// Adds the notes of `others` that are missing, or of a later change.
-pub(crate) fn merge<K: Ord + Clone>(
-    notes: &mut BTreeMap<K, ChangedBy>,
-    others: &BTreeMap<K, ChangedBy>,
-) {
-    for (key, other) in others {
-        if notes.get(key).is_none_or(|note| other.is_after(note)) {
-            notes.insert(key.clone(), other.clone());
-        }
+/// Returns the later one.
+pub(crate) fn later(one: Option<ChangedBy>, other: Option<&ChangedBy>) -> Option<ChangedBy> {
+    match (one, other) {
+        (Some(one), Some(other)) if other.is_after(&one) => Some(other.clone()),
+        (Some(one), _) => Some(one),
+        (None, other) => other.cloned(),
     }
 }
 
-/// Keeps the notes of the latest changes: no more of them, and no longer ones, than commands write.
-pub(crate) fn bound<K: Ord + Clone>(notes: &mut BTreeMap<K, ChangedBy>) {
-    notes.retain(|_, note| note.is_bounded());
-    while notes.len() > MAX_NOTES {
-        let first = notes.iter().min_by_key(|(_, note)| note.at);
-        let Some(first) = first.map(|(key, _)| key.clone()) else {
-            return;
-        };
-        notes.remove(&first);
-    }
-}
-
-/// Reads the notes that this version can read, and skips the others.
+/// Reads a note, unless this version cannot read it or no command writes such a long one.
 pub(crate) fn readable<'de, D: Deserializer<'de>>(
     deserializer: D,
-) -> Result<BTreeMap<String, ChangedBy>, D::Error> {
-    let Value::Object(notes) = Value::deserialize(deserializer)? else {
-        return Ok(BTreeMap::new());
-    };
-    let readable = |(key, note)| Some((key, serde_json::from_value(note).ok()?));
-    Ok(notes.into_iter().filter_map(readable).collect())
+) -> Result<Option<ChangedBy>, D::Error> {
+    let note = serde_json::from_value(Value::deserialize(deserializer)?).ok();
+    Ok(note.filter(ChangedBy::is_bounded))
 }
 
 #[cfg(test)]
@@ -222,27 +220,16 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_latest_notes_stay_and_in_any_order_the_same_ones() {
-        let notes = |times: std::ops::Range<i64>| -> BTreeMap<String, ChangedBy> {
-            times
-                .map(|at| (format!("k{at}"), note("ada@desk", at)))
-                .collect()
-        };
-        let (mut one, mut other) = (notes(0..60), notes(40..100));
-        let mut long = note("ada@desk", 1_000);
-        long.reason = Some("x".repeat(MAX_NOTE_BYTES));
-        other.insert("long".to_owned(), long);
-        let before = one.clone();
-        merge(&mut one, &other);
-        merge(&mut other, &before);
-        bound(&mut one);
-        bound(&mut other);
-        assert_eq!(one, other);
-        assert_eq!(one, notes(36..100));
-        let newer = BTreeMap::from([("k99".to_owned(), note("bob@desk", 100))]);
-        merge(&mut one, &newer);
-        assert_eq!(one["k99"].by, "bob@desk");
-        merge(&mut one, &other);
-        assert_eq!(one["k99"].by, "bob@desk");
+    fn the_later_note_stays() {
+        let (first, second) = (note("ada@desk", 1), note("bob@desk", 2));
+        for (one, other, expected) in [
+            (None, None, None),
+            (None, Some(&first), Some(&first)),
+            (Some(&first), None, Some(&first)),
+            (Some(&first), Some(&second), Some(&second)),
+            (Some(&second), Some(&first), Some(&second)),
+        ] {
+            assert_eq!(later(one.cloned(), other).as_ref(), expected);
+        }
     }
 }

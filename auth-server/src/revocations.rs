@@ -15,8 +15,6 @@ use serde_json::{Map, Value};
 use wire::token::claims::Claims;
 use wire::token::revocations::{RevocationClaims, RevocationDigest};
 
-use crate::changed_by::ChangedBy;
-
 /// Seconds beyond `exp` for which an entry stays: the largest leeway of a sidecar, and as much for
 /// its clock.
 pub(crate) const KEEP_AFTER_EXPIRY: i64 = 600;
@@ -60,8 +58,9 @@ struct RevokedToken {
     /// The user's id, unless only the `jti` was known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     user: Option<String>,
+    /// The time of a revocation that knew no more than the `jti`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    changed_by: Option<ChangedBy>,
+    at: Option<i64>,
 }
 
 /// Revokes tokens that were issued before a time. Times in seconds since the epoch.
@@ -71,8 +70,6 @@ struct NotBefore {
     before: i64,
     /// Until then such a token could be valid.
     until: i64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    changed_by: Option<ChangedBy>,
 }
 
 /// The revoked tokens.
@@ -86,13 +83,21 @@ pub(crate) enum Revoked {
     Application { id: String, before: i64 },
 }
 
+impl Revoked {
+    /// Returns the `jti`, or the id of the user or the application.
+    pub(crate) fn id(&self) -> &str {
+        match self {
+            Self::Token { id, .. } | Self::User { id, .. } | Self::Application { id, .. } => id,
+        }
+    }
+}
+
 /// One revocation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Revocation {
     pub(crate) revoked: Revoked,
     /// Seconds since the epoch until which such a token could be valid.
     pub(crate) until: i64,
-    pub(crate) changed_by: Option<ChangedBy>,
 }
 
 /// The times of a merge, in seconds since the epoch.
@@ -115,23 +120,16 @@ impl Revocation {
         Self {
             revoked: Revoked::User { id, before },
             until: end_of_tokens(before, keep),
-            changed_by: None,
         }
     }
 
     /// Revokes the tokens of an application that were issued up to `now`, the last of which is valid
     /// for `keep` seconds.
-    pub(crate) fn of_application(
-        id: String,
-        now: i64,
-        keep: i64,
-        changed_by: Option<ChangedBy>,
-    ) -> Self {
+    pub(crate) fn of_application(id: String, now: i64, keep: i64) -> Self {
         let before = now.saturating_add(1);
         Self {
             revoked: Revoked::Application { id, before },
             until: end_of_tokens(before, keep),
-            changed_by,
         }
     }
 }
@@ -178,7 +176,7 @@ impl Revocations {
     pub(crate) fn with(&self, revocations: &[Revocation], now: i64) -> Self {
         let mut entries = self.entries.clone();
         for revocation in revocations {
-            entries.add(revocation.clone());
+            entries.add(revocation.clone(), now);
         }
         entries.bound(now);
         let mut next = Self {
@@ -252,30 +250,17 @@ impl Revocations {
 }
 
 impl Entries {
-    fn add(&mut self, revocation: Revocation) {
-        let Revocation {
-            revoked,
-            until,
-            changed_by,
-        } = revocation;
-        let not_before = |before| NotBefore {
-            before,
-            until,
-            changed_by: changed_by.clone(),
-        };
+    fn add(&mut self, Revocation { revoked, until }: Revocation, now: i64) {
         match revoked {
-            Revoked::Token { id, user } => add_token(
-                &mut self.tokens,
-                id,
-                RevokedToken {
-                    until,
-                    user,
-                    changed_by,
-                },
-            ),
-            Revoked::User { id, before } => add_time(&mut self.users, id, not_before(before)),
+            Revoked::Token { id, user } => {
+                let at = user.is_none().then_some(now);
+                add_token(&mut self.tokens, id, RevokedToken { until, user, at });
+            }
+            Revoked::User { id, before } => {
+                add_time(&mut self.users, id, NotBefore { before, until });
+            }
             Revoked::Application { id, before } => {
-                add_time(&mut self.applications, id, not_before(before));
+                add_time(&mut self.applications, id, NotBefore { before, until });
             }
         }
     }
@@ -313,8 +298,7 @@ impl Entries {
             entry.until = entry.until.max(end_of_tokens(entry.before, keep));
         }
         for entry in self.tokens.values_mut() {
-            // By a command, which knew no more than the `jti`.
-            if let Some(at) = entry.changed_by.as_ref().and_then(|by| by.at) {
+            if let Some(at) = entry.at {
                 entry.until = entry.until.max(end_of_tokens(at, keep));
             }
         }
@@ -343,13 +327,10 @@ impl Entries {
 impl NotBefore {
     /// Returns the entry that revokes the tokens of both.
     fn joined(self, other: Self) -> Self {
-        let until = self.until.max(other.until);
-        let later = if other.before > self.before {
-            other
-        } else {
-            self
-        };
-        Self { until, ..later }
+        Self {
+            before: self.before.max(other.before),
+            until: self.until.max(other.until),
+        }
     }
 }
 

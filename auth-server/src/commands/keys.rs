@@ -86,7 +86,7 @@ async fn rotate_in(store: &KeysInStore, lead: i64, reason: &ReasonArgs) -> Resul
     let now = store.now().await?;
     let by = changed_by(reason, now);
     let recorded = |ring: KeyRing| match ring.next().map(|next| next.pair.id().clone()) {
-        Some(next) => Plan::Write(ring.with_change(&next, &by)),
+        Some(next) => Plan::Write(ring.with_change(next, &by)),
         None => Plan::Write(ring),
     };
     let ring = store
@@ -198,7 +198,7 @@ fn already_gone(kid: &KeyId, ring: &KeyRing, location: &StoreLocation) -> Result
 
 /// Prints the actor as servers log it, unless another command made the change first.
 fn print_change(ring: &KeyRing, kid: &KeyId, by: &ChangedBy) {
-    if ring.changed_by(kid) == Some(by) {
+    if ring.changed_by() == Some(&by.of(kid)) {
         print_note(&format!("{kid}: changed by {by}"));
     }
 }

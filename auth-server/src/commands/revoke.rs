@@ -57,9 +57,8 @@ pub(crate) async fn run(args: &RevokeArgs) -> Result<(), ExitError> {
     let revocation = Revocation {
         revoked,
         until: end_of_tokens(before.max(now), lifetime.into()),
-        changed_by: Some(by.clone()),
     };
-    record(&store, slice::from_ref(&revocation), now).await?;
+    record(&store, slice::from_ref(&revocation), &by, now).await?;
     if let Revoked::Token { id, .. } = &revocation.revoked
         && let Some(session) = session_of(id)
     {
@@ -87,8 +86,8 @@ pub(super) async fn end_application(
     let now = store.now().await?;
     let id = id.to_string();
     let note = format!("{id}: its tokens are revoked");
-    let revocation = Revocation::of_application(id, now, TOKEN_LIFETIME, Some(by.clone()));
-    record(&store, &[revocation], now).await?;
+    let revocation = Revocation::of_application(id, now, TOKEN_LIFETIME);
+    record(&store, &[revocation], by, now).await?;
     print_note(&note);
     Ok(())
 }
@@ -103,11 +102,7 @@ async fn end_session(
     let Some(ended) = store.end_session(session, token_id).await? else {
         return Ok(());
     };
-    let mut revocations = revocations_of(&ended, now);
-    for revocation in &mut revocations {
-        revocation.changed_by = Some(by.clone());
-    }
-    record(store, &revocations, now).await?;
+    record(store, &revocations_of(&ended, now), by, now).await?;
     print_note(
         "its session has ended as well, with all access tokens: the refresh token is of no use any more",
     );
@@ -117,15 +112,17 @@ async fn end_session(
 async fn record(
     store: &KeysInStore,
     revocations: &[Revocation],
+    by: &ChangedBy,
     now: i64,
 ) -> Result<(), ExitError> {
     store
         .update(|ring, _| {
             let revoked = ring.clone().revoke_tokens(revocations, now);
-            if revoked == ring {
-                Plan::Keep(ring)
-            } else {
-                Plan::Write(revoked)
+            match revocations.first() {
+                Some(first) if revoked != ring => {
+                    Plan::Write(revoked.with_change(first.revoked.id(), by))
+                }
+                _ => Plan::Keep(ring),
             }
         })
         .await?;

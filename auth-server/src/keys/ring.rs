@@ -6,7 +6,7 @@ pub(crate) mod events;
 pub(crate) mod record;
 pub(crate) mod rotation;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use wire::keys::signing_type::SigningType;
@@ -36,8 +36,8 @@ pub(crate) struct RingMetadata {
     /// Never listed again, and kept forever (43 bytes each): a server that has not heard of a
     /// revocation, or a backup, would bring the key back.
     pub(super) revoked: BTreeSet<KeyId>,
-    /// Notes by key, for as long as the key is listed or revoked.
-    pub(super) changed_by: BTreeMap<KeyId, ChangedBy>,
+    /// The last change of keys or revocations by a command.
+    pub(super) changed_by: Option<ChangedBy>,
     /// Revoked tokens, which are merged and restored like the keys.
     pub(super) revocations: Revocations,
     /// Members of a newer version, written back unchanged.
@@ -137,19 +137,20 @@ impl KeyRing {
         &self.metadata.revoked
     }
 
-    /// Returns the last change of a key by a command, where that is recorded.
-    pub(crate) fn changed_by(&self, id: &KeyId) -> Option<&ChangedBy> {
-        self.metadata.changed_by.get(id)
+    /// Returns the last change by a command, where that is recorded.
+    pub(crate) fn changed_by(&self) -> Option<&ChangedBy> {
+        self.metadata.changed_by.as_ref()
     }
 
-    pub(crate) fn changes(&self) -> &BTreeMap<KeyId, ChangedBy> {
-        &self.metadata.changed_by
+    /// Returns the last change by a command if it was made since `before`.
+    pub(crate) fn changed_since(&self, before: &Self) -> Option<&ChangedBy> {
+        self.changed_by()
+            .filter(|by| before.changed_by() != Some(*by))
     }
 
-    /// Records the actor of a change of the key `id`.
-    pub(crate) fn with_change(mut self, id: &KeyId, by: &ChangedBy) -> Self {
-        self.metadata.changed_by.insert(id.clone(), by.clone());
-        changed_by::bound(&mut self.metadata.changed_by);
+    /// Records the actor of a change of `id`.
+    pub(crate) fn with_change(mut self, id: impl ToString, by: &ChangedBy) -> Self {
+        self.metadata.changed_by = Some(by.of(id));
         self
     }
 
@@ -217,12 +218,8 @@ pub(super) fn with_revocations(
 ) -> Option<StoredKeys> {
     let held = RingRecord::parse(stored.ring.as_ref()).ok()?;
     let mut record = held.clone();
-    let mut changes = BTreeMap::new();
     for id in memory.revoked() {
         let kid = id.to_string();
-        if let Some(by) = memory.changed_by(id) {
-            changes.insert(kid.clone(), by.clone());
-        }
         if !record.revoked.contains(&kid) {
             record.revoked.push(kid);
         }
@@ -233,8 +230,7 @@ pub(super) fn with_revocations(
         keep: None,
     };
     record.revocations = record.revocations.merged(memory.revocations(), time);
-    changed_by::merge(&mut record.changed_by, &changes);
-    changed_by::bound(&mut record.changed_by);
+    record.changed_by = changed_by::later(record.changed_by, memory.changed_by());
     (record != held).then_some(())?;
     Some(StoredKeys {
         pair: stored.pair.clone(),
@@ -264,11 +260,7 @@ impl RingMetadata {
                 .iter()
                 .filter_map(|kid| KeyId::new(kid))
                 .collect(),
-            changed_by: record
-                .changed_by
-                .into_iter()
-                .filter_map(|(kid, by)| Some((KeyId::new(&kid)?, by)))
-                .collect(),
+            changed_by: record.changed_by,
             revocations: record.revocations,
             unknown: record.unknown,
         })
@@ -285,11 +277,7 @@ impl RingMetadata {
             }),
             retired: self.retired.iter().map(RetiredKey::record).collect(),
             revoked: self.revoked.iter().map(KeyId::to_string).collect(),
-            changed_by: self
-                .changed_by
-                .iter()
-                .map(|(id, by)| (id.to_string(), by.clone()))
-                .collect(),
+            changed_by: self.changed_by.clone(),
             revocations: self.revocations.clone(),
             unknown: self.unknown.clone(),
             ..RingRecord::default()

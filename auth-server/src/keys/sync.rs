@@ -269,7 +269,8 @@ impl KeySync {
         }
         let events = events(memory, &ring, generated.map(SigningKeyPair::id));
         if let Some(memory) = memory {
-            let revoked = revocation_events(memory.revocations(), ring.revocations());
+            let by = ring.changed_since(memory);
+            let revoked = revocation_events(memory.revocations(), ring.revocations(), by);
             audit::revocations(&revoked);
         }
         self.shared.metrics.revocations(ring.revocations().counts());

@@ -94,7 +94,6 @@ impl Entries {
         let entry = NotBefore {
             before: now.saturating_add(1),
             until,
-            changed_by: None,
         };
         saved.subtract(size_of_time(user, &entry));
         add_time(&mut self.users, user.to_owned(), entry);
@@ -108,7 +107,6 @@ impl Entries {
         self.everyone = Some(NotBefore {
             before: now.saturating_add(1).max(latest.unwrap_or(now)),
             until,
-            changed_by: None,
         });
         self.tokens.clear();
         self.users.clear();

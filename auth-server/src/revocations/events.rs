@@ -5,9 +5,14 @@ use std::collections::BTreeMap;
 
 use super::{NotBefore, Revocations};
 use crate::audit::events::{RevocationEvent, RevocationEventKind};
+use crate::changed_by::ChangedBy;
 
-/// Lists the revocations that were added.
-pub(crate) fn events(before: &Revocations, after: &Revocations) -> Vec<RevocationEvent> {
+/// Lists the revocations that were added, the one of the note `by` with its actor.
+pub(crate) fn events(
+    before: &Revocations,
+    after: &Revocations,
+    by: Option<&ChangedBy>,
+) -> Vec<RevocationEvent> {
     if before.seq == after.seq {
         return Vec::new();
     }
@@ -20,7 +25,7 @@ pub(crate) fn events(before: &Revocations, after: &Revocations) -> Vec<Revocatio
         kind: RevocationEventKind::Token,
         id: id.clone(),
         user: entry.user.clone(),
-        changed_by: entry.changed_by.clone(),
+        changed_by: None,
     });
     let users = new_times(RevocationEventKind::User, &before.users, &after.users);
     let applications = new_times(
@@ -38,11 +43,12 @@ pub(crate) fn events(before: &Revocations, after: &Revocations) -> Vec<Revocatio
         user: None,
         changed_by: None,
     });
-    tokens
-        .chain(users)
-        .chain(applications)
-        .chain(everyone)
-        .collect()
+    let events = tokens.chain(users).chain(applications).chain(everyone);
+    let with_actor = |event: RevocationEvent| RevocationEvent {
+        changed_by: by.filter(|by| by.is_of(&event.id)).cloned(),
+        ..event
+    };
+    events.map(with_actor).collect()
 }
 
 fn new_times(
@@ -57,11 +63,11 @@ fn new_times(
     after
         .iter()
         .filter(is_new)
-        .map(move |(id, entry)| RevocationEvent {
+        .map(move |(id, _)| RevocationEvent {
             kind,
             id: id.clone(),
             user: None,
-            changed_by: entry.changed_by.clone(),
+            changed_by: None,
         })
         .collect::<Vec<_>>()
         .into_iter()

@@ -13,7 +13,6 @@ pub(crate) fn token(id: &str, user: &str, until: i64) -> Revocation {
             user: Some(user.to_owned()),
         },
         until,
-        changed_by: None,
     }
 }
 
@@ -24,7 +23,6 @@ pub(crate) fn user(id: &str, before: i64, until: i64) -> Revocation {
             before,
         },
         until,
-        changed_by: None,
     }
 }
 
@@ -61,7 +59,6 @@ fn a_token_a_user_and_an_application_end_and_no_others() {
             before: NOW,
         },
         until: NOW + 10,
-        changed_by: None,
     };
     let revocations = with(&[
         token("a", "1", NOW + 10),
@@ -153,8 +150,13 @@ fn entries_go_together_and_only_when_they_are_over() {
 #[test]
 fn entries_outlast_the_tokens_of_the_server_that_reads_them() {
     const KEEP: i64 = 86_400;
-    let mut by_command = token("b", "1", NOW + 10);
-    by_command.changed_by = Some(note("ada@desk", NOW));
+    let by_command = Revocation {
+        revoked: Revoked::Token {
+            id: "b".to_owned(),
+            user: None,
+        },
+        until: NOW + 10,
+    };
     let short = with(&[
         token("a", "1", NOW + 10),
         by_command,
@@ -207,7 +209,7 @@ fn at_last_everyone_has_to_log_in_again() {
     assert_eq!(revocations.counts(), [0, 0, 0]);
     assert!(revocations.revokes(&claims("any", "anybody", NOW + 49)));
     assert!(!revocations.revokes(&claims("any", "anybody", NOW + 50)));
-    let kinds: Vec<_> = events::events(&Revocations::default(), &revocations)
+    let kinds: Vec<_> = events::events(&Revocations::default(), &revocations, None)
         .into_iter()
         .map(|event| event.kind)
         .collect();
@@ -216,9 +218,7 @@ fn at_last_everyone_has_to_log_in_again() {
 
 #[test]
 fn the_stored_form_is_read_back_with_members_of_a_newer_version() {
-    let mut noted = user("2", NOW, NOW + 9);
-    noted.changed_by = Some(note("ada@desk", NOW));
-    let revocations = with(&[token("a", "1", NOW + 10), noted]);
+    let revocations = with(&[token("a", "1", NOW + 10), user("2", NOW, NOW + 9)]);
     let read: Revocations = serde_json::from_str(&json(&revocations)).unwrap();
     assert_eq!(read, revocations);
     let newer = json(&revocations).replacen('{', r#"{"sessions":{"x":1},"#, 1);
@@ -230,10 +230,9 @@ fn the_stored_form_is_read_back_with_members_of_a_newer_version() {
 #[test]
 fn new_entries_are_events_with_their_actor() {
     let before = with(&[token("a", "1", NOW + 10)]);
-    let mut noted = user("2", NOW, NOW + 9);
-    noted.changed_by = Some(note("ada@desk", NOW));
-    let after = before.with(&[token("b", "1", NOW + 10), noted], NOW);
-    let events = events::events(&before, &after);
+    let after = before.with(&[token("b", "1", NOW + 10), user("2", NOW, NOW + 9)], NOW);
+    let by = note("ada@desk", NOW).of("2");
+    let events = events::events(&before, &after, Some(&by));
     let logged: Vec<_> = events
         .iter()
         .map(|event| {
@@ -248,5 +247,5 @@ fn new_entries_are_events_with_their_actor() {
             (RevocationEventKind::User, "2", Some("ada@desk")),
         ]
     );
-    assert!(events::events(&after, &after).is_empty());
+    assert!(events::events(&after, &after, None).is_empty());
 }

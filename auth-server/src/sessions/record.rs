@@ -101,7 +101,6 @@ impl SessionRecord {
                 id: token.id.clone(),
                 user: Some(self.user_id.clone()),
             },
-            changed_by: None,
         }
     }
 

@@ -126,7 +126,7 @@ impl UsersReload {
             .iter()
             .filter_map(|name| self.registrations.registered_id(name));
         let revocations = taken
-            .map(|id| Revocation::of_application(id.to_string(), now, *lifetime, None))
+            .map(|id| Revocation::of_application(id.to_string(), now, *lifetime))
             .collect::<Vec<_>>();
         if !revocations.is_empty() {
             queue.note(revocations).await;

@@ -1,6 +1,5 @@
 //! Output of `keys show`, without private halves.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Serialize, Serializer};
@@ -19,9 +18,9 @@ pub(super) struct Listing {
     store: String,
     keys: Vec<Key>,
     revoked: Vec<String>,
-    /// The last change of a key by a command, by its id.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", serialize_with = "as_json")]
-    changed_by: BTreeMap<String, ChangedBy>,
+    /// The last change by a command.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_json")]
+    changed_by: Option<ChangedBy>,
 }
 
 #[derive(Debug, Serialize)]
@@ -71,25 +70,18 @@ impl Listing {
                 .chain(retired)
                 .collect(),
             revoked: ring.revoked().iter().map(ToString::to_string).collect(),
-            changed_by: ring
-                .changes()
-                .iter()
-                .map(|(kid, by)| (kid.to_string(), by.clone()))
-                .collect(),
+            changed_by: ring.changed_by().cloned(),
         }
     }
 }
 
-fn as_json<S: Serializer>(
-    changes: &BTreeMap<String, ChangedBy>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(changes.iter().map(|(kid, by)| (kid, by.to_json())))
+fn as_json<S: Serializer>(by: &Option<ChangedBy>, serializer: S) -> Result<S::Ok, S::Error> {
+    by.as_ref().map(ChangedBy::to_json).serialize(serializer)
 }
 
 impl Listing {
     fn write_change(&self, f: &mut fmt::Formatter<'_>, kid: &str) -> fmt::Result {
-        match self.changed_by.get(kid) {
+        match self.changed_by.as_ref().filter(|by| by.is_of(kid)) {
             Some(by) => write!(f, "  changed by {by}"),
             None => Ok(()),
         }

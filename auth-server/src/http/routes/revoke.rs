@@ -169,7 +169,6 @@ fn revocation_of(claims: Claims) -> Option<Revocation> {
             id: claims.token_id?,
             user: Some(claims.user_id),
         },
-        changed_by: None,
     })
 }
 

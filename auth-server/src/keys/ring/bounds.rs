@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 
 use wire::keys::{KeyId, VerificationKey};
 
+use super::KeyRing;
 use super::rotation::RotationPolicy;
-use super::{KeyRing, RingMetadata};
-use crate::changed_by;
 
 /// Seconds between right clocks at most; times further ahead were written by a wrong one.
 pub(crate) const TOLERANCE: i64 = 300;
@@ -29,22 +28,6 @@ impl KeyRing {
             self.metadata.retired.truncate(MAX_RETIRED);
         }
         while self.set_bytes() > MAX_SET_BYTES && self.metadata.retired.pop().is_some() {}
-        self
-    }
-
-    /// Keeps the notes about listed and revoked keys.
-    pub(in crate::keys) fn with_bounded_changes(mut self) -> Self {
-        let listed: BTreeSet<_> = self
-            .verification_keys()
-            .map(|key| key.id().clone())
-            .collect();
-        let RingMetadata {
-            revoked,
-            changed_by,
-            ..
-        } = &mut self.metadata;
-        changed_by.retain(|id, _| listed.contains(id) || revoked.contains(id));
-        changed_by::bound(changed_by);
         self
     }
 

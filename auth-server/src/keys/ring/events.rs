@@ -4,7 +4,6 @@ use wire::keys::KeyId;
 
 use super::KeyRing;
 use crate::audit::events::{KeyEvent, KeyEventKind};
-use crate::changed_by::ChangedBy;
 
 /// Lists the events between two states; `generated` is the pair made in between, if any.
 pub(crate) fn events(
@@ -13,12 +12,13 @@ pub(crate) fn events(
     generated: Option<&KeyId>,
 ) -> Vec<KeyEvent> {
     let mut events = Vec::new();
+    let by = before.and_then(|before| after.changed_since(before));
     let mut add = |kind, kid: &KeyId, at| {
         events.push(KeyEvent {
             kind,
             kid: kid.clone(),
             at,
-            changed_by: new_change(before, after, kid).cloned(),
+            changed_by: by.filter(|by| by.is_of(kid.as_str())).cloned(),
         });
     };
     let current = after.current().id();
@@ -54,16 +54,6 @@ pub(crate) fn events(
         add(KeyEventKind::Revoked, revoked, None);
     }
     events
-}
-
-/// Returns the note about a change that was made since `before`.
-fn new_change<'a>(
-    before: Option<&KeyRing>,
-    after: &'a KeyRing,
-    kid: &KeyId,
-) -> Option<&'a ChangedBy> {
-    let former = before?.changed_by(kid);
-    after.changed_by(kid).filter(|by| former != Some(*by))
 }
 
 fn newly_retired<'a>(
@@ -140,12 +130,13 @@ mod tests {
 
     #[test]
     fn the_actor_of_a_change_is_in_its_event_and_in_no_later_one() {
-        let (next, ada) = (fresh(), note("ada@desk", 1));
+        let next = fresh();
+        let ada = note("ada@desk", 1).of(next.id());
         let start = KeyRing::of(fresh());
         let published = start.clone().publish(Arc::clone(&next), 0, 150);
         let published = published.with_change(next.id(), &ada);
         let promoted = published.clone().advance(150, &POLICY);
-        let bob = note("bob@desk", 2);
+        let bob = note("bob@desk", 2).of(next.id());
         let revoked = promoted.clone().revoke(next.id(), Some(&fresh()), 200);
         let revoked = revoked.unwrap().with_change(next.id(), &bob);
         for (before, after, expected) in [

@@ -1,12 +1,10 @@
 //! Stored form of the ring, beside the contract's two values:
 //! `{"current": {"kid", "since"}, "next": {"private", "public", "signsFrom"},
-//! "retired": [{"public", "until"}], "revoked": ["kid"], "changedBy": {"kid": {"by", "reason", "at"}},
+//! "retired": [{"public", "until"}], "revoked": ["kid"], "changedBy": {"of", "by", "reason", "at"},
 //! "revocations": {"seq", "tokens", "users", "applications"}, "version": 1}`, times in seconds since the epoch.
 //!
 //! During an upgrade servers of two versions share one store: unknown members are kept, and a change
 //! that older servers must not overwrite gets a new `version`.
-
-use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -38,9 +36,9 @@ pub(super) struct RingRecord {
     #[serde(
         rename = "changedBy",
         deserialize_with = "changed_by::readable",
-        skip_serializing_if = "BTreeMap::is_empty"
+        skip_serializing_if = "Option::is_none"
     )]
-    pub(super) changed_by: BTreeMap<String, ChangedBy>,
+    pub(super) changed_by: Option<ChangedBy>,
     #[serde(skip_serializing_if = "Revocations::is_unused")]
     pub(super) revocations: Revocations,
     #[serde(flatten)]

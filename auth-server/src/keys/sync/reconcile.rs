@@ -65,7 +65,6 @@ impl Reconciliation<'_> {
         let Some(ring) = self.with_due_steps(ring, fresh) else {
             return Ok(Plan::Generate);
         };
-        let ring = ring.with_bounded_changes();
         let pair_is_held = stored.pair.as_ref() == Some(ring.current.stored());
         Ok(if pair_is_held && ring.metadata == held {
             Plan::Keep(ring)
@@ -92,7 +91,7 @@ impl Reconciliation<'_> {
         };
         metadata.revoked.extend(memory.revoked().iter().cloned());
         metadata.revocations = metadata.revocations.merged(memory.revocations(), time);
-        changed_by::merge(&mut metadata.changed_by, memory.changes());
+        metadata.changed_by = changed_by::later(metadata.changed_by, memory.changed_by());
         metadata
     }
 

@@ -37,7 +37,7 @@ impl Revocations {
     /// Adds the revocation of all tokens of an application, which has been removed, to the next
     /// synchronization. That follows at once.
     pub(super) fn note_application(&self, id: &AppId, now: i64, keep: i64) {
-        let revocation = Revocation::of_application(id.to_string(), now, keep, None);
+        let revocation = Revocation::of_application(id.to_string(), now, keep);
         self.noted.lock().push(revocation);
         self.was_noted.notify_one();
     }
