@@ -10,14 +10,14 @@ use std::hash::Hash;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::info::Info;
-use prometheus_client::registry::{Metric, Registry};
+use prometheus_client::registry::Registry;
 
 use crate::files::replaced_file::ReplacedFiles;
 use crate::logs::log_lines::DroppedLines;
 
 /// Declares a struct of metrics and its function `register`: the name of a field is the name of the
-/// metric, its doc comment the help text.
-/// The fields `beside` them are not exported by `register`. Clones share the values.
+/// metric, its doc comment the help text. The fields `beside` them are not exported by `register`.
+/// Clones share the values.
 #[macro_export]
 macro_rules! metrics {
     (@first) => { Default::default() };
@@ -53,11 +53,10 @@ macro_rules! metrics {
         impl $group {
             /// Registers the metrics.
             $visible fn register(&self, registry: &mut ::prometheus_client::registry::Registry) {
-                $($crate::metrics::register(
-                    registry,
+                $(registry.register(
                     stringify!($name),
-                    concat!($($help),+),
-                    &self.$name,
+                    concat!($($help),+).trim_start(),
+                    self.$name.clone(),
                 );)+
             }
         }
@@ -82,11 +81,6 @@ pub fn counters_by(
     values: impl IntoIterator<Item = &'static str>,
 ) -> Family<Label, Counter> {
     counters(values.into_iter().map(|value| [(label, value)]))
-}
-
-/// Registers `metric` under its name.
-pub fn register(registry: &mut Registry, name: &str, help: &str, metric: &(impl Metric + Clone)) {
-    registry.register(name, help.trim_start(), metric.clone());
 }
 
 /// Returns the registry of a program: a prefix for all its metrics, its version, lost log
