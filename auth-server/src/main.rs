@@ -59,12 +59,15 @@ fn run() -> Result<(), ExitError> {
         command_line::warn(&warnings);
         command_line::warn(&command_line::exposed_secrets::<Cli>());
     }
-    let overridden = command_line::overridden_keys::<Cli>();
     match command {
-        Command::Serve(args) => serve(&args, &[warnings, overridden].concat()),
+        Command::Serve(args) => {
+            let overridden = command_line::overridden_keys::<Cli>();
+            serve(&args, &[warnings, overridden].concat())
+        }
         Command::Check(args) => {
             runtime::traces::check()?;
             telemetry::check(&args.settings.logs.log_level)?;
+            let overridden = command_line::overridden_keys::<Cli>();
             block_on(commands::check::run(&args, warnings, &overridden))
         }
         Command::Healthcheck(args) => healthcheck::ready(args.admin_listen, HEALTHCHECK_TIMEOUT),

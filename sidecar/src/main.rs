@@ -48,13 +48,16 @@ fn run() -> Result<(), ExitError> {
         command_line::warn(&warnings);
         command_line::warn(&command_line::exposed_secrets::<Cli>());
     }
-    let overridden = command_line::overridden_keys::<Cli>();
     match command {
-        Command::Serve(args) => serve(&args, [warnings, overridden].concat()),
+        Command::Serve(args) => {
+            let overridden = command_line::overridden_keys::<Cli>();
+            serve(&args, [warnings, overridden].concat())
+        }
         Command::Check(args) => {
             tls::install_provider()?;
             runtime::traces::check()?;
             runtime::logs::telemetry::check(&log_filter(&args.settings.logs.log_level))?;
+            let overridden = command_line::overridden_keys::<Cli>();
             commands::check::run(&args, warnings, &overridden)
         }
         Command::Healthcheck(args) => {
