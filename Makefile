@@ -160,16 +160,17 @@ bench-peers: ## Install what `make bench` races against: Debian and PyPI package
 
 # The labels of the images.
 VERSION ?= $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
-PROGRAMS := auth-server sidecar
+PROGRAMS := auth-server sidecar postern-k8s
 # By default a name that only a registry on the machine itself can serve.
 REGISTRY ?= localhost
 BUILD_IMAGE = docker build --file deploy/Dockerfile --target $(1) --tag $(REGISTRY)/postern/$(1):$(VERSION) \
 	--build-arg VERSION=$(VERSION) --build-arg REVISION=$$(git rev-parse --short HEAD 2>/dev/null || echo unknown) .
 
 .PHONY: images
-images: ## Both container images, from deploy/Dockerfile (REGISTRY=…, VERSION=…: their names)
+images: ## The container images, from deploy/Dockerfile (REGISTRY=…, VERSION=…: their names)
 	$(call BUILD_IMAGE,auth-server)
 	$(call BUILD_IMAGE,sidecar)
+	$(call BUILD_IMAGE,postern-k8s)
 
 .PHONY: compose
 compose: ## The whole product in containers on this machine, up and healthy (docs/compose.md)
@@ -184,7 +185,7 @@ sbom: ## What is linked into each program, as CycloneDX, below target/sbom
 # Binaries and images for each; those of other processors than this machine's are cross-compiled.
 TARGETS ?= x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu
 .PHONY: release
-release: cmake ## Both images, and below target/dist binaries, lists, manifests, the chart and their checksums (docs/release.md)
+release: cmake ## The images, and below target/dist binaries, lists, manifests, the chart and their checksums (docs/release.md)
 	scripts/ensure-cross.sh $(TARGETS)
 	$(MAKE) images
 	rm -rf target/dist && TARGETS="$(TARGETS)" REGISTRY="$(REGISTRY)" scripts/release.sh target/dist

@@ -23,13 +23,13 @@ for name in hosts hostname resolv.conf mtab; do
     # Of the engine, which adds them to any container.
     tar --delete --file "$context/etc.tar" "etc/$name" 2>/dev/null || true
 done
-cp LICENSE "$programs/auth-server" "$programs/sidecar" "$context/"
+cp LICENSE "$programs"/{auth-server,sidecar,postern-k8s} "$context/"
 # The same last stages, with files in place of the stage that builds them.
 sed -n '/^FROM scratch AS root$/,$p' deploy/Dockerfile |
     sed 's|^COPY --from=build /root-of-all /$|ADD etc.tar var.tar /|; s|^COPY --from=build /out/|COPY |' >"$context/Dockerfile"
 ! grep -- --from= "$context/Dockerfile"
 
-for program in auth-server sidecar; do
+for program in auth-server sidecar postern-k8s; do
     docker build --quiet --platform "linux/$architecture" --target "$program" --build-arg "VERSION=$version" \
         --build-arg REVISION="$(git rev-parse --short HEAD 2>/dev/null || echo unknown)" \
         --tag "$registry/postern/$program:$version-$architecture" "$context"

@@ -14,7 +14,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-PROGRAMS = ["auth-server", "sidecar"]
+PROGRAMS = ["auth-server", "sidecar", "postern-k8s"]
 
 
 def output(*command):

@@ -12,7 +12,7 @@ out=$1
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 host=$(rustc -vV | sed -n 's/^host: //p')
 targets=${TARGETS:-$host}
-programs=(auth-server sidecar)
+programs=(auth-server sidecar postern-k8s)
 target_directory=${CARGO_TARGET_DIR:-target}
 
 fail() {
@@ -36,7 +36,7 @@ build() {
         export "$linker=${target%%-*}-linux-gnu-gcc"
     fi
     RUSTFLAGS="-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs" cargo build --locked --release --target "$target" \
-        --package auth-server --package sidecar
+        "${programs[@]/#/--package=}"
 }
 
 # The same input gives the same archive: names, owners and times are fixed.

@@ -4,7 +4,6 @@ pub(crate) mod enforcement_args;
 pub(crate) mod explain_args;
 pub(crate) mod issuer_table;
 mod key_args;
-pub(crate) mod kubernetes_args;
 mod limit_args;
 mod listen_args;
 mod log_args;
@@ -24,7 +23,6 @@ use runtime::net::listener::ip_address_and_port;
 use runtime::process::exit::ExitError;
 
 use explain_args::ExplainArgs;
-use kubernetes_args::{InjectArgs, LintArgs, WebhookArgs};
 pub(crate) use serve_args::ServeArgs;
 
 /// Stands in front of one service and lets only requests with a valid access token through
@@ -71,14 +69,6 @@ pub(crate) enum Command {
     Drain(DrainArgs),
     /// Wait until a sidecar is ready
     Wait(WaitArgs),
-    /// Put the sidecar into Kubernetes manifests: into every workload labelled postern/sidecar:
-    /// "true", and in front of it in the Services that select its pods
-    Inject(InjectArgs),
-    /// Find what looks protected in Kubernetes manifests and is not; exit code 78 for a finding
-    Lint(LintArgs),
-    /// Serve the admission webhook of a Kubernetes cluster, which puts the sidecar into labelled
-    /// pods as `inject` does
-    Webhook(Box<WebhookArgs>),
     /// Print the script by which a shell completes commands and flags
     Completions(CompletionsArgs),
 }

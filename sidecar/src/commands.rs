@@ -1,13 +1,9 @@
-//! Commands beside `serve`: they query a running sidecar, read the configuration, or put sidecars
-//! into Kubernetes manifests.
+//! Commands beside `serve`: they query a running sidecar, or read the configuration.
 
 pub(crate) mod check;
 pub(crate) mod drain;
 pub(crate) mod explain;
-pub(crate) mod inject;
-pub(crate) mod lint;
 pub(crate) mod wait;
-pub(crate) mod webhook;
 
 use runtime::admin::client::AdminResponse;
 use runtime::process::exit::ExitError;

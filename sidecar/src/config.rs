@@ -13,7 +13,6 @@ use wire::keys::signing_type::SigningType;
 use crate::cli::revocation_args::{RevocationArgs, RevocationMode};
 use crate::cli::{Cli, ServeArgs};
 use crate::config::live::Rules;
-use crate::downstream::tls::{ClientTls, ClientTlsSettings, HTTP_2_OR_1};
 use crate::keys::readiness::ReadyWith;
 use crate::keys::refresh::Timing;
 use crate::keys::schedule::Schedule;
@@ -21,6 +20,7 @@ use crate::keys::source::SourceSettings;
 use crate::keys::token_cache::TokenCacheConfig;
 use crate::telemetry::access_log::{AccessLog, LoggedUser};
 use crate::upstream::{UpstreamSettings, UpstreamTls};
+use runtime::tls::clients::{ClientTls, ClientTlsSettings, HTTP_2_OR_1};
 
 mod access_rules;
 mod flag_value;

@@ -4,6 +4,5 @@ pub(crate) mod head_limits;
 pub(crate) mod in_flight;
 pub(crate) mod limits;
 pub(crate) mod stream;
-pub(crate) mod tls;
 pub(crate) mod transport;
 pub(crate) mod unsent;

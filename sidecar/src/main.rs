@@ -11,7 +11,6 @@ mod discovery;
 mod downstream;
 mod headers;
 mod keys;
-mod kubernetes;
 mod proxy;
 mod request;
 mod server;
@@ -69,15 +68,6 @@ fn run() -> Result<(), ExitError> {
         }
         Command::Wait(args) => {
             commands::wait::until_ready(args.admin.admin_listen, args.timeout.duration())
-        }
-        Command::Inject(args) => commands::inject::run(&args),
-        Command::Lint(args) => commands::lint::run(&args),
-        Command::Webhook(args) => {
-            tls::install_provider()?;
-            let logs = &args.logs;
-            let _logs =
-                runtime::logs::telemetry::init(logs.log_format, &log_filter(&logs.log_level))?;
-            commands::webhook::run(&args)
         }
         Command::Completions(args) => print_completions::<Cli>(&args),
     }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `make containers`: builds both images from deploy/Dockerfile as it is, and tests the images and
+# `make containers`: builds the images from deploy/Dockerfile as it is, and tests the images and
 # the compose stack. The cache keeps engine state, base images and the layer of the dependencies, so
 # that a second run builds only changes; arguments go to pytest.
 set -euo pipefail

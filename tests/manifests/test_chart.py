@@ -273,7 +273,7 @@ def test_the_webhook_s_arguments_make_a_working_sidecar(shape, tmp_path):
     container = webhook(template(*SHAPES[shape]))
     flags = [word for word in container["args"] if word.startswith(("--set=", "--image="))]
     guestbook = (K8S.parent / "tests/data/inject/in/guestbook.yaml").read_text()
-    end = run("sidecar", "inject", *flags, stdin=guestbook)
+    end = run("postern-k8s", "inject", *flags, stdin=guestbook)
     assert end.returncode == 0, end.stderr
     deployment = named(list(yaml.safe_load_all(end.stdout)), "Deployment", "frontend")
     pod = deployment["spec"]["template"]["spec"]

@@ -30,7 +30,7 @@ def by_component(scratch):
 
 
 def by_inject(_):
-    end = run("sidecar", "inject", stdin=yaml.safe_dump_all(objects()))
+    end = run("postern-k8s", "inject", stdin=yaml.safe_dump_all(objects()))
     assert end.returncode == 0, end.stderr
     return list(yaml.safe_load_all(end.stdout))
 
@@ -54,7 +54,7 @@ def reviewed(scratch, flags):
     Mounts.certificate(scratch)
     tls = ["--tls-cert", scratch / "tls.crt", "--tls-key", scratch / "tls.key"]
     listen = ["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]
-    command = [path("sidecar"), "webhook", *listen, *tls, *flags]
+    command = [path("postern-k8s"), "webhook", *listen, *tls, *flags]
     process = subprocess.Popen(command, env=environment({}), stdout=subprocess.PIPE, text=True)
     try:
         lines = (line.strip() for line in process.stdout)

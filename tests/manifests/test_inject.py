@@ -1,4 +1,4 @@
-"""`sidecar inject`: its pods are valid, and those of the kustomize component."""
+"""`postern-k8s inject`: its pods are valid, and those of the kustomize component."""
 
 import copy
 
@@ -61,7 +61,7 @@ def component(scratch, deployment, service):
 
 
 def injected(objects):
-    end = run("sidecar", "inject", stdin=yaml.safe_dump_all(objects))
+    end = run("postern-k8s", "inject", stdin=yaml.safe_dump_all(objects))
     assert end.returncode == 0, end.stderr
     return list(yaml.safe_load_all(end.stdout))
 
@@ -105,7 +105,7 @@ def test_a_job_has_the_settings_of_the_component(tmp_path):
 
 @pytest.mark.parametrize("overlay", ["overlays/dev", "overlays/prod", "examples/job"])
 def test_lint_has_no_complaint_about_our_overlays(overlay):
-    end = run("sidecar", "lint", stdin=yaml.safe_dump_all(render(K8S / overlay)))
+    end = run("postern-k8s", "lint", stdin=yaml.safe_dump_all(render(K8S / overlay)))
     assert end.returncode == 0, end.stdout
 
 
@@ -114,5 +114,5 @@ def test_lint_finds_what_the_component_leaves_open(tmp_path):
     deployment, service = yaml.safe_load_all(SERVICE.read_text())
     del service["metadata"]["labels"]
     rendered = component(tmp_path, deployment, service)
-    end = run("sidecar", "lint", stdin=yaml.safe_dump_all(rendered))
+    end = run("postern-k8s", "lint", stdin=yaml.safe_dump_all(rendered))
     assert end.returncode == 78 and "service-past-sidecar" in end.stdout, end.stdout

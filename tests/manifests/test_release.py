@@ -57,7 +57,7 @@ def test_the_archive_holds_both_programs_and_the_licence(released):
     with tarfile.open(archive) as tar:
         names = {member.name.partition("/")[2] for member in tar.getmembers()}
         assert {member.uid for member in tar.getmembers()} == {0}
-    assert {"auth-server", "sidecar", "LICENSE", "README.md", "CHANGELOG.md"} <= names
+    assert {"auth-server", "sidecar", "postern-k8s", "LICENSE", "README.md", "CHANGELOG.md"} <= names
     assert archive.name.startswith(f"postern-{VERSION}-") and archive.name.endswith("-linux.tar.gz")
 
 

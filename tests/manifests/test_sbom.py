@@ -8,7 +8,7 @@ import pytest
 from kubernetes import REPOSITORY
 
 
-@pytest.fixture(scope="module", params=["auth-server", "sidecar"])
+@pytest.fixture(scope="module", params=["auth-server", "sidecar", "postern-k8s"])
 def sbom(request):
     end = subprocess.run([REPOSITORY / "scripts/sbom.py", request.param], capture_output=True, text=True)
     assert end.returncode == 0, end.stderr

@@ -1,18 +1,20 @@
-//! Locations of the two programs: the profile directory that holds the test executable.
+//! Locations of the programs: the profile directory that holds the test executable.
 
 use std::path::{Path, PathBuf};
 
-/// One of the two programs under test.
+/// One of the programs under test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Program {
     /// `auth-server`
     AuthServer,
     /// `sidecar`
     Sidecar,
+    /// `postern-k8s`
+    Kubernetes,
 }
 
 impl Program {
-    /// Both programs.
+    /// The two programs that serve requests.
     pub const ALL: [Self; 2] = [Self::AuthServer, Self::Sidecar];
 
     /// Returns the name of the executable.
@@ -20,6 +22,7 @@ impl Program {
         match self {
             Self::AuthServer => "auth-server",
             Self::Sidecar => "sidecar",
+            Self::Kubernetes => "postern-k8s",
         }
     }
 

@@ -5,6 +5,7 @@
 //! accept the connections. [`http1`] is the configuration for a port that speaks HTTP/1.1.
 
 mod certificate;
+pub mod clients;
 mod metrics;
 mod reload;
 

@@ -11,5 +11,6 @@ pub mod interceptor;
 pub mod keys;
 pub mod rejection;
 pub mod rules;
+pub mod settings;
 pub mod strict_json;
 pub mod token;

@@ -7,14 +7,14 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::Rejected;
-use super::annotations::SIDECAR;
-use super::metadata::{inherited, renewed};
-use super::object::{Object, text};
-use super::patch::{self, Operation};
-use super::pod::with_sidecar;
-use super::services::moved_alone;
-use super::settings::Settings;
+use crate::annotations::SIDECAR;
+use crate::metadata::{inherited, renewed};
+use crate::object::Rejected;
+use crate::object::{Object, text};
+use crate::patch::{self, Operation};
+use crate::pod::with_sidecar;
+use crate::services::moved_alone;
+use crate::settings::Settings;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
 

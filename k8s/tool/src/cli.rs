@@ -1,14 +1,37 @@
-//! Arguments of the commands for Kubernetes manifests.
+//! The command line. Each doc comment is the help text of its command or flag.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, Parser, Subcommand};
+use runtime::command_line::FromTables;
 use runtime::logs::telemetry::LogArgs;
 use runtime::net::listener::ip_address_and_port;
 use runtime::tls::TlsArgs;
 
-use crate::kubernetes::lint::Format;
+use crate::lint::Format;
+
+/// Puts the sidecar into Kubernetes manifests and pods, and finds what only looks protected
+#[derive(Debug, Parser)]
+#[command(name = "postern-k8s", version)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+impl FromTables for Cli {}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Put the sidecar into Kubernetes manifests: into every workload labelled postern/sidecar:
+    /// "true", and in front of it in the Services that select its pods
+    Inject(InjectArgs),
+    /// Find what looks protected in Kubernetes manifests and is not; exit code 78 for a finding
+    Lint(LintArgs),
+    /// Serve the admission webhook of a Kubernetes cluster, which puts the sidecar into labelled
+    /// pods as `inject` does
+    Webhook(Box<WebhookArgs>),
+}
 
 /// The sidecars that are put into pods.
 #[derive(Debug, Args)]

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use runtime::process::exit::ExitError;
 use serde_json::Value;
 
-use super::ports;
-use super::yaml::documents;
+use crate::object::{list, name_of};
+use crate::yaml::documents;
 
-const SIDECAR: &str = include_str!("../../../k8s/components/sidecar/sidecar.yaml");
-const SETTINGS: &str = include_str!("../../../k8s/components/sidecar/kustomization.yaml");
-const LIFECYCLE: &str = include_str!("../../../k8s/components/sidecar/service-outlives-drain.yaml");
+const SIDECAR: &str = include_str!("../../components/sidecar/sidecar.yaml");
+const SETTINGS: &str = include_str!("../../components/sidecar/kustomization.yaml");
+const LIFECYCLE: &str = include_str!("../../components/sidecar/service-outlives-drain.yaml");
 
 /// The additions of the component to a pod.
 #[derive(Debug, Clone)]
@@ -52,15 +52,19 @@ impl Component {
 
     /// Returns the port that the sidecar listens on (`sidecar`), or its admin port (`sidecar-admin`).
     pub(crate) fn port(&self, name: &str) -> u16 {
-        let mut ports = ports::of_container(&self.container);
+        let mut ports = self.ports().into_iter();
         let found = ports.find(|(other, _)| *other == name);
         found.map_or(0, |(_, port)| port)
     }
 
     /// Returns names and numbers of both ports.
     pub(crate) fn ports(&self) -> Vec<(String, u16)> {
-        ports::of_container(&self.container)
-            .map(|(name, port)| (name.to_owned(), port))
+        let numbered = |port: &Value| {
+            let number = port.get("containerPort")?.as_u64()?;
+            Some((name_of(port).to_owned(), u16::try_from(number).ok()?))
+        };
+        list(self.container.get("ports"))
+            .filter_map(numbered)
             .collect()
     }
 }

@@ -3,13 +3,14 @@
 
 use serde_json::Value;
 
-use super::object::{Object, PodView, objects, share_namespace};
-use super::patch::{self, Operation};
-use super::pod::{InjectedPod, with_sidecar};
-use super::ports::Ports;
-use super::settings::Settings;
-use super::yaml::{Document, YamlError, documents, edited};
-use super::{Rejected, services};
+use crate::object::Rejected;
+use crate::object::{Object, PodView, objects, share_namespace};
+use crate::patch::{self, Operation};
+use crate::pod::{InjectedPod, with_sidecar};
+use crate::ports::Ports;
+use crate::services;
+use crate::settings::Settings;
+use crate::yaml::{Document, YamlError, documents, edited};
 
 /// The stream with sidecars.
 #[derive(Debug)]

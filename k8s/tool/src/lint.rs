@@ -10,8 +10,8 @@ pub(crate) use report::{Format, render};
 use runtime::named_enum;
 use serde_json::Value;
 
-use super::object::{Object, objects};
-use super::yaml::{Document, YamlError, documents};
+use crate::object::{Object, objects};
+use crate::yaml::{Document, YamlError, documents};
 
 /// The weight of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -92,8 +92,8 @@ pub(crate) struct Input {
 }
 
 /// An object with its place.
-pub(super) struct Located<'v> {
-    pub(super) object: Object<'v>,
+pub(crate) struct Located<'v> {
+    pub(crate) object: Object<'v>,
     /// Of the object in its document.
     path: String,
     document: &'v Document,
@@ -101,7 +101,7 @@ pub(super) struct Located<'v> {
 }
 
 impl Located<'_> {
-    pub(super) fn finding(
+    pub(crate) fn finding(
         &self,
         level: Level,
         rule: Rule,

@@ -1,40 +1,51 @@
-//! Kubernetes manifests: the sidecar of a pod, the Services that lead to it, and what is missing.
+//! Puts the sidecar into the pods of a Kubernetes cluster, and finds what is missing.
 //!
 //! One set of functions for three ways in: `inject` edits a stream of YAML, `webhook` patches an
 //! object at its admission, `lint` reads what another tool has made. The container itself is the
 //! one of the kustomize component, which is part of the program.
 
-pub(crate) mod admission;
-pub(crate) mod annotations;
-pub(crate) mod component;
-pub(crate) mod inject;
-pub(crate) mod lint;
+mod admission;
+mod annotations;
+mod cli;
+mod commands;
+mod component;
+mod inject;
+mod lint;
 mod metadata;
-pub(crate) mod object;
-pub(crate) mod patch;
+mod object;
+mod patch;
 mod pod;
 mod ports;
 mod probes;
 mod services;
-pub(crate) mod settings;
-pub(crate) mod yaml;
+mod settings;
+mod yaml;
 
 #[cfg(test)]
 mod tests;
 
-/// An object that gets no sidecar, and the reason. The operator reads both.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{object}: {reason}")]
-pub(crate) struct Rejected {
-    pub(crate) object: String,
-    pub(crate) reason: String,
+use std::process::ExitCode;
+
+use runtime::logs::telemetry;
+use runtime::process::exit::{self, ExitError};
+use runtime::process::signals;
+use runtime::{command_line, tls};
+
+use crate::cli::{Cli, Command};
+
+fn main() -> ExitCode {
+    exit::finish(run().map_err(command_line::with_sources::<Cli>))
 }
 
-impl Rejected {
-    pub(crate) fn new(object: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self {
-            object: object.into(),
-            reason: reason.into(),
+fn run() -> Result<(), ExitError> {
+    signals::ignore_sighup()?;
+    match command_line::parse::<Cli>()?.command {
+        Command::Inject(args) => commands::inject::run(&args),
+        Command::Lint(args) => commands::lint::run(&args),
+        Command::Webhook(args) => {
+            tls::install_provider()?;
+            let _logs = telemetry::init(args.logs.log_format, &args.logs.log_level)?;
+            commands::webhook::run(&args)
         }
     }
 }

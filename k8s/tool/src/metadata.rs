@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::annotations::SIDECAR;
-use super::object::{Object, PodView};
-use super::patch::{Operation, add_member, escaped};
+use crate::annotations::SIDECAR;
+use crate::object::{Object, PodView};
+use crate::patch::{Operation, add_member, escaped};
 
 /// Returns the reason why it is not clear what counts, the workload or its pods.
-pub(super) fn contradiction(object: Object<'_>, pod: &PodView<'_>) -> Option<String> {
+pub(crate) fn contradiction(object: Object<'_>, pod: &PodView<'_>) -> Option<String> {
     if let Some(other) = pod.label(SIDECAR).filter(|label| *label != "true") {
         return Some(format!("its pods have the label {SIDECAR}: {other:?}"));
     }
@@ -20,7 +20,7 @@ pub(super) fn contradiction(object: Object<'_>, pod: &PodView<'_>) -> Option<Str
 }
 
 /// Returns labels and annotations that the pod lacks.
-pub(super) fn inherited(object: Object<'_>, pod: &PodView<'_>) -> Vec<Operation> {
+pub(crate) fn inherited(object: Object<'_>, pod: &PodView<'_>) -> Vec<Operation> {
     let path = format!("{}/metadata", pod.path);
     let mut operations = Vec::new();
     let mut metadata = pod.value().get("metadata").cloned();
@@ -36,7 +36,7 @@ pub(super) fn inherited(object: Object<'_>, pod: &PodView<'_>) -> Vec<Operation>
         );
         metadata = Some(match relative.path.as_str() {
             "" => relative.value,
-            _ => super::patch::apply(&metadata.take().unwrap_or_default(), &[relative])
+            _ => crate::patch::apply(&metadata.take().unwrap_or_default(), &[relative])
                 .unwrap_or_default(),
         });
         operations.push(operation);
@@ -53,7 +53,7 @@ pub(super) fn inherited(object: Object<'_>, pod: &PodView<'_>) -> Vec<Operation>
 }
 
 /// Returns the changes of annotations that the pods have from their workload, as it was before.
-pub(super) fn renewed(object: Object<'_>, pod: &PodView<'_>, before: Object<'_>) -> Vec<Operation> {
+pub(crate) fn renewed(object: Object<'_>, pod: &PodView<'_>, before: Object<'_>) -> Vec<Operation> {
     let renewed = pod.annotations().filter_map(|(name, value)| {
         let was_inherited = before.annotation(name) == Some(value);
         let path = format!("{}/metadata/annotations/{}", pod.path, escaped(name));
@@ -68,7 +68,7 @@ pub(super) fn renewed(object: Object<'_>, pod: &PodView<'_>, before: Object<'_>)
 }
 
 /// Returns the pod as an object of its own, with these changes of its metadata.
-pub(super) fn with_metadata(pod: &PodView<'_>, operations: &[Operation]) -> Option<Value> {
+pub(crate) fn with_metadata(pod: &PodView<'_>, operations: &[Operation]) -> Option<Value> {
     let relative: Vec<Operation> = operations
         .iter()
         .map(|operation| {
@@ -76,7 +76,7 @@ pub(super) fn with_metadata(pod: &PodView<'_>, operations: &[Operation]) -> Opti
             Operation::add(path, operation.value.clone())
         })
         .collect();
-    let mut value = super::patch::apply(pod.value(), &relative)?;
+    let mut value = crate::patch::apply(pod.value(), &relative)?;
     value
         .as_object_mut()?
         .insert("kind".to_owned(), "Pod".into());

@@ -2,8 +2,24 @@
 
 use serde_json::Value;
 
-use super::Rejected;
-use super::annotations::{ALL, PREFIX, SIDECAR};
+use crate::annotations::{ALL, PREFIX, SIDECAR};
+
+/// An object that gets no sidecar, and the reason. The operator reads both.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{object}: {reason}")]
+pub(crate) struct Rejected {
+    pub(crate) object: String,
+    pub(crate) reason: String,
+}
+
+impl Rejected {
+    pub(crate) fn new(object: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self {
+            object: object.into(),
+            reason: reason.into(),
+        }
+    }
+}
 
 /// One object, alone in its document or an item of a list.
 #[derive(Debug, Clone, Copy)]

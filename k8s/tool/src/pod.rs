@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::Rejected;
-use super::annotations as names;
-use super::metadata::{contradiction, inherited, with_metadata};
-use super::object::{Object, PodView, list, name_of, text};
-use super::patch::{Operation, add_member, prepend};
-use super::ports::{self, Ports};
-use super::probes::{self, Rewritten};
-use super::settings::{
+use crate::annotations as names;
+use crate::metadata::{contradiction, inherited, with_metadata};
+use crate::object::Rejected;
+use crate::object::{Object, PodView, list, name_of, text};
+use crate::patch::{Operation, add_member, prepend};
+use crate::ports::{self, Ports};
+use crate::probes::{self, Rewritten};
+use crate::settings::{
     self, APP_SECRET_FILE, AUTH_SERVER, PROBES, PUBLIC_PATH, Settings, UPSTREAM,
 };
 
@@ -25,18 +25,18 @@ const MAX_LISTED: usize = 200;
 
 /// A pod with its sidecar: the changes, and the ports that Services need.
 #[derive(Debug)]
-pub(super) struct InjectedPod {
-    pub(super) operations: Vec<Operation>,
-    pub(super) ports: Ports,
+pub(crate) struct InjectedPod {
+    pub(crate) operations: Vec<Operation>,
+    pub(crate) ports: Ports,
     /// The operator reads them; none stops the injection.
-    pub(super) warnings: Vec<String>,
+    pub(crate) warnings: Vec<String>,
 }
 
 /// Puts the sidecar into the pod of a labelled object.
 ///
 /// # Errors
 /// The reason why the pod cannot have one.
-pub(super) fn with_sidecar(
+pub(crate) fn with_sidecar(
     object: Object<'_>,
     pod: &PodView<'_>,
     settings: &Settings,

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::annotations::PORT;
-use super::component::Component;
-use super::object::{PodView, list, name_of};
-use super::settings::UPSTREAM;
+use crate::annotations::PORT;
+use crate::component::Component;
+use crate::object::{PodView, list, name_of};
+use crate::settings::UPSTREAM;
 
 /// The service's port where nothing declares one, as the component has it.
 const UNDECLARED: u16 = 3000;
@@ -17,10 +17,10 @@ const ACTIONS: &[&str] = &["httpGet", "tcpSocket", "grpc"];
 
 /// The ports of one pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ports {
-    pub(super) service: u16,
-    pub(super) sidecar: u16,
-    pub(super) admin: u16,
+pub(crate) struct Ports {
+    pub(crate) service: u16,
+    pub(crate) sidecar: u16,
+    pub(crate) admin: u16,
 }
 
 /// A declared port of a container.
@@ -35,7 +35,7 @@ impl Ports {
     ///
     /// # Errors
     /// The reason, where the service's port is not certain or the sidecar's is taken.
-    pub(super) fn of(pod: &PodView<'_>, component: &Component) -> Result<Self, String> {
+    pub(crate) fn of(pod: &PodView<'_>, component: &Component) -> Result<Self, String> {
         let present = pod.sidecar();
         let service = match present.and_then(upstream_port) {
             Some(port) => port,
@@ -74,12 +74,12 @@ impl Ports {
 }
 
 /// Parses a port.
-pub(super) fn number(text: &str) -> Option<u16> {
+pub(crate) fn number(text: &str) -> Option<u16> {
     text.parse().ok().filter(|port| *port > 0)
 }
 
 /// Returns the number of a port of a container that is named or numbered by `target`.
-pub(super) fn resolved(pod: &PodView<'_>, target: &Value) -> Option<u16> {
+pub(crate) fn resolved(pod: &PodView<'_>, target: &Value) -> Option<u16> {
     match target {
         Value::Number(_) => target.as_u64().and_then(|port| u16::try_from(port).ok()),
         Value::String(text) => number(text).or_else(|| {
@@ -91,7 +91,7 @@ pub(super) fn resolved(pod: &PodView<'_>, target: &Value) -> Option<u16> {
 }
 
 /// Returns the port of the node that leads to a port of the pod.
-pub(super) fn of_node(pod: &PodView<'_>, port: u16) -> Option<u64> {
+pub(crate) fn of_node(pod: &PodView<'_>, port: u16) -> Option<u64> {
     let declared = pod
         .others()
         .flat_map(|container| list(container.get("ports")));
@@ -102,7 +102,7 @@ pub(super) fn of_node(pod: &PodView<'_>, port: u16) -> Option<u64> {
 }
 
 /// Returns the names and numbers of the ports that a container declares.
-pub(super) fn of_container(container: &Value) -> impl Iterator<Item = (&str, u16)> {
+pub(crate) fn of_container(container: &Value) -> impl Iterator<Item = (&str, u16)> {
     declared_in(container).map(|port| (port.name, port.number))
 }
 
@@ -110,7 +110,7 @@ pub(super) fn of_container(container: &Value) -> impl Iterator<Item = (&str, u16
 ///
 /// # Errors
 /// The reason, where it is not certain.
-pub(super) fn of_service(pod: &PodView<'_>) -> Result<u16, String> {
+pub(crate) fn of_service(pod: &PodView<'_>) -> Result<u16, String> {
     if let Some(text) = pod.annotation(PORT) {
         return resolved(pod, &text.into())
             .ok_or_else(|| format!("the annotation {PORT} '{text}' is no port of a container"));
@@ -144,7 +144,7 @@ fn upstream_port(sidecar: &Value) -> Option<u16> {
 }
 
 /// Returns the port of the address that a sidecar forwards to; `None` for a socket.
-pub(super) fn of_upstream(address: &str) -> Option<u16> {
+pub(crate) fn of_upstream(address: &str) -> Option<u16> {
     let (_, port) = address.rsplit_once(':')?;
     number(port.trim_end_matches('/'))
 }

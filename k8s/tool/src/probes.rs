@@ -4,9 +4,9 @@ use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue};
 use serde_json::{Map, Value, json};
 
-use super::object::{PodView, list, name_of, text};
-use super::patch::Operation;
-use super::ports::{self, Ports};
+use crate::object::{PodView, list, name_of, text};
+use crate::patch::Operation;
+use crate::ports::{self, Ports};
 
 /// Kinds of probes, and the ends of their names.
 const KINDS: [(&str, &str); 3] = [
@@ -17,14 +17,14 @@ const KINDS: [(&str, &str); 3] = [
 
 /// The new paths and ports of probes, and what the sidecar forwards for them.
 #[derive(Debug, Default)]
-pub(super) struct Rewritten {
-    pub(super) operations: Vec<Operation>,
+pub(crate) struct Rewritten {
+    pub(crate) operations: Vec<Operation>,
     /// By name, as `--probes` has them.
-    pub(super) forwarded: Map<String, Value>,
+    pub(crate) forwarded: Map<String, Value>,
 }
 
 /// Sends the HTTP probes of the service's port to the admin port. One with a `host` stays as it is.
-pub(super) fn rewritten(pod: &PodView<'_>, ports: Ports) -> Rewritten {
+pub(crate) fn rewritten(pod: &PodView<'_>, ports: Ports) -> Rewritten {
     let mut found = Rewritten::default();
     for (number, container) in pod.containers().enumerate() {
         for (kind, end) in KINDS {
@@ -96,13 +96,13 @@ fn header(header: &Value) -> Option<Value> {
 }
 
 /// Returns the path of an HTTP probe without its query.
-pub(super) fn path_of(http: &Value) -> &str {
+pub(crate) fn path_of(http: &Value) -> &str {
     let path = text(http, "/path");
     path.split_once('?').map_or(path, |(path, _)| path)
 }
 
 /// Returns the port of an HTTP probe, whose name is one of its own container.
-pub(super) fn port_of(http: &Value, container: &Value) -> Option<u16> {
+pub(crate) fn port_of(http: &Value, container: &Value) -> Option<u16> {
     match http.get("port")? {
         Value::String(name) => ports::number(name).or_else(|| {
             let mut ports = ports::of_container(container);

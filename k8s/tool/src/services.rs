@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::Rejected;
-use super::annotations::{OPEN_PORTS, PORT, SIDECAR};
-use super::component::Component;
-use super::object::{Object, PodView, list, name_of, text};
-use super::patch::Operation;
-use super::ports::{self, Ports};
+use crate::annotations::{OPEN_PORTS, PORT, SIDECAR};
+use crate::component::Component;
+use crate::object::Rejected;
+use crate::object::{Object, PodView, list, name_of, text};
+use crate::patch::Operation;
+use crate::ports::{self, Ports};
 
 /// Labels that controllers give to pods, so that no manifest has them.
 const LABELS_OF_CONTROLLERS: [&str; 10] = [
@@ -27,8 +27,8 @@ const LABELS_OF_CONTROLLERS: [&str; 10] = [
 
 /// A port of a Service, and where it leads.
 #[derive(Debug)]
-pub(super) struct ServicePort<'v> {
-    pub(super) number: usize,
+pub(crate) struct ServicePort<'v> {
+    pub(crate) number: usize,
     value: &'v Value,
     /// Leads past the sidecar on purpose.
     is_open: bool,
@@ -36,7 +36,7 @@ pub(super) struct ServicePort<'v> {
 
 impl<'v> ServicePort<'v> {
     /// Returns the name, or the number where it has none.
-    pub(super) fn described(&self) -> String {
+    pub(crate) fn described(&self) -> String {
         match name_of(self.value) {
             "" => own_number(self.value),
             name => name.to_owned(),
@@ -48,7 +48,7 @@ impl<'v> ServicePort<'v> {
     }
 
     /// Returns the target: without one it is the port itself.
-    pub(super) fn target(&self) -> &'v Value {
+    pub(crate) fn target(&self) -> &'v Value {
         let target = self
             .value
             .get("targetPort")
@@ -73,7 +73,7 @@ fn own_number(port: &Value) -> String {
 }
 
 /// Returns the ports of a Service.
-pub(super) fn ports_of(service: Object<'_>) -> Vec<ServicePort<'_>> {
+pub(crate) fn ports_of(service: Object<'_>) -> Vec<ServicePort<'_>> {
     let open = service.annotation(OPEN_PORTS).unwrap_or_default();
     let mut open: BTreeSet<&str> = open.split(',').map(str::trim).collect();
     open.remove("");
@@ -89,7 +89,7 @@ pub(super) fn ports_of(service: Object<'_>) -> Vec<ServicePort<'_>> {
 
 /// Returns true for a Service that selects the pods of an object. Labels that controllers add do
 /// not tell them apart, but for the name that begins with the object's.
-pub(super) fn selects(service: Object<'_>, object: Object<'_>, pod: &PodView<'_>) -> bool {
+pub(crate) fn selects(service: Object<'_>, object: Object<'_>, pod: &PodView<'_>) -> bool {
     let selector = service.value().pointer("/spec/selector");
     let Some(selector) = selector.and_then(Value::as_object) else {
         return false;
@@ -109,7 +109,7 @@ pub(super) fn selects(service: Object<'_>, object: Object<'_>, pod: &PodView<'_>
 }
 
 /// Returns true for a Service that may lead to the service itself, or leads to no pods at all.
-pub(super) fn is_exempt(service: Object<'_>) -> bool {
+pub(crate) fn is_exempt(service: Object<'_>) -> bool {
     service.label(SIDECAR) == Some("false") || text(service.value(), "/spec/type") == "ExternalName"
 }
 
@@ -119,13 +119,13 @@ fn is_headless(service: Object<'_>) -> bool {
 
 /// A port that leads past the sidecar.
 #[derive(Debug)]
-pub(super) struct Past {
-    pub(super) number: usize,
-    pub(super) reason: String,
+pub(crate) struct Past {
+    pub(crate) number: usize,
+    pub(crate) reason: String,
 }
 
 /// Returns the ports of a Service that lead past a sidecar with these ports.
-pub(super) fn past(service: Object<'_>, own: &[(String, u16)]) -> Vec<Past> {
+pub(crate) fn past(service: Object<'_>, own: &[(String, u16)]) -> Vec<Past> {
     if is_exempt(service) {
         return Vec::new();
     }
@@ -159,7 +159,7 @@ pub(super) fn past(service: Object<'_>, own: &[(String, u16)]) -> Vec<Past> {
 ///
 /// # Errors
 /// The first port that would still lead past the sidecar.
-pub(super) fn moved(
+pub(crate) fn moved(
     service: Object<'_>,
     pod: &PodView<'_>,
     of_pod: Ports,
@@ -197,7 +197,7 @@ fn rest_leads_to(
     own: &[(String, u16)],
 ) -> Result<(), Rejected> {
     let rejected = |reason: String| Rejected::new(service.described(), reason);
-    let after = super::patch::apply(service.value(), operations)
+    let after = crate::patch::apply(service.value(), operations)
         .ok_or_else(|| rejected("has no place for another port".to_owned()))?;
     match past(Object::new(&after), own).into_iter().next() {
         None => Ok(()),
@@ -213,7 +213,7 @@ fn rest_leads_to(
 ///
 /// # Errors
 /// The reason, where it is not certain which port leads to which.
-pub(super) fn moved_alone(
+pub(crate) fn moved_alone(
     service: Object<'_>,
     component: &Component,
 ) -> Result<Vec<Operation>, Rejected> {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use runtime::process::exit::ExitError;
 use wire::http::path_patterns::PassList;
 
-use super::component::Component;
+use crate::component::Component;
 
 pub(crate) const AUTH_SERVER: &str = "POSTERN_AUTH_SERVER";
 pub(crate) const APP_SECRET_FILE: &str = "POSTERN_APP_SECRET_FILE";
@@ -91,7 +91,7 @@ impl Settings {
 ///
 /// # Errors
 /// The problem, which follows the name of the list.
-pub(super) fn pass_list(list: &str) -> Result<PassList, String> {
+pub(crate) fn pass_list(list: &str) -> Result<PassList, String> {
     if list.len() > MAX_PASS_BYTES {
         return Err(format!("has more than {MAX_PASS_BYTES} bytes"));
     }

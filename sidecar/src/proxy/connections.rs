@@ -19,7 +19,6 @@ use tokio_util::sync::CancellationToken;
 use wire::rejection::Rejection;
 
 use crate::downstream::stream::{ClientStream, RejectUnparsed, client_ip, peer_ip};
-use crate::downstream::tls::ClientTls;
 use crate::downstream::transport::{self, ClientTransport, Socket};
 use crate::headers::forwarded::Client;
 use crate::proxy::fast_path::{FastPath, Left};
@@ -32,6 +31,7 @@ use crate::telemetry::outcome::{Completion, Outcome};
 use crate::telemetry::request_log::RequestLogger;
 use crate::telemetry::request_span::RequestSpan;
 use crate::upstream::Upstream;
+use runtime::tls::clients::ClientTls;
 
 /// Handler of accepted connections.
 pub(crate) struct ClientConnections {

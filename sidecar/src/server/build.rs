@@ -33,7 +33,6 @@ use crate::config::live::CurrentRules;
 use crate::config::{Config, RevocationSettings};
 use crate::downstream::in_flight::InFlight;
 use crate::downstream::limits;
-use crate::downstream::tls::ClientTls;
 use crate::keys::cache::KeyCache;
 use crate::keys::current::CurrentKeys;
 use crate::keys::issuer_keys::{IssuerKeys, NamedKeys};
@@ -55,6 +54,7 @@ use crate::telemetry::metrics::Metrics;
 use crate::telemetry::request_log::RequestLogger;
 use crate::upstream::exposure_check::ExposureProbe;
 use crate::upstream::{IDLE_TIMEOUT, MAX_TRIES, Protocol, Upstream, UpstreamNames};
+use runtime::tls::clients::ClientTls;
 
 /// The state that the parts of the program share.
 struct Shared {

@@ -21,12 +21,12 @@ pub(crate) use self::watched::WatchedFiles;
 use crate::cli::{Cli, Command, ServeArgs};
 use crate::config::Config;
 use crate::config::live::CurrentRules;
-use crate::downstream::tls::{ClientTls, NextClients};
 use crate::keys::refresh::Refresher;
 use crate::keys::source::SourceSettings;
 use crate::server::reminder::Reminder;
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::Upstream;
+use runtime::tls::clients::{ClientTls, NextClients};
 
 /// The parts of the program that a reload changes.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! `sidecar inject` and `sidecar lint` over manifests of others: tests/data/inject and
+//! `postern-k8s inject` and `postern-k8s lint` over manifests of others: tests/data/inject and
 //! tests/data/lint.
 
 use std::fs;
@@ -26,8 +26,8 @@ fn files(directory: &str) -> Vec<PathBuf> {
     files
 }
 
-fn sidecar(arguments: &[&str], input: &str) -> Finished {
-    CommandLine::new(Program::Sidecar.path())
+fn postern_k8s(arguments: &[&str], input: &str) -> Finished {
+    CommandLine::new(Program::Kubernetes.path())
         .arguments(arguments)
         .input(input)
         .run()
@@ -43,7 +43,7 @@ fn manifests_of_others_get_lines_and_lose_none() {
     assert!(inputs.len() >= 12);
     for input in inputs {
         let before = fs::read_to_string(&input).unwrap();
-        let end = sidecar(&["inject"], &before);
+        let end = postern_k8s(&["inject"], &before);
         assert_eq!(end.code, Some(0), "{}: {}", input.display(), end.stderr);
         let expected = data("inject/out").join(input.file_name().unwrap());
         if std::env::var_os(UPDATE).is_some() {
@@ -74,9 +74,9 @@ fn manifests_of_others_get_lines_and_lose_none() {
 fn injected_manifests_have_no_finding_and_stay() {
     for output in files("inject/out") {
         let text = fs::read_to_string(&output).unwrap();
-        let again = sidecar(&["inject"], &text);
+        let again = postern_k8s(&["inject"], &text);
         assert_eq!(again.stdout, text, "{}: {}", output.display(), again.stderr);
-        let end = sidecar(&["lint"], &text);
+        let end = postern_k8s(&["lint"], &text);
         assert_eq!(end.code, Some(0), "{}: {}", output.display(), end.stdout);
     }
 }
@@ -86,7 +86,7 @@ fn what_cannot_be_wrapped_is_rejected_with_object_and_reason() {
     for file in files("inject/rejected") {
         let text = fs::read_to_string(&file).unwrap();
         let reason = text.lines().next().unwrap().trim_start_matches("# ");
-        let end = sidecar(&["inject"], &text);
+        let end = postern_k8s(&["inject"], &text);
         let expected = (Some(CONFIG), "");
         assert_eq!((end.code, &*end.stdout), expected, "{}", file.display());
         let line = format!("error: {reason}");
@@ -112,7 +112,7 @@ fn settings_of_all_sidecars_come_from_the_command_line() {
         "--set",
         "POSTERN_LOG_FORMAT=",
     ];
-    let end = sidecar(&[&["inject", "-f", "-"][..], &flags].concat(), &input);
+    let end = postern_k8s(&[&["inject", "-f", "-"][..], &flags].concat(), &input);
     assert_eq!(end.code, Some(0), "{}", end.stderr);
     for text in ["sidecar:1.2.3", "jwks.json", "value: cluster"] {
         assert!(end.stdout.contains(text), "{text}: {}", end.stdout);
@@ -129,7 +129,7 @@ fn settings_of_all_sidecars_come_from_the_command_line() {
         ("POSTERN_UPSTREAM=http://127.0.0.1:1", 64),
         ("POSTERN_PROBES={}", 64),
     ] {
-        let end = sidecar(&["inject", "--set", pair], &input);
+        let end = postern_k8s(&["inject", "--set", pair], &input);
         assert_eq!((end.code, &*end.stdout), (Some(code), ""), "{pair}");
         assert!(!end.stderr.contains("hush"), "{}", end.stderr);
     }
@@ -141,7 +141,7 @@ fn two_sources_of_the_key_are_an_error() {
         "POSTERN_AUTH_SERVER=http://auth:9000/auth",
         "POSTERN_JWKS_URL=http://auth:9000/keys",
     ];
-    let end = sidecar(&["inject", "--set", pairs[0], "--set", pairs[1]], "");
+    let end = postern_k8s(&["inject", "--set", pairs[0], "--set", pairs[1]], "");
     assert_eq!((end.code, &*end.stdout), (Some(64), ""));
     assert!(end.stderr.contains("two sources"), "{}", end.stderr);
 }
@@ -159,10 +159,10 @@ fn several_files_are_one_set_of_manifests() {
     // Editors of Windows begin each file with a byte order mark.
     let one = write("1.yaml", &format!("\u{feff}{workload}"));
     let two = write("2.yaml", &format!("\u{feff}{services}"));
-    let end = run(Program::Sidecar, &["inject", "-f", &one, "-f", &two]);
+    let end = run(Program::Kubernetes, &["inject", "-f", &one, "-f", &two]);
     let expected = fs::read_to_string(data("inject/out/boutique.yaml")).unwrap();
     assert_eq!(end.stdout, expected, "{}", end.stderr);
-    let end = run(Program::Sidecar, &["inject", "-f", "/nowhere.yaml"]);
+    let end = run(Program::Kubernetes, &["inject", "-f", "/nowhere.yaml"]);
     assert!(end.stderr.contains("/nowhere.yaml"), "{}", end.stderr);
     assert_eq!(end.code, Some(CONFIG));
 }
@@ -172,7 +172,7 @@ fn a_mistyped_annotation_is_named() {
     let input = fs::read_to_string(data("inject/in/podinfo.yaml")).unwrap();
     let before = "metadata:\n";
     let mistyped = "metadata:\n  annotations: {postern/prot: '9999', other/port: '1'}\n";
-    let end = sidecar(&["inject"], &input.replacen(before, mistyped, 1));
+    let end = postern_k8s(&["inject"], &input.replacen(before, mistyped, 1));
     assert_eq!(end.code, Some(0), "{}", end.stderr);
     let warning = "warning: Deployment podinfo: the annotation postern/prot means nothing";
     assert!(end.stderr.contains(warning), "{}", end.stderr);
@@ -192,7 +192,7 @@ fn lint_finds_each_silent_gap() {
     for file in files("lint") {
         let text = fs::read_to_string(&file).unwrap();
         let expected = announced(&text);
-        let end = sidecar(&["lint", "--output", "json"], &text);
+        let end = postern_k8s(&["lint", "--output", "json"], &text);
         let found: Value = serde_json::from_str(&end.stdout).unwrap();
         let entries = found.as_array().unwrap();
         let mut named: Vec<String> = entries
@@ -206,7 +206,7 @@ fn lint_finds_each_silent_gap() {
         assert_eq!(named, expected, "{}", file.display());
         let is_error = expected.iter().any(|finding| finding.starts_with("error"));
         assert_eq!(end.code == Some(CONFIG), is_error, "{}", file.display());
-        let strict = sidecar(&["lint", "--strict"], &text);
+        let strict = postern_k8s(&["lint", "--strict"], &text);
         let has_error = expected.iter().any(|finding| !finding.starts_with("note"));
         assert_eq!(strict.code == Some(CONFIG), has_error, "{}", file.display());
         assert_eq!(strict.stdout.lines().count(), expected.len());
@@ -222,13 +222,13 @@ fn findings_name_file_and_line_in_each_format() {
         .position(|line| line.contains("targetPort"))
         .unwrap()
         + 1;
-    let end = run(Program::Sidecar, &["lint", "-f", &file]);
+    let end = run(Program::Kubernetes, &["lint", "-f", &file]);
     let start =
         format!("{file}:{line}: error: Service web: port 80 leads to 3000, past the sidecar");
     let mut lines = end.stdout.lines();
     assert!(lines.any(|line| line.starts_with(&start)), "{}", end.stdout);
     let end = run(
-        Program::Sidecar,
+        Program::Kubernetes,
         &["lint", "-f", &file, "--output", "sarif"],
     );
     let report: Value = serde_json::from_str(&end.stdout).unwrap();

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use tests::programs::repository;
 
 const MAP: &str = "ARCHITECTURE.md";
-/// The modules that wire the rooms together.
-const ROOTS: [&str; 2] = ["main", "lib"];
+/// The modules that wire the rooms together, and tests of all of them.
+const ROOTS: [&str; 3] = ["main", "lib", "tests"];
 
 /// One table: its package's sources, and its rooms from the top floor to the bottom.
 #[derive(Debug)]

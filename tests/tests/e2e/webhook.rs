@@ -1,4 +1,4 @@
-//! `sidecar webhook` over TLS: reviews as an API server sends them, and what no API server sends.
+//! `postern-k8s webhook` over TLS: reviews as an API server sends them, and what no API server sends.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ impl Webhook {
     pub(crate) fn start(flags: &[&str]) -> Self {
         let authority = Authority::new();
         let certificate = authority.issue("webhook");
-        let mut process = CommandLine::new(Program::Sidecar.path())
+        let mut process = CommandLine::new(Program::Kubernetes.path())
             .arguments([
                 "webhook",
                 "--listen",
@@ -422,7 +422,7 @@ fn the_webhook_finishes_on_a_signal() {
 
 #[test]
 fn a_webhook_without_a_certificate_does_not_start() {
-    let end = CommandLine::new(Program::Sidecar.path())
+    let end = CommandLine::new(Program::Kubernetes.path())
         .arguments([
             "webhook",
             "--listen",
@@ -437,7 +437,7 @@ fn a_webhook_without_a_certificate_does_not_start() {
     let file = directory.path().join("tls.crt");
     fs::write(&file, "no certificate").unwrap();
     let file = file.display().to_string();
-    let end = CommandLine::new(Program::Sidecar.path())
+    let end = CommandLine::new(Program::Kubernetes.path())
         .arguments(["webhook", "--tls-cert", &file, "--tls-key", &file])
         .run();
     assert_eq!(end.code, Some(78), "{}", end.stderr);

@@ -10,32 +10,35 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use runtime::process::exit::ExitError;
-use runtime::tls::{ServerCertificate, authorities, server};
 use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use super::{ServerCertificate, authorities, server};
+use crate::process::exit::ExitError;
+
 /// HTTP/2 and HTTP/1.1, as ALPN names them.
-pub(crate) const HTTP_2_OR_1: &[&str] = &["h2", "http/1.1"];
+pub const HTTP_2_OR_1: &[&str] = &["h2", "http/1.1"];
 /// HTTP/1.1 alone.
-pub(crate) const HTTP_1: &[&str] = &["http/1.1"];
+pub const HTTP_1: &[&str] = &["http/1.1"];
 
 /// TLS settings of the client port.
 #[derive(Debug, Clone)]
-pub(crate) struct ClientTlsSettings {
-    pub(crate) certificate: Arc<ServerCertificate>,
-    pub(crate) protocols: &'static [&'static str],
+pub struct ClientTlsSettings {
+    /// The server's own, which reloads its files.
+    pub certificate: Arc<ServerCertificate>,
+    /// As ALPN names them.
+    pub protocols: &'static [&'static str],
     /// PEM file with the authorities that must have issued the client's certificate.
-    pub(crate) client_ca: Option<PathBuf>,
+    pub client_ca: Option<PathBuf>,
 }
 
 /// Authorities of client certificates, as in their file.
 type Authorities = Vec<CertificateDer<'static>>;
 
 /// Acceptor of TLS connections, with certificates that can be replaced.
-pub(crate) struct ClientTls {
+pub struct ClientTls {
     /// Reloads its own files.
     certificate: Arc<ServerCertificate>,
     protocols: &'static [&'static str],
@@ -49,14 +52,14 @@ struct Current {
 }
 
 /// Checked authorities that are not in use yet.
-pub(crate) struct NextClients(Current);
+pub struct NextClients(Current);
 
 impl ClientTls {
     /// Offers TLS 1.2 and 1.3.
     ///
     /// # Errors
     /// [`ExitError::Config`] for a file without usable authorities.
-    pub(crate) fn new(settings: &ClientTlsSettings) -> Result<Self, ExitError> {
+    pub fn new(settings: &ClientTlsSettings) -> Result<Self, ExitError> {
         let clients = client_authorities(settings.client_ca.as_deref())?;
         let ClientTlsSettings {
             certificate,
@@ -75,7 +78,7 @@ impl ClientTls {
     ///
     /// # Errors
     /// As [`ClientTls::new`].
-    pub(crate) fn read_client_roots(
+    pub fn read_client_roots(
         &self,
         client_ca: Option<&Path>,
     ) -> Result<Option<NextClients>, ExitError> {
@@ -89,7 +92,7 @@ impl ClientTls {
     }
 
     /// Uses `next` from the next handshake on; open connections stay.
-    pub(crate) fn set_client_roots(&self, next: NextClients) {
+    pub fn set_client_roots(&self, next: NextClients) {
         self.current.store(Arc::new(next.0));
     }
 
@@ -97,7 +100,7 @@ impl ClientTls {
     ///
     /// # Errors
     /// As [`ClientTls::new`]. The previous ones stay.
-    pub(crate) fn reload_client_roots(&self, client_ca: &Path) -> Result<bool, ExitError> {
+    pub fn reload_client_roots(&self, client_ca: &Path) -> Result<bool, ExitError> {
         let next = self.read_client_roots(Some(client_ca))?;
         let is_changed = next.is_some();
         next.into_iter()
@@ -109,7 +112,7 @@ impl ClientTls {
     ///
     /// # Errors
     /// A failed handshake, or the timeout.
-    pub(crate) async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
+    pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         socket: S,
         limit: Duration,

@@ -1,11 +1,11 @@
-//! `sidecar lint`: what looks protected and is not.
+//! `postern-k8s lint`: what looks protected and is not.
 
 use runtime::process::exit::ExitError;
 use runtime::process::output;
 
 use super::inject::inputs;
-use crate::cli::kubernetes_args::LintArgs;
-use crate::kubernetes::lint::{Finding, Level, lint, render};
+use crate::cli::LintArgs;
+use crate::lint::{Finding, Level, lint, render};
 
 /// Runs the command.
 ///

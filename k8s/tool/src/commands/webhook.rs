@@ -1,4 +1,4 @@
-//! `sidecar webhook`: the admission webhook of a cluster. It puts the sidecar into labelled pods as
+//! `postern-k8s webhook`: the admission webhook of a cluster. It puts the sidecar into labelled pods as
 //! `inject` does, and rejects what it cannot protect.
 
 mod metrics;
@@ -16,14 +16,14 @@ use runtime::process::exit::ExitError;
 use runtime::process::signals::Terminations;
 use runtime::process::supervisor::supervisor;
 use runtime::tls;
+use runtime::tls::clients::{ClientTls, ClientTlsSettings, HTTP_1};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
 use self::metrics::WebhookMetrics;
 use self::server::Reviews;
 use super::inject::settings;
-use crate::cli::kubernetes_args::WebhookArgs;
-use crate::downstream::tls::{ClientTls, ClientTlsSettings, HTTP_1};
+use crate::cli::WebhookArgs;
 
 /// The API server learns of the end of a replica by its connections alone.
 const LAME_DUCK: Duration = Duration::from_secs(5);

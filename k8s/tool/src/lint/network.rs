@@ -5,9 +5,9 @@ use serde_json::Value;
 
 use super::protected_pod::ProtectedPod;
 use super::{Finding, Level, Located, Rule};
-use crate::kubernetes::object::{PodView, list, share_namespace, text};
-use crate::kubernetes::ports;
-use crate::kubernetes::settings::UPSTREAM;
+use crate::object::{PodView, list, share_namespace, text};
+use crate::ports;
+use crate::settings::UPSTREAM;
 
 /// Finds the ways to the service's own port, and none to the sidecar's.
 pub(super) fn of_pod(this: &ProtectedPod<'_, '_>, found: &mut Vec<Finding>) {

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::{Finding, Level, Located, Rule};
-use crate::kubernetes::object::{Object, PodView, list, name_of, share_namespace, text};
-use crate::kubernetes::ports;
+use crate::object::{Object, PodView, list, name_of, share_namespace, text};
+use crate::ports;
 
 /// A pod with its sidecar, its object and the whole input.
 pub(super) struct ProtectedPod<'v, 'i> {

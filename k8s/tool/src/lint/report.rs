@@ -62,7 +62,7 @@ fn sarif(findings: &[Finding]) -> Value {
         "version": "2.1.0",
         "runs": [{
             "tool": {"driver": {
-                "name": "postern sidecar lint",
+                "name": "postern-k8s lint",
                 "version": env!("CARGO_PKG_VERSION"),
                 "rules": rules,
             }},

@@ -9,10 +9,10 @@ use wire::http::request_path::RequestPath;
 
 use super::protected_pod::ProtectedPod;
 use super::{Finding, Level, Located, Rule, network, security};
-use crate::kubernetes::annotations::{GUARDED, SIDECAR};
-use crate::kubernetes::object::{PodView, list, name_of, share_namespace, text};
-use crate::kubernetes::settings::{PUBLIC_PATH, pass_list};
-use crate::kubernetes::{ports, probes, services};
+use crate::annotations::{GUARDED, SIDECAR};
+use crate::object::{PodView, list, name_of, share_namespace, text};
+use crate::settings::{PUBLIC_PATH, pass_list};
+use crate::{ports, probes, services};
 
 const GRACE_PERIOD: u64 = 30;
 const PROBES: [&str; 3] = ["startupProbe", "readinessProbe", "livenessProbe"];

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::protected_pod::ProtectedPod;
 use super::{Finding, Level, Rule};
-use crate::kubernetes::object::{PodView, list, name_of, text};
+use crate::object::{PodView, list, name_of, text};
 
 const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
 /// Capabilities that `baseline` lets a container add.

@@ -5,9 +5,9 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::{Settings, settings, values};
-use crate::kubernetes::admission::review;
-use crate::kubernetes::inject::inject;
-use crate::kubernetes::object::{Object, objects};
+use crate::admission::review;
+use crate::inject::inject;
+use crate::object::{Object, objects};
 
 /// Returns what the webhook makes of an update; `None` where it is rejected.
 fn updated(before: &Value, object: &Value) -> Option<Value> {

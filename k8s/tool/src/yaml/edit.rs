@@ -12,7 +12,7 @@ use super::YamlError;
 use super::emit;
 use super::node::{Kind, Mark, Node};
 use super::parse::{Document, document};
-use crate::kubernetes::patch::{self, Operation};
+use crate::patch::{self, Operation};
 
 /// Returns the text of the document with all changes.
 ///
@@ -234,7 +234,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kubernetes::yaml::documents;
+    use crate::yaml::documents;
 
     fn changed(text: &str, operations: &[Operation]) -> String {
         edited(&documents(text).unwrap()[0], operations).unwrap()

@@ -48,10 +48,11 @@ const COMMANDS: &[(Program, &str)] = &[
     (Program::Sidecar, "healthcheck"),
     (Program::Sidecar, "drain"),
     (Program::Sidecar, "wait"),
-    (Program::Sidecar, "inject"),
-    (Program::Sidecar, "lint"),
-    (Program::Sidecar, "webhook"),
     (Program::Sidecar, "completions"),
+    (Program::Kubernetes, ""),
+    (Program::Kubernetes, "inject"),
+    (Program::Kubernetes, "lint"),
+    (Program::Kubernetes, "webhook"),
 ];
 
 fn help(program: Program, command: &str) -> String {
@@ -118,6 +119,9 @@ fn the_configuration_reference_shows_the_help_of_every_command() {
 /// name.
 fn documented_help(program: Program, command: &str) -> String {
     let text = help(program, command);
+    if program == Program::Kubernetes {
+        return text;
+    }
     let serve = help(program, "serve");
     let Some((head, options)) = text.split_once("\nOptions:\n") else {
         return text;
@@ -243,6 +247,25 @@ fn every_flag_of_serve_has_its_environment_variable() {
             );
         }
     }
+}
+
+#[test]
+fn the_kubernetes_tool_knows_the_sidecar_s_variables() {
+    let path = repository().join("k8s/tool/sidecar_variables.txt");
+    let text = help(Program::Sidecar, "serve");
+    let variables: BTreeSet<&str> = text
+        .split(|letter: char| !letter.is_ascii_uppercase() && letter != '_')
+        .filter(|word| word.starts_with("POSTERN_") && *word != "POSTERN_CONFIG")
+        .collect();
+    // A secret has a twin that names its file.
+    let is_public = |name: &&str| !variables.contains(&*format!("{name}_FILE"));
+    let public: Vec<&str> = variables.iter().copied().filter(is_public).collect();
+    let expected = public.join("\n") + "\n";
+    if std::env::var_os(UPDATE).is_some() {
+        fs::write(&path, &expected).unwrap();
+    }
+    let listed = fs::read_to_string(&path).unwrap();
+    assert_eq!(listed, expected, "{UPDATE}=1 makes this test rewrite it");
 }
 
 /// Returns each heading of a help text that groups options, with their flags.

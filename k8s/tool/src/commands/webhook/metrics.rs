@@ -7,7 +7,7 @@ use runtime::metrics;
 use runtime::metrics::{Label, counters_by};
 use runtime::tls::CertificateMetrics;
 
-use crate::kubernetes::admission::Outcome;
+use crate::admission::Outcome;
 
 const PREFIX: &str = "postern_webhook";
 const MALFORMED: &str = "malformed";

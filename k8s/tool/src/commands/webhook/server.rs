@@ -19,15 +19,15 @@ use hyper_util::service::TowerToHyperService;
 use runtime::net::connection_slots::{Activity, ConnectionSlots};
 use runtime::net::listener;
 use runtime::net::write_deadline::WriteDeadline;
+use runtime::tls::clients::ClientTls;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
 use super::metrics::WebhookMetrics;
-use crate::downstream::tls::ClientTls;
-use crate::kubernetes::admission::{NotAReview, Reviewed, review};
-use crate::kubernetes::settings::Settings;
+use crate::admission::{NotAReview, Reviewed, review};
+use crate::settings::Settings;
 
 /// Its name in the log.
 const PORT: &str = "webhook port";

@@ -1,0 +1,5 @@
+//! The three commands.
+
+pub(crate) mod inject;
+pub(crate) mod lint;
+pub(crate) mod webhook;
