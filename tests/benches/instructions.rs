@@ -144,7 +144,7 @@ fn count(
         &format!("--callgrind-out-file={}", file.display()),
         program.to_str().unwrap(),
     ];
-    let sidecar = plan.under(valgrind).start().ready();
+    let sidecar = plan.under(valgrind).ready();
     control(&sidecar, "--instr=on");
     let mut dumps = 0;
     rows.iter()

@@ -4,7 +4,8 @@
 use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use crate::h2_client::FrameClient;
+use crate::h2_client::{FrameClient, get_fields};
+use crate::raw_client::HANDSHAKE;
 
 /// RFC 9113 §6.9.1.
 pub const LARGEST_WINDOW: u32 = 0x7fff_ffff;
@@ -75,28 +76,21 @@ impl Abuse {
                 socket.write_all(b"G")?;
                 return Ok(None);
             }
-            Self::HandshakeWithBody => socket.write_all(&head("GET", HANDSHAKE_WITH_BODY))?,
+            Self::HandshakeWithBody => {
+                let lines = format!("{HANDSHAKE}Content-Length: 5\r\n");
+                socket.write_all(&head("GET", &lines))?;
+            }
         }
         Ok(Some(socket))
     }
 }
-
-const HANDSHAKE_WITH_BODY: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\n\
-                                   Sec-WebSocket-Version: 13\r\n\
-                                   Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
-                                   Content-Length: 5\r\n";
 
 /// Opens a hundred streams, with windows large enough to send all responses at once.
 pub fn unread_streams(client: &mut FrameClient, path: &str, bearer: &str) {
     client.initial_window(LARGEST_WINDOW);
     client.window_update(0, LARGEST_WINDOW - FIRST_WINDOW);
     let authorization = format!("Bearer {bearer}");
-    let mut fields = vec![
-        (":method", "GET"),
-        (":scheme", "http"),
-        (":path", path),
-        (":authority", "a"),
-    ];
+    let mut fields = get_fields(path);
     if !bearer.is_empty() {
         fields.push(("authorization", &authorization));
     }

@@ -1,7 +1,7 @@
 //! Application registration with the auth server's own command, as an operator does it.
 
-use crate::auth_server::{AuthServer, file_store};
-use crate::process::{CommandLine, Finished};
+use crate::auth_server::AuthServer;
+use crate::process::Finished;
 use crate::programs::Program;
 
 /// Registers an application beside a running server and returns its secret.
@@ -9,7 +9,7 @@ use crate::programs::Program;
 /// # Panics
 /// When the command fails.
 pub fn register(server: &AuthServer, id: &str) -> String {
-    register_in(&file_store(&server.home().join("data")), id)
+    register_in(server.store(), id)
 }
 
 /// Registers an application in a store.
@@ -39,18 +39,10 @@ pub fn register_in(store: &str, id: &str) -> String {
 /// # Panics
 /// When the command fails.
 pub fn remove_last(server: &AuthServer, id: &str) {
-    let store = file_store(&server.home().join("data"));
-    let finished = CommandLine::new(Program::AuthServer.path())
-        .arguments(["application", "remove"])
-        .arguments(["--app-id", id, "--store", &store])
-        .run();
-    let complaint = finished.stderr;
-    assert_eq!(finished.code, Some(0), "application remove: {complaint}");
+    server.done(&["application", "remove", "--app-id", id]);
 }
 
 /// Runs `application add`.
 pub fn application_add(store: &str, id: &str) -> Finished {
-    CommandLine::new(Program::AuthServer.path())
-        .arguments(["application", "add", "--app-id", id, "--store", store])
-        .run()
+    Program::AuthServer.run(&["application", "add", "--app-id", id, "--store", store])
 }

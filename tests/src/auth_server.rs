@@ -7,9 +7,10 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::certificates::{Authority, Certificate};
-use crate::client::Client;
+use crate::client::{Client, verdict};
 use crate::file_mounts::FileMounts;
-use crate::process::{CommandLine, Process};
+use crate::message::Message;
+use crate::process::{CommandLine, Finished, Process};
 use crate::programs::Program;
 use crate::small_disk::started_by;
 use crate::tls::Trust;
@@ -19,6 +20,10 @@ use crate::wait;
 pub const LOGIN: &str = "/oauth/jwt/token";
 /// The current user (contract §4.2).
 pub const USER_DETAILS: &str = "/current/user/details";
+/// Verdict on a token that was revoked.
+pub const TOKEN_REVOKED: &str = "401 token_revoked";
+/// Flags of both programs for keys that are quick to generate.
+pub const ECDSA: [&str; 2] = ["--signing-type", "ecdsa"];
 /// The public key (contract §4.3), with the parameters it requires.
 pub const SECRET_KEY: &str = "/client/user/secret/key?appId=orders&appSecret=not-registered";
 
@@ -53,6 +58,14 @@ impl AuthServerPlan {
     pub fn mounts(mut self, mounts: &FileMounts) -> Self {
         self.mounts = mounts.wrapper();
         self
+    }
+
+    /// Returns a server with ECDSA keys, which are quick to generate, that reads its store every
+    /// second.
+    pub fn polling() -> Self {
+        Self::new()
+            .flags(ECDSA)
+            .flags(["--store-poll-interval", "1"])
     }
 
     /// Sets the store, by default a fresh directory.
@@ -117,7 +130,8 @@ impl AuthServerPlan {
     /// When it does not start.
     pub fn start(self) -> AuthServer {
         let home = tempfile::tempdir().expect("a temporary directory");
-        let mut process = self.command_line(home.path()).start();
+        let store = self.store_in(home.path());
+        let mut process = self.command_line(&store).start();
         let address = announced_address(&mut process, "listening on ");
         let admin = announced_address(&mut process, "admin listening on ");
         AuthServer {
@@ -127,20 +141,31 @@ impl AuthServerPlan {
             context: self.context,
             trust: self.trust,
             home,
+            store,
+            flags: self.flags,
         }
     }
 
-    /// Runs a server that has to fail at startup.
-    pub fn fails(self) -> crate::process::Finished {
-        let home = tempfile::tempdir().expect("a temporary directory");
-        self.command_line(home.path()).run()
+    /// Starts the server and waits until it has keys.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn ready(self) -> AuthServer {
+        self.start().ready()
     }
 
-    fn command_line(&self, home: &Path) -> CommandLine {
-        let store = self
-            .store
-            .clone()
-            .unwrap_or_else(|| file_store(&home.join("data")));
+    /// Runs a server that has to fail at startup.
+    pub fn fails(self) -> Finished {
+        let home = tempfile::tempdir().expect("a temporary directory");
+        self.command_line(&self.store_in(home.path())).run()
+    }
+
+    fn store_in(&self, home: &Path) -> String {
+        let store = self.store.clone();
+        store.unwrap_or_else(|| file_store(&home.join("data")))
+    }
+
+    fn command_line(&self, store: &str) -> CommandLine {
         let program = Program::AuthServer.path();
         let command = match self.mounts.is_empty() {
             true => CommandLine::new(program),
@@ -154,7 +179,7 @@ impl AuthServerPlan {
                 "--admin-listen",
                 "127.0.0.1:0",
             ])
-            .arguments(["--store", &store, "--context-path", &self.context])
+            .arguments(["--store", store, "--context-path", &self.context])
             .arguments(&self.flags);
         self.environment
             .iter()
@@ -179,20 +204,20 @@ pub struct AuthServer {
     context: String,
     trust: Option<Trust>,
     home: TempDir,
+    store: String,
+    flags: Vec<String>,
 }
 
 impl AuthServer {
     /// Starts a server with the defaults and waits until it is ready.
     pub fn start() -> Self {
-        AuthServerPlan::new().start().ready()
+        AuthServerPlan::new().ready()
     }
 
     /// Waits until `/readyz` reports ready.
     #[must_use]
     pub fn ready(self) -> Self {
-        wait::until("the auth server to be ready", || {
-            (self.readiness() == 200).then_some(())
-        });
+        wait::until("the auth server to be ready", || self.readiness() == 200);
         self
     }
 
@@ -249,6 +274,37 @@ impl AuthServer {
         }
     }
 
+    /// Returns the value of its `--store`.
+    pub fn store(&self) -> &str {
+        &self.store
+    }
+
+    /// Runs a command of the program on the server's store.
+    pub fn command(&self, words: &[&str]) -> Finished {
+        Program::AuthServer.run(&[words, &["--store", &self.store]].concat())
+    }
+
+    /// Runs a command on the server's store that has to succeed, and returns its output.
+    ///
+    /// # Panics
+    /// When the command fails.
+    pub fn done(&self, words: &[&str]) -> String {
+        let end = self.command(words);
+        assert_eq!(end.code, Some(0), "{words:?}: {}", end.stderr);
+        end.stdout.trim().to_owned()
+    }
+
+    /// Runs `keys …` for the server's type of keys; it has to succeed.
+    ///
+    /// # Panics
+    /// When the command fails.
+    pub fn keys(&self, words: &[&str]) -> String {
+        let mut pairs = self.flags.windows(2);
+        let signing = pairs.find(|pair| pair[0] == ECDSA[0]).unwrap_or_default();
+        let signing: Vec<_> = signing.iter().map(String::as_str).collect();
+        self.done(&[&["keys"], words, &signing].concat())
+    }
+
     /// Returns a client that has logged in.
     pub fn logged_in(&self) -> Client {
         self.anonymous().bearing(&self.login())
@@ -259,11 +315,44 @@ impl AuthServer {
     /// # Panics
     /// When the login fails.
     pub fn login(&self) -> String {
-        let response = self.anonymous().post(LOGIN, &credentials());
-        let token = response.json()["data"]["access_token"]
-            .as_str()
-            .map(str::to_owned);
-        token.unwrap_or_else(|| panic!("no token: {}", response.text()))
+        access_token(&self.anonymous().post(LOGIN, &credentials()))
+    }
+
+    /// Logs in as a user of the file.
+    pub fn login_as(&self, account: &str, password: &str) -> Message {
+        let credentials = json!({"username": account, "password": password});
+        self.anonymous().post(LOGIN, &credentials)
+    }
+
+    /// Logs in as a user of the file and returns the access token.
+    ///
+    /// # Panics
+    /// When the login fails.
+    pub fn token_of(&self, account: &str, password: &str) -> String {
+        access_token(&self.login_as(account, password))
+    }
+
+    /// Revokes a token as its bearer does (RFC 7009).
+    pub fn log_out(&self, token: &str) -> Message {
+        let body = format!("token={token}");
+        self.anonymous().post_form("/oauth/revoke", &body)
+    }
+
+    /// Returns the server's verdict on a token.
+    pub fn verdict(&self, token: &str) -> String {
+        verdict(&self.anonymous().bearing(token).get(USER_DETAILS))
+    }
+
+    /// Waits until the server rejects a token as revoked: it has read the store.
+    pub fn until_revoked(&self, token: &str) {
+        wait::until("the server to reject the token", || {
+            self.verdict(token) == TOKEN_REVOKED
+        });
+    }
+
+    /// Waits for a text in the output, and returns how often it stands there.
+    pub fn until_logged(&self, text: &str) -> usize {
+        self.process.until_logged(text)
     }
 
     /// Returns the key that the server serves.
@@ -287,6 +376,13 @@ impl AuthServer {
     }
 }
 
+fn access_token(response: &Message) -> String {
+    let token = response.json()["data"]["access_token"]
+        .as_str()
+        .map(str::to_owned);
+    token.unwrap_or_else(|| panic!("no token: {}", response.text()))
+}
+
 /// Returns credentials that log in: neither value is empty (contract §4.1 rule 2).
 pub fn credentials() -> Value {
     json!({"username": "alice", "password": "correct horse battery staple"})
@@ -306,7 +402,7 @@ pub(crate) fn announced_address(process: &mut Process, prefix: &str) -> SocketAd
 }
 
 /// Sends GET to an admin port, which is not in the OpenAPI document.
-pub fn admin_get(admin: SocketAddr, path: &str) -> crate::message::Message {
+pub fn admin_get(admin: SocketAddr, path: &str) -> Message {
     let request = crate::client::Request::new("GET", path);
     crate::raw_client::exchange(admin, "GET", &request.bytes(&admin.to_string()))
 }

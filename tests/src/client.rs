@@ -12,6 +12,9 @@ use crate::programs::Program;
 use crate::raw_client::exchange;
 use crate::tls::Trust;
 
+/// Header line of a form.
+pub const FORM: &str = "Content-Type: application/x-www-form-urlencoded";
+
 /// One HTTP/1.1 request; header lines keep their order and case.
 #[derive(Debug, Clone)]
 pub struct Request {
@@ -119,6 +122,12 @@ impl Client {
     /// Sends POST with a JSON body.
     pub fn post(&self, path: &str, body: &Value) -> Message {
         self.send(&self.request("POST", path).json(body))
+    }
+
+    /// Sends POST with a form.
+    pub fn post_form(&self, path: &str, form: &str) -> Message {
+        let request = self.request("POST", path).line(FORM).body(form);
+        self.send(&request)
     }
 
     /// Creates a request for a path relative to the context path, with the client's token.

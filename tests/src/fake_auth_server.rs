@@ -9,6 +9,8 @@ use serde_json::json;
 use crate::message::Message;
 use crate::socket_server::{Reply, SocketServer, response};
 
+type Replies = Box<dyn Fn(&Message) -> Reply + Send + Sync>;
+
 /// Server of `/auth/client/user/secret/key` with configurable responses.
 #[derive(Debug)]
 pub struct FakeAuthServer {
@@ -24,40 +26,29 @@ impl FakeAuthServer {
 
     /// Starts a server with this reply to every request.
     pub fn replying(reply: Reply) -> Self {
-        let reply = Arc::new(Mutex::new(reply));
-        let current = Arc::clone(&reply);
-        let server = SocketServer::start(move |_| {
-            current
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone()
-        });
-        Self { server, reply }
+        Self::start(reply, |replies| SocketServer::start(replies))
     }
 
     /// Starts a server on an address that was known before.
     pub fn serving_on(address: SocketAddr, key: &str) -> Self {
-        let reply = Arc::new(Mutex::new(key_response(key)));
-        let current = Arc::clone(&reply);
-        let server = SocketServer::start_on(address, move |_| {
-            current
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone()
-        });
-        Self { server, reply }
+        let start = |replies| SocketServer::start_on(address, replies);
+        Self::start(key_response(key), start)
     }
 
     /// Starts a server of `key` over TLS.
     pub fn serving_tls(tls: Arc<ServerConfig>, key: &str) -> Self {
-        let reply = Arc::new(Mutex::new(key_response(key)));
+        let start = |replies| SocketServer::start_tls(tls, replies);
+        Self::start(key_response(key), start)
+    }
+
+    fn start(reply: Reply, start: impl FnOnce(Replies) -> SocketServer) -> Self {
+        let reply = Arc::new(Mutex::new(reply));
         let current = Arc::clone(&reply);
-        let server = SocketServer::start_tls(tls, move |_| {
-            current
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone()
-        });
+        let replies = move |_: &Message| {
+            let reply = current.lock().unwrap_or_else(PoisonError::into_inner);
+            reply.clone()
+        };
+        let server = start(Box::new(replies));
         Self { server, reply }
     }
 

@@ -438,6 +438,21 @@ impl FrameClient {
     }
 }
 
+/// Returns the pseudo-header fields of a GET.
+pub fn get_fields(path: &str) -> Vec<(&'static str, &str)> {
+    fields_of("GET", path)
+}
+
+/// Returns the pseudo-header fields of a request.
+pub fn fields_of<'f>(method: &'f str, path: &'f str) -> Vec<(&'static str, &'f str)> {
+    vec![
+        (":method", method),
+        (":scheme", "http"),
+        (":path", path),
+        (":authority", "a"),
+    ]
+}
+
 /// Encodes HPACK literals only (RFC 7541 §6.2.2).
 ///
 /// # Panics

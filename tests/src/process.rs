@@ -236,6 +236,14 @@ impl Process {
         self.stdout.text() + &self.stderr.text()
     }
 
+    /// Waits for a text in the output, and returns how often it stands there.
+    pub fn until_logged(&self, text: &str) -> usize {
+        wait::until(text, || {
+            let count = self.output().matches(text).count();
+            (count > 0).then_some(count)
+        })
+    }
+
     /// Returns the stdout so far.
     pub fn stdout(&self) -> String {
         self.stdout.text()

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::process::{CommandLine, Finished};
+
 /// One of the programs under test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Program {
@@ -44,6 +46,22 @@ impl Program {
             path.display()
         );
         path
+    }
+
+    /// Returns its command line without arguments.
+    ///
+    /// # Panics
+    /// When it has not been built.
+    pub fn command(self) -> CommandLine {
+        CommandLine::new(self.path())
+    }
+
+    /// Runs it to its end.
+    ///
+    /// # Panics
+    /// When it does not start or does not end.
+    pub fn run(self, arguments: &[&str]) -> Finished {
+        self.command().arguments(arguments).run()
     }
 }
 

@@ -60,7 +60,7 @@ impl Prometheus {
         };
         // It listens before its storage is open, and rejects queries until then.
         wait::until("Prometheus to be ready", || {
-            (prometheus.get("/-/ready").status() == 200).then_some(())
+            prometheus.get("/-/ready").status() == 200
         });
         Some(prometheus)
     }

@@ -131,6 +131,17 @@ impl RawClient {
     }
 }
 
+/// Header lines of a WebSocket handshake (RFC 6455 §4.1).
+pub const HANDSHAKE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\n\
+                             Sec-WebSocket-Version: 13\r\n\
+                             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+
+/// Returns the head of a request with a token, and these header lines with their ends.
+pub fn head_with_token(method: &str, target: &str, token: &str, lines: &str) -> Vec<u8> {
+    let head = format!("{method} {target} HTTP/1.1\r\nHost: a\r\n");
+    format!("{head}Authorization: Bearer {token}\r\n{lines}\r\n").into_bytes()
+}
+
 /// Sends one request on a new connection.
 ///
 /// # Panics

@@ -99,7 +99,6 @@ impl RedisServer {
             redis
                 .try_command(&["PING"])
                 .is_ok_and(|pong| pong.as_deref() == Some("PONG"))
-                .then_some(())
         });
         redis
     }

@@ -63,7 +63,7 @@ impl Watched {
             let known = |sentinel: &Sentinel| {
                 sentinel.knows("num-other-sentinels", "2") && sentinel.knows("num-slaves", "1")
             };
-            watched.sentinels.iter().all(known).then_some(())
+            watched.sentinels.iter().all(known)
         });
         Some(watched)
     }
@@ -108,7 +108,7 @@ impl Watched {
         wait::until("another master", || {
             let masters = self.servers.iter().filter(|server| is_master(server));
             let masters: Vec<_> = masters.map(RedisServer::address).collect();
-            (masters.len() == 1 && masters != [before]).then_some(())
+            masters.len() == 1 && masters != [before]
         });
     }
 }
@@ -210,7 +210,7 @@ impl Cluster {
                 info.contains("cluster_state:ok")
                     && info.contains(&format!("cluster_known_nodes:{}", self.nodes.len()))
             };
-            self.nodes.iter().all(agrees).then_some(())
+            self.nodes.iter().all(agrees)
         });
     }
 
@@ -247,9 +247,7 @@ impl Cluster {
         let before = self.owner().address();
         let replica = self.replica();
         replica.command(&["CLUSTER", "FAILOVER"]);
-        wait::until("another owner", || {
-            (self.owner().address() != before).then_some(())
-        });
+        wait::until("another owner", || self.owner().address() != before);
         self.settled();
     }
 

@@ -97,7 +97,7 @@ impl Rnacos {
             self.token = Some(self.token_of_the_first_user());
         }
         wait::until("rnacos to list services", || {
-            (self.list(SERVICE).status() == 200).then_some(())
+            self.list(SERVICE).status() == 200
         });
     }
 
@@ -220,7 +220,7 @@ impl Rnacos {
         let mut expected: Vec<_> = addresses.iter().map(SocketAddr::to_string).collect();
         expected.sort();
         wait::until(&format!("the registry to list {expected:?}"), || {
-            (self.listed() == expected).then_some(())
+            self.listed() == expected
         });
     }
 

@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use crate::auth_server::{AuthServer, admin_get, announced_address};
-use crate::client::Client;
+use crate::auth_server::{AuthServer, ECDSA, TOKEN_REVOKED, admin_get, announced_address};
+use crate::client::{Client, verdict};
 use crate::echo_service::EchoService;
 use crate::fake_auth_server::FakeAuthServer;
 use crate::metrics;
@@ -58,6 +58,13 @@ impl SidecarPlan {
             environment: Vec::new(),
             command: Vec::new(),
         }
+    }
+
+    /// Returns a sidecar for ECDSA keys that fetches them every second.
+    pub fn polling(service: &EchoService, auth_server: &str) -> Self {
+        Self::new(service, auth_server)
+            .flags(ECDSA)
+            .flags(EVERY_SECOND)
     }
 
     /// Runs the sidecar under another program; the sidecar is the last argument.
@@ -161,6 +168,14 @@ impl SidecarPlan {
         }
     }
 
+    /// Starts the sidecar and waits until it has keys.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn ready(self) -> Sidecar {
+        self.start().ready()
+    }
+
     /// Runs a sidecar that has to fail at startup.
     pub fn fails(self) -> Finished {
         self.command_line().run()
@@ -169,7 +184,7 @@ impl SidecarPlan {
     fn command_line(&self) -> CommandLine {
         let command = match self.command.split_first() {
             Some((program, arguments)) => CommandLine::new(program).arguments(arguments),
-            None => CommandLine::new(Program::Sidecar.path()),
+            None => Program::Sidecar.command(),
         };
         let fast_path = self.fast_path.as_ref();
         let command = command
@@ -211,24 +226,18 @@ pub struct Sidecar {
 impl Sidecar {
     /// Starts a sidecar between `service` and `auth_server` and waits until it is ready.
     pub fn start(service: &EchoService, auth_server: &AuthServer) -> Self {
-        SidecarPlan::new(service, &auth_server.url())
-            .start()
-            .ready()
+        SidecarPlan::new(service, &auth_server.url()).ready()
     }
 
     /// Starts a sidecar between `service` and `auth_server` and waits until it is ready.
     pub fn trusting(service: &EchoService, auth_server: &FakeAuthServer) -> Self {
-        SidecarPlan::new(service, &auth_server.url())
-            .start()
-            .ready()
+        SidecarPlan::new(service, &auth_server.url()).ready()
     }
 
     /// Waits until `/readyz` reports ready: the sidecar has a key.
     #[must_use]
     pub fn ready(self) -> Self {
-        wait::until("the sidecar to be ready", || {
-            (self.readiness() == 200).then_some(())
-        });
+        wait::until("the sidecar to be ready", || self.readiness() == 200);
         self
     }
 
@@ -248,7 +257,8 @@ impl Sidecar {
             .iter()
             .map(|line| line.as_ref().to_owned() + "\n")
             .collect();
-        CommandLine::new(Program::Sidecar.path())
+        Program::Sidecar
+            .command()
             .arguments(["explain", "-H", "@-", "--admin-listen"])
             .arguments([self.admin.to_string()])
             .arguments(arguments.iter().copied())
@@ -274,6 +284,25 @@ impl Sidecar {
     /// Returns a client with a token.
     pub fn bearing(&self, token: &str) -> Client {
         self.anonymous().bearing(token)
+    }
+
+    /// Waits until so many requests are in flight.
+    pub fn until_in_flight(&self, count: u64) {
+        wait::until("the requests in flight", || {
+            self.metric("postern_sidecar_requests_in_flight") == Some(count)
+        });
+    }
+
+    /// Waits for a text in the output, and returns how often it stands there.
+    pub fn until_logged(&self, text: &str) -> usize {
+        self.process.until_logged(text)
+    }
+
+    /// Waits until a token is rejected as revoked.
+    pub fn until_revoked(&self, token: &str) {
+        wait::until("the sidecar to reject the token", || {
+            verdict(&self.bearing(token).get("/list")) == TOKEN_REVOKED
+        });
     }
 
     /// Returns the process.

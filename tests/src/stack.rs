@@ -7,6 +7,7 @@ use crate::clock;
 use crate::echo_service::EchoService;
 use crate::fake_auth_server::FakeAuthServer;
 use crate::keys::SigningType;
+use crate::raw_client::head_with_token;
 use crate::sidecar::{Sidecar, SidecarPlan};
 use crate::token_forge::Forge;
 
@@ -54,6 +55,17 @@ impl ForgedStack {
         Self::with(SigningType::Ecdsa, |plan| plan)
     }
 
+    /// Starts a stack with ECDSA keys and these flags of the sidecar.
+    pub fn with_flags<'f>(flags: impl IntoIterator<Item = &'f str>) -> Self {
+        Self::with(SigningType::Ecdsa, |plan| plan.flags(flags))
+    }
+
+    /// Starts a stack with the public path `/public/**` and these flags of the sidecar.
+    pub fn with_public<'f>(flags: impl IntoIterator<Item = &'f str>) -> Self {
+        let plan = |plan: SidecarPlan| plan.public_paths(["/public/**"]).flags(flags);
+        Self::with(SigningType::Ecdsa, plan)
+    }
+
     /// Starts a stack with keys of this type and a sidecar that `prepare` changes.
     pub fn with(
         signing_type: SigningType,
@@ -64,7 +76,7 @@ impl ForgedStack {
         let auth_server = FakeAuthServer::serving(&forge.trusted().served());
         let plan = SidecarPlan::new(&service, &auth_server.url())
             .flags(signing_flags(signing_type).iter().copied());
-        let sidecar = prepare(plan).start().ready();
+        let sidecar = prepare(plan).ready();
         Self {
             sidecar,
             auth_server,
@@ -78,8 +90,12 @@ impl ForgedStack {
         SidecarPlan::to(upstream, &self.auth_server.url())
             .flags(signing_flags(SigningType::Ecdsa).iter().copied())
             .flags(flags.iter().copied())
-            .start()
             .ready()
+    }
+
+    /// Returns the head of a request with a valid token, and these header lines with their ends.
+    pub fn head(&self, method: &str, target: &str, lines: &str) -> Vec<u8> {
+        head_with_token(method, target, &self.token(), lines)
     }
 
     /// Returns a valid token.

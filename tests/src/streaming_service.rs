@@ -80,7 +80,7 @@ impl StreamingService {
     /// Waits until the peer has reset this many connections in the middle of a stream.
     pub fn wait_for_broken_off(&self, count: usize) {
         wait::until("the service to be left", || {
-            (self.state.broken_off.load(Ordering::SeqCst) >= count).then_some(())
+            self.state.broken_off.load(Ordering::SeqCst) >= count
         });
     }
 }

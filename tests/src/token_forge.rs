@@ -21,6 +21,26 @@ pub fn header_of(token: &str) -> Value {
     part_of(token, 0)
 }
 
+/// Returns the id of the key that signed a token.
+///
+/// # Panics
+/// When the token has none.
+pub fn kid_of(token: &str) -> String {
+    text(&header_of(token)["kid"])
+}
+
+/// Returns the id of a token.
+///
+/// # Panics
+/// When the token has none.
+pub fn jti_of(token: &str) -> String {
+    text(&payload_of(token)["jti"])
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().expect("a text").to_owned()
+}
+
 fn part_of(token: &str, index: usize) -> Value {
     let part = token.split('.').nth(index).expect("a token of three parts");
     let bytes = URL_SAFE_NO_PAD.decode(part).expect("base64url");

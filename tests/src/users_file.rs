@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use tempfile::TempDir;
 
-use crate::process::{CommandLine, Finished};
+use crate::process::Finished;
 use crate::programs::Program;
 
 /// The file, in a directory of its own.
@@ -57,9 +57,7 @@ impl UsersFile {
 
     /// Runs `user list`.
     pub fn list(&self) -> Finished {
-        CommandLine::new(Program::AuthServer.path())
-            .arguments(["user", "list", "--users", &self.location()])
-            .run()
+        Program::AuthServer.run(&["user", "list", "--users", &self.location()])
     }
 
     /// Runs `user COMMAND --account ACCOUNT`, with a password on its stdin.
@@ -70,7 +68,8 @@ impl UsersFile {
         flags: &[&str],
         password: &str,
     ) -> Finished {
-        CommandLine::new(Program::AuthServer.path())
+        Program::AuthServer
+            .command()
             .arguments(["user", command, "--users", &self.location()])
             .arguments(["--account", account])
             .arguments(flags)

@@ -52,7 +52,6 @@ fn main() {
     }
     let server = AuthServerPlan::new()
         .flags(["--request-timeout", REQUEST_TIMEOUT])
-        .start()
         .ready();
     let process = server.process().id();
     println!("auth server {}", cpu::share_processors(process));

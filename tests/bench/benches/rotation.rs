@@ -20,7 +20,6 @@ use bench::settings::Settings;
 use bench::statistics::Summary;
 use tempfile::TempDir;
 use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, credentials, file_store};
-use tests::process::CommandLine;
 use tests::programs::Program;
 use tests::redis_server::RedisServer;
 use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
@@ -83,7 +82,7 @@ impl System {
         let upstream = format!("http://{}", service.address());
         let sidecar = |server: &AuthServer| {
             let plan = SidecarPlan::to(&upstream, &server.url());
-            plan.app_name("").flags(EVERY_SECOND).start().ready()
+            plan.app_name("").flags(EVERY_SECOND).ready()
         };
         println!("{replicas} auth server(s) on {store}, a sidecar behind each");
         Self {
@@ -98,7 +97,8 @@ impl System {
 
     /// Runs `auth-server keys …` and returns its output.
     fn keys(&self, arguments: &[&str]) -> String {
-        let end = CommandLine::new(Program::AuthServer.path())
+        let end = Program::AuthServer
+            .command()
             .arguments(["keys"])
             .arguments(arguments)
             .arguments(["--store", &self.store])
@@ -120,7 +120,6 @@ fn auth_server(store: &str) -> AuthServer {
         ])
         .flags(["--rotation-lead", LEAD_SECONDS])
         .flags(["--token-lifetime", &seconds(TOKEN_LIFETIME)])
-        .start()
         .ready()
 }
 
@@ -130,7 +129,7 @@ fn rotate(system: &System) {
     let kid = printed.split(' ').next().expect("a key id").to_owned();
     wait::until("every server to sign with the next key", || {
         let signs = |server: &AuthServer| kid_of(&server.login()) == kid;
-        system.auth_servers.iter().all(signs).then_some(())
+        system.auth_servers.iter().all(signs)
     });
 }
 
@@ -311,7 +310,7 @@ fn revocation(system: &System) -> Duration {
         "every sidecar to reject the tokens of the revoked key",
         || {
             let rejected = |line: &mut ReopenedConnection| status(line, &used) == 401;
-            lines.iter_mut().all(rejected).then_some(())
+            lines.iter_mut().all(rejected)
         },
     );
     let took = revoked.elapsed();

@@ -23,7 +23,6 @@ use bench::keep_alive::{KeepAlive, get, get_with_token, post_json};
 use bench::settings::Settings;
 use bench::statistics::Summary;
 use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, SECRET_KEY, credentials};
-use tests::process::CommandLine;
 use tests::programs::{Program, repository};
 use tests::redis_server::RedisServer;
 use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
@@ -70,14 +69,14 @@ fn of(values: &[f64]) -> Summary {
 /// Measures the times from a logout until the pollers have the new list, and until each sidecar
 /// rejects the token.
 fn revocation(settings: &Settings) -> String {
-    let server = plan().start().ready();
+    let server = plan().ready();
     let service = SocketServer::start(|_| Reply::Bytes(response("200 OK", &[], b"echo")));
     let upstream = format!("http://{}", service.address());
     let start = |_| {
         let plan = SidecarPlan::to(&upstream, &server.url());
         let flags = ["--signing-type", "ecdsa"];
         let plan = plan.app_name("").flags(flags);
-        plan.flags(EVERY_SECOND).start().ready()
+        plan.flags(EVERY_SECOND).ready()
     };
     let sidecars: Vec<Sidecar> = (0..REAL).map(start).collect();
     let (mut lists, mut rejections) = (Vec::new(), Vec::new());
@@ -161,7 +160,7 @@ fn version(address: SocketAddr, path: &str) -> String {
 
 /// Measures the CPU of the auth server for each poll of a fleet.
 fn polls(settings: &Settings) -> String {
-    let server = plan().start().ready();
+    let server = plan().ready();
     let mut list = KeepAlive::connect(server.address()).expect("a connection");
     let logout = format!("token={}", server.login());
     let status = list.exchange(&form("/auth/oauth/revoke", &[], &logout));
@@ -253,7 +252,8 @@ const NAMES: [&str; 4] = [
 ];
 
 fn costs(store: &str, settings: &Settings) -> [f64; 4] {
-    let end = CommandLine::new(Program::AuthServer.path())
+    let end = Program::AuthServer
+        .command()
         .arguments(["application", "add", "--app-id", "jobs", "--audience", "x"])
         .arguments(["--store", store])
         .run();
@@ -269,12 +269,12 @@ fn costs(store: &str, settings: &Settings) -> [f64; 4] {
     );
     let bare = {
         let server = AuthServerPlan::new().store(store);
-        let server = server.flags(["--signing-type", "ecdsa"]).start().ready();
+        let server = server.flags(["--signing-type", "ecdsa"]).ready();
         cost(&server, settings, |line| {
             assert_eq!(line.exchange(&login).expect("a response"), 200);
         })
     };
-    let server = plan().store(store).start().ready();
+    let server = plan().store(store).ready();
     let with = cost(&server, settings, |line| {
         assert_eq!(line.exchange(&login).expect("a response"), 200);
     });

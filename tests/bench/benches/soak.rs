@@ -93,7 +93,6 @@ fn main() -> ExitCode {
             .flags(["--max-connections", &MAX_CONNECTIONS.to_string()])
             .flags(SHORT_TIMEOUTS)
             .flags(EVERY_SECOND)
-            .start()
             .ready()
     };
     let sidecar = in_front_of(&format!("http://{}", service.address()));
@@ -163,7 +162,7 @@ fn report_bounds(sidecars: &[(&Sidecar, f64)]) -> bool {
     for (sidecar, for_each_request) in sidecars {
         let free = wait::within(wait::TIMEOUT, || {
             let metrics = admin_get(sidecar.admin(), "/metrics").text();
-            metrics.contains("_requests_in_flight 0\n").then_some(())
+            metrics.contains("_requests_in_flight 0\n")
         });
         let bound = PROCESS
             + f64::from(MAX_REQUESTS) * for_each_request

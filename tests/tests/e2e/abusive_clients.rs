@@ -8,12 +8,12 @@ use std::time::Duration;
 use tests::abuse::{Abuse, LARGEST_WINDOW, STREAMS, unread_streams};
 use tests::auth_server::admin_get;
 use tests::echo_service::MARK;
-use tests::h2_client::{FrameClient, H2Client};
+use tests::h2_client::{FrameClient, H2Client, fields_of, get_fields};
 use tests::h2_service::H2Service;
 use tests::keys::SigningType;
 use tests::programs::repository;
-use tests::raw_client::RawClient;
-use tests::sidecar::{Sidecar, SidecarPlan};
+use tests::raw_client::{HANDSHAKE, RawClient, head_with_token};
+use tests::sidecar::Sidecar;
 use tests::socket_server::response;
 use tests::stack::ForgedStack;
 use tests::streaming_service::StreamingService;
@@ -28,11 +28,8 @@ const OPEN: &str = "/orders/public/file";
 const FILE_BYTES: usize = 65_000;
 
 fn in_front_of(stack: &ForgedStack, upstream: &str, flags: &[&str]) -> Sidecar {
-    SidecarPlan::to(upstream, &stack.auth_server.url())
-        .flags(["--signing-type", "ecdsa", "--public-path", "/public/**"])
-        .flags(flags.iter().copied())
-        .start()
-        .ready()
+    let open = ["--public-path", "/public/**"];
+    stack.in_front_of(upstream, &[&open, flags].concat())
 }
 
 const IN_FLIGHT: &str = "postern_sidecar_requests_in_flight ";
@@ -50,14 +47,12 @@ fn file() -> Vec<u8> {
 }
 
 fn wait_for_free_permits(sidecar: &Sidecar) {
-    wait::until("all places to be free", || {
-        (metric(sidecar, IN_FLIGHT) == 0).then_some(())
-    });
+    wait::until("all places to be free", || metric(sidecar, IN_FLIGHT) == 0);
 }
 
 fn wait_for_ended_requests(sidecar: &Sidecar, count: u64) {
     wait::until("every request to end", || {
-        (metric(sidecar, "postern_sidecar_requests_total{") >= count).then_some(())
+        metric(sidecar, "postern_sidecar_requests_total{") >= count
     });
 }
 
@@ -142,7 +137,7 @@ fn unread_responses_fit_into_the_memory_of_the_manifests() {
 fn an_unread_response_of_http_2_keeps_its_permit() {
     // Its share is enough for all streams.
     let flags = ["--max-requests", "200", "--public-path", "/public/**"];
-    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| plan.flags(flags));
+    let stack = ForgedStack::with_flags(flags);
     stack.service.responds(file());
     let held = begin(Abuse::UnreadStreams, &stack.sidecar, "");
     wait_for_ended_requests(&stack.sidecar, u64::from(STREAMS));
@@ -176,9 +171,7 @@ fn stack_with_write_timeout(seconds: &str) -> ForgedStack {
         "--downstream-write-timeout",
         seconds,
     ];
-    ForgedStack::with(SigningType::Ecdsa, |plan| {
-        plan.flags(flags).public_paths(["/public/**"])
-    })
+    ForgedStack::with_public(flags)
 }
 
 #[test]
@@ -209,13 +202,7 @@ fn a_download_whose_window_opens_bit_by_bit_goes_on() {
     let sidecar = in_front_of(&stack, &service.url(), &["--downstream-write-timeout", "2"]);
     let mut client = FrameClient::connect(sidecar.address());
     client.initial_window(0);
-    let head = [
-        (":method", "GET"),
-        (":scheme", "http"),
-        (":path", "/orders/public/large"),
-        (":authority", "a"),
-    ];
-    client.head(1, &head, true);
+    client.head(1, &get_fields("/orders/public/large"), true);
     let bytes = 16 * 1024;
     for _ in 0..12 {
         std::thread::sleep(Duration::from_millis(400));
@@ -234,14 +221,11 @@ fn a_grpc_call_goes_on_while_its_window_is_closed() {
     let service = H2Service::start();
     let sidecar = in_front_of(&stack, &service.url(), &["--downstream-write-timeout", "2"]);
     let bearer = format!("Bearer {}", stack.token());
-    let head = [
-        (":method", "POST"),
-        (":scheme", "http"),
-        (":path", "/orders/pkg.Service/Chat"),
-        (":authority", "a"),
+    let mut head = fields_of("POST", "/orders/pkg.Service/Chat");
+    head.extend([
         ("content-type", "application/grpc"),
         ("authorization", &bearer),
-    ];
+    ]);
     let mut client = FrameClient::connect(sidecar.address());
     client.head(1, &head, false);
     let first = chat(&mut client, b"first");
@@ -275,18 +259,12 @@ fn data(client: &mut FrameClient) -> Vec<u8> {
 #[test]
 fn unread_rejections_take_permits_alone() {
     let flags = ["--max-requests", "8"];
-    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| plan.flags(flags));
+    let stack = ForgedStack::with_flags(flags);
     let mut client = FrameClient::connect(stack.sidecar.address());
     // No room for any body.
     client.initial_window(0);
     for number in 0..STREAMS {
-        let head = [
-            (":method", "GET"),
-            (":scheme", "http"),
-            (":path", "/orders/list"),
-            (":authority", "a"),
-        ];
-        client.head(2 * number + 1, &head, true);
+        client.head(2 * number + 1, &get_fields("/orders/list"), true);
     }
     wait_for_ended_requests(&stack.sidecar, u64::from(STREAMS) - 6);
     let in_flight = metric(&stack.sidecar, IN_FLIGHT);
@@ -312,7 +290,7 @@ fn a_client_that_does_not_read_stops_no_other_over_http_2() {
             })
             .collect();
         wait::until("the service to respond to them", || {
-            (service.requests().len() >= before + clients).then_some(())
+            service.requests().len() >= before + clients
         });
         // Longer than filling a window that all streams share.
         std::thread::sleep(Duration::from_secs(1));
@@ -340,9 +318,6 @@ fn an_upload_that_is_not_read_stops_no_other_on_its_connection() {
     assert_eq!(service.received(), 5, "while the first one is stuck");
 }
 
-const HANDSHAKE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
-                         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
-
 #[test]
 fn a_handshake_has_no_more_time_than_any_request_before_its_101() {
     let stack = stack();
@@ -358,7 +333,6 @@ fn a_handshake_has_no_more_time_than_any_request_before_its_101() {
         &service.url(),
         &[&flags[..], &["--downstream-write-timeout", "1"]].concat(),
     );
-    let token = stack.token();
     let announced = "Content-Length: 5\r\n";
     for (path, more) in [
         ("silent", ""),
@@ -368,10 +342,8 @@ fn a_handshake_has_no_more_time_than_any_request_before_its_101() {
         ("fine", announced),
     ] {
         let mut client = RawClient::connect(sidecar.address());
-        let head = format!(
-            "GET /orders/{path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\n{HANDSHAKE}{more}\r\n"
-        );
-        client.send(head.as_bytes());
+        let lines = format!("{HANDSHAKE}{more}");
+        client.send(&stack.head("GET", &format!("/orders/{path}"), &lines));
         assert!(client.is_at_end(), "{path} {more}");
         wait_for_free_permits(&sidecar);
     }
@@ -433,9 +405,7 @@ fn a_grpc_call_goes_on_while_the_client_sends_or_once_responded() {
     let mut call = client.open(client.request("POST", "/orders/upload", &fields));
     for byte in 0..5_usize {
         call.write(b"x").unwrap();
-        wait::until("the byte to arrive", || {
-            (slow.received() > byte).then_some(())
-        });
+        wait::until("the byte to arrive", || slow.received() > byte);
         std::thread::sleep(Duration::from_millis(400));
     }
     call.finish().unwrap();
@@ -466,10 +436,7 @@ fn a_handshake_without_a_response_ends_with_its_token() {
     let now = tests::clock::now();
     let token = stack.forge.token(now, &serde_json::json!({"exp": now + 4}));
     let mut client = RawClient::connect(sidecar.address());
-    let head = format!(
-        "GET /orders/silent HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\n{HANDSHAKE}\r\n"
-    );
-    client.send(head.as_bytes());
+    client.send(&head_with_token("GET", "/orders/silent", &token, HANDSHAKE));
     assert!(client.is_at_end());
     wait_for_free_permits(&sidecar);
 }

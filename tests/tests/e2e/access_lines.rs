@@ -150,7 +150,7 @@ fn a_line_names_the_issuer_where_there_may_be_several() {
         let plan = issuers.plan().flags(NEVER).flags(["--ready", "all"]);
         let plan = plan.flags(["--access-log", "all", "--log-format", "json"]);
         let plan = plan.public_paths(["/public/**"]).fast_path(fast_path);
-        let sidecar = plan.start().ready();
+        let sidecar = plan.ready();
         for (path, token, issuer) in [
             ("/a", shop.own(), "shop".into()),
             ("/b", stock.own(), "stock".into()),

@@ -179,7 +179,7 @@ fn the_algorithm_rows_through_the_sidecar_of_an_issuer() {
             "--audience",
             "orders",
         ];
-        let sidecar = SidecarPlan::of_issuer(&service, flags).start().ready();
+        let sidecar = SidecarPlan::of_issuer(&service, flags).ready();
         let about_it = |row: &&TokenRow| {
             row.is_tried_with(algorithm)
                 && row.is_about_the_algorithm()
@@ -335,7 +335,7 @@ fn through_the_auth_server(signing_type: SigningType) {
     let plan = AuthServerPlan::new()
         .directory(directory.path())
         .flags(["--signing-type", signing_type.name()]);
-    let server = plan.start().ready();
+    let server = plan.ready();
     let mut verdicts = Verdicts::default();
     for row in rows().iter().filter(|row| row.is_tried_with(signing_type)) {
         let is_for_another = row.expect == FOREIGN;

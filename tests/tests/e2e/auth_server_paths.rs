@@ -28,7 +28,6 @@ fn site() -> tempfile::TempDir {
 fn serving(site: &tempfile::TempDir) -> AuthServer {
     AuthServerPlan::new()
         .flags(["--static-dir", site.path().to_str().unwrap()])
-        .start()
         .ready()
 }
 
@@ -96,7 +95,6 @@ fn contract_4_4_nothing_outside_of_static_and_assets_is_served() {
 fn contract_4_4_oauth_jwt_is_always_on_the_list() {
     let server = AuthServerPlan::new()
         .flags(["--public-path", "/public/**"])
-        .start()
         .ready();
     assert_eq!(server.anonymous().post(LOGIN, &credentials()).status(), 200);
     assert_eq!(
@@ -129,7 +127,7 @@ fn contract_4_3_the_key_path_is_exempt_by_route_alone() {
 #[test]
 fn contract_1_the_context_path_is_a_setting_and_may_be_empty() {
     for context in ["", "/login-service", "/a/b"] {
-        let server = AuthServerPlan::new().context(context).start().ready();
+        let server = AuthServerPlan::new().context(context).ready();
         assert_eq!(
             server.logged_in().get(USER_DETAILS).status(),
             200,

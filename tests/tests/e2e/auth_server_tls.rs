@@ -2,20 +2,17 @@
 //! trust anchor).
 
 use serde_json::Value;
-use tests::auth_server::AuthServerPlan;
+use tests::auth_server::{AuthServerPlan, ECDSA};
 use tests::certificates::{Authority, Certificate};
 use tests::client::verdict;
 use tests::clock;
 use tests::echo_service::EchoService;
 use tests::fake_auth_server::FakeAuthServer;
 use tests::keys::SigningType;
-use tests::process::CommandLine;
 use tests::programs::Program;
 use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
 use tests::token_forge::{Forge, Signature, encode, signing_input};
 use tests::wait;
-
-use super::key_refresh::ECDSA;
 
 fn trusting(authority: &Authority) -> [String; 2] {
     [
@@ -76,9 +73,7 @@ fn the_key_is_fetched_over_tls_from_the_given_authority() {
     let auth_server = FakeAuthServer::serving_tls(tls, &forge.trusted().served());
     let service = EchoService::start();
     let url = format!("https://{}/auth", auth_server.address());
-    let sidecar = plan_of(&service, &url, &trusting(&authority))
-        .start()
-        .ready();
+    let sidecar = plan_of(&service, &url, &trusting(&authority)).ready();
     let token = forge.token(clock::now(), &Value::Null);
     assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
     assert!(!sidecar.process().stderr().contains("plain HTTP"));
@@ -91,14 +86,9 @@ fn the_key_is_fetched_over_tls_from_the_given_authority() {
 fn the_auth_server_s_key_set_is_followed_over_tls() {
     let authority = Authority::new();
     let plan = AuthServerPlan::new().flags(ECDSA);
-    let auth_server = plan
-        .tls(&authority, &authority.issue("auth"))
-        .start()
-        .ready();
+    let auth_server = plan.tls(&authority, &authority.issue("auth")).ready();
     let service = EchoService::start();
-    let sidecar = plan_of(&service, &auth_server.url(), &trusting(&authority))
-        .start()
-        .ready();
+    let sidecar = plan_of(&service, &auth_server.url(), &trusting(&authority)).ready();
     assert_eq!(
         sidecar.bearing(&auth_server.login()).get("/list").status(),
         200
@@ -155,13 +145,7 @@ fn a_server_without_tls_is_not_spoken_to_plainly() {
     let service = EchoService::start();
     let url = auth_server.url().replace("http://", "https://");
     let sidecar = plan_of(&service, &url, &trusting(&authority)).start();
-    wait::until("a failed fetch", || {
-        sidecar
-            .process()
-            .stderr()
-            .contains("key not fetched")
-            .then_some(())
-    });
+    sidecar.until_logged("key not fetched");
     assert_eq!(sidecar.readiness(), 503);
     for request in auth_server.retrievals() {
         assert!(!request.text().contains("appSecret") && request.method() != "GET");
@@ -176,9 +160,7 @@ fn new_certificates_are_followed_without_a_restart() {
     let auth_server = FakeAuthServer::serving_tls(tls, &forge.trusted().served());
     let service = EchoService::start();
     let url = format!("https://{}/auth", auth_server.address());
-    let sidecar = plan_of(&service, &url, &trusting(&authority))
-        .start()
-        .ready();
+    let sidecar = plan_of(&service, &url, &trusting(&authority)).ready();
 
     auth_server.set_tls(successor.issue_server(&["127.0.0.1"]).serving(None));
     rejected_for(&sidecar, &auth_server, "UnknownIssuer");
@@ -199,9 +181,7 @@ fn new_certificates_are_followed_without_a_restart() {
     )
     .unwrap();
     let before = auth_server.retrievals().len();
-    wait::until("a fetch", || {
-        (auth_server.retrievals().len() > before).then_some(())
-    });
+    wait::until("a fetch", || auth_server.retrievals().len() > before);
     let token = forge.token(clock::now(), &Value::Null);
     assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
 }
@@ -225,7 +205,7 @@ fn a_server_that_requires_a_certificate_gets_one() {
     let with = plan_of(&service, &url, &trusting(&authority))
         .flags(cert)
         .flags(key);
-    let sidecar = with.start().ready();
+    let sidecar = with.ready();
     let token = forge.token(clock::now(), &Value::Null);
     assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
 }
@@ -246,16 +226,13 @@ fn a_replaced_client_certificate_is_used_at_the_next_fetch() {
     let sidecar = plan_of(&service, &url, &trusting(&authority))
         .flags(["--auth-client-cert", cert.to_str().unwrap()])
         .flags(["--auth-client-key", key.to_str().unwrap()])
-        .start()
         .ready();
 
     auth_server.set_tls(server.serving(Some(&others.file())));
     rejected_for(&sidecar, &auth_server, "key not fetched");
     put(others.issue_client());
     let before = auth_server.retrievals().len();
-    wait::until("a fetch", || {
-        (auth_server.retrievals().len() > before).then_some(())
-    });
+    wait::until("a fetch", || auth_server.retrievals().len() > before);
 }
 
 #[test]
@@ -287,7 +264,8 @@ fn an_ended_client_certificate_warns_and_replaces_none() {
         log.contains("the certificate has expired: its peers reject it"),
         "{log}"
     );
-    let check = CommandLine::new(Program::Sidecar.path())
+    let check = Program::Sidecar
+        .command()
         .arguments(["check", "--auth-server", &url, "--app-id", "orders"])
         .arguments(["--app-secret", "s"])
         .arguments(flags)
@@ -301,18 +279,13 @@ fn an_ended_client_certificate_warns_and_replaces_none() {
     );
 
     put(&good);
-    let sidecar = plan().start().ready();
+    let sidecar = plan().ready();
     let log = sidecar.process().output();
     assert!(!log.contains("has expired"), "{log}");
     put(&expired);
-    wait::until("the warning", || {
-        let log = sidecar.process().output();
-        log.contains("the certificate has expired").then_some(())
-    });
+    sidecar.until_logged("the certificate has expired");
     let before = auth_server.retrievals().len();
-    wait::until("a fetch", || {
-        (auth_server.retrievals().len() > before).then_some(())
-    });
+    wait::until("a fetch", || auth_server.retrievals().len() > before);
 }
 
 #[test]
@@ -385,14 +358,11 @@ fn an_expired_client_certificate_keeps_no_fresh_authority_out() {
     let sidecar = plan_of(&service, &url, &flags)
         .flags(["--auth-client-cert", expired.cert.to_str().unwrap()])
         .flags(["--auth-client-key", expired.key.to_str().unwrap()])
-        .start()
         .ready();
 
     auth_server.set_tls(served(&fresh));
     rejected_for(&sidecar, &auth_server, "key not fetched");
     std::fs::copy(fresh.file(), &ca).unwrap();
     let before = auth_server.retrievals().len();
-    wait::until("a fetch", || {
-        (auth_server.retrievals().len() > before).then_some(())
-    });
+    wait::until("a fetch", || auth_server.retrievals().len() > before);
 }

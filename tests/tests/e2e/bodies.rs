@@ -5,8 +5,6 @@ use std::io::{Read, Write};
 use tests::client::verdict;
 use tests::h2_client::H2Client;
 use tests::raw_client::RawClient;
-use tests::sidecar::{Sidecar, SidecarPlan};
-use tests::stack::ForgedStack;
 use tests::streaming_service::StreamingService;
 use tests::wait;
 
@@ -23,27 +21,11 @@ fn large() -> usize {
 /// Max growth while streaming: the buffers of a few connections, and the allocator's reserve.
 const FLAT_KIB: u64 = 8 * 1024;
 
-fn in_front_of(stack: &ForgedStack, service: &StreamingService, flags: &[&str]) -> Sidecar {
-    SidecarPlan::to(&service.url(), &stack.auth_server.url())
-        .flags(["--signing-type", "ecdsa"])
-        .flags(flags.iter().copied())
-        .start()
-        .ready()
-}
-
-fn head(stack: &ForgedStack, method: &str, path: &str, more: &str) -> Vec<u8> {
-    format!(
-        "{method} /orders/{path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\n{more}\r\n",
-        stack.token()
-    )
-    .into_bytes()
-}
-
 #[test]
 fn a_large_body_streams_up_and_down_in_little_memory() {
     let stack = stack();
     let service = StreamingService::start();
-    let sidecar = in_front_of(&stack, &service, &[]);
+    let sidecar = stack.in_front_of(&service.url(), &[]);
     let Some(before) = sidecar.process().resident_kib() else {
         tests::skip::skip("the memory of a large body", "a system with /proc");
         return;
@@ -52,10 +34,9 @@ fn a_large_body_streams_up_and_down_in_little_memory() {
     let chunk = vec![b'x'; 1024 * 1024];
 
     let mut client = RawClient::connect(sidecar.address());
-    client.send(&head(
-        &stack,
+    client.send(&stack.head(
         "PUT",
-        "upload",
+        "/orders/upload",
         &format!("Content-Length: {bytes}\r\n"),
     ));
     let mut left = bytes;
@@ -67,7 +48,7 @@ fn a_large_body_streams_up_and_down_in_little_memory() {
     assert_eq!(client.response("PUT").text(), bytes.to_string());
 
     let mut client = RawClient::connect(sidecar.address());
-    client.send(&head(&stack, "GET", "endless", ""));
+    client.send(&stack.head("GET", "/orders/endless", ""));
     let mut handle = client.handle();
     let mut buffer = vec![0; 1024 * 1024];
     let mut received = 0;
@@ -87,9 +68,9 @@ fn a_large_body_streams_up_and_down_in_little_memory() {
 fn slow_readers_and_slow_writers_slow_the_other_side() {
     let stack = stack();
     let service = StreamingService::start();
-    let sidecar = in_front_of(&stack, &service, &[]);
+    let sidecar = stack.in_front_of(&service.url(), &[]);
     let mut reader = RawClient::connect(sidecar.address());
-    reader.send(&head(&stack, "GET", "endless", ""));
+    reader.send(&stack.head("GET", "/orders/endless", ""));
     // The sockets' buffers fill up; then the flow stops.
     let settled = |count: &dyn Fn() -> usize| {
         let mut last = usize::MAX;
@@ -107,16 +88,14 @@ fn slow_readers_and_slow_writers_slow_the_other_side() {
     service.wait_for_broken_off(1);
 
     let service = StreamingService::start();
-    let sidecar = in_front_of(&stack, &service, &[]);
+    let sidecar = stack.in_front_of(&service.url(), &[]);
     let mut writer = RawClient::connect(sidecar.address());
     let bytes = 64 * 1024 * 1024;
     let more = format!("X-Wait: 1\r\nContent-Length: {bytes}\r\n");
-    writer.send(&head(&stack, "PUT", "upload", &more));
+    writer.send(&stack.head("PUT", "/orders/upload", &more));
     let mut handle = writer.handle();
     let writing = std::thread::spawn(move || handle.write_all(&vec![b'x'; bytes]));
-    wait::until("the request", || {
-        (!service.heads().is_empty()).then_some(())
-    });
+    wait::until("the request", || !service.heads().is_empty());
     let memory = sidecar.process().resident_kib();
     assert!(
         !writing.is_finished(),
@@ -131,17 +110,12 @@ fn slow_readers_and_slow_writers_slow_the_other_side() {
 fn bodies_of_unknown_length_pass_both_ways() {
     let stack = stack();
     let service = StreamingService::start();
-    let sidecar = in_front_of(&stack, &service, &[]);
+    let sidecar = stack.in_front_of(&service.url(), &[]);
     let mut client = RawClient::connect(sidecar.address());
-    client.send(&head(
-        &stack,
-        "POST",
-        "upload",
-        "Transfer-Encoding: chunked\r\n",
-    ));
+    client.send(&stack.head("POST", "/orders/upload", "Transfer-Encoding: chunked\r\n"));
     client.send(b"5\r\nhello\r\n");
     wait::until("the first chunk to be forwarded", || {
-        (service.received() == 5).then_some(())
+        service.received() == 5
     });
     client.send(b"6;x=y\r\n world\r\n0\r\nX-Trailer: 1\r\n\r\n");
     assert_eq!(client.response("POST").text(), "11");
@@ -153,10 +127,10 @@ fn bodies_of_unknown_length_pass_both_ways() {
 fn a_client_that_expects_a_continue_gets_the_service_s() {
     let stack = stack();
     let service = StreamingService::start();
-    let sidecar = in_front_of(&stack, &service, &[]);
+    let sidecar = stack.in_front_of(&service.url(), &[]);
     let mut client = RawClient::connect(sidecar.address());
     let more = "Expect: 100-continue\r\nContent-Length: 5\r\n";
-    client.send(&head(&stack, "POST", "upload", more));
+    client.send(&stack.head("POST", "/orders/upload", more));
     let text = client.text_until("\r\n\r\n");
     assert!(text.starts_with("HTTP/1.1 100 Continue\r\n"), "{text}");
     client.send(b"hello");
@@ -167,13 +141,13 @@ fn a_client_that_expects_a_continue_gets_the_service_s() {
 fn interim_responses_pass_to_clients_that_know_them() {
     let stack = stack();
     let service = StreamingService::start();
-    let sidecar = in_front_of(&stack, &service, &[]);
+    let sidecar = stack.in_front_of(&service.url(), &[]);
     let mut client = RawClient::connect(sidecar.address());
-    client.send(&head(&stack, "GET", "early", ""));
+    client.send(&stack.head("GET", "/orders/early", ""));
     let text = client.text_until("fine");
     assert!(text.starts_with("HTTP/1.1 103 Early Hints\r\n"), "{text}");
     assert!(text.contains("\r\n\r\nHTTP/1.1 200 OK\r\n"), "{text}");
-    let old = String::from_utf8(head(&stack, "GET", "early", "")).unwrap();
+    let old = String::from_utf8(stack.head("GET", "/orders/early", "")).unwrap();
     let mut client = RawClient::connect(sidecar.address());
     client.send(old.replace("HTTP/1.1", "HTTP/1.0").as_bytes());
     let text = client.text_until("fine");
@@ -187,21 +161,18 @@ fn interim_responses_pass_to_clients_that_know_them() {
 fn a_response_that_breaks_off_is_never_taken_for_a_whole_one() {
     let stack = stack();
     let service = StreamingService::start();
-    let sidecar = in_front_of(&stack, &service, &[]);
+    let sidecar = stack.in_front_of(&service.url(), &[]);
     let mut client = RawClient::connect(sidecar.address());
-    client.send(&head(&stack, "GET", "dies", ""));
+    client.send(&stack.head("GET", "/orders/dies", ""));
     assert!(client.try_response("GET").is_err());
-    wait::until("the log line", || {
-        let output = sidecar.process().output();
-        output.contains("upstream_unavailable").then_some(())
-    });
+    sidecar.until_logged("upstream_unavailable");
 }
 
 #[test]
 fn a_rejection_reaches_a_client_that_is_still_sending() {
     let stack = stack();
     let service = StreamingService::start();
-    let sidecar = in_front_of(&stack, &service, &[]);
+    let sidecar = stack.in_front_of(&service.url(), &[]);
     for chunked in [false, true] {
         let mut client = RawClient::connect(sidecar.address());
         let framing = if chunked {
@@ -225,9 +196,9 @@ fn a_rejection_reaches_a_client_that_is_still_sending() {
 fn a_body_that_does_not_come_is_not_waited_for() {
     let stack = stack();
     let service = StreamingService::start();
-    let sidecar = in_front_of(&stack, &service, &["--request-body-timeout", "1"]);
+    let sidecar = stack.in_front_of(&service.url(), &["--request-body-timeout", "1"]);
     let mut client = RawClient::connect(sidecar.address());
-    client.send(&head(&stack, "POST", "upload", "Content-Length: 5\r\n"));
+    client.send(&stack.head("POST", "/orders/upload", "Content-Length: 5\r\n"));
     client.send(b"12");
     assert_eq!(verdict(&client.response("POST")), "408 request_timeout");
     service.wait_for_broken_off(1);
@@ -237,9 +208,9 @@ fn a_body_that_does_not_come_is_not_waited_for() {
 fn a_client_that_takes_nothing_of_a_response_is_not_awaited() {
     let stack = stack();
     let service = StreamingService::start();
-    let sidecar = in_front_of(&stack, &service, &["--downstream-write-timeout", "1"]);
+    let sidecar = stack.in_front_of(&service.url(), &["--downstream-write-timeout", "1"]);
     let mut silent = RawClient::connect(sidecar.address());
-    silent.send(&head(&stack, "GET", "endless", ""));
+    silent.send(&stack.head("GET", "/orders/endless", ""));
     service.wait_for_broken_off(1);
     let silent = H2Client::connect(sidecar.address());
     let bearer = format!("Bearer {}", stack.token());

@@ -74,7 +74,7 @@ impl Keys {
             .flags(["--request-header-timeout", "1s"])
             .flags(["--request-body-timeout", "1s"])
             .flags(["--upstream-read-timeout", "2s"]);
-        let sidecar = plan.start().ready();
+        let sidecar = plan.ready();
         Side { sidecar, service }
     }
 

@@ -4,7 +4,7 @@ use tests::auth_server::AuthServer;
 use tests::certificates::Authority;
 use tests::echo_service::EchoService;
 use tests::fake_auth_server::{FakeAuthServer, json_response};
-use tests::process::{CommandLine, Finished};
+use tests::process::Finished;
 use tests::programs::Program;
 use tests::redis_server::free_address;
 use tests::users_file::UsersFile;
@@ -15,7 +15,8 @@ const UNAVAILABLE: i32 = 69;
 
 /// Runs a check of a sidecar between these two.
 fn online(auth_server: &str, service: &str, more: &[&str]) -> Finished {
-    CommandLine::new(Program::Sidecar.path())
+    Program::Sidecar
+        .command()
         .arguments(["check", "--online", "--auth-server", auth_server])
         .arguments(["--upstream", service, "--app-id", "orders"])
         .arguments(more.iter().copied())
@@ -166,7 +167,8 @@ fn strict_ends_with_78_where_there_is_anything_to_warn_of() {
         ),
     ] {
         let check = |more: &[&str]| {
-            CommandLine::new(program.path())
+            program
+                .command()
                 .arguments([&["check"], needed, more].concat())
                 .environment(variable.0, variable.1)
                 .run()
@@ -182,7 +184,8 @@ fn strict_ends_with_78_where_there_is_anything_to_warn_of() {
         let clean = check(&["--strict"]);
         assert_eq!(clean.code, Some(0), "{}", clean.stderr);
     }
-    let end = CommandLine::new(Program::Sidecar.path())
+    let end = Program::Sidecar
+        .command()
         .arguments(["check", "--strict"])
         .arguments(SIDECAR[1..].iter().copied())
         .environment("POSTERN_LEEWEY", "5")
@@ -211,7 +214,7 @@ fn a_claim_or_a_pattern_that_would_never_match_is_warned_about() {
         ("--claim=other=/realm_access/roles", None),
         ("--claim=other=https://example.com/roles", None),
     ] {
-        let end = run(Program::Sidecar, &[&source[..], &[flag]].concat());
+        let end = Program::Sidecar.run(&[&source[..], &[flag]].concat());
         assert_eq!(end.code, Some(0), "{flag}: {}", end.stderr);
         let warnings = lines(&end, "# warning: ");
         assert_eq!(

@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use tests::auth_server::{AuthServerPlan, file_store};
-use tests::process::{CommandLine, Finished};
+use tests::process::Finished;
 use tests::programs::Program;
 use tests::redis_server::{PUBLIC_KEY, RedisServer};
 use tests::users_file::UsersFile;
@@ -118,11 +118,12 @@ fn write(path: &Path, text: &str) {
 /// Leaves a store as a server does that has made its keys there.
 fn served(data: &Path) {
     make(data);
-    drop(AuthServerPlan::new().directory(data).start().ready());
+    drop(AuthServerPlan::new().directory(data).ready());
 }
 
 fn check(store: &str, flags: &[&str]) -> Finished {
-    CommandLine::new(Program::AuthServer.path())
+    Program::AuthServer
+        .command()
         .arguments(["check", "--store", store])
         .arguments(flags)
         .run()
@@ -136,7 +137,7 @@ fn serve(store: &str, flags: &[&str], code: i32) -> i32 {
             .flags(flags.iter().copied())
     };
     if code == 0 {
-        drop(plan().start().ready());
+        drop(plan().ready());
         return 0;
     }
     plan().fails().code.unwrap()

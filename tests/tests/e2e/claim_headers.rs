@@ -8,8 +8,7 @@ use tests::auth_server::USER_DETAILS;
 use tests::client::{Client, verdict};
 use tests::clock;
 use tests::echo_service::EchoService;
-use tests::h2_client::{FrameClient, H2Client};
-use tests::keys::SigningType;
+use tests::h2_client::{FrameClient, H2Client, fields_of};
 use tests::message::Message;
 use tests::raw_client::RawClient;
 use tests::sidecar::SidecarPlan;
@@ -38,7 +37,7 @@ const FORGERIES: [&[&str]; 7] = [
 ];
 
 fn stack() -> ForgedStack {
-    ForgedStack::with(SigningType::Ecdsa, |plan| plan.flags(FLAGS))
+    ForgedStack::with_flags(FLAGS)
 }
 
 fn with(client: &Client, path: &str, lines: &[&str]) -> Message {
@@ -161,13 +160,8 @@ fn upgrades_streams_and_trailers_bring_no_client_s_claim() {
     assert_eq!(seen, lower);
 
     let mut client = FrameClient::connect(stack.sidecar.address());
-    let fields = [
-        (":method", "POST"),
-        (":scheme", "http"),
-        (":authority", "a"),
-        (":path", "/orders/list"),
-        ("authorization", &bearer),
-    ];
+    let mut fields = fields_of("POST", "/orders/list");
+    fields.push(("authorization", &bearer));
     client.head(1, &fields, false);
     client.frame(0, 0, 1, b"x");
     client.head(1, &[("x-roles", "admin"), ("x_user_id", "0")], true);
@@ -259,7 +253,6 @@ fn another_issuer_s_claims_are_named_as_in_its_token() {
             "--claim-header=X-Subject=sub,X-Tenant=/https:~1~1idp~1claims/tenant",
         ],
     )
-    .start()
     .ready();
     let claims = json!({"aud": ["orders"], "sub": "s-7", "https://idp/claims": {"tenant": "t-7"}});
     let token = stack.forge.token(clock::now(), &claims);
@@ -272,9 +265,7 @@ fn another_issuer_s_claims_are_named_as_in_its_token() {
 
 #[test]
 fn the_user_may_come_in_base64url() {
-    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
-        plan.flags(["--user-header-encoding", "base64url"])
-    });
+    let stack = ForgedStack::with_flags(["--user-header-encoding", "base64url"]);
     let token = stack
         .forge
         .token(clock::now(), &json!({"nickName": "Žofie 😀"}));

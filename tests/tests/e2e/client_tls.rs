@@ -146,21 +146,13 @@ fn a_new_certificate_is_served_and_a_bad_one_is_not() {
     let first = presented();
     authority.issue("server");
     sidecar.process().signal("HUP");
-    wait::until("the new certificate", || {
-        (presented() != first).then_some(())
-    });
+    wait::until("the new certificate", || presented() != first);
     let second = presented();
     // Another key beside the certificate: they do not match.
     std::fs::copy(authority.issue("other").key, &certificate.key).unwrap();
     let mode = std::fs::Permissions::from_mode(0o600);
     std::fs::set_permissions(&certificate.key, mode).unwrap();
-    wait::until("the rejection", || {
-        sidecar
-            .process()
-            .output()
-            .contains("TLS certificate: unusable")
-            .then_some(())
-    });
+    sidecar.until_logged("TLS certificate: unusable");
     assert_eq!(presented(), second);
     let request = format!(
         "GET /orders/list HTTP/1.1\r\nHost: a\r\n{}\r\n",

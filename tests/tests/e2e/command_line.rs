@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tests::auth_server::{AuthServer, file_store};
 use tests::certificates::write_private;
 use tests::keys::{SigningKey, SigningType};
-use tests::process::{CommandLine, Finished};
+use tests::process::Finished;
 use tests::programs::Program;
 use tests::redis_server::free_address;
 use tests::tables::Verdicts;
@@ -29,7 +29,7 @@ pub(super) const SIDECAR: [&str; 7] = [
 ];
 
 pub(super) fn run(program: Program, arguments: &[&str]) -> Finished {
-    CommandLine::new(program.path()).arguments(arguments).run()
+    program.command().arguments(arguments).run()
 }
 
 fn check(verdicts: &mut Verdicts, name: &str, end: &Finished, code: i32, mentions: &str) {
@@ -53,7 +53,7 @@ fn a_list_of_a_missing_store_reports_it() {
         ["user", "list", "--users", &nowhere],
         ["application", "list", "--store", &nowhere],
     ] {
-        let end = run(Program::AuthServer, &words);
+        let end = Program::AuthServer.run(&words);
         assert_eq!((end.code, &*end.stdout), (Some(0), ""), "{}", end.stderr);
         assert!(
             end.stderr.contains("nowhere: is not there yet"),
@@ -78,7 +78,7 @@ fn an_empty_list_is_reported() {
             "any appId and appSecret get the key",
         ),
     ] {
-        let end = run(Program::AuthServer, &words);
+        let end = Program::AuthServer.run(&words);
         assert_eq!((end.code, &*end.stdout), (Some(0), ""), "{}", end.stderr);
         assert!(end.stderr.contains(said), "{}", end.stderr);
     }
@@ -91,9 +91,9 @@ fn lists_are_json_on_request() {
     let store = file_store(directory.path());
     let add = ["application", "add", "--app-id=orders", "--store", &store];
     let add = [&add[..], &["--reason", "OPS-7"]].concat();
-    assert_eq!(run(Program::AuthServer, &add).code, Some(0));
+    assert_eq!(Program::AuthServer.run(&add).code, Some(0));
     let json = |words: &[&str]| -> Value {
-        let end = run(Program::AuthServer, words);
+        let end = Program::AuthServer.run(words);
         assert_eq!(end.code, Some(0), "{}", end.stderr);
         serde_json::from_str(&end.stdout).unwrap()
     };
@@ -216,7 +216,7 @@ fn a_bad_flag_of_the_auth_server_is_one_line_that_names_it() {
         check(
             &mut verdicts,
             &arguments.join(" "),
-            &run(Program::AuthServer, arguments),
+            &Program::AuthServer.run(arguments),
             code,
             mentions,
         );
@@ -243,7 +243,7 @@ fn a_bad_flag_of_the_sidecar_is_one_line_that_names_it() {
         check(
             &mut verdicts,
             argument,
-            &run(Program::Sidecar, &arguments),
+            &Program::Sidecar.run(&arguments),
             code,
             mentions,
         );
@@ -257,7 +257,7 @@ fn a_bad_flag_of_the_sidecar_is_one_line_that_names_it() {
         check(
             &mut verdicts,
             &arguments.join(" "),
-            &run(Program::Sidecar, &arguments),
+            &Program::Sidecar.run(&arguments),
             CONFIG,
             left_out,
         );
@@ -274,9 +274,12 @@ fn an_address_that_is_taken_is_named_and_is_no_panic() {
         (Program::Sidecar, &SIDECAR),
     ] {
         let directory = tempfile::tempdir().unwrap();
-        let command = CommandLine::new(program.path())
-            .arguments(flags)
-            .arguments(["--listen", &address, "--admin-listen", "127.0.0.1:0"]);
+        let command = program.command().arguments(flags).arguments([
+            "--listen",
+            &address,
+            "--admin-listen",
+            "127.0.0.1:0",
+        ]);
         let command = if program == Program::AuthServer {
             command.arguments(["--store", &file_store(directory.path())])
         } else {
@@ -298,7 +301,7 @@ fn an_address_that_is_taken_is_named_and_is_no_panic() {
 fn help_and_version_are_output_and_no_errors() {
     for program in Program::ALL {
         for flag in ["--help", "--version", "-h", "-V"] {
-            let end = run(program, &[flag]);
+            let end = program.run(&[flag]);
             assert_eq!(
                 (end.code, end.stderr.as_str()),
                 (Some(0), ""),

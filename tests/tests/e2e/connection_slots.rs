@@ -122,10 +122,7 @@ const ONE_OR_MANY: [usize; 2] = [1, 20];
 
 #[test]
 fn held_connections_keep_no_client_out_of_the_sidecar() {
-    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
-        plan.public_paths(["/public/**"])
-            .flags(["--max-connections", SLOTS])
-    });
+    let stack = ForgedStack::with_public(["--max-connections", SLOTS]);
     let port = Port::plain(stack.sidecar.address(), "/orders/public/x");
     for hold in [Hold::Silent, Hold::HalfHead, Hold::Kept, Hold::Http2] {
         for addresses in ONE_OR_MANY {
@@ -158,7 +155,7 @@ fn half_handshakes_keep_no_client_out_of_the_sidecar() {
 #[test]
 fn held_connections_keep_no_client_out_of_the_auth_server() {
     let plan = AuthServerPlan::new().flags(["--max-connections", SLOTS]);
-    let server = plan.start().ready();
+    let server = plan.ready();
     let port = Port::plain(server.address(), "/auth/.well-known/jwks.json");
     for hold in [Hold::Silent, Hold::HalfHead, Hold::Kept] {
         for addresses in ONE_OR_MANY {
@@ -175,7 +172,6 @@ fn half_handshakes_keep_no_client_out_of_the_auth_server() {
     let server = AuthServerPlan::new()
         .flags(["--max-connections", SLOTS])
         .tls(&authority, &certificate)
-        .start()
         .ready();
     let port = Port {
         trust: Some(authority.client()),
@@ -199,10 +195,7 @@ fn held_connections_keep_no_client_out_of_an_admin_port() {
 
 #[test]
 fn a_request_in_flight_outlives_an_attack() {
-    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
-        plan.public_paths(["/public/**"])
-            .flags(["--max-connections", SLOTS])
-    });
+    let stack = ForgedStack::with_public(["--max-connections", SLOTS]);
     let port = Port::plain(stack.sidecar.address(), "/orders/public/x");
     let mut slow = RawClient::connect(port.address);
     slow.send(&port.request("POST", "Content-Length: 5\r\n"));
@@ -213,14 +206,8 @@ fn a_request_in_flight_outlives_an_attack() {
 
 #[test]
 fn connections_of_a_trusted_proxy_give_way_last() {
-    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
-        plan.public_paths(["/public/**"]).flags([
-            "--max-connections",
-            SLOTS,
-            "--trusted-proxy",
-            "127.0.0.2",
-        ])
-    });
+    let stack =
+        ForgedStack::with_public(["--max-connections", SLOTS, "--trusted-proxy", "127.0.0.2"]);
     let port = Port::plain(stack.sidecar.address(), "/orders/public/x");
     let proxy = || RawClient::on(connect_as(2, port.address).unwrap());
     let exchange = |connection: &mut RawClient| {
@@ -247,9 +234,7 @@ fn connections_of_a_trusted_proxy_give_way_last() {
 
 #[test]
 fn http_2_that_gives_way_is_sent_a_goaway() {
-    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
-        plan.flags(["--max-connections", "5"])
-    });
+    let stack = ForgedStack::with_flags(["--max-connections", "5"]);
     let connect = || FrameClient::connect(stack.sidecar.address());
     let mut first = connect();
     assert_eq!(first.read_acknowledged(1), 0);
@@ -261,10 +246,7 @@ fn http_2_that_gives_way_is_sent_a_goaway() {
 
 #[test]
 fn a_fresh_request_outlives_later_connections() {
-    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
-        plan.public_paths(["/public/**"])
-            .flags(["--max-connections", "16"])
-    });
+    let stack = ForgedStack::with_public(["--max-connections", "16"]);
     let port = Port::plain(stack.sidecar.address(), "/orders/public/x");
     let begin = |hold, count| -> Vec<_> { (0..count).map(|it| port.hold(hold, 2 + it)).collect() };
     let kept = begin(Hold::Kept, 16);

@@ -3,7 +3,6 @@
 use tests::auth_server::{AuthServerPlan, LOGIN, USER_DETAILS, credentials};
 use tests::client::{Client, Request, reason, verdict};
 use tests::h2_client::H2Client;
-use tests::keys::SigningType;
 use tests::message::Message;
 use tests::raw_client::exchange;
 use tests::stack::ForgedStack;
@@ -11,9 +10,7 @@ use tests::stack::ForgedStack;
 const ORIGIN: &str = "https://app.example";
 
 fn stack() -> ForgedStack {
-    ForgedStack::with(SigningType::Ecdsa, |plan| {
-        plan.flags(["--cors-origin", ORIGIN])
-    })
+    ForgedStack::with_flags(["--cors-origin", ORIGIN])
 }
 
 fn preflight(client: &Client, path: &str, origin: &str) -> Request {
@@ -88,9 +85,8 @@ fn lesson_c23_nothing_less_than_that_passes() {
 
 #[test]
 fn a_preflight_with_a_body_is_a_usual_request_in_both_versions() {
-    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
-        plan.flags(["--cors-origin", ORIGIN, "--optional-auth-path", "/feed/**"])
-    });
+    let stack =
+        ForgedStack::with_flags(["--cors-origin", ORIGIN, "--optional-auth-path", "/feed/**"]);
     let client = stack.sidecar.anonymous();
     let http_2 = H2Client::connect(stack.sidecar.address());
     for (path, expected) in [("/feed/1", "200"), ("/list", "401 token_missing")] {
@@ -109,7 +105,6 @@ fn our_own_responses_name_the_origins_that_may_read_them() {
     let token = stack.token();
     let server = AuthServerPlan::new()
         .flags(["--cors-origin", ORIGIN])
-        .start()
         .ready();
     let clients = [
         (
@@ -160,7 +155,6 @@ fn our_own_responses_name_the_origins_that_may_read_them() {
 fn an_allowed_origin_may_log_in_and_others_may_not() {
     let server = AuthServerPlan::new()
         .flags(["--cors-origin", ORIGIN])
-        .start()
         .ready();
     let client = server.anonymous();
     let login = |origin: &str| {

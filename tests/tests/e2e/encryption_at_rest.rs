@@ -2,15 +2,13 @@
 //! servers run, and the failures without it.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use serde_json::json;
 use tempfile::TempDir;
-use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, USER_DETAILS, file_store};
-use tests::client::verdict;
+use tests::auth_server::{AuthServer, AuthServerPlan, file_store};
+use tests::certificates::write_private;
 use tests::keys::{SigningKey, SigningType};
-use tests::process::{CommandLine, Finished};
+use tests::process::Finished;
 use tests::programs::Program;
 use tests::redis_server::{PRIVATE_KEY, PUBLIC_KEY, RedisServer};
 use tests::users_file::UsersFile;
@@ -30,8 +28,7 @@ impl Keyring {
     fn file(&self, name: char) -> String {
         let path = self.0.path().join(name.to_string());
         let digit = u32::from(name) % 10;
-        fs::write(&path, format!("{digit}0{}\n", "c3".repeat(31))).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        write_private(&path, &format!("{digit}0{}\n", "c3".repeat(31)));
         path.display().to_string()
     }
 
@@ -55,16 +52,12 @@ fn plan(store: &str, flags: &[String]) -> AuthServerPlan {
 }
 
 fn command(words: &[&str], store: &str, flags: &[String]) -> Finished {
-    CommandLine::new(Program::AuthServer.path())
-        .arguments(words)
-        .arguments(["--store", store])
-        .arguments(flags)
-        .run()
+    let flags: Vec<_> = flags.iter().map(String::as_str).collect();
+    Program::AuthServer.run(&[words, &["--store", store], &flags].concat())
 }
 
 fn accepts(server: &AuthServer, token: &str) -> bool {
-    let response = server.anonymous().bearing(token).get(USER_DETAILS);
-    response.status() == 200
+    server.verdict(token) == "200"
 }
 
 fn files(directory: &TempDir) -> (String, PathBuf) {
@@ -80,14 +73,11 @@ fn no_private_key_is_in_clear_through_a_rotation() {
         let mut flags = keyring.flags('1', None);
         let signing = ["--signing-type".to_owned(), signing_type.name().to_owned()];
         flags.extend(signing);
-        let server = plan(&store, &flags).start().ready();
+        let server = plan(&store, &flags).ready();
         let token = server.login();
         let rotated = command(&["keys", "rotate"], &store, &flags);
         assert_eq!(rotated.code, Some(0), "{}", rotated.stderr);
-        wait::until("the log line", || {
-            let log = server.process().stderr();
-            log.contains("stored encrypted").then_some(())
-        });
+        server.until_logged("stored encrypted");
         for file in fs::read_dir(&data).unwrap() {
             let text = fs::read_to_string(file.unwrap().path()).unwrap();
             assert!(!text.contains("PRIVATE"), "{text}");
@@ -95,7 +85,7 @@ fn no_private_key_is_in_clear_through_a_rotation() {
         let private = fs::read_to_string(data.join("user-token.private")).unwrap();
         assert!(private.starts_with(MARK), "{private}");
         drop(server);
-        assert!(accepts(&plan(&store, &flags).start().ready(), &token));
+        assert!(accepts(&plan(&store, &flags).ready(), &token));
     }
 }
 
@@ -113,7 +103,7 @@ fn a_shared_secret_is_encrypted_under_both_names() {
     );
     assert_eq!(added.code, Some(0), "{}", added.stderr);
     flags.extend(["--signing-type".to_owned(), "hmac".to_owned()]);
-    let server = plan(&redis.url(), &flags).start().ready();
+    let server = plan(&redis.url(), &flags).ready();
     let token = server.login();
     let (private, public) = redis.pair();
     assert!(private.unwrap().starts_with(MARK));
@@ -125,7 +115,7 @@ fn a_shared_secret_is_encrypted_under_both_names() {
 fn without_the_right_key_start_and_commands_end_clearly() {
     let (keyring, directory) = (Keyring::new(), tempfile::tempdir().unwrap());
     let (store, data) = files(&directory);
-    drop(plan(&store, &keyring.flags('1', None)).start().ready());
+    drop(plan(&store, &keyring.flags('1', None)).ready());
     let before = fs::read_to_string(data.join("user-token.private")).unwrap();
     for (flags, said) in [
         (Vec::new(), "none is configured (--key-encryption-key-file)"),
@@ -153,13 +143,12 @@ fn the_key_is_introduced_while_servers_run_and_turned_off_again() {
         return;
     };
     let (keyring, url) = (Keyring::new(), redis.url());
-    let old = plan(&url, &[]).start().ready();
+    let old = plan(&url, &[]).ready();
     let token = old.login();
     // A server with the key reads records in clear, warns, and leaves them to the operator.
-    let with_key = plan(&url, &keyring.flags('1', None)).start().ready();
+    let with_key = plan(&url, &keyring.flags('1', None)).ready();
     assert!(accepts(&with_key, &token));
-    let warned = || with_key.process().stderr().contains("stored in clear");
-    wait::until("the warning", || warned().then_some(()));
+    with_key.until_logged("stored in clear");
     let in_clear = redis.pair();
     assert!(!in_clear.0.as_ref().unwrap().starts_with(MARK));
 
@@ -184,7 +173,7 @@ fn the_key_is_introduced_while_servers_run_and_turned_off_again() {
     assert_eq!(done.code, Some(0), "{}", done.stderr);
     assert_eq!(redis.pair(), in_clear);
     wait::until("the old server to read the store again", || {
-        old.store_note().is_none().then_some(())
+        old.store_note().is_none()
     });
 }
 
@@ -195,14 +184,14 @@ fn the_key_encryption_key_rotates_while_servers_run() {
     };
     let (keyring, url) = (Keyring::new(), redis.url());
     // First all servers can read the new key, then they write with it.
-    let one = plan(&url, &keyring.flags('1', Some('2'))).start().ready();
+    let one = plan(&url, &keyring.flags('1', Some('2'))).ready();
     let token = one.login();
-    let two = plan(&url, &keyring.flags('2', Some('1'))).start().ready();
+    let two = plan(&url, &keyring.flags('2', Some('1'))).ready();
     let before = redis.pair().0;
     let done = command(&["keys", "reencrypt"], &url, &keyring.flags('2', Some('1')));
     assert_eq!(done.code, Some(0), "{}", done.stderr);
     assert_ne!(redis.pair().0, before);
-    let three = plan(&url, &keyring.flags('2', None)).start().ready();
+    let three = plan(&url, &keyring.flags('2', None)).ready();
     for server in [&one, &two, &three] {
         assert!(accepts(server, &token));
         assert!(accepts(&one, &server.login()));
@@ -224,7 +213,7 @@ fn where_encryption_is_required_a_planted_key_is_not_adopted() {
     let (keyring, url) = (Keyring::new(), redis.url());
     let mut flags = keyring.flags('1', None);
     flags.push("--require-encrypted-keys".to_owned());
-    let server = plan(&url, &flags).start().ready();
+    let server = plan(&url, &flags).ready();
     let (token, served) = (server.login(), server.served_key());
     let planted = SigningKey::generate(SigningType::Rsa);
     redis.command(&[
@@ -238,10 +227,7 @@ fn where_encryption_is_required_a_planted_key_is_not_adopted() {
     assert!(note.contains("--require-encrypted-keys"), "{note}");
     assert_eq!(server.served_key(), served);
     assert!(accepts(&server, &token));
-    wait::until("the reason in the log", || {
-        let log = server.process().stderr();
-        log.contains("--require-encrypted-keys").then_some(())
-    });
+    server.until_logged("--require-encrypted-keys");
     let fresh = plan(&url, &flags).fails();
     assert_eq!(fresh.code, Some(78), "{}", fresh.stderr);
 }
@@ -254,18 +240,13 @@ fn sessions_and_who_leaves_are_known_under_each_key_in_turn() {
     let store = format!("file:{}", home.path().join("data").display());
     let start = |flags: &[String]| {
         let plan = plan(&store, flags).flags(["--refresh-tokens", "on", "--log-level", "debug"]);
-        let server = plan.flags(["--users", &users.location()]).start().ready();
-        wait::until("the users in the store", || {
-            let output = server.process().output();
-            let is_known = output.contains("the store has the users of the file");
-            is_known.then_some(())
-        });
+        let server = plan.flags(["--users", &users.location()]).ready();
+        server.until_logged("the store has the users of the file");
         server
     };
     // The list of the user's sessions is one record under every key.
     let log_in = |server: &AuthServer, account: &str| {
-        let credentials = json!({"username": account, "password": "enchantress"});
-        let response = server.anonymous().post(LOGIN, &credentials).json();
+        let response = server.login_as(account, "enchantress").json();
         let token = |name| response["data"][name].as_str().map(str::to_owned);
         assert!(token("refresh_token").is_some(), "{response}");
         token("access_token").unwrap()
@@ -279,10 +260,7 @@ fn sessions_and_who_leaves_are_known_under_each_key_in_turn() {
     assert_eq!(users.command("remove", "ada", &[], "").code, Some(0));
     // The record of the last start is under the new key.
     let server = start(&keyring.flags('2', None));
-    wait::until("the revocation of who left", || {
-        let outcome = verdict(&server.anonymous().bearing(&ada).get(USER_DETAILS));
-        (outcome == "401 token_revoked").then_some(())
-    });
+    server.until_revoked(&ada);
     log_in(&server, "eve");
     drop(server);
     // Turned off, with no start in between that reads the former key.

@@ -5,7 +5,6 @@ use serde_json::Value;
 use tests::auth_server::{AuthServer, admin_get, file_store};
 use tests::client::Request;
 use tests::h2_service::H2Service;
-use tests::process::CommandLine;
 use tests::programs::Program;
 use tests::raw_client::exchange;
 use tests::stack::ForgedStack;
@@ -121,7 +120,8 @@ fn what_cannot_be_explained_is_a_named_usage_error() {
         assert_eq!(end.code, Some(64), "{arguments:?}: {}", end.stderr);
         assert!(end.stderr.contains(part), "{arguments:?}: {}", end.stderr);
     }
-    let away = CommandLine::new(Program::Sidecar.path())
+    let away = Program::Sidecar
+        .command()
         .arguments(["explain", "--admin-listen", "127.0.0.1:1", "/"])
         .run();
     assert_eq!(away.code, Some(69), "{}", away.stderr);
@@ -196,7 +196,8 @@ fn token_inspect_prints_claims_and_the_reason_of_a_rejection() {
     let token = server.login();
     let store = file_store(&server.home().join("data"));
     let inspect = |token: &str, more: &[&str]| {
-        let end = CommandLine::new(Program::AuthServer.path())
+        let end = Program::AuthServer
+            .command()
             .arguments(["token", "inspect", "--store", &store])
             .arguments(more.iter().copied())
             .input(token.as_bytes())

@@ -9,7 +9,6 @@
 use serde_json::{Value, json};
 use tests::client::verdict;
 use tests::clock;
-use tests::keys::SigningType;
 use tests::message::Message;
 use tests::raw_client::RawClient;
 use tests::stack::ForgedStack;
@@ -135,7 +134,7 @@ fn comparable(mut lines: Vec<String>) -> Vec<String> {
 
 #[test]
 fn explain_says_what_serve_does() {
-    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| plan.flags(RULES));
+    let stack = ForgedStack::with_flags(RULES);
     let now = clock::now();
     let with = |claims: Value| stack.forge.token(now, &claims).into_bytes();
     let named = |name: &str| match name {

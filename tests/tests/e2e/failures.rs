@@ -13,7 +13,6 @@ use tests::fake_auth_server::FakeAuthServer;
 use tests::keys::SigningType;
 use tests::message::Message;
 use tests::metrics::rejections;
-use tests::process::CommandLine;
 use tests::programs::{Program, repository};
 use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
 use tests::stack::{ForgedStack, signing_flags};
@@ -27,7 +26,7 @@ fn is_explained(sidecar: &Sidecar, response: &Message, expected: &str) {
     assert!(reasons.contains(&format!("\n### `{expected}` ")));
     // A request is counted and logged after its response.
     wait::until("the reason in the metrics", || {
-        (rejections(sidecar.admin(), expected) > 0).then_some(())
+        rejections(sidecar.admin(), expected) > 0
     });
     let page = admin_get(sidecar.admin(), "/").text();
     assert!(
@@ -35,15 +34,11 @@ fn is_explained(sidecar: &Sidecar, response: &Message, expected: &str) {
         "{page}"
     );
     let logged = format!("reason=\"{expected}\"");
-    wait::until("the reason in the log", || {
-        sidecar.process().stderr().contains(&logged).then_some(())
-    });
+    sidecar.until_logged(&logged);
 }
 
 fn stack() -> ForgedStack {
-    ForgedStack::with(SigningType::Ecdsa, |plan| {
-        plan.flags(["--issuer", "postern", "--public-path", "/static/**"])
-    })
+    ForgedStack::with_flags(["--issuer", "postern", "--public-path", "/static/**"])
 }
 
 fn issued(stack: &ForgedStack, changes: &Value) -> String {
@@ -131,19 +126,18 @@ fn a_token_of_a_key_that_was_taken_out_of_use_has_a_reason() {
     let auth_server = AuthServerPlan::new()
         .flags(signing_flags(SigningType::Ecdsa).iter().copied())
         .flags(["--store-poll-interval", "1"])
-        .start()
         .ready();
     let service = EchoService::start();
     let sidecar = SidecarPlan::new(&service, &auth_server.url())
         .flags(signing_flags(SigningType::Ecdsa).iter().copied())
         .flags(EVERY_SECOND)
-        .start()
         .ready();
     let token = auth_server.login();
     let client = sidecar.bearing(&token);
     assert_eq!(client.get("/list").status(), 200);
     let kid = header_of(&token)["kid"].as_str().unwrap().to_owned();
-    let end = CommandLine::new(Program::AuthServer.path())
+    let end = Program::AuthServer
+        .command()
         .arguments(["keys", "revoke", &kid])
         .arguments(["--store", &file_store(&auth_server.home().join("data"))])
         .arguments(signing_flags(SigningType::Ecdsa).iter().copied())
@@ -165,7 +159,6 @@ fn a_service_that_is_down_has_a_reason() {
     let auth_server = FakeAuthServer::serving(&forge.trusted().served());
     let sidecar = SidecarPlan::to(&format!("http://{closed}"), &auth_server.url())
         .flags(signing_flags(SigningType::Ecdsa).iter().copied())
-        .start()
         .ready();
     let token = forge.token(clock::now(), &Value::Null);
     let response = sidecar.bearing(&token).get("/list");

@@ -19,12 +19,7 @@ struct Store {
 impl Store {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        drop(
-            AuthServerPlan::new()
-                .directory(directory.path())
-                .start()
-                .ready(),
-        );
+        drop(AuthServerPlan::new().directory(directory.path()).ready());
         Self { directory }
     }
 
@@ -83,7 +78,7 @@ impl Store {
 fn contract_1_both_keys_present_are_loaded() {
     let store = Store::new();
     let before = store.contents();
-    let server = store.serve().start().ready();
+    let server = store.serve().ready();
     assert_eq!(server.logged_in().get(USER_DETAILS).status(), 200);
     assert_eq!(store.contents(), before);
 }
@@ -94,7 +89,7 @@ fn contract_1_a_missing_key_is_replaced_together_with_the_other() {
         let store = Store::new();
         let before = store.contents();
         fs::remove_file(store.path(missing)).unwrap();
-        let server = store.serve().start().ready();
+        let server = store.serve().ready();
         assert_eq!(server.logged_in().get(USER_DETAILS).status(), 200);
         let after = store.contents();
         assert!(
@@ -116,7 +111,7 @@ fn the_files_are_their_owners_alone() {
         (0o600, 0o600)
     );
     let nested = store.path("made/by/the/server");
-    drop(AuthServerPlan::new().directory(&nested).start().ready());
+    drop(AuthServerPlan::new().directory(&nested).ready());
     assert_eq!(mode(&nested), 0o700);
 }
 
@@ -253,7 +248,7 @@ fn a_directory_that_others_may_write_to_stops_the_start() {
 #[test]
 fn a_second_server_on_the_same_directory_gets_one_clear_line() {
     let store = Store::new();
-    let first = store.serve().start().ready();
+    let first = store.serve().ready();
     let end = store.serve().fails();
     assert!(
         matches!(end.code, Some(69 | 78)),
@@ -278,34 +273,28 @@ fn a_second_server_on_the_same_directory_gets_one_clear_line() {
 #[test]
 fn a_killed_server_leaves_a_store_that_the_next_one_opens() {
     let store = Store::new();
-    let process = store.serve().start().ready().into_process();
+    let process = store.serve().ready().into_process();
     process.signal("KILL");
     drop(process);
-    drop(store.serve().start().ready());
+    drop(store.serve().ready());
 }
 
 #[test]
 fn keys_that_vanish_while_running_are_put_back() {
     let store = Store::new();
-    let server = store
-        .serve()
-        .flags(["--store-poll-interval", "1"])
-        .start()
-        .ready();
+    let server = store.serve().flags(["--store-poll-interval", "1"]).ready();
     let before = store.contents();
     for file in [PRIVATE, PUBLIC] {
         fs::remove_file(store.path(file)).unwrap();
     }
-    tests::wait::until("the pair to be back", || {
-        (store.contents() == before).then_some(())
-    });
+    tests::wait::until("the pair to be back", || store.contents() == before);
     assert_eq!(server.logged_in().get(USER_DETAILS).status(), 200);
 }
 
 #[test]
 fn the_public_key_is_exported_beside_a_running_server() {
     let store = Store::new();
-    let server = store.serve().start().ready();
+    let server = store.serve().ready();
     let url = tests::auth_server::file_store(store.directory.path());
     let command = CommandLine::new(tests::programs::Program::AuthServer.path());
     let end = command

@@ -2,17 +2,13 @@
 
 use tests::client::{Request, verdict};
 use tests::echo_service::MARK;
-use tests::keys::SigningType;
 use tests::raw_client::{RawClient, exchange};
 use tests::socket_server::response;
 use tests::stack::ForgedStack;
 
 /// Starts a protected service with one pass-listed tree.
 pub(super) fn stack() -> ForgedStack {
-    ForgedStack::with(SigningType::Ecdsa, |plan| {
-        plan.public_paths(["/public/**"])
-            .flags(["--forwarded", "off"])
-    })
+    ForgedStack::with_public(["--forwarded", "off"])
 }
 
 /// Returns the header lines that the sidecar neither adds nor manages for its own connection. A
@@ -88,9 +84,7 @@ fn contract_5_1_and_5_2_authorization_and_ticket_pass() {
 
 #[test]
 fn authorization_can_be_kept_from_the_service() {
-    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
-        plan.flags(["--forward-authorization", "false"])
-    });
+    let stack = ForgedStack::with_flags(["--forward-authorization", "false"]);
     stack.sidecar.bearing(&stack.token()).get("/list");
     let seen = stack.service.last_request();
     assert_eq!(seen.header("authorization"), Vec::<String>::new());

@@ -9,7 +9,7 @@ use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, USER_DETAILS, admin_
 use tests::client::{Request, verdict};
 use tests::echo_service::EchoService;
 use tests::message::Message;
-use tests::process::{CommandLine, Finished};
+use tests::process::Finished;
 use tests::programs::Program;
 use tests::sidecar::{Sidecar, SidecarPlan};
 use tests::tables::{self, TokenRequestRow, TokenRequestTable, Verdicts};
@@ -34,7 +34,7 @@ impl Installation {
     }
 
     pub(super) fn of(plan: AuthServerPlan) -> Self {
-        let server = plan.flags(["--store-poll-interval", "1"]).start().ready();
+        let server = plan.flags(["--store-poll-interval", "1"]).ready();
         let sidecar = done(&server, &["application", "add", "--app-id", "sidecar"]);
         let add = [
             "application",
@@ -56,7 +56,7 @@ impl Installation {
         };
         wait::until("the server to know the applications", || {
             let output = installation.server.process().output();
-            (output.matches("application_added").count() == 2).then_some(())
+            output.matches("application_added").count() == 2
         });
         installation
     }
@@ -84,7 +84,8 @@ fn post_form(server: &AuthServer, body: &str) -> Message {
 
 /// Runs a command on the server's store.
 fn command(server: &AuthServer, words: &[&str]) -> Finished {
-    CommandLine::new(Program::AuthServer.path())
+    Program::AuthServer
+        .command()
         .arguments(words)
         .arguments(["--store", &file_store(&server.home().join("data"))])
         .run()
@@ -162,7 +163,7 @@ fn every_row_of_the_token_requests_gets_its_response() {
     );
     let as_admin = format!("{GRANT}&client_id=admin&client_secret={admin}");
     wait::until("the server to know admin", || {
-        (post_form(server, &as_admin).status() == 400).then_some(())
+        post_form(server, &as_admin).status() == 400
     });
     let user = server.login();
     let fill = |text: &str| {
@@ -245,7 +246,6 @@ fn a_sidecar_accepts_an_application_and_names_it_upstream() {
             .application("sidecar", &installation.sidecar)
             .flags(["--issuer", "auth", "--audience", audience])
             .flags(["--claim-header", "X-Scope=scope"])
-            .start()
             .ready()
     };
     let token = installation.token("&scope=orders%3Aread");
@@ -264,7 +264,6 @@ fn a_sidecar_accepts_an_application_and_names_it_upstream() {
     let stock = sidecar("stock");
     let without = SidecarPlan::new(&service, &url)
         .application("sidecar", &installation.sidecar)
-        .start()
         .ready();
     for sidecar in [&stock, &without] {
         let elsewhere = sidecar.bearing(&token).get("/list");
@@ -290,7 +289,7 @@ fn a_new_user_with_the_name_of_an_application_ends_its_tokens() {
         let account = if flags.is_empty() { "jobs" } else { "eve" };
         users.add(account, "enchantress", flags);
         wait::until("the end of the token", || {
-            (verdict(&bearer.get(USER_DETAILS)) == "401 token_revoked").then_some(())
+            verdict(&bearer.get(USER_DETAILS)) == "401 token_revoked"
         });
         assert_eq!(
             found(&installation.request("")),
@@ -422,7 +421,6 @@ fn logins_and_token_requests_share_the_limit_of_an_address() {
     let users = UsersFile::with("ada", "enchantress");
     let server = AuthServerPlan::new()
         .flags(["--users", &users.location(), "--login-rate-limit", "1"])
-        .start()
         .ready();
     let first = post_form(&server, GRANT);
     assert_eq!(first.status(), 401, "no credentials, nothing counted");
@@ -502,10 +500,7 @@ fn rfc_8414_metadata_is_there_only_where_the_issuer_is_a_url() {
         "/.well-known/openid-configuration/auth",
     ];
     let get = |server: &AuthServer, path: &str| server.anonymous().send(&Request::new("GET", path));
-    let server = AuthServerPlan::new()
-        .flags(["--issuer", url])
-        .start()
-        .ready();
+    let server = AuthServerPlan::new().flags(["--issuer", url]).ready();
     for path in documents {
         let response = get(&server, path);
         assert_eq!(response.status(), 200, "{path}");
@@ -523,7 +518,7 @@ fn rfc_8414_metadata_is_there_only_where_the_issuer_is_a_url() {
     register_in(&file_store(store.path()), "orders");
     let hmac = ["--issuer", url, "--signing-type", "hmac"];
     let without_keys = AuthServerPlan::new().directory(store.path()).flags(hmac);
-    for server in [AuthServer::start(), without_keys.start().ready()] {
+    for server in [AuthServer::start(), without_keys.ready()] {
         for path in documents {
             assert_eq!(verdict(&get(&server, path)), "401 token_missing", "{path}");
         }
@@ -535,7 +530,6 @@ fn resource(service: &EchoService, server: &AuthServer, flags: &[&str]) -> Sidec
     SidecarPlan::new(service, &server.url())
         .flags(["--resource", "https://api.example/orders"])
         .flags(flags.iter().copied())
-        .start()
         .ready()
 }
 
@@ -543,10 +537,7 @@ fn resource(service: &EchoService, server: &AuthServer, flags: &[&str]) -> Sidec
 fn rfc_9728_a_client_without_a_token_finds_the_issuer() {
     let service = EchoService::start();
     let issuer = "https://login.example/auth";
-    let server = AuthServerPlan::new()
-        .flags(["--issuer", issuer])
-        .start()
-        .ready();
+    let server = AuthServerPlan::new().flags(["--issuer", issuer]).ready();
     let flags = ["--issuer", issuer, "--cors-origin", "https://app.example"];
     let sidecar = resource(&service, &server, &flags);
     let client = sidecar.anonymous();
@@ -637,7 +628,6 @@ fn a_user_s_scope_audience_roles_and_claims_reach_the_service() {
     std::fs::write(users.path(), format!("{}\n{grant}{bob}", ada.trim_end())).unwrap();
     let server = AuthServerPlan::new()
         .flags(["--users", &users.location(), "--audience", "stock"])
-        .start()
         .ready();
     let login = |account: &str| {
         let credentials = json!({"username": account, "password": "enchantress"});
@@ -683,7 +673,6 @@ fn a_user_s_scope_audience_roles_and_claims_reach_the_service() {
     let service = EchoService::start();
     let sidecar = SidecarPlan::new(&service, &server.url())
         .flags(["--audience", "orders", "--claim-header", "X-Roles=roles"])
-        .start()
         .ready();
     assert_eq!(verdict(&sidecar.bearing(&ada).get("/list")), "200");
     assert_eq!(service.last_request().header("x-roles"), ["admin,ops"]);

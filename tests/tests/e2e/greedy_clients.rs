@@ -6,21 +6,13 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use serde_json::json;
-use tests::auth_server::{AuthServerPlan, LOGIN, admin_get};
+use tests::auth_server::{AuthServerPlan, LOGIN};
 use tests::client::verdict;
 use tests::h2_client::H2Client;
-use tests::keys::SigningType;
 use tests::metrics::{rejections, sum};
 use tests::raw_client::{RawClient, exchange};
 use tests::stack::ForgedStack;
 use tests::wait;
-
-fn stack_with(flags: &'static [&'static str]) -> ForgedStack {
-    ForgedStack::with(SigningType::Ecdsa, |plan| {
-        plan.public_paths(["/public/**"])
-            .flags(flags.iter().copied())
-    })
-}
 
 /// Sends `byte` over and over until the peer has closed.
 fn drip(mut connection: TcpStream, byte: &'static [u8]) {
@@ -42,7 +34,7 @@ fn is_closed_without_a_word(response: &io::Result<tests::message::Message>) -> b
 
 #[test]
 fn a_header_that_drips_past_its_time_is_408() {
-    let stack = stack_with(&["--request-header-timeout", "1"]);
+    let stack = ForgedStack::with_public(["--request-header-timeout", "1"]);
     for (begun, dripped) in [
         (&b"GET / HTTP/1.1\r\nHo"[..], &b""[..]),
         (b"GET /orders/public/x HTTP/1.1\r\nHost: a\r\nX: ", b"a"),
@@ -62,7 +54,7 @@ fn a_header_that_drips_past_its_time_is_408() {
 
 #[test]
 fn the_header_of_a_later_request_has_to_end_in_time_as_well() {
-    let stack = stack_with(&["--request-header-timeout", "1"]);
+    let stack = ForgedStack::with_public(["--request-header-timeout", "1"]);
     let mut client = RawClient::connect(stack.sidecar.address());
     client.send(b"GET /orders/public/x HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(client.response("GET").status(), 200);
@@ -72,7 +64,7 @@ fn the_header_of_a_later_request_has_to_end_in_time_as_well() {
 
 #[test]
 fn who_says_nothing_is_closed_without_a_word() {
-    let stack = stack_with(&["--request-header-timeout", "1"]);
+    let stack = ForgedStack::with_public(["--request-header-timeout", "1"]);
     let mut silent = RawClient::connect(stack.sidecar.address());
     assert!(is_closed_without_a_word(&silent.try_response("GET")));
     let mut blank = RawClient::connect(stack.sidecar.address());
@@ -82,7 +74,7 @@ fn who_says_nothing_is_closed_without_a_word() {
 
 #[test]
 fn connections_beyond_the_share_of_one_client_close() {
-    let stack = stack_with(&["--max-connections", "5"]);
+    let stack = ForgedStack::with_public(["--max-connections", "5"]);
     let admin = stack.sidecar.admin();
     let begin = || {
         let mut client = RawClient::connect(stack.sidecar.address());
@@ -90,10 +82,7 @@ fn connections_beyond_the_share_of_one_client_close() {
         client
     };
     let mut held: Vec<_> = (0..4).map(|_| begin()).collect();
-    wait::until("four requests in flight", || {
-        let in_flight = sum(admin, "postern_sidecar_requests_in_flight", &[]);
-        (in_flight == 4).then_some(())
-    });
+    stack.sidecar.until_in_flight(4);
     for _ in 0..3 {
         assert!(is_closed_without_a_word(&begin().try_response("POST")));
     }
@@ -104,7 +93,7 @@ fn connections_beyond_the_share_of_one_client_close() {
         let log = stack.sidecar.process().stderr();
         log.matches("max of 5 connections reached").count()
     };
-    wait::until("a warning", || (warnings() > 0).then_some(()));
+    wait::until("a warning", || warnings() > 0);
     held.truncate(3);
     wait::until("a free slot", || {
         let mut client = begin();
@@ -117,14 +106,11 @@ fn connections_beyond_the_share_of_one_client_close() {
 #[test]
 fn one_connection_takes_no_more_than_its_share() {
     // The last permit is for a client that has none.
-    let stack = stack_with(&["--max-requests", "4"]);
+    let stack = ForgedStack::with_public(["--max-requests", "4"]);
     let client = H2Client::connect(stack.sidecar.address());
     let open = || client.open(client.request("POST", "/orders/public/slow", &[]));
     let mut held = [open(), open(), open()];
-    wait::until("three requests in flight", || {
-        let metrics = admin_get(stack.sidecar.admin(), "/metrics").text();
-        metrics.contains("requests_in_flight 3\n").then_some(())
-    });
+    stack.sidecar.until_in_flight(3);
     let rejected = client.send(client.request("GET", "/orders/public/x", &[]), b"");
     assert_eq!(rejected.unwrap().verdict(), "503 server_busy");
     let user = stack.sidecar.bearing(&stack.token()).get("/list");
@@ -145,23 +131,20 @@ fn one_connection_takes_no_more_than_its_share() {
     }
     wait::until("a free place", || {
         let response = client.send(client.request("GET", "/orders/public/x", &[]), b"");
-        (response.unwrap().verdict() == "200").then_some(())
+        response.unwrap().verdict() == "200"
     });
 }
 
 #[test]
 fn clients_behind_a_trusted_proxy_have_a_share_each() {
-    let stack = stack_with(&["--max-requests", "4", "--trusted-proxy", "127.0.0.1"]);
+    let stack = ForgedStack::with_public(["--max-requests", "4", "--trusted-proxy", "127.0.0.1"]);
     let proxy = H2Client::connect(stack.sidecar.address());
     let of = |client| [("x-forwarded-for", client)];
     let (first, second) = (of("2001:db8::1"), of("2001:db8:0:1::1"));
     let held: Vec<_> = (0..3)
         .map(|_| proxy.open(proxy.request("POST", "/orders/public/slow", &first)))
         .collect();
-    wait::until("three requests in flight", || {
-        let metrics = admin_get(stack.sidecar.admin(), "/metrics").text();
-        metrics.contains("requests_in_flight 3\n").then_some(())
-    });
+    stack.sidecar.until_in_flight(3);
     let get = |fields: &[_]| {
         let request = proxy.request("GET", "/orders/public/x", fields);
         proxy.send(request, b"").unwrap().verdict()
@@ -185,7 +168,7 @@ fn clients_behind_a_trusted_proxy_have_a_share_each() {
 
 #[test]
 fn a_header_that_is_too_large_is_431() {
-    let stack = stack_with(&[]);
+    let stack = ForgedStack::with_public([]);
     let fields = |count: usize, length: usize| -> String {
         (0..count)
             .map(|number| format!("X-{number}: {}\r\n", "a".repeat(length)))
@@ -224,7 +207,7 @@ fn a_header_that_is_too_large_is_431() {
 
 #[test]
 fn who_breaks_off_within_a_header_is_no_error_of_ours() {
-    let stack = stack_with(&[]);
+    let stack = ForgedStack::with_public([]);
     let mut client = RawClient::connect(stack.sidecar.address());
     client.send(b"GET / HTTP/1.1\r\nHos");
     client.finish();
@@ -244,7 +227,7 @@ const UNFINISHED_BODIES_KIB: u64 = 12 * 1024;
 #[test]
 fn bodies_that_drip_in_take_no_more_than_their_size() {
     let plan = AuthServerPlan::new().flags(["--request-timeout", "60"]);
-    let server = plan.start().ready();
+    let server = plan.ready();
     server.login();
     let process = server.process();
     let Some(before) = process.peak_resident_kib() else {

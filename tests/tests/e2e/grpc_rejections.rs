@@ -68,9 +68,7 @@ fn a_rejected_grpc_call_gets_status_and_reason_in_its_head() {
         ];
         sum(sidecar.admin(), "postern_sidecar_requests_total", &labels)
     };
-    wait::until("the rejections to be counted", || {
-        (counted() == 2).then_some(())
-    });
+    wait::until("the rejections to be counted", || counted() == 2);
 }
 
 #[test]

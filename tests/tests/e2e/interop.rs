@@ -26,7 +26,6 @@ fn pyjwt_verifies(signing_type: SigningType) {
     };
     let server = AuthServerPlan::new()
         .flags(["--signing-type", signing_type.name()])
-        .start()
         .ready();
     let token = server.login();
     let task = |token: &str| {
@@ -70,7 +69,7 @@ fn sidecar_accepts(signing_type: SigningType) {
     let service = EchoService::start();
     let plan = SidecarPlan::new(&service, &auth_server.url())
         .flags(signing_flags(signing_type).iter().copied());
-    let sidecar = plan.start().ready();
+    let sidecar = plan.ready();
 
     for (name, token) in minted["accepted"].as_object().unwrap() {
         let client = sidecar.bearing(token.as_str().unwrap());

@@ -2,7 +2,7 @@
 //! lessons B16, B17).
 
 use serde_json::{Value, json};
-use tests::auth_server::{AuthServer, admin_get};
+use tests::auth_server::{AuthServer, ECDSA, admin_get};
 use tests::client::verdict;
 use tests::clock;
 use tests::echo_service::EchoService;
@@ -12,8 +12,6 @@ use tests::sidecar::{EVERY_SECOND, SidecarPlan};
 use tests::socket_server::{Reply, response};
 use tests::token_forge::Forge;
 use tests::wait;
-
-use super::key_refresh::ECDSA;
 
 /// A public key of 1024 bits: too small to trust.
 const SMALL_RSA_KEY: &str = "-----BEGIN PUBLIC KEY-----
@@ -116,7 +114,7 @@ fn invalid_responses(good: &SigningKey, elsewhere: &FakeAuthServer) -> Vec<(&'st
 fn wait_for_fetches(auth_server: &FakeAuthServer, more: usize) {
     let before = auth_server.retrievals().len();
     wait::until("the sidecar to ask again", || {
-        (auth_server.retrievals().len() >= before + more).then_some(())
+        auth_server.retrievals().len() >= before + more
     });
 }
 
@@ -150,9 +148,7 @@ fn an_address_without_the_context_path_is_named() {
             "{said}"
         );
         assert!(!said.contains("appSecret"), "{said}");
-        wait::until("the log line", || {
-            sidecar.process().stderr().contains(&hint).then_some(())
-        });
+        sidecar.until_logged(&hint);
     }
 }
 
@@ -166,7 +162,7 @@ fn contract_7_an_invalid_response_never_replaces_the_key() {
     let plan = SidecarPlan::new(&service, &auth_server.url())
         .flags(ECDSA)
         .flags(EVERY_SECOND);
-    let sidecar = plan.start().ready();
+    let sidecar = plan.ready();
     let elsewhere = FakeAuthServer::serving(&forge.untrusted().served());
     for (name, invalid) in invalid_responses(forge.trusted(), &elsewhere) {
         auth_server.set_reply(invalid);
@@ -220,9 +216,7 @@ fn lesson_b17_a_hanging_auth_server_is_given_up() {
         .flags(ECDSA)
         .flags(EVERY_SECOND);
     let sidecar = plan.start();
-    wait::until("the first request", || {
-        (!auth_server.retrievals().is_empty()).then_some(())
-    });
+    wait::until("the first request", || !auth_server.retrievals().is_empty());
     assert_eq!(
         verdict(&sidecar.bearing("a.b.c").get("/list")),
         "503 auth_keys_unavailable"

@@ -15,7 +15,6 @@ use tests::fake_auth_server::json_response;
 use tests::issuer::{Issuer, IssuerRow, IssuerTable, IssuerToken};
 use tests::keys::{SigningKey, SigningType};
 use tests::message::Message;
-use tests::process::CommandLine;
 use tests::programs::Program;
 use tests::sidecar::{EVERY_SECOND, NEVER, Sidecar, SidecarPlan};
 use tests::socket_server::{Reply, SocketServer, response};
@@ -57,10 +56,7 @@ fn documented(heading: &str, replaced: &[(&str, &str)]) -> Vec<String> {
 }
 
 fn start(service: &EchoService, flags: &[String]) -> Sidecar {
-    SidecarPlan::of_issuer(service, flags)
-        .flags(NEVER)
-        .start()
-        .ready()
+    SidecarPlan::of_issuer(service, flags).flags(NEVER).ready()
 }
 
 /// Starts the documented sidecar in front of an issuer of the table, and checks each token.
@@ -181,7 +177,8 @@ fn every_documented_command_is_a_valid_one() {
         let words = words
             .iter()
             .map(|word| word.replace("/etc/postern/", &here));
-        let check = CommandLine::new(Program::Sidecar.path())
+        let check = Program::Sidecar
+            .command()
             .arguments(["check"])
             .arguments(words.skip(2));
         let end = check.run();
@@ -189,7 +186,8 @@ fn every_documented_command_is_a_valid_one() {
         // The output is a configuration file with the same meaning.
         let file = directory.path().join("postern.toml");
         std::fs::write(&file, &end.stdout).unwrap();
-        let again = CommandLine::new(Program::Sidecar.path())
+        let again = Program::Sidecar
+            .command()
             .arguments(["check", "--config"])
             .arguments([&file])
             .run();
@@ -237,7 +235,7 @@ fn keys_from_files_are_read_at_the_tick_and_survive_breaks() {
             flags.extend(["--algorithms".to_owned(), "ES256".to_owned()]);
         }
         let plan = SidecarPlan::of_issuer(&service, &flags).flags(EVERY_SECOND);
-        let sidecar = plan.start().ready();
+        let sidecar = plan.ready();
         let bearing = |issuer: &Issuer| sidecar.bearing(&issuer.token(token, clock::now()));
         assert_eq!(bearing(&one).get("/list").status(), 200, "{heading}");
         assert_eq!(bearing(&other).get("/list").status(), 401, "{heading}");
@@ -247,13 +245,13 @@ fn keys_from_files_are_read_at_the_tick_and_survive_breaks() {
             std::fs::write(&path, broken).unwrap();
             let before = sidecar.process().stderr().matches("WARN").count();
             wait::until("the failure in the log", || {
-                (sidecar.process().stderr().matches("WARN").count() > before).then_some(())
+                sidecar.process().stderr().matches("WARN").count() > before
             });
             assert_eq!(bearing(&one).get("/list").status(), 200, "{heading}");
         }
         std::fs::write(&path, new).unwrap();
         wait::until("the new key", || {
-            (bearing(&other).get("/list").status() == 200).then_some(())
+            bearing(&other).get("/list").status() == 200
         });
         assert_eq!(bearing(&one).get("/list").status(), 401, "{heading}");
         assert_eq!(sidecar.readiness(), 200);
@@ -317,7 +315,7 @@ fn the_key_set_is_fetched_by_version_and_survives_errors() {
     let (server, reply) = serving(jwks_response(&["ETag: \"v1\""], &set));
     let elsewhere = serving(json_response("200 OK", &untrusted.jwks(&row))).0;
     let service = EchoService::start();
-    let sidecar = polling(&service, &server).start().ready();
+    let sidecar = polling(&service, &server).ready();
     let token = accepted(&row, "EdDSA");
     let bearing = |issuer: &Issuer| sidecar.bearing(&issuer.token(token, clock::now()));
 
@@ -370,7 +368,7 @@ fn the_key_set_is_fetched_by_version_and_survives_errors() {
 
     *reply.lock().unwrap() = jwks_response(&[], &untrusted.jwks(&row));
     wait::until("the new keys", || {
-        (bearing(&untrusted).get("/list").status() == 200).then_some(())
+        bearing(&untrusted).get("/list").status() == 200
     });
     assert_eq!(
         verdict(&bearing(&issuer).get("/list")),
@@ -390,7 +388,7 @@ fn a_fresh_response_is_kept_until_an_unknown_key() {
     let service = EchoService::start();
     let flags = documented("Keycloak", &[("--jwks-url", &url)]);
     let plan = SidecarPlan::of_issuer(&service, flags).flags(EVERY_SECOND);
-    let sidecar = plan.start().ready();
+    let sidecar = plan.ready();
     let refreshes = || {
         let metrics = tests::auth_server::admin_get(sidecar.admin(), "/metrics").text();
         let lines = metrics
@@ -399,7 +397,7 @@ fn a_fresh_response_is_kept_until_an_unknown_key() {
         let counts = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
         counts.sum::<u64>()
     };
-    wait::until("three ticks", || (refreshes() >= 4).then_some(()));
+    wait::until("three ticks", || refreshes() >= 4);
     assert_eq!(server.requests().len(), 1, "the response was fresh");
 
     *reply.lock().unwrap() = jwks_response(&[], &issuer.jwks(&row));
@@ -429,7 +427,7 @@ fn rules_for_other_issuers_hold_for_our_own_too() {
         "--claim",
         "userType=/extraInfo/userType",
     ];
-    let sidecar = SidecarPlan::of_issuer(&service, flags).start().ready();
+    let sidecar = SidecarPlan::of_issuer(&service, flags).ready();
     let response = sidecar.bearing(&auth_server.login()).get("/list");
     assert_eq!(verdict(&response), "401 token_audience");
 }
@@ -537,7 +535,8 @@ fn one_key_source_is_required_with_issuer_and_audience() {
             "--auth-ca",
         ),
     ] {
-        let end = CommandLine::new(Program::Sidecar.path())
+        let end = Program::Sidecar
+            .command()
             .arguments(["check"])
             .arguments(&arguments)
             .run();
@@ -557,9 +556,7 @@ fn a_missing_key_set_is_fetched_before_the_next_tick() {
     let issuer = Issuer::new(&row);
     let service = EchoService::start();
     let sidecar = fetching(&service, &server).flags(NEVER).start();
-    wait::until("the failure in the log", || {
-        sidecar.process().stderr().contains("ERROR").then_some(())
-    });
+    sidecar.until_logged("ERROR");
     *reply.lock().unwrap() = json_response("200 OK", &issuer.jwks(&row));
     let sidecar = sidecar.ready();
     let token = issuer.token(accepted(&row, "ES256"), clock::now());
@@ -574,14 +571,12 @@ fn without_keys_an_issuer_s_token_waits_and_the_start_goes_on() {
     let service = EchoService::start();
     let sidecar = polling(&service, &server).start();
     let token = issuer.token(accepted(&row, "ES256"), clock::now());
-    wait::until("the failure in the log", || {
-        sidecar.process().stderr().contains("ERROR").then_some(())
-    });
+    sidecar.until_logged("ERROR");
     let verdict_now = || verdict(&sidecar.bearing(&token).get("/list"));
     assert_eq!(verdict_now(), "503 auth_keys_unavailable");
     *reply.lock().unwrap() = json_response("200 OK", &json!({"keys": []}).to_string());
     wait_for_fetches(&server, 2);
     assert_eq!(verdict_now(), "503 auth_keys_unavailable");
     *reply.lock().unwrap() = json_response("200 OK", &issuer.jwks(&row));
-    wait::until("the keys", || (verdict_now() == "200").then_some(()));
+    wait::until("the keys", || verdict_now() == "200");
 }

@@ -7,7 +7,7 @@ use tests::process::{Finished, Process};
 use tests::programs::Program;
 use tests::stack::ForgedStack;
 
-use super::command_line::{SIDECAR, run};
+use super::command_line::SIDECAR;
 
 const JSON: [&str; 2] = ["--log-format", "json"];
 
@@ -30,7 +30,6 @@ fn both_streams_hold_json_alone_and_the_addresses_are_fields() {
         .flags(JSON)
         .flags(["--lame-duck", "0"])
         .environment("POSTERN_TOKEN_LIFETYME", "60")
-        .start()
         .ready();
     let (address, admin) = (server.address(), server.admin());
     let auth_server = (ended(server.into_process()), address, admin);
@@ -56,7 +55,7 @@ fn the_line_with_the_reason_of_an_end_is_json_too() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let flags = [&SIDECAR[..], &JSON, &["--listen", &address]].concat();
-    let end = run(Program::Sidecar, &flags);
+    let end = Program::Sidecar.run(&flags);
     assert_eq!(end.code, Some(69));
     let lines = lines(&end);
     let last = lines.last().unwrap();

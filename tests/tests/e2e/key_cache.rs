@@ -28,9 +28,9 @@ impl Cached {
         let home = tempfile::tempdir().unwrap();
         let file = home.path().join("keys.json");
         let cache = ["--key-cache", file.to_str().unwrap()];
-        let stack = ForgedStack::with(SigningType::Ecdsa, |plan| plan.flags(cache));
+        let stack = ForgedStack::with_flags(cache);
         let cached = Self { stack, home };
-        wait::until("the cache", || cached.file().exists().then_some(()));
+        wait::until("the cache", || cached.file().exists());
         cached
     }
 
@@ -83,8 +83,8 @@ fn a_restart_while_the_auth_server_is_away_serves_at_once() {
     let file = home.path().join("keys.json");
     let plan =
         || SidecarPlan::new(&service, &auth_server.url()).flags(["--key-cache", path_of(&file)]);
-    let (before, token) = (plan().start().ready(), auth_server.login());
-    wait::until("the cache", || file.exists().then_some(()));
+    let (before, token) = (plan().ready(), auth_server.login());
+    wait::until("the cache", || file.exists());
     let mode = std::fs::metadata(&file).unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o600);
     drop(before);
@@ -142,12 +142,10 @@ fn the_first_fetch_replaces_the_cached_key() {
     let forge = &cached.stack.forge;
     let token = forge.untrusted_token(clock::now(), &Value::Null);
     wait::until("the new key", || {
-        (sidecar.bearing(&token).get("/list").status() == 200).then_some(())
+        sidecar.bearing(&token).get("/list").status() == 200
     });
     assert_eq!(cached.verdict_of(&sidecar), "401 token_signature");
-    wait::until("the new cache", || {
-        (cached.content()["jwks"] != old["jwks"]).then_some(())
-    });
+    wait::until("the new cache", || cached.content()["jwks"] != old["jwks"]);
 }
 
 #[test]
@@ -190,7 +188,7 @@ fn a_cache_that_may_not_be_used_is_left_alone() {
         );
         wait::until(what, || {
             let log = sidecar.process().output();
-            log.contains("the key cache is not used").then_some(())
+            log.contains("the key cache is not used")
         });
         std::fs::remove_file(cached.file()).unwrap();
     }
@@ -205,14 +203,12 @@ fn a_cache_that_may_not_be_used_is_left_alone() {
 fn a_cache_that_cannot_be_replaced_does_not_count_at_a_restart() {
     const NOTE: &str = "the key cache cannot be written and does not count at a restart";
     let cached = Cached::start();
-    let sidecar = cached.plan().flags(EVERY_SECOND).start().ready();
+    let sidecar = cached.plan().flags(EVERY_SECOND).ready();
     assert!(!readiness(&sidecar).contains(NOTE));
     let in_the_way = cached.block();
     let new_key = cached.stack.forge.untrusted().served();
     cached.stack.auth_server.set_reply(key_response(&new_key));
-    wait::until("a failed write", || {
-        (cache_writes(&sidecar, "failed") > 0).then_some(())
-    });
+    wait::until("a failed write", || cache_writes(&sidecar, "failed") > 0);
     assert!(
         readiness(&sidecar).contains(NOTE),
         "{}",
@@ -256,7 +252,6 @@ fn a_cache_that_cannot_be_written_is_one_warning() {
         .flags(signing_flags(SigningType::Ecdsa).iter().copied())
         .flags(["--key-cache", "/proc/keys.json"])
         .flags(EVERY_SECOND)
-        .start()
         .ready();
     let token = forge.token(clock::now(), &Value::Null);
     wait::until("several failures", || {
@@ -304,9 +299,7 @@ fn a_full_disk_keeps_the_old_cache_until_there_is_room() {
     small_disk::fill(&seen);
     let new_key = stack.forge.untrusted().served();
     stack.auth_server.set_reply(key_response(&new_key));
-    wait::until("several failures", || {
-        (cache_writes(sidecar, "failed") > 1).then_some(())
-    });
+    wait::until("several failures", || cache_writes(sidecar, "failed") > 1);
     let token = stack.forge.untrusted_token(clock::now(), &Value::Null);
     let new_user = sidecar.bearing(&token);
     assert_eq!(new_user.get("/list").status(), 200, "serving goes on");
@@ -316,7 +309,7 @@ fn a_full_disk_keeps_the_old_cache_until_there_is_room() {
     assert_eq!(files, 2, "nothing is left behind by the attempts");
     let warned = |what: &str| sidecar.process().output().matches(what).count();
     wait::until("the warning", || {
-        (warned("the key cache cannot be written") > 0).then_some(())
+        warned("the key cache cannot be written") > 0
     });
     assert_eq!(cache_writes(sidecar, "written"), 1);
 
@@ -327,7 +320,7 @@ fn a_full_disk_keeps_the_old_cache_until_there_is_room() {
     let new: Value = serde_json::from_slice(&new).unwrap();
     assert_eq!(new["jwks"]["keys"].as_array().unwrap().len(), 1);
     wait::until("the good news", || {
-        (warned("the key cache was written again") == 1).then_some(())
+        warned("the key cache was written again") == 1
     });
     let failures = warned("the key cache cannot be written");
     assert_eq!(failures, 1, "once, however long the disk was full");

@@ -2,7 +2,7 @@
 //! §8).
 
 use serde_json::Value;
-use tests::auth_server::{AuthServer, AuthServerPlan, SECRET_KEY, USER_DETAILS};
+use tests::auth_server::{AuthServer, AuthServerPlan, ECDSA, SECRET_KEY, USER_DETAILS};
 use tests::client::verdict;
 use tests::clock;
 use tests::echo_service::EchoService;
@@ -16,8 +16,6 @@ use tests::socket_server::{Reply, SocketServer, response};
 use tests::token_forge::Forge;
 use tests::wait;
 
-pub(super) const ECDSA: [&str; 2] = ["--signing-type", "ecdsa"];
-
 #[test]
 fn contract_7_an_auth_server_down_at_start_is_tried_each_tick() {
     let forge = Forge::new(SigningType::Ecdsa);
@@ -26,9 +24,7 @@ fn contract_7_an_auth_server_down_at_start_is_tried_each_tick() {
         .flags(ECDSA)
         .flags(EVERY_SECOND);
     let sidecar = plan.public_paths(["/public/**"]).start();
-    wait::until("the failure in the log", || {
-        sidecar.process().stderr().contains("ERROR").then_some(())
-    });
+    sidecar.until_logged("ERROR");
     let token = forge.token(clock::now(), &Value::Null);
     let response = sidecar.bearing(&token).get("/list");
     assert_eq!(verdict(&response), "503 auth_keys_unavailable");
@@ -79,7 +75,6 @@ fn contract_1_a_replaced_key_is_taken_at_the_next_tick() {
     );
     let sidecar = SidecarPlan::new(&service, &auth_server.url())
         .flags(EVERY_SECOND)
-        .start()
         .ready();
     let (old, new) = (
         one.token(clock::now(), &Value::Null),
@@ -92,7 +87,7 @@ fn contract_1_a_replaced_key_is_taken_at_the_next_tick() {
     );
     auth_server.set_reply(key_response(&other.trusted().served()));
     wait::until("the new key", || {
-        (sidecar.bearing(&new).get("/list").status() == 200).then_some(())
+        sidecar.bearing(&new).get("/list").status() == 200
     });
     assert_eq!(
         verdict(&sidecar.bearing(&old).get("/list")),
@@ -112,12 +107,12 @@ fn a_former_key_counts_for_its_grace_alone() {
     let plan = SidecarPlan::new(&service, &auth_server.url())
         .flags(ECDSA)
         .flags(EVERY_SECOND);
-    let sidecar = plan.flags(["--previous-key-grace", "4"]).start().ready();
+    let sidecar = plan.flags(["--previous-key-grace", "4"]).ready();
     let now = clock::now();
     let (old, new) = (one.token(now, &Value::Null), other.token(now, &Value::Null));
     auth_server.set_reply(key_response(&other.trusted().served()));
     wait::until("the new key", || {
-        (sidecar.bearing(&new).get("/list").status() == 200).then_some(())
+        sidecar.bearing(&new).get("/list").status() == 200
     });
     assert_eq!(sidecar.bearing(&old).get("/list").status(), 200, "grace");
     // The grace ends without an auth server as well.
@@ -153,7 +148,6 @@ fn contract_8_the_refresh_is_at_second_0_of_every_minute() {
     );
     let _sidecar = SidecarPlan::new(&service, &auth_server.url())
         .flags(ECDSA)
-        .start()
         .ready();
     let at_start = auth_server.retrievals().len();
     assert_eq!(at_start, 1, "one fetch at the start");
@@ -181,12 +175,10 @@ fn a_clock_that_is_set_back_holds_up_no_fetch() {
         .environment()
         .iter()
         .fold(plan, |plan, (name, value)| plan.environment(name, value));
-    let sidecar = plan.flags(EVERY_SECOND).start().ready();
+    let sidecar = plan.flags(EVERY_SECOND).ready();
     let now_fetches = |what: &str| {
         let before = auth_server.retrievals().len();
-        wait::until(what, || {
-            (auth_server.retrievals().len() >= before + 3).then_some(())
-        });
+        wait::until(what, || auth_server.retrievals().len() >= before + 3);
     };
     now_fetches("the ticks");
     for back in 1..=2 {
@@ -215,7 +207,7 @@ fn a_late_auth_server_is_retried_before_the_tick() {
     wait::until("a few attempts", || {
         let log = sidecar.process().stderr();
         let tries = ["next try in 1 s", "next try in 2 s", "next try in 4 s"];
-        tries.iter().all(|next| log.contains(next)).then_some(())
+        tries.iter().all(|next| log.contains(next))
     });
     let seconds = retry_after(&sidecar);
     assert!((1..=11).contains(&seconds), "{seconds}");
@@ -236,9 +228,7 @@ fn contract_8_a_failed_fetch_waits_for_the_next_tick() {
         .flags(NEVER)
         .flags(["--retry-without-key", "false"])
         .start();
-    wait::until("the failure in the log", || {
-        sidecar.process().stderr().contains("ERROR").then_some(())
-    });
+    sidecar.until_logged("ERROR");
     assert!(retry_after(&sidecar) > 60, "the tick is days away");
     for _ in 0..20 {
         assert_eq!(
@@ -277,10 +267,10 @@ fn contract_5_3_a_key_without_pem_armour_is_read() {
 fn an_auth_server_that_restarts_with_its_store_is_not_noticed() {
     let (service, directory) = (EchoService::start(), tempfile::tempdir().unwrap());
     let plan = || AuthServerPlan::new().directory(directory.path());
-    let auth_server = plan().start().ready();
+    let auth_server = plan().ready();
     let sidecar = Sidecar::start(&service, &auth_server);
     drop(auth_server);
-    let token = plan().start().ready().login();
+    let token = plan().ready().login();
     assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
 }
 
@@ -294,7 +284,6 @@ fn keys_that_cannot_be_fetched_are_trusted_for_a_while() {
         .flags(EVERY_SECOND)
         .flags(["--max-key-age", "3"])
         .public_paths(["/public/**"])
-        .start()
         .ready();
     let token = forge.token(clock::now(), &Value::Null);
     let client = sidecar.bearing(&token);
@@ -306,11 +295,9 @@ fn keys_that_cannot_be_fetched_are_trusted_for_a_while() {
             ["200", "503 auth_keys_stale"].contains(&&*verdict),
             "{verdict}"
         );
-        (verdict != "200").then_some(())
+        verdict != "200"
     });
-    wait::until("readiness to fall", || {
-        (sidecar.readiness() == 503).then_some(())
-    });
+    wait::until("readiness to fall", || sidecar.readiness() == 503);
     assert_eq!(client.get("/public/x").status(), 200);
     assert_eq!(
         verdict(&sidecar.anonymous().get("/list")),
@@ -339,27 +326,23 @@ fn both_requests_of_a_fetch_share_one_connection() {
     let counting = counting(&auth_server);
     let sidecar = SidecarPlan::new(&service, &format!("http://{}/auth", counting.address()))
         .flags(["--refresh-cron", "0 0 0 1 1 *"])
-        .start()
         .ready();
     let requests = counting.requests();
     assert_eq!(requests.len(), 2, "the key and the key set");
     assert_eq!(requests[1].header("connection"), ["close"]);
     wait::until("the connection to be closed", || {
-        (counting.connections() == (1, 0)).then_some(())
+        counting.connections() == (1, 0)
     });
     drop(sidecar);
 
     // The next fetch opens a connection of its own.
     let _sidecar = SidecarPlan::new(&service, &format!("http://{}/auth", counting.address()))
         .flags(EVERY_SECOND)
-        .start()
         .ready();
-    wait::until("two more fetches", || {
-        (counting.requests().len() >= 6).then_some(())
-    });
+    wait::until("two more fetches", || counting.requests().len() >= 6);
     wait::until("a connection for each", || {
         let (requests, (made, _)) = (counting.requests().len(), counting.connections());
-        (requests == 2 * made).then_some(())
+        requests == 2 * made
     });
 }
 
@@ -371,9 +354,8 @@ fn a_connection_without_further_requests_is_closed() {
     let _sidecar = SidecarPlan::new(&service, &format!("http://{}/auth", nameless.address()))
         .flags(ECDSA)
         .flags(["--refresh-cron", "0 0 0 1 1 *"])
-        .start()
         .ready();
     wait::until("the connection to be closed", || {
-        (nameless.connections() == (1, 0)).then_some(())
+        nameless.connections() == (1, 0)
     });
 }

@@ -92,7 +92,6 @@ fn reads_the_user(language: &str, command: &[&str], how_to_get_it: &str) {
     let sidecar = SidecarPlan::to(&format!("http://{address}"), &auth_server.url())
         .flags(signing_flags(SigningType::Ecdsa).iter().copied())
         .public_paths(["/public/**"])
-        .start()
         .ready();
 
     let anonymous = sidecar.anonymous().get("/list");

@@ -38,7 +38,6 @@ impl Stack {
         let sidecar = SidecarPlan::new(&service, &issuer)
             .application("sidecar", &installation.sidecar)
             .flags(["--issuer", &issuer, "--audience", "orders"])
-            .start()
             .ready();
         Self {
             installation,
@@ -183,7 +182,6 @@ fn an_mcp_client_finds_the_issuer_of_a_protected_server() {
         let _sidecar = SidecarPlan::of_issuer(&service, flags)
             .flags(["--resource", &server])
             .listen(address)
-            .start()
             .ready();
         let given = json!({
             "server": server, "issuer": peer.issuer(), "id": "agent",

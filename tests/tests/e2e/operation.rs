@@ -8,7 +8,7 @@ use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, admin_get, credentia
 use tests::certificates::Authority;
 use tests::client::Request;
 use tests::metrics::sum;
-use tests::process::{CommandLine, Process};
+use tests::process::Process;
 use tests::programs::Program;
 use tests::raw_client::{RawClient, exchange};
 use tests::sidecar::SidecarPlan;
@@ -87,10 +87,9 @@ fn sigterm_ends_both_programs_with_exit_code_0() {
     let processes: [Process; 2] = [
         AuthServerPlan::new()
             .flags(["--lame-duck", "0"])
-            .start()
             .ready()
             .into_process(),
-        idle.start().ready().into_process(),
+        idle.ready().into_process(),
     ];
     for process in processes {
         process.terminate();
@@ -101,9 +100,7 @@ fn sigterm_ends_both_programs_with_exit_code_0() {
 
 #[test]
 fn both_programs_say_how_they_start_and_that_they_have_stopped() {
-    let stack = ForgedStack::with(tests::keys::SigningType::Ecdsa, |plan| {
-        plan.flags(["--lame-duck", "0"])
-    });
+    let stack = ForgedStack::with_flags(["--lame-duck", "0"]);
     let server = AuthServerPlan::new().flags(["--lame-duck", "0"]).start();
     for (process, parts) in [
         (
@@ -142,14 +139,10 @@ fn both_programs_say_how_they_start_and_that_they_have_stopped() {
 
 #[test]
 fn a_second_signal_ends_a_sidecar_at_once_and_without_an_error() {
-    let stack = ForgedStack::with(tests::keys::SigningType::Ecdsa, |plan| {
-        plan.flags(["--lame-duck", "600"])
-    });
+    let stack = ForgedStack::with_flags(["--lame-duck", "600"]);
     let process = stack.sidecar.into_process();
     process.terminate();
-    wait::until("the first signal", || {
-        process.stderr().contains("SIGTERM received").then_some(())
-    });
+    process.until_logged("SIGTERM received");
     process.terminate();
     let end = process.finished();
     assert_eq!(end.code, Some(0), "{}", end.stderr);
@@ -159,26 +152,19 @@ fn a_second_signal_ends_a_sidecar_at_once_and_without_an_error() {
 
 #[test]
 fn lesson_a4_on_sigterm_readiness_falls_first() {
-    let stack = ForgedStack::with(tests::keys::SigningType::Ecdsa, |plan| {
-        plan.flags(["--lame-duck", "30"])
-    });
+    let stack = ForgedStack::with_flags(["--lame-duck", "30"]);
     stack.sidecar.process().terminate();
-    wait::until("readiness to fall", || {
-        (stack.sidecar.readiness() == 503).then_some(())
-    });
+    wait::until("readiness to fall", || stack.sidecar.readiness() == 503);
     assert_eq!(
         stack.sidecar.bearing(&stack.token()).get("/list").status(),
         200,
         "still accepting"
     );
 
-    let server = AuthServerPlan::new()
-        .flags(["--lame-duck", "30"])
-        .start()
-        .ready();
+    let server = AuthServerPlan::new().flags(["--lame-duck", "30"]).ready();
     server.process().terminate();
     wait::until("readiness of the auth server to fall", || {
-        (admin_get(server.admin(), "/readyz").status() == 503).then_some(())
+        admin_get(server.admin(), "/readyz").status() == 503
     });
     assert!(!server.login().is_empty(), "still accepting");
 }
@@ -218,7 +204,7 @@ fn keep_on(address: SocketAddr, method: &str, request: &[u8]) -> Kept {
 #[test]
 fn lesson_a4_no_request_on_a_kept_connection_is_lost_at_the_end() {
     let plan = AuthServerPlan::new().flags(["--lame-duck", "2"]);
-    let server = plan.start().ready();
+    let server = plan.ready();
     let address = server.address();
     let login = credentials().to_string();
     let login = format!(
@@ -238,7 +224,7 @@ fn lesson_a4_no_request_on_a_kept_connection_is_lost_at_the_end() {
         .collect();
     wait::until("logins over kept connections", || {
         let logins = sum(server.admin(), "postern_auth_server_logins_total", &[]);
-        (logins > 0).then_some(())
+        logins > 0
     });
     server.process().terminate();
     for client in clients {
@@ -251,14 +237,8 @@ fn lesson_a4_no_request_on_a_kept_connection_is_lost_at_the_end() {
 
 #[test]
 fn a_request_that_a_stop_meets_on_its_way_has_its_response() {
-    let stack = ForgedStack::with(tests::keys::SigningType::Ecdsa, |plan| {
-        plan.public_paths(["/public/**"])
-            .flags(["--lame-duck", "0"])
-    });
-    let server = AuthServerPlan::new()
-        .flags(["--lame-duck", "0"])
-        .start()
-        .ready();
+    let stack = ForgedStack::with_public(["--lame-duck", "0"]);
+    let server = AuthServerPlan::new().flags(["--lame-duck", "0"]).ready();
     for (address, process, path) in [
         (
             stack.sidecar.address(),
@@ -277,7 +257,7 @@ fn a_request_that_a_stop_meets_on_its_way_has_its_response() {
         assert_eq!(kept.response("GET").status(), 200);
         process.terminate();
         wait::until("no further connection", || {
-            RawClient::try_connect(address).is_err().then_some(())
+            RawClient::try_connect(address).is_err()
         });
         kept.send(request.as_bytes());
         let response = kept.response("GET");
@@ -293,14 +273,13 @@ fn a_handshake_that_a_stop_meets_is_finished() {
     let server = AuthServerPlan::new()
         .flags(["--lame-duck", "0"])
         .tls(&authority, &certificate)
-        .start()
         .ready();
     let address = server.address();
     let socket = TcpStream::connect(address).unwrap();
     let handshake = authority.client().greet(socket).unwrap();
     server.process().terminate();
     wait::until("no further connection", || {
-        RawClient::try_connect(address).is_err().then_some(())
+        RawClient::try_connect(address).is_err()
     });
     let mut client = handshake.finish().unwrap();
     client.send(b"GET /auth/.well-known/jwks.json HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -313,10 +292,7 @@ fn sighup_ends_no_auth_server_and_is_explained() {
     let client = server.anonymous();
     let process = server.into_process();
     process.signal("HUP");
-    wait::until("the line about SIGHUP", || {
-        let said = process.output().contains("nothing to reload");
-        said.then_some(())
-    });
+    process.until_logged("nothing to reload");
     assert_eq!(client.get("/static/nothing").status(), 404);
 }
 
@@ -332,24 +308,16 @@ fn a_store_that_stalls_leaves_the_probes_responding() {
 
 #[test]
 fn a_request_in_flight_is_finished_before_the_process_ends() {
-    let stack = ForgedStack::with(tests::keys::SigningType::Ecdsa, |plan| {
-        plan.flags(["--lame-duck", "0"])
-    });
+    let stack = ForgedStack::with_flags(["--lame-duck", "0"]);
     let mut client = RawClient::connect(stack.sidecar.address());
-    let head = format!(
-        "POST /orders/slow HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\nContent-Length: 4\r\n\r\n",
-        stack.token()
-    );
-    client.send(head.as_bytes());
+    client.send(&stack.head("POST", "/orders/slow", "Content-Length: 4\r\n"));
     client.send(b"bo");
     // The request is in flight once its head is authorized. The access log of rejections cannot
     // show this; the counter of connections can.
     let token = stack.token();
     assert_eq!(stack.sidecar.bearing(&token).get("/list").status(), 200);
     stack.sidecar.process().terminate();
-    wait::until("readiness to fall", || {
-        (stack.sidecar.readiness() == 503).then_some(())
-    });
+    wait::until("readiness to fall", || stack.sidecar.readiness() == 503);
     client.send(b"dy");
     assert_eq!(client.response("POST").status(), 200);
     assert_eq!(stack.service.last_request().body, b"body");
@@ -357,25 +325,17 @@ fn a_request_in_flight_is_finished_before_the_process_ends() {
 
 #[test]
 fn the_drain_command_ends_when_nothing_is_in_flight() {
-    let stack = ForgedStack::with(tests::keys::SigningType::Ecdsa, |plan| {
-        plan.flags(["--lame-duck", "0"])
-    });
+    let stack = ForgedStack::with_flags(["--lame-duck", "0"]);
     let drain = |timeout: &str| {
         let admin = stack.sidecar.admin().to_string();
-        CommandLine::new(Program::Sidecar.path())
+        Program::Sidecar
+            .command()
             .arguments(["drain", "--admin-listen", &admin, "--timeout", timeout])
             .run()
     };
     let mut client = RawClient::connect(stack.sidecar.address());
-    let head = format!(
-        "POST /orders/slow HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\nContent-Length: 4\r\n\r\n",
-        stack.token()
-    );
-    client.send(head.as_bytes());
-    wait::until("the request to be in flight", || {
-        let metrics = admin_get(stack.sidecar.admin(), "/metrics").text();
-        metrics.contains("requests_in_flight 1\n").then_some(())
-    });
+    client.send(&stack.head("POST", "/orders/slow", "Content-Length: 4\r\n"));
+    stack.sidecar.until_in_flight(1);
 
     let held_up = drain("1");
     assert_eq!(held_up.code, Some(69), "{}", held_up.stderr);
@@ -411,7 +371,8 @@ fn a_web_page_cannot_drain_a_sidecar() {
 fn the_drain_command_reports_a_missing_sidecar() {
     let server = AuthServerPlan::new().start();
     let admin = server.admin().to_string();
-    let end = CommandLine::new(Program::Sidecar.path())
+    let end = Program::Sidecar
+        .command()
         .arguments(["drain", "--admin-listen", &admin])
         .run();
     assert_eq!(end.code, Some(69));
@@ -433,20 +394,12 @@ fn an_exposed_service_is_reported_and_can_cost_readiness() {
             "127.0.0.1",
         ])
     };
-    let sidecar = plan().start().ready();
+    let sidecar = plan().ready();
     wait::until("the metric", || {
-        let metrics = admin_get(sidecar.admin(), "/metrics");
-        let possible = "\npostern_sidecar_upstream_exposed 1\n";
-        metrics.text().contains(possible).then_some(())
+        sidecar.metric("postern_sidecar_upstream_exposed") == Some(1)
     });
-    wait::until("its line", || {
-        let output = sidecar.process().output();
-        output.contains("clients need no token").then_some(())
-    });
+    sidecar.until_logged("clients need no token");
     let strict = plan().flags(["--require-unexposed"]).start();
-    wait::until("the warning", || {
-        let output = strict.process().output();
-        output.contains("clients need no token").then_some(())
-    });
+    strict.until_logged("clients need no token");
     assert_eq!(strict.readiness(), 503);
 }

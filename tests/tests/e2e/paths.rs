@@ -207,10 +207,7 @@ fn contract_4_4_the_canonical_path_table_at_the_auth_server() {
             .iter()
             .map(|pattern| format!("--public-path={pattern}"))
             .collect();
-        let server = server
-            .flags(passes.iter().map(String::as_str))
-            .start()
-            .ready();
+        let server = server.flags(passes.iter().map(String::as_str)).ready();
         let token = server.login();
         for row in &group.row {
             let difference = check_row(&server, row, &token).err();

@@ -46,7 +46,7 @@ fn sidecar_with(service: &SocketServer, flags: &[&str]) -> (Sidecar, FakeAuthSer
         .flags(flags.iter().copied())
         .public_paths(["/public/**"]);
     let token = forge.token(clock::now(), &Value::Null);
-    (plan.start().ready(), auth_server, token)
+    (plan.ready(), auth_server, token)
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_client_that_left_is_noticed_behind_what_it_sent_ahead() {
     let in_flight = |count: u64| {
         wait::until("the requests in flight", || {
             let now = sidecar.metric("postern_sidecar_requests_in_flight");
-            (now == Some(count)).then_some(())
+            now == Some(count)
         });
     };
     let get = "GET /orders/public/1 HTTP/1.1\r\nHost: a\r\n\r\n";

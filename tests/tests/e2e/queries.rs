@@ -46,7 +46,6 @@ fn scrapes() -> Vec<String> {
         .flags(["--registry", "nacos://127.0.0.1:1"])
         .flags(["--advertise", "127.0.0.1:9000"])
         .environment("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
-        .start()
         .ready();
     let (cache, tables) = (
         home.path().join("keys.json"),
@@ -63,9 +62,8 @@ fn scrapes() -> Vec<String> {
         .flags(["--key-cache", cache.to_str().unwrap()])
         .flags(["--config", tables.to_str().unwrap()])
         .environment("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
-        .start()
         .ready();
-    wait::until("the cache", || cache.exists().then_some(()));
+    wait::until("the cache", || cache.exists());
     let scrape = |admin| admin_get(admin, "/metrics").text();
     let admin_ports = [
         stack.auth_server.admin(),
@@ -322,9 +320,7 @@ fn what_the_alerts_on_keys_need_is_exported_without_any_request() {
     let auth_server = AuthServer::start();
     let too_old = start(&auth_server.url(), &["--max-key-age", "1"]).ready();
     drop(auth_server);
-    wait::until("a key that is too old", || {
-        (usable(&too_old) == "0").then_some(())
-    });
+    wait::until("a key that is too old", || usable(&too_old) == "0");
     let found =
         [&keyless, &too_old, &stack.sidecar].map(|sidecar| (usable(sidecar), has_key(sidecar)));
     let expected = [("0", false), ("0", true), ("1", true)];

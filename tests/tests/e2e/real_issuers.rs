@@ -53,7 +53,7 @@ fn each_real_issuer_is_trusted_for_its_own_tokens_alone() {
     let Some(issuers) = issuers() else { return };
     let (service, home) = (EchoService::start(), tempfile::tempdir().unwrap());
     let plan = |audiences| plan(&service, &home, &issuers, audiences).flags(NEVER);
-    let sidecar = plan(AUDIENCES).start().ready();
+    let sidecar = plan(AUDIENCES).ready();
     let tokens = issuers.each_ref().map(PeerIssuer::token);
     for (number, (issuer, token)) in issuers.iter().zip(&tokens).enumerate() {
         assert_eq!(payload_of(token)["iss"], issuer.issuer());
@@ -75,7 +75,7 @@ fn each_real_issuer_is_trusted_for_its_own_tokens_alone() {
             assert_eq!(verdict(&forged.get("/list")), "401 token_signature");
         }
     }
-    let elsewhere = plan(["stock", "orders", "stock"]).start().ready();
+    let elsewhere = plan(["stock", "orders", "stock"]).ready();
     for token in &tokens {
         let response = elsewhere.bearing(token).get("/list");
         assert_eq!(verdict(&response), "401 token_audience");
@@ -88,7 +88,7 @@ fn a_rotation_of_real_issuers_under_load_rejects_nothing() {
     let Some(issuers) = issuers() else { return };
     let (service, home) = (EchoService::start(), tempfile::tempdir().unwrap());
     let plan = plan(&service, &home, &issuers, AUDIENCES);
-    let sidecar = plan.flags(EVERY_SECOND).start().ready();
+    let sidecar = plan.flags(EVERY_SECOND).ready();
     let issuers = issuers.map(Mutex::new);
     let (ended, verdicts) = (AtomicBool::new(false), Mutex::new(Vec::new()));
     // A mutex alone would seldom let the step in between requests.
@@ -114,7 +114,7 @@ fn a_rotation_of_real_issuers_under_load_rejects_nothing() {
         let sent = |count: usize| {
             let before = verdicts.lock().unwrap().len();
             wait::until("requests", || {
-                (verdicts.lock().unwrap().len() >= before + count).then_some(())
+                verdicts.lock().unwrap().len() >= before + count
             });
         };
         // The first key, the second beside it, the second signs, the first is gone.
@@ -129,7 +129,7 @@ fn a_rotation_of_real_issuers_under_load_rejects_nothing() {
                 let series =
                     format!("postern_sidecar_key_generation{{issuer=\"issuer-{number}\"}}");
                 wait::until("the keys of all issuers", || {
-                    (sidecar.metric(&series) == Some(generation)).then_some(())
+                    sidecar.metric(&series) == Some(generation)
                 });
             }
         }

@@ -5,6 +5,7 @@ use std::thread;
 use tests::auth_server::{
     AuthServer, AuthServerPlan, LOGIN, SECRET_KEY, USER_DETAILS, credentials,
 };
+use tests::certificates::write_private;
 use tests::client::verdict;
 use tests::echo_service::EchoService;
 use tests::keys::{SigningKey, SigningType};
@@ -19,9 +20,8 @@ fn plan(redis: &RedisServer) -> AuthServerPlan {
 }
 
 fn plan_for(url: &str) -> AuthServerPlan {
-    AuthServerPlan::new()
-        .store(url)
-        .flags(["--store-poll-interval", "1"])
+    let plan = AuthServerPlan::new().store(url);
+    plan.flags(["--store-poll-interval", "1"])
 }
 
 #[test]
@@ -31,12 +31,7 @@ fn contract_1_two_servers_at_once_end_with_one_pair() {
     };
     for round in 1..=20 {
         redis.command(&["FLUSHALL"]);
-        let start = || {
-            plan(&redis)
-                .flags(["--signing-type", "ecdsa"])
-                .start()
-                .ready()
-        };
+        let start = || plan(&redis).flags(["--signing-type", "ecdsa"]).ready();
         let (one, other) = thread::scope(|scope| {
             let other = scope.spawn(start);
             (start(), other.join().unwrap())
@@ -48,11 +43,7 @@ fn contract_1_two_servers_at_once_end_with_one_pair() {
             "round {round}"
         );
         for (issuer, verifier) in [(&one, &other), (&other, &one)] {
-            let response = verifier
-                .anonymous()
-                .bearing(&issuer.login())
-                .get(USER_DETAILS);
-            assert_eq!(response.status(), 200, "round {round}: {}", response.text());
+            assert_eq!(verifier.verdict(&issuer.login()), "200", "round {round}");
         }
     }
 }
@@ -64,7 +55,7 @@ fn contract_1_two_servers_with_rsa_keys_end_with_one_pair() {
     };
     let servers: Vec<AuthServer> = thread::scope(|scope| {
         let starts: Vec<_> = (0..3)
-            .map(|_| scope.spawn(|| plan(&redis).start().ready()))
+            .map(|_| scope.spawn(|| plan(&redis).ready()))
             .collect();
         starts
             .into_iter()
@@ -80,7 +71,7 @@ fn contract_1_a_token_is_accepted_through_the_other_server() {
     let Some(redis) = RedisServer::start() else {
         return;
     };
-    let (one, other) = (plan(&redis).start().ready(), plan(&redis).start().ready());
+    let (one, other) = (plan(&redis).ready(), plan(&redis).ready());
     let service = EchoService::start();
     let sidecar = Sidecar::start(&service, &other);
     let response = sidecar.bearing(&one.login()).get("/list");
@@ -95,7 +86,7 @@ fn contract_1_a_present_pair_is_loaded_and_kept() {
     let key = SigningKey::generate(SigningType::Rsa);
     redis.command(&["SET", PRIVATE_KEY, &key.private()]);
     redis.command(&["SET", PUBLIC_KEY, &key.served()]);
-    let server = plan(&redis).start().ready();
+    let server = plan(&redis).ready();
     assert_eq!(server.served_key().trim(), key.served().trim());
     assert_eq!(
         redis.pair(),
@@ -109,7 +100,7 @@ fn contract_2_6_both_values_stay_under_two_fixed_keys() {
     let Some(redis) = RedisServer::start() else {
         return;
     };
-    let server = plan(&redis).start().ready();
+    let server = plan(&redis).ready();
     let (private, public) = redis.pair();
     assert!(private.unwrap().starts_with("-----BEGIN PRIVATE KEY-----"));
     assert!(
@@ -120,13 +111,9 @@ fn contract_2_6_both_values_stay_under_two_fixed_keys() {
     );
     let token = server.login();
     drop(server);
-    let again = plan(&redis).start().ready();
+    let again = plan(&redis).ready();
     assert_eq!(redis.pair().1, public);
-    assert_eq!(
-        again.anonymous().bearing(&token).get(USER_DETAILS).status(),
-        200,
-        "tokens outlive a restart"
-    );
+    assert_eq!(again.verdict(&token), "200", "tokens outlive a restart");
 }
 
 #[test]
@@ -138,7 +125,7 @@ fn contract_1_half_a_pair_is_replaced_by_a_whole_one() {
     for (name, value) in [(PRIVATE_KEY, key.private()), (PUBLIC_KEY, key.served())] {
         redis.command(&["FLUSHALL"]);
         redis.command(&["SET", name, &value]);
-        let server = plan(&redis).start().ready();
+        let server = plan(&redis).ready();
         let (private, public) = redis.pair();
         assert!(private.is_some() && public.is_some(), "{name} alone");
         assert_ne!(public.unwrap(), key.served(), "a new pair");
@@ -197,7 +184,7 @@ fn a_later_mismatch_keeps_the_pair_in_memory() {
     let Some(redis) = RedisServer::start() else {
         return;
     };
-    let server = plan(&redis).start().ready();
+    let server = plan(&redis).ready();
     let (key, foreign) = (
         server.served_key(),
         SigningKey::generate(SigningType::Rsa).served(),
@@ -245,25 +232,12 @@ fn a_store_that_goes_down_while_running_leaves_logins_working() {
     let Some(redis) = RedisServer::start() else {
         return;
     };
-    let server = plan(&redis).start().ready();
+    let server = plan(&redis).ready();
     let token = server.login();
     drop(redis);
-    wait::until("the outage in the log", || {
-        server
-            .process()
-            .stderr()
-            .contains("store is unavailable")
-            .then_some(())
-    });
+    server.until_logged("store is unavailable");
     assert_eq!(server.readiness(), 200, "it serves as well as before");
-    assert_eq!(
-        server
-            .anonymous()
-            .bearing(&token)
-            .get(USER_DETAILS)
-            .status(),
-        200
-    );
+    assert_eq!(server.verdict(&token), "200");
     assert_eq!(
         server.logged_in().get(USER_DETAILS).status(),
         200,
@@ -276,21 +250,12 @@ fn flushall_while_running_brings_the_pair_in_memory_back() {
     let Some(redis) = RedisServer::start() else {
         return;
     };
-    let servers = [plan(&redis).start().ready(), plan(&redis).start().ready()];
+    let servers = [plan(&redis).ready(), plan(&redis).ready()];
     let (token, before) = (servers[0].login(), redis.pair());
     redis.command(&["FLUSHALL"]);
-    wait::until("the pair to be back", || {
-        (redis.pair() == before).then_some(())
-    });
+    wait::until("the pair to be back", || redis.pair() == before);
     for server in &servers {
-        assert_eq!(
-            server
-                .anonymous()
-                .bearing(&token)
-                .get(USER_DETAILS)
-                .status(),
-            200
-        );
+        assert_eq!(server.verdict(&token), "200");
     }
 }
 
@@ -299,7 +264,7 @@ fn another_valid_pair_in_the_store_is_adopted() {
     let Some(redis) = RedisServer::start() else {
         return;
     };
-    let server = plan(&redis).start().ready();
+    let server = plan(&redis).ready();
     let next = SigningKey::generate(SigningType::Rsa);
     redis.command(&[
         "MSET",
@@ -309,7 +274,7 @@ fn another_valid_pair_in_the_store_is_adopted() {
         &next.served(),
     ]);
     wait::until("the new key to be served", || {
-        (server.served_key().trim() == next.served().trim()).then_some(())
+        server.served_key().trim() == next.served().trim()
     });
     assert_eq!(server.logged_in().get(USER_DETAILS).status(), 200);
     assert_eq!(redis.pair(), (Some(next.private()), Some(next.served())));
@@ -322,21 +287,13 @@ fn a_store_s_password_comes_from_a_file_and_is_never_printed() {
     };
     redis.command(&["CONFIG", "SET", "requirepass", "hush-redis-77"]);
     let directory = tempfile::tempdir().unwrap();
-    let file = secret_file(&directory, "hush-redis-77");
+    let file = directory.path().join("password");
+    write_private(&file, "hush-redis-77");
     let server = plan(&redis)
-        .flags(["--store-password-file", &file])
-        .start()
+        .flags(["--store-password-file", file.to_str().unwrap()])
         .ready();
     assert_eq!(header_of(&server.login())["typ"], "JWT");
     assert!(!server.process().output().contains("hush-redis-77"));
     let without = plan(&redis).fails();
     assert_eq!(without.code, Some(78), "{}", without.stderr);
-}
-
-fn secret_file(directory: &tempfile::TempDir, secret: &str) -> String {
-    use std::os::unix::fs::PermissionsExt;
-    let path = directory.path().join("password");
-    std::fs::write(&path, secret).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-    path.display().to_string()
 }

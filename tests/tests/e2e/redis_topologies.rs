@@ -4,47 +4,39 @@
 mod tls;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
 use tempfile::TempDir;
-use tests::auth_server::{AuthServer, AuthServerPlan, USER_DETAILS};
-use tests::process::{CommandLine, Finished};
+use tests::auth_server::{AuthServer, AuthServerPlan, ECDSA, USER_DETAILS};
+use tests::certificates::write_private;
+use tests::process::Finished;
 use tests::programs::Program;
 use tests::redis_server::{RedisServer, free_address};
 use tests::redis_topologies::{Cluster, MASTER, SENTINEL_PASSWORD, Watched};
 use tests::wait;
 
 fn plan(url: &str, flags: &[String]) -> AuthServerPlan {
-    AuthServerPlan::new()
-        .store(url)
-        .flags(["--store-poll-interval", "1", "--signing-type", "ecdsa"])
-        .flags(flags.iter().map(String::as_str))
-}
-
-/// Starts two servers that share the store.
-fn two_servers(url: &str, flags: &[String]) -> [AuthServer; 2] {
-    [(); 2].map(|()| plan(url, flags).start().ready())
+    let plan = AuthServerPlan::polling().store(url);
+    plan.flags(flags.iter().map(String::as_str))
 }
 
 fn keys(words: &[&str], url: &str, flags: &[String]) -> Finished {
-    CommandLine::new(Program::AuthServer.path())
-        .arguments(["keys"])
-        .arguments(words)
-        .arguments(["--store", url, "--signing-type", "ecdsa"])
-        .arguments(flags)
-        .run()
+    let flags: Vec<_> = flags.iter().map(String::as_str).collect();
+    Program::AuthServer.run(&[&["keys"], words, &["--store", url], &ECDSA, &flags].concat())
 }
 
 fn accepts(server: &AuthServer, token: &str) -> bool {
-    let response = server.anonymous().bearing(token).get(USER_DETAILS);
-    response.status() == 200
+    server.verdict(token) == "200"
 }
 
 fn file(directory: &TempDir, name: &str, text: &str) -> String {
     let path = directory.path().join(name);
-    fs::write(&path, text).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    write_private(&path, text);
     path.display().to_string()
+}
+
+/// Starts two servers that share the store.
+fn two_servers(url: &str, flags: &[String]) -> [AuthServer; 2] {
+    [(); 2].map(|()| plan(url, flags).ready())
 }
 
 fn flag(name: &str, value: impl Into<String>) -> [String; 2] {
@@ -75,7 +67,7 @@ fn wait_for_the_store(servers: &[AuthServer; 2]) {
 /// Waits until `up` is 1, after a successful poll of the store, or 0, after a failed one.
 fn wait_for_store_up(server: &AuthServer, up: u64) {
     wait::until("a poll of the store", || {
-        (server.metric("postern_auth_server_store_up") == Some(up)).then_some(())
+        server.metric("postern_auth_server_store_up") == Some(up)
     });
 }
 
@@ -86,38 +78,22 @@ fn a_user_of_few_rights_is_enough_and_one_of_fewer_is_rejected() {
     };
     let directory = tempfile::tempdir().unwrap();
     // The commands of docs/operations/redis.md.
-    redis.command(&[
-        "ACL",
-        "SETUSER",
-        "postern",
-        "on",
-        ">hush-acl-77",
-        "~{auth:user-token}:*",
-        "+eval",
-        "+get",
-        "+set",
-        "+del",
-        "+hget",
-        "+hset",
-        "+hgetall",
-        "+time",
-    ]);
-    redis.command(&[
-        "ACL",
-        "SETUSER",
-        "reader",
-        "on",
-        ">hush-acl-77",
-        "~*",
-        "+get",
-    ]);
+    let rights =
+        "on >hush-acl-77 ~{auth:user-token}:* +eval +get +set +del +hget +hset +hgetall +time";
+    for (user, rights) in [("postern", rights), ("reader", "on >hush-acl-77 ~* +get")] {
+        let command = ["ACL", "SETUSER", user]
+            .into_iter()
+            .chain(rights.split(' '));
+        redis.command(&command.collect::<Vec<_>>());
+    }
     let url = |user: &str| format!("redis://{user}@{}", redis.address());
     let password = file(&directory, "right", "hush-acl-77");
     let flags = flag("--store-password-file", password).to_vec();
-    let server = plan(&url("postern"), &flags).start().ready();
+    let server = plan(&url("postern"), &flags).ready();
     assert!(accepts(&server, &server.login()));
     assert!(!server.process().output().contains("hush-acl-77"));
-    let added = CommandLine::new(Program::AuthServer.path())
+    let added = Program::AuthServer
+        .command()
         .arguments(["application", "add", "--app-id", "orders", "--store"])
         .arguments([url("postern")])
         .arguments(&flags)
@@ -141,7 +117,7 @@ fn a_changed_password_is_read_again_without_an_outage() {
     let directory = tempfile::tempdir().unwrap();
     let password = file(&directory, "password", "hush-first-77");
     let flags = flag("--store-password-file", password);
-    let server = plan(&redis.url(), &flags).start().ready();
+    let server = plan(&redis.url(), &flags).ready();
 
     redis.session(&[
         &["AUTH", "hush-first-77"],
@@ -152,9 +128,7 @@ fn a_changed_password_is_read_again_without_an_outage() {
     assert_eq!(server.readiness(), 200, "all servers would go at once");
     assert_eq!(server.logged_in().get(USER_DETAILS).status(), 200);
     file(&directory, "password", "hush-second-77");
-    wait::until("the store again", || {
-        server.store_note().is_none().then_some(())
-    });
+    wait::until("the store again", || server.store_note().is_none());
     assert!(!server.process().output().contains("hush-"));
 }
 
@@ -170,9 +144,7 @@ fn a_master_that_dies_is_replaced_and_nothing_is_lost_or_forked() {
     let pair = redis.master().unwrap().pair();
     assert!(pair.0.is_some());
     let revoked = servers[0].login();
-    let holder = servers[0].anonymous().bearing(&revoked);
-    let ended = holder.send(&holder.request("POST", "/oauth/revoke"));
-    assert_eq!(ended.status(), 200);
+    assert_eq!(servers[0].log_out(&revoked).status(), 200);
 
     redis.switch();
     wait_for_the_store(&servers);
@@ -189,7 +161,7 @@ fn a_master_that_dies_is_replaced_and_nothing_is_lost_or_forked() {
         (end.code == Some(0)).then_some(end)
     });
     assert!(rotated.stdout.contains("signs from"), "{}", rotated.stdout);
-    let started_later = plan(&url, &flags).start().ready();
+    let started_later = plan(&url, &flags).ready();
     for server in servers.iter().chain([&started_later]) {
         assert!(!accepts(server, &revoked));
     }
@@ -220,7 +192,7 @@ fn wrong_sentinels_are_not_taken_for_absent_ones() {
         free_address(),
         free_address()
     );
-    let server = plan(&url, &flags).start().ready();
+    let server = plan(&url, &flags).ready();
     assert!(accepts(&server, &server.login()));
 }
 
@@ -262,9 +234,7 @@ fn a_cluster_whose_master_dies_is_away_for_a_moment_only() {
     let token = servers[0].login();
     let pair = redis.owner().pair();
     redis.fail_over();
-    wait::until("the keys on the new owner", || {
-        (redis.owner().pair() == pair).then_some(())
-    });
+    wait::until("the keys on the new owner", || redis.owner().pair() == pair);
     wait_for_the_store(&servers);
     assert_undivided(&servers, &token);
 }
@@ -279,13 +249,7 @@ fn a_store_that_stalls_or_was_away_changes_nothing() {
     let token = servers[0].login();
     redis.signal("STOP");
     for server in &servers {
-        wait::until("the outage in the log", || {
-            server
-                .process()
-                .stderr()
-                .contains("store is unavailable")
-                .then_some(())
-        });
+        server.until_logged("store is unavailable");
         assert_eq!(server.readiness(), 200, "it serves as well as before");
         assert!(accepts(server, &server.login()));
     }

@@ -8,38 +8,24 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 use tests::applications::register_in;
-use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, USER_DETAILS, file_store};
-use tests::client::{Client, Request, verdict};
+use tests::auth_server::{AuthServer, AuthServerPlan, file_store};
+use tests::client::{Request, verdict};
 use tests::echo_service::EchoService;
 use tests::message::Message;
-use tests::process::CommandLine;
-use tests::programs::Program;
 use tests::python::Python;
 use tests::redis_server::RedisServer;
-use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
+use tests::sidecar::SidecarPlan;
 use tests::tables::{self, TokenRequestTable, Verdicts};
-use tests::token_forge::payload_of;
+use tests::token_forge::{jti_of, payload_of};
 use tests::users_file::UsersFile;
 use tests::{template, wait};
 
 use super::grants::{found, token_request};
-use super::key_refresh::ECDSA;
-
-const ON: [&str; 4] = ["--refresh-tokens", "on", "--store-poll-interval", "1"];
 const TOKEN: &str = "/oauth/token";
-const FORM: &str = "Content-Type: application/x-www-form-urlencoded";
 const ENDED: &str = "400 invalid_grant grant_invalid";
 
 fn plan() -> AuthServerPlan {
-    AuthServerPlan::new().flags(ECDSA).flags(ON)
-}
-
-fn sidecar(service: &EchoService, server: &AuthServer) -> Sidecar {
-    SidecarPlan::new(service, &server.url())
-        .flags(ECDSA)
-        .flags(EVERY_SECOND)
-        .start()
-        .ready()
+    AuthServerPlan::polling().flags(["--refresh-tokens", "on"])
 }
 
 /// An access token with its refresh token.
@@ -62,7 +48,7 @@ impl Tokens {
     }
 
     fn jti(&self) -> String {
-        payload_of(&self.access)["jti"].as_str().unwrap().to_owned()
+        jti_of(&self.access)
     }
 
     /// Returns the name of the session in the store.
@@ -72,23 +58,14 @@ impl Tokens {
     }
 }
 
-fn login_as(server: &AuthServer, account: &str, password: &str) -> Message {
-    let credentials = json!({"username": account, "password": password});
-    server.anonymous().post(LOGIN, &credentials)
-}
-
 /// Logs Ada in, whom a server without a users file accepts as any user.
 fn log_in(server: &AuthServer) -> Tokens {
-    Tokens::of(&login_as(server, "ada", "enchantress").json()["data"])
-}
-
-fn post(client: &Client, path: &str, body: String) -> Message {
-    client.send(&client.request("POST", path).line(FORM).body(body))
+    Tokens::of(&server.login_as("ada", "enchantress").json()["data"])
 }
 
 fn refresh(server: &AuthServer, token: &str) -> Message {
     let body = format!("grant_type=refresh_token&refresh_token={token}");
-    post(&server.anonymous(), TOKEN, body)
+    server.anonymous().post_form(TOKEN, &body)
 }
 
 fn refreshed(server: &AuthServer, tokens: &Tokens) -> Tokens {
@@ -99,39 +76,9 @@ fn assert_ended(server: &AuthServer, tokens: &Tokens) {
     assert_eq!(found(&refresh(server, &tokens.refresh)), ENDED);
 }
 
-fn revoke(server: &AuthServer, token: &str) -> Message {
-    post(
-        &server.anonymous(),
-        "/oauth/revoke",
-        format!("token={token}"),
-    )
-}
-
-fn until_revoked(client: &Client) {
-    wait::until("the access token to be revoked", || {
-        (verdict(&client.get("/list")) == "401 token_revoked").then_some(())
-    });
-}
-
 fn event(server: &AuthServer, event: &str) -> Option<u64> {
     let name = format!("postern_auth_server_sessions_total{{event=\"{event}\"}}");
     server.metric(&name)
-}
-
-/// Waits for a text in the log, which is written beside the responses; returns how often it stands
-/// there.
-fn until_logged(server: &AuthServer, text: &str) -> usize {
-    wait::until(text, || {
-        let count = server.process().output().matches(text).count();
-        (count > 0).then_some(count)
-    })
-}
-
-fn command(words: &[&str]) {
-    let end = CommandLine::new(Program::AuthServer.path())
-        .arguments(words)
-        .run();
-    assert_eq!(end.code, Some(0), "{words:?}: {}", end.stderr);
 }
 
 fn ada_with_scope(scope: &str) -> UsersFile {
@@ -144,7 +91,7 @@ fn ada_with_scope(scope: &str) -> UsersFile {
 #[test]
 fn contract_2_3_without_the_flag_there_is_no_refresh_token() {
     let server = AuthServer::start();
-    let data = login_as(&server, "ada", "enchantress").json()["data"].clone();
+    let data = server.login_as("ada", "enchantress").json()["data"].clone();
     assert_eq!(data["refresh_token"], Value::Null);
     let jti = payload_of(data["access_token"].as_str().unwrap())["jti"].clone();
     assert_eq!(jti.as_str().map(str::len), Some(22));
@@ -159,10 +106,10 @@ fn a_session_goes_on_with_new_tokens_and_over_a_restart() {
     let home = tempfile::tempdir().unwrap();
     let start = || {
         let plan = plan().directory(home.path());
-        plan.flags(["--token-lifetime", "300"]).start().ready()
+        plan.flags(["--token-lifetime", "300"]).ready()
     };
     let server = start();
-    let data = login_as(&server, "ada", "enchantress").json()["data"].clone();
+    let data = server.login_as("ada", "enchantress").json()["data"].clone();
     assert_eq!(
         (&data["token_type"], &data["expires_in"]),
         (&Value::Null, &Value::Null)
@@ -187,7 +134,7 @@ fn a_session_goes_on_with_new_tokens_and_over_a_restart() {
     };
     assert_eq!(claims(&first), claims(&second));
     let service = EchoService::start();
-    let behind = sidecar(&service, &server);
+    let behind = SidecarPlan::polling(&service, &server.url()).ready();
     for tokens in [&first, &second] {
         assert_eq!(verdict(&behind.bearing(&tokens.access).get("/list")), "200");
     }
@@ -208,22 +155,22 @@ fn a_session_goes_on_with_new_tokens_and_over_a_restart() {
 
 #[test]
 fn a_second_use_ends_the_session_and_its_access_tokens() {
-    let server = plan().start().ready();
+    let server = plan().ready();
     let service = EchoService::start();
-    let behind = sidecar(&service, &server);
+    let behind = SidecarPlan::polling(&service, &server.url()).ready();
     let (first, other) = (log_in(&server), log_in(&server));
     let second = refreshed(&server, &first);
     assert_ended(&server, &first);
     assert_ended(&server, &second);
     for tokens in [&first, &second] {
-        until_revoked(&behind.bearing(&tokens.access));
+        behind.until_revoked(&tokens.access);
     }
     assert_eq!(verdict(&behind.bearing(&other.access).get("/list")), "200");
     refreshed(&server, &other);
     assert_eq!(event(&server, "begun"), Some(2));
     assert_eq!(event(&server, "reused"), Some(1));
     let line = "event=session_ended account=\"admin\" cause=reuse";
-    assert_eq!(until_logged(&server, line), 1);
+    assert_eq!(server.until_logged(line), 1);
     let issued = "postern_auth_server_tokens_issued_total{grant=\"refresh_token\",outcome=";
     for (outcome, count) in [("ok", 2), ("grant_invalid", 2)] {
         let name = format!("{issued}\"{outcome}\"}}");
@@ -242,15 +189,15 @@ fn beyond_the_limit_a_login_ends_the_oldest_session_of_its_user() {
         None => plan(),
     });
     for plan in plans {
-        let server = plan.flags(flags).start().ready();
+        let server = plan.flags(flags).ready();
         let log_in = |account| {
-            let response = login_as(&server, account, "enchantress");
+            let response = server.login_as(account, "enchantress");
             Tokens::of(&response.json()["data"])
         };
         let (of_bob, first) = (log_in("bob"), log_in("ada"));
         let first = refreshed(&server, &first);
         let second = log_in("ada");
-        assert_eq!(revoke(&server, &second.refresh).status(), 200);
+        assert_eq!(server.log_out(&second.refresh).status(), 200);
         // One that was ended by a logout counts no more.
         let third = log_in("ada");
         let first = refreshed(&server, &first);
@@ -261,23 +208,20 @@ fn beyond_the_limit_a_login_ends_the_oldest_session_of_its_user() {
             refreshed(&server, kept);
         }
         let line = "event=session_ended account=\"ada\" cause=limit";
-        assert_eq!(until_logged(&server, line), 1);
+        assert_eq!(server.until_logged(line), 1);
     }
 }
 
 /// Waits until the server rejects these access tokens as revoked.
 fn until_all_revoked(server: &AuthServer, all: &[Tokens]) {
     for tokens in all {
-        let bearer = server.anonymous().bearing(&tokens.access);
-        wait::until("the access tokens of the session to be revoked", || {
-            (verdict(&bearer.get(USER_DETAILS)) == "401 token_revoked").then_some(())
-        });
+        server.until_revoked(&tokens.access);
     }
 }
 
 #[test]
 fn the_tokens_of_many_renewals_end_with_the_session() {
-    let server = plan().start().ready();
+    let server = plan().ready();
     let mut all = vec![log_in(&server)];
     for _ in 0..40 {
         let next = refreshed(&server, &all[all.len() - 1]);
@@ -312,16 +256,16 @@ fn assert_one_of_many(servers: &[AuthServer]) {
 
 #[test]
 fn of_many_uses_at_once_one_succeeds_and_the_session_ends() {
-    assert_one_of_many(&[plan().start().ready()]);
+    assert_one_of_many(&[plan().ready()]);
     if let Some(redis) = RedisServer::start() {
-        let servers = [(); 2].map(|()| plan().store(redis.url()).start().ready());
+        let servers = [(); 2].map(|()| plan().store(redis.url()).ready());
         assert_one_of_many(&servers);
     }
 }
 
 #[test]
 fn a_logout_with_either_token_ends_the_session() {
-    let server = plan().start().ready();
+    let server = plan().ready();
     let by_refresh_token = log_in(&server);
     let by_used_token = log_in(&server);
     let by_access_token = log_in(&server);
@@ -333,88 +277,78 @@ fn a_logout_with_either_token_ends_the_session() {
         (&by_access_token, &by_access_token.access),
     ] {
         let next = refreshed(&server, tokens);
-        assert_eq!(revoke(&server, presented).status(), 200);
+        assert_eq!(server.log_out(presented).status(), 200);
         assert_ended(&server, &next);
         ended.extend([tokens.clone(), next]);
     }
     until_all_revoked(&server, &ended);
     refreshed(&server, &kept);
     let unknown = format!("postern_rt_{}", "A".repeat(64));
-    assert_eq!(revoke(&server, &unknown).status(), 200);
+    assert_eq!(server.log_out(&unknown).status(), 200);
     wait::until("the lines of three logouts", || {
-        (until_logged(&server, "cause=logout") == 3).then_some(())
+        server.until_logged("cause=logout") == 3
     });
 }
 
 #[test]
 fn a_logout_with_an_expired_access_token_ends_the_session() {
     let server = plan().flags(["--token-lifetime", "1", "--leeway", "0"]);
-    let server = server.start().ready();
+    let server = server.ready();
     let until_expired = |tokens: &Tokens| {
-        let bearer = server.anonymous().bearing(&tokens.access);
         wait::until("the access token to expire", || {
-            (verdict(&bearer.get(USER_DETAILS)) == "401 token_expired").then_some(())
+            server.verdict(&tokens.access) == "401 token_expired"
         });
     };
     let tokens = log_in(&server);
     until_expired(&tokens);
     let forged = format!("{}A", &tokens.access[..tokens.access.len() - 8]);
-    assert_eq!(revoke(&server, &forged).status(), 200);
+    assert_eq!(server.log_out(&forged).status(), 200);
     let tokens = refreshed(&server, &tokens);
     until_expired(&tokens);
-    assert_eq!(revoke(&server, &tokens.access).status(), 200);
+    assert_eq!(server.log_out(&tokens.access).status(), 200);
     assert_ended(&server, &tokens);
 }
 
 #[test]
 fn a_logout_ends_the_session_s_tokens_at_sidecars() {
     let server = plan().flags(["--token-lifetime", "1", "--leeway", "0"]);
-    let server = server.start().ready();
+    let server = server.ready();
     let service = EchoService::start();
-    let lenient = SidecarPlan::new(&service, &server.url())
-        .flags(ECDSA)
-        .flags(EVERY_SECOND)
+    let lenient = SidecarPlan::polling(&service, &server.url())
         .flags(["--leeway", "300"])
-        .start()
         .ready();
     let first = log_in(&server);
-    let bearer = server.anonymous().bearing(&first.access);
     wait::until("the token to be too old for the server", || {
-        (verdict(&bearer.get(USER_DETAILS)) == "401 token_expired").then_some(())
+        server.verdict(&first.access) == "401 token_expired"
     });
     let second = refreshed(&server, &first);
     assert_eq!(verdict(&lenient.bearing(&first.access).get("/list")), "200");
-    assert_eq!(revoke(&server, &second.refresh).status(), 200);
+    assert_eq!(server.log_out(&second.refresh).status(), 200);
     for tokens in [&first, &second] {
-        until_revoked(&lenient.bearing(&tokens.access));
+        lenient.until_revoked(&tokens.access);
     }
 }
 
 #[test]
 fn a_command_ends_no_session_by_a_token_that_it_never_had() {
-    let server = plan().start().ready();
-    let store = file_store(&server.home().join("data"));
+    let server = plan().ready();
     let tokens = log_in(&server);
     let bytes = URL_SAFE_NO_PAD.decode(tokens.jti()).unwrap();
     let forged = URL_SAFE_NO_PAD.encode([&bytes[..16], &[7; 16]].concat());
     let claims = URL_SAFE_NO_PAD.encode(json!({"jti": forged}).to_string());
     let unsigned = format!("eyJhbGciOiJub25lIn0.{claims}.c2lnbmF0dXJl");
     for named in [&forged, &unsigned] {
-        command(&["revoke", "--store", &store, "--jti", named]);
+        server.done(&["revoke", "--jti", named]);
     }
     refreshed(&server, &tokens);
 }
 
 #[test]
 fn a_command_ends_sessions_by_token_and_by_user() {
-    let server = plan().start().ready();
-    let store = file_store(&server.home().join("data"));
-    let revoke = |words: &[&str]| {
-        command(&[&["revoke", "--store", &store], words].concat());
-    };
+    let server = plan().ready();
     let (one, other) = (log_in(&server), log_in(&server));
     let next = refreshed(&server, &one);
-    revoke(&["--jti", &one.jti()]);
+    server.done(&["revoke", "--jti", &one.jti()]);
     assert_ended(&server, &next);
     until_all_revoked(&server, &[one, next]);
     let other = refreshed(&server, &other);
@@ -422,16 +356,13 @@ fn a_command_ends_sessions_by_token_and_by_user() {
         .as_str()
         .unwrap()
         .to_owned();
-    revoke(&["--user", &user]);
-    let bearer = server.anonymous().bearing(&other.access);
-    wait::until("the server to know of the revocation", || {
-        (verdict(&bearer.get(USER_DETAILS)) == "401 token_revoked").then_some(())
-    });
+    server.done(&["revoke", "--user", &user]);
+    server.until_revoked(&other.access);
     assert_ended(&server, &other);
-    until_logged(&server, "cause=revocation");
+    server.until_logged("cause=revocation");
     wait::until("a session after the revocation", || {
         let tokens = log_in(&server);
-        (refresh(&server, &tokens.refresh).status() == 200).then_some(())
+        refresh(&server, &tokens.refresh).status() == 200
     });
 }
 
@@ -443,10 +374,9 @@ fn a_session_ends_with_its_user_and_with_the_password() {
     }
     let server = plan()
         .flags(["--users", &users.location(), "--access-log", "all"])
-        .start()
         .ready();
     let log_in = |account| {
-        let response = login_as(&server, account, "enchantress");
+        let response = server.login_as(account, "enchantress");
         Tokens::of(&response.json()["data"])
     };
     let [ada, bob, eve, sue] = ["ada", "bob", "eve", "sue"].map(log_in);
@@ -463,7 +393,7 @@ fn a_session_ends_with_its_user_and_with_the_password() {
         let end = users.command(words, account, flags, input);
         assert_eq!(end.code, Some(0), "{}", end.stderr);
     }
-    until_logged(&server, "user_password_changed");
+    server.until_logged("user_password_changed");
     for (tokens, cause) in [
         (&ada, "user_gone"),
         (&bob, "user_gone"),
@@ -472,7 +402,7 @@ fn a_session_ends_with_its_user_and_with_the_password() {
         assert_ended(&server, tokens);
         let account = payload_of(&tokens.access)["username"].clone();
         let line = format!("event=session_ended account={account} cause={cause}");
-        until_logged(&server, &line);
+        server.until_logged(&line);
     }
     refreshed(&server, &sue);
 }
@@ -481,13 +411,13 @@ fn a_session_ends_with_its_user_and_with_the_password() {
 fn what_a_user_is_now_stands_in_the_next_token() {
     let users = ada_with_scope("orders:read");
     let flags = ["--users", &users.location()];
-    let server = plan().flags(flags).start().ready();
+    let server = plan().flags(flags).ready();
     let tokens = log_in(&server);
     assert_eq!(payload_of(&tokens.access)["scope"], "orders:read");
     let text = std::fs::read_to_string(users.path()).unwrap();
     let text = text.replace("orders:read", "stock:read");
     std::fs::write(users.path(), text).unwrap();
-    until_logged(&server, "user_details_changed");
+    server.until_logged("user_details_changed");
     let next = refresh(&server, &tokens.refresh).json();
     assert_eq!(next["scope"], "stock:read");
     let claims = payload_of(next["access_token"].as_str().unwrap());
@@ -498,7 +428,6 @@ fn what_a_user_is_now_stands_in_the_next_token() {
 fn a_session_is_over_after_its_lifetime_renewed_or_not() {
     let server = plan()
         .flags(["--refresh-token-lifetime", "3", "--token-lifetime", "1"])
-        .start()
         .ready();
     let mut tokens = log_in(&server);
     wait::until("the end of the session", || {
@@ -520,7 +449,6 @@ fn every_row_of_the_refresh_requests_gets_its_response() {
     let server = plan()
         .directory(store.path())
         .flags(["--users", &users.location(), "--login-rate-limit", "0"])
-        .start()
         .ready();
     let mut verdicts = Verdicts::default();
     for row in tables::load::<TokenRequestTable>("refresh_requests.toml").request {
@@ -552,13 +480,13 @@ fn every_row_of_the_refresh_requests_gets_its_response() {
 #[test]
 fn a_narrower_scope_is_for_one_token() {
     let users = ada_with_scope("orders:read orders:write");
-    let server = plan().flags(["--users", &users.location()]).start().ready();
+    let server = plan().flags(["--users", &users.location()]).ready();
     let tokens = log_in(&server);
     let body = format!(
         "grant_type=refresh_token&refresh_token={}&scope=orders%3Aread",
         tokens.refresh
     );
-    let narrow = post(&server.anonymous(), TOKEN, body).json();
+    let narrow = server.anonymous().post_form(TOKEN, &body).json();
     assert_eq!(narrow["scope"], "orders:read");
     let tokens = Tokens::of(&narrow);
     assert_eq!(payload_of(&tokens.access)["scope"], "orders:read");
@@ -571,7 +499,7 @@ fn a_lost_redis_ends_sessions_and_lets_no_client_in() {
     let Some(redis) = RedisServer::start() else {
         return;
     };
-    let start = || plan().store(redis.url()).start().ready();
+    let start = || plan().store(redis.url()).ready();
     let (one, other) = (start(), start());
     let tokens = log_in(&one);
     let tokens = refreshed(&other, &tokens);
@@ -592,11 +520,11 @@ fn without_the_store_logins_go_on_and_refreshing_waits() {
         return;
     };
     let address = redis.address();
-    let server = plan().store(redis.url()).start().ready();
+    let server = plan().store(redis.url()).ready();
     let tokens = log_in(&server);
     // Stalled, and then gone.
     redis.signal("STOP");
-    let data = login_as(&server, "ada", "enchantress").json()["data"].clone();
+    let data = server.login_as("ada", "enchantress").json()["data"].clone();
     assert_eq!(data["refresh_token"], Value::Null);
     assert!(data["access_token"].is_string());
     redis.signal("CONT");
@@ -608,19 +536,19 @@ fn without_the_store_logins_go_on_and_refreshing_waits() {
     );
     assert_eq!(response.header("retry-after").len(), 1);
     for _ in 0..2 {
-        let data = login_as(&server, "ada", "enchantress").json()["data"].clone();
+        let data = server.login_as("ada", "enchantress").json()["data"].clone();
         assert_eq!(data["refresh_token"], Value::Null);
         assert!(data["access_token"].is_string());
     }
-    assert_eq!(revoke(&server, &tokens.refresh).status(), 503);
+    assert_eq!(server.log_out(&tokens.refresh).status(), 503);
     assert_eq!(event(&server, "not_stored"), Some(3));
-    assert_eq!(until_logged(&server, "logins get no refresh token"), 1);
+    assert_eq!(server.until_logged("logins get no refresh token"), 1);
     let Some(_redis) = RedisServer::start_on(address) else {
         return;
     };
     let tokens = log_in(&server);
     refreshed(&server, &tokens);
-    until_logged(&server, "logins get refresh tokens again");
+    server.until_logged("logins get refresh tokens again");
 }
 
 /// Writes a session of the built-in user into Redis, past any server; returns its refresh token.
@@ -646,20 +574,14 @@ fn a_planted_session_is_rejected_with_a_key_encryption_key() {
     let Some(redis) = RedisServer::start() else {
         return;
     };
-    let start = |flags: &[&str]| {
-        plan()
-            .store(redis.url())
-            .flags(flags.iter().copied())
-            .start()
-            .ready()
-    };
-    let server = start(&[]);
+    let on_redis = || plan().store(redis.url());
+    let server = on_redis().ready();
     assert_eq!(found(&refresh(&server, &planted(&redis))), "200");
     drop(server);
     redis.command(&["FLUSHALL"]);
 
     let key = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
-    let server = start(&["--key-encryption-key", key]);
+    let server = on_redis().flags(["--key-encryption-key", key]).ready();
     assert_eq!(found(&refresh(&server, &planted(&redis))), ENDED);
     let (tokens, other) = (log_in(&server), log_in(&server));
     // Copied to another session.
@@ -676,7 +598,7 @@ fn others_clients_refresh_and_understand_the_end() {
     let Some(python) = Python::with_oauth() else {
         return;
     };
-    let server = plan().flags(["--token-lifetime", "300"]).start().ready();
+    let server = plan().flags(["--token-lifetime", "300"]).ready();
     let names = ["authlib", "requests-oauthlib"];
     let mut task = json!({"endpoint": format!("{}{TOKEN}", server.url())});
     for name in names {
@@ -697,7 +619,7 @@ fn others_clients_refresh_and_understand_the_end() {
 #[test]
 fn the_discovery_document_names_the_grant() {
     let flags = ["--issuer", "https://login.example/auth"];
-    let server = plan().flags(flags).start().ready();
+    let server = plan().flags(flags).ready();
     let path = "/auth/.well-known/openid-configuration";
     let document = server.anonymous().send(&Request::new("GET", path)).json();
     assert_eq!(

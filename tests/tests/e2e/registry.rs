@@ -52,7 +52,7 @@ fn fetches(sidecar: &Sidecar, result: &str) -> u64 {
 fn fetches_again(sidecar: &Sidecar, times: u64) {
     let before = fetches(sidecar, "unchanged");
     wait::until("more fetches of the key", || {
-        (fetches(sidecar, "unchanged") >= before + times).then_some(())
+        fetches(sidecar, "unchanged") >= before + times
     });
 }
 
@@ -67,7 +67,7 @@ fn known_to(sidecar: &Sidecar) -> Option<String> {
 
 fn knows(sidecar: &Sidecar, instances: &str) {
     wait::until(&format!("the sidecar to know `{instances}`"), || {
-        (known_to(sidecar).as_deref() == Some(instances)).then_some(())
+        known_to(sidecar).as_deref() == Some(instances)
     });
 }
 
@@ -76,28 +76,20 @@ fn contract_1_the_server_is_registered_as_auth_until_it_stops() {
     let Some(registry) = Rnacos::start() else {
         return;
     };
-    let server = registering(&registry.url())
-        .flags(LONG_STOP)
-        .start()
-        .ready();
+    let server = registering(&registry.url()).flags(LONG_STOP).ready();
     registry.lists(&[server.address()]);
     let entry = registry.hosts(SERVICE).remove(0);
     assert_eq!(entry["ephemeral"], true);
     assert_eq!(entry["metadata"]["context-path"], "/auth");
     assert_eq!(entry["metadata"]["secure"], "false");
     assert_eq!(entry["metadata"]["version"], env!("CARGO_PKG_VERSION"));
-    wait::until("the metric", || says_registered(&server).then_some(()));
+    wait::until("the metric", || says_registered(&server));
 
     server.process().terminate();
     registry.lists(&[]);
-    wait::until("the end of readiness", || {
-        (server.readiness() == 503).then_some(())
-    });
+    wait::until("the end of readiness", || server.readiness() == 503);
     assert!(!server.login().is_empty(), "it goes on serving");
-    wait::until("the audit event", || {
-        let output = server.process().stderr();
-        output.contains("server_deregistered").then_some(())
-    });
+    server.until_logged("server_deregistered");
     assert!(!says_registered(&server));
 }
 
@@ -109,7 +101,6 @@ fn a_server_with_tls_is_registered_as_secure() {
     let authority = Authority::new();
     let server = registering(&registry.url())
         .tls(&authority, &authority.issue("auth"))
-        .start()
         .ready();
     registry.lists(&[server.address()]);
     assert_eq!(registry.hosts(SERVICE)[0]["metadata"]["secure"], "true");
@@ -117,7 +108,6 @@ fn a_server_with_tls_is_registered_as_secure() {
     let url = secure_instances(&registry, "localhost");
     let sidecar = SidecarPlan::new(&service, &url)
         .flags(["--auth-ca", &text(&authority.file())])
-        .start()
         .ready();
     let response = sidecar.bearing(&server.login()).get("/orders/1");
     assert_eq!(response.status(), 200);
@@ -130,7 +120,6 @@ fn contract_1_a_stop_does_not_wait_for_an_absent_registry() {
     };
     let server = registering(&registry.url())
         .flags(["--lame-duck", "0"])
-        .start()
         .ready();
     registry.lists(&[server.address()]);
     registry.kill();
@@ -147,7 +136,6 @@ fn contract_1_registration_can_be_switched_off() {
     let server = AuthServerPlan::new()
         .environment("POSTERN_REGISTRY", &url)
         .flags(["--registry", "none"])
-        .start()
         .ready();
     assert!(!server.login().is_empty());
     assert!(!says_registered(&server));
@@ -160,7 +148,7 @@ fn a_registry_down_at_the_start_holds_up_no_program() {
         return;
     };
     let service = EchoService::start();
-    let server = registering(&registry.url()).start().ready();
+    let server = registering(&registry.url()).ready();
     let sidecar = finding(&service, &registry).start();
     let token = server.login();
     let response = sidecar.bearing(&token).get("/orders/1");
@@ -180,15 +168,13 @@ fn a_restarted_registry_lists_the_server_again() {
         return;
     };
     let service = EchoService::start();
-    let server = registering(&registry.url()).start().ready();
+    let server = registering(&registry.url()).ready();
     registry.lists(&[server.address()]);
-    let sidecar = finding(&service, &registry).start().ready();
+    let sidecar = finding(&service, &registry).ready();
     let failed = fetches(&sidecar, "failed");
 
     registry.kill();
-    wait::until("the metric to fall", || {
-        (!says_registered(&server)).then_some(())
-    });
+    wait::until("the metric to fall", || !says_registered(&server));
     assert_eq!(server.readiness(), 200);
     fetches_again(&sidecar, 3);
 
@@ -196,9 +182,7 @@ fn a_restarted_registry_lists_the_server_again() {
     registry.lists(&[server.address()]);
     let entry = registry.hosts(SERVICE).remove(0);
     assert_eq!(entry["metadata"]["context-path"], "/auth", "whole again");
-    wait::until("the metric to rise", || {
-        says_registered(&server).then_some(())
-    });
+    wait::until("the metric to rise", || says_registered(&server));
     fetches_again(&sidecar, 3);
     assert_eq!(fetches(&sidecar, "failed"), failed);
     assert_eq!(known_to(&sidecar), Some(server.address().to_string()));
@@ -220,10 +204,10 @@ fn contract_8_each_tick_tries_another_instance() {
     }
     registry.lists(&[servers[0].address(), servers[1].address()]);
     let service = EchoService::start();
-    let sidecar = finding(&service, &registry).start().ready();
+    let sidecar = finding(&service, &registry).ready();
     wait::until("two fetches from each instance", || {
         let fetched = |server: &FakeAuthServer| server.retrievals().len() >= 2;
-        servers[..2].iter().all(fetched).then_some(())
+        servers[..2].iter().all(fetched)
     });
     let counts: Vec<_> = servers
         .iter()
@@ -252,16 +236,11 @@ fn an_instance_that_is_killed_is_gone_from_the_list_of_sidecars() {
     else {
         return;
     };
-    let start = || {
-        registering(&registry.url())
-            .store(redis.url())
-            .start()
-            .ready()
-    };
+    let start = || registering(&registry.url()).store(redis.url()).ready();
     let (one, other) = (start(), start());
     registry.lists(&[one.address(), other.address()]);
     let service = EchoService::start();
-    let sidecar = finding(&service, &registry).start().ready();
+    let sidecar = finding(&service, &registry).ready();
     let mut both = [one.address().to_string(), other.address().to_string()];
     both.sort();
     knows(&sidecar, &both.join(" "));
@@ -290,7 +269,6 @@ fn a_registry_that_needs_a_login_gets_one_unlogged() {
     let server = registering(&format!("nacos://{USER}@{address}"))
         .flags(["--registry-password-file", &text(&password)])
         .flags(loud)
-        .start()
         .ready();
     registry.lists(&[server.address()]);
     let service = EchoService::start();
@@ -299,7 +277,6 @@ fn a_registry_that_needs_a_login_gets_one_unlogged() {
         .environment("POSTERN_REGISTRY_PASSWORD", PASSWORD)
         .flags(EVERY_SECOND)
         .flags(loud)
-        .start()
         .ready();
     knows(&sidecar, &server.address().to_string());
     assert_eq!(
@@ -322,14 +299,8 @@ fn a_login_that_the_registry_rejects_is_logged_alone() {
     let address = registry.address();
     let server = registering(&format!("nacos://{USER}@{address}"))
         .environment("POSTERN_REGISTRY_PASSWORD", "wrong-hush")
-        .start()
         .ready();
-    wait::until("the warning", || {
-        let output = server.process().stderr();
-        output
-            .contains("the registry rejects the login: 403")
-            .then_some(())
-    });
+    server.until_logged("the registry rejects the login: 403");
     assert_eq!(registry.listed(), Vec::<String>::new());
     assert!(!says_registered(&server));
     assert!(!server.process().output().contains("wrong-hush"));
@@ -362,11 +333,10 @@ fn over_https_the_certificate_decides_and_not_the_registry() {
             "--auth-ca",
             &text(&authority.file()),
         ])
-        .start()
         .ready();
     wait::until("a fetch from each", || {
         let failed = fetches(&sidecar, "failed") > 0;
-        (failed && !good.retrievals().is_empty()).then_some(())
+        failed && !good.retrievals().is_empty()
     });
     assert_eq!(evil.retrievals().len(), 0, "it gets no secret");
     let port = good.address().port();
@@ -388,7 +358,6 @@ fn nacos_3_over_tls_serves_both_programs_and_may_fail() {
     let user = nacos_3::USER;
     let server = registering(&format!("nacos+https://{user}@{address}/team-a?ca={ca}"))
         .environment("POSTERN_REGISTRY_PASSWORD", nacos_3::PASSWORD)
-        .start()
         .ready();
     wait::until("the registration", || registry.registered());
     let service = EchoService::start();
@@ -396,7 +365,6 @@ fn nacos_3_over_tls_serves_both_programs_and_may_fail() {
     let sidecar = SidecarPlan::new(&service, &url)
         .environment("POSTERN_REGISTRY_PASSWORD", nacos_3::PASSWORD)
         .flags(EVERY_SECOND)
-        .start()
         .ready();
     registry.drop_instance();
     let form = wait::until("a second registration", || registry.registered());
@@ -416,7 +384,7 @@ fn nacos_3_over_tls_serves_both_programs_and_may_fail() {
         wait::until("requests of both programs", || {
             let requests = registry.requests();
             let is = |method: &'static str| requests.iter().any(|sent| sent.method() == method);
-            (is("POST") && is("GET")).then_some(())
+            is("POST") && is("GET")
         });
         fetches_again(&sidecar, 2);
         assert_eq!(sidecar.bearing(&token).get("/orders/1").status(), 200);

@@ -34,7 +34,7 @@ impl Reloading {
         let file = home.path().join("sidecar.toml");
         fs::write(&file, config).unwrap();
         let flags = ["--config", file.to_str().unwrap()];
-        let stack = ForgedStack::with(SigningType::Ecdsa, |plan| plan.flags(flags));
+        let stack = ForgedStack::with_flags(flags);
         Self { stack, home }
     }
 
@@ -58,9 +58,7 @@ impl Reloading {
         let before = reloads(self.sidecar(), result);
         self.write(config);
         self.sidecar().process().signal("HUP");
-        wait::until("the reload", || {
-            (reloads(self.sidecar(), result) > before).then_some(())
-        });
+        wait::until("the reload", || reloads(self.sidecar(), result) > before);
     }
 
     fn open(&self, path: &str) -> String {
@@ -79,9 +77,7 @@ fn a_changed_file_takes_effect_by_itself() {
     assert_eq!(reloading.open("/first/a"), "200");
     assert_eq!(reloading.open("/second/a"), "401 token_missing");
     reloading.write("public-path = [\"/second/**\"]");
-    wait::until("the new pass list", || {
-        (reloading.open("/second/a") == "200").then_some(())
-    });
+    wait::until("the new pass list", || reloading.open("/second/a") == "200");
     assert_eq!(reloading.open("/first/a"), "401 token_missing");
     let page = admin_get(reloading.sidecar().admin(), "/").text();
     assert!(
@@ -116,12 +112,10 @@ fn a_signal_without_a_change_has_the_key_file_read() {
         "--algorithms=ES256",
         "--refresh-cron=0 0 0 29 2 *",
     ];
-    let sidecar = SidecarPlan::of_issuer(&service, flags).start().ready();
+    let sidecar = SidecarPlan::of_issuer(&service, flags).ready();
     let says = |line: &str| {
         sidecar.process().signal("HUP");
-        wait::until(line, || {
-            sidecar.process().stderr().contains(line).then_some(())
-        });
+        wait::until(line, || sidecar.process().stderr().contains(line));
     };
     fs::write(&file, "half a k").unwrap();
     says("verification key not fetched; keeping the last good one");
@@ -177,13 +171,11 @@ fn flags_and_variables_stay_above_the_file() {
         "--public-path",
         "/flag/**",
     ];
-    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| plan.flags(flags));
+    let stack = ForgedStack::with_flags(flags);
     let open = |path: &str| stack.sidecar.anonymous().get(path).status();
     fs::write(&file, "leeway = 20\npublic-path = [\"/file/**\"]").unwrap();
     stack.sidecar.process().signal("HUP");
-    wait::until("the reload", || {
-        (reloads(&stack.sidecar, "applied") > 0).then_some(())
-    });
+    wait::until("the reload", || reloads(&stack.sidecar, "applied") > 0);
     assert_eq!((open("/flag/a"), open("/file/a")), (200, 401));
 }
 
@@ -243,7 +235,7 @@ fn what_cannot_change_waits_for_the_next_start_by_name() {
     assert!(!needs_restart());
     let config = "public-path = [\"/open/**\"]\nthreads = 2\naccess-log = \"all\"";
     reloading.reload(config, "applied");
-    wait::until("the need of a restart", || needs_restart().then_some(()));
+    wait::until("the need of a restart", needs_restart);
     assert_eq!(reloading.open("/open/a"), "200");
     let line = wait::until("the line about what has to wait", || {
         let log = reloading.sidecar().process().output();
@@ -253,7 +245,7 @@ fn what_cannot_change_waits_for_the_next_start_by_name() {
     });
     assert!(line.contains("access-log, threads"), "{line}");
     reloading.reload("public-path = [\"/open/**\"]", "applied");
-    wait::until("no need of a restart", || (!needs_restart()).then_some(()));
+    wait::until("no need of a restart", || !needs_restart());
 }
 
 #[test]
@@ -322,7 +314,7 @@ fn no_request_fails_while_the_configuration_reloads() {
         let wait_for_requests = || {
             let before = responses.load(Ordering::Relaxed);
             wait::until("requests between two reloads", || {
-                (responses.load(Ordering::Relaxed) > before + 30).then_some(())
+                responses.load(Ordering::Relaxed) > before + 30
             });
         };
         wait_for_requests();
@@ -339,9 +331,7 @@ fn no_request_fails_while_the_configuration_reloads() {
 fn a_signal_ends_no_sidecar_that_has_nothing_to_reload() {
     let stack = ForgedStack::start();
     stack.sidecar.process().signal("HUP");
-    wait::until("the reload", || {
-        (reloads(&stack.sidecar, "applied") == 1).then_some(())
-    });
+    wait::until("the reload", || reloads(&stack.sidecar, "applied") == 1);
     assert_eq!(
         stack.sidecar.bearing(&stack.token()).get("/a").status(),
         200
@@ -372,7 +362,6 @@ fn another_application_secret_is_sent_at_the_next_fetch() {
     .flags([secret.to_str().unwrap()])
     .flags(signing_flags(SigningType::Ecdsa).iter().copied())
     .flags(EVERY_SECOND)
-    .start()
     .ready();
     let presented = |secret: &str| {
         let presented = format!("appSecret={secret}");
@@ -386,7 +375,7 @@ fn another_application_secret_is_sent_at_the_next_fetch() {
     };
     assert!(presented("first"));
     write_private(&secret, "second");
-    wait::until("the new secret", || presented("second").then_some(()));
+    wait::until("the new secret", || presented("second"));
 }
 
 #[test]
@@ -405,7 +394,6 @@ fn the_service_is_reached_with_the_certificates_of_the_moment() {
         .flags(["--upstream-ca", &text(&ca)])
         .flags(["--upstream-client-cert", &text(&untrusted.cert)])
         .flags(["--upstream-client-key", &text(&untrusted.key)])
-        .start()
         .ready();
     let client = sidecar.bearing(&stack.token());
     assert_eq!(client.get("/a").status(), 502, "an unknown authority");
@@ -414,22 +402,16 @@ fn the_service_is_reached_with_the_certificates_of_the_moment() {
     fs::copy(&known.cert, &untrusted.cert).unwrap();
     write_private(&untrusted.key, &fs::read_to_string(&known.key).unwrap());
     sidecar.process().signal("HUP");
-    wait::until("the new certificates", || {
-        (client.get("/a").status() == 200).then_some(())
-    });
+    wait::until("the new certificates", || client.get("/a").status() == 200);
     // A half-written file changes nothing.
     fs::write(&ca, "-----BEGIN CERT").unwrap();
     sidecar.process().signal("HUP");
-    wait::until("the rejection", || {
-        (reloads(&sidecar, "refused") > 0).then_some(())
-    });
+    wait::until("the rejection", || reloads(&sidecar, "refused") > 0);
     assert_eq!(client.get("/a").status(), 200);
     // The sidecar does not reuse a kept connection of the former authority.
     fs::copy(Authority::new().file(), &ca).unwrap();
     sidecar.process().signal("HUP");
-    wait::until("the other authority", || {
-        (client.get("/a").status() == 502).then_some(())
-    });
+    wait::until("the other authority", || client.get("/a").status() == 502);
 }
 
 #[test]
@@ -444,7 +426,6 @@ fn clients_need_the_present_authorities_and_stay_connected() {
         .flags(signing_flags(SigningType::Ecdsa).iter().copied())
         .flags(tls.iter().map(String::as_str))
         .flags(["--client-ca", ca.to_str().unwrap()])
-        .start()
         .ready();
     let request = format!(
         "GET /orders/a HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\n\r\n",
@@ -467,7 +448,7 @@ fn clients_need_the_present_authorities_and_stay_connected() {
     assert_eq!(connected.response("GET").status(), 200);
     fs::copy(new.file(), &ca).unwrap();
     sidecar.process().signal("HUP");
-    wait::until("the new authority", || is_let_in(&of_new).then_some(()));
+    wait::until("the new authority", || is_let_in(&of_new));
     assert!(!is_let_in(&of_old), "not with its earlier ticket either");
     connected.send(request.as_bytes());
     assert_eq!(connected.response("GET").status(), 200);

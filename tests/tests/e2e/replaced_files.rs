@@ -11,7 +11,7 @@ use tests::client::Request;
 use tests::file_mounts::FileMounts;
 use tests::keys::SigningType;
 use tests::message::Message;
-use tests::process::{CommandLine, Process};
+use tests::process::Process;
 use tests::programs::Program;
 use tests::stack::ForgedStack;
 use tests::users_file::UsersFile;
@@ -61,11 +61,7 @@ fn with_a_replaced_users_file_no_login_succeeds() {
     let location = |path: &std::path::Path| format!("file:{}", path.display());
     let (inside, host) = (mounts.inside("users.toml"), mounts.host("users.toml"));
     let flags = ["--users", &location(&inside), "--refresh-tokens", "on"];
-    let server = AuthServerPlan::new()
-        .mounts(&mounts)
-        .flags(flags)
-        .start()
-        .ready();
+    let server = AuthServerPlan::new().mounts(&mounts).flags(flags).ready();
     let session = log_in(&server).json();
     let token = session["data"]["refresh_token"]
         .as_str()
@@ -82,7 +78,7 @@ fn with_a_replaced_users_file_no_login_succeeds() {
     assert!(renamed.stderr.contains(REMEDY), "{}", renamed.stderr);
     assert_eq!(log_in(&server).status(), 200, "nothing has changed");
 
-    let on_the_host = CommandLine::new(Program::AuthServer.path());
+    let on_the_host = Program::AuthServer.command();
     let done = on_the_host
         .arguments(disable)
         .arguments([location(&host)])
@@ -140,7 +136,7 @@ fn a_replaced_certificate_is_presented_further() {
         &path("tls.key"),
     ];
     let plan = AuthServerPlan::new().mounts(&mounts).flags(flags);
-    let server = plan.trusting(&authority).start().ready();
+    let server = plan.trusting(&authority).ready();
     mounts.replace("tls.crt", &read(other.paths().0));
     until_said(server.process(), server.admin(), "tls.crt");
     assert_eq!(
@@ -162,18 +158,12 @@ fn a_replaced_secret_of_an_application_is_of_no_use() {
         .display()
         .to_string();
     let flags = ["--applications-dir", &directory];
-    let server = AuthServerPlan::new()
-        .mounts(&mounts)
-        .flags(flags)
-        .start()
-        .ready();
+    let server = AuthServerPlan::new().mounts(&mounts).flags(flags).ready();
     let query = format!("/client/user/secret/key?appId=orders&appSecret={secret}");
     let retrieve = || server.anonymous().get(&query).status();
     assert_eq!(retrieve(), 200);
     mounts.replace("orders", &"b".repeat(32));
-    wait::until("the end of the secret", || {
-        (retrieve() == 401).then_some(())
-    });
+    wait::until("the end of the secret", || retrieve() == 401);
     until_said(server.process(), server.admin(), "orders");
 }
 
@@ -195,18 +185,12 @@ fn what_kubernetes_swaps_in_a_mounted_directory_arrives() {
     symlink("..data/users.toml", volume.join("users.toml")).unwrap();
     let file = mounts.inside("secret").join("users.toml");
     let flags = ["--users", &format!("file:{}", file.display())];
-    let server = AuthServerPlan::new()
-        .mounts(&mounts)
-        .flags(flags)
-        .start()
-        .ready();
+    let server = AuthServerPlan::new().mounts(&mounts).flags(flags).ready();
     assert_eq!(log_in(&server).status(), 200);
     symlink("..2", volume.join("..data_tmp")).unwrap();
     fs::rename(volume.join("..data_tmp"), volume.join("..data")).unwrap();
     fs::remove_dir_all(volume.join("..1")).unwrap();
-    wait::until("the other users", || {
-        (log_in(&server).status() == 401).then_some(())
-    });
+    wait::until("the other users", || log_in(&server).status() == 401);
     let metrics = admin_get(server.admin(), "/metrics").text();
     assert!(
         metrics.contains("_files_replaced_under_mount 0\n"),

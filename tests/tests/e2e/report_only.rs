@@ -81,8 +81,7 @@ fn each_row_of_the_token_table_has_one_code_in_both_modes() {
     let rows = TokenTable::load().unwrap().token;
     for policy in Policy::ALL {
         let flags = policy.flags();
-        let enforcing =
-            ForgedStack::with(SigningType::Ecdsa, |plan| plan.flags(flags.iter().copied()));
+        let enforcing = ForgedStack::with_flags(flags.iter().copied());
         let reporting = reporting_stack(600, flags);
         let of_this_run = |row: &&TokenRow| {
             row.is_tried_with(SigningType::Ecdsa)
@@ -195,7 +194,7 @@ fn report_only_mode_ends_by_itself() {
     let client = stack.sidecar.anonymous();
     assert_eq!(client.get("/a").status(), 200);
     wait::until("enforcement", || {
-        (verdict(&client.get("/a")) == "401 token_missing").then_some(())
+        verdict(&client.get("/a")) == "401 token_missing"
     });
     let enforcing = stack.sidecar.metric("postern_sidecar_enforcing");
     assert_eq!(enforcing, Some(1));
@@ -320,7 +319,7 @@ fn requests_without_a_token_become_pass_list_lines() {
         "public-path = [\n# \"GET /*\",  # 1 requests\n  \"GET /products/*\",  # 2 requests\n]\n";
     let admin = stack.sidecar.admin();
     wait::until("all requests", || {
-        (admin_get(admin, "/suggest").text() == lines).then_some(())
+        admin_get(admin, "/suggest").text() == lines
     });
     let page = admin_get(admin, "/").text();
     assert!(page.contains(&lines.replace('"', "&quot;")), "{page}");

@@ -5,83 +5,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
-use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, USER_DETAILS, file_store};
+use tests::auth_server::{
+    AuthServer, AuthServerPlan, ECDSA, TOKEN_REVOKED, USER_DETAILS, file_store,
+};
 use tests::client::{Client, verdict};
 use tests::echo_service::EchoService;
-use tests::message::Message;
-use tests::process::{CommandLine, Finished};
 use tests::programs::Program;
-use tests::raw_client::{RawClient, exchange};
+use tests::raw_client::{HANDSHAKE, RawClient, exchange, head_with_token};
 use tests::redis_server::RedisServer;
 use tests::sidecar::{EVERY_SECOND, NEVER, Sidecar, SidecarPlan};
 use tests::socket_server::{Reply, SocketServer, response};
 use tests::streaming_service::StreamingService;
-use tests::token_forge::{header_of, payload_of};
+use tests::token_forge::{header_of, jti_of, payload_of};
 use tests::users_file::UsersFile;
 use tests::wait;
 
-use super::key_refresh::ECDSA;
-
-const REVOKED: &str = "401 token_revoked";
 const LIST: &str = "/.well-known/revocations";
-
-fn plan() -> AuthServerPlan {
-    AuthServerPlan::new()
-        .flags(ECDSA)
-        .flags(["--store-poll-interval", "1"])
-}
-
-fn sidecar_plan(service: &EchoService, auth_server: &str) -> SidecarPlan {
-    SidecarPlan::new(service, auth_server)
-        .flags(ECDSA)
-        .flags(EVERY_SECOND)
-}
-
-fn sidecar(service: &EchoService, auth_server: &str) -> Sidecar {
-    sidecar_plan(service, auth_server).start().ready()
-}
-
-/// Runs `auth-server revoke` on a store.
-fn revoke_in(store: &str, arguments: &[&str]) -> Finished {
-    CommandLine::new(Program::AuthServer.path())
-        .arguments(["revoke", "--store", store])
-        .arguments(arguments)
-        .run()
-}
-
-fn revoke(server: &AuthServer, arguments: &[&str]) {
-    let end = revoke_in(&file_store(&server.home().join("data")), arguments);
-    assert_eq!(end.code, Some(0), "revoke {arguments:?}: {}", end.stderr);
-}
-
-fn jti(token: &str) -> String {
-    payload_of(token)["jti"].as_str().unwrap().to_owned()
-}
-
-/// Revokes a token as its bearer does.
-fn log_out(server: &AuthServer, token: &str) -> Message {
-    let client = server.anonymous();
-    let request = client
-        .request("POST", "/oauth/revoke")
-        .line("Content-Type: application/x-www-form-urlencoded")
-        .body(format!("token={token}&token_type_hint=access_token"));
-    client.send(&request)
-}
-
-fn until_revoked(client: &Client) {
-    wait::until("the revoked token to be rejected", || {
-        let seen = verdict(&client.get("/list"));
-        (seen == REVOKED).then_some(())
-    });
-}
-
-/// Waits until the server itself rejects the token: it has read the store.
-fn until_known(server: &AuthServer, token: &str) {
-    let client = server.anonymous().bearing(token);
-    wait::until("the server to know of the revocation", || {
-        (verdict(&client.get(USER_DETAILS)) == REVOKED).then_some(())
-    });
-}
 
 /// Waits until the sidecar holds a list.
 fn until_fetched(sidecar: &Sidecar) {
@@ -96,40 +35,39 @@ fn allowed(client: &Client) {
 
 #[test]
 fn a_logout_ends_the_token_on_every_sidecar_and_no_other() {
-    let server = plan().start().ready();
+    let server = AuthServerPlan::polling().ready();
     let service = EchoService::start();
-    let sidecars: Vec<_> = (0..4).map(|_| sidecar(&service, &server.url())).collect();
+    let sidecars: Vec<_> = (0..4)
+        .map(|_| SidecarPlan::polling(&service, &server.url()).ready())
+        .collect();
     let (token, other) = (server.login(), server.login());
     for sidecar in &sidecars {
         // Remembered as verified.
         allowed(&sidecar.bearing(&token));
         allowed(&sidecar.bearing(&other));
     }
-    assert_eq!(log_out(&server, &token).status(), 200);
-    assert_eq!(
-        verdict(&server.anonymous().bearing(&token).get(USER_DETAILS)),
-        REVOKED
-    );
+    assert_eq!(server.log_out(&token).status(), 200);
+    assert_eq!(server.verdict(&token), TOKEN_REVOKED);
     for sidecar in &sidecars {
-        until_revoked(&sidecar.bearing(&token));
+        sidecar.until_revoked(&token);
         let details = sidecar.bearing(&token).get(USER_DETAILS);
-        assert_eq!(verdict(&details), REVOKED);
+        assert_eq!(verdict(&details), TOKEN_REVOKED);
         assert!(details.header("www-authenticate")[0].contains("invalid_token"));
         allowed(&sidecar.bearing(&other));
     }
     let revocations = sidecars[0].metric("postern_sidecar_revocations");
     assert_eq!(revocations, Some(1));
     // Again, and for a token that was never issued.
-    assert_eq!(log_out(&server, &token).status(), 200);
-    assert_eq!(log_out(&server, "a.b.c").status(), 200);
+    assert_eq!(server.log_out(&token).status(), 200);
+    assert_eq!(server.log_out("a.b.c").status(), 200);
     let output = server.process().output();
-    let line = format!("event=token_revoked jti=\"{}\"", jti(&token));
+    let line = format!("event=token_revoked jti=\"{}\"", jti_of(&token));
     assert_eq!(output.matches(&line).count(), 1, "{output}");
 }
 
 #[test]
 fn what_is_no_request_to_revoke_is_an_error_of_the_rfc() {
-    let server = plan().start().ready();
+    let server = AuthServerPlan::polling().ready();
     let token = server.login();
     let client = server.anonymous();
     let form = "Content-Type: application/x-www-form-urlencoded";
@@ -154,28 +92,31 @@ fn what_is_no_request_to_revoke_is_an_error_of_the_rfc() {
     assert_eq!(verdict(&bearer.get(USER_DETAILS)), "200");
     let request = bearer.request("POST", "/oauth/revoke").body("");
     assert_eq!(bearer.send(&request).status(), 200);
-    assert_eq!(verdict(&bearer.get(USER_DETAILS)), REVOKED);
+    assert_eq!(verdict(&bearer.get(USER_DETAILS)), TOKEN_REVOKED);
 }
 
 #[test]
 fn a_command_ends_a_token_and_all_of_a_user() {
-    let server = plan().start().ready();
+    let server = AuthServerPlan::polling().ready();
     let service = EchoService::start();
-    let sidecar = sidecar(&service, &server.url());
+    let sidecar = SidecarPlan::polling(&service, &server.url()).ready();
     let (first, second) = (server.login(), server.login());
-    revoke(
-        &server,
-        &["--jti", &jti(&first), "--reason", "laptop stolen"],
-    );
-    until_revoked(&sidecar.bearing(&first));
+    server.done(&[
+        "revoke",
+        "--jti",
+        &jti_of(&first),
+        "--reason",
+        "laptop stolen",
+    ]);
+    sidecar.until_revoked(&first);
     allowed(&sidecar.bearing(&second));
     let user = payload_of(&second)["sub"].as_str().unwrap().to_owned();
     // Tokens of a later second stay valid.
-    revoke(&server, &["--user", &user]);
-    until_revoked(&sidecar.bearing(&second));
+    server.done(&["revoke", "--user", &user]);
+    sidecar.until_revoked(&second);
     wait::until("a login after the revocation", || {
         let token = server.login();
-        (verdict(&sidecar.bearing(&token).get("/list")) == "200").then_some(())
+        verdict(&sidecar.bearing(&token).get("/list")) == "200"
     });
     let output = server.process().output();
     for part in [
@@ -187,36 +128,18 @@ fn a_command_ends_a_token_and_all_of_a_user() {
     }
 }
 
-/// Runs `auth-server application` on the store of a server.
-fn application(server: &AuthServer, arguments: &[&str]) -> String {
-    let store = file_store(&server.home().join("data"));
-    let end = CommandLine::new(Program::AuthServer.path())
-        .arguments(["application"])
-        .arguments(arguments)
-        .arguments(["--store", &store])
-        .run();
-    assert_eq!(end.code, Some(0), "{arguments:?}: {}", end.stderr);
-    end.stdout.trim().to_owned()
-}
-
 #[test]
 fn the_tokens_of_an_application_end_by_command_and_with_it() {
-    let server = plan().start().ready();
+    let server = AuthServerPlan::polling().ready();
     let add = |id: &str| {
         let grant = ["--audience=orders", "--scope=read"];
-        application(&server, &[&["add", "--app-id", id], &grant[..]].concat())
+        server.done(&[&["application", "add", "--app-id", id], &grant[..]].concat())
     };
     let (jobs, other) = (add("jobs"), add("other"));
     let token_for = |id: &str, secret: &str| {
-        let client = server.anonymous();
-        let request = client
-            .request("POST", "/oauth/token")
-            .line("Content-Type: application/x-www-form-urlencoded")
-            .body(format!(
-                "grant_type=client_credentials&client_id={id}&client_secret={secret}"
-            ));
+        let form = format!("grant_type=client_credentials&client_id={id}&client_secret={secret}");
         wait::until("a token for the application", || {
-            let response = client.send(&request);
+            let response = server.anonymous().post_form("/oauth/token", &form);
             (response.status() == 200).then(|| response.json())
         })["access_token"]
             .as_str()
@@ -224,42 +147,41 @@ fn the_tokens_of_an_application_end_by_command_and_with_it() {
             .to_owned()
     };
     let service = EchoService::start();
-    let sidecar = sidecar_plan(&service, &server.url())
+    let sidecar = SidecarPlan::polling(&service, &server.url())
         .application("other", &other)
         .flags(["--audience", "orders"])
-        .start()
         .ready();
     let (of_jobs, of_other) = (token_for("jobs", &jobs), token_for("other", &other));
     allowed(&sidecar.bearing(&of_jobs));
-    revoke(&server, &["--app", "jobs"]);
-    until_revoked(&sidecar.bearing(&of_jobs));
+    server.done(&["revoke", "--app", "jobs"]);
+    sidecar.until_revoked(&of_jobs);
     allowed(&sidecar.bearing(&of_other));
     let token = wait::until("a token after the revocation", || {
         let token = token_for("jobs", &jobs);
         (verdict(&sidecar.bearing(&token).get("/list")) == "200").then_some(token)
     });
-    application(&server, &["remove", "--app-id", "jobs"]);
-    until_revoked(&sidecar.bearing(&token));
+    server.done(&["application", "remove", "--app-id", "jobs"]);
+    sidecar.until_revoked(&token);
     allowed(&sidecar.bearing(&of_other));
 }
 
 #[test]
 fn a_user_is_revoked_by_the_id_without_a_prefix() {
-    let server = plan().start().ready();
+    let server = AuthServerPlan::polling().ready();
     let service = EchoService::start();
     let config = tempfile::NamedTempFile::new().unwrap();
     let table =
         "[[issuer]]\nname = 'members'\nissuer = 'auth'\nauth-server = true\nuser-prefix = 'm:'\n";
     std::fs::write(&config, table).unwrap();
     let file = config.path().display().to_string();
-    let sidecar = sidecar_plan(&service, &server.url()).flags(["--config", &file]);
-    let sidecar = sidecar.start().ready();
+    let sidecar = SidecarPlan::polling(&service, &server.url()).flags(["--config", &file]);
+    let sidecar = sidecar.ready();
     let token = server.login();
     let details = sidecar.bearing(&token).get(USER_DETAILS).json();
     let user = payload_of(&token)["userId"].as_str().unwrap().to_owned();
     assert_eq!(details["data"]["id"], format!("m:{user}"));
-    revoke(&server, &["--user", &user]);
-    until_revoked(&sidecar.bearing(&token));
+    server.done(&["revoke", "--user", &user]);
+    sidecar.until_revoked(&token);
 }
 
 #[test]
@@ -275,18 +197,10 @@ fn a_command_that_revokes_nothing_in_particular_is_rejected() {
         // There is no key pair yet.
         (&["--user", "a"], 69),
     ] {
-        let end = revoke_in(&store, arguments);
+        let words = [&["revoke", "--store", &store], arguments].concat();
+        let end = Program::AuthServer.run(&words);
         assert_eq!(end.code, Some(code), "{arguments:?}: {}", end.stderr);
     }
-}
-
-fn login(server: &AuthServer, account: &str) -> String {
-    let credentials = json!({"username": account, "password": "enchantress"});
-    let response = server.anonymous().post(LOGIN, &credentials);
-    response.json()["data"]["access_token"]
-        .as_str()
-        .unwrap()
-        .to_owned()
 }
 
 #[test]
@@ -297,13 +211,14 @@ fn a_user_who_is_disabled_removed_or_changed_is_out() {
     }
     let home = tempfile::tempdir().unwrap();
     let start = || {
-        let plan = plan().directory(home.path());
-        plan.flags(["--users", &users.location()]).start().ready()
+        let plan = AuthServerPlan::polling().directory(home.path());
+        plan.flags(["--users", &users.location()]).ready()
     };
     let server = start();
     let service = EchoService::start();
-    let tokens = ["ada", "bob", "sue", "eve"].map(|account| login(&server, account));
-    let behind = sidecar(&service, &server.url());
+    let tokens =
+        ["ada", "bob", "sue", "eve"].map(|account| server.token_of(account, "enchantress"));
+    let behind = SidecarPlan::polling(&service, &server.url()).ready();
     for token in &tokens {
         allowed(&behind.bearing(token));
     }
@@ -312,39 +227,31 @@ fn a_user_who_is_disabled_removed_or_changed_is_out() {
     let changed = users.command("set-password", "sue", &["--password-stdin"], "another one");
     assert_eq!(changed.code, Some(0), "{}", changed.stderr);
     for token in &tokens[..3] {
-        until_revoked(&behind.bearing(token));
+        behind.until_revoked(token);
     }
     allowed(&behind.bearing(&tokens[3]));
     // Disabled while no server runs.
     drop(server);
     assert_eq!(users.command("disable", "eve", &[], "").code, Some(0));
     let server = start();
-    until_known(&server, &tokens[3]);
+    server.until_revoked(&tokens[3]);
     for token in &tokens[..3] {
-        let bearer = server.anonymous().bearing(token);
-        assert_eq!(
-            verdict(&bearer.get(USER_DETAILS)),
-            REVOKED,
-            "after a restart"
-        );
+        assert_eq!(server.verdict(token), TOKEN_REVOKED, "after a restart");
     }
 }
 
 #[test]
 fn a_lost_file_store_gets_its_revocations_back() {
-    let server = plan().start().ready();
+    let server = AuthServerPlan::polling().ready();
     let token = server.login();
-    assert_eq!(log_out(&server, &token).status(), 200);
+    assert_eq!(server.log_out(&token).status(), 200);
     let ring = server.home().join("data/user-token.ring");
     std::fs::remove_file(&ring).unwrap();
     wait::until("the revocations in the store", || {
         let text = std::fs::read_to_string(&ring).ok()?;
-        text.contains(&jti(&token)).then_some(())
+        text.contains(&jti_of(&token)).then_some(())
     });
-    assert_eq!(
-        verdict(&server.anonymous().bearing(&token).get(USER_DETAILS)),
-        REVOKED
-    );
+    assert_eq!(server.verdict(&token), TOKEN_REVOKED);
 }
 
 #[test]
@@ -352,31 +259,30 @@ fn revocations_on_one_redis_survive_flush_and_backup() {
     let Some(redis) = RedisServer::start() else {
         return;
     };
-    let start = || plan().store(redis.url()).start().ready();
+    let start = || AuthServerPlan::polling().store(redis.url()).ready();
     let (one, other) = (start(), start());
     let service = EchoService::start();
     let behind = [
-        sidecar(&service, &one.url()),
-        sidecar(&service, &other.url()),
+        SidecarPlan::polling(&service, &one.url()).ready(),
+        SidecarPlan::polling(&service, &other.url()).ready(),
     ];
     let (first, second) = (one.login(), other.login());
     let ring = "{auth:user-token}:ring";
-    assert_eq!(log_out(&one, &first).status(), 200);
-    until_known(&other, &first);
+    assert_eq!(one.log_out(&first).status(), 200);
+    other.until_revoked(&first);
     let backup = redis.command(&["GET", ring]).unwrap();
-    assert_eq!(log_out(&other, &second).status(), 200);
-    until_known(&one, &second);
+    assert_eq!(other.log_out(&second).status(), 200);
+    one.until_revoked(&second);
     for sidecar in &behind {
-        until_revoked(&sidecar.bearing(&first));
-        until_revoked(&sidecar.bearing(&second));
+        sidecar.until_revoked(&first);
+        sidecar.until_revoked(&second);
     }
     let until_stored = || {
         wait::until("both revocations in the store", || {
             let text = redis.command(&["GET", ring]).unwrap_or_default();
-            let both = [&first, &second]
-                .into_iter()
-                .all(|it| text.contains(&jti(it)));
-            both.then_some(())
+            [&first, &second]
+                .iter()
+                .all(|it| text.contains(&jti_of(it)))
         });
     };
     redis.command(&["FLUSHALL"]);
@@ -387,12 +293,14 @@ fn revocations_on_one_redis_survive_flush_and_backup() {
     let third = start();
     for server in [&other, &third] {
         for token in [&first, &second] {
-            let bearer = server.anonymous().bearing(token);
-            assert_eq!(verdict(&bearer.get(USER_DETAILS)), REVOKED);
+            assert_eq!(server.verdict(token), TOKEN_REVOKED);
         }
     }
     for sidecar in &behind {
-        assert_eq!(verdict(&sidecar.bearing(&second).get("/list")), REVOKED);
+        assert_eq!(
+            verdict(&sidecar.bearing(&second).get("/list")),
+            TOKEN_REVOKED
+        );
     }
 }
 
@@ -418,19 +326,19 @@ fn relay(server: &AuthServer, old: &Arc<AtomicBool>) -> SocketServer {
 
 #[test]
 fn an_old_list_brings_no_token_back_and_is_not_fresh() {
-    let server = plan().start().ready();
+    let server = AuthServerPlan::polling().ready();
     let service = EchoService::start();
     let (first, second) = (server.login(), server.login());
-    assert_eq!(log_out(&server, &first).status(), 200);
+    assert_eq!(server.log_out(&first).status(), 200);
     let is_old = Arc::new(AtomicBool::new(false));
     let relay = relay(&server, &is_old);
-    assert_eq!(log_out(&server, &second).status(), 200);
+    assert_eq!(server.log_out(&second).status(), 200);
     let url = format!("http://{}/auth", relay.address());
     let required = ["--revocations", "required", "--max-revocation-age", "3"];
-    let strict = sidecar_plan(&service, &url).flags(required).start().ready();
-    let usual = sidecar(&service, &url);
+    let strict = SidecarPlan::polling(&service, &url).flags(required).ready();
+    let usual = SidecarPlan::polling(&service, &url).ready();
     for sidecar in [&strict, &usual] {
-        until_revoked(&sidecar.bearing(&second));
+        sidecar.until_revoked(&second);
     }
     is_old.store(true, Ordering::SeqCst);
     let token = server.login();
@@ -439,7 +347,7 @@ fn an_old_list_brings_no_token_back_and_is_not_fresh() {
         (verdict(&response) == "503 revocations_stale").then_some(response)
     });
     wait::until("the stale list to be reported", || {
-        (strict.readiness() == 503).then_some(())
+        strict.readiness() == 503
     });
     wait::until("the cause in the log", || {
         let log = strict.process().stderr();
@@ -455,126 +363,117 @@ fn an_old_list_brings_no_token_back_and_is_not_fresh() {
     assert!(!usual.process().stderr().contains("not fetched"));
     let older = "postern_sidecar_revocation_refreshes_total{outcome=\"older\"}";
     assert_ne!(usual.metric(older), Some(0));
-    assert_eq!(verdict(&usual.bearing(&second).get("/list")), REVOKED);
-    assert_eq!(verdict(&usual.bearing(&first).get("/list")), REVOKED);
+    assert_eq!(verdict(&usual.bearing(&second).get("/list")), TOKEN_REVOKED);
+    assert_eq!(verdict(&usual.bearing(&first).get("/list")), TOKEN_REVOKED);
     allowed(&usual.bearing(&token));
     is_old.store(false, Ordering::SeqCst);
-    wait::until("the list to be fresh again", || {
-        (strict.readiness() == 200).then_some(())
-    });
+    wait::until("the list to be fresh again", || strict.readiness() == 200);
     allowed(&strict.bearing(&token));
 }
 
 #[test]
 fn a_list_can_be_fetched_more_often_than_the_key() {
-    let server = plan().start().ready();
+    let server = AuthServerPlan::polling().ready();
     let service = EchoService::start();
     let sidecar = SidecarPlan::new(&service, &server.url())
         .flags(ECDSA)
         .flags(NEVER)
         .flags(["--revocation-poll", "1"])
-        .start()
         .ready();
     let token = server.login();
     allowed(&sidecar.bearing(&token));
-    assert_eq!(log_out(&server, &token).status(), 200);
-    until_revoked(&sidecar.bearing(&token));
+    assert_eq!(server.log_out(&token).status(), 200);
+    sidecar.until_revoked(&token);
     let fetches = "postern_sidecar_key_refreshes_total{outcome=\"replaced\"}";
     assert_eq!(sidecar.metric(fetches), Some(1));
 }
 
 #[test]
 fn a_restarted_sidecar_knows_the_list_from_its_key_cache() {
-    let server = plan().start().ready();
+    let server = AuthServerPlan::polling().ready();
     let service = EchoService::start();
     let (token, other) = (server.login(), server.login());
-    assert_eq!(log_out(&server, &token).status(), 200);
+    assert_eq!(server.log_out(&token).status(), 200);
     let home = tempfile::tempdir().unwrap();
     let cache = home.path().join("keys.json");
     let plan = || {
         let cache = cache.to_str().unwrap();
-        sidecar_plan(&service, &server.url()).flags(["--key-cache", cache])
+        SidecarPlan::polling(&service, &server.url()).flags(["--key-cache", cache])
     };
-    let first = plan().start().ready();
-    until_revoked(&first.bearing(&token));
+    let first = plan().ready();
+    first.until_revoked(&token);
     let list = home.path().join("keys.json.revocations");
     wait::until("the cached keys and their list", || {
-        (cache.exists() && list.exists()).then_some(())
+        cache.exists() && list.exists()
     });
     drop(first);
     let plan = plan();
     server.process().signal("STOP");
-    let restarted = plan.start().ready();
-    assert_eq!(verdict(&restarted.bearing(&token).get("/list")), REVOKED);
+    let restarted = plan.ready();
+    assert_eq!(
+        verdict(&restarted.bearing(&token).get("/list")),
+        TOKEN_REVOKED
+    );
     allowed(&restarted.bearing(&other));
     server.process().signal("CONT");
 }
 
 #[test]
 fn a_sidecar_without_lists_reports_it_or_waits() {
-    let server = plan().start().ready();
+    let server = AuthServerPlan::polling().ready();
     let service = EchoService::start();
     let token = server.login();
-    assert_eq!(log_out(&server, &token).status(), 200);
-    let off = sidecar_plan(&service, &server.url()).flags(["--revocations", "off"]);
-    let off = off.start().ready();
+    assert_eq!(server.log_out(&token).status(), 200);
+    let off = SidecarPlan::polling(&service, &server.url()).flags(["--revocations", "off"]);
+    let off = off.ready();
     allowed(&off.bearing(&token));
     assert_eq!(off.metric("postern_sidecar_revocations"), None);
     // A server that publishes no list.
     let key = server.served_key();
     let other = tests::fake_auth_server::FakeAuthServer::serving(&key);
-    let usual = sidecar(&service, &other.url());
+    let usual = SidecarPlan::polling(&service, &other.url()).ready();
     allowed(&usual.bearing(&token));
-    let needs = sidecar_plan(&service, &other.url()).flags(["--revocations", "required"]);
+    let needs = SidecarPlan::polling(&service, &other.url()).flags(["--revocations", "required"]);
     let needs = needs.start();
     wait::until("the missing list to be reported", || {
         let seen = verdict(&needs.bearing(&token).get("/list"));
-        (seen == "503 revocations_stale").then_some(())
+        seen == "503 revocations_stale"
     });
     assert_eq!(needs.readiness(), 503);
 }
 
-const HANDSHAKE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
-                         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
-
-fn request(path: &str, token: &str, more: &str) -> Vec<u8> {
-    format!("GET /orders/{path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\n{more}\r\n")
-        .into_bytes()
-}
-
 #[test]
 fn open_streams_end_with_the_revocation_and_downloads_do_not() {
-    let server = plan().start().ready();
+    let server = AuthServerPlan::polling().ready();
     let service = StreamingService::start();
     let sidecar = SidecarPlan::to(&service.url(), &server.url())
         .flags(ECDSA)
         .flags(EVERY_SECOND)
-        .start()
         .ready();
     until_fetched(&sidecar);
     let (token, other) = (server.login(), server.login());
     let open = |path: &str, token: &str, more: &str| {
         let mut client = RawClient::connect(sidecar.address());
-        client.send(&request(path, token, more));
+        client.send(&head_with_token("GET", path, token, more));
         client
     };
-    let mut events = open("events", &token, "Accept: text/event-stream\r\n");
-    let mut unannounced = open("events", &token, "");
-    let mut stays = open("events", &other, "Accept: text/event-stream\r\n");
+    let mut events = open("/orders/events", &token, "Accept: text/event-stream\r\n");
+    let mut unannounced = open("/orders/events", &token, "");
+    let mut stays = open("/orders/events", &other, "Accept: text/event-stream\r\n");
     for stream in [&mut events, &mut unannounced, &mut stays] {
         let text = stream.text_until("data: first");
         assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
     }
-    let mut websocket = open("websocket", &token, HANDSHAKE);
+    let mut websocket = open("/orders/websocket", &token, HANDSHAKE);
     assert_eq!(websocket.response("GET").status(), 101);
-    let mut download = open("download", &token, "");
-    assert_eq!(log_out(&server, &token).status(), 200);
+    let mut download = open("/orders/download", &token, "");
+    assert_eq!(server.log_out(&token).status(), 200);
     assert!(events.is_at_end());
     assert!(unannounced.is_at_end());
     assert!(websocket.is_at_end());
     wait::until("the ended streams to be counted", || {
         let ended = sidecar.metric("postern_sidecar_streams_expired_total");
-        (ended == Some(3)).then_some(())
+        ended == Some(3)
     });
     let lines = sidecar.process().stderr();
     assert!(!lines.contains("has expired"), "{lines}");
@@ -584,16 +483,16 @@ fn open_streams_end_with_the_revocation_and_downloads_do_not() {
 
 #[test]
 fn the_published_list_is_signed_and_names_no_user() {
-    let server = plan().start().ready();
+    let server = AuthServerPlan::polling().ready();
     let token = server.login();
-    assert_eq!(log_out(&server, &token).status(), 200);
+    assert_eq!(server.log_out(&token).status(), 200);
     let response = server.anonymous().get(LIST);
     let list = response.text();
     assert_eq!(header_of(&list)["typ"], "postern-revocations+jwt");
     let payload = payload_of(&list);
     assert_eq!(payload["tokens"].as_array().map(Vec::len), Some(1));
     let text = payload.to_string();
-    assert!(!text.contains(&jti(&token)), "{text}");
+    assert!(!text.contains(&jti_of(&token)), "{text}");
     assert_eq!(payload["users"], json!({}));
     // It is no access token.
     let used = server.anonymous().bearing(&list).get(USER_DETAILS);

@@ -7,35 +7,29 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tests::abuse::STREAMS;
-use tests::auth_server::{AuthServer, AuthServerPlan, USER_DETAILS, file_store};
+use tests::auth_server::{AuthServer, AuthServerPlan, ECDSA, USER_DETAILS};
 use tests::client::verdict;
 use tests::clock;
 use tests::echo_service::EchoService;
 use tests::fake_auth_server::{FakeAuthServer, json_response};
-use tests::h2_client::FrameClient;
+use tests::h2_client::{FrameClient, get_fields};
 use tests::keys::{SigningKey, SigningType};
 use tests::loopback::connect_as;
 use tests::message::Message;
 use tests::metrics::rejections;
-use tests::process::CommandLine;
-use tests::programs::Program;
 use tests::redis_server::RedisServer;
 use tests::sidecar::{EVERY_SECOND, NEVER, Sidecar, SidecarPlan};
 use tests::socket_server::{Reply, SocketServer, response};
-use tests::token_forge::{Forge, Signature, claims, header_of, signing_input};
+use tests::token_forge::{Forge, Signature, claims, kid_of, signing_input};
 use tests::wait;
 use wire::keys::VerificationKey;
 use wire::keys::signing_type;
 
-use super::key_refresh::ECDSA;
-
 /// Starts a server that applies the changes of `keys …` within a second.
 fn auth_server(flags: &[&str]) -> AuthServer {
-    AuthServerPlan::new()
-        .flags(ECDSA)
-        .flags(["--store-poll-interval", "1", "--rotation-lead", "2"])
+    AuthServerPlan::polling()
+        .flags(["--rotation-lead", "2"])
         .flags(flags.iter().copied())
-        .start()
         .ready()
 }
 
@@ -43,34 +37,17 @@ fn sidecar(service: &EchoService, auth_server: &str, refresh: [&str; 2]) -> Side
     SidecarPlan::new(service, auth_server)
         .flags(ECDSA)
         .flags(refresh)
-        .start()
         .ready()
-}
-
-/// Runs `auth-server keys …` on the server's store, and returns its output.
-fn keys_command(server: &AuthServer, arguments: &[&str]) -> String {
-    let end = CommandLine::new(Program::AuthServer.path())
-        .arguments(["keys"])
-        .arguments(arguments)
-        .arguments(["--store", &file_store(&server.home().join("data"))])
-        .arguments(ECDSA)
-        .run();
-    assert_eq!(end.code, Some(0), "keys {arguments:?}: {}", end.stderr);
-    end.stdout
 }
 
 /// Publishes a next key and waits until the server signs with it.
 fn rotate(server: &AuthServer, lead: &str) -> String {
-    let printed = keys_command(server, &["rotate", "--rotation-lead", lead]);
+    let printed = server.keys(&["rotate", "--rotation-lead", lead]);
     let kid = printed.split(' ').next().unwrap().to_owned();
     wait::until("a token of the next key", || {
         let token = server.login();
         (kid_of(&token) == kid).then_some(token)
     })
-}
-
-fn kid_of(token: &str) -> String {
-    header_of(token)["kid"].as_str().unwrap().to_owned()
 }
 
 /// The requests of the users of a running system.
@@ -142,15 +119,14 @@ fn a_revoked_key_is_rejected_one_store_read_and_one_poll_later() {
     let sidecar = sidecar(&service, &server.url(), EVERY_SECOND);
     let token = server.login();
     assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
-    keys_command(&server, &["revoke", &kid_of(&token)]);
+    server.keys(&["revoke", &kid_of(&token)]);
     // One second each for server and sidecar; the rest is for a busy machine.
     let rejected = wait::within(Duration::from_secs(10), || {
         let verdict = verdict(&sidecar.bearing(&token).get("/list"));
         (verdict != "200").then_some(verdict)
     });
     assert_eq!(rejected.as_deref(), Some("401 token_key_unknown"));
-    let user = server.anonymous().bearing(&token);
-    assert_eq!(verdict(&user.get(USER_DETAILS)), "401 token_key_unknown");
+    assert_eq!(server.verdict(&token), "401 token_key_unknown");
     let again = server.login();
     assert_eq!(sidecar.bearing(&again).get("/list").status(), 200);
 }
@@ -163,15 +139,7 @@ fn a_revoked_key_is_rejected_at_every_replica_and_sidecar() {
         return;
     };
     let service = EchoService::start();
-    let replica = || {
-        AuthServerPlan::new()
-            .store(redis.url())
-            .flags(ECDSA)
-            .flags(["--store-poll-interval", "1"])
-            .start()
-            .ready()
-    };
-    let replicas = [replica(), replica()];
+    let replicas = [(); 2].map(|()| AuthServerPlan::polling().store(redis.url()).ready());
     let sidecars = [0, 1].map(|at| sidecar(&service, &replicas[at].url(), EVERY_SECOND));
     let tokens = [0, 1].map(|at| replicas[at].login());
     assert_eq!(kid_of(&tokens[0]), kid_of(&tokens[1]), "one pair");
@@ -179,13 +147,10 @@ fn a_revoked_key_is_rejected_at_every_replica_and_sidecar() {
         let behind = sidecars
             .iter()
             .map(|sidecar| sidecar.bearing(token).get("/list"));
-        let at = replicas.iter().map(|replica| {
-            let client = replica.anonymous().bearing(token);
-            client.get(USER_DETAILS)
-        });
+        let at = replicas.iter().map(|replica| replica.verdict(token));
         behind
-            .chain(at)
             .map(|response| verdict(&response))
+            .chain(at)
             .collect()
     };
     for token in &tokens {
@@ -193,17 +158,7 @@ fn a_revoked_key_is_rejected_at_every_replica_and_sidecar() {
             assert_eq!(everywhere(token), ["200"; 4]);
         }
     }
-    let end = CommandLine::new(Program::AuthServer.path())
-        .arguments([
-            "keys",
-            "revoke",
-            &kid_of(&tokens[0]),
-            "--store",
-            &redis.url(),
-        ])
-        .arguments(ECDSA)
-        .run();
-    assert_eq!(end.code, Some(0), "{}", end.stderr);
+    replicas[0].keys(&["revoke", &kid_of(&tokens[0])]);
     // A poll of the store and a fetch take a second each; the rest is for a busy machine.
     let rejected = wait::within(Duration::from_secs(15), || {
         let verdicts = everywhere(&tokens[0]);
@@ -322,9 +277,7 @@ fn lesson_b18_known_keys_do_not_wait_for_an_on_demand_fetch() {
     HANGS.store(true, Ordering::SeqCst);
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| verdict(&unknown.get("/list")));
-        wait::until("the early fetch", || {
-            (auth_server.fetches() == 2).then_some(())
-        });
+        wait::until("the early fetch", || auth_server.fetches() == 2);
         assert_eq!(good.get("/list").status(), 200);
         assert!(!waiting.is_finished(), "the other one still waits");
         assert_eq!(waiting.join().unwrap(), "401 token_key_unknown");
@@ -341,17 +294,11 @@ fn unknown_kids_of_one_client_leave_permits_to_others() {
         .flags(ECDSA)
         .flags(NEVER)
         .flags(["--public-path", "/public/**", "--max-requests", "200"])
-        .start()
         .ready();
     HANGS.store(true, Ordering::SeqCst);
     let bearer = format!("Bearer {}", token_naming(&forge, "nobody"));
-    let fields = [
-        (":method", "GET"),
-        (":scheme", "http"),
-        (":path", "/orders/list"),
-        (":authority", "a"),
-        ("authorization", &bearer),
-    ];
+    let mut fields = get_fields("/orders/list");
+    fields.push(("authorization", &bearer));
     let waiting: Vec<_> = (0..3)
         .map(|_| {
             let socket = connect_as(2, sidecar.address()).unwrap();
@@ -363,7 +310,7 @@ fn unknown_kids_of_one_client_leave_permits_to_others() {
         })
         .collect();
     wait::until("more than a share of requests", || {
-        (rejections(sidecar.admin(), "server_busy") >= 100).then_some(())
+        rejections(sidecar.admin(), "server_busy") >= 100
     });
     let other = sidecar.anonymous().get("/public/list");
     assert_eq!(verdict(&other), "200");

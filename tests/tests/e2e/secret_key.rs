@@ -103,19 +103,12 @@ fn contract_4_3_only_get_is_allowed() {
 fn contract_4_3_rule_3_a_retrieval_logs_the_app_id_alone() {
     let server = AuthServerPlan::new()
         .environment("POSTERN_LOG_LEVEL", "trace")
-        .start()
         .ready();
     let response = server
         .anonymous()
         .get("/client/user/secret/key?appId=orders-app&appSecret=hush-7f3a");
     assert_eq!(response.status(), 200);
-    tests::wait::until("the retrieval in the log", || {
-        server
-            .process()
-            .output()
-            .contains("orders-app")
-            .then_some(())
-    });
+    server.until_logged("orders-app");
     assert!(
         !server.process().output().contains("hush-7f3a"),
         "the secret is in the log"
@@ -149,7 +142,6 @@ fn contract_4_3_rule_4_and_5_5_the_sidecar_sends_its_pair() {
 fn a_registered_application_is_checked_and_others_rejected() {
     let server = AuthServerPlan::new()
         .flags(["--store-poll-interval", "1"])
-        .start()
         .ready();
     let secret = register(&server, "orders");
     let key = |id: &str, secret: &str| {
@@ -158,7 +150,7 @@ fn a_registered_application_is_checked_and_others_rejected() {
         )))
     };
     tests::wait::until("the running server to know the application", || {
-        (key("orders", "wrong") == "401 application_unknown").then_some(())
+        key("orders", "wrong") == "401 application_unknown"
     });
     assert_eq!(key("orders", &secret), "200");
     for (id, wrong) in [
@@ -177,7 +169,6 @@ fn a_registered_application_is_checked_and_others_rejected() {
 fn removing_the_last_application_opens_the_key_and_is_said() {
     let server = AuthServerPlan::new()
         .flags(["--store-poll-interval", "1"])
-        .start()
         .ready();
     let registered = |count: u64| {
         let applications = server.metric("postern_auth_server_registered_applications");
@@ -193,7 +184,7 @@ fn removing_the_last_application_opens_the_key_and_is_said() {
     tests::wait::until("the application to count", || registered(1));
     remove_last(&server, "orders");
     tests::wait::until("the application to be gone", || registered(0));
-    tests::wait::until("the warning", || (warnings() == 2).then_some(()));
+    tests::wait::until("the warning", || warnings() == 2);
     assert_eq!(server.anonymous().get(SECRET_KEY).status(), 200);
 }
 

@@ -4,14 +4,13 @@
 use serde_json::json;
 use tests::applications::register_in;
 use tests::auth_server::{AuthServerPlan, LOGIN, USER_DETAILS, admin_get, file_store};
+use tests::clock;
 use tests::echo_service::EchoService;
 use tests::keys::SigningType;
-use tests::process::CommandLine;
 use tests::programs::Program;
 use tests::sidecar::{EVERY_SECOND, SidecarPlan};
 use tests::stack::signing_flags;
 use tests::token_forge::Forge;
-use tests::{clock, wait};
 
 /// Both settings of the log level.
 const TALKATIVE: [(&str, &str); 2] = [("RUST_LOG", "trace"), ("POSTERN_LOG_LEVEL", "trace")];
@@ -45,7 +44,6 @@ fn whole_run(signing_type: SigningType) -> Vec<String> {
     let auth_server = TALKATIVE
         .iter()
         .fold(plan, |plan, (name, value)| plan.environment(name, value))
-        .start()
         .ready();
 
     let service = EchoService::start();
@@ -57,7 +55,6 @@ fn whole_run(signing_type: SigningType) -> Vec<String> {
     let sidecar = TALKATIVE
         .iter()
         .fold(plan, |plan, (name, value)| plan.environment(name, value))
-        .start()
         .ready();
 
     let login = json!({"username": "alice", "password": PASSWORD, "code": CODE});
@@ -111,13 +108,7 @@ fn whole_run(signing_type: SigningType) -> Vec<String> {
     assert!(explained.stdout.contains("✓ signature"), "{explained:?}");
     let auth_server_output = auth_server.process().output();
     drop(auth_server);
-    wait::until("a failed refresh in the log", || {
-        sidecar
-            .process()
-            .stderr()
-            .contains("WARN sidecar::keys::refresh")
-            .then_some(())
-    });
+    sidecar.until_logged("WARN sidecar::keys::refresh");
     let outputs = [
         auth_server_output,
         sidecar.process().output(),
@@ -160,7 +151,8 @@ fn whole_run(signing_type: SigningType) -> Vec<String> {
 
 #[test]
 fn check_prints_the_effective_configuration_without_the_secret() {
-    let command = CommandLine::new(Program::Sidecar.path())
+    let command = Program::Sidecar
+        .command()
         .arguments([
             "check",
             "--auth-server",

@@ -4,7 +4,6 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use tests::auth_server::AuthServerPlan;
-use tests::process::CommandLine;
 use tests::programs::Program;
 
 use super::command_line::{CONFIG, SIDECAR, run};
@@ -18,7 +17,8 @@ fn flags_come_before_variables_before_the_file_before_defaults() {
         "issuer = \"file\"\ntoken-lifetime = 60\nleeway = \"5m\"\n",
     )
     .unwrap();
-    let command = CommandLine::new(Program::AuthServer.path())
+    let command = Program::AuthServer
+        .command()
         .arguments(["check", "--issuer", "flag", "--config"])
         .arguments([&file])
         .environment("POSTERN_ISSUER", "variable")
@@ -52,7 +52,8 @@ fn what_an_image_brings_ranks_below_the_file() {
         (Program::AuthServer, &[][..]),
         (Program::Sidecar, &SIDECAR[1..]),
     ] {
-        let check = CommandLine::new(program.path())
+        let check = program
+            .command()
             .arguments(["check"])
             .arguments(needed.iter().copied())
             .environment("POSTERN_CONFIG", &file)
@@ -93,10 +94,7 @@ fn a_start_says_once_which_keys_of_the_file_have_no_effect() {
     let file = directory.path().join("postern.toml");
     fs::write(&file, "issuer = \"file\"\n").unwrap();
     let plan = AuthServerPlan::new().flags(["--config", file.to_str().unwrap()]);
-    let server = plan
-        .environment("POSTERN_ISSUER", "variable")
-        .start()
-        .ready();
+    let server = plan.environment("POSTERN_ISSUER", "variable").ready();
     let log = server.process().stderr();
     let line = "POSTERN_ISSUER overrides `issuer` in ";
     assert_eq!(log.matches(line).count(), 1, "{log}");
@@ -124,7 +122,8 @@ fn durations_and_switches_are_written_alike_everywhere() {
         ),
     ];
     for (program, needed, switch, value, duration) in own {
-        let end = CommandLine::new(program.path())
+        let end = program
+            .command()
             .arguments(["check"])
             .arguments(needed.iter().copied())
             .arguments([duration, "120s", "--config"])
@@ -213,7 +212,7 @@ fn a_value_that_is_rejected_is_named_with_its_source() {
         ),
     ] {
         fs::write(&file, text).unwrap();
-        let end = CommandLine::new(program.path())
+        let end = program.command()
             .arguments(["check", "--config", &path])
             .arguments(arguments.iter().copied())
             .environment(variable.0, variable.1)
@@ -225,7 +224,11 @@ fn a_value_that_is_rejected_is_named_with_its_source() {
 
 #[test]
 fn the_auth_server_s_check_warns_of_all_that_serve_warns_of() {
-    let check = |flags: &[&str]| run(Program::AuthServer, &[&["check"], flags].concat()).stdout;
+    let check = |flags: &[&str]| {
+        Program::AuthServer
+            .run(&[&["check"], flags].concat())
+            .stdout
+    };
     let warned = |text: &str| {
         let lines = text
             .lines()
@@ -299,11 +302,12 @@ fn the_output_of_check_is_a_file_without_secrets() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("postern.toml");
     let arguments = [&["check"], &SIDECAR[1..]].concat();
-    let first = run(Program::Sidecar, &arguments);
+    let first = Program::Sidecar.run(&arguments);
     fs::write(&file, &first.stdout).unwrap();
     assert!(first.stdout.contains("# app-secret is set\n"));
     assert!(!first.stdout.contains("hidden"), "{}", first.stdout);
-    let second = CommandLine::new(Program::Sidecar.path())
+    let second = Program::Sidecar
+        .command()
         .arguments(["check", "--config"])
         .arguments([&file])
         .environment("POSTERN_APP_SECRET", "s")
@@ -357,7 +361,7 @@ fn what_stops_serve_stops_check() {
     ] {
         let flags = [&serve[1..], &["--log-level", "foo=bar=baz,,=="]].concat();
         for command in ["serve", "check"] {
-            let end = run(program, &[&[command], &flags[..]].concat());
+            let end = program.run(&[&[command], &flags[..]].concat());
             assert_eq!(end.code, Some(CONFIG), "{command}: {}", end.stderr);
             assert!(end.stderr.contains("--log-level"), "{}", end.stderr);
         }
@@ -369,7 +373,7 @@ fn an_unknown_variable_is_warned_about_and_stops_nothing() {
     let plan = AuthServerPlan::new()
         .environment("POSTERN_TOKEN_LIFETYME", "60")
         .environment("AUTH_SERVER_PORT", "tcp://10.0.0.1:9000");
-    let server = plan.start().ready();
+    let server = plan.ready();
     assert!(
         server.process().stderr().contains("POSTERN_TOKEN_LIFETYME"),
         "{}",
@@ -389,7 +393,7 @@ fn a_secret_file_that_others_may_read_stops_the_start() {
     ]
     .concat();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
-    let end = run(Program::Sidecar, &arguments);
+    let end = Program::Sidecar.run(&arguments);
     assert_eq!(
         (end.code, end.stderr.lines().count()),
         (Some(CONFIG), 1),
@@ -404,12 +408,12 @@ fn a_secret_file_that_others_may_read_stops_the_start() {
     assert!(!end.stderr.contains("s3cret-of-the-file"));
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
     let checked = [&["check"], &arguments[1..]].concat();
-    assert_eq!(run(Program::Sidecar, &checked).code, Some(0));
+    assert_eq!(Program::Sidecar.run(&checked).code, Some(0));
 }
 
 #[test]
 fn a_secret_may_begin_with_a_hyphen() {
     let arguments = [&["check"], &SIDECAR[1..6], &["-looks-like-a-flag"]].concat();
-    let end = run(Program::Sidecar, &arguments);
+    let end = Program::Sidecar.run(&arguments);
     assert_eq!(end.code, Some(0), "{}", end.stderr);
 }

@@ -93,7 +93,7 @@ fn listed_tenants_of_one_key_set_are_accepted() {
     );
     let rule = "[[rule]]\npaths = ['/list']\nissuer = ['entra-v2']\n";
     let config = tenants + rule;
-    let sidecar = issuers.plan_with(&config).flags(NEVER).start().ready();
+    let sidecar = issuers.plan_with(&config).flags(NEVER).ready();
     let of_tenant = |tenant: &str| {
         let token = entra.token("an access token of version 2");
         entra.signed(&token.with_payload(|payload| payload.replace("8a2f", tenant)))
@@ -127,7 +127,6 @@ fn the_auth_server_is_one_issuer_among_others() {
     let sidecar = SidecarPlan::new(&issuers.service, &auth_server.url())
         .flags(["--config", &file, "--ready", "all"])
         .flags(NEVER)
-        .start()
         .ready();
     for token in [auth_server.login(), shop.own()] {
         let bearer = sidecar.bearing(&token);
@@ -144,7 +143,7 @@ fn the_auth_server_is_one_issuer_among_others() {
 fn metrics_and_explanations_name_the_issuer() {
     let issuers = Issuers::publish(&["shop", "cluster"]);
     issuers.of("cluster").replies(json_response(AWAY, "{}"));
-    let sidecar = issuers.plan().flags(NEVER).start().ready();
+    let sidecar = issuers.plan().flags(NEVER).ready();
     wait::until("the first fetch of both", || {
         let metrics = admin_get(sidecar.admin(), "/metrics").text();
         let lines = [
@@ -153,10 +152,8 @@ fn metrics_and_explanations_name_the_issuer() {
             "postern_sidecar_key_refreshes_total{outcome=\"failed\",issuer=\"shop\"} 0",
             "postern_sidecar_key_refreshes_total{outcome=\"replaced\",issuer=\"shop\"} 1",
         ];
-        let all = lines
-            .iter()
-            .all(|line| metrics.lines().any(|found| found == *line));
-        all.then_some(())
+        let is_there = |line: &&str| metrics.lines().any(|found| found == *line);
+        lines.iter().all(is_there)
     });
     let shop = issuers.of("shop");
     for (token, outcome, issuer) in [

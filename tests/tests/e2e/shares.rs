@@ -127,7 +127,7 @@ fn stack(reports: bool) -> Stack {
         plan
     };
     Stack {
-        sidecar: plan.start().ready(),
+        sidecar: plan.ready(),
         forge,
         _auth_server: auth_server,
     }
@@ -220,7 +220,7 @@ fn one_client_s_requests_keep_no_other_client_out() {
         let held = stack.begin(attack);
         wait::until(attack.name, || {
             let begun = in_flight() + rejections(admin, "server_busy");
-            (begun >= u64::from(OPEN)).then_some(())
+            begun >= u64::from(OPEN)
         });
         let (path, tokens) = attack.others;
         for client in 2..=12 {
@@ -229,20 +229,16 @@ fn one_client_s_requests_keep_no_other_client_out() {
                 assert_eq!(verdicts, ["200"; 6], "{}: {token:?}", attack.name);
             }
         }
-        wait::until("one client's share", || {
-            (in_flight() == FOUR_FIFTHS).then_some(())
-        });
+        wait::until("one client's share", || in_flight() == FOUR_FIFTHS);
         drop(held);
-        wait::until("all permits to be free", || {
-            (in_flight() == 0).then_some(())
-        });
+        wait::until("all permits to be free", || in_flight() == 0);
     }
 }
 
 #[test]
 fn one_client_s_slow_logins_keep_no_other_client_out() {
     let plan = AuthServerPlan::new().flags(["--max-connections", "50"]);
-    let server = plan.start().ready();
+    let server = plan.ready();
     let login = Request::new("POST", format!("/auth{LOGIN}")).json(&credentials());
     let whole = login.bytes("a");
     let slow: Vec<_> = (0..50)

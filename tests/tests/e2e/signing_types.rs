@@ -8,7 +8,6 @@ use tests::keys::SigningType;
 use tests::sidecar::SidecarPlan;
 use tests::stack::signing_flags;
 use tests::token_forge::header_of;
-use tests::wait;
 
 /// Starts an auth server of this type, and returns the secret of its application `orders`.
 fn auth_server(signing_type: SigningType, directory: &tempfile::TempDir) -> (AuthServer, String) {
@@ -16,7 +15,7 @@ fn auth_server(signing_type: SigningType, directory: &tempfile::TempDir) -> (Aut
     let plan = AuthServerPlan::new()
         .directory(directory.path())
         .flags(["--signing-type", signing_type.name()]);
-    (plan.start().ready(), secret)
+    (plan.ready(), secret)
 }
 
 fn proves(signing_type: SigningType) {
@@ -26,7 +25,6 @@ fn proves(signing_type: SigningType) {
     let plan = SidecarPlan::new(&service, &server.url()).application("orders", &secret);
     let sidecar = plan
         .flags(signing_flags(signing_type).iter().copied())
-        .start()
         .ready();
 
     let token = server.login();
@@ -85,13 +83,7 @@ fn contract_5_4_a_sidecar_of_another_type_trusts_nothing() {
     let sidecar = SidecarPlan::new(&service, &server.url())
         .application("orders", &secret)
         .start();
-    wait::until("the rejected key in the log", || {
-        sidecar
-            .process()
-            .stderr()
-            .contains("of the configured type")
-            .then_some(())
-    });
+    sidecar.until_logged("of the configured type");
     let response = sidecar.bearing(&server.login()).get("/list");
     assert_eq!(verdict(&response), "503 auth_keys_unavailable");
     assert_eq!(service.requests().len(), 0);
@@ -151,12 +143,7 @@ fn lesson_b15_the_shared_secret_is_for_its_application_alone() {
 #[test]
 fn a_store_of_another_type_stops_the_start_and_stays() {
     let directory = tempfile::tempdir().unwrap();
-    drop(
-        AuthServerPlan::new()
-            .directory(directory.path())
-            .start()
-            .ready(),
-    );
+    drop(AuthServerPlan::new().directory(directory.path()).ready());
     let file = directory.path().join("user-token.private");
     let before = std::fs::read(&file).unwrap();
     let end = AuthServerPlan::new()

@@ -42,10 +42,6 @@ const FORGERIES: &[&[&str]] = &[
     ],
 ];
 
-fn stack() -> ForgedStack {
-    ForgedStack::with(SigningType::Ecdsa, |plan| plan.public_paths(["/public/**"]))
-}
-
 fn forged(request: Request, lines: &[&str]) -> Request {
     lines
         .iter()
@@ -74,7 +70,7 @@ fn users_seen(request: &Message) -> Vec<String> {
 
 #[test]
 fn lesson_a2_and_a3_the_service_sees_the_verified_user_alone() {
-    let stack = stack();
+    let stack = ForgedStack::with_public([]);
     let client = stack.sidecar.bearing(&stack.token());
     for forgery in FORGERIES {
         let response = client.send(&forged(client.request("GET", "/list"), forgery));
@@ -98,9 +94,7 @@ fn lesson_a2_and_a3_the_service_sees_the_verified_user_alone() {
 #[test]
 fn the_user_header_may_have_the_name_of_other_proxies() {
     for name in ["X-Forwarded-User", "X-Forwarded-Preferred-Username"] {
-        let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
-            plan.flags(["--user-header", name, "--forwarded", "overwrite"])
-        });
+        let stack = ForgedStack::with_flags(["--user-header", name, "--forwarded", "overwrite"]);
         let client = stack.sidecar.bearing(&stack.token());
         let forgery = format!("{name}: root");
         let alias = forgery.replace('-', "_");
@@ -125,7 +119,7 @@ fn the_user_header_may_have_the_name_of_other_proxies() {
 /// Without the forgeries that name `Connection`: the handshake needs that field.
 #[test]
 fn lesson_c22_an_upgrade_carries_the_verified_user_alone() {
-    let stack = stack();
+    let stack = ForgedStack::with_public([]);
     let client = stack.sidecar.bearing(&stack.token());
     let handshake = [
         "Connection: Upgrade",
@@ -153,7 +147,7 @@ fn lesson_c22_an_upgrade_carries_the_verified_user_alone() {
 
 #[test]
 fn lesson_c22_on_a_pass_listed_path_there_is_no_user() {
-    let stack = stack();
+    let stack = ForgedStack::with_public([]);
     for client in [
         stack.sidecar.anonymous(),
         stack.sidecar.bearing(&stack.token()),
@@ -172,7 +166,7 @@ fn lesson_c22_on_a_pass_listed_path_there_is_no_user() {
 
 #[test]
 fn contract_4_2_on_the_user_details_path_only_the_token_counts() {
-    let stack = stack();
+    let stack = ForgedStack::with_public([]);
     let client = stack.sidecar.bearing(&stack.token());
     for forgery in FORGERIES {
         let response = client.send(&forged(client.request("GET", USER_DETAILS), forgery));
@@ -186,7 +180,7 @@ fn contract_4_2_on_the_user_details_path_only_the_token_counts() {
 
 #[test]
 fn a_forged_header_never_stands_for_a_token() {
-    let stack = stack();
+    let stack = ForgedStack::with_public([]);
     let client = stack.sidecar.anonymous();
     for forgery in FORGERIES {
         let response = client.send(&forged(client.request("GET", "/list"), forgery));
@@ -197,7 +191,7 @@ fn a_forged_header_never_stands_for_a_token() {
 
 #[test]
 fn lesson_c22_a_trailer_never_becomes_an_identity() {
-    let stack = stack();
+    let stack = ForgedStack::with_public([]);
     for (path, credentials) in [
         ("/orders/public/x", String::new()),
         (
@@ -225,7 +219,7 @@ fn lesson_c22_a_trailer_never_becomes_an_identity() {
 
 #[test]
 fn lesson_c25_the_header_is_ascii_for_any_user_name() {
-    let stack = stack();
+    let stack = ForgedStack::with_public([]);
     for name in [
         "Žofie",
         "小明",
@@ -252,7 +246,7 @@ fn lesson_c25_the_header_is_ascii_for_any_user_name() {
 
 #[test]
 fn lesson_c25_a_user_too_long_for_the_header_is_rejected() {
-    let stack = stack();
+    let stack = ForgedStack::with_public([]);
     for (name, expected) in [
         ("a".repeat(5_000), "200"),
         ("é".repeat(1_100), "431 identity_too_large"),
@@ -268,9 +262,7 @@ fn lesson_c25_a_user_too_long_for_the_header_is_rejected() {
 
 #[test]
 fn the_header_may_have_another_name_and_is_protected_under_it() {
-    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
-        plan.flags(["--user-header", "X-User"])
-    });
+    let stack = ForgedStack::with_flags(["--user-header", "X-User"]);
     let client = stack.sidecar.bearing(&stack.token());
     let request = client
         .request("GET", "/list")
@@ -294,7 +286,6 @@ fn a_body_that_stays_unread_never_becomes_a_request() {
     let sidecar = SidecarPlan::to(&service.url(), &auth_server.url())
         .flags(["--signing-type", "ecdsa"])
         .public_paths(["/public/**"])
-        .start()
         .ready();
     let token = forge.token(clock::now(), &Value::Null);
     let smuggled =

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use tests::auth_server::{AuthServer, AuthServerPlan, USER_DETAILS, file_store};
-use tests::process::{CommandLine, Finished, Process};
+use tests::auth_server::{AuthServer, AuthServerPlan, file_store};
+use tests::certificates::write_private;
+use tests::process::{CommandLine, Finished};
 use tests::programs::Program;
 use tests::small_disk::{self, SmallDisk};
 use tests::users_file::UsersFile;
@@ -17,27 +18,22 @@ const PAGE: u64 = 4096;
 const ROOM_FOR_THE_JOURNAL: u64 = PAGE;
 
 fn plan(data: &Path) -> AuthServerPlan {
-    AuthServerPlan::new()
-        .directory(data)
-        .flags(["--store-poll-interval", "1"])
+    let plan = AuthServerPlan::new().directory(data);
+    plan.flags(["--store-poll-interval", "1"])
 }
 
 fn keys(words: &[&str], data: &Path) -> Finished {
-    CommandLine::new(Program::AuthServer.path())
-        .arguments(["keys"])
-        .arguments(words)
-        .arguments(["--store", &file_store(data)])
-        .run()
+    Program::AuthServer.run(&[&["keys"], words, &["--store", &file_store(data)]].concat())
+}
+
+fn accepts(server: &AuthServer, token: &str) -> bool {
+    server.verdict(token) == "200"
 }
 
 fn current_kid(data: &Path) -> String {
     let listed = keys(&["show", "--json"], data);
     let listed: serde_json::Value = serde_json::from_str(&listed.stdout).unwrap();
     listed["keys"][0]["kid"].as_str().unwrap().to_owned()
-}
-
-fn accepts(server: &AuthServer, token: &str) -> bool {
-    server.anonymous().bearing(token).get(USER_DETAILS).status() == 200
 }
 
 fn names_in(directory: &Path) -> BTreeSet<String> {
@@ -63,8 +59,9 @@ fn a_revocation_counts_though_the_disk_is_full() {
         return;
     };
     let holder = disk.mounted();
-    let (room, data) = disk_and_store(&disk, &holder);
-    let server = plan(&data).start().ready();
+    let room = disk.seen_by(&holder);
+    let data = room.join("data");
+    let server = plan(&data).ready();
     let stolen = server.login();
     let kid = current_kid(&data);
 
@@ -80,27 +77,21 @@ fn a_revocation_counts_though_the_disk_is_full() {
         "{}",
         revoked.stderr
     );
-    wait::until("the server to hear of it", || {
-        (!accepts(&server, &stolen)).then_some(())
-    });
+    wait::until("the server to hear of it", || !accepts(&server, &stolen));
     let note = wait::until("a note about the disk", || server.store_note());
     assert!(note.contains("No space left"), "{note}");
-    let warnings = || {
-        let output = server.process().output();
-        output.matches("not complete in the store yet").count()
-    };
-    wait::until("the warning", || (warnings() > 0).then_some(()));
-    assert_eq!(warnings(), 1, "once, however often the server looks");
+    let warnings = server.until_logged("not complete in the store yet");
+    assert_eq!(warnings, 1, "once, however often the server looks");
 
     drop(server);
-    let restarted = plan(&data).start().ready();
+    let restarted = plan(&data).ready();
     assert!(!accepts(&restarted, &stolen));
     assert_ne!(current_kid(&data), kid);
 
     small_disk::make_room(&room);
     wait::until("the journal to be carried out", || {
         let is_done = !names_in(&data).contains("user-token.journal");
-        (is_done && restarted.store_note().is_none()).then_some(())
+        is_done && restarted.store_note().is_none()
     });
     assert!(!accepts(&restarted, &stolen));
 }
@@ -111,30 +102,21 @@ fn a_first_start_on_a_full_disk_waits_for_room() {
         return;
     };
     let holder = disk.mounted();
-    let (room, data) = disk_and_store(&disk, &holder);
+    let room = disk.seen_by(&holder);
+    let data = room.join("data");
     small_disk::fill(&room);
     let server = plan(&data).start();
-    wait::until("the reason in the log", || {
-        let output = server.process().output();
-        output.contains("No space left").then_some(())
-    });
+    server.until_logged("No space left");
     assert_eq!(server.readiness(), 503);
     small_disk::make_room(&room);
     drop(server.ready());
-}
-
-/// Returns the disk itself, and the directory of a store on it.
-fn disk_and_store(disk: &SmallDisk, holder: &Process) -> (std::path::PathBuf, std::path::PathBuf) {
-    let room = disk.seen_by(holder);
-    let data = room.join("data");
-    (room, data)
 }
 
 #[test]
 fn no_key_stays_in_a_file_that_a_crash_left_half_written() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
-    drop(plan(&data).start().ready());
+    drop(plan(&data).ready());
     let before = names_in(&data);
     dying_while_it_writes(&["keys", "reencrypt", "--store", &file_store(&data)]);
     let left: Vec<_> = names_in(&data).difference(&before).cloned().collect();
@@ -144,7 +126,7 @@ fn no_key_stays_in_a_file_that_a_crash_left_half_written() {
     let half = fs::read_to_string(data.join(left)).unwrap();
     assert!(half.contains("PRIVATE KEY"), "{half}");
 
-    drop(plan(&data).start().ready());
+    drop(plan(&data).ready());
     assert_eq!(names_in(&data), before);
 }
 
@@ -168,7 +150,7 @@ fn no_hash_stays_in_a_file_that_a_crash_left_half_written() {
     dying_while_it_writes(&disable);
     assert_ne!(names_in(directory), before);
     let server = AuthServerPlan::new().flags(["--users", &location]);
-    drop(server.start().ready());
+    drop(server.ready());
     assert_eq!(names_in(directory), before, "a start removes it, too");
 }
 
@@ -176,12 +158,10 @@ fn no_hash_stays_in_a_file_that_a_crash_left_half_written() {
 fn a_journal_without_its_members_removes_no_key() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
-    drop(plan(&data).start().ready());
+    drop(plan(&data).ready());
     let key = || fs::read(data.join("user-token.private")).ok();
     let (before, journal) = (key(), data.join("user-token.journal"));
-    fs::write(&journal, "{}").unwrap();
-    let owner_only = std::os::unix::fs::PermissionsExt::from_mode(0o600);
-    fs::set_permissions(&journal, owner_only).unwrap();
+    write_private(&journal, "{}");
     let end = plan(&data).fails();
     assert_eq!(end.code, Some(78), "{}", end.stderr);
     assert!(end.stderr.contains("user-token.journal"), "{}", end.stderr);

@@ -2,66 +2,46 @@
 //! that starts then (ADR 0006).
 
 use serde_json::{Value, json};
-use tests::auth_server::{AuthServer, AuthServerPlan, SECRET_KEY, USER_DETAILS};
+use tests::auth_server::{AuthServer, AuthServerPlan, ECDSA, SECRET_KEY};
 use tests::client::verdict;
 use tests::clock;
 use tests::echo_service::EchoService;
 use tests::keys::{SigningKey, SigningType};
-use tests::process::{CommandLine, Finished};
+use tests::process::Finished;
 use tests::programs::Program;
 use tests::redis_server::{PRIVATE_KEY, PUBLIC_KEY, RedisServer};
-use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
-use tests::token_forge::header_of;
+use tests::sidecar::SidecarPlan;
+use tests::token_forge::kid_of;
 use tests::wait;
-
-use super::key_refresh::ECDSA;
 
 const RING: &str = "{auth:user-token}:ring";
 const APPLICATIONS: &str = "{auth:user-token}:applications";
 /// A time past every clock: the year 36812.
 const FAR_OFF: i64 = 1 << 40;
 
-/// Returns a server that polls the store every second.
-fn plan(redis: &RedisServer) -> AuthServerPlan {
-    AuthServerPlan::new()
-        .store(redis.url())
-        .flags(ECDSA)
-        .flags(["--store-poll-interval", "1", "--rotation-lead", "2"])
-}
-
-fn server(redis: &RedisServer) -> AuthServer {
-    plan(redis).start().ready()
-}
-
-fn sidecar(service: &EchoService, server: &AuthServer) -> Sidecar {
-    SidecarPlan::new(service, &server.url())
-        .flags(ECDSA)
-        .flags(EVERY_SECOND)
-        .start()
-        .ready()
-}
-
-fn keys(redis: &RedisServer, words: &[&str]) -> Finished {
-    CommandLine::new(Program::AuthServer.path())
-        .arguments(["keys"])
-        .arguments(words)
-        .arguments(["--store", &redis.url()])
-        .arguments(ECDSA)
-        .run()
-}
-
-fn revoke(redis: &RedisServer, kid: &str) {
-    let end = keys(redis, &["revoke", kid]);
-    assert_eq!(end.code, Some(0), "{}", end.stderr);
-}
-
-fn kid_of(token: &str) -> String {
-    header_of(token)["kid"].as_str().unwrap().to_owned()
-}
-
 fn ring(redis: &RedisServer) -> Value {
     let text = redis.command(&["GET", RING]).unwrap_or_default();
     serde_json::from_str(&text).unwrap_or_default()
+}
+
+/// Returns a server that polls the store every second.
+fn plan(redis: &RedisServer) -> AuthServerPlan {
+    let plan = AuthServerPlan::polling().store(redis.url());
+    plan.flags(["--rotation-lead", "2"])
+}
+
+fn server(redis: &RedisServer) -> AuthServer {
+    plan(redis).ready()
+}
+
+fn is_rejected(server: &AuthServer, token: &str) -> bool {
+    server.verdict(token) == "401 token_key_unknown"
+}
+
+/// Runs `keys …` where no server runs, or none is to hear of the outcome.
+fn keys(redis: &RedisServer, words: &[&str]) -> Finished {
+    let store = ["--store", &redis.url()];
+    Program::AuthServer.run(&[&["keys"], words, &store, &ECDSA].concat())
 }
 
 /// Restores all three values at once, as a snapshot or a replica that lags behind does.
@@ -88,11 +68,6 @@ fn revoked(redis: &RedisServer, kid: &str) -> bool {
     revoked.is_some_and(|kids| kids.iter().any(|one| one == kid))
 }
 
-fn is_rejected(server: &AuthServer, token: &str) -> Option<()> {
-    let response = server.anonymous().bearing(token).get(USER_DETAILS);
-    (verdict(&response) == "401 token_key_unknown").then_some(())
-}
-
 #[test]
 fn a_revoked_key_stays_revoked_when_an_older_store_returns() {
     let Some(redis) = RedisServer::start() else {
@@ -104,26 +79,26 @@ fn a_revoked_key_stays_revoked_when_an_older_store_returns() {
         let running = server(&redis);
         let (stolen, older) = (running.login(), redis.pair());
         let kid = kid_of(&stolen);
-        revoke(&redis, &kid);
+        running.keys(&["revoke", &kid]);
         wait::until("the revocation", || is_rejected(&running, &stolen));
 
         put_back(&redis, &older, older_ring);
         let started = server(&redis);
         wait::until("the revocation to be in the store again", || {
-            (revoked(&redis, &kid) && redis.pair() != older).then_some(())
+            revoked(&redis, &kid) && redis.pair() != older
         });
         wait::until("a new server to hear of it", || {
             is_rejected(&started, &stolen)
         });
-        assert!(is_rejected(&running, &stolen).is_some());
+        assert!(is_rejected(&running, &stolen));
         assert_eq!(kid_of(&running.login()), kid_of(&started.login()));
-        let polling = sidecar(&service, &started);
+        let polling = SidecarPlan::polling(&service, &started.url()).ready();
         let response = polling.bearing(&stolen).get("/list");
         assert_eq!(verdict(&response), "401 token_key_unknown");
 
         drop((running, started));
         let restarted = server(&redis);
-        assert!(is_rejected(&restarted, &stolen).is_some());
+        assert!(is_rejected(&restarted, &stolen));
         assert_ne!(kid_of(&restarted.login()), kid);
     }
 }
@@ -136,13 +111,13 @@ fn a_revocation_is_carried_on_beside_an_unusable_pair() {
     let running = server(&redis);
     let (stolen, (private, _)) = (running.login(), redis.pair());
     let kid = kid_of(&stolen);
-    revoke(&redis, &kid);
+    running.keys(&["revoke", &kid]);
     wait::until("the revocation", || is_rejected(&running, &stolen));
     let foreign = SigningKey::generate(SigningType::Ecdsa).served();
     let mixed = (private, Some(foreign));
     put_back(&redis, &mixed, None);
     wait::until("the revocation to be in the store again", || {
-        revoked(&redis, &kid).then_some(())
+        revoked(&redis, &kid)
     });
     assert_eq!(redis.pair(), mixed, "a pair is never overwritten");
     wait::until("a note about the store", || running.store_note());
@@ -157,7 +132,7 @@ fn a_revocation_that_the_store_lost_is_no_success() {
     let (kid, older) = (kid_of(&token), redis.pair());
     let end = std::thread::scope(|scope| {
         let command = scope.spawn(|| keys(&redis, &["revoke", &kid, "--wait=3"]));
-        wait::until("the revocation", || revoked(&redis, &kid).then_some(()));
+        wait::until("the revocation", || revoked(&redis, &kid));
         put_back(&redis, &older, None);
         command.join().unwrap()
     });
@@ -176,7 +151,7 @@ fn a_bad_record_of_an_application_stops_no_revocation() {
     let token = running.login();
     let bad = r#"{"secretSha256":["short"]}"#;
     redis.command(&["HSET", APPLICATIONS, "orders", bad]);
-    revoke(&redis, &kid_of(&token));
+    running.keys(&["revoke", &kid_of(&token)]);
     wait::until("the revocation", || is_rejected(&running, &token));
     let started = server(&redis);
     for server in [&running, &started] {
@@ -194,21 +169,8 @@ fn a_bad_record_of_an_application_stops_no_revocation() {
     );
     // The only record is gone as if the store had lost it: this authorizes no one.
     redis.command(&["HDEL", APPLICATIONS, "orders"]);
-    let store = [
-        "application",
-        "add",
-        "--store",
-        &redis.url(),
-        "--app-id",
-        "bills",
-    ];
-    let added = CommandLine::new(Program::AuthServer.path())
-        .arguments(store)
-        .run();
-    assert_eq!(added.code, Some(0), "{}", added.stderr);
-    wait::until("the note to go", || {
-        (running.store_note().is_none()).then_some(())
-    });
+    running.done(&["application", "add", "--app-id", "bills"]);
+    wait::until("the note to go", || running.store_note().is_none());
     let response = running.anonymous().get(SECRET_KEY);
     assert_eq!(verdict(&response), "401 application_unknown");
 }
@@ -219,7 +181,7 @@ fn times_that_no_clock_can_have_written_are_corrected() {
         return;
     };
     let lifetime = ["--token-lifetime", "600", "--rotate-every", "1000"];
-    let running = plan(&redis).flags(lifetime).start().ready();
+    let running = plan(&redis).flags(lifetime).ready();
     let kid = kid_of(&running.login());
     let retired = SigningKey::generate(SigningType::Ecdsa).served();
     let planted = json!({
@@ -255,10 +217,9 @@ fn a_next_key_that_is_years_off_is_reported_and_brought_forward() {
     redis.command(&["SET", RING, &planted.to_string()]);
     let note = wait::until("a note about it", || running.store_note());
     assert!(note.contains("keys rotate"), "{note}");
-    let end = keys(&redis, &["rotate", "--rotation-lead", "1"]);
-    assert_eq!(end.code, Some(0), "{}", end.stderr);
+    running.keys(&["rotate", "--rotation-lead", "1"]);
     wait::until("the next key to sign", || {
-        (running.served_key().trim() == next.served().trim()).then_some(())
+        running.served_key().trim() == next.served().trim()
     });
 }
 
@@ -284,7 +245,8 @@ fn a_ring_full_of_keys_keeps_no_sidecar_from_starting() {
     let set = running.anonymous().get("/.well-known/jwks.json");
     assert!(set.text().len() <= 64 * 1024);
     let service = EchoService::start();
-    let response = sidecar(&service, &running)
+    let response = SidecarPlan::polling(&service, &running.url())
+        .ready()
         .bearing(&running.login())
         .get("/list");
     assert_eq!(response.status(), 200, "{}", response.text());

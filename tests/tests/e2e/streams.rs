@@ -8,8 +8,8 @@ use tests::client::{Request, verdict};
 use tests::clock;
 use tests::h2_client::H2Client;
 use tests::h2_service::H2Service;
-use tests::raw_client::RawClient;
-use tests::sidecar::{Sidecar, SidecarPlan};
+use tests::raw_client::{HANDSHAKE, RawClient, head_with_token};
+use tests::sidecar::Sidecar;
 use tests::stack::ForgedStack;
 use tests::streaming_service::StreamingService;
 use tests::wait;
@@ -20,11 +20,11 @@ use super::forwarding::stack;
 const LIFETIME: i64 = 4;
 
 fn in_front_of(stack: &ForgedStack, upstream: &str, flags: &[&str]) -> Sidecar {
-    SidecarPlan::to(upstream, &stack.auth_server.url())
-        .flags(["--signing-type", "ecdsa", "--leeway", "0"])
-        .flags(flags.iter().copied())
-        .start()
-        .ready()
+    stack.in_front_of(upstream, &[&["--leeway", "0"], flags].concat())
+}
+
+fn request(path: &str, token: &str, lines: &str) -> Vec<u8> {
+    head_with_token("GET", &format!("/orders/{path}"), token, lines)
 }
 
 fn short_token(stack: &ForgedStack) -> String {
@@ -32,21 +32,11 @@ fn short_token(stack: &ForgedStack) -> String {
     stack.forge.token(now, &json!({"exp": now + LIFETIME}))
 }
 
-fn request(path: &str, token: &str, more: &str) -> Vec<u8> {
-    format!("GET /orders/{path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\n{more}\r\n")
-        .into_bytes()
-}
-
-const HANDSHAKE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
-                         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
-
 /// Waits for the count, which follows the close of the connections.
 fn wait_for_an_ended_stream(sidecar: &Sidecar) {
     wait::until("the ended stream to be counted", || {
         let metrics = admin_get(sidecar.admin(), "/metrics").text();
-        metrics
-            .contains("postern_sidecar_streams_expired_total 1\n")
-            .then_some(())
+        metrics.contains("postern_sidecar_streams_expired_total 1\n")
     });
 }
 
@@ -216,9 +206,7 @@ fn what_a_token_opens_may_be_silent_once_it_is_a_stream() {
     upload.send(head.as_bytes());
     for byte in 0..5_usize {
         upload.send(b"x");
-        wait::until("the byte to arrive", || {
-            (service.received() > byte).then_some(())
-        });
+        wait::until("the byte to arrive", || service.received() > byte);
         std::thread::sleep(Duration::from_millis(400));
     }
     assert_eq!(upload.response("POST").text(), "5");
@@ -252,7 +240,7 @@ fn streams_may_outlive_their_token_where_configured() {
     assert_eq!(client.response("GET").status(), 101);
     let bearer = sidecar.bearing(&token);
     wait::until("the token to expire", || {
-        (bearer.get("/list").status() == 401).then_some(())
+        bearer.get("/list").status() == 401
     });
     client.send(b"hello");
     assert_eq!(client.bytes(5), b"hello");

@@ -9,7 +9,6 @@ use rustls::version::{TLS12, TLS13};
 use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, USER_DETAILS, admin_get, credentials};
 use tests::certificates::{Authority, Certificate};
 use tests::client::Request;
-use tests::process::CommandLine;
 use tests::programs::Program;
 use tests::wait;
 
@@ -26,7 +25,7 @@ fn metric(server: &AuthServer, line: &str) -> bool {
 /// Serves TLS with a certificate of `authority`.
 fn server(authority: &Authority, certificate: &Certificate) -> AuthServer {
     let plan = AuthServerPlan::new().tls(authority, certificate);
-    plan.start().ready()
+    plan.ready()
 }
 
 #[test]
@@ -38,7 +37,8 @@ fn a_login_and_its_token_travel_over_tls() {
     assert_eq!(details.status(), 200);
 
     let admin = server.admin().to_string();
-    let healthcheck = CommandLine::new(Program::AuthServer.path())
+    let healthcheck = Program::AuthServer
+        .command()
         .arguments(["healthcheck", "--admin-listen", &admin])
         .run();
     assert_eq!(healthcheck.code, Some(0), "{}", healthcheck.stderr);
@@ -111,7 +111,6 @@ fn a_handshake_that_does_not_end_gives_its_permit_back() {
     let server = AuthServerPlan::new()
         .tls(&authority, &certificate)
         .flags(["--request-timeout", "1", "--max-connections", "1"])
-        .start()
         .ready();
     // It takes the only place, and sends no byte.
     let mut silent = TcpStream::connect(server.address()).unwrap();
@@ -139,7 +138,7 @@ fn a_new_certificate_is_served_and_connections_go_on() {
     authority.issue("auth");
     wait::until("the new certificate", || {
         let presented = trust.connect(server.address()).unwrap().presented();
-        (presented != before).then_some(())
+        presented != before
     });
     open.send(&login());
     assert_eq!(open.response("POST").status(), 200);
@@ -158,16 +157,12 @@ fn a_bad_new_pair_is_rejected_counted_and_named() {
     let other = authority.issue("other");
     fs::copy(&other.cert, &certificate.cert).unwrap();
     let line = r#"postern_auth_server_tls_certificate_reloads_total{outcome="refused"} 1"#;
-    wait::until("the rejection", || metric(&server, line).then_some(()));
+    wait::until("the rejection", || metric(&server, line));
     assert!(metric(
         &server,
         "postern_auth_server_tls_last_reload_successful 0"
     ));
-    wait::until("the reason in the log", || {
-        let log = server.process().stderr();
-        log.contains("does not belong to the first certificate")
-            .then_some(())
-    });
+    server.until_logged("does not belong to the first certificate");
     let presented = trust.connect(server.address()).unwrap().presented();
     assert_eq!(presented, before);
     assert_eq!(server.readiness(), 200);
@@ -176,7 +171,7 @@ fn a_bad_new_pair_is_rejected_counted_and_named() {
     fs::copy(&other.key, &certificate.key).unwrap();
     wait::until("the other certificate", || {
         let presented = trust.connect(server.address()).unwrap().presented();
-        (presented != before).then_some(())
+        presented != before
     });
     assert!(metric(
         &server,
@@ -221,7 +216,7 @@ fn what_cannot_be_served_with_stops_start_and_check() {
             "--tls-key",
             key.to_str().unwrap(),
         ];
-        let check = CommandLine::new(Program::AuthServer.path());
+        let check = Program::AuthServer.command();
         let check = check.arguments(["check"]).arguments(flags).run();
         for end in [AuthServerPlan::new().flags(flags).fails(), check] {
             assert_eq!(end.code, Some(78), "{}", end.stderr);
@@ -243,7 +238,8 @@ fn expired_certificates_are_named_by_check_and_start() {
     let store = "rediss://127.0.0.1:1";
     let of_store = ["--store-client-cert", cert, "--store-client-key", key];
 
-    let check = CommandLine::new(Program::AuthServer.path())
+    let check = Program::AuthServer
+        .command()
         .arguments(["check", "--store", store])
         .arguments(expired.flags())
         .arguments(of_store)
@@ -263,10 +259,7 @@ fn expired_certificates_are_named_by_check_and_start() {
 fn the_end_is_graceful_over_tls() {
     let authority = Authority::new();
     let plan = AuthServerPlan::new().flags(["--lame-duck", "0"]);
-    let server = plan
-        .tls(&authority, &authority.issue("auth"))
-        .start()
-        .ready();
+    let server = plan.tls(&authority, &authority.issue("auth")).ready();
     let mut idle = authority.client().connect(server.address()).unwrap();
     idle.send(&login());
     assert_eq!(idle.response("POST").status(), 200);

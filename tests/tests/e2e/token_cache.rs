@@ -6,7 +6,6 @@ use tests::auth_server::USER_DETAILS;
 use tests::client::verdict;
 use tests::clock;
 use tests::fake_auth_server::key_response;
-use tests::keys::SigningType;
 use tests::sidecar::EVERY_SECOND;
 use tests::stack::ForgedStack;
 use tests::wait;
@@ -38,7 +37,7 @@ fn a_repeated_token_is_cached_for_the_same_user() {
 
 #[test]
 fn a_token_that_expires_between_two_requests_is_rejected() {
-    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| plan.flags(["--leeway", "0"]));
+    let stack = ForgedStack::with_flags(["--leeway", "0"]);
     let soon = json!({"exp": clock::now() + 3});
     let token = stack.forge.token(clock::now(), &soon);
     let client = stack.sidecar.bearing(&token);
@@ -55,7 +54,7 @@ fn a_token_that_expires_between_two_requests_is_rejected() {
 
 #[test]
 fn a_cached_token_of_a_replaced_key_is_rejected() {
-    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| plan.flags(EVERY_SECOND));
+    let stack = ForgedStack::with_flags(EVERY_SECOND);
     let old = stack.token();
     for _ in 0..3 {
         assert_eq!(stack.sidecar.bearing(&old).get("/list").status(), 200);

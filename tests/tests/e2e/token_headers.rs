@@ -120,7 +120,7 @@ fn found(response: &Message, seen: &[Message]) -> String {
 fn each_row_of_the_token_headers_gets_its_verdict() {
     let table: HeaderTable = load("token_headers.toml");
     let issuers = Issuers::of_rows(table.issuer);
-    let sidecar = issuers.plan().flags(FLAGS).start().ready();
+    let sidecar = issuers.plan().flags(FLAGS).ready();
     let mut verdicts = Verdicts::default();
     for row in &table.row {
         // The second time from the token cache.
@@ -143,7 +143,6 @@ fn a_token_header_is_stripped_in_report_only_mode_too() {
         .plan()
         .flags(FLAGS)
         .flags(["--enforce=report", &format!("--report-until={until}")])
-        .start()
         .ready();
     let rejected = table
         .row
@@ -165,7 +164,7 @@ fn a_token_header_is_stripped_in_report_only_mode_too() {
 fn a_token_header_gives_the_current_user_too() {
     let table: HeaderTable = load("token_headers.toml");
     let issuers = Issuers::of_rows(table.issuer);
-    let sidecar = issuers.plan().flags(FLAGS).start().ready();
+    let sidecar = issuers.plan().flags(FLAGS).ready();
     let client = sidecar.anonymous();
     let line = format!("Cf-Access-Jwt-Assertion: {}", issuers.of("access").own());
     let response = client.send(&client.request("GET", USER_DETAILS).line(line));
@@ -176,7 +175,7 @@ fn a_token_header_gives_the_current_user_too() {
 fn explanations_name_the_token_header() {
     let table: HeaderTable = load("token_headers.toml");
     let issuers = Issuers::of_rows(table.issuer);
-    let sidecar = issuers.plan().flags(FLAGS).start().ready();
+    let sidecar = issuers.plan().flags(FLAGS).ready();
     let token = issuers.of("access").own();
     for (line, outcome, text) in [
         (
@@ -203,7 +202,7 @@ fn explanations_name_the_token_header() {
 fn a_token_header_is_reloaded() {
     let table: HeaderTable = load("token_headers.toml");
     let issuers = Issuers::of_rows(table.issuer);
-    let sidecar = issuers.plan().flags(FLAGS).start().ready();
+    let sidecar = issuers.plan().flags(FLAGS).ready();
     let access = issuers.of("access");
     let token = access.own();
     let bearer = || verdict(&sidecar.bearing(&token).get("/list"));
@@ -222,9 +221,7 @@ fn a_token_header_is_reloaded() {
     ] {
         std::fs::write(issuers.file(), config).unwrap();
         sidecar.process().signal("HUP");
-        wait::until("the reload", || {
-            ([bearer(), in_header()] == expected).then_some(())
-        });
+        wait::until("the reload", || [bearer(), in_header()] == expected);
     }
 }
 

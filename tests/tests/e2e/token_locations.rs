@@ -104,9 +104,8 @@ fn an_origin_may_use_the_cookie_only_where_named() {
         ("--cors-origin", "403 cross_site"),
         ("--cookie-origin", "200"),
     ] {
-        let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
-            plan.flags(["--token-cookie", "session", flag, "https://app.example"])
-        });
+        let stack =
+            ForgedStack::with_flags(["--token-cookie", "session", flag, "https://app.example"]);
         let cookie = format!("Cookie: session={}", stack.token());
         let client = stack.sidecar.anonymous();
         let verdict_of = |method: &str, lines: &[&str]| with(&client, method, "/list", lines);
@@ -131,14 +130,12 @@ fn an_origin_may_use_the_cookie_only_where_named() {
 
 #[test]
 fn the_cookie_stays_with_us_if_the_service_is_to_see_no_token() {
-    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
-        plan.flags([
-            "--token-cookie",
-            "session",
-            "--forward-authorization",
-            "false",
-        ])
-    });
+    let stack = ForgedStack::with_flags([
+        "--token-cookie",
+        "session",
+        "--forward-authorization",
+        "false",
+    ]);
     let token = stack.token();
     let client = stack.sidecar.anonymous();
     let cookie = format!("Cookie: a=1; session={token}; b=2");
@@ -231,7 +228,7 @@ fn where_a_token_is_optional_a_bad_one_is_rejected() {
 #[test]
 fn the_service_learns_the_way_a_request_came() {
     let received = |flags: &[&str], lines: &[&str]| {
-        let stack = ForgedStack::with(SigningType::Ecdsa, |plan| plan.flags(flags.iter().copied()));
+        let stack = ForgedStack::with_flags(flags.iter().copied());
         let client = stack.sidecar.bearing(&stack.token());
         assert_eq!(with(&client, "GET", "/list", lines), "200");
         let seen = stack.service.last_request();
@@ -323,9 +320,7 @@ fn a_bound_token_is_no_bearer_token_wherever_it_stands() {
             &reason,
         )
     };
-    wait::until("the rejections to be counted", || {
-        (counted() == 10).then_some(())
-    });
+    wait::until("the rejections to be counted", || counted() == 10);
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn auth_server(collector: &Collector) -> AuthServer {
         .fold(AuthServerPlan::new(), |plan, (name, value)| {
             plan.environment(name, value)
         });
-    plan.start().ready()
+    plan.ready()
 }
 
 fn traced(plan: SidecarPlan, environment: &[(&str, String)]) -> SidecarPlan {
@@ -39,7 +39,7 @@ fn traced(plan: SidecarPlan, environment: &[(&str, String)]) -> SidecarPlan {
 
 fn sidecar(service: &EchoService, auth_server: &str, environment: &[(&str, String)]) -> Sidecar {
     let plan = SidecarPlan::new(service, auth_server);
-    traced(plan, environment).start().ready()
+    traced(plan, environment).ready()
 }
 
 fn span(collector: &Collector, what: &str, is: impl Fn(&SeenSpan) -> bool) -> SeenSpan {
@@ -103,9 +103,7 @@ fn one_trace_leads_from_a_client_through_both_programs() {
     });
     assert_eq!(served.trace_id, fetch.trace_id);
     let exported = "postern_sidecar_spans_exported_total";
-    wait::until("exported spans", || {
-        (sum(sidecar.admin(), exported, &[]) > 0).then_some(())
-    });
+    wait::until("exported spans", || sum(sidecar.admin(), exported, &[]) > 0);
     let all = format!("{:?}", collector.spans());
     for secret in ["hush", &token, "not-registered"] {
         assert!(!all.contains(secret), "{secret}: {all}");
@@ -143,7 +141,7 @@ fn a_request_that_a_deadline_ends_has_its_end_in_the_span() {
     let plan = SidecarPlan::to(&service.url(), &stack.auth_server.url());
     let plan = plan.flags(["--signing-type", "ecdsa", "--leeway", "0"]);
     let plan = plan.flags(["--request-body-timeout", "1"]);
-    let sidecar = traced(plan, &collector.environment()).start().ready();
+    let sidecar = traced(plan, &collector.environment()).ready();
     let client = H2Client::connect(sidecar.address());
     let now = clock::now();
     let open = |media_type: &str, expiry: i64| {
@@ -231,10 +229,7 @@ fn a_collector_that_is_away_costs_a_request_nothing() {
     };
     assert!(spans("recorded") >= 50);
     assert_eq!(spans("exported"), 0);
-    wait::until("the warning", || {
-        let log = stack.sidecar.process().stderr();
-        log.contains("spans were not exported").then_some(())
-    });
+    stack.sidecar.until_logged("spans were not exported");
     let log = stack.sidecar.process().stderr();
     assert_eq!(log.matches("spans were not exported").count(), 1, "{log}");
     stack.sidecar.process().terminate();

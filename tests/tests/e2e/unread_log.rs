@@ -76,7 +76,7 @@ impl Unread {
             for _ in 0..AT_ONCE {
                 assert_eq!(client.response("GET").status(), 401);
             }
-            (self.dropped_lines() > 0).then_some(())
+            self.dropped_lines() > 0
         });
     }
 

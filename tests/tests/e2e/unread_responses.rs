@@ -8,9 +8,8 @@ use std::time::Duration;
 use tests::auth_server::admin_get;
 use tests::certificates::Authority;
 use tests::echo_service::MARK;
-use tests::h2_client::FrameClient;
-use tests::keys::SigningType;
-use tests::sidecar::{Sidecar, SidecarPlan};
+use tests::h2_client::{FrameClient, fields_of};
+use tests::sidecar::Sidecar;
 use tests::stack::ForgedStack;
 use tests::wait;
 
@@ -50,15 +49,14 @@ fn wait_for_free_permits(sidecar: &Sidecar) {
     wait::until("free places", || {
         let metrics = admin_get(sidecar.admin(), "/metrics").text();
         let free = ["requests_in_flight 0\n", "sidecar_connections 0\n"];
-        free.iter().all(|line| metrics.contains(line)).then_some(())
+        free.iter().all(|line| metrics.contains(line))
     });
 }
 
-fn stack_with(prepare: impl FnOnce(SidecarPlan) -> SidecarPlan) -> ForgedStack {
-    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
-        let flags = ["--downstream-write-timeout", "1", "--max-requests", "4"];
-        prepare(plan.public_paths(["/public/**"]).flags(flags))
-    });
+fn stack_with(more: &[String]) -> ForgedStack {
+    let flags = ["--downstream-write-timeout", "1", "--max-requests", "4"];
+    let more = more.iter().map(String::as_str);
+    let stack = ForgedStack::with_public(flags.into_iter().chain(more));
     // A few hundred of these fill the buffers.
     let field = "a".repeat(16 * 1024);
     let no_content = format!("HTTP/1.1 204 No Content\r\n{MARK}: 1\r\nX-Field: {field}\r\n\r\n");
@@ -68,7 +66,7 @@ fn stack_with(prepare: impl FnOnce(SidecarPlan) -> SidecarPlan) -> ForgedStack {
 
 #[test]
 fn unread_heads_keep_no_permit() {
-    let stack = stack_with(|plan| plan);
+    let stack = stack_with(&[]);
     let clients = REQUESTS.map(|request| {
         let client = TcpStream::connect(stack.sidecar.address()).unwrap();
         give_up_soon(&client);
@@ -84,7 +82,7 @@ fn unread_heads_keep_no_permit() {
 fn unread_heads_over_tls_keep_no_permit() {
     let authority = Authority::new();
     let tls = authority.issue("server").flags();
-    let stack = stack_with(|plan| plan.flags(tls.iter().map(String::as_str)));
+    let stack = stack_with(&tls);
     let trust = authority.client();
     let clients = REQUESTS.map(|request| {
         let mut client = trust.connect(stack.sidecar.address()).unwrap();
@@ -101,19 +99,10 @@ fn unread_heads_over_tls_keep_no_permit() {
 #[test]
 fn an_http_2_client_that_reads_nothing_keeps_no_permit() {
     const PING: &[u8] = &[0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
-    let stack = stack_with(|plan| plan);
+    let stack = stack_with(&[]);
     let mut client = FrameClient::connect(stack.sidecar.address());
-    let upload = [
-        (":method", "POST"),
-        (":scheme", "http"),
-        (":path", "/orders/public/x"),
-        (":authority", "a"),
-    ];
-    client.head(1, &upload, false);
-    wait::until("the request in flight", || {
-        let metrics = admin_get(stack.sidecar.admin(), "/metrics").text();
-        metrics.contains("requests_in_flight 1\n").then_some(())
-    });
+    client.head(1, &fields_of("POST", "/orders/public/x"), false);
+    stack.sidecar.until_in_flight(1);
     give_up_soon(client.socket());
     stuff(client.socket(), PING);
     wait_for_free_permits(&stack.sidecar);

@@ -107,7 +107,7 @@ fn an_https_service_of_http_1_gets_the_fast_path() {
         .flags(["--signing-type", "ecdsa", "--upstream-reuse-after-body"])
         .flags(["--upstream-ca", &authority.file().display().to_string()])
         .fast_path("on");
-    let sidecar = plan.start().ready();
+    let sidecar = plan.ready();
     let client = sidecar.bearing(&stack.token());
     let long = client
         .request("POST", "/list")
@@ -278,19 +278,17 @@ fn restarts_of_the_service_cost_no_unseen_request() {
             let service = SocketServer::start_on(address, |_| Reply::Bytes(ok()));
             // More than arrive within the pause of a retry: a request is sent again once, so that one
             // which meets two ends is lost.
-            wait::until("some requests", || {
-                (service.requests().len() > 200).then_some(())
-            });
+            wait::until("some requests", || service.requests().len() > 200);
             received += service.requests().len();
             drop(service);
             wait::until("the service to be gone", || {
-                TcpStream::connect(address).is_err().then_some(())
+                TcpStream::connect(address).is_err()
             });
         }
         assert!(received > 200 * restarts);
         let last = SocketServer::start_on(address, |_| Reply::Bytes(ok()));
         wait::until("the last service to be found", || {
-            (last.requests().len() > 20).then_some(())
+            last.requests().len() > 20
         });
         drop(clients_end);
         for client in clients {

@@ -195,7 +195,6 @@ pub(crate) fn sidecar(
         .flags(issuer.into_iter().flatten())
         .flags(one_thread.into_iter().flatten())
         .flags(flags.iter().map(String::as_str))
-        .start()
         .ready();
     let address = sidecar.address();
     Running::new("sidecar", address, sidecar.into_process(), None)

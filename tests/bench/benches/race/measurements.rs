@@ -10,7 +10,6 @@ use bench::load::{OpenLoop, each_once};
 use bench::settings::Settings;
 use bench::wrk::{self, Load, Tokens};
 use tests::keys::SigningType;
-use tests::process::CommandLine;
 use tests::programs::Program;
 
 use crate::capabilities;
@@ -368,7 +367,7 @@ fn idle_connections(field: &Field, settings: &Settings, token: &str, results: &m
 
 /// Returns the flags for the largest cache of this sidecar; `None` if it has no such flag.
 fn large_cache() -> Option<[String; 2]> {
-    let help = CommandLine::new(Program::Sidecar.path()).arguments(["serve", "--help"]);
+    let help = Program::Sidecar.command().arguments(["serve", "--help"]);
     let help = help.run().stdout;
     let flag = help
         .split_whitespace()

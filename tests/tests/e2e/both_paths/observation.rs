@@ -169,7 +169,7 @@ pub(super) fn observe(side: &Side, case: &Case, pause: Duration) -> Observation 
     wait::within(SILENCE, || {
         let metrics = admin_get(side.sidecar.admin(), "/metrics").text();
         let is_idle = |gauge: &str| metrics.contains(&format!("postern_sidecar_{gauge} 0\n"));
-        (is_idle("requests_in_flight") && is_idle("connections")).then_some(())
+        is_idle("requests_in_flight") && is_idle("connections")
     });
     let mut counts = counts(side);
     for (name, count) in &mut counts {

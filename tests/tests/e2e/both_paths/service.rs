@@ -78,9 +78,7 @@ impl ScriptedService {
 
     /// Returns the requests of the case, once all are read.
     pub(super) fn seen(&self) -> Vec<Seen> {
-        wait::within(SILENCE, || {
-            (self.state.lock().unwrap().unread == 0).then_some(())
-        });
+        wait::within(SILENCE, || self.state.lock().unwrap().unread == 0);
         self.state.lock().unwrap().seen.clone()
     }
 }

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use tests::process::CommandLine;
 use tests::programs::{Program, repository};
 
 use super::UPDATE;
@@ -56,7 +55,8 @@ const COMMANDS: &[(Program, &str)] = &[
 ];
 
 fn help(program: Program, command: &str) -> String {
-    let end = CommandLine::new(program.path())
+    let end = program
+        .command()
         .arguments(command.split_whitespace())
         .arguments(["--help"])
         .environment("COLUMNS", "100")

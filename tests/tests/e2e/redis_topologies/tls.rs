@@ -32,7 +32,7 @@ fn untrusted_clients(authority: &Authority, other: &Authority) -> [Vec<String>; 
 /// Checks that both servers learn of a next key that a command stored: they read the writable node.
 fn assert_both_hear_of_a_next_key(servers: &[AuthServer; 2], url: &str, flags: &[String]) {
     wait::until("a rotation", || {
-        (keys(&["rotate"], url, flags).code == Some(0)).then_some(())
+        keys(&["rotate"], url, flags).code == Some(0)
     });
     for server in servers {
         wait::until("the next key in the key set", || {
@@ -50,7 +50,7 @@ fn a_store_over_tls_with_a_client_certificate() {
     };
     let url = redis.url();
     let flags = showing(&authority.issue("client"), &authority);
-    let server = plan(&url, &flags).start().ready();
+    let server = plan(&url, &flags).ready();
     assert!(accepts(&server, &server.login()));
     assert!(redis.pair().0.is_some());
     assert_eq!(keys(&["show"], &url, &flags).code, Some(0));
@@ -124,7 +124,7 @@ fn replaced_certificates_are_used_for_new_connections() {
         ]
         .concat()
     };
-    let server = plan(&redis.url(), &put(&first)).start().ready();
+    let server = plan(&redis.url(), &put(&first)).ready();
 
     // From here on the store has a certificate of the second authority, and requires one.
     let presented = second.issue("redis");
@@ -142,13 +142,13 @@ fn replaced_certificates_are_used_for_new_connections() {
     file(&directory, "key", "half a key");
     let log = |words: &str| server.process().stderr().matches(words).count();
     wait::until("the half-written key in the log", || {
-        (log("for the store: unusable") > 0).then_some(())
+        log("for the store: unusable") > 0
     });
     put(&second);
     wait_for_store_up(&server, 1);
     // The log follows the metric.
     wait::until("the new certificates in the log", || {
-        (log("for the store: the new content") == 1).then_some(())
+        log("for the store: the new content") == 1
     });
     assert_eq!(log("half a key"), 0);
 }
@@ -201,9 +201,7 @@ fn a_cluster_over_tls_and_a_master_that_dies() {
     }
 
     redis.fail_over();
-    wait::until("the keys on the new owner", || {
-        (redis.owner().pair() == pair).then_some(())
-    });
+    wait::until("the keys on the new owner", || redis.owner().pair() == pair);
     assert_both_hear_of_a_next_key(&servers, &url, &flags);
     assert_undivided(&servers, &token);
 }

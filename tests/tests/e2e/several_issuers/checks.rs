@@ -3,7 +3,6 @@
 use std::fs;
 
 use tests::fake_auth_server::json_response;
-use tests::process::CommandLine;
 use tests::programs::{Program, repository};
 use tests::tables::Verdicts;
 
@@ -158,7 +157,7 @@ fn an_unusable_table_stops_the_start_by_its_name() {
             "/nowhere",
         ),
     ] {
-        let end = CommandLine::new(Program::Sidecar.path())
+        let end = Program::Sidecar.command()
             .arguments(["check", "--config", &file.display().to_string()])
             .environment("POSTERN_APP_SECRET", "s");
         fs::write(&file, &config).unwrap();
@@ -199,7 +198,8 @@ fn the_documented_tables_are_valid() {
         let config = block.replace(kubernetes, &here);
         let config = config.replace("/etc/postern/app-secret", secret_file.to_str().unwrap());
         fs::write(issuers.file(), &config).unwrap();
-        let end = CommandLine::new(Program::Sidecar.path())
+        let end = Program::Sidecar
+            .command()
             .arguments(["check", "--config", issuers.file().to_str().unwrap()])
             .run();
         assert_eq!(end.code, Some(0), "{config}\n{}", end.stderr);

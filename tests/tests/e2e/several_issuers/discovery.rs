@@ -81,7 +81,7 @@ fn discovery_finds_the_key_set_by_the_issuer_alone() {
     let flags = ["--issuer-url", &issuer, "--audience", "orders"];
     let by_flags = SidecarPlan::of_issuer(&issuers.service, flags);
     for plan in [by_table, by_flags] {
-        let sidecar = plan.flags(EVERY_SECOND).start().ready();
+        let sidecar = plan.flags(EVERY_SECOND).ready();
         let of_realm = wait::until("the keys of the realm", || {
             let response = sidecar.bearing(&realm.token()).get("/list");
             (response.status() == 200).then_some(response)
@@ -90,7 +90,7 @@ fn discovery_finds_the_key_set_by_the_issuer_alone() {
         let read = realm.documents.requests().len();
         let fetched = realm.one.server.requests().len();
         wait::until("two more fetches", || {
-            (realm.one.server.requests().len() > fetched + 1).then_some(())
+            realm.one.server.requests().len() > fetched + 1
         });
         assert_eq!(
             realm.documents.requests().len(),
@@ -128,9 +128,7 @@ fn a_document_of_another_issuer_or_host_is_not_followed() {
         realm.names(document.clone());
         let flags = ["--issuer-url", &issuer, "--audience", "orders"];
         let sidecar = SidecarPlan::of_issuer(&service, flags).flags(NEVER).start();
-        wait::until("the failure in the log", || {
-            sidecar.process().stderr().contains(said).then_some(())
-        });
+        sidecar.until_logged(said);
         let response = sidecar.bearing(&realm.token()).get("/list");
         assert_eq!(
             verdict(&response),
@@ -145,10 +143,7 @@ fn a_document_of_another_issuer_or_host_is_not_followed() {
     let file = home.path().join("sidecar.toml");
     fs::write(&file, realm.table() + "jwks-hosts = ['localhost']\n").unwrap();
     let flags = ["--config", file.to_str().unwrap()];
-    let sidecar = SidecarPlan::of_issuer(&service, flags)
-        .flags(NEVER)
-        .start()
-        .ready();
+    let sidecar = SidecarPlan::of_issuer(&service, flags).flags(NEVER).ready();
     assert_eq!(
         verdict(&sidecar.bearing(&realm.token()).get("/list")),
         "200"
@@ -162,7 +157,7 @@ fn a_key_set_that_moves_is_found_again() {
     let issuer = realm.issuer();
     let flags = ["--issuer-url", &issuer, "--audience", "orders"];
     let plan = SidecarPlan::of_issuer(&service, flags).flags(EVERY_SECOND);
-    let sidecar = plan.start().ready();
+    let sidecar = plan.ready();
     let moved = serving(json_response(
         "200 OK",
         &realm.one.issuer.jwks(&realm.one.row),
@@ -173,7 +168,7 @@ fn a_key_set_that_moves_is_found_again() {
         .one
         .replies(Reply::Bytes(response("404 Not Found", &[], b"")));
     wait::until("a fetch at the new address", || {
-        (!moved.requests().is_empty()).then_some(())
+        !moved.requests().is_empty()
     });
     assert_eq!(
         verdict(&sidecar.bearing(&realm.token()).get("/list")),

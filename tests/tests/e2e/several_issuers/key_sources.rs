@@ -20,14 +20,14 @@ fn each_issuer_has_a_key_cache_of_its_own() {
     let cache = issuers.home.path().join("keys.json");
     let flags = ["--key-cache", cache.to_str().unwrap(), "--ready", "all"];
     let plan = || issuers.plan().flags(NEVER).flags(flags);
-    let sidecar = plan().start().ready();
+    let sidecar = plan().ready();
     for name in ["shop", "cluster"] {
         let file = format!("{}.{name}", cache.display());
-        wait::until("the cache", || Path::new(&file).exists().then_some(()));
+        wait::until("the cache", || Path::new(&file).exists());
         issuers.of(name).replies(json_response(AWAY, "{}"));
     }
     drop(sidecar);
-    let sidecar = plan().start().ready();
+    let sidecar = plan().ready();
     for name in ["shop", "cluster"] {
         let response = sidecar.bearing(&issuers.of(name).own()).get("/list");
         assert_eq!(verdict(&response), "200", "{name}");
@@ -101,7 +101,7 @@ fn the_cluster_s_keys_are_fetched_with_the_pod_s_own_token() {
     let pods = Pods::of(&issuers);
     let config = issuers.of("shop").table() + &pods.table;
     let plan = issuers.plan_with(&config).flags(EVERY_SECOND);
-    let sidecar = plan.flags(["--ready", "all"]).start().ready();
+    let sidecar = plan.flags(["--ready", "all"]).ready();
     for token in [&pods.token, &issuers.of("shop").own()] {
         assert_eq!(verdict(&sidecar.bearing(token).get("/list")), "200");
     }
@@ -113,9 +113,7 @@ fn the_cluster_s_keys_are_fetched_with_the_pod_s_own_token() {
     wait::until("a fetch with the new token", || {
         let requests = pods.server.requests();
         let mut later = requests.iter().skip(before);
-        later
-            .any(|request| request.header("authorization") == ["Bearer another"])
-            .then_some(())
+        later.any(|request| request.header("authorization") == ["Bearer another"])
     });
     assert!(!sidecar.process().output().contains(&pods.token));
 }
@@ -156,7 +154,7 @@ fn keys_come_through_the_named_proxy_and_no_other() {
         let plan = plan
             .flags(NEVER)
             .environment("HTTPS_PROXY", &of_environment.url());
-        let sidecar = plan.start().ready();
+        let sidecar = plan.ready();
         assert_eq!(
             verdict(&sidecar.bearing(&cluster.own()).get("/list")),
             "200"

@@ -35,7 +35,7 @@ fn an_issuer_that_is_away_hurts_no_other() {
     let issuers = Issuers::publish(&["shop", "cluster"]);
     let (shop, cluster) = (issuers.of("shop"), issuers.of("cluster"));
     cluster.replies(json_response(AWAY, "{}"));
-    let any = issuers.plan().flags(EVERY_SECOND).start().ready();
+    let any = issuers.plan().flags(EVERY_SECOND).ready();
     let all = issuers
         .plan()
         .flags(EVERY_SECOND)
@@ -43,7 +43,7 @@ fn an_issuer_that_is_away_hurts_no_other() {
         .start();
     for sidecar in [&any, &all] {
         wait::until("the keys of the other", || {
-            (verdict(&sidecar.bearing(&shop.own()).get("/list")) == "200").then_some(())
+            verdict(&sidecar.bearing(&shop.own()).get("/list")) == "200"
         });
         let without = sidecar.bearing(&cluster.own()).get("/list");
         assert_eq!(verdict(&without), "503 auth_keys_unavailable");
@@ -66,7 +66,7 @@ fn an_issuer_that_is_away_hurts_no_other() {
             .stderr()
             .matches("keeping the last good one")
             .count();
-        (failures > 0).then_some(())
+        failures > 0
     });
     assert_eq!(verdict(&all.bearing(&cluster.own()).get("/list")), "200");
 }
@@ -92,12 +92,12 @@ fn a_required_list_that_is_missing_hurts_no_other_issuer() {
     for sidecar in [&any, &all] {
         let shop = sidecar.bearing(&issuers.of("shop").own());
         wait::until("the keys of the other", || {
-            (verdict(&shop.get("/list")) == "200").then_some(())
+            verdict(&shop.get("/list")) == "200"
         });
         let token = forge.token(clock::now(), &json!({"iss": "auth"}));
         wait::until("the missing list", || {
             let seen = verdict(&sidecar.bearing(&token).get("/list"));
-            (seen == "503 revocations_stale").then_some(())
+            seen == "503 revocations_stale"
         });
     }
     assert_eq!((any.readiness(), all.readiness()), (200, 503));
@@ -125,19 +125,13 @@ fn broken_keys_of_one_issuer_stop_no_start() {
         "public-key-file = '/nowhere/keys.pem'",
         "jwks-url = 'https://127.0.0.1:1/keys'\nca = '/nowhere/ca.pem'",
     ] {
-        let sidecar = issuers
-            .plan_with(&more(members))
-            .flags(NEVER)
-            .start()
-            .ready();
+        let sidecar = issuers.plan_with(&more(members)).flags(NEVER).ready();
         let response = sidecar.bearing(&issuers.of("shop").own()).get("/list");
         assert_eq!(verdict(&response), "200", "{members}");
         wait::until("the failure in the log", || {
             let said = sidecar.process().stderr();
             let mut lines = said.lines();
-            lines
-                .any(|line| line.contains("ERROR") && line.contains("broken"))
-                .then_some(())
+            lines.any(|line| line.contains("ERROR") && line.contains("broken"))
         });
     }
 }
@@ -155,7 +149,6 @@ fn a_rotation_under_load_rejects_no_token_of_any_issuer() {
         .plan()
         .flags(EVERY_SECOND)
         .flags(["--ready", "all"])
-        .start()
         .ready();
     let (ended, sent) = (AtomicBool::new(false), AtomicUsize::new(0));
     let rejected = Mutex::new(Vec::new());
@@ -185,13 +178,13 @@ fn a_rotation_under_load_rejects_no_token_of_any_issuer() {
         for _ in 0..3 {
             let fetches = rotating.server.requests().len();
             wait::until("another fetch", || {
-                (rotating.server.requests().len() > fetches).then_some(())
+                rotating.server.requests().len() > fetches
             });
         }
         rotating.replies(json_response("200 OK", &only(1)));
         let fetches = rotating.server.requests().len();
         wait::until("a fetch of the last key", || {
-            (rotating.server.requests().len() > fetches + 1).then_some(())
+            rotating.server.requests().len() > fetches + 1
         });
         ended.store(true, Ordering::Relaxed);
     });

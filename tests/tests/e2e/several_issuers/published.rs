@@ -9,7 +9,7 @@ use tests::clock;
 use tests::echo_service::EchoService;
 use tests::fake_auth_server::json_response;
 use tests::issuer::{Issuer, IssuerRow, IssuerTable, IssuerToken};
-use tests::process::{CommandLine, Finished};
+use tests::process::Finished;
 use tests::programs::Program;
 use tests::sidecar::{NEVER, Sidecar, SidecarPlan};
 use tests::socket_server::{Reply, SocketServer};
@@ -124,7 +124,7 @@ impl Issuers {
     /// Starts a sidecar that has the keys of all issuers.
     pub(crate) fn start(&self) -> Sidecar {
         let sidecar = self.plan().flags(NEVER).flags(["--ready", "all"]);
-        sidecar.start().ready()
+        sidecar.ready()
     }
 }
 
@@ -135,7 +135,8 @@ pub(super) fn serving(reply: Reply) -> SocketServer {
 /// Checks a file of settings.
 pub(crate) fn check(file: &Path, config: &str, more: &[&str]) -> Finished {
     fs::write(file, config).unwrap();
-    CommandLine::new(Program::Sidecar.path())
+    Program::Sidecar
+        .command()
         .arguments([
             "check",
             "--app-name",

@@ -22,7 +22,7 @@ fn audiences_and_claims_change_at_a_reload_and_sources_wait() {
         fs::write(issuers.file(), config).unwrap();
         sidecar.process().signal("HUP");
         wait::until("the reload", || {
-            (sidecar.process().stderr().matches(said).count() > before).then_some(())
+            sidecar.process().stderr().matches(said).count() > before
         });
     };
     let other = issuers
@@ -44,11 +44,7 @@ fn audiences_and_claims_change_at_a_reload_and_sources_wait() {
 fn what_a_reload_closed_stays_closed_while_another_waits() {
     let issuers = Issuers::publish(&["shop", "cluster"]);
     let (shop, cluster) = (issuers.of("shop"), issuers.of("cluster"));
-    let sidecar = issuers
-        .plan_with(&shop.table())
-        .flags(NEVER)
-        .start()
-        .ready();
+    let sidecar = issuers.plan_with(&shop.table()).flags(NEVER).ready();
     let bearer = sidecar.bearing(&shop.own());
     let verdicts = || ["/admin/x", "/open/x"].map(|path| verdict(&bearer.get(path)));
     let without = || verdict(&sidecar.anonymous().get("/open/x"));
@@ -63,9 +59,7 @@ fn what_a_reload_closed_stays_closed_while_another_waits() {
         let before = reloads(&metrics());
         fs::write(issuers.file(), config).unwrap();
         sidecar.process().signal("HUP");
-        wait::until("the reload", || {
-            (reloads(&metrics()) != before).then_some(())
-        });
+        wait::until("the reload", || reloads(&metrics()) != before);
         let line = format!("postern_sidecar_config_restart_needed {restart_needed}");
         let metrics = metrics();
         assert!(metrics.lines().any(|found| found == line), "{metrics}");
@@ -109,9 +103,6 @@ fn a_reload_changes_prefixes_and_claim_headers_of_known_tokens() {
     let tables = issuers.tables().replace("user-prefix = \"shop:\"", more);
     fs::write(issuers.file(), tables).unwrap();
     sidecar.process().signal("HUP");
-    wait::until("the reload", || {
-        let said = sidecar.process().stderr();
-        said.contains("configuration reloaded").then_some(())
-    });
+    sidecar.until_logged("configuration reloaded");
     assert_eq!(sent(), ("other:5e".into(), "5e".to_owned()));
 }

@@ -10,7 +10,7 @@ use tests::client::{Client, verdict};
 use tests::h2_client::H2Client;
 use tests::issuer::IssuerRow;
 use tests::message::Message;
-use tests::process::{CommandLine, Finished};
+use tests::process::Finished;
 use tests::programs::Program;
 use tests::sidecar::{NEVER, SidecarPlan};
 use tests::tables::{Verdicts, load};
@@ -60,7 +60,7 @@ fn details_access_log_and_http_2_have_the_prefix_too() {
         let log = ["--access-log", "all", "--log-format", "json"];
         let plan = issuers.plan().flags(NEVER).flags(log);
         let plan = plan.flags(["--access-log-user", field, "--ready", "all"]);
-        let sidecar = plan.start().ready();
+        let sidecar = plan.ready();
         let token = issuers.of("partner").own();
         for _ in 0..2 {
             let details = sidecar.bearing(&token).get(USER_DETAILS).json();
@@ -109,7 +109,7 @@ fn claim_headers(issuers: &Issuers, client: &Client) -> Vec<String> {
 fn a_claim_header_of_a_table_is_for_its_tokens_alone() {
     let issuers = issuers();
     let flags = ["--ready", "all", "--public-path", "/list"];
-    let public = issuers.plan().flags(NEVER).flags(flags).start().ready();
+    let public = issuers.plan().flags(NEVER).flags(flags).ready();
     assert_eq!(claim_headers(&issuers, &public.anonymous()), [""; 0]);
     let sidecar = issuers.start();
     for (name, expected) in [("users", ["buyer", "1"]), ("partner", ["guest", "1"])] {
@@ -202,7 +202,8 @@ fn start(row: &Start, issuers: &Issuers, more: &[(&str, &str)]) -> Finished {
     let config = if has_own { own } else { "" }.to_owned() + &tables.collect::<String>();
     let config = config.replace("TOKEN", &token_file.display().to_string());
     fs::write(issuers.file(), config).unwrap();
-    let command = CommandLine::new(Program::Sidecar.path())
+    let command = Program::Sidecar
+        .command()
         .arguments(["check", "--config", issuers.file().to_str().unwrap()])
         .environment("POSTERN_APP_SECRET", "s");
     match row.flags {
@@ -263,7 +264,7 @@ fn beside_a_cluster_no_other_id_begins_with_system() {
         let (pods, shop) = (Pods::of(&issuers), issuers.of("shop"));
         let config = shop.table().replace("\"shop:\"", "\"\"") + &pods.table + prefix;
         let plan = issuers.plan_with(&config).flags(NEVER);
-        let sidecar = plan.flags(["--ready", "all"]).start().ready();
+        let sidecar = plan.flags(["--ready", "all"]).ready();
         assert_eq!(verdict(&sidecar.bearing(&pods.token).get("/list")), "200");
         let requests = issuers.service.take_requests();
         let id = user(&requests[0])["id"].to_string();
@@ -319,7 +320,7 @@ fn explanation_and_check_show_the_prefix() {
 #[test]
 fn the_auth_server_of_the_flags_keeps_the_ids_of_its_users() {
     let issuers = Issuers::publish(&["shop"]);
-    let auth_server = AuthServerPlan::new().start().ready();
+    let auth_server = AuthServerPlan::new().ready();
     let token = auth_server.login();
     let id = payload_of(&token)["userId"].as_str().unwrap().to_owned();
     let table = "[[issuer]]\nname = 'members'\nissuer = 'auth'\nauth-server = true\n";
@@ -334,8 +335,8 @@ fn the_auth_server_of_the_flags_keeps_the_ids_of_its_users() {
         let plan = SidecarPlan::new(&issuers.service, &auth_server.url()).flags(NEVER);
         let plan = plan.flags(["--config", &file, "--ready", "all"]);
         let sidecar = match is_in_flags {
-            true => plan.environment("POSTERN_ISSUER", "auth").start().ready(),
-            false => plan.start().ready(),
+            true => plan.environment("POSTERN_ISSUER", "auth").ready(),
+            false => plan.ready(),
         };
         assert_eq!(verdict(&sidecar.bearing(&token).get("/list")), "200");
         let requests = issuers.service.take_requests();
