@@ -72,7 +72,17 @@ pub fn warn(warnings: &[String]) {
 /// # Errors
 /// Those of [`parse`].
 pub fn reread<C: FromTables>() -> Result<C, ExitError> {
-    parse_from(std::env::args_os().collect()).map_err(|stop| match stop {
+    parse_words(std::env::args_os())
+}
+
+/// Parses a command line with the settings of its file; tests write one.
+///
+/// # Errors
+/// Those of [`parse`].
+pub fn parse_words<C: FromTables>(
+    words: impl IntoIterator<Item = impl Into<OsString>>,
+) -> Result<C, ExitError> {
+    parse_from(words.into_iter().map(Into::into).collect()).map_err(|stop| match stop {
         ParseOutcome::Failure(failure) => failure,
         ParseOutcome::Help(_) => ExitError::Software("help was requested".to_owned()),
     })
@@ -143,16 +153,6 @@ fn parse_from<C: FromTables>(mut arguments: Vec<OsString>) -> Result<C, ParseOut
     let mut settings = C::from_arg_matches_mut(&mut matches).map_err(outcome)?;
     settings.take(&tables)?;
     Ok(settings)
-}
-
-/// Parses a command line alone, as tests write one: without the file.
-///
-/// # Errors
-/// What clap says of it.
-pub fn parse_words<C: Parser>(
-    words: impl IntoIterator<Item = impl Into<OsString> + Clone>,
-) -> Result<C, clap::Error> {
-    C::from_arg_matches(&command::<C>().try_get_matches_from(words)?)
 }
 
 /// Returns the program's command with `--config` and the names of its variables.

@@ -8,10 +8,7 @@ const APPLICATION: [&str; 4] = ["--app-id", "orders", "--app-secret", "hush"];
 
 fn config(arguments: &[&str]) -> Result<Config, ExitError> {
     let line = [&["sidecar", "serve"], arguments].concat();
-    match runtime::command_line::parse_words::<Cli>(line)
-        .unwrap()
-        .command
-    {
+    match runtime::command_line::parse_words::<Cli>(line)?.command {
         Command::Serve(args) => Config::new(&args),
         other => unreachable!("{other:?}"),
     }
@@ -37,38 +34,69 @@ fn the_defaults_are_usable_and_strict() {
     assert!(config.warnings().is_empty());
 }
 
+/// A table of settings that stop the start.
 #[derive(serde::Deserialize)]
-struct BadSettings {
-    group: Vec<Group>,
+struct Bad<B> {
+    group: Vec<Group<B>>,
 }
 
 #[derive(serde::Deserialize)]
-struct Group {
-    base: Vec<String>,
-    /// The flags of a row, and last what the line says.
+struct Group<B> {
+    base: B,
+    /// Rows: the part behind the base, and last a part of the line.
     rows: Vec<Vec<String>>,
+}
+
+fn assert_is_named(row: &[String], end: Result<Config, ExitError>) {
+    let Err(failure @ (ExitError::Config(_) | ExitError::Usage(_))) = end else {
+        unreachable!("{row:?}: {end:?}")
+    };
+    let (line, says) = (failure.to_string(), row.last().unwrap());
+    assert!(
+        line.contains(says) && !line.contains('\n'),
+        "{row:?}: {line}"
+    );
+    assert!(!line.contains("hush"), "{line}");
 }
 
 #[test]
 fn each_bad_setting_is_one_line_that_names_it() {
     let table = include_str!("../../../tests/data/bad_settings.toml");
-    let table: BadSettings = toml::from_str(table).unwrap();
+    let table: Bad<Vec<String>> = toml::from_str(table).unwrap();
     for Group { base, rows } in &table.group {
         for row in rows {
-            let (says, flags) = row.split_last().unwrap();
-            let all: Vec<_> = base.iter().chain(flags).map(String::as_str).collect();
-            match config(&all) {
-                Err(ExitError::Config(line)) => {
-                    assert!(
-                        line.contains(says) && !line.contains('\n'),
-                        "{row:?}: {line}"
-                    );
-                    assert!(!line.contains("hush"), "{line}");
-                }
-                other => unreachable!("{row:?}: {other:?}"),
+            let flags = base.iter().chain(&row[..row.len() - 1]);
+            let flags: Vec<_> = flags.map(String::as_str).collect();
+            assert_is_named(row, config(&flags));
+        }
+    }
+}
+
+#[test]
+fn each_bad_table_is_one_line_that_names_it() {
+    let files = [
+        include_str!("../../../tests/data/bad_issuers.toml"),
+        include_str!("../../../tests/data/bad_rules.toml"),
+    ];
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("sidecar.toml");
+    let check = |row: &[String], text: &str| {
+        std::fs::write(&file, text).unwrap();
+        let flags = ["--config", file.to_str().unwrap(), "--app-secret", "hush"];
+        assert_is_named(row, config(&flags));
+    };
+    const IDP: &str = "[[issuer]]\nname = 'idp'\nissuer = 'https://idp/'\naudience = ['a']\n\
+                       jwks-url = 'https://idp/keys'\n";
+    for file in files {
+        let table: Bad<String> = toml::from_str(file).unwrap();
+        for Group { base, rows } in &table.group {
+            for row in rows {
+                check(row, &(base.clone() + &row[0].replace("{{idp}}", IDP)));
             }
         }
     }
+    let one = |number| IDP.replace("idp", &format!("idp-{number}"));
+    check(&["16".to_owned()], &(0..17).map(one).collect::<String>());
 }
 
 const ISSUER: [&str; 6] = [

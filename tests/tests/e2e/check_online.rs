@@ -9,7 +9,7 @@ use tests::programs::Program;
 use tests::redis_server::free_address;
 use tests::users_file::UsersFile;
 
-use super::command_line::{CONFIG, SIDECAR, run};
+use super::command_line::{CONFIG, SIDECAR};
 
 const UNAVAILABLE: i32 = 69;
 
@@ -113,18 +113,15 @@ fn a_response_that_may_change_is_69_and_one_that_stays_is_78() {
         let end = online(&server.url(), &service.url(), &[]);
         assert_eq!(end.code, Some(code), "{status}: {}", end.stderr);
         let jwks_url = format!("--jwks-url={}", server.url());
-        let end = run(
-            Program::Sidecar,
-            &[
-                "check",
-                "--online",
-                &jwks_url,
-                "--issuer=i",
-                "--audience=a",
-                "--upstream",
-                &service.url(),
-            ],
-        );
+        let end = Program::Sidecar.run(&[
+            "check",
+            "--online",
+            &jwks_url,
+            "--issuer=i",
+            "--audience=a",
+            "--upstream",
+            &service.url(),
+        ]);
         assert_eq!(end.code, Some(code), "{status}: {}", end.stderr);
     }
 }

@@ -1,9 +1,11 @@
 //! Bad flags and configuration (lesson D29): one line that names the flag. Exit code 64 for a
 //! malformed command line, 78 for a setting that is missing or unusable.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tests::auth_server::{AuthServer, file_store};
 use tests::certificates::write_private;
@@ -11,7 +13,7 @@ use tests::keys::{SigningKey, SigningType};
 use tests::process::Finished;
 use tests::programs::Program;
 use tests::redis_server::free_address;
-use tests::tables::Verdicts;
+use tests::tables::{Verdicts, load};
 use tests::users_file::UsersFile;
 
 const USAGE: i32 = 64;
@@ -29,20 +31,14 @@ pub(super) const SIDECAR: [&str; 7] = [
 ];
 
 pub(super) fn run(program: Program, arguments: &[&str]) -> Finished {
-    program.command().arguments(arguments).run()
+    program.run(arguments)
 }
 
-fn check(verdicts: &mut Verdicts, name: &str, end: &Finished, code: i32, mentions: &str) {
-    let one_line = end.stderr.lines().count() == 1;
-    let good = end.code == Some(code) && one_line && end.stderr.contains(mentions);
-    let difference = format!(
-        "exit {:?}, not {code} with {mentions} in one line: {}",
-        end.code, end.stderr
-    );
-    verdicts.row(
-        name,
-        (!good || !end.stdout.is_empty()).then_some(difference),
-    );
+/// The command lines of a program in `bad_flags.toml`.
+#[derive(Deserialize)]
+struct BadFlags {
+    usage: Vec<Vec<String>>,
+    config: Vec<Vec<String>>,
 }
 
 #[test]
@@ -112,155 +108,21 @@ fn lists_are_json_on_request() {
 }
 
 #[test]
-fn a_bad_flag_of_the_auth_server_is_one_line_that_names_it() {
+fn a_bad_flag_is_one_line_that_names_it() {
     let mut verdicts = Verdicts::default();
-    for (arguments, code, mentions) in [
-        (&["serve", "--no-such-flag"][..], USAGE, "--no-such-flag"),
-        (&["no-such-command"], USAGE, "no-such-command"),
-        (&[], USAGE, ""),
-        (&["serve", "surplus"], USAGE, "surplus"),
-        (&["serve", "--listen"], USAGE, "--listen"),
-        (&["serve", "--listen", "nonsense"], CONFIG, "--listen"),
-        (
-            &["serve", "--listen", "127.0.0.1:70000"],
-            CONFIG,
-            "--listen",
-        ),
-        (&["serve", "--admin-listen", "x"], CONFIG, "--admin-listen"),
-        (
-            &["serve", "--listen", "localhost:9000"],
-            CONFIG,
-            "IP address",
-        ),
-        (
-            &["serve", "--context-path", "auth"],
-            CONFIG,
-            "--context-path",
-        ),
-        (
-            &["serve", "--context-path", "/a/../b"],
-            CONFIG,
-            "--context-path",
-        ),
-        (
-            &["serve", "--context-path", "/auth/"],
-            CONFIG,
-            "--context-path",
-        ),
-        (&["serve", "--store", "mysql://x"], CONFIG, "--store"),
-        (&["serve", "--store", ""], CONFIG, "--store"),
-        (
-            &["keys", "show", "--store", "file:/etc/hostname"],
-            CONFIG,
-            "a file, not a directory",
-        ),
-        (
-            &["serve", "--signing-type", "none"],
-            CONFIG,
-            "--signing-type",
-        ),
-        (
-            &["serve", "--token-lifetime", "0"],
-            CONFIG,
-            "--token-lifetime",
-        ),
-        (
-            &["serve", "--token-lifetime=-1"],
-            CONFIG,
-            "--token-lifetime",
-        ),
-        (
-            &["serve", "--token-lifetime", "5w"],
-            CONFIG,
-            "--token-lifetime",
-        ),
-        (&["serve", "--leeway", "301"], CONFIG, "--leeway"),
-        (&["serve", "--issuer", ""], CONFIG, "--issuer"),
-        (&["serve", "--registry", "zookeeper"], CONFIG, "--registry"),
-        (&["serve", "--users", "ldap"], CONFIG, "--users"),
-        (
-            &["serve", "--static-dir", "/nonexistent"],
-            CONFIG,
-            "--static-dir",
-        ),
-        (
-            &["serve", "--store-password-file", "/nonexistent"],
-            CONFIG,
-            "--store-password-file",
-        ),
-        (
-            &["serve", "--config", "/nonexistent.toml"],
-            CONFIG,
-            "/nonexistent.toml",
-        ),
-        (&["serve", "--log-level", "a=b=c"], CONFIG, "--log-level"),
-        (
-            &["serve", "--log-level", "inof"],
-            CONFIG,
-            "'inof' is no level",
-        ),
-        (&["application", "add"], USAGE, "--app-id"),
-        (
-            &[
-                "application",
-                "add",
-                "--app-id",
-                "a b",
-                "--store",
-                "file:/nonexistent/x",
-            ],
-            USAGE,
-            "--app-id",
-        ),
-    ] {
-        check(
-            &mut verdicts,
-            &arguments.join(" "),
-            &Program::AuthServer.run(arguments),
-            code,
-            mentions,
-        );
-    }
-    verdicts.conclude();
-}
-
-#[test]
-fn a_bad_flag_of_the_sidecar_is_one_line_that_names_it() {
-    let mut verdicts = Verdicts::default();
-    // `bad_settings.toml` has the rest, without a process.
-    for (argument, code, mentions) in [
-        ("--no-such-flag", USAGE, "--no-such-flag"),
-        ("surplus", USAGE, "surplus"),
-        ("--listen=nonsense", CONFIG, "--listen"),
-        ("--listen=localhost:8080", CONFIG, "IP address"),
-        ("--upstream=", CONFIG, "--upstream"),
-        ("--leeway=301", CONFIG, "--leeway"),
-        ("--leeway=-1", CONFIG, "--leeway"),
-        ("--threads=0", CONFIG, "--threads"),
-        ("--config=/nonexistent.toml", CONFIG, "/nonexistent.toml"),
-    ] {
-        let arguments = [&SIDECAR, &[argument][..]].concat();
-        check(
-            &mut verdicts,
-            argument,
-            &Program::Sidecar.run(&arguments),
-            code,
-            mentions,
-        );
-    }
-    for left_out in ["--auth-server", "--app-id", "--app-secret"] {
-        let at = SIDECAR
-            .iter()
-            .position(|argument| *argument == left_out)
-            .unwrap();
-        let arguments = [&SIDECAR[..at], &SIDECAR[at + 2..]].concat();
-        check(
-            &mut verdicts,
-            &arguments.join(" "),
-            &Program::Sidecar.run(&arguments),
-            CONFIG,
-            left_out,
-        );
+    for (name, table) in load::<BTreeMap<String, BadFlags>>("bad_flags.toml") {
+        let program = Program::ALL.into_iter().find(|one| one.name() == name);
+        for (code, rows) in [(USAGE, &table.usage), (CONFIG, &table.config)] {
+            for row in rows {
+                let words: Vec<_> = row.iter().map(String::as_str).collect();
+                let (mentions, words) = words.split_last().unwrap();
+                let end = program.unwrap().run(words);
+                let one_line = end.stderr.lines().count() == 1 && end.stdout.is_empty();
+                let good = end.code == Some(code) && one_line && end.stderr.contains(mentions);
+                let difference = format!("exit {:?}, not {code}: {}", end.code, end.stderr);
+                verdicts.row(&format!("{name} {row:?}"), (!good).then_some(difference));
+            }
+        }
     }
     verdicts.conclude();
 }
@@ -318,10 +180,7 @@ fn healthcheck_requests_the_admin_port() {
     let server = AuthServer::start();
     let admin = server.admin().to_string();
     for (address, code) in [(admin, 0), (free_address().to_string(), 69)] {
-        let end = run(
-            Program::AuthServer,
-            &["healthcheck", "--admin-listen", &address],
-        );
+        let end = Program::AuthServer.run(&["healthcheck", "--admin-listen", &address]);
         assert_eq!(end.code, Some(code), "{}", end.stderr);
     }
 }

@@ -8,13 +8,12 @@ use tempfile::TempDir;
 use tests::auth_server::{AuthServer, admin_get};
 use tests::client::verdict;
 use tests::echo_service::EchoService;
-use tests::fake_auth_server::{FakeAuthServer, json_response, key_response};
+use tests::fake_auth_server::{json_response, key_response};
 use tests::keys::SigningType;
 use tests::programs::Program;
 use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
 use tests::small_disk::{self, SmallDisk};
 use tests::stack::{ForgedStack, signing_flags};
-use tests::token_forge::Forge;
 use tests::{clock, wait};
 
 /// A sidecar with a cache that is on disk.
@@ -76,6 +75,11 @@ fn readiness(sidecar: &Sidecar) -> String {
     admin_get(sidecar.admin(), "/readyz").text()
 }
 
+fn cache_writes(sidecar: &Sidecar, outcome: &str) -> u64 {
+    let name = format!("postern_sidecar_key_cache_writes_total{{outcome=\"{outcome}\"}}");
+    sidecar.metric(&name).unwrap_or_default()
+}
+
 #[test]
 fn a_restart_while_the_auth_server_is_away_serves_at_once() {
     let (service, auth_server) = (EchoService::start(), AuthServer::start());
@@ -96,12 +100,7 @@ fn a_restart_while_the_auth_server_is_away_serves_at_once() {
     assert_eq!(after.readiness(), 200);
     let report = readiness(&after);
     assert!(report.contains("s ago, from the key cache"), "{report}");
-    assert!(
-        after
-            .process()
-            .output()
-            .contains("loaded from the key cache")
-    );
+    after.until_logged("loaded from the key cache");
 }
 
 fn path_of(path: &Path) -> &str {
@@ -117,11 +116,8 @@ fn the_age_of_the_keys_counts_on_across_a_restart() {
     cached.write(content.to_string());
     let trusting = cached.plan().flags(["--max-key-age", "10800"]).start();
     assert_eq!(cached.verdict_of(&trusting), "200");
-    let metrics = admin_get(trusting.admin(), "/metrics").text();
-    let age = metrics
-        .lines()
-        .find_map(|line| line.strip_prefix("postern_sidecar_key_age_seconds "));
-    assert!(age.unwrap().starts_with("72"), "{age:?}");
+    let age = trusting.metric("postern_sidecar_key_age_seconds").unwrap();
+    assert!((7200..7300).contains(&age), "{age}");
     let strict = cached.plan().flags(["--max-key-age", "3600"]).start();
     assert_eq!(cached.verdict_of(&strict), "503 auth_keys_stale");
     assert_eq!(strict.readiness(), 503);
@@ -186,10 +182,7 @@ fn a_cache_that_may_not_be_used_is_left_alone() {
             "503 auth_keys_unavailable",
             "{what}"
         );
-        wait::until(what, || {
-            let log = sidecar.process().output();
-            log.contains("the key cache is not used")
-        });
+        sidecar.until_logged("the key cache is not used");
         std::fs::remove_file(cached.file()).unwrap();
     }
     let elsewhere = cached.home.path().join("elsewhere");
@@ -243,38 +236,12 @@ fn a_start_that_cannot_replace_the_cache_does_not_trust_it() {
 
 #[test]
 fn a_cache_that_cannot_be_written_is_one_warning() {
-    let forge = Forge::new(SigningType::Ecdsa);
-    let (service, auth_server) = (
-        EchoService::start(),
-        FakeAuthServer::serving(&forge.trusted().served()),
-    );
-    let sidecar = SidecarPlan::new(&service, &auth_server.url())
-        .flags(signing_flags(SigningType::Ecdsa).iter().copied())
-        .flags(["--key-cache", "/proc/keys.json"])
-        .flags(EVERY_SECOND)
-        .ready();
-    let token = forge.token(clock::now(), &Value::Null);
-    wait::until("several failures", || {
-        let metrics = admin_get(sidecar.admin(), "/metrics").text();
-        let failed = metrics.lines().find_map(|line| {
-            line.strip_prefix("postern_sidecar_key_cache_writes_total{outcome=\"failed\"} ")
-        });
-        failed.filter(|count| *count != "1").map(|_| ())
-    });
-    assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
-    let warning = "the key cache cannot be written";
-    let log = wait::until("the warning", || {
-        let log = sidecar.process().output();
-        log.contains(warning).then_some(log)
-    });
-    assert_eq!(log.matches(warning).count(), 1, "{log}");
-}
-
-fn cache_writes(sidecar: &Sidecar, result: &str) -> u64 {
-    let name = format!("postern_sidecar_key_cache_writes_total{{outcome=\"{result}\"}} ");
-    let metrics = admin_get(sidecar.admin(), "/metrics").text();
-    let count = metrics.lines().find_map(|line| line.strip_prefix(&name));
-    count.map_or(0, |count| count.parse().unwrap())
+    let cache = ["--key-cache", "/proc/keys.json"];
+    let stack = ForgedStack::with_flags(EVERY_SECOND.into_iter().chain(cache));
+    let sidecar = &stack.sidecar;
+    wait::until("several failures", || cache_writes(sidecar, "failed") > 1);
+    assert_eq!(sidecar.bearing(&stack.token()).get("/list").status(), 200);
+    assert_eq!(sidecar.until_logged("the key cache cannot be written"), 1);
 }
 
 #[test]
@@ -308,9 +275,7 @@ fn a_full_disk_keeps_the_old_cache_until_there_is_room() {
     let files = std::fs::read_dir(&seen).unwrap().count();
     assert_eq!(files, 2, "nothing is left behind by the attempts");
     let warned = |what: &str| sidecar.process().output().matches(what).count();
-    wait::until("the warning", || {
-        warned("the key cache cannot be written") > 0
-    });
+    sidecar.until_logged("the key cache cannot be written");
     assert_eq!(cache_writes(sidecar, "written"), 1);
 
     small_disk::make_room(&seen);

@@ -13,6 +13,7 @@ use tests::moved_clock::MovedClock;
 use tests::redis_server::free_address;
 use tests::sidecar::{EVERY_SECOND, NEVER, Sidecar, SidecarPlan};
 use tests::socket_server::{Reply, SocketServer, response};
+use tests::stack::ForgedStack;
 use tests::token_forge::Forge;
 use tests::wait;
 
@@ -20,10 +21,7 @@ use tests::wait;
 fn contract_7_an_auth_server_down_at_start_is_tried_each_tick() {
     let forge = Forge::new(SigningType::Ecdsa);
     let (address, service) = (free_address(), EchoService::start());
-    let plan = SidecarPlan::new(&service, &format!("http://{address}/auth"))
-        .flags(ECDSA)
-        .flags(EVERY_SECOND);
-    let sidecar = plan.public_paths(["/public/**"]).start();
+    let sidecar = SidecarPlan::polling(&service, &format!("http://{address}/auth")).start();
     sidecar.until_logged("ERROR");
     let token = forge.token(clock::now(), &Value::Null);
     let response = sidecar.bearing(&token).get("/list");
@@ -37,11 +35,6 @@ fn contract_7_an_auth_server_down_at_start_is_tried_each_tick() {
         verdict(&sidecar.bearing(&token).get(USER_DETAILS)),
         "503 auth_keys_unavailable"
     );
-    assert_eq!(
-        sidecar.anonymous().get("/public/x").status(),
-        200,
-        "pass-listed paths need no key"
-    );
     let _auth_server = FakeAuthServer::serving_on(address, &forge.trusted().served());
     let sidecar = sidecar.ready();
     assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
@@ -49,80 +42,65 @@ fn contract_7_an_auth_server_down_at_start_is_tried_each_tick() {
 
 #[test]
 fn contract_4_4_pass_listed_paths_need_no_key() {
-    let service = EchoService::start();
-    let plan = SidecarPlan::new(&service, &format!("http://{}/auth", free_address()))
-        .public_paths(["/public/**"]);
-    let sidecar = plan.start();
+    let (service, nowhere) = (EchoService::start(), free_address());
+    let plan = SidecarPlan::new(&service, &format!("http://{nowhere}/auth"));
+    let sidecar = plan.public_paths(["/public/**"]).start();
     let client = sidecar.anonymous();
-    let response = client.send(
-        &client
-            .request("GET", "/public/x")
-            .line("X-Current-User: {\"id\":\"0\"}"),
-    );
+    let request = client.request("GET", "/public/x");
+    let response = client.send(&request.line("X-Current-User: {\"id\":\"0\"}"));
     assert_eq!(response.status(), 200);
-    assert_eq!(
-        service.last_request().header("X-Current-User"),
-        Vec::<String>::new()
-    );
+    assert_eq!(service.last_request().header("X-Current-User"), [""; 0]);
 }
 
 #[test]
 fn contract_1_a_replaced_key_is_taken_at_the_next_tick() {
-    let (one, other) = (Forge::new(SigningType::Rsa), Forge::new(SigningType::Rsa));
-    let (auth_server, service) = (
-        FakeAuthServer::serving(&one.trusted().served()),
-        EchoService::start(),
-    );
-    let sidecar = SidecarPlan::new(&service, &auth_server.url())
-        .flags(EVERY_SECOND)
-        .ready();
+    const CACHED: &str = "postern_sidecar_token_cache_bytes";
+    let stack = ForgedStack::with(SigningType::Rsa, |plan| plan.flags(EVERY_SECOND));
+    let new = stack.forge.untrusted_token(clock::now(), &Value::Null);
     let (old, new) = (
-        one.token(clock::now(), &Value::Null),
-        other.token(clock::now(), &Value::Null),
+        stack.sidecar.bearing(&stack.token()),
+        stack.sidecar.bearing(&new),
     );
-    assert_eq!(sidecar.bearing(&old).get("/list").status(), 200);
-    assert_eq!(
-        verdict(&sidecar.bearing(&new).get("/list")),
-        "401 token_signature"
-    );
-    auth_server.set_reply(key_response(&other.trusted().served()));
-    wait::until("the new key", || {
-        sidecar.bearing(&new).get("/list").status() == 200
+    for _ in 0..3 {
+        assert_eq!(old.get("/list").status(), 200);
+    }
+    assert_eq!(verdict(&new.get("/list")), "401 token_signature");
+    assert!(stack.sidecar.metric(CACHED) > Some(0));
+    let new_key = stack.forge.untrusted().served();
+    stack.auth_server.set_reply(key_response(&new_key));
+    let rejected = wait::until("the new key", || {
+        let verdict = verdict(&old.get("/list"));
+        (verdict != "200").then_some(verdict)
     });
     assert_eq!(
-        verdict(&sidecar.bearing(&old).get("/list")),
-        "401 token_signature",
+        rejected, "401 token_signature",
         "contract 5.3: the last fetched"
     );
+    assert_eq!(stack.sidecar.metric(CACHED), Some(0), "gone with its key");
+    assert_eq!(new.get("/list").status(), 200);
 }
 
 #[test]
 fn a_former_key_counts_for_its_grace_alone() {
-    let (one, other) = (
-        Forge::new(SigningType::Ecdsa),
-        Forge::new(SigningType::Ecdsa),
+    let grace = ["--previous-key-grace", "4"];
+    let stack = ForgedStack::with_flags(EVERY_SECOND.into_iter().chain(grace));
+    let new = stack.forge.untrusted_token(clock::now(), &Value::Null);
+    let (old, new) = (
+        stack.sidecar.bearing(&stack.token()),
+        stack.sidecar.bearing(&new),
     );
-    let service = EchoService::start();
-    let auth_server = FakeAuthServer::serving(&one.trusted().served());
-    let plan = SidecarPlan::new(&service, &auth_server.url())
-        .flags(ECDSA)
-        .flags(EVERY_SECOND);
-    let sidecar = plan.flags(["--previous-key-grace", "4"]).ready();
-    let now = clock::now();
-    let (old, new) = (one.token(now, &Value::Null), other.token(now, &Value::Null));
-    auth_server.set_reply(key_response(&other.trusted().served()));
-    wait::until("the new key", || {
-        sidecar.bearing(&new).get("/list").status() == 200
-    });
-    assert_eq!(sidecar.bearing(&old).get("/list").status(), 200, "grace");
+    let new_key = stack.forge.untrusted().served();
+    stack.auth_server.set_reply(key_response(&new_key));
+    wait::until("the new key", || new.get("/list").status() == 200);
+    assert_eq!(old.get("/list").status(), 200, "grace");
     // The grace ends without an auth server as well.
-    drop(auth_server);
+    drop(stack.auth_server);
     let rejected = wait::until("the end of the grace", || {
-        let verdict = verdict(&sidecar.bearing(&old).get("/list"));
+        let verdict = verdict(&old.get("/list"));
         (verdict != "200").then_some(verdict)
     });
     assert_eq!(rejected, "401 token_signature");
-    assert_eq!(sidecar.bearing(&new).get("/list").status(), 200);
+    assert_eq!(new.get("/list").status(), 200);
 }
 
 #[test]
@@ -141,18 +119,11 @@ fn contract_1_the_hot_path_never_calls_the_auth_server() {
 /// The only test with the real minute: the default schedule is the contract's.
 #[test]
 fn contract_8_the_refresh_is_at_second_0_of_every_minute() {
-    let forge = Forge::new(SigningType::Ecdsa);
-    let (auth_server, service) = (
-        FakeAuthServer::serving(&forge.trusted().served()),
-        EchoService::start(),
-    );
-    let _sidecar = SidecarPlan::new(&service, &auth_server.url())
-        .flags(ECDSA)
-        .ready();
-    let at_start = auth_server.retrievals().len();
+    let stack = ForgedStack::start();
+    let at_start = stack.auth_server.retrievals().len();
     assert_eq!(at_start, 1, "one fetch at the start");
     let second = wait::within(std::time::Duration::from_secs(75), || {
-        (auth_server.retrievals().len() > at_start).then(|| clock::now() % 60)
+        (stack.auth_server.retrievals().len() > at_start).then(|| clock::now() % 60)
     });
     let second = second.unwrap_or_else(|| panic!("no refresh within a minute"));
     assert!(
@@ -167,15 +138,14 @@ fn a_clock_that_is_set_back_holds_up_no_fetch() {
     let Some(clock) = MovedClock::new() else {
         return;
     };
-    let forge = Forge::new(SigningType::Ecdsa);
-    let auth_server = FakeAuthServer::serving(&forge.trusted().served());
-    let service = EchoService::start();
-    let plan = SidecarPlan::new(&service, &auth_server.url()).flags(ECDSA);
-    let plan = clock
-        .environment()
-        .iter()
-        .fold(plan, |plan, (name, value)| plan.environment(name, value));
-    let sidecar = plan.flags(EVERY_SECOND).ready();
+    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
+        let plan = plan.flags(EVERY_SECOND);
+        let variables = clock.environment();
+        variables
+            .iter()
+            .fold(plan, |plan, (name, value)| plan.environment(name, value))
+    });
+    let auth_server = &stack.auth_server;
     let now_fetches = |what: &str| {
         let before = auth_server.retrievals().len();
         wait::until(what, || auth_server.retrievals().len() >= before + 3);
@@ -185,7 +155,7 @@ fn a_clock_that_is_set_back_holds_up_no_fetch() {
         clock.set(-back * HOUR);
         now_fetches("the ticks of a clock that was set back");
     }
-    let noticed = sidecar.process().stderr();
+    let noticed = stack.sidecar.process().stderr();
     assert!(noticed.contains("two intervals"), "{noticed}");
     clock.set(HOUR);
     now_fetches("the ticks of a clock that was set forward");
@@ -219,10 +189,8 @@ fn a_late_auth_server_is_retried_before_the_tick() {
 
 #[test]
 fn contract_8_a_failed_fetch_waits_for_the_next_tick() {
-    let auth_server = FakeAuthServer::replying(json_response(
-        "503 Service Unavailable",
-        "{\"success\":false}",
-    ));
+    let away = json_response("503 Service Unavailable", "{\"success\":false}");
+    let auth_server = FakeAuthServer::replying(away);
     let service = EchoService::start();
     let sidecar = SidecarPlan::new(&service, &auth_server.url())
         .flags(NEVER)
@@ -254,13 +222,8 @@ fn contract_5_3_a_key_without_pem_armour_is_read() {
         .collect();
     let (auth_server, service) = (FakeAuthServer::serving(&bare), EchoService::start());
     let sidecar = Sidecar::trusting(&service, &auth_server);
-    assert_eq!(
-        sidecar
-            .bearing(&forge.token(clock::now(), &Value::Null))
-            .get("/list")
-            .status(),
-        200
-    );
+    let token = forge.token(clock::now(), &Value::Null);
+    assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
 }
 
 #[test]
@@ -279,9 +242,7 @@ fn keys_that_cannot_be_fetched_are_trusted_for_a_while() {
     let forge = Forge::new(SigningType::Ecdsa);
     let (address, service) = (free_address(), EchoService::start());
     let auth_server = FakeAuthServer::serving_on(address, &forge.trusted().served());
-    let sidecar = SidecarPlan::new(&service, &auth_server.url())
-        .flags(ECDSA)
-        .flags(EVERY_SECOND)
+    let sidecar = SidecarPlan::polling(&service, &auth_server.url())
         .flags(["--max-key-age", "3"])
         .public_paths(["/public/**"])
         .ready();

@@ -2,14 +2,12 @@
 //! there. The registry is the real server program `rnacos`, which has the API of Nacos 1 and 2; for
 //! Nacos 3 it is a server of the harness.
 
-use std::fs::Permissions;
 use std::io::ErrorKind;
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use tests::auth_server::{AuthServer, AuthServerPlan, USER_DETAILS, admin_get};
-use tests::certificates::Authority;
+use tests::auth_server::{AuthServer, AuthServerPlan, USER_DETAILS};
+use tests::certificates::{Authority, write_private};
 use tests::client::reason;
 use tests::clock;
 use tests::echo_service::EchoService;
@@ -37,15 +35,12 @@ fn finding(service: &EchoService, registry: &Rnacos) -> SidecarPlan {
 }
 
 fn says_registered(server: &AuthServer) -> bool {
-    let metrics = admin_get(server.admin(), "/metrics").text();
-    metrics.contains("\npostern_auth_server_registry_listed 1\n")
+    server.metric("postern_auth_server_registry_listed") == Some(1)
 }
 
-fn fetches(sidecar: &Sidecar, result: &str) -> u64 {
-    let metrics = admin_get(sidecar.admin(), "/metrics").text();
-    let name = format!(r#"postern_sidecar_key_refreshes_total{{outcome="{result}"}} "#);
-    let value = metrics.lines().find_map(|line| line.strip_prefix(&name));
-    value.map_or(0, |value| value.parse().unwrap())
+fn fetches(sidecar: &Sidecar, outcome: &str) -> u64 {
+    let name = format!("postern_sidecar_key_refreshes_total{{outcome=\"{outcome}\"}}");
+    sidecar.metric(&name).unwrap_or_default()
 }
 
 /// Waits for `times` further fetches of the sidecar.
@@ -262,8 +257,7 @@ fn a_registry_that_needs_a_login_gets_one_unlogged() {
     let address = registry.address();
     let home = tempfile::tempdir().unwrap();
     let password = home.path().join("password");
-    std::fs::write(&password, PASSWORD).unwrap();
-    std::fs::set_permissions(&password, Permissions::from_mode(0o600)).unwrap();
+    write_private(&password, PASSWORD);
     let loud = ["--log-level", "trace,hyper_util=trace,reqwest=trace"];
 
     let server = registering(&format!("nacos://{USER}@{address}"))

@@ -12,7 +12,7 @@ use tests::tables::Verdicts;
 use tests::token_rows::{KeySetShape, Policy, TokenRow, TokenTable};
 use tests::wait;
 
-use super::command_line::{CONFIG, SIDECAR, run};
+use super::command_line::{CONFIG, SIDECAR};
 use super::reload::Reloading;
 
 const WOULD_REJECT: &str = "Postern-Would-Refuse";
@@ -218,10 +218,9 @@ fn a_start_after_the_end_enforces_and_logs_it() {
     assert_eq!(verdict(&sidecar.bearing(&stack.token()).get("/a")), "200");
     assert_eq!(stack.service.requests().len(), 1);
     assert_eq!(sidecar.metric("postern_sidecar_enforcing"), Some(1));
+    let warnings = sidecar.until_logged("WARN sidecar: --report-until");
     let log = sidecar.process().stderr();
-    let warns = |line: &&str| line.contains("WARN") && line.contains("--report-until");
-    let warning = log.lines().find(warns).unwrap_or_else(|| panic!("{log}"));
-    assert!(warning.contains("is past"), "{warning}");
+    assert!(warnings == 1 && log.contains("is past"), "{log}");
     assert!(!log.contains("reach the service"), "{log}");
     // The rest of the file is reloaded as ever.
     reloading.reload(&format!("public-path = ['/a']\n{config}"), "applied");
@@ -230,12 +229,7 @@ fn a_start_after_the_end_enforces_and_logs_it() {
 
 #[test]
 fn the_end_is_required_and_thirty_days_ahead_or_less() {
-    let check = |flags: &[&str]| {
-        run(
-            Program::Sidecar,
-            &[&["check"], &SIDECAR[1..], flags].concat(),
-        )
-    };
+    let check = |flags: &[&str]| Program::Sidecar.run(&[&["check"], &SIDECAR[1..], flags].concat());
     let now = clock::now();
     let until = |seconds: i64| format!("--report-until={}", now + seconds);
     let (past, soon, far) = (until(-1), until(3600), until(31 * 24 * 3600));
@@ -327,9 +321,6 @@ fn requests_without_a_token_become_pass_list_lines() {
     let file = directory.path().join("sidecar.toml");
     std::fs::write(&file, lines).unwrap();
     let config = ["--config", file.to_str().unwrap()];
-    let end = run(
-        Program::Sidecar,
-        &[&["check"], &SIDECAR[1..], &config].concat(),
-    );
+    let end = Program::Sidecar.run(&[&["check"], &SIDECAR[1..], &config].concat());
     assert_eq!(end.code, Some(0), "{}", end.stderr);
 }

@@ -14,7 +14,6 @@ use tests::echo_service::{EchoService, MARK};
 use tests::fake_auth_server::FakeAuthServer;
 use tests::keys::SigningType;
 use tests::message::Message;
-use tests::programs::Program;
 use tests::raw_client::{RawClient, exchange};
 use tests::sidecar::SidecarPlan;
 use tests::skip::skip;
@@ -22,8 +21,6 @@ use tests::socket_server::{Reply, SocketServer, response};
 use tests::tls_service::TlsService;
 use tests::token_forge::Forge;
 use tests::wait;
-
-use super::command_line::{CONFIG, SIDECAR, run};
 
 /// The `timeoutSeconds` that Kubernetes has by default.
 const KUBELET_WAITS: Duration = Duration::from_secs(1);
@@ -306,81 +303,4 @@ fn another_host_reaches_the_named_probes_alone() {
         );
         assert!(reached.is_empty() || status == 200, "{request}");
     }
-}
-
-#[test]
-fn an_unusable_probe_stops_the_start() {
-    for (probes, why) in [
-        ("", "EOF"),
-        ("[]", "not an object"),
-        (r#"{"a": {}}"#, "'a': needs httpGet"),
-        (r#"{"a": {"http": {}}}"#, "'a': unknown field `http`"),
-        (
-            r#"{"a": {"httpGet": {"host": "b"}}}"#,
-            "'a': unknown field `host`",
-        ),
-        (
-            r#"{"a": {"httpGet": {}, "periodSeconds": 3}}"#,
-            "'a': unknown field `periodSeconds`",
-        ),
-        (
-            r#"{"a": {"tcpSocket": {"port": 1}}}"#,
-            "'a': tcpSocket is not supported: httpGet only",
-        ),
-        (
-            r#"{"a": {"httpGet": {}, "grpc": {"port": 1}}}"#,
-            "'a': grpc is not supported: httpGet only",
-        ),
-        (
-            r#"{"a": {"httpGet": {}}, "a": {"httpGet": {}}}"#,
-            "duplicate",
-        ),
-        (r#"{"a/b": {"httpGet": {}}}"#, "'a/b': a name is of"),
-        (r#"{"": {"httpGet": {}}}"#, "'': a name is of"),
-        (r#"{"a": {"httpGet": {"path": "b"}}}"#, "'b' is no path"),
-        (
-            r#"{"a": {"httpGet": {"path": "/b c"}}}"#,
-            "'/b c' is no path",
-        ),
-        (r#"{"a": {"httpGet": {"port": 0}}}"#, "nonzero"),
-        (
-            r#"{"a": {"httpGet": {"port": "web"}}}"#,
-            "invalid type: string \"web\"",
-        ),
-        (
-            r#"{"a": {"httpGet": {"scheme": "http"}}}"#,
-            "unknown variant `http`",
-        ),
-        (r#"{"a": {"httpGet": {}, "timeoutSeconds": 0}}"#, "nonzero"),
-        (
-            r#"{"a": {"httpGet": {"httpHeaders": [{"name": "b c", "value": ""}]}}}"#,
-            "httpHeaders: 'b c' is unusable",
-        ),
-        (
-            r#"{"a": {"httpGet": {"port": 8081}}}"#,
-            "is this sidecar's own --admin-listen",
-        ),
-    ] {
-        let end = run(
-            Program::Sidecar,
-            &[&["check"], &SIDECAR[1..], &["--probes", probes]].concat(),
-        );
-        assert_eq!(end.code, Some(CONFIG), "{probes}: {}", end.stderr);
-        let line = end.stderr.lines().next().unwrap();
-        assert!(
-            line.starts_with("error: --probes") && line.contains(why),
-            "{probes}: {line}"
-        );
-    }
-    let end = run(
-        Program::Sidecar,
-        &[&["check"], &SIDECAR[1..], &["--probes", LIVE]].concat(),
-    );
-    assert_eq!(end.code, Some(0), "{}", end.stderr);
-    let printed = format!("probes = '{LIVE}'");
-    assert!(
-        end.stdout.lines().any(|line| line == printed),
-        "{}",
-        end.stdout
-    );
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use tests::auth_server::AuthServerPlan;
 use tests::programs::Program;
 
-use super::command_line::{CONFIG, SIDECAR, run};
+use super::command_line::{CONFIG, SIDECAR};
 
 #[test]
 fn flags_come_before_variables_before_the_file_before_defaults() {
@@ -272,23 +272,17 @@ fn the_auth_server_s_check_warns_of_all_that_serve_warns_of() {
 fn what_check_prints_is_a_configuration_file() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("postern.toml");
-    let first = run(
-        Program::AuthServer,
-        &[
-            "check",
-            "--issuer",
-            "me",
-            "--public-path",
-            "/a/**",
-            "--public-path",
-            "/b",
-        ],
-    );
+    let first = Program::AuthServer.run(&[
+        "check",
+        "--issuer",
+        "me",
+        "--public-path",
+        "/a/**",
+        "--public-path",
+        "/b",
+    ]);
     fs::write(&file, &first.stdout).unwrap();
-    let second = run(
-        Program::AuthServer,
-        &["check", "--config", file.to_str().unwrap()],
-    );
+    let second = Program::AuthServer.run(&["check", "--config", file.to_str().unwrap()]);
     assert_eq!(
         (second.code, second.stdout),
         (Some(0), first.stdout),
@@ -301,9 +295,11 @@ fn what_check_prints_is_a_configuration_file() {
 fn the_output_of_check_is_a_file_without_secrets() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("postern.toml");
-    let arguments = [&["check"], &SIDECAR[1..]].concat();
+    let probes = r#"--probes={"live": {"httpGet": {"path": "/orders/healthz"}}}"#;
+    let arguments = [&["check", probes], &SIDECAR[1..]].concat();
     let first = Program::Sidecar.run(&arguments);
     fs::write(&file, &first.stdout).unwrap();
+    assert!(first.stdout.contains("\nprobes = '{"), "{}", first.stdout);
     assert!(first.stdout.contains("# app-secret is set\n"));
     assert!(!first.stdout.contains("hidden"), "{}", first.stdout);
     let second = Program::Sidecar
@@ -335,10 +331,7 @@ fn an_unknown_key_of_the_file_is_fatal_and_named_with_the_file() {
         ("[serve]\nissuer = \"x\"\n", "serve"),
     ] {
         fs::write(&file, text).unwrap();
-        let end = run(
-            Program::AuthServer,
-            &["check", "--config", file.to_str().unwrap()],
-        );
+        let end = Program::AuthServer.run(&["check", "--config", file.to_str().unwrap()]);
         assert_eq!(
             (end.code, end.stderr.lines().count()),
             (Some(CONFIG), 1),

@@ -6,13 +6,9 @@ use tests::auth_server::USER_DETAILS;
 use tests::careless_service::CarelessService;
 use tests::client::{Request, verdict};
 use tests::clock;
-use tests::fake_auth_server::FakeAuthServer;
-use tests::keys::SigningType;
 use tests::message::Message;
-use tests::raw_client::{RawClient, exchange};
-use tests::sidecar::SidecarPlan;
+use tests::raw_client::{HANDSHAKE, RawClient, exchange};
 use tests::stack::ForgedStack;
-use tests::token_forge::Forge;
 
 /// Header lines with which a client may try to pass for another user.
 const FORGERIES: &[&[&str]] = &[
@@ -121,12 +117,7 @@ fn the_user_header_may_have_the_name_of_other_proxies() {
 fn lesson_c22_an_upgrade_carries_the_verified_user_alone() {
     let stack = ForgedStack::with_public([]);
     let client = stack.sidecar.bearing(&stack.token());
-    let handshake = [
-        "Connection: Upgrade",
-        "Upgrade: websocket",
-        "Sec-WebSocket-Version: 13",
-        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
-    ];
+    let handshake: Vec<_> = HANDSHAKE.lines().collect();
     let names_connection = |forgery: &&&[&str]| forgery[0].starts_with("Connection");
     for forgery in FORGERIES
         .iter()
@@ -280,14 +271,9 @@ fn the_header_may_have_another_name_and_is_protected_under_it() {
 /// CL.0 request smuggling: the body of one request is another one, with a user of the client's own.
 #[test]
 fn a_body_that_stays_unread_never_becomes_a_request() {
-    let forge = Forge::new(SigningType::Ecdsa);
-    let service = CarelessService::start();
-    let auth_server = FakeAuthServer::serving(&forge.trusted().served());
-    let sidecar = SidecarPlan::to(&service.url(), &auth_server.url())
-        .flags(["--signing-type", "ecdsa"])
-        .public_paths(["/public/**"])
-        .ready();
-    let token = forge.token(clock::now(), &Value::Null);
+    let (stack, service) = (ForgedStack::start(), CarelessService::start());
+    let sidecar = stack.in_front_of(&service.url(), &["--public-path", "/public/**"]);
+    let token = stack.token();
     let smuggled =
         "GET /orders/smuggled HTTP/1.1\r\nHost: a\r\nX-Current-User: {\"id\":\"root\"}\r\n\r\n";
     let length = smuggled.len();
@@ -310,12 +296,12 @@ fn a_body_that_stays_unread_never_becomes_a_request() {
         }
     }
     // The response to a smuggled request on a pooled connection would come before this one.
-    let token = format!("Authorization: Bearer {token}");
-    let last = format!("GET /orders/last HTTP/1.1\r\nHost: a\r\n{token}\r\n\r\n");
-    assert_eq!(
-        exchange(sidecar.address(), "GET", last.as_bytes()).status(),
-        200
+    let last = exchange(
+        sidecar.address(),
+        "GET",
+        &stack.head("GET", "/orders/last", ""),
     );
+    assert_eq!(last.status(), 200);
     let heads = service.heads();
     let forged: Vec<_> = heads
         .iter()

@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 use tests::client::verdict;
 use tests::echo_service::EchoService;
-use tests::fake_auth_server::json_response;
+use tests::fake_auth_server::{FakeAuthServer, json_response};
 use tests::issuer::{IssuerTable, IssuerToken};
 use tests::sidecar::{EVERY_SECOND, NEVER, SidecarPlan};
 use tests::socket_server::{Reply, SocketServer, response};
 use tests::tables::load;
 use tests::wait;
 
-use super::published::{Issuers, Published, serving};
+use super::published::{Issuers, Published};
 
 /// An issuer with a discovery document at its own address.
 struct Discoverable {
@@ -88,9 +88,9 @@ fn discovery_finds_the_key_set_by_the_issuer_alone() {
         });
         assert_eq!(of_realm.status(), 200);
         let read = realm.documents.requests().len();
-        let fetched = realm.one.server.requests().len();
+        let fetched = realm.one.server.retrievals().len();
         wait::until("two more fetches", || {
-            realm.one.server.requests().len() > fetched + 1
+            realm.one.server.retrievals().len() > fetched + 1
         });
         assert_eq!(
             realm.documents.requests().len(),
@@ -136,7 +136,7 @@ fn a_document_of_another_issuer_or_host_is_not_followed() {
             "{document}"
         );
     }
-    assert_eq!(realm.one.server.requests().len(), 0);
+    assert_eq!(realm.one.server.retrievals().len(), 0);
     // Another host only where the table names it.
     realm.names(json!({"issuer": issuer, "jwks_uri": elsewhere}));
     let home = tempfile::tempdir().unwrap();
@@ -158,17 +158,14 @@ fn a_key_set_that_moves_is_found_again() {
     let flags = ["--issuer-url", &issuer, "--audience", "orders"];
     let plan = SidecarPlan::of_issuer(&service, flags).flags(EVERY_SECOND);
     let sidecar = plan.ready();
-    let moved = serving(json_response(
-        "200 OK",
-        &realm.one.issuer.jwks(&realm.one.row),
-    ));
+    let moved = FakeAuthServer::replying(json_response("200 OK", &realm.one.jwks()));
     let uri = format!("http://{}/moved", moved.address());
     realm.names(json!({"issuer": issuer, "jwks_uri": uri}));
     realm
         .one
         .replies(Reply::Bytes(response("404 Not Found", &[], b"")));
     wait::until("a fetch at the new address", || {
-        !moved.requests().is_empty()
+        !moved.retrievals().is_empty()
     });
     assert_eq!(
         verdict(&sidecar.bearing(&realm.token()).get("/list")),

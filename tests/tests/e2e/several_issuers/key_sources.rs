@@ -74,7 +74,7 @@ impl Pods {
         let (cluster, authority) = (issuers.of("cluster"), Authority::new());
         let token = cluster.own();
         let wanted = Arc::new(Mutex::new(token.clone()));
-        let server = api_server(&authority, cluster.issuer.jwks(&cluster.row), &wanted);
+        let server = api_server(&authority, cluster.jwks(), &wanted);
         let token_file = issuers.home.path().join("token");
         fs::write(&token_file, &token).unwrap();
         let table = format!(
@@ -124,7 +124,7 @@ fn keys_come_through_the_named_proxy_and_no_other() {
     let cluster = issuers.of("cluster");
     let authority = Authority::new();
     let tls = authority.issue("idp").serving(None);
-    let (jwks, ca) = (cluster.issuer.jwks(&cluster.row), authority.file());
+    let (jwks, ca) = (cluster.jwks(), authority.file());
     let server = SocketServer::start_tls(tls, move |_| json_response("200 OK", &jwks));
     let url = format!("https://{}/keys", server.address());
     let (named, of_environment) = (ConnectProxy::start(), ConnectProxy::start());

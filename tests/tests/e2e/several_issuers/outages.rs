@@ -14,20 +14,20 @@ use tests::sidecar::{EVERY_SECOND, NEVER, SidecarPlan};
 use tests::token_forge::Forge;
 use tests::wait;
 
-use super::published::{AWAY, Issuers, serving};
+use super::published::{AWAY, Issuers};
 
 #[test]
 fn an_unknown_key_is_fetched_from_its_own_issuer_alone() {
     let issuers = Issuers::publish(&["shop", "cluster"]);
     let (shop, cluster) = (issuers.of("shop"), issuers.of("cluster"));
-    let later = shop.issuer.jwks(&shop.row);
+    let later = shop.jwks();
     let before = later.replace("key-1", "key-0");
     shop.replies(json_response("200 OK", &before));
     let sidecar = issuers.start();
     shop.replies(json_response("200 OK", &later));
     assert_eq!(verdict(&sidecar.bearing(&shop.own()).get("/list")), "200");
-    assert_eq!(shop.server.requests().len(), 2);
-    assert_eq!(cluster.server.requests().len(), 1);
+    assert_eq!(shop.server.retrievals().len(), 2);
+    assert_eq!(cluster.server.retrievals().len(), 1);
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn an_issuer_that_is_away_hurts_no_other() {
         report.contains("cluster: ") && report.contains("shop: fetched"),
         "{report}"
     );
-    cluster.replies(json_response("200 OK", &cluster.issuer.jwks(&cluster.row)));
+    cluster.replies(json_response("200 OK", &cluster.jwks()));
     let all = all.ready();
     assert_eq!(verdict(&all.bearing(&cluster.own()).get("/list")), "200");
     // It goes on with its last good keys.
@@ -111,7 +111,8 @@ fn a_required_list_that_is_missing_hurts_no_other_issuer() {
 #[test]
 fn broken_keys_of_one_issuer_stop_no_start() {
     let issuers = Issuers::publish(&["shop"]);
-    let broken = serving(json_response("200 OK", "{\"keys\":[{\"kty\":\"RSA\"}]}"));
+    let broken =
+        FakeAuthServer::replying(json_response("200 OK", "{\"keys\":[{\"kty\":\"RSA\"}]}"));
     let more = |members: &str| {
         format!(
             "{}[[issuer]]\nname = 'broken'\nissuer = 'b'\naudience = ['a']\nuser-prefix = 'b:'\n{members}\n",
@@ -140,7 +141,7 @@ fn broken_keys_of_one_issuer_stop_no_start() {
 fn a_rotation_under_load_rejects_no_token_of_any_issuer() {
     let issuers = Issuers::publish(&["github-actions", "shop"]);
     let (rotating, other) = (issuers.of("github-actions"), issuers.of("shop"));
-    let both: Value = serde_json::from_str(&rotating.issuer.jwks(&rotating.row)).unwrap();
+    let both: Value = serde_json::from_str(&rotating.jwks()).unwrap();
     let only = |index: usize| json!({"keys": [both["keys"][index]]}).to_string();
     let token = rotating.token("the token of a workflow");
     // The table signs it with the second key.
@@ -176,15 +177,15 @@ fn a_rotation_under_load_rejects_no_token_of_any_issuer() {
             rotating.replies(json_response("200 OK", &both.to_string()));
         }
         for _ in 0..3 {
-            let fetches = rotating.server.requests().len();
+            let fetches = rotating.server.retrievals().len();
             wait::until("another fetch", || {
-                rotating.server.requests().len() > fetches
+                rotating.server.retrievals().len() > fetches
             });
         }
         rotating.replies(json_response("200 OK", &only(1)));
-        let fetches = rotating.server.requests().len();
+        let fetches = rotating.server.retrievals().len();
         wait::until("a fetch of the last key", || {
-            rotating.server.requests().len() > fetches + 1
+            rotating.server.retrievals().len() > fetches + 1
         });
         ended.store(true, Ordering::Relaxed);
     });

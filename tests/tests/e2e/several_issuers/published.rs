@@ -2,49 +2,48 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
 
 use tempfile::TempDir;
 use tests::clock;
 use tests::echo_service::EchoService;
-use tests::fake_auth_server::json_response;
+use tests::fake_auth_server::{FakeAuthServer, json_response};
 use tests::issuer::{Issuer, IssuerRow, IssuerTable, IssuerToken};
 use tests::process::Finished;
 use tests::programs::Program;
 use tests::sidecar::{NEVER, Sidecar, SidecarPlan};
-use tests::socket_server::{Reply, SocketServer};
+use tests::socket_server::Reply;
 use tests::tables::load;
 
 /// Keys that no issuer has.
-pub(super) const AWAY: &str = "503 Service Unavailable";
+pub(in super::super) const AWAY: &str = "503 Service Unavailable";
 
 /// One issuer and the server of its key set.
 pub(crate) struct Published {
     pub(crate) row: IssuerRow,
-    pub(super) issuer: Issuer,
-    pub(super) server: SocketServer,
-    reply: Arc<Mutex<Reply>>,
+    pub(in super::super) issuer: Issuer,
+    pub(in super::super) server: FakeAuthServer,
 }
 
 impl Published {
-    pub(super) fn new(row: IssuerRow) -> Self {
+    pub(in super::super) fn new(row: IssuerRow) -> Self {
         let issuer = Issuer::new(&row);
-        let reply = Arc::new(Mutex::new(json_response("200 OK", &issuer.jwks(&row))));
-        let current = Arc::clone(&reply);
-        let server = SocketServer::start(move |_| current.lock().unwrap().clone());
+        let server = FakeAuthServer::replying(json_response("200 OK", &issuer.jwks(&row)));
         Self {
             row,
             issuer,
             server,
-            reply,
         }
     }
 
-    pub(super) fn replies(&self, reply: Reply) {
-        *self.reply.lock().unwrap() = reply;
+    pub(in super::super) fn replies(&self, reply: Reply) {
+        self.server.set_reply(reply);
     }
 
-    pub(super) fn url(&self) -> String {
+    pub(in super::super) fn jwks(&self) -> String {
+        self.issuer.jwks(&self.row)
+    }
+
+    pub(in super::super) fn url(&self) -> String {
         format!("http://{}/keys", self.server.address())
     }
 
@@ -128,22 +127,14 @@ impl Issuers {
     }
 }
 
-pub(super) fn serving(reply: Reply) -> SocketServer {
-    SocketServer::start(move |_| reply.clone())
-}
-
 /// Checks a file of settings.
 pub(crate) fn check(file: &Path, config: &str, more: &[&str]) -> Finished {
     fs::write(file, config).unwrap();
-    Program::Sidecar
-        .command()
-        .arguments([
-            "check",
-            "--app-name",
-            "orders",
-            "--config",
-            &file.display().to_string(),
-        ])
-        .arguments(more.iter().copied())
-        .run()
+    let words = [
+        "check",
+        "--app-name=orders",
+        "--config",
+        file.to_str().unwrap(),
+    ];
+    Program::Sidecar.run(&[&words, more].concat())
 }
