@@ -8,12 +8,12 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::annotations::SIDECAR;
-use crate::metadata::{inherited, renewed};
+use crate::metadata::{inherit, renew};
 use crate::object::Rejected;
 use crate::object::{Object, text};
-use crate::patch::{self, Operation};
-use crate::pod::with_sidecar;
-use crate::services::moved_alone;
+use crate::patch::difference;
+use crate::pod::add_sidecar;
+use crate::services::move_alone;
 use crate::settings::Settings;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
@@ -61,32 +61,26 @@ pub(crate) fn review(body: &[u8], settings: &Settings) -> Result<Reviewed, NotAR
         "" => return Err(NotAReview("has no uid")),
         uid => uid,
     };
-    let reviewed = changes(request, settings);
-    let (outcome, mut response, rejected) = match reviewed {
-        Ok(changes) if changes.operations.is_empty() => {
-            let warnings = changes.warnings;
-            (Outcome::Allowed, allowed(warnings), None)
+    let (outcome, response, rejected) = match changes(request, settings) {
+        Ok((patch, warnings)) if patch.is_empty() => {
+            let response = json!({"uid": uid, "allowed": true, "warnings": warnings});
+            (Outcome::Allowed, response, None)
         }
-        Ok(changes) => {
-            let patch = serde_json::to_vec(&changes.operations)
-                .map_err(|_| NotAReview("cannot be patched"))?;
-            let mut response = allowed(changes.warnings);
-            if let Some(members) = response.as_object_mut() {
-                members.insert("patchType".to_owned(), "JSONPatch".into());
-                members.insert("patch".to_owned(), STANDARD.encode(patch).into());
-            }
+        Ok((patch, warnings)) => {
+            let patch = STANDARD.encode(Value::Array(patch).to_string());
+            let response = json!({
+                "uid": uid, "allowed": true, "warnings": warnings,
+                "patchType": "JSONPatch", "patch": patch,
+            });
             (Outcome::Patched, response, None)
         }
         Err(rejected) => {
             let message = format!("postern: {rejected}");
             let status = json!({"code": 403, "reason": "Forbidden", "message": message});
-            let response = json!({"allowed": false, "status": status});
+            let response = json!({"uid": uid, "allowed": false, "status": status});
             (Outcome::Rejected, response, Some(rejected))
         }
     };
-    if let Some(members) = response.as_object_mut() {
-        members.insert("uid".to_owned(), uid.into());
-    }
     let response =
         json!({"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response});
     Ok(Reviewed {
@@ -96,76 +90,53 @@ pub(crate) fn review(body: &[u8], settings: &Settings) -> Result<Reviewed, NotAR
     })
 }
 
-fn allowed(warnings: Vec<String>) -> Value {
-    if warnings.is_empty() {
-        json!({"allowed": true})
-    } else {
-        json!({"allowed": true, "warnings": warnings})
-    }
-}
-
-#[derive(Debug, Default)]
-struct Changes {
-    operations: Vec<Operation>,
-    warnings: Vec<String>,
-}
-
-fn changes(request: &Value, settings: &Settings) -> Result<Changes, Rejected> {
-    let none = Ok(Changes::default());
-    let operation = text(request, "/operation");
-    let Some(object) = request.get("object").filter(|object| object.is_object()) else {
-        return none;
+/// Returns the patch, and warnings for the user.
+fn changes(request: &Value, settings: &Settings) -> Result<(Vec<Value>, Vec<String>), Rejected> {
+    let Some(before) = request.get("object").filter(|object| object.is_object()) else {
+        return Ok((Vec::new(), Vec::new()));
     };
+    let mut after = before.clone();
+    let warnings = change(&mut after, request, settings)?;
+    Ok((difference(before, &after), warnings))
+}
+
+/// Changes an object as its kind needs it, and returns warnings.
+fn change(
+    object: &mut Value,
+    request: &Value,
+    settings: &Settings,
+) -> Result<Vec<String>, Rejected> {
+    let operation = text(request, "/operation");
     // Ephemeral containers, scales and the like: the pod has or lacks its sidecar already.
     if !text(request, "/subResource").is_empty() || !matches!(operation, "CREATE" | "UPDATE") {
-        return none;
+        return Ok(Vec::new());
     }
-    let object = Object::new(object);
+    let view = Object::new(object);
     // At a CREATE the member is the author's, and would let a pod in as it is.
-    if operation == "UPDATE" && object.is_ending() {
-        return none;
+    if operation == "UPDATE" && view.is_ending() {
+        return Ok(Vec::new());
     }
-    object.check_label()?;
-    match object.kind() {
-        "Service" if object.label(SIDECAR) == Some("true") => Ok(Changes {
-            operations: moved_alone(object, &settings.component)?,
-            warnings: Vec::new(),
-        }),
-        "Service" => none,
+    view.check_label()?;
+    match view.kind() {
+        "Service" if view.label(SIDECAR) == Some("true") => {
+            move_alone(object, &settings.component).map(|()| Vec::new())
+        }
+        "Service" => Ok(Vec::new()),
         // Their pods cannot change any more.
-        "Pod" | "Job" if operation == "UPDATE" => none,
+        "Pod" | "Job" if operation == "UPDATE" => Ok(Vec::new()),
         // Its controller would put back what is changed here.
-        kind if kind != "Pod" && object.has_controller() => none,
+        kind if kind != "Pod" && view.has_controller() => Ok(Vec::new()),
+        _ if view.pod().is_none() || !view.wants_sidecar() => Ok(Vec::new()),
+        "Pod" => Ok(add_sidecar(object, settings)?.warnings),
         _ => {
             let before = request.get("oldObject").filter(|before| before.is_object());
-            workload(object, before.map(Object::new), settings)
+            if let Some(before) = before {
+                renew(object, Object::new(before));
+            }
+            // The whole pod, so that a rejection reaches the user who applies the workload.
+            let injected = add_sidecar(&mut object.clone(), settings)?;
+            inherit(object);
+            Ok(injected.warnings)
         }
     }
-}
-
-fn workload(
-    object: Object<'_>,
-    before: Option<Object<'_>>,
-    settings: &Settings,
-) -> Result<Changes, Rejected> {
-    let Some(pod) = object.pod().filter(|_| object.wants_sidecar()) else {
-        return Ok(Changes::default());
-    };
-    let mut operations = before.map_or_else(Vec::new, |before| renewed(object, &pod, before));
-    let value = patch::apply(object.value(), &operations)
-        .ok_or_else(|| Rejected::new(object.described(), "has no annotations"))?;
-    let object = Object::new(&value);
-    let pod = object
-        .pod()
-        .ok_or_else(|| Rejected::new(object.described(), "has no pod"))?;
-    // For a workload too, so that a rejection reaches the user who applies it.
-    let injected = with_sidecar(object, &pod, settings)?;
-    operations.extend(match object.kind() {
-        "Pod" => injected.operations,
-        _ => inherited(object, &pod),
-    });
-    Ok(Changes {
-        operations,
-        warnings: injected.warnings,
-    })
 }

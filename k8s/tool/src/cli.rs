@@ -3,13 +3,11 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use runtime::command_line::FromTables;
 use runtime::logs::telemetry::LogArgs;
 use runtime::net::listener::ip_address_and_port;
 use runtime::tls::TlsArgs;
-
-use crate::lint::Format;
 
 /// Puts the sidecar into Kubernetes manifests and pods, and finds what only looks protected
 #[derive(Debug, Parser)]
@@ -61,6 +59,15 @@ pub(crate) struct InjectArgs {
 
     #[command(flatten)]
     pub(crate) sidecars: SidecarsArgs,
+}
+
+/// The format of a report.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Format {
+    /// A line for each finding
+    Text,
+    /// One array of objects
+    Json,
 }
 
 #[derive(Debug, Args)]

@@ -70,7 +70,7 @@ impl Component {
 }
 
 fn first(text: &str) -> Option<Value> {
-    Some(documents(text).ok()?.first()?.value())
+    Some(documents("", text).ok()?.first()?.value.clone())
 }
 
 /// Returns the settings of a generated ConfigMap.

@@ -1,10 +1,9 @@
 //! Labels and annotations of a workload, which its pods have too: pods are reviewed by themselves.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::annotations::SIDECAR;
-use crate::object::{Object, PodView};
-use crate::patch::{Operation, add_member, escaped};
+use crate::object::{Object, PodView, member};
 
 /// Returns the reason why it is not clear what counts, the workload or its pods.
 pub(crate) fn contradiction(object: Object<'_>, pod: &PodView<'_>) -> Option<String> {
@@ -19,66 +18,45 @@ pub(crate) fn contradiction(object: Object<'_>, pod: &PodView<'_>) -> Option<Str
     })
 }
 
-/// Returns labels and annotations that the pod lacks.
-pub(crate) fn inherited(object: Object<'_>, pod: &PodView<'_>) -> Vec<Operation> {
-    let path = format!("{}/metadata", pod.path);
-    let mut operations = Vec::new();
-    let mut metadata = pod.value().get("metadata").cloned();
-    let mut set = |map: &str, key: &str, value: Value| {
-        let parent = metadata.as_ref().and_then(|metadata| metadata.get(map));
-        let operation = match metadata.as_ref().filter(|metadata| metadata.is_object()) {
-            Some(_) => add_member(parent, &format!("{path}/{map}"), key, value),
-            None => Operation::add(path.clone(), json!({map: {key: value}})),
-        };
-        let relative = Operation::add(
-            operation.path.replacen(&path, "", 1),
-            operation.value.clone(),
-        );
-        metadata = Some(match relative.path.as_str() {
-            "" => relative.value,
-            _ => crate::patch::apply(&metadata.take().unwrap_or_default(), &[relative])
-                .unwrap_or_default(),
-        });
-        operations.push(operation);
-    };
-    if pod.label(SIDECAR).is_none() {
-        set("labels", SIDECAR, "true".into());
-    }
-    for (name, value) in object.annotations() {
-        if pod.annotation(name).is_none() {
-            set("annotations", name, value.into());
-        }
-    }
-    operations
-}
-
-/// Returns the changes of annotations that the pods have from their workload, as it was before.
-pub(crate) fn renewed(object: Object<'_>, pod: &PodView<'_>, before: Object<'_>) -> Vec<Operation> {
-    let renewed = pod.annotations().filter_map(|(name, value)| {
-        let was_inherited = before.annotation(name) == Some(value);
-        let path = format!("{}/metadata/annotations/{}", pod.path, escaped(name));
-        match object.annotation(name) {
-            Some(same) if same == value => None,
-            _ if !was_inherited => None,
-            Some(other) => Some(Operation::replace(path, other.into())),
-            None => Some(Operation::remove(path)),
-        }
-    });
-    renewed.collect()
-}
-
-/// Returns the pod as an object of its own, with these changes of its metadata.
-pub(crate) fn with_metadata(pod: &PodView<'_>, operations: &[Operation]) -> Option<Value> {
-    let relative: Vec<Operation> = operations
-        .iter()
-        .map(|operation| {
-            let path = operation.path.replacen(&pod.path, "", 1);
-            Operation::add(path, operation.value.clone())
-        })
-        .collect();
-    let mut value = crate::patch::apply(pod.value(), &relative)?;
-    value
+/// Gives the pods of an object the label, and the annotations that they lack.
+pub(crate) fn inherit(object: &mut Value) -> Option<()> {
+    let annotations: Vec<_> = owned(Object::new(object).annotations());
+    let path = Object::new(object).pod()?.path;
+    let metadata = member(object.pointer_mut(&path)?, "metadata")?;
+    member(metadata, "labels")?
         .as_object_mut()?
-        .insert("kind".to_owned(), "Pod".into());
-    Some(value)
+        .entry(SIDECAR)
+        .or_insert("true".into());
+    for (name, value) in annotations {
+        let of_pods = member(metadata, "annotations")?.as_object_mut()?;
+        of_pods.entry(name).or_insert(value.into());
+    }
+    Some(())
+}
+
+/// Changes the annotations that the pods have from their workload, as it was before.
+pub(crate) fn renew(object: &mut Value, before: Object<'_>) -> Option<()> {
+    let now = Object::new(object);
+    let pod = now.pod()?;
+    let is_inherited = |(name, value): &(&str, &str)| before.annotation(name) == Some(*value);
+    let inherited = owned(pod.annotations().filter(is_inherited));
+    let new: Vec<Option<Value>> = inherited
+        .iter()
+        .map(|(name, _)| now.annotation(name).map(Value::from))
+        .collect();
+    let path = format!("{}/metadata/annotations", pod.path);
+    let of_pods = object.pointer_mut(&path)?.as_object_mut()?;
+    for ((name, _), new) in inherited.into_iter().zip(new) {
+        match new {
+            Some(value) => of_pods.insert(name, value),
+            None => of_pods.remove(&name),
+        };
+    }
+    Some(())
+}
+
+fn owned<'v>(pairs: impl Iterator<Item = (&'v str, &'v str)>) -> Vec<(String, String)> {
+    pairs
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
 }

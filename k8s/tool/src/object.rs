@@ -1,6 +1,6 @@
 //! The parts of Kubernetes objects that concern pods: names, labels, the description of a pod.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::annotations::{ALL, PREFIX, SIDECAR};
 
@@ -158,14 +158,6 @@ impl<'v> Object<'v> {
 }
 
 impl<'v> PodView<'v> {
-    /// Returns the same pod as a part of an object.
-    pub(crate) fn located_at(self, path: &str) -> Self {
-        Self {
-            path: path.to_owned(),
-            ..self
-        }
-    }
-
     pub(crate) fn value(&self) -> &'v Value {
         self.value
     }
@@ -226,23 +218,35 @@ impl<'v> PodView<'v> {
     }
 }
 
-/// Returns the objects of a document, each with its pointer: of a list its items, of lists in it
-/// theirs.
-pub(crate) fn objects(document: &Value) -> Vec<(String, Object<'_>)> {
-    let kind = text(document, "/kind");
-    let items = document.get("items").and_then(Value::as_array);
-    match items.filter(|_| kind.ends_with("List")) {
-        Some(items) => items
-            .iter()
-            .enumerate()
-            .flat_map(|(number, item)| {
-                let below = objects(item).into_iter();
-                below.map(move |(path, object)| (format!("/items/{number}{path}"), object))
-            })
-            .collect(),
-        None if document.is_object() => vec![(String::new(), Object::new(document))],
-        None => Vec::new(),
+/// Returns the objects of a document: of a list its items, of lists in it theirs.
+pub(crate) fn objects(document: &Value) -> Vec<Object<'_>> {
+    match document.get("items").and_then(Value::as_array) {
+        Some(items) if is_list(document) => items.iter().flat_map(objects).collect(),
+        _ if document.is_object() => vec![Object::new(document)],
+        _ => Vec::new(),
     }
+}
+
+/// Returns the same objects for changes.
+pub(crate) fn objects_mut(document: &mut Value) -> Vec<&mut Value> {
+    if !is_list(document) {
+        return Vec::from_iter(document.is_object().then_some(document));
+    }
+    let items = document.get_mut("items").and_then(Value::as_array_mut);
+    items.into_iter().flatten().flat_map(objects_mut).collect()
+}
+
+fn is_list(document: &Value) -> bool {
+    text(document, "/kind").ends_with("List") && document.get("items").is_some_and(Value::is_array)
+}
+
+/// Returns a member that is an object, which it becomes if it is nothing else.
+pub(crate) fn member<'v>(value: &'v mut Value, name: &str) -> Option<&'v mut Value> {
+    let member = value.as_object_mut()?.entry(name).or_insert(Value::Null);
+    if !member.is_object() {
+        *member = Value::Object(Map::new());
+    }
+    Some(member)
 }
 
 /// Returns the pointer of the first specification with containers.

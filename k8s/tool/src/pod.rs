@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use crate::annotations as names;
-use crate::metadata::{contradiction, inherited, with_metadata};
+use crate::metadata::{contradiction, inherit};
 use crate::object::Rejected;
-use crate::object::{Object, PodView, list, name_of, text};
-use crate::patch::{Operation, add_member, prepend};
+use crate::object::{Object, PodView, list, member, name_of, text};
 use crate::ports::{self, Ports};
-use crate::probes::{self, Rewritten};
+use crate::probes;
 use crate::settings::{
     self, APP_SECRET_FILE, AUTH_SERVER, PROBES, PUBLIC_PATH, Settings, UPSTREAM,
 };
@@ -23,63 +22,77 @@ const GRACE_PERIOD: u64 = 30;
 /// Characters of a pass list in an error.
 const MAX_LISTED: usize = 200;
 
-/// A pod with its sidecar: the changes, and the ports that Services need.
+/// A pod that has its sidecar.
 #[derive(Debug)]
-pub(crate) struct InjectedPod {
-    pub(crate) operations: Vec<Operation>,
+pub(crate) struct Injected {
+    /// Services lead to one of them.
     pub(crate) ports: Ports,
     /// The operator reads them; none stops the injection.
     pub(crate) warnings: Vec<String>,
 }
 
-/// Puts the sidecar into the pod of a labelled object.
+/// Puts the sidecar into the pod of a labelled object. A pod that has one stays as it is.
 ///
 /// # Errors
-/// The reason why the pod cannot have one.
-pub(crate) fn with_sidecar(
-    object: Object<'_>,
-    pod: &PodView<'_>,
-    settings: &Settings,
-) -> Result<InjectedPod, Rejected> {
-    let rejected = |reason: String| Rejected::new(object.described(), reason);
-    if pod.containers().next().is_none() {
-        return Err(rejected("has no containers".to_owned()));
-    }
-    if let Some(reason) = contradiction(object, pod) {
-        return Err(rejected(reason));
-    }
-    if let Some(reason) = taken_name(pod).filter(|_| pod.sidecar().is_none()) {
-        return Err(rejected(reason));
-    }
+/// The reason why the pod cannot have one; the object is then of no use.
+pub(crate) fn add_sidecar(value: &mut Value, settings: &Settings) -> Result<Injected, Rejected> {
+    let described = Object::new(value).described();
+    let rejected = |reason: String| Rejected::new(&described, reason);
+    let unusable = || rejected("has no containers".to_owned());
+    let path = checked(Object::new(value)).map_err(rejected)?;
     // What is on the workload is on its pods too: the webhook reads the pods alone.
-    let inherited = inherited(object, pod);
-    let with_all =
-        with_metadata(pod, &inherited).ok_or_else(|| rejected("has no pod".to_owned()))?;
-    let complete = Object::new(&with_all).pod();
-    let complete = complete.ok_or_else(|| rejected("has no containers".to_owned()))?;
-    let ports = Ports::of(&complete, &settings.component).map_err(rejected)?;
+    inherit(value).ok_or_else(unusable)?;
+    let object = Object::new(value);
+    let pod = object.pod().ok_or_else(unusable)?;
+    let ports = Ports::of(&pod, &settings.component).map_err(rejected)?;
+    if let Some(reason) = way_past(&pod, ports) {
+        return Err(rejected(reason));
+    }
     let unknown = object.unknown_annotation();
     let unknown = unknown.or_else(|| Object::new(pod.value()).unknown_annotation());
     let warning = |name| format!("the annotation {name} means nothing");
-    let mut result = InjectedPod {
-        operations: inherited,
-        ports,
-        warnings: unknown.map(warning).into_iter().collect(),
-    };
-    if let Some(reason) = way_past(pod, ports) {
-        return Err(rejected(reason));
-    }
+    let mut warnings: Vec<String> = unknown.map(warning).into_iter().collect();
     if pod.sidecar().is_some() {
-        return Ok(result);
+        return Ok(Injected { ports, warnings });
     }
-    let complete = complete.located_at(&pod.path);
-    let added = Added {
-        pod: &complete,
+    // A ConfigMap has the probes for itself.
+    let keeps_probes = pod.annotation(names::CONFIG_MAP).is_some();
+    let spec = format!("{path}/spec");
+    let probes = match value.pointer_mut(&spec) {
+        Some(spec) if !keeps_probes => probes::redirect(spec, ports),
+        _ => Map::new(),
+    };
+    let pod = Object::new(value).pod().ok_or_else(unusable)?;
+    let sidecar = Sidecar {
+        pod: &pod,
         ports,
         settings,
     };
-    added.add(&mut result).map_err(rejected)?;
-    Ok(result)
+    let container = sidecar.container(&probes).map_err(rejected)?;
+    let volumes = sidecar.volumes();
+    let hook = hook(&pod, ports, &mut warnings);
+    let spec = value.pointer_mut(&spec).ok_or_else(unusable)?;
+    prepend(spec, "initContainers", vec![container]);
+    prepend(spec, "volumes", volumes);
+    let service = hook.and_then(|number| spec.get_mut("containers")?.get_mut(number));
+    if let Some(lifecycle) = service.and_then(|container| member(container, "lifecycle")) {
+        let added = settings.component.lifecycle.get("preStop").cloned();
+        lifecycle["preStop"] = added.unwrap_or_default();
+    }
+    Ok(Injected { ports, warnings })
+}
+
+/// Returns the pointer of the pod of an object that can have a sidecar.
+fn checked(object: Object<'_>) -> Result<String, String> {
+    let pod = object.pod().filter(|pod| pod.containers().next().is_some());
+    let pod = pod.ok_or("has no containers")?;
+    if let Some(reason) = contradiction(object, &pod) {
+        return Err(reason);
+    }
+    match taken_name(&pod).filter(|_| pod.sidecar().is_none()) {
+        Some(reason) => Err(reason),
+        None => Ok(pod.path),
+    }
 }
 
 /// Returns the way by which the service of a pod is reached whatever its sidecar does.
@@ -111,81 +124,45 @@ fn taken_name(pod: &PodView<'_>) -> Option<String> {
     taken.map(|volume| format!("has a volume of its own called {}", name_of(volume)))
 }
 
-/// The additions to one pod.
-struct Added<'a> {
+/// Puts items in front of a list, which may be missing.
+fn prepend(spec: &mut Value, name: &str, items: Vec<Value>) {
+    match spec.get_mut(name) {
+        Some(Value::Array(list)) => drop(list.splice(0..0, items)),
+        _ => spec[name] = items.into(),
+    }
+}
+
+/// Returns the container that has to outlive the drain by a hook: where none is set, and there is
+/// time for it.
+fn hook(pod: &PodView<'_>, ports: Ports, warnings: &mut Vec<String>) -> Option<usize> {
+    let declares =
+        |container: &Value| ports::of_container(container).any(|(_, port)| port == ports.service);
+    let number = pod.containers().position(declares).unwrap_or(0);
+    let own = pod.containers().nth(number)?.pointer("/lifecycle/preStop");
+    if pod.is_task() || own.is_some() {
+        return None;
+    }
+    let grace = pod.spec("terminationGracePeriodSeconds");
+    let grace = grace.and_then(Value::as_u64).unwrap_or(GRACE_PERIOD);
+    if grace < GRACE_PERIOD {
+        warnings.push(format!(
+            "terminationGracePeriodSeconds {grace}: too short for the service to outlive the drain, so rollouts may lose requests"
+        ));
+        return None;
+    }
+    Some(number)
+}
+
+/// The sidecar of one pod.
+struct Sidecar<'a> {
     pod: &'a PodView<'a>,
     ports: Ports,
     settings: &'a Settings,
 }
 
-impl Added<'_> {
-    fn add(&self, result: &mut InjectedPod) -> Result<(), String> {
-        let probes = self.probes();
-        let container = self.container(&probes)?;
-        let path = &self.pod.path;
-        let spec = format!("{path}/spec");
-        let present = self.pod.spec("initContainers");
-        let init = format!("{spec}/initContainers");
-        result
-            .operations
-            .extend(prepend(present, &init, vec![container]));
-        let (present, volumes) = (self.pod.spec("volumes"), format!("{spec}/volumes"));
-        result
-            .operations
-            .extend(prepend(present, &volumes, self.volumes()));
-        result.operations.extend(probes.operations);
-        self.add_hook(result);
-        Ok(())
-    }
-
-    /// Lets the service outlive the drain, where nothing else is set and there is time for it.
-    fn add_hook(&self, result: &mut InjectedPod) {
-        if self.pod.is_task() {
-            return;
-        }
-        let grace = self.pod.spec("terminationGracePeriodSeconds");
-        let grace = grace.and_then(Value::as_u64).unwrap_or(GRACE_PERIOD);
-        let (number, container) = self.service();
-        let lifecycle = container.get("lifecycle").filter(|hooks| !hooks.is_null());
-        if lifecycle.is_some_and(|hooks| hooks.get("preStop").is_some()) {
-            return;
-        }
-        if grace < GRACE_PERIOD {
-            result.warnings.push(format!(
-                "terminationGracePeriodSeconds {grace}: too short for the service to outlive the drain, so rollouts may lose requests"
-            ));
-            return;
-        }
-        let path = format!("{}/spec/containers/{number}/lifecycle", self.pod.path);
-        let hook = self.settings.component.lifecycle.get("preStop").cloned();
-        let hook = hook.unwrap_or_default();
-        result
-            .operations
-            .push(add_member(lifecycle, &path, "preStop", hook));
-    }
-
-    /// Returns the container that declares the service's port, or else the first.
-    fn service(&self) -> (usize, &Value) {
-        let declares = |container: &Value| {
-            ports::of_container(container).any(|(_, port)| port == self.ports.service)
-        };
-        let mut numbered = self.pod.containers().enumerate();
-        let declaring = numbered.find(|(_, container)| declares(container));
-        declaring
-            .or_else(|| self.pod.containers().enumerate().next())
-            .unwrap_or((0, &Value::Null))
-    }
-
+impl Sidecar<'_> {
     fn config_map(&self) -> Option<&str> {
         self.pod.annotation(names::CONFIG_MAP)
-    }
-
-    /// A ConfigMap has the probes for itself.
-    fn probes(&self) -> Rewritten {
-        match self.config_map() {
-            Some(_) => Rewritten::default(),
-            None => probes::rewritten(self.pod, self.ports),
-        }
     }
 
     /// A ConfigMap may name another source of the key than the settings: then annotations decide.
@@ -204,7 +181,7 @@ impl Added<'_> {
         self.config_map().is_some() && self.pod.annotation(annotation).is_some()
     }
 
-    fn container(&self, probes: &Rewritten) -> Result<Value, String> {
+    fn container(&self, probes: &Map<String, Value>) -> Result<Value, String> {
         let component = &self.settings.component;
         let mut container = component.container.clone();
         let usual = component.port("sidecar-admin");
@@ -228,7 +205,11 @@ impl Added<'_> {
         Ok(container)
     }
 
-    fn env(&self, of_component: Option<&Value>, probes: &Rewritten) -> Result<Vec<Value>, String> {
+    fn env(
+        &self,
+        of_component: Option<&Value>,
+        probes: &Map<String, Value>,
+    ) -> Result<Vec<Value>, String> {
         let mut env = Vec::new();
         for variable in list(of_component) {
             match name_of(variable) {
@@ -268,7 +249,7 @@ impl Added<'_> {
     }
 
     /// Returns the settings of this pod by variable.
-    fn variables(&self, probes: &Rewritten) -> Result<Map<String, Value>, String> {
+    fn variables(&self, probes: &Map<String, Value>) -> Result<Map<String, Value>, String> {
         let component = &self.settings.component;
         let mut variables = match self.config_map() {
             Some(_) => BTreeMap::new(),
@@ -286,8 +267,8 @@ impl Added<'_> {
                 set(name, value.clone());
             }
         }
-        if !probes.forwarded.is_empty() {
-            let probes = serde_json::to_string(&probes.forwarded).unwrap_or_default();
+        if !probes.is_empty() {
+            let probes = serde_json::to_string(probes).unwrap_or_default();
             // Kubernetes would expand `$(NAME)`.
             set(PROBES, probes.replace('$', "$$"));
         }

@@ -4,8 +4,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue};
 use serde_json::{Map, Value, json};
 
-use crate::object::{PodView, list, name_of, text};
-use crate::patch::Operation;
+use crate::object::{list, name_of, text};
 use crate::ports::{self, Ports};
 
 /// Kinds of probes, and the ends of their names.
@@ -15,45 +14,33 @@ const KINDS: [(&str, &str); 3] = [
     ("livenessProbe", "liveness"),
 ];
 
-/// The new paths and ports of probes, and what the sidecar forwards for them.
-#[derive(Debug, Default)]
-pub(crate) struct Rewritten {
-    pub(crate) operations: Vec<Operation>,
-    /// By name, as `--probes` has them.
-    pub(crate) forwarded: Map<String, Value>,
-}
-
-/// Sends the HTTP probes of the service's port to the admin port. One with a `host` stays as it is.
-pub(crate) fn rewritten(pod: &PodView<'_>, ports: Ports) -> Rewritten {
-    let mut found = Rewritten::default();
-    for (number, container) in pod.containers().enumerate() {
+/// Sends the HTTP probes of the service's port to the admin port, and returns what the sidecar
+/// forwards for them, by name. One with a `host` stays as it is.
+pub(crate) fn redirect(spec: &mut Value, ports: Ports) -> Map<String, Value> {
+    let mut all = Map::new();
+    let containers = spec.get_mut("containers").and_then(Value::as_array_mut);
+    for container in containers.into_iter().flatten() {
         for (kind, end) in KINDS {
-            let Some(probe) = container.get(kind) else {
-                continue;
-            };
-            let Some(forwarded) = forwarded(probe, container, ports.service) else {
+            let probe = container.get(kind);
+            let Some(forwarded) =
+                probe.and_then(|probe| forwarded(probe, container, ports.service))
+            else {
                 continue;
             };
             let name = format!("{}-{end}", name_of(container));
-            let http = format!("{}/spec/containers/{number}/{kind}/httpGet", pod.path);
             let path = format!("/probe/{name}");
-            let mut moved = vec![("path", path.into()), ("port", ports.admin.into())];
-            if text(probe, "/httpGet/scheme") == "HTTPS" {
-                moved.push(("scheme", "HTTP".into()));
+            let http = container.pointer_mut(&format!("/{kind}/httpGet"));
+            if let Some(http) = http.and_then(Value::as_object_mut) {
+                http.insert("path".to_owned(), path.into());
+                http.insert("port".to_owned(), ports.admin.into());
+                if http.get("scheme").is_some_and(|scheme| scheme == "HTTPS") {
+                    http.insert("scheme".to_owned(), "HTTP".into());
+                }
             }
-            for (member, value) in moved {
-                let pointer = format!("{http}/{member}");
-                found
-                    .operations
-                    .push(match probe.pointer(&format!("/httpGet/{member}")) {
-                        None | Some(Value::Null) => Operation::add(pointer, value),
-                        Some(_) => Operation::replace(pointer, value),
-                    });
-            }
-            found.forwarded.insert(name, forwarded);
+            all.insert(name, forwarded);
         }
     }
-    found
+    all
 }
 
 /// Returns the setting for a probe of the service's port; `None` for another one, and for what the

@@ -8,7 +8,6 @@ use crate::annotations::{OPEN_PORTS, PORT, SIDECAR};
 use crate::component::Component;
 use crate::object::Rejected;
 use crate::object::{Object, PodView, list, name_of, text};
-use crate::patch::Operation;
 use crate::ports::{self, Ports};
 
 /// Labels that controllers give to pods, so that no manifest has them.
@@ -56,14 +55,6 @@ impl<'v> ServicePort<'v> {
         target
             .or_else(|| self.value.get("port"))
             .unwrap_or(&Value::Null)
-    }
-
-    fn moved(&self, to: u16) -> Operation {
-        let path = format!("/spec/ports/{}/targetPort", self.number);
-        match self.value.get("targetPort") {
-            Some(_) => Operation::replace(path, to.into()),
-            None => Operation::add(path, to.into()),
-        }
     }
 }
 
@@ -117,15 +108,8 @@ fn is_headless(service: Object<'_>) -> bool {
     text(service.value(), "/spec/clusterIP") == "None"
 }
 
-/// A port that leads past the sidecar.
-#[derive(Debug)]
-pub(crate) struct Past {
-    pub(crate) number: usize,
-    pub(crate) reason: String,
-}
-
-/// Returns the ports of a Service that lead past a sidecar with these ports.
-pub(crate) fn past(service: Object<'_>, own: &[(String, u16)]) -> Vec<Past> {
+/// Returns the reasons why ports of a Service lead past a sidecar with these ports.
+pub(crate) fn past(service: Object<'_>, own: &[(String, u16)]) -> Vec<String> {
     if is_exempt(service) {
         return Vec::new();
     }
@@ -140,17 +124,16 @@ pub(crate) fn past(service: Object<'_>, own: &[(String, u16)]) -> Vec<Past> {
         .filter_map(|port| {
             let name = port.described();
             let to = of_sidecar(port.target()).filter(|_| port.is_tcp());
-            let reason = match to {
-                None => format!("port {name} leads to {}, past the sidecar", port.target()),
-                Some((to, _)) if to == "sidecar" && is_headless(service) => {
-                    format!("is headless: clients of port {name} connect to the pods themselves")
-                }
-                Some(_) => return None,
-            };
-            Some(Past {
-                number: port.number,
-                reason,
-            })
+            match to {
+                None => Some(format!(
+                    "port {name} leads to {}, past the sidecar",
+                    port.target()
+                )),
+                Some((to, _)) if to == "sidecar" && is_headless(service) => Some(format!(
+                    "is headless: clients of port {name} connect to the pods themselves"
+                )),
+                Some(_) => None,
+            }
         })
         .collect()
 }
@@ -159,52 +142,45 @@ pub(crate) fn past(service: Object<'_>, own: &[(String, u16)]) -> Vec<Past> {
 ///
 /// # Errors
 /// The first port that would still lead past the sidecar.
-pub(crate) fn moved(
-    service: Object<'_>,
+pub(crate) fn move_to_sidecar(
+    value: &mut Value,
     pod: &PodView<'_>,
     of_pod: Ports,
-) -> Result<Vec<Operation>, Rejected> {
-    if is_exempt(service) {
-        return Ok(Vec::new());
-    }
-    let is_service = |port: &ServicePort<'_>| {
-        let target = ports::resolved(pod, port.target());
-        port.is_tcp() && !port.is_open && target == Some(of_pod.service)
-    };
-    let operations = moving(service, of_pod.sidecar, is_service);
+) -> Result<(), Rejected> {
     let own = [
         ("sidecar".to_owned(), of_pod.sidecar),
         ("sidecar-admin".to_owned(), of_pod.admin),
     ];
-    rest_leads_to(service, &operations, &own)?;
-    Ok(operations)
+    move_ports(value, of_pod.sidecar, &own, |port| {
+        ports::resolved(pod, port.target()) == Some(of_pod.service)
+    })
 }
 
-fn moving(
-    service: Object<'_>,
+/// Moves the ports of a service to one of `own`.
+fn move_ports(
+    value: &mut Value,
     sidecar: u16,
-    is_service: impl Fn(&ServicePort<'_>) -> bool,
-) -> Vec<Operation> {
-    let ports = ports_of(service);
-    let ports = ports.iter().filter(|port| is_service(port));
-    let ports = ports.filter(|port| port.target().as_u64() != Some(u64::from(sidecar)));
-    ports.map(|port| port.moved(sidecar)).collect()
-}
-
-fn rest_leads_to(
-    service: Object<'_>,
-    operations: &[Operation],
     own: &[(String, u16)],
+    is_service: impl Fn(&ServicePort<'_>) -> bool,
 ) -> Result<(), Rejected> {
-    let rejected = |reason: String| Rejected::new(service.described(), reason);
-    let after = crate::patch::apply(service.value(), operations)
-        .ok_or_else(|| rejected("has no place for another port".to_owned()))?;
-    match past(Object::new(&after), own).into_iter().next() {
+    let ports = ports_of(Object::new(value)).into_iter();
+    let moved = ports.filter(|port| port.is_tcp() && !port.is_open && is_service(port));
+    let moved: Vec<usize> = moved.map(|port| port.number).collect();
+    for number in moved {
+        let port = value.pointer_mut(&format!("/spec/ports/{number}"));
+        if let Some(port) = port.and_then(Value::as_object_mut) {
+            port.insert("targetPort".to_owned(), sidecar.into());
+        }
+    }
+    let service = Object::new(value);
+    match past(service, own).into_iter().next() {
         None => Ok(()),
-        Some(first) => Err(rejected(format!(
-            "{}: list it in the annotation {OPEN_PORTS}, or label the Service {SIDECAR}: \"false\", if no token is required",
-            first.reason
-        ))),
+        Some(reason) => Err(Rejected::new(
+            service.described(),
+            format!(
+                "{reason}: list it in the annotation {OPEN_PORTS}, or label the Service {SIDECAR}: \"false\", if no token is required"
+            ),
+        )),
     }
 }
 
@@ -213,10 +189,8 @@ fn rest_leads_to(
 ///
 /// # Errors
 /// The reason, where it is not certain which port leads to which.
-pub(crate) fn moved_alone(
-    service: Object<'_>,
-    component: &Component,
-) -> Result<Vec<Operation>, Rejected> {
+pub(crate) fn move_alone(value: &mut Value, component: &Component) -> Result<(), Rejected> {
+    let service = Object::new(value);
     let rejected = |reason: String| Rejected::new(service.described(), reason);
     if is_headless(service) {
         return Err(rejected(
@@ -233,7 +207,7 @@ pub(crate) fn moved_alone(
     });
     targets.dedup();
     let target = match (targets.as_slice(), service.annotation(PORT)) {
-        ([], _) => return Ok(Vec::new()),
+        ([], _) => return Ok(()),
         ([only], _) => (*only).clone(),
         (_, Some(named)) => ports::number(named).map_or_else(|| named.into(), Value::from),
         _ => {
@@ -242,9 +216,7 @@ pub(crate) fn moved_alone(
             )));
         }
     };
-    let is_service =
-        |port: &ServicePort<'_>| port.is_tcp() && !port.is_open && port.target() == &target;
-    let operations = moving(service, component.port("sidecar"), is_service);
-    rest_leads_to(service, &operations, &own)?;
-    Ok(operations)
+    move_ports(value, component.port("sidecar"), &own, |port| {
+        port.target() == &target
+    })
 }

@@ -11,11 +11,10 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use serde_json::Value;
 
-use crate::inject::{InjectError, inject};
-use crate::lint::{Input, Level, lint};
-use crate::object::{PodView, list, name_of, objects, text};
+use crate::lint::{Level, lint};
+use crate::object::{Object, PodView, list, name_of, objects, text};
 use crate::settings::Settings;
-use crate::yaml::documents;
+use crate::yaml::{documents, stream};
 use wire::settings::probes;
 
 fn settings() -> &'static Settings {
@@ -37,28 +36,26 @@ fn examples() -> Vec<(String, String)> {
 }
 
 fn values(text: &str) -> Vec<Value> {
-    let documents = documents(text).unwrap();
-    documents.iter().map(|document| document.value()).collect()
+    let documents = documents("-", text).unwrap().into_iter();
+    documents.map(|document| document.value).collect()
+}
+
+/// Returns the text with sidecars.
+fn inject(text: &str, settings: &Settings) -> Result<String, String> {
+    let mut documents = documents("-", text).map_err(|error| error.to_string())?;
+    super::inject::inject(&mut documents, settings).map_err(|error| error.to_string())?;
+    Ok(stream(documents.iter().map(|document| &document.value)))
 }
 
 fn errors(text: &str) -> Vec<String> {
-    let input = Input {
-        name: "-".to_owned(),
-        text: text.to_owned(),
-    };
-    let found = lint(&[input]).unwrap().into_iter();
+    let found = lint(&documents("-", text).unwrap()).into_iter();
     let errors = found.filter(|finding| finding.level == Level::Error);
-    errors
-        .map(|finding| format!("{}: {}", finding.object, finding.message))
-        .collect()
+    errors.map(|finding| finding.to_string()).collect()
 }
 
 /// Returns the setting by which sidecars forward probes, as Kubernetes expands it.
 fn forwarded_probes(value: &Value) -> Vec<String> {
-    let pods: Vec<_> = objects(value)
-        .into_iter()
-        .filter_map(|(_, object)| object.pod())
-        .collect();
+    let pods: Vec<_> = objects(value).into_iter().filter_map(Object::pod).collect();
     let sidecars = pods.iter().filter_map(PodView::sidecar);
     let variables = sidecars.flat_map(|sidecar| list(sidecar.get("env")));
     let probes = variables.filter(|variable| name_of(variable) == "POSTERN_PROBES");
@@ -100,20 +97,19 @@ proptest! {
     #[test]
     fn inject_adds_once_and_keeps_everything(manifest in generated::manifest()) {
         let text = manifest.text();
-        let once = match inject(&text, settings()) {
-            Ok(injected) => injected.text,
-            Err(InjectError::Yaml(error)) => return Err(TestCaseError::fail(format!("{error}\n{text}"))),
-            Err(InjectError::Rejected(_)) => return Ok(()),
+        let before = values(&text);
+        let Ok(once) = inject(&text, settings()) else {
+            return Ok(());
         };
         prop_assert!(once.contains("startupz"), "{once}");
-        for (before, after) in values(&text).iter().zip(values(&once)) {
+        for (before, after) in before.iter().zip(values(&once)) {
             prop_assert_eq!(lost(before, &after, ""), None, "{}\n{}", text, once);
         }
         prop_assert_eq!(errors(&once), Vec::<String>::new(), "{}", once);
         for probes in values(&once).iter().flat_map(forwarded_probes) {
             prop_assert!(probes::parse(&probes).is_ok(), "{}", probes);
         }
-        let twice = inject(&once, settings()).unwrap().text;
+        let twice = inject(&once, settings()).unwrap();
         prop_assert_eq!(twice, once);
     }
 }
@@ -135,7 +131,7 @@ fn the_webhook_makes_the_pods_of_the_examples() {
 }
 
 #[test]
-fn any_text_is_an_error_or_stays_as_it_is() {
+fn any_text_is_an_error_of_one_line_or_written_anew() {
     for text in [
         "",
         "\n",
@@ -150,17 +146,20 @@ fn any_text_is_an_error_or_stays_as_it_is() {
         "# only a comment\n",
         "a: b\n...\n",
         "%YAML 1.2\n---\na: b\n",
-        "\u{feff}a: b\n",
         "a: *nothing\n",
         "a: [\n",
         "\ta: b\n",
         "a: b\r\nc: d\r\n",
         "? [a]\n: b\n",
         "a: &a [*a, *a]\n",
+        "a: .inf\n",
+        "~: 1\n",
+        "<<: 1\n",
+        "kind: List\nitems: {}\n",
     ] {
         match inject(text, settings()) {
-            Ok(injected) => assert_eq!(injected.text, text),
-            Err(error) => assert!(error.to_string().starts_with("line "), "{text}: {error}"),
+            Ok(written) => assert_eq!(values(&written), values(text), "{text}"),
+            Err(error) => assert!(error.starts_with("-:") && !error.contains('\n'), "{error}"),
         }
     }
 }
@@ -175,8 +174,8 @@ fn what_kubectl_reads_in_another_way_is_an_error() {
         "a: !!int \"5\"\n",
         "{kind: Pod, kind: Job}\n",
     ] {
-        let error = inject(text, settings()).unwrap_err().to_string();
-        assert!(error.starts_with("line 1: has a"), "{text}: {error}");
+        let error = inject(text, settings()).unwrap_err();
+        assert!(error.starts_with("-:1: has "), "{text}: {error}");
     }
     assert!(inject("a: !!str 5\n", settings()).is_ok());
 }
@@ -189,15 +188,15 @@ fn references_that_multiply_end() {
         let items = vec![below; 10].join(", ");
         text += &format!("a{level}: &a{level} [{items}]\n");
     }
-    let error = inject(&text, settings()).unwrap_err().to_string();
+    let error = inject(&text, settings()).unwrap_err();
     assert!(error.contains("references without an end"), "{error}");
     let mut chain = "a0: &a0 [x]\n".to_owned();
     for level in 1..5000 {
         chain += &format!("a{level}: &a{level} [*a{}]\n", level - 1);
     }
-    let error = inject(&chain, settings()).unwrap_err().to_string();
+    let error = inject(&chain, settings()).unwrap_err();
     assert!(error.contains("references without an end"), "{error}");
     let deep = "[".repeat(5000);
-    let error = inject(&deep, settings()).unwrap_err().to_string();
-    assert!(error.starts_with("line 1"), "{error}");
+    let error = inject(&deep, settings()).unwrap_err();
+    assert!(error.starts_with("-:1: "), "{error}");
 }

@@ -1,18 +1,69 @@
-//! YAML as people write it: read with its places, and edited as text, so that comments, the order of
-//! members and every way of writing a value stay.
+//! YAML and JSON as `kubectl` reads them, and YAML that every reader takes for the same.
 
-mod edit;
-mod emit;
-mod node;
-mod parse;
+mod read;
+mod scalar;
+mod write;
 
-pub(crate) use edit::edited;
-pub(crate) use parse::{Document, documents};
+use std::fmt::{self, Display, Formatter};
 
-/// An error of the text, with its line.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {problem}")]
-pub(crate) struct YamlError {
+use serde::Serialize;
+use serde_json::Value;
+
+pub(crate) use read::documents;
+pub(crate) use write::stream;
+
+/// One document of a file.
+#[derive(Debug, Clone)]
+pub(crate) struct Document {
+    pub(crate) location: Location,
+    pub(crate) value: Value,
+}
+
+/// A place in a file, as editors find it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Location {
+    pub(crate) file: String,
+    /// From 1.
     pub(crate) line: usize,
+}
+
+/// An error of the text, with its location.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{location}: {problem}")]
+pub(crate) struct YamlError {
+    pub(crate) location: Location,
     pub(crate) problem: String,
+}
+
+impl Display for Location {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    /// tests/manifests/test_yaml.py holds `kubectl` and a reader of YAML 1.1 to the same rows.
+    #[test]
+    fn documents_are_read_as_kubectl_reads_them() {
+        let rows = include_str!("../../../tests/data/yaml_1_1.json");
+        let rows: Vec<Value> = serde_json::from_str(rows).unwrap();
+        for row in rows {
+            let text = row["yaml"].as_str().unwrap();
+            match documents("-", text) {
+                Ok(read) => {
+                    assert_eq!(read[0].value["x"], row["x"], "{text}");
+                    let written = stream([&read[0].value]);
+                    assert_eq!(documents("-", &written).unwrap()[0].value, read[0].value);
+                }
+                Err(error) => {
+                    let expected = row["error"].as_str().unwrap_or("no error");
+                    assert!(error.problem.starts_with(expected), "{text}: {error}");
+                }
+            }
+        }
+    }
 }

@@ -135,7 +135,7 @@ fn the_webhook_puts_the_sidecar_into_labelled_pods() {
         review("UPDATE", &pod(&protected())),
         review("DELETE", &Value::Null),
     ] {
-        let expected = json!({"uid": uid, "allowed": true});
+        let expected = json!({"uid": uid, "allowed": true, "warnings": []});
         assert_eq!(webhook.review(&allowed)["response"], expected);
     }
     let mut ephemeral = review("UPDATE", &pod(&protected()));

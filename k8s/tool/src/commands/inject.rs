@@ -10,8 +10,8 @@ use runtime::process::output;
 
 use crate::cli::{InjectArgs, SidecarsArgs};
 use crate::inject::inject;
-use crate::lint::Input;
 use crate::settings::Settings;
+use crate::yaml::{self, Document};
 
 /// Far more than a cluster's manifests.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
@@ -25,15 +25,10 @@ const STANDARD_INPUT: &str = "-";
 /// For input that cannot be read, and for an object that cannot have a sidecar.
 pub(crate) fn run(args: &InjectArgs) -> Result<(), ExitError> {
     let settings = settings(&args.sidecars)?;
-    let mut texts = Vec::new();
-    for input in inputs(&args.files)? {
-        texts.push(input.text);
-    }
-    let stream = joined(&texts);
-    let injected = inject(&stream, &settings);
-    let injected = injected.map_err(|error| ExitError::Config(error.to_string()))?;
-    command_line::warn(&injected.warnings);
-    output::print(&injected.text)
+    let mut documents = documents(&args.files)?;
+    let warnings = inject(&mut documents, &settings);
+    command_line::warn(&warnings.map_err(|error| ExitError::Config(error.to_string()))?);
+    output::print(&yaml::stream(documents.iter().map(|each| &each.value)))
 }
 
 /// Returns the settings of the sidecars, whose variables have to be settings of `serve`.
@@ -52,14 +47,19 @@ pub(super) fn settings(args: &SidecarsArgs) -> Result<Settings, ExitError> {
     Settings::new(args.image.clone(), &pairs, args.secret.clone())
 }
 
-/// Reads the files, or standard input where none is named.
-pub(super) fn inputs(files: &[String]) -> Result<Vec<Input>, ExitError> {
+/// Reads the documents of the files, or of standard input where none is named.
+pub(super) fn documents(files: &[String]) -> Result<Vec<Document>, ExitError> {
     let standard = [STANDARD_INPUT.to_owned()];
     let files = if files.is_empty() { &standard } else { files };
-    files.iter().map(|file| input(file)).collect()
+    let mut all = Vec::new();
+    for file in files {
+        let read = yaml::documents(file, &text(file)?);
+        all.extend(read.map_err(|error| ExitError::Config(error.to_string()))?);
+    }
+    Ok(all)
 }
 
-fn input(file: &str) -> Result<Input, ExitError> {
+fn text(file: &str) -> Result<String, ExitError> {
     let unreadable = |problem: String| ExitError::Config(format!("-f {file}: {problem}"));
     let bytes = if file == STANDARD_INPUT {
         let mut bytes = Vec::new();
@@ -75,27 +75,5 @@ fn input(file: &str) -> Result<Input, ExitError> {
         return Err(unreadable(format!("has more than {MAX_BYTES} bytes")));
     }
     let text = String::from_utf8(bytes).map_err(|_| unreadable("is not UTF-8".to_owned()))?;
-    // Only the first of several files may begin with it.
-    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-    Ok(Input {
-        name: file.to_owned(),
-        text: text.to_owned(),
-    })
-}
-
-/// Joins files to one stream: the first document of each needs a marker.
-fn joined(texts: &[String]) -> String {
-    let mut stream = String::new();
-    for text in texts {
-        if !stream.is_empty() {
-            if !stream.ends_with('\n') {
-                stream.push('\n');
-            }
-            if !text.starts_with("---") {
-                stream.push_str("---\n");
-            }
-        }
-        stream.push_str(text);
-    }
-    stream
+    Ok(text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned())
 }

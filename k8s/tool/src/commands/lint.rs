@@ -3,18 +3,20 @@
 use runtime::process::exit::ExitError;
 use runtime::process::output;
 
-use super::inject::inputs;
-use crate::cli::LintArgs;
-use crate::lint::{Finding, Level, lint, render};
+use super::inject::documents;
+use crate::cli::{Format, LintArgs};
+use crate::lint::{Finding, Level, lint};
 
 /// Runs the command.
 ///
 /// # Errors
 /// For a finding: an error, or with `--strict` a warning.
 pub(crate) fn run(args: &LintArgs) -> Result<(), ExitError> {
-    let found = lint(&inputs(&args.files)?);
-    let found = found.map_err(|(file, error)| ExitError::Config(format!("-f {file}: {error}")))?;
-    output::print(&render(&found, args.output))?;
+    let found = lint(&documents(&args.files)?);
+    output::print(&match args.output {
+        Format::Text => found.iter().map(|finding| format!("{finding}\n")).collect(),
+        Format::Json => serde_json::to_string_pretty(&found).unwrap_or_default() + "\n",
+    })?;
     let counts = |finding: &&Finding| match finding.level {
         Level::Error => true,
         Level::Warning => args.strict,

@@ -14,7 +14,7 @@ pub(super) fn of_pod(this: &ProtectedPod<'_, '_>, found: &mut Vec<Finding>) {
     let pod = &this.pod;
     if pod.spec("hostNetwork") == Some(&Value::Bool(true)) {
         let why = "hostNetwork: the service is reached on the node's address";
-        found.push(this.finding(Level::Error, Rule::HostNetwork, "/hostNetwork", why));
+        found.push(this.finding(Level::Error, Rule::HostNetwork, why));
     }
     let policies: Vec<&Located<'_>> = this
         .input
@@ -29,13 +29,13 @@ pub(super) fn of_pod(this: &ProtectedPod<'_, '_>, found: &mut Vec<Finding>) {
     };
     if let Some(port) = ports::of_node(pod, service) {
         let why = format!("hostPort {port}: the service is reached on the node's address");
-        found.push(this.finding(Level::Error, Rule::HostNetwork, "", why));
+        found.push(this.finding(Level::Error, Rule::HostNetwork, why));
     }
     if policies.is_empty() && !pod.is_task() {
         let why = format!(
             "no NetworkPolicy of this input covers it: if the service listens on more than 127.0.0.1, port {service} is reached past the sidecar"
         );
-        found.push(this.finding(Level::Note, Rule::NoNetworkPolicy, "", why));
+        found.push(this.finding(Level::Note, Rule::NoNetworkPolicy, why));
     }
     for policy in policies {
         found.extend(allowed(policy, this, service));
@@ -94,19 +94,15 @@ fn meets(expression: &Value, pod: &PodView<'_>) -> bool {
 /// Returns the finding of a policy that allows the service's port.
 fn allowed(policy: &Located<'_>, this: &ProtectedPod<'_, '_>, service: u16) -> Option<Finding> {
     let of_pod = this.owner.object.described();
-    let rules = || list(policy.object.value().pointer("/spec/ingress")).enumerate();
+    let rules = || list(policy.object.value().pointer("/spec/ingress"));
     let names = |target: &Value| ports::resolved(&this.pod, target);
-    let finding = |level, number: usize, why: String| {
-        let pointer = format!("/spec/ingress/{number}");
-        policy.finding(level, Rule::PolicyPastSidecar, &pointer, why)
-    };
-    if let Some((number, _)) = rules().find(|(_, rule)| names_port(rule, service, names)) {
+    if rules().any(|rule| names_port(rule, service, names)) {
         let why = format!("allows port {service} of {of_pod}, past the sidecar");
-        return Some(finding(Level::Error, number, why));
+        return Some(policy.finding(Level::Error, Rule::PolicyPastSidecar, why));
     }
-    let (number, _) = rules().find(|(_, rule)| is_of_all_ports(rule))?;
+    rules().find(|rule| is_of_all_ports(rule))?;
     let why = format!("allows every port of {of_pod}, the service's {service} too");
-    Some(finding(Level::Warning, number, why))
+    Some(policy.finding(Level::Warning, Rule::PolicyPastSidecar, why))
 }
 
 /// Returns the finding of a pod whose policies allow other ports than the sidecar's.
@@ -124,7 +120,7 @@ fn blocked(this: &ProtectedPod<'_, '_>, policies: &[&Located<'_>]) -> Option<Fin
         return None;
     }
     let why = format!("its NetworkPolicies do not allow port {port}, which is the sidecar's");
-    Some(this.finding(Level::Warning, Rule::PolicyBlocksSidecar, "", why))
+    Some(this.finding(Level::Warning, Rule::PolicyBlocksSidecar, why))
 }
 
 fn is_of_all_ports(rule: &Value) -> bool {

@@ -16,16 +16,9 @@ pub(super) struct ProtectedPod<'v, 'i> {
 }
 
 impl<'v> ProtectedPod<'v, '_> {
-    /// Creates a finding at `pointer` in the pod's specification.
-    pub(super) fn finding(
-        &self,
-        level: Level,
-        rule: Rule,
-        pointer: &str,
-        why: impl Into<String>,
-    ) -> Finding {
-        let pointer = format!("{}/spec{pointer}", self.pod.path);
-        self.owner.finding(level, rule, &pointer, why)
+    /// Creates a finding about the pod.
+    pub(super) fn finding(&self, level: Level, rule: Rule, why: impl Into<String>) -> Finding {
+        self.owner.finding(level, rule, why)
     }
 
     /// Returns the port of the sidecar.

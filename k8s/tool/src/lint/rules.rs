@@ -8,7 +8,7 @@ use wire::http::path_patterns::{ContextPath, PassList};
 use wire::http::request_path::RequestPath;
 
 use super::protected_pod::ProtectedPod;
-use super::{Finding, Level, Located, Rule, network, security};
+use super::{Finding, Level, Located, Rule, network};
 use crate::annotations::{GUARDED, SIDECAR};
 use crate::object::{PodView, list, name_of, share_namespace, text};
 use crate::settings::{PUBLIC_PATH, pass_list};
@@ -24,10 +24,10 @@ pub(super) fn findings(located: &[Located<'_>]) -> Vec<Finding> {
     for each in located {
         if let Err(unknown) = each.object.check_label() {
             let why = unknown.reason;
-            found.push(each.finding(Level::Error, Rule::UnknownLabel, "/metadata", why));
+            found.push(each.finding(Level::Error, Rule::UnknownLabel, why));
         }
         if let Some(why) = each.object.pods_elsewhere() {
-            found.push(each.finding(Level::Error, Rule::NoSidecar, "/metadata", why));
+            found.push(each.finding(Level::Error, Rule::NoSidecar, why));
         }
         match each.object.pod() {
             Some(pod) => match pod.sidecar() {
@@ -81,7 +81,7 @@ fn of_unprotected(
     } else {
         return None;
     };
-    Some(each.finding(Level::Error, rule, "/metadata", why))
+    Some(each.finding(Level::Error, rule, why))
 }
 
 /// Checks a pod that has a sidecar.
@@ -94,7 +94,7 @@ fn of_pod(this: &ProtectedPod<'_, '_>, found: &mut Vec<Finding>) {
         if let Some((_, port)) = taken {
             let name = name_of(other);
             let why = format!("container {name} declares port {port}, which is the sidecar's");
-            found.push(this.finding(Level::Error, Rule::PortTaken, "", why));
+            found.push(this.finding(Level::Error, Rule::PortTaken, why));
         }
     }
     let grace = this.pod.spec("terminationGracePeriodSeconds");
@@ -103,14 +103,12 @@ fn of_pod(this: &ProtectedPod<'_, '_>, found: &mut Vec<Finding>) {
             .and_then(Value::as_u64)
             .filter(|grace| *grace < GRACE_PERIOD)
     {
-        let pointer = "/terminationGracePeriodSeconds";
         let why = format!("{grace} s: the sidecar's stop takes up to {GRACE_PERIOD}");
-        found.push(this.finding(Level::Warning, Rule::GracePeriod, pointer, why));
+        found.push(this.finding(Level::Warning, Rule::GracePeriod, why));
     }
     of_probes(this, found);
     of_references(this, found);
     network::of_pod(this, found);
-    security::of_pod(this, found);
 }
 
 /// Finds probes that the sidecar rejects: without a token, on a path that is not passed.
@@ -130,7 +128,7 @@ fn of_probes(this: &ProtectedPod<'_, '_>, found: &mut Vec<Finding>) {
     let Ok(context) = name.parse::<ContextPath>() else {
         return;
     };
-    for (number, container) in this.pod.containers().enumerate() {
+    for container in this.pod.containers() {
         for kind in PROBES {
             let Some(http) = container.get(kind).and_then(|probe| probe.get("httpGet")) else {
                 continue;
@@ -139,9 +137,8 @@ fn of_probes(this: &ProtectedPod<'_, '_>, found: &mut Vec<Finding>) {
             if probes::port_of(http, container) != Some(listens) || passes(&pass, &context, path) {
                 continue;
             }
-            let pointer = format!("/containers/{number}/{kind}/httpGet");
             let why = format!("{kind} goes through the sidecar to {path}, which needs a token");
-            found.push(this.finding(Level::Error, Rule::ProbeRejected, &pointer, why));
+            found.push(this.finding(Level::Error, Rule::ProbeRejected, why));
         }
     }
 }
@@ -157,7 +154,7 @@ fn passes(pass: &PassList, context: &ContextPath, path: &str) -> bool {
 fn of_references(this: &ProtectedPod<'_, '_>, found: &mut Vec<Finding>) {
     let missing = |kind: &str, name: &str| {
         let why = format!("the sidecar needs the {kind} {name}, which is not in this input");
-        this.finding(Level::Warning, Rule::SecretMissing, "", why)
+        this.finding(Level::Warning, Rule::SecretMissing, why)
     };
     for name in this.config_maps() {
         if !name.is_empty() && this.known("ConfigMap", name).is_none() {
@@ -180,7 +177,7 @@ fn of_references(this: &ProtectedPod<'_, '_>, found: &mut Vec<Finding>) {
             && holds("data").or(holds("stringData")).is_none()
         {
             let why = format!("the Secret {name} has no key app-secret");
-            found.push(this.finding(Level::Error, Rule::SecretMissing, "", why));
+            found.push(this.finding(Level::Error, Rule::SecretMissing, why));
         }
     }
 }
@@ -201,17 +198,15 @@ fn of_service(each: &Located<'_>, located: &[Located<'_>], found: &mut Vec<Findi
         let own = ports::of_container(sidecar);
         let own: Vec<_> = own.map(|(name, port)| (name.to_owned(), port)).collect();
         for past in services::past(service, &own) {
-            let pointer = format!("/spec/ports/{}", past.number);
             found.push(each.finding(
                 Level::Error,
                 Rule::ServicePastSidecar,
-                &pointer,
-                format!("{} of {}", past.reason, other.object.described()),
+                format!("{past} of {}", other.object.described()),
             ));
         }
     }
     if !leads_to_sidecar && service.label(SIDECAR) == Some("true") {
         let why = "is labelled, and selects no pod with a sidecar in this input";
-        found.push(each.finding(Level::Warning, Rule::UnlabelledService, "/spec", why));
+        found.push(each.finding(Level::Warning, Rule::UnlabelledService, why));
     }
 }

@@ -1,0 +1,69 @@
+//! Values of scalars without quotes, with the types of YAML 1.1 in the reading of `kubectl`.
+
+use serde_json::{Number, Value};
+
+/// Returns the value of a scalar without quotes. `None` for a number that JSON lacks.
+pub(super) fn plain(text: &str) -> Option<Value> {
+    Some(match text {
+        "" | "~" | "null" | "Null" | "NULL" => Value::Null,
+        "true" | "True" | "TRUE" | "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => {
+            true.into()
+        }
+        "false" | "False" | "FALSE" | "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => {
+            false.into()
+        }
+        _ if is_no_json(text) => return None,
+        _ => number(text).map_or_else(|| text.into(), Value::Number),
+    })
+}
+
+fn is_no_json(text: &str) -> bool {
+    let unsigned = text.trim_start_matches(['+', '-']);
+    matches!(
+        unsigned,
+        ".inf" | ".Inf" | ".INF" | ".nan" | ".NaN" | ".NAN"
+    )
+}
+
+fn number(text: &str) -> Option<Number> {
+    if !text.starts_with(|first: char| first.is_ascii_digit() || "+-.".contains(first)) {
+        return None;
+    }
+    let text = text.replace('_', "");
+    let negative = text.starts_with('-');
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(&text);
+    whole(digits, negative).or_else(|| decimal(&text, digits))
+}
+
+fn whole(digits: &str, negative: bool) -> Option<Number> {
+    let (radix, digits) = match digits.get(..2) {
+        Some("0x" | "0X") => (16, digits.get(2..)?),
+        Some("0o" | "0O") => (8, digits.get(2..)?),
+        Some("0b" | "0B") => (2, digits.get(2..)?),
+        Some(octal) if octal.starts_with('0') => (8, digits),
+        _ => (10, digits),
+    };
+    // The library takes a second sign.
+    let has_digits = digits.starts_with(|first: char| first.is_ascii_alphanumeric());
+    let value = u64::from_str_radix(digits, radix)
+        .ok()
+        .filter(|_| has_digits)?;
+    if negative {
+        let value = 0_i64.checked_sub_unsigned(value)?;
+        return Some(value.into());
+    }
+    Some(value.into())
+}
+
+fn decimal(text: &str, digits: &str) -> Option<Number> {
+    let is_decimal = |byte: u8| byte.is_ascii_digit() || b".eE+-".contains(&byte);
+    if !digits.bytes().all(is_decimal) {
+        return None;
+    }
+    let value: f64 = text.parse().ok()?;
+    // Go writes it so, and a field of whole numbers takes it.
+    if value.fract() == 0.0 && value.abs() < 1e15 {
+        return format!("{value:.0}").parse::<i64>().ok().map(Number::from);
+    }
+    Number::from_f64(value)
+}

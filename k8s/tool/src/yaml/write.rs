@@ -1,0 +1,92 @@
+//! Documents as text: blocks with the members in order, each text in double quotes.
+
+use serde_json::{Number, Value};
+
+use super::scalar::plain;
+
+/// Writes documents, each behind a marker.
+pub(crate) fn stream<'v>(values: impl IntoIterator<Item = &'v Value>) -> String {
+    let documents = values.into_iter();
+    documents
+        .map(|value| format!("---\n{}", block(value, 0)))
+        .collect()
+}
+
+/// Writes whole lines.
+fn block(value: &Value, indent: usize) -> String {
+    let spaces = " ".repeat(indent);
+    match value {
+        Value::Object(members) if !members.is_empty() => members
+            .iter()
+            .map(|(name, value)| format!("{spaces}{}:{}", key(name), below(value, indent)))
+            .collect(),
+        Value::Array(items) if !items.is_empty() => items
+            .iter()
+            .map(|item| format!("{spaces}- {}", block(item, indent + 2).trim_start()))
+            .collect(),
+        scalar => format!("{spaces}{}\n", inline(scalar)),
+    }
+}
+
+/// Writes the value of a member behind its colon.
+fn below(value: &Value, indent: usize) -> String {
+    match value {
+        Value::Object(members) if !members.is_empty() => {
+            format!("\n{}", block(value, indent + 2))
+        }
+        Value::Array(items) if !items.is_empty() => format!("\n{}", block(value, indent)),
+        scalar => format!(" {}\n", inline(scalar)),
+    }
+}
+
+/// Writes a name without quotes where no reader takes it for anything else.
+fn key(name: &str) -> String {
+    let is_word = name.starts_with(|first: char| first.is_ascii_alphabetic())
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"_./-".contains(&byte));
+    match plain(name) {
+        Some(Value::String(_)) if is_word => name.to_owned(),
+        _ => quoted(name),
+    }
+}
+
+fn inline(value: &Value) -> String {
+    match value {
+        Value::String(text) => quoted(text),
+        Value::Number(number) => written(number),
+        empty => empty.to_string(),
+    }
+}
+
+/// Writes a number: readers of YAML 1.1 know an exponent by its sign, behind a point.
+fn written(number: &Number) -> String {
+    let text = number.to_string();
+    let Some((digits, exponent)) = text.split_once('e') else {
+        return text;
+    };
+    let point = if digits.contains('.') { "" } else { ".0" };
+    let sign = if exponent.starts_with(['-', '+']) {
+        ""
+    } else {
+        "+"
+    };
+    format!("{digits}{point}e{sign}{exponent}")
+}
+
+/// Writes a text as JSON does, with escapes for what readers of YAML 1.1 reject or fold.
+fn quoted(text: &str) -> String {
+    let json = Value::from(text).to_string();
+    let is_special = |c: char| {
+        c.is_control()
+            || matches!(
+                c,
+                '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}'
+            )
+    };
+    let escaped = |c: char| match c {
+        c if is_special(c) => format!("\\u{:04x}", u32::from(c)),
+        c => c.to_string(),
+    };
+    json.chars().map(escaped).collect()
+}
