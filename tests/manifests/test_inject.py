@@ -1,6 +1,7 @@
 """`postern-k8s inject`: its pods are valid, and those of the kustomize component."""
 
 import copy
+import json
 
 import kubernetes_validate
 import pytest
@@ -116,3 +117,37 @@ def test_lint_finds_what_the_component_leaves_open(tmp_path):
     rendered = component(tmp_path, deployment, service)
     end = run("postern-k8s", "lint", stdin=yaml.safe_dump_all(rendered))
     assert end.returncode == 78 and "service-past-sidecar" in end.stdout, end.stdout
+
+
+ANNOTATIONS = json.loads((REPOSITORY / "tests/data/annotations.json").read_text())
+
+
+@pytest.mark.parametrize("row", ANNOTATIONS, ids=lambda row: f"{row['annotation']}: {row['value']!r}")
+def test_the_sidecar_accepts_what_inject_accepts(row, tmp_path):
+    """And `inject` rejects, with the annotation's name, what the sidecar would end for."""
+    metadata = {"labels": {"app": "web"}, "annotations": {row["annotation"]: row["value"]}}
+    container = {"name": "web", "image": "web:1", "ports": [{"name": "web", "containerPort": 8000}]}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "web", **metadata, "labels": {"app": "web", "postern/sidecar": "true"}},
+        "spec": {"containers": [container]},
+    }
+    end = run("postern-k8s", "inject", stdin=yaml.safe_dump(pod))
+    name, raw = row["variable"], row["value"]
+    if "error" in row:
+        assert (end.returncode, end.stdout) == (78, "")
+        assert row["annotation"] in end.stderr and row["error"] in end.stderr, end.stderr
+        values = {"POSTERN_AUTH_SERVER": "http://a:1/auth", "POSTERN_APP_ID": "a", "POSTERN_APP_SECRET": "b"}
+        if row["annotation"] == "postern/port":
+            raw = f"http://127.0.0.1:{raw}"
+        end = run("sidecar", "check", values=values | {name: raw})
+        assert end.returncode == 78, end.stdout
+        return
+    (sidecar,) = sidecars(yaml.safe_load(end.stdout))
+    values = Mounts(tmp_path).localised(known(sidecar))
+    values = {key: value.replace("$$", "$") for key, value in values.items()}
+    if row["annotation"] != "postern/port":
+        assert values[name] == raw
+    end = run("sidecar", "check", values=values)
+    assert end.returncode == 0, end.stderr

@@ -9,8 +9,7 @@ use serde_json::{Value, json};
 
 use crate::annotations::SIDECAR;
 use crate::metadata::{inherit, renew};
-use crate::object::Rejected;
-use crate::object::{Object, text};
+use crate::object::{Object, Rejected, text};
 use crate::patch::difference;
 use crate::pod::add_sidecar;
 use crate::services::move_alone;

@@ -1,17 +1,18 @@
 //! The sidecar of one pod: what is missing is added, everything else stays.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use serde_json::{Map, Value, json};
+use wire::settings;
 
 use crate::annotations as names;
 use crate::metadata::{contradiction, inherit};
-use crate::object::Rejected;
-use crate::object::{Object, PodView, list, member, name_of, text};
+use crate::object::{Object, PodView, Rejected, list, member, name_of, text};
 use crate::ports::{self, Ports};
 use crate::probes;
 use crate::settings::{
-    self, APP_SECRET_FILE, AUTH_SERVER, PROBES, PUBLIC_PATH, Settings, UPSTREAM,
+    APP_NAME, APP_SECRET_FILE, AUTH_SERVER, PROBES, PUBLIC_PATH, Settings, UPSTREAM,
 };
 
 /// Labels that name an application, the usual one first.
@@ -19,8 +20,10 @@ const NAME_LABELS: [&str; 4] = ["app.kubernetes.io/name", "app", "k8s-app", "run
 /// Kubernetes' default; the sidecar's whole stop fits into it.
 const GRACE_PERIOD: u64 = 30;
 
-/// Characters of a pass list in an error.
-const MAX_LISTED: usize = 200;
+/// Characters of an error about an annotation.
+const MAX_LINE: usize = 400;
+/// Linux starts no program with a variable of 128 KiB, and the operator's patterns join a pod's.
+const MAX_VARIABLE_BYTES: usize = 96 * 1024;
 
 /// A pod that has its sidecar.
 #[derive(Debug)]
@@ -229,11 +232,11 @@ impl Sidecar<'_> {
 
     /// Returns the application: named by an annotation, or by the first usual label of the pod.
     fn app_id(&self, of_component: &Value) -> Result<Value, String> {
-        if let Some(id) = self.pod.annotation(names::APP_ID) {
+        if let Some(id) = self.setting(names::APP_ID, settings::app_id)? {
             return Ok(json!({"name": "POSTERN_APP_ID", "value": id}));
         }
-        let mut labels = NAME_LABELS.iter();
-        match labels.find(|label| self.pod.label(label).is_some()) {
+        let is_named = |label: &&&str| self.pod.label(label).is_some_and(|name| !name.is_empty());
+        match NAME_LABELS.iter().find(is_named) {
             Some(&"app.kubernetes.io/name") => Ok(of_component.clone()),
             Some(label) => {
                 let path = format!("metadata.labels['{label}']");
@@ -249,7 +252,7 @@ impl Sidecar<'_> {
     }
 
     /// Returns the settings of this pod by variable.
-    fn variables(&self, probes: &Map<String, Value>) -> Result<Map<String, Value>, String> {
+    fn variables(&self, probes: &Map<String, Value>) -> Result<BTreeMap<String, String>, String> {
         let component = &self.settings.component;
         let mut variables = match self.config_map() {
             Some(_) => BTreeMap::new(),
@@ -259,8 +262,8 @@ impl Sidecar<'_> {
         if self.config_map().is_none() || self.pod.annotation(names::PORT).is_some() {
             set(UPSTREAM, format!("http://127.0.0.1:{}", self.ports.service));
         }
-        if let Some(name) = self.pod.annotation(names::APP_NAME) {
-            set("POSTERN_APP_NAME", name.to_owned());
+        if let Some(name) = self.setting(names::APP_NAME, settings::context_path)? {
+            set(APP_NAME, name);
         }
         if self.pod.is_task() {
             for (name, value) in &component.of_tasks {
@@ -268,33 +271,36 @@ impl Sidecar<'_> {
             }
         }
         if !probes.is_empty() {
-            let probes = serde_json::to_string(probes).unwrap_or_default();
-            // Kubernetes would expand `$(NAME)`.
-            set(PROBES, probes.replace('$', "$$"));
+            set(PROBES, literal(&Value::from(probes.clone()).to_string()));
         }
-        if let Some(list) = self.public_paths(variables.get(PUBLIC_PATH))? {
+        if let Some(mut list) = self.setting(names::PUBLIC_PATH, settings::pass_list)? {
+            if let Some(of_all) = variables.get(PUBLIC_PATH) {
+                list = format!("{of_all},{list}");
+            }
             variables.insert(PUBLIC_PATH.to_owned(), list);
         }
-        let pairs = variables.into_iter();
-        Ok(pairs.map(|(name, value)| (name, value.into())).collect())
+        Ok(variables)
     }
 
-    /// Joins the operator's patterns and the annotation's.
-    fn public_paths(&self, of_all: Option<&String>) -> Result<Option<String>, String> {
-        let lists = [
-            of_all.map(String::as_str),
-            self.pod.annotation(names::PUBLIC_PATH),
-        ];
-        let given = lists.into_iter().flatten();
-        let patterns: Vec<&str> = given.filter(|list| !list.is_empty()).collect();
-        for list in &patterns {
-            // Each by itself: an unfinished one would go on in the next.
-            settings::pass_list(list).map_err(|problem| {
-                let begin: String = list.chars().take(MAX_LISTED).collect();
-                format!("the pass list '{begin}' {problem}")
-            })?;
-        }
-        Ok((!patterns.is_empty()).then(|| patterns.join(",")))
+    /// Returns the value of an annotation that holds a setting, if the sidecar accepts it.
+    fn setting<T, E: Display>(
+        &self,
+        name: &str,
+        parse: impl Fn(&str) -> Result<T, E>,
+    ) -> Result<Option<String>, String> {
+        let Some(text) = self.pod.annotation(name) else {
+            return Ok(None);
+        };
+        let why = if text.len() > MAX_VARIABLE_BYTES {
+            format!("has more than {MAX_VARIABLE_BYTES} bytes")
+        } else {
+            match parse(text) {
+                Ok(_) => return Ok(Some(literal(text))),
+                Err(why) => why.to_string(),
+            }
+        };
+        let line = format!("the annotation {name}: {why}");
+        Err(line.chars().take(MAX_LINE).collect())
     }
 
     fn volumes(&self) -> Vec<Value> {
@@ -313,6 +319,11 @@ impl Sidecar<'_> {
             })
             .collect()
     }
+}
+
+/// Escapes a value of a variable: Kubernetes would expand `$(NAME)`.
+fn literal(text: &str) -> String {
+    text.replace('$', "$$")
 }
 
 /// Replaces a port number throughout the container.

@@ -6,8 +6,7 @@ use serde_json::Value;
 
 use crate::annotations::{OPEN_PORTS, PORT, SIDECAR};
 use crate::component::Component;
-use crate::object::Rejected;
-use crate::object::{Object, PodView, list, name_of, text};
+use crate::object::{Object, PodView, Rejected, list, name_of, text};
 use crate::ports::{self, Ports};
 
 /// Labels that controllers give to pods, so that no manifest has them.

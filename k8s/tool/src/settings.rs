@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use runtime::process::exit::ExitError;
-use wire::http::path_patterns::PassList;
+use wire::settings::pass_list;
 
 use crate::component::Component;
 
@@ -11,6 +11,7 @@ pub(crate) const AUTH_SERVER: &str = "POSTERN_AUTH_SERVER";
 pub(crate) const APP_SECRET_FILE: &str = "POSTERN_APP_SECRET_FILE";
 pub(crate) const UPSTREAM: &str = "POSTERN_UPSTREAM";
 pub(crate) const PROBES: &str = "POSTERN_PROBES";
+pub(crate) const APP_NAME: &str = "POSTERN_APP_NAME";
 pub(crate) const PUBLIC_PATH: &str = "POSTERN_PUBLIC_PATH";
 /// Sources of the key that need no application.
 const OTHER_KEY_SOURCES: [&str; 4] = [
@@ -22,9 +23,6 @@ const OTHER_KEY_SOURCES: [&str; 4] = [
 
 /// Variables that no operator sets for all sidecars.
 const OF_EACH_POD: [&str; 4] = [UPSTREAM, "POSTERN_LISTEN", "POSTERN_ADMIN_LISTEN", PROBES];
-
-/// Kubernetes stores no longer annotations, but sends them for a review.
-const MAX_PASS_BYTES: usize = 256 * 1024;
 
 /// The name of an image without its registry and tag.
 const IMAGE: &str = "localhost/postern/sidecar";
@@ -59,6 +57,11 @@ impl Settings {
                     "--set {name}: follows from ports and probes of each pod"
                 )));
             }
+            if name == PUBLIC_PATH && !value.is_empty() {
+                // An unfinished list would go on in a pod's.
+                pass_list(value)
+                    .map_err(|error| ExitError::Usage(format!("--set {name}: {error}")))?;
+            }
             if value.is_empty() {
                 variables.remove(name);
             } else {
@@ -83,32 +86,5 @@ impl Settings {
             variables,
             secret,
         })
-    }
-}
-
-/// Parses a pass list as the variable has it: commas stand between patterns, and between the
-/// methods of one.
-///
-/// # Errors
-/// The problem, which follows the name of the list.
-pub(crate) fn pass_list(list: &str) -> Result<PassList, String> {
-    if list.len() > MAX_PASS_BYTES {
-        return Err(format!("has more than {MAX_PASS_BYTES} bytes"));
-    }
-    let mut patterns = Vec::new();
-    let mut pending = String::new();
-    let pieces = list.split(',').map(str::trim);
-    for piece in pieces.filter(|piece| !piece.is_empty()) {
-        pending.push_str(piece);
-        if piece.contains('/') {
-            patterns.push(std::mem::take(&mut pending));
-        } else {
-            pending.push(',');
-        }
-    }
-    match pending.trim_end_matches(',') {
-        "" => PassList::with_methods(patterns.iter().map(String::as_str))
-            .map_err(|error| format!("is unusable: {error}")),
-        rest => Err(format!("is unusable: '{rest}' has no path")),
     }
 }

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::lint::{Level, lint};
 use crate::object::{Object, PodView, list, name_of, objects, text};
+use crate::pod::add_sidecar;
 use crate::settings::Settings;
 use crate::yaml::{documents, stream};
 use wire::settings::probes;
@@ -111,6 +112,54 @@ proptest! {
         }
         let twice = inject(&once, settings()).unwrap();
         prop_assert_eq!(twice, once);
+    }
+}
+
+/// Returns the value that a container finds in a variable; `None` where it has no such one.
+fn expanded(container: &Value, name: &str) -> Option<String> {
+    let variable = list(container.get("env")).find(|variable| name_of(variable) == name)?;
+    Some(text(variable, "/value").replace("$$", "$"))
+}
+
+/// Pieces of settings that annotations hold, good and bad.
+fn setting() -> impl Strategy<Value = String> {
+    let piece = prop::sample::select(vec![
+        "/", "a", "/a/**", "/b", ",", ", ", "GET", "HEAD ", "get", " ", "*", "{x}", "..", "%2f",
+        "$", "$(HOME)", "$$", "\n", "ü", "?", "//",
+    ]);
+    prop::collection::vec(piece, 0..6).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2000) })]
+
+    #[test]
+    fn an_annotation_is_accepted_if_the_sidecar_accepts_its_setting(value in setting()) {
+        let accepts: [(&str, &str, bool); 3] = [
+            ("postern/public-path", "POSTERN_PUBLIC_PATH", wire::settings::pass_list(&value).is_ok()),
+            ("postern/app-name", "POSTERN_APP_NAME", wire::settings::context_path(&value).is_ok()),
+            ("postern/app-id", "POSTERN_APP_ID", wire::settings::app_id(&value).is_ok()),
+        ];
+        for (annotation, variable, is_accepted) in accepts {
+            let mut pod = serde_json::json!({
+                "kind": "Pod",
+                "metadata": {
+                    "name": "a", "labels": {"app": "a", "postern/sidecar": "true"},
+                    "annotations": {annotation: value},
+                },
+                "spec": {"containers": [{"name": "a", "image": "a:1"}]},
+            });
+            match add_sidecar(&mut pod, settings()) {
+                Ok(_) => {
+                    let sidecar = pod.pointer("/spec/initContainers/0").unwrap();
+                    prop_assert_eq!(expanded(sidecar, variable), Some(value.clone()));
+                    prop_assert!(is_accepted);
+                }
+                Err(error) => {
+                    prop_assert!(!is_accepted && error.reason.contains(annotation), "{}", error);
+                }
+            }
+        }
     }
 }
 

@@ -6,9 +6,10 @@ use runtime::command_line::seconds::{Seconds, within};
 use runtime::command_line::serialize::each_displayed;
 use serde::Serialize;
 use wire::keys::algorithms::AsymmetricAlgorithm;
+use wire::settings::whole_patterns;
 
 use super::enforcement_args::EnforcementArgs;
-use super::rule_args::{DefaultRule, RuleTable, serialize_whole, whole_patterns};
+use super::rule_args::{DefaultRule, RuleTable, serialize_whole};
 use super::service_args::UpstreamRequestArgs;
 use crate::headers::identity::Encoding;
 
@@ -83,12 +84,12 @@ pub(crate) struct RulesArgs {
 impl RulesArgs {
     /// Returns the patterns of `--public-path`, each with its methods.
     pub(crate) fn public_paths(&self) -> Vec<String> {
-        whole_patterns(&self.public_path)
+        whole_patterns(self.public_path.iter().map(String::as_str))
     }
 
     /// Returns the patterns of `--optional-auth-path`, each with its methods.
     pub(crate) fn optional_auth_paths(&self) -> Vec<String> {
-        whole_patterns(&self.optional_auth_path)
+        whole_patterns(self.optional_auth_path.iter().map(String::as_str))
     }
 
     /// Returns these settings, all of them reloadable, for the issuers of `effective`: claims of one

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize, Serializer};
+use wire::settings::whole_patterns;
 
 /// One `[[rule]]`, before its values are checked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,50 +47,10 @@ pub(crate) enum DefaultRule {
     Deny,
 }
 
-/// Joins methods to the pattern that follows them: a flag's value is split at every comma, and
-/// `GET,HEAD /a` is one pattern.
-pub(crate) fn whole_patterns(pieces: &[String]) -> Vec<String> {
-    let mut patterns = Vec::new();
-    let mut methods = String::new();
-    for piece in pieces {
-        methods.push_str(piece);
-        let are_methods = |byte: u8| byte.is_ascii_uppercase() || byte == b'-';
-        if !piece.is_empty() && piece.bytes().all(are_methods) {
-            methods.push(',');
-        } else {
-            patterns.push(std::mem::take(&mut methods));
-        }
-    }
-    if !methods.is_empty() {
-        patterns.push(methods);
-    }
-    patterns
-}
-
 /// Serializes whole patterns.
 pub(super) fn serialize_whole<S: Serializer>(
     pieces: &[String],
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(whole_patterns(pieces))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn methods_belong_to_the_pattern_behind_them() {
-        for (given, expected) in [
-            ("/a/**,/b", &["/a/**", "/b"][..]),
-            ("GET,HEAD /a,/b", &["GET,HEAD /a", "/b"]),
-            ("/b,M-SEARCH /a", &["/b", "M-SEARCH /a"]),
-            ("GET,/a", &["GET,/a"]),
-            ("/a,GET", &["/a", "GET,"]),
-            ("", &[""]),
-        ] {
-            let pieces: Vec<String> = given.split(',').map(ToOwned::to_owned).collect();
-            assert_eq!(whole_patterns(&pieces), expected, "{given}");
-        }
-    }
+    serializer.collect_seq(whole_patterns(pieces.iter().map(String::as_str)))
 }

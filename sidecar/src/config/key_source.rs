@@ -8,6 +8,7 @@ use runtime::net::host_port::without_credentials;
 use runtime::process::exit::ExitError;
 use secrecy::{ExposeSecret, SecretString};
 use wire::keys::signing_type::SigningType;
+use wire::settings;
 
 use super::flag_value::flag_error;
 use crate::cli::ServeArgs;
@@ -194,14 +195,12 @@ fn application(args: &ServeArgs) -> Result<Application, ExitError> {
     Ok(Application { id, secret })
 }
 
-/// An empty variable of a pod is a label that the pod lacks.
 fn app_id(args: &ServeArgs) -> Result<String, ExitError> {
-    let id = args.keys.app_id.clone().unwrap_or_default();
-    if args.keys.app_id.is_some() && id.is_empty() {
-        let why = "is empty; in Kubernetes it is the pod's label app.kubernetes.io/name";
-        return Err(flag_error("app-id", id, why));
-    }
-    Ok(id)
+    let id = args.keys.app_id.clone();
+    id.as_deref()
+        .map_or(Ok(()), settings::app_id)
+        .map_err(|why| flag_error("app-id", "", why))?;
+    Ok(id.unwrap_or_default())
 }
 
 fn secret(args: &ServeArgs) -> Result<SecretString, ExitError> {

@@ -6,6 +6,7 @@ use runtime::process::exit::ExitError;
 use wire::http::cors::{AllowedOrigins, Origin};
 use wire::http::path_patterns::{ContextPath, PassList};
 use wire::interceptor::{Interceptor, TokenSources};
+use wire::settings;
 use wire::token::claim_mapping::ClaimMapping;
 use wire::token::verifier::VerificationPolicy;
 
@@ -158,16 +159,7 @@ fn token_cookie(args: &TokenArgs) -> Result<Option<String>, ExitError> {
 
 /// Builds the context path from the application's name (contract §1).
 fn context_path(app_name: &str) -> Result<ContextPath, ExitError> {
-    let prefix = match app_name {
-        "" => String::new(),
-        name => format!("/{name}"),
-    };
-    prefix.parse().map_err(|error| match app_name {
-        name if name.starts_with('/') => {
-            flag_error("app-name", name, "write it without the leading '/'")
-        }
-        name => flag_error("app-name", name, error),
-    })
+    settings::context_path(app_name).map_err(|error| flag_error("app-name", app_name, error))
 }
 
 /// Returns the rules for the tokens of the only issuer, or of the auth server.

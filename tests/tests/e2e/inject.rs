@@ -2,7 +2,7 @@
 //! tests/data/lint.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::Value;
 use tests::process::{CommandLine, Finished};
@@ -31,10 +31,6 @@ fn postern_k8s(arguments: &[&str], input: &str) -> Finished {
         .arguments(arguments)
         .input(input)
         .run()
-}
-
-fn name(path: &Path) -> String {
-    path.file_stem().unwrap().to_string_lossy().into_owned()
 }
 
 #[test]

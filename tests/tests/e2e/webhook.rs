@@ -214,7 +214,7 @@ fn objects_of_many_parts_hold_up_no_review() {
     passing["metadata"]["annotations"] = json!({"postern/public-path": names.join(",/")});
     let response = &webhook.review(&review("CREATE", &passing))["response"];
     let message = response["status"]["message"].as_str().unwrap();
-    assert!(message.contains("has more than 262144 bytes"), "{message}");
+    assert!(message.contains("has more than 98304 bytes"), "{message}");
     assert!(message.len() < 1_000, "{message}");
 }
 

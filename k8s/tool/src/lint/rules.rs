@@ -6,12 +6,13 @@ use http::Method;
 use serde_json::Value;
 use wire::http::path_patterns::{ContextPath, PassList};
 use wire::http::request_path::RequestPath;
+use wire::settings::{context_path, pass_list};
 
 use super::protected_pod::ProtectedPod;
 use super::{Finding, Level, Located, Rule, network};
 use crate::annotations::{GUARDED, SIDECAR};
 use crate::object::{PodView, list, name_of, share_namespace, text};
-use crate::settings::{PUBLIC_PATH, pass_list};
+use crate::settings::{APP_NAME, PUBLIC_PATH};
 use crate::{ports, probes, services};
 
 const GRACE_PERIOD: u64 = 30;
@@ -121,11 +122,11 @@ fn of_probes(this: &ProtectedPod<'_, '_>, found: &mut Vec<Finding>) {
     if patterns.is_none() && !this.has_all_settings() {
         return;
     }
-    let Ok(pass) = pass_list(patterns.unwrap_or_default()) else {
+    let Ok(pass) = patterns.map_or(Ok(PassList::default()), pass_list) else {
         return;
     };
-    let name = this.variable("POSTERN_APP_NAME").unwrap_or_default();
-    let Ok(context) = name.parse::<ContextPath>() else {
+    let name = this.variable(APP_NAME).unwrap_or_default();
+    let Ok(context) = context_path(name) else {
         return;
     };
     for container in this.pod.containers() {

@@ -325,11 +325,11 @@ fn pods_that_only_appear_protected_are_rejected() {
         ),
         (
             pod(labels(), json!({"postern/public-path": "POST"}), json!({})),
-            "'POST' has no path",
+            "postern/public-path: pattern",
         ),
         (
             pod(labels(), json!({"postern/public-path": "[[a"}), json!({})),
-            "pass list",
+            "postern/public-path: pattern",
         ),
         (
             pod(labels(), json!({"postern/port": "18080"}), json!({})),
