@@ -115,7 +115,7 @@ fn change(
     if operation == "UPDATE" && view.is_ending() {
         return Ok(Vec::new());
     }
-    view.check_label()?;
+    view.check()?;
     match view.kind() {
         "Service" if view.label(SIDECAR) == Some("true") => {
             move_alone(object, &settings.component).map(|()| Vec::new())

@@ -28,5 +28,3 @@ pub(crate) const ALL: [&str; 7] = [
     SECRET,
     OPEN_PORTS,
 ];
-/// The label of a namespace whose workloads all have to be labelled.
-pub(crate) const GUARDED: &str = "postern/guarded";

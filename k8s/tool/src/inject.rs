@@ -78,10 +78,7 @@ fn of_workload(
     warnings: &mut Vec<String>,
 ) -> Result<Option<Ports>, Rejected> {
     let object = Object::new(value);
-    object.check_label()?;
-    if let Some(reason) = object.pods_elsewhere() {
-        return Err(Rejected::new(object.described(), reason));
-    }
+    object.check()?;
     if object.pod().is_none() || !object.wants_sidecar() {
         return Ok(None);
     }

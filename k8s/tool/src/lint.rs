@@ -1,7 +1,6 @@
 //! Findings in manifests that another tool has made: what looks protected and is not.
 
 mod network;
-mod protected_pod;
 mod rules;
 
 use std::fmt::{self, Display, Formatter};
@@ -10,6 +9,7 @@ use runtime::named_enum;
 use serde::Serialize;
 
 use crate::object::{Object, objects};
+use crate::settings::Settings;
 use crate::yaml::{Document, Location};
 
 /// The weight of a finding.
@@ -26,21 +26,16 @@ pub(crate) enum Level {
 
 named_enum! {
     /// The rules.
-    #[derive(PartialOrd, Ord)]
     pub(crate) enum Rule {
         NoSidecar = "no-sidecar",
+        Rejected = "rejected",
         ServicePastSidecar = "service-past-sidecar",
-        UnlabelledWorkload = "unlabelled-workload",
         UnlabelledService = "unlabelled-service",
-        UnknownLabel = "unknown-label",
-        PortTaken = "port-taken",
-        HostNetwork = "host-network",
         PolicyPastSidecar = "policy-past-sidecar",
         PolicyBlocksSidecar = "policy-blocks-sidecar",
         NoNetworkPolicy = "no-network-policy",
-        ProbeRejected = "probe-rejected",
+        ProbeAmongClients = "probe-among-clients",
         SecretMissing = "secret-missing",
-        GracePeriod = "grace-period",
     }
 }
 
@@ -92,9 +87,9 @@ impl Located<'_> {
 }
 
 /// Reads all documents as one set of manifests: a Service may be in another file than its pods.
-pub(crate) fn lint(documents: &[Document]) -> Vec<Finding> {
+pub(crate) fn lint(documents: &[Document], settings: &Settings) -> Vec<Finding> {
     let located: Vec<Located<'_>> = documents.iter().flat_map(located_objects).collect();
-    rules::findings(&located)
+    rules::findings(&located, settings)
 }
 
 fn located_objects(document: &Document) -> impl Iterator<Item = Located<'_>> {

@@ -120,35 +120,31 @@ impl<'v> Object<'v> {
         })
     }
 
-    /// Returns the reason why a labelled object would stay without a sidecar: it describes pods
-    /// in a place of its own.
-    pub(crate) fn pods_elsewhere(self) -> Option<String> {
-        if self.pod().is_some() || !self.wants_sidecar() {
-            return None;
-        }
-        let path = path_of_containers(self.value)?;
-        Some(format!(
-            "describes pods at {path}, which get no sidecar here: label these, for the webhook, and the object {SIDECAR}: \"false\""
-        ))
-    }
-
     /// Returns true if the label is on the object or on its pods.
     pub(crate) fn wants_sidecar(self) -> bool {
         self.sidecar_labels().any(|label| label == "true")
     }
 
-    /// Rejects a value of the label that means nothing, such as `True`.
+    /// Rejects a value of the label that means nothing, such as `True`, and a label on an object that
+    /// describes its pods in a place of its own.
     ///
     /// # Errors
-    /// The value.
-    pub(crate) fn check_label(self) -> Result<(), Rejected> {
+    /// The reason.
+    pub(crate) fn check(self) -> Result<(), Rejected> {
+        let rejected = |reason| Err(Rejected::new(self.described(), reason));
         let mut labels = self.sidecar_labels();
-        let unknown = labels.find(|label| !matches!(*label, "true" | "false"));
-        unknown.map_or(Ok(()), |label| {
-            let reason =
-                format!("the label {SIDECAR}: {label:?} is neither \"true\" nor \"false\"");
-            Err(Rejected::new(self.described(), reason))
-        })
+        if let Some(label) = labels.find(|label| !matches!(*label, "true" | "false")) {
+            return rejected(format!(
+                "the label {SIDECAR}: {label:?} is neither \"true\" nor \"false\""
+            ));
+        }
+        let elsewhere = path_of_containers(self.value);
+        match elsewhere.filter(|_| self.wants_sidecar() && self.pod().is_none()) {
+            Some(path) => rejected(format!(
+                "describes pods at {path}, which get no sidecar here: label these, for the webhook, and the object {SIDECAR}: \"false\""
+            )),
+            None => Ok(()),
+        }
     }
 
     fn sidecar_labels(self) -> impl Iterator<Item = &'v str> {

@@ -113,7 +113,7 @@ fn way_past(pod: &PodView<'_>, ports: Ports) -> Option<String> {
     if is_windows {
         return Some("the sidecar does not run on Windows".to_owned());
     }
-    ports::of_node(pod, ports.service)
+    ports::of_node(pod, ports.service?)
         .map(|port| format!("hostPort {port}: the service is reached on the node's address"))
 }
 
@@ -138,8 +138,9 @@ fn prepend(spec: &mut Value, name: &str, items: Vec<Value>) {
 /// Returns the container that has to outlive the drain by a hook: where none is set, and there is
 /// time for it.
 fn hook(pod: &PodView<'_>, ports: Ports, warnings: &mut Vec<String>) -> Option<usize> {
-    let declares =
-        |container: &Value| ports::of_container(container).any(|(_, port)| port == ports.service);
+    let declares = |container: &Value| {
+        ports::of_container(container).any(|(_, port)| Some(port) == ports.service)
+    };
     let number = pod.containers().position(declares).unwrap_or(0);
     let own = pod.containers().nth(number)?.pointer("/lifecycle/preStop");
     if pod.is_task() || own.is_some() {
@@ -259,8 +260,9 @@ impl Sidecar<'_> {
             None => self.settings.variables.clone(),
         };
         let mut set = |name: &str, value: String| variables.insert(name.to_owned(), value);
-        if self.config_map().is_none() || self.pod.annotation(names::PORT).is_some() {
-            set(UPSTREAM, format!("http://127.0.0.1:{}", self.ports.service));
+        let is_known = self.config_map().is_none() || self.pod.annotation(names::PORT).is_some();
+        if let Some(port) = self.ports.service.filter(|_| is_known) {
+            set(UPSTREAM, format!("http://127.0.0.1:{port}"));
         }
         if let Some(name) = self.setting(names::APP_NAME, settings::context_path)? {
             set(APP_NAME, name);

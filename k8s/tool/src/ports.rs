@@ -18,7 +18,8 @@ const ACTIONS: &[&str] = &["httpGet", "tcpSocket", "grpc"];
 /// The ports of one pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ports {
-    pub(crate) service: u16,
+    /// `None` where the settings of a sidecar do not say.
+    pub(crate) service: Option<u16>,
     pub(crate) sidecar: u16,
     pub(crate) admin: u16,
 }
@@ -36,37 +37,44 @@ impl Ports {
     /// # Errors
     /// The reason, where the service's port is not certain or the sidecar's is taken.
     pub(crate) fn of(pod: &PodView<'_>, component: &Component) -> Result<Self, String> {
-        let present = pod.sidecar();
-        let service = match present.and_then(upstream_port) {
-            Some(port) => port,
-            None => of_service(pod)?,
-        };
-        if let Some(present) = present {
-            let port = |name, usual| {
-                declared_in(present)
-                    .find(|port| port.name == name)
-                    .map_or(usual, |port| port.number)
+        let taken =
+            |port| format!("port {port} is the sidecar's: let the service listen on another one");
+        let declared: BTreeSet<u16> = declared(pod).map(|port| port.number).collect();
+        if let Some(present) = pod.sidecar() {
+            let port = |name| {
+                let mut own = of_container(present);
+                let own = own.find(|(other, _)| *other == name);
+                own.map_or(component.port(name), |(_, port)| port)
             };
+            let (sidecar, admin) = (port("sidecar"), port("sidecar-admin"));
+            if let Some(port) = [sidecar, admin]
+                .iter()
+                .find(|port| declared.contains(*port))
+            {
+                return Err(taken(*port));
+            }
             return Ok(Self {
-                service,
-                sidecar: port("sidecar", component.port("sidecar")),
-                admin: port("sidecar-admin", component.port("sidecar-admin")),
+                service: upstream(present).unwrap_or_else(|| of_service(pod).ok()),
+                sidecar,
+                admin,
             });
         }
-        let declared = declared(pod).map(|port| port.number);
-        let taken: BTreeSet<u16> = declared.chain(probed(pod)).chain([service]).collect();
+        let service = of_service(pod)?;
+        let used: BTreeSet<u16> = declared
+            .into_iter()
+            .chain(probed(pod))
+            .chain([service])
+            .collect();
         // The same in every pod: Services and policies that know no pod lead to it alone.
         let sidecar = component.port("sidecar");
-        if taken.contains(&sidecar) {
-            return Err(format!(
-                "port {sidecar} is the sidecar's: let the service listen on another one"
-            ));
+        if used.contains(&sidecar) {
+            return Err(taken(sidecar));
         }
         let admin = (component.port("sidecar-admin")..u16::MAX)
-            .find(|port| *port != sidecar && !taken.contains(port))
+            .find(|port| *port != sidecar && !used.contains(port))
             .ok_or("no port is free")?;
         Ok(Self {
-            service,
+            service: Some(service),
             sidecar,
             admin,
         })
@@ -133,20 +141,15 @@ pub(crate) fn of_service(pod: &PodView<'_>) -> Result<u16, String> {
     }
 }
 
-/// Returns the port that a sidecar forwards to, where its container says.
-fn upstream_port(sidecar: &Value) -> Option<u16> {
+/// Returns the port that a sidecar forwards to, where its container says: none for a socket.
+fn upstream(sidecar: &Value) -> Option<Option<u16>> {
     let variables = list(sidecar.get("env"));
     // As in Kubernetes the last one counts.
     let upstream = variables
         .filter(|variable| name_of(variable) == UPSTREAM)
         .last()?;
-    of_upstream(upstream.get("value")?.as_str()?)
-}
-
-/// Returns the port of the address that a sidecar forwards to; `None` for a socket.
-pub(crate) fn of_upstream(address: &str) -> Option<u16> {
-    let (_, port) = address.rsplit_once(':')?;
-    number(port.trim_end_matches('/'))
+    let (_, port) = upstream.get("value")?.as_str()?.rsplit_once(':')?;
+    Some(number(port.trim_end_matches('/')))
 }
 
 /// Returns the ports that probes of containers name by number: some are not declared.

@@ -8,7 +8,7 @@ use crate::object::{list, name_of, text};
 use crate::ports::{self, Ports};
 
 /// Kinds of probes, and the ends of their names.
-const KINDS: [(&str, &str); 3] = [
+pub(crate) const KINDS: [(&str, &str); 3] = [
     ("startupProbe", "startup"),
     ("readinessProbe", "readiness"),
     ("livenessProbe", "liveness"),
@@ -18,12 +18,14 @@ const KINDS: [(&str, &str); 3] = [
 /// forwards for them, by name. One with a `host` stays as it is.
 pub(crate) fn redirect(spec: &mut Value, ports: Ports) -> Map<String, Value> {
     let mut all = Map::new();
+    let Some(service) = ports.service else {
+        return all;
+    };
     let containers = spec.get_mut("containers").and_then(Value::as_array_mut);
     for container in containers.into_iter().flatten() {
         for (kind, end) in KINDS {
             let probe = container.get(kind);
-            let Some(forwarded) =
-                probe.and_then(|probe| forwarded(probe, container, ports.service))
+            let Some(forwarded) = probe.and_then(|probe| forwarded(probe, container, service))
             else {
                 continue;
             };
@@ -80,12 +82,6 @@ fn header(header: &Value) -> Option<Value> {
     name.parse::<HeaderName>().ok()?;
     value.parse::<HeaderValue>().ok()?;
     Some(json!({"name": name, "value": value}))
-}
-
-/// Returns the path of an HTTP probe without its query.
-pub(crate) fn path_of(http: &Value) -> &str {
-    let path = text(http, "/path");
-    path.split_once('?').map_or(path, |(path, _)| path)
 }
 
 /// Returns the port of an HTTP probe, whose name is one of its own container.

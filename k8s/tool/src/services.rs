@@ -151,7 +151,7 @@ pub(crate) fn move_to_sidecar(
         ("sidecar-admin".to_owned(), of_pod.admin),
     ];
     move_ports(value, of_pod.sidecar, &own, |port| {
-        ports::resolved(pod, port.target()) == Some(of_pod.service)
+        of_pod.service.is_some() && ports::resolved(pod, port.target()) == of_pod.service
     })
 }
 

@@ -49,7 +49,7 @@ fn inject(text: &str, settings: &Settings) -> Result<String, String> {
 }
 
 fn errors(text: &str) -> Vec<String> {
-    let found = lint(&documents("-", text).unwrap()).into_iter();
+    let found = lint(&documents("-", text).unwrap(), settings()).into_iter();
     let errors = found.filter(|finding| finding.level == Level::Error);
     errors.map(|finding| finding.to_string()).collect()
 }

@@ -6,13 +6,14 @@ use runtime::process::output;
 use super::inject::documents;
 use crate::cli::{Format, LintArgs};
 use crate::lint::{Finding, Level, lint};
+use crate::settings::Settings;
 
 /// Runs the command.
 ///
 /// # Errors
 /// For a finding: an error, or with `--strict` a warning.
 pub(crate) fn run(args: &LintArgs) -> Result<(), ExitError> {
-    let found = lint(&documents(&args.files)?);
+    let found = lint(&documents(&args.files)?, &Settings::new(None, &[], None)?);
     output::print(&match args.output {
         Format::Text => found.iter().map(|finding| format!("{finding}\n")).collect(),
         Format::Json => serde_json::to_string_pretty(&found).unwrap_or_default() + "\n",

@@ -1,37 +1,26 @@
-//! Ways of the network to a protected pod that are not its sidecar's: NetworkPolicies, ports of the
-//! node.
+//! Ways of the network to a protected pod that are not its sidecar's.
 
 use serde_json::Value;
 
-use super::protected_pod::ProtectedPod;
+use super::rules::ProtectedPod;
 use super::{Finding, Level, Located, Rule};
 use crate::object::{PodView, list, share_namespace, text};
 use crate::ports;
-use crate::settings::UPSTREAM;
 
 /// Finds the ways to the service's own port, and none to the sidecar's.
 pub(super) fn of_pod(this: &ProtectedPod<'_, '_>, found: &mut Vec<Finding>) {
-    let pod = &this.pod;
-    if pod.spec("hostNetwork") == Some(&Value::Bool(true)) {
-        let why = "hostNetwork: the service is reached on the node's address";
-        found.push(this.finding(Level::Error, Rule::HostNetwork, why));
+    if this.pod.is_task() {
+        return;
     }
-    let policies: Vec<&Located<'_>> = this
-        .input
-        .iter()
-        .filter(|other| isolates(other, this))
-        .collect();
-    if !policies.is_empty() && !pod.is_task() {
+    let policies = this.input.iter().filter(|other| isolates(other, this));
+    let policies: Vec<&Located<'_>> = policies.collect();
+    if !policies.is_empty() {
         found.extend(blocked(this, &policies));
     }
-    let Some(service) = service_port(this) else {
+    let Some(service) = this.ports.service else {
         return;
     };
-    if let Some(port) = ports::of_node(pod, service) {
-        let why = format!("hostPort {port}: the service is reached on the node's address");
-        found.push(this.finding(Level::Error, Rule::HostNetwork, why));
-    }
-    if policies.is_empty() && !pod.is_task() {
+    if policies.is_empty() {
         let why = format!(
             "no NetworkPolicy of this input covers it: if the service listens on more than 127.0.0.1, port {service} is reached past the sidecar"
         );
@@ -39,14 +28,6 @@ pub(super) fn of_pod(this: &ProtectedPod<'_, '_>, found: &mut Vec<Finding>) {
     }
     for policy in policies {
         found.extend(allowed(policy, this, service));
-    }
-}
-
-/// Returns the port of the service; `None` where no network leads to it.
-fn service_port(this: &ProtectedPod<'_, '_>) -> Option<u16> {
-    match this.variable(UPSTREAM) {
-        Some(upstream) => ports::of_upstream(upstream),
-        None => ports::of_service(&this.pod).ok(),
     }
 }
 
@@ -112,7 +93,7 @@ fn blocked(this: &ProtectedPod<'_, '_>, policies: &[&Located<'_>]) -> Option<Fin
         let named = own.find(|(name, _)| target == *name).map(|(_, port)| port);
         named.or_else(|| ports::resolved(&this.pod, target))
     };
-    let port = this.sidecar_port()?;
+    let port = this.ports.sidecar;
     let mut rules = policies
         .iter()
         .flat_map(|policy| list(policy.object.value().pointer("/spec/ingress")));
