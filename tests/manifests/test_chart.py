@@ -4,6 +4,7 @@ import copy
 import json
 import subprocess
 
+import cel
 import kubernetes_validate
 import pytest
 import yaml
@@ -259,6 +260,35 @@ def test_the_webhook_fails_closed_and_not_for_itself(objects):
     assert bool(issued) != ("caBundle" in hook["clientConfig"])
     assert named(objects, "Deployment", "postern-webhook")["spec"]["replicas"] == 2
     assert named(objects, "PodDisruptionBudget", "postern-webhook")
+
+
+CONTROLLED = {"ownerReferences": [{"kind": "Deployment", "name": "web", "controller": True}]}
+ENDING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("operation", "kind", "metadata", "is_sent"),
+    [
+        ("CREATE", "Deployment", {}, True),
+        ("UPDATE", "Deployment", {"ownerReferences": []}, True),
+        ("UPDATE", "Deployment", {"ownerReferences": [{"kind": "App", "name": "web"}]}, True),
+        ("UPDATE", "Deployment", {"ownerReferences": [{"kind": "App", "name": "web", "controller": False}]}, True),
+        ("UPDATE", "ReplicaSet", CONTROLLED, False),
+        ("CREATE", "Job", CONTROLLED, False),
+        ("CREATE", "Pod", CONTROLLED, True),
+        ("CREATE", "Service", CONTROLLED, True),
+        ("UPDATE", "Deployment", ENDING, False),
+        ("UPDATE", "Service", ENDING, False),
+        # The member is the author's at a creation.
+        ("CREATE", "Pod", ENDING, True),
+    ],
+)
+def test_controllers_go_on_without_the_webhook(objects, operation, kind, metadata, is_sent):
+    (configuration,) = of_kind(objects, "MutatingWebhookConfiguration")
+    (hook,) = configuration["webhooks"]
+    request = {"operation": operation, "kind": {"kind": kind}}
+    values = {"object": {"kind": kind, "metadata": metadata}, "request": request}
+    assert all(cel.evaluate(each["expression"], values) for each in hook["matchConditions"]) == is_sent
 
 
 def test_every_file_of_the_webhook_s_arguments_is_mounted(objects):
