@@ -1,8 +1,8 @@
-//! The documents of a stream, from the events of a parser.
+//! The documents of a file, from the events of a parser.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use saphyr_parser::{Event, Parser, ScalarStyle, Tag};
+use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, Tag};
 use serde_json::{Map, Value};
 use wire::strict_json;
 
@@ -21,186 +21,159 @@ const OTHER_LINE_BREAKS: [char; 3] = ['\u{85}', '\u{2028}', '\u{2029}'];
 /// # Errors
 /// For text that is neither YAML nor JSON, and for what two readers may read differently.
 pub(crate) fn documents(file: &str, stream: &str) -> Result<Vec<Document>, YamlError> {
-    let location = |line| Location {
+    let at = |line| Location {
         file: file.to_owned(),
         line,
-    };
-    let error = |line, problem: String| YamlError {
-        location: location(line),
-        problem,
     };
     // JSON has escapes that YAML lacks.
     if let Ok(object) = strict_json::object(stream.as_bytes()) {
         return Ok(vec![Document {
-            location: location(1),
+            location: at(1),
             value: object.into(),
         }]);
     }
-    if let Some((before, _)) = stream.split_once(OTHER_LINE_BREAKS) {
-        let line = before.matches('\n').count() + 1;
-        let problem = "has a line break of another kind: write it as an escape";
-        return Err(error(line, problem.to_owned()));
-    }
-    let mut reader = Reader::default();
-    for event in Parser::new_from_str(stream) {
-        let (event, span) =
-            event.map_err(|failed| error(failed.marker().line(), failed.info().to_owned()))?;
-        let line = span.start.line();
-        reader
-            .event(event, line)
-            .map_err(|problem| error(line, problem))?;
-    }
-    let documents = reader.documents.into_iter();
+    let mut reader = Reader {
+        events: Parser::new_from_str(stream),
+        line: 1,
+        anchors: BTreeMap::new(),
+        copies: 0,
+    };
+    let read = match stream.split_once(OTHER_LINE_BREAKS) {
+        Some((before, _)) => {
+            reader.line = before.matches('\n').count() + 1;
+            Err("has a line break of another kind: write it as an escape".to_owned())
+        }
+        None => reader.documents(),
+    };
+    let documents = read.map_err(|problem| YamlError {
+        location: at(reader.line),
+        problem,
+    })?;
     let located = |(line, value)| Document {
-        location: location(line),
+        location: at(line),
         value,
     };
-    Ok(documents.map(located).collect())
+    Ok(documents.into_iter().map(located).collect())
 }
 
-#[derive(Debug, Default)]
-struct Reader {
-    /// Complete ones, each with its first line.
-    documents: Vec<(usize, Value)>,
-    /// The first line of the present one.
+struct Reader<I> {
+    events: I,
+    /// Of the present event.
     line: usize,
-    /// Collections that are not yet complete, the innermost last.
-    open: Vec<Open>,
     /// By the parser's number of the anchor.
     anchors: BTreeMap<usize, Value>,
     copies: usize,
 }
 
-#[derive(Debug)]
-struct Open {
-    anchor: usize,
-    value: Collection,
-}
-
-#[derive(Debug)]
-enum Collection {
-    Map {
-        members: Map<String, Value>,
-        /// Names that do not come from a merge.
-        own: BTreeSet<String>,
-        key: Option<Key>,
-    },
-    List(Vec<Value>),
-}
-
-#[derive(Debug)]
-enum Key {
-    Name(String),
-    /// `<<`
-    Merge,
-}
-
-impl Reader {
-    fn event(&mut self, event: Event<'_>, line: usize) -> Result<(), String> {
-        if self.open.is_empty() {
-            self.line = line;
-        }
-        match event {
-            Event::DocumentEnd => {
-                self.anchors.clear();
-                self.copies = 0;
-                Ok(())
-            }
-            Event::Alias(anchor) => {
-                let value = self.anchors.get(&anchor).ok_or("refers to itself")?.clone();
-                self.copies += size(&value);
-                if self.copies > MAX_COPIES {
-                    return Err("has references without an end".to_owned());
+impl<'t, I: Iterator<Item = Result<(Event<'t>, Span), ScanError>>> Reader<I> {
+    /// Returns each document with its first line.
+    fn documents(&mut self) -> Result<Vec<(usize, Value)>, String> {
+        let mut found = Vec::new();
+        loop {
+            match self.next()? {
+                Event::StreamEnd => return Ok(found),
+                Event::DocumentStart(_) => {
+                    self.anchors.clear();
+                    self.copies = 0;
+                    let first = self.next()?;
+                    let line = self.line;
+                    found.push((line, self.value(first, MAX_DEPTH)?));
+                    found.retain(|(_, value)| !value.is_null());
                 }
-                self.complete(value, 0)
+                _ => {}
             }
+        }
+    }
+
+    fn next(&mut self) -> Result<Event<'t>, String> {
+        match self.events.next() {
+            None => Ok(Event::StreamEnd),
+            Some(Ok((event, span))) => {
+                self.line = span.start.line();
+                Ok(event)
+            }
+            Some(Err(error)) => {
+                self.line = error.marker().line();
+                Err(error.info().to_owned())
+            }
+        }
+    }
+
+    /// Reads the value that begins with an event.
+    fn value(&mut self, event: Event<'t>, depth: usize) -> Result<Value, String> {
+        let depth = depth.checked_sub(1).ok_or("is nested too deeply")?;
+        let (value, anchor) = match event {
+            Event::Alias(anchor) => return self.copy(anchor),
             Event::Scalar(text, style, anchor, tag) => {
-                let is_plain = style == ScalarStyle::Plain && tag.is_none();
-                if is_plain && text == "<<" && self.begins(Key::Merge) {
-                    return Ok(());
-                }
-                let value = match tag {
-                    None if is_plain => {
-                        plain(&text).ok_or_else(|| format!("{text} is no number of JSON"))?
-                    }
-                    Some(tag) if !is_text(&tag) => {
-                        return Err(format!(
-                            "has the type {}: write the value itself",
-                            tag.suffix
-                        ));
-                    }
-                    _ => text.into(),
-                };
-                self.complete(value, anchor)
+                (scalar(&text, style, tag.as_deref())?, anchor)
             }
-            Event::SequenceStart(anchor, _) => self.open(anchor, Collection::List(Vec::new())),
-            Event::MappingStart(anchor, _) => self.open(
-                anchor,
-                Collection::Map {
-                    members: Map::new(),
-                    own: BTreeSet::new(),
-                    key: None,
-                },
-            ),
-            Event::SequenceEnd | Event::MappingEnd => match self.open.pop() {
-                Some(Open { anchor, value }) => {
-                    let value = match value {
-                        Collection::Map { members, .. } => members.into(),
-                        Collection::List(items) => items.into(),
-                    };
-                    self.complete(value, anchor)
-                }
-                None => Ok(()),
-            },
-            _ => Ok(()),
-        }
-    }
-
-    fn open(&mut self, anchor: usize, value: Collection) -> Result<(), String> {
-        if self.open.len() == MAX_DEPTH {
-            return Err("is nested too deeply".to_owned());
-        }
-        self.open.push(Open { anchor, value });
-        Ok(())
-    }
-
-    /// Sets the key of the innermost map, and returns true if it was waiting for one.
-    fn begins(&mut self, name: Key) -> bool {
-        match self.open.last_mut().map(|open| &mut open.value) {
-            Some(Collection::Map { key, .. }) if key.is_none() => {
-                *key = Some(name);
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// Puts a complete value into its collection.
-    fn complete(&mut self, value: Value, anchor: usize) -> Result<(), String> {
+            Event::SequenceStart(anchor, _) => (self.list(depth)?, anchor),
+            Event::MappingStart(anchor, _) => (self.map(depth)?, anchor),
+            _ => (Value::Null, 0),
+        };
         if anchor > 0 {
             self.anchors.insert(anchor, value.clone());
         }
-        match self.open.last_mut().map(|open| &mut open.value) {
-            None if value.is_null() => {}
-            None => self.documents.push((self.line, value)),
-            Some(Collection::List(items)) => items.push(value),
-            Some(Collection::Map { members, own, key }) => match key.take() {
-                None => *key = Some(Key::Name(name(value)?)),
-                Some(Key::Merge) => merge(members, value)?,
-                Some(Key::Name(name)) => {
-                    if !own.insert(name.clone()) {
-                        return Err(format!("has the member {name} twice: remove one"));
-                    }
-                    members.insert(name, value);
-                }
-            },
+        Ok(value)
+    }
+
+    fn copy(&mut self, anchor: usize) -> Result<Value, String> {
+        let value = self.anchors.get(&anchor).ok_or("refers to itself")?;
+        self.copies += size(value);
+        if self.copies > MAX_COPIES {
+            return Err("has references without an end".to_owned());
         }
-        Ok(())
+        Ok(value.clone())
+    }
+
+    fn list(&mut self, depth: usize) -> Result<Value, String> {
+        let mut items = Vec::new();
+        loop {
+            match self.next()? {
+                Event::SequenceEnd => return Ok(items.into()),
+                first => items.push(self.value(first, depth)?),
+            }
+        }
+    }
+
+    fn map(&mut self, depth: usize) -> Result<Value, String> {
+        let mut members = Map::new();
+        // Without the members of merges, which others replace.
+        let mut own = BTreeSet::new();
+        loop {
+            let key = match self.next()? {
+                Event::MappingEnd => return Ok(members.into()),
+                key => key,
+            };
+            let merges =
+                matches!(&key, Event::Scalar(text, ScalarStyle::Plain, _, None) if text == "<<");
+            let key = self.value(key, depth)?;
+            let first = self.next()?;
+            let value = self.value(first, depth)?;
+            if merges {
+                merge(&mut members, value)?;
+                continue;
+            }
+            let name = name(key)?;
+            if !own.insert(name.clone()) {
+                return Err(format!("has the member {name} twice: remove one"));
+            }
+            members.insert(name, value);
+        }
     }
 }
 
-fn is_text(tag: &Tag) -> bool {
-    tag.is_yaml_core_schema() && tag.suffix == "str"
+fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, String> {
+    match tag {
+        None if style == ScalarStyle::Plain => {
+            plain(text).ok_or_else(|| format!("{text} is no number of JSON"))
+        }
+        Some(tag) if !tag.is_yaml_core_schema() || tag.suffix != "str" => Err(format!(
+            "has the type {}: write the value itself",
+            tag.suffix
+        )),
+        _ => Ok(text.into()),
+    }
 }
 
 /// Returns the name of a member: `yes` is `true`, 0644 is 420.
