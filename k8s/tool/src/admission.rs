@@ -8,8 +8,9 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::annotations::SIDECAR;
-use crate::metadata::{inherit, renew};
+use crate::metadata::{follow, inherit};
 use crate::object::{Object, Rejected, text};
+use crate::original;
 use crate::patch::difference;
 use crate::pod::add_sidecar;
 use crate::services::move_alone;
@@ -118,9 +119,9 @@ fn change(
     view.check()?;
     match view.kind() {
         "Service" if view.label(SIDECAR) == Some("true") => {
-            move_alone(object, &settings.component).map(|()| Vec::new())
+            move_alone(object, &settings.component).map(|_| Vec::new())
         }
-        "Service" => Ok(Vec::new()),
+        "Service" => Ok(original::take_away(object).unwrap_or_default()),
         // Their pods cannot change any more.
         "Pod" | "Job" if operation == "UPDATE" => Ok(Vec::new()),
         // Its controller would put back what is changed here.
@@ -128,13 +129,14 @@ fn change(
         _ if view.pod().is_none() || !view.wants_sidecar() => Ok(Vec::new()),
         "Pod" => Ok(add_sidecar(object, settings)?.warnings),
         _ => {
-            let before = request.get("oldObject").filter(|before| before.is_object());
-            if let Some(before) = before {
-                renew(object, Object::new(before));
+            let edited = follow(object);
+            if !Object::new(object).wants_sidecar() {
+                return Ok(edited);
             }
             // The whole pod, so that a rejection reaches the user who applies the workload.
             let injected = add_sidecar(&mut object.clone(), settings)?;
-            inherit(object);
+            let described = Object::new(object).described();
+            inherit(object).map_err(|reason| Rejected::new(described, reason))?;
             Ok(injected.warnings)
         }
     }

@@ -18,7 +18,9 @@ pub(crate) const CONFIG_MAP: &str = "postern/config-map";
 pub(crate) const SECRET: &str = "postern/secret";
 /// Ports of a Service that lead past the sidecar on purpose, by name or number.
 pub(crate) const OPEN_PORTS: &str = "postern/open-ports";
-/// Every annotation above: a workload shares these with its pods.
+/// The replaced members of an object, which `inject --remove` puts back.
+pub(crate) const ORIGINAL: &str = "postern/original";
+/// Every annotation of people: a workload shares these with its pods.
 pub(crate) const ALL: [&str; 7] = [
     PORT,
     APP_NAME,

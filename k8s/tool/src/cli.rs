@@ -32,7 +32,7 @@ pub(crate) enum Command {
 }
 
 /// The sidecars that are put into pods.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, PartialEq, Eq, Args)]
 pub(crate) struct SidecarsArgs {
     /// Image of the sidecars; by default localhost/postern/sidecar with the version of this program
     #[arg(long, value_name = "IMAGE")]
@@ -57,8 +57,26 @@ pub(crate) struct InjectArgs {
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     pub(crate) files: Vec<String>,
 
+    /// Print the objects of one kind alone: in front of running pods, first the workloads with all
+    /// that is no Service, and after their rollout the Services
+    #[arg(long, value_name = "KIND")]
+    pub(crate) only: Option<Only>,
+
+    /// Take away what was put in, and put back what was replaced
+    #[arg(long)]
+    pub(crate) remove: bool,
+
     #[command(flatten)]
     pub(crate) sidecars: SidecarsArgs,
+}
+
+/// The objects that are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Only {
+    /// All that is no Service
+    Workloads,
+    /// Services
+    Services,
 }
 
 /// The format of a report.

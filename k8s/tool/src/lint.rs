@@ -8,7 +8,7 @@ use std::fmt::{self, Display, Formatter};
 use runtime::named_enum;
 use serde::Serialize;
 
-use crate::object::{Object, objects};
+use crate::object::Object;
 use crate::settings::Settings;
 use crate::yaml::{Document, Location};
 
@@ -88,13 +88,11 @@ impl Located<'_> {
 
 /// Reads all documents as one set of manifests: a Service may be in another file than its pods.
 pub(crate) fn lint(documents: &[Document], settings: &Settings) -> Vec<Finding> {
-    let located: Vec<Located<'_>> = documents.iter().flat_map(located_objects).collect();
-    rules::findings(&located, settings)
-}
-
-fn located_objects(document: &Document) -> impl Iterator<Item = Located<'_>> {
-    let location = &document.location;
-    objects(&document.value)
-        .into_iter()
-        .map(move |object| Located { object, location })
+    let located = documents
+        .iter()
+        .map(|Document { location, value }| Located {
+            object: Object::new(value),
+            location,
+        });
+    rules::findings(&located.collect::<Vec<_>>(), settings)
 }

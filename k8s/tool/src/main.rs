@@ -13,6 +13,7 @@ mod inject;
 mod lint;
 mod metadata;
 mod object;
+mod original;
 mod patch;
 mod pod;
 mod ports;

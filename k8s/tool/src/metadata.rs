@@ -3,12 +3,72 @@
 use serde_json::Value;
 
 use crate::annotations::SIDECAR;
-use crate::object::{Object, PodView, member};
+use crate::object::{Object, member};
+use crate::original;
+
+/// Gives the pods of an object the label, and the annotations that they lack: new ones in place of
+/// those that they had from it before. With a sidecar they stay as they are.
+///
+/// # Errors
+/// The reason why it is not clear what counts.
+pub(crate) fn inherit(object: &mut Value) -> Result<(), String> {
+    if Object::new(object).is_protected() {
+        return contradiction(Object::new(object)).map_or(Ok(()), Err);
+    }
+    disinherit(object);
+    if let Some(reason) = contradiction(Object::new(object)) {
+        return Err(reason);
+    }
+    give(object).ok_or_else(|| "has no containers".to_owned())
+}
+
+/// Takes from the pods of an object what they have from it.
+fn disinherit(object: &mut Value) -> Option<()> {
+    let path = Object::new(object).pod()?.path;
+    // A Pod has its own alone.
+    if !path.is_empty() {
+        original::put_back(object.pointer_mut(&path)?, "/metadata/");
+    }
+    Some(())
+}
+
+fn give(object: &mut Value) -> Option<()> {
+    let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    let annotations: Vec<_> = Object::new(object).annotations().map(owned).collect();
+    let path = Object::new(object).pod()?.path;
+    let pod = object.pointer_mut(&path)?;
+    let before = pod.clone();
+    let metadata = member(pod, "metadata")?;
+    let labels = member(metadata, "labels")?.as_object_mut()?;
+    labels.entry(SIDECAR).or_insert("true".into());
+    for (name, value) in annotations {
+        let of_pods = member(metadata, "annotations")?.as_object_mut()?;
+        of_pods.entry(name).or_insert(value.into());
+    }
+    if before == *pod {
+        return Some(());
+    }
+    original::keep(&before, pod)
+}
+
+/// Takes the sidecar from an object that has lost its label, and returns what was edited since.
+pub(crate) fn follow(object: &mut Value) -> Vec<String> {
+    let mut own = object.clone();
+    disinherit(&mut own);
+    if Object::new(&own).wants_sidecar() {
+        return Vec::new();
+    }
+    original::take_away(object).unwrap_or_default()
+}
 
 /// Returns the reason why it is not clear what counts, the workload or its pods.
-pub(crate) fn contradiction(object: Object<'_>, pod: &PodView<'_>) -> Option<String> {
-    if let Some(other) = pod.label(SIDECAR).filter(|label| *label != "true") {
-        return Some(format!("its pods have the label {SIDECAR}: {other:?}"));
+fn contradiction(object: Object<'_>) -> Option<String> {
+    let pod = object.pod()?;
+    let own = object.label(SIDECAR).unwrap_or("true");
+    if let Some(other) = pod.label(SIDECAR).filter(|label| *label != own) {
+        return Some(format!(
+            "the label {SIDECAR} is {own:?}, and on its pods {other:?}"
+        ));
     }
     pod.annotations().find_map(|(name, value)| {
         let other = object.annotation(name).filter(|other| *other != value)?;
@@ -16,47 +76,4 @@ pub(crate) fn contradiction(object: Object<'_>, pod: &PodView<'_>) -> Option<Str
             "the annotation {name} is {other:?}, and on its pods {value:?}"
         ))
     })
-}
-
-/// Gives the pods of an object the label, and the annotations that they lack.
-pub(crate) fn inherit(object: &mut Value) -> Option<()> {
-    let annotations: Vec<_> = owned(Object::new(object).annotations());
-    let path = Object::new(object).pod()?.path;
-    let metadata = member(object.pointer_mut(&path)?, "metadata")?;
-    member(metadata, "labels")?
-        .as_object_mut()?
-        .entry(SIDECAR)
-        .or_insert("true".into());
-    for (name, value) in annotations {
-        let of_pods = member(metadata, "annotations")?.as_object_mut()?;
-        of_pods.entry(name).or_insert(value.into());
-    }
-    Some(())
-}
-
-/// Changes the annotations that the pods have from their workload, as it was before.
-pub(crate) fn renew(object: &mut Value, before: Object<'_>) -> Option<()> {
-    let now = Object::new(object);
-    let pod = now.pod()?;
-    let is_inherited = |(name, value): &(&str, &str)| before.annotation(name) == Some(*value);
-    let inherited = owned(pod.annotations().filter(is_inherited));
-    let new: Vec<Option<Value>> = inherited
-        .iter()
-        .map(|(name, _)| now.annotation(name).map(Value::from))
-        .collect();
-    let path = format!("{}/metadata/annotations", pod.path);
-    let of_pods = object.pointer_mut(&path)?.as_object_mut()?;
-    for ((name, _), new) in inherited.into_iter().zip(new) {
-        match new {
-            Some(value) => of_pods.insert(name, value),
-            None => of_pods.remove(&name),
-        };
-    }
-    Some(())
-}
-
-fn owned<'v>(pairs: impl Iterator<Item = (&'v str, &'v str)>) -> Vec<(String, String)> {
-    pairs
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .collect()
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::annotations::{ALL, PREFIX, SIDECAR};
+use crate::annotations::{ALL, ORIGINAL, PREFIX, SIDECAR};
 
 /// An object that gets no sidecar, and the reason. The operator reads both.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -59,6 +59,11 @@ impl<'v> Object<'v> {
         }
     }
 
+    /// Returns true for the object of this kind and name beside another one.
+    pub(crate) fn is_at(self, other: Object<'_>, kind: &str, name: &str) -> bool {
+        self.kind() == kind && self.name() == name && share_namespace(self, other)
+    }
+
     /// Returns kind, namespace and name, as the operator finds it.
     pub(crate) fn described(self) -> String {
         let kind = self.kind();
@@ -88,7 +93,7 @@ impl<'v> Object<'v> {
     pub(crate) fn unknown_annotation(self) -> Option<&'v str> {
         let annotations = self.value.pointer("/metadata/annotations")?.as_object()?;
         let mut names = annotations.keys().map(String::as_str);
-        names.find(|name| name.starts_with(PREFIX) && !ALL.contains(name))
+        names.find(|name| name.starts_with(PREFIX) && !ALL.contains(name) && *name != ORIGINAL)
     }
 
     /// Returns true for an object that a controller has made, and puts back as it was.
@@ -118,6 +123,11 @@ impl<'v> Object<'v> {
                 value,
             })
         })
+    }
+
+    /// Returns true for an object whose pods have a sidecar.
+    pub(crate) fn is_protected(self) -> bool {
+        self.pod().is_some_and(|pod| pod.sidecar().is_some())
     }
 
     /// Returns true if the label is on the object or on its pods.
@@ -193,6 +203,16 @@ impl<'v> PodView<'v> {
         })
     }
 
+    /// Returns kinds and names of the objects that the sidecar reads.
+    pub(crate) fn needed(&self) -> impl Iterator<Item = (&'static str, &'v str)> + use<'v> {
+        let sources = list(self.sidecar().and_then(|sidecar| sidecar.get("envFrom")));
+        let maps = sources.map(|source| ("ConfigMap", text(source, "/configMapRef/name")));
+        let volumes = list(self.spec("volumes"));
+        let own = volumes.filter(|volume| name_of(volume).starts_with("postern-"));
+        let secrets = own.map(|volume| ("Secret", text(volume, "/secret/secretName")));
+        maps.chain(secrets).filter(|(_, name)| !name.is_empty())
+    }
+
     /// Returns the containers beside the sidecar that serve as long as the pod lives.
     pub(crate) fn others(&self) -> impl Iterator<Item = &'v Value> + use<'v> {
         let sidecar = self.sidecar();
@@ -212,28 +232,6 @@ impl<'v> PodView<'v> {
         let policy = self.spec("restartPolicy").and_then(Value::as_str);
         policy.is_some_and(|policy| policy != "Always")
     }
-}
-
-/// Returns the objects of a document: of a list its items, of lists in it theirs.
-pub(crate) fn objects(document: &Value) -> Vec<Object<'_>> {
-    match document.get("items").and_then(Value::as_array) {
-        Some(items) if is_list(document) => items.iter().flat_map(objects).collect(),
-        _ if document.is_object() => vec![Object::new(document)],
-        _ => Vec::new(),
-    }
-}
-
-/// Returns the same objects for changes.
-pub(crate) fn objects_mut(document: &mut Value) -> Vec<&mut Value> {
-    if !is_list(document) {
-        return Vec::from_iter(document.is_object().then_some(document));
-    }
-    let items = document.get_mut("items").and_then(Value::as_array_mut);
-    items.into_iter().flatten().flat_map(objects_mut).collect()
-}
-
-fn is_list(document: &Value) -> bool {
-    text(document, "/kind").ends_with("List") && document.get("items").is_some_and(Value::is_array)
 }
 
 /// Returns a member that is an object, which it becomes if it is nothing else.

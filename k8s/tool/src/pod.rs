@@ -7,8 +7,9 @@ use serde_json::{Map, Value, json};
 use wire::settings;
 
 use crate::annotations as names;
-use crate::metadata::{contradiction, inherit};
+use crate::metadata::inherit;
 use crate::object::{Object, PodView, Rejected, list, member, name_of, text};
+use crate::original;
 use crate::ports::{self, Ports};
 use crate::probes;
 use crate::settings::{
@@ -44,7 +45,7 @@ pub(crate) fn add_sidecar(value: &mut Value, settings: &Settings) -> Result<Inje
     let unusable = || rejected("has no containers".to_owned());
     let path = checked(Object::new(value)).map_err(rejected)?;
     // What is on the workload is on its pods too: the webhook reads the pods alone.
-    inherit(value).ok_or_else(unusable)?;
+    inherit(value).map_err(rejected)?;
     let object = Object::new(value);
     let pod = object.pod().ok_or_else(unusable)?;
     let ports = Ports::of(&pod, &settings.component).map_err(rejected)?;
@@ -58,6 +59,7 @@ pub(crate) fn add_sidecar(value: &mut Value, settings: &Settings) -> Result<Inje
     if pod.sidecar().is_some() {
         return Ok(Injected { ports, warnings });
     }
+    let before = pod.value().clone();
     // A ConfigMap has the probes for itself.
     let keeps_probes = pod.annotation(names::CONFIG_MAP).is_some();
     let spec = format!("{path}/spec");
@@ -82,6 +84,9 @@ pub(crate) fn add_sidecar(value: &mut Value, settings: &Settings) -> Result<Inje
         let added = settings.component.lifecycle.get("preStop").cloned();
         lifecycle["preStop"] = added.unwrap_or_default();
     }
+    value
+        .pointer_mut(&path)
+        .and_then(|pod| original::keep(&before, pod));
     Ok(Injected { ports, warnings })
 }
 
@@ -89,9 +94,6 @@ pub(crate) fn add_sidecar(value: &mut Value, settings: &Settings) -> Result<Inje
 fn checked(object: Object<'_>) -> Result<String, String> {
     let pod = object.pod().filter(|pod| pod.containers().next().is_some());
     let pod = pod.ok_or("has no containers")?;
-    if let Some(reason) = contradiction(object, &pod) {
-        return Err(reason);
-    }
     match taken_name(&pod).filter(|_| pod.sidecar().is_none()) {
         Some(reason) => Err(reason),
         None => Ok(pod.path),

@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::annotations::{OPEN_PORTS, PORT, SIDECAR};
 use crate::component::Component;
 use crate::object::{Object, PodView, Rejected, list, name_of, text};
+use crate::original;
 use crate::ports::{self, Ports};
 
 /// Labels that controllers give to pods, so that no manifest has them.
@@ -137,7 +138,7 @@ pub(crate) fn past(service: Object<'_>, own: &[(String, u16)]) -> Vec<String> {
         .collect()
 }
 
-/// Moves the ports that lead to the service of a pod.
+/// Moves the ports that lead to the service of a pod, and returns true if there were any.
 ///
 /// # Errors
 /// The first port that would still lead past the sidecar.
@@ -145,7 +146,7 @@ pub(crate) fn move_to_sidecar(
     value: &mut Value,
     pod: &PodView<'_>,
     of_pod: Ports,
-) -> Result<(), Rejected> {
+) -> Result<bool, Rejected> {
     let own = [
         ("sidecar".to_owned(), of_pod.sidecar),
         ("sidecar-admin".to_owned(), of_pod.admin),
@@ -155,13 +156,14 @@ pub(crate) fn move_to_sidecar(
     })
 }
 
-/// Moves the ports of a service to one of `own`.
+/// Moves the ports of a service to one of `own`, and returns true if there were any.
 fn move_ports(
     value: &mut Value,
     sidecar: u16,
     own: &[(String, u16)],
     is_service: impl Fn(&ServicePort<'_>) -> bool,
-) -> Result<(), Rejected> {
+) -> Result<bool, Rejected> {
+    let before = value.clone();
     let ports = ports_of(Object::new(value)).into_iter();
     let moved = ports.filter(|port| port.is_tcp() && !port.is_open && is_service(port));
     let moved: Vec<usize> = moved.map(|port| port.number).collect();
@@ -171,9 +173,13 @@ fn move_ports(
             port.insert("targetPort".to_owned(), sidecar.into());
         }
     }
+    let is_moved = *value != before;
+    if is_moved {
+        original::keep(&before, value);
+    }
     let service = Object::new(value);
     match past(service, own).into_iter().next() {
-        None => Ok(()),
+        None => Ok(is_moved),
         Some(reason) => Err(Rejected::new(
             service.described(),
             format!(
@@ -188,7 +194,7 @@ fn move_ports(
 ///
 /// # Errors
 /// The reason, where it is not certain which port leads to which.
-pub(crate) fn move_alone(value: &mut Value, component: &Component) -> Result<(), Rejected> {
+pub(crate) fn move_alone(value: &mut Value, component: &Component) -> Result<bool, Rejected> {
     let service = Object::new(value);
     let rejected = |reason: String| Rejected::new(service.described(), reason);
     if is_headless(service) {
@@ -206,7 +212,7 @@ pub(crate) fn move_alone(value: &mut Value, component: &Component) -> Result<(),
     });
     targets.dedup();
     let target = match (targets.as_slice(), service.annotation(PORT)) {
-        ([], _) => return Ok(()),
+        ([], _) => return Ok(false),
         ([only], _) => (*only).clone(),
         (_, Some(named)) => ports::number(named).map_or_else(|| named.into(), Value::from),
         _ => {

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use crate::lint::{Level, lint};
-use crate::object::{Object, PodView, list, name_of, objects, text};
+use crate::object::{Object, PodView, list, name_of, text};
 use crate::pod::add_sidecar;
 use crate::settings::Settings;
 use crate::yaml::{documents, stream};
@@ -56,8 +56,8 @@ fn errors(text: &str) -> Vec<String> {
 
 /// Returns the setting by which sidecars forward probes, as Kubernetes expands it.
 fn forwarded_probes(value: &Value) -> Vec<String> {
-    let pods: Vec<_> = objects(value).into_iter().filter_map(Object::pod).collect();
-    let sidecars = pods.iter().filter_map(PodView::sidecar);
+    let pod = Object::new(value).pod();
+    let sidecars = pod.iter().filter_map(PodView::sidecar);
     let variables = sidecars.flat_map(|sidecar| list(sidecar.get("env")));
     let probes = variables.filter(|variable| name_of(variable) == "POSTERN_PROBES");
     probes
@@ -113,6 +113,86 @@ proptest! {
         let twice = inject(&once, settings()).unwrap();
         prop_assert_eq!(twice, once);
     }
+}
+
+/// Returns the text without sidecars, and what stays.
+fn remove(text: &str) -> (Vec<Value>, Vec<String>) {
+    let mut documents = documents("-", text).unwrap();
+    let stays = super::inject::remove(&mut documents, |_| true);
+    let values = documents.into_iter().map(|document| document.value);
+    (values.collect(), stays)
+}
+
+/// Removes empty members, which for Kubernetes are not there.
+fn pruned(value: Value) -> Value {
+    let is_empty = |value: &Value| match value {
+        Value::Null => true,
+        Value::Object(members) => members.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
+    };
+    match value {
+        Value::Object(members) => {
+            let members = members
+                .into_iter()
+                .map(|(name, value)| (name, pruned(value)));
+            Value::Object(members.filter(|(_, value)| !is_empty(value)).collect())
+        }
+        Value::Array(items) => items.into_iter().map(pruned).collect(),
+        scalar => scalar,
+    }
+}
+
+/// Asserts that the way back leads to the same objects.
+fn leads_back(text: &str) {
+    let Ok(injected) = inject(text, settings()) else {
+        return;
+    };
+    let (removed, stays) = remove(&injected);
+    assert_eq!(stays, Vec::<String>::new(), "{text}");
+    let original: Vec<Value> = values(text).into_iter().map(pruned).collect();
+    let removed: Vec<Value> = removed.into_iter().map(pruned).collect();
+    assert_eq!(removed, original, "{injected}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(500) })]
+
+    #[test]
+    fn what_inject_has_put_in_is_removed(manifest in generated::manifest()) {
+        leads_back(&manifest.text());
+    }
+}
+
+#[test]
+fn the_examples_lead_back() {
+    for (_, text) in examples() {
+        leads_back(&text);
+    }
+}
+
+#[test]
+fn what_was_edited_since_stays_and_is_named() {
+    let (_, text) = examples()
+        .into_iter()
+        .find(|(name, _)| name == "podinfo.yaml")
+        .unwrap();
+    let injected = inject(&text, settings()).unwrap();
+    let edited = injected
+        .replacen("targetPort: 18080", "targetPort: 9999", 1)
+        .replacen("seconds: 15", "seconds: 7", 1);
+    let (removed, stays) = remove(&edited);
+    let expected = [
+        "Deployment podinfo: /spec/template/spec/containers/0/lifecycle: edited since, left as it is",
+        "Service podinfo: /spec/ports/0/targetPort: edited since, left as it is",
+    ];
+    assert_eq!(stays, expected);
+    let text = stream(&removed);
+    assert!(text.contains("targetPort: 9999") && text.contains("seconds: 7"));
+    assert!(
+        !text.contains("postern/original") && !text.contains("readyz: \"sidecar\""),
+        "{text}"
+    );
 }
 
 /// Returns the value that a container finds in a variable; `None` where it has no such one.

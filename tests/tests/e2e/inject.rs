@@ -165,7 +165,93 @@ fn a_mistyped_annotation_is_named() {
     assert_eq!(end.code, Some(0), "{}", end.stderr);
     let warning = "warning: Deployment podinfo: the annotation postern/prot means nothing";
     assert!(end.stderr.contains(warning), "{}", end.stderr);
-    assert_eq!(end.stderr.lines().count(), 1, "{}", end.stderr);
+    let of_annotations = end.stderr.matches("annotation").count();
+    assert_eq!(of_annotations, 1, "{}", end.stderr);
+}
+
+#[test]
+fn inject_removes_what_it_has_put_in() {
+    let injected = fs::read_to_string(data("inject/out/podinfo.yaml")).unwrap();
+    let end = postern_k8s(&["inject", "--remove"], &injected);
+    assert_eq!((end.code, &*end.stderr), (Some(0), ""));
+    for text in ["serve", "18080", "18081", "postern/original", "preStop"] {
+        assert!(!end.stdout.contains(text), "{text}: {}", end.stdout);
+    }
+    let again = postern_k8s(&["inject"], &end.stdout);
+    assert_eq!(again.stdout, injected, "{}", again.stderr);
+
+    let unknown = injected.replace("postern/original", "postern/originals");
+    let end = postern_k8s(&["inject", "--remove"], &unknown);
+    let line =
+        "warning: Deployment podinfo: not changed: it does not say what was replaced in it\n";
+    assert_eq!((end.code, &*end.stderr), (Some(0), line));
+    assert_eq!(end.stdout, unknown);
+}
+
+#[test]
+fn flags_renew_the_sidecars_that_inject_has_put_in() {
+    let injected = fs::read_to_string(data("inject/out/podinfo.yaml")).unwrap();
+    let flags = [
+        "inject",
+        "--image",
+        "example.com/sidecar:9",
+        "--set",
+        "POSTERN_AUDIENCE=other",
+    ];
+    let renewed = postern_k8s(&flags, &injected);
+    let original = fs::read_to_string(data("inject/in/podinfo.yaml")).unwrap();
+    let expected = postern_k8s(&flags, &original).stdout;
+    assert!(expected.contains("sidecar:9") && expected.contains("\"other\""));
+    assert_eq!(renewed.stdout, expected, "{}", renewed.stderr);
+}
+
+#[test]
+fn live_objects_change_in_two_steps() {
+    let example = fs::read_to_string(data("inject/in/podinfo.yaml")).unwrap();
+    let live = example.replace(
+        "metadata:\n  name: podinfo",
+        "metadata:\n  resourceVersion: \"7\"\n  name: podinfo",
+    );
+    let both = postern_k8s(&["inject"], &live);
+    for line in [
+        "warning: Secret postern-sidecar: not in this input, and no pod starts without it: create it first",
+        "warning: Service podinfo: is moved at once",
+    ] {
+        assert!(both.stderr.contains(line), "{line}: {}", both.stderr);
+    }
+    let workloads = postern_k8s(&["inject", "--only", "workloads"], &live);
+    let services = postern_k8s(&["inject", "--only", "services"], &live);
+    assert!(
+        !workloads.stdout.contains("kind: \"Service\"\n"),
+        "{}",
+        workloads.stdout
+    );
+    assert_eq!(
+        services.stdout.matches("\nkind: ").count(),
+        1,
+        "{}",
+        services.stdout
+    );
+    for (end, says) in [(workloads, true), (services, false)] {
+        assert!(!end.stderr.contains("at once"), "{}", end.stderr);
+        assert_eq!(end.stderr.contains("Secret postern-sidecar"), says);
+    }
+
+    let secret = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: postern-sidecar}\n";
+    let known = postern_k8s(&["inject"], &(example + secret));
+    assert_eq!((known.code, &*known.stderr), (Some(0), ""));
+}
+
+#[test]
+fn an_item_of_a_list_is_named_with_its_line() {
+    let list = concat!(
+        "apiVersion: v1\nkind: List\nitems:\n",
+        "- {kind: ConfigMap, metadata: {name: a}}\n",
+        "- kind: Pod\n  metadata: {name: b, labels: {postern/sidecar: \"true\"}}\n",
+    );
+    let end = postern_k8s(&["inject"], list);
+    assert_eq!((end.code, &*end.stdout), (Some(CONFIG), ""));
+    assert_eq!(end.stderr, "error: -:5: Pod b: has no containers\n");
 }
 
 /// Returns the findings that the first lines of a file announce.

@@ -8,8 +8,9 @@ use runtime::files::bounded_read;
 use runtime::process::exit::ExitError;
 use runtime::process::output;
 
-use crate::cli::{InjectArgs, SidecarsArgs};
-use crate::inject::inject;
+use crate::cli::{InjectArgs, Only, SidecarsArgs};
+use crate::inject::{inject, remove};
+use crate::object::Object;
 use crate::settings::Settings;
 use crate::yaml::{self, Document};
 
@@ -26,8 +27,30 @@ const STANDARD_INPUT: &str = "-";
 pub(crate) fn run(args: &InjectArgs) -> Result<(), ExitError> {
     let settings = settings(&args.sidecars)?;
     let mut documents = documents(&args.files)?;
-    let warnings = inject(&mut documents, &settings);
-    command_line::warn(&warnings.map_err(|error| ExitError::Config(error.to_string()))?);
+    let mut warnings = Vec::new();
+    let is_renewed = args.sidecars != SidecarsArgs::default();
+    if args.remove {
+        warnings = remove(&mut documents, |_| true);
+    } else {
+        if is_renewed {
+            warnings = remove(&mut documents, |object| object.is_protected());
+        }
+        let injected = inject(&mut documents, &settings);
+        let notes = injected.map_err(|error| ExitError::Config(error.to_string()))?;
+        warnings.extend(notes.warnings);
+        if args.only != Some(Only::Services) {
+            warnings.extend(notes.missing);
+        }
+        if args.only.is_none() {
+            warnings.extend(notes.early);
+        }
+    }
+    documents.retain(|each| {
+        let is_service = Object::new(&each.value).kind() == "Service";
+        args.only
+            .is_none_or(|only| (only == Only::Services) == is_service)
+    });
+    command_line::warn(&warnings);
     output::print(&yaml::stream(documents.iter().map(|each| &each.value)))
 }
 

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{Finding, Level, Located, Rule, network};
 use crate::annotations::SIDECAR;
-use crate::object::{Object, PodView, Rejected, list, name_of, share_namespace, text};
+use crate::object::{Object, PodView, Rejected, share_namespace};
 use crate::pod::add_sidecar;
 use crate::ports::{self, Ports};
 use crate::settings::Settings;
@@ -40,9 +40,7 @@ pub(super) fn findings(located: &[Located<'_>], settings: &Settings) -> Vec<Find
 /// Rejects what `inject` rejects in an object and its pod, also where a sidecar is there already.
 fn accepted(object: Object<'_>, settings: &Settings) -> Result<(), Rejected> {
     object.check()?;
-    let pod = object.pod();
-    let is_protected = pod.as_ref().is_some_and(|pod| pod.sidecar().is_some());
-    if is_protected || pod.is_some() && object.wants_sidecar() {
+    if object.is_protected() || object.pod().is_some() && object.wants_sidecar() {
         add_sidecar(&mut object.value().clone(), settings)?;
     }
     Ok(())
@@ -100,13 +98,10 @@ impl<'v> ProtectedPod<'v, '_> {
 
     /// Finds Secrets and ConfigMaps that the sidecar needs and the input lacks.
     fn find_missing(&self, found: &mut Vec<Finding>) {
-        let sources = list(self.sidecar.get("envFrom"));
-        let maps = sources.map(|source| ("ConfigMap", text(source, "/configMapRef/name")));
-        let volumes = list(self.pod.spec("volumes"));
-        let own = volumes.filter(|volume| name_of(volume).starts_with("postern-"));
-        let secrets = own.map(|volume| ("Secret", text(volume, "/secret/secretName")));
-        for (kind, name) in maps.chain(secrets).filter(|(_, name)| !name.is_empty()) {
-            let Some(object) = self.known(kind, name) else {
+        for (kind, name) in self.pod.needed() {
+            let mut objects = self.input.iter().map(|other| other.object);
+            let Some(object) = objects.find(|other| other.is_at(self.owner.object, kind, name))
+            else {
                 let why =
                     format!("the sidecar needs the {kind} {name}, which is not in this input");
                 found.push(self.finding(Level::Warning, Rule::SecretMissing, why));
@@ -118,16 +113,6 @@ impl<'v> ProtectedPod<'v, '_> {
                 found.push(self.finding(Level::Error, Rule::SecretMissing, why));
             }
         }
-    }
-
-    /// Returns an object of the pod's namespace.
-    fn known(&self, kind: &str, name: &str) -> Option<Object<'v>> {
-        let mut objects = self.input.iter().map(|other| other.object);
-        objects.find(|other| {
-            other.kind() == kind
-                && other.name() == name
-                && share_namespace(*other, self.owner.object)
-        })
     }
 }
 

@@ -4,9 +4,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::{Settings, inject, settings, values};
+use super::{Settings, inject, pruned, settings, values};
 use crate::admission::review;
-use crate::object::{Object, objects};
+use crate::object::Object;
 
 /// Returns what the webhook makes of an update; `None` where it is rejected.
 fn updated(before: &Value, object: &Value) -> Option<Value> {
@@ -74,8 +74,8 @@ pub(super) fn same_pods(text: &str) {
         return;
     };
     let after = values(&injected);
-    let pairs = before.iter().flat_map(objects);
-    for (before, after) in pairs.zip(after.iter().flat_map(objects)) {
+    let pairs = before.iter().map(Object::new);
+    for (before, after) in pairs.zip(after.iter().map(Object::new)) {
         if before.pod().is_none() || !before.wants_sidecar() {
             continue;
         }
@@ -236,39 +236,89 @@ fn deployment(own: &Value, of_pods: &Value) -> Value {
     })
 }
 
+/// Returns a stored workload with other labels and annotations of its own, as `kubectl` changes them.
+fn changed(stored: &Value, labels: Value, annotations: Value) -> Value {
+    let mut changed = stored.clone();
+    changed["metadata"]["labels"] = labels;
+    changed["metadata"]["annotations"] = annotations;
+    changed
+}
+
 #[test]
 fn changed_annotations_of_a_workload_reach_its_pods() {
+    let label = || json!({"postern/sidecar": "true"});
     let all = json!({"postern/public-path": "/**", "postern/port": "3000"});
-    let before = deployment(&all, &all);
-    for (own, of_pods, expected) in [
-        (
-            json!({"postern/public-path": "/up", "postern/port": "3000"}),
-            all.clone(),
-            Some(json!({"postern/public-path": "/up", "postern/port": "3000"})),
-        ),
-        (json!({}), all.clone(), Some(json!({}))),
-        (all.clone(), all.clone(), Some(all.clone())),
-        (all.clone(), json!({}), Some(all.clone())),
+    let found = |object: &Value| {
+        let stored = updated(object, object)?;
+        let mut found = stored["spec"]["template"]["metadata"]["annotations"].clone();
+        let members = found.as_object_mut()?;
+        members.remove("postern/original");
+        Some(found)
+    };
+    let inherited = stored(&deployment(&all, &json!({}))).unwrap();
+    let own = stored(&deployment(&json!({}), &all)).unwrap();
+    let other = json!({"postern/public-path": "/up", "postern/port": "3000"});
+    for (before, annotations, expected) in [
+        (&inherited, other.clone(), Some(other.clone())),
+        (&inherited, json!({}), None),
+        (&inherited, all.clone(), Some(all.clone())),
         // They are the pods' own, or it is unknown which one counts.
-        (
-            json!({}),
-            json!({"postern/public-path": "/a"}),
-            Some(json!({"postern/public-path": "/a"})),
-        ),
-        (all.clone(), json!({"postern/public-path": "/a"}), None),
+        (&own, json!({}), Some(all.clone())),
+        (&own, all.clone(), Some(all.clone())),
     ] {
-        let stored = updated(&before, &deployment(&own, &of_pods));
-        let found =
-            stored.map(|stored| stored["spec"]["template"]["metadata"]["annotations"].clone());
-        assert_eq!(found, expected, "{own} {of_pods}");
+        let object = changed(before, label(), annotations);
+        assert_eq!(found(&object), expected, "{object}");
     }
-    assert!(
-        stored(&deployment(
-            &json!({"postern/public-path": "/a"}),
-            &json!({"postern/public-path": "/b"})
-        ))
-        .is_none()
-    );
+    assert_eq!(stored(&changed(&own, label(), other)), None);
+}
+
+#[test]
+fn the_label_of_a_workload_is_followed() {
+    for labels in [json!({}), json!({"postern/sidecar": "false"})] {
+        let annotations = json!({"postern/port": "3000"});
+        let mut before = deployment(&annotations, &json!({}));
+        let label = before["spec"]["template"]["metadata"]["labels"].as_object_mut();
+        label.unwrap().remove("postern/sidecar");
+        let reviewed = stored(&before).unwrap();
+        let of_pods = &reviewed["spec"]["template"]["metadata"]["labels"];
+        assert_eq!(of_pods["postern/sidecar"], "true");
+        for object in [reviewed, injected(&before)] {
+            let changed = changed(&object, labels.clone(), annotations.clone());
+            let mut expected = before.clone();
+            expected["metadata"]["labels"] = labels.clone();
+            assert_eq!(
+                updated(&object, &changed).map(pruned),
+                Some(pruned(expected))
+            );
+        }
+        // The pods have a label of their own.
+        let own = deployment(&annotations, &json!({}));
+        let own = changed(&stored(&own).unwrap(), labels.clone(), annotations);
+        let is_contradiction = labels.get("postern/sidecar").is_some();
+        assert_eq!(updated(&own, &own).is_none(), is_contradiction, "{own}");
+    }
+}
+
+fn injected(object: &Value) -> Value {
+    values(&inject(&object.to_string(), settings()).unwrap()).remove(0)
+}
+
+#[test]
+fn a_service_goes_back_with_its_label() {
+    for target in [json!("web"), json!(3000), Value::Null] {
+        let mut service = json!({
+            "kind": "Service", "metadata": {"name": "web", "labels": {"postern/sidecar": "true"}},
+            "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": target}]},
+        });
+        let mut moved = stored(&service).unwrap();
+        assert_eq!(moved["spec"]["ports"][0]["targetPort"], 18080);
+        for labels in [json!({}), json!({"postern/sidecar": "false"})] {
+            moved["metadata"]["labels"] = labels.clone();
+            service["metadata"]["labels"] = labels;
+            let back = updated(&moved, &moved).map(pruned);
+            assert_eq!(back, Some(pruned(service.clone())));
+        }
+    }
 }
 
 #[test]

@@ -16,7 +16,7 @@ const MAX_COPIES: usize = 200_000;
 /// Ends of lines in YAML 1.1 alone: for `kubectl` a comment ends there, and the rest counts.
 const OTHER_LINE_BREAKS: [char; 3] = ['\u{85}', '\u{2028}', '\u{2029}'];
 
-/// Reads the documents of a file that hold anything.
+/// Reads the objects of a file: its documents, and of a list of objects the items.
 ///
 /// # Errors
 /// For text that is neither YAML nor JSON, and for what two readers may read differently.
@@ -25,16 +25,19 @@ pub(crate) fn documents(file: &str, stream: &str) -> Result<Vec<Document>, YamlE
         file: file.to_owned(),
         line,
     };
+    let located = |(line, value)| Document {
+        location: at(line),
+        value,
+    };
     // JSON has escapes that YAML lacks.
     if let Ok(object) = strict_json::object(stream.as_bytes()) {
-        return Ok(vec![Document {
-            location: at(1),
-            value: object.into(),
-        }]);
+        let objects = objects(1, object.into(), &[]).into_iter();
+        return Ok(objects.map(located).collect());
     }
     let mut reader = Reader {
         events: Parser::new_from_str(stream),
         line: 1,
+        items: Vec::new(),
         anchors: BTreeMap::new(),
         copies: 0,
     };
@@ -45,28 +48,52 @@ pub(crate) fn documents(file: &str, stream: &str) -> Result<Vec<Document>, YamlE
         }
         None => reader.documents(),
     };
-    let documents = read.map_err(|problem| YamlError {
+    let objects = read.map_err(|problem| YamlError {
         location: at(reader.line),
         problem,
     })?;
-    let located = |(line, value)| Document {
-        location: at(line),
-        value,
+    Ok(objects.into_iter().map(located).collect())
+}
+
+/// Returns the items of a list with their lines, or the object itself. As for `kubectl` an item is
+/// of the list's kind if it has none.
+fn objects(line: usize, value: Value, lines: &[usize]) -> Vec<(usize, Value)> {
+    let items = value.get("items").and_then(Value::as_array);
+    let Some(items) = items.filter(|items| items.iter().all(Value::is_object)) else {
+        return vec![(line, value)];
     };
-    Ok(documents.into_iter().map(located).collect())
+    let kind = value.get("kind").and_then(Value::as_str);
+    let kind = kind.and_then(|kind| kind.strip_suffix("List"));
+    let kind = kind.filter(|kind| !kind.is_empty());
+    let mut found = Vec::new();
+    for (number, item) in items.iter().enumerate() {
+        let mut item = item.clone();
+        if let Some(kind) = kind.filter(|_| item.get("kind").is_none()) {
+            item["kind"] = kind.into();
+            item["apiVersion"] = value.get("apiVersion").cloned().unwrap_or_default();
+        }
+        found.extend(objects(
+            lines.get(number).copied().unwrap_or(line),
+            item,
+            &[],
+        ));
+    }
+    found
 }
 
 struct Reader<I> {
     events: I,
     /// Of the present event.
     line: usize,
+    /// Lines of the items of the document's last list.
+    items: Vec<usize>,
     /// By the parser's number of the anchor.
     anchors: BTreeMap<usize, Value>,
     copies: usize,
 }
 
 impl<'t, I: Iterator<Item = Result<(Event<'t>, Span), ScanError>>> Reader<I> {
-    /// Returns each document with its first line.
+    /// Returns each object with its first line.
     fn documents(&mut self) -> Result<Vec<(usize, Value)>, String> {
         let mut found = Vec::new();
         loop {
@@ -77,8 +104,10 @@ impl<'t, I: Iterator<Item = Result<(Event<'t>, Span), ScanError>>> Reader<I> {
                     self.copies = 0;
                     let first = self.next()?;
                     let line = self.line;
-                    found.push((line, self.value(first, MAX_DEPTH)?));
-                    found.retain(|(_, value)| !value.is_null());
+                    let value = self.value(first, MAX_DEPTH)?;
+                    if !value.is_null() {
+                        found.extend(objects(line, value, &self.items));
+                    }
                 }
                 _ => {}
             }
@@ -128,12 +157,19 @@ impl<'t, I: Iterator<Item = Result<(Event<'t>, Span), ScanError>>> Reader<I> {
 
     fn list(&mut self, depth: usize) -> Result<Value, String> {
         let mut items = Vec::new();
+        let mut lines = Vec::new();
         loop {
             match self.next()? {
-                Event::SequenceEnd => return Ok(items.into()),
-                first => items.push(self.value(first, depth)?),
+                Event::SequenceEnd => break,
+                first => {
+                    lines.push(self.line);
+                    items.push(self.value(first, depth)?);
+                }
             }
         }
+        // Lists end behind those within them.
+        self.items = lines;
+        Ok(items.into())
     }
 
     fn map(&mut self, depth: usize) -> Result<Value, String> {
