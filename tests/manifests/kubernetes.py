@@ -137,3 +137,11 @@ def production_errors(objects):
                 if not values.get("POSTERN_ISSUER"):
                     errors.append(f"{name}: tokens of any issuer are accepted")
     return errors
+
+
+def without_original(thing):
+    """Removes the annotation of what was replaced, which the component does not write."""
+    annotations = thing["metadata"].get("annotations", {})
+    if annotations.pop("postern/original", None) and not annotations:
+        del thing["metadata"]["annotations"]
+    return thing

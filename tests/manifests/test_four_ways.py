@@ -10,7 +10,7 @@ import urllib.request
 import pytest
 import yaml
 from cluster import empty
-from kubernetes import K8S, SERVICE, named, render, settings, write_overlay
+from kubernetes import K8S, SERVICE, named, render, settings, without_original, write_overlay
 from programs import Mounts, environment, path, run
 
 OF_THE_COMPONENT = "POSTERN_AUTH_SERVER=http://auth:9000/auth"
@@ -104,7 +104,7 @@ def comparable(found):
     sidecar.pop("envFrom", None)
     sidecar["env"] = values
     pod["spec"]["volumes"].sort(key=lambda volume: volume["name"])
-    return pod, named(found, "Service", "orders")
+    return without_original(pod), without_original(named(found, "Service", "orders"))
 
 
 @pytest.mark.parametrize("way", [by_inject, by_webhook, by_chart])

@@ -5,6 +5,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use runtime::named_enum;
 use serde_json::{Value, json};
 
 use crate::annotations::SIDECAR;
@@ -27,15 +28,18 @@ impl NotAReview {
     pub(crate) const TOO_MANY_VALUES: Self = Self("has too many values");
 }
 
-/// The end of a review, as the metrics have it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// Nothing had to change.
-    Allowed,
-    /// The object is allowed with changes.
-    Patched,
-    /// The object is not allowed.
-    Rejected,
+named_enum! {
+    /// The end of a review, as the metrics have it.
+    pub(crate) enum Outcome {
+        /// Nothing had to change.
+        Allowed = "allowed",
+        /// The object is allowed with changes.
+        Patched = "patched",
+        /// The object is not allowed.
+        Rejected = "rejected",
+        /// The request is no review.
+        Malformed = "malformed",
+    }
 }
 
 /// A response, with its outcome.

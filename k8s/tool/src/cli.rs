@@ -79,24 +79,11 @@ pub(crate) enum Only {
     Services,
 }
 
-/// The format of a report.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum Format {
-    /// A line for each finding
-    Text,
-    /// One array of objects
-    Json,
-}
-
 #[derive(Debug, Args)]
 pub(crate) struct LintArgs {
     /// File of manifests; - for standard input, which is the default. Repeatable
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     pub(crate) files: Vec<String>,
-
-    /// Format of the findings
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub(crate) output: Format,
 
     /// End with exit code 78 at any warning
     #[arg(long)]

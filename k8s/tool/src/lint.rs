@@ -6,22 +6,21 @@ mod rules;
 use std::fmt::{self, Display, Formatter};
 
 use runtime::named_enum;
-use serde::Serialize;
 
 use crate::object::Object;
 use crate::settings::Settings;
 use crate::yaml::{Document, Location};
 
-/// The weight of a finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Level {
-    /// The service is reached without a token, or not at all.
-    Error,
-    /// It cannot be decided from these manifests, or loses requests.
-    Warning,
-    /// It is right only if the service does its part.
-    Note,
+named_enum! {
+    /// The weight of a finding.
+    pub(crate) enum Level {
+        /// The service is reached without a token, or not at all.
+        Error = "error",
+        /// It cannot be decided from these manifests, or loses requests.
+        Warning = "warning",
+        /// It is right only if the service does its part.
+        Note = "note",
+    }
 }
 
 named_enum! {
@@ -40,30 +39,25 @@ named_enum! {
 }
 
 /// One finding.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Finding {
     pub(crate) level: Level,
-    pub(crate) rule: &'static str,
+    pub(crate) rule: Rule,
     pub(crate) object: String,
-    #[serde(flatten)]
     pub(crate) location: Location,
     pub(crate) message: String,
 }
 
 impl Display for Finding {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let level = match self.level {
-            Level::Error => "error",
-            Level::Warning => "warning",
-            Level::Note => "note",
-        };
         let Self {
-            location,
-            object,
-            message,
+            level,
             rule,
-            ..
+            object,
+            location,
+            message,
         } = self;
+        let (level, rule) = (level.name(), rule.name());
         write!(f, "{location}: {level}: {object}: {message} [{rule}]")
     }
 }
@@ -78,7 +72,7 @@ impl Located<'_> {
     pub(crate) fn finding(&self, level: Level, rule: Rule, message: impl Into<String>) -> Finding {
         Finding {
             level,
-            rule: rule.name(),
+            rule,
             object: self.object.described(),
             location: self.location.clone(),
             message: message.into(),

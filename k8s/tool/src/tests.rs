@@ -252,6 +252,65 @@ proptest! {
     }
 }
 
+/// Returns the pointers of all members and items below a value.
+fn pointers(value: &Value, path: &str) -> Vec<String> {
+    let below: Vec<(String, &Value)> = match value {
+        Value::Object(members) => {
+            let pointer = |name: &String| name.replace('~', "~0").replace('/', "~1");
+            members
+                .iter()
+                .map(|(name, value)| (pointer(name), value))
+                .collect()
+        }
+        Value::Array(items) => (0..).map(|n: usize| n.to_string()).zip(items).collect(),
+        _ => Vec::new(),
+    };
+    let below = below.into_iter().flat_map(|(name, value)| {
+        let path = format!("{path}/{name}");
+        let mut all = pointers(value, &path);
+        all.push(path);
+        all
+    });
+    below.collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1000) })]
+
+    #[test]
+    fn a_wrong_member_is_left_alone_or_an_error_of_one_line(
+        manifest in generated::manifest(),
+        number in any::<prop::sample::Index>(),
+        wrong in prop::sample::select(vec![
+            Value::Null, true.into(), 7.into(), (-1).into(), "x".into(), vec![1].into(),
+            serde_json::json!({}), serde_json::json!({"x": [null, {}]}), serde_json::json!([{"name": "sidecar"}, 7]),
+        ]),
+    ) {
+        let mut objects = Value::from(values(&manifest.text()));
+        let pointers = pointers(&objects, "");
+        let pointer = &pointers[number.index(pointers.len())];
+        *objects.pointer_mut(pointer).unwrap() = wrong;
+        let text = stream(objects.as_array().unwrap());
+        match inject(&text, settings()) {
+            Ok(injected) => {
+                let twice = inject(&injected, settings());
+                prop_assert_eq!(twice.as_ref(), Ok(&injected), "{}", pointer);
+                let before = values(&text);
+                for (before, after) in before.iter().zip(values(&injected)) {
+                    prop_assert_eq!(lost(before, &after, ""), None, "{}", injected);
+                }
+            }
+            Err(error) => {
+                let names_object = error.starts_with("-:") && error.matches(": ").count() >= 2;
+                prop_assert!(names_object && !error.contains('\n'), "{}", error);
+            }
+        }
+        for object in values(&text) {
+            reviews::is_whole(&object);
+        }
+    }
+}
+
 #[test]
 fn the_webhook_makes_the_pods_of_the_examples() {
     for (_, text) in examples() {

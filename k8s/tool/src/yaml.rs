@@ -6,7 +6,6 @@ mod write;
 
 use std::fmt::{self, Display, Formatter};
 
-use serde::Serialize;
 use serde_json::Value;
 
 pub(crate) use read::documents;
@@ -20,7 +19,7 @@ pub(crate) struct Document {
 }
 
 /// A place in a file, as editors find it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Location {
     pub(crate) file: String,
     /// From 1.

@@ -4,7 +4,7 @@ use runtime::process::exit::ExitError;
 use runtime::process::output;
 
 use super::inject::documents;
-use crate::cli::{Format, LintArgs};
+use crate::cli::LintArgs;
 use crate::lint::{Finding, Level, lint};
 use crate::settings::Settings;
 
@@ -14,10 +14,8 @@ use crate::settings::Settings;
 /// For a finding: an error, or with `--strict` a warning.
 pub(crate) fn run(args: &LintArgs) -> Result<(), ExitError> {
     let found = lint(&documents(&args.files)?, &Settings::new(None, &[], None)?);
-    output::print(&match args.output {
-        Format::Text => found.iter().map(|finding| format!("{finding}\n")).collect(),
-        Format::Json => serde_json::to_string_pretty(&found).unwrap_or_default() + "\n",
-    })?;
+    let lines = found.iter().map(|finding| format!("{finding}\n"));
+    output::print(&lines.collect::<String>())?;
     let counts = |finding: &&Finding| match finding.level {
         Level::Error => true,
         Level::Warning => args.strict,

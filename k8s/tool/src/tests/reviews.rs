@@ -86,6 +86,13 @@ pub(super) fn same_pods(text: &str) {
     }
 }
 
+/// Asserts that a second review of an object changes nothing.
+pub(super) fn is_whole(object: &Value) {
+    if let Some(reviewed) = stored(object) {
+        assert_eq!(stored(&reviewed), Some(reviewed), "{object}");
+    }
+}
+
 /// Returns the pod that a controller makes of a workload.
 fn pod_of(workload: &Value) -> Value {
     let template = Object::new(workload).pod().unwrap().value().clone();

@@ -10,19 +10,12 @@ use runtime::tls::CertificateMetrics;
 use crate::admission::Outcome;
 
 const PREFIX: &str = "postern_webhook";
-const MALFORMED: &str = "malformed";
-const OUTCOMES: [&str; 4] = [
-    word(Outcome::Allowed),
-    word(Outcome::Patched),
-    word(Outcome::Rejected),
-    MALFORMED,
-];
 
 metrics! {
     /// The metrics of the webhook.
     pub(super) struct WebhookMetrics {
         /// Reviewed objects by outcome (allowed, patched, rejected, malformed)
-        reviews: Family<Label, Counter> = counters_by("outcome", OUTCOMES),
+        reviews: Family<Label, Counter> = counters_by("outcome", Outcome::ALL.map(Outcome::name)),
     }
     beside {
         pub(super) tls: CertificateMetrics,
@@ -40,23 +33,7 @@ impl WebhookMetrics {
 
     /// Counts a review.
     pub(super) fn count(&self, outcome: Outcome) {
-        self.counter(word(outcome)).inc();
-    }
-
-    /// Counts a request that is no review.
-    pub(super) fn count_malformed(&self) {
-        self.counter(MALFORMED).inc();
-    }
-
-    fn counter(&self, outcome: &'static str) -> Counter {
-        self.reviews.get_or_create(&[("outcome", outcome)]).clone()
-    }
-}
-
-const fn word(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::Allowed => "allowed",
-        Outcome::Patched => "patched",
-        Outcome::Rejected => "rejected",
+        let label = [("outcome", outcome.name())];
+        self.reviews.get_or_create(&label).inc();
     }
 }

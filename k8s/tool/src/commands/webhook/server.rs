@@ -26,7 +26,7 @@ use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
 use super::metrics::WebhookMetrics;
-use crate::admission::{NotAReview, Reviewed, review};
+use crate::admission::{NotAReview, Outcome, Reviewed, review};
 use crate::settings::Settings;
 
 /// Its name in the log.
@@ -110,7 +110,7 @@ impl Reviews {
         } = match bounded(body).and_then(|body| review(body, &self.settings)) {
             Ok(reviewed) => reviewed,
             Err(error) => {
-                self.metrics.count_malformed();
+                self.metrics.count(Outcome::Malformed);
                 warn!(%error, "request rejected");
                 return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response();
             }
