@@ -12,7 +12,7 @@ use crate::pod::add_sidecar;
 use crate::ports::Ports;
 use crate::services;
 use crate::settings::Settings;
-use crate::yaml::{Document, Location};
+use crate::yaml::{Document, DocumentError};
 
 /// Of a Service whose pods have their sidecars later.
 const EARLY: &str = "is moved at once, before the pods that it leads to have their sidecars: apply --only workloads, wait for the rollout, then apply --only services";
@@ -25,14 +25,6 @@ pub(crate) struct Notes {
     pub(crate) missing: BTreeSet<String>,
     /// Services that lead to running pods without sidecars.
     pub(crate) early: Vec<String>,
-}
-
-/// The reason why nothing is printed.
-#[derive(Debug, thiserror::Error)]
-#[error("{location}: {rejected}")]
-pub(crate) struct InjectError {
-    location: Location,
-    rejected: Rejected,
 }
 
 /// The pods of one workload.
@@ -59,12 +51,12 @@ struct Protected {
 pub(crate) fn inject(
     documents: &mut [Document],
     settings: &Settings,
-) -> Result<Notes, InjectError> {
+) -> Result<Notes, DocumentError> {
     let mut notes = Notes::default();
     let mut protected = Vec::new();
     for document in &mut *documents {
         let found = of_workload(&mut document.value, settings, &mut notes.warnings);
-        protected.push(found.map_err(|rejected| error(document, rejected))?);
+        protected.push(found.map_err(|rejected| error(document, &rejected))?);
     }
     let values: Vec<Value> = documents.iter().map(|each| each.value.clone()).collect();
     let objects: Vec<Object<'_>> = values.iter().map(Object::new).collect();
@@ -84,7 +76,7 @@ pub(crate) fn inject(
     for document in documents {
         if Object::new(&document.value).kind() == "Service" {
             let moved = of_service(&mut document.value, &pods, &mut notes.warnings);
-            let is_early = moved.map_err(|rejected| error(document, rejected))?;
+            let is_early = moved.map_err(|rejected| error(document, &rejected))?;
             if is_early {
                 let service = Object::new(&document.value).described();
                 notes.early.push(format!("{service}: {EARLY}"));
@@ -116,10 +108,10 @@ pub(crate) fn remove(
     warnings
 }
 
-fn error(document: &Document, rejected: Rejected) -> InjectError {
-    InjectError {
+fn error(document: &Document, rejected: &Rejected) -> DocumentError {
+    DocumentError {
         location: document.location.clone(),
-        rejected,
+        problem: rejected.to_string(),
     }
 }
 

@@ -26,10 +26,10 @@ pub(crate) struct Location {
     pub(crate) line: usize,
 }
 
-/// An error of the text, with its location.
+/// An error in a document, with its location.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{location}: {problem}")]
-pub(crate) struct YamlError {
+pub(crate) struct DocumentError {
     pub(crate) location: Location,
     pub(crate) problem: String,
 }

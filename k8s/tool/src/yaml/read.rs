@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use wire::strict_json;
 
 use super::scalar::plain;
-use super::{Document, Location, YamlError};
+use super::{Document, DocumentError, Location};
 
 /// Far deeper than any manifest.
 const MAX_DEPTH: usize = 100;
@@ -20,7 +20,7 @@ const OTHER_LINE_BREAKS: [char; 3] = ['\u{85}', '\u{2028}', '\u{2029}'];
 ///
 /// # Errors
 /// For text that is neither YAML nor JSON, and for what two readers may read differently.
-pub(crate) fn documents(file: &str, stream: &str) -> Result<Vec<Document>, YamlError> {
+pub(crate) fn documents(file: &str, stream: &str) -> Result<Vec<Document>, DocumentError> {
     let at = |line| Location {
         file: file.to_owned(),
         line,
@@ -48,7 +48,7 @@ pub(crate) fn documents(file: &str, stream: &str) -> Result<Vec<Document>, YamlE
         }
         None => reader.documents(),
     };
-    let objects = read.map_err(|problem| YamlError {
+    let objects = read.map_err(|problem| DocumentError {
         location: at(reader.line),
         problem,
     })?;

@@ -58,6 +58,8 @@ pub(super) struct Reviews {
     settings: Arc<Settings>,
     metrics: WebhookMetrics,
     tls: Arc<ClientTls>,
+    bodies: Arc<Semaphore>,
+    at_once: Arc<Semaphore>,
 }
 
 impl Reviews {
@@ -66,6 +68,8 @@ impl Reviews {
             settings: Arc::new(settings),
             metrics,
             tls,
+            bodies: Arc::new(Semaphore::new(MAX_BODIES)),
+            at_once: Arc::new(Semaphore::new(MAX_REVIEWS)),
         }
     }
 
@@ -144,20 +148,9 @@ fn bounded(body: &[u8]) -> Result<&[u8], NotAReview> {
     }
 }
 
-/// The bounds of one server.
-#[derive(Clone)]
-struct Bounds {
-    bodies: Arc<Semaphore>,
-    reviews: Arc<Semaphore>,
-}
-
 fn routes(reviews: Reviews) -> Router {
-    let bounds = Bounds {
-        bodies: Arc::new(Semaphore::new(MAX_BODIES)),
-        reviews: Arc::new(Semaphore::new(MAX_REVIEWS)),
-    };
     let respond = async move |request: Request| {
-        let served = reviewed_in_turn(reviews, bounds, request);
+        let served = reviewed_in_turn(reviews, request);
         timeout(TIMEOUT, served)
             .await
             .unwrap_or_else(|_| StatusCode::REQUEST_TIMEOUT.into_response())
@@ -166,11 +159,11 @@ fn routes(reviews: Reviews) -> Router {
 }
 
 /// Reads the body, and reviews it when its turn has come: slow peers hold up no reviews.
-async fn reviewed_in_turn(reviews: Reviews, bounds: Bounds, request: Request) -> Response {
+async fn reviewed_in_turn(reviews: Reviews, request: Request) -> Response {
     if request.body().size_hint().lower() > MAX_BODY_BYTES as u64 {
         return StatusCode::PAYLOAD_TOO_LARGE.into_response();
     }
-    let Ok(of_body) = bounds.bodies.acquire_owned().await else {
+    let Ok(of_body) = Arc::clone(&reviews.bodies).acquire_owned().await else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
     let activity = request.extensions().get::<Activity>().cloned();
@@ -180,7 +173,7 @@ async fn reviewed_in_turn(reviews: Reviews, bounds: Bounds, request: Request) ->
         Err(_) => return StatusCode::REQUEST_TIMEOUT.into_response(),
     };
     activity.inspect(Activity::serves);
-    let Ok(of_review) = bounds.reviews.acquire_owned().await else {
+    let Ok(of_review) = Arc::clone(&reviews.at_once).acquire_owned().await else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
     // A large object takes milliseconds, which other connections need not wait for. The review goes
