@@ -121,6 +121,7 @@ impl Config {
         let mut of_settings = policy::open_to_all(&args.rules)?;
         of_settings.extend(access_rules::warnings(&args.rules, &issuers.known)?);
         of_settings.extend(policy::dotted_claims(args));
+        of_settings.extend(upstream_tls.as_ref().and_then(UpstreamTls::unverified));
         of_settings.extend(expired(tls.as_ref(), upstream_tls.as_ref(), unix_now()));
         let mut auth_policy = auth_policy(&args.rules, mapping(args)?, &upstream, &issuers.known)?;
         reporting::check(args, auth_policy.reporting_until, unix_now())?;

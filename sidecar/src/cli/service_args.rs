@@ -31,7 +31,8 @@ pub(crate) struct UpstreamArgs {
     #[arg(long, env, default_value_t = true, action = ArgAction::Set)]
     pub(crate) fast_path: bool,
 
-    /// PEM file of the authorities to trust for an https:// service. Default: the system's
+    /// PEM file of the authorities to trust for an https:// service. Default: the system's; on a
+    /// loopback address its certificate is then not verified
     #[arg(long, env, value_name = "FILE")]
     pub(crate) upstream_ca: Option<PathBuf>,
 
@@ -49,8 +50,8 @@ pub(crate) struct UpstreamArgs {
     pub(crate) upstream_server_name: Option<String>,
 
     /// Probes of the service that the admin port forwards, for any peer, at /probe/NAME: a JSON object
-    /// of Kubernetes' probes by name, with httpGet alone, such as {"ready": {"httpGet": {"path":
-    /// "/healthz"}, "timeoutSeconds": 1}}. Default of port and scheme: those of --upstream
+    /// of Kubernetes' probes by name, with httpGet, tcpSocket or grpc, such as {"ready": {"httpGet":
+    /// {"path": "/healthz"}, "timeoutSeconds": 1}}. Default of port and scheme: those of --upstream
     #[arg(long, env, value_name = "JSON")]
     pub(crate) probes: Option<String>,
 

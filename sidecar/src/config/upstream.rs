@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use runtime::net::host_port::without_credentials;
+use runtime::net::loopback::is_loopback_host;
 use runtime::process::exit::ExitError;
 
 use super::flag_value::{flag_error, given};
@@ -65,9 +66,12 @@ pub(super) fn upstream_tls(
         "upstream-server-name",
         args.upstream.upstream_server_name.as_deref(),
     )?;
+    let ca = args.upstream.upstream_ca.clone();
     let files = TlsFiles {
+        // No authority certifies 127.0.0.1, and nothing stands between.
+        is_verified: ca.is_some() || server_name.is_some() || !is_loopback_host(host),
         server_name: server_name.unwrap_or_else(|| host.clone()),
-        ca: args.upstream.upstream_ca.clone(),
+        ca,
         client,
     };
     UpstreamTls::load(&files)

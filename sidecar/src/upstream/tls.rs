@@ -27,6 +27,8 @@ pub(crate) struct TlsFiles {
     pub(crate) ca: Option<PathBuf>,
     /// PEM files of a certificate chain and its private key.
     pub(crate) client: Option<(PathBuf, PathBuf)>,
+    /// False for a service on this machine's loopback address.
+    pub(crate) is_verified: bool,
 }
 
 /// Content of [`TlsFiles`].
@@ -35,6 +37,7 @@ pub(crate) struct UpstreamTls {
     server_name: String,
     ca: Option<Arc<CaType>>,
     client: Option<Identity>,
+    is_verified: bool,
 }
 
 /// Client certificate for the service.
@@ -49,7 +52,7 @@ struct Identity {
 /// Compares names and certificates; equal certificates have equal private keys.
 impl PartialEq for UpstreamTls {
     fn eq(&self, other: &Self) -> bool {
-        self.server_name == other.server_name
+        (&self.server_name, self.is_verified) == (&other.server_name, other.is_verified)
             && self.authorities() == other.authorities()
             && self.chain() == other.chain()
     }
@@ -95,6 +98,15 @@ impl UpstreamTls {
                 .as_ref()
                 .map(|(certificate, key)| client_identity(certificate, key))
                 .transpose()?,
+            is_verified: files.is_verified,
+        })
+    }
+
+    /// Returns the warning of a service that any certificate will do for.
+    pub(crate) fn unverified(&self) -> Option<String> {
+        let host = &self.server_name;
+        (!self.is_verified).then(|| {
+            format!("--upstream: the certificate of {host} is not verified, as the connection does not leave this machine; --upstream-ca verifies it")
         })
     }
 
@@ -117,13 +129,13 @@ impl UpstreamTls {
         ))
     }
 
-    /// Configures `peer` for TLS with full verification.
+    /// Configures `peer` for TLS.
     pub(crate) fn apply_to(&self, peer: &mut HttpPeer) {
         peer.sni.clone_from(&self.server_name);
         peer.options.ca.clone_from(&self.ca);
         peer.client_cert_key = self.client.as_ref().map(|client| Arc::clone(&client.pair));
-        peer.options.verify_cert = true;
-        peer.options.verify_hostname = true;
+        peer.options.verify_cert = self.is_verified;
+        peer.options.verify_hostname = self.is_verified;
     }
 }
 
