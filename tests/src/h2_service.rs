@@ -1,5 +1,6 @@
 //! A service that speaks HTTP/2 only, as gRPC services do: it echoes every body and ends each
-//! response with a trailer. `GET …/large` returns 20 MB, `…/early` responds before its body.
+//! response with a trailer. `GET …/large` returns 20 MB, `…/early` responds before its body, and
+//! gRPC's health service knows `down`, which does not serve, and the service without a name.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -21,6 +22,7 @@ pub const TRAILER: &str = "x-echo-trailer";
 
 const LARGE: &str = "/large";
 const BEFORE_BODY: &str = "/early";
+const HEALTH: &str = "/grpc.health.v1.Health/Check";
 const LARGE_BYTES: usize = 20_000_000;
 
 /// A received request.
@@ -140,6 +142,7 @@ async fn serve(connection: impl AsyncRead + AsyncWrite + Unpin, seen: Arc<Seen>)
 async fn respond_to(request: Request<RecvStream>, respond: SendResponse<Bytes>, seen: Arc<Seen>) {
     let (head, body) = request.into_parts();
     let is_large = head.uri.path().ends_with(LARGE);
+    let is_health = head.uri.path() == HEALTH;
     let is_before_body = head.uri.path().ends_with(BEFORE_BODY);
     let index = {
         let mut requests = lock(&seen.requests);
@@ -153,6 +156,8 @@ async fn respond_to(request: Request<RecvStream>, respond: SendResponse<Bytes>, 
         large(respond).await
     } else if is_before_body {
         respond_before_body(body, respond).await
+    } else if is_health {
+        health(body, respond).await
     } else {
         echo(body, respond).await
     };
@@ -202,6 +207,33 @@ async fn respond_before_body(
     out.send_trailers(trailers)?;
     while body.data().await.transpose()?.is_some() {}
     Ok(0)
+}
+
+/// Responds as protocol buffers have it, with a status of one byte.
+async fn health(
+    mut body: RecvStream,
+    mut respond: SendResponse<Bytes>,
+) -> Result<usize, h2::Error> {
+    let mut message = Vec::new();
+    while let Some(data) = body.data().await {
+        message.extend(data?);
+    }
+    let status = match message.as_slice() {
+        [0, 0, 0, 0, 0] => 1,
+        [0, 0, 0, 0, 6, 10, 4, b'd', b'o', b'w', b'n'] => 2,
+        _ => {
+            let head = Response::builder().header("grpc-status", "5");
+            respond.send_response(head.body(()).expect("a head"), true)?;
+            return Ok(message.len());
+        }
+    };
+    let head = Response::builder().header("content-type", "application/grpc");
+    let mut out = respond.send_response(head.body(()).expect("a head"), false)?;
+    out.send_data(Bytes::from(vec![0, 0, 0, 0, 2, 8, status]), false)?;
+    let mut trailers = HeaderMap::new();
+    trailers.insert("grpc-status", HeaderValue::from_static("0"));
+    out.send_trailers(trailers)?;
+    Ok(message.len())
 }
 
 async fn large(mut respond: SendResponse<Bytes>) -> Result<usize, h2::Error> {

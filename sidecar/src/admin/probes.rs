@@ -3,21 +3,26 @@
 //! Nothing of a client reaches the service, and only the status comes back. Clients at the same time
 //! share one request, so that no number of them keeps the kubelet from its response.
 
+mod health_call;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::Router;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use http::StatusCode;
+use axum::{BoxError, Router};
+use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
 use reqwest::{Client, Request, redirect};
 use runtime::process::exit::ExitError;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::watch;
+use tokio_util::either::Either;
+use wire::settings::probes::Action;
 
 use crate::config::probes::ServiceProbe;
-use crate::upstream::Endpoint;
+use crate::upstream::{Endpoint, UpstreamAddress};
 
 /// Below the second that is the shortest period of Kubernetes.
 const SHARED: Duration = Duration::from_millis(500);
@@ -26,9 +31,16 @@ const MAX_BODY_BYTES: usize = 10 * 1024;
 
 /// A probe, and its last request.
 struct ForwardedProbe {
-    client: Client,
-    request: Request,
+    action: Arc<PreparedAction>,
+    timeout: Duration,
     last: Mutex<Option<Flight>>,
+}
+
+/// The action of a probe with all that it needs.
+enum PreparedAction {
+    Http(Client, Request),
+    Tcp(Endpoint),
+    Grpc(Endpoint, String),
 }
 
 /// A request to the service; `None` until it has its outcome.
@@ -64,33 +76,14 @@ async fn respond(State(probe): State<Arc<ForwardedProbe>>) -> Response {
 
 impl ForwardedProbe {
     fn new(probe: ServiceProbe) -> Result<Self, reqwest::Error> {
-        let client = Client::builder()
-            .redirect(redirect::Policy::none())
-            .no_proxy()
-            // The kubelet verifies no certificate of a probe either.
-            .tls_certs_only([])
-            .tls_danger_accept_invalid_certs(true)
-            .pool_max_idle_per_host(0);
-        let mut origin = probe.address;
-        let client = match origin.endpoint.clone() {
-            Endpoint::Tcp { .. } => client,
-            Endpoint::Unix(socket) => {
-                origin.endpoint = Endpoint::Tcp {
-                    host: "localhost".to_owned(),
-                    port: 80,
-                };
-                client.unix_socket(socket)
-            }
+        let action = match probe.action {
+            Action::Http { path, headers, .. } => http(probe.address, &path, headers)?,
+            Action::Tcp => PreparedAction::Tcp(probe.address.endpoint),
+            Action::Grpc(service) => PreparedAction::Grpc(probe.address.endpoint, service),
         };
-        let client = client.build()?;
-        let request = client
-            .get(format!("{origin}{}", probe.path))
-            .headers(probe.headers)
-            .timeout(probe.timeout)
-            .build()?;
         Ok(Self {
-            client,
-            request,
+            action: Arc::new(action),
+            timeout: probe.timeout,
             last: Mutex::default(),
         })
     }
@@ -114,17 +107,47 @@ impl ForwardedProbe {
     /// Sends the request in a task of its own, which outlives the client that began it.
     fn begin(&self) -> Flight {
         let (ended, flight) = watch::channel(None);
-        let request = self.request.try_clone();
-        let client = self.client.clone();
+        let (action, timeout) = (Arc::clone(&self.action), self.timeout);
         tokio::spawn(async move {
-            let outcome = match request {
-                Some(request) => sent(&client, request).await,
-                None => Outcome::of_this_port("the probe cannot be repeated\n"),
+            let outcome = match tokio::time::timeout(timeout, action.status()).await {
+                Ok(status) => status,
+                Err(_) => Outcome {
+                    status: StatusCode::GATEWAY_TIMEOUT,
+                    ..Outcome::of_this_port("the service did not respond in time\n")
+                },
             };
             ended.send_replace(Some(outcome));
         });
         flight
     }
+}
+
+fn http(
+    mut origin: UpstreamAddress,
+    path: &str,
+    headers: HeaderMap,
+) -> Result<PreparedAction, reqwest::Error> {
+    let client = Client::builder()
+        .redirect(redirect::Policy::none())
+        .no_proxy()
+        // The kubelet verifies no certificate of a probe either.
+        .tls_certs_only([])
+        .tls_danger_accept_invalid_certs(true)
+        .pool_max_idle_per_host(0);
+    let client = match origin.endpoint.clone() {
+        Endpoint::Tcp { .. } => client,
+        Endpoint::Unix(socket) => {
+            origin.endpoint = Endpoint::Tcp {
+                host: "localhost".to_owned(),
+                port: 80,
+            };
+            client.unix_socket(socket)
+        }
+    };
+    let client = client.build()?;
+    let request = client.get(format!("{origin}{path}")).headers(headers);
+    let request = request.build()?;
+    Ok(PreparedAction::Http(client, request))
 }
 
 fn is_shared(flight: &Flight) -> bool {
@@ -135,35 +158,65 @@ fn is_shared(flight: &Flight) -> bool {
     }
 }
 
-async fn sent(client: &Client, request: Request) -> Outcome {
-    match status(client, request).await {
-        Ok(status) if !status.is_informational() => Outcome {
-            status,
-            why: "",
-            at: Instant::now(),
-        },
-        Ok(_) => Outcome::of_this_port("the service changed the protocol\n"),
-        Err(error) if error.is_timeout() => Outcome {
-            status: StatusCode::GATEWAY_TIMEOUT,
-            ..Outcome::of_this_port("the service did not respond in time\n")
-        },
-        Err(error) => {
-            tracing::debug!(error = ?error.without_url(), "a probe of the service failed");
-            Outcome::of_this_port("the service cannot be reached, or did not speak HTTP\n")
+impl PreparedAction {
+    async fn status(&self) -> Outcome {
+        let status = match self {
+            Self::Http(client, request) => http_status(client, request).await,
+            Self::Tcp(endpoint) => connected(endpoint).await.map(|_| StatusCode::OK),
+            Self::Grpc(endpoint, service) => grpc_status(endpoint, service).await,
+        };
+        match status {
+            Ok(status) if status.is_informational() => {
+                Outcome::of_this_port("the service changed the protocol\n")
+            }
+            Ok(status) => Outcome {
+                status,
+                ..Outcome::of_this_port("")
+            },
+            Err(error) => {
+                tracing::debug!(?error, "a probe of the service failed");
+                Outcome::of_this_port(
+                    "the service cannot be reached, or does not speak the probe's protocol\n",
+                )
+            }
         }
     }
 }
 
 /// Reads the beginning of the body too: a service that breaks it off is not well.
-async fn status(client: &Client, request: Request) -> reqwest::Result<StatusCode> {
-    let mut response = client.execute(request).await?;
+async fn http_status(client: &Client, request: &Request) -> Result<StatusCode, BoxError> {
+    let request = request.try_clone().ok_or("it cannot be repeated")?;
+    let response = client.execute(request).await;
+    let mut response = response.map_err(reqwest::Error::without_url)?;
     let mut read = 0;
     while read < MAX_BODY_BYTES
-        && let Some(chunk) = response.chunk().await?
+        && let Some(chunk) = response
+            .chunk()
+            .await
+            .map_err(reqwest::Error::without_url)?
     {
         read += chunk.len();
     }
     Ok(response.status())
+}
+
+async fn connected(endpoint: &Endpoint) -> Result<Either<TcpStream, UnixStream>, BoxError> {
+    Ok(match endpoint {
+        Endpoint::Tcp { host, port } => {
+            Either::Left(TcpStream::connect((host.as_str(), *port)).await?)
+        }
+        Endpoint::Unix(path) => Either::Right(UnixStream::connect(path).await?),
+    })
+}
+
+/// Asks gRPC's health service, without TLS as the kubelet does.
+async fn grpc_status(endpoint: &Endpoint, service: &str) -> Result<StatusCode, BoxError> {
+    let is_serving = health_call::is_serving(connected(endpoint).await?, service).await?;
+    Ok(if is_serving {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    })
 }
 
 impl Outcome {
@@ -211,8 +264,11 @@ mod tests {
         let probe = ForwardedProbe::new(ServiceProbe {
             name: "live".to_owned(),
             address: address.parse().unwrap(),
-            path: "/healthz".to_owned(),
-            headers: http::HeaderMap::new(),
+            action: Action::Http {
+                scheme: None,
+                path: "/healthz".to_owned(),
+                headers: HeaderMap::new(),
+            },
             timeout: Duration::from_secs(30),
         });
         let probe = Arc::new(probe.unwrap());

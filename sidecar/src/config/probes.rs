@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, header};
 use runtime::process::exit::ExitError;
-use wire::settings::probes::{self, Probe, Scheme};
+use wire::settings::probes::{self, Action, Probe, Scheme};
 
 use super::upstream::reject_own_address;
 use crate::cli::ServeArgs;
 use crate::upstream::{Endpoint, Protocol, UpstreamAddress};
 
 /// The kubelet's prefix, by which services leave probes out of their logs.
-const USER_AGENT: HeaderValue =
+pub(crate) const USER_AGENT: HeaderValue =
     HeaderValue::from_static(concat!("kube-probe/postern-", env!("CARGO_PKG_VERSION")));
 
 /// One probe of the service.
@@ -20,16 +20,15 @@ pub(crate) struct ServiceProbe {
     pub(crate) name: String,
     /// The service's, with the probe's own port and scheme.
     pub(crate) address: UpstreamAddress,
-    /// With its query.
-    pub(crate) path: String,
-    pub(crate) headers: HeaderMap,
+    /// With the fields that are sent.
+    pub(crate) action: Action,
     pub(crate) timeout: Duration,
 }
 
 /// Returns the probes of the command line.
 ///
 /// # Errors
-/// [`ExitError::Config`] for what is no probe by HTTP, and for a probe of the sidecar's own ports.
+/// [`ExitError::Config`] for what is no probe, and for a probe of the sidecar's own ports.
 pub(super) fn service_probes(
     args: &ServeArgs,
     upstream: &UpstreamAddress,
@@ -49,19 +48,29 @@ pub(super) fn service_probes(
 }
 
 /// Returns the probe of a service at `upstream`.
-fn service_probe(probe: Probe, upstream: &UpstreamAddress) -> ServiceProbe {
+fn service_probe(mut probe: Probe, upstream: &UpstreamAddress) -> ServiceProbe {
+    let address = address(&probe, upstream);
+    if let Action::Http { headers, .. } = &mut probe.action {
+        *headers = sent(std::mem::take(headers));
+    }
     ServiceProbe {
-        address: address(&probe, upstream),
+        address,
         name: probe.name,
-        path: probe.path,
-        headers: sent(probe.headers),
+        action: probe.action,
         timeout: probe.timeout,
     }
 }
 
 fn address(probe: &Probe, upstream: &UpstreamAddress) -> UpstreamAddress {
-    let protocol = match (probe.scheme, upstream.protocol) {
-        (Some(Scheme::Https), _) | (None, Protocol::Https) => Protocol::Https,
+    let protocol = match (&probe.action, upstream.protocol) {
+        (
+            Action::Http {
+                scheme: Some(Scheme::Https),
+                ..
+            },
+            _,
+        )
+        | (Action::Http { scheme: None, .. }, Protocol::Https) => Protocol::Https,
         // To a service of HTTP/2 the kubelet speaks HTTP/1.1 too.
         _ => Protocol::Http,
     };

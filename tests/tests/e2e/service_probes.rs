@@ -12,6 +12,7 @@ use tests::certificates::Authority;
 use tests::clock;
 use tests::echo_service::{EchoService, MARK};
 use tests::fake_auth_server::FakeAuthServer;
+use tests::h2_service::H2Service;
 use tests::keys::SigningType;
 use tests::message::Message;
 use tests::raw_client::{RawClient, exchange};
@@ -253,6 +254,36 @@ fn a_service_of_any_kind_is_probed() {
         let sidecar = without_a_key(&upstream, &probes).start();
         let response = get(sidecar.admin(), "/probe/live");
         assert_eq!(response.status(), status, "{upstream} {}", response.text());
+    }
+}
+
+#[test]
+fn a_service_is_probed_by_a_connection_or_a_health_call() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("app.sock");
+    let _on_socket = H2Service::start_on_socket(&socket);
+    let (grpc, plain) = (H2Service::start(), EchoService::start());
+    let other = plain.address().port();
+    let socket = format!("h2c+unix:{}", socket.display());
+    let silent = SocketServer::start(|_| Reply::Silence);
+    let silent = format!("http://{}", silent.address());
+    for (upstream, probe, status) in [
+        (grpc.url(), json!({"grpc": {}}), 200),
+        (socket.clone(), json!({"grpc": {}}), 200),
+        (grpc.url(), json!({"grpc": {"service": "down"}}), 503),
+        (grpc.url(), json!({"grpc": {"service": "unknown"}}), 503),
+        (grpc.url(), json!({"grpc": {"port": other}}), 502),
+        (silent.clone(), json!({"grpc": {}}), 504),
+        (silent, json!({"tcpSocket": {}}), 200),
+        (socket, json!({"tcpSocket": {}}), 200),
+        (grpc.url(), json!({"tcpSocket": {"port": other}}), 200),
+        (grpc.url(), json!({"tcpSocket": {"port": 1}}), 502),
+    ] {
+        let mut probe = probe;
+        probe["timeoutSeconds"] = if status == 504 { 1 } else { 30 }.into();
+        let sidecar = without_a_key(&upstream, &json!({"live": probe}).to_string()).start();
+        let response = get(sidecar.admin(), "/probe/live");
+        assert_eq!(response.status(), status, "{probe} {}", response.text());
     }
 }
 

@@ -10,21 +10,38 @@ use serde_json::Value;
 
 use crate::strict_json;
 
+/// The length of the name in a health request is one byte.
+const MAX_SERVICE_BYTES: usize = 127;
+
 /// One probe of the service.
 #[derive(Debug, Clone)]
 pub struct Probe {
     /// Its name in the path of the admin port.
     pub name: String,
-    /// `None` where `--upstream` decides.
-    pub scheme: Option<Scheme>,
+    /// What it does.
+    pub action: Action,
     /// `None` where `--upstream` decides.
     pub port: Option<NonZeroU16>,
-    /// With its query.
-    pub path: String,
-    /// As given.
-    pub headers: HeaderMap,
     /// One second by default.
     pub timeout: Duration,
+}
+
+/// The action of a probe.
+#[derive(Debug, Clone)]
+pub enum Action {
+    /// An HTTP request.
+    Http {
+        /// `None` where `--upstream` decides.
+        scheme: Option<Scheme>,
+        /// With its query.
+        path: String,
+        /// As given.
+        headers: HeaderMap,
+    },
+    /// A connection.
+    Tcp,
+    /// A call of gRPC's health service, about the service of this name.
+    Grpc(String),
 }
 
 /// The scheme of an HTTP probe.
@@ -42,8 +59,8 @@ pub enum Scheme {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Members {
     http_get: Option<HttpGet>,
-    tcp_socket: Option<Value>,
-    grpc: Option<Value>,
+    tcp_socket: Option<TcpSocket>,
+    grpc: Option<Grpc>,
     timeout_seconds: Option<NonZeroU32>,
 }
 
@@ -56,6 +73,19 @@ struct HttpGet {
     scheme: Option<Scheme>,
     #[serde(default)]
     http_headers: Vec<Header>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TcpSocket {
+    port: Option<NonZeroU16>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Grpc {
+    port: Option<NonZeroU16>,
+    service: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -88,24 +118,39 @@ fn probe(name: &str, members: Value) -> Result<Probe, String> {
         return Err("a name is of letters, digits, '-' and '_'".to_owned());
     }
     let members: Members = serde_json::from_value(members).map_err(|error| error.to_string())?;
-    let others = [("tcpSocket", members.tcp_socket), ("grpc", members.grpc)];
-    if let Some((other, _)) = others.into_iter().find(|(_, action)| action.is_some()) {
-        return Err(format!("{other} is not supported: httpGet only"));
-    }
-    let http = members.http_get.ok_or("needs httpGet")?;
+    let timeout = members.timeout_seconds.map_or(1, NonZeroU32::get);
+    let (action, port) = match (members.http_get, members.tcp_socket, members.grpc) {
+        (Some(http), None, None) => (http_action(&http)?, http.port),
+        (None, Some(tcp), None) => (Action::Tcp, tcp.port),
+        (None, None, Some(grpc)) => (grpc_action(grpc.service)?, grpc.port),
+        _ => return Err("needs one of httpGet, tcpSocket and grpc".to_owned()),
+    };
+    Ok(Probe {
+        name: name.to_owned(),
+        action,
+        port,
+        timeout: Duration::from_secs(timeout.into()),
+    })
+}
+
+fn http_action(http: &HttpGet) -> Result<Action, String> {
     let path = &http.path;
     if !path.starts_with('/') || path.parse::<PathAndQuery>().is_err() {
         return Err(format!("'{path}' is no path"));
     }
-    let timeout = members.timeout_seconds.map_or(1, NonZeroU32::get);
-    Ok(Probe {
-        name: name.to_owned(),
+    Ok(Action::Http {
         scheme: http.scheme,
-        port: http.port,
+        path: path.clone(),
         headers: headers(&http.http_headers)?,
-        path: http.path,
-        timeout: Duration::from_secs(timeout.into()),
     })
+}
+
+fn grpc_action(service: Option<String>) -> Result<Action, String> {
+    let service = service.unwrap_or_default();
+    if service.len() > MAX_SERVICE_BYTES {
+        return Err(format!("service: has more than {MAX_SERVICE_BYTES} bytes"));
+    }
+    Ok(Action::Grpc(service))
 }
 
 fn headers(given: &[Header]) -> Result<HeaderMap, String> {
