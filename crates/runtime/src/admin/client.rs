@@ -2,7 +2,7 @@
 //! and no curl.
 
 use std::io::{Error, ErrorKind, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use crate::process::exit::ExitError;
@@ -92,10 +92,18 @@ fn send(
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => loopback(),
         ip => ip,
     };
     SocketAddr::new(ip, address.port())
+}
+
+/// Returns the loopback address of IPv6, or IPv4's on a host without the former.
+fn loopback() -> IpAddr {
+    match TcpListener::bind((Ipv6Addr::LOCALHOST, 0)) {
+        Ok(_) => Ipv6Addr::LOCALHOST.into(),
+        Err(_) => Ipv4Addr::LOCALHOST.into(),
+    }
 }
 
 fn exchange(
@@ -132,8 +140,6 @@ fn exchange(
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
-    use std::net::TcpListener;
-
     use super::*;
 
     #[test]

@@ -1,7 +1,7 @@
 //! Listening ports: binding, announcing the address, accepting.
 
 use std::io::Write;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::time::Duration;
 
 use rustix::net::sockopt;
@@ -69,11 +69,22 @@ pub fn bind(port: Port, address: SocketAddr) -> Result<TcpListener, ExitError> {
         let flag = port.flag();
         ExitError::Unavailable(format!("{flag}: cannot listen on {address}: {error}"))
     };
-    let listener = TcpListener::bind(address).map_err(unavailable)?;
+    let listener = TcpListener::bind(address)
+        .or_else(|error| without_ipv6(address, error))
+        .map_err(unavailable)?;
     rustix::net::listen(&listener, BACKLOG).map_err(|error| unavailable(error.into()))?;
     keep_alive(&listener).map_err(|error| unavailable(error.into()))?;
     listener.set_nonblocking(true).map_err(unavailable)?;
     Ok(listener)
+}
+
+/// Binds every address of a system without IPv6, where `[::]` would be every address too.
+fn without_ipv6(address: SocketAddr, error: std::io::Error) -> std::io::Result<TcpListener> {
+    let missing = rustix::io::Errno::AFNOSUPPORT.raw_os_error();
+    if address.ip() != Ipv6Addr::UNSPECIFIED || error.raw_os_error() != Some(missing) {
+        return Err(error);
+    }
+    TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port()))
 }
 
 /// Sets keepalive, which every accepted connection inherits without a call of its own.
