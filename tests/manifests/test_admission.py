@@ -73,6 +73,18 @@ def taken_port(scratch):
     return named(laid_over("sidecar", scratch, [deployment, its_service]), "Deployment", "orders")
 
 
+def labelled_true():
+    deployment, _ = service()
+    deployment["metadata"]["labels"]["postern/sidecar"] = "True"
+    return deployment
+
+
+def other_sidecar():
+    deployment, _ = service()
+    deployment["spec"]["template"]["spec"]["containers"][0]["ports"] = [{"name": "sidecar", "containerPort": 3000}]
+    return deployment
+
+
 def cron_job_with_labelled_pods():
     deployment, _ = deployment_with(label_on_pods_alone)()
     return cron_job(deployment)
@@ -93,6 +105,8 @@ NO_SIDECAR = "has no sidecar"
 GAPS = {
     **{f"a {kind} without the component": (lambda kind=kind: bare(kind), NO_SIDECAR) for kind in RESOURCES if kind != "Service"},
     "the label on the pods alone": (lambda: deployment_with(label_on_pods_alone)()[0], NO_SIDECAR),
+    "a label that means nothing": (labelled_true, "neither"),
+    "a port that is merely called sidecar": (other_sidecar, NO_SIDECAR),
     "a CronJob with labelled pods": (cron_job_with_labelled_pods, NO_SIDECAR),
     "a Service without the label": (unlabelled, "label it postern/sidecar"),
     "a Service past the sidecar": (lambda: service()[1], "leads past the sidecar"),
