@@ -9,7 +9,7 @@ use runtime::named_enum;
 use serde_json::{Value, json};
 
 use crate::annotations::SIDECAR;
-use crate::metadata::{follow, inherit};
+use crate::metadata::{follow, inherit, pin};
 use crate::object::{Object, Rejected, text};
 use crate::original;
 use crate::patch::difference;
@@ -131,16 +131,18 @@ fn change(
         // Its controller would put back what is changed here.
         kind if kind != "Pod" && view.has_controller() => Ok(Vec::new()),
         _ if view.pod().is_none() || !view.wants_sidecar() => Ok(Vec::new()),
-        "Pod" => Ok(add_sidecar(object, settings)?.warnings),
+        "Pod" => Ok(add_sidecar(object, settings, &[])?.warnings),
         _ => {
             let edited = follow(object);
             if !Object::new(object).wants_sidecar() {
                 return Ok(edited);
             }
             // The whole pod, so that a rejection reaches the user who applies the workload.
-            let injected = add_sidecar(&mut object.clone(), settings)?;
+            let injected = add_sidecar(&mut object.clone(), settings, &[])?;
             let described = Object::new(object).described();
             inherit(object).map_err(|reason| Rejected::new(described, reason))?;
+            // A container that others add to the pods later may have a port too.
+            pin(object, injected.ports.service);
             Ok(injected.warnings)
         }
     }

@@ -20,8 +20,16 @@ pub(crate) const SECRET: &str = "postern/secret";
 pub(crate) const OPEN_PORTS: &str = "postern/open-ports";
 /// The replaced members of an object, which `inject --remove` puts back.
 pub(crate) const ORIGINAL: &str = "postern/original";
+/// `own`: probes stay as they are.
+pub(crate) const PROBES: &str = "postern/probes";
+/// The protocol of the service, where its manifests do not say it.
+pub(crate) const UPSTREAM_PROTOCOL: &str = "postern/upstream-protocol";
+pub(crate) const CPU_REQUEST: &str = "postern/cpu-request";
+pub(crate) const CPU_LIMIT: &str = "postern/cpu-limit";
+pub(crate) const MEMORY_REQUEST: &str = "postern/memory-request";
+pub(crate) const MEMORY_LIMIT: &str = "postern/memory-limit";
 /// Every annotation of people: a workload shares these with its pods.
-pub(crate) const ALL: [&str; 7] = [
+pub(crate) const ALL: [&str; 13] = [
     PORT,
     APP_NAME,
     APP_ID,
@@ -29,4 +37,10 @@ pub(crate) const ALL: [&str; 7] = [
     CONFIG_MAP,
     SECRET,
     OPEN_PORTS,
+    PROBES,
+    UPSTREAM_PROTOCOL,
+    CPU_REQUEST,
+    CPU_LIMIT,
+    MEMORY_REQUEST,
+    MEMORY_LIMIT,
 ];

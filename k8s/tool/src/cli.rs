@@ -48,6 +48,12 @@ pub(crate) struct SidecarsArgs {
     /// postern-sidecar
     #[arg(long, value_name = "NAME")]
     pub(crate) secret: Option<String>,
+
+    /// A resource of the sidecars, as in memory-limit=512Mi or cpu-request=50m (cpu-request,
+    /// cpu-limit, memory-request, memory-limit); none behind the = takes the default away. What
+    /// they take on at a time follows from the memory. Repeatable; annotations of pods count more
+    #[arg(long, value_name = "NAME=QUANTITY")]
+    pub(crate) resources: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -95,7 +101,7 @@ pub(crate) struct WebhookArgs {
     /// Address to serve on; port 0 picks a free one
     #[arg(
         long,
-        default_value = "0.0.0.0:8443",
+        default_value = "[::]:8443",
         value_parser = ip_address_and_port,
         value_name = "ADDRESS"
     )]
@@ -104,7 +110,7 @@ pub(crate) struct WebhookArgs {
     /// Address for probes and metrics; port 0 picks a free one
     #[arg(
         long,
-        default_value = "0.0.0.0:8081",
+        default_value = "[::]:8081",
         value_parser = ip_address_and_port,
         value_name = "ADDRESS"
     )]

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::metadata::follow;
+use crate::monitors::unserved;
 use crate::object::{Object, PodView, Rejected, share_namespace, text};
 use crate::original::take_away;
 use crate::pod::add_sidecar;
@@ -53,9 +54,12 @@ pub(crate) fn inject(
     settings: &Settings,
 ) -> Result<Notes, DocumentError> {
     let mut notes = Notes::default();
+    let services: Vec<Value> = services_of(documents).collect();
+    let services: Vec<Object<'_>> = services.iter().map(Object::new).collect();
     let mut protected = Vec::new();
     for document in &mut *documents {
-        let found = of_workload(&mut document.value, settings, &mut notes.warnings);
+        let warnings = &mut notes.warnings;
+        let found = of_workload(&mut document.value, settings, &services, warnings);
         protected.push(found.map_err(|rejected| error(document, &rejected))?);
     }
     let values: Vec<Value> = documents.iter().map(|each| each.value.clone()).collect();
@@ -73,7 +77,7 @@ pub(crate) fn inject(
         });
     let pods: Vec<Pods<'_>> = pods.collect();
     notes.missing = missing(&pods, &objects);
-    for document in documents {
+    for document in &mut *documents {
         if Object::new(&document.value).kind() == "Service" {
             let moved = of_service(&mut document.value, &pods, &mut notes.warnings);
             let is_early = moved.map_err(|rejected| error(document, &rejected))?;
@@ -82,6 +86,20 @@ pub(crate) fn inject(
                 notes.early.push(format!("{service}: {EARLY}"));
             }
         }
+    }
+    let after: Vec<Value> = documents.iter().map(|each| each.value.clone()).collect();
+    let objects: Vec<Object<'_>> = after.iter().map(Object::new).collect();
+    for Pods {
+        object,
+        view,
+        protected,
+    } in &pods
+    {
+        let ports = protected.map(|protected| protected.ports);
+        let lines = ports.map(|ports| unserved(&objects, *object, view, ports));
+        let lines = lines.into_iter().flatten();
+        let lines = lines.map(|line| format!("{}: {line}", object.described()));
+        notes.warnings.extend(lines);
     }
     Ok(notes)
 }
@@ -115,9 +133,16 @@ fn error(document: &Document, rejected: &Rejected) -> DocumentError {
     }
 }
 
+fn services_of(documents: &[Document]) -> impl Iterator<Item = Value> {
+    let objects = documents.iter().map(|each| Object::new(&each.value));
+    let services = objects.filter(|object| object.kind() == "Service");
+    services.map(|object| object.value().clone())
+}
+
 fn of_workload(
     value: &mut Value,
     settings: &Settings,
+    services: &[Object<'_>],
     warnings: &mut Vec<String>,
 ) -> Result<Option<Protected>, Rejected> {
     let object = Object::new(value);
@@ -135,7 +160,7 @@ fn of_workload(
     if !Object::new(value).wants_sidecar() {
         return Ok(None);
     }
-    let injected = add_sidecar(value, settings)?;
+    let injected = add_sidecar(value, settings, services)?;
     warn(injected.warnings);
     Ok(Some(Protected {
         ports: injected.ports,

@@ -34,6 +34,8 @@ named_enum! {
         PolicyBlocksSidecar = "policy-blocks-sidecar",
         NoNetworkPolicy = "no-network-policy",
         ProbeAmongClients = "probe-among-clients",
+        ProbeUnnamed = "probe-unnamed",
+        MonitorUnserved = "monitor-unserved",
         SecretMissing = "secret-missing",
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::annotations::SIDECAR;
+use crate::annotations::{CONFIG_MAP, PORT, SIDECAR};
 use crate::object::{Object, member};
 use crate::original;
 
@@ -48,6 +48,21 @@ fn give(object: &mut Value) -> Option<()> {
     if before == *pod {
         return Some(());
     }
+    original::keep(&before, pod)
+}
+
+/// Names the service's port to the pods of an object, until the next review finds it again.
+pub(crate) fn pin(object: &mut Value, port: Option<u16>) -> Option<()> {
+    let path = Object::new(object).pod()?.path;
+    let pod = object.pointer_mut(&path)?;
+    let before = pod.clone();
+    let annotations = member(member(pod, "metadata")?, "annotations")?;
+    // There a port is one in place of the ConfigMap's.
+    if annotations.get(CONFIG_MAP).is_some() {
+        return Some(());
+    }
+    let annotations = annotations.as_object_mut()?;
+    annotations.entry(PORT).or_insert(port?.to_string().into());
     original::keep(&before, pod)
 }
 

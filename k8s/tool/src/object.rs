@@ -35,6 +35,15 @@ pub(crate) struct PodView<'v> {
     value: &'v Value,
 }
 
+/// Kinds of probes, and the ends of their names.
+pub(crate) const PROBES: [(&str, &str); 3] = [
+    ("startupProbe", "startup"),
+    ("readinessProbe", "readiness"),
+    ("livenessProbe", "liveness"),
+];
+
+const ACTIONS: [&str; 3] = ["httpGet", "tcpSocket", "grpc"];
+
 /// Places of a pod's description, by the shape of the object: workloads of operators have it too.
 const TEMPLATES: [&str; 2] = ["/spec/jobTemplate/spec/template", "/spec/template"];
 
@@ -142,6 +151,10 @@ impl<'v> Object<'v> {
     /// The reason.
     pub(crate) fn check(self) -> Result<(), Rejected> {
         let rejected = |reason| Err(Rejected::new(self.described(), reason));
+        let of_pods = self.pod().and_then(|pod| not_text(pod.value()));
+        if let Some(reason) = not_text(self.value).or(of_pods) {
+            return rejected(reason);
+        }
         let mut labels = self.sidecar_labels();
         if let Some(label) = labels.find(|label| !matches!(*label, "true" | "false")) {
             return rejected(format!(
@@ -306,6 +319,30 @@ pub(crate) fn list(value: Option<&Value>) -> impl Iterator<Item = &Value> {
     value.and_then(Value::as_array).into_iter().flatten()
 }
 
+/// Returns the actions of a container's probes.
+pub(crate) fn actions(container: &Value) -> impl Iterator<Item = (&'static str, &Value)> {
+    let probes = PROBES.iter().filter_map(|(kind, _)| container.get(kind));
+    probes.filter_map(action)
+}
+
+/// Returns the action of a probe that goes to a port.
+pub(crate) fn action(probe: &Value) -> Option<(&'static str, &Value)> {
+    ACTIONS
+        .iter()
+        .find_map(|kind| Some((*kind, probe.get(kind)?)))
+}
+
+/// Returns the value of a container's variable, as Kubernetes expands it; `None` where its container
+/// does not say it.
+pub(crate) fn variable(container: &Value, name: &str) -> Option<String> {
+    let variables = list(container.get("env"));
+    // As in Kubernetes the last one counts.
+    let variable = variables
+        .filter(|variable| name_of(variable) == name)
+        .last();
+    Some(variable?.get("value")?.as_str()?.replace("$$", "$"))
+}
+
 pub(crate) fn name_of(value: &Value) -> &str {
     text(value, "/name")
 }
@@ -316,6 +353,31 @@ pub(crate) fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
         .pointer(pointer)
         .and_then(Value::as_str)
         .unwrap_or_default()
+}
+
+/// Returns the reason why a label or an annotation of this product would count as absent.
+fn not_text(value: &Value) -> Option<String> {
+    ["label", "annotation"].into_iter().find_map(|kind| {
+        let entries = value.pointer(&format!("/metadata/{kind}s"))?.as_object()?;
+        let mut own = entries.iter().filter(|(name, _)| name.starts_with(PREFIX));
+        let (name, other) = own.find(|(_, value)| !value.is_string())?;
+        let what = match other {
+            Value::Null => "null",
+            Value::Bool(_) => "a boolean",
+            Value::Number(_) => "a number",
+            Value::Array(_) => "a list",
+            _ => "a map",
+        };
+        let text = other.to_string();
+        let text: String = text
+            .chars()
+            .filter(|letter| *letter != '"')
+            .take(40)
+            .collect();
+        Some(format!(
+            "the {kind} {name} is {what}, not a text: write it in quotes, \"{text}\""
+        ))
+    })
 }
 
 /// Returns the annotations of this product.

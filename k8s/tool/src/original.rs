@@ -67,8 +67,12 @@ pub(crate) fn put_back(value: &mut Value, above: &str) -> Vec<String> {
         write(value, &others);
     }
     let mut edited = Vec::new();
-    for (path, Replaced { now, was }) in below {
+    // Before the last other member of a map is removed.
+    let (gone, replaced): (Record, Record) =
+        below.into_iter().partition(|(_, each)| each.now.is_null());
+    for (path, Replaced { now, was }) in gone.into_iter().chain(replaced) {
         match value.pointer_mut(&path) {
+            None if now.is_null() => drop(was.and_then(|was| insert(value, &path, was))),
             present if present.as_deref() == was.as_ref() => {}
             Some(present) if *present == now => match was {
                 Some(was) => *present = was,
@@ -125,6 +129,12 @@ fn write(value: &mut Value, record: &Record) -> Option<()> {
     let annotations = member(member(value, "metadata")?, "annotations")?;
     annotations[ORIGINAL] = serde_json::to_string(record).ok()?.into();
     Some(())
+}
+
+fn insert(value: &mut Value, path: &str, member: Value) -> Option<Value> {
+    let (parent, name) = path.rsplit_once('/')?;
+    let members = value.pointer_mut(parent)?.as_object_mut()?;
+    members.insert(name.replace("~1", "/").replace("~0", "~"), member)
 }
 
 /// Removes a member, and the map that had no other.

@@ -11,10 +11,11 @@ use crate::metadata::inherit;
 use crate::object::{Object, PodView, Rejected, list, member, name_of, text};
 use crate::original;
 use crate::ports::{self, Ports};
-use crate::probes;
+use crate::resources::{self, Bounds};
 use crate::settings::{
-    APP_NAME, APP_SECRET_FILE, AUTH_SERVER, PROBES, PUBLIC_PATH, Settings, UPSTREAM,
+    APP_NAME, APP_SECRET_FILE, AUTH_SERVER, BOUNDS, PROBES, PUBLIC_PATH, Settings, UPSTREAM,
 };
+use crate::{probes, protocol};
 
 /// Labels that name an application, the usual one first.
 const NAME_LABELS: [&str; 4] = ["app.kubernetes.io/name", "app", "k8s-app", "run"];
@@ -35,11 +36,16 @@ pub(crate) struct Injected {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Puts the sidecar into the pod of a labelled object. A pod that has one stays as it is.
+/// Puts the sidecar into the pod of a labelled object. A pod that has one stays as it is. Of
+/// `services`, those that select the pod say which protocol it speaks.
 ///
 /// # Errors
 /// The reason why the pod cannot have one; the object is then of no use.
-pub(crate) fn add_sidecar(value: &mut Value, settings: &Settings) -> Result<Injected, Rejected> {
+pub(crate) fn add_sidecar(
+    value: &mut Value,
+    settings: &Settings,
+    services: &[Object<'_>],
+) -> Result<Injected, Rejected> {
     let described = Object::new(value).described();
     let rejected = |reason: String| Rejected::new(&described, reason);
     let unusable = || rejected("has no containers".to_owned());
@@ -60,17 +66,24 @@ pub(crate) fn add_sidecar(value: &mut Value, settings: &Settings) -> Result<Inje
         return Ok(Injected { ports, warnings });
     }
     let before = pod.value().clone();
+    let protocol = match ports.service {
+        Some(port) => protocol::of_service(object, &pod, port, services.iter().copied()),
+        None => Ok(protocol::HTTP),
+    };
+    let protocol = protocol.map_err(rejected)?;
     // A ConfigMap has the probes for itself.
-    let keeps_probes = pod.annotation(names::CONFIG_MAP).is_some();
+    let keeps_probes =
+        pod.annotation(names::CONFIG_MAP).is_some() || own_probes(&pod).map_err(rejected)?;
     let spec = format!("{path}/spec");
     let probes = match value.pointer_mut(&spec) {
-        Some(spec) if !keeps_probes => probes::redirect(spec, ports),
+        Some(spec) if !keeps_probes => probes::redirect(spec, ports, &mut warnings),
         _ => Map::new(),
     };
     let pod = Object::new(value).pod().ok_or_else(unusable)?;
     let sidecar = Sidecar {
         pod: &pod,
         ports,
+        protocol,
         settings,
     };
     let container = sidecar.container(&probes).map_err(rejected)?;
@@ -88,6 +101,18 @@ pub(crate) fn add_sidecar(value: &mut Value, settings: &Settings) -> Result<Inje
         .pointer_mut(&path)
         .and_then(|pod| original::keep(&before, pod));
     Ok(Injected { ports, warnings })
+}
+
+/// Returns true for a pod whose probes are left alone.
+fn own_probes(pod: &PodView<'_>) -> Result<bool, String> {
+    match pod.annotation(names::PROBES) {
+        None => Ok(false),
+        Some("own") => Ok(true),
+        Some(other) => Err(format!(
+            "the annotation {} is {other:?}, not \"own\"",
+            names::PROBES
+        )),
+    }
 }
 
 /// Returns the pointer of the pod of an object that can have a sidecar.
@@ -163,6 +188,7 @@ fn hook(pod: &PodView<'_>, ports: Ports, warnings: &mut Vec<String>) -> Option<u
 struct Sidecar<'a> {
     pod: &'a PodView<'a>,
     ports: Ports,
+    protocol: &'static str,
     settings: &'a Settings,
 }
 
@@ -190,6 +216,13 @@ impl Sidecar<'_> {
     fn container(&self, probes: &Map<String, Value>) -> Result<Value, String> {
         let component = &self.settings.component;
         let mut container = component.container.clone();
+        let of_all = &self.settings.resources;
+        let bounds = resources::set(
+            &mut container,
+            self.pod,
+            of_all,
+            self.protocol == protocol::HTTP,
+        )?;
         let usual = component.port("sidecar-admin");
         renumber(&mut container, usual, self.ports.admin);
         let Some(members) = container.as_object_mut() else {
@@ -206,7 +239,7 @@ impl Sidecar<'_> {
         if !self.needs_secret() {
             remove_named(members.get_mut("volumeMounts"), "postern-sidecar-secret");
         }
-        let env = self.env(members.get("env"), probes)?;
+        let env = self.env(members.get("env"), probes, bounds)?;
         members.insert("env".to_owned(), env.into());
         Ok(container)
     }
@@ -215,6 +248,7 @@ impl Sidecar<'_> {
         &self,
         of_component: Option<&Value>,
         probes: &Map<String, Value>,
+        bounds: Option<Bounds>,
     ) -> Result<Vec<Value>, String> {
         let mut env = Vec::new();
         for variable in list(of_component) {
@@ -222,13 +256,13 @@ impl Sidecar<'_> {
                 "POSTERN_APP_ID" if !self.needs_application() => {}
                 "POSTERN_APP_ID" => env.push(self.app_id(variable)?),
                 "POSTERN_ADMIN_LISTEN" => {
-                    let address = format!("0.0.0.0:{}", self.ports.admin);
+                    let address = format!("[::]:{}", self.ports.admin);
                     env.push(json!({"name": "POSTERN_ADMIN_LISTEN", "value": address}));
                 }
                 _ => env.push(variable.clone()),
             }
         }
-        let pairs = self.variables(probes)?.into_iter();
+        let pairs = self.variables(probes, bounds)?.into_iter();
         env.extend(pairs.map(|(name, value)| json!({"name": name, "value": value})));
         Ok(env)
     }
@@ -255,16 +289,28 @@ impl Sidecar<'_> {
     }
 
     /// Returns the settings of this pod by variable.
-    fn variables(&self, probes: &Map<String, Value>) -> Result<BTreeMap<String, String>, String> {
+    fn variables(
+        &self,
+        probes: &Map<String, Value>,
+        bounds: Option<Bounds>,
+    ) -> Result<BTreeMap<String, String>, String> {
         let component = &self.settings.component;
         let mut variables = match self.config_map() {
             Some(_) => BTreeMap::new(),
             None => self.settings.variables.clone(),
         };
         let mut set = |name: &str, value: String| variables.insert(name.to_owned(), value);
+        if let Some((requests, connections)) = bounds
+            && self.config_map().is_none()
+            && self.settings.follows_memory
+        {
+            for (name, number) in BOUNDS.into_iter().zip([requests, connections]) {
+                set(name, number.to_string());
+            }
+        }
         let is_known = self.config_map().is_none() || self.pod.annotation(names::PORT).is_some();
         if let Some(port) = self.ports.service.filter(|_| is_known) {
-            set(UPSTREAM, format!("http://127.0.0.1:{port}"));
+            set(UPSTREAM, format!("{}://127.0.0.1:{port}", self.protocol));
         }
         if let Some(name) = self.setting(names::APP_NAME, settings::context_path)? {
             set(APP_NAME, name);

@@ -6,14 +6,11 @@ use serde_json::Value;
 
 use crate::annotations::PORT;
 use crate::component::Component;
-use crate::object::{PodView, list, name_of};
+use crate::object::{PodView, actions, list, name_of, variable};
 use crate::settings::UPSTREAM;
 
 /// The service's port where nothing declares one, as the component has it.
 const UNDECLARED: u16 = 3000;
-
-const PROBES: &[&str] = &["startupProbe", "readinessProbe", "livenessProbe"];
-const ACTIONS: &[&str] = &["httpGet", "tcpSocket", "grpc"];
 
 /// The ports of one pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -143,23 +140,15 @@ pub(crate) fn of_service(pod: &PodView<'_>) -> Result<u16, String> {
 
 /// Returns the port that a sidecar forwards to, where its container says: none for a socket.
 fn upstream(sidecar: &Value) -> Option<Option<u16>> {
-    let variables = list(sidecar.get("env"));
-    // As in Kubernetes the last one counts.
-    let upstream = variables
-        .filter(|variable| name_of(variable) == UPSTREAM)
-        .last()?;
-    let (_, port) = upstream.get("value")?.as_str()?.rsplit_once(':')?;
+    let upstream = variable(sidecar, UPSTREAM)?;
+    let (_, port) = upstream.rsplit_once(':')?;
     Some(number(port.trim_end_matches('/')))
 }
 
 /// Returns the ports that probes of containers name by number: some are not declared.
 fn probed<'v>(pod: &PodView<'v>) -> impl Iterator<Item = u16> + use<'v> {
-    let probes = pod
-        .others()
-        .flat_map(|container| PROBES.iter().filter_map(move |kind| container.get(kind)));
-    let actions =
-        probes.flat_map(|probe| ACTIONS.iter().filter_map(move |action| probe.get(action)));
-    let ports = actions.filter_map(|action| action.get("port")?.as_u64());
+    let actions = pod.others().flat_map(actions);
+    let ports = actions.filter_map(|(_, action)| action.get("port")?.as_u64());
     let sidecar = pod.sidecar();
     let own = sidecar.into_iter().flat_map(declared_in);
     let own: Vec<u16> = own.map(|port| port.number).collect();

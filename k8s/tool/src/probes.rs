@@ -1,92 +1,83 @@
 //! Probes of the service: the kubelet sends them to the sidecar's admin port, which forwards them.
 
-use http::uri::PathAndQuery;
-use http::{HeaderName, HeaderValue};
 use serde_json::{Map, Value, json};
+use wire::settings::probes;
 
-use crate::object::{list, name_of, text};
+use crate::object::{PROBES, action, name_of, text};
 use crate::ports::{self, Ports};
 
-/// Kinds of probes, and the ends of their names.
-pub(crate) const KINDS: [(&str, &str); 3] = [
-    ("startupProbe", "startup"),
-    ("readinessProbe", "readiness"),
-    ("livenessProbe", "liveness"),
-];
-
-/// Sends the HTTP probes of the service's port to the admin port, and returns what the sidecar
-/// forwards for them, by name. One with a `host` stays as it is.
-pub(crate) fn redirect(spec: &mut Value, ports: Ports) -> Map<String, Value> {
+/// Sends the probes of the service's port to the admin port, and returns what the sidecar forwards
+/// for them, by name. One with a `host` stays as it is.
+pub(crate) fn redirect(
+    spec: &mut Value,
+    ports: Ports,
+    warnings: &mut Vec<String>,
+) -> Map<String, Value> {
     let mut all = Map::new();
-    let Some(service) = ports.service else {
-        return all;
-    };
     let containers = spec.get_mut("containers").and_then(Value::as_array_mut);
     for container in containers.into_iter().flatten() {
-        for (kind, end) in KINDS {
+        for (kind, end) in PROBES {
+            let name = format!("{}-{end}", name_of(container));
             let probe = container.get(kind);
-            let Some(forwarded) = probe.and_then(|probe| forwarded(probe, container, service))
-            else {
+            let forwarded = probe.and_then(|probe| forwarded(probe, container, ports.service?));
+            let Some((action, forwarded)) = forwarded else {
                 continue;
             };
-            let name = format!("{}-{end}", name_of(container));
-            let path = format!("/probe/{name}");
-            let http = container.pointer_mut(&format!("/{kind}/httpGet"));
-            if let Some(http) = http.and_then(Value::as_object_mut) {
-                http.insert("path".to_owned(), path.into());
-                http.insert("port".to_owned(), ports.admin.into());
-                if http.get("scheme").is_some_and(|scheme| scheme == "HTTPS") {
-                    http.insert("scheme".to_owned(), "HTTP".into());
-                }
+            let alone = json!({ &name: forwarded });
+            if let Err(why) = probes::parse(&alone.to_string()) {
+                warnings.push(format!("{kind} stays as it is, past the sidecar: {why}"));
+                continue;
             }
+            let Some(probe) = container.get_mut(kind).and_then(Value::as_object_mut) else {
+                continue;
+            };
+            let mut http = probe.remove(action).unwrap_or_default();
+            if action != "httpGet" {
+                http = json!({});
+            } else if http.get("scheme").is_some_and(|scheme| scheme == "HTTPS") {
+                http["scheme"] = "HTTP".into();
+            }
+            http["path"] = format!("/probe/{name}").into();
+            http["port"] = ports.admin.into();
+            probe.insert("httpGet".to_owned(), http);
             all.insert(name, forwarded);
         }
     }
     all
 }
 
-/// Returns the setting for a probe of the service's port; `None` for another one, and for what the
-/// sidecar would reject.
-fn forwarded(probe: &Value, container: &Value, service: u16) -> Option<Value> {
-    let http = probe.get("httpGet")?;
-    let is_of_service = http.get("host").is_none() && port_of(http, container)? == service;
-    let path = match text(http, "/path") {
-        path if path.starts_with('/') => path.to_owned(),
-        path => format!("/{path}"),
-    };
-    path.parse::<PathAndQuery>()
-        .ok()
-        .filter(|_| is_of_service)?;
-    let mut action = Map::from_iter([
-        ("path".to_owned(), path.into()),
-        ("port".to_owned(), service.into()),
-    ]);
-    if text(http, "/scheme") == "HTTPS" {
-        action.insert("scheme".to_owned(), "HTTPS".into());
+/// Returns the action of a probe of the service's port, and the setting that forwards it; `None` for
+/// another probe.
+fn forwarded(probe: &Value, container: &Value, service: u16) -> Option<(&'static str, Value)> {
+    let (kind, action) = action(probe)?;
+    let has_host = action.get("host").is_some_and(|host| !host.is_null());
+    if has_host || port_of(action, container)? != service {
+        return None;
     }
-    let headers: Option<Vec<Value>> = list(http.get("httpHeaders")).map(header).collect();
-    let headers = headers?;
-    if !headers.is_empty() {
-        action.insert("httpHeaders".to_owned(), headers.into());
+    let mut action = action.clone();
+    let members = action.as_object_mut()?;
+    members.retain(|_, value| !value.is_null());
+    members.insert("port".to_owned(), service.into());
+    if kind == "httpGet" {
+        // What the kubelet adds.
+        members.entry("scheme").or_insert("HTTP".into());
+        let path = match text(probe, "/httpGet/path") {
+            path if path.starts_with('/') => path.to_owned(),
+            path => format!("/{path}"),
+        };
+        members.insert("path".to_owned(), path.into());
     }
-    let mut forwarded = Map::from_iter([("httpGet".to_owned(), action.into())]);
+    let mut forwarded = json!({ kind: action });
     let timeout = probe.get("timeoutSeconds").and_then(Value::as_u64);
     if let Some(timeout) = timeout.filter(|timeout| *timeout > 0) {
-        forwarded.insert("timeoutSeconds".to_owned(), timeout.into());
+        forwarded["timeoutSeconds"] = timeout.into();
     }
-    Some(forwarded.into())
+    Some((kind, forwarded))
 }
 
-fn header(header: &Value) -> Option<Value> {
-    let (name, value) = (text(header, "/name"), text(header, "/value"));
-    name.parse::<HeaderName>().ok()?;
-    value.parse::<HeaderValue>().ok()?;
-    Some(json!({"name": name, "value": value}))
-}
-
-/// Returns the port of an HTTP probe, whose name is one of its own container.
-pub(crate) fn port_of(http: &Value, container: &Value) -> Option<u16> {
-    match http.get("port")? {
+/// Returns the port of a probe, whose name is one of its own container.
+pub(crate) fn port_of(action: &Value, container: &Value) -> Option<u16> {
+    match action.get("port")? {
         Value::String(name) => ports::number(name).or_else(|| {
             let mut ports = ports::of_container(container);
             ports.find(|(other, _)| other == name).map(|(_, port)| port)
@@ -100,58 +91,89 @@ mod tests {
     use super::*;
 
     #[test]
-    fn http_probes_of_the_service_are_forwarded() {
+    fn probes_of_the_service_are_forwarded() {
         let container = json!({"ports": [{"name": "web", "containerPort": 9898}]});
-        let at = |path: &str| json!({"path": path, "port": 9898});
-        let header = |name: &str, value: &str| json!([{"name": name, "value": value}]);
-        for (http, expected) in [
+        let at = |path: &str| json!({"httpGet": {"path": path, "port": 9898, "scheme": "HTTP"}});
+        let headers = json!([{"name": "A", "value": "$(B)"}]);
+        for (probe, expected) in [
             (
-                json!({"port": 9898, "path": "/healthz"}),
+                json!({"httpGet": {"port": 9898, "path": "/healthz"}}),
                 Some(at("/healthz")),
             ),
             (
-                json!({"port": "web", "path": "/a/b?c=1"}),
+                json!({"httpGet": {"port": "web", "path": "/a/b?c=1"}}),
                 Some(at("/a/b?c=1")),
             ),
-            (json!({"port": "9898", "path": "a"}), Some(at("/a"))),
-            (json!({"port": 9898, "path": "/"}), Some(at("/"))),
             (
-                json!({"port": 9898, "path": "/", "scheme": "HTTP"}),
+                json!({"httpGet": {"port": "9898", "path": "a"}}),
+                Some(at("/a")),
+            ),
+            (
+                json!({"httpGet": {"port": 9898, "scheme": "HTTP"}}),
                 Some(at("/")),
             ),
-            (json!({"port": 9898}), Some(at("/"))),
             (
-                json!({"port": 9898, "scheme": "HTTPS", "httpHeaders": header("A", "$(B)")}),
-                Some(
-                    json!({"path": "/", "port": 9898, "scheme": "HTTPS", "httpHeaders": header("A", "$(B)")}),
-                ),
+                json!({"httpGet": {"port": 9898, "host": null}}),
+                Some(at("/")),
             ),
             (
-                json!({"port": 9898, "httpHeaders": header("a b", "")}),
+                json!({"httpGet": {"port": 9898, "scheme": "HTTPS", "httpHeaders": headers}}),
+                Some(json!({"httpGet": {
+                    "path": "/", "port": 9898, "scheme": "HTTPS", "httpHeaders": headers,
+                }})),
+            ),
+            (
+                json!({"tcpSocket": {"port": "web"}}),
+                Some(json!({"tcpSocket": {"port": 9898}})),
+            ),
+            (
+                json!({"grpc": {"port": 9898, "service": "a"}}),
+                Some(json!({"grpc": {"port": 9898, "service": "a"}})),
+            ),
+            (
+                json!({"httpGet": {"port": 9898, "path": "/a", "host": "127.0.0.1"}}),
                 None,
             ),
             (
-                json!({"port": 9898, "httpHeaders": header("a", "\n")}),
+                json!({"tcpSocket": {"port": 9898, "host": "127.0.0.1"}}),
                 None,
             ),
-            (json!({"port": 9898, "path": "/a b"}), None),
-            (
-                json!({"port": 9898, "path": "/a", "host": "127.0.0.1"}),
-                None,
-            ),
-            (json!({"port": 9999, "path": "/a"}), None),
-            (json!({"port": "other", "path": "/a"}), None),
+            (json!({"httpGet": {"port": 9999, "path": "/a"}}), None),
+            (json!({"grpc": {"port": 9999}}), None),
+            (json!({"httpGet": {"port": "other", "path": "/a"}}), None),
+            (json!({"exec": {}}), None),
+            (json!({}), None),
         ] {
-            let probe = json!({"httpGet": http, "timeoutSeconds": 7, "periodSeconds": 2});
-            let expected = expected.map(|action| json!({"httpGet": action, "timeoutSeconds": 7}));
-            assert_eq!(forwarded(&probe, &container, 9898), expected, "{http}");
+            let mut probe = probe;
+            probe["timeoutSeconds"] = 7.into();
+            let found = forwarded(&probe, &container, 9898).map(|(_, forwarded)| forwarded);
+            let expected = expected.map(|mut action| {
+                action["timeoutSeconds"] = 7.into();
+                action
+            });
+            assert_eq!(found, expected, "{probe}");
         }
-        for probe in [
-            json!({"tcpSocket": {"port": 9898}}),
-            json!({"exec": {}}),
-            json!({}),
+    }
+
+    #[test]
+    fn what_the_sidecar_would_reject_stays_with_a_warning() {
+        let ports = Ports {
+            service: Some(9898),
+            sidecar: 18080,
+            admin: 18081,
+        };
+        for action in [
+            json!({"httpGet": {"port": 9898, "path": "/a b"}}),
+            json!({"httpGet": {"port": 9898, "httpHeaders": [{"name": "a b", "value": ""}]}}),
+            json!({"httpGet": {"port": 9898, "httpHeaders": [{"name": "a", "value": "\n"}]}}),
+            json!({"httpGet": {"port": 9898, "unknown": 1}}),
+            json!({"grpc": {"port": 9898, "service": "a".repeat(128)}}),
         ] {
-            assert_eq!(forwarded(&probe, &container, 9898), None, "{probe}");
+            let mut spec = json!({"containers": [{"name": "web", "livenessProbe": action}]});
+            let before = spec.clone();
+            let mut warnings = Vec::new();
+            assert!(redirect(&mut spec, ports, &mut warnings).is_empty());
+            assert_eq!((spec, warnings.len()), (before, 1), "{warnings:?}");
         }
     }
 }

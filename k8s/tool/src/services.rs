@@ -46,6 +46,10 @@ impl<'v> ServicePort<'v> {
         matches!(text(self.value, "/protocol"), "" | "TCP")
     }
 
+    pub(crate) fn app_protocol(&self) -> &'v str {
+        text(self.value, "/appProtocol")
+    }
+
     /// Returns the target: without one it is the port itself.
     pub(crate) fn target(&self) -> &'v Value {
         let target = self
@@ -97,6 +101,32 @@ pub(crate) fn selects(service: Object<'_>, object: Object<'_>, pod: &PodView<'_>
         None => LABELS_OF_CONTROLLERS.contains(&name),
     };
     !selector.is_empty() && selector.iter().all(|(name, value)| meets(name, value))
+}
+
+/// Returns true for a label selector that an object's labels meet; an empty one selects all.
+pub(crate) fn meets(selector: &Value, own: Object<'_>) -> bool {
+    let labels = selector.get("matchLabels").and_then(Value::as_object);
+    let mut labels = labels.into_iter().flatten();
+    let mut expressions = list(selector.get("matchExpressions"));
+    labels.all(|(name, value)| {
+        value
+            .as_str()
+            .is_some_and(|value| own.label(name) == Some(value))
+    }) && expressions.all(|expression| meets_one(expression, own.label(text(expression, "/key"))))
+}
+
+fn meets_one(expression: &Value, label: Option<&str>) -> bool {
+    let is_listed = label.is_some_and(|label| {
+        let mut values = list(expression.get("values"));
+        values.any(|value| value == label)
+    });
+    match text(expression, "/operator") {
+        "In" => is_listed,
+        "NotIn" => !is_listed,
+        "Exists" => label.is_some(),
+        "DoesNotExist" => label.is_none(),
+        _ => false,
+    }
 }
 
 /// Returns true for a Service that may lead to the service itself, or leads to no pods at all.
@@ -214,7 +244,17 @@ pub(crate) fn move_alone(value: &mut Value, component: &Component) -> Result<boo
     let target = match (targets.as_slice(), service.annotation(PORT)) {
         ([], _) => return Ok(false),
         ([only], _) => (*only).clone(),
-        (_, Some(named)) => ports::number(named).map_or_else(|| named.into(), Value::from),
+        (_, Some(named)) => {
+            let named = ports::number(named).map_or_else(|| named.into(), Value::from);
+            if !targets.contains(&&named) {
+                let targets: Vec<String> = targets.iter().map(ToString::to_string).collect();
+                let targets = targets.join(", ");
+                return Err(rejected(format!(
+                    "the annotation {PORT} {named} is no target of its ports: write one of {targets} there"
+                )));
+            }
+            named
+        }
         _ => {
             return Err(rejected(format!(
                 "has several ports: name the service's by the annotation {PORT}, and those without a token by {OPEN_PORTS}"

@@ -5,12 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use runtime::process::exit::ExitError;
 use wire::settings::pass_list;
 
+use crate::annotations::PREFIX;
 use crate::component::Component;
+use crate::resources;
 
 pub(crate) const AUTH_SERVER: &str = "POSTERN_AUTH_SERVER";
 pub(crate) const APP_SECRET_FILE: &str = "POSTERN_APP_SECRET_FILE";
 pub(crate) const UPSTREAM: &str = "POSTERN_UPSTREAM";
 pub(crate) const PROBES: &str = "POSTERN_PROBES";
+/// Requests and connections at a time.
+pub(crate) const BOUNDS: [&str; 2] = ["POSTERN_MAX_REQUESTS", "POSTERN_MAX_CONNECTIONS"];
 pub(crate) const APP_NAME: &str = "POSTERN_APP_NAME";
 pub(crate) const PUBLIC_PATH: &str = "POSTERN_PUBLIC_PATH";
 /// Sources of the key that need no application.
@@ -36,6 +40,10 @@ pub(crate) struct Settings {
     pub(crate) variables: BTreeMap<String, String>,
     /// The Secret of pods without an annotation.
     pub(crate) secret: Option<String>,
+    /// The quantities of pods without an annotation, by its name.
+    pub(crate) resources: BTreeMap<String, String>,
+    /// Requests and connections at a time follow from the memory.
+    pub(crate) follows_memory: bool,
 }
 
 impl Settings {
@@ -79,12 +87,38 @@ impl Settings {
             variables.remove(AUTH_SERVER);
             variables.remove(APP_SECRET_FILE);
         }
+        let follows_memory = BOUNDS.iter().all(|name| !set.contains(name));
         let image = image.unwrap_or_else(|| format!("{IMAGE}:{}", env!("CARGO_PKG_VERSION")));
         Ok(Self {
             component,
             image,
             variables,
             secret,
+            resources: BTreeMap::new(),
+            follows_memory,
         })
+    }
+
+    /// Adds resources, such as `memory-limit=512Mi`.
+    ///
+    /// # Errors
+    /// [`ExitError::Usage`] for another name, and for what is no quantity.
+    pub(crate) fn with_resources(mut self, pairs: &[String]) -> Result<Self, ExitError> {
+        for pair in pairs {
+            let rejected = |why: String| ExitError::Usage(format!("--resources '{pair}': {why}"));
+            let (name, quantity) = pair.split_once('=').unwrap_or((pair, ""));
+            let annotation = format!("{PREFIX}{name}");
+            if !resources::MEMBERS
+                .iter()
+                .any(|(known, ..)| *known == annotation)
+            {
+                return Err(rejected("expected cpu-request, cpu-limit, memory-request or memory-limit, and a quantity".to_owned()));
+            }
+            if !quantity.is_empty() {
+                resources::check(quantity).map_err(rejected)?;
+            }
+            self.resources.insert(annotation, quantity.to_owned());
+        }
+        Ok(self)
     }
 }

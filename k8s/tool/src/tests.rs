@@ -229,7 +229,7 @@ proptest! {
                 },
                 "spec": {"containers": [{"name": "a", "image": "a:1"}]},
             });
-            match add_sidecar(&mut pod, settings()) {
+            match add_sidecar(&mut pod, settings(), &[]) {
                 Ok(_) => {
                     let sidecar = pod.pointer("/spec/initContainers/0").unwrap();
                     prop_assert_eq!(expanded(sidecar, variable), Some(value.clone()));

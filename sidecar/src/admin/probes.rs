@@ -38,7 +38,7 @@ struct ForwardedProbe {
 
 /// The action of a probe with all that it needs.
 enum PreparedAction {
-    Http(Client, Request),
+    Http(Client, Box<Request>),
     Tcp(Endpoint),
     Grpc(Endpoint, String),
 }
@@ -147,7 +147,7 @@ fn http(
     let client = client.build()?;
     let request = client.get(format!("{origin}{path}")).headers(headers);
     let request = request.build()?;
-    Ok(PreparedAction::Http(client, request))
+    Ok(PreparedAction::Http(client, Box::new(request)))
 }
 
 fn is_shared(flight: &Flight) -> bool {

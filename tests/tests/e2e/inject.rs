@@ -88,6 +88,48 @@ fn what_cannot_be_wrapped_is_rejected_with_object_and_reason() {
 }
 
 #[test]
+fn the_bounds_of_sidecars_follow_from_their_memory() {
+    let input = fs::read_to_string(data("inject/in/guestbook.yaml")).unwrap();
+    for (flags, requests, connections) in [
+        (&["--resources", "cpu-request=20m"][..], "200", "250"),
+        (&["--resources", "memory-limit=200Mi"], "148", "185"),
+        (
+            &[
+                "--resources",
+                "memory-limit=1Gi",
+                "--set",
+                "POSTERN_MAX_REQUESTS=9",
+            ],
+            "9",
+            "250",
+        ),
+    ] {
+        let end = postern_k8s(&[&["inject"][..], flags].concat(), &input);
+        assert_eq!(end.code, Some(0), "{}", end.stderr);
+        for (name, value) in [("REQUESTS", requests), ("CONNECTIONS", connections)] {
+            let end = end
+                .stdout
+                .split_once(&format!("POSTERN_MAX_{name}\""))
+                .unwrap();
+            let value = format!("value: \"{value}\"");
+            assert!(
+                end.1.trim_start().starts_with(&value),
+                "{flags:?}: {}",
+                end.1
+            );
+        }
+    }
+    for (resource, problem) in [
+        ("memory=1Gi", "expected cpu-request"),
+        ("memory-limit=much", "\"much\" is no quantity"),
+    ] {
+        let end = postern_k8s(&["inject", "--resources", resource], &input);
+        assert_eq!((end.code, end.stdout.as_str()), (Some(64), ""));
+        assert!(end.stderr.contains(problem), "{}", end.stderr);
+    }
+}
+
+#[test]
 fn settings_of_all_sidecars_come_from_the_command_line() {
     let input = fs::read_to_string(data("inject/in/guestbook.yaml")).unwrap();
     let flags = [

@@ -18,7 +18,7 @@ const MAX_SERVICE_BYTES: usize = 127;
 pub struct Probe {
     /// Its name in the path of the admin port.
     pub name: String,
-    /// What it does.
+    /// The request or connection that it makes.
     pub action: Action,
     /// `None` where `--upstream` decides.
     pub port: Option<NonZeroU16>,

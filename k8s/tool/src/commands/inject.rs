@@ -67,7 +67,7 @@ pub(super) fn settings(args: &SidecarsArgs) -> Result<Settings, ExitError> {
         }
         pairs.push((name.to_owned(), value.to_owned()));
     }
-    Settings::new(args.image.clone(), &pairs, args.secret.clone())
+    Settings::new(args.image.clone(), &pairs, args.secret.clone())?.with_resources(&args.resources)
 }
 
 /// Reads the documents of the files, or of standard input where none is named.

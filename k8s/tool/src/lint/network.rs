@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::rules::ProtectedPod;
 use super::{Finding, Level, Located, Rule};
-use crate::object::{PodView, list, share_namespace, text};
-use crate::ports;
+use crate::object::{Object, list, share_namespace, text};
+use crate::{ports, services};
 
 /// Finds the ways to the service's own port, and none to the sidecar's.
 pub(super) fn of_pod(this: &ProtectedPod<'_, '_>, found: &mut Vec<Finding>) {
@@ -42,34 +42,7 @@ fn isolates(policy: &Located<'_>, this: &ProtectedPod<'_, '_>) -> bool {
     is_policy
         && is_for_ingress
         && share_namespace(object, this.owner.object)
-        && selector.is_none_or(|selector| selects(selector, &this.pod))
-}
-
-/// Returns true for a label selector that the pod meets; an empty one selects all pods.
-fn selects(selector: &Value, pod: &PodView<'_>) -> bool {
-    let labels = selector.get("matchLabels").and_then(Value::as_object);
-    let mut labels = labels.into_iter().flatten();
-    let mut expressions = list(selector.get("matchExpressions"));
-    labels.all(|(name, value)| {
-        value
-            .as_str()
-            .is_some_and(|value| pod.label(name) == Some(value))
-    }) && expressions.all(|expression| meets(expression, pod))
-}
-
-fn meets(expression: &Value, pod: &PodView<'_>) -> bool {
-    let label = pod.label(text(expression, "/key"));
-    let is_listed = label.is_some_and(|label| {
-        let mut values = list(expression.get("values"));
-        values.any(|value| value == label)
-    });
-    match text(expression, "/operator") {
-        "In" => is_listed,
-        "NotIn" => !is_listed,
-        "Exists" => label.is_some(),
-        "DoesNotExist" => label.is_none(),
-        _ => false,
-    }
+        && selector.is_none_or(|selector| services::meets(selector, Object::new(this.pod.value())))
 }
 
 /// Returns the finding of a policy that allows the service's port.

@@ -2,12 +2,17 @@
 
 use serde_json::Value;
 
+use wire::settings::probes::{Probe, parse};
+
 use super::{Finding, Level, Located, Rule, network};
 use crate::annotations::SIDECAR;
-use crate::object::{Object, PodView, Rejected, share_namespace};
+use crate::monitors::unserved;
+use crate::object::{
+    self, Object, PodView, Rejected, action, list, name_of, share_namespace, text, variable,
+};
 use crate::pod::add_sidecar;
 use crate::ports::{self, Ports};
-use crate::settings::Settings;
+use crate::settings::{PROBES, Settings};
 use crate::{probes, services};
 
 /// A pod with its sidecar, its object and the whole input.
@@ -23,9 +28,11 @@ pub(super) struct ProtectedPod<'v, 'i> {
 /// Returns the findings in the order of the input.
 pub(super) fn findings(located: &[Located<'_>], settings: &Settings) -> Vec<Finding> {
     let mut found = Vec::new();
+    let objects = located.iter().map(|each| each.object);
+    let services: Vec<Object<'_>> = objects.filter(|each| each.kind() == "Service").collect();
     for each in located {
         let object = each.object;
-        if let Err(rejected) = accepted(object, settings) {
+        if let Err(rejected) = accepted(object, settings, &services) {
             found.push(each.finding(Level::Error, Rule::Rejected, rejected.reason));
         }
         match object.pod() {
@@ -38,10 +45,14 @@ pub(super) fn findings(located: &[Located<'_>], settings: &Settings) -> Vec<Find
 }
 
 /// Rejects what `inject` rejects in an object and its pod, also where a sidecar is there already.
-fn accepted(object: Object<'_>, settings: &Settings) -> Result<(), Rejected> {
+fn accepted(
+    object: Object<'_>,
+    settings: &Settings,
+    services: &[Object<'_>],
+) -> Result<(), Rejected> {
     object.check()?;
     if object.is_protected() || object.pod().is_some() && object.wants_sidecar() {
-        add_sidecar(&mut object.value().clone(), settings)?;
+        add_sidecar(&mut object.value().clone(), settings, services)?;
     }
     Ok(())
 }
@@ -70,6 +81,10 @@ fn of_pod(
         };
         this.find_probes(&mut found);
         this.find_missing(&mut found);
+        let objects: Vec<Object<'_>> = input.iter().map(|each| each.object).collect();
+        for why in unserved(&objects, owner.object, &this.pod, ports) {
+            found.push(this.finding(Level::Warning, Rule::MonitorUnserved, why));
+        }
         network::of_pod(&this, &mut found);
     }
     found
@@ -80,12 +95,43 @@ impl<'v> ProtectedPod<'v, '_> {
         self.owner.finding(level, rule, why)
     }
 
-    /// Finds probes that go through the sidecar: they need a token, or compete with clients.
+    /// Returns the probes that the sidecar forwards; `None` where the input does not show them.
+    fn known_probes(&self) -> Option<Vec<Probe>> {
+        if list(self.sidecar.get("env")).any(|each| name_of(each) == PROBES) {
+            return parse(&variable(self.sidecar, PROBES)?).ok();
+        }
+        let mut known = Vec::new();
+        for (_, name) in self.pod.needed().filter(|(kind, _)| *kind == "ConfigMap") {
+            let map = self.found("ConfigMap", name)?;
+            known.extend(parse(text(map.value(), "/data/POSTERN_PROBES")).unwrap_or_default());
+        }
+        Some(known)
+    }
+
+    fn found(&self, kind: &str, name: &str) -> Option<Object<'v>> {
+        let mut objects = self.input.iter().map(|other| other.object);
+        objects.find(|other| other.is_at(self.owner.object, kind, name))
+    }
+
+    /// Finds probes that the sidecar does not forward, and those that go through it: they need a token,
+    /// or compete with clients.
     fn find_probes(&self, found: &mut Vec<Finding>) {
+        let known = self.known_probes();
         for container in self.pod.containers() {
-            for (kind, _) in probes::KINDS {
-                let http = container.get(kind).and_then(|probe| probe.get("httpGet"));
-                let port = http.and_then(|http| probes::port_of(http, container));
+            for (kind, _) in object::PROBES {
+                let Some((_, action)) = container.get(kind).and_then(action) else {
+                    continue;
+                };
+                let port = probes::port_of(action, container);
+                let name = text(action, "/path").strip_prefix("/probe/");
+                let name = name.filter(|_| port == Some(self.ports.admin));
+                if let (Some(name), Some(known)) = (name, &known)
+                    && !known.iter().any(|probe| probe.name == name)
+                {
+                    let why =
+                        format!("{kind} requests /probe/{name}, which {PROBES} does not name");
+                    found.push(self.finding(Level::Error, Rule::ProbeUnnamed, why));
+                }
                 if port == Some(self.ports.sidecar) {
                     let why = format!(
                         "{kind} goes through the sidecar, with its clients: send it to the admin port"
@@ -99,9 +145,7 @@ impl<'v> ProtectedPod<'v, '_> {
     /// Finds Secrets and ConfigMaps that the sidecar needs and the input lacks.
     fn find_missing(&self, found: &mut Vec<Finding>) {
         for (kind, name) in self.pod.needed() {
-            let mut objects = self.input.iter().map(|other| other.object);
-            let Some(object) = objects.find(|other| other.is_at(self.owner.object, kind, name))
-            else {
+            let Some(object) = self.found(kind, name) else {
                 let why =
                     format!("the sidecar needs the {kind} {name}, which is not in this input");
                 found.push(self.finding(Level::Warning, Rule::SecretMissing, why));

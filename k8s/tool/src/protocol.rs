@@ -1,0 +1,103 @@
+//! The protocol that the service speaks on its port, as its manifests say it.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::annotations::UPSTREAM_PROTOCOL;
+use crate::object::{Object, PodView, actions, share_namespace, text};
+use crate::{ports, probes, services};
+
+pub(crate) const HTTP: &str = "http";
+const H2C: &str = "h2c";
+const HTTPS: &str = "https";
+
+/// Words of `appProtocol`, which are the beginnings of names of ports too.
+const WORDS: [(&str, &str); 7] = [
+    ("grpc-web", HTTP),
+    ("grpc", H2C),
+    ("h2c", H2C),
+    ("http2", H2C),
+    ("https", HTTPS),
+    ("wss", HTTPS),
+    ("http", HTTP),
+];
+
+/// Returns the protocol of the service of a pod, which may be behind some of these Services.
+///
+/// # Errors
+/// The reason, where the manifests contradict each other.
+pub(crate) fn of_service<'v>(
+    owner: Object<'_>,
+    pod: &PodView<'_>,
+    port: u16,
+    services: impl IntoIterator<Item = Object<'v>>,
+) -> Result<&'static str, String> {
+    if let Some(word) = pod.annotation(UPSTREAM_PROTOCOL) {
+        let known = [HTTP, H2C, HTTPS].into_iter().find(|known| *known == word);
+        return known.ok_or_else(|| {
+            format!("the annotation {UPSTREAM_PROTOCOL} {word:?} is not http, h2c or https")
+        });
+    }
+    let mut said: BTreeMap<&str, String> = BTreeMap::new();
+    for container in pod.others() {
+        said.extend(of_ports(container, port));
+        said.extend(of_probes(container, port));
+    }
+    for service in services {
+        if share_namespace(owner, service) && services::selects(service, owner, pod) {
+            said.extend(of_app_protocol(service, pod, port));
+        }
+    }
+    let mut all = said.into_iter();
+    match (all.next(), all.next()) {
+        (None, _) => Ok(HTTP),
+        (Some((protocol, _)), None) => Ok(protocol),
+        (Some((one, source)), Some((other, second))) => Err(format!(
+            "speaks {one} by {source}, and {other} by {second}: decide it by the annotation {UPSTREAM_PROTOCOL}"
+        )),
+    }
+}
+
+fn of_app_protocol(
+    service: Object<'_>,
+    pod: &PodView<'_>,
+    port: u16,
+) -> impl Iterator<Item = (&'static str, String)> {
+    let ports = services::ports_of(service).into_iter();
+    let leading = ports.filter(move |each| ports::resolved(pod, each.target()) == Some(port));
+    leading.filter_map(move |each| {
+        let word = each.app_protocol();
+        let source = format!("appProtocol {word} of {}", service.described());
+        Some((of_word(word)?, source))
+    })
+}
+
+/// Returns what names of ports say; `http` is the name of any.
+fn of_ports(container: &Value, service: u16) -> impl Iterator<Item = (&'static str, String)> {
+    let ports = ports::of_container(container).filter(move |(_, port)| *port == service);
+    let named = ports.filter_map(|(name, _)| Some((of_word(name)?, format!("the port {name}"))));
+    named.filter(|(protocol, _)| *protocol != HTTP)
+}
+
+fn of_probes(container: &Value, service: u16) -> impl Iterator<Item = (&'static str, String)> {
+    let actions = actions(container);
+    let of_service =
+        actions.filter(move |(_, action)| probes::port_of(action, container) == Some(service));
+    of_service.filter_map(|(kind, action)| match (kind, text(action, "/scheme")) {
+        ("grpc", _) => Some((H2C, "a probe by grpc".to_owned())),
+        (_, "HTTPS") => Some((HTTPS, "a probe by HTTPS".to_owned())),
+        _ => None,
+    })
+}
+
+fn of_word(word: &str) -> Option<&'static str> {
+    let word = word.to_ascii_lowercase();
+    let word = word.strip_prefix("kubernetes.io/").unwrap_or(&word);
+    let begins = |known: &str| {
+        let rest = word.strip_prefix(known);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    };
+    let found = WORDS.iter().find(|(known, _)| begins(known));
+    found.map(|(_, protocol)| *protocol)
+}

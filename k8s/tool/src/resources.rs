@@ -1,0 +1,111 @@
+//! CPU and memory of a sidecar, and how much it takes on with them.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::annotations as names;
+use crate::object::{PodView, member, text};
+
+/// Annotations, and the members of a container that they set.
+pub(crate) const MEMBERS: [(&str, &str, &str); 4] = [
+    (names::CPU_REQUEST, "requests", "cpu"),
+    (names::CPU_LIMIT, "limits", "cpu"),
+    (names::MEMORY_REQUEST, "requests", "memory"),
+    (names::MEMORY_LIMIT, "limits", "memory"),
+];
+
+const MIB: f64 = 1024.0 * 1024.0;
+/// Suffixes of quantities, and what they multiply by.
+const UNITS: [(&str, f64); 8] = [
+    ("", 1.0),
+    ("m", 1e-3),
+    ("k", 1e3),
+    ("M", 1e6),
+    ("G", 1e9),
+    ("Ki", 1024.0),
+    ("Mi", MIB),
+    ("Gi", 1024.0 * MIB),
+];
+/// The process and its token cache (docs/operations/limits.md).
+const OF_PROCESS: f64 = 30.0 * MIB;
+/// Four requests and five connections that clients do not read, rounded up; the second is for HTTP/2
+/// to the service.
+const OF_NINE: [f64; 2] = [4.5 * MIB, 6.625 * MIB];
+/// Below it hardly a request has room.
+const LEAST: f64 = 64.0 * MIB;
+
+/// Requests and connections at a time.
+pub(crate) type Bounds = (u64, u64);
+
+/// Sets the resources of a container by the operator's settings and the annotations of its pod,
+/// which count more; an empty one takes away. Returns what its memory is enough for.
+///
+/// # Errors
+/// The reason, with the name of the annotation.
+pub(crate) fn set(
+    container: &mut Value,
+    pod: &PodView<'_>,
+    of_all: &BTreeMap<String, String>,
+    is_http_1: bool,
+) -> Result<Option<Bounds>, String> {
+    for (annotation, kind, what) in MEMBERS {
+        let of_all = of_all.get(annotation).map(String::as_str);
+        let Some(text) = pod.annotation(annotation).or(of_all) else {
+            continue;
+        };
+        let resources = member(container, "resources").and_then(|all| member(all, kind));
+        let members = resources.and_then(Value::as_object_mut);
+        let members = members.ok_or("the component has no container")?;
+        if text.is_empty() {
+            members.remove(what);
+        } else {
+            check(text).map_err(|why| format!("the annotation {annotation}: {why}"))?;
+            members.insert(what.to_owned(), text.into());
+        }
+    }
+    let value = |kind, what| quantity(text(container, &format!("/resources/{kind}/{what}")));
+    for what in ["cpu", "memory"] {
+        if let (Some(request), Some(limit)) = (value("requests", what), value("limits", what))
+            && request > limit
+        {
+            return Err(format!(
+                "its sidecar would request more {what} than its limit: set postern/{what}-request too"
+            ));
+        }
+    }
+    match value("limits", "memory") {
+        Some(memory) if memory < LEAST => Err(format!(
+            "the annotation {}: a sidecar needs 64Mi at least",
+            names::MEMORY_LIMIT
+        )),
+        memory => Ok(memory.map(|memory| bounds(memory, is_http_1))),
+    }
+}
+
+/// Returns an error for what is no quantity.
+pub(crate) fn check(text: &str) -> Result<(), String> {
+    let known = quantity(text).map(|_| ());
+    known.ok_or_else(|| format!("{text:?} is no quantity such as 100m, 0.5 or 64Mi"))
+}
+
+fn quantity(text: &str) -> Option<f64> {
+    let is_of_unit = |letter: char| letter.is_ascii_alphabetic();
+    let (number, unit) = text.split_at(text.find(is_of_unit).unwrap_or(text.len()));
+    let (_, factor) = UNITS.iter().find(|(known, _)| *known == unit)?;
+    let is_plain = number
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b'.');
+    number
+        .parse::<f64>()
+        .ok()
+        .filter(|_| is_plain)
+        .map(|number| number * factor)
+}
+
+fn bounds(memory: f64, is_http_1: bool) -> Bounds {
+    let [http_1, http_2] = OF_NINE;
+    let of_nine = if is_http_1 { http_1 } else { http_2 };
+    let times = ((memory - OF_PROCESS) / of_nine) as u64;
+    (4 * times, 5 * times)
+}
