@@ -106,6 +106,19 @@ def settings(container):
     return values
 
 
+def assert_restricted(where, pod, container):
+    """https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted"""
+    special = container.get("securityContext", {})
+    both = {**pod.get("securityContext", {}), **special}
+    what = f"{where}/{container['name']}: {both}"
+    assert both.get("runAsNonRoot") is True and both.get("runAsUser", 0) > 0, what
+    assert both.get("seccompProfile") == {"type": "RuntimeDefault"}, what
+    assert special.get("allowPrivilegeEscalation") is False, what
+    assert special.get("capabilities") == {"drop": ["ALL"]}, what
+    # Beyond the standard.
+    assert special.get("readOnlyRootFilesystem") is True, what
+
+
 def reads(pod, container, volume):
     """Returns true if the container's group, and no other, may read this mounted secret."""
     group = pod.get("securityContext", {}).get("fsGroup", 0)

@@ -6,12 +6,15 @@ import json
 import ssl
 import subprocess
 import urllib.request
+from contextlib import contextmanager
 
+import kubernetes_validate
 import pytest
 import yaml
 from cluster import empty
-from kubernetes import K8S, SERVICE, named, render, settings, without_original, write_overlay
+from kubernetes import K8S, REPOSITORY, SERVICE, VERSIONS, assert_restricted, named, render, settings, without_original, write_overlay
 from programs import Mounts, environment, path, run
+from test_inject import flat, sidecars
 
 OF_THE_COMPONENT = "POSTERN_AUTH_SERVER=http://auth:9000/auth"
 CHART = ["helm", "template", "postern", K8S / "chart", "--namespace", "postern"]
@@ -51,6 +54,17 @@ def by_chart(scratch):
 
 def reviewed(scratch, flags):
     """Returns the Service, and the Deployment with the pod that is made of it: both are reviewed."""
+    with webhook(scratch, flags) as address:
+        deployment, service = (stored(address, scratch / "tls.crt", each) for each in objects())
+        template = deployment["spec"]["template"]
+        template |= stored(address, scratch / "tls.crt", {"apiVersion": "v1", "kind": "Pod", **template})
+        for member in ["apiVersion", "kind"]:
+            del template[member]
+        return [deployment, service]
+
+
+@contextmanager
+def webhook(scratch, flags):
     Mounts.certificate(scratch)
     tls = ["--tls-cert", scratch / "tls.crt", "--tls-key", scratch / "tls.key"]
     listen = ["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]
@@ -58,20 +72,14 @@ def reviewed(scratch, flags):
     process = subprocess.Popen(command, env=environment({}), stdout=subprocess.PIPE, text=True)
     try:
         lines = (line.strip() for line in process.stdout)
-        address = next(line for line in lines if line.startswith("listening on ")).rpartition(" ")[2]
-        deployment, service = (stored(address, scratch / "tls.crt", each) for each in objects())
-        template = deployment["spec"]["template"]
-        template |= stored(address, scratch / "tls.crt", {"apiVersion": "v1", "kind": "Pod", **template})
-        for member in ["apiVersion", "kind"]:
-            del template[member]
-        return [deployment, service]
+        yield next(line for line in lines if line.startswith("listening on ")).rpartition(" ")[2]
     finally:
         process.terminate()
         process.terminate()
         process.wait(timeout=30)
 
 
-def stored(address, authority, thing):
+def stored(address, authority, thing, must_be=True):
     """Returns an object as an API server stores it after the review."""
     request = {"uid": "1", "operation": "CREATE", "object": thing}
     review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
@@ -79,11 +87,44 @@ def stored(address, authority, thing):
     trust.check_hostname = False
     sent = urllib.request.Request(f"https://{address}/mutate", json.dumps(review).encode())
     response = json.load(urllib.request.urlopen(sent, context=trust, timeout=30))["response"]
-    assert response["allowed"], response
+    assert response["allowed"] or not must_be, response
+    if not response["allowed"]:
+        return None
     changed = copy.deepcopy(thing)
     for operation in json.loads(base64.b64decode(response.get("patch", "W10="))):
         apply(changed, operation)
     return changed
+
+
+EXAMPLES = sorted((REPOSITORY / "tests/data/inject/in").glob("*.yaml"))
+
+
+def reviewed_examples(address, authority):
+    """Returns what is stored of each object, and of the pod that it describes."""
+    for example in EXAMPLES:
+        for thing in flat(each for each in yaml.safe_load_all(example.read_text()) if each):
+            thing = None if "argoproj" in thing["apiVersion"] else stored(address, authority, thing, must_be=False)
+            if thing is None:
+                continue
+            yield thing
+            spec = thing.get("spec", {})
+            template = spec.get("jobTemplate", {}).get("spec", spec).get("template")
+            if template and template["metadata"].get("labels", {}).get("postern/sidecar") == "true":
+                metadata = {**template["metadata"], "generateName": "pod-"}
+                yield stored(address, authority, {"apiVersion": "v1", "kind": "Pod", **template, "metadata": metadata})
+
+
+def test_what_the_webhook_patches_is_valid_and_restricted(tmp_path):
+    found = 0
+    with webhook(tmp_path, []) as address:
+        for thing in reviewed_examples(address, tmp_path / "tls.crt"):
+            for version in (VERSIONS[0], VERSIONS[-1]):
+                kubernetes_validate.validate(thing, version, strict=True)
+            if thing["kind"] == "Pod":
+                for container in sidecars(thing):
+                    found += 1
+                    assert_restricted(thing["metadata"], {}, container)
+    assert found > 5
 
 
 def apply(thing, operation):
@@ -92,6 +133,8 @@ def apply(thing, operation):
         thing = thing[int(part) if isinstance(thing, list) else part]
     if isinstance(thing, list):
         thing.insert(int(last), operation["value"])
+    elif operation["op"] == "remove":
+        del thing[last]
     else:
         thing[last] = operation["value"]
 
@@ -104,6 +147,10 @@ def comparable(found):
     sidecar.pop("envFrom", None)
     sidecar["env"] = values
     pod["spec"]["volumes"].sort(key=lambda volume: volume["name"])
+    # What the webhook has found in the workload.
+    pod["metadata"].get("annotations", {}).pop("postern/port", None)
+    if not pod["metadata"].get("annotations", True):
+        del pod["metadata"]["annotations"]
     return without_original(pod), without_original(named(found, "Service", "orders"))
 
 
@@ -116,8 +163,8 @@ def test_each_way_makes_the_pod_and_the_service_of_the_component(way, tmp_path):
     pod, service = theirs
     (sidecar,) = pod["spec"]["initContainers"]
     ports = {port["name"]: port["containerPort"] for port in sidecar["ports"]}
-    assert sidecar["env"]["POSTERN_LISTEN"] == f"0.0.0.0:{ports['sidecar']}"
-    assert sidecar["env"]["POSTERN_ADMIN_LISTEN"] == f"0.0.0.0:{ports['sidecar-admin']}"
+    assert sidecar["env"]["POSTERN_LISTEN"] == f"[::]:{ports['sidecar']}"
+    assert sidecar["env"]["POSTERN_ADMIN_LISTEN"] == f"[::]:{ports['sidecar-admin']}"
     assert [port["targetPort"] for port in service["spec"]["ports"]] == [ports["sidecar"]]
     policy = yaml.safe_load((K8S / "components/networkpolicy/networkpolicy.yaml").read_text())
     opened = {port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]}

@@ -6,7 +6,7 @@ import json
 import kubernetes_validate
 import pytest
 import yaml
-from kubernetes import K8S, REPOSITORY, SERVICE, VERSIONS, named, pods, render, settings, without_original, write_overlay
+from kubernetes import K8S, REPOSITORY, SERVICE, VERSIONS, assert_restricted, named, pods, render, settings, without_original, write_overlay
 from programs import Mounts, run
 
 EXAMPLES = sorted((REPOSITORY / "tests/data/inject/out").glob("*.yaml"))
@@ -24,6 +24,8 @@ def test_injected_manifests_are_valid(example):
         for each in objects:
             if "argoproj" not in each["apiVersion"]:
                 kubernetes_validate.validate(each, version, strict=True)
+    for sidecar in sidecars(objects):
+        assert_restricted(example.stem, {}, sidecar)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)

@@ -11,6 +11,7 @@ from kubernetes import (
     DOCUMENT,
     K8S,
     VERSIONS,
+    assert_restricted,
     containers,
     directories,
     named,
@@ -95,23 +96,14 @@ def test_no_secret_is_in_clear_text(rendered, name):
 def test_every_pod_meets_the_restricted_standard(rendered, name):
     """https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted"""
     for where, pod in pods(rendered[name]):
-        general = pod.get("securityContext", {})
         assert not any(pod.get(field) for field in ["hostNetwork", "hostPID", "hostIPC"])
         allowed = {"configMap", "secret", "emptyDir", "persistentVolumeClaim", "projected", "downwardAPI", "name"}
         for volume in pod.get("volumes", []):
             assert set(volume) <= allowed, volume
         for container in containers(pod):
-            special = container.get("securityContext", {})
-            both = {**general, **special}
-            what = f"{where}/{container['name']}: {both}"
-            assert both.get("runAsNonRoot") is True and both.get("runAsUser", 0) > 0, what
-            assert both.get("seccompProfile") == {"type": "RuntimeDefault"}, what
-            assert special.get("allowPrivilegeEscalation") is False, what
-            assert special.get("capabilities") == {"drop": ["ALL"]}, what
-            # Beyond the standard.
-            assert special.get("readOnlyRootFilesystem") is True, what
-            assert container["resources"]["limits"]["memory"], what
-            assert "cpu" not in container["resources"]["limits"], what
+            assert_restricted(where, pod, container)
+            assert container["resources"]["limits"]["memory"], where
+            assert "cpu" not in container["resources"]["limits"], where
 
 
 @pytest.mark.parametrize("name", ALL)
