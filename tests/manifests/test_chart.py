@@ -298,6 +298,20 @@ def test_every_file_of_the_webhook_s_arguments_is_mounted(objects):
     assert {file.rpartition("/")[0] for file in files} == mounts
 
 
+def test_the_webhook_s_sidecars_have_the_resources_of_the_values():
+    limits = ["--set-string", "webhook.resources.limits.memory=512Mi,webhook.resources.requests.cpu=50m"]
+    arguments = webhook(template(*limits))["args"]
+    flags = [word for word in arguments if word.startswith("--resources=")]
+    assert flags == ["--resources=memory-limit=512Mi", "--resources=cpu-request=50m"]
+    assert rendered(CHART, "--set", "webhook.resources.limits.disk=1").returncode != 0
+
+
+def test_a_certificate_of_one_s_own_leaves_no_empty_document():
+    own = ["--set", "webhook.certificate.secret=own", "--set-string", "webhook.certificate.caBundle=-----BEGIN CERTIFICATE-----"]
+    documents = rendered(CHART, *own).stdout.split("\n---\n")
+    assert all("\nkind: " in document for document in documents), documents
+
+
 @pytest.mark.parametrize("shape", ["default", "production"])
 def test_the_webhook_s_arguments_make_a_working_sidecar(shape, tmp_path):
     container = webhook(template(*SHAPES[shape]))

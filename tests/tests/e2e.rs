@@ -12,6 +12,7 @@
 mod e2e {
     mod abusive_clients;
     mod access_lines;
+    mod address_families;
     mod ambiguous_requests;
     mod application_records;
     mod attack_tokens;
