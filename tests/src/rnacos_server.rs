@@ -1,6 +1,6 @@
 //! The Nacos-compatible registry `rnacos` on free ports; stopped on drop.
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use crate::client::Request;
 use crate::message::Message;
 use crate::process::{CommandLine, Process};
 use crate::raw_client::exchange;
+use crate::redis_server::free_address;
 use crate::{skip, wait};
 
 /// Service name of the auth server (contract §1).
@@ -70,7 +71,7 @@ impl Rnacos {
             );
             return None;
         }
-        let [http, grpc] = free_addresses();
+        let [http, grpc] = [(); 2].map(|()| free_address());
         Some(Self {
             http,
             grpc,
@@ -261,12 +262,6 @@ impl Rnacos {
         let request = Request::new(method, target).line("Connection: close");
         exchange(self.http, method, &request.bytes(&self.http.to_string()))
     }
-}
-
-/// Returns two addresses that are free at the moment.
-fn free_addresses() -> [SocketAddr; 2] {
-    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
-    listeners.map(|listener| listener.local_addr().expect("the address just bound"))
 }
 
 /// Searches `cargo install`'s directory too: an IDE's `PATH` may lack it.

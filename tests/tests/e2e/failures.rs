@@ -2,7 +2,6 @@
 //! status page and in the log, and docs/reasons.md has its remedy (lesson D27).
 
 use std::fs;
-use std::net::TcpListener;
 
 use serde_json::{Value, json};
 use tests::auth_server::{AuthServerPlan, admin_get, file_store};
@@ -14,6 +13,7 @@ use tests::keys::SigningType;
 use tests::message::Message;
 use tests::metrics::rejections;
 use tests::programs::{Program, repository};
+use tests::redis_server::free_address;
 use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
 use tests::stack::{ForgedStack, signing_flags};
 use tests::token_forge::{Forge, claims, header_of, signing_input};
@@ -151,10 +151,7 @@ fn a_token_of_a_key_that_was_taken_out_of_use_has_a_reason() {
 
 #[test]
 fn a_service_that_is_down_has_a_reason() {
-    let closed = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let closed = free_address();
     let forge = Forge::new(SigningType::Ecdsa);
     let auth_server = FakeAuthServer::serving(&forge.trusted().served());
     let sidecar = SidecarPlan::to(&format!("http://{closed}"), &auth_server.url())
@@ -169,10 +166,7 @@ fn a_service_that_is_down_has_a_reason() {
 
 #[test]
 fn an_auth_server_that_is_down_has_a_reason() {
-    let closed = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let closed = free_address();
     let service = EchoService::start();
     let sidecar = SidecarPlan::new(&service, &format!("http://{closed}/auth")).start();
     let forge = Forge::new(SigningType::Rsa);
