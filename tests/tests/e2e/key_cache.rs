@@ -208,7 +208,9 @@ fn a_cache_that_cannot_be_replaced_does_not_count_at_a_restart() {
         readiness(&sidecar)
     );
     assert_eq!(sidecar.readiness(), 200);
-    assert_eq!(cached.verdict_of(&sidecar), "401 token_signature");
+    wait::until("the new key", || {
+        cached.verdict_of(&sidecar) == "401 token_signature"
+    });
     cached.outage();
     drop(sidecar);
     for is_in_the_way in [true, false] {
