@@ -84,13 +84,10 @@ fn a_changed_file_takes_effect_by_itself() {
         page.contains("public-path = [&quot;/second/**&quot;]"),
         "{page}"
     );
-    assert!(
-        reloading
-            .sidecar()
-            .process()
-            .output()
-            .contains("configuration reloaded")
-    );
+    reloading
+        .sidecar()
+        .process()
+        .until_logged("configuration reloaded");
 }
 
 #[test]
