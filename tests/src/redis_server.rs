@@ -1,13 +1,13 @@
 //! Debian's `redis-server` on a free port, without persistence; stopped on drop.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use tempfile::TempDir;
 
 use crate::certificates::Authority;
+use crate::free_address::free_address;
 use crate::process::{CommandLine, Process};
 use crate::{skip, wait};
 
@@ -219,28 +219,6 @@ pub(crate) fn session(
         last = read_reply(&mut replies)?;
     }
     Ok(last)
-}
-
-/// Ports below those that Linux gives to clients and to port 0: nothing else gets one by chance.
-const FIRST_PORT: u32 = 10_000;
-const PORTS: u32 = 22_000;
-/// More than a test needs; each runs in a process of its own.
-const PORTS_OF_A_PROCESS: u32 = 16;
-
-/// Returns an address that is free, and that no other test is given.
-///
-/// # Panics
-/// When no port is free.
-pub fn free_address() -> SocketAddr {
-    static GIVEN: AtomicU32 = AtomicU32::new(0);
-    let first = std::process::id().wrapping_mul(PORTS_OF_A_PROCESS);
-    let mut addresses = (0..PORTS).map(|_| {
-        let number = first.wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed));
-        let port = u16::try_from(FIRST_PORT + number % PORTS).expect("a port");
-        SocketAddr::from((Ipv4Addr::LOCALHOST, port))
-    });
-    let free = addresses.find(|address| TcpListener::bind(address).is_ok());
-    free.expect("a free port")
 }
 
 pub(crate) fn is_installed() -> bool {

@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use tempfile::TempDir;
 
 use crate::certificates::Authority;
+use crate::free_address::free_address;
 use crate::process::{CommandLine, Process};
-use crate::redis_server::{PRIVATE_KEY, RedisServer, TlsPort, free_address, transport};
+use crate::redis_server::{PRIVATE_KEY, RedisServer, TlsPort, transport};
 use crate::wait;
 
 /// Name of the master at the Sentinels.

@@ -8,10 +8,10 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::client::Request;
+use crate::free_address::free_address;
 use crate::message::Message;
 use crate::process::{CommandLine, Process};
 use crate::raw_client::exchange;
-use crate::redis_server::free_address;
 use crate::{skip, wait};
 
 /// Service name of the auth server (contract §1).

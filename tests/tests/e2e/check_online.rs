@@ -4,9 +4,9 @@ use tests::auth_server::AuthServer;
 use tests::certificates::Authority;
 use tests::echo_service::EchoService;
 use tests::fake_auth_server::{FakeAuthServer, json_response};
+use tests::free_address::free_address;
 use tests::process::Finished;
 use tests::programs::Program;
-use tests::redis_server::free_address;
 use tests::users_file::UsersFile;
 
 use super::command_line::{CONFIG, SIDECAR};

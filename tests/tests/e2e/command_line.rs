@@ -9,10 +9,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tests::auth_server::{AuthServer, file_store};
 use tests::certificates::write_private;
+use tests::free_address::free_address;
 use tests::keys::{SigningKey, SigningType};
 use tests::process::Finished;
 use tests::programs::Program;
-use tests::redis_server::free_address;
 use tests::tables::{Verdicts, load};
 use tests::users_file::UsersFile;
 

@@ -8,8 +8,9 @@ use tests::auth_server::{
 use tests::certificates::write_private;
 use tests::client::verdict;
 use tests::echo_service::EchoService;
+use tests::free_address::free_address;
 use tests::keys::{SigningKey, SigningType};
-use tests::redis_server::{PRIVATE_KEY, PUBLIC_KEY, RedisServer, free_address};
+use tests::redis_server::{PRIVATE_KEY, PUBLIC_KEY, RedisServer};
 use tests::sidecar::Sidecar;
 use tests::token_forge::header_of;
 use tests::wait;

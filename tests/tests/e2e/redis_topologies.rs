@@ -8,9 +8,10 @@ use std::fs;
 use tempfile::TempDir;
 use tests::auth_server::{AuthServer, AuthServerPlan, ECDSA, USER_DETAILS};
 use tests::certificates::write_private;
+use tests::free_address::free_address;
 use tests::process::Finished;
 use tests::programs::Program;
-use tests::redis_server::{RedisServer, free_address};
+use tests::redis_server::RedisServer;
 use tests::redis_topologies::{Cluster, MASTER, SENTINEL_PASSWORD, Watched};
 use tests::wait;
 

@@ -4,7 +4,7 @@
 use serde_json::Value;
 use tests::client::verdict;
 use tests::echo_service::{EchoService, MARK};
-use tests::redis_server::free_address;
+use tests::free_address::free_address;
 use tests::wait;
 
 use super::forwarding::stack;

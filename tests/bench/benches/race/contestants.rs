@@ -11,8 +11,8 @@ use std::time::Duration;
 use bench::cpu;
 use tempfile::TempDir;
 use tests::certificates::Certificate;
+use tests::free_address::free_address;
 use tests::process::{CommandLine, Process};
-use tests::redis_server::free_address;
 use tests::wait;
 
 /// A running contestant, or the service behind them.

@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use bench::machine;
+use tests::free_address::free_address;
 use tests::process::CommandLine;
-use tests::redis_server::free_address;
 
 use crate::contestants::{Running, nginx};
 

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use tests::certificates::Certificate;
+use tests::free_address::free_address;
 use tests::process::CommandLine;
-use tests::redis_server::free_address;
 
 use super::{Running, Setup};
 use crate::tokens::{ISSUER, LEEWAY};

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
+use tests::free_address::free_address;
 use tests::process::CommandLine;
-use tests::redis_server::free_address;
 
 use super::Running;
 
