@@ -101,7 +101,7 @@ impl ForwardedProbe {
         outcome
             .ok()
             .and_then(|outcome| *outcome)
-            .unwrap_or_else(|| Outcome::of_this_port("the probe was broken off\n"))
+            .unwrap_or_else(|| Outcome::bad_gateway("the probe was broken off\n"))
     }
 
     /// Sends the request in a task of its own, which outlives the client that began it.
@@ -111,10 +111,10 @@ impl ForwardedProbe {
         tokio::spawn(async move {
             let outcome = match tokio::time::timeout(timeout, action.status()).await {
                 Ok(status) => status,
-                Err(_) => Outcome {
-                    status: StatusCode::GATEWAY_TIMEOUT,
-                    ..Outcome::of_this_port("the service did not respond in time\n")
-                },
+                Err(_) => Outcome::new(
+                    StatusCode::GATEWAY_TIMEOUT,
+                    "the service did not respond in time\n",
+                ),
             };
             ended.send_replace(Some(outcome));
         });
@@ -167,15 +167,12 @@ impl PreparedAction {
         };
         match status {
             Ok(status) if status.is_informational() => {
-                Outcome::of_this_port("the service changed the protocol\n")
+                Outcome::bad_gateway("the service changed the protocol\n")
             }
-            Ok(status) => Outcome {
-                status,
-                ..Outcome::of_this_port("")
-            },
+            Ok(status) => Outcome::new(status, ""),
             Err(error) => {
                 tracing::debug!(?error, "a probe of the service failed");
-                Outcome::of_this_port(
+                Outcome::bad_gateway(
                     "the service cannot be reached, or does not speak the probe's protocol\n",
                 )
             }
@@ -220,12 +217,16 @@ async fn grpc_status(endpoint: &Endpoint, service: &str) -> Result<StatusCode, B
 }
 
 impl Outcome {
-    fn of_this_port(why: &'static str) -> Self {
+    fn new(status: StatusCode, why: &'static str) -> Self {
         Self {
-            status: StatusCode::BAD_GATEWAY,
+            status,
             why,
             at: Instant::now(),
         }
+    }
+
+    fn bad_gateway(why: &'static str) -> Self {
+        Self::new(StatusCode::BAD_GATEWAY, why)
     }
 }
 
