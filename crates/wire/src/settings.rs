@@ -16,10 +16,11 @@ pub fn pass_list(text: &str) -> Result<PassList, PassListError> {
 
 /// Joins methods to the pattern that follows them: a value is split at every comma, and
 /// `GET,HEAD /a` is one pattern.
-pub fn whole_patterns<'p>(pieces: impl IntoIterator<Item = &'p str>) -> Vec<String> {
+pub fn whole_patterns(pieces: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<String> {
     let mut patterns = Vec::new();
     let mut methods = String::new();
     for piece in pieces {
+        let piece = piece.as_ref();
         methods.push_str(piece);
         let are_methods = |byte: u8| byte.is_ascii_uppercase() || byte == b'-';
         if !piece.is_empty() && piece.bytes().all(are_methods) {

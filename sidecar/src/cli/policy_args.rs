@@ -84,12 +84,12 @@ pub(crate) struct RulesArgs {
 impl RulesArgs {
     /// Returns the patterns of `--public-path`, each with its methods.
     pub(crate) fn public_paths(&self) -> Vec<String> {
-        whole_patterns(self.public_path.iter().map(String::as_str))
+        whole_patterns(&self.public_path)
     }
 
     /// Returns the patterns of `--optional-auth-path`, each with its methods.
     pub(crate) fn optional_auth_paths(&self) -> Vec<String> {
-        whole_patterns(self.optional_auth_path.iter().map(String::as_str))
+        whole_patterns(&self.optional_auth_path)
     }
 
     /// Returns these settings, all of them reloadable, for the issuers of `effective`: claims of one

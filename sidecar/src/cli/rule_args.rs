@@ -52,5 +52,5 @@ pub(super) fn serialize_whole<S: Serializer>(
     pieces: &[String],
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(whole_patterns(pieces.iter().map(String::as_str)))
+    serializer.collect_seq(whole_patterns(pieces))
 }
