@@ -3,6 +3,8 @@
 //! Pods get the sidecar; workloads get the label for their pods, so that what users apply hardly
 //! changes; labelled Services lead to the sidecar.
 
+use std::iter;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use runtime::named_enum;
@@ -14,6 +16,7 @@ use crate::object::{Object, Rejected, text};
 use crate::original;
 use crate::patch::difference;
 use crate::pod::add_sidecar;
+use crate::ports::Ports;
 use crate::services::move_alone;
 use crate::settings::Settings;
 
@@ -122,28 +125,27 @@ fn change(
     }
     view.check()?;
     match view.kind() {
-        "Service" if view.label(SIDECAR) == Some("true") => {
-            move_alone(object, &settings.component).map(|_| Vec::new())
-        }
+        "Service" if view.label(SIDECAR) == Some("true") => move_alone(object).map(|_| Vec::new()),
         "Service" => Ok(original::take_away(object).unwrap_or_default()),
         // Their pods cannot change any more.
         "Pod" | "Job" if operation == "UPDATE" => Ok(Vec::new()),
         // Its controller would put back what is changed here.
         kind if kind != "Pod" && view.has_controller() => Ok(Vec::new()),
         _ if view.pod().is_none() || !view.wants_sidecar() => Ok(Vec::new()),
-        "Pod" => Ok(add_sidecar(object, settings, &[])?.warnings),
+        "Pod" => add_sidecar(object, settings, iter::empty()),
         _ => {
             let edited = follow(object);
             if !Object::new(object).wants_sidecar() {
                 return Ok(edited);
             }
             // The whole pod, so that a rejection reaches the user who applies the workload.
-            let injected = add_sidecar(&mut object.clone(), settings, &[])?;
-            let described = Object::new(object).described();
-            inherit(object).map_err(|reason| Rejected::new(described, reason))?;
+            let mut whole = object.clone();
+            let warnings = add_sidecar(&mut whole, settings, iter::empty())?;
+            inherit(object).map_err(|reason| Object::new(&whole).rejected(reason))?;
             // A container that others add to the pods later may have a port too.
-            pin(object, injected.ports.service);
-            Ok(injected.warnings)
+            let ports = Object::new(&whole).pod().map(Ports::of);
+            pin(object, ports.and_then(|ports| ports.ok()?.service));
+            Ok(warnings)
         }
     }
 }

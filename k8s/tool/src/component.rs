@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use runtime::process::exit::ExitError;
 use serde_json::Value;
 
-use crate::object::{list, name_of};
 use crate::yaml::documents;
 
 const SIDECAR: &str = include_str!("../../components/sidecar/sidecar.yaml");
@@ -25,7 +24,7 @@ pub(crate) struct Component {
     /// Those of a sidecar beside a task that ends by itself, above the others.
     pub(crate) of_tasks: BTreeMap<String, String>,
     /// The hook by which the service outlives the drain.
-    pub(crate) lifecycle: Value,
+    pub(crate) hook: Value,
 }
 
 impl Component {
@@ -46,26 +45,8 @@ impl Component {
             volumes: pod.get("volumes")?.as_array()?.clone(),
             settings: literals(&kustomization, 0)?,
             of_tasks: literals(&kustomization, 1)?,
-            lifecycle: first(LIFECYCLE)?.pointer("/1/value")?.clone(),
+            hook: first(LIFECYCLE)?.pointer("/1/value/preStop")?.clone(),
         })
-    }
-
-    /// Returns the port that the sidecar listens on (`sidecar`), or its admin port (`sidecar-admin`).
-    pub(crate) fn port(&self, name: &str) -> u16 {
-        let mut ports = self.ports().into_iter();
-        let found = ports.find(|(other, _)| *other == name);
-        found.map_or(0, |(_, port)| port)
-    }
-
-    /// Returns names and numbers of both ports.
-    pub(crate) fn ports(&self) -> Vec<(String, u16)> {
-        let numbered = |port: &Value| {
-            let number = port.get("containerPort")?.as_u64()?;
-            Some((name_of(port).to_owned(), u16::try_from(number).ok()?))
-        };
-        list(self.container.get("ports"))
-            .filter_map(numbered)
-            .collect()
     }
 }
 
@@ -90,19 +71,19 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
     use super::*;
+    use crate::ports::{Ports, of_container};
 
     #[test]
     fn the_component_is_complete() {
         let component = Component::read().unwrap();
+        let ports: Vec<_> = of_container(&component.container).collect();
+        let own = Ports::USUAL;
         assert_eq!(
-            (component.port("sidecar"), component.port("sidecar-admin")),
-            (18080, 18081)
+            ports,
+            [("sidecar", own.sidecar), ("sidecar-admin", own.admin)]
         );
         assert_eq!(component.volumes.len(), 2);
-        assert_eq!(
-            component.lifecycle.pointer("/preStop/sleep/seconds"),
-            Some(&15.into())
-        );
+        assert_eq!(component.hook.pointer("/sleep/seconds"), Some(&15.into()));
         assert_eq!(component.of_tasks.get("POSTERN_LAME_DUCK").unwrap(), "0");
         assert_eq!(component.settings.get("POSTERN_ISSUER").unwrap(), "auth");
     }

@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use crate::metadata::follow;
 use crate::monitors::unserved;
-use crate::object::{Object, PodView, Rejected, share_namespace, text};
+use crate::object::{Object, Rejected, text};
 use crate::original::take_away;
 use crate::pod::add_sidecar;
-use crate::ports::Ports;
+use crate::ports::{self, Ports};
 use crate::services;
 use crate::settings::Settings;
 use crate::yaml::{Document, DocumentError};
@@ -28,19 +28,13 @@ pub(crate) struct Notes {
     pub(crate) early: Vec<String>,
 }
 
-/// The pods of one workload.
-struct Pods<'v> {
+/// An object whose pods Services may select.
+struct Workload<'v> {
     object: Object<'v>,
-    view: PodView<'v>,
+    pod: Object<'v>,
     /// `None` without a sidecar.
-    protected: Option<Protected>,
-}
-
-/// A workload with a sidecar.
-#[derive(Clone, Copy)]
-struct Protected {
-    ports: Ports,
-    /// Its pods in the cluster get theirs at their rollout.
+    ports: Option<Ports>,
+    /// Its pods in the cluster get their sidecars at their rollout.
     is_live: bool,
 }
 
@@ -54,52 +48,30 @@ pub(crate) fn inject(
     settings: &Settings,
 ) -> Result<Notes, DocumentError> {
     let mut notes = Notes::default();
-    let services: Vec<Value> = services_of(documents).collect();
-    let services: Vec<Object<'_>> = services.iter().map(Object::new).collect();
-    let mut protected = Vec::new();
+    let before = values(documents);
     for document in &mut *documents {
-        let warnings = &mut notes.warnings;
-        let found = of_workload(&mut document.value, settings, &services, warnings);
-        protected.push(found.map_err(|rejected| error(document, &rejected))?);
+        let all = before.iter().map(Object::new);
+        let warnings = of_workload(&mut document.value, settings, all);
+        notes.warnings.extend(document.located(warnings)?);
     }
-    let values: Vec<Value> = documents.iter().map(|each| each.value.clone()).collect();
-    let objects: Vec<Object<'_>> = values.iter().map(Object::new).collect();
-    let pods = objects
-        .iter()
-        .zip(protected)
-        .filter_map(|(object, protected)| {
-            let view = object.pod()?;
-            Some(Pods {
-                object: *object,
-                view,
-                protected,
-            })
-        });
-    let pods: Vec<Pods<'_>> = pods.collect();
-    notes.missing = missing(&pods, &objects);
+    let after = values(documents);
+    let workloads = before.iter().zip(&after).filter_map(workload);
+    let workloads: Vec<Workload<'_>> = workloads.collect();
     for document in &mut *documents {
-        if Object::new(&document.value).kind() == "Service" {
-            let moved = of_service(&mut document.value, &pods, &mut notes.warnings);
-            let is_early = moved.map_err(|rejected| error(document, &rejected))?;
-            if is_early {
-                let service = Object::new(&document.value).described();
-                notes.early.push(format!("{service}: {EARLY}"));
-            }
-        }
+        let moved = of_service(&mut document.value, &workloads, &mut notes);
+        document.located(moved)?;
     }
-    let after: Vec<Value> = documents.iter().map(|each| each.value.clone()).collect();
+    let after = values(documents);
     let objects: Vec<Object<'_>> = after.iter().map(Object::new).collect();
-    for Pods {
-        object,
-        view,
-        protected,
-    } in &pods
+    for Workload {
+        object, pod, ports, ..
+    } in workloads
     {
-        let ports = protected.map(|protected| protected.ports);
-        let lines = ports.map(|ports| unserved(&objects, *object, view, ports));
-        let lines = lines.into_iter().flatten();
-        let lines = lines.map(|line| format!("{}: {line}", object.described()));
-        notes.warnings.extend(lines);
+        notes.missing.extend(missing(object, pod, &objects));
+        let lines = ports.map(|ports| unserved(&objects, object, ports));
+        notes
+            .warnings
+            .extend(described(object, lines.unwrap_or_default()));
     }
     Ok(notes)
 }
@@ -111,119 +83,121 @@ pub(crate) fn remove(
 ) -> Vec<String> {
     let mut warnings = Vec::new();
     for Document { value, .. } in documents {
-        let object = Object::new(value);
+        let before = value.clone();
+        let object = Object::new(&before);
         if !is_chosen(object) {
             continue;
         }
-        let described = object.described();
         let is_labelled = object.is_protected() || object.wants_sidecar();
         let stays = take_away(value).unwrap_or_else(|| {
             let unknown = "not changed: it does not say what was replaced in it";
             Vec::from_iter(is_labelled.then(|| unknown.to_owned()))
         });
-        warnings.extend(stays.iter().map(|why| format!("{described}: {why}")));
+        warnings.extend(described(object, stays));
     }
     warnings
 }
 
-fn error(document: &Document, rejected: &Rejected) -> DocumentError {
-    DocumentError {
-        location: document.location.clone(),
-        problem: rejected.to_string(),
-    }
+fn values(documents: &[Document]) -> Vec<Value> {
+    documents.iter().map(|each| each.value.clone()).collect()
 }
 
-fn services_of(documents: &[Document]) -> impl Iterator<Item = Value> {
-    let objects = documents.iter().map(|each| Object::new(&each.value));
-    let services = objects.filter(|object| object.kind() == "Service");
-    services.map(|object| object.value().clone())
+/// Puts the object's name in front of each line.
+fn described(object: Object<'_>, lines: Vec<String>) -> impl Iterator<Item = String> {
+    let described = object.described();
+    lines
+        .into_iter()
+        .map(move |line| format!("{described}: {line}"))
 }
 
-fn of_workload(
+/// Returns a workload by the object before and after its injection.
+fn workload<'v>((before, after): (&Value, &'v Value)) -> Option<Workload<'v>> {
+    let object = Object::new(after);
+    let pod = object.pod()?;
+    let is_protected = object.wants_sidecar() && pod.sidecar().is_some();
+    let is_running = !text(before, "/metadata/resourceVersion").is_empty();
+    Some(Workload {
+        object,
+        pod,
+        ports: Ports::of(pod).ok().filter(|_| is_protected),
+        is_live: is_running && !Object::new(before).is_protected(),
+    })
+}
+
+/// Puts the sidecar into a labelled workload, and returns warnings.
+fn of_workload<'v>(
     value: &mut Value,
     settings: &Settings,
-    services: &[Object<'_>],
-    warnings: &mut Vec<String>,
-) -> Result<Option<Protected>, Rejected> {
-    let object = Object::new(value);
+    input: impl Iterator<Item = Object<'v>>,
+) -> Result<Vec<String>, Rejected> {
+    let before = value.clone();
+    let object = Object::new(&before);
     object.check()?;
     if object.pod().is_none() || !object.wants_sidecar() {
-        return Ok(None);
+        return Ok(Vec::new());
     }
-    let described = object.described();
-    let mut warn = |all: Vec<String>| {
-        let all = all.into_iter();
-        warnings.extend(all.map(|warning| format!("{described}: {warning}")));
-    };
-    let is_live = !text(value, "/metadata/resourceVersion").is_empty() && !object.is_protected();
-    warn(follow(value));
-    if !Object::new(value).wants_sidecar() {
-        return Ok(None);
+    let mut warnings = follow(value);
+    if Object::new(value).wants_sidecar() {
+        warnings.extend(add_sidecar(value, settings, input)?);
     }
-    let injected = add_sidecar(value, settings, services)?;
-    warn(injected.warnings);
-    Ok(Some(Protected {
-        ports: injected.ports,
-        is_live,
-    }))
+    Ok(described(object, warnings).collect())
 }
 
-/// Returns a line for each object that sidecars read and the input lacks.
-fn missing(pods: &[Pods<'_>], objects: &[Object<'_>]) -> BTreeSet<String> {
-    let needed = pods.iter().flat_map(|pods| {
-        let needed = pods.view.needed();
-        needed.map(|(kind, name)| (pods.object, kind, name))
-    });
-    let lacks = |(pod, kind, name): &(Object<'_>, &str, &str)| {
-        !objects.iter().any(|other| other.is_at(*pod, kind, name))
+/// Returns a line for each object that a sidecar reads and the input lacks.
+fn missing(owner: Object<'_>, pod: Object<'_>, input: &[Object<'_>]) -> Vec<String> {
+    let namespace = match owner.namespace() {
+        "" => String::new(),
+        namespace => format!("{namespace}/"),
     };
-    let line = |(pod, kind, name): (Object<'_>, &str, &str)| {
-        let namespace = match pod.namespace() {
-            "" => String::new(),
-            namespace => format!("{namespace}/"),
-        };
+    let lacks =
+        |(kind, name): &(&str, &str)| !input.iter().any(|other| other.is_at(owner, kind, name));
+    let line = |(kind, name)| {
         format!(
             "{kind} {namespace}{name}: not in this input, and no pod starts without it: create it first"
         )
     };
-    needed.filter(lacks).map(line).collect()
+    pod.needed().filter(lacks).map(line).collect()
 }
 
-/// Moves a Service to the sidecars of its pods, and returns true if it leads to running pods without
-/// one.
+/// Moves a Service to the sidecars of its pods.
 fn of_service(
     value: &mut Value,
-    pods: &[Pods<'_>],
-    warnings: &mut Vec<String>,
-) -> Result<bool, Rejected> {
-    let service = Object::new(value);
-    let described = service.described();
-    let mut warn = |warning: &str| warnings.push(format!("{described}: {warning}"));
-    let selected = pods.iter().filter(|pods| {
-        share_namespace(pods.object, service) && services::selects(service, pods.object, &pods.view)
-    });
-    let selected: Vec<&Pods<'_>> = selected.collect();
+    workloads: &[Workload<'_>],
+    notes: &mut Notes,
+) -> Result<(), Rejected> {
+    let before = value.clone();
+    let service = Object::new(&before);
+    if service.kind() != "Service" {
+        return Ok(());
+    }
+    let selected = workloads.iter();
+    let selected = selected.filter(|each| services::selects(service, each.object));
+    let selected: Vec<&Workload<'_>> = selected.collect();
+    let is_exempt = services::is_exempt(service);
     let first = selected
         .iter()
-        .find_map(|pods| Some((*pods, pods.protected?)));
-    let is_exempt = services::is_exempt(service);
-    let Some((first, Protected { ports, .. })) = first.filter(|_| !is_exempt) else {
-        if is_exempt || !selected.is_empty() {
-            let stays = take_away(value).unwrap_or_default();
-            stays.iter().for_each(|why| warn(why));
-        } else if service.wants_sidecar() {
-            warn("selects no pods of this input: not changed");
-        }
-        return Ok(false);
+        .find_map(|each| Some((each.pod, each.ports?)));
+    let Some((pod, own)) = first.filter(|_| !is_exempt) else {
+        let lines = if is_exempt || !selected.is_empty() {
+            take_away(value).unwrap_or_default()
+        } else {
+            let unknown = "selects no pods of this input: not changed".to_owned();
+            Vec::from_iter(service.wants_sidecar().then_some(unknown))
+        };
+        notes.warnings.extend(described(service, lines));
+        return Ok(());
     };
-    let differs = |pods: &&Pods<'_>| pods.protected.is_none_or(|other| other.ports != ports);
-    if selected.iter().any(differs) {
-        return Err(Rejected::new(
-            described,
-            "selects pods with and without a sidecar, or with different ports",
-        ));
+    if selected.iter().any(|each| each.ports != Some(own)) {
+        let why = "selects pods with and without a sidecar, or with different ports";
+        return Err(service.rejected(why));
     }
-    let is_moved = services::move_to_sidecar(value, &first.view, ports)?;
-    let is_live = |pods: &&Pods<'_>| pods.protected.is_some_and(|pods| pods.is_live);
-    Ok(is_moved && selected.iter().any(is_live))
+    let is_moved = services::move_to_sidecar(value, own, |target| {
+        own.service.is_some() && ports::resolved(pod, target) == own.service
+    })?;
+    if is_moved && selected.iter().any(|each| each.is_live) {
+        notes
+            .early
+            .push(format!("{}: {EARLY}", service.described()));
+    }
+    Ok(())
 }

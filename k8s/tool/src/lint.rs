@@ -7,9 +7,10 @@ use std::fmt::{self, Display, Formatter};
 
 use runtime::named_enum;
 
+pub(crate) use rules::lint;
+
 use crate::object::Object;
-use crate::settings::Settings;
-use crate::yaml::{Document, Location};
+use crate::yaml::Document;
 
 named_enum! {
     /// The weight of a finding.
@@ -23,72 +24,46 @@ named_enum! {
     }
 }
 
-named_enum! {
-    /// The rules.
-    pub(crate) enum Rule {
-        NoSidecar = "no-sidecar",
-        Rejected = "rejected",
-        ServicePastSidecar = "service-past-sidecar",
-        UnlabelledService = "unlabelled-service",
-        PolicyPastSidecar = "policy-past-sidecar",
-        PolicyBlocksSidecar = "policy-blocks-sidecar",
-        NoNetworkPolicy = "no-network-policy",
-        ProbeAmongClients = "probe-among-clients",
-        ProbeUnnamed = "probe-unnamed",
-        MonitorUnserved = "monitor-unserved",
-        SecretMissing = "secret-missing",
-    }
-}
-
 /// One finding.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Finding {
+pub(crate) struct Finding<'d> {
+    document: &'d Document,
     pub(crate) level: Level,
-    pub(crate) rule: Rule,
-    pub(crate) object: String,
-    pub(crate) location: Location,
-    pub(crate) message: String,
+    /// As in docs/kubernetes/inject.md.
+    rule: &'static str,
+    message: String,
 }
 
-impl Display for Finding {
+impl Display for Finding<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self {
+            document,
             level,
             rule,
-            object,
-            location,
             message,
         } = self;
-        let (level, rule) = (level.name(), rule.name());
+        let object = Object::new(&document.value).described();
+        let (location, level) = (&document.location, level.name());
         write!(f, "{location}: {level}: {object}: {message} [{rule}]")
     }
 }
 
-/// An object with its location.
-pub(crate) struct Located<'v> {
-    pub(crate) object: Object<'v>,
-    location: &'v Location,
-}
+/// The findings, each with its level, rule and reason.
+#[derive(Default)]
+struct Findings<'d>(Vec<Finding<'d>>);
 
-impl Located<'_> {
-    pub(crate) fn finding(&self, level: Level, rule: Rule, message: impl Into<String>) -> Finding {
-        Finding {
+impl<'d> Findings<'d> {
+    fn add(
+        &mut self,
+        document: &'d Document,
+        level: Level,
+        rule: &'static str,
+        message: impl Into<String>,
+    ) {
+        self.0.push(Finding {
+            document,
             level,
             rule,
-            object: self.object.described(),
-            location: self.location.clone(),
             message: message.into(),
-        }
-    }
-}
-
-/// Reads all documents as one set of manifests: a Service may be in another file than its pods.
-pub(crate) fn lint(documents: &[Document], settings: &Settings) -> Vec<Finding> {
-    let located = documents
-        .iter()
-        .map(|Document { location, value }| Located {
-            object: Object::new(value),
-            location,
         });
-    rules::findings(&located.collect::<Vec<_>>(), settings)
+    }
 }

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use crate::annotations::{CONFIG_MAP, PORT, SIDECAR};
-use crate::object::{Object, member};
-use crate::original;
+use crate::annotations::{CONFIG_MAP, PINNED_PORT, PORT, SIDECAR};
+use crate::object::Object;
+use crate::original::{self, pointer};
 
 /// Gives the pods of an object the label, and the annotations that they lack: new ones in place of
 /// those that they had from it before. With a sidecar they stay as they are.
@@ -12,58 +12,57 @@ use crate::original;
 /// # Errors
 /// The reason why it is not clear what counts.
 pub(crate) fn inherit(object: &mut Value) -> Result<(), String> {
-    if Object::new(object).is_protected() {
-        return contradiction(Object::new(object)).map_or(Ok(()), Err);
+    let is_protected = Object::new(object).is_protected();
+    if !is_protected {
+        disinherit(object);
     }
-    disinherit(object);
     if let Some(reason) = contradiction(Object::new(object)) {
         return Err(reason);
     }
-    give(object).ok_or_else(|| "has no containers".to_owned())
+    if !is_protected {
+        give(object);
+    }
+    Ok(())
 }
 
 /// Takes from the pods of an object what they have from it.
-fn disinherit(object: &mut Value) -> Option<()> {
-    let path = Object::new(object).pod()?.path;
+fn disinherit(object: &mut Value) {
     // A Pod has its own alone.
-    if !path.is_empty() {
-        original::put_back(object.pointer_mut(&path)?, "/metadata/");
+    let path = Object::new(object).pod_path().unwrap_or_default();
+    if let Some(pod) = object.pointer_mut(path).filter(|_| !path.is_empty()) {
+        original::put_back(pod, "/metadata/");
     }
-    Some(())
 }
 
 fn give(object: &mut Value) -> Option<()> {
-    let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
-    let annotations: Vec<_> = Object::new(object).annotations().map(owned).collect();
-    let path = Object::new(object).pod()?.path;
-    let pod = object.pointer_mut(&path)?;
-    let before = pod.clone();
-    let metadata = member(pod, "metadata")?;
-    let labels = member(metadata, "labels")?.as_object_mut()?;
-    labels.entry(SIDECAR).or_insert("true".into());
-    for (name, value) in annotations {
-        let of_pods = member(metadata, "annotations")?.as_object_mut()?;
-        of_pods.entry(name).or_insert(value.into());
-    }
-    if before == *pod {
+    let own = Object::new(object);
+    let (path, pod) = (own.pod_path()?, own.pod()?);
+    let label = pod.label(SIDECAR).is_none();
+    let label = label.then(|| (pointer("labels", SIDECAR), "true".into()));
+    let lacking = own.annotations();
+    let lacking = lacking.filter(|(name, _)| pod.annotation(name).is_none());
+    let lacking = lacking.map(|(name, value)| (pointer("annotations", name), value.into()));
+    let changes: Vec<(String, Value)> = label.into_iter().chain(lacking).collect();
+    if changes.is_empty() {
         return Some(());
     }
-    original::keep(&before, pod)
+    original::change(object.pointer_mut(path)?, changes)
 }
 
 /// Names the service's port to the pods of an object, until the next review finds it again.
 pub(crate) fn pin(object: &mut Value, port: Option<u16>) -> Option<()> {
-    let path = Object::new(object).pod()?.path;
-    let pod = object.pointer_mut(&path)?;
-    let before = pod.clone();
-    let annotations = member(member(pod, "metadata")?, "annotations")?;
-    // There a port is one in place of the ConfigMap's.
-    if annotations.get(CONFIG_MAP).is_some() {
+    let own = Object::new(object);
+    let (path, pod) = (own.pod_path()?, own.pod()?);
+    if pod.annotation(PORT).is_some() {
         return Some(());
     }
-    let annotations = annotations.as_object_mut()?;
-    annotations.entry(PORT).or_insert(port?.to_string().into());
-    original::keep(&before, pod)
+    // There the other one is in place of the ConfigMap's.
+    let name = match pod.annotation(CONFIG_MAP) {
+        Some(_) => PINNED_PORT,
+        None => PORT,
+    };
+    let change = (pointer("annotations", name), port?.to_string().into());
+    original::change(object.pointer_mut(path)?, [change])
 }
 
 /// Takes the sidecar from an object that has lost its label, and returns what was edited since.

@@ -3,7 +3,7 @@
 use wire::settings;
 
 use crate::annotations::{OPEN_PORTS, PUBLIC_PATH};
-use crate::object::{Object, PodView, list, name_of, share_namespace, text, variable};
+use crate::object::{Object, list, name_of, share_namespace, text, variable};
 use crate::ports::{self, Ports};
 use crate::services;
 use crate::settings::{APP_NAME, PUBLIC_PATH as PASS_LIST};
@@ -11,12 +11,10 @@ use crate::settings::{APP_NAME, PUBLIC_PATH as PASS_LIST};
 const METRICS: &str = "/metrics";
 
 /// Returns a line for each monitor of a pod with a sidecar that gets no metrics from it.
-pub(crate) fn unserved(
-    input: &[Object<'_>],
-    owner: Object<'_>,
-    pod: &PodView<'_>,
-    ports: Ports,
-) -> Vec<String> {
+pub(crate) fn unserved(input: &[Object<'_>], owner: Object<'_>, ports: Ports) -> Vec<String> {
+    let Some(pod) = owner.pod() else {
+        return Vec::new();
+    };
     let mut lines = Vec::new();
     let mut line = |monitor: &str, port: Option<u16>, path: &str| {
         let path = if path.is_empty() { METRICS } else { path };
@@ -31,18 +29,18 @@ pub(crate) fn unserved(
             ));
         }
     };
-    let own = Object::new(pod.value());
-    if own.annotation("prometheus.io/scrape") == Some("true") {
-        let port = own.annotation("prometheus.io/port");
+    if pod.annotation("prometheus.io/scrape") == Some("true") {
+        let port = pod.annotation("prometheus.io/port");
         let port = port.map_or(ports.service, ports::number);
-        let path = own.annotation("prometheus.io/path");
+        let path = pod.annotation("prometheus.io/path");
         line("prometheus.io/scrape", port, path.unwrap_or_default());
     }
     for monitor in input.iter().filter(|each| share_namespace(**each, owner)) {
-        let selector = monitor.value().pointer("/spec/selector");
-        let is_meant = |object| selector.is_some_and(|selector| services::meets(selector, object));
-        if monitor.kind() == "PodMonitor" && is_meant(own) {
-            for endpoint in list(monitor.value().pointer("/spec/podMetricsEndpoints")) {
+        let spec = |path: &str| monitor.value().pointer(&format!("/spec/{path}"));
+        let is_meant =
+            |object| spec("selector").is_some_and(|selector| services::meets(selector, object));
+        if monitor.kind() == "PodMonitor" && is_meant(pod) {
+            for endpoint in list(spec("podMetricsEndpoints")) {
                 let port = endpoint.get("port").or(endpoint.get("portNumber"));
                 let port = port.and_then(|port| ports::resolved(pod, port));
                 line(&monitor.described(), port, text(endpoint, "/path"));
@@ -51,26 +49,23 @@ pub(crate) fn unserved(
         if monitor.kind() != "ServiceMonitor" {
             continue;
         }
-        let leading = input.iter().filter(|service| {
-            services::selects(**service, owner, pod)
-                && share_namespace(**service, owner)
-                && is_meant(**service)
-        });
-        for (service, endpoint) in leading.flat_map(|service| {
-            let endpoints = list(monitor.value().pointer("/spec/endpoints"));
-            endpoints.map(move |endpoint| (service, endpoint))
-        }) {
-            let named = list(service.value().pointer("/spec/ports"));
-            let mut named = named.filter(|port| name_of(port) == text(endpoint, "/port"));
-            let port = named.find_map(|port| ports::resolved(pod, port.get("targetPort")?));
-            line(&monitor.described(), port, text(endpoint, "/path"));
+        let leading = input.iter();
+        let leading =
+            leading.filter(|service| services::selects(**service, owner) && is_meant(**service));
+        for service in leading {
+            for endpoint in list(spec("endpoints")) {
+                let mut named = list(service.value().pointer("/spec/ports"))
+                    .filter(|port| name_of(port) == text(endpoint, "/port"));
+                let port = named.find_map(|port| ports::resolved(pod, port.get("targetPort")?));
+                line(&monitor.described(), port, text(endpoint, "/path"));
+            }
         }
     }
     lines
 }
 
 /// Returns true for a path that the sidecar of a pod asks no token for.
-fn passes(pod: &PodView<'_>, path: &str) -> bool {
+fn passes(pod: Object<'_>, path: &str) -> bool {
     let setting = |name| pod.sidecar().and_then(|sidecar| variable(sidecar, name));
     let list = setting(PASS_LIST).and_then(|list| settings::pass_list(&list).ok());
     let context = settings::context_path(&setting(APP_NAME).unwrap_or_default());

@@ -1,8 +1,8 @@
 //! The parts of Kubernetes objects that concern pods: names, labels, the description of a pod.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use crate::annotations::{ALL, ORIGINAL, PREFIX, SIDECAR};
+use crate::annotations::{ALL, ORIGINAL, PINNED_PORT, PREFIX, SIDECAR};
 
 /// An object that gets no sidecar, and the reason. The operator reads both.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -12,26 +12,9 @@ pub(crate) struct Rejected {
     pub(crate) reason: String,
 }
 
-impl Rejected {
-    pub(crate) fn new(object: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self {
-            object: object.into(),
-            reason: reason.into(),
-        }
-    }
-}
-
 /// One object, alone in its document or an item of a list.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Object<'v> {
-    value: &'v Value,
-}
-
-/// The description of a pod, of a workload or by itself.
-#[derive(Debug, Clone)]
-pub(crate) struct PodView<'v> {
-    /// The pointer to the description in its object; empty for a Pod.
-    pub(crate) path: String,
     value: &'v Value,
 }
 
@@ -82,27 +65,43 @@ impl<'v> Object<'v> {
         }
     }
 
+    /// Returns the error of the object.
+    pub(crate) fn rejected(self, reason: impl Into<String>) -> Rejected {
+        Rejected {
+            object: self.described(),
+            reason: reason.into(),
+        }
+    }
+
     pub(crate) fn value(self) -> &'v Value {
         self.value
     }
 
     pub(crate) fn label(self, name: &str) -> Option<&'v str> {
-        entry(self.value, "labels", name)
+        self.value
+            .get("metadata")?
+            .get("labels")?
+            .get(name)?
+            .as_str()
     }
 
     pub(crate) fn annotation(self, name: &str) -> Option<&'v str> {
-        entry(self.value, "annotations", name)
+        let annotations = self.value.get("metadata")?.get("annotations")?;
+        annotations.get(name)?.as_str()
     }
 
+    /// Returns the annotations of this product.
     pub(crate) fn annotations(self) -> impl Iterator<Item = (&'v str, &'v str)> + use<'v> {
-        own_annotations(self.value)
+        let known = ALL.into_iter();
+        known.filter_map(move |name| Some((name, self.annotation(name)?)))
     }
 
     /// Returns an annotation that looks like one of this product, and means nothing.
     pub(crate) fn unknown_annotation(self) -> Option<&'v str> {
         let annotations = self.value.pointer("/metadata/annotations")?.as_object()?;
         let mut names = annotations.keys().map(String::as_str);
-        names.find(|name| name.starts_with(PREFIX) && !ALL.contains(name) && *name != ORIGINAL)
+        let is_known = |name| ALL.contains(&name) || [ORIGINAL, PINNED_PORT].contains(&name);
+        names.find(|name| name.starts_with(PREFIX) && !is_known(name))
     }
 
     /// Returns true for an object that a controller has made, and puts back as it was.
@@ -117,20 +116,18 @@ impl<'v> Object<'v> {
     }
 
     /// Returns the pod that the object is, or the one it describes.
-    pub(crate) fn pod(self) -> Option<PodView<'v>> {
+    pub(crate) fn pod(self) -> Option<Self> {
+        Some(Self::new(self.value.pointer(self.pod_path()?)?))
+    }
+
+    /// Returns the pointer to that pod.
+    pub(crate) fn pod_path(self) -> Option<&'static str> {
         if self.kind() == "Pod" {
-            return Some(PodView {
-                path: String::new(),
-                value: self.value,
-            });
+            return Some("");
         }
-        TEMPLATES.into_iter().find_map(|path| {
-            let value = self.value.pointer(path)?;
-            value.pointer("/spec/containers")?.as_array()?;
-            Some(PodView {
-                path: path.to_owned(),
-                value,
-            })
+        TEMPLATES.into_iter().find(|path| {
+            let containers = self.value.pointer(&format!("{path}/spec/containers"));
+            containers.is_some_and(Value::is_array)
         })
     }
 
@@ -150,8 +147,8 @@ impl<'v> Object<'v> {
     /// # Errors
     /// The reason.
     pub(crate) fn check(self) -> Result<(), Rejected> {
-        let rejected = |reason| Err(Rejected::new(self.described(), reason));
-        let of_pods = self.pod().and_then(|pod| not_text(pod.value()));
+        let rejected = |reason| Err(self.rejected(reason));
+        let of_pods = self.pod().and_then(|pod| not_text(pod.value));
         if let Some(reason) = not_text(self.value).or(of_pods) {
             return rejected(reason);
         }
@@ -178,11 +175,8 @@ impl<'v> Object<'v> {
         if !self.wants_sidecar() && self.kind() != "Service" {
             return None;
         }
-        let pod = self.pod();
-        let template = pod
-            .as_ref()
-            .map_or_else(String::new, |pod| pod.path.clone());
-        let containers = pod.iter().flat_map(PodView::containers).count();
+        let template = self.pod_path().unwrap_or_default();
+        let containers = self.pod().map_or(0, |pod| pod.containers().count());
         let lifecycles =
             (0..containers).map(|n| format!("{template}/spec/containers/{n}/lifecycle"));
         let maps = ["", "/labels", "/annotations"].map(|map| format!("/metadata{map}"));
@@ -211,38 +205,23 @@ impl<'v> Object<'v> {
     }
 }
 
-impl<'v> PodView<'v> {
-    pub(crate) fn value(&self) -> &'v Value {
-        self.value
-    }
-
-    pub(crate) fn label(&self, name: &str) -> Option<&'v str> {
-        entry(self.value, "labels", name)
-    }
-
-    pub(crate) fn annotation(&self, name: &str) -> Option<&'v str> {
-        entry(self.value, "annotations", name)
-    }
-
-    pub(crate) fn annotations(&self) -> impl Iterator<Item = (&'v str, &'v str)> + use<'v> {
-        own_annotations(self.value)
-    }
-
+/// The parts of a pod.
+impl<'v> Object<'v> {
     /// Returns a member of the pod's specification.
-    pub(crate) fn spec(&self, name: &str) -> Option<&'v Value> {
+    pub(crate) fn spec(self, name: &str) -> Option<&'v Value> {
         self.value.get("spec")?.get(name)
     }
 
-    pub(crate) fn containers(&self) -> impl Iterator<Item = &'v Value> + use<'v> {
+    pub(crate) fn containers(self) -> impl Iterator<Item = &'v Value> + use<'v> {
         list(self.spec("containers"))
     }
 
-    pub(crate) fn init_containers(&self) -> impl Iterator<Item = &'v Value> + use<'v> {
+    pub(crate) fn init_containers(self) -> impl Iterator<Item = &'v Value> + use<'v> {
         list(self.spec("initContainers"))
     }
 
     /// Returns the sidecar: by its name alone a container of another product could count as one.
-    pub(crate) fn sidecar(&self) -> Option<&'v Value> {
+    pub(crate) fn sidecar(self) -> Option<&'v Value> {
         self.serving().find(|each| {
             name_of(each) == "sidecar"
                 && text(each, "/args/0") == "serve"
@@ -252,7 +231,7 @@ impl<'v> PodView<'v> {
     }
 
     /// Returns kinds and names of the objects that the sidecar reads.
-    pub(crate) fn needed(&self) -> impl Iterator<Item = (&'static str, &'v str)> + use<'v> {
+    pub(crate) fn needed(self) -> impl Iterator<Item = (&'static str, &'v str)> + use<'v> {
         let sources = list(self.sidecar().and_then(|sidecar| sidecar.get("envFrom")));
         let maps = sources.map(|source| ("ConfigMap", text(source, "/configMapRef/name")));
         let volumes = list(self.spec("volumes"));
@@ -262,33 +241,24 @@ impl<'v> PodView<'v> {
     }
 
     /// Returns the containers beside the sidecar that serve as long as the pod lives.
-    pub(crate) fn others(&self) -> impl Iterator<Item = &'v Value> + use<'v> {
+    pub(crate) fn others(self) -> impl Iterator<Item = &'v Value> + use<'v> {
         let sidecar = self.sidecar();
         self.serving()
             .filter(move |each| sidecar.is_none_or(|sidecar| !std::ptr::eq(sidecar, *each)))
     }
 
     /// Returns the containers that run as long as the pod: init containers only where they stay.
-    fn serving(&self) -> impl Iterator<Item = &'v Value> + use<'v> {
+    fn serving(self) -> impl Iterator<Item = &'v Value> + use<'v> {
         let stays = |each: &&Value| text(each, "/restartPolicy") == "Always";
         self.containers()
             .chain(self.init_containers().filter(stays))
     }
 
     /// Returns true for a pod whose containers end by themselves.
-    pub(crate) fn is_task(&self) -> bool {
+    pub(crate) fn is_task(self) -> bool {
         let policy = self.spec("restartPolicy").and_then(Value::as_str);
         policy.is_some_and(|policy| policy != "Always")
     }
-}
-
-/// Returns a member that is an object, which it becomes if it is nothing else.
-pub(crate) fn member<'v>(value: &'v mut Value, name: &str) -> Option<&'v mut Value> {
-    let member = value.as_object_mut()?.entry(name).or_insert(Value::Null);
-    if !member.is_object() {
-        *member = Value::Object(Map::new());
-    }
-    Some(member)
 }
 
 /// Returns the pointer of the first specification with containers.
@@ -378,17 +348,4 @@ fn not_text(value: &Value) -> Option<String> {
             "the {kind} {name} is {what}, not a text: write it in quotes, \"{text}\""
         ))
     })
-}
-
-/// Returns the annotations of this product.
-fn own_annotations(value: &Value) -> impl Iterator<Item = (&str, &str)> {
-    let annotations = value.pointer("/metadata/annotations");
-    let annotations = annotations.and_then(Value::as_object).into_iter().flatten();
-    annotations
-        .filter(|(name, _)| ALL.contains(&name.as_str()))
-        .filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)))
-}
-
-fn entry<'v>(value: &'v Value, map: &str, name: &str) -> Option<&'v str> {
-    value.get("metadata")?.get(map)?.get(name)?.as_str()
 }

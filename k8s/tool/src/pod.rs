@@ -8,7 +8,7 @@ use wire::settings;
 
 use crate::annotations as names;
 use crate::metadata::inherit;
-use crate::object::{Object, PodView, Rejected, list, member, name_of, text};
+use crate::object::{Object, Rejected, list, name_of, text};
 use crate::original;
 use crate::ports::{self, Ports};
 use crate::resources::{self, Bounds};
@@ -27,84 +27,73 @@ const MAX_LINE: usize = 400;
 /// Linux starts no program with a variable of 128 KiB, and the operator's patterns join a pod's.
 const MAX_VARIABLE_BYTES: usize = 96 * 1024;
 
-/// A pod that has its sidecar.
-#[derive(Debug)]
-pub(crate) struct Injected {
-    /// Services lead to one of them.
-    pub(crate) ports: Ports,
-    /// The operator reads them; none stops the injection.
-    pub(crate) warnings: Vec<String>,
-}
-
-/// Puts the sidecar into the pod of a labelled object. A pod that has one stays as it is. Of
-/// `services`, those that select the pod say which protocol it speaks.
+/// Puts the sidecar into the pod of a labelled object, and returns warnings. A pod that has one stays
+/// as it is. Services of the input that select the pod say which protocol it speaks.
 ///
 /// # Errors
 /// The reason why the pod cannot have one; the object is then of no use.
-pub(crate) fn add_sidecar(
+pub(crate) fn add_sidecar<'v>(
     value: &mut Value,
     settings: &Settings,
-    services: &[Object<'_>],
-) -> Result<Injected, Rejected> {
-    let described = Object::new(value).described();
-    let rejected = |reason: String| Rejected::new(&described, reason);
-    let unusable = || rejected("has no containers".to_owned());
-    let path = checked(Object::new(value)).map_err(rejected)?;
+    input: impl Iterator<Item = Object<'v>>,
+) -> Result<Vec<String>, Rejected> {
+    let before = value.clone();
+    added(value, settings, input).map_err(|reason| Object::new(&before).rejected(reason))
+}
+
+fn added<'v>(
+    value: &mut Value,
+    settings: &Settings,
+    input: impl Iterator<Item = Object<'v>>,
+) -> Result<Vec<String>, String> {
+    check(Object::new(value))?;
     // What is on the workload is on its pods too: the webhook reads the pods alone.
-    inherit(value).map_err(rejected)?;
+    inherit(value)?;
     let object = Object::new(value);
-    let pod = object.pod().ok_or_else(unusable)?;
-    let ports = Ports::of(&pod, &settings.component).map_err(rejected)?;
-    if let Some(reason) = way_past(&pod, ports) {
-        return Err(rejected(reason));
+    let (Some(path), Some(pod)) = (object.pod_path(), object.pod()) else {
+        return Err("has no containers".to_owned());
+    };
+    let ports = Ports::of(pod)?;
+    if let Some(reason) = way_past(pod, ports) {
+        return Err(reason);
     }
-    let unknown = object.unknown_annotation();
-    let unknown = unknown.or_else(|| Object::new(pod.value()).unknown_annotation());
+    let unknown = object.unknown_annotation().or(pod.unknown_annotation());
     let warning = |name| format!("the annotation {name} means nothing");
     let mut warnings: Vec<String> = unknown.map(warning).into_iter().collect();
     if pod.sidecar().is_some() {
-        return Ok(Injected { ports, warnings });
+        return Ok(warnings);
     }
-    let before = pod.value().clone();
     let protocol = match ports.service {
-        Some(port) => protocol::of_service(object, &pod, port, services.iter().copied()),
-        None => Ok(protocol::HTTP),
+        Some(port) => protocol::of_service(object, pod, port, input)?,
+        None => protocol::HTTP,
     };
-    let protocol = protocol.map_err(rejected)?;
     // A ConfigMap has the probes for itself.
-    let keeps_probes =
-        pod.annotation(names::CONFIG_MAP).is_some() || own_probes(&pod).map_err(rejected)?;
-    let spec = format!("{path}/spec");
-    let probes = match value.pointer_mut(&spec) {
-        Some(spec) if !keeps_probes => probes::redirect(spec, ports, &mut warnings),
-        _ => Map::new(),
+    let keeps_probes = pod.annotation(names::CONFIG_MAP).is_some() || own_probes(pod)?;
+    let (probes, mut changes) = match keeps_probes {
+        true => Default::default(),
+        false => probes::redirected(pod, ports, &mut warnings),
     };
-    let pod = Object::new(value).pod().ok_or_else(unusable)?;
+    if let Some(number) = hook(pod, ports, &mut warnings) {
+        let path = format!("/spec/containers/{number}/lifecycle/preStop");
+        changes.push((path, settings.component.hook.clone()));
+    }
     let sidecar = Sidecar {
-        pod: &pod,
+        pod,
         ports,
         protocol,
         settings,
     };
-    let container = sidecar.container(&probes).map_err(rejected)?;
-    let volumes = sidecar.volumes();
-    let hook = hook(&pod, ports, &mut warnings);
-    let spec = value.pointer_mut(&spec).ok_or_else(unusable)?;
-    prepend(spec, "initContainers", vec![container]);
-    prepend(spec, "volumes", volumes);
-    let service = hook.and_then(|number| spec.get_mut("containers")?.get_mut(number));
-    if let Some(lifecycle) = service.and_then(|container| member(container, "lifecycle")) {
-        let added = settings.component.lifecycle.get("preStop").cloned();
-        lifecycle["preStop"] = added.unwrap_or_default();
+    let (container, volumes) = (sidecar.container(&probes)?, sidecar.volumes());
+    if let Some(pod) = value.pointer_mut(path) {
+        original::change(pod, changes);
+        prepend(&mut pod["spec"], "initContainers", vec![container]);
+        prepend(&mut pod["spec"], "volumes", volumes);
     }
-    value
-        .pointer_mut(&path)
-        .and_then(|pod| original::keep(&before, pod));
-    Ok(Injected { ports, warnings })
+    Ok(warnings)
 }
 
 /// Returns true for a pod whose probes are left alone.
-fn own_probes(pod: &PodView<'_>) -> Result<bool, String> {
+fn own_probes(pod: Object<'_>) -> Result<bool, String> {
     match pod.annotation(names::PROBES) {
         None => Ok(false),
         Some("own") => Ok(true),
@@ -115,18 +104,18 @@ fn own_probes(pod: &PodView<'_>) -> Result<bool, String> {
     }
 }
 
-/// Returns the pointer of the pod of an object that can have a sidecar.
-fn checked(object: Object<'_>) -> Result<String, String> {
+/// Rejects an object whose pod has no place for a sidecar.
+fn check(object: Object<'_>) -> Result<(), String> {
     let pod = object.pod().filter(|pod| pod.containers().next().is_some());
     let pod = pod.ok_or("has no containers")?;
-    match taken_name(&pod).filter(|_| pod.sidecar().is_none()) {
+    match taken_name(pod).filter(|_| pod.sidecar().is_none()) {
         Some(reason) => Err(reason),
-        None => Ok(pod.path),
+        None => Ok(()),
     }
 }
 
 /// Returns the way by which the service of a pod is reached whatever its sidecar does.
-fn way_past(pod: &PodView<'_>, ports: Ports) -> Option<String> {
+fn way_past(pod: Object<'_>, ports: Ports) -> Option<String> {
     if pod.spec("hostNetwork") == Some(&Value::Bool(true)) {
         return Some("hostNetwork: the service is reached on the node's address".to_owned());
     }
@@ -145,7 +134,7 @@ fn way_past(pod: &PodView<'_>, ports: Ports) -> Option<String> {
 }
 
 /// Returns the name of the sidecar's that a pod uses for something else.
-fn taken_name(pod: &PodView<'_>) -> Option<String> {
+fn taken_name(pod: Object<'_>) -> Option<String> {
     let mut all = pod.containers().chain(pod.init_containers());
     if all.any(|container| name_of(container) == "sidecar") {
         return Some("a container of its own is called sidecar".to_owned());
@@ -164,7 +153,7 @@ fn prepend(spec: &mut Value, name: &str, items: Vec<Value>) {
 
 /// Returns the container that has to outlive the drain by a hook: where none is set, and there is
 /// time for it.
-fn hook(pod: &PodView<'_>, ports: Ports, warnings: &mut Vec<String>) -> Option<usize> {
+fn hook(pod: Object<'_>, ports: Ports, warnings: &mut Vec<String>) -> Option<usize> {
     let declares = |container: &Value| {
         ports::of_container(container).any(|(_, port)| Some(port) == ports.service)
     };
@@ -186,7 +175,7 @@ fn hook(pod: &PodView<'_>, ports: Ports, warnings: &mut Vec<String>) -> Option<u
 
 /// The sidecar of one pod.
 struct Sidecar<'a> {
-    pod: &'a PodView<'a>,
+    pod: Object<'a>,
     ports: Ports,
     protocol: &'static str,
     settings: &'a Settings,
@@ -223,8 +212,7 @@ impl Sidecar<'_> {
             of_all,
             self.protocol == protocol::HTTP,
         )?;
-        let usual = component.port("sidecar-admin");
-        renumber(&mut container, usual, self.ports.admin);
+        renumber(&mut container, ports::ADMIN, self.ports.admin);
         let Some(members) = container.as_object_mut() else {
             return Err("the component has no container".to_owned());
         };

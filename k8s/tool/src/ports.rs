@@ -4,11 +4,14 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::annotations::PORT;
-use crate::component::Component;
-use crate::object::{PodView, actions, list, name_of, variable};
+use crate::annotations::{PINNED_PORT, PORT};
+use crate::object::{Object, actions, list, name_of, variable};
 use crate::settings::UPSTREAM;
 
+/// The sidecar's port in every pod: Services and policies that know no pod lead to it alone.
+const SIDECAR: u16 = 18080;
+/// The first admin port that is tried.
+pub(crate) const ADMIN: u16 = 18081;
 /// The service's port where nothing declares one, as the component has it.
 const UNDECLARED: u16 = 3000;
 
@@ -21,59 +24,52 @@ pub(crate) struct Ports {
     pub(crate) admin: u16,
 }
 
-/// A declared port of a container.
-struct Declared<'v> {
-    name: &'v str,
-    number: u16,
-    is_tcp: bool,
-}
-
 impl Ports {
+    /// The ports of a pod that is not known.
+    pub(crate) const USUAL: Self = Self {
+        service: None,
+        sidecar: SIDECAR,
+        admin: ADMIN,
+    };
+
     /// Finds the ports of a pod.
     ///
     /// # Errors
     /// The reason, where the service's port is not certain or the sidecar's is taken.
-    pub(crate) fn of(pod: &PodView<'_>, component: &Component) -> Result<Self, String> {
+    pub(crate) fn of(pod: Object<'_>) -> Result<Self, String> {
         let taken =
             |port| format!("port {port} is the sidecar's: let the service listen on another one");
-        let declared: BTreeSet<u16> = declared(pod).map(|port| port.number).collect();
+        let mut used: BTreeSet<u16> = declared(pod).map(|(_, port)| port).collect();
         if let Some(present) = pod.sidecar() {
-            let port = |name| {
+            let port = |name, usual| {
                 let mut own = of_container(present);
                 let own = own.find(|(other, _)| *other == name);
-                own.map_or(component.port(name), |(_, port)| port)
+                own.map_or(usual, |(_, port)| port)
             };
-            let (sidecar, admin) = (port("sidecar"), port("sidecar-admin"));
-            if let Some(port) = [sidecar, admin]
-                .iter()
-                .find(|port| declared.contains(*port))
-            {
-                return Err(taken(*port));
-            }
-            return Ok(Self {
-                service: upstream(present).unwrap_or_else(|| of_service(pod).ok()),
-                sidecar,
-                admin,
-            });
+            let service = upstream(present).unwrap_or_else(|| of_service(pod).ok());
+            let (sidecar, admin) = (port("sidecar", SIDECAR), port("sidecar-admin", ADMIN));
+            return match [sidecar, admin].iter().find(|port| used.contains(port)) {
+                Some(port) => Err(taken(*port)),
+                None => Ok(Self {
+                    service,
+                    sidecar,
+                    admin,
+                }),
+            };
         }
         let service = of_service(pod)?;
-        let used: BTreeSet<u16> = declared
-            .into_iter()
-            .chain(probed(pod))
-            .chain([service])
-            .collect();
-        // The same in every pod: Services and policies that know no pod lead to it alone.
-        let sidecar = component.port("sidecar");
-        if used.contains(&sidecar) {
-            return Err(taken(sidecar));
+        used.extend(probed(pod));
+        used.insert(service);
+        if used.contains(&SIDECAR) {
+            return Err(taken(SIDECAR));
         }
-        let admin = (component.port("sidecar-admin")..u16::MAX)
-            .find(|port| *port != sidecar && !used.contains(port))
-            .ok_or("no port is free")?;
+        let mut others = ADMIN..u16::MAX;
         Ok(Self {
             service: Some(service),
-            sidecar,
-            admin,
+            sidecar: SIDECAR,
+            admin: others
+                .find(|port| !used.contains(port))
+                .ok_or("no port is free")?,
         })
     }
 }
@@ -84,58 +80,68 @@ pub(crate) fn number(text: &str) -> Option<u16> {
 }
 
 /// Returns the number of a port of a container that is named or numbered by `target`.
-pub(crate) fn resolved(pod: &PodView<'_>, target: &Value) -> Option<u16> {
+pub(crate) fn resolved(pod: Object<'_>, target: &Value) -> Option<u16> {
+    resolved_in(declared(pod), target)
+}
+
+/// Returns the number of one of these ports that is named by `target`, or any that it says.
+pub(crate) fn resolved_in<'v>(
+    mut ports: impl Iterator<Item = (&'v str, u16)>,
+    target: &Value,
+) -> Option<u16> {
     match target {
-        Value::Number(_) => target.as_u64().and_then(|port| u16::try_from(port).ok()),
-        Value::String(text) => number(text).or_else(|| {
-            let mut named = declared(pod).filter(|port| port.name == text);
-            named.next().map(|port| port.number)
-        }),
-        _ => None,
+        Value::String(text) => {
+            number(text).or_else(|| Some(ports.find(|(name, _)| name == text)?.1))
+        }
+        target => u16::try_from(target.as_u64()?).ok(),
     }
 }
 
 /// Returns the port of the node that leads to a port of the pod.
-pub(crate) fn of_node(pod: &PodView<'_>, port: u16) -> Option<u64> {
-    let declared = pod
-        .others()
-        .flat_map(|container| list(container.get("ports")));
-    let mut same = declared.filter(|declared| {
-        declared.get("containerPort").and_then(Value::as_u64) == Some(u64::from(port))
-    });
-    same.find_map(|declared| declared.get("hostPort")?.as_u64().filter(|port| *port > 0))
+pub(crate) fn of_node(pod: Object<'_>, port: u16) -> Option<u64> {
+    let all = pod.others().flat_map(|each| list(each.get("ports")));
+    let mut same = all.filter(|each| number_of(each) == Some(port));
+    same.find_map(|each| each.get("hostPort")?.as_u64().filter(|port| *port > 0))
 }
 
 /// Returns the names and numbers of the ports that a container declares.
 pub(crate) fn of_container(container: &Value) -> impl Iterator<Item = (&str, u16)> {
-    declared_in(container).map(|port| (port.name, port.number))
+    list(container.get("ports")).filter_map(|port| Some((name_of(port), number_of(port)?)))
+}
+
+fn number_of(port: &Value) -> Option<u16> {
+    u16::try_from(port.get("containerPort")?.as_u64()?).ok()
+}
+
+/// Returns true for a port of a container or a Service that speaks TCP.
+pub(crate) fn is_tcp(port: &Value) -> bool {
+    let protocol = port.get("protocol").and_then(Value::as_str);
+    matches!(protocol, None | Some("" | "TCP"))
 }
 
 /// Returns the service's port of a pod whose sidecar does not say.
 ///
 /// # Errors
 /// The reason, where it is not certain.
-pub(crate) fn of_service(pod: &PodView<'_>) -> Result<u16, String> {
-    if let Some(text) = pod.annotation(PORT) {
+fn of_service(pod: Object<'_>) -> Result<u16, String> {
+    if let Some(text) = pod.annotation(PORT).or(pod.annotation(PINNED_PORT)) {
         return resolved(pod, &text.into())
             .ok_or_else(|| format!("the annotation {PORT} '{text}' is no port of a container"));
     }
-    let tcp: Vec<_> = declared(pod).filter(|port| port.is_tcp).collect();
-    let named: Vec<_> = tcp.iter().filter(|port| port.name == "http").collect();
-    let mut probed: Vec<u16> = probed(pod).collect();
-    probed.sort_unstable();
-    probed.dedup();
-    match (tcp.as_slice(), named.as_slice()) {
-        ([], _) => match probed.as_slice() {
-            [only] => Ok(*only),
-            _ => Ok(UNDECLARED),
-        },
-        ([only], _) => Ok(only.number),
-        (_, [only]) => Ok(only.number),
-        _ => Err(format!(
-            "has several ports: name the service's by the annotation {PORT}"
-        )),
-    }
+    let all = pod.others().flat_map(|each| list(each.get("ports")));
+    let tcp = all.filter(|port| is_tcp(port) && number_of(port).is_some());
+    let tcp: Vec<&Value> = tcp.collect();
+    let mut named = tcp.iter().filter(|port| name_of(port) == "http");
+    let only = match (tcp.as_slice(), named.next(), named.next()) {
+        ([], ..) => {
+            let probed: BTreeSet<u16> = probed(pod).collect();
+            let only = probed.first().filter(|_| probed.len() == 1);
+            return Ok(only.copied().unwrap_or(UNDECLARED));
+        }
+        ([only], ..) | (_, Some(only), None) => number_of(only),
+        _ => None,
+    };
+    only.ok_or_else(|| format!("has several ports: name the service's by the annotation {PORT}"))
 }
 
 /// Returns the port that a sidecar forwards to, where its container says: none for a socket.
@@ -146,29 +152,20 @@ fn upstream(sidecar: &Value) -> Option<Option<u16>> {
 }
 
 /// Returns the ports that probes of containers name by number: some are not declared.
-fn probed<'v>(pod: &PodView<'v>) -> impl Iterator<Item = u16> + use<'v> {
+fn probed<'v>(pod: Object<'v>) -> impl Iterator<Item = u16> + use<'v> {
     let actions = pod.others().flat_map(actions);
     let ports = actions.filter_map(|(_, action)| action.get("port")?.as_u64());
-    let sidecar = pod.sidecar();
-    let own = sidecar.into_iter().flat_map(declared_in);
-    let own: Vec<u16> = own.map(|port| port.number).collect();
+    let own: Vec<u16> = pod
+        .sidecar()
+        .into_iter()
+        .flat_map(of_container)
+        .map(|(_, port)| port)
+        .collect();
     ports
         .filter_map(|port| u16::try_from(port).ok())
         .filter(move |port| !own.contains(port))
 }
 
-fn declared<'v>(pod: &PodView<'v>) -> impl Iterator<Item = Declared<'v>> + use<'v> {
-    pod.others().flat_map(declared_in)
-}
-
-fn declared_in(container: &Value) -> impl Iterator<Item = Declared<'_>> {
-    list(container.get("ports")).filter_map(|port| {
-        let number = port.get("containerPort")?.as_u64()?;
-        let protocol = port.get("protocol").and_then(Value::as_str);
-        Some(Declared {
-            name: name_of(port),
-            number: u16::try_from(number).ok()?,
-            is_tcp: protocol.is_none_or(|protocol| protocol == "TCP"),
-        })
-    })
+fn declared<'v>(pod: Object<'v>) -> impl Iterator<Item = (&'v str, u16)> + use<'v> {
+    pod.others().flat_map(of_container)
 }

@@ -3,47 +3,50 @@
 use serde_json::{Map, Value, json};
 use wire::settings::probes;
 
-use crate::object::{PROBES, action, name_of, text};
+use crate::object::{Object, PROBES, action, name_of, text};
 use crate::ports::{self, Ports};
 
-/// Sends the probes of the service's port to the admin port, and returns what the sidecar forwards
-/// for them, by name. One with a `host` stays as it is.
-pub(crate) fn redirect(
-    spec: &mut Value,
+/// Returns what the sidecar forwards for the probes of the service's port, by name, and the changes
+/// that send these to the admin port. One with a `host` stays as it is.
+pub(crate) fn redirected(
+    pod: Object<'_>,
     ports: Ports,
     warnings: &mut Vec<String>,
-) -> Map<String, Value> {
-    let mut all = Map::new();
-    let containers = spec.get_mut("containers").and_then(Value::as_array_mut);
-    for container in containers.into_iter().flatten() {
+) -> (Map<String, Value>, Vec<(String, Value)>) {
+    let (mut all, mut changes) = (Map::new(), Vec::new());
+    for (number, container) in pod.containers().enumerate() {
         for (kind, end) in PROBES {
-            let name = format!("{}-{end}", name_of(container));
             let probe = container.get(kind);
             let forwarded = probe.and_then(|probe| forwarded(probe, container, ports.service?));
             let Some((action, forwarded)) = forwarded else {
                 continue;
             };
+            let name = format!("{}-{end}", name_of(container));
             let alone = json!({ &name: forwarded });
             if let Err(why) = probes::parse(&alone.to_string()) {
                 warnings.push(format!("{kind} stays as it is, past the sidecar: {why}"));
                 continue;
             }
-            let Some(probe) = container.get_mut(kind).and_then(Value::as_object_mut) else {
-                continue;
-            };
-            let mut http = probe.remove(action).unwrap_or_default();
-            if action != "httpGet" {
-                http = json!({});
-            } else if http.get("scheme").is_some_and(|scheme| scheme == "HTTPS") {
-                http["scheme"] = "HTTP".into();
+            let probe = format!("/spec/containers/{number}/{kind}");
+            let path = format!("/probe/{name}");
+            if action == "httpGet" {
+                let mut change =
+                    |member, value| changes.push((format!("{probe}/httpGet/{member}"), value));
+                change("path", path.into());
+                change("port", ports.admin.into());
+                if text(&forwarded, "/httpGet/scheme") == "HTTPS" {
+                    change("scheme", "HTTP".into());
+                }
+            } else {
+                // With the member that the API server would add.
+                let http = json!({"path": path, "port": ports.admin, "scheme": "HTTP"});
+                changes.push((format!("{probe}/{action}"), Value::Null));
+                changes.push((format!("{probe}/httpGet"), http));
             }
-            http["path"] = format!("/probe/{name}").into();
-            http["port"] = ports.admin.into();
-            probe.insert("httpGet".to_owned(), http);
             all.insert(name, forwarded);
         }
     }
-    all
+    (all, changes)
 }
 
 /// Returns the action of a probe of the service's port, and the setting that forwards it; `None` for
@@ -77,13 +80,7 @@ fn forwarded(probe: &Value, container: &Value, service: u16) -> Option<(&'static
 
 /// Returns the port of a probe, whose name is one of its own container.
 pub(crate) fn port_of(action: &Value, container: &Value) -> Option<u16> {
-    match action.get("port")? {
-        Value::String(name) => ports::number(name).or_else(|| {
-            let mut ports = ports::of_container(container);
-            ports.find(|(other, _)| other == name).map(|(_, port)| port)
-        }),
-        port => u16::try_from(port.as_u64()?).ok(),
-    }
+    ports::resolved_in(ports::of_container(container), action.get("port")?)
 }
 
 #[cfg(test)]
@@ -169,11 +166,11 @@ mod tests {
             json!({"httpGet": {"port": 9898, "unknown": 1}}),
             json!({"grpc": {"port": 9898, "service": "a".repeat(128)}}),
         ] {
-            let mut spec = json!({"containers": [{"name": "web", "livenessProbe": action}]});
-            let before = spec.clone();
+            let pod = json!({"spec": {"containers": [{"name": "web", "livenessProbe": action}]}});
             let mut warnings = Vec::new();
-            assert!(redirect(&mut spec, ports, &mut warnings).is_empty());
-            assert_eq!((spec, warnings.len()), (before, 1), "{warnings:?}");
+            let (all, changes) = redirected(Object::new(&pod), ports, &mut warnings);
+            assert!(all.is_empty() && changes.is_empty());
+            assert_eq!(warnings.len(), 1, "{warnings:?}");
         }
     }
 }

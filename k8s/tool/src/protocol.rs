@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::annotations::UPSTREAM_PROTOCOL;
-use crate::object::{Object, PodView, actions, share_namespace, text};
+use crate::object::{Object, actions, text};
 use crate::{ports, probes, services};
 
 pub(crate) const HTTP: &str = "http";
@@ -23,15 +23,15 @@ const WORDS: [(&str, &str); 7] = [
     ("http", HTTP),
 ];
 
-/// Returns the protocol of the service of a pod, which may be behind some of these Services.
+/// Returns the protocol of the service of a pod, which may be behind Services of the input.
 ///
 /// # Errors
 /// The reason, where the manifests contradict each other.
 pub(crate) fn of_service<'v>(
     owner: Object<'_>,
-    pod: &PodView<'_>,
+    pod: Object<'_>,
     port: u16,
-    services: impl IntoIterator<Item = Object<'v>>,
+    input: impl Iterator<Item = Object<'v>>,
 ) -> Result<&'static str, String> {
     if let Some(word) = pod.annotation(UPSTREAM_PROTOCOL) {
         let known = [HTTP, H2C, HTTPS].into_iter().find(|known| *known == word);
@@ -44,10 +44,8 @@ pub(crate) fn of_service<'v>(
         said.extend(of_ports(container, port));
         said.extend(of_probes(container, port));
     }
-    for service in services {
-        if share_namespace(owner, service) && services::selects(service, owner, pod) {
-            said.extend(of_app_protocol(service, pod, port));
-        }
+    for service in input.filter(|service| services::selects(*service, owner)) {
+        said.extend(of_app_protocol(service, pod, port));
     }
     let mut all = said.into_iter();
     match (all.next(), all.next()) {
@@ -61,11 +59,11 @@ pub(crate) fn of_service<'v>(
 
 fn of_app_protocol(
     service: Object<'_>,
-    pod: &PodView<'_>,
+    pod: Object<'_>,
     port: u16,
 ) -> impl Iterator<Item = (&'static str, String)> {
     let ports = services::ports_of(service).into_iter();
-    let leading = ports.filter(move |each| ports::resolved(pod, each.target()) == Some(port));
+    let leading = ports.filter(move |each| ports::resolved(pod, each.target) == Some(port));
     leading.filter_map(move |each| {
         let word = each.app_protocol();
         let source = format!("appProtocol {word} of {}", service.described());

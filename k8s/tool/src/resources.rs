@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::annotations as names;
-use crate::object::{PodView, member, text};
+use crate::object::{Object, text};
 
 /// Annotations, and the members of a container that they set.
 pub(crate) const MEMBERS: [(&str, &str, &str); 4] = [
@@ -45,7 +45,7 @@ pub(crate) type Bounds = (u64, u64);
 /// The reason, with the name of the annotation.
 pub(crate) fn set(
     container: &mut Value,
-    pod: &PodView<'_>,
+    pod: Object<'_>,
     of_all: &BTreeMap<String, String>,
     is_http_1: bool,
 ) -> Result<Option<Bounds>, String> {
@@ -54,14 +54,13 @@ pub(crate) fn set(
         let Some(text) = pod.annotation(annotation).or(of_all) else {
             continue;
         };
-        let resources = member(container, "resources").and_then(|all| member(all, kind));
-        let members = resources.and_then(Value::as_object_mut);
-        let members = members.ok_or("the component has no container")?;
-        if text.is_empty() {
-            members.remove(what);
-        } else {
+        if !text.is_empty() {
             check(text).map_err(|why| format!("the annotation {annotation}: {why}"))?;
-            members.insert(what.to_owned(), text.into());
+            container["resources"][kind][what] = text.into();
+        } else if let Some(Value::Object(members)) =
+            container.pointer_mut(&format!("/resources/{kind}"))
+        {
+            members.remove(what);
         }
     }
     let value = |kind, what| quantity(text(container, &format!("/resources/{kind}/{what}")));

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use crate::lint::{Level, lint};
-use crate::object::{Object, PodView, list, name_of, text};
+use crate::object::{Object, list, name_of, text};
 use crate::pod::add_sidecar;
 use crate::settings::Settings;
 use crate::yaml::{documents, stream};
@@ -49,7 +49,8 @@ fn inject(text: &str, settings: &Settings) -> Result<String, String> {
 }
 
 fn errors(text: &str) -> Vec<String> {
-    let found = lint(&documents("-", text).unwrap(), settings()).into_iter();
+    let documents = documents("-", text).unwrap();
+    let found = lint(&documents, settings()).into_iter();
     let errors = found.filter(|finding| finding.level == Level::Error);
     errors.map(|finding| finding.to_string()).collect()
 }
@@ -57,7 +58,7 @@ fn errors(text: &str) -> Vec<String> {
 /// Returns the setting by which sidecars forward probes, as Kubernetes expands it.
 fn forwarded_probes(value: &Value) -> Vec<String> {
     let pod = Object::new(value).pod();
-    let sidecars = pod.iter().filter_map(PodView::sidecar);
+    let sidecars = pod.into_iter().filter_map(Object::sidecar);
     let variables = sidecars.flat_map(|sidecar| list(sidecar.get("env")));
     let probes = variables.filter(|variable| name_of(variable) == "POSTERN_PROBES");
     probes
@@ -229,7 +230,7 @@ proptest! {
                 },
                 "spec": {"containers": [{"name": "a", "image": "a:1"}]},
             });
-            match add_sidecar(&mut pod, settings(), &[]) {
+            match add_sidecar(&mut pod, settings(), std::iter::empty()) {
                 Ok(_) => {
                     let sidecar = pod.pointer("/spec/initContainers/0").unwrap();
                     prop_assert_eq!(expanded(sidecar, variable), Some(value.clone()));

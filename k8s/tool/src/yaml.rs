@@ -8,6 +8,8 @@ use std::fmt::{self, Display, Formatter};
 
 use serde_json::Value;
 
+use crate::object::Rejected;
+
 pub(crate) use read::documents;
 pub(crate) use write::stream;
 
@@ -32,6 +34,19 @@ pub(crate) struct Location {
 pub(crate) struct DocumentError {
     pub(crate) location: Location,
     pub(crate) problem: String,
+}
+
+impl Document {
+    /// Gives an error the location.
+    ///
+    /// # Errors
+    /// That one.
+    pub(crate) fn located<T>(&self, result: Result<T, Rejected>) -> Result<T, DocumentError> {
+        result.map_err(|rejected| DocumentError {
+            location: self.location.clone(),
+            problem: rejected.to_string(),
+        })
+    }
 }
 
 impl Display for Location {

@@ -13,10 +13,11 @@ use crate::settings::Settings;
 /// # Errors
 /// For a finding: an error, or with `--strict` a warning.
 pub(crate) fn run(args: &LintArgs) -> Result<(), ExitError> {
-    let found = lint(&documents(&args.files)?, &Settings::new(None, &[], None)?);
+    let documents = documents(&args.files)?;
+    let found = lint(&documents, &Settings::new(None, &[], None)?);
     let lines = found.iter().map(|finding| format!("{finding}\n"));
     output::print(&lines.collect::<String>())?;
-    let counts = |finding: &&Finding| match finding.level {
+    let counts = |finding: &&Finding<'_>| match finding.level {
         Level::Error => true,
         Level::Warning => args.strict,
         Level::Note => false,

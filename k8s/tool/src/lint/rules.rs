@@ -4,95 +4,82 @@ use serde_json::Value;
 
 use wire::settings::probes::{Probe, parse};
 
-use super::{Finding, Level, Located, Rule, network};
+use super::Level::{Error, Warning};
+use super::{Finding, Findings, network};
 use crate::annotations::SIDECAR;
 use crate::monitors::unserved;
-use crate::object::{
-    self, Object, PodView, Rejected, action, list, name_of, share_namespace, text, variable,
-};
+use crate::object::{self, Object, action, list, name_of, text, variable};
 use crate::pod::add_sidecar;
-use crate::ports::{self, Ports};
+use crate::ports::Ports;
 use crate::settings::{PROBES, Settings};
+use crate::yaml::Document;
 use crate::{probes, services};
 
 /// A pod with its sidecar, its object and the whole input.
-pub(super) struct ProtectedPod<'v, 'i> {
+pub(super) struct ProtectedPod<'d> {
+    pub(super) document: &'d Document,
     /// The object that has the pod.
-    pub(super) owner: &'i Located<'v>,
-    pub(super) pod: PodView<'v>,
-    pub(super) sidecar: &'v Value,
+    pub(super) owner: Object<'d>,
+    pub(super) pod: Object<'d>,
+    pub(super) sidecar: &'d Value,
     pub(super) ports: Ports,
-    pub(super) input: &'i [Located<'v>],
+    pub(super) input: &'d [Document],
 }
 
-/// Returns the findings in the order of the input.
-pub(super) fn findings(located: &[Located<'_>], settings: &Settings) -> Vec<Finding> {
-    let mut found = Vec::new();
-    let objects = located.iter().map(|each| each.object);
-    let services: Vec<Object<'_>> = objects.filter(|each| each.kind() == "Service").collect();
-    for each in located {
-        let object = each.object;
-        if let Err(rejected) = accepted(object, settings, &services) {
-            found.push(each.finding(Level::Error, Rule::Rejected, rejected.reason));
+/// Reads all documents as one set of manifests, and returns the findings in their order.
+pub(crate) fn lint<'d>(input: &'d [Document], settings: &Settings) -> Vec<Finding<'d>> {
+    let mut found = Findings::default();
+    let objects: Vec<Object<'d>> = objects(input).collect();
+    for document in input {
+        let owner = Object::new(&document.value);
+        let wants_sidecar = owner.pod().is_some() && owner.wants_sidecar();
+        // What `inject` rejects, also where a sidecar is there already.
+        let rejected = owner.check().and_then(|()| {
+            let is_meant = owner.is_protected() || wants_sidecar;
+            let mut copy = is_meant.then(|| document.value.clone());
+            let added = copy.as_mut();
+            added
+                .map(|copy| add_sidecar(copy, settings, objects.iter().copied()))
+                .transpose()
+        });
+        if let Err(rejected) = rejected {
+            found.add(document, Error, "rejected", rejected.reason);
         }
-        match object.pod() {
-            Some(pod) => found.extend(of_pod(each, pod, located, settings)),
-            None if object.kind() == "Service" => of_service(each, located, &mut found),
-            None => {}
+        if owner.kind() == "Service" {
+            of_service(document, &objects, &mut found);
         }
-    }
-    found
-}
-
-/// Rejects what `inject` rejects in an object and its pod, also where a sidecar is there already.
-fn accepted(
-    object: Object<'_>,
-    settings: &Settings,
-    services: &[Object<'_>],
-) -> Result<(), Rejected> {
-    object.check()?;
-    if object.is_protected() || object.pod().is_some() && object.wants_sidecar() {
-        add_sidecar(&mut object.value().clone(), settings, services)?;
-    }
-    Ok(())
-}
-
-fn of_pod(
-    owner: &Located<'_>,
-    pod: PodView<'_>,
-    input: &[Located<'_>],
-    settings: &Settings,
-) -> Vec<Finding> {
-    let mut found = Vec::new();
-    let Some(sidecar) = pod.sidecar() else {
-        if owner.object.wants_sidecar() {
+        let protected = ProtectedPod::new(document, input);
+        if let Some(this) = protected {
+            this.find_probes(&mut found);
+            this.find_missing(&mut found);
+            for why in unserved(&objects, owner, this.ports) {
+                found.add(document, Warning, "monitor-unserved", why);
+            }
+            network::of_pod(&this, &mut found);
+        } else if wants_sidecar && !owner.is_protected() {
             let why = "has no sidecar: the service is reached without a token";
-            found.push(owner.finding(Level::Error, Rule::NoSidecar, why));
+            found.add(document, Error, "no-sidecar", why);
         }
-        return found;
-    };
-    if let Ok(ports) = Ports::of(&pod, &settings.component) {
-        let this = ProtectedPod {
+    }
+    found.0
+}
+
+pub(super) fn objects(input: &[Document]) -> impl Iterator<Item = Object<'_>> {
+    input.iter().map(|document| Object::new(&document.value))
+}
+
+impl<'d> ProtectedPod<'d> {
+    fn new(document: &'d Document, input: &'d [Document]) -> Option<Self> {
+        let owner = Object::new(&document.value);
+        let pod = owner.pod()?;
+        Some(Self {
+            document,
             owner,
             pod,
-            sidecar,
-            ports,
+            sidecar: pod.sidecar()?,
+            ports: Ports::of(pod).ok()?,
             input,
-        };
-        this.find_probes(&mut found);
-        this.find_missing(&mut found);
-        let objects: Vec<Object<'_>> = input.iter().map(|each| each.object).collect();
-        for why in unserved(&objects, owner.object, &this.pod, ports) {
-            found.push(this.finding(Level::Warning, Rule::MonitorUnserved, why));
-        }
-        network::of_pod(&this, &mut found);
-    }
-    found
-}
-
-impl<'v> ProtectedPod<'v, '_> {
-    pub(super) fn finding(&self, level: Level, rule: Rule, why: impl Into<String>) -> Finding {
-        self.owner.finding(level, rule, why)
+        })
     }
 
     /// Returns the probes that the sidecar forwards; `None` where the input does not show them.
@@ -108,14 +95,13 @@ impl<'v> ProtectedPod<'v, '_> {
         Some(known)
     }
 
-    fn found(&self, kind: &str, name: &str) -> Option<Object<'v>> {
-        let mut objects = self.input.iter().map(|other| other.object);
-        objects.find(|other| other.is_at(self.owner.object, kind, name))
+    fn found(&self, kind: &str, name: &str) -> Option<Object<'d>> {
+        objects(self.input).find(|other| other.is_at(self.owner, kind, name))
     }
 
     /// Finds probes that the sidecar does not forward, and those that go through it: they need a token,
     /// or compete with clients.
-    fn find_probes(&self, found: &mut Vec<Finding>) {
+    fn find_probes(&self, found: &mut Findings<'d>) {
         let known = self.known_probes();
         for container in self.pod.containers() {
             for (kind, _) in object::PROBES {
@@ -130,58 +116,52 @@ impl<'v> ProtectedPod<'v, '_> {
                 {
                     let why =
                         format!("{kind} requests /probe/{name}, which {PROBES} does not name");
-                    found.push(self.finding(Level::Error, Rule::ProbeUnnamed, why));
+                    found.add(self.document, Error, "probe-unnamed", why);
                 }
                 if port == Some(self.ports.sidecar) {
                     let why = format!(
                         "{kind} goes through the sidecar, with its clients: send it to the admin port"
                     );
-                    found.push(self.finding(Level::Error, Rule::ProbeAmongClients, why));
+                    found.add(self.document, Error, "probe-among-clients", why);
                 }
             }
         }
     }
 
     /// Finds Secrets and ConfigMaps that the sidecar needs and the input lacks.
-    fn find_missing(&self, found: &mut Vec<Finding>) {
+    fn find_missing(&self, found: &mut Findings<'d>) {
         for (kind, name) in self.pod.needed() {
             let Some(object) = self.found(kind, name) else {
                 let why =
                     format!("the sidecar needs the {kind} {name}, which is not in this input");
-                found.push(self.finding(Level::Warning, Rule::SecretMissing, why));
+                found.add(self.document, Warning, "secret-missing", why);
                 continue;
             };
             let holds = |data: &str| object.value().pointer(&format!("/{data}/app-secret"));
             if kind == "Secret" && holds("data").or(holds("stringData")).is_none() {
                 let why = format!("the Secret {name} has no key app-secret");
-                found.push(self.finding(Level::Error, Rule::SecretMissing, why));
+                found.add(self.document, Error, "secret-missing", why);
             }
         }
     }
 }
 
-fn of_service(each: &Located<'_>, located: &[Located<'_>], found: &mut Vec<Finding>) {
-    let service = each.object;
+fn of_service<'d>(document: &'d Document, input: &[Object<'d>], found: &mut Findings<'d>) {
+    let service = Object::new(&document.value);
     let mut leads_to_sidecar = false;
-    for other in located {
-        let Some(pod) = other.object.pod() else {
-            continue;
-        };
-        let is_selected = share_namespace(other.object, service)
-            && services::selects(service, other.object, &pod);
-        let Some(sidecar) = pod.sidecar().filter(|_| is_selected) else {
-            continue;
-        };
+    let selected = input
+        .iter()
+        .filter(|other| other.is_protected() && services::selects(service, **other));
+    for other in selected {
         leads_to_sidecar = true;
-        let own = ports::of_container(sidecar);
-        let own: Vec<_> = own.map(|(name, port)| (name.to_owned(), port)).collect();
-        for past in services::past(service, &own) {
-            let why = format!("{past} of {}", other.object.described());
-            found.push(each.finding(Level::Error, Rule::ServicePastSidecar, why));
+        let ports = other.pod().and_then(|pod| Ports::of(pod).ok());
+        for past in services::past(service, ports.unwrap_or(Ports::USUAL)) {
+            let why = format!("{past} of {}", other.described());
+            found.add(document, Error, "service-past-sidecar", why);
         }
     }
     if !leads_to_sidecar && service.label(SIDECAR) == Some("true") {
         let why = "is labelled, and selects no pod with a sidecar in this input";
-        found.push(each.finding(Level::Warning, Rule::UnlabelledService, why));
+        found.add(document, Warning, "unlabelled-service", why);
     }
 }
