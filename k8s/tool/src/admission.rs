@@ -141,10 +141,12 @@ fn change(
             // The whole pod, so that a rejection reaches the user who applies the workload.
             let mut whole = object.clone();
             let warnings = add_sidecar(&mut whole, settings, iter::empty())?;
-            inherit(object).map_err(|reason| Object::new(&whole).rejected(reason))?;
             // A container that others add to the pods later may have a port too.
             let ports = Object::new(&whole).pod().map(Ports::of);
-            pin(object, ports.and_then(|ports| ports.ok()?.service));
+            let port = ports.and_then(|ports| ports.ok()?.service);
+            inherit(object)
+                .and_then(|()| port.map_or(Ok(()), |port| pin(object, port)))
+                .map_err(|reason| Object::new(&whole).rejected(reason))?;
             Ok(warnings)
         }
     }

@@ -19,10 +19,10 @@ pub(crate) fn inherit(object: &mut Value) -> Result<(), String> {
     if let Some(reason) = contradiction(Object::new(object)) {
         return Err(reason);
     }
-    if !is_protected {
-        give(object);
+    match is_protected {
+        true => Ok(()),
+        false => give(object),
     }
-    Ok(())
 }
 
 /// Takes from the pods of an object what they have from it.
@@ -34,35 +34,45 @@ fn disinherit(object: &mut Value) {
     }
 }
 
-fn give(object: &mut Value) -> Option<()> {
+fn give(object: &mut Value) -> Result<(), String> {
     let own = Object::new(object);
-    let (path, pod) = (own.pod_path()?, own.pod()?);
+    let Some(pod) = own.pod() else {
+        return Ok(());
+    };
     let label = pod.label(SIDECAR).is_none();
     let label = label.then(|| (pointer("labels", SIDECAR), "true".into()));
     let lacking = own.annotations();
     let lacking = lacking.filter(|(name, _)| pod.annotation(name).is_none());
     let lacking = lacking.map(|(name, value)| (pointer("annotations", name), value.into()));
-    let changes: Vec<(String, Value)> = label.into_iter().chain(lacking).collect();
-    if changes.is_empty() {
-        return Some(());
-    }
-    original::change(object.pointer_mut(path)?, changes)
+    let changes = label.into_iter().chain(lacking).collect();
+    change_pods(object, changes)
 }
 
 /// Names the service's port to the pods of an object, until the next review finds it again.
-pub(crate) fn pin(object: &mut Value, port: Option<u16>) -> Option<()> {
-    let own = Object::new(object);
-    let (path, pod) = (own.pod_path()?, own.pod()?);
-    if pod.annotation(PORT).is_some() {
-        return Some(());
-    }
-    // There the other one is in place of the ConfigMap's.
-    let name = match pod.annotation(CONFIG_MAP) {
-        Some(_) => PINNED_PORT,
-        None => PORT,
+///
+/// # Errors
+/// The member that is no map.
+pub(crate) fn pin(object: &mut Value, port: u16) -> Result<(), String> {
+    let pod = Object::new(object).pod();
+    let has = |name| pod.is_some_and(|pod| pod.annotation(name).is_some());
+    let name = match () {
+        () if has(PORT) => return Ok(()),
+        // There the other one is in place of the ConfigMap's.
+        () if has(CONFIG_MAP) => PINNED_PORT,
+        () => PORT,
     };
-    let change = (pointer("annotations", name), port?.to_string().into());
-    original::change(object.pointer_mut(path)?, [change])
+    let change = (pointer("annotations", name), port.to_string().into());
+    change_pods(object, vec![change])
+}
+
+fn change_pods(object: &mut Value, changes: Vec<(String, Value)>) -> Result<(), String> {
+    let path = Object::new(object).pod_path().unwrap_or_default();
+    match object.pointer_mut(path) {
+        Some(pod) if !changes.is_empty() => {
+            original::change(pod, changes).map_err(|why| format!("{path}{why}"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Takes the sidecar from an object that has lost its label, and returns what was edited since.

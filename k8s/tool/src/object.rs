@@ -158,9 +158,6 @@ impl<'v> Object<'v> {
                 "the label {SIDECAR}: {label:?} is neither \"true\" nor \"false\""
             ));
         }
-        if let Some(reason) = self.misshapen() {
-            return rejected(reason);
-        }
         let elsewhere = path_of_containers(self.value);
         match elsewhere.filter(|_| self.wants_sidecar() && self.pod().is_none()) {
             Some(path) => rejected(format!(
@@ -168,35 +165,6 @@ impl<'v> Object<'v> {
             )),
             None => Ok(()),
         }
-    }
-
-    /// Returns the reason why a member cannot be changed: a map or list that is something else.
-    fn misshapen(self) -> Option<String> {
-        if !self.wants_sidecar() && self.kind() != "Service" {
-            return None;
-        }
-        let template = self.pod_path().unwrap_or_default();
-        let containers = self.pod().map_or(0, |pod| pod.containers().count());
-        let lifecycles =
-            (0..containers).map(|n| format!("{template}/spec/containers/{n}/lifecycle"));
-        let maps = ["", "/labels", "/annotations"].map(|map| format!("/metadata{map}"));
-        let maps = maps
-            .into_iter()
-            .flat_map(|map| [format!("{template}{map}"), map]);
-        let lists = ["initContainers", "volumes"].map(|list| format!("{template}/spec/{list}"));
-        let is_other = |path: &String, is_right: fn(&Value) -> bool| {
-            let value = self.value.pointer(path);
-            value.is_some_and(|value| !value.is_null() && !is_right(value))
-        };
-        let wrong_map = maps
-            .chain(lifecycles)
-            .find(|path| is_other(path, Value::is_object));
-        let wrong_list = lists
-            .into_iter()
-            .find(|path| is_other(path, Value::is_array));
-        wrong_map
-            .map(|path| format!("{path} is no map"))
-            .or_else(|| wrong_list.map(|path| format!("{path} is no list")))
     }
 
     fn sidecar_labels(self) -> impl Iterator<Item = &'v str> {

@@ -28,10 +28,13 @@ pub(crate) fn pointer(map: &str, name: &str) -> String {
 
 /// Sets members by their pointers, and keeps in the annotation what was there; null removes.
 /// Containers and volumes are added otherwise, and known by their names.
+///
+/// # Errors
+/// The member above one of them that is no map; the object is then of no use.
 pub(crate) fn change(
     object: &mut Value,
     changes: impl IntoIterator<Item = (String, Value)>,
-) -> Option<()> {
+) -> Result<(), String> {
     let mut record = record(object).unwrap_or_default();
     for (path, now) in changes {
         let was = object.pointer(&path).cloned().unwrap_or_default();
@@ -49,11 +52,11 @@ pub(crate) fn put_back(object: &mut Value, above: &str) -> Vec<String> {
     };
     let is_below = |(path, _): &(String, Replaced)| path.starts_with(above);
     let (below, others): (Record, Record) = record.into_iter().partition(is_below);
-    if others.is_empty() {
-        put(object, ANNOTATION, Value::Null);
-    } else {
-        write(object, &others);
-    }
+    // A record has been read from there.
+    let _ = match others.is_empty() {
+        true => put(object, ANNOTATION, Value::Null),
+        false => write(object, &others),
+    };
     let mut members: BTreeMap<String, Record> = BTreeMap::new();
     for (path, replaced) in below {
         let member: Vec<&str> = path.split('/').take(5).collect();
@@ -64,8 +67,9 @@ pub(crate) fn put_back(object: &mut Value, above: &str) -> Vec<String> {
     for (member, parts) in members {
         let present = |path: &str| object.pointer(path).unwrap_or(&Value::Null);
         if parts.iter().all(|(path, each)| *present(path) == each.now) {
-            for (path, Replaced { was, .. }) in parts {
-                put(object, &path, was);
+            let mut parts = parts.into_iter();
+            if parts.any(|(path, each)| put(object, &path, each.was).is_err()) {
+                edited.push(member);
             }
         } else if parts.iter().any(|(path, each)| *present(path) != each.was) {
             edited.push(member);
@@ -97,8 +101,10 @@ fn retain(object: &mut Value, name: &str, stays: impl Fn(&Value) -> bool) {
         return;
     };
     items.retain(stays);
-    if items.is_empty() {
-        put(object, &format!("/spec/{name}"), Value::Null);
+    if items.is_empty()
+        && let Some(Value::Object(spec)) = object.get_mut("spec")
+    {
+        spec.remove(name);
     }
 }
 
@@ -106,30 +112,31 @@ fn record(object: &Value) -> Option<Record> {
     serde_json::from_str(text(object, ANNOTATION)).ok()
 }
 
-fn write(object: &mut Value, record: &Record) -> Option<()> {
-    let text = serde_json::to_string(record).ok()?;
+fn write(object: &mut Value, record: &Record) -> Result<(), String> {
+    let text = serde_json::to_string(record).map_err(|error| error.to_string())?;
     put(object, ANNOTATION, text.into())
 }
 
 /// Sets a member, with the maps above it that are missing; null removes it, and the maps that have
 /// no other.
-fn put(object: &mut Value, path: &str, member: Value) -> Option<()> {
-    let (above, name) = path.rsplit_once('/')?;
+fn put(object: &mut Value, path: &str, member: Value) -> Result<(), String> {
+    let Some((above, name)) = path.rsplit_once('/') else {
+        return Ok(());
+    };
     let name = name.replace("~1", "/").replace("~0", "~");
-    if !member.is_null() {
-        if object.pointer(above).is_none_or(Value::is_null) {
-            put(object, above, json!({}));
-        }
-        object
-            .pointer_mut(above)?
-            .as_object_mut()?
-            .insert(name, member);
-        return Some(());
+    let is_missing = object.pointer(above).is_none_or(Value::is_null);
+    if is_missing && !member.is_null() {
+        put(object, above, json!({}))?;
     }
-    let members = object.pointer_mut(above)?.as_object_mut()?;
+    let members = object.pointer_mut(above).and_then(Value::as_object_mut);
+    let members = members.ok_or_else(|| format!("{above} is no map: write one, or leave it out"))?;
+    if !member.is_null() {
+        members.insert(name, member);
+        return Ok(());
+    }
     members.remove(&name);
     match members.is_empty() {
         true => put(object, above, Value::Null),
-        false => Some(()),
+        false => Ok(()),
     }
 }

@@ -84,11 +84,11 @@ fn added<'v>(
         settings,
     };
     let (container, volumes) = (sidecar.container(&probes)?, sidecar.volumes());
-    if let Some(pod) = value.pointer_mut(path) {
-        original::change(pod, changes);
-        prepend(&mut pod["spec"], "initContainers", vec![container]);
-        prepend(&mut pod["spec"], "volumes", volumes);
-    }
+    let pod = value.pointer_mut(path).ok_or("has no containers")?;
+    let put = original::change(pod, changes)
+        .and_then(|()| prepend(pod, "initContainers", vec![container]))
+        .and_then(|()| prepend(pod, "volumes", volumes));
+    put.map_err(|why| format!("{path}{why}"))?;
     Ok(warnings)
 }
 
@@ -144,11 +144,15 @@ fn taken_name(pod: Object<'_>) -> Option<String> {
 }
 
 /// Puts items in front of a list, which may be missing.
-fn prepend(spec: &mut Value, name: &str, items: Vec<Value>) {
-    match spec.get_mut(name) {
-        Some(Value::Array(list)) => drop(list.splice(0..0, items)),
-        _ => spec[name] = items.into(),
+fn prepend(pod: &mut Value, name: &str, mut items: Vec<Value>) -> Result<(), String> {
+    let spec = &mut pod["spec"];
+    match spec.get(name) {
+        None | Some(Value::Null) => {}
+        Some(Value::Array(present)) => items.extend_from_slice(present),
+        Some(_) => return Err(format!("/spec/{name} is no list: write one, or leave it out")),
     }
+    spec[name] = items.into();
+    Ok(())
 }
 
 /// Returns the container that has to outlive the drain by a hook: where none is set, and there is

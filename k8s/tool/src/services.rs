@@ -175,7 +175,9 @@ pub(crate) fn move_to_sidecar(
     let changes: Vec<_> = moved.map(|path| (path, own.sidecar.into())).collect();
     let is_moved = !changes.is_empty();
     if is_moved {
-        original::change(value, changes);
+        let before = value.clone();
+        let changed = original::change(value, changes);
+        changed.map_err(|why| Object::new(&before).rejected(why))?;
     }
     let service = Object::new(value);
     match past(service, own).into_iter().next() {
