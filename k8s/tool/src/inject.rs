@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use runtime::process::exit::ExitError;
 use serde_json::Value;
 
 use crate::metadata::follow;
@@ -13,7 +14,7 @@ use crate::pod::add_sidecar;
 use crate::ports::{self, Ports};
 use crate::services;
 use crate::settings::Settings;
-use crate::yaml::{Document, DocumentError};
+use crate::yaml::{self, Document};
 
 /// Of a Service whose pods have their sidecars later.
 const EARLY: &str = "is moved at once, before the pods that it leads to have their sidecars: apply --only workloads, wait for the rollout, then apply --only services";
@@ -43,23 +44,21 @@ struct Workload<'v> {
 ///
 /// # Errors
 /// For the first object that would look protected and not be.
-pub(crate) fn inject(
-    documents: &mut [Document],
-    settings: &Settings,
-) -> Result<Notes, DocumentError> {
+pub(crate) fn inject(documents: &mut [Document], settings: &Settings) -> Result<Notes, ExitError> {
     let mut notes = Notes::default();
     let before = values(documents);
     for document in &mut *documents {
         let all = before.iter().map(Object::new);
         let warnings = of_workload(&mut document.value, settings, all);
-        notes.warnings.extend(document.located(warnings)?);
+        let warnings = warnings.map_err(|rejected| yaml::error(&document.location, rejected))?;
+        notes.warnings.extend(warnings);
     }
     let after = values(documents);
     let workloads = before.iter().zip(&after).filter_map(workload);
     let workloads: Vec<Workload<'_>> = workloads.collect();
     for document in &mut *documents {
         let moved = of_service(&mut document.value, &workloads, &mut notes);
-        document.located(moved)?;
+        moved.map_err(|rejected| yaml::error(&document.location, rejected))?;
     }
     let after = values(documents);
     let objects: Vec<Object<'_>> = after.iter().map(Object::new).collect();

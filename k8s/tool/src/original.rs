@@ -129,7 +129,8 @@ fn put(object: &mut Value, path: &str, member: Value) -> Result<(), String> {
         put(object, above, json!({}))?;
     }
     let members = object.pointer_mut(above).and_then(Value::as_object_mut);
-    let members = members.ok_or_else(|| format!("{above} is no map: write one, or leave it out"))?;
+    let members =
+        members.ok_or_else(|| format!("{above} is no map: write one, or leave it out"))?;
     if !member.is_null() {
         members.insert(name, member);
         return Ok(());

@@ -149,7 +149,11 @@ fn prepend(pod: &mut Value, name: &str, mut items: Vec<Value>) -> Result<(), Str
     match spec.get(name) {
         None | Some(Value::Null) => {}
         Some(Value::Array(present)) => items.extend_from_slice(present),
-        Some(_) => return Err(format!("/spec/{name} is no list: write one, or leave it out")),
+        Some(_) => {
+            return Err(format!(
+                "/spec/{name} is no list: write one, or leave it out"
+            ));
+        }
     }
     spec[name] = items.into();
     Ok(())

@@ -6,6 +6,7 @@ use runtime::process::exit::ExitError;
 use wire::settings::pass_list;
 
 use crate::annotations::PREFIX;
+use crate::cli::SidecarsArgs;
 use crate::component::Component;
 use crate::resources;
 
@@ -28,6 +29,9 @@ const OTHER_KEY_SOURCES: [&str; 4] = [
 /// Variables that no operator sets for all sidecars.
 const OF_EACH_POD: [&str; 4] = [UPSTREAM, "POSTERN_LISTEN", "POSTERN_ADMIN_LISTEN", PROBES];
 
+/// The sidecar's variables that hold no secret, one a line: a test compares them with its help.
+const KNOWN: &str = include_str!("../sidecar_variables.txt");
+
 /// The name of an image without its registry and tag.
 const IMAGE: &str = "localhost/postern/sidecar";
 
@@ -47,38 +51,26 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Combines the component with variables; an empty value takes the component's away.
+    /// Combines the component with the operator's flags; an empty value takes the component's away.
     ///
     /// # Errors
-    /// [`ExitError::Usage`] for a variable of each pod, and for two sources of the key.
-    pub(crate) fn new(
-        image: Option<String>,
-        pairs: &[(String, String)],
-        secret: Option<String>,
-    ) -> Result<Self, ExitError> {
+    /// [`ExitError::Usage`] for a variable that is no setting of all sidecars, for two sources of the
+    /// key, and for resources that are none.
+    pub(crate) fn new(args: &SidecarsArgs) -> Result<Self, ExitError> {
         let component = Component::read()?;
         let mut variables = component.settings.clone();
         let mut set = BTreeSet::new();
-        for (name, value) in pairs {
-            if OF_EACH_POD.contains(&name.as_str()) {
-                return Err(ExitError::Usage(format!(
-                    "--set {name}: follows from ports and probes of each pod"
-                )));
-            }
-            if name == PUBLIC_PATH && !value.is_empty() {
-                // An unfinished list would go on in a pod's.
-                pass_list(value)
-                    .map_err(|error| ExitError::Usage(format!("--set {name}: {error}")))?;
-            }
+        for pair in &args.set {
+            let (name, value) =
+                variable(pair).map_err(|why| ExitError::Usage(format!("--set {why}")))?;
             if value.is_empty() {
                 variables.remove(name);
             } else {
-                variables.insert(name.clone(), value.clone());
-                set.insert(name.as_str());
+                variables.insert(name.to_owned(), value.to_owned());
+                set.insert(name);
             }
         }
-        let other = OTHER_KEY_SOURCES.iter().find(|name| set.contains(*name));
-        if let Some(other) = other {
+        if let Some(other) = OTHER_KEY_SOURCES.iter().find(|name| set.contains(*name)) {
             if set.contains(AUTH_SERVER) {
                 return Err(ExitError::Usage(format!(
                     "--set: {AUTH_SERVER} and {other} are two sources of the key"
@@ -87,38 +79,56 @@ impl Settings {
             variables.remove(AUTH_SERVER);
             variables.remove(APP_SECRET_FILE);
         }
-        let follows_memory = BOUNDS.iter().all(|name| !set.contains(name));
-        let image = image.unwrap_or_else(|| format!("{IMAGE}:{}", env!("CARGO_PKG_VERSION")));
+        let usual = || format!("{IMAGE}:{}", env!("CARGO_PKG_VERSION"));
+        let resources = args.resources.iter().map(|pair| {
+            resource(pair).map_err(|why| ExitError::Usage(format!("--resources '{pair}': {why}")))
+        });
         Ok(Self {
             component,
-            image,
+            image: args.image.clone().unwrap_or_else(usual),
             variables,
-            secret,
-            resources: BTreeMap::new(),
-            follows_memory,
+            secret: args.secret.clone(),
+            resources: resources.collect::<Result<_, _>>()?,
+            follows_memory: BOUNDS.iter().all(|name| !set.contains(name)),
         })
     }
+}
 
-    /// Adds resources, such as `memory-limit=512Mi`.
-    ///
-    /// # Errors
-    /// [`ExitError::Usage`] for another name, and for what is no quantity.
-    pub(crate) fn with_resources(mut self, pairs: &[String]) -> Result<Self, ExitError> {
-        for pair in pairs {
-            let rejected = |why: String| ExitError::Usage(format!("--resources '{pair}': {why}"));
-            let (name, quantity) = pair.split_once('=').unwrap_or((pair, ""));
-            let annotation = format!("{PREFIX}{name}");
-            if !resources::MEMBERS
-                .iter()
-                .any(|(known, ..)| *known == annotation)
-            {
-                return Err(rejected("expected cpu-request, cpu-limit, memory-request or memory-limit, and a quantity".to_owned()));
-            }
-            if !quantity.is_empty() {
-                resources::check(quantity).map_err(rejected)?;
-            }
-            self.resources.insert(annotation, quantity.to_owned());
-        }
-        Ok(self)
+/// Returns the name and the value of a variable.
+fn variable(pair: &str) -> Result<(&str, &str), String> {
+    let (name, value) = pair
+        .split_once('=')
+        .ok_or_else(|| format!("'{pair}': expected POSTERN_NAME=VALUE"))?;
+    if OF_EACH_POD.contains(&name) {
+        return Err(format!("{name}: follows from ports and probes of each pod"));
     }
+    if !KNOWN.lines().any(|known| known == name) {
+        return Err(format!(
+            "{name}: is no setting of the sidecar, or a secret one"
+        ));
+    }
+    if name == PUBLIC_PATH && !value.is_empty() {
+        // An unfinished list would go on in a pod's.
+        pass_list(value).map_err(|error| format!("{name}: {error}"))?;
+    }
+    Ok((name, value))
+}
+
+/// Returns the annotation and the quantity of a resource, such as `memory-limit=512Mi`.
+fn resource(pair: &str) -> Result<(String, String), String> {
+    let (name, quantity) = pair.split_once('=').unwrap_or((pair, ""));
+    let annotation = format!("{PREFIX}{name}");
+    if !resources::MEMBERS
+        .iter()
+        .any(|(known, ..)| *known == annotation)
+    {
+        return Err(
+            "expected cpu-request, cpu-limit, memory-request or memory-limit, and a quantity"
+                .to_owned(),
+        );
+    }
+    if !quantity.is_empty() {
+        resources::check(quantity)?;
+    }
+    Ok((annotation, quantity.to_owned()))
 }

@@ -11,6 +11,7 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use serde_json::Value;
 
+use crate::cli::SidecarsArgs;
 use crate::lint::{Level, lint};
 use crate::object::{Object, list, name_of, text};
 use crate::pod::add_sidecar;
@@ -19,7 +20,8 @@ use crate::yaml::{documents, stream};
 use wire::settings::probes;
 
 fn settings() -> &'static Settings {
-    static SETTINGS: LazyLock<Settings> = LazyLock::new(|| Settings::new(None, &[], None).unwrap());
+    static SETTINGS: LazyLock<Settings> =
+        LazyLock::new(|| Settings::new(&SidecarsArgs::default()).unwrap());
     &SETTINGS
 }
 

@@ -4,11 +4,8 @@ mod read;
 mod scalar;
 mod write;
 
-use std::fmt::{self, Display, Formatter};
-
+use runtime::process::exit::ExitError;
 use serde_json::Value;
-
-use crate::object::Rejected;
 
 pub(crate) use read::documents;
 pub(crate) use write::stream;
@@ -16,43 +13,14 @@ pub(crate) use write::stream;
 /// One document of a file.
 #[derive(Debug, Clone)]
 pub(crate) struct Document {
-    pub(crate) location: Location,
+    /// File and line, as editors find them.
+    pub(crate) location: String,
     pub(crate) value: Value,
 }
 
-/// A place in a file, as editors find it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Location {
-    pub(crate) file: String,
-    /// From 1.
-    pub(crate) line: usize,
-}
-
-/// An error in a document, with its location.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{location}: {problem}")]
-pub(crate) struct DocumentError {
-    pub(crate) location: Location,
-    pub(crate) problem: String,
-}
-
-impl Document {
-    /// Gives an error the location.
-    ///
-    /// # Errors
-    /// That one.
-    pub(crate) fn located<T>(&self, result: Result<T, Rejected>) -> Result<T, DocumentError> {
-        result.map_err(|rejected| DocumentError {
-            location: self.location.clone(),
-            problem: rejected.to_string(),
-        })
-    }
-}
-
-impl Display for Location {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.file, self.line)
-    }
+/// Returns the error of a document.
+pub(crate) fn error(location: &str, problem: impl ToString) -> ExitError {
+    ExitError::Config(format!("{location}: {}", problem.to_string()))
 }
 
 #[cfg(test)]
@@ -75,7 +43,9 @@ mod tests {
                 }
                 Err(error) => {
                     let expected = row["error"].as_str().unwrap_or("no error");
-                    assert!(error.problem.starts_with(expected), "{text}: {error}");
+                    let error = error.to_string();
+                    let (_, problem) = error.split_once(": ").unwrap();
+                    assert!(problem.starts_with(expected), "{text}: {error}");
                 }
             }
         }

@@ -16,8 +16,6 @@ use crate::yaml::{self, Document};
 
 /// Far more than a cluster's manifests.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
-/// The sidecar's variables that hold no secret, one a line: a test compares them with its help.
-const KNOWN: &str = include_str!("../../sidecar_variables.txt");
 const STANDARD_INPUT: &str = "-";
 
 /// Runs the command.
@@ -25,7 +23,7 @@ const STANDARD_INPUT: &str = "-";
 /// # Errors
 /// For input that cannot be read, and for an object that cannot have a sidecar.
 pub(crate) fn run(args: &InjectArgs) -> Result<(), ExitError> {
-    let settings = settings(&args.sidecars)?;
+    let settings = Settings::new(&args.sidecars)?;
     let mut documents = documents(&args.files)?;
     let mut warnings = Vec::new();
     let is_renewed = args.sidecars != SidecarsArgs::default();
@@ -35,8 +33,7 @@ pub(crate) fn run(args: &InjectArgs) -> Result<(), ExitError> {
         if is_renewed {
             warnings = remove(&mut documents, |object| object.is_protected());
         }
-        let injected = inject(&mut documents, &settings);
-        let notes = injected.map_err(|error| ExitError::Config(error.to_string()))?;
+        let notes = inject(&mut documents, &settings)?;
         warnings.extend(notes.warnings);
         if args.only != Some(Only::Services) {
             warnings.extend(notes.missing);
@@ -54,30 +51,13 @@ pub(crate) fn run(args: &InjectArgs) -> Result<(), ExitError> {
     output::print(&yaml::stream(documents.iter().map(|each| &each.value)))
 }
 
-/// Returns the settings of the sidecars, whose variables have to be settings of `serve`.
-pub(super) fn settings(args: &SidecarsArgs) -> Result<Settings, ExitError> {
-    let mut pairs = Vec::new();
-    for pair in &args.set {
-        let (name, value) = pair.split_once('=').ok_or_else(|| {
-            ExitError::Usage(format!("--set '{pair}': expected POSTERN_NAME=VALUE"))
-        })?;
-        if !KNOWN.lines().any(|known| known == name) {
-            let line = format!("--set: {name} is no setting of the sidecar, or a secret one");
-            return Err(ExitError::Usage(line));
-        }
-        pairs.push((name.to_owned(), value.to_owned()));
-    }
-    Settings::new(args.image.clone(), &pairs, args.secret.clone())?.with_resources(&args.resources)
-}
-
 /// Reads the documents of the files, or of standard input where none is named.
 pub(super) fn documents(files: &[String]) -> Result<Vec<Document>, ExitError> {
     let standard = [STANDARD_INPUT.to_owned()];
     let files = if files.is_empty() { &standard } else { files };
     let mut all = Vec::new();
     for file in files {
-        let read = yaml::documents(file, &text(file)?);
-        all.extend(read.map_err(|error| ExitError::Config(error.to_string()))?);
+        all.extend(yaml::documents(file, &text(file)?)?);
     }
     Ok(all)
 }

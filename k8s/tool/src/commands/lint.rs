@@ -4,7 +4,7 @@ use runtime::process::exit::ExitError;
 use runtime::process::output;
 
 use super::inject::documents;
-use crate::cli::LintArgs;
+use crate::cli::{LintArgs, SidecarsArgs};
 use crate::lint::{Finding, Level, lint};
 use crate::settings::Settings;
 
@@ -14,7 +14,7 @@ use crate::settings::Settings;
 /// For a finding: an error, or with `--strict` a warning.
 pub(crate) fn run(args: &LintArgs) -> Result<(), ExitError> {
     let documents = documents(&args.files)?;
-    let found = lint(&documents, &Settings::new(None, &[], None)?);
+    let found = lint(&documents, &Settings::new(&SidecarsArgs::default())?);
     let lines = found.iter().map(|finding| format!("{finding}\n"));
     output::print(&lines.collect::<String>())?;
     let counts = |finding: &&Finding<'_>| match finding.level {

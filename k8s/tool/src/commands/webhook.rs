@@ -22,8 +22,8 @@ use tracing::{info, warn};
 
 use self::metrics::WebhookMetrics;
 use self::server::Reviews;
-use super::inject::settings;
 use crate::cli::WebhookArgs;
+use crate::settings::Settings;
 
 /// The API server learns of the end of a replica by its connections alone.
 const LAME_DUCK: Duration = Duration::from_secs(5);
@@ -54,7 +54,7 @@ async fn serve(args: &WebhookArgs) -> Result<(), ExitError> {
         protocols: HTTP_1,
         client_ca: args.client_ca.clone(),
     })?);
-    let settings = settings(&args.sidecars)?;
+    let settings = Settings::new(&args.sidecars)?;
     info!(
         version = env!("CARGO_PKG_VERSION"),
         listen = %args.listen,

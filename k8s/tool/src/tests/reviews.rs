@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Settings, inject, pruned, settings, values};
 use crate::admission::review;
+use crate::cli::SidecarsArgs;
 use crate::object::Object;
 
 /// Returns what the webhook makes of an update; `None` where it is rejected.
@@ -432,11 +433,12 @@ fn pods_that_only_appear_protected_are_rejected() {
 
 #[test]
 fn a_config_map_is_the_only_source_of_settings() {
-    let pairs = [
-        ("POSTERN_JWKS_URL".to_owned(), "https://a/keys".to_owned()),
-        ("POSTERN_AUDIENCE".to_owned(), "a".to_owned()),
-    ];
-    let settings = Settings::new(None, &pairs, None).unwrap();
+    let set = ["POSTERN_JWKS_URL=https://a/keys", "POSTERN_AUDIENCE=a"];
+    let args = SidecarsArgs {
+        set: set.map(str::to_owned).to_vec(),
+        ..SidecarsArgs::default()
+    };
+    let settings = Settings::new(&args).unwrap();
     let annotated = |annotations: Value| {
         json!({
             "kind": "Pod",

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use runtime::process::exit::ExitError;
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, Tag};
 use serde_json::{Map, Value};
 use wire::strict_json;
 
 use super::scalar::plain;
-use super::{Document, DocumentError, Location};
+use super::{Document, error};
 
 /// Far deeper than any manifest.
 const MAX_DEPTH: usize = 100;
@@ -20,13 +21,9 @@ const OTHER_LINE_BREAKS: [char; 3] = ['\u{85}', '\u{2028}', '\u{2029}'];
 ///
 /// # Errors
 /// For text that is neither YAML nor JSON, and for what two readers may read differently.
-pub(crate) fn documents(file: &str, stream: &str) -> Result<Vec<Document>, DocumentError> {
-    let at = |line| Location {
-        file: file.to_owned(),
-        line,
-    };
+pub(crate) fn documents(file: &str, stream: &str) -> Result<Vec<Document>, ExitError> {
     let located = |(line, value)| Document {
-        location: at(line),
+        location: format!("{file}:{line}"),
         value,
     };
     // JSON has escapes that YAML lacks.
@@ -48,10 +45,7 @@ pub(crate) fn documents(file: &str, stream: &str) -> Result<Vec<Document>, Docum
         }
         None => reader.documents(),
     };
-    let objects = read.map_err(|problem| DocumentError {
-        location: at(reader.line),
-        problem,
-    })?;
+    let objects = read.map_err(|problem| error(&format!("{file}:{}", reader.line), problem))?;
     Ok(objects.into_iter().map(located).collect())
 }
 
@@ -230,7 +224,11 @@ fn merge(members: &mut Map<String, Value>, value: Value) -> Result<(), String> {
                 merge(members, merged)?;
             }
         }
-        _ => return Err("merges what is no map".to_owned()),
+        _ => {
+            return Err(
+                "merges what is no map: write its members, or a reference to a map".to_owned(),
+            );
+        }
     }
     Ok(())
 }
