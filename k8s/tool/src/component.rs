@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 
-use runtime::process::exit::ExitError;
 use serde_json::Value;
 
 use crate::yaml::documents;
@@ -28,15 +27,8 @@ pub(crate) struct Component {
 }
 
 impl Component {
-    /// Reads the component.
-    ///
-    /// # Errors
-    /// Never with the files that the program was built with: a test reads them.
-    pub(crate) fn read() -> Result<Self, ExitError> {
-        Self::parsed().ok_or_else(|| ExitError::Software("the component cannot be read".to_owned()))
-    }
-
-    fn parsed() -> Option<Self> {
+    /// Reads the component; always `Some` with the files that the program was built with.
+    pub(crate) fn read() -> Option<Self> {
         let sidecar = first(SIDECAR)?;
         let pod = sidecar.pointer("/spec/template/spec")?;
         let kustomization = first(SETTINGS)?;

@@ -8,17 +8,25 @@ use wire::settings;
 
 use crate::annotations as names;
 use crate::metadata::inherit;
-use crate::object::{Object, Rejected, list, name_of, text};
+use crate::object::{Object, Rejected, list, name_of};
 use crate::original;
 use crate::ports::{self, Ports};
 use crate::resources::{self, Bounds};
 use crate::settings::{
-    APP_NAME, APP_SECRET_FILE, AUTH_SERVER, BOUNDS, PROBES, PUBLIC_PATH, Settings, UPSTREAM,
+    ADMIN_LISTEN, APP_ID, APP_NAME, APP_SECRET_FILE, AUTH_SERVER, BOUNDS, PROBES, PUBLIC_PATH,
+    Settings, UPSTREAM,
 };
 use crate::{probes, protocol};
 
 /// Labels that name an application, the usual one first.
 const NAME_LABELS: [&str; 4] = ["app.kubernetes.io/name", "app", "k8s-app", "run"];
+/// Members of the container that hold the admin port.
+const ADMIN_PORTS: [&str; 4] = [
+    "/ports/1/containerPort",
+    "/startupProbe/httpGet/port",
+    "/readinessProbe/httpGet/port",
+    "/livenessProbe/httpGet/port",
+];
 /// Kubernetes' default; the sidecar's whole stop fits into it.
 const GRACE_PERIOD: u64 = 30;
 
@@ -77,11 +85,19 @@ fn added<'v>(
         let path = format!("/spec/containers/{number}/lifecycle/preStop");
         changes.push((path, settings.component.hook.clone()));
     }
+    let is_own =
+        |name| pod.annotation(names::CONFIG_MAP).is_some() && pod.annotation(name).is_some();
+    let variables = &settings.variables;
+    let needs_secret = variables.contains_key(APP_SECRET_FILE) || is_own(names::SECRET);
     let sidecar = Sidecar {
         pod,
         ports,
         protocol,
         settings,
+        needs_secret,
+        needs_application: variables.contains_key(AUTH_SERVER)
+            || is_own(names::APP_ID)
+            || is_own(names::SECRET),
     };
     let (container, volumes) = (sidecar.container(&probes)?, sidecar.volumes());
     let pod = value.pointer_mut(path).ok_or("has no containers")?;
@@ -187,6 +203,9 @@ struct Sidecar<'a> {
     ports: Ports,
     protocol: &'static str,
     settings: &'a Settings,
+    /// A ConfigMap may name another source of the key than the settings: then annotations decide.
+    needs_application: bool,
+    needs_secret: bool,
 }
 
 impl Sidecar<'_> {
@@ -194,79 +213,47 @@ impl Sidecar<'_> {
         self.pod.annotation(names::CONFIG_MAP)
     }
 
-    /// A ConfigMap may name another source of the key than the settings: then annotations decide.
-    fn needs_application(&self) -> bool {
-        self.settings.variables.contains_key(AUTH_SERVER)
-            || self.has_own_application(names::APP_ID)
-            || self.has_own_application(names::SECRET)
-    }
-
-    fn needs_secret(&self) -> bool {
-        self.settings.variables.contains_key(APP_SECRET_FILE)
-            || self.has_own_application(names::SECRET)
-    }
-
-    fn has_own_application(&self, annotation: &str) -> bool {
-        self.config_map().is_some() && self.pod.annotation(annotation).is_some()
-    }
-
     fn container(&self, probes: &Map<String, Value>) -> Result<Value, String> {
-        let component = &self.settings.component;
-        let mut container = component.container.clone();
+        let mut container = self.settings.component.container.clone();
         let of_all = &self.settings.resources;
-        let bounds = resources::set(
-            &mut container,
-            self.pod,
-            of_all,
-            self.protocol == protocol::HTTP,
-        )?;
-        renumber(&mut container, ports::ADMIN, self.ports.admin);
-        let Some(members) = container.as_object_mut() else {
-            return Err("the component has no container".to_owned());
-        };
-        members.insert("image".to_owned(), self.settings.image.clone().into());
-        match self.config_map() {
-            Some(name) => {
-                let source = json!([{"configMapRef": {"name": name}}]);
-                members.insert("envFrom".to_owned(), source);
+        let is_http_1 = self.protocol == protocol::HTTP;
+        let bounds = resources::set(&mut container, self.pod, of_all, is_http_1)?;
+        for path in ADMIN_PORTS {
+            if let Some(port) = container.pointer_mut(path) {
+                *port = self.ports.admin.into();
             }
-            None => drop(members.remove("envFrom")),
         }
-        if !self.needs_secret() {
-            remove_named(members.get_mut("volumeMounts"), "postern-sidecar-secret");
-        }
-        let env = self.env(members.get("env"), probes, bounds)?;
-        members.insert("env".to_owned(), env.into());
-        Ok(container)
-    }
-
-    fn env(
-        &self,
-        of_component: Option<&Value>,
-        probes: &Map<String, Value>,
-        bounds: Option<Bounds>,
-    ) -> Result<Vec<Value>, String> {
+        let of_component = list(container.get("env"));
+        let variables = self.variables(probes, bounds)?.into_iter();
         let mut env = Vec::new();
-        for variable in list(of_component) {
+        for variable in of_component {
             match name_of(variable) {
-                "POSTERN_APP_ID" if !self.needs_application() => {}
-                "POSTERN_APP_ID" => env.push(self.app_id(variable)?),
-                "POSTERN_ADMIN_LISTEN" => {
+                APP_ID if !self.needs_application => {}
+                APP_ID => env.push(self.app_id(variable)?),
+                ADMIN_LISTEN => {
                     let address = format!("[::]:{}", self.ports.admin);
-                    env.push(json!({"name": "POSTERN_ADMIN_LISTEN", "value": address}));
+                    env.push(json!({"name": ADMIN_LISTEN, "value": address}));
                 }
                 _ => env.push(variable.clone()),
             }
         }
-        let pairs = self.variables(probes, bounds)?.into_iter();
-        env.extend(pairs.map(|(name, value)| json!({"name": name, "value": value})));
-        Ok(env)
+        env.extend(variables.map(|(name, value)| json!({"name": name, "value": value})));
+        container["env"] = env.into();
+        container["image"] = self.settings.image.clone().into();
+        match (self.config_map(), container.as_object_mut()) {
+            (Some(name), _) => container["envFrom"] = json!([{"configMapRef": {"name": name}}]),
+            (None, members) => drop(members.and_then(|members| members.remove("envFrom"))),
+        }
+        if let Some(Value::Array(mounts)) = container.get_mut("volumeMounts") {
+            mounts.retain(|mount| self.needs_secret || name_of(mount) != "postern-sidecar-secret");
+        }
+        Ok(container)
     }
 
     /// Returns the application: named by an annotation, or by the first usual label of the pod.
     fn app_id(&self, of_component: &Value) -> Result<Value, String> {
         if let Some(id) = self.setting(names::APP_ID, settings::app_id)? {
-            return Ok(json!({"name": "POSTERN_APP_ID", "value": id}));
+            return Ok(json!({"name": APP_ID, "value": id}));
         }
         let is_named = |label: &&&str| self.pod.label(label).is_some_and(|name| !name.is_empty());
         match NAME_LABELS.iter().find(is_named) {
@@ -274,7 +261,7 @@ impl Sidecar<'_> {
             Some(label) => {
                 let path = format!("metadata.labels['{label}']");
                 let from = json!({"fieldRef": {"fieldPath": path}});
-                Ok(json!({"name": "POSTERN_APP_ID", "valueFrom": from}))
+                Ok(json!({"name": APP_ID, "valueFrom": from}))
             }
             None => Err(format!(
                 "its pods have no name: give them the label {} or the annotation {}",
@@ -354,7 +341,7 @@ impl Sidecar<'_> {
         let secret = secret.or(self.settings.secret.as_deref());
         let volumes = self.settings.component.volumes.iter();
         volumes
-            .filter(|volume| self.needs_secret() || volume.get("secret").is_none())
+            .filter(|volume| self.needs_secret || volume.get("secret").is_none())
             .map(|volume| {
                 let mut volume = volume.clone();
                 if let (Some(name), Some(slot)) = (secret, volume.pointer_mut("/secret/secretName"))
@@ -370,28 +357,4 @@ impl Sidecar<'_> {
 /// Escapes a value of a variable: Kubernetes would expand `$(NAME)`.
 fn literal(text: &str) -> String {
     text.replace('$', "$$")
-}
-
-/// Replaces a port number throughout the container.
-fn renumber(value: &mut Value, from: u16, to: u16) {
-    match value {
-        Value::Object(members) => {
-            for (name, member) in members {
-                let is_port = name == "port" || name == "containerPort";
-                if is_port && member.as_u64() == Some(u64::from(from)) {
-                    *member = to.into();
-                } else {
-                    renumber(member, from, to);
-                }
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(|item| renumber(item, from, to)),
-        _ => {}
-    }
-}
-
-fn remove_named(list: Option<&mut Value>, name: &str) {
-    if let Some(items) = list.and_then(Value::as_array_mut) {
-        items.retain(|item| text(item, "/name") != name);
-    }
 }

@@ -16,6 +16,8 @@ pub(crate) const UPSTREAM: &str = "POSTERN_UPSTREAM";
 pub(crate) const PROBES: &str = "POSTERN_PROBES";
 /// Requests and connections at a time.
 pub(crate) const BOUNDS: [&str; 2] = ["POSTERN_MAX_REQUESTS", "POSTERN_MAX_CONNECTIONS"];
+pub(crate) const ADMIN_LISTEN: &str = "POSTERN_ADMIN_LISTEN";
+pub(crate) const APP_ID: &str = "POSTERN_APP_ID";
 pub(crate) const APP_NAME: &str = "POSTERN_APP_NAME";
 pub(crate) const PUBLIC_PATH: &str = "POSTERN_PUBLIC_PATH";
 /// Sources of the key that need no application.
@@ -27,7 +29,7 @@ const OTHER_KEY_SOURCES: [&str; 4] = [
 ];
 
 /// Variables that no operator sets for all sidecars.
-const OF_EACH_POD: [&str; 4] = [UPSTREAM, "POSTERN_LISTEN", "POSTERN_ADMIN_LISTEN", PROBES];
+const OF_EACH_POD: [&str; 4] = [UPSTREAM, "POSTERN_LISTEN", ADMIN_LISTEN, PROBES];
 
 /// The sidecar's variables that hold no secret, one a line: a test compares them with its help.
 const KNOWN: &str = include_str!("../sidecar_variables.txt");
@@ -57,7 +59,8 @@ impl Settings {
     /// [`ExitError::Usage`] for a variable that is no setting of all sidecars, for two sources of the
     /// key, and for resources that are none.
     pub(crate) fn new(args: &SidecarsArgs) -> Result<Self, ExitError> {
-        let component = Component::read()?;
+        let unreadable = || ExitError::Software("the component cannot be read".to_owned());
+        let component = Component::read().ok_or_else(unreadable)?;
         let mut variables = component.settings.clone();
         let mut set = BTreeSet::new();
         for pair in &args.set {

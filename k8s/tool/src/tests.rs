@@ -198,6 +198,47 @@ fn what_was_edited_since_stays_and_is_named() {
     );
 }
 
+#[test]
+fn an_edited_probe_stays_whole() {
+    let (_, text) = examples()
+        .into_iter()
+        .find(|(name, _)| name == "tcp-probes.yaml")
+        .unwrap();
+    let injected = inject(&text, settings()).unwrap();
+    let edited = injected.replacen("path: \"/probe/chat-readiness\"", "path: \"/ready\"", 1);
+    let (removed, stays) = remove(&edited);
+    let member = "/spec/template/spec/containers/0/readinessProbe";
+    let line = format!("Deployment chat: {member}: edited since, left as it is");
+    assert_eq!(stays, [line]);
+    let container = "/spec/template/spec/containers/0";
+    let probes = removed.iter().find_map(|each| each.pointer(container));
+    let probes = probes.unwrap();
+    assert_eq!(probes["readinessProbe"]["tcpSocket"], Value::Null);
+    assert_eq!(probes["readinessProbe"]["httpGet"]["path"], "/ready");
+    assert_eq!(probes["startupProbe"]["httpGet"], Value::Null);
+}
+
+#[test]
+fn a_member_of_another_type_is_named_with_its_remedy() {
+    for (member, reason) in [
+        (
+            "metadata: {labels: {app: a}, annotations: 7}\n    spec: {",
+            "/metadata/annotations is no map: write one, or leave it out",
+        ),
+        (
+            "metadata: {labels: {app: a}}\n    spec: {volumes: 7, ",
+            "/spec/volumes is no list: write one, or leave it out",
+        ),
+    ] {
+        let text = format!(
+            "kind: Deployment\nmetadata: {{name: a, labels: {{postern/sidecar: \"true\"}}, annotations: {{postern/app-name: a}}}}\nspec:\n  template:\n    {member}containers: [{{name: a}}]}}\n"
+        );
+        let error = inject(&text, settings()).unwrap_err();
+        let expected = format!("-:1: Deployment a: /spec/template{reason}");
+        assert_eq!(error, expected);
+    }
+}
+
 /// Returns the value that a container finds in a variable; `None` where it has no such one.
 fn expanded(container: &Value, name: &str) -> Option<String> {
     let variable = list(container.get("env")).find(|variable| name_of(variable) == name)?;

@@ -89,7 +89,7 @@ pub(super) fn same_pods(text: &str) {
 
 /// Returns a pod without the annotations that one way writes and another has no use for.
 fn without_records(mut pod: Value) -> Value {
-    for name in ["postern/port", "postern/original"] {
+    for name in ["postern/port", "postern/pinned-port", "postern/original"] {
         let annotations = pod.pointer_mut("/metadata/annotations");
         annotations.and_then(|all| all.as_object_mut()?.remove(name));
     }
@@ -305,6 +305,18 @@ fn a_container_that_others_add_to_the_pods_stops_no_rollout() {
     let pod = pod_of(&updated(&changed, &changed).unwrap());
     let text = stored(&pod).unwrap().to_string();
     assert!(text.contains("http://127.0.0.1:4000"), "{text}");
+}
+
+#[test]
+fn beside_a_config_map_a_port_is_pinned_that_is_no_setting() {
+    let annotations = json!({"postern/config-map": "own"});
+    let mut pod = pod_of(&stored(&deployment(&annotations, &json!({}))).unwrap());
+    let mesh = json!({"name": "mesh", "image": "mesh:1", "ports": [{"containerPort": 15090}]});
+    let containers = pod["spec"]["containers"].as_array_mut().unwrap();
+    containers.push(mesh);
+    let text = stored(&pod).unwrap().to_string();
+    assert!(text.contains("\"postern/pinned-port\":\"3000\""), "{text}");
+    assert!(!text.contains("POSTERN_UPSTREAM"), "{text}");
 }
 
 #[test]
