@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::annotations::SIDECAR;
 use crate::metadata::{follow, inherit, pin};
-use crate::object::{Object, Rejected, text};
+use crate::object::{Object, text};
 use crate::original;
 use crate::patch::difference;
 use crate::pod::add_sidecar;
@@ -51,7 +51,7 @@ pub(crate) struct Reviewed {
     pub(crate) response: Value,
     pub(crate) outcome: Outcome,
     /// The rejected object and the reason.
-    pub(crate) rejected: Option<Rejected>,
+    pub(crate) rejected: Option<String>,
 }
 
 /// Reviews one object.
@@ -81,7 +81,9 @@ pub(crate) fn review(body: &[u8], settings: &Settings) -> Result<Reviewed, NotAR
             });
             (Outcome::Patched, response, None)
         }
-        Err(rejected) => {
+        Err(reason) => {
+            let object = request.get("object").unwrap_or(&Value::Null);
+            let rejected = format!("{}: {reason}", Object::new(object).described());
             let message = format!("postern: {rejected}");
             let status = json!({"code": 403, "reason": "Forbidden", "message": message});
             let response = json!({"uid": uid, "allowed": false, "status": status});
@@ -98,7 +100,7 @@ pub(crate) fn review(body: &[u8], settings: &Settings) -> Result<Reviewed, NotAR
 }
 
 /// Returns the patch, and warnings for the user.
-fn changes(request: &Value, settings: &Settings) -> Result<(Vec<Value>, Vec<String>), Rejected> {
+fn changes(request: &Value, settings: &Settings) -> Result<(Vec<Value>, Vec<String>), String> {
     let Some(before) = request.get("object").filter(|object| object.is_object()) else {
         return Ok((Vec::new(), Vec::new()));
     };
@@ -108,11 +110,7 @@ fn changes(request: &Value, settings: &Settings) -> Result<(Vec<Value>, Vec<Stri
 }
 
 /// Changes an object as its kind needs it, and returns warnings.
-fn change(
-    object: &mut Value,
-    request: &Value,
-    settings: &Settings,
-) -> Result<Vec<String>, Rejected> {
+fn change(object: &mut Value, request: &Value, settings: &Settings) -> Result<Vec<String>, String> {
     let operation = text(request, "/operation");
     // Ephemeral containers, scales and the like: the pod has or lacks its sidecar already.
     if !text(request, "/subResource").is_empty() || !matches!(operation, "CREATE" | "UPDATE") {
@@ -144,9 +142,8 @@ fn change(
             // A container that others add to the pods later may have a port too.
             let ports = Object::new(&whole).pod().map(Ports::of);
             let port = ports.and_then(|ports| ports.ok()?.service);
-            inherit(object)
-                .and_then(|()| port.map_or(Ok(()), |port| pin(object, port)))
-                .map_err(|reason| Object::new(&whole).rejected(reason))?;
+            inherit(object)?;
+            port.map_or(Ok(()), |port| pin(object, port))?;
             Ok(warnings)
         }
     }

@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use crate::metadata::follow;
 use crate::monitors::unserved;
-use crate::object::{Object, Rejected, text};
+use crate::object::{Object, text};
 use crate::original::take_away;
 use crate::pod::add_sidecar;
 use crate::ports::{self, Ports};
 use crate::services;
 use crate::settings::Settings;
-use crate::yaml::{self, Document};
+use crate::yaml::{Document, error};
 
 /// Of a Service whose pods have their sidecars later.
 const EARLY: &str = "is moved at once, before the pods that it leads to have their sidecars: apply --only workloads, wait for the rollout, then apply --only services";
@@ -50,7 +50,7 @@ pub(crate) fn inject(documents: &mut [Document], settings: &Settings) -> Result<
     for document in &mut *documents {
         let all = before.iter().map(Object::new);
         let warnings = of_workload(&mut document.value, settings, all);
-        let warnings = warnings.map_err(|rejected| yaml::error(&document.location, rejected))?;
+        let warnings = warnings.map_err(|why| rejected(document, &why))?;
         notes.warnings.extend(warnings);
     }
     let after = values(documents);
@@ -58,7 +58,7 @@ pub(crate) fn inject(documents: &mut [Document], settings: &Settings) -> Result<
     let workloads: Vec<Workload<'_>> = workloads.collect();
     for document in &mut *documents {
         let moved = of_service(&mut document.value, &workloads, &mut notes);
-        moved.map_err(|rejected| yaml::error(&document.location, rejected))?;
+        moved.map_err(|why| rejected(document, &why))?;
     }
     let after = values(documents);
     let objects: Vec<Object<'_>> = after.iter().map(Object::new).collect();
@@ -97,6 +97,11 @@ pub(crate) fn remove(
     warnings
 }
 
+fn rejected(document: &Document, why: &str) -> ExitError {
+    let object = Object::new(&document.value).described();
+    error(&document.location, format!("{object}: {why}"))
+}
+
 fn values(documents: &[Document]) -> Vec<Value> {
     documents.iter().map(|each| each.value.clone()).collect()
 }
@@ -128,7 +133,7 @@ fn of_workload<'v>(
     value: &mut Value,
     settings: &Settings,
     input: impl Iterator<Item = Object<'v>>,
-) -> Result<Vec<String>, Rejected> {
+) -> Result<Vec<String>, String> {
     let before = value.clone();
     let object = Object::new(&before);
     object.check()?;
@@ -163,7 +168,7 @@ fn of_service(
     value: &mut Value,
     workloads: &[Workload<'_>],
     notes: &mut Notes,
-) -> Result<(), Rejected> {
+) -> Result<(), String> {
     let before = value.clone();
     let service = Object::new(&before);
     if service.kind() != "Service" {
@@ -188,7 +193,7 @@ fn of_service(
     };
     if selected.iter().any(|each| each.ports != Some(own)) {
         let why = "selects pods with and without a sidecar, or with different ports";
-        return Err(service.rejected(why));
+        return Err(why.to_owned());
     }
     let is_moved = services::move_to_sidecar(value, own, |target| {
         own.service.is_some() && ports::resolved(pod, target) == own.service

@@ -4,14 +4,6 @@ use serde_json::Value;
 
 use crate::annotations::{ALL, ORIGINAL, PINNED_PORT, PREFIX, SIDECAR};
 
-/// An object that gets no sidecar, and the reason. The operator reads both.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{object}: {reason}")]
-pub(crate) struct Rejected {
-    pub(crate) object: String,
-    pub(crate) reason: String,
-}
-
 /// One object, alone in its document or an item of a list.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Object<'v> {
@@ -62,14 +54,6 @@ impl<'v> Object<'v> {
         match (self.namespace(), self.name()) {
             ("", name) => format!("{kind} {name}"),
             (namespace, name) => format!("{kind} {namespace}/{name}"),
-        }
-    }
-
-    /// Returns the error of the object.
-    pub(crate) fn rejected(self, reason: impl Into<String>) -> Rejected {
-        Rejected {
-            object: self.described(),
-            reason: reason.into(),
         }
     }
 
@@ -146,21 +130,20 @@ impl<'v> Object<'v> {
     ///
     /// # Errors
     /// The reason.
-    pub(crate) fn check(self) -> Result<(), Rejected> {
-        let rejected = |reason| Err(self.rejected(reason));
+    pub(crate) fn check(self) -> Result<(), String> {
         let of_pods = self.pod().and_then(|pod| not_text(pod.value));
         if let Some(reason) = not_text(self.value).or(of_pods) {
-            return rejected(reason);
+            return Err(reason);
         }
         let mut labels = self.sidecar_labels();
         if let Some(label) = labels.find(|label| !matches!(*label, "true" | "false")) {
-            return rejected(format!(
+            return Err(format!(
                 "the label {SIDECAR}: {label:?} is neither \"true\" nor \"false\""
             ));
         }
         let elsewhere = path_of_containers(self.value);
         match elsewhere.filter(|_| self.wants_sidecar() && self.pod().is_none()) {
-            Some(path) => rejected(format!(
+            Some(path) => Err(format!(
                 "describes pods at {path}, which get no sidecar here: label these, for the webhook, and the object {SIDECAR}: \"false\""
             )),
             None => Ok(()),

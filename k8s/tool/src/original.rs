@@ -10,7 +10,7 @@ use crate::object::{Object, name_of, text};
 /// The annotation [`crate::annotations::ORIGINAL`] in an object.
 const ANNOTATION: &str = "/metadata/annotations/postern~1original";
 
-/// A replaced member; null where there is or was none.
+/// A replaced member; null for a missing one.
 #[derive(Debug, Serialize, Deserialize)]
 struct Replaced {
     now: Value,

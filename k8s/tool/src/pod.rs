@@ -8,7 +8,7 @@ use wire::settings;
 
 use crate::annotations as names;
 use crate::metadata::inherit;
-use crate::object::{Object, Rejected, list, name_of};
+use crate::object::{Object, list, name_of};
 use crate::original;
 use crate::ports::{self, Ports};
 use crate::resources::{self, Bounds};
@@ -41,15 +41,6 @@ const MAX_VARIABLE_BYTES: usize = 96 * 1024;
 /// # Errors
 /// The reason why the pod cannot have one; the object is then of no use.
 pub(crate) fn add_sidecar<'v>(
-    value: &mut Value,
-    settings: &Settings,
-    input: impl Iterator<Item = Object<'v>>,
-) -> Result<Vec<String>, Rejected> {
-    let before = value.clone();
-    added(value, settings, input).map_err(|reason| Object::new(&before).rejected(reason))
-}
-
-fn added<'v>(
     value: &mut Value,
     settings: &Settings,
     input: impl Iterator<Item = Object<'v>>,

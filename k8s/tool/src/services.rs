@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::annotations::{OPEN_PORTS, PORT, SIDECAR};
-use crate::object::{Object, Rejected, list, name_of, share_namespace, text};
+use crate::object::{Object, list, name_of, share_namespace, text};
 use crate::original;
 use crate::ports::{self, Ports};
 
@@ -163,7 +163,7 @@ pub(crate) fn move_to_sidecar(
     value: &mut Value,
     own: Ports,
     is_service: impl Fn(&Value) -> bool,
-) -> Result<bool, Rejected> {
+) -> Result<bool, String> {
     let ports = ports_of(Object::new(value)).into_iter().enumerate();
     let moved = ports.filter(|(_, port)| {
         ports::is_tcp(port.value)
@@ -175,16 +175,14 @@ pub(crate) fn move_to_sidecar(
     let changes: Vec<_> = moved.map(|path| (path, own.sidecar.into())).collect();
     let is_moved = !changes.is_empty();
     if is_moved {
-        let before = value.clone();
-        let changed = original::change(value, changes);
-        changed.map_err(|why| Object::new(&before).rejected(why))?;
+        original::change(value, changes)?;
     }
     let service = Object::new(value);
     match past(service, own).into_iter().next() {
         None => Ok(is_moved),
-        Some(reason) => Err(service.rejected(format!(
+        Some(reason) => Err(format!(
             "{reason}: list it in the annotation {OPEN_PORTS}, or label the Service {SIDECAR}: \"false\", if no token is required"
-        ))),
+        )),
     }
 }
 
@@ -193,11 +191,11 @@ pub(crate) fn move_to_sidecar(
 ///
 /// # Errors
 /// The reason, where it is not certain which port leads to which.
-pub(crate) fn move_alone(value: &mut Value) -> Result<bool, Rejected> {
+pub(crate) fn move_alone(value: &mut Value) -> Result<bool, String> {
     let service = Object::new(value);
     if is_headless(service) {
         let why = "is headless: its clients connect to the pods themselves";
-        return Err(service.rejected(why));
+        return Err(why.to_owned());
     }
     let own = Ports::USUAL;
     let ports = ports_of(service).into_iter();
@@ -210,17 +208,17 @@ pub(crate) fn move_alone(value: &mut Value) -> Result<bool, Rejected> {
         ([only], _) => (*only).clone(),
         (_, Some(named)) => ports::number(named).map_or_else(|| named.into(), Value::from),
         _ => {
-            return Err(service.rejected(format!(
+            return Err(format!(
                 "has several ports: name the service's by the annotation {PORT}, and those without a token by {OPEN_PORTS}"
-            )));
+            ));
         }
     };
     if !targets.contains(&&target) {
         let targets: Vec<String> = targets.iter().map(ToString::to_string).collect();
         let targets = targets.join(", ");
-        return Err(service.rejected(format!(
+        return Err(format!(
             "the annotation {PORT} {target} is no target of its ports: write one of {targets} there"
-        )));
+        ));
     }
     move_to_sidecar(value, own, |port| *port == target)
 }

@@ -57,7 +57,7 @@ impl Settings {
     ///
     /// # Errors
     /// [`ExitError::Usage`] for a variable that is no setting of all sidecars, for two sources of the
-    /// key, and for resources that are none.
+    /// key, and for what is no resource.
     pub(crate) fn new(args: &SidecarsArgs) -> Result<Self, ExitError> {
         let unreadable = || ExitError::Software("the component cannot be read".to_owned());
         let component = Component::read().ok_or_else(unreadable)?;

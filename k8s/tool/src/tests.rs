@@ -280,7 +280,7 @@ proptest! {
                     prop_assert!(is_accepted);
                 }
                 Err(error) => {
-                    prop_assert!(!is_accepted && error.reason.contains(annotation), "{}", error);
+                    prop_assert!(!is_accepted && error.contains(annotation), "{}", error);
                 }
             }
         }

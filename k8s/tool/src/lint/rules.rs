@@ -42,8 +42,8 @@ pub(crate) fn lint<'d>(input: &'d [Document], settings: &Settings) -> Vec<Findin
                 .map(|copy| add_sidecar(copy, settings, objects.iter().copied()))
                 .transpose()
         });
-        if let Err(rejected) = rejected {
-            found.add(document, Error, "rejected", rejected.reason);
+        if let Err(why) = rejected {
+            found.add(document, Error, "rejected", why);
         }
         if owner.kind() == "Service" {
             of_service(document, &objects, &mut found);

@@ -121,11 +121,7 @@ impl Reviews {
         };
         self.metrics.count(outcome);
         if let Some(rejected) = rejected {
-            info!(
-                object = rejected.object,
-                reason = rejected.reason,
-                "object rejected"
-            );
+            info!(reason = rejected, "object rejected");
         }
         let json = [(header::CONTENT_TYPE, "application/json")];
         (json, Body::from(response.to_string())).into_response()
