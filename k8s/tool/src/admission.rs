@@ -45,20 +45,11 @@ named_enum! {
     }
 }
 
-/// A response, with its outcome.
-#[derive(Debug)]
-pub(crate) struct Reviewed {
-    pub(crate) response: Value,
-    pub(crate) outcome: Outcome,
-    /// The rejected object and the reason.
-    pub(crate) rejected: Option<String>,
-}
-
-/// Reviews one object.
+/// Reviews one object, and returns the response with its outcome.
 ///
 /// # Errors
 /// [`NotAReview`] for a body of another form.
-pub(crate) fn review(body: &[u8], settings: &Settings) -> Result<Reviewed, NotAReview> {
+pub(crate) fn review(body: &[u8], settings: &Settings) -> Result<(Outcome, Value), NotAReview> {
     let review: Value = serde_json::from_slice(body).map_err(|_| NotAReview("is not JSON"))?;
     if text(&review, "/apiVersion") != API_VERSION || text(&review, "/kind") != "AdmissionReview" {
         return Err(NotAReview("is of another kind"));
@@ -68,10 +59,10 @@ pub(crate) fn review(body: &[u8], settings: &Settings) -> Result<Reviewed, NotAR
         "" => return Err(NotAReview("has no uid")),
         uid => uid,
     };
-    let (outcome, response, rejected) = match changes(request, settings) {
+    let (outcome, response) = match changes(request, settings) {
         Ok((patch, warnings)) if patch.is_empty() => {
             let response = json!({"uid": uid, "allowed": true, "warnings": warnings});
-            (Outcome::Allowed, response, None)
+            (Outcome::Allowed, response)
         }
         Ok((patch, warnings)) => {
             let patch = STANDARD.encode(Value::Array(patch).to_string());
@@ -79,24 +70,19 @@ pub(crate) fn review(body: &[u8], settings: &Settings) -> Result<Reviewed, NotAR
                 "uid": uid, "allowed": true, "warnings": warnings,
                 "patchType": "JSONPatch", "patch": patch,
             });
-            (Outcome::Patched, response, None)
+            (Outcome::Patched, response)
         }
         Err(reason) => {
             let object = request.get("object").unwrap_or(&Value::Null);
-            let rejected = format!("{}: {reason}", Object::new(object).described());
-            let message = format!("postern: {rejected}");
+            let message = format!("postern: {}: {reason}", Object::new(object).described());
             let status = json!({"code": 403, "reason": "Forbidden", "message": message});
             let response = json!({"uid": uid, "allowed": false, "status": status});
-            (Outcome::Rejected, response, Some(rejected))
+            (Outcome::Rejected, response)
         }
     };
-    let response =
+    let review =
         json!({"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response});
-    Ok(Reviewed {
-        response,
-        outcome,
-        rejected,
-    })
+    Ok((outcome, review))
 }
 
 /// Returns the patch, and warnings for the user.

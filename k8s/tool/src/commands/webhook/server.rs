@@ -26,7 +26,8 @@ use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
 use super::metrics::WebhookMetrics;
-use crate::admission::{NotAReview, Outcome, Reviewed, review};
+use crate::admission::{NotAReview, Outcome, review};
+use crate::object::text;
 use crate::settings::Settings;
 
 /// Its name in the log.
@@ -107,11 +108,8 @@ impl Reviews {
     }
 
     fn reviewed(&self, body: &[u8]) -> Response {
-        let Reviewed {
-            response,
-            outcome,
-            rejected,
-        } = match bounded(body).and_then(|body| review(body, &self.settings)) {
+        let reviewed = bounded(body).and_then(|body| review(body, &self.settings));
+        let (outcome, response) = match reviewed {
             Ok(reviewed) => reviewed,
             Err(error) => {
                 self.metrics.count(Outcome::Malformed);
@@ -120,8 +118,9 @@ impl Reviews {
             }
         };
         self.metrics.count(outcome);
-        if let Some(rejected) = rejected {
-            info!(reason = rejected, "object rejected");
+        if outcome == Outcome::Rejected {
+            let reason = text(&response, "/response/status/message");
+            info!(reason, "object rejected");
         }
         let json = [(header::CONTENT_TYPE, "application/json")];
         (json, Body::from(response.to_string())).into_response()
