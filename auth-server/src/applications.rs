@@ -7,6 +7,7 @@
 //! A removed application keeps a record without secrets. So a missing record was lost with the
 //! store, and servers restore it.
 
+pub(crate) mod authentication;
 pub(crate) mod command;
 pub(crate) mod directory;
 mod failure_limit;

@@ -19,6 +19,7 @@ mod rate_limit;
 mod revocations;
 mod server;
 mod sessions;
+mod store;
 mod tokens;
 mod users;
 

@@ -283,8 +283,8 @@ mod tests {
 
     use super::*;
     use crate::cli::{Cli, Command};
-    use crate::keys::store::envelope_encryption::KeyEncryption;
-    use crate::keys::store::redis::credentials::Credentials;
+    use crate::store::envelope_encryption::KeyEncryption;
+    use crate::store::redis::credentials::Credentials;
 
     /// Runs `auth-server application <words>` on a store of its own.
     struct Desk(tempfile::TempDir);

@@ -8,9 +8,9 @@ use secrecy::{ExposeSecret, SecretString};
 use zeroize::Zeroizing;
 
 use crate::cli::store::{EncryptionArgs, StoreArgs};
-use crate::keys::store::envelope_encryption::{KeyEncryption, KeyEncryptionKey};
 use crate::keys::store::location::StoreLocation;
-use crate::keys::store::redis::credentials::{CredentialFiles, Credentials};
+use crate::store::envelope_encryption::{KeyEncryption, KeyEncryptionKey};
+use crate::store::redis::credentials::{CredentialFiles, Credentials};
 
 /// Validates the store flags of a command.
 ///

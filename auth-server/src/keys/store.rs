@@ -7,22 +7,20 @@
 #[cfg(test)]
 mod conformance;
 mod encrypting;
-pub(crate) mod envelope_encryption;
 mod file;
 pub(crate) mod location;
-mod record_mac;
 pub(crate) mod records;
-pub(crate) mod redis;
+mod redis;
 
 use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use runtime::process::exit::ExitError;
 
 use super::{Half, StoredKeys};
 use crate::applications::secret_hash::SecretHashes;
 use crate::applications::{AppId, Applications};
+pub(crate) use crate::store::StoreError;
 
 /// Longer than the stores' own timeouts: an upper bound for any call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -76,27 +74,6 @@ pub(crate) enum Entry {
     Half(Half),
     Ring,
     Applications,
-}
-
-/// Store error. The texts name the location and hold no secret.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum StoreError {
-    /// Unavailable for now; a retry may succeed.
-    #[error("{0}")]
-    Unavailable(String),
-    /// Access denied, or a value that must be neither used nor overwritten: an operator has to act.
-    #[error("{0}")]
-    Unusable(String),
-}
-
-/// Maps to exit codes: an unusable store is a configuration error, an unavailable one is not.
-impl From<StoreError> for ExitError {
-    fn from(error: StoreError) -> Self {
-        match error {
-            StoreError::Unavailable(line) => Self::Unavailable(line),
-            StoreError::Unusable(line) => Self::Config(line),
-        }
-    }
 }
 
 /// Returns an error that locates unreadable applications.

@@ -423,7 +423,9 @@ fn log_failure(failure: &StoreError, has_key: bool) {
         "no key: login and key respond with 503"
     };
     match failure {
-        StoreError::Unavailable(_) => warn!(%failure, consequence, "the key store is unavailable"),
+        StoreError::Unavailable(_) | StoreError::Unclear(_) => {
+            warn!(%failure, consequence, "the key store is unavailable")
+        }
         StoreError::Unusable(_) => error!(%failure, consequence, "the key store is unusable"),
     }
 }

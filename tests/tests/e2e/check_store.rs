@@ -97,7 +97,7 @@ const ROWS: [Row; 18] = [
     }),
     row("a lock that is a directory", RSA, 78, |data| {
         make(data);
-        fs::create_dir(data.join("serving.lock")).unwrap();
+        fs::create_dir(data.join("write.lock")).unwrap();
     }),
 ];
 

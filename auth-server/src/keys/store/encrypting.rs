@@ -15,11 +15,11 @@ use tracing::{info, warn};
 use wire::keys::signing_type::SigningType;
 use wire::keys::{KeyId, VerificationKey};
 
-use super::envelope_encryption::{EncryptionError, EncryptionState, KeyEncryption, Slot};
 use super::{Entry, KeyStore, StoreError, unusable_applications};
 use crate::applications::secret_hash::SecretHashes;
 use crate::applications::{AppId, Applications};
 use crate::keys::{Half, StoredKeyPair, StoredKeys, StoredRing};
+use crate::store::envelope_encryption::{EncryptionError, EncryptionState, KeyEncryption, Slot};
 
 /// Each retry means that another server re-encrypted the same keys meanwhile.
 const ATTEMPTS: usize = 8;
@@ -130,7 +130,7 @@ impl EncryptedStore {
 
     /// Returns the authenticated record; `None` for one to ignore.
     fn plain(&self, id: &AppId, record: &SecretHashes) -> Option<SecretHashes> {
-        let counts = !self.encryption.required || self.encryption.is_authentic(id, record);
+        let counts = !self.encryption.required || record.is_authentic(id, &self.encryption);
         counts.then(|| record.with_mac(None))
     }
 
@@ -157,7 +157,7 @@ impl EncryptedStore {
     /// Returns nothing without a key-encryption key, as with plaintext keys.
     fn unauthenticated(&self, held: &Applications) -> Vec<AppId> {
         let forged = |(id, record): &(&AppId, &SecretHashes)| {
-            self.encryption.current.is_some() && !self.encryption.is_authentic(id, record)
+            self.encryption.current.is_some() && !record.is_authentic(id, &self.encryption)
         };
         let forged = held.records().filter(forged);
         forged.map(|(id, _)| id.clone()).collect()
@@ -282,7 +282,7 @@ impl KeyStore for EncryptedStore {
         if plain.transpose()?.as_ref() != expected {
             return Ok(false);
         }
-        let record = self.encryption.authenticate(id, record);
+        let record = record.authenticated(id, &self.encryption);
         self.store.swap_application(id, there, &record).await
     }
 

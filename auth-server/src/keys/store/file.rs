@@ -2,31 +2,30 @@
 //!
 //! `user-token.private` and `user-token.public` hold the two values of contract §2.6,
 //! `user-token.ring` the rest of the ring, `applications.json` the registered applications,
-//! `sessions/` a file for each record with an end. A server holds `serving.lock` for its lifetime;
+//! `sessions/` a file for each record with an end. A server holds a lock on the directory for its lifetime;
 //! `write.lock` is held briefly, so that commands work beside a running server.
 
-mod directory;
 mod journal;
 pub(super) mod records;
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio::task::spawn_blocking;
 use tracing::{info, warn};
 
-use self::directory::{Locked, PrivateDirectory};
 use self::journal::{PRIVATE, PUBLIC, RING};
 use super::{Entry, KeyStore, StoreError, unreadable_record, unusable_applications};
 use crate::applications::secret_hash::SecretHashes;
 use crate::applications::{AppId, Applications};
 use crate::keys::{Half, StoredKeys};
+use crate::store::directory::{Locked, PrivateDirectory};
 
 const APPLICATIONS: &str = "applications.json";
-const SERVING_LOCK: &str = "serving.lock";
 const WRITE_LOCK: &str = "write.lock";
 
 #[derive(Debug, Clone)]
@@ -63,7 +62,7 @@ impl FileStore {
     /// Those of [`for_serving`](Self::for_serving), except for another server's lock.
     pub(crate) fn for_preview(directory: PathBuf) -> Result<Self, StoreError> {
         let directory = PrivateDirectory::new(directory);
-        directory.preview(&[SERVING_LOCK, WRITE_LOCK])?;
+        directory.preview(&[WRITE_LOCK])?;
         Ok(Self {
             directory: Arc::new(directory),
             purpose: Purpose::Preview,
@@ -74,11 +73,11 @@ impl FileStore {
     /// Opens the store for a server: creates the directory and locks out other servers.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] while another server uses the directory.
-    pub(crate) fn for_serving(directory: PathBuf) -> Result<Self, StoreError> {
+    /// [`StoreError::Unavailable`] if another server uses the directory for longer than `wait`.
+    pub(crate) fn for_serving(directory: PathBuf, wait: Duration) -> Result<Self, StoreError> {
         let directory = PrivateDirectory::new(directory);
         directory.create()?;
-        let serving = acquire_serving_lock(&directory)?;
+        let serving = directory.lock_for_serving(wait)?;
         Ok(Self {
             directory: Arc::new(directory),
             purpose: Purpose::Serve(Arc::new(Mutex::new(serving))),
@@ -106,9 +105,9 @@ impl FileStore {
             return Ok(());
         };
         let mut held = serving.lock();
-        if !self.directory.is_in_place(SERVING_LOCK, &held) {
+        if !self.directory.is_in_place(&held) {
             self.directory.create()?;
-            *held = acquire_serving_lock(&self.directory)?;
+            *held = self.directory.lock_for_serving(Duration::ZERO)?;
         }
         Ok(())
     }
@@ -245,24 +244,12 @@ impl KeyStore for FileStore {
     }
 }
 
-fn acquire_serving_lock(directory: &PrivateDirectory) -> Result<File, StoreError> {
-    directory
-        .try_lock(SERVING_LOCK)?
-        .ok_or_else(|| in_use(directory.path()))
-}
-
-fn in_use(directory: &Path) -> StoreError {
-    StoreError::Unavailable(format!(
-        "another auth-server serves from {}; several servers share a redis store",
-        directory.display()
-    ))
-}
-
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::path::Path;
 
     use super::super::conformance::installations::Files;
     use super::*;
@@ -293,7 +280,7 @@ mod tests {
 
     async fn installed() -> (Files, FileStore) {
         let files = Files::new();
-        let store = FileStore::for_serving(files.directory()).unwrap();
+        let store = FileStore::for_serving(files.directory(), Duration::ZERO).unwrap();
         install(&store, &keys("a")).await.unwrap();
         (files, store)
     }
@@ -314,7 +301,7 @@ mod tests {
                 )
             })
             .collect();
-        assert_eq!(modes.len(), 6, "{modes:?}");
+        assert_eq!(modes.len(), 5, "{modes:?}");
         assert!(modes.iter().all(|(_, mode)| *mode == 0o600), "{modes:?}");
     }
 
@@ -375,7 +362,7 @@ mod tests {
     #[tokio::test]
     async fn a_second_server_is_rejected_and_a_command_is_not() {
         let (files, store) = installed().await;
-        let rejected = FileStore::for_serving(files.directory()).unwrap_err();
+        let rejected = FileStore::for_serving(files.directory(), Duration::ZERO).unwrap_err();
         assert!(
             matches!(&rejected, StoreError::Unavailable(line) if line.contains("another auth-server"))
         );
@@ -383,8 +370,11 @@ mod tests {
             FileStore::new(files.directory()).load().await,
             Ok(keys("a"))
         );
+        let directory = files.directory();
+        let wait = Duration::from_secs(60);
+        let next = std::thread::spawn(move || FileStore::for_serving(directory, wait));
         drop(store);
-        assert!(FileStore::for_serving(files.directory()).is_ok());
+        assert!(next.join().unwrap().is_ok(), "it waits for the end");
     }
 
     #[tokio::test]
@@ -393,7 +383,7 @@ mod tests {
         fs::remove_dir_all(files.directory()).unwrap();
         assert_eq!(store.load().await, Ok(StoredKeys::default()));
         assert_eq!(install(&store, &keys("a")).await, Ok(keys("a")));
-        assert!(FileStore::for_serving(files.directory()).is_err());
+        assert!(FileStore::for_serving(files.directory(), Duration::ZERO).is_err());
     }
 
     #[tokio::test]

@@ -3,18 +3,23 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use runtime::tls;
 
 use super::encrypting::EncryptedStore;
 use super::encrypting::records::EncryptedRecords;
-use super::envelope_encryption::KeyEncryption;
 use super::file::FileStore;
 use super::file::records::FileRecords;
 use super::records::RecordStore;
-use super::redis::RedisStore;
-use super::redis::credentials::{CLIENT_CERTIFICATE, Credentials};
+use super::redis::RedisKeys;
 use super::{KeyStore, StoreError};
+use crate::store::envelope_encryption::KeyEncryption;
+use crate::store::redis::RedisStore;
+use crate::store::redis::credentials::{CLIENT_CERTIFICATE, Credentials};
+
+/// As long as an orchestrator's start-up probe: a former server may be ending.
+const SERVING_WAIT: Duration = Duration::from_secs(60);
 
 /// A configured store, not accessed yet.
 #[derive(Debug, Clone)]
@@ -64,7 +69,7 @@ impl StoreLocation {
     pub(crate) fn open(&self) -> Arc<dyn KeyStore> {
         self.encrypted(match &self.backend {
             Backend::File(directory) => Arc::new(FileStore::new(directory.clone())),
-            Backend::Redis(store) => Arc::clone(store) as _,
+            Backend::Redis(store) => Arc::new(RedisKeys::new(Arc::clone(store))),
         })
     }
 
@@ -74,9 +79,10 @@ impl StoreLocation {
     /// Those of [`FileStore::for_serving`]; a Redis store is not contacted yet.
     pub(crate) fn open_for_serving(&self) -> Result<Arc<dyn KeyStore>, StoreError> {
         Ok(match &self.backend {
-            Backend::File(directory) => {
-                self.encrypted(Arc::new(FileStore::for_serving(directory.clone())?))
-            }
+            Backend::File(directory) => self.encrypted(Arc::new(FileStore::for_serving(
+                directory.clone(),
+                SERVING_WAIT,
+            )?)),
             Backend::Redis(_) => self.open(),
         })
     }
@@ -177,7 +183,7 @@ mod tests {
     use zeroize::Zeroizing;
 
     use super::*;
-    use crate::keys::store::redis::credentials::CredentialFiles;
+    use crate::store::redis::credentials::CredentialFiles;
 
     fn parse(text: &str) -> Result<StoreLocation, LocationError> {
         parse_with(text, Credentials::default())

@@ -1,32 +1,20 @@
-//! The shared store: Redis or a compatible server, for any number of servers.
-//!
-//! One hash tag keeps the keys in one cluster slot, so that a script may change all of them at
-//! once. Every call makes its own connection: calls are rare (one per poll), and no connection
-//! state can be spoilt by a failover, a restart or a stalled peer.
+//! The shared key store, by the connections of [`crate::store::redis`].
 
-mod address;
-mod client;
-mod connection;
-pub(crate) mod credentials;
 mod records;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use async_trait::async_trait;
-use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, ServerErrorKind};
 use tracing::warn;
 use zeroize::Zeroizing;
 
-use self::address::Address;
-use self::client::CurrentEndpoint;
-use self::connection::Connection;
-use self::credentials::Credentials;
 use super::{Entry, KeyStore, StoreError, unreadable_record, unusable_applications};
 use crate::applications::secret_hash::SecretHashes;
 use crate::applications::{AppId, Applications};
 use crate::keys::{Half, StoredKeyPair, StoredKeys, StoredRing};
+use crate::store::redis::{RedisStore, script};
 
 const PRIVATE: &str = "{auth:user-token}:private";
 const PUBLIC: &str = "{auth:user-token}:public";
@@ -35,11 +23,6 @@ const APPLICATIONS: &str = "{auth:user-token}:applications";
 
 /// The keys of the scripts, in the same order everywhere.
 const KEYS: [&str; 3] = [PRIVATE, PUBLIC, RING];
-
-/// A store in the same data centre responds in milliseconds; beyond this it is stalled.
-const TIMEOUT: Duration = Duration::from_secs(2);
-/// Pause before the retry of a call that a failover interrupted.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// Reads a consistent snapshot. A script, because the client panics if a whole transaction is
 /// rejected (redis 1.8.1, wrong credentials).
@@ -94,108 +77,26 @@ redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 return 1
 ";
 
-pub(crate) struct RedisStore {
-    route: CurrentEndpoint,
-    /// The address without user and password.
-    redacted: String,
-    is_in_clear: bool,
+#[derive(Debug)]
+pub(super) struct RedisKeys {
+    store: Arc<RedisStore>,
     /// True once a rejected query of its clock was logged.
     is_time_rejected: AtomicBool,
 }
 
-impl std::fmt::Debug for RedisStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("RedisStore").field(&self.redacted).finish()
-    }
-}
-
-impl RedisStore {
-    /// Parses the address; does not connect.
-    ///
-    /// # Errors
-    /// Describes the error without the address, which may hold a password.
-    pub(super) fn new(address: &str, access: Credentials) -> Result<Self, String> {
-        let Address {
-            endpoint,
-            redacted,
-            is_in_clear,
-        } = Address::parse(address, &access, TIMEOUT)?;
-        Ok(Self {
-            route: CurrentEndpoint::new(address, access, endpoint, TIMEOUT),
-            redacted,
-            is_in_clear,
+impl RedisKeys {
+    pub(super) fn new(store: Arc<RedisStore>) -> Self {
+        Self {
+            store,
             is_time_rejected: AtomicBool::new(false),
-        })
-    }
-
-    /// Returns true if data leaves this host unencrypted.
-    pub(super) const fn is_in_clear(&self) -> bool {
-        self.is_in_clear
-    }
-
-    /// Returns the address without user and password.
-    pub(super) fn redacted(&self) -> &str {
-        &self.redacted
-    }
-
-    async fn connect(&self) -> Result<Connection, RedisError> {
-        Connection::open(&*self.route.endpoint().await, TIMEOUT).await
-    }
-
-    /// Runs an idempotent command, with one retry: neither reads nor swaps have an effect the
-    /// second time.
-    async fn call<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreError> {
-        match self.call_once(command).await {
-            Err(error) if is_worth_repeating(&error) => {
-                tokio::time::sleep(PAUSE).await;
-                self.call_once(command).await
-            }
-            outcome => outcome,
-        }
-        .map_err(|error| self.failed(&error))
-    }
-
-    async fn call_once<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, RedisError> {
-        self.connect().await?.query(command).await
-    }
-
-    /// Reads an application's record as written.
-    async fn record(
-        &self,
-        connection: &mut Connection,
-        id: &AppId,
-    ) -> Result<Option<String>, StoreError> {
-        let mut read = redis::cmd("HGET");
-        connection
-            .query(read.arg(APPLICATIONS).arg(id.as_str()))
-            .await
-            .map_err(|error| self.failed(&error))
-    }
-
-    fn failed(&self, error: &RedisError) -> StoreError {
-        let text = match error.kind() {
-            ErrorKind::Parse => format!("{}: this is not a Redis server", self.redacted),
-            _ => format!("{}: {error}", self.redacted),
-        };
-        if is_lasting(error) {
-            StoreError::Unusable(text)
-        } else {
-            StoreError::Unavailable(text)
         }
     }
-}
-
-/// Sends the whole script, not its digest: calls are rare, and a new master does not know it.
-fn script(text: &str, keys: &[&str]) -> Cmd {
-    let mut command = redis::cmd("EVAL");
-    command.arg(text).arg(keys.len()).arg(keys);
-    command
 }
 
 #[async_trait]
-impl KeyStore for RedisStore {
+impl KeyStore for RedisKeys {
     async fn load(&self) -> Result<StoredKeys, StoreError> {
-        self.call(&script(LOAD, &KEYS)).await.map(stored)
+        self.store.call(&script(LOAD, &KEYS)).await.map(stored)
     }
 
     async fn compare_and_swap(
@@ -207,12 +108,13 @@ impl KeyStore for RedisStore {
         for value in values(expected).into_iter().chain(values(new)) {
             command.arg(argument(value).as_str());
         }
-        self.call(&command).await.map(stored)
+        self.store.call(&command).await.map(stored)
     }
 
     async fn applications(&self) -> Result<Applications, StoreError> {
         let mut command = redis::cmd("HGETALL");
-        let records: BTreeMap<Vec<u8>, Vec<u8>> = self.call(command.arg(APPLICATIONS)).await?;
+        let records: BTreeMap<Vec<u8>, Vec<u8>> =
+            self.store.call(command.arg(APPLICATIONS)).await?;
         Ok(parse_records(&records))
     }
 
@@ -224,30 +126,27 @@ impl KeyStore for RedisStore {
     ) -> Result<bool, StoreError> {
         let json =
             serde_json::to_string(record).map_err(|error| unusable_applications(self, &error))?;
-        let connected = self.connect().await;
-        let mut connection = connected.map_err(|error| self.failed(&error))?;
         // Compared as text by the store: another program may have written it differently.
         let mut swap = script(SWAP_APPLICATION, &[APPLICATIONS]);
         swap.arg(id.as_str()).arg(json);
-        let there = self.record(&mut connection, id).await?;
+        let mut read = redis::cmd("HGET");
+        read.arg(APPLICATIONS).arg(id.as_str());
+        let there: Option<String> = self.store.call(&read).await?;
         let parsed = there.as_deref().map(serde_json::from_str).transpose();
         let parsed: Option<SecretHashes> = parsed.map_err(|_| unreadable_record(self, id))?;
         if parsed.as_ref() != expected {
             return Ok(false);
         }
         swap.arg(argument(there.as_deref()).as_str());
-        connection
-            .query(&swap)
-            .await
-            .map_err(|error| self.failed(&error))
+        self.store.call_once(&swap).await
     }
 
     async fn now(&self) -> Result<Option<i64>, StoreError> {
-        let time: Vec<i64> = self.call(&script(TIME, &KEYS)).await?;
+        let time: Vec<i64> = self.store.call(&script(TIME, &KEYS)).await?;
         if time.is_empty() && !self.is_time_rejected.swap(true, Ordering::Relaxed) {
             warn!(
                 "{}: the user lacks the right +time: keys follow this machine's clock",
-                self.redacted
+                self.store.redacted()
             );
         }
         Ok(time.first().copied())
@@ -255,14 +154,14 @@ impl KeyStore for RedisStore {
 
     fn location(&self, entry: Entry) -> String {
         let keys = match entry {
-            Entry::Store => return self.redacted.clone(),
+            Entry::Store => return self.store.redacted().to_owned(),
             Entry::KeyPair => format!("keys {PRIVATE} and {PUBLIC}"),
             Entry::Half(Half::Private) => format!("key {PRIVATE}"),
             Entry::Half(Half::Public) => format!("key {PUBLIC}"),
             Entry::Ring => format!("key {RING}"),
             Entry::Applications => format!("hash {APPLICATIONS}"),
         };
-        format!("{} {keys}", self.redacted)
+        format!("{} {keys}", self.store.redacted())
     }
 }
 
@@ -300,34 +199,6 @@ fn stored((private, public, ring): Reply) -> StoredKeys {
             public: Zeroizing::new(public),
         }),
         ring: ring.map(Zeroizing::new).map(StoredRing),
-    }
-}
-
-/// Returns true if an immediate retry may help: the peer is no longer the master, or the connection
-/// broke. An unresponsive peer is not retried.
-fn is_worth_repeating(error: &RedisError) -> bool {
-    !(error.is_timeout() || error.is_connection_refusal() || is_lasting(error))
-}
-
-/// Returns true if waiting cannot help: wrong credentials, missing rights, a key of another type.
-/// Everything else (connection refused, timeout, loading, read-only, out of memory, failover) may
-/// be transient.
-fn is_lasting(error: &RedisError) -> bool {
-    const CODES: [&str; 4] = ["WRONGPASS", "NOAUTH", "NOPERM", "WRONGTYPE"];
-    // The client's text for a rejected SELECT, which lacks the code. Redis accepts SELECT even
-    // while it loads or has lost its master.
-    const DATABASE_REJECTED: &str = "refused to switch database";
-    match error.kind() {
-        ErrorKind::AuthenticationFailed
-        | ErrorKind::InvalidClientConfig
-        | ErrorKind::Parse
-        | ErrorKind::UnexpectedReturnType
-        | ErrorKind::Server(ServerErrorKind::NoPerm) => true,
-        _ if error.to_string().contains(DATABASE_REJECTED) => true,
-        // Up to Redis 6, a script's error hides the code of the failed command in its text.
-        _ => CODES.iter().any(|code| {
-            error.code() == Some(code) || error.detail().is_some_and(|detail| detail.contains(code))
-        }),
     }
 }
 

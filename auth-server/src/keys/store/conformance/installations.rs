@@ -18,9 +18,9 @@ use super::super::location::StoreLocation;
 use super::super::records::RecordStore;
 use super::super::{Entry, KeyStore};
 use crate::keys::Half;
-use crate::keys::store::envelope_encryption::KeyEncryption;
-use crate::keys::store::envelope_encryption::tests::with;
-use crate::keys::store::redis::credentials::{CredentialFiles, Credentials};
+use crate::store::envelope_encryption::KeyEncryption;
+use crate::store::envelope_encryption::tests::with;
+use crate::store::redis::credentials::{CredentialFiles, Credentials};
 
 fn encryption(is_encrypted: bool) -> KeyEncryption {
     if is_encrypted {

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use tracing::warn;
 
 use crate::keys::store::StoreError;
-use crate::keys::store::envelope_encryption::{EncryptionError, KeyEncryption, Slot};
 use crate::keys::store::records::{NewRecord, RecordId, RecordStore, StoredRecord};
+use crate::store::envelope_encryption::{EncryptionError, KeyEncryption, Slot};
 
 pub(in crate::keys::store) struct EncryptedRecords {
     store: Arc<dyn RecordStore>,
@@ -116,9 +116,9 @@ mod tests {
     use runtime::process::clock::unix_now;
 
     use super::*;
-    use crate::keys::store::envelope_encryption::tests::{key, with};
     use crate::keys::store::file::records::FileRecords;
     use crate::keys::store::records::other_record;
+    use crate::store::envelope_encryption::tests::{key, with};
 
     fn id(number: u8) -> RecordId {
         RecordId::from_start(&[number; RecordId::LENGTH]).unwrap()

@@ -6,7 +6,7 @@ use super::super::conformance::installations::{Files, Installation};
 use super::super::file::FileStore;
 use super::*;
 use crate::keys::pair::generation::generate;
-use crate::keys::store::envelope_encryption::tests::{key, with};
+use crate::store::envelope_encryption::tests::{key, with};
 
 /// One store, opened by servers with different key-encryption keys.
 struct Directory(Files);

@@ -8,9 +8,9 @@
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use super::directory::PrivateDirectory;
 use crate::keys::store::StoreError;
 use crate::keys::{StoredKeyPair, StoredKeys, StoredRing};
+use crate::store::directory::PrivateDirectory;
 
 pub(super) const PRIVATE: &str = "user-token.private";
 pub(super) const PUBLIC: &str = "user-token.public";
@@ -107,7 +107,7 @@ fn try_complete(
     match complete(directory, journal) {
         Ok(()) => Ok(None),
         Err(passing @ StoreError::Unavailable(_)) => Ok(Some(passing)),
-        Err(unusable @ StoreError::Unusable(_)) => Err(unusable),
+        Err(other) => Err(other),
     }
 }
 

@@ -11,9 +11,9 @@ use runtime::process::clock::unix_now;
 use tokio::task::spawn_blocking;
 use tracing::warn;
 
-use super::directory::PrivateDirectory;
 use crate::keys::store::StoreError;
 use crate::keys::store::records::{NewRecord, RecordId, RecordStore, StoredRecord};
+use crate::store::directory::PrivateDirectory;
 
 /// Sessions were its first records.
 const DIRECTORY: &str = "sessions";

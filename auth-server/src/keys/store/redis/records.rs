@@ -3,9 +3,10 @@
 use async_trait::async_trait;
 use runtime::process::clock::unix_now;
 
-use super::{RedisStore, argument, script};
+use super::argument;
 use crate::keys::store::StoreError;
 use crate::keys::store::records::{NewRecord, RecordId, RecordStore, StoredRecord};
+use crate::store::redis::{RedisStore, script};
 
 /// Sessions were its first records.
 const PREFIX: &str = "{auth:user-token}:session:";

@@ -103,7 +103,7 @@ async fn a_stalled_server_is_given_up_and_used_again_when_it_goes_on() {
     let started = Instant::now();
     let error = store.load().await.unwrap_err();
     assert!(matches!(&error, StoreError::Unavailable(_)), "{error}");
-    assert!(started.elapsed() < 3 * TIMEOUT);
+    assert!(started.elapsed() < std::time::Duration::from_secs(6));
     signal(&redis, "CONT");
     assert_eq!(store.load().await, Ok(StoredKeys::default()));
 }

@@ -25,7 +25,7 @@ const KEY_BYTES: usize = 32;
 const ID_BYTES: usize = 6;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Slot {
+pub(crate) enum Slot {
     Private,
     /// Encrypted only if it is a shared secret.
     Public,
@@ -86,7 +86,7 @@ impl KeyEncryptionKey {
         })
     }
 
-    pub(super) fn id(&self) -> &str {
+    pub(crate) fn id(&self) -> &str {
         &self.id
     }
 
@@ -117,7 +117,7 @@ fn decode(text: &str) -> Option<Zeroizing<Vec<u8>>> {
 
 /// Encryption error. The texts hold no part of the value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum EncryptionError {
+pub(crate) enum EncryptionError {
     #[error(
         "encrypted with the key-encryption key {needed}, and {}",
         configured.as_ref().map_or_else(
@@ -142,7 +142,7 @@ pub(super) enum EncryptionError {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum EncryptionState {
+pub(crate) enum EncryptionState {
     Encrypted,
     /// Encrypted with the previous key.
     Outdated,
@@ -160,16 +160,16 @@ pub(crate) struct KeyEncryption {
     pub(crate) required: bool,
 }
 
-pub(super) struct Decrypted {
-    pub(super) text: Zeroizing<String>,
+pub(crate) struct Decrypted {
+    pub(crate) text: Zeroizing<String>,
     /// The key that it was encrypted for.
-    pub(super) kid: Option<String>,
-    pub(super) at_rest: EncryptionState,
+    pub(crate) kid: Option<String>,
+    pub(crate) at_rest: EncryptionState,
 }
 
 impl KeyEncryption {
     /// Encrypts with the current key; returns `None` without one.
-    pub(super) fn seal(
+    pub(crate) fn seal(
         &self,
         slot: Slot,
         kid: &str,
@@ -189,7 +189,7 @@ impl KeyEncryption {
     }
 
     /// Decrypts; returns plaintext as it is.
-    pub(super) fn open(&self, slot: Slot, text: &str) -> Result<Decrypted, EncryptionError> {
+    pub(crate) fn open(&self, slot: Slot, text: &str) -> Result<Decrypted, EncryptionError> {
         let Some(rest) = text.strip_prefix(MARK) else {
             return if self.required {
                 Err(EncryptionError::InClear)
@@ -254,7 +254,7 @@ fn decrypt(
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 

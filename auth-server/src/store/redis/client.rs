@@ -90,9 +90,8 @@ mod tests {
     use ::tests::certificates::{Authority, write_private};
     use runtime::tls::CertificateFiles;
 
-    use super::super::super::within_timeout;
     use super::*;
-    use crate::keys::store::redis::credentials::CredentialFiles;
+    use crate::store::redis::credentials::CredentialFiles;
 
     const ADDRESS: &str = "redis://127.0.0.1:1";
 
@@ -110,8 +109,7 @@ mod tests {
 
     /// Returns the password of a completed call.
     async fn password(route: &CurrentEndpoint) -> String {
-        let endpoint = within_timeout(async { Ok(route.endpoint().await) }).await;
-        let Endpoint::One(client) = &*endpoint.unwrap() else {
+        let Endpoint::One(client) = &*route.endpoint().await else {
             unreachable!("the address of one server")
         };
         let settings = client.get_connection_info().redis_settings();

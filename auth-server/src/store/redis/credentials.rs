@@ -58,12 +58,12 @@ impl Credentials {
     }
 
     /// Returns the file of the client certificate, and its expiry in seconds since 1970.
-    pub(in crate::keys::store) fn certificate(&self) -> Option<(PathBuf, i64)> {
+    pub(crate) fn certificate(&self) -> Option<(PathBuf, i64)> {
         let (file, _) = self.files.client.as_ref()?;
         Some((file.clone(), self.client.as_ref()?.not_after))
     }
 
-    pub(in crate::keys::store) fn is_for_redis(&self) -> bool {
+    pub(crate) fn is_for_redis(&self) -> bool {
         let passwords = self.password.is_some() || self.sentinel_password.is_some();
         let certificates = self.ca.is_some() || self.client.is_some();
         passwords || certificates || self.files.sentinel_user.is_some()
@@ -72,7 +72,7 @@ impl Credentials {
 
 impl CredentialFiles {
     /// Returns true if there is nothing to re-read.
-    pub(super) const fn are_missing(&self) -> bool {
+    pub(crate) const fn are_missing(&self) -> bool {
         self.password.is_none()
             && self.ca.is_none()
             && self.client.is_none()

@@ -14,9 +14,10 @@ use runtime::files::owner_only_file::{self, PrivateFileError, describe};
 use rustix::fs::{Access, PROC_SUPER_MAGIC, access, statfs};
 use rustix::io::Errno;
 use rustix::process::geteuid;
+use tracing::warn;
 use zeroize::Zeroizing;
 
-use crate::keys::store::StoreError;
+use crate::store::StoreError;
 
 const DIRECTORY_MODE: u32 = 0o700;
 /// A key pair is under 2 KiB, a thousand applications under 100 KiB; a ring has up to 3 MiB of
@@ -28,26 +29,26 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(3);
 const NO_DIRECTORY: &str = "a file, not a directory";
 
 #[derive(Debug)]
-pub(super) struct PrivateDirectory(PathBuf);
+pub(crate) struct PrivateDirectory(PathBuf);
 
-pub(super) struct Locked(#[expect(dead_code, reason = "held for its lock")] File);
+pub(crate) struct Locked(#[expect(dead_code, reason = "held for its lock")] File);
 
 impl PrivateDirectory {
-    pub(super) fn new(path: PathBuf) -> Self {
+    pub(crate) fn new(path: PathBuf) -> Self {
         Self(path)
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 
-    pub(super) fn exists(&self) -> bool {
+    pub(crate) fn exists(&self) -> bool {
         self.0.exists()
     }
 
     /// Creates a missing directory, and rejects one that others may write to: they could replace
     /// our keys.
-    pub(super) fn create(&self) -> Result<(), StoreError> {
+    pub(crate) fn create(&self) -> Result<(), StoreError> {
         DirBuilder::new()
             .recursive(true)
             .mode(DIRECTORY_MODE)
@@ -61,7 +62,7 @@ impl PrivateDirectory {
 
     /// Returns the error that [`create`](Self::create) or opening the lock files `locks` would
     /// have, and changes nothing.
-    pub(super) fn preview(&self, locks: &[&str]) -> Result<(), StoreError> {
+    pub(crate) fn preview(&self, locks: &[&str]) -> Result<(), StoreError> {
         for path in self.0.ancestors() {
             let path = if path.as_os_str().is_empty() {
                 Path::new(".")
@@ -83,7 +84,7 @@ impl PrivateDirectory {
     }
 
     /// Returns the error that creating a file would have, without creating one.
-    pub(super) fn allows_new_files(&self) -> Result<(), StoreError> {
+    pub(crate) fn allows_new_files(&self) -> Result<(), StoreError> {
         allows_new_entries(&self.0)
     }
 
@@ -99,7 +100,7 @@ impl PrivateDirectory {
         }
     }
 
-    fn inspect(&self) -> Result<(), StoreError> {
+    pub(crate) fn inspect(&self) -> Result<(), StoreError> {
         let metadata = fs::metadata(&self.0).map_err(|error| rejected(&self.0, &error))?;
         if metadata.mode() & 0o022 != 0 {
             return Err(unusable(
@@ -115,7 +116,7 @@ impl PrivateDirectory {
     }
 
     /// Reads a file; returns `None` if it does not exist.
-    pub(super) fn read(&self, name: &str) -> Result<Option<Zeroizing<String>>, StoreError> {
+    pub(crate) fn read(&self, name: &str) -> Result<Option<Zeroizing<String>>, StoreError> {
         let path = self.0.join(name);
         owner_only_file::read(&path, MAX_FILE_BYTES).map_err(|error| match error {
             PrivateFileError::System(error) => rejected(&path, &error),
@@ -124,18 +125,18 @@ impl PrivateDirectory {
     }
 
     /// Replaces a file atomically: after a crash it is the old or the new one.
-    pub(super) fn replace(&self, name: &str, content: &str) -> Result<(), StoreError> {
+    pub(crate) fn replace(&self, name: &str, content: &str) -> Result<(), StoreError> {
         let path = self.0.join(name);
         owner_only_file::replace(&path, content).map_err(|error| rejected(&path, &error))
     }
 
     /// Removes the temporary file of an interrupted [`replace`](Self::replace).
-    pub(super) fn remove_unfinished(&self, name: &str) -> Result<(), StoreError> {
+    pub(crate) fn remove_unfinished(&self, name: &str) -> Result<(), StoreError> {
         let path = self.0.join(name);
         owner_only_file::remove_unfinished(&path).map_err(|error| rejected(&path, &error))
     }
 
-    pub(super) fn remove(&self, name: &str) -> Result<(), StoreError> {
+    pub(crate) fn remove(&self, name: &str) -> Result<(), StoreError> {
         let path = self.0.join(name);
         match fs::remove_file(&path).and_then(|()| self.sync()) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(rejected(&path, &error)),
@@ -144,18 +145,18 @@ impl PrivateDirectory {
     }
 
     /// Removes a file that nothing is lost with, without waiting for the disk; returns true if it did.
-    pub(super) fn discard(&self, name: &str) -> bool {
+    pub(crate) fn discard(&self, name: &str) -> bool {
         fs::remove_file(self.0.join(name)).is_ok()
     }
 
     /// Returns the names of all files.
-    pub(super) fn names(&self) -> Result<impl Iterator<Item = String>, StoreError> {
+    pub(crate) fn names(&self) -> Result<impl Iterator<Item = String>, StoreError> {
         let entries = fs::read_dir(&self.0).map_err(|error| rejected(&self.0, &error))?;
         Ok(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()))
     }
 
     /// Waits briefly for the lock file `name`.
-    pub(super) fn lock(&self, name: &str) -> Result<Locked, StoreError> {
+    pub(crate) fn lock(&self, name: &str) -> Result<Locked, StoreError> {
         let file = self.open_lock(name)?;
         match lock_file::lock(&file, LOCK_TIMEOUT) {
             Ok(()) => Ok(Locked(file)),
@@ -167,23 +168,36 @@ impl PrivateDirectory {
         }
     }
 
-    /// Tries to lock the file `name`; `None` if another process holds it.
-    pub(super) fn try_lock(&self, name: &str) -> Result<Option<File>, StoreError> {
-        let file = self.open_lock(name)?;
-        match lock_file::try_lock(&file) {
-            Ok(()) => Ok(Some(file)),
-            Err(error) if lock_file::is_busy(&error) => Ok(None),
-            Err(error) => Err(rejected(&self.0.join(name), &error)),
+    /// Locks the directory itself for a server, until the result is dropped; waits up to `wait` for
+    /// another one to end. Not a file in it: closing a second descriptor of a database drops its
+    /// locks.
+    pub(crate) fn lock_for_serving(&self, wait: Duration) -> Result<File, StoreError> {
+        let directory = File::open(&self.0).map_err(|error| rejected(&self.0, &error))?;
+        let mut locked = lock_file::try_lock(&directory);
+        if locked.as_ref().is_err_and(lock_file::is_busy) && !wait.is_zero() {
+            warn!(
+                "another auth-server serves from {}: waiting for its end",
+                self.0.display()
+            );
+            locked = lock_file::lock(&directory, wait);
+        }
+        match locked {
+            Ok(()) => Ok(directory),
+            Err(error) if lock_file::is_busy(&error) => Err(StoreError::Unavailable(format!(
+                "another auth-server serves from {}; several servers share a redis store",
+                self.0.display()
+            ))),
+            Err(error) => Err(rejected(&self.0, &error)),
         }
     }
 
-    /// Returns true if `held` is still the file under `name`.
-    pub(super) fn is_in_place(&self, name: &str, held: &File) -> bool {
-        lock_file::is_in_place(held, &self.0.join(name))
+    /// Returns true if `held` is still this directory.
+    pub(crate) fn is_in_place(&self, held: &File) -> bool {
+        lock_file::is_in_place(held, &self.0)
     }
 
     /// Returns path, owner and mode of a file and the user of this process, for an operator.
-    pub(super) fn describe(&self, name: &str) -> String {
+    pub(crate) fn describe(&self, name: &str) -> String {
         describe(&self.0.join(name))
     }
 
@@ -209,7 +223,7 @@ fn allows_new_entries(directory: &Path) -> Result<(), StoreError> {
 }
 
 /// Maps errors: a transient one must not make a good store unusable.
-fn rejected(path: &Path, error: &std::io::Error) -> StoreError {
+pub(crate) fn rejected(path: &Path, error: &std::io::Error) -> StoreError {
     let line = format!("{}: {error}", describe(path));
     if owner_only_file::is_passing(error) {
         StoreError::Unavailable(line)
@@ -218,6 +232,6 @@ fn rejected(path: &Path, error: &std::io::Error) -> StoreError {
     }
 }
 
-fn unusable(path: &Path, why: &str) -> StoreError {
+pub(crate) fn unusable(path: &Path, why: &str) -> StoreError {
     StoreError::Unusable(format!("{}: {why}", describe(path)))
 }

@@ -1,0 +1,168 @@
+//! The store: versioned records that change together or not at all, and logs that only grow.
+//!
+//! It is the truth: what it says is so, and memory is a cache of it. It moves strings and does not
+//! interpret them.
+#![cfg_attr(
+    not(test),
+    expect(dead_code, reason = "sessions and revocations are still to come")
+)]
+
+#[cfg(test)]
+pub(crate) mod conformance;
+pub(crate) mod directory;
+pub(crate) mod envelope_encryption;
+pub(crate) mod record_mac;
+pub(crate) mod redis;
+pub(crate) mod sqlite;
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use runtime::process::exit::ExitError;
+use zeroize::Zeroizing;
+
+/// Longer than the stores' own timeouts: an upper bound for any call.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Subject of a record. The names stand in the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    Application,
+    Session,
+}
+
+impl Kind {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Application => "application",
+            Self::Session => "session",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    pub(crate) kind: Kind,
+    pub(crate) id: String,
+}
+
+/// The name of a log, as it stands in the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Log {
+    Revocations,
+}
+
+impl Log {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Revocations => "revocations",
+        }
+    }
+}
+
+/// One state of a record, opaque. Where a store gives a version again, the value is the same: a
+/// change that was decided by the value is right there too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Version(String);
+
+/// A record as it was read.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Stored {
+    pub(crate) value: Zeroizing<String>,
+    pub(crate) version: Version,
+}
+
+/// Redacts the value, which may hold a secret.
+impl fmt::Debug for Stored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Stored").field(&self.version).finish()
+    }
+}
+
+/// One part of a commit. `expected` is the version that was read; `None`: no record is there.
+pub(crate) enum Change {
+    Put {
+        key: Key,
+        expected: Option<Version>,
+        value: Zeroizing<String>,
+        /// Seconds since the epoch, by the store's clock; from then on the record is absent.
+        ends: Option<i64>,
+    },
+    Delete {
+        key: Key,
+        expected: Version,
+    },
+    /// Changes nothing; the commit needs the record as it was read.
+    Check {
+        key: Key,
+        expected: Option<Version>,
+    },
+    Append {
+        log: Log,
+        value: String,
+        ends: i64,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Committed,
+    /// Nothing was changed: a record has another version.
+    Conflict,
+}
+
+/// An immutable entry of a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LogEntry {
+    /// Given by the store, larger than the id of every entry before.
+    pub(crate) id: i64,
+    pub(crate) value: String,
+    pub(crate) ends: i64,
+}
+
+/// Store error. The texts name the location and hold no secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum StoreError {
+    /// Unavailable for now; nothing was changed, and a retry may succeed.
+    #[error("{0}")]
+    Unavailable(String),
+    /// Access denied, or a value that must be neither used nor overwritten: nothing was changed, and
+    /// an operator has to act.
+    #[error("{0}")]
+    Unusable(String),
+    /// A commit whose response was lost: it took place or it did not.
+    #[error("{0}; the change was made or it was not")]
+    Unclear(String),
+}
+
+/// Maps to exit codes: an unusable store is a configuration error, an unavailable one is not.
+impl From<StoreError> for ExitError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Unusable(line) => Self::Config(line),
+            other => Self::Unavailable(other.to_string()),
+        }
+    }
+}
+
+/// Every call ends by itself, within ten seconds.
+#[async_trait]
+pub(crate) trait Store: fmt::Debug + Send + Sync {
+    async fn get(&self, key: &Key) -> Result<Option<Stored>, StoreError>;
+
+    /// Reads the records of a kind, in the order of their ids.
+    async fn list(&self, kind: Kind) -> Result<Vec<(String, Stored)>, StoreError>;
+
+    /// Makes all changes, or none if one of them expects another version.
+    async fn commit(&self, changes: Vec<Change>) -> Result<Outcome, StoreError>;
+
+    /// Reads the entries after `cursor`, the id of the last one known (0: all), in their order.
+    async fn since(&self, log: Log, cursor: i64) -> Result<Vec<LogEntry>, StoreError>;
+
+    /// Returns the clock that all servers share, in seconds since the epoch.
+    async fn now(&self) -> Result<i64, StoreError>;
+
+    /// Names the place of a record for an operator, without secrets.
+    fn describe(&self, key: &Key) -> String;
+}

@@ -1,0 +1,239 @@
+//! Conformance suite: rules that every store passes.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+pub(crate) mod installations;
+
+use tokio::task::JoinSet;
+use zeroize::Zeroizing;
+
+use self::installations::{Files, Installation, Redis, Topology};
+use super::{Change, Key, Kind, Log, Outcome, Store, Version};
+
+/// Makes one test per rule and store, or one for all rules where a store takes long to start.
+macro_rules! for_every_store {
+    ($($rule:ident),+ $(,)?) => {
+        mod sqlite {
+            $(#[tokio::test] async fn $rule() { super::$rule(&super::Files::new()).await; })+
+        }
+        mod redis {
+            $(#[tokio::test] async fn $rule() {
+                if let Some(redis) = super::Redis::start() { super::$rule(&redis).await; }
+            })+
+        }
+        async fn every_rule(installation: &dyn Installation) {
+            $(
+                installation.clear().await;
+                $rule(installation).await;
+            )+
+        }
+    };
+}
+
+for_every_store!(
+    an_empty_store_holds_nothing,
+    a_record_is_replaced_only_by_who_knows_what_is_there,
+    a_commit_makes_all_changes_or_none,
+    a_version_is_of_one_value,
+    a_record_is_absent_from_its_end_on,
+    a_list_has_every_record_of_its_kind_in_order,
+    a_log_is_read_from_a_cursor_and_keeps_its_order,
+    of_many_who_change_a_record_at_once_each_is_counted,
+);
+
+#[tokio::test]
+async fn redis_over_tls_follows_every_rule() {
+    if let Some(redis) = Topology::tls() {
+        every_rule(&redis).await;
+    }
+}
+
+#[tokio::test]
+async fn redis_behind_sentinels_follows_every_rule() {
+    if let Some(redis) = Topology::watched() {
+        every_rule(&redis).await;
+    }
+}
+
+#[tokio::test]
+async fn a_redis_cluster_follows_every_rule() {
+    if let Some(redis) = Topology::cluster() {
+        every_rule(&redis).await;
+    }
+}
+
+async fn an_empty_store_holds_nothing(installation: &dyn Installation) {
+    let store = installation.open();
+    assert_eq!(store.get(&application("a")).await, Ok(None));
+    assert_eq!(store.list(Kind::Application).await, Ok(Vec::new()));
+    assert_eq!(store.since(Log::Revocations, 0).await, Ok(Vec::new()));
+}
+
+pub(crate) fn application(id: &str) -> Key {
+    Key {
+        kind: Kind::Application,
+        id: id.to_owned(),
+    }
+}
+
+pub(crate) fn put(id: &str, expected: Option<&Version>, value: &str) -> Change {
+    Change::Put {
+        key: application(id),
+        expected: expected.cloned(),
+        value: Zeroizing::new(value.to_owned()),
+        ends: None,
+    }
+}
+
+fn append(value: &str, ends: i64) -> Change {
+    Change::Append {
+        log: Log::Revocations,
+        value: value.to_owned(),
+        ends,
+    }
+}
+
+async fn version(store: &dyn Store, id: &str) -> Option<Version> {
+    let held = store.get(&application(id)).await.unwrap();
+    held.map(|held| held.version)
+}
+
+async fn value(store: &dyn Store, id: &str) -> Option<String> {
+    let held = store.get(&application(id)).await.unwrap();
+    held.map(|held| held.value.to_string())
+}
+
+async fn a_record_is_replaced_only_by_who_knows_what_is_there(installation: &dyn Installation) {
+    let (one, other) = (installation.open(), installation.open());
+    assert_eq!(
+        one.commit(vec![put("a", None, "1")]).await,
+        Ok(Outcome::Committed)
+    );
+    let first = version(&*other, "a").await;
+    for (expected, new, outcome) in [
+        (None, "2", Outcome::Conflict),
+        (first.clone(), "2", Outcome::Committed),
+        (first, "3", Outcome::Conflict),
+    ] {
+        let change = put("a", expected.as_ref(), new);
+        assert_eq!(other.commit(vec![change]).await, Ok(outcome));
+    }
+    assert_eq!(value(&*one, "a").await.as_deref(), Some("2"));
+}
+
+async fn a_commit_makes_all_changes_or_none(installation: &dyn Installation) {
+    let store = installation.open();
+    store.commit(vec![put("a", None, "1")]).await.unwrap();
+    let held = version(&*store, "a").await;
+    let end = store.now().await.unwrap() + 1000;
+    let changes = |expected: Option<&Version>| {
+        vec![
+            put("b", None, "new"),
+            append("entry", end),
+            Change::Check {
+                key: application("a"),
+                expected: expected.cloned(),
+            },
+        ]
+    };
+    assert_eq!(store.commit(changes(None)).await, Ok(Outcome::Conflict));
+    assert_eq!(value(&*store, "b").await, None);
+    assert_eq!(store.since(Log::Revocations, 0).await, Ok(Vec::new()));
+    let done = store.commit(changes(held.as_ref())).await;
+    assert_eq!(done, Ok(Outcome::Committed));
+    assert_eq!(value(&*store, "b").await.as_deref(), Some("new"));
+    assert_eq!(store.since(Log::Revocations, 0).await.unwrap().len(), 1);
+}
+
+async fn a_version_is_of_one_value(installation: &dyn Installation) {
+    let store = installation.open();
+    store.commit(vec![put("a", None, "1")]).await.unwrap();
+    let first = version(&*store, "a").await.unwrap();
+    let delete = || Change::Delete {
+        key: application("a"),
+        expected: first.clone(),
+    };
+    let deleted = store.commit(vec![delete()]).await;
+    assert_eq!(deleted, Ok(Outcome::Committed));
+    assert_eq!(store.commit(vec![delete()]).await, Ok(Outcome::Conflict));
+    store.commit(vec![put("a", None, "2")]).await.unwrap();
+    assert_eq!(store.commit(vec![delete()]).await, Ok(Outcome::Conflict));
+    assert_eq!(value(&*store, "a").await.as_deref(), Some("2"));
+}
+
+async fn a_record_is_absent_from_its_end_on(installation: &dyn Installation) {
+    let store = installation.open();
+    let now = store.now().await.unwrap();
+    let ending = |id: &str, ends| Change::Put {
+        key: application(id),
+        expected: None,
+        value: Zeroizing::new("1".to_owned()),
+        ends: Some(ends),
+    };
+    for (id, ends) in [("over", now), ("there", now + 1000)] {
+        let done = store.commit(vec![ending(id, ends)]).await;
+        assert_eq!(done, Ok(Outcome::Committed));
+    }
+    assert_eq!(value(&*store, "over").await, None);
+    let listed = store.list(Kind::Application).await.unwrap();
+    assert_eq!(listed.len(), 1);
+    let again = store.commit(vec![ending("over", now + 1000)]).await;
+    assert_eq!(again, Ok(Outcome::Committed));
+}
+
+async fn a_list_has_every_record_of_its_kind_in_order(installation: &dyn Installation) {
+    let store = installation.open();
+    let other = Change::Put {
+        key: Key {
+            kind: Kind::Session,
+            id: "a".to_owned(),
+        },
+        expected: None,
+        value: Zeroizing::new(String::new()),
+        ends: None,
+    };
+    let changes = vec![put("b", None, "2"), other, put("a", None, "")];
+    store.commit(changes).await.unwrap();
+    let listed = store.list(Kind::Application).await.unwrap();
+    let listed: Vec<_> = listed
+        .iter()
+        .map(|(id, held)| (id.as_str(), held.value.as_str()))
+        .collect();
+    assert_eq!(listed, [("a", ""), ("b", "2")]);
+}
+
+async fn a_log_is_read_from_a_cursor_and_keeps_its_order(installation: &dyn Installation) {
+    let (one, other) = (installation.open(), installation.open());
+    let end = one.now().await.unwrap() + 1000;
+    let changes = vec![append("a", end), append("over", 1), append("b", end)];
+    one.commit(changes).await.unwrap();
+    let first = other.since(Log::Revocations, 0).await.unwrap();
+    let values: Vec<_> = first.iter().map(|entry| entry.value.as_str()).collect();
+    assert_eq!(values, ["a", "b"]);
+    let cursor = first.last().unwrap().id;
+    other.commit(vec![append("c", end)]).await.unwrap();
+    let later = one.since(Log::Revocations, cursor).await.unwrap();
+    assert_eq!(later.len(), 1);
+    assert!(later[0].id > cursor);
+}
+
+async fn of_many_who_change_a_record_at_once_each_is_counted(installation: &dyn Installation) {
+    const WRITERS: u32 = 8;
+    let first = installation.open();
+    first.commit(vec![put("a", None, "0")]).await.unwrap();
+    let mut writers = JoinSet::new();
+    for store in (0..WRITERS).map(|_| installation.open()) {
+        writers.spawn(async move {
+            loop {
+                let held = store.get(&application("a")).await.unwrap().unwrap();
+                let next = held.value.parse::<u32>().unwrap() + 1;
+                let change = put("a", Some(&held.version), &next.to_string());
+                if store.commit(vec![change]).await.unwrap() == Outcome::Committed {
+                    break;
+                }
+            }
+        });
+    }
+    writers.join_all().await;
+    assert_eq!(value(&*first, "a").await, Some(WRITERS.to_string()));
+}

@@ -1,0 +1,144 @@
+//! Installations of each kind of store, with direct access past the driver.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tests::certificates::Authority;
+use tests::redis_server::RedisServer;
+use tests::redis_topologies::{Cluster, SENTINEL_PASSWORD, Watched};
+use zeroize::Zeroizing;
+
+use super::super::Store;
+use super::super::redis::RedisStore;
+use super::super::redis::credentials::{CredentialFiles, Credentials};
+use super::super::sqlite::{Access, SqliteStore};
+
+/// One store that several servers may open.
+#[async_trait]
+pub(crate) trait Installation: Sync {
+    fn open(&self) -> Arc<dyn Store>;
+    /// Resets the store.
+    async fn clear(&self);
+}
+
+/// A directory, removed on drop.
+pub(crate) struct Files(tempfile::TempDir);
+
+impl Files {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+}
+
+#[async_trait]
+impl Installation for Files {
+    fn open(&self) -> Arc<dyn Store> {
+        Arc::new(SqliteStore::new(self.0.path().join("data"), Access::Write))
+    }
+
+    async fn clear(&self) {
+        let _ = std::fs::remove_dir_all(self.0.path().join("data"));
+    }
+}
+
+/// A redis-server, stopped on drop.
+pub(crate) struct Redis(pub(crate) RedisServer);
+
+impl Redis {
+    /// Starts a server; `None`, with a message, if there is no redis-server.
+    pub(crate) fn start() -> Option<Self> {
+        RedisServer::start().map(Self)
+    }
+
+    pub(crate) fn store(&self) -> RedisStore {
+        RedisStore::new(&self.0.url(), Credentials::default()).unwrap()
+    }
+}
+
+#[async_trait]
+impl Installation for Redis {
+    fn open(&self) -> Arc<dyn Store> {
+        Arc::new(self.store())
+    }
+
+    async fn clear(&self) {
+        self.0.command(&["FLUSHALL"]);
+    }
+}
+
+/// A Redis setup of several processes or with certificates.
+pub(crate) struct Topology {
+    store: Arc<RedisStore>,
+    servers: Servers,
+    /// Its directory holds the certificates, read for each call.
+    _authority: Option<Authority>,
+}
+
+enum Servers {
+    Tls(Box<RedisServer>),
+    Watched(Watched),
+    Cluster(Cluster),
+}
+
+impl Topology {
+    pub(crate) fn tls() -> Option<Self> {
+        // As in `main`; another test of this process may have been first.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let authority = Authority::new();
+        let server = RedisServer::start_with_tls(&authority)?;
+        let certificate = authority.issue("client");
+        let files = CredentialFiles {
+            ca: Some(authority.file()),
+            client: Some((certificate.cert, certificate.key)),
+            ..CredentialFiles::default()
+        };
+        let access = Credentials::read(files).unwrap();
+        Some(Self {
+            store: store(&server.url(), access),
+            servers: Servers::Tls(Box::new(server)),
+            _authority: Some(authority),
+        })
+    }
+
+    pub(crate) fn watched() -> Option<Self> {
+        let watched = Watched::start()?;
+        let access = Credentials {
+            sentinel_password: Some(Zeroizing::new(SENTINEL_PASSWORD.to_owned())),
+            ..Credentials::default()
+        };
+        Some(Self {
+            store: store(&watched.url(), access),
+            servers: Servers::Watched(watched),
+            _authority: None,
+        })
+    }
+
+    pub(crate) fn cluster() -> Option<Self> {
+        let cluster = Cluster::start()?;
+        Some(Self {
+            store: store(&cluster.url(), Credentials::default()),
+            servers: Servers::Cluster(cluster),
+            _authority: None,
+        })
+    }
+}
+
+fn store(address: &str, access: Credentials) -> Arc<RedisStore> {
+    Arc::new(RedisStore::new(address, access).unwrap())
+}
+
+#[async_trait]
+impl Installation for Topology {
+    fn open(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.store) as _
+    }
+
+    async fn clear(&self) {
+        let words = ["FLUSHALL"];
+        match &self.servers {
+            Servers::Tls(server) => server.command(&words),
+            Servers::Watched(watched) => watched.master().unwrap().command(&words),
+            Servers::Cluster(cluster) => cluster.owner().command(&words),
+        };
+    }
+}

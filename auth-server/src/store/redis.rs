@@ -1,0 +1,426 @@
+//! The shared store: Redis or a compatible server, for any number of servers.
+//!
+//! One hash tag keeps the keys in one cluster slot, so that a script may change all of them at
+//! once. Every call makes its own connection: calls are rare (one per poll), and no connection
+//! state can be spoilt by a failover, a restart or a stalled peer.
+//!
+//! A record is a string of its own, and its version the digest of that. An index for each kind (a
+//! sorted set of ids, by the end of the record) and the entries of a log (a sorted set by id, with
+//! another one by end) are kept by the script that commits.
+
+mod address;
+mod client;
+mod connection;
+pub(crate) mod credentials;
+
+use std::time::Duration;
+
+use ::redis::{Cmd, ErrorKind, FromRedisValue, RedisError, ServerErrorKind};
+use async_trait::async_trait;
+use tokio::time::timeout;
+use zeroize::Zeroizing;
+
+use self::address::Address;
+use self::client::CurrentEndpoint;
+use self::connection::Connection;
+use self::credentials::Credentials;
+use super::{
+    CALL_TIMEOUT, Change, Key, Kind, Log, LogEntry, Outcome, Store, StoreError, Stored, Version,
+};
+use crate::random;
+
+/// Before the names of all keys.
+const PREFIX: &str = "{auth:user-token}:";
+
+/// A store in the same data centre responds in milliseconds; beyond this it is stalled.
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// Pause before the retry of a call that a failover interrupted.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Records that one script reads: no script may keep the server from others for long.
+const BATCH: usize = 500;
+
+/// Reads records with their versions. GET, not MGET: that takes a value of another type for none.
+const GET: &str = "
+local held = {}
+for number, key in ipairs(KEYS) do
+  local value = redis.call('GET', key)
+  held[number] = value and {value, redis.sha1hex(value)} or false
+end
+return held
+";
+
+/// Reads the clock of the server that holds the key.
+const TIME: &str = "return redis.call('TIME')";
+
+/// Reads the clock and the entries after a cursor.
+const SINCE: &str = "
+return {redis.call('TIME')[1], redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. ARGV[1], '+inf')}
+";
+
+/// `KEYS`: the mark of this commit, the counter of log entries, and two for each change: record and
+/// index, or a log and its ends. `ARGV`: five for each change: its name, the expected version or
+/// nothing, the value, the end or nothing, the id.
+///
+/// The mark makes a repeated commit one: the response to the first may be lost. All keys are read
+/// before the first write, since an error after it would leave half a commit; without the right to
+/// the clock only what has ended stays longer.
+const COMMIT: &str = r"
+local function key(change, number) return KEYS[2 * change + number] end
+local function argument(change, number) return ARGV[5 * change - 5 + number] end
+local changes = #ARGV / 5
+if redis.call('EXISTS', KEYS[1]) == 1 then return 1 end
+redis.call('GET', KEYS[2])
+for change = 1, changes do
+  if argument(change, 1) == 'append' then
+    redis.call('ZCARD', key(change, 1))
+  else
+    local held = redis.call('GET', key(change, 1))
+    if (held and redis.sha1hex(held) or '') ~= argument(change, 2) then return 0 end
+  end
+  redis.call('ZCARD', key(change, 2))
+end
+redis.call('SET', KEYS[1], '', 'EX', 60)
+local time = redis.pcall('TIME')
+for change = 1, changes do
+  local name, ends, id = argument(change, 1), argument(change, 4), argument(change, 5)
+  if name == 'put' then
+    redis.call('SET', key(change, 1), argument(change, 3))
+    if ends ~= '' then redis.call('EXPIREAT', key(change, 1), ends) end
+    redis.call('ZADD', key(change, 2), ends == '' and '+inf' or ends, id)
+  elseif name == 'delete' then
+    redis.call('DEL', key(change, 1))
+    redis.call('ZREM', key(change, 2), id)
+  elseif name == 'append' then
+    local number = redis.call('INCR', KEYS[2])
+    redis.call('ZADD', key(change, 1), number, number .. ' ' .. ends .. ' ' .. argument(change, 3))
+    redis.call('ZADD', key(change, 2), ends, number)
+  end
+  if not time.err and name ~= 'check' then
+    local over = redis.call('ZRANGEBYSCORE', key(change, 2), '-inf', time[1], 'LIMIT', 0, 100)
+    for _, id in ipairs(over) do
+      if name == 'append' then redis.call('ZREMRANGEBYSCORE', key(change, 1), id, id) end
+      redis.call('ZREM', key(change, 2), id)
+    end
+  end
+end
+return 1
+";
+
+pub(crate) struct RedisStore {
+    route: CurrentEndpoint,
+    /// The address without user and password.
+    redacted: String,
+    is_in_clear: bool,
+}
+
+impl std::fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("RedisStore").field(&self.redacted).finish()
+    }
+}
+
+impl RedisStore {
+    /// Parses the address; does not connect.
+    ///
+    /// # Errors
+    /// Describes the error without the address, which may hold a password.
+    pub(crate) fn new(address: &str, access: Credentials) -> Result<Self, String> {
+        let Address {
+            endpoint,
+            redacted,
+            is_in_clear,
+        } = Address::parse(address, &access, TIMEOUT)?;
+        Ok(Self {
+            route: CurrentEndpoint::new(address, access, endpoint, TIMEOUT),
+            redacted,
+            is_in_clear,
+        })
+    }
+
+    /// Returns true if data leaves this host unencrypted.
+    pub(crate) const fn is_in_clear(&self) -> bool {
+        self.is_in_clear
+    }
+
+    /// Returns the address without user and password.
+    pub(crate) fn redacted(&self) -> &str {
+        &self.redacted
+    }
+
+    /// Runs an idempotent command, with one retry.
+    pub(crate) async fn call<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreError> {
+        match self.attempt(command).await {
+            Err(failed) if is_worth_repeating(&failed.error) => {
+                tokio::time::sleep(PAUSE).await;
+                self.attempt(command).await
+            }
+            outcome => outcome,
+        }
+        .map_err(|failed| self.failed(&failed.error))
+    }
+
+    /// Runs a command whose effect is not to be repeated.
+    pub(crate) async fn call_once<T: FromRedisValue>(
+        &self,
+        command: &Cmd,
+    ) -> Result<T, StoreError> {
+        let done = self.attempt(command).await;
+        done.map_err(|failed| self.failed(&failed.error))
+    }
+
+    async fn attempt<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Failed> {
+        let connected = Connection::open(&*self.route.endpoint().await, TIMEOUT).await;
+        let mut connection = connected.map_err(|error| Failed {
+            may_have_arrived: false,
+            error,
+        })?;
+        connection.query(command).await.map_err(|error| Failed {
+            may_have_arrived: !is_rejected(&error),
+            error,
+        })
+    }
+
+    /// Commits with one retry: what the first attempt did counts once.
+    async fn commit_once(&self, command: &Cmd) -> Result<bool, StoreError> {
+        let first = match self.attempt(command).await {
+            Ok(is_committed) => return Ok(is_committed),
+            Err(failed) => failed,
+        };
+        let last = if is_worth_repeating(&first.error) {
+            tokio::time::sleep(PAUSE).await;
+            match self.attempt(command).await {
+                Ok(is_committed) => return Ok(is_committed),
+                Err(failed) => failed,
+            }
+        } else {
+            Failed {
+                may_have_arrived: false,
+                error: first.error.clone(),
+            }
+        };
+        Err(if first.may_have_arrived || last.may_have_arrived {
+            StoreError::Unclear(format!("{}: {}", self.redacted, last.error))
+        } else {
+            self.failed(&last.error)
+        })
+    }
+
+    fn commit_command(&self, changes: &[Change]) -> Result<Cmd, StoreError> {
+        let no_mark = |_| StoreError::Unavailable(format!("{}: no randomness", self.redacted));
+        let mark = random::token_id().map_err(no_mark)?;
+        let mut keys = vec![format!("{PREFIX}commit:{mark}"), format!("{PREFIX}last")];
+        keys.extend(changes.iter().flat_map(keys_of));
+        let mut command = script(COMMIT, &keys);
+        for argument in changes.iter().flat_map(arguments) {
+            command.arg(argument.as_str());
+        }
+        Ok(command)
+    }
+
+    async fn read(&self, keys: &[String]) -> Result<Vec<Option<Stored>>, StoreError> {
+        let held: Vec<Option<(Vec<u8>, String)>> = self.call(&script(GET, keys)).await?;
+        Ok(held.into_iter().map(|held| held.map(stored)).collect())
+    }
+
+    fn failed(&self, error: &RedisError) -> StoreError {
+        let text = match error.kind() {
+            ErrorKind::Parse => format!("{}: this is not a Redis server", self.redacted),
+            _ => format!("{}: {error}", self.redacted),
+        };
+        if is_lasting(error) {
+            StoreError::Unusable(text)
+        } else {
+            StoreError::Unavailable(text)
+        }
+    }
+}
+
+#[async_trait]
+impl Store for RedisStore {
+    async fn get(&self, key: &Key) -> Result<Option<Stored>, StoreError> {
+        let held = self.read(&[record_key(key)]).await?;
+        Ok(held.into_iter().next().flatten())
+    }
+
+    async fn list(&self, kind: Kind) -> Result<Vec<(String, Stored)>, StoreError> {
+        let mut index = ::redis::cmd("ZRANGE");
+        index.arg(index_key(kind)).arg(0).arg(-1);
+        let ids: Vec<Vec<u8>> = self.call(&index).await?;
+        let ids = ids.into_iter().filter_map(|id| String::from_utf8(id).ok());
+        let mut ids: Vec<_> = ids.collect();
+        ids.sort_unstable();
+        let mut records = Vec::with_capacity(ids.len());
+        for ids in ids.chunks(BATCH) {
+            let key = |id: &String| {
+                record_key(&Key {
+                    kind,
+                    id: id.clone(),
+                })
+            };
+            let held = self.read(&ids.iter().map(key).collect::<Vec<_>>()).await?;
+            let held = ids.iter().zip(held);
+            records.extend(held.filter_map(|(id, held)| Some((id.clone(), held?))));
+        }
+        Ok(records)
+    }
+
+    async fn commit(&self, changes: Vec<Change>) -> Result<Outcome, StoreError> {
+        let command = self.commit_command(&changes)?;
+        let unclear = || StoreError::Unclear(format!("{}: no response", self.redacted));
+        let done = timeout(CALL_TIMEOUT, self.commit_once(&command)).await;
+        Ok(match done.unwrap_or_else(|_| Err(unclear()))? {
+            true => Outcome::Committed,
+            false => Outcome::Conflict,
+        })
+    }
+
+    async fn since(&self, log: Log, cursor: i64) -> Result<Vec<LogEntry>, StoreError> {
+        let mut command = script(SINCE, &log_keys(log));
+        let (now, entries): (i64, Vec<String>) = self.call(command.arg(cursor)).await?;
+        let entries = entries.iter().filter_map(|entry| log_entry(entry));
+        Ok(entries.filter(|entry| entry.ends > now).collect())
+    }
+
+    async fn now(&self) -> Result<i64, StoreError> {
+        let (now, _): (i64, i64) = self.call(&script(TIME, &[format!("{PREFIX}last")])).await?;
+        Ok(now)
+    }
+
+    fn describe(&self, key: &Key) -> String {
+        format!("{} key {}", self.redacted, record_key(key))
+    }
+}
+
+/// Sends the whole script, not its digest: calls are rare, and a new master does not know it.
+pub(crate) fn script(text: &str, keys: &[impl ::redis::ToRedisArgs]) -> Cmd {
+    let mut command = ::redis::cmd("EVAL");
+    command.arg(text).arg(keys.len()).arg(keys);
+    command
+}
+
+fn record_key(Key { kind, id }: &Key) -> String {
+    format!("{PREFIX}{}:{id}", kind.name())
+}
+
+fn index_key(kind: Kind) -> String {
+    format!("{PREFIX}index:{}", kind.name())
+}
+
+fn log_keys(log: Log) -> [String; 2] {
+    let entries = format!("{PREFIX}log:{}", log.name());
+    let ends = format!("{entries}:ends");
+    [entries, ends]
+}
+
+fn keys_of(change: &Change) -> [String; 2] {
+    match change {
+        Change::Put { key, .. } | Change::Delete { key, .. } | Change::Check { key, .. } => {
+            [record_key(key), index_key(key.kind)]
+        }
+        Change::Append { log, .. } => log_keys(*log),
+    }
+}
+
+/// Returns the five arguments of a change; an empty value is a value.
+fn arguments(change: &Change) -> [Zeroizing<String>; 5] {
+    let version = |version: Option<&Version>| version.map_or_else(String::new, |it| it.0.clone());
+    let end = |ends: Option<i64>| ends.map_or_else(String::new, |ends| ends.to_string());
+    let nothing = String::new;
+    match change {
+        Change::Put {
+            key,
+            expected,
+            value,
+            ends,
+        } => [
+            "put".to_owned(),
+            version(expected.as_ref()),
+            value.to_string(),
+            end(*ends),
+            key.id.clone(),
+        ],
+        Change::Delete { key, expected } => [
+            "delete".to_owned(),
+            version(Some(expected)),
+            nothing(),
+            nothing(),
+            key.id.clone(),
+        ],
+        Change::Check { key, expected } => [
+            "check".to_owned(),
+            version(expected.as_ref()),
+            nothing(),
+            nothing(),
+            key.id.clone(),
+        ],
+        Change::Append { value, ends, .. } => [
+            "append".to_owned(),
+            nothing(),
+            value.clone(),
+            end(Some(*ends)),
+            nothing(),
+        ],
+    }
+    .map(Zeroizing::new)
+}
+
+fn stored((value, digest): (Vec<u8>, String)) -> Stored {
+    Stored {
+        value: Zeroizing::new(String::from_utf8_lossy(&value).into_owned()),
+        version: Version(digest),
+    }
+}
+
+fn log_entry(text: &str) -> Option<LogEntry> {
+    let mut parts = text.splitn(3, ' ');
+    Some(LogEntry {
+        id: parts.next()?.parse().ok()?,
+        ends: parts.next()?.parse().ok()?,
+        value: parts.next()?.to_owned(),
+    })
+}
+
+/// Failed attempt at a command.
+struct Failed {
+    may_have_arrived: bool,
+    error: RedisError,
+}
+
+/// Returns true if the server, or the client before it sent anything, rejected the command.
+fn is_rejected(error: &RedisError) -> bool {
+    !matches!(
+        error.kind(),
+        ErrorKind::Io | ErrorKind::Parse | ErrorKind::UnexpectedReturnType
+    )
+}
+
+/// Returns true if an immediate retry may help: the peer is no longer the master, or the connection
+/// broke. An unresponsive peer is not retried.
+fn is_worth_repeating(error: &RedisError) -> bool {
+    !(error.is_timeout() || error.is_connection_refusal() || is_lasting(error))
+}
+
+/// Returns true if waiting cannot help: wrong credentials, missing rights, a key of another type.
+/// Everything else (connection refused, timeout, loading, read-only, out of memory, failover) may
+/// be transient.
+fn is_lasting(error: &RedisError) -> bool {
+    const CODES: [&str; 4] = ["WRONGPASS", "NOAUTH", "NOPERM", "WRONGTYPE"];
+    // The client's text for a rejected SELECT, which lacks the code. Redis accepts SELECT even
+    // while it loads or has lost its master.
+    const DATABASE_REJECTED: &str = "refused to switch database";
+    match error.kind() {
+        ErrorKind::AuthenticationFailed
+        | ErrorKind::InvalidClientConfig
+        | ErrorKind::Parse
+        | ErrorKind::UnexpectedReturnType
+        | ErrorKind::Server(ServerErrorKind::NoPerm) => true,
+        _ if error.to_string().contains(DATABASE_REJECTED) => true,
+        // Up to Redis 6, a script's error hides the code of the failed command in its text.
+        _ => CODES.iter().any(|code| {
+            error.code() == Some(code) || error.detail().is_some_and(|detail| detail.contains(code))
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

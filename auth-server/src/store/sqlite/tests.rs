@@ -1,0 +1,239 @@
+//! Failures that only files have.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::{Command, Stdio};
+
+use super::super::conformance::{application, put};
+use super::*;
+
+fn open(directory: &Path) -> Arc<SqliteStore> {
+    SqliteStore::new(directory.to_owned(), Access::Write)
+}
+
+async fn commit(store: &Arc<SqliteStore>) -> Result<Outcome, StoreError> {
+    store.commit(vec![put("a", None, "1")]).await
+}
+
+/// Leaves a store with one record, and returns its file.
+async fn stored(directory: &Path) -> PathBuf {
+    assert_eq!(commit(&open(directory)).await, Ok(Outcome::Committed));
+    directory.join(FILE)
+}
+
+fn chmod(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[tokio::test]
+async fn what_is_no_store_of_this_version_is_unusable_and_stays() {
+    let home = tempfile::tempdir().unwrap();
+    let good = fs::read(stored(&home.path().join("good")).await).unwrap();
+    let foreign = home.path().join("foreign.db");
+    let made = Connection::open(&foreign).unwrap();
+    made.execute_batch("CREATE TABLE theirs (id)").unwrap();
+    drop(made);
+    let mut newer = good.clone();
+    newer[60..64].copy_from_slice(&2_i32.to_be_bytes());
+    for (case, bytes) in [
+        ("text", b"not a database at all".to_vec()),
+        ("truncated", good[..good.len() / 2].to_vec()),
+        ("start alone", good[..50].to_vec()),
+        ("foreign", fs::read(&foreign).unwrap()),
+        ("newer", newer),
+    ] {
+        let held = home.path().join(case);
+        fs::create_dir(&held).unwrap();
+        chmod(&held, 0o700);
+        fs::write(held.join(FILE), &bytes).unwrap();
+        chmod(&held.join(FILE), 0o600);
+        for access in [Access::Preview, Access::Write] {
+            let store = SqliteStore::new(held.clone(), access);
+            let read = store.list(Kind::Application).await.map(drop);
+            for failed in [read, commit(&store).await.map(drop)] {
+                let error = failed.unwrap_err();
+                assert!(matches!(error, StoreError::Unusable(_)), "{case}: {error}");
+                assert!(!error.to_string().contains('\n'), "{case}: {error}");
+                assert_eq!(fs::read(held.join(FILE)).unwrap(), bytes, "{case}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_others_could_have_changed_is_unusable() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    let file = stored(&data).await;
+    let rejected = async || {
+        let error = open(&data).get(&application("a")).await.unwrap_err();
+        assert!(matches!(error, StoreError::Unusable(_)), "{error}");
+    };
+    for (path, mode, right) in [(&file, 0o640, 0o600), (&data, 0o770, 0o700)] {
+        chmod(path, mode);
+        rejected().await;
+        chmod(path, right);
+    }
+    let elsewhere = home.path().join("elsewhere");
+    fs::rename(&file, &elsewhere).unwrap();
+    symlink(&elsewhere, &file).unwrap();
+    rejected().await;
+}
+
+#[tokio::test]
+async fn reading_makes_nothing_and_a_preview_leaves_everything() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    assert_eq!(open(&data).get(&application("a")).await, Ok(None));
+    assert!(!data.exists());
+    let server = open(&data);
+    assert_eq!(commit(&server).await, Ok(Outcome::Committed));
+    let names = || fs::read_dir(&data).unwrap().count();
+    for is_served in [true, false] {
+        let before = names();
+        let preview = SqliteStore::new(data.clone(), Access::Preview);
+        let held = preview.get(&application("a")).await.unwrap();
+        assert_eq!(held.unwrap().value.as_str(), "1");
+        let written = preview.commit(vec![put("b", None, "1")]).await.unwrap_err();
+        assert!(matches!(written, StoreError::Unusable(_)), "{written}");
+        drop(preview);
+        assert_eq!(names(), before);
+        if is_served {
+            *server.opened.lock() = None;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_store_lost_under_a_server_is_made_again() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    let store = open(&data);
+    for _ in 0..2 {
+        assert_eq!(commit(&store).await, Ok(Outcome::Committed));
+        fs::remove_dir_all(&data).unwrap();
+        assert_eq!(store.get(&application("a")).await, Ok(None));
+    }
+}
+
+#[tokio::test]
+async fn a_lock_that_stays_is_waited_for_and_given_up() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open(home.path());
+    let file = stored(home.path()).await;
+    let other = Connection::open(&file).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let change = |id| store.commit(vec![put(id, None, "1")]);
+    let key = application("a");
+    let (first, second, read) = tokio::join!(change("b"), change("c"), store.get(&key));
+    for given_up in [first, second] {
+        let error = given_up.unwrap_err();
+        assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
+        assert!(
+            error.to_string().starts_with(&store.describe(&key)),
+            "{error}"
+        );
+    }
+    assert!(!matches!(read, Err(StoreError::Unclear(_))), "{read:?}");
+    other.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(change("b").await, Ok(Outcome::Committed));
+    assert_eq!(store.get(&application("c")).await, Ok(None));
+}
+
+#[tokio::test]
+async fn a_full_store_takes_nothing_and_goes_on_when_there_is_room() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open(home.path());
+    assert_eq!(commit(&store).await, Ok(Outcome::Committed));
+    let limit = |pages: i64| {
+        let opened = store.opened.lock();
+        let connection = &opened.as_ref().unwrap().connection;
+        connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))
+    };
+    limit(1).unwrap();
+    let long = "x".repeat(100_000);
+    let both = || vec![put("b", None, "1"), put("c", None, &long)];
+    let error = store.commit(both()).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
+    assert_eq!(store.get(&application("b")).await, Ok(None));
+    limit(10_000).unwrap();
+    assert_eq!(store.commit(both()).await, Ok(Outcome::Committed));
+}
+
+#[tokio::test]
+async fn a_copy_is_a_store_and_a_failed_one_leaves_none() {
+    let home = tempfile::tempdir().unwrap();
+    let (data, copied) = (home.path().join("data"), home.path().join("copy"));
+    let store = open(&data);
+    fs::create_dir(&copied).unwrap();
+    chmod(&copied, 0o700);
+    let copy = copied.join(FILE);
+    store.back_up(copy.clone()).await.unwrap_err();
+    assert!(!copy.exists(), "there is nothing to copy");
+    assert_eq!(commit(&store).await, Ok(Outcome::Committed));
+    store.back_up(copy.clone()).await.unwrap();
+    let again = store.back_up(copy.clone()).await.unwrap_err();
+    assert!(matches!(again, StoreError::Unusable(_)), "{again}");
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&data), 0o700);
+    for entry in fs::read_dir(&data).unwrap() {
+        assert_eq!(mode(&entry.unwrap().path()), 0o600);
+    }
+    assert_eq!(mode(&copy), 0o600);
+    let held = open(&copied).get(&application("a")).await.unwrap().unwrap();
+    assert_eq!(held.value.as_str(), "1");
+}
+
+/// Set in the process that the test below kills: the directory of its store.
+const KILLED: &str = "POSTERN_TEST_KILLED";
+
+#[tokio::test]
+async fn what_a_killed_process_committed_is_there_and_whole() {
+    if let Some(directory) = std::env::var_os(KILLED) {
+        commit_until_killed(&open(Path::new(&directory))).await;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let mut committed = 0;
+    for round in 0..4 {
+        let name = "what_a_killed_process_committed_is_there_and_whole";
+        let mut process = Command::new(std::env::current_exe().unwrap())
+            .args([
+                &format!("store::sqlite::tests::{name}"),
+                "--exact",
+                "--nocapture",
+            ])
+            .env(KILLED, home.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let numbers = lines.filter_map(|line| line.unwrap().parse::<u32>().ok());
+        let reported = numbers.take(20 + round).last().unwrap();
+        process.kill().unwrap();
+        process.wait().unwrap();
+        let store = open(home.path());
+        let held = store.list(Kind::Application).await.unwrap();
+        let values: Vec<u32> = held
+            .iter()
+            .map(|(_, held)| held.value.parse().unwrap())
+            .collect();
+        assert_eq!(values.len(), 2);
+        assert_eq!(values[0], values[1], "half a commit");
+        assert!(values[0] >= reported && values[0] > committed);
+        committed = values[0];
+    }
+}
+
+/// Counts in two records at once, and prints each number that is stored.
+async fn commit_until_killed(store: &Arc<SqliteStore>) {
+    loop {
+        let held = store.list(Kind::Application).await.unwrap();
+        let version = |at: usize| held.get(at).map(|(_, held)| &held.version);
+        let number = held.first().map_or(0, |(_, it)| it.value.parse().unwrap()) + 1;
+        let text = number.to_string();
+        let both = vec![put("a", version(0), &text), put("b", version(1), &text)];
+        assert_eq!(store.commit(both).await, Ok(Outcome::Committed));
+        writeln!(io::stdout(), "{number}").unwrap();
+    }
+}
