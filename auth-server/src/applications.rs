@@ -7,11 +7,10 @@
 //! A removed application keeps a record without secrets. So a missing record was lost with the
 //! store, and servers restore it.
 
-pub(crate) mod authentication;
 pub(crate) mod command;
 pub(crate) mod directory;
 mod failure_limit;
-mod recorded_grant;
+pub(crate) mod records;
 pub(crate) mod registry;
 pub(crate) mod secret_hash;
 
@@ -21,9 +20,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use self::secret_hash::SecretHashes;
+use crate::store::Version;
 
 /// The id of an application: 1 to 128 characters without white space or control characters.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -78,33 +77,19 @@ impl Borrow<str> for AppId {
     }
 }
 
-/// The record of every application, by id; as JSON `{"<id>": {"secretSha256": ["<base64url>"]}}`.
-/// An application with a secret is registered.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "BTreeMap<String, Value>")]
+/// The record of every application, by id. An application with a secret is registered.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Applications {
-    #[serde(flatten)]
     records: BTreeMap<AppId, SecretHashes>,
-    /// Records that this version cannot read, kept verbatim: they authorize no client.
-    #[serde(flatten)]
-    unreadable: BTreeMap<String, Value>,
+    /// The ids, or the texts in their place, of records that this version cannot read: they
+    /// authorize no client.
+    unreadable: BTreeSet<String>,
     /// Records that the key-encryption key does not authenticate, in force or not.
-    #[serde(skip)]
     unauthenticated: BTreeSet<AppId>,
-}
-
-/// Reads records one by one: an unreadable one must not affect the others.
-impl From<BTreeMap<String, Value>> for Applications {
-    fn from(held: BTreeMap<String, Value>) -> Self {
-        let mut applications = Self::default();
-        for (id, record) in held {
-            match (id.parse(), serde_json::from_value(record.clone())) {
-                (Ok(id), Ok(secrets)) => applications.put(id, secrets),
-                _ => drop(applications.unreadable.insert(id, record)),
-            }
-        }
-        applications
-    }
+    /// The versions of all records, as they were read.
+    versions: BTreeMap<String, Version>,
+    /// True if a record was written with a key-encryption key.
+    have_codes: bool,
 }
 
 impl Applications {
@@ -115,18 +100,17 @@ impl Applications {
 
     /// Returns the ids, or the texts in their place, of unreadable records.
     pub(crate) fn unreadable(&self) -> impl Iterator<Item = &str> {
-        self.unreadable.keys().map(String::as_str)
+        self.unreadable.iter().map(String::as_str)
     }
 
     pub(crate) fn keep_unreadable(&mut self, former: &Self) {
         let lost = former.unreadable.iter();
-        let lost = lost.filter(|(id, _)| !self.records.contains_key(id.as_str()));
-        let lost = lost.map(|(id, record)| (id.clone(), record.clone()));
-        self.unreadable.extend(lost);
+        let lost = lost.filter(|id| !self.records.contains_key(id.as_str()));
+        self.unreadable.extend(lost.cloned());
     }
 
     pub(crate) fn is_unreadable(&self, id: &AppId) -> bool {
-        self.unreadable.contains_key(id.as_str())
+        self.unreadable.contains(id.as_str())
     }
 
     /// Returns the ids of records that may have been written without the key-encryption key.
@@ -144,28 +128,6 @@ impl Applications {
         } else {
             self.unauthenticated.insert(id.clone());
         }
-    }
-
-    /// Applies `change` to each record; those for which it returns `None` become unreadable.
-    pub(crate) fn changed_by(
-        self,
-        change: impl Fn(&AppId, &SecretHashes) -> Option<SecretHashes>,
-    ) -> Self {
-        let mut changed = Self {
-            records: BTreeMap::new(),
-            unreadable: self.unreadable,
-            unauthenticated: self.unauthenticated,
-        };
-        for (id, record) in self.records {
-            match change(&id, &record) {
-                Some(record) => changed.put(id, record),
-                None => {
-                    let value = serde_json::to_value(record).unwrap_or_default();
-                    changed.unreadable.insert(id.0, value);
-                }
-            }
-        }
-        changed
     }
 
     pub(crate) fn registered(&self) -> impl Iterator<Item = (&AppId, &SecretHashes)> {
@@ -251,42 +213,6 @@ mod tests {
         assert_eq!(all.registered_id("closed"), None);
         assert!(all.record("closed").is_some());
         assert!(registered(&[("closed", &[])]).is_empty());
-    }
-
-    #[test]
-    fn what_is_written_is_read_and_holds_no_secret() {
-        let all = registered(&[("orders", &["hush", "hush2"]), ("größe", &["s"])]);
-        let json = serde_json::to_string(&all).unwrap();
-        assert!(!json.contains("hush"));
-        assert_eq!(serde_json::from_str::<Applications>(&json).unwrap(), all);
-        let one = registered(&[("a", &["abc"])]);
-        assert_eq!(
-            serde_json::to_string(&one).unwrap(),
-            r#"{"a":{"secretSha256":["ungWv48Bz-pBQUDeXa4iI7ADYaOWF3qctBD_YfIAFa0"]}}"#
-        );
-    }
-
-    #[test]
-    fn an_unreadable_record_accepts_no_client_and_opens_nothing() {
-        for (id, record) in [
-            ("a b", r#"{"secretSha256":[]}"#),
-            ("orders", "1"),
-            ("orders", "{}"),
-            ("orders", r#"{"secretSha256":["AAAA"]}"#),
-        ] {
-            let json = format!(r#"{{"{id}":{record}}}"#);
-            let mut all: Applications = serde_json::from_str(&json).unwrap();
-            assert_eq!(all.unreadable().collect::<Vec<_>>(), [id]);
-            assert!(!all.is_empty() && !all.accepts(id, "AAAA"), "{json}");
-            all.put("stock".parse().unwrap(), SecretHashes::of("s"));
-            assert!(all.accepts("stock", "s"));
-            let written = serde_json::to_string(&all).unwrap();
-            assert!(written.contains(record), "{written}");
-            assert_eq!(serde_json::from_str::<Applications>(&written).unwrap(), all);
-        }
-        for json in ["", "[]", r#"{"orders": 1"#] {
-            assert!(serde_json::from_str::<Applications>(json).is_err());
-        }
     }
 
     #[test]

@@ -9,6 +9,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use wire::explain::report::moment;
 
+use crate::audit::events::ApplicationEventKind;
+
 /// Max characters of a reason, as of any text in a log line.
 const MAX_REASON: usize = 128;
 /// Max characters of the name of an account or a host.
@@ -23,6 +25,9 @@ pub(crate) struct ChangedBy {
     /// The key, token, user or application, where the document has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     of: Option<String>,
+    /// The name of the audit event, where the document has several kinds of change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    event: Option<String>,
     /// `user@host`.
     pub(crate) by: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,6 +66,7 @@ impl ChangedBy {
     pub(crate) fn new(actor: String, reason: Option<&Reason>, now: i64) -> Self {
         Self {
             of: None,
+            event: None,
             by: actor,
             reason: reason.map(|Reason(text)| text.clone()),
             at: Some(now),
@@ -74,6 +80,21 @@ impl ChangedBy {
             of: Some(id.to_string()),
             ..self.clone()
         }
+    }
+
+    /// Says what the change was.
+    pub(crate) fn with_event(&self, kind: ApplicationEventKind) -> Self {
+        Self {
+            event: Some(kind.name().to_owned()),
+            ..self.clone()
+        }
+    }
+
+    /// Returns what the change was, where that is recorded and this version knows it.
+    pub(crate) fn event(&self) -> Option<ApplicationEventKind> {
+        let name = self.event.as_deref()?;
+        let mut kinds = ApplicationEventKind::ALL.into_iter();
+        kinds.find(|kind| kind.name() == name)
     }
 
     /// Returns true if this change was one of `id`.

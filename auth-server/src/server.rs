@@ -47,6 +47,7 @@ use crate::rate_limit::AddressLimit;
 use crate::revocations::queue::{RevocationQueue, revocation_queue};
 use crate::sessions::used_codes::UsedCodes;
 use crate::sessions::{SessionParts, Sessions};
+use crate::store::sqlite::Access;
 use crate::tokens::revocation_list::RevocationListSigner;
 use crate::users::UserStore;
 use crate::users::authenticate::Authenticator;
@@ -96,7 +97,7 @@ async fn serve_with(
 
     let (revocations, inbox) = revocation_queue();
     let mut key_sync = KeySync::new(
-        store,
+        (store, config.store.applications(Access::Write)),
         config.signing_type,
         config.rotation,
         shared.clone(),

@@ -1,6 +1,7 @@
 //! Changes of an application, as functions of its record; the store swaps the result in.
 
 use super::secret_hash::SecretHashes;
+use crate::audit::events::ApplicationEventKind;
 use crate::grants::Grant;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +37,16 @@ pub(crate) enum Rejected {
 }
 
 impl Change<'_> {
+    /// Returns the audit event of this change of an application, or of the absence of one.
+    pub(crate) fn event(self, record: Option<&SecretHashes>) -> ApplicationEventKind {
+        match self {
+            Self::Grant { .. } => ApplicationEventKind::GrantChanged,
+            Self::Remove => ApplicationEventKind::Removed,
+            _ if record.is_none_or(SecretHashes::is_empty) => ApplicationEventKind::Added,
+            _ => ApplicationEventKind::SecretsChanged,
+        }
+    }
+
     /// Returns the changed record.
     ///
     /// # Errors
@@ -104,6 +115,7 @@ mod tests {
         let grant = Change::Grant { grant: &some };
         let withdraw = Change::Grant { grant: &none };
         let (one, removed) = (SecretHashes::of("a"), SecretHashes::none());
+        let again = removed.with_new("a");
         let two = one.with_new("b");
         let dropped_a = two.newest();
         let granted = one.clone().with_grant(some.clone());
@@ -114,7 +126,7 @@ mod tests {
         );
         for (change, record, expected) in [
             (add, None, Ok(&one)),
-            (add, Some(&removed), Ok(&one)),
+            (add, Some(&removed), Ok(&again)),
             (add, Some(&two), Err(Rejected::Registered)),
             (grant, None, Err(Rejected::NotRegistered)),
             (grant, Some(&removed), Err(Rejected::NotRegistered)),
@@ -126,7 +138,7 @@ mod tests {
             (rotate, None, Err(Rejected::NotRegistered)),
             (rotate, Some(&removed), Err(Rejected::NotRegistered)),
             (ensure_a, None, Ok(&one)),
-            (ensure_a, Some(&removed), Ok(&one)),
+            (ensure_a, Some(&removed), Ok(&again)),
             (ensure_a, Some(&one), Ok(&one)),
             (ensure_a, Some(&two), Ok(&two)),
             (ensure_b, Some(&one), Ok(&two)),

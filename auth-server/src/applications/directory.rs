@@ -77,9 +77,6 @@ impl MountedApplications {
         if self.errors.is_empty() && !former.errors.is_empty() {
             info!("every file of --applications-dir is usable again");
         }
-        if self.applications == former.applications {
-            return;
-        }
         let events = registrations.mount(self.applications.clone());
         events.iter().for_each(audit::application);
         metrics.registered_applications(registrations.count().unwrap_or_default());

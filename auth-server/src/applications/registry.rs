@@ -1,6 +1,7 @@
 //! The applications in memory, and the decision about an appId with its appSecret.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -42,22 +43,13 @@ pub(crate) enum ApplicationError {
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reconciled {
-    /// Records to restore: lost by the store (FLUSHALL, a failover to an empty replica), or older
-    /// than a dropped secret.
-    pub(crate) restored: Vec<Restored>,
+    /// Records to write back: lost by the store (FLUSHALL, a failover to an empty replica), or later
+    /// than its own.
+    pub(crate) restored: Vec<(AppId, SecretHashes)>,
     /// Changes by others since the last poll.
     pub(crate) events: Vec<ApplicationEvent>,
     /// Removed applications that could obtain tokens.
     pub(crate) ended: Vec<AppId>,
-}
-
-/// A record as the store should hold it.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Restored {
-    pub(crate) id: AppId,
-    /// The present value in the store.
-    pub(crate) stored: Option<SecretHashes>,
-    pub(crate) record: SecretHashes,
 }
 
 impl ApplicationRegistry {
@@ -84,14 +76,22 @@ impl ApplicationRegistry {
     pub(crate) fn mount(&self, applications: Applications) -> Vec<ApplicationEvent> {
         let now = Arc::new(applications);
         let former = self.mounted.swap(Arc::clone(&now));
-        let is_gone = |id: &AppId| now.record(id.as_str()).is_none();
-        let removed = former.registered().filter(|(id, _)| is_gone(id));
-        let removed = removed.map(|(id, _)| ApplicationEvent {
-            id: id.to_string(),
-            kind: ApplicationEventKind::Removed,
-            changed_by: None,
-        });
-        events(&former, &now).into_iter().chain(removed).collect()
+        let ids = former.records().chain(now.records());
+        let ids: BTreeSet<_> = ids.map(|(id, _)| id).collect();
+        let event = |id: &AppId| {
+            let kind = match (former.record(id.as_str()), now.record(id.as_str())) {
+                (None, _) => ApplicationEventKind::Added,
+                (_, None) => ApplicationEventKind::Removed,
+                (Some(former), Some(now)) if former == now => return None,
+                _ => ApplicationEventKind::SecretsChanged,
+            };
+            Some(ApplicationEvent {
+                id: id.to_string(),
+                kind,
+                changed_by: None,
+            })
+        };
+        ids.into_iter().filter_map(event).collect()
     }
 
     /// Checks a pair. Accepts any while no application is registered (contract §4.3 rule 2), unless
@@ -167,38 +167,36 @@ impl ApplicationRegistry {
         known.is_empty() && mounted.is_empty() && !is_always_checked
     }
 
-    /// Merges the stored records into memory, and returns those to restore.
+    /// Takes over the stored records, and returns those to write back.
     ///
     /// A record missing in the store was lost, because a removed application keeps one: it stays in
-    /// force, so a lost store never disables a check. A dropped secret stays dropped. An unreadable
-    /// or unauthenticated record leaves the one in memory in force, and is not overwritten.
-    pub(crate) fn reconcile(&self, stored: Applications) -> Reconciled {
+    /// force, so a lost store never disables a check. So does one in memory that is later than the
+    /// store's. An unreadable record leaves the one in memory in force, and is not overwritten.
+    pub(crate) fn reconcile(&self, stored: &Applications) -> Reconciled {
         let former = self.known.load_full();
+        let mut all = stored.clone();
         let Some(memory) = former.as_deref() else {
-            self.known.store(Some(Arc::new(stored)));
+            self.known.store(Some(Arc::new(all)));
             return Reconciled::default();
         };
-        let mut all = stored.clone();
         let mut restored = Vec::new();
         for (id, mine) in memory.records() {
             let held = stored.record(id.as_str());
-            let record = held.map_or_else(|| mine.clone(), |held| held.merged(mine));
-            let is_authentic = match (memory.is_authentic(id), stored.is_authentic(id)) {
-                (true, from_store) => record == *mine || from_store,
-                (false, from_store) => from_store && held == Some(&record),
-            };
-            all.mark(id, is_authentic);
-            if held == Some(&record) {
+            let (from_memory, from_store) = (memory.is_authentic(id), stored.is_authentic(id));
+            if held == Some(mine) {
+                all.mark(id, from_memory || from_store);
                 continue;
             }
+            let (record, is_of_memory) = match held {
+                Some(held) => held.or_later(mine, from_store),
+                None => (mine.clone(), true),
+            };
+            let is_authentic = if is_of_memory { from_memory } else { from_store };
+            all.mark(id, is_authentic);
             all.put(id.clone(), record.clone());
-            // Restoring a record authenticates it.
-            if is_authentic && !stored.is_unreadable(id) {
-                restored.push(Restored {
-                    id: id.clone(),
-                    stored: held.cloned(),
-                    record,
-                });
+            // Writing it back authenticates it.
+            if is_authentic && held != Some(&record) && !stored.is_unreadable(id) {
+                restored.push((id.clone(), record));
             }
         }
         // Applications were registered, though their records are unreadable.
@@ -300,30 +298,19 @@ fn ended(memory: &Applications, now: &Applications) -> Vec<AppId> {
     ended.cloned().collect()
 }
 
+/// Returns the changes whose notes are new.
 fn events(memory: &Applications, now: &Applications) -> Vec<ApplicationEvent> {
-    now.records()
-        .filter_map(|(id, secrets)| {
-            let former = memory.record(id.as_str());
-            let was_registered = former.is_some_and(|former| !former.is_empty());
-            let kind = match (was_registered, !secrets.is_empty()) {
-                (false, true) => ApplicationEventKind::Added,
-                (true, false) => ApplicationEventKind::Removed,
-                (true, true) if former == Some(secrets) => return None,
-                (true, true) if former.is_some_and(|it| it.has_same_secrets(secrets)) => {
-                    ApplicationEventKind::GrantChanged
-                }
-                (true, true) => ApplicationEventKind::SecretsChanged,
-                _ => return None,
-            };
-            let known = former.and_then(SecretHashes::changed_by);
-            let changed_by = secrets.changed_by();
-            Some(ApplicationEvent {
-                id: id.to_string(),
-                kind,
-                changed_by: changed_by.filter(|by| known.as_ref() != Some(by)),
-            })
+    let event = |(id, record): (&AppId, &SecretHashes)| {
+        let former = memory.record(id.as_str());
+        let note = record.changed_by()?;
+        let is_new = former.and_then(SecretHashes::changed_by).as_ref() != Some(&note);
+        is_new.then_some(ApplicationEvent {
+            id: id.to_string(),
+            kind: note.event()?,
+            changed_by: Some(note),
         })
-        .collect()
+    };
+    now.records().filter_map(event).collect()
 }
 
 #[cfg(test)]

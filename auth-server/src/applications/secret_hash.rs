@@ -8,7 +8,6 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::recorded_grant::RecordedGrant;
 use crate::changed_by::ChangedBy;
 use crate::grants::Grant;
 
@@ -19,9 +18,6 @@ pub(crate) const MIN_SECRET_LENGTH: usize = 32;
 /// The member with the last change by a command, which is kept and authenticated as others of a
 /// newer version are.
 const CHANGED_BY: &str = "changedBy";
-
-/// Enough to move a client from one secret to the next.
-const MAX_VALID: usize = 2;
 
 /// SHA-256 of a random secret of 32 bytes, in base64url; a slow hash is not needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -64,9 +60,12 @@ impl TryFrom<String> for SecretHash {
 /// without an interruption, and the dropped ones. Without a valid one it belongs to a removed
 /// application.
 ///
-/// Equality compares the secrets only, not the actor of the last change.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// It counts whole: which of two is the later one says their generation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SecretHashes {
+    /// Raised by each change.
+    #[serde(default)]
+    generation: u64,
     #[serde(rename = "secretSha256")]
     hashes: Vec<SecretHash>,
     /// Never valid again, and kept forever (43 bytes each): an older record (a failover, a restored
@@ -88,9 +87,19 @@ pub(crate) struct SecretHashes {
     unknown: BTreeMap<String, Value>,
 }
 
+/// A grant, and members of a newer version, which are kept until it is changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct RecordedGrant {
+    #[serde(flatten)]
+    grant: Grant,
+    #[serde(flatten)]
+    unknown: BTreeMap<String, Value>,
+}
+
 impl FromIterator<SecretHash> for SecretHashes {
     fn from_iter<I: IntoIterator<Item = SecretHash>>(hashes: I) -> Self {
         Self {
+            generation: 0,
             hashes: hashes.into_iter().collect(),
             dropped: BTreeSet::new(),
             grant: None,
@@ -99,16 +108,6 @@ impl FromIterator<SecretHash> for SecretHashes {
         }
     }
 }
-
-impl PartialEq for SecretHashes {
-    fn eq(&self, other: &Self) -> bool {
-        self.has_same_secrets(other)
-            && (&self.grant, &self.mac) == (&other.grant, &other.mac)
-            && self.other_members().eq(other.other_members())
-    }
-}
-
-impl Eq for SecretHashes {}
 
 impl SecretHashes {
     /// Creates the record of a new application.
@@ -133,29 +132,25 @@ impl SecretHashes {
 
     /// Ends every secret and the grant, which must not come back with another registration.
     pub(crate) fn removed(&self) -> Self {
-        let ended = self.with_only(None);
-        match &self.grant {
-            Some(_) => ended.with_grant(Grant::default()),
-            None => ended,
+        Self {
+            grant: None,
+            ..self.with_only(None)
         }
     }
 
     /// Replaces the grant.
     pub(crate) fn with_grant(self, grant: Grant) -> Self {
+        let unknown = BTreeMap::new();
         Self {
-            grant: Some(RecordedGrant::replacing(self.grant.as_ref(), grant)),
-            mac: None,
+            generation: self.generation.saturating_add(1),
+            grant: Some(RecordedGrant { grant, unknown }),
             ..self
         }
     }
 
     /// Returns what tokens it may obtain; `None` if nothing was ever granted.
     pub(crate) fn grant(&self) -> Option<&Grant> {
-        self.grant.as_ref().map(RecordedGrant::grant)
-    }
-
-    pub(crate) fn has_same_secrets(&self, other: &Self) -> bool {
-        self.hashes == other.hashes && self.dropped == other.dropped
+        self.grant.as_ref().map(|recorded| &recorded.grant)
     }
 
     /// With the actor of the change that made it.
@@ -171,21 +166,15 @@ impl SecretHashes {
         serde_json::from_value(by.clone()).ok()
     }
 
-    fn other_members(&self) -> impl Iterator<Item = (&String, &Value)> {
-        let members = self.unknown.iter();
-        members.filter(|(name, _)| *name != CHANGED_BY)
-    }
-
     /// Keeps these secrets and drops the others.
     fn with_only(&self, hashes: impl IntoIterator<Item = SecretHash>) -> Self {
         let hashes: Vec<_> = hashes.into_iter().collect();
         let former = self.hashes.iter().filter(|hash| !hashes.contains(hash));
         Self {
+            generation: self.generation.saturating_add(1),
             dropped: self.dropped.iter().chain(former).copied().collect(),
             hashes,
-            grant: self.grant.clone(),
-            mac: None,
-            unknown: self.unknown.clone(),
+            ..self.clone()
         }
     }
 
@@ -193,40 +182,36 @@ impl SecretHashes {
         self.dropped.contains(&SecretHash::of(secret))
     }
 
-    /// Merges this stored record with memory: if it lacks a dropped secret it is older, and the
-    /// missing secrets are added; of two grants the later one counts. A removed application stays
-    /// removed; of more than two secrets those in memory stay valid.
-    pub(crate) fn merged(&self, memory: &Self) -> Self {
-        let grant = RecordedGrant::latest(self.grant.as_ref(), memory.grant.as_ref());
-        if memory.dropped.is_subset(&self.dropped) {
-            let mac = self.mac.clone().filter(|_| grant == self.grant);
-            return Self {
-                grant,
-                mac,
-                ..self.clone()
-            };
+    /// Returns the record in force where the store has this one and memory has `memory`, and true if
+    /// it is memory's. The later one counts whole, memory's of two alike; of the other one only the
+    /// dropped secrets count, if it `may_drop`.
+    ///
+    /// What the store does not hold has a later generation, or two servers would undo each other.
+    pub(crate) fn or_later(&self, memory: &Self, may_drop: bool) -> (Self, bool) {
+        if self.generation > memory.generation {
+            return (self.without_dropped_of(memory), false);
         }
-        let dropped: BTreeSet<_> = self.dropped.union(&memory.dropped).copied().collect();
-        let mut hashes = Vec::new();
-        let stored = self.hashes.iter().filter(|_| !memory.is_empty());
-        for hash in memory.hashes.iter().chain(stored) {
-            if !dropped.contains(hash) && !hashes.contains(hash) {
-                hashes.push(*hash);
-            }
+        let mut record = memory.clone();
+        if may_drop {
+            record = record.without_dropped_of(self);
         }
-        hashes.truncate(MAX_VALID);
-        let repaired = Self {
-            hashes,
+        if record.generation == self.generation && record != *self {
+            record.generation = record.generation.saturating_add(1);
+        }
+        (record, true)
+    }
+
+    fn without_dropped_of(&self, other: &Self) -> Self {
+        if other.dropped.is_subset(&self.dropped) {
+            return self.clone();
+        }
+        let dropped = &self.dropped | &other.dropped;
+        let hashes = self.hashes.iter().copied();
+        Self {
+            generation: self.generation.saturating_add(1),
+            hashes: hashes.filter(|hash| !dropped.contains(hash)).collect(),
             dropped,
-            grant,
-            mac: None,
-            unknown: self.unknown.clone(),
-        };
-        match (self.changed_by(), memory.changed_by()) {
-            (stored, Some(known)) if stored.as_ref().is_none_or(|it| known.is_after(it)) => {
-                repaired.with_change(&known)
-            }
-            _ => repaired,
+            ..self.clone()
         }
     }
 
@@ -286,37 +271,37 @@ mod tests {
     }
 
     #[test]
-    fn an_older_record_is_repaired_by_what_memory_knows() {
+    fn the_later_record_counts_whole_and_what_was_dropped_stays_dropped() {
         let one = SecretHashes::of("first");
         let two = one.with_new("second");
         let dropped = two.newest();
         let removed = two.removed();
         let forked = one.with_new("other");
-        let three = two.with_new("third");
-        for (stored, memory, valid) in [
-            (&one, &one, ["first"].as_slice()),
-            (&two, &one, &["first", "second"]),
-            (&dropped, &two, &["second"]),
-            (&one, &dropped, &["second"]),
-            (&two, &dropped, &["second"]),
-            (&forked, &dropped, &["second", "other"]),
-            (&one, &removed, &[]),
-            (&forked, &removed, &[]),
-            (&forked, &three, &["second", "third"]),
-            (&removed, &dropped, &[]),
-            (&removed.with_new("other"), &dropped, &["other"]),
+        let later = forked.with_new("third").with_new("fourth");
+        for (stored, memory, valid, is_of_memory) in [
+            (&one, &one, ["first"].as_slice(), true),
+            (&two, &one, &["first", "second"], false),
+            (&dropped, &two, &["second"], false),
+            (&one, &dropped, &["second"], true),
+            (&two, &dropped, &["second"], true),
+            (&forked, &two, &["first", "second"], true),
+            (&one, &removed, &[], true),
+            (&removed, &dropped, &[], true),
+            (&later, &two.newest(), &["third", "fourth"], false),
+            (&forked.with_new("first"), &removed, &["other"], true),
         ] {
-            let merged = stored.merged(memory);
-            let matching = |secret: &&str| merged.match_any(secret);
-            let all = ["first", "second", "other", "third"];
+            let (record, of_memory) = stored.or_later(memory, true);
+            let matching = |secret: &&str| record.match_any(secret);
+            let all = ["first", "second", "other", "third", "fourth"];
             assert_eq!(all.into_iter().filter(matching).collect::<Vec<_>>(), valid);
-            assert_eq!(merged.merged(memory), merged, "once is enough");
+            assert_eq!(of_memory, is_of_memory, "{stored:?} {memory:?}");
+            assert_eq!(stored.or_later(&record, true).0, record, "once is enough");
+            assert_eq!(record.or_later(memory, true).0, record, "others follow");
         }
-        assert!(dropped.is_dropped("first") && !dropped.is_dropped("second"));
     }
 
     #[test]
-    fn a_grant_stays_with_its_secrets_and_no_older_one_returns() {
+    fn a_grant_stays_with_its_secrets() {
         let grant = |scope: &str| Grant {
             scope: scope.parse().unwrap_or_default(),
             ..Grant::default()
@@ -326,54 +311,29 @@ mod tests {
         for changed in [
             narrow.with_new("second"),
             narrow.with_new("second").newest(),
-            wide.merged(&narrow),
-            narrow.merged(&wide),
-            wide.merged(&narrow.with_new("second").newest()),
+            wide.or_later(&narrow, true).0,
+            narrow.or_later(&wide, true).0,
         ] {
             assert_eq!(changed.grant(), Some(&grant("a")));
         }
-        let removed = narrow.removed();
-        assert_eq!(removed.grant(), Some(&Grant::default()));
-        assert_eq!(wide.merged(&removed).grant(), Some(&Grant::default()));
-        assert_eq!(SecretHashes::of("first").removed().grant(), None);
-        assert!(wide.has_same_secrets(&narrow));
-        assert_ne!(wide, narrow);
-    }
-
-    #[test]
-    fn the_actor_of_a_change_is_kept_and_never_compared() {
-        let first = SecretHashes::of("first");
-        let by = |by: &str, at| first.with_new("second").with_change(&note(by, at));
-        let (ada, bob) = (by("ada@desk", 1), by("bob@desk", 2));
-        assert_eq!(ada, bob);
-        assert_eq!(ada, first.with_new("second"));
-        assert_ne!(ada, first);
-        assert_eq!(first.changed_by(), None);
-        // An older record is corrected: the later change counts.
-        let dropped = bob.newest().with_change(&note("eve@desk", 3));
-        assert_eq!(ada.merged(&dropped).changed_by(), Some(note("eve@desk", 3)));
-        let later = ada.clone().with_change(&note("ada@desk", 4));
-        assert_eq!(
-            later.merged(&dropped).changed_by(),
-            Some(note("ada@desk", 4))
-        );
+        assert_eq!(narrow.removed().grant(), None);
     }
 
     #[test]
     fn members_of_a_newer_version_stay_where_they_are() {
-        let json = r#"{"secretSha256":[],"droppedSha256":[],"owner":{"name":"ada"},"mac":"1:a:b"}"#;
+        let json = r#"{"secretSha256":[],"droppedSha256":[],"owner":{"name":"ada"},"grant":{"scope":"a","resources":["x"]},"mac":"1:a:b"}"#;
         let newer: SecretHashes =
             serde_json::from_str(json).unwrap_or_else(|_| SecretHashes::none());
-        let memory = SecretHashes::of("first").with_new("second").newest();
         for changed in [
             newer.with_new("third"),
             newer.newest(),
             newer.removed(),
-            newer.merged(&memory),
             newer.with_mac(None),
         ] {
             let written = serde_json::to_string(&changed).unwrap_or_default();
             assert!(written.contains(r#""owner":{"name":"ada"}"#), "{written}");
+            let is_removed = changed.grant().is_none();
+            assert_ne!(written.contains(r#""resources":["x"]"#), is_removed, "{written}");
         }
     }
 }

@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 use super::revoke::end_application;
 use super::{changed_by, print, print_note};
 use crate::applications::command::{Change, Rejected};
+use crate::applications::records::ApplicationRecords;
 use crate::applications::secret_hash::MIN_SECRET_LENGTH;
-use crate::applications::{AppId, Applications};
+use crate::applications::AppId;
 use crate::changed_by::ChangedBy;
 use crate::cli::ReasonArgs;
 use crate::cli::application::{
@@ -22,7 +23,8 @@ use crate::cli::store::StoreArgs;
 use crate::config::store_location;
 use crate::grants::{FurtherClaims, Grant};
 use crate::keys::store::location::StoreLocation;
-use crate::keys::store::{KeyStore, within_timeout};
+use crate::store::StoreError;
+use crate::store::sqlite::Access;
 use crate::random;
 
 /// Retries after another change of the same application; more than that is no coincidence.
@@ -142,14 +144,14 @@ async fn remove(args: &ApplicationRemoveArgs) -> Result<(), ExitError> {
 
 /// Returns true for an application with a valid secret.
 pub(super) async fn is_registered(store: &StoreArgs, id: &AppId) -> Result<bool, ExitError> {
-    let applications = applications(&*store_location(store)?.open()).await?;
+    let applications = records(&store_location(store)?).read().await?;
     Ok(applications.registered().any(|(known, _)| known == id))
 }
 
 async fn list(args: &ApplicationListArgs) -> Result<(), ExitError> {
     let location = store_location(&args.store)?;
     let is_absent = location.is_absent();
-    let applications = applications(&*location.open()).await?;
+    let applications = records(&location).read().await?;
     if is_absent {
         print_note(&format!("{location}: is not there yet"));
     } else if applications.is_empty() {
@@ -203,8 +205,8 @@ fn new_secret() -> Result<zeroize::Zeroizing<String>, ExitError> {
     random::secret().map_err(|_| ExitError::Software("no randomness for a secret".to_owned()))
 }
 
-async fn applications(store: &dyn KeyStore) -> Result<Applications, ExitError> {
-    Ok(within_timeout(store.applications()).await?)
+fn records(location: &StoreLocation) -> ApplicationRecords {
+    location.applications(Access::Write)
 }
 
 const NONE_LEFT: &str = "no application is registered: any appId and appSecret get the key";
@@ -226,7 +228,7 @@ impl<'a> Target<'a> {
     }
 
     async fn warn_if_none_is_left(&self) -> Result<(), ExitError> {
-        if applications(&*self.location.open()).await?.is_empty() {
+        if records(&self.location).read().await?.is_empty() {
             print_note(NONE_LEFT);
         }
         Ok(())
@@ -235,9 +237,9 @@ impl<'a> Target<'a> {
     /// Reads, decides and swaps, until no other change came in between.
     async fn change(&self, change: Change<'_>) -> Result<(), ExitError> {
         let Self { location, id, by } = self;
-        let store = location.open();
+        let records = records(location);
         for _ in 0..TRIES {
-            let there = applications(&*store).await?;
+            let there = records.read().await?;
             let record = there.record(id.as_str());
             let changed = change.apply(record);
             if record.is_some_and(|record| changed.as_ref() == Ok(record)) {
@@ -246,12 +248,23 @@ impl<'a> Target<'a> {
             if !there.is_authentic(id) && !matches!(change, Change::Remove) {
                 return Err(unauthenticated(id, location));
             }
+            let event = change.event(record);
             let changed = changed
                 .map_err(|rejected| exit_error(rejected, id, location))?
-                .with_change(by);
-            let swap = store.swap_application(id, record, &changed);
-            if within_timeout(swap).await? {
-                print_note(&format!("{id}: changed by {by}"));
+                .with_change(&by.with_event(event));
+            let swapped = match records.swap(&there, id, &changed).await {
+                // The answer was lost: the store knows.
+                Err(unclear @ StoreError::Unclear(_)) => {
+                    let now = records.read().await?;
+                    if now.record(id.as_str()) != Some(&changed) {
+                        return Err(unclear.into());
+                    }
+                    true
+                }
+                swapped => swapped?,
+            };
+            if swapped {
+                print_note(&format!("{id}: {} by {by}", event.name()));
                 return Ok(());
             }
         }
@@ -316,7 +329,7 @@ mod tests {
         }
 
         async fn secrets(&self, id: &str) -> usize {
-            let applications = applications(&*self.location().open()).await.unwrap();
+            let applications = records(&self.location()).read().await.unwrap();
             applications.record(id).map_or(0, |secrets| secrets.len())
         }
     }
@@ -362,7 +375,7 @@ mod tests {
     async fn who_changed_an_application_and_why_is_recorded() {
         let desk = Desk(tempfile::tempdir().unwrap());
         let record = async || {
-            let applications = applications(&*desk.location().open()).await.unwrap();
+            let applications = records(&desk.location()).read().await.unwrap();
             applications.record("orders").unwrap().clone()
         };
         for (words, reason) in [

@@ -9,6 +9,7 @@ use crate::cli::{CheckArgs, ServeArgs};
 use crate::config::{Config, warnings};
 use crate::keys::store::StoreError;
 use crate::keys::sync::preview::preview;
+use crate::store::sqlite::Access;
 
 /// Runs the command. Overridden keys of the file are reported, and accepted with `--strict`.
 ///
@@ -40,9 +41,10 @@ pub(crate) async fn run(
 /// Returns a warning about an unavailable store, which does not prevent a start.
 async fn check_store(config: &Config) -> Result<Option<String>, ExitError> {
     let store = config.store.open_for_preview()?;
+    let records = config.store.applications(Access::Preview);
     let registrations = config.registrations();
     let outcome = preview(
-        &*store,
+        (&*store, &records),
         config.signing_type,
         &config.rotation,
         &registrations,

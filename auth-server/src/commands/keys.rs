@@ -31,6 +31,7 @@ use crate::keys::store::{KeyStore, StoreError, within_timeout};
 use crate::keys::sync::compare_and_swap::{unusable_keys, update};
 use crate::keys::sync::reconcile::Plan;
 use crate::sessions::has_token;
+use crate::store::sqlite::Access;
 
 pub(crate) async fn run(command: &KeysCommand) -> Result<(), ExitError> {
     match command {
@@ -286,13 +287,13 @@ impl KeysInStore {
 
     /// Authenticates records; fails at the end if one remains without a valid code.
     async fn reauthenticate(&self, accepted: &[AppId]) -> Result<(), ExitError> {
-        let applications = within_timeout(self.store.applications()).await?;
+        let records = self.location.applications(Access::Write);
+        let applications = records.read().await?;
         let ids = to_authenticate(&applications, accepted);
         for id in &ids {
             let record = applications.record(id.as_str());
             let Some(record) = record else { continue };
-            let swap = self.store.swap_application(id, Some(record), record);
-            if !within_timeout(swap).await? {
+            if !records.swap(&applications, id, record).await? {
                 return Err(ExitError::Unavailable(format!(
                     "{id}: this application was changed at the same moment; repeat the command"
                 )));

@@ -1,5 +1,4 @@
-//! Key stores: the signing keys, shared by all servers of an installation, and the applications
-//! that may fetch the public half.
+//! Key stores: the signing keys, shared by all servers of an installation.
 //!
 //! Two stores, encrypted or not, pass one conformance suite. A store moves strings; it does not
 //! interpret them.
@@ -18,8 +17,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::{Half, StoredKeys};
-use crate::applications::secret_hash::SecretHashes;
-use crate::applications::{AppId, Applications};
 pub(crate) use crate::store::StoreError;
 
 /// Longer than the stores' own timeouts: an upper bound for any call.
@@ -37,18 +34,6 @@ pub(crate) trait KeyStore: fmt::Debug + Send + Sync {
         expected: &StoredKeys,
         new: &StoredKeys,
     ) -> Result<StoredKeys, StoreError>;
-
-    /// Reads the record of every application, including removed ones, and the unreadable ones.
-    async fn applications(&self) -> Result<Applications, StoreError>;
-
-    /// Replaces `expected` (`None`: no record) by `record`, atomically. Returns `false` and changes
-    /// nothing if another record is there.
-    async fn swap_application(
-        &self,
-        id: &AppId,
-        expected: Option<&SecretHashes>,
-        record: &SecretHashes,
-    ) -> Result<bool, StoreError>;
 
     /// Returns the reason, such as a full disk, why a change in effect is not complete in the
     /// store.
@@ -73,19 +58,6 @@ pub(crate) enum Entry {
     KeyPair,
     Half(Half),
     Ring,
-    Applications,
-}
-
-/// Returns an error that locates unreadable applications.
-fn unusable_applications(store: &dyn KeyStore, cause: &dyn fmt::Display) -> StoreError {
-    let location = store.location(Entry::Applications);
-    StoreError::Unusable(format!("{location}: {cause}"))
-}
-
-/// Returns the error for a record that this version cannot read and so does not replace.
-fn unreadable_record(store: &dyn KeyStore, id: &AppId) -> StoreError {
-    let cause = format!("the record of {id} cannot be read; it stays until it is removed");
-    unusable_applications(store, &cause)
 }
 
 /// Bounds every call of a store.

@@ -32,7 +32,8 @@ use super::ring::events::events;
 use super::ring::rotation::RotationPolicy;
 use super::ring::{KeyRing, with_revocations};
 use super::store::{Entry, KeyStore, StoreError, within_timeout};
-use crate::applications::registry::{ApplicationRegistry, Restored};
+use crate::applications::records::ApplicationRecords;
+use crate::applications::registry::ApplicationRegistry;
 use crate::audit;
 use crate::metrics::Metrics;
 use crate::revocations::events::events as revocation_events;
@@ -48,6 +49,7 @@ pub(crate) struct SyncedState {
 
 pub(crate) struct KeySync {
     store: Arc<dyn KeyStore>,
+    applications: ApplicationRecords,
     signing_type: SigningType,
     policy: RotationPolicy,
     shared: SyncedState,
@@ -66,7 +68,7 @@ pub(crate) struct KeySync {
 
 impl KeySync {
     pub(crate) fn new(
-        store: Arc<dyn KeyStore>,
+        (store, applications): (Arc<dyn KeyStore>, ApplicationRecords),
         signing_type: SigningType,
         policy: RotationPolicy,
         shared: SyncedState,
@@ -79,6 +81,7 @@ impl KeySync {
         let unread = "the store was not read yet";
         Self {
             store,
+            applications,
             signing_type,
             policy,
             shared,
@@ -284,9 +287,9 @@ impl KeySync {
     }
 
     async fn synchronize_applications(&self) -> Result<(), StoreError> {
-        let stored = within_timeout(self.store.applications()).await?;
+        let stored = self.applications.read().await?;
         let was_open = self.shared.registrations.accepts_any();
-        let reconciled = self.shared.registrations.reconcile(stored);
+        let reconciled = self.shared.registrations.reconcile(&stored);
         self.log_application_count(was_open);
         reconciled.events.iter().for_each(audit::application);
         for id in &reconciled.ended {
@@ -296,10 +299,9 @@ impl KeySync {
             self.revocations
                 .note_application(id, latest, self.policy.keep);
         }
-        for Restored { id, stored, record } in &reconciled.restored {
+        for (id, record) in &reconciled.restored {
             // If another server was faster, its record counts from the next poll on.
-            let swap = self.store.swap_application(id, stored.as_ref(), record);
-            if within_timeout(swap).await? {
+            if self.applications.swap(&stored, id, record).await? {
                 info!(app_id = %id, "the application was restored to the store");
             }
         }
@@ -316,7 +318,7 @@ impl KeySync {
         Some(format!(
             "{}: {} record(s) cannot be read, the first is of {}: such an application is accepted only by a \
              server that could read it before",
-            self.store.location(Entry::Applications),
+            self.store.location(Entry::Store),
             ids.len(),
             LogText(first)
         ))

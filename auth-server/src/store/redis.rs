@@ -159,15 +159,6 @@ impl RedisStore {
         .map_err(|failed| self.failed(&failed.error))
     }
 
-    /// Runs a command whose effect is not to be repeated.
-    pub(crate) async fn call_once<T: FromRedisValue>(
-        &self,
-        command: &Cmd,
-    ) -> Result<T, StoreError> {
-        let done = self.attempt(command).await;
-        done.map_err(|failed| self.failed(&failed.error))
-    }
-
     async fn attempt<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Failed> {
         let connected = Connection::open(&*self.route.endpoint().await, TIMEOUT).await;
         let mut connection = connected.map_err(|error| Failed {

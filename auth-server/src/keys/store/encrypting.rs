@@ -10,14 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use async_trait::async_trait;
-use parking_lot::Mutex;
 use tracing::{info, warn};
 use wire::keys::signing_type::SigningType;
 use wire::keys::{KeyId, VerificationKey};
 
-use super::{Entry, KeyStore, StoreError, unusable_applications};
-use crate::applications::secret_hash::SecretHashes;
-use crate::applications::{AppId, Applications};
+use super::{Entry, KeyStore, StoreError};
 use crate::keys::{Half, StoredKeyPair, StoredKeys, StoredRing};
 use crate::store::envelope_encryption::{EncryptionError, EncryptionState, KeyEncryption, Slot};
 
@@ -31,8 +28,6 @@ pub(super) struct EncryptedStore {
     encryption: Arc<KeyEncryption>,
     /// The logged state, as numbered by [`state`], to log each change once.
     logged_state: AtomicU8,
-    /// Applications whose records were logged as not authentic.
-    logged: Mutex<Vec<AppId>>,
 }
 
 impl fmt::Debug for EncryptedStore {
@@ -47,7 +42,6 @@ impl EncryptedStore {
             store,
             encryption,
             logged_state: AtomicU8::new(0),
-            logged: Mutex::default(),
         }
     }
 
@@ -126,57 +120,6 @@ impl EncryptedStore {
         }
         self.log_state(private.at_rest);
         Ok(opened)
-    }
-
-    /// Returns the authenticated record; `None` for one to ignore.
-    fn plain(&self, id: &AppId, record: &SecretHashes) -> Option<SecretHashes> {
-        let counts = !self.encryption.required || record.is_authentic(id, &self.encryption);
-        counts.then(|| record.with_mac(None))
-    }
-
-    /// Rejects writes without the key that the other servers use: they would not accept the record.
-    fn may_write(&self, held: &Applications) -> Result<(), StoreError> {
-        let has_key = self.encryption.current.is_some() || self.encryption.previous.is_some();
-        if has_key || held.records().all(|(_, record)| record.mac().is_none()) {
-            return Ok(());
-        }
-        let cause = "authenticated with a key-encryption key, and none is configured \
-                     (--key-encryption-key-file)";
-        Err(unusable_applications(self, &cause))
-    }
-
-    fn forged(&self, id: &AppId) -> StoreError {
-        let cause = format!(
-            "the record of {id} is not authenticated with the key-encryption key; auth-server keys \
-             reencrypt --accept-application {id}, without --require-encrypted-keys, does that, if you know \
-             who wrote it"
-        );
-        unusable_applications(self, &cause)
-    }
-
-    /// Returns nothing without a key-encryption key, as with plaintext keys.
-    fn unauthenticated(&self, held: &Applications) -> Vec<AppId> {
-        let forged = |(id, record): &(&AppId, &SecretHashes)| {
-            self.encryption.current.is_some() && !record.is_authentic(id, &self.encryption)
-        };
-        let forged = held.records().filter(forged);
-        forged.map(|(id, _)| id.clone()).collect()
-    }
-
-    fn log_unauthenticated(&self, now: Vec<AppId>) {
-        let mut logged = self.logged.lock();
-        if *logged == now {
-            return;
-        }
-        if let Some(first) = now.first() {
-            let (count, required) = (now.len(), self.encryption.required);
-            warn!(
-                count, %first, rejected = required,
-                "records of applications are not authenticated with the key-encryption key; \
-                 auth-server application list names them, keys reencrypt authenticates those you know"
-            );
-        }
-        *logged = now;
     }
 
     fn unusable(&self, entry: Entry, error: &EncryptionError) -> StoreError {
@@ -258,32 +201,6 @@ impl KeyStore for EncryptedStore {
         Err(StoreError::Unavailable(
             "the stored keys keep changing".to_owned(),
         ))
-    }
-
-    async fn applications(&self) -> Result<Applications, StoreError> {
-        let held = self.store.applications().await?;
-        let unauthenticated = self.unauthenticated(&held);
-        let mut plain = held.changed_by(|id, record| self.plain(id, record));
-        unauthenticated.iter().for_each(|id| plain.mark(id, false));
-        self.log_unauthenticated(unauthenticated);
-        Ok(plain)
-    }
-
-    async fn swap_application(
-        &self,
-        id: &AppId,
-        expected: Option<&SecretHashes>,
-        record: &SecretHashes,
-    ) -> Result<bool, StoreError> {
-        let held = self.store.applications().await?;
-        self.may_write(&held)?;
-        let there = held.record(id.as_str());
-        let plain = there.map(|held| self.plain(id, held).ok_or_else(|| self.forged(id)));
-        if plain.transpose()?.as_ref() != expected {
-            return Ok(false);
-        }
-        let record = record.authenticated(id, &self.encryption);
-        self.store.swap_application(id, there, &record).await
     }
 
     fn unfinished(&self) -> Option<StoreError> {

@@ -1,8 +1,7 @@
 //! The embedded store: a directory of plain files, for one server.
 //!
 //! `user-token.private` and `user-token.public` hold the two values of contract §2.6,
-//! `user-token.ring` the rest of the ring, `applications.json` the registered applications,
-//! `sessions/` a file for each record with an end. A server holds a lock on the directory for its lifetime;
+//! `user-token.ring` the rest of the ring, `sessions/` a file for each record with an end. A server holds a lock on the directory for its lifetime;
 //! `write.lock` is held briefly, so that commands work beside a running server.
 
 mod journal;
@@ -19,13 +18,10 @@ use tokio::task::spawn_blocking;
 use tracing::{info, warn};
 
 use self::journal::{PRIVATE, PUBLIC, RING};
-use super::{Entry, KeyStore, StoreError, unreadable_record, unusable_applications};
-use crate::applications::secret_hash::SecretHashes;
-use crate::applications::{AppId, Applications};
+use super::{Entry, KeyStore, StoreError};
 use crate::keys::{Half, StoredKeys};
 use crate::store::directory::{Locked, PrivateDirectory};
 
-const APPLICATIONS: &str = "applications.json";
 const WRITE_LOCK: &str = "write.lock";
 
 #[derive(Debug, Clone)]
@@ -150,13 +146,6 @@ impl FileStore {
         }
         *noted = unfinished;
     }
-
-    fn read_applications(&self) -> Result<Applications, StoreError> {
-        let Some(text) = self.directory.read(APPLICATIONS)? else {
-            return Ok(Applications::default());
-        };
-        serde_json::from_str(&text).map_err(|error| unusable_applications(self, &error))
-    }
 }
 
 #[async_trait]
@@ -171,7 +160,6 @@ impl KeyStore for FileStore {
                 return store.preview_keys();
             }
             let _no_writer = store.write_lock()?;
-            store.directory.remove_unfinished(APPLICATIONS)?;
             store.read_keys()
         })
         .await
@@ -195,35 +183,6 @@ impl KeyStore for FileStore {
         .await
     }
 
-    async fn applications(&self) -> Result<Applications, StoreError> {
-        self.blocking(Self::read_applications).await
-    }
-
-    async fn swap_application(
-        &self,
-        id: &AppId,
-        expected: Option<&SecretHashes>,
-        record: &SecretHashes,
-    ) -> Result<bool, StoreError> {
-        let (id, expected, record) = (id.clone(), expected.cloned(), record.clone());
-        self.blocking(move |store| {
-            let _locked = store.write_lock()?;
-            let mut applications = store.read_applications()?;
-            if applications.is_unreadable(&id) {
-                return Err(unreadable_record(store, &id));
-            }
-            if applications.record(id.as_str()) != expected.as_ref() {
-                return Ok(false);
-            }
-            applications.put(id, record);
-            let json = serde_json::to_string(&applications)
-                .map_err(|error| unusable_applications(store, &error))?;
-            store.directory.replace(APPLICATIONS, &json)?;
-            Ok(true)
-        })
-        .await
-    }
-
     fn unfinished(&self) -> Option<StoreError> {
         self.unfinished.lock().clone()
     }
@@ -239,7 +198,6 @@ impl KeyStore for FileStore {
             Entry::Half(Half::Private) => self.directory.describe(PRIVATE),
             Entry::Half(Half::Public) => self.directory.describe(PUBLIC),
             Entry::Ring => self.directory.describe(RING),
-            Entry::Applications => self.directory.describe(APPLICATIONS),
         }
     }
 }
@@ -288,9 +246,6 @@ mod tests {
     #[tokio::test]
     async fn only_the_owner_may_read_what_is_written() {
         let (files, store) = installed().await;
-        let id = "orders".parse().unwrap();
-        let secrets = SecretHashes::of("s");
-        store.swap_application(&id, None, &secrets).await.unwrap();
         assert_eq!(mode(&files.directory()), 0o700);
         let modes: Vec<_> = fs::read_dir(files.directory())
             .unwrap()
@@ -301,7 +256,7 @@ mod tests {
                 )
             })
             .collect();
-        assert_eq!(modes.len(), 5, "{modes:?}");
+        assert_eq!(modes.len(), 4, "{modes:?}");
         assert!(modes.iter().all(|(_, mode)| *mode == 0o600), "{modes:?}");
     }
 
@@ -391,10 +346,6 @@ mod tests {
         let (files, _serving) = installed().await;
         let preview = FileStore::for_preview(files.directory()).unwrap();
         assert_eq!(preview.load().await, Ok(keys("a")));
-        let id = "orders".parse().unwrap();
-        let secrets = SecretHashes::of("s");
-        let put = preview.swap_application(&id, None, &secrets).await;
-        assert!(matches!(put, Err(StoreError::Unusable(_))));
         let new = preview.compare_and_swap(&keys("a"), &keys("b")).await;
         assert!(matches!(new, Err(StoreError::Unusable(_))));
         assert_eq!(preview.load().await, Ok(keys("a")));

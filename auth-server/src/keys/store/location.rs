@@ -14,9 +14,12 @@ use super::file::records::FileRecords;
 use super::records::RecordStore;
 use super::redis::RedisKeys;
 use super::{KeyStore, StoreError};
+use crate::applications::records::ApplicationRecords;
+use crate::store::Store;
 use crate::store::envelope_encryption::KeyEncryption;
 use crate::store::redis::RedisStore;
 use crate::store::redis::credentials::{CLIENT_CERTIFICATE, Credentials};
+use crate::store::sqlite::{Access, SqliteStore};
 
 /// As long as an orchestrator's start-up probe: a former server may be ending.
 const SERVING_WAIT: Duration = Duration::from_secs(60);
@@ -107,6 +110,15 @@ impl StoreLocation {
             Backend::Redis(store) => Arc::clone(store) as _,
         };
         Arc::new(EncryptedRecords::new(records, Arc::clone(&self.encryption)))
+    }
+
+    /// Opens the records of applications.
+    pub(crate) fn applications(&self, access: Access) -> ApplicationRecords {
+        let store: Arc<dyn Store> = match &self.backend {
+            Backend::File(directory) => Arc::new(SqliteStore::new(directory.clone(), access)),
+            Backend::Redis(store) => Arc::clone(store) as _,
+        };
+        ApplicationRecords::new(store, Arc::clone(&self.encryption))
     }
 
     /// Describes the encryption of written keys.

@@ -2,7 +2,6 @@
 
 mod records;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,16 +9,13 @@ use async_trait::async_trait;
 use tracing::warn;
 use zeroize::Zeroizing;
 
-use super::{Entry, KeyStore, StoreError, unreadable_record, unusable_applications};
-use crate::applications::secret_hash::SecretHashes;
-use crate::applications::{AppId, Applications};
+use super::{Entry, KeyStore, StoreError};
 use crate::keys::{Half, StoredKeyPair, StoredKeys, StoredRing};
 use crate::store::redis::{RedisStore, script};
 
 const PRIVATE: &str = "{auth:user-token}:private";
 const PUBLIC: &str = "{auth:user-token}:public";
 const RING: &str = "{auth:user-token}:ring";
-const APPLICATIONS: &str = "{auth:user-token}:applications";
 
 /// The keys of the scripts, in the same order everywhere.
 const KEYS: [&str; 3] = [PRIVATE, PUBLIC, RING];
@@ -65,18 +61,6 @@ end
 return held
 ";
 
-/// Replaces an application's record if it is unchanged.
-///
-/// `ARGV`: the id, its new record, and the value read, encoded by [`argument`].
-const SWAP_APPLICATION: &str = r"
-local there = redis.call('HGET', KEYS[1], ARGV[1])
-if (there and '+' .. there or '-') ~= ARGV[3] then
-  return 0
-end
-redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
-return 1
-";
-
 #[derive(Debug)]
 pub(super) struct RedisKeys {
     store: Arc<RedisStore>,
@@ -111,36 +95,6 @@ impl KeyStore for RedisKeys {
         self.store.call(&command).await.map(stored)
     }
 
-    async fn applications(&self) -> Result<Applications, StoreError> {
-        let mut command = redis::cmd("HGETALL");
-        let records: BTreeMap<Vec<u8>, Vec<u8>> =
-            self.store.call(command.arg(APPLICATIONS)).await?;
-        Ok(parse_records(&records))
-    }
-
-    async fn swap_application(
-        &self,
-        id: &AppId,
-        expected: Option<&SecretHashes>,
-        record: &SecretHashes,
-    ) -> Result<bool, StoreError> {
-        let json =
-            serde_json::to_string(record).map_err(|error| unusable_applications(self, &error))?;
-        // Compared as text by the store: another program may have written it differently.
-        let mut swap = script(SWAP_APPLICATION, &[APPLICATIONS]);
-        swap.arg(id.as_str()).arg(json);
-        let mut read = redis::cmd("HGET");
-        read.arg(APPLICATIONS).arg(id.as_str());
-        let there: Option<String> = self.store.call(&read).await?;
-        let parsed = there.as_deref().map(serde_json::from_str).transpose();
-        let parsed: Option<SecretHashes> = parsed.map_err(|_| unreadable_record(self, id))?;
-        if parsed.as_ref() != expected {
-            return Ok(false);
-        }
-        swap.arg(argument(there.as_deref()).as_str());
-        self.store.call_once(&swap).await
-    }
-
     async fn now(&self) -> Result<Option<i64>, StoreError> {
         let time: Vec<i64> = self.store.call(&script(TIME, &KEYS)).await?;
         if time.is_empty() && !self.is_time_rejected.swap(true, Ordering::Relaxed) {
@@ -159,20 +113,9 @@ impl KeyStore for RedisKeys {
             Entry::Half(Half::Private) => format!("key {PRIVATE}"),
             Entry::Half(Half::Public) => format!("key {PUBLIC}"),
             Entry::Ring => format!("key {RING}"),
-            Entry::Applications => format!("hash {APPLICATIONS}"),
         };
         format!("{} {keys}", self.store.redacted())
     }
-}
-
-/// Parses a hash of records by id, the values as in the file store.
-fn parse_records(records: &BTreeMap<Vec<u8>, Vec<u8>>) -> Applications {
-    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-    let held = records.iter().map(|(id, record)| {
-        let json = serde_json::from_slice(record);
-        (text(id), json.unwrap_or_else(|_| text(record).into()))
-    });
-    held.collect::<BTreeMap<_, _>>().into()
 }
 
 /// Returns the three values, in the order of [`KEYS`].

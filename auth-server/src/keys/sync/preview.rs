@@ -6,22 +6,23 @@ use wire::keys::signing_type::SigningType;
 use super::compare_and_swap::unusable_keys;
 use super::missing_applications;
 use super::reconcile::Reconciliation;
+use crate::applications::records::ApplicationRecords;
 use crate::applications::registry::ApplicationRegistry;
 use crate::keys::ring::rotation::RotationPolicy;
 use crate::keys::store::{KeyStore, StoreError, within_timeout};
 
-/// Reads applications and keys of `store` in the order of a start.
+/// Reads applications and keys in the order of a start.
 ///
 /// # Errors
 /// [`StoreError::Unusable`] where a server would not start, [`StoreError::Unavailable`] where it
 /// would wait.
 pub(crate) async fn preview(
-    store: &dyn KeyStore,
+    (store, records): (&dyn KeyStore, &ApplicationRecords),
     signing_type: SigningType,
     policy: &RotationPolicy,
     registrations: &ApplicationRegistry,
 ) -> Result<(), StoreError> {
-    registrations.reconcile(within_timeout(store.applications()).await?);
+    registrations.reconcile(&records.read().await?);
     if registrations.are_missing() {
         return Err(missing_applications(signing_type, store));
     }

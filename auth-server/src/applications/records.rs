@@ -1,0 +1,213 @@
+//! The records of applications in the store, each with the code that authenticates it: they stand
+//! there in clear, as they hold hashes of random secrets, but a planted one would get the key.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tracing::warn;
+use zeroize::Zeroizing;
+
+use super::secret_hash::SecretHashes;
+use super::{AppId, Applications};
+use crate::store::envelope_encryption::KeyEncryption;
+use crate::store::record_mac::Members;
+use crate::store::{Change, Key, Kind, Outcome, Store, StoreError, Stored};
+
+pub(crate) struct ApplicationRecords {
+    store: Arc<dyn Store>,
+    encryption: Arc<KeyEncryption>,
+    /// Applications whose records were logged as not authentic.
+    logged: Mutex<BTreeSet<AppId>>,
+}
+
+impl ApplicationRecords {
+    pub(crate) fn new(store: Arc<dyn Store>, encryption: Arc<KeyEncryption>) -> Self {
+        Self {
+            store,
+            encryption,
+            logged: Mutex::default(),
+        }
+    }
+
+    /// Reads all records, also those of removed applications. One that this version cannot read
+    /// affects no other.
+    pub(crate) async fn read(&self) -> Result<Applications, StoreError> {
+        let mut all = Applications::default();
+        for (id, Stored { value, version }) in self.store.list(Kind::Application).await? {
+            all.versions.insert(id.clone(), version);
+            match (id.parse(), serde_json::from_str(&value)) {
+                (Ok(id), Ok(record)) => self.add(&mut all, id, &record),
+                _ => drop(all.unreadable.insert(id)),
+            }
+        }
+        self.log_unauthenticated(&all.unauthenticated);
+        Ok(all)
+    }
+
+    fn add(&self, all: &mut Applications, id: AppId, record: &SecretHashes) {
+        all.have_codes |= record.mac().is_some();
+        // Without a key nothing is authenticated, as with keys in clear.
+        let is_authentic =
+            self.encryption.current.is_none() || record.is_authentic(&id, &self.encryption);
+        all.mark(&id, is_authentic);
+        if is_authentic || !self.encryption.required {
+            all.put(id, record.with_mac(None));
+        } else {
+            all.unreadable.insert(id.0);
+        }
+    }
+
+    /// Replaces the record of `id`, or adds the first one. Returns `false` and changes nothing if it
+    /// is not the one in `read` any more.
+    pub(crate) async fn swap(
+        &self,
+        read: &Applications,
+        id: &AppId,
+        record: &SecretHashes,
+    ) -> Result<bool, StoreError> {
+        let key = key(id);
+        let unusable = |cause: &str| {
+            StoreError::Unusable(format!("{}: {cause}", self.store.describe(&key)))
+        };
+        let has_key = self.encryption.current.is_some() || self.encryption.previous.is_some();
+        if read.have_codes && !has_key {
+            // Servers that have the key would not accept the record.
+            return Err(unusable(
+                "the records of applications are authenticated with a key-encryption key, and none is \
+                 configured (--key-encryption-key-file)",
+            ));
+        }
+        if !read.is_authentic(id) && read.is_unreadable(id) {
+            return Err(unusable(&format!(
+                "the record of {id} is not authenticated with the key-encryption key; auth-server keys \
+                 reencrypt --accept-application {id}, without --require-encrypted-keys, does that, if you \
+                 know who wrote it"
+            )));
+        }
+        if read.is_unreadable(id) {
+            return Err(unusable(&format!("the record of {id} cannot be read, and stays")));
+        }
+        let record = serde_json::to_string(&record.authenticated(id, &self.encryption));
+        let record = record.map_err(|error| unusable(&error.to_string()))?;
+        let put = Change::Put {
+            expected: read.versions.get(id.as_str()).cloned(),
+            value: Zeroizing::new(record),
+            ends: None,
+            key: key.clone(),
+        };
+        Ok(self.store.commit(vec![put]).await? == Outcome::Committed)
+    }
+
+    fn log_unauthenticated(&self, now: &BTreeSet<AppId>) {
+        let mut logged = self.logged.lock();
+        if *logged == *now {
+            return;
+        }
+        if let Some(first) = now.first() {
+            let (count, required) = (now.len(), self.encryption.required);
+            warn!(
+                count, %first, rejected = required,
+                "records of applications are not authenticated with the key-encryption key; \
+                 auth-server application list names them, keys reencrypt authenticates those you know"
+            );
+        }
+        logged.clone_from(now);
+    }
+}
+
+fn key(id: &AppId) -> Key {
+    Key {
+        kind: Kind::Application,
+        id: id.to_string(),
+    }
+}
+
+impl SecretHashes {
+    /// With the code of the current key; without one if there is no key.
+    fn authenticated(&self, id: &AppId, encryption: &KeyEncryption) -> Self {
+        let code = self.members();
+        self.with_mac(code.and_then(|members| encryption.code(&key(id), &members)))
+    }
+
+    /// Returns true if the record was written under one of the configured keys.
+    fn is_authentic(&self, id: &AppId, encryption: &KeyEncryption) -> bool {
+        let (code, members) = (self.mac(), self.members());
+        code.zip(members)
+            .is_some_and(|(code, members)| encryption.is_authentic(&key(id), &members, code))
+    }
+
+    /// Returns what a code is made of.
+    fn members(&self) -> Option<Members> {
+        let record = serde_json::to_value(self.with_mac(None)).ok()?;
+        serde_json::from_value(record).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use crate::store::envelope_encryption::tests::{key, with};
+
+    #[test]
+    fn a_record_is_authentic_under_its_own_id_alone() {
+        let (orders, stock): (AppId, AppId) = ("orders".parse().unwrap(), "stock".parse().unwrap());
+        let record = SecretHashes::of("first").with_new("second");
+        let keys = with(1);
+        let written = record.authenticated(&orders, &keys);
+        assert_eq!(written.with_mac(None), record);
+        assert!(written.is_authentic(&orders, &keys));
+        let mac = written.mac().unwrap().to_owned();
+        for (id, forged) in [
+            (&stock, written.clone()),
+            (&orders, record.clone()),
+            (&orders, record.newest().with_mac(Some(mac.clone()))),
+            (&orders, record.with_mac(Some(mac.replace("1:", "2:")))),
+            (
+                &orders,
+                record.with_mac(Some(mac[..mac.len() - 4].to_owned())),
+            ),
+            (&orders, record.with_mac(Some(String::new()))),
+        ] {
+            assert!(!forged.is_authentic(id, &keys), "{forged:?}");
+        }
+        assert!(!written.is_authentic(&orders, &with(2)));
+    }
+
+    #[test]
+    fn members_of_a_newer_version_are_authenticated_in_any_order() {
+        let orders: AppId = "orders".parse().unwrap();
+        let read = |json: &str| serde_json::from_str::<SecretHashes>(json).unwrap();
+        let written = read(r#"{"a":1,"secretSha256":[],"z":2}"#).authenticated(&orders, &with(1));
+        let mac = written.mac().map(str::to_owned);
+        for (json, is_authentic) in [
+            (r#"{"z":2,"a":1,"secretSha256":[]}"#, true),
+            (r#"{"secretSha256":[],"a":1,"z":3}"#, false),
+            (r#"{"secretSha256":[],"a":1}"#, false),
+            (r#"{"secretSha256":[]}"#, false),
+        ] {
+            let record = read(json).with_mac(mac.clone());
+            assert_eq!(
+                record.is_authentic(&orders, &with(1)),
+                is_authentic,
+                "{json}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_previous_key_still_reads_and_none_writes_nothing() {
+        let orders: AppId = "orders".parse().unwrap();
+        let written = SecretHashes::of("s").authenticated(&orders, &with(1));
+        let rotated = KeyEncryption {
+            previous: Some(key(1)),
+            ..with(2)
+        };
+        assert!(written.is_authentic(&orders, &rotated));
+        let anew = written.authenticated(&orders, &rotated);
+        assert!(anew.is_authentic(&orders, &with(2)));
+        let off = written.authenticated(&orders, &KeyEncryption::default());
+        assert_eq!(off.mac(), None);
+    }
+}
