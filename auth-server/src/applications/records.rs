@@ -58,8 +58,8 @@ impl ApplicationRecords {
         }
     }
 
-    /// Replaces the record of `id`, or adds the first one. Returns `false` and changes nothing if it
-    /// is not the one in `read` any more.
+    /// Replaces the record of `id`, or adds the first one; one that cannot be read only by one without a
+    /// secret. Returns `false` and changes nothing if the record is not the one in `read` any more.
     pub(crate) async fn swap(
         &self,
         read: &Applications,
@@ -67,9 +67,8 @@ impl ApplicationRecords {
         record: &SecretHashes,
     ) -> Result<bool, StoreError> {
         let key = key(id);
-        let unusable = |cause: &str| {
-            StoreError::Unusable(format!("{}: {cause}", self.store.describe(&key)))
-        };
+        let unusable =
+            |cause: &str| StoreError::Unusable(format!("{}: {cause}", self.store.describe(&key)));
         let has_key = self.encryption.current.is_some() || self.encryption.previous.is_some();
         if read.have_codes && !has_key {
             // Servers that have the key would not accept the record.
@@ -78,15 +77,16 @@ impl ApplicationRecords {
                  configured (--key-encryption-key-file)",
             ));
         }
-        if !read.is_authentic(id) && read.is_unreadable(id) {
+        let is_kept = read.is_unreadable(id) && !record.is_empty();
+        if is_kept && !read.is_authentic(id) {
             return Err(unusable(&format!(
                 "the record of {id} is not authenticated with the key-encryption key; auth-server keys \
                  reencrypt --accept-application {id}, without --require-encrypted-keys, does that, if you \
                  know who wrote it"
             )));
         }
-        if read.is_unreadable(id) {
-            return Err(unusable(&format!("the record of {id} cannot be read, and stays")));
+        if is_kept {
+            return Err(unusable(&format!("the record of {id} cannot be read")));
         }
         let record = serde_json::to_string(&record.authenticated(id, &self.encryption));
         let record = record.map_err(|error| unusable(&error.to_string()))?;
@@ -149,6 +149,105 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
     use crate::store::envelope_encryption::tests::{key, with};
+    use crate::store::sqlite::{Access, SqliteStore};
+
+    /// A store, opened by servers with different key-encryption keys.
+    struct Directory(tempfile::TempDir);
+
+    impl Directory {
+        fn new() -> Self {
+            Self(tempfile::tempdir().unwrap())
+        }
+
+        fn store(&self) -> Arc<dyn Store> {
+            Arc::new(SqliteStore::new(self.0.path().join("data"), Access::Write))
+        }
+
+        fn open(&self, encryption: KeyEncryption) -> ApplicationRecords {
+            ApplicationRecords::new(self.store(), Arc::new(encryption))
+        }
+
+        async fn plant(&self, id: &AppId, record: &str) {
+            let put = Change::Put {
+                key: super::key(id),
+                expected: None,
+                value: Zeroizing::new(record.to_owned()),
+                ends: None,
+            };
+            let planted = self.store().commit(vec![put]).await;
+            assert_eq!(planted, Ok(Outcome::Committed));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_record_that_cannot_be_read_is_skipped_and_can_only_end() {
+        let directory = Directory::new();
+        let records = directory.open(KeyEncryption::default());
+        let (orders, stock): (AppId, AppId) = ("orders".parse().unwrap(), "stock".parse().unwrap());
+        for record in ["1", "{", "{}", r#"{"secretSha256":["AAAA"]}"#] {
+            let lost = Directory::new();
+            lost.plant(&orders, record).await;
+            let read = lost.open(KeyEncryption::default()).read().await.unwrap();
+            assert!(read.is_unreadable(&orders) && !read.is_empty(), "{record}");
+        }
+        directory.plant(&orders, "1").await;
+        let read = records.read().await.unwrap();
+        let one = SecretHashes::of("first");
+        let error = records.swap(&read, &orders, &one).await.unwrap_err();
+        let line = error.to_string();
+        assert!(
+            line.contains("store.db") && line.contains("orders"),
+            "{line}"
+        );
+        assert_eq!(records.swap(&read, &stock, &one).await, Ok(true));
+        assert_eq!(records.swap(&read, &stock, &one).await, Ok(false));
+        let read = records.read().await.unwrap();
+        assert!(read.accepts("stock", "first") && read.is_unreadable(&orders));
+        let ended = records.swap(&read, &orders, &SecretHashes::none()).await;
+        assert_eq!(ended, Ok(true));
+        let read = records.read().await.unwrap();
+        assert_eq!(read.record("orders"), Some(&SecretHashes::none()));
+    }
+
+    #[tokio::test]
+    async fn a_record_counts_as_the_key_of_its_reader_demands() {
+        let directory = Directory::new();
+        let strict = KeyEncryption {
+            required: true,
+            ..with(1)
+        };
+        let (plain, keyed, strict) = (
+            directory.open(KeyEncryption::default()),
+            directory.open(with(1)),
+            directory.open(strict),
+        );
+        let (orders, stock): (AppId, AppId) = ("orders".parse().unwrap(), "stock".parse().unwrap());
+        let one = SecretHashes::of("first");
+        let nothing = Applications::default();
+        assert_eq!(plain.swap(&nothing, &orders, &one).await, Ok(true));
+        let read = keyed.read().await.unwrap();
+        assert!(read.accepts("orders", "first") && !read.is_authentic(&orders));
+        let read = strict.read().await.unwrap();
+        assert!(read.is_unreadable(&orders) && !read.is_authentic(&orders));
+        let forged = strict.swap(&read, &orders, &one).await.unwrap_err();
+        assert!(
+            forged.to_string().contains("--accept-application orders"),
+            "{forged}"
+        );
+        assert_eq!(keyed.swap(&nothing, &stock, &one).await, Ok(true));
+        let read = strict.read().await.unwrap();
+        assert!(read.is_authentic(&stock) && read.record("stock") == Some(&one));
+        // Servers that have the key would reject it.
+        let read = plain.read().await.unwrap();
+        let without_key = plain
+            .swap(&read, &stock, &one.with_new("b"))
+            .await
+            .unwrap_err();
+        assert!(
+            without_key.to_string().contains("none is configured"),
+            "{without_key}"
+        );
+    }
 
     #[test]
     fn a_record_is_authentic_under_its_own_id_alone() {

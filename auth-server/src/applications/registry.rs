@@ -191,7 +191,11 @@ impl ApplicationRegistry {
                 Some(held) => held.or_later(mine, from_store),
                 None => (mine.clone(), true),
             };
-            let is_authentic = if is_of_memory { from_memory } else { from_store };
+            let is_authentic = if is_of_memory {
+                from_memory
+            } else {
+                from_store
+            };
             all.mark(id, is_authentic);
             all.put(id.clone(), record.clone());
             // Writing it back authenticates it.

@@ -115,7 +115,7 @@ impl SecretHashes {
         [SecretHash::of(secret)].into_iter().collect()
     }
 
-    #[cfg(test)]
+    /// Creates a record without a secret.
     pub(crate) fn none() -> Self {
         std::iter::empty().collect()
     }
@@ -250,7 +250,6 @@ impl SecretHashes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::changed_by::tests::note;
 
     #[test]
     fn a_new_secret_leaves_the_one_before_it_valid_and_no_older_one() {
@@ -333,7 +332,11 @@ mod tests {
             let written = serde_json::to_string(&changed).unwrap_or_default();
             assert!(written.contains(r#""owner":{"name":"ada"}"#), "{written}");
             let is_removed = changed.grant().is_none();
-            assert_ne!(written.contains(r#""resources":["x"]"#), is_removed, "{written}");
+            assert_ne!(
+                written.contains(r#""resources":["x"]"#),
+                is_removed,
+                "{written}"
+            );
         }
     }
 }

@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use super::revoke::end_application;
 use super::{changed_by, print, print_note};
+use crate::applications::AppId;
 use crate::applications::command::{Change, Rejected};
 use crate::applications::records::ApplicationRecords;
-use crate::applications::secret_hash::MIN_SECRET_LENGTH;
-use crate::applications::AppId;
+use crate::applications::secret_hash::{MIN_SECRET_LENGTH, SecretHashes};
 use crate::changed_by::ChangedBy;
 use crate::cli::ReasonArgs;
 use crate::cli::application::{
@@ -23,9 +23,9 @@ use crate::cli::store::StoreArgs;
 use crate::config::store_location;
 use crate::grants::{FurtherClaims, Grant};
 use crate::keys::store::location::StoreLocation;
+use crate::random;
 use crate::store::StoreError;
 use crate::store::sqlite::Access;
-use crate::random;
 
 /// Retries after another change of the same application; more than that is no coincidence.
 const TRIES: usize = 5;
@@ -241,7 +241,11 @@ impl<'a> Target<'a> {
         for _ in 0..TRIES {
             let there = records.read().await?;
             let record = there.record(id.as_str());
-            let changed = change.apply(record);
+            let changed = match change {
+                // Of a record that cannot be read nothing is known, but it can end.
+                Change::Remove if there.is_unreadable(id) => Ok(SecretHashes::none()),
+                _ => change.apply(record),
+            };
             if record.is_some_and(|record| changed.as_ref() == Ok(record)) {
                 return Ok(());
             }

@@ -48,7 +48,7 @@ fn routes(live_keys: LiveKeys, applications: Applications) -> Routes {
     let context: ContextPath = "/auth".parse().unwrap();
     let live_keys = Arc::new(live_keys);
     let registrations = ApplicationRegistry::new(false);
-    registrations.reconcile(applications);
+    registrations.reconcile(&applications);
     let pass_list = PassList::parse(["/oauth/jwt/**", "/static/**", "/assets/**"]).unwrap();
     let policy = VerificationPolicy {
         issuer: Some("auth".into()),

@@ -7,8 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 
 use super::*;
-use crate::applications::secret_hash::SecretHashes;
-use crate::applications::{AppId, Applications};
 use crate::cli::{Cli, Command};
 use crate::keys::StoredKeys;
 use crate::keys::store::{Entry, StoreError};
@@ -22,6 +20,10 @@ struct PanickingStore {
 #[async_trait]
 impl KeyStore for PanickingStore {
     async fn load(&self) -> Result<StoredKeys, StoreError> {
+        assert!(
+            !self.was_read.swap(true, Ordering::Relaxed),
+            "an index is out of bounds"
+        );
         Ok(StoredKeys::default())
     }
 
@@ -31,23 +33,6 @@ impl KeyStore for PanickingStore {
         new: &StoredKeys,
     ) -> Result<StoredKeys, StoreError> {
         Ok(new.clone())
-    }
-
-    async fn applications(&self) -> Result<Applications, StoreError> {
-        assert!(
-            !self.was_read.swap(true, Ordering::Relaxed),
-            "an index is out of bounds"
-        );
-        Ok(Applications::default())
-    }
-
-    async fn swap_application(
-        &self,
-        _: &AppId,
-        _: Option<&SecretHashes>,
-        _: &SecretHashes,
-    ) -> Result<bool, StoreError> {
-        Ok(true)
     }
 
     fn location(&self, entry: Entry) -> String {

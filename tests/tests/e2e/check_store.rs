@@ -42,7 +42,7 @@ const fn row(
     }
 }
 
-const ROWS: [Row; 18] = [
+const ROWS: [Row; 19] = [
     row("no directory", RSA, 0, |_| {}),
     row("a deep one", RSA, 0, |data| {
         fs::create_dir_all(data.parent().unwrap()).unwrap();
@@ -84,6 +84,10 @@ const ROWS: [Row; 18] = [
     row("a broken journal", RSA, 78, |data| {
         served(data);
         write(&data.join(JOURNAL), "{}");
+    }),
+    row("a database of another program", RSA, 78, |data| {
+        served(data);
+        write(&data.join("store.db"), "no database");
     }),
     row("an unfinished change", RSA, 0, |data| {
         served(data);

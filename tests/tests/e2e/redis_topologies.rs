@@ -79,8 +79,8 @@ fn a_user_of_few_rights_is_enough_and_one_of_fewer_is_rejected() {
     };
     let directory = tempfile::tempdir().unwrap();
     // The commands of docs/operations/redis.md.
-    let rights =
-        "on >hush-acl-77 ~{auth:user-token}:* +eval +get +set +del +hget +hset +hgetall +time";
+    let rights = "on >hush-acl-77 ~{auth:user-token}:* +eval +get +set +del +exists +expire +expireat +incr \
+                  +zadd +zrem +zcard +zrange +zrangebyscore +zremrangebyscore +time";
     for (user, rights) in [("postern", rights), ("reader", "on >hush-acl-77 ~* +get")] {
         let command = ["ACL", "SETUSER", user]
             .into_iter()

@@ -15,7 +15,8 @@ use tests::token_forge::kid_of;
 use tests::wait;
 
 const RING: &str = "{auth:user-token}:ring";
-const APPLICATIONS: &str = "{auth:user-token}:applications";
+const ORDERS: &str = "{auth:user-token}:application:orders";
+const INDEX: &str = "{auth:user-token}:index:application";
 /// A time past every clock: the year 36812.
 const FAR_OFF: i64 = 1 << 40;
 
@@ -150,25 +151,23 @@ fn a_bad_record_of_an_application_stops_no_revocation() {
     let running = server(&redis);
     let token = running.login();
     let bad = r#"{"secretSha256":["short"]}"#;
-    redis.command(&["HSET", APPLICATIONS, "orders", bad]);
+    redis.command(&["SET", ORDERS, bad]);
+    redis.command(&["ZADD", INDEX, "inf", "orders"]);
     running.keys(&["revoke", &kid_of(&token)]);
     wait::until("the revocation", || is_rejected(&running, &token));
     let started = server(&redis);
     for server in [&running, &started] {
         let note = wait::until("the record in /readyz", || server.store_note());
         assert!(
-            note.contains(APPLICATIONS) && note.contains("orders"),
+            note.contains("cannot be read") && note.contains("orders"),
             "{note}"
         );
         let response = server.anonymous().get(SECRET_KEY);
         assert_eq!(verdict(&response), "401 application_unknown");
     }
-    assert_eq!(
-        redis.command(&["HGET", APPLICATIONS, "orders"]).as_deref(),
-        Some(bad)
-    );
+    assert_eq!(redis.command(&["GET", ORDERS]).as_deref(), Some(bad));
     // The only record is gone as if the store had lost it: this authorizes no one.
-    redis.command(&["HDEL", APPLICATIONS, "orders"]);
+    redis.command(&["DEL", ORDERS]);
     running.done(&["application", "add", "--app-id", "bills"]);
     wait::until("the note to go", || running.store_note().is_none());
     let response = running.anonymous().get(SECRET_KEY);

@@ -11,7 +11,14 @@ fn applications(records: &[(&str, SecretHashes)]) -> Applications {
     all
 }
 
-/// One whose actor was not recorded.
+fn unreadable(ids: &[&str]) -> Applications {
+    Applications {
+        unreadable: ids.iter().map(ToString::to_string).collect(),
+        ..Applications::default()
+    }
+}
+
+/// One of a directory, whose actor is not known.
 fn event(id: &str, kind: ApplicationEventKind) -> ApplicationEvent {
     ApplicationEvent {
         id: id.to_owned(),
@@ -45,7 +52,7 @@ fn nothing_is_allowed_before_the_store_was_read() {
 #[test]
 fn contract_4_3_rule_2_unregistered_any_pair_is_accepted() {
     let registrations = ApplicationRegistry::new(false);
-    let reconciled = registrations.reconcile(Applications::default());
+    let reconciled = registrations.reconcile(&Applications::default());
     assert_eq!(reconciled, Reconciled::default());
     assert_eq!(authorize(&registrations, "any", "pair"), Ok(()));
     assert!(!registrations.are_missing());
@@ -55,13 +62,13 @@ fn contract_4_3_rule_2_unregistered_any_pair_is_accepted() {
 fn where_registrations_are_required_none_means_closed() {
     let registrations = ApplicationRegistry::new(true);
     assert!(registrations.are_missing());
-    registrations.reconcile(Applications::default());
+    registrations.reconcile(&Applications::default());
     assert_eq!(
         authorize(&registrations, "any", "pair"),
         Err(ApplicationError::NotReady)
     );
     assert!(registrations.are_missing());
-    registrations.reconcile(orders());
+    registrations.reconcile(&orders());
     assert_eq!(authorize(&registrations, "orders", "right"), Ok(()));
     assert!(!registrations.are_missing());
 }
@@ -69,8 +76,8 @@ fn where_registrations_are_required_none_means_closed() {
 #[test]
 fn the_first_registration_closes_the_check() {
     let registrations = ApplicationRegistry::new(false);
-    registrations.reconcile(Applications::default());
-    registrations.reconcile(orders());
+    registrations.reconcile(&Applications::default());
+    registrations.reconcile(&orders());
     assert_eq!(authorize(&registrations, "orders", "right"), Ok(()));
     for (id, secret) in [("orders", "wrong"), ("any", "right")] {
         assert_eq!(
@@ -83,14 +90,10 @@ fn the_first_registration_closes_the_check() {
 #[test]
 fn a_store_that_lost_the_applications_gets_them_back() {
     let registrations = ApplicationRegistry::new(false);
-    registrations.reconcile(orders());
-    let reconciled = registrations.reconcile(Applications::default());
-    let ids: Vec<_> = reconciled
-        .restored
-        .iter()
-        .map(|it| it.id.as_str())
-        .collect();
-    assert_eq!(ids, ["orders"]);
+    registrations.reconcile(&orders());
+    let reconciled = registrations.reconcile(&Applications::default());
+    let lost = ("orders".parse().unwrap(), SecretHashes::of("right"));
+    assert_eq!(reconciled.restored, [lost]);
     assert_eq!(
         authorize(&registrations, "any", "pair"),
         Err(ApplicationError::Unknown)
@@ -101,19 +104,11 @@ fn a_store_that_lost_the_applications_gets_them_back() {
 #[test]
 fn an_application_added_to_a_lost_store_displaces_no_lost_one() {
     let registrations = ApplicationRegistry::new(false);
-    registrations.reconcile(orders());
+    registrations.reconcile(&orders());
     let stock = applications(&[("stock", SecretHashes::of("new"))]);
-    let reconciled = registrations.reconcile(stock);
-    let lost = [Restored {
-        id: "orders".parse().unwrap(),
-        stored: None,
-        record: SecretHashes::of("right"),
-    }];
+    let reconciled = registrations.reconcile(&stock);
+    let lost = [("orders".parse().unwrap(), SecretHashes::of("right"))];
     assert_eq!(reconciled.restored, lost);
-    assert_eq!(
-        reconciled.events,
-        [event("stock", ApplicationEventKind::Added)]
-    );
     for (id, secret) in [("orders", "right"), ("stock", "new")] {
         assert_eq!(authorize(&registrations, id, secret), Ok(()), "{id}");
     }
@@ -121,34 +116,28 @@ fn an_application_added_to_a_lost_store_displaces_no_lost_one() {
 
 #[test]
 fn a_record_that_became_unreadable_stays_in_force() {
-    let unreadable = || {
-        let json = r#"{"orders": "of a newer version", "stock": 1}"#;
-        serde_json::from_str::<Applications>(json).unwrap()
-    };
+    let unreadable = || unreadable(&["orders", "stock"]);
     let known = ApplicationRegistry::new(false);
-    known.reconcile(orders());
-    assert_eq!(known.reconcile(unreadable()), Reconciled::default());
+    known.reconcile(&orders());
+    assert_eq!(known.reconcile(&unreadable()), Reconciled::default());
     assert_eq!(known.unreadable(), ["orders", "stock"]);
     let started = ApplicationRegistry::new(false);
-    started.reconcile(unreadable());
+    started.reconcile(&unreadable());
     let denied = Err(ApplicationError::Unknown);
     assert_eq!(authorize(&known, "orders", "right"), Ok(()));
     assert_eq!(authorize(&started, "orders", "right"), denied);
     for registrations in [&known, &started] {
         assert_eq!(authorize(registrations, "stock", "1"), denied);
     }
-    known.reconcile(orders());
+    known.reconcile(&orders());
     assert_eq!(known.unreadable(), [""; 0]);
 }
 
 #[test]
 fn a_store_that_lost_an_unreadable_record_opens_nothing() {
-    let unreadable = || {
-        let json = r#"{"orders": "of a newer version"}"#;
-        serde_json::from_str::<Applications>(json).unwrap()
-    };
+    let unreadable = || unreadable(&["orders"]);
     let lost = Applications::default;
-    let removed = || applications(&[("orders", SecretHashes::none())]);
+    let removed = || applications(&[("orders", SecretHashes::of("right").removed())]);
     let stock_removed = || applications(&[("stock", SecretHashes::none())]);
     for (reads, is_open) in [
         (vec![lost()], true),
@@ -159,7 +148,7 @@ fn a_store_that_lost_an_unreadable_record_opens_nothing() {
         (vec![unreadable(), stock_removed()], false),
     ] {
         let registrations = ApplicationRegistry::new(false);
-        for read in reads.clone() {
+        for read in &reads {
             registrations.reconcile(read);
         }
         let outcome = authorize(&registrations, "any", "pair");
@@ -193,10 +182,7 @@ fn a_record_that_is_not_authentic_is_never_put_back() {
         ),
     ] {
         let registrations = ApplicationRegistry::new(false);
-        let reconciled = reads
-            .clone()
-            .into_iter()
-            .map(|read| registrations.reconcile(read));
+        let reconciled = reads.iter().map(|read| registrations.reconcile(read));
         let last = reconciled.last().unwrap();
         assert_eq!(!last.restored.is_empty(), puts_back, "{reads:?}");
         assert_eq!(authorize(&registrations, "orders", "right"), Ok(()));
@@ -210,7 +196,7 @@ fn a_log_shows_what_was_sent_as_an_id_unless_it_may_be_a_secret() {
         registrations.logged_id("orders", "x", 16),
         "[not known yet]"
     );
-    registrations.reconcile(Applications::default());
+    registrations.reconcile(&Applications::default());
     let token = format!("postern_rt_{}", "A".repeat(64));
     for (sent, logged) in [
         ("any", "any".to_owned()),
@@ -226,7 +212,7 @@ fn a_log_shows_what_was_sent_as_an_id_unless_it_may_be_a_secret() {
         assert_eq!(registrations.logged_id(sent, "x", 16), logged, "{sent}");
     }
     let closed = ("closed", SecretHashes::none());
-    registrations.reconcile(applications(&[
+    registrations.reconcile(&applications(&[
         ("orders", SecretHashes::of("former").with_new("right")),
         closed,
     ]));
@@ -252,17 +238,13 @@ fn a_log_shows_what_was_sent_as_an_id_unless_it_may_be_a_secret() {
 fn a_removed_application_stays_removed() {
     let registrations = ApplicationRegistry::new(false);
     let stock = ("stock", SecretHashes::of("s"));
-    registrations.reconcile(applications(&[
+    registrations.reconcile(&applications(&[
         ("orders", SecretHashes::of("right")),
         stock.clone(),
     ]));
-    let removed = applications(&[("orders", SecretHashes::none()), stock]);
-    let expected = Reconciled {
-        restored: Vec::new(),
-        events: vec![event("orders", ApplicationEventKind::Removed)],
-        ended: Vec::new(),
-    };
-    assert_eq!(registrations.reconcile(removed), expected);
+    let removed = SecretHashes::of("right").removed();
+    let removed = applications(&[("orders", removed), stock]);
+    assert_eq!(registrations.reconcile(&removed), Reconciled::default());
     assert_eq!(
         authorize(&registrations, "orders", "right"),
         Err(ApplicationError::Unknown)
@@ -281,8 +263,8 @@ fn a_removed_application_that_could_obtain_tokens_is_named_once() {
     let with = |orders: &SecretHashes, jobs: &SecretHashes| {
         applications(&[("orders", orders.clone()), ("jobs", jobs.clone())])
     };
-    registrations.reconcile(with(&orders, &jobs));
-    let ended = |stored| registrations.reconcile(stored).ended;
+    registrations.reconcile(&with(&orders, &jobs));
+    let ended = |stored: Applications| registrations.reconcile(&stored).ended;
     assert_eq!(ended(with(&orders, &jobs)), []);
     // A lost record is restored, and is no removal.
     assert_eq!(ended(applications(&[])), []);
@@ -301,7 +283,7 @@ fn applications_of_a_directory_count_beside_those_of_the_store() {
         Err(ApplicationError::NotReady),
         "the store was not read yet"
     );
-    registrations.reconcile(orders());
+    registrations.reconcile(&orders());
     assert_eq!(registrations.count(), Some(2));
     for (id, secret, outcome) in [
         ("orders", "right", Ok(())),
@@ -314,7 +296,7 @@ fn applications_of_a_directory_count_beside_those_of_the_store() {
     assert_eq!(registrations.logged_id("stock", "x", 0), "stock");
     assert!(registrations.registered_id("stock").is_some());
     let dropped = SecretHashes::of("mounted").with_new("next").newest();
-    registrations.reconcile(applications(&[("stock", dropped)]));
+    registrations.reconcile(&applications(&[("stock", dropped)]));
     let rejected = authorize(&registrations, "stock", "mounted");
     assert_eq!(rejected, Err(ApplicationError::Unknown), "it was dropped");
 }
@@ -323,7 +305,7 @@ fn applications_of_a_directory_count_beside_those_of_the_store() {
 fn an_empty_directory_accepts_no_client() {
     let stock = applications(&[("stock", SecretHashes::of("mounted"))]);
     let registrations = ApplicationRegistry::new(false).with_directory(stock);
-    registrations.reconcile(Applications::default());
+    registrations.reconcile(&Applications::default());
     let removed = registrations.mount(Applications::default());
     assert_eq!(removed, [event("stock", ApplicationEventKind::Removed)]);
     for (id, secret) in [("stock", "mounted"), ("any", "pair")] {
@@ -331,7 +313,7 @@ fn an_empty_directory_accepts_no_client() {
         assert_eq!(rejected, Err(ApplicationError::Unknown), "{id}");
     }
     let hmac = ApplicationRegistry::new(true).with_directory(orders());
-    hmac.reconcile(Applications::default());
+    hmac.reconcile(&Applications::default());
     assert!(!hmac.are_missing());
     assert_eq!(authorize(&hmac, "orders", "right"), Ok(()));
 }
@@ -341,62 +323,46 @@ fn a_dropped_secret_stays_dropped_when_an_older_record_is_back() {
     let registrations = ApplicationRegistry::new(false);
     let leaked = SecretHashes::of("leaked");
     let dropped = leaked.with_new("next").newest();
-    registrations.reconcile(applications(&[("orders", dropped.clone())]));
-    let reconciled = registrations.reconcile(applications(&[("orders", leaked.clone())]));
-    let expected = Restored {
-        id: "orders".parse().unwrap(),
-        stored: Some(leaked),
-        record: dropped.clone(),
-    };
+    registrations.reconcile(&applications(&[("orders", dropped.clone())]));
+    let reconciled = registrations.reconcile(&applications(&[("orders", leaked)]));
+    let expected = ("orders".parse().unwrap(), dropped.clone());
     assert_eq!(reconciled.restored, [expected]);
     assert_eq!(reconciled.events, []);
     let leaked = authorize(&registrations, "orders", "leaked");
     assert_eq!(leaked, Err(ApplicationError::Unknown));
     assert_eq!(authorize(&registrations, "orders", "next"), Ok(()));
-    let healed = registrations.reconcile(applications(&[("orders", dropped)]));
+    let healed = registrations.reconcile(&applications(&[("orders", dropped)]));
     assert_eq!(healed, Reconciled::default());
 }
 
 #[test]
-fn secrets_that_changed_are_reported_once() {
+fn each_note_that_is_new_makes_one_event() {
+    use ApplicationEventKind::{Added, Removed, SecretsChanged};
     let registrations = ApplicationRegistry::new(false);
-    registrations.reconcile(orders());
-    let rotated = applications(&[("orders", SecretHashes::of("right").with_new("next"))]);
-    let events = registrations.reconcile(rotated.clone()).events;
-    assert_eq!(
-        events,
-        [event("orders", ApplicationEventKind::SecretsChanged)]
-    );
-    assert_eq!(registrations.reconcile(rotated).events, []);
-}
-
-#[test]
-fn the_actor_of_a_change_is_in_its_event_and_makes_none() {
-    let registrations = ApplicationRegistry::new(false);
-    let first = SecretHashes::of("right");
+    registrations.reconcile(&Applications::default());
     let read = |record: &SecretHashes| {
-        let reconciled = registrations.reconcile(applications(&[("orders", record.clone())]));
-        assert_eq!(reconciled.restored, []);
+        let reconciled = registrations.reconcile(&applications(&[("orders", record.clone())]));
         let events = reconciled.events.into_iter();
-        let actors = events.map(|it| it.changed_by.map(|change| change.by));
-        actors.collect::<Vec<_>>()
+        let events = events.map(|it| (it.kind, it.changed_by.unwrap().by));
+        events.collect::<Vec<_>>()
     };
-    read(&first);
-    let by_ada = first.with_new("next").with_change(&note("ada@desk", 1));
-    assert_eq!(read(&by_ada), [Some("ada@desk".to_owned())]);
-    assert_eq!(read(&by_ada.clone().with_change(&note("bob@desk", 2))), []);
-    // A version that knows nothing of actors leaves the former one there.
-    let by_unknown = by_ada.newest().with_change(&note("bob@desk", 2));
-    assert_eq!(read(&by_unknown), [None]);
-    let lost = registrations.reconcile(Applications::default()).restored;
-    let change = lost.first().and_then(|it| it.record.changed_by());
-    assert_eq!(change, Some(note("bob@desk", 2)));
+    let by = |record: SecretHashes, kind, by| record.with_change(&note(by, 1).with_event(kind));
+    let added = by(SecretHashes::of("right"), Added, "ada@desk");
+    let changed = by(added.with_new("next"), SecretsChanged, "bob@desk");
+    assert_eq!(read(&added), [(Added, "ada@desk".to_owned())]);
+    assert_eq!(read(&changed), [(SecretsChanged, "bob@desk".to_owned())]);
+    // An older copy, and a change that no command of ours made.
+    assert_eq!(read(&added), []);
+    assert_eq!(read(&changed.with_new("foreign")), []);
+    let removed = by(changed.with_new("foreign").removed(), Removed, "eve@desk");
+    assert_eq!(read(&removed), [(Removed, "eve@desk".to_owned())]);
+    assert_eq!(read(&removed), []);
 }
 
 #[test]
 fn after_too_many_failures_the_right_secret_is_still_accepted() {
     let registrations = ApplicationRegistry::new(false);
-    registrations.reconcile(orders());
+    registrations.reconcile(&orders());
     let now = Instant::now();
     let outcomes: Vec<_> = (0..100)
         .map(|_| registrations.authorize("orders", "wrong", now))

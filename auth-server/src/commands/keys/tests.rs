@@ -6,8 +6,6 @@ use async_trait::async_trait;
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::applications::secret_hash::SecretHashes;
-use crate::applications::{AppId, Applications};
 use crate::cli::{Cli, Command};
 use crate::keys::StoredKeys;
 use crate::keys::pair::tests::pair;
@@ -94,19 +92,6 @@ impl KeyStore for HourAhead {
         new: &StoredKeys,
     ) -> Result<StoredKeys, StoreError> {
         self.0.compare_and_swap(expected, new).await
-    }
-
-    async fn applications(&self) -> Result<Applications, StoreError> {
-        self.0.applications().await
-    }
-
-    async fn swap_application(
-        &self,
-        id: &AppId,
-        expected: Option<&SecretHashes>,
-        record: &SecretHashes,
-    ) -> Result<bool, StoreError> {
-        self.0.swap_application(id, expected, record).await
     }
 
     async fn now(&self) -> Result<Option<i64>, StoreError> {

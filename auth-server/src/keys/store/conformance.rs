@@ -15,9 +15,7 @@ use self::records::{
     a_session_is_over_at_its_end, a_session_is_replaced_only_by_who_knows_what_is_there,
     of_many_who_renew_a_session_at_once_one_does,
 };
-use super::{Entry, KeyStore, StoreError};
-use crate::applications::secret_hash::SecretHashes;
-use crate::applications::{AppId, Applications};
+use super::{Entry, KeyStore};
 use crate::keys::{Half, StoredKeyPair, StoredKeys, StoredRing};
 
 /// Makes one test per rule and store, or one for all rules where a store takes long to start.
@@ -61,11 +59,6 @@ for_every_store!(
     a_ring_without_a_pair_is_seen_and_kept,
     many_servers_at_the_same_instant_end_with_one_pair,
     many_servers_that_rotate_at_the_same_instant_do_it_once,
-    applications_are_kept_with_the_key,
-    an_application_is_replaced_only_by_who_knows_what_is_there,
-    a_record_written_by_others_is_replaced_all_the_same,
-    of_many_who_replace_an_application_at_once_one_does,
-    an_application_that_cannot_be_read_is_skipped_and_stays,
     every_location_has_its_own_name,
     a_session_is_replaced_only_by_who_knows_what_is_there,
     of_many_who_renew_a_session_at_once_one_does,
@@ -131,7 +124,6 @@ const NOTHING: StoredKeys = StoredKeys {
 async fn an_empty_store_holds_nothing(installation: &dyn Installation) {
     let store = installation.open();
     assert_eq!(store.load().await, Ok(NOTHING));
-    assert_eq!(store.applications().await, Ok(Applications::default()));
 }
 
 async fn the_first_candidate_is_installed_and_every_later_one_gets_it(
@@ -282,96 +274,6 @@ async fn race(
         .collect()
 }
 
-async fn applications_are_kept_with_the_key(installation: &dyn Installation) {
-    let (server, command) = (installation.open(), installation.open());
-    server.compare_and_swap(&NOTHING, &keys("a")).await.unwrap();
-    for (id, secret) in [("orders", "first"), ("größe", "s")] {
-        let (id, record) = (id.parse().unwrap(), SecretHashes::of(secret));
-        let added = command.swap_application(&id, None, &record).await;
-        assert_eq!(added, Ok(true));
-    }
-    let applications = server.applications().await.unwrap();
-    assert_eq!(applications.records().count(), 2);
-    assert!(applications.accepts("orders", "first"));
-    assert!(applications.accepts("größe", "s"));
-    assert_eq!(server.load().await, Ok(keys("a")));
-}
-
-async fn an_application_is_replaced_only_by_who_knows_what_is_there(
-    installation: &dyn Installation,
-) {
-    let store = installation.open();
-    let id = "orders".parse().unwrap();
-    let (one, removed) = (SecretHashes::of("first"), SecretHashes::none());
-    let two = one.with_new("second");
-    for (expected, record, swapped) in [
-        (Some(&one), &two, false),
-        (None, &one, true),
-        (None, &two, false),
-        (Some(&two), &removed, false),
-        (Some(&one), &two, true),
-        (Some(&two), &removed, true),
-        (None, &one, false),
-        (Some(&removed), &one, true),
-    ] {
-        let outcome = store.swap_application(&id, expected, record).await;
-        assert_eq!(outcome, Ok(swapped), "{expected:?} by {record:?}");
-    }
-    let there = store.applications().await.unwrap();
-    assert_eq!(there.record("orders"), Some(&one));
-}
-
-async fn a_record_written_by_others_is_replaced_all_the_same(installation: &dyn Installation) {
-    let store = installation.open();
-    installation
-        .plant_application("orders", r#"{ "secretSha256" : [ ] }"#)
-        .await;
-    let (id, one) = ("orders".parse().unwrap(), SecretHashes::of("first"));
-    let none = SecretHashes::none();
-    let swapped = store.swap_application(&id, Some(&none), &one).await;
-    assert_eq!(swapped, Ok(true));
-    assert!(
-        store
-            .applications()
-            .await
-            .unwrap()
-            .accepts("orders", "first")
-    );
-}
-
-async fn of_many_who_replace_an_application_at_once_one_does(installation: &dyn Installation) {
-    let id: AppId = "orders".parse().unwrap();
-    let mut racing = JoinSet::new();
-    for n in 0..8 {
-        let (store, id) = (installation.open(), id.clone());
-        let record = SecretHashes::of(&n.to_string());
-        racing.spawn(async move { store.swap_application(&id, None, &record).await.unwrap() });
-    }
-    let winners = racing.join_all().await.into_iter().filter(|won| *won);
-    assert_eq!(winners.count(), 1);
-}
-
-async fn an_application_that_cannot_be_read_is_skipped_and_stays(installation: &dyn Installation) {
-    let store = installation.open();
-    installation
-        .plant_application("orders", "not a record")
-        .await;
-    let (orders, stock) = ("orders".parse().unwrap(), "stock".parse().unwrap());
-    let one = SecretHashes::of("first");
-    let Err(StoreError::Unusable(line)) = store.swap_application(&orders, None, &one).await else {
-        unreachable!("an unreadable record was replaced")
-    };
-    let location = store.location(Entry::Applications);
-    assert!(
-        line.contains(&location) && line.contains("orders"),
-        "{line}"
-    );
-    let added = store.swap_application(&stock, None, &one).await;
-    assert_eq!(added, Ok(true));
-    let there = store.applications().await.unwrap();
-    assert!(there.accepts("stock", "first") && there.is_unreadable(&orders));
-}
-
 async fn every_location_has_its_own_name(installation: &dyn Installation) {
     let store: Arc<dyn KeyStore> = installation.open();
     let entries = [
@@ -380,7 +282,6 @@ async fn every_location_has_its_own_name(installation: &dyn Installation) {
         Entry::Half(Half::Private),
         Entry::Half(Half::Public),
         Entry::Ring,
-        Entry::Applications,
     ];
     let locations = entries.map(|entry| store.location(entry));
     let distinct: std::collections::BTreeSet<_> = locations.iter().collect();

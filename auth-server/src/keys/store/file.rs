@@ -245,7 +245,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_the_owner_may_read_what_is_written() {
-        let (files, store) = installed().await;
+        let (files, _store) = installed().await;
         assert_eq!(mode(&files.directory()), 0o700);
         let modes: Vec<_> = fs::read_dir(files.directory())
             .unwrap()

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod directory;
 mod memory_store;
 
 use std::io::Write;
@@ -9,6 +10,7 @@ use std::sync::Mutex;
 
 use tracing::subscriber::DefaultGuard;
 
+use self::directory::Directory;
 use self::memory_store::MemoryStore;
 use super::*;
 use crate::keys::StoredKeys;
@@ -19,6 +21,7 @@ use crate::revocations::tests::token;
 /// The keys of one server.
 struct Server {
     store: Arc<MemoryStore>,
+    applications: Arc<Directory>,
     revocations: RevocationQueue,
     live_keys: Arc<LiveKeys>,
     registrations: Arc<ApplicationRegistry>,
@@ -28,18 +31,25 @@ struct Server {
 
 impl Server {
     fn new(signing_type: SigningType) -> Self {
-        Self::on(Arc::default(), signing_type)
+        Self::on(Arc::default(), Arc::default(), signing_type)
     }
 
     /// Adds a server to the same store.
-    fn on(store: Arc<MemoryStore>, signing_type: SigningType) -> Self {
+    fn on(
+        store: Arc<MemoryStore>,
+        applications: Arc<Directory>,
+        signing_type: SigningType,
+    ) -> Self {
         let live_keys = Arc::new(LiveKeys::default());
         let registrations = Arc::new(ApplicationRegistry::new(signing_type == SigningType::Hmac));
         let health = Health::new();
         health.set_started();
         let (revocations, inbox) = revocation_queue();
         let key_sync = KeySync::new(
-            Arc::clone(&store) as Arc<dyn KeyStore>,
+            (
+                Arc::clone(&store) as Arc<dyn KeyStore>,
+                applications.records(),
+            ),
             signing_type,
             POLICY,
             SyncedState {
@@ -52,6 +62,7 @@ impl Server {
         );
         Self {
             store,
+            applications,
             revocations,
             live_keys,
             registrations,
@@ -210,7 +221,11 @@ async fn a_lost_pair_is_put_back_and_another_one_is_adopted() {
 #[tokio::test]
 async fn a_revoked_token_reaches_the_store_and_the_other_servers() {
     let mut server = Server::started().await;
-    let mut other = Server::on(Arc::clone(&server.store), TYPE);
+    let mut other = Server::on(
+        Arc::clone(&server.store),
+        Arc::clone(&server.applications),
+        TYPE,
+    );
     other.key_sync.start().await.unwrap();
     let queue = server.revocations.clone();
     let submitted =
@@ -272,11 +287,12 @@ async fn revoked_tokens_do_not_change_the_keys() {
 #[tokio::test]
 async fn lost_applications_are_put_back_before_anything_is_open() {
     let mut server = Server::started().await;
-    server.store.register();
+    server.applications.register().await;
     server.poll().await;
     server.store.lose_everything();
+    server.applications.lose();
     server.poll().await;
-    let there = server.store.applications().await.unwrap();
+    let there = server.applications.records().read().await.unwrap();
     assert!(there.accepts("orders", "right"));
     let now = std::time::Instant::now();
     assert!(server.registrations.authorize("any", "pair", now).is_err());
@@ -286,7 +302,7 @@ async fn lost_applications_are_put_back_before_anything_is_open() {
 #[tokio::test]
 async fn a_bad_record_of_an_application_stops_nothing_but_itself() {
     let mut server = Server::new(TYPE);
-    server.store.put_applications(r#"{"orders": 1}"#);
+    server.applications.put("orders", "1").await;
     server.key_sync.start().await.unwrap();
     let old = server.ring();
     let id = old.current().id().clone();
@@ -297,11 +313,11 @@ async fn a_bad_record_of_an_application_stops_nothing_but_itself() {
     assert!(server.note().unwrap().contains("orders"));
     let now = std::time::Instant::now();
     assert!(server.registrations.authorize("any", "pair", now).is_err());
-    server.store.put_applications("{}");
+    server.applications.lose();
     server.poll().await;
     assert!(server.registrations.authorize("any", "pair", now).is_err());
     assert!(server.note().unwrap().contains("orders"));
-    server.store.register();
+    server.applications.register().await;
     server.poll().await;
     assert_eq!(server.note(), None);
 }
@@ -320,7 +336,7 @@ async fn hmac_makes_no_secret_before_an_application_is_registered() {
     let nothing = StoredKeys::default;
     assert_eq!((server.keys(), server.store.keys()), (nothing(), nothing()));
 
-    server.store.register();
+    server.applications.register().await;
     server.poll().await;
     assert_eq!(server.keys(), server.store.keys());
     assert!(server.keys().pair.is_some());
@@ -329,7 +345,7 @@ async fn hmac_makes_no_secret_before_an_application_is_registered() {
 #[tokio::test]
 async fn a_rotation_goes_through_every_server_with_one_effect() {
     let mut one = Server::started().await;
-    let mut two = Server::on(Arc::clone(&one.store), TYPE);
+    let mut two = Server::on(Arc::clone(&one.store), Arc::clone(&one.applications), TYPE);
     two.poll().await;
     let old = one.ring();
     one.store
@@ -479,7 +495,7 @@ async fn a_new_note_is_logged_once_whatever_else_is_in_the_note() {
     server.store.set_unfinished(Some(full));
     server.poll().await;
     assert_eq!(server.note().as_deref(), Some("no space left"));
-    server.store.put_applications(r#"{"orders": 1}"#);
+    server.applications.put("orders", "1").await;
     let far_off = server.ring().publish(fresh(), NOW, 1 << 40);
     for next in [0, 0, 1, 1] {
         if next == 1 {

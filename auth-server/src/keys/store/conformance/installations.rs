@@ -43,7 +43,6 @@ pub(crate) trait Installation: Sync {
     /// `entry` is a half or the ring.
     async fn plant(&self, entry: Entry, text: &str);
     async fn lose(&self, entry: Entry);
-    async fn plant_application(&self, id: &str, record: &str);
     /// Resets the store.
     async fn clear(&self);
 }
@@ -118,12 +117,6 @@ impl Installation for Files {
 
     async fn lose(&self, entry: Entry) {
         let _ = fs::remove_file(self.path(entry));
-    }
-
-    async fn plant_application(&self, id: &str, record: &str) {
-        let record = serde_json::from_str(record).unwrap_or_else(|_| serde_json::json!(record));
-        let json = serde_json::json!({ id: record }).to_string();
-        self.write(&self.directory().join("applications.json"), &json);
     }
 
     async fn clear(&self) {
@@ -282,11 +275,6 @@ impl Installation for Redis {
         self.command(&["DEL", &key(entry)]).await;
     }
 
-    async fn plant_application(&self, id: &str, record: &str) {
-        self.command(&["HSET", "{auth:user-token}:applications", id, record])
-            .await;
-    }
-
     async fn clear(&self) {
         self.command(&["FLUSHALL"]).await;
     }
@@ -375,10 +363,6 @@ impl Installation for Topology {
 
     async fn lose(&self, entry: Entry) {
         self.command(&["DEL", &key(entry)]);
-    }
-
-    async fn plant_application(&self, id: &str, record: &str) {
-        self.command(&["HSET", "{auth:user-token}:applications", id, record]);
     }
 
     async fn clear(&self) {

@@ -5,8 +5,6 @@ use std::sync::Mutex;
 use async_trait::async_trait;
 
 use super::TYPE;
-use crate::applications::secret_hash::SecretHashes;
-use crate::applications::{AppId, Applications};
 use crate::keys::StoredKeys;
 use crate::keys::ring::KeyRing;
 use crate::keys::store::{Entry, KeyStore, StoreError};
@@ -20,7 +18,6 @@ struct Contents {
     clock: Option<i64>,
     unfinished: Option<StoreError>,
     keys: StoredKeys,
-    applications: Applications,
 }
 
 impl MemoryStore {
@@ -63,16 +60,6 @@ impl MemoryStore {
     pub(super) fn put_ring(&self, ring: &KeyRing) {
         self.put(ring.to_stored().unwrap());
     }
-
-    pub(super) fn put_applications(&self, json: &str) {
-        self.0.lock().unwrap().applications = serde_json::from_str(json).unwrap();
-    }
-
-    pub(super) fn register(&self) {
-        let mut contents = self.0.lock().unwrap();
-        let id = "orders".parse().unwrap();
-        contents.applications.put(id, SecretHashes::of("right"));
-    }
 }
 
 #[async_trait]
@@ -91,26 +78,6 @@ impl KeyStore for MemoryStore {
                 contents.keys = new.clone();
             }
             contents.keys.clone()
-        })
-    }
-
-    async fn applications(&self) -> Result<Applications, StoreError> {
-        self.with(|contents| contents.applications.clone())
-    }
-
-    async fn swap_application(
-        &self,
-        id: &AppId,
-        expected: Option<&SecretHashes>,
-        record: &SecretHashes,
-    ) -> Result<bool, StoreError> {
-        self.with(|contents| {
-            let applications = &mut contents.applications;
-            let swapped = applications.record(id.as_str()) == expected;
-            if swapped {
-                applications.put(id.clone(), record.clone());
-            }
-            swapped
         })
     }
 
