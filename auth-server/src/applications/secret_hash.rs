@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn the_later_record_counts_whole_and_what_was_dropped_stays_dropped() {
+    fn the_later_record_counts_whole_and_dropped_secrets_stay_so() {
         let one = SecretHashes::of("first");
         let two = one.with_new("second");
         let dropped = two.newest();

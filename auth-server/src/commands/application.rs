@@ -257,7 +257,7 @@ impl<'a> Target<'a> {
                 .map_err(|rejected| exit_error(rejected, id, location))?
                 .with_change(&by.with_event(event));
             let swapped = match records.swap(&there, id, &changed).await {
-                // The answer was lost: the store knows.
+                // The response was lost: the store knows.
                 Err(unclear @ StoreError::Unclear(_)) => {
                     let now = records.read().await?;
                     if now.record(id.as_str()) != Some(&changed) {

@@ -95,21 +95,6 @@ impl SqliteStore {
         self.directory.path().join(FILE)
     }
 
-    /// Writes a copy of the whole store to `file`, which is new and for its owner alone.
-    pub(crate) async fn back_up(self: &Arc<Self>, file: PathBuf) -> Result<(), StoreError> {
-        let copied = self.run(Missing::IsEmpty, move |connection| {
-            create(&file).map_err(|error| rejected(&file, &error))?;
-            let copied = connection.execute("VACUUM INTO ?1", [file.to_string_lossy()]);
-            copied.map(drop).map_err(|error| {
-                // A copy that is not whole must not be taken for one.
-                let _ = fs::remove_file(&file);
-                failed(&file, &error)
-            })
-        });
-        let nothing = || unusable(&self.path(), "there is nothing to copy");
-        copied.await?.ok_or_else(nothing)
-    }
-
     /// Runs `call` beside the asynchronous threads: it waits for the disk and for locks. Returns `None`
     /// where there is no database.
     async fn run<T: Send + 'static>(
@@ -197,13 +182,11 @@ impl SqliteStore {
         let Some(file) = self.inspect()? else {
             return Ok(None);
         };
-        let found = identity(&connection).map_err(|error| failed(&path, &error))?;
-        let connection = match found {
-            Identity::Ours => connection,
+        match identity(&connection).map_err(|error| failed(&path, &error))? {
             Identity::Empty if self.access == Access::Preview => return Ok(None),
-            Identity::Empty => connection,
             Identity::Foreign(why) => return Err(unusable(&path, &why)),
-        };
+            Identity::Ours | Identity::Empty => {}
+        }
         let mut opened = Opened { connection, file };
         if self.access == Access::Write {
             prepare(&mut opened.connection).map_err(|error| failed(&path, &error))?;

@@ -162,27 +162,16 @@ async fn a_full_store_takes_nothing_and_goes_on_when_there_is_room() {
 }
 
 #[tokio::test]
-async fn a_copy_is_a_store_and_a_failed_one_leaves_none() {
+async fn every_file_is_for_its_owner_alone() {
     let home = tempfile::tempdir().unwrap();
-    let (data, copied) = (home.path().join("data"), home.path().join("copy"));
+    let data = home.path().join("data");
     let store = open(&data);
-    fs::create_dir(&copied).unwrap();
-    chmod(&copied, 0o700);
-    let copy = copied.join(FILE);
-    store.back_up(copy.clone()).await.unwrap_err();
-    assert!(!copy.exists(), "there is nothing to copy");
     assert_eq!(commit(&store).await, Ok(Outcome::Committed));
-    store.back_up(copy.clone()).await.unwrap();
-    let again = store.back_up(copy.clone()).await.unwrap_err();
-    assert!(matches!(again, StoreError::Unusable(_)), "{again}");
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&data), 0o700);
     for entry in fs::read_dir(&data).unwrap() {
         assert_eq!(mode(&entry.unwrap().path()), 0o600);
     }
-    assert_eq!(mode(&copy), 0o600);
-    let held = open(&copied).get(&application("a")).await.unwrap().unwrap();
-    assert_eq!(held.value.as_str(), "1");
 }
 
 /// Set in the process that the test below kills: the directory of its store.
