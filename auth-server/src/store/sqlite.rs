@@ -130,17 +130,16 @@ impl SqliteStore {
         if opened.as_ref().map(|it| it.file) != file {
             *opened = None;
         }
-        match (file, missing) {
-            (None, Missing::IsEmpty) => return Ok(None),
-            (None, Missing::IsMade) => {
-                self.directory.create()?;
-                match create(&self.path()) {
-                    // Another process was faster.
-                    Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                    created => created.map_err(|error| rejected(&self.path(), &error))?,
-                }
+        if file.is_none() {
+            if matches!(missing, Missing::IsEmpty) {
+                return Ok(None);
             }
-            (Some(_), _) => {}
+            self.directory.create()?;
+            match create(&self.path()) {
+                // Another process was faster.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                created => created.map_err(|error| rejected(&self.path(), &error))?,
+            }
         }
         if opened.is_none() {
             *opened = self.open()?;
@@ -221,10 +220,8 @@ impl Store for Arc<SqliteStore> {
     async fn list(&self, kind: Kind) -> Result<Vec<(String, Stored)>, StoreError> {
         let store = Self::clone(self);
         self.run(Missing::IsEmpty, move |connection| {
-            rows(connection, LIST, [kind.name()], |row| {
-                Ok((row.get(2)?, stored(row)?))
-            })
-            .map_err(|error| store.failed(&error))
+            let read = |row: &Row<'_>| Ok((row.get(2)?, stored(row)?));
+            rows(connection, LIST, [kind.name()], read).map_err(|error| store.failed(&error))
         })
         .await
         .map(Option::unwrap_or_default)

@@ -13,6 +13,7 @@ use tracing::subscriber::DefaultGuard;
 use self::directory::Directory;
 use self::memory_store::MemoryStore;
 use super::*;
+use crate::applications::secret_hash::SecretHashes;
 use crate::keys::StoredKeys;
 use crate::keys::pair::tests::pair;
 use crate::revocations::queue::{NotStored, RevocationQueue, revocation_queue};
@@ -297,6 +298,38 @@ async fn lost_applications_are_put_back_before_anything_is_open() {
     let now = std::time::Instant::now();
     assert!(server.registrations.authorize("any", "pair", now).is_err());
     assert_eq!(server.keys(), server.store.keys());
+}
+
+#[tokio::test]
+async fn servers_agree_on_the_later_record_of_an_application() {
+    let mut one = Server::started().await;
+    let (store, applications) = (Arc::clone(&one.store), Arc::clone(&one.applications));
+    let mut two = Server::on(store, Arc::clone(&applications), TYPE);
+    let first = SecretHashes::of("first");
+    let (known, other) = (first.with_new("known"), first.with_new("other"));
+    applications.put_record(&known).await;
+    one.poll().await;
+    for (copy, counts) in [(&first, "known"), (&other, "known")] {
+        applications.put_record(copy).await;
+        two.poll().await;
+        one.poll().await;
+        two.poll().await;
+        let settled = applications.version().await;
+        one.poll().await;
+        two.poll().await;
+        assert_eq!(applications.version().await, settled, "no one writes again");
+        let now = std::time::Instant::now();
+        for server in [&one, &two] {
+            let accepts = server.registrations.authorize("orders", counts, now);
+            assert_eq!(accepts, Ok(()), "{counts}");
+            assert!(
+                server
+                    .registrations
+                    .authorize("orders", "other", now)
+                    .is_err()
+            );
+        }
+    }
 }
 
 #[tokio::test]

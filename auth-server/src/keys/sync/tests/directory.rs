@@ -9,7 +9,7 @@ use crate::applications::records::ApplicationRecords;
 use crate::applications::secret_hash::SecretHashes;
 use crate::store::envelope_encryption::KeyEncryption;
 use crate::store::sqlite::{Access, SqliteStore};
-use crate::store::{Change, Key, Kind, Store};
+use crate::store::{Change, Key, Kind, Store, Version};
 
 #[derive(Debug)]
 pub(super) struct Directory(tempfile::TempDir);
@@ -50,9 +50,18 @@ impl Directory {
         store.commit(vec![put]).await.unwrap();
     }
 
+    pub(super) async fn put_record(&self, record: &SecretHashes) {
+        self.put("orders", &serde_json::to_string(record).unwrap())
+            .await;
+    }
+
     pub(super) async fn register(&self) {
-        let record = serde_json::to_string(&SecretHashes::of("right")).unwrap();
-        self.put("orders", &record).await;
+        self.put_record(&SecretHashes::of("right")).await;
+    }
+
+    pub(super) async fn version(&self) -> Version {
+        let mut held = self.open().list(Kind::Application).await.unwrap();
+        held.remove(0).1.version
     }
 
     pub(super) fn lose(&self) {
