@@ -314,45 +314,20 @@ fn keys_of(change: &Change) -> [String; 2] {
 
 /// Returns the five arguments of a change; an empty value is a value.
 fn arguments(change: &Change) -> [Zeroizing<String>; 5] {
-    let version = |version: Option<&Version>| version.map_or_else(String::new, |it| it.0.clone());
-    let end = |ends: Option<i64>| ends.map_or_else(String::new, |ends| ends.to_string());
-    let nothing = String::new;
-    match change {
+    let (name, expected, value, ends, id) = match change {
         Change::Put {
             key,
             expected,
             value,
             ends,
-        } => [
-            "put".to_owned(),
-            version(expected.as_ref()),
-            value.to_string(),
-            end(*ends),
-            key.id.clone(),
-        ],
-        Change::Delete { key, expected } => [
-            "delete".to_owned(),
-            version(Some(expected)),
-            nothing(),
-            nothing(),
-            key.id.clone(),
-        ],
-        Change::Check { key, expected } => [
-            "check".to_owned(),
-            version(expected.as_ref()),
-            nothing(),
-            nothing(),
-            key.id.clone(),
-        ],
-        Change::Append { value, ends, .. } => [
-            "append".to_owned(),
-            nothing(),
-            value.clone(),
-            end(Some(*ends)),
-            nothing(),
-        ],
-    }
-    .map(Zeroizing::new)
+        } => ("put", expected.as_ref(), value.as_str(), *ends, &*key.id),
+        Change::Delete { key, expected } => ("delete", Some(expected), "", None, &*key.id),
+        Change::Check { key, expected } => ("check", expected.as_ref(), "", None, &*key.id),
+        Change::Append { value, ends, .. } => ("append", None, value.as_str(), Some(*ends), ""),
+    };
+    let version = expected.map_or("", |version| version.0.as_str());
+    let ends = ends.map_or_else(String::new, |ends| ends.to_string());
+    [name, version, value, &ends, id].map(|text| Zeroizing::new(text.to_owned()))
 }
 
 fn stored((value, digest): (Vec<u8>, String)) -> Stored {

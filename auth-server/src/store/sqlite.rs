@@ -117,6 +117,17 @@ impl SqliteStore {
         }
     }
 
+    async fn read<T: Send + 'static>(
+        self: &Arc<Self>,
+        query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<Option<T>, StoreError> {
+        let path = self.path();
+        self.run(Missing::IsEmpty, move |connection| {
+            query(connection).map_err(|error| failed(&path, &error))
+        })
+        .await
+    }
+
     fn blocking<T>(
         &self,
         missing: Missing,
@@ -192,10 +203,6 @@ impl SqliteStore {
         }
         Ok(Some(opened))
     }
-
-    fn failed(&self, error: &rusqlite::Error) -> StoreError {
-        failed(&self.path(), error)
-    }
 }
 
 /// Effect of a call where there is no database.
@@ -208,42 +215,39 @@ enum Missing {
 #[async_trait]
 impl Store for Arc<SqliteStore> {
     async fn get(&self, key: &Key) -> Result<Option<Stored>, StoreError> {
-        let (Key { kind, id }, store) = (key.clone(), Self::clone(self));
-        self.run(Missing::IsEmpty, move |connection| {
+        let Key { kind, id } = key.clone();
+        let held = self.read(move |connection| {
             let held = connection.query_row(GET, (kind.name(), id), stored);
-            held.optional().map_err(|error| store.failed(&error))
-        })
-        .await
-        .map(Option::flatten)
+            held.optional()
+        });
+        held.await.map(Option::flatten)
     }
 
     async fn list(&self, kind: Kind) -> Result<Vec<(String, Stored)>, StoreError> {
-        let store = Self::clone(self);
-        self.run(Missing::IsEmpty, move |connection| {
+        let held = self.read(move |connection| {
             let read = |row: &Row<'_>| Ok((row.get(2)?, stored(row)?));
-            rows(connection, LIST, [kind.name()], read).map_err(|error| store.failed(&error))
-        })
-        .await
-        .map(Option::unwrap_or_default)
+            rows(connection, LIST, [kind.name()], read)
+        });
+        held.await.map(Option::unwrap_or_default)
     }
 
     async fn commit(&self, changes: Vec<Change>) -> Result<Outcome, StoreError> {
         if self.access == Access::Preview {
             return Err(unusable(&self.path(), "only read"));
         }
-        let store = Self::clone(self);
+        let path = self.path();
         let done = self.run(Missing::IsMade, move |connection| {
-            let prepared = change(connection, changes).map_err(|error| store.failed(&error))?;
+            let prepared = change(connection, changes).map_err(|error| failed(&path, &error))?;
             let Some(transaction) = prepared else {
                 return Ok(Outcome::Conflict);
             };
             match transaction.commit() {
                 Ok(()) => Ok(Outcome::Committed),
                 // The disk failed while it was written.
-                Err(error) if error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure) => Err(
-                    StoreError::Unclear(format!("{}: {error}", store.path().display())),
-                ),
-                Err(error) => Err(store.failed(&error)),
+                Err(error) if error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure) => {
+                    Err(StoreError::Unclear(format!("{}: {error}", path.display())))
+                }
+                Err(error) => Err(failed(&path, &error)),
             }
         });
         let lost = || StoreError::Unavailable(format!("{}: it was removed", self.path().display()));
@@ -251,8 +255,7 @@ impl Store for Arc<SqliteStore> {
     }
 
     async fn since(&self, log: Log, cursor: i64) -> Result<Vec<LogEntry>, StoreError> {
-        let store = Self::clone(self);
-        self.run(Missing::IsEmpty, move |connection| {
+        let held = self.read(move |connection| {
             rows(connection, SINCE, params![log.name(), cursor], |row| {
                 Ok(LogEntry {
                     id: row.get(0)?,
@@ -260,10 +263,8 @@ impl Store for Arc<SqliteStore> {
                     ends: row.get(2)?,
                 })
             })
-            .map_err(|error| store.failed(&error))
-        })
-        .await
-        .map(Option::unwrap_or_default)
+        });
+        held.await.map(Option::unwrap_or_default)
     }
 
     /// Returns this machine's clock: all who open the file run on it.

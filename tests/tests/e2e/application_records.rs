@@ -131,21 +131,6 @@ fn a_dropped_secret_stays_dropped_when_an_older_record_is_back() {
 }
 
 #[test]
-fn a_removed_application_stays_removed_when_its_record_is_back() {
-    let Some(store) = Store::start() else { return };
-    let secret = store.done(&["application", "add", "--app-id", "orders"], &[]);
-    store.done(&["application", "add", "--app-id", "stock"], &[]);
-    let older = store.record("orders");
-    store.done(&["application", "remove", "--app-id", "orders"], &[]);
-    let server = store.server(&[]);
-    store.plant("orders", &older);
-    wait::until("the record to be repaired", || {
-        (store.record("orders") != older).then_some(())
-    });
-    assert_eq!(status(&server, "orders", &secret), 401);
-}
-
-#[test]
 fn a_record_that_was_planted_without_the_key_is_ignored() {
     let Some(store) = Store::start() else { return };
     let mut flags = store.encryption(true);
