@@ -9,8 +9,6 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use wire::explain::report::moment;
 
-use crate::audit::events::ApplicationEventKind;
-
 /// Max characters of a reason, as of any text in a log line.
 const MAX_REASON: usize = 128;
 /// Max characters of the name of an account or a host.
@@ -82,19 +80,17 @@ impl ChangedBy {
         }
     }
 
-    /// Says what the change was.
-    pub(crate) fn with_event(&self, kind: ApplicationEventKind) -> Self {
+    /// Says what the change was, by the name of its audit event.
+    pub(crate) fn with_event(&self, name: &str) -> Self {
         Self {
-            event: Some(kind.name().to_owned()),
+            event: Some(name.to_owned()),
             ..self.clone()
         }
     }
 
-    /// Returns what the change was, where that is recorded and this version knows it.
-    pub(crate) fn event(&self) -> Option<ApplicationEventKind> {
-        let name = self.event.as_deref()?;
-        let mut kinds = ApplicationEventKind::ALL.into_iter();
-        kinds.find(|kind| kind.name() == name)
+    /// Returns the name of the audit event, where that is recorded.
+    pub(crate) fn event(&self) -> Option<&str> {
+        self.event.as_deref()
     }
 
     /// Returns true if this change was one of `id`.

@@ -308,9 +308,11 @@ fn events(memory: &Applications, now: &Applications) -> Vec<ApplicationEvent> {
         let former = memory.record(id.as_str());
         let note = record.changed_by()?;
         let is_new = former.and_then(SecretHashes::changed_by).as_ref() != Some(&note);
+        let mut kinds = ApplicationEventKind::ALL.into_iter();
+        let kind = kinds.find(|kind| note.event() == Some(kind.name()))?;
         is_new.then_some(ApplicationEvent {
             id: id.to_string(),
-            kind: note.event()?,
+            kind,
             changed_by: Some(note),
         })
     };

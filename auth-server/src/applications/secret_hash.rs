@@ -287,7 +287,7 @@ mod tests {
             (&one, &removed, &[], true),
             (&removed, &dropped, &[], true),
             (&later, &two.newest(), &["third", "fourth"], false),
-            (&forked.with_new("first"), &removed, &["other"], true),
+            (&later.with_new("second"), &removed, &["fourth"], false),
         ] {
             let (record, of_memory) = stored.or_later(memory, true);
             let matching = |secret: &&str| record.match_any(secret);

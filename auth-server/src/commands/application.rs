@@ -252,7 +252,7 @@ impl<'a> Target<'a> {
             if !there.is_authentic(id) && !matches!(change, Change::Remove) {
                 return Err(unauthenticated(id, location));
             }
-            let event = change.event(record);
+            let event = change.event(record).name();
             let changed = changed
                 .map_err(|rejected| exit_error(rejected, id, location))?
                 .with_change(&by.with_event(event));
@@ -268,7 +268,7 @@ impl<'a> Target<'a> {
                 swapped => swapped?,
             };
             if swapped {
-                print_note(&format!("{id}: {} by {by}", event.name()));
+                print_note(&format!("{id}: {event} by {by}"));
                 return Ok(());
             }
         }
