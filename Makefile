@@ -25,14 +25,8 @@ test: skips lint tests policy ## Formatting, lints, unit and e2e tests, dependen
 	@scripts/skips.sh
 	@echo "make test: passed"
 
-# What goes through a sidecar once more, all of it through Pingora's proxy.
-.PHONY: tests-without-fast-path
-tests-without-fast-path: cmake ## The end-to-end tests once more with --fast-path off
-	cargo build $(LOCKED) --workspace --bins
-	POSTERN_TEST_FAST_PATH=off cargo nextest run $(LOCKED) --workspace -E 'binary(e2e)'
-
 .PHONY: test-full
-test-full: tools-full test tests-without-fast-path fuzz-briefly k8s-render containers ## make test, and all that takes tools and time: fuzzing, manifests, images, the compose stack, systemd
+test-full: tools-full test fuzz-briefly k8s-render containers ## make test, and all that takes tools and time: fuzzing, manifests, images, the compose stack, systemd
 	@echo "make test-full: passed"
 
 .PHONY: fuzz-briefly

@@ -79,7 +79,6 @@ pub(crate) struct Config {
     pub(crate) bypass: Option<(SocketAddr, bool)>,
     pub(crate) rules: Rules,
     pub(crate) upstream: UpstreamSettings,
-    pub(crate) fast_path: bool,
     pub(crate) close_streams_on_expiry: bool,
     /// The only issuer, or the first of several.
     pub(crate) first_issuer: IssuerConfig,
@@ -151,7 +150,6 @@ impl Config {
                 tls: upstream_tls,
                 address: upstream,
             },
-            fast_path: args.upstream.fast_path,
             close_streams_on_expiry: args.limits.close_streams_on_expiry,
             trusts_shared_secret: args.keys.signing_type == Some(SigningType::Hmac),
             revocations: revocations(&args.revocations),

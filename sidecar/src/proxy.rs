@@ -5,4 +5,4 @@ pub(crate) mod fast_path;
 pub(crate) mod phases;
 mod response;
 mod stream_deadline;
-mod timed_requests;
+pub(crate) mod timed_requests;

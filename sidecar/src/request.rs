@@ -5,4 +5,5 @@ pub(crate) mod header_list;
 mod http1;
 pub(crate) mod http2;
 pub(crate) mod kind;
+pub(crate) mod received;
 pub(crate) mod target;

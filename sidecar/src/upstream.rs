@@ -92,7 +92,7 @@ struct Prototypes {
     plain: HttpPeer,
     /// Peer without a read timeout.
     stream: HttpPeer,
-    /// Peer for HTTP/1.1 alone, without a read timeout: WebSockets and the fast path.
+    /// Peer for HTTP/1.1 alone, without a read timeout: WebSockets and a service that chose it.
     http_1: HttpPeer,
     /// Its `reuse_hash`, computed once.
     http_1_key: u64,
@@ -171,7 +171,8 @@ impl Upstream {
         peers.get(index).map(take)
     }
 
-    /// Returns true for a service of HTTP/1.1; over TLS once it has chosen that version.
+    /// Returns true for a service of HTTP/1.1; over TLS once it has chosen that version. Until then
+    /// each new connection leaves the choice to it.
     pub(crate) fn speaks_http_1(&self) -> bool {
         match self.settings.address.protocol {
             Protocol::Http => true,

@@ -16,9 +16,6 @@ pub const EVERY_SECOND: [&str; 2] = ["--refresh-cron", "* * * * * *"];
 /// A schedule that never comes round within a test.
 pub const NEVER: [&str; 2] = ["--refresh-cron", "0 0 0 29 2 *"];
 
-/// Variable with `on` or `off`, the `--fast-path` of every sidecar in the tests.
-const FAST_PATH: &str = "POSTERN_TEST_FAST_PATH";
-
 /// Settings of a sidecar before its start.
 #[derive(Debug)]
 pub struct SidecarPlan {
@@ -29,8 +26,6 @@ pub struct SidecarPlan {
     admin_listen: String,
     app_name: String,
     application: (String, String),
-    /// Value of `--fast-path`; `None` for its default.
-    fast_path: Option<String>,
     flags: Vec<String>,
     environment: Vec<(String, String)>,
     /// Command that runs the sidecar; empty for the sidecar alone.
@@ -53,7 +48,6 @@ impl SidecarPlan {
             admin_listen: "127.0.0.1:0".to_owned(),
             app_name: "orders".to_owned(),
             application: ("orders".to_owned(), "not-registered".to_owned()),
-            fast_path: std::env::var(FAST_PATH).ok(),
             flags: Vec::new(),
             environment: Vec::new(),
             command: Vec::new(),
@@ -113,13 +107,6 @@ impl SidecarPlan {
     #[must_use]
     pub fn application(mut self, id: &str, secret: &str) -> Self {
         self.application = (id.to_owned(), secret.to_owned());
-        self
-    }
-
-    /// Sets `--fast-path` for this sidecar.
-    #[must_use]
-    pub fn fast_path(mut self, setting: &str) -> Self {
-        self.fast_path = Some(setting.to_owned());
         self
     }
 
@@ -186,7 +173,6 @@ impl SidecarPlan {
             Some((program, arguments)) => CommandLine::new(program).arguments(arguments),
             None => Program::Sidecar.command(),
         };
-        let fast_path = self.fast_path.as_ref();
         let command = command
             .arguments([
                 "serve",
@@ -197,7 +183,6 @@ impl SidecarPlan {
             ])
             .arguments(["--upstream", &self.upstream])
             .arguments(["--app-name", &self.app_name])
-            .arguments(fast_path.map(|setting| format!("--fast-path={setting}")))
             .arguments(&self.flags);
         let command = match &self.auth_server {
             None => command,

@@ -1,6 +1,5 @@
 //! Explains requests, for the admin port and for the command.
 
-pub(crate) mod replay;
 pub(crate) mod request;
 mod upstream_preview;
 
@@ -13,9 +12,9 @@ use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use bytes::BytesMut;
 use http::{HeaderMap, StatusCode, Version, header};
 use pingora::http::RequestHeader;
-use pingora::protocols::http::ServerSession;
 use runtime::net::client_address::TrustedProxies;
 use runtime::process::clock::unix_seconds;
 use wire::explain::observer::Observer;
@@ -29,8 +28,8 @@ use crate::config::live::{CurrentRules, Rules};
 use crate::headers::forwarded::Client;
 use crate::keys::current::InstalledKeys;
 use crate::keys::issuer_keys::IssuerKeys;
-use crate::request::head;
 use crate::request::kind::RequestKind;
+use crate::request::received::{self, ReceivedHead};
 use crate::telemetry::request_id::RequestIds;
 use crate::upstream::errors;
 
@@ -75,8 +74,8 @@ impl Explainer {
             ))),
             ..Explanation::default()
         };
-        explanation.verdict = match replay::read(&raw) {
-            Ok(session) => self.decide(&session, &mut explanation),
+        explanation.verdict = match read(&raw) {
+            Ok(head) => self.decide(&head, &mut explanation),
             Err(rejection) => {
                 explanation.checked("framing", Err(rejection));
                 Verdict::rejected(rejection)
@@ -85,26 +84,22 @@ impl Explainer {
         Ok(explanation)
     }
 
-    fn decide(&self, session: &ServerSession, explanation: &mut Explanation) -> Verdict {
+    fn decide(&self, received: &ReceivedHead, explanation: &mut Explanation) -> Verdict {
         let rules = self.rules.load();
         let at = explanation.at;
-        let decision = head::with_request_head(session, |head| {
-            let rules = &rules.auth_policy;
-            let keys = self.keys.at(Instant::now());
-            let decision = rules.authorize_observed(head, keys, at, explanation);
-            decision.or_else(|rejected| rules.forward_if_reporting(rejected, head, at))
-        });
-        let request = session.req_header();
-        let kind = RequestKind::of(&request.method, request.version, &request.headers);
+        let head = received.for_decision();
+        let policy = &rules.auth_policy;
+        let decision =
+            policy.authorize_observed(head, self.keys.at(Instant::now()), at, explanation);
+        let decision = decision.or_else(|rejected| policy.forward_if_reporting(rejected, head, at));
+        let headers = &received.headers;
+        let kind = RequestKind::of(&received.method, received.version, headers);
         let opens_websocket = kind == RequestKind::WebSocket;
-        let interceptor = &rules.auth_policy.interceptor;
-        let token = interceptor.token(&request.headers, opens_websocket);
+        let token = policy.interceptor.token(headers, opens_websocket);
         if let Some(token) = token.ok().flatten() {
             explanation.show_token(token.as_str());
         }
-        let issuer = rules
-            .auth_policy
-            .keys_of_token(&request.headers, opens_websocket);
+        let issuer = policy.keys_of_token(headers, opens_websocket);
         // Also of keys that are too old to be trusted.
         let keys = issuer.and_then(|issuer| self.keys.get(issuer));
         let state = keys.map(|keys| keys.load());
@@ -112,7 +107,7 @@ impl Explainer {
         match decision {
             Err(rejected) => Verdict::rejected(rejected.rejection),
             Ok(Decision::Respond(_) | Decision::Preflight) => Verdict::good("answered"),
-            Ok(Decision::Forward(forward)) => match self.sent(request, &forward, &rules) {
+            Ok(Decision::Forward(forward)) => match self.sent(received, &forward, &rules) {
                 Ok(lines) => {
                     explanation.head = Some(lines);
                     match forward.reported {
@@ -130,11 +125,11 @@ impl Explainer {
     /// Returns the head that the service gets.
     fn sent(
         &self,
-        request: &RequestHeader,
+        received: &ReceivedHead,
         forward: &Forward,
         rules: &Rules,
     ) -> pingora::Result<Vec<String>> {
-        let mut head = without_hop_by_hop(request, forward)?;
+        let mut head = without_hop_by_hop(head_of(received)?, forward)?;
         if self.to_http_2 {
             head.set_version(Version::HTTP_2);
         }
@@ -154,6 +149,20 @@ impl Explainer {
         let sources = rules.auth_policy.interceptor.sources();
         Ok(lines_of(&head, sources.cookie.as_deref()))
     }
+}
+
+/// Reads a whole head.
+fn read(raw: &[u8]) -> Result<ReceivedHead, Rejection> {
+    let head = received::take(&mut BytesMut::from(raw))?;
+    head.ok_or(Rejection::RequestMalformed)
+}
+
+fn head_of(received: &ReceivedHead) -> pingora::Result<RequestHeader> {
+    let mut head = RequestHeader::build(received.method.clone(), received.target(), None)?;
+    for (name, value) in received.fields() {
+        head.append_header(name.to_owned(), value)?;
+    }
+    Ok(head)
 }
 
 fn key_facts(state: Option<&InstalledKeys>) -> KeyFacts {

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use http::{HeaderMap, Uri};
+use http::HeaderMap;
 use runtime::net::shares::Holder;
 use wire::api::envelope::{Envelope, MSG_OPERATION_SUCCEEDED};
 use wire::api::user_details::CurrentUserDetails;
@@ -26,7 +26,7 @@ use crate::keys::issuer_keys::{FIRST, KeysByIssuer};
 use crate::keys::token_cache::{Lookup, TokenDigest, VerifiedToken};
 use crate::request::head::RequestHead;
 use crate::request::kind::RequestKind;
-use crate::request::target::Target;
+use crate::request::target::{OriginForm, Target};
 use crate::telemetry::outcome::Outcome;
 
 /// Decision about a request that is not rejected.
@@ -45,8 +45,8 @@ pub(crate) enum Decision {
 pub(crate) struct Forward {
     /// The verified token; `None` on a public path.
     pub(crate) verified: Option<Arc<VerifiedToken>>,
-    /// The target to send, if it differs from the received one.
-    pub(crate) target: Option<Uri>,
+    /// The target and the host to send, if they differ from the received ones.
+    pub(crate) target: Option<OriginForm>,
     /// Only [`RequestKind::WebSocket`] may open a tunnel with a 101 of the service.
     pub(crate) kind: RequestKind,
     /// True if a body follows, which the service may leave unread.

@@ -4,7 +4,6 @@
 use bytes::Bytes;
 use http::HeaderMap;
 use http::header::{self, HeaderName, HeaderValue};
-use pingora::http::ResponseHeader;
 use pingora::{ErrorType, OrErr};
 use wire::http::header_alias::cgi_equal;
 use wire::interceptor::TokenSources;
@@ -15,7 +14,7 @@ use crate::headers::service_head::ServiceHead;
 
 /// The WebSocket protocol to choose if the service chose none: browsers close the connection if the
 /// response names none of the offered ones.
-const BEARER: HeaderValue = HeaderValue::from_static("bearer");
+pub(crate) const BEARER: HeaderValue = HeaderValue::from_static("bearer");
 
 /// Removes the token headers with all look-alikes and the token of a WebSocket protocol, and the
 /// cookie's unless the service may see tokens.
@@ -57,22 +56,9 @@ fn fields_of(request: &impl ServiceHead, name: &HeaderName) -> HeaderMap {
     fields.collect()
 }
 
-/// Adds the protocol `bearer` to the handshake response if the client offered it with its token.
-pub(crate) fn choose_protocol(
-    response: &mut ResponseHeader,
-    sources: &TokenSources,
-    request: &HeaderMap,
-) -> pingora::Result<()> {
-    let offered =
-        sources.websocket_protocol && websocket_protocols_without_token(request).is_some();
-    if offered
-        && !response
-            .headers
-            .contains_key(header::SEC_WEBSOCKET_PROTOCOL)
-    {
-        response.insert_header("Sec-WebSocket-Protocol", BEARER)?;
-    }
-    Ok(())
+/// Returns true if the client offered the protocol `bearer` with its token.
+pub(crate) fn offers_token(sources: &TokenSources, request: &HeaderMap) -> bool {
+    sources.websocket_protocol && websocket_protocols_without_token(request).is_some()
 }
 
 /// Replaces all fields of the name by `value`; an empty value removes them.
@@ -162,29 +148,16 @@ mod tests {
     }
 
     #[test]
-    fn the_response_chooses_a_protocol_that_was_offered() {
-        for (offered, chosen, expected) in [
-            (Some("bearer, a.b.c"), None, Some("bearer")),
-            (Some("bearer, a.b.c, chat"), Some("chat"), Some("chat")),
-            (Some("chat"), None, None),
-            (None, None, None),
+    fn a_token_is_offered_as_a_protocol() {
+        for (offered, expected) in [
+            (Some("bearer, a.b.c, chat"), true),
+            (Some("chat"), false),
+            (None, false),
         ] {
-            let mut request = HeaderMap::new();
-            if let Some(offered) = offered {
-                request.insert(
-                    header::SEC_WEBSOCKET_PROTOCOL,
-                    HeaderValue::from_static(offered),
-                );
-            }
-            let mut response = ResponseHeader::build(101, None).unwrap();
-            if let Some(chosen) = chosen {
-                response
-                    .insert_header("Sec-WebSocket-Protocol", chosen)
-                    .unwrap();
-            }
-            choose_protocol(&mut response, &everywhere(), &request).unwrap();
-            let field = response.headers.get(header::SEC_WEBSOCKET_PROTOCOL);
-            assert_eq!(field.map(|value| value.to_str().unwrap()), expected);
+            let offered = offered.map(HeaderValue::from_static);
+            let fields = offered.map(|value| (header::SEC_WEBSOCKET_PROTOCOL, value));
+            let request = fields.into_iter().collect();
+            assert_eq!(offers_token(&everywhere(), &request), expected);
         }
     }
 }

@@ -25,12 +25,6 @@ pub(crate) struct ServiceArgs {
 #[command(next_help_heading = "Service")]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct UpstreamArgs {
-    /// Carry plain HTTP/1.1 requests to a service that speaks it (http://, unix:, https:// where it
-    /// chooses HTTP/1.1) without Pingora's proxy: less work for each, with the same checks, limits
-    /// and timeouts
-    #[arg(long, env, default_value_t = true, action = ArgAction::Set)]
-    pub(crate) fast_path: bool,
-
     /// PEM file of the authorities to trust for an https:// service. Default: the system's; on a
     /// loopback address its certificate is then not verified
     #[arg(long, env, value_name = "FILE")]
@@ -74,7 +68,6 @@ impl UpstreamArgs {
             upstream_client_key,
             upstream_server_name,
             // At the next start:
-            fast_path: _,
             probes: _,
             pod_ip: _,
             require_unexposed: _,

@@ -1,28 +1,26 @@
 //! Limits of time and size for the head of a request.
 //!
-//! Pingora limits the time of each read, not of a whole head, and lets a head grow to 1 MiB.
+//! For HTTP/2 they hold until its preface is whole.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use memchr::memchr_iter;
 use tokio::time::{Sleep, sleep};
 use wire::rejection::Rejection;
 
 /// Several times the limit of browsers and common servers.
 pub(crate) const MAX_HEAD_BYTES: usize = 64 * 1024;
-/// Pingora's own limit, past which it rejects without a reason.
+/// Limit of its fields.
 pub(crate) const MAX_HEAD_LINES: usize = 256;
 
 /// Progress of the head that is expected next.
 #[derive(Debug)]
 pub(crate) struct HeadLimiter {
     limit: Duration,
-    /// True between two requests: Pingora limits that silence.
+    /// True between two requests: that silence has a limit of its own.
     may_be_silent: bool,
     bytes: usize,
-    lines: usize,
     /// True once more came than empty lines, which may precede a request (RFC 9112 §2.2).
     begun: bool,
     /// Set only while part of a head is missing: most heads arrive at once.
@@ -36,7 +34,6 @@ impl HeadLimiter {
             limit,
             may_be_silent: false,
             bytes: 0,
-            lines: 0,
             begun: false,
             timer: None,
         }
@@ -59,7 +56,6 @@ impl HeadLimiter {
             self.timer = None;
         }
         self.bytes += bytes.len();
-        self.lines += memchr_iter(b'\n', bytes).count();
         self.begun = self.begun || bytes.iter().any(|byte| !matches!(byte, b'\r' | b'\n'));
     }
 
@@ -71,15 +67,6 @@ impl HeadLimiter {
     /// Returns true for a head past its max size; exact as long as more of it is read.
     pub(crate) fn is_too_large(&self) -> bool {
         self.bytes > MAX_HEAD_BYTES
-    }
-
-    /// Returns the rejection of a head that Pingora could not parse.
-    pub(crate) fn rejection(&self) -> Rejection {
-        if self.is_too_large() || self.lines > MAX_HEAD_LINES {
-            Rejection::RequestHeaderTooLarge
-        } else {
-            Rejection::RequestMalformed
-        }
     }
 
     /// Returns ready at the timeout, with a rejection if the client has begun a request.
@@ -147,21 +134,5 @@ mod tests {
         assert!(!is_overdue_at_once(&mut head).await && head.timer.is_some());
         head.received(b"E");
         assert!(head.timer.is_some());
-    }
-
-    #[test]
-    fn heads_that_pingora_rejects_are_too_large_or_malformed() {
-        for (bytes, rejection) in [
-            (vec![0], Rejection::RequestMalformed),
-            (b"A: 1\r\n".repeat(256), Rejection::RequestMalformed),
-            (b"A: 1\r\n".repeat(300), Rejection::RequestHeaderTooLarge),
-            (vec![b'a'; MAX_HEAD_BYTES], Rejection::RequestMalformed),
-            (
-                vec![b'a'; MAX_HEAD_BYTES + 1],
-                Rejection::RequestHeaderTooLarge,
-            ),
-        ] {
-            assert_eq!(after(LONG, &bytes).rejection(), rejection);
-        }
     }
 }

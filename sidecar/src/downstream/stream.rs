@@ -1,9 +1,7 @@
-//! A client's connection, as Pingora reads and writes it.
+//! A client's connection, as HTTP reads and writes it.
 //!
-//! Pingora's own 400 has no envelope, reason code, log line or metric. It is recognised because no
-//! request is being handled, and replaced. Heads that are too slow or too large are rejected here
-//! too, and bytes that Pingora would parse more leniently than other parsers are poisoned. HTTP/2
-//! passes unchanged; the rejections of its library are reported.
+//! Heads that are too slow or too large are rejected here. HTTP/2 passes unchanged; the rejections of
+//! its library are reported.
 
 mod connection_info;
 mod ended_responses;
@@ -25,7 +23,7 @@ use bytes::{Buf, Bytes};
 use pingora::protocols::{ALPN, Shutdown, Stream};
 use runtime::net::connection_slots::Activity;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
-use wire::http::framing::requests::{FramingError, Part, RequestBoundaries};
+use wire::http::framing::requests::RequestBoundaries;
 use wire::rejection::Rejection;
 
 pub(crate) use self::connection_info::ConnectionInfo;
@@ -36,14 +34,10 @@ use self::pipelined::Pipelined;
 use crate::downstream::head_limits::HeadLimiter;
 use crate::downstream::transport::ClientTransport;
 
-/// Beginning of Pingora's own rejection.
-const PINGORA_400: &[u8] = b"HTTP/1.1 400 ";
 /// Beginning of every HTTP/2 connection (RFC 9113 §3.4), and of no HTTP/1.1 request.
 const HTTP_2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Large enough for most HTTP/1.1 heads, so that peeking costs no extra system call.
 const PEEK_BYTES: usize = 2048;
-/// Two of these bytes in a row make Pingora reject the request, anywhere but in the data of a body.
-const POISON_BYTE: u8 = b'\r';
 /// Wait for a client that is still sending: closing earlier would reset the connection before it
 /// reads the response.
 const LINGER: Duration = Duration::from_secs(2);
@@ -70,11 +64,9 @@ pub(crate) struct ClientStream {
     /// Number of requests handled, including the present one.
     requests_handled: AtomicU64,
     head: HeadLimiter,
-    /// Bytes that were read to detect HTTP/2, and that Pingora has not read yet.
+    /// Bytes that were read to detect HTTP/2, and that its reader has not read yet.
     peeked: Bytes,
     has_peeked: bool,
-    /// Bytes that the fast path read and left to Pingora; they are checked already.
-    replay: Bytes,
     /// Bytes that arrived behind a whole request that is being handled.
     pipelined: Pipelined,
     is_http_2: bool,
@@ -83,8 +75,6 @@ pub(crate) struct ClientStream {
     /// True once a tunnel is open.
     is_tunnel: AtomicBool,
     requests: RequestBoundaries,
-    /// True once every further byte is poisoned.
-    is_poisoned: bool,
     bare_rejections: BareRejections,
     window_deadline: WindowDeadline,
     /// The unsent part of our rejection; `None` until there is one.
@@ -109,7 +99,6 @@ impl ClientStream {
             activity: Activity::default(),
             peeked: Bytes::new(),
             has_peeked: false,
-            replay: Bytes::new(),
             pipelined: Pipelined::default(),
             handling: AtomicBool::new(false),
             handled: AtomicBool::new(false),
@@ -117,7 +106,6 @@ impl ClientStream {
             head: HeadLimiter::first(head_timeout),
             is_tunnel: AtomicBool::new(false),
             requests: RequestBoundaries::default(),
-            is_poisoned: false,
             bare_rejections: BareRejections::default(),
             window_deadline: WindowDeadline::new(write_timeout),
             rejection: None,
@@ -137,8 +125,7 @@ impl ClientStream {
         self.activity.waits_for_rest();
     }
 
-    /// Marks the bytes written from now on as a request's response or as Pingora's own. For HTTP/1
-    /// alone.
+    /// Publishes that a request of HTTP/1 is handled: bytes behind it belong to the next one.
     pub(crate) fn set_handling(&self, handling: bool) {
         self.handling.store(handling, Ordering::Relaxed);
         if handling {
@@ -167,16 +154,9 @@ impl ClientStream {
         self.requests.is_within_head()
     }
 
-    /// Puts back `bytes`, so that they are read again.
-    pub(crate) fn replay(&mut self, bytes: Bytes) {
-        self.replay = bytes;
-    }
-
-    /// Never true for HTTP/2, where a write may begin anywhere within the body of a response.
-    fn is_pingora_400(&self, written: &[u8]) -> bool {
-        !self.is_http_2
-            && !self.handling.load(Ordering::Relaxed)
-            && written.starts_with(PINGORA_400)
+    /// Rejects bytes that are no head; the response leaves when the connection is shut down.
+    pub(crate) fn reject_head(&mut self, rejection: Rejection) {
+        self.rejection = Some(self.reject(rejection));
     }
 
     /// Reads until the bytes are the HTTP/2 preface or differ from it, if only by the first byte: a
@@ -291,33 +271,7 @@ impl ClientStream {
         !self.is_tunnel.load(Ordering::Relaxed) && self.requests.whole() >= handled
     }
 
-    /// Overwrites the bytes that Pingora must not parse; it may still be handling the ones before.
-    fn poison_malformed(&mut self, received: &mut [u8]) {
-        let well_formed_prefix = if self.is_poisoned {
-            0
-        } else {
-            self.well_formed_prefix(received)
-        };
-        self.is_poisoned |= well_formed_prefix < received.len();
-        let poisoned = received.get_mut(well_formed_prefix..).unwrap_or_default();
-        poisoned.fill(POISON_BYTE);
-    }
-
-    /// Returns the number of bytes that Pingora may read unchanged.
-    fn well_formed_prefix(&mut self, received: &[u8]) -> usize {
-        match self.requests.follow(received) {
-            // A filter rejects it, and can report method and path.
-            Err(FramingError {
-                part: Part::Head,
-                rejection: Rejection::RequestFraming,
-                ..
-            }) => received.len(),
-            Err(FramingError { passed, .. }) => passed,
-            Ok(()) => received.len(),
-        }
-    }
-
-    /// Returns the end of the stream, so that Pingora closes the connection; over HTTP/1 our
+    /// Returns the end of the stream, so that its reader closes the connection; over HTTP/1 our
     /// rejection is sent first.
     fn give_up(&mut self, rejection: Option<Rejection>) -> Poll<io::Result<()>> {
         if let Some(rejection) = rejection.filter(|_| self.rejection.is_none()) {
@@ -372,10 +326,6 @@ impl AsyncWrite for ClientStream {
         cx: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
-        if self.is_pingora_400(data) {
-            self.rejection = Some(self.reject(self.head.rejection()));
-            return Poll::Ready(Ok(data.len()));
-        }
         ready!(self.poll_send_rejection(cx))?;
         let written = Pin::new(&mut self.transport.io).poll_write(cx, data);
         self.window_deadline.written(written.is_pending());
@@ -405,13 +355,12 @@ impl AsyncRead for ClientStream {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if take_from(&mut self.replay, buffer) {
-            return Poll::Ready(Ok(()));
-        }
         let before = buffer.filled().len();
         ready!(self.poll_receive(cx, buffer))?;
         if !self.is_http_2 && !self.is_tunnel.load(Ordering::Relaxed) {
-            self.poison_malformed(buffer.filled_mut().get_mut(before..).unwrap_or_default());
+            let received = buffer.filled().get(before..).unwrap_or_default();
+            // What is no request, its reader rejects.
+            let _ = self.requests.follow(received);
         }
         Poll::Ready(Ok(()))
     }

@@ -10,68 +10,53 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use pingora::apps::ServerApp;
 use pingora::protocols::Stream;
-use pingora::proxy::HttpProxy;
 use pingora::server::ShutdownWatch;
 use runtime::net::connection_slots::{Activity, ConnectionSlots};
 use runtime::net::listener::LAST_REQUEST;
 use tokio::sync::{Notify, watch};
-use tokio_util::sync::CancellationToken;
 use wire::rejection::Rejection;
 
 use crate::downstream::stream::{ClientStream, RejectUnparsed, client_ip, peer_ip};
 use crate::downstream::transport::{self, ClientTransport, Socket};
 use crate::headers::forwarded::Client;
-use crate::proxy::fast_path::{FastPath, Left};
-use crate::proxy::phases::AuthProxy;
+use crate::proxy::fast_path::FastPath;
 use crate::proxy::response;
 use crate::proxy::timed_requests::TimedRequests;
 use crate::telemetry::access_log::RequestRecord;
-use crate::telemetry::metrics::Departure;
 use crate::telemetry::outcome::{Completion, Outcome};
 use crate::telemetry::request_log::RequestLogger;
 use crate::telemetry::request_span::RequestSpan;
-use crate::upstream::Upstream;
 use runtime::tls::clients::ClientTls;
 
 /// Handler of accepted connections.
 pub(crate) struct ClientConnections {
+    http_1: FastPath,
     requests: Arc<TimedRequests>,
     tls: Option<Arc<ClientTls>>,
     reject_unparsed: Arc<dyn RejectUnparsed>,
     slots: ConnectionSlots,
     head_timeout: Duration,
     downstream_write_timeout: Option<Duration>,
-    fast_path: Option<FastPath>,
 }
 
 impl ClientConnections {
     pub(crate) fn new(
-        proxy: HttpProxy<AuthProxy>,
+        http_1: FastPath,
+        http_2: TimedRequests,
         tls: Option<Arc<ClientTls>>,
         slots: ConnectionSlots,
         head_timeout: Duration,
         downstream_write_timeout: Option<Duration>,
-        upstream: Arc<Upstream>,
-        request_logger: RequestLogger,
     ) -> Self {
         Self {
-            requests: Arc::new(TimedRequests {
-                proxy: Arc::new(proxy),
-                upstream,
-                request_logger: request_logger.clone(),
-            }),
+            http_1,
             tls,
-            reject_unparsed: Arc::new(UnparsedRejections(request_logger)),
+            reject_unparsed: Arc::new(UnparsedRejections(http_2.request_logger.clone())),
+            requests: Arc::new(http_2),
             slots,
             head_timeout,
             downstream_write_timeout,
-            fast_path: None,
         }
-    }
-
-    /// Lets plain requests take the fast path, if there is one.
-    pub(crate) fn with_fast_path(self, fast_path: Option<FastPath>) -> Self {
-        Self { fast_path, ..self }
     }
 
     /// Returns the transport for HTTP; `None` after a failed TLS handshake.
@@ -126,23 +111,11 @@ impl ClientConnections {
         let Ok(is_http_2) = stream.begins_http_2().await else {
             return;
         };
-        let metrics = &self.requests.request_logger.metrics;
         if is_http_2 {
-            if self.fast_path.is_some() {
-                metrics.fast_path_left(Departure::Http2);
-            }
-            return self.serve_http_2(Box::new(stream), goodbye, shutdown).await;
+            self.serve_http_2(Box::new(stream), goodbye, shutdown).await;
+        } else {
+            self.http_1.serve(&mut stream, client).await;
         }
-        if let Some(fast_path) = &self.fast_path {
-            match fast_path.serve(&mut stream, client).await {
-                Left::Closed => return,
-                Left::ToPingora(departure, unused) => {
-                    metrics.fast_path_left(departure);
-                    stream.replay(unused);
-                }
-            }
-        }
-        self.requests.process_new(Box::new(stream), shutdown).await;
     }
 
     /// Serves HTTP/2, and sends a GOAWAY at a shutdown or as `goodbye`.
@@ -181,10 +154,10 @@ impl ServerApp for ClientConnections {
     /// know of the stop arrives and ends its connection.
     async fn cleanup(&self) {
         let requests = Arc::clone(&self.requests);
-        let idle = self.fast_path.as_ref().map(FastPath::closing);
+        let idle = self.http_1.closing();
         tokio::spawn(async move {
             tokio::time::sleep(LAST_REQUEST).await;
-            idle.inspect(CancellationToken::cancel);
+            idle.cancel();
             requests.cleanup().await;
         });
     }

@@ -1,8 +1,6 @@
-//! The common request without `pingora-proxy`: HTTP/1.1 on both sides, no upgrade.
+//! Requests of HTTP/1.x, to a service of HTTP/1.x or HTTP/2, without `pingora-proxy`.
 //!
-//! Decision, rules, limits and responses are the same as the proxy's. HTTP/2, upgrades and
-//! ambiguous heads go to Pingora's proxy with all their bytes, before any byte goes to the service,
-//! and the connection stays there.
+//! Decision, rules, limits and responses are the same as the proxy's.
 
 mod chunks;
 mod connection;
@@ -11,17 +9,20 @@ mod exchange;
 mod head_search;
 mod pool;
 mod request;
-mod request_head;
 mod response_head;
+mod service;
 mod service_head;
 mod timer;
 mod upload;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
+use http::Version;
 use pingora::connectors::TransportConnector;
-use pingora::protocols::{Shutdown, Stream};
+use pingora::connectors::http::v2::Connector;
+use pingora::protocols::Shutdown;
+use pingora::protocols::http::client::HttpSession;
 use pingora::upstreams::peer::Peer;
 use pingora::{Error, ErrorType};
 use tokio_util::sync::CancellationToken;
@@ -32,6 +33,7 @@ use self::exchange::Limits;
 use self::pool::Pool;
 use self::request::{Authorized, Progress, Request};
 use self::response_head::ResponseHead;
+use self::service::{Http2Stream, Service};
 use self::upload::Upload;
 use super::phases::AuthProxy;
 use crate::auth::authorize::{Decision, Forward, Rejected};
@@ -39,40 +41,38 @@ use crate::downstream::stream::ClientStream;
 use crate::headers::forwarded::Client;
 use crate::request::kind::RequestKind;
 use crate::telemetry::access_log::RequestRecord;
-use crate::telemetry::metrics::Departure;
 use crate::telemetry::outcome::Completion;
 
-/// The end of the fast path on a connection.
-pub(crate) enum Left {
-    /// The connection is over.
-    Closed,
-    /// Pingora continues with these bytes, which were read and not used.
-    ToPingora(Departure, Bytes),
-}
-
-/// Server of HTTP/1.1 connections in front of an HTTP/1.1 service.
+/// Server of the connections of HTTP/1.x.
 pub(crate) struct FastPath {
     proxy: AuthProxy,
     connector: TransportConnector,
+    /// Of HTTP/2, or of the version that the service chooses.
+    http_2: Arc<Connector>,
     pool: Pool,
     closing: CancellationToken,
 }
 
 /// A connection to the service.
 struct Connected {
-    stream: Stream,
+    service: Service,
     pool_key: u64,
     /// True if the connection has carried a previous request.
     is_reused: bool,
 }
 
+fn unresolved() -> Box<Error> {
+    Error::explain(ErrorType::ConnectError, "no address")
+}
+
 impl FastPath {
-    /// Creates the fast path; so many connections to the service may wait `idle_timeout` for their
+    /// Creates the server; so many connections to the service may wait `idle_timeout` for their
     /// next request.
     pub(crate) fn new(proxy: AuthProxy, max_idle: usize, idle_timeout: Duration) -> Self {
         Self {
             proxy,
             connector: TransportConnector::new(None),
+            http_2: Arc::new(Connector::new(None)),
             pool: Pool::new(max_idle, idle_timeout),
             closing: CancellationToken::new(),
         }
@@ -83,13 +83,10 @@ impl FastPath {
         self.closing.clone()
     }
 
-    /// Serves the requests of one connection, up to the first that is not for the fast path.
-    pub(crate) async fn serve(&self, stream: &mut ClientStream, client: Client) -> Left {
-        let left = Connection::new(self, stream, client).serve().await;
-        if matches!(left, Left::Closed) {
-            stream.shutdown().await;
-        }
-        left
+    /// Serves the requests of one connection.
+    pub(crate) async fn serve(&self, stream: &mut ClientStream, client: Client) {
+        Connection::new(self, stream, client).serve().await;
+        stream.shutdown().await;
     }
 
     /// Decides about a request; waits for a fetch if the token names an unknown key.
@@ -97,10 +94,10 @@ impl FastPath {
         let rules = &request.rules.auth_policy;
         let mut decision = self.decide_at(request, request.began);
         if decision == Err(Rejection::TokenKeyUnknown.into()) {
-            // Upgrades are not for the fast path.
+            let headers = &request.head.headers;
             let fetch = self
                 .proxy
-                .on_demand_fetch(rules, &request.head.headers, false);
+                .on_demand_fetch(rules, headers, request.opens_websocket());
             if let Some(fetch) = fetch {
                 let client = Some(request.client(&self.proxy, client));
                 let fetch = fetch.wait(Instant::now());
@@ -124,12 +121,16 @@ impl FastPath {
 
     /// Takes an idle connection to the service, or opens one; retries for a second while the
     /// service restarts.
-    async fn connect(&self, progress: &mut Progress) -> pingora::Result<Connected> {
+    async fn connect(
+        &self,
+        kind: RequestKind,
+        progress: &mut Progress,
+    ) -> pingora::Result<Connected> {
         loop {
             if let Some(pause) = progress.tries.pause() {
                 tokio::time::sleep(pause).await;
             }
-            let error = match self.connect_once(progress).await {
+            let error = match self.connect_once(kind, progress).await {
                 Ok(connected) => return Ok(connected),
                 Err(error) => error.into_up(),
             };
@@ -139,14 +140,20 @@ impl FastPath {
         }
     }
 
-    async fn connect_once(&self, progress: &mut Progress) -> pingora::Result<Connected> {
+    async fn connect_once(
+        &self,
+        kind: RequestKind,
+        progress: &mut Progress,
+    ) -> pingora::Result<Connected> {
         let upstream = &self.proxy.upstream;
-        let unresolved = || Error::explain(ErrorType::ConnectError, "no address");
+        if kind != RequestKind::WebSocket && !upstream.speaks_http_1() {
+            return self.connect_to_chosen(kind, progress).await;
+        }
         let (address, pool_key) = upstream.http_1_pool().ok_or_else(unresolved)?;
         progress.service = Some(address);
         if let Some(stream) = self.pool.take(pool_key, Instant::now()) {
             return Ok(Connected {
-                stream,
+                service: Service::Http1(stream),
                 pool_key,
                 is_reused: true,
             });
@@ -162,30 +169,65 @@ impl FastPath {
             }
         })?;
         Ok(Connected {
-            stream,
+            service: Service::Http1(stream),
             pool_key: peer.reuse_hash(),
             is_reused: false,
         })
     }
 
+    /// Opens a stream of a connection of HTTP/2, or a connection of the version that the service
+    /// chooses over TLS.
+    async fn connect_to_chosen(
+        &self,
+        kind: RequestKind,
+        progress: &mut Progress,
+    ) -> pingora::Result<Connected> {
+        let upstream = &self.proxy.upstream;
+        let peer = upstream.peer(kind).ok_or_else(unresolved)?;
+        progress.service = Some(peer.address().clone());
+        // A connection that ends is no failure: there will be another one.
+        let reused = self.http_2.reused_http_session(&*peer).await;
+        let (session, is_reused) = match reused.ok().flatten() {
+            Some(session) => (HttpSession::H2(session), true),
+            None => {
+                let opened = Box::pin(self.http_2.new_http_session::<_, ()>(&*peer)).await;
+                (opened.inspect_err(|_| upstream.unreachable(&peer))?, false)
+            }
+        };
+        let (service, pool_key) = match session {
+            HttpSession::H2(session) => {
+                upstream.has_chosen(Version::HTTP_2);
+                let connector = Arc::clone(&self.http_2);
+                let stream = Http2Stream::new(session, connector, peer);
+                (Service::Http2(Box::new(stream)), 0)
+            }
+            HttpSession::H1(session) => {
+                upstream.has_chosen(Version::HTTP_11);
+                let (_, pool_key) = upstream.http_1_pool().ok_or_else(unresolved)?;
+                (Service::Http1(session.into_inner()), pool_key)
+            }
+            HttpSession::Custom(()) => return Err(Error::new_in(ErrorType::InternalError)),
+        };
+        Ok(Connected {
+            service,
+            pool_key,
+            is_reused,
+        })
+    }
+
     /// Returns the timeouts of each side until the response begins.
     fn limits(&self, authorized: &Authorized) -> Limits {
+        let stream = (authorized.forward.kind != RequestKind::Plain).then_some(authorized);
         Limits {
             body: self.proxy.request_body_timeout,
             response: self.proxy.upstream.read_timeout(),
-            token: match authorized.forward.kind {
-                RequestKind::EventStream => self.end_of_token(authorized),
-                _ => None,
-            },
-            revocation: match authorized.forward.kind {
-                RequestKind::EventStream => self.proxy.revocation(&authorized.forward),
-                _ => None,
-            },
+            token: stream.and_then(|stream| self.end_of_token(stream)),
+            revocation: stream.and_then(|stream| self.proxy.revocation(&stream.forward)),
         }
     }
 
-    /// Sets the limits for the rest of the response: an event stream may be silent, and ends with
-    /// its token. Returns the time that the service took.
+    /// Sets the limits for the rest of the response: event streams and tunnels may be silent, and
+    /// end with their token. Returns the time that the service took.
     fn response_began(
         &self,
         authorized: &Authorized,
@@ -193,11 +235,13 @@ impl FastPath {
         limits: &mut Limits,
     ) -> Duration {
         let after = authorized.decided.elapsed();
-        self.proxy.metrics.service_responded(after);
-        let may_be_silent = authorized.forward.kind == RequestKind::EventStream;
+        if !head.opens_tunnel() {
+            self.proxy.metrics.service_responded(after);
+        }
+        let may_be_silent = authorized.forward.kind != RequestKind::Plain;
         limits.token = None;
         let revocation = limits.revocation.take();
-        if head.is_event_stream {
+        if head.is_event_stream || head.opens_tunnel() {
             limits.token = self.end_of_token(authorized);
             limits.revocation = revocation.or_else(|| self.proxy.revocation(&authorized.forward));
             limits.response = limits.response.filter(|_| !may_be_silent);
@@ -215,9 +259,12 @@ impl FastPath {
     /// Keeps the service's connection for another request, if it is reusable.
     fn keep(&self, connected: Connected, request: &Request, upload: &Upload, progress: &Progress) {
         let is_reusable = progress.download.leaves_connection_usable();
-        if upload.is_sent() && !request.closes_service && is_reusable {
-            self.pool
-                .put(connected.stream, connected.pool_key, progress.ended());
+        if let Service::Http1(stream) = connected.service
+            && upload.is_sent()
+            && !request.closes_service
+            && is_reusable
+        {
+            self.pool.put(stream, connected.pool_key, progress.ended());
         }
     }
 
@@ -237,13 +284,13 @@ impl FastPath {
         };
         let logger = &self.proxy.request_logger;
         let span = std::mem::take(&mut request.span);
+        let opens_websocket = request.opens_websocket();
         let (head, rules) = (&request.head, &request.rules.auth_policy);
         logger.request_ended(&completion, span, || RequestRecord {
             request: Some((&head.method, head.target())),
             client: self.proxy.client_ip(client.address, &head.headers),
             user: self.proxy.logged_user(&request.rules, forward),
-            // Upgrades are not for the fast path.
-            issuer: rules.issuer_name(forward, &head.headers, false),
+            issuer: rules.issuer_name(forward, &head.headers, opens_websocket),
             upstream_duration: progress.upstream_duration,
             bytes: completion.status.map(|_| progress.sent_bytes()),
             upstream: self

@@ -1,4 +1,4 @@
-//! Pingora's phases of one request. Each delegates: [`crate::auth::authorize`] decides about the
+//! Pingora's phases of one request of HTTP/2. Each delegates: [`crate::auth::authorize`] decides about the
 //! request, [`crate::proxy::response`] writes our own responses.
 
 mod context;
@@ -22,8 +22,8 @@ use pingora::upstreams::peer::{HttpPeer, Peer};
 use pingora::{Error, ErrorType};
 
 use self::context::RequestContext;
-use self::decision::{Action, opens_websocket};
-use self::downstream_session::{address_of, has_response, has_tls, set_handling};
+use self::decision::Action;
+use self::downstream_session::{address_of, has_response, has_tls};
 use crate::background::Draining;
 use crate::config::live::CurrentRules;
 use crate::downstream::in_flight::InFlight;
@@ -31,7 +31,6 @@ use crate::downstream::stream::EndedResponses;
 use crate::headers::forwarded::Client;
 use crate::keys::issuer_keys::IssuerKeys;
 use crate::proxy::stream_deadline;
-use crate::request::kind::RequestKind;
 use crate::telemetry::access_log::{LoggedPath, RequestRecord};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::outcome::{Completion, Outcome};
@@ -149,9 +148,7 @@ impl ProxyHttp for AuthProxy {
         ctx: &mut RequestContext,
     ) -> pingora::Result<()> {
         let forward = ctx.forward.as_ref().ok_or_else(not_authorized)?;
-        if forward.kind != RequestKind::WebSocket {
-            self.upstream.has_chosen(request.version);
-        }
+        self.upstream.has_chosen(request.version);
         ctx.rules.upstream_request.rewrite_request(
             request,
             session.req_header().version,
@@ -206,9 +203,7 @@ impl ProxyHttp for AuthProxy {
         if end_of_stream {
             self.on_response_end(session, ctx);
         }
-        if session.is_http2()
-            && let Some(permit) = &ctx.permit
-        {
+        if let Some(permit) = &ctx.permit {
             *body = body.take().map(|data| permit.held_by(data));
         }
         Ok(None)
@@ -259,7 +254,7 @@ impl ProxyHttp for AuthProxy {
             issuer: ctx.rules.auth_policy.issuer_name(
                 ctx.forward.as_ref(),
                 &request.headers,
-                opens_websocket(request),
+                false,
             ),
             upstream_duration: ctx.upstream_duration,
             bytes: completion
@@ -276,7 +271,6 @@ impl ProxyHttp for AuthProxy {
         } else {
             self.request_logger.request_ended(&completion, span, record);
         }
-        set_handling(session, false);
     }
 
     /// Suppresses Pingora's own error log: the access log has the error.

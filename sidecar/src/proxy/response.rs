@@ -14,7 +14,6 @@ use wire::http::cors::Endpoint;
 use wire::rejection::Rejection;
 
 use crate::auth::protected_resource::ProtectedResource;
-use crate::downstream::stream::ClientStream;
 use crate::request::kind::{GRPC_STATUS, is_grpc_call};
 
 /// Wait for a client that is still sending: closing earlier would reset the connection before it
@@ -184,7 +183,8 @@ impl LocalResponse {
         Some(challenge)
     }
 
-    /// Sends the response and discards the rest of the request, so that the client can read it.
+    /// Sends the response over HTTP/2, which resets the stream to stop a client that is still
+    /// sending (RFC 9113 §8.1).
     pub(crate) async fn send(self, session: &mut Session) -> pingora::Result<()> {
         let request = session.req_header();
         let response = match self.rejection {
@@ -199,12 +199,6 @@ impl LocalResponse {
     async fn send_as_it_is(self, session: &mut Session) -> pingora::Result<()> {
         let head = self.head(&session.req_header().method)?;
         let has_body = !self.body.is_empty() && session.req_header().method != Method::HEAD;
-        let unread = !session.is_body_done();
-        if self.must_close() || (unread && expects_continue(session)) {
-            session.set_keepalive(None);
-        }
-        // The default closes the connection at once if a request body is not read yet.
-        session.set_close_on_response_before_downstream_finish(false);
         if let ServerSession::H2(stream) = session.as_downstream_mut()
             && !has_body
         {
@@ -218,10 +212,6 @@ impl LocalResponse {
             session
                 .write_response_body(Some(Bytes::from(self.body)), true)
                 .await?;
-        }
-        // HTTP/2 resets the stream to stop the client (RFC 9113 §8.1).
-        if unread && !session.is_http2() {
-            drain(session).await;
         }
         Ok(())
     }
@@ -270,23 +260,6 @@ fn allowed_methods(method: &Method) -> &'static str {
     match *method {
         Method::TRACE | Method::CONNECT => SERVICE_METHODS,
         _ => USER_DETAILS_METHODS,
-    }
-}
-
-/// Returns true for a client that may omit the body after this response, so that its next request
-/// would be read as the body.
-fn expects_continue(session: &Session) -> bool {
-    session.req_header().headers.contains_key(header::EXPECT)
-}
-
-async fn drain(session: &mut Session) {
-    if let Some(stream) = ClientStream::of(session) {
-        stream.waits_for_rest();
-    }
-    session.set_read_timeout(Some(DRAIN_TIMEOUT));
-    session.set_total_drain_timeout(Some(DRAIN_TIMEOUT));
-    if session.drain_request_body().await.is_err() {
-        session.set_keepalive(None);
     }
 }
 

@@ -1,4 +1,4 @@
-//! The head of a received request, as Pingora parsed it and as it was sent.
+//! The head of a received request, as it was parsed and as it was sent.
 
 use http::{HeaderMap, HeaderValue, Method, Version, header};
 use pingora::protocols::http::ServerSession;
@@ -8,7 +8,7 @@ use wire::interceptor::check_method;
 use wire::rejection::Rejection;
 
 use crate::request::target::Target;
-use crate::request::{http1, http2};
+use crate::request::{http1, http2, target};
 
 /// The head of one received request.
 #[derive(Clone, Copy)]
@@ -17,7 +17,7 @@ pub(crate) struct RequestHead<'a> {
     pub(crate) version: Version,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) wire: RawHead<'a>,
-    /// The target that Pingora would send to the service.
+    /// The target that the service would get.
     pub(crate) target_to_send: &'a [u8],
 }
 
@@ -65,8 +65,13 @@ impl<'a> RequestHead<'a> {
                 authority: Some(authority),
                 ..
             } => Some(authority),
-            _ => self.headers.get(header::HOST).map(HeaderValue::as_bytes),
+            RawHead::Http1(raw) => target::authority(raw).or_else(|| self.host_field()),
+            RawHead::Http2 { .. } => self.host_field(),
         }
+    }
+
+    fn host_field(&self) -> Option<&'a [u8]> {
+        self.headers.get(header::HOST).map(HeaderValue::as_bytes)
     }
 
     /// Returns true if a body follows.
@@ -78,23 +83,18 @@ impl<'a> RequestHead<'a> {
     }
 }
 
-/// Calls `read` with the head of the request that `session` read last.
+/// Calls `read` with the head of the request of a stream.
 pub(crate) fn with_request_head<T, E: From<Rejection>>(
     session: &ServerSession,
     read: impl FnOnce(RequestHead<'_>) -> Result<T, E>,
 ) -> Result<T, E> {
     let request = session.req_header();
-    let raw;
-    let wire = match session {
-        ServerSession::H1(connection) => {
-            raw = connection.get_headers_raw_bytes();
-            RawHead::Http1(&raw)
-        }
-        ServerSession::H2(stream) => RawHead::Http2 {
-            authority: request.uri.authority().map(|name| name.as_str().as_bytes()),
-            has_body: !stream.is_body_empty(),
-        },
-        _ => return Err(Rejection::Internal.into()),
+    let ServerSession::H2(stream) = session else {
+        return Err(Rejection::Internal.into());
+    };
+    let wire = RawHead::Http2 {
+        authority: request.uri.authority().map(|name| name.as_str().as_bytes()),
+        has_body: !stream.is_body_empty(),
     };
     read(RequestHead {
         method: &request.method,

@@ -20,10 +20,16 @@ pub(crate) fn check(version: Version, headers: &HeaderMap, raw: &[u8]) -> Result
         return Err(Rejection::RequestFraming);
     }
     framing::check(raw)?;
-    match headers.get(header::HOST) {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (_, Some(_)) => return Err(Rejection::RequestMalformed),
         // A plain health check: RFC 9112 §3.2 requires the field in HTTP/1.1 alone.
-        None if version == Version::HTTP_10 && target::is_in_origin_form(raw) => Ok(()),
-        host => host::check(host.map(|host| host.as_bytes())),
+        (None, _) if version == Version::HTTP_10 && target::is_in_origin_form(raw) => {}
+        (host, None) => host::check(host.map(|host| host.as_bytes()))?,
+    }
+    match target::authority(raw) {
+        Some(authority) => host::check(Some(authority)),
+        None => Ok(()),
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use http::Uri;
+use http::{HeaderValue, Uri};
 use wire::http::destination::AbsoluteForm;
 use wire::rejection::Rejection;
 
@@ -13,7 +13,15 @@ use wire::rejection::Rejection;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Target<'a> {
     origin_form: Cow<'a, [u8]>,
-    was_absolute: bool,
+    /// The host that an absolute target named.
+    host: Option<Vec<u8>>,
+}
+
+/// The target and the host of a request that came with an absolute target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OriginForm {
+    pub(crate) target: Uri,
+    pub(crate) host: HeaderValue,
 }
 
 impl<'a> Target<'a> {
@@ -31,13 +39,13 @@ impl<'a> Target<'a> {
         if raw.starts_with(b"/") {
             return Ok(Self {
                 origin_form: Cow::Borrowed(raw),
-                was_absolute: false,
+                host: None,
             });
         }
-        let origin_form = origin_form(raw).ok_or(Rejection::PathNotCanonical)?;
+        let absolute = AbsoluteForm::parse(raw).ok_or(Rejection::PathNotCanonical)?;
         Ok(Self {
-            origin_form,
-            was_absolute: true,
+            origin_form: origin_form(absolute.target),
+            host: Some(absolute.host()),
         })
     }
 
@@ -51,7 +59,7 @@ impl<'a> Target<'a> {
         }
         Ok(Self {
             origin_form: Cow::Borrowed(path),
-            was_absolute: false,
+            host: None,
         })
     }
 
@@ -63,21 +71,28 @@ impl<'a> Target<'a> {
             .unwrap_or_default()
     }
 
-    /// Returns the target to send instead of the received one: the absolute form is for proxies
-    /// (RFC 9112 §3.2.2), and a service may take it for a path.
-    pub(crate) fn replacement(&self) -> Result<Option<Uri>, Rejection> {
-        if !self.was_absolute {
+    /// Returns what to send instead of the received target and `Host`: the absolute form is for
+    /// proxies, its host counts (RFC 9112 §3.2.2), and a service may take it for a path.
+    pub(crate) fn replacement(&self) -> Result<Option<OriginForm>, Rejection> {
+        let Some(host) = &self.host else {
             return Ok(None);
-        }
-        Uri::try_from(self.origin_form.as_ref())
-            .map(Some)
-            .map_err(|_| Rejection::PathNotCanonical)
+        };
+        let target = Uri::try_from(self.origin_form.as_ref());
+        let target = target.map_err(|_| Rejection::PathNotCanonical)?;
+        let host = HeaderValue::from_bytes(host).map_err(|_| Rejection::RequestMalformed)?;
+        Ok(Some(OriginForm { target, host }))
     }
 }
 
 /// Returns true if the target begins with a path, and so names no host.
 pub(crate) fn is_in_origin_form(raw_head: &[u8]) -> bool {
     raw_target(raw_head).is_some_and(|target| target.starts_with(b"/"))
+}
+
+/// Returns the host of an absolute target, as it was written.
+pub(crate) fn authority(raw_head: &[u8]) -> Option<&[u8]> {
+    let target = raw_target(raw_head).filter(|target| !target.starts_with(b"/"))?;
+    Some(AbsoluteForm::parse(target)?.authority)
 }
 
 /// Returns the bytes between the first and the last space of the request line; empty lines before
@@ -92,11 +107,12 @@ fn raw_target(raw_head: &[u8]) -> Option<&[u8]> {
     line.get(first + 1..last)
 }
 
-/// Converts `http://host/path?query` to `/path?query`.
-fn origin_form(absolute: &[u8]) -> Option<Cow<'_, [u8]>> {
-    match AbsoluteForm::parse(absolute)?.target {
-        target if target.starts_with(b"/") => Some(Cow::Borrowed(target)),
-        query => Some(Cow::Owned([b"/", query].concat())),
+/// Completes what follows the host of an absolute target, which may be a query alone.
+fn origin_form(rest: &[u8]) -> Cow<'_, [u8]> {
+    if rest.starts_with(b"/") {
+        Cow::Borrowed(rest)
+    } else {
+        Cow::Owned([b"/", rest].concat())
     }
 }
 
@@ -109,7 +125,9 @@ mod tests {
         let head = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
         let target = Target::parse(head.as_bytes(), target.as_bytes())?;
         let path = String::from_utf8(target.path().to_vec()).unwrap();
-        Ok((path, target.replacement()?.map(|uri| uri.to_string())))
+        let sent = target.replacement()?;
+        let sent = sent.map(|sent| format!("{:?} {}", sent.host, sent.target));
+        Ok((path, sent))
     }
 
     #[test]
@@ -127,11 +145,11 @@ mod tests {
     #[test]
     fn the_absolute_form_becomes_the_origin_form_byte_for_byte() {
         for (target, path, sent) in [
-            ("http://h/a/%2F?b=%20", "/a/%2F", "/a/%2F?b=%20"),
-            ("HTTPS://h:1/a", "/a", "/a"),
-            ("http://h", "/", "/"),
-            ("http://h?x=1", "/", "/?x=1"),
-            ("http://h//admin", "//admin", "//admin"),
+            ("http://h/a/%2F?b=%20", "/a/%2F", "\"h\" /a/%2F?b=%20"),
+            ("HTTPS://H.example:1/a", "/a", "\"h.example:1\" /a"),
+            ("http://h:80", "/", "\"h\" /"),
+            ("https://h:443?x=1", "/", "\"h\" /?x=1"),
+            ("http://h//admin", "//admin", "\"h\" //admin"),
         ] {
             let expected = (path.to_owned(), Some(sent.to_owned()));
             assert_eq!(parsed(target), Ok(expected), "{target}");

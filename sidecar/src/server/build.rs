@@ -44,6 +44,7 @@ use crate::keys::source::{KeySource, SourceSettings};
 use crate::proxy::connections::ClientConnections;
 use crate::proxy::fast_path::FastPath;
 use crate::proxy::phases::AuthProxy;
+use crate::proxy::timed_requests::TimedRequests;
 use crate::request::http2::LIBRARY_MAX_HEAD_BYTES;
 use crate::server::listener::{BoundService, ListenAddresses};
 use crate::server::reload::{Reload, WatchedFiles};
@@ -53,7 +54,7 @@ use crate::server::shutdown::{ExitReason, GracefulStop};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::request_log::RequestLogger;
 use crate::upstream::exposure_check::ExposureProbe;
-use crate::upstream::{IDLE_TIMEOUT, MAX_TRIES, Protocol, Upstream, UpstreamNames};
+use crate::upstream::{IDLE_TIMEOUT, MAX_TRIES, Upstream, UpstreamNames};
 use runtime::tls::clients::ClientTls;
 
 /// The state that the parts of the program share.
@@ -370,22 +371,22 @@ fn client_connections(
     let in_flight = InFlight::new(max("--max-requests", config.max_requests));
     let head_timeout = config.request_header_timeout;
     let downstream_write_timeout = config.downstream_write_timeout;
-    let is_fast = config.fast_path && config.upstream.address.protocol != Protocol::H2c;
     let proxy = auth_proxy(config, Arc::clone(&upstream), in_flight, shared);
     let max_idle = limits::max_idle(descriptors);
-    let fast_path = is_fast.then(|| FastPath::new(proxy.clone(), max_idle, IDLE_TIMEOUT));
-    let proxy = http_proxy_app(conf, proxy);
-    let request_logger = shared.request_logger.clone();
+    let http_1 = FastPath::new(proxy.clone(), max_idle, IDLE_TIMEOUT);
+    let http_2 = TimedRequests {
+        proxy: Arc::new(http_proxy_app(conf, proxy)),
+        upstream,
+        request_logger: shared.request_logger.clone(),
+    };
     ClientConnections::new(
-        proxy,
+        http_1,
+        http_2,
         tls,
         slots,
         head_timeout,
         downstream_write_timeout,
-        upstream,
-        request_logger,
     )
-    .with_fast_path(fast_path)
 }
 
 fn upstream(config: &Config) -> Result<Arc<Upstream>, ExitError> {

@@ -50,26 +50,6 @@ impl EncodeLabelSet for RefreshLabels {
 }
 
 named_enum! {
-    /// The reason why a connection goes to Pingora's proxy.
-    pub(crate) enum Departure {
-        /// HTTP/2.
-        Http2 = "http2",
-        /// A service that does not speak HTTP/1.1, or has not negotiated it over TLS yet.
-        Service = "service",
-        /// A next head that is not unambiguously parseable.
-        Malformed = "malformed",
-        /// CONNECT or TRACE.
-        Method = "method",
-        /// An authority in the target, or several `Host` fields.
-        Authority = "authority",
-        /// A body length that is not in one plain field.
-        Framing = "framing",
-        /// An upgrade, or hop-by-hop fields other than `Connection: close` and `keep-alive`.
-        HopByHop = "hop_by_hop",
-    }
-}
-
-named_enum! {
     /// Result of a refresh of the verification key.
     pub(crate) enum RefreshResult {
         Unchanged = "unchanged",
@@ -104,11 +84,6 @@ metrics! {
 metrics! {
     /// Metrics that the program updates.
     pub(crate) struct Metrics {
-        /// Requests that were forwarded without Pingora's proxy (--fast-path)
-        fast_path_requests: Counter,
-        /// Connections of clients that went on to Pingora's proxy, by reason
-        fast_path_departures: Family<Label, Counter>
-            = counters_by("reason", Departure::ALL.map(Departure::name)),
         /// Requests that are being served
         requests_in_flight: Gauge,
         /// Requests that a [[rule]] rejected, or would have with --enforce on, by its name
@@ -170,18 +145,6 @@ impl Metrics {
     /// Counts a request that a rule rejected, or would have with `--enforce on`.
     pub(crate) fn rule_rejected(&self, name: &str) {
         self.rule_refusals.get_or_create(&rule_labels(name)).inc();
-    }
-
-    /// Counts a request that the fast path carries.
-    pub(crate) fn fast_path_taken(&self) {
-        self.fast_path_requests.inc();
-    }
-
-    /// Counts a connection that the fast path leaves to Pingora's proxy.
-    pub(crate) fn fast_path_left(&self, departure: Departure) {
-        self.fast_path_departures
-            .get_or_create(&[("reason", departure.name())])
-            .inc();
     }
 
     /// Returns the number of requests since the start.

@@ -38,8 +38,9 @@ impl UpstreamRequestPolicy {
         policy: &AuthPolicy,
         client: &Client,
     ) -> pingora::Result<()> {
-        if let Some(target) = &forward.target {
-            request.set_target(target.clone());
+        if let Some(replacement) = &forward.target {
+            request.set_target(replacement.target.clone());
+            request.set(Bytes::from_static(b"Host"), replacement.host.clone())?;
         }
         if forward.kind != RequestKind::WebSocket {
             request.remove(&header::CONNECTION);

@@ -1,7 +1,7 @@
-//! Corrections of a response head for the client's connection. Everything else stays unchanged.
+//! Corrections of a response head for a client of HTTP/2. Everything else stays unchanged.
 
-use http::{HeaderName, Method, StatusCode, Version, header};
-use pingora::http::{RequestHeader, ResponseHeader};
+use http::{HeaderName, StatusCode, Version, header};
+use pingora::http::ResponseHeader;
 use pingora::{Error, ErrorType};
 use wire::http::framing::responses::ResponseFraming;
 
@@ -9,40 +9,31 @@ use crate::request::header_list::connection_headers;
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
-/// Removes the fields of the connection to the service (RFC 9110 §7.6.1), and those that the
-/// client's HTTP version lacks.
-pub(crate) fn correct(head: &mut ResponseHeader, client: Version) {
-    // The handshake of a tunnel applies to both connections.
-    if head.status != StatusCode::SWITCHING_PROTOCOLS {
-        // Pingora sets the fields that frame the body.
-        let frames = |name: &HeaderName| {
-            *name == header::CONTENT_LENGTH || *name == header::TRANSFER_ENCODING
-        };
-        for name in connection_headers(&head.headers)
-            .into_iter()
-            .filter(|name| !frames(name))
-        {
-            head.remove_header(&name);
-        }
-        head.remove_header(&KEEP_ALIVE);
+/// Removes the fields of the connection to the service (RFC 9110 §7.6.1), and those that frame no
+/// body.
+pub(crate) fn correct(head: &mut ResponseHeader) {
+    // Pingora sets the fields that frame the body.
+    let frames =
+        |name: &HeaderName| *name == header::CONTENT_LENGTH || *name == header::TRANSFER_ENCODING;
+    for name in connection_headers(&head.headers)
+        .into_iter()
+        .filter(|name| !frames(name))
+    {
+        head.remove_header(&name);
     }
+    head.remove_header(&KEEP_ALIVE);
     // Trailers go from HTTP/2 to HTTP/2 alone.
-    if head.version != Version::HTTP_2 || client != Version::HTTP_2 {
+    if head.version != Version::HTTP_2 {
         head.remove_header(&header::TRAILER);
     }
-    // RFC 9110 §8.6 and RFC 9112 §6.1: a recipient could wait for a body.
-    let is_interim =
-        head.status.is_informational() && head.status != StatusCode::SWITCHING_PROTOCOLS;
+    let is_interim = head.status.is_informational();
     if is_interim {
         // Pingora sets it in final responses alone.
         head.remove_header(&header::CONNECTION);
     }
-    let has_no_framing = is_interim || head.status == StatusCode::NO_CONTENT;
-    if has_no_framing {
+    // RFC 9110 §8.6 and RFC 9112 §6.1: a recipient could wait for a body.
+    if is_interim || head.status == StatusCode::NO_CONTENT {
         head.remove_header(&header::CONTENT_LENGTH);
-    }
-    // RFC 9112 §6.1: never to HTTP/1.0; the body then ends with the connection.
-    if has_no_framing || client == Version::HTTP_10 {
         head.remove_header(&header::TRANSFER_ENCODING);
     }
 }
@@ -72,30 +63,17 @@ pub(crate) fn first_length(value: &[u8]) -> &[u8] {
     first.unwrap_or_default().trim_ascii()
 }
 
-/// Returns true if the end of the connection ends the body: HTTP/1.0 has no chunks.
-pub(crate) fn ends_connection(head: &ResponseHeader, request: &RequestHeader) -> bool {
-    let has_body = request.method != Method::HEAD
-        && !head.status.is_informational()
-        && !matches!(
-            head.status,
-            StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED
-        );
-    request.version == Version::HTTP_10
-        && has_body
-        && !head.headers.contains_key(header::CONTENT_LENGTH)
-}
-
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
-    fn left(status: u16, client: Version, fields: &[(&'static str, &str)]) -> Vec<String> {
+    fn left(status: u16, fields: &[(&'static str, &str)]) -> Vec<String> {
         let mut head = ResponseHeader::build(status, None).unwrap();
         for (name, value) in fields {
             head.append_header(*name, *value).unwrap();
         }
-        correct(&mut head, client);
+        correct(&mut head);
         head.headers.keys().map(ToString::to_string).collect()
     }
 
@@ -113,7 +91,7 @@ mod tests {
     #[test]
     fn fields_of_the_other_connection_are_removed() {
         let expected = ["server", "connection", "transfer-encoding"];
-        let mut left = left(200, Version::HTTP_11, &FIELDS);
+        let mut left = left(200, &FIELDS);
         left.sort_unstable_by_key(|name| expected.iter().position(|other| other == name));
         assert_eq!(left, expected);
     }
@@ -182,36 +160,6 @@ mod tests {
     }
 
     #[test]
-    fn without_a_length_http_1_0_ends_with_its_connection() {
-        for (version, method, status, fields, ends) in [
-            (Version::HTTP_10, "GET", 200, &[][..], true),
-            (
-                Version::HTTP_10,
-                "GET",
-                200,
-                &[("Content-Length", "2")],
-                false,
-            ),
-            (Version::HTTP_10, "HEAD", 200, &[], false),
-            (Version::HTTP_10, "GET", 304, &[], false),
-            (Version::HTTP_11, "GET", 200, &[], false),
-        ] {
-            let mut head = ResponseHeader::build(status, None).unwrap();
-            for (name, value) in fields {
-                head.append_header(*name, *value).unwrap();
-            }
-            let mut request = RequestHeader::build(method, b"/", None).unwrap();
-            request.set_version(version);
-            assert_eq!(ends_connection(&head, &request), ends, "{method} {status}");
-        }
-    }
-
-    #[test]
-    fn a_handshake_is_not_changed() {
-        assert_eq!(left(101, Version::HTTP_11, &FIELDS).len(), 6);
-    }
-
-    #[test]
     fn a_response_without_a_body_announces_none() {
         let fields = [
             ("Transfer-Encoding", "chunked"),
@@ -219,15 +167,8 @@ mod tests {
             ("Connection", "close"),
         ];
         for (status, expected) in [(103, 0), (204, 1), (200, 3), (304, 3)] {
-            let left = left(status, Version::HTTP_11, &fields);
+            let left = left(status, &fields);
             assert_eq!(left.len(), expected, "{status}");
         }
-    }
-
-    #[test]
-    fn http_1_0_gets_no_transfer_encoding() {
-        let fields = [("Transfer-Encoding", "chunked")];
-        assert!(left(200, Version::HTTP_10, &fields).is_empty());
-        assert_eq!(left(200, Version::HTTP_11, &fields).len(), 1);
     }
 }

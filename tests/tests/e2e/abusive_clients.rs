@@ -68,7 +68,6 @@ fn idle_connections_take_little_memory() {
     let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
         plan.public_paths(["/public/**"])
             .flags(["--max-connections", "12000"])
-            .fast_path("on")
     });
     let head = format!("POST {OPEN} HTTP/1.1\r\nHost: a\r\nContent-Length: 20000\r\n\r\n");
     let request = [head.as_bytes(), &[b'x'; 20_000]].concat();

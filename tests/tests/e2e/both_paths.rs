@@ -1,8 +1,10 @@
-//! The same bytes through the fast path and through Pingora's proxy: the service sees the same
-//! requests, the client gets the same responses, metrics and log agree.
+//! The same bytes through the present program and through a former one, which carries them with
+//! Pingora's proxy: the service sees the same requests, the client gets the same responses, metrics
+//! and log agree.
 //!
 //! `POSTERN_TEST_DIFFERENCES` is the time for generated cases in seconds, `POSTERN_TEST_SEED` their
-//! first seed. A difference is printed as a row for `tests/data/both_paths.toml`.
+//! first seed. `POSTERN_TEST_FORMER` names the former program; nothing is compared without it. A
+//! difference is printed as a row for `tests/data/both_paths.toml`.
 
 mod cases;
 mod observation;
@@ -63,25 +65,29 @@ impl Keys {
         self.forge.token(clock::now(), &Value::Null)
     }
 
-    fn side(&self, fast_path: &str) -> Side {
+    /// Starts the present program, or a `former` one that forwards with Pingora's proxy.
+    fn side(&self, former: Option<&str>) -> Side {
         let service = ScriptedService::start();
         let plan = SidecarPlan::to(&service.url(), &self.auth_server.url())
             .flags(signing_flags(SigningType::Ecdsa).iter().copied())
-            .fast_path(fast_path)
             .public_paths(["/public/**"])
             .flags(["--forwarded", "off", "--log-format", "json"])
             .flags(["--access-log", "all", "--upstream-reuse-after-body"])
             .flags(["--request-header-timeout", "1s"])
             .flags(["--request-body-timeout", "1s"])
             .flags(["--upstream-read-timeout", "2s"]);
+        let plan = match former {
+            Some(program) => plan.under([program]).flags(["--fast-path=off"]),
+            None => plan,
+        };
         let sidecar = plan.ready();
         Side { sidecar, service }
     }
 
-    fn pair(&self) -> Pair {
+    fn pair(&self, former: &str) -> Pair {
         Pair {
-            fast: self.side("on"),
-            pingora: self.side("off"),
+            fast: self.side(None),
+            pingora: self.side(Some(former)),
         }
     }
 }
@@ -138,11 +144,14 @@ impl Differences {
 
 /// Runs the cases of `next` until it has none.
 fn run(next: &(impl Fn() -> Option<Case> + Sync), keys: &Keys, token: &str) {
+    let Ok(former) = std::env::var("POSTERN_TEST_FORMER") else {
+        return;
+    };
     let (differences, tried) = (Differences::default(), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for _ in 0..PAIRS {
             scope.spawn(|| {
-                let mut pair = keys.pair();
+                let mut pair = keys.pair(&former);
                 let mut cases = 0;
                 while let Some(case) = next().filter(|_| !differences.are_many()) {
                     if let Some(difference) = pair.difference(&case) {
@@ -151,7 +160,7 @@ fn run(next: &(impl Fn() -> Option<Case> + Sync), keys: &Keys, token: &str) {
                     tried.fetch_add(1, Ordering::Relaxed);
                     cases += 1;
                     if cases % CASES_OF_A_PAIR == 0 {
-                        pair = keys.pair();
+                        pair = keys.pair(&former);
                     }
                 }
             });

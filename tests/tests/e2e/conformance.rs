@@ -229,7 +229,7 @@ fn curl_sends_odd_requests() {
         (
             &["--request-target", "http://other/orders/list"],
             "/",
-            "400 1.1",
+            "200 1.1 fine",
         ),
         (&["--compressed"], "/until-close", "200 1.1 until the end"),
     ] {

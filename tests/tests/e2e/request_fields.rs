@@ -29,12 +29,11 @@ scope = ["delete"]
 "#;
 
 /// The ways of a request to the service.
-const WAYS: [Way; 3] = [Way::FastPath, Way::Pingora, Way::Http2];
+const WAYS: [Way; 2] = [Way::Http1, Way::Http2];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    FastPath,
-    Pingora,
+    Http1,
     Http2,
 }
 
@@ -49,10 +48,8 @@ impl Protected {
         let home = tempfile::tempdir().unwrap();
         let file = home.path().join("sidecar.toml");
         std::fs::write(&file, RULES).unwrap();
-        let fast_path = if way == Way::Pingora { "off" } else { "on" };
         let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
-            plan.fast_path(fast_path)
-                .flags(["--config", file.to_str().unwrap()])
+            plan.flags(["--config", file.to_str().unwrap()])
                 .flags(flags.iter().copied())
         });
         Self { stack, way }

@@ -107,6 +107,12 @@ impl<'a> AbsoluteForm<'a> {
             target,
         })
     }
+
+    /// Returns the host in lower case, and its port unless it is the default one.
+    #[must_use]
+    pub fn host(&self) -> Vec<u8> {
+        without_port(self.authority, self.default_port).to_ascii_lowercase()
+    }
 }
 
 #[cfg(test)]

@@ -11,10 +11,9 @@ use crate::request::kind::RequestKind;
 /// Removes the fields for the next hop only (RFC 9110 §7.6.1), as Pingora does before our changes;
 /// those that open a WebSocket stay.
 pub(crate) fn without_hop_by_hop(
-    request: &RequestHeader,
+    mut request: RequestHeader,
     forward: &Forward,
 ) -> pingora::Result<RequestHeader> {
-    let mut request = request.clone();
     for name in connection_headers(&request.headers) {
         request.remove_header(&name);
     }

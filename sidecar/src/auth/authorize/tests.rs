@@ -3,7 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "the test plays the issuer")]
 use std::time::Instant;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, header};
 use jsonwebtoken::{EncodingKey, Header};
 use serde_json::{Value, json};
 use wire::http::methods::Methods;
@@ -279,7 +279,11 @@ fn trace_and_connect_are_rejected_after_bad_framing() {
 fn an_absolute_target_is_authorized_and_sent_in_origin_form() {
     match authorize("http://a/orders/static/a?b", &[], None) {
         Ok(Decision::Forward(forward)) => {
-            assert_eq!(forward.target, Some(Uri::from_static("/orders/static/a?b")));
+            let sent = OriginForm {
+                target: Uri::from_static("/orders/static/a?b"),
+                host: HeaderValue::from_static("a"),
+            };
+            assert_eq!(forward.target, Some(sent));
         }
         other => unreachable!("{other:?}"),
     }

@@ -39,13 +39,8 @@ impl Peek for ClientStream {
     async fn try_peek(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
         self.peek().await?;
         buffer.fill(0);
-        let first = if self.replay.is_empty() {
-            &self.peeked
-        } else {
-            &self.replay
-        };
-        let length = buffer.len().min(first.len());
-        if let (Some(head), Some(peeked)) = (buffer.get_mut(..length), first.get(..length)) {
+        let length = buffer.len().min(self.peeked.len());
+        if let (Some(head), Some(peeked)) = (buffer.get_mut(..length), self.peeked.get(..length)) {
             head.copy_from_slice(peeked);
         }
         Ok(true)
@@ -94,14 +89,6 @@ impl ConnectionInfo {
     pub(crate) fn of(digest: Option<&Digest>) -> Option<&Self> {
         let digest = digest?.proxy_digest.as_ref()?;
         digest.user_data.as_ref()?.downcast_ref()
-    }
-}
-
-impl ClientStream {
-    /// Returns the stream below a session of HTTP/1.
-    pub(crate) fn of(session: &Session) -> Option<&Self> {
-        let stream = session.as_downstream().stream()?;
-        (**stream).as_any().downcast_ref()
     }
 }
 

@@ -1,5 +1,5 @@
 //! Bytes that a client sends before its response: the next request, or an empty line after a body.
-//! Pingora would stop reading at the first of them, and miss that the client closes the connection.
+//! A reader that stops at the first of them would miss that the client closes the connection.
 //! So one buffer of them is kept here until the next request is read.
 
 use std::io;

@@ -10,21 +10,20 @@ use std::time::Instant;
 use bytes::{Buf, BytesMut};
 use runtime::net::listener::CLIENT_IDLE;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
-use wire::http::framing::Body;
 use wire::http::framing::body::BodyReader;
+use wire::rejection::Rejection;
 
+use super::FastPath;
 use super::exchange::{BODY_READ, Exchange, Failure, Waits};
 use super::head_search::HeadSearch;
 use super::request::{Authorized, Progress, Request};
-use super::request_head::{self, ReceivedHead};
 use super::timer::Timer;
 use super::upload::Upload;
-use super::{FastPath, Left};
 use crate::downstream::stream::ClientStream;
 use crate::headers::forwarded::Client;
 use crate::proxy::phases::decision::Action;
 use crate::proxy::response::{DRAIN_TIMEOUT, LocalResponse};
-use crate::telemetry::metrics::Departure;
+use crate::request::received::{self, ReceivedHead};
 use crate::telemetry::outcome::Outcome;
 use crate::upstream::errors;
 
@@ -59,32 +58,25 @@ impl<'a> Connection<'a> {
         }
     }
 
-    pub(super) async fn serve(mut self) -> Left {
+    pub(super) async fn serve(mut self) {
         while let Some(taken) = self.next_head().await {
             let head = match taken {
                 Ok(head) => head,
-                Err(departure) => return Left::ToPingora(departure, self.received.freeze()),
+                Err(rejection) => return self.stream.reject_head(rejection),
             };
-            if !self
-                .serve_request(Request::new(head, &self.path.proxy, &self.client))
-                .await
-            {
-                break;
+            let request = Request::new(head, &self.path.proxy, &self.client);
+            if !self.serve_request(request).await {
+                return;
             }
         }
-        Left::Closed
     }
 
-    /// Waits for the head of a request; returns `None` if no other follows. The service may have
-    /// changed during a wait.
-    async fn next_head(&mut self) -> Option<Result<ReceivedHead, Departure>> {
+    /// Waits for the head of a request; returns `None` if no other follows.
+    async fn next_head(&mut self) -> Option<Result<ReceivedHead, Rejection>> {
         loop {
-            if !self.path.proxy.upstream.speaks_http_1() {
-                return Some(Err(Departure::Service));
-            }
             if !self.received.is_empty()
                 && self.head_search.may_be_whole(&self.received, LONG_HEAD)
-                && let Some(taken) = request_head::take(&mut self.received).transpose()
+                && let Some(taken) = received::take(&mut self.received).transpose()
             {
                 self.head_search = HeadSearch::default();
                 return Some(taken);
@@ -133,7 +125,6 @@ impl<'a> Connection<'a> {
         let proxy = &self.path.proxy;
         let _counted = proxy.metrics.request_began();
         self.stream.set_handling(true);
-        proxy.metrics.fast_path_taken();
         let decision = self.path.decide(&request, &self.client).await;
         let decided = Instant::now();
         proxy
@@ -160,7 +151,7 @@ impl<'a> Connection<'a> {
                 let response = response
                     .challenging(request.rules.auth_policy.resource.as_deref())
                     .with(request.common_response_headers());
-                let body = BodyReader::new(request.head.body);
+                let body = request.head.body;
                 let keep_alive =
                     request.head.keep_alive && (body.is_done() || !request.expects_continue());
                 self.respond(&response, &request, keep_alive, body, &mut progress)
@@ -172,7 +163,7 @@ impl<'a> Connection<'a> {
             .record(&mut request, &self.client, forwarded.as_ref(), &progress);
         self.stream.set_handling(false);
         let head = &request.head;
-        let had_large_buffer = head.body != Body::Length(0) || head.raw.len() > HEAD_READ;
+        let had_large_buffer = !head.body.is_done() || head.raw.len() > HEAD_READ;
         if had_large_buffer && self.received.is_empty() {
             self.received = BytesMut::new();
         }
@@ -231,14 +222,7 @@ impl<'a> Connection<'a> {
         authorized: &Authorized,
         progress: &mut Progress,
     ) -> bool {
-        let mut upload = match request.upload(&self.client, &authorized.forward) {
-            Ok(upload) => upload,
-            Err(error) => {
-                let body = BodyReader::new(request.head.body);
-                self.fail(request, error.into(), body, progress).await;
-                return false;
-            }
-        };
+        let mut upload = Upload::new(request.head.body);
         if let Err(failure) = self
             .exchange(request, authorized, &mut upload, progress)
             .await
@@ -248,7 +232,7 @@ impl<'a> Connection<'a> {
             return false;
         }
         let is_received = upload.is_received();
-        if !is_received && upload.has_failed() {
+        if !is_received && upload.has_failed() && !upload.is_tunnel() {
             let mut rest = upload.into_rest();
             self.stream.waits_for_rest();
             let _ = tokio::time::timeout(DRAIN_TIMEOUT, self.read_rest(&mut rest)).await;
@@ -260,23 +244,30 @@ impl<'a> Connection<'a> {
     /// Runs the exchange until the whole response is sent to the client.
     async fn exchange(
         &mut self,
-        request: &Request,
+        request: &mut Request,
         authorized: &Authorized,
         upload: &mut Upload,
         progress: &mut Progress,
     ) -> Result<(), Failure> {
         let echo = request.ids.echo();
         loop {
-            let mut connected = self.path.connect(progress).await?;
+            let kind = authorized.forward.kind;
+            let mut connected = self.path.connect(kind, progress).await?;
+            let begun = request.begin(
+                upload,
+                &mut connected.service,
+                &self.client,
+                &authorized.forward,
+            );
             let mut exchange = Exchange {
                 client: self.stream,
                 received: &mut self.received,
-                service: &mut connected.stream,
+                service: &mut connected.service,
                 upload,
                 download: &mut progress.download,
                 timer: &mut self.timer,
                 draining: &self.path.proxy.draining,
-                request: request.for_response(echo.as_ref()),
+                request: request.for_response(kind, echo.as_ref()),
                 limits: self.path.limits(authorized),
                 waits: Waits::default(),
                 is_rest: false,
@@ -285,7 +276,11 @@ impl<'a> Connection<'a> {
             let on_head = |head: &_, limits: &mut _| {
                 *upstream_duration = Some(self.path.response_began(authorized, head, limits));
             };
-            match exchange.run(on_head).await {
+            let ended = match begun {
+                Ok(()) => exchange.run(on_head).await,
+                Err(error) => Err(error.into()),
+            };
+            match ended {
                 Ok(()) => {
                     progress.end();
                     self.path.keep(connected, request, upload, progress);

@@ -13,6 +13,7 @@ use tokio_util::io::poll_read_buf;
 use super::chunks;
 use super::head_search::HeadSearch;
 use super::response_head::{self, MAX_HEAD_BYTES, ResponseHead, ResponseTo};
+use super::service::{Http2Stream, Service};
 use crate::downstream::stream::ClientStream;
 
 /// Max bytes that wait for the client before the next read from the service.
@@ -75,6 +76,43 @@ impl Download {
     /// [`ErrorType::ReadError`], [`ErrorType::ConnectionClosed`] or
     /// [`ErrorType::InvalidHTTPHeader`] of the service.
     pub(super) fn poll_receive(
+        &mut self,
+        service: &mut Service,
+        request: ResponseTo<'_>,
+        cx: &mut Context<'_>,
+    ) -> Poll<pingora::Result<()>> {
+        match service {
+            Service::Http1(stream) => self.poll_read(stream, request, cx),
+            Service::Http2(stream) => self.poll_receive_data(stream, request, cx),
+        }
+    }
+
+    fn poll_receive_data(
+        &mut self,
+        stream: &mut Http2Stream,
+        request: ResponseTo<'_>,
+        cx: &mut Context<'_>,
+    ) -> Poll<pingora::Result<()>> {
+        let Some(head) = self.head else {
+            let received = std::task::ready!(stream.poll_head(cx))?;
+            let head = response_head::relay_http_2(received, request, &mut self.waiting)?;
+            self.head = Some(head);
+            if head.body.is_done() {
+                self.finish();
+            }
+            return Poll::Ready(Ok(()));
+        };
+        match std::task::ready!(stream.poll_data(cx))? {
+            Some(data) => {
+                self.body_bytes += data.len() as u64;
+                chunks::put(&mut self.waiting, &data, head.sends_chunks);
+            }
+            None => self.finish(),
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_read(
         &mut self,
         service: &mut Stream,
         request: ResponseTo<'_>,

@@ -1,4 +1,4 @@
-//! One request and its response between two connections of HTTP/1.1.
+//! One request and its response between two connections of HTTP/1.1, or the tunnel that it opens.
 
 use std::future::poll_fn;
 use std::io;
@@ -7,13 +7,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use pingora::protocols::Stream;
 use pingora::{Error, ErrorType};
 use tokio::time::Instant;
 use tokio_util::io::poll_read_buf;
 
 use super::download::Download;
 use super::response_head::{ResponseHead, ResponseTo};
+use super::service::Service;
 use super::timer::Timer;
 use super::upload::Upload;
 use crate::background::Draining;
@@ -56,7 +56,7 @@ pub(super) struct Exchange<'a> {
     pub(super) client: &'a mut ClientStream,
     /// Bytes of the client that belong to no part of the request yet.
     pub(super) received: &'a mut BytesMut,
-    pub(super) service: &'a mut Stream,
+    pub(super) service: &'a mut Service,
     pub(super) upload: &'a mut Upload,
     pub(super) download: &'a mut Download,
     pub(super) timer: &'a mut Timer,
@@ -105,6 +105,10 @@ impl Exchange<'_> {
                 .download
                 .poll_send(self.client, cx)
                 .map_err(client_write)?;
+            if self.upload.is_tunnel() && (self.download.is_sent() || self.upload.is_sent()) {
+                // One side has closed it, and the other one has all of its bytes.
+                return Poll::Ready(Ok(()));
+            }
             if self.download.is_sent() {
                 if self.upload.is_over() {
                     return Poll::Ready(Ok(()));
@@ -149,6 +153,9 @@ impl Exchange<'_> {
     fn poll_client(&mut self, cx: &mut Context<'_>) -> pingora::Result<bool> {
         if self.upload.is_received() {
             self.waits.body = None;
+            if self.upload.is_tunnel() {
+                return Ok(false);
+            }
         } else {
             self.take_body()?;
             if self.upload.is_received() {
@@ -161,6 +168,10 @@ impl Exchange<'_> {
             self.received.reserve(BODY_READ);
         }
         match poll_read_buf(Pin::new(&mut *self.client), cx, self.received) {
+            Poll::Ready(Ok(0)) if self.upload.is_tunnel() => {
+                self.upload.close_tunnel();
+                Ok(true)
+            }
             Poll::Ready(Ok(0)) => Err(Error::new_down(ErrorType::ConnectionClosed)),
             Poll::Ready(Ok(_)) => {
                 self.waits.body = None;
@@ -209,7 +220,12 @@ impl Exchange<'_> {
                 if let Some(head) = self.download.head().filter(|_| !had_head) {
                     on_head(head, &mut self.limits);
                 }
-                return Err(self.upload.failure().unwrap_or(error).into());
+                let failure = match self.service {
+                    Service::Http1(_) => self.upload.failure(),
+                    // The response says more about its stream.
+                    Service::Http2(_) => None,
+                };
+                return Err(failure.unwrap_or(error).into());
             }
             Poll::Pending => {
                 // The service cannot respond to a request that has not arrived.
@@ -222,6 +238,11 @@ impl Exchange<'_> {
         self.waits.response = None;
         if let Some(head) = self.download.head().filter(|_| !had_head) {
             on_head(head, &mut self.limits);
+            if head.opens_tunnel() {
+                self.upload.open_tunnel();
+                self.client.set_tunnel();
+                self.limits.body = None;
+            }
         }
         Ok(true)
     }

@@ -3,23 +3,25 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderName, HeaderValue, Method, Version, header};
 use pingora::protocols::l4::socket::SocketAddr as ServiceAddress;
 use runtime::net::shares::{Holder, Share};
-use wire::http::framing::Body;
 
 use super::Connected;
 use super::download::Download;
-use super::request_head::ReceivedHead;
-use super::response_head::ResponseTo;
+use super::response_head::{Handshake, ResponseTo};
+use super::service::Service;
 use super::service_head::ForwardedHead;
 use super::upload::Upload;
 use crate::auth::authorize::Forward;
+use crate::auth::strip_token;
 use crate::config::live::Rules;
 use crate::headers::forwarded::Client;
 use crate::headers::service_head::ServiceHead;
 use crate::proxy::phases::AuthProxy;
+use crate::request::kind::RequestKind;
+use crate::request::received::ReceivedHead;
 use crate::telemetry::outcome::Outcome;
 use crate::telemetry::request_id::RequestIds;
 use crate::telemetry::request_span::{RequestSpan, SpanHead};
@@ -136,19 +138,57 @@ impl Request {
         }
     }
 
-    /// Creates the upload, which begins with the service's head.
-    pub(super) fn upload(&mut self, client: &Client, forward: &Forward) -> pingora::Result<Upload> {
-        let mut head = ForwardedHead::new(&self.head);
+    /// Begins the request on a connection, with the service's head.
+    pub(super) fn begin(
+        &mut self,
+        upload: &mut Upload,
+        service: &mut Service,
+        client: &Client,
+        forward: &Forward,
+    ) -> pingora::Result<()> {
+        match service {
+            Service::Http1(_) => upload.begin(|| self.http_1_head(client, forward)),
+            Service::Http2(stream) => {
+                upload.begin_stream()?;
+                let mut head = ForwardedHead::to_http_2(&self.head);
+                self.rewrite(&mut head, client, forward)?;
+                let head = head.into_stream_head(stream.scheme())?;
+                stream.begin(head, self.head.body.is_done())
+            }
+        }
+    }
+
+    fn rewrite(
+        &self,
+        head: &mut ForwardedHead<'_>,
+        client: &Client,
+        forward: &Forward,
+    ) -> pingora::Result<()> {
         let (policy, auth_policy) = (self.rules.upstream_request, &self.rules.auth_policy);
         let received = self.head.version;
-        policy.rewrite_request(&mut head, received, forward, &self.ids, auth_policy, client)?;
-        if self.head.body == Body::Chunked {
+        policy.rewrite_request(head, received, forward, &self.ids, auth_policy, client)
+    }
+
+    fn http_1_head(&mut self, client: &Client, forward: &Forward) -> pingora::Result<BytesMut> {
+        let mut head = ForwardedHead::new(&self.head);
+        self.rewrite(&mut head, client, forward)?;
+        if self.head.body.is_chunked() {
             // In lower case and alone: every service reads this spelling alike.
             let coding = HeaderValue::from_static("chunked");
             head.set(Bytes::from_static(b"Transfer-Encoding"), coding)?;
         }
-        self.closes_service = head.contains(&header::CONNECTION);
-        Ok(Upload::new(head.to_bytes(), self.head.body))
+        if forward.kind == RequestKind::WebSocket {
+            head.set_handshake()?;
+        }
+        let (closes_service, bytes) = (head.contains(&header::CONNECTION), head.to_bytes());
+        self.closes_service = closes_service;
+        Ok(bytes)
+    }
+
+    /// Returns true for the handshake of a WebSocket.
+    pub(super) fn opens_websocket(&self) -> bool {
+        let head = &self.head;
+        RequestKind::of(&head.method, head.version, &head.headers) == RequestKind::WebSocket
     }
 
     /// Returns the client, which holds what no user holds.
@@ -168,13 +208,22 @@ impl Request {
 
     pub(super) fn for_response<'a>(
         &self,
+        kind: RequestKind,
         echo: Option<&'a (HeaderName, HeaderValue)>,
     ) -> ResponseTo<'a> {
         ResponseTo {
             is_http_1_0: self.head.version == Version::HTTP_10,
             is_head: self.head.method == Method::HEAD,
             keep_alive: self.head.keep_alive,
+            handshake: (kind == RequestKind::WebSocket).then(|| self.handshake()),
             echo,
+        }
+    }
+
+    fn handshake(&self) -> Handshake {
+        let sources = self.rules.auth_policy.interceptor.sources();
+        Handshake {
+            offers_token: strip_token::offers_token(sources, &self.head.headers),
         }
     }
 }

@@ -4,18 +4,21 @@ use std::mem::MaybeUninit;
 
 use bytes::{BufMut, BytesMut};
 use http::{HeaderName, HeaderValue};
+use pingora::http::ResponseHeader;
 use pingora::protocols::http::date::get_cached_date;
 use pingora::{Error, ErrorType};
 use smallvec::SmallVec;
 use wire::http::framing::body::BodyReader;
 use wire::http::framing::responses::ResponseFraming;
 
+use crate::auth::strip_token::BEARER;
 use crate::request::kind::is_event_stream_type;
 use crate::upstream::response::first_length;
 
 /// Pingora's own limits for the head of a response.
 const MAX_FIELDS: usize = 256;
 pub(super) const MAX_HEAD_BYTES: usize = 1024 * 1024;
+const SWITCHING_PROTOCOLS: u16 = 101;
 /// Room for the fields that are added on the way to the client.
 const ADDED_BYTES: usize = 192;
 
@@ -26,8 +29,17 @@ pub(super) struct ResponseTo<'a> {
     pub(super) is_head: bool,
     /// True if the client's connection may carry another request.
     pub(super) keep_alive: bool,
+    /// Set if the response may open a tunnel.
+    pub(super) handshake: Option<Handshake>,
     /// A field that the response echoes.
     pub(super) echo: Option<&'a (HeaderName, HeaderValue)>,
+}
+
+/// The handshake of a WebSocket.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Handshake {
+    /// True if the client offered the protocol `bearer` with its token.
+    pub(super) offers_token: bool,
 }
 
 /// A complete head.
@@ -47,7 +59,12 @@ pub(super) struct ResponseHead {
 impl ResponseHead {
     /// Returns true for a 1xx: another head follows.
     pub(super) const fn is_interim(&self) -> bool {
-        self.status < 200
+        self.status < 200 && !self.opens_tunnel()
+    }
+
+    /// Returns true if the bytes that follow, of both sides, are no HTTP.
+    pub(super) const fn opens_tunnel(&self) -> bool {
+        self.status == SWITCHING_PROTOCOLS
     }
 }
 
@@ -88,6 +105,33 @@ pub(super) fn relay(
     Ok(Some(head))
 }
 
+/// Appends the client's head to `out` for one that the service sent over HTTP/2.
+///
+/// # Errors
+/// [`ErrorType::InvalidHTTPHeader`], as [`relay`].
+pub(super) fn relay_http_2(
+    received: &ResponseHeader,
+    request: ResponseTo<'_>,
+    out: &mut BytesMut,
+) -> pingora::Result<ResponseHead> {
+    let fields = received.headers.iter();
+    let fields: Vec<_> = fields
+        .map(|(name, value)| httparse::Header {
+            name: name.as_str(),
+            value: value.as_bytes(),
+        })
+        .collect();
+    let parsed = Parsed {
+        status: received.status.as_u16(),
+        reason: received.status.canonical_reason().unwrap_or_default(),
+        is_http_1_0: false,
+        fields: &fields,
+    };
+    let head = parsed.head(0, request)?;
+    parsed.write(&head, request, out);
+    Ok(head)
+}
+
 fn malformed() -> Box<Error> {
     Error::new_up(ErrorType::InvalidHTTPHeader)
 }
@@ -101,7 +145,8 @@ struct Parsed<'h> {
 
 impl<'h> Parsed<'h> {
     fn head(&self, length: usize, request: ResponseTo<'_>) -> pingora::Result<ResponseHead> {
-        if self.status < 100 || self.status == 101 {
+        let opens_tunnel = self.status == SWITCHING_PROTOCOLS;
+        if self.status < 100 || (opens_tunnel && request.handshake.is_none()) {
             // A tunnel without a request for one is rejected.
             return Err(malformed());
         }
@@ -115,10 +160,16 @@ impl<'h> Parsed<'h> {
             length,
             status: self.status,
             is_event_stream: self.values("content-type").any(is_event_stream_type),
-            body: framing.body,
+            body: if opens_tunnel {
+                BodyReader::UNTIL_CLOSE
+            } else {
+                framing.body
+            },
             sends_chunks: needs_chunks && !request.is_http_1_0,
-            keep_client: request.keep_alive && !(needs_chunks && request.is_http_1_0),
-            keep_upstream: self.keeps_connection() && !is_doubtful,
+            keep_client: request.keep_alive
+                && !opens_tunnel
+                && !(needs_chunks && request.is_http_1_0),
+            keep_upstream: self.keeps_connection() && !is_doubtful && !opens_tunnel,
         })
     }
 
@@ -159,7 +210,9 @@ impl<'h> Parsed<'h> {
         if head.sends_chunks {
             out.put_slice(b"Transfer-Encoding: chunked\r\n");
         }
-        if !head.is_interim() {
+        if head.opens_tunnel() {
+            self.write_handshake(request, out);
+        } else if !head.is_interim() {
             if !has_date {
                 write_field(out, "Date", get_cached_date().as_bytes());
             }
@@ -173,6 +226,15 @@ impl<'h> Parsed<'h> {
         out.put_slice(b"\r\n");
     }
 
+    /// Completes the response to a handshake.
+    fn write_handshake(&self, request: ResponseTo<'_>, out: &mut BytesMut) {
+        write_field(out, "Connection", b"Upgrade");
+        let offers_token = request.handshake.is_some_and(|it| it.offers_token);
+        if offers_token && self.values("sec-websocket-protocol").next().is_none() {
+            write_field(out, "Sec-WebSocket-Protocol", BEARER.as_bytes());
+        }
+    }
+
     /// Writes the client's fields; returns true if `Date` is among them.
     fn write_fields(
         &self,
@@ -183,7 +245,7 @@ impl<'h> Parsed<'h> {
         let nominated: SmallVec<[&[u8]; 4]> = self.connection_options().collect();
         let has_coding = self.has_coding();
         // RFC 9110 §8.6 and RFC 9112 §6.1: a recipient could wait for a body.
-        let has_no_framing = head.is_interim() || head.status == 204;
+        let has_no_framing = head.status < 200 || head.status == 204;
         let (mut has_length, mut has_date) = (false, false);
         for field in self.fields {
             let name = field.name;
@@ -204,9 +266,10 @@ impl<'h> Parsed<'h> {
                     || request
                         .echo
                         .is_some_and(|(echo, _)| is_named(name, echo.as_str()))
-                    || nominated
+                    || (nominated
                         .iter()
                         .any(|one| one.eq_ignore_ascii_case(name.as_bytes()))
+                        && !(head.opens_tunnel() && is_named(name, "upgrade")))
             };
             if !is_dropped {
                 has_date |= is_named(name, "date");
@@ -237,6 +300,7 @@ mod tests {
         is_http_1_0: false,
         is_head: false,
         keep_alive: true,
+        handshake: None,
         echo: None,
     };
 
@@ -374,6 +438,29 @@ mod tests {
         ] {
             assert!(relayed(head, REQUEST).is_err(), "{head}");
         }
+    }
+
+    #[test]
+    fn only_the_response_to_a_handshake_opens_a_tunnel() {
+        let of = |offers_token| ResponseTo {
+            handshake: Some(Handshake { offers_token }),
+            ..REQUEST
+        };
+        let text = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\
+                    Connection: Upgrade, X-Hop\r\nX-Hop: 1\r\nContent-Length: 3\r\n\r\n";
+        for (offers_token, chosen) in [(false, ""), (true, "Sec-WebSocket-Protocol: bearer\r\n")] {
+            let (head, sent) = relayed(text, of(offers_token)).unwrap().unwrap();
+            assert!(head.opens_tunnel() && !head.is_interim());
+            assert!(head.body.ends_with_connection() && !head.sends_chunks);
+            assert!(!head.keep_client && !head.keep_upstream);
+            let expected = format!(
+                "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\
+                 Connection: Upgrade\r\n{chosen}\r\n"
+            );
+            assert_eq!(sent, expected);
+        }
+        let chose = text.replace("X-Hop: 1", "sec-websocket-protocol: chat");
+        assert!(!written(&chose, of(true)).contains("bearer"));
     }
 
     #[test]

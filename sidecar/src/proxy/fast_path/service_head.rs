@@ -1,18 +1,34 @@
 //! The head of a request on its way to the service.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use http::{HeaderName, HeaderValue, Uri};
+use http::{HeaderName, HeaderValue, Uri, header};
+use pingora::http::RequestHeader;
+use pingora::{Error, ErrorType, OrErr};
 use smallvec::SmallVec;
 
-use super::request_head::ReceivedHead;
 use crate::headers::service_head::ServiceHead;
+use crate::request::received::ReceivedHead;
 
 /// Room for the fields that are set.
 const SET_ROOM: usize = 512;
 
+/// Fields for the next hop that `Connection` need not name (RFC 9110 §7.6.1).
+const NEXT_HOP: [&str; 9] = [
+    "connection",
+    "upgrade",
+    "te",
+    "trailer",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "http2-settings",
+    "keep-alive",
+    "proxy-connection",
+];
+
 /// A received head, without the fields that were removed, and with those that were set.
 pub(super) struct ForwardedHead<'r> {
     received: &'r ReceivedHead,
+    is_http_2: bool,
     target: Option<Uri>,
     left: SmallVec<[(&'r str, &'r [u8]); 16]>,
     set: SmallVec<[(Bytes, HeaderValue); 6]>,
@@ -20,12 +36,55 @@ pub(super) struct ForwardedHead<'r> {
 
 impl<'r> ForwardedHead<'r> {
     pub(super) fn new(received: &'r ReceivedHead) -> Self {
+        let nominated: SmallVec<[&[u8]; 4]> = received.connection_options().collect();
+        let is_for_next_hop = |name: &str| {
+            let is = |other: &[u8]| name.as_bytes().eq_ignore_ascii_case(other);
+            NEXT_HOP.iter().any(|hop| is(hop.as_bytes())) || nominated.iter().any(|one| is(one))
+        };
+        let fields = received.fields();
         Self {
             received,
+            is_http_2: false,
             target: None,
-            left: received.fields().collect(),
+            left: fields.filter(|(name, _)| !is_for_next_hop(name)).collect(),
             set: SmallVec::new(),
         }
+    }
+
+    /// Creates the head for a stream of HTTP/2, which frames the body by itself.
+    pub(super) fn to_http_2(received: &'r ReceivedHead) -> Self {
+        let mut head = Self {
+            is_http_2: true,
+            ..Self::new(received)
+        };
+        head.remove(&header::TRANSFER_ENCODING);
+        head
+    }
+
+    /// Returns the head of a stream.
+    ///
+    /// # Errors
+    /// [`ErrorType::InvalidHTTPHeader`] for a target that is no UTF-8.
+    pub(super) fn into_stream_head(self, scheme: &str) -> pingora::Result<RequestHeader> {
+        let host = self.values(&header::HOST).next().unwrap_or_default();
+        let uri = Uri::builder().scheme(scheme).authority(host);
+        let uri = uri.path_and_query(self.target()).build();
+        let uri = uri.map_err(|_| Error::new_down(ErrorType::InvalidHTTPHeader))?;
+        let mut head = RequestHeader::build(self.received.method.clone(), b"/", None)?;
+        head.set_uri(uri);
+        let fields = self.fields();
+        for (name, value) in fields.filter(|(name, _)| !name.eq_ignore_ascii_case(b"host")) {
+            let name = HeaderName::from_bytes(name)
+                .or_err(ErrorType::InvalidHTTPHeader, "forwarded field")?;
+            head.append_header(name, value)?;
+        }
+        Ok(head)
+    }
+
+    fn target(&self) -> &[u8] {
+        let target = self.target.as_ref().and_then(Uri::path_and_query);
+        let target = target.map(|target| target.as_str().as_bytes());
+        target.unwrap_or_else(|| self.received.target())
     }
 
     /// Writes the head in HTTP/1.1.
@@ -33,9 +92,7 @@ impl<'r> ForwardedHead<'r> {
         let mut out = BytesMut::with_capacity(self.received.raw.len() + SET_ROOM);
         out.put_slice(self.received.method.as_str().as_bytes());
         out.put_u8(b' ');
-        let target = self.target.as_ref().and_then(Uri::path_and_query);
-        let target = target.map(|target| target.as_str().as_bytes());
-        out.put_slice(target.unwrap_or_else(|| self.received.target()));
+        out.put_slice(self.target());
         out.put_slice(b" HTTP/1.1\r\n");
         for (name, value) in self.fields() {
             for part in [name, b": ", value, b"\r\n"] {
@@ -44,6 +101,15 @@ impl<'r> ForwardedHead<'r> {
         }
         out.put_slice(b"\r\n");
         out
+    }
+
+    /// Sets the fields that request a WebSocket; those that were received were for this hop.
+    pub(super) fn set_handshake(&mut self) -> pingora::Result<()> {
+        for (name, value) in [("Connection", "Upgrade"), ("Upgrade", "websocket")] {
+            let name = Bytes::from_static(name.as_bytes());
+            self.set(name, HeaderValue::from_static(value))?;
+        }
+        Ok(())
     }
 
     fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
@@ -61,7 +127,7 @@ impl<'r> ForwardedHead<'r> {
 
 impl ServiceHead for ForwardedHead<'_> {
     fn is_http_2(&self) -> bool {
-        false
+        self.is_http_2
     }
 
     fn set_target(&mut self, target: Uri) {
@@ -98,15 +164,13 @@ impl ServiceHead for ForwardedHead<'_> {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use http::header;
-
-    use super::super::request_head;
     use super::*;
+    use crate::request::received;
 
     fn written(change: impl FnOnce(&mut ForwardedHead<'_>)) -> String {
         let text = "GET /a?b HTTP/1.1\r\nHost: a\r\nX-A:  1 \r\nx-a: 2\r\nCookie: c\r\n\r\n";
         let mut received = BytesMut::from(text);
-        let received = request_head::take(&mut received).unwrap().unwrap();
+        let received = received::take(&mut received).unwrap().unwrap();
         let mut head = ForwardedHead::new(&received);
         change(&mut head);
         String::from_utf8(head.to_bytes().to_vec()).unwrap()
@@ -124,6 +188,19 @@ mod tests {
         assert_eq!(
             written(|_| {}),
             "GET /a?b HTTP/1.1\r\nHost: a\r\nX-A: 1\r\nx-a: 2\r\nCookie: c\r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn fields_for_the_next_hop_stay_here() {
+        let fields = "Connection: Upgrade, X-Hop\r\nX-hop: 1\r\nUpgrade: h2c\r\nTE: trailers\r\n\
+                      HTTP2-Settings: AAA\r\nProxy-Authorization: Basic a\r\n";
+        let text = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+        let mut received = BytesMut::from(text.as_bytes());
+        let received = received::take(&mut received).unwrap().unwrap();
+        assert_eq!(
+            ForwardedHead::new(&received).to_bytes(),
+            "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
         );
     }
 

@@ -8,10 +8,10 @@ use bytes::{Buf, BytesMut};
 use pingora::protocols::Stream;
 use pingora::{Error, ErrorType};
 use tokio::io::AsyncWrite;
-use wire::http::framing::Body;
 use wire::http::framing::body::{BodyReader, MalformedChunk};
 
 use super::chunks;
+use super::service::{Http2Stream, Service};
 
 /// Max bytes that wait for the service before the next read from the client.
 const MAX_WAITING: usize = 32 * 1024;
@@ -22,29 +22,71 @@ const MAX_REPEATABLE: usize = 64 * 1024;
 pub(super) struct Upload {
     body: BodyReader,
     in_chunks: bool,
+    /// True over HTTP/2; `None` before the first connection.
+    is_http_2: Option<bool>,
+    /// True if the client sends a body.
+    has_body: bool,
     bytes: BytesMut,
     /// Number of written bytes of `bytes`.
     written: usize,
-    /// True while TLS may hold written bytes.
+    /// True while TLS may hold written bytes, or a stream of HTTP/2 has not ended.
     needs_flush: bool,
     /// True if `bytes` begins with the head.
     is_repeatable: bool,
+    /// True once the bytes of the client are those of a tunnel.
+    is_tunnel: bool,
     /// The error after which the service takes no more bytes.
     failure: Option<io::Error>,
 }
 
 impl Upload {
-    /// Creates an upload that begins with the service's `head`.
-    pub(super) fn new(head: BytesMut, body: Body) -> Self {
+    /// Creates an upload of `body`.
+    pub(super) fn new(body: BodyReader) -> Self {
         Self {
-            body: BodyReader::new(body),
-            in_chunks: body == Body::Chunked,
-            bytes: head,
+            body,
+            in_chunks: false,
+            is_http_2: None,
+            has_body: !body.is_done(),
+            bytes: BytesMut::new(),
             written: 0,
             needs_flush: false,
             is_repeatable: true,
+            is_tunnel: false,
             failure: None,
         }
+    }
+
+    /// Begins on a connection of HTTP/1.1, with the head of the first try.
+    ///
+    /// # Errors
+    /// [`ErrorType::ConnectError`] after a try over HTTP/2: the body has another framing.
+    pub(super) fn begin(
+        &mut self,
+        head: impl FnOnce() -> pingora::Result<BytesMut>,
+    ) -> pingora::Result<()> {
+        match self.is_http_2 {
+            Some(true) => return Err(Error::new_up(ErrorType::ConnectError)),
+            Some(false) => {}
+            None => {
+                self.is_http_2 = Some(false);
+                self.in_chunks = self.body.is_chunked();
+                self.bytes = head()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins on a stream of HTTP/2, which has its head.
+    ///
+    /// # Errors
+    /// [`ErrorType::ConnectError`] after a try over HTTP/1.1.
+    pub(super) fn begin_stream(&mut self) -> pingora::Result<()> {
+        if self.is_http_2 == Some(false) {
+            return Err(Error::new_up(ErrorType::ConnectError));
+        }
+        self.is_http_2 = Some(true);
+        self.needs_flush = self.has_body;
+        Ok(())
     }
 
     /// Returns to the first byte, for another connection.
@@ -52,6 +94,22 @@ impl Upload {
         self.written = 0;
         self.needs_flush = false;
         self.failure = None;
+    }
+
+    /// Sends everything that the client sends from now on.
+    pub(super) fn open_tunnel(&mut self) {
+        self.is_tunnel = true;
+        self.is_repeatable = false;
+        self.body = BodyReader::UNTIL_CLOSE;
+    }
+
+    pub(super) const fn is_tunnel(&self) -> bool {
+        self.is_tunnel
+    }
+
+    /// Ends a tunnel, whose client has closed its side.
+    pub(super) fn close_tunnel(&mut self) {
+        self.body = BodyReader::NONE;
     }
 
     pub(super) const fn is_repeatable(&self) -> bool {
@@ -113,9 +171,42 @@ impl Upload {
     /// Writes the waiting bytes; returns true if any were written.
     pub(super) fn poll_send(
         &mut self,
-        service: &mut Stream,
+        service: &mut Service,
         cx: &mut Context<'_>,
     ) -> io::Result<bool> {
+        let moved = match service {
+            Service::Http1(stream) => self.poll_write(stream, cx)?,
+            Service::Http2(stream) => self.poll_send_data(stream, cx)?,
+        };
+        if !self.is_repeatable {
+            self.bytes.advance(self.written);
+            self.written = 0;
+        }
+        Ok(moved)
+    }
+
+    fn poll_send_data(
+        &mut self,
+        stream: &mut Http2Stream,
+        cx: &mut Context<'_>,
+    ) -> io::Result<bool> {
+        let mut moved = false;
+        while !self.waiting().is_empty() && self.failure.is_none() {
+            match stream.poll_send(self.waiting(), cx) {
+                Poll::Ready(sent) => self.written += sent?,
+                Poll::Pending => return Ok(moved),
+            }
+            moved = true;
+        }
+        if self.needs_flush && self.is_received() && self.failure.is_none() {
+            stream.end()?;
+            self.needs_flush = false;
+            moved = true;
+        }
+        Ok(moved)
+    }
+
+    fn poll_write(&mut self, service: &mut Stream, cx: &mut Context<'_>) -> io::Result<bool> {
         let mut moved = false;
         while !self.waiting().is_empty() && self.failure.is_none() {
             match Pin::new(&mut *service)
@@ -133,10 +224,6 @@ impl Upload {
         let may_flush = self.needs_flush && self.failure.is_none();
         if may_flush && Pin::new(service).poll_flush(cx)?.is_ready() {
             self.needs_flush = false;
-        }
-        if !self.is_repeatable {
-            self.bytes.advance(self.written);
-            self.written = 0;
         }
         Ok(moved)
     }

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use http::Version;
 use pingora::http::ResponseHeader;
 use pingora::proxy::Session;
 use runtime::process::clock::unix_now;
@@ -56,14 +55,11 @@ impl AuthProxy {
     pub(super) fn prepare(&self, session: &mut Session, forward: &Forward, ids: &RequestIds) {
         session.set_read_timeout(self.request_body_timeout);
         // The parts of a gRPC call have the timeout of its response.
-        if session.is_http2() && forward.body && forward.kind != RequestKind::Grpc {
+        if forward.body && forward.kind != RequestKind::Grpc {
             stream_deadline::expect_body(self.request_body_timeout, || {
                 self.request_record(session, ids)
             });
         }
-        // RFC 9110 §15.2: HTTP/1.0 has no interim responses.
-        let is_http_1_0 = session.req_header().version == Version::HTTP_10;
-        session.set_ignore_info_resp(is_http_1_0);
         match forward.kind {
             RequestKind::Plain => {}
             RequestKind::EventStream | RequestKind::Grpc | RequestKind::WebSocket => {
@@ -84,7 +80,7 @@ impl AuthProxy {
             // The service may wait for the whole body before it responds.
             stream_deadline::extend_response_deadline(self.upstream.read_timeout());
         }
-        if session.is_http2() && ctx.kind() != Some(RequestKind::Grpc) {
+        if ctx.kind() != Some(RequestKind::Grpc) {
             let within = self.request_body_timeout.filter(|_| !end_of_stream);
             stream_deadline::expect_body(within, || self.request_record(session, &ctx.ids));
         }
@@ -120,7 +116,7 @@ impl AuthProxy {
         ids: &RequestIds,
     ) {
         forward.kind = RequestKind::Plain;
-        if session.is_http2() && !session.as_downstream_mut().is_body_done() {
+        if !session.as_downstream_mut().is_body_done() {
             stream_deadline::expect_body(self.request_body_timeout, || {
                 self.request_record(session, ids)
             });

@@ -1,10 +1,9 @@
-//! The decision about a request, of both paths: its permit, a fetch of newer keys, report-only mode
+//! The decision about a request, of every version of HTTP: its permit, a fetch of newer keys, report-only mode
 //! and the response to a rejected one.
 
 use std::time::Instant;
 
 use http::HeaderMap;
-use pingora::http::RequestHeader;
 use pingora::proxy::Session;
 use runtime::net::shares::{Holder, Share};
 use runtime::process::clock::unix_now;
@@ -17,7 +16,6 @@ use crate::auth::authorize::{AuthPolicy, Decision, Forward, Rejected};
 use crate::keys::on_demand::OnDemandRefresh;
 use crate::proxy::response::LocalResponse;
 use crate::request::head::{self, RequestHead};
-use crate::request::kind::RequestKind;
 use crate::telemetry::outcome::Outcome;
 
 /// Next step of a request after the decision.
@@ -133,8 +131,8 @@ impl AuthProxy {
         session: &Session,
         rules: &AuthPolicy,
     ) -> Option<&OnDemandRefresh> {
-        let head = session.req_header();
-        self.on_demand_fetch(rules, &head.headers, opens_websocket(head))
+        // HTTP/2 has no handshake of a WebSocket.
+        self.on_demand_fetch(rules, &session.req_header().headers, false)
     }
 
     /// Returns the client of a session, which holds what no user holds.
@@ -169,10 +167,6 @@ impl AuthProxy {
             _ => (outcome, response),
         }
     }
-}
-
-pub(super) fn opens_websocket(head: &RequestHeader) -> bool {
-    RequestKind::of(&head.method, head.version, &head.headers) == RequestKind::WebSocket
 }
 
 fn rejected(rejection: Rejection) -> (Outcome, LocalResponse) {

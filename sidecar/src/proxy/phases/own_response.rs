@@ -26,19 +26,13 @@ impl AuthProxy {
             .with(Self::common_response_headers(
                 &ctx.rules, &ctx.ids, received,
             ));
-        let sent = if session.is_http2() {
-            // One connection could hold a hundred heads in memory. A user with its share gets no
-            // permit as an address.
-            let is_busy = ctx.outcome == Outcome::Rejected(Rejection::ServerBusy);
-            let holder = (!is_busy).then(|| self.client_of(session));
-            let sent = response.send(session);
-            self.in_flight.while_waiting(holder, sent).await
-        } else {
-            Some(response.send(session).await)
-        };
-        if !matches!(sent, Some(Ok(()))) {
-            session.set_keepalive(None);
-        }
+        // One connection could hold a hundred heads in memory. A user with its share gets no permit
+        // as an address.
+        let is_busy = ctx.outcome == Outcome::Rejected(Rejection::ServerBusy);
+        let holder = (!is_busy).then(|| self.client_of(session));
+        let sent = response.send(session);
+        // An error means that the client is gone.
+        let _ = self.in_flight.while_waiting(holder, sent).await;
     }
 
     /// Sends the rejection of a request that failed on its way, unless a response has begun.
@@ -48,7 +42,6 @@ impl AuthProxy {
         ctx: &RequestContext,
         rejection: Option<Rejection>,
     ) {
-        session.set_keepalive(None);
         if let Some(rejection) = rejection.filter(|_| !has_response(session)) {
             let received = &session.req_header().headers;
             let fields = Self::common_response_headers(&ctx.rules, &ctx.ids, received);

@@ -7,9 +7,6 @@ use pingora::{Error, ErrorType};
 
 use super::AuthProxy;
 use super::context::RequestContext;
-use crate::auth::strip_token;
-use crate::downstream::stream::ClientStream;
-use crate::request::kind::RequestKind;
 use crate::upstream::response;
 
 impl AuthProxy {
@@ -19,10 +16,8 @@ impl AuthProxy {
         response: &mut ResponseHeader,
         ctx: &mut RequestContext,
     ) -> pingora::Result<()> {
-        if response.status == StatusCode::SWITCHING_PROTOCOLS
-            && ctx.kind() != Some(RequestKind::WebSocket)
-        {
-            // The client did not request a tunnel.
+        if response.status == StatusCode::SWITCHING_PROTOCOLS {
+            // A stream of HTTP/2 becomes no tunnel.
             return Err(Error::new_up(ErrorType::InvalidHTTPHeader));
         }
         response::check_framing(response)?;
@@ -34,7 +29,7 @@ impl AuthProxy {
         Ok(())
     }
 
-    /// Adapts the head of the service's response to the client's connection.
+    /// Adapts the head of the service's response to the client's stream.
     pub(super) fn adapt_response(
         &self,
         session: &mut Session,
@@ -44,18 +39,9 @@ impl AuthProxy {
         if let Some(forward) = &mut ctx.forward {
             self.on_response_header(session, response, forward, &ctx.ids);
         }
-        if response.status == StatusCode::SWITCHING_PROTOCOLS {
-            open_tunnel(session, response, ctx)?;
-        }
-        response::correct(response, session.req_header().version);
-        if response::ends_connection(response, session.req_header()) {
-            session.set_keepalive(None);
-        }
+        response::correct(response);
         if let Some((name, value)) = ctx.ids.echo() {
             response.insert_header(name, value)?;
-        }
-        if self.draining.is_on() {
-            session.set_keepalive(None);
         }
         Ok(())
     }
@@ -65,19 +51,4 @@ impl AuthProxy {
             self.treat_as_plain(session, forward, &ctx.ids);
         }
     }
-}
-
-/// Prepares both sides of a WebSocket: no timeout of requests, no token in the chosen protocol.
-fn open_tunnel(
-    session: &mut Session,
-    response: &mut ResponseHeader,
-    ctx: &RequestContext,
-) -> pingora::Result<()> {
-    session.set_read_timeout(None);
-    if let Some(stream) = ClientStream::of(session) {
-        stream.set_tunnel();
-    }
-    let offered = &session.req_header().headers;
-    let sources = ctx.rules.auth_policy.interceptor.sources();
-    strip_token::choose_protocol(response, sources, offered)
 }

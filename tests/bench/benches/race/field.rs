@@ -22,8 +22,6 @@ use crate::upstream;
 /// A turn of the quickest contestant needs no more; with fewer tokens it would end early.
 const FRESH_TOKENS: usize = 30_000;
 
-const FAST_PATH_OFF: [&str; 2] = ["--fast-path", "off"];
-
 /// The contestants and their shared parts.
 pub(crate) struct Field {
     pub(crate) issuer: Issuer,
@@ -84,10 +82,6 @@ impl Field {
         let (service, jwk_set) = (self.upstream.address, self.issuer.jwk_set());
         let mut running = BTreeMap::from([
             (Who::Sidecar, self.sidecar(&[])),
-            (
-                Who::SidecarSlow,
-                self.sidecar(&FAST_PATH_OFF.map(String::from)),
-            ),
             (Who::Pingora, bare_pingora(service)),
         ]);
         if let Some(program) = &self.programs.haproxy {
@@ -125,10 +119,7 @@ impl Field {
                 .chain(more)
                 .collect()
         };
-        let mut running = BTreeMap::from([
-            (Who::Sidecar, self.sidecar(&flags(&[]))),
-            (Who::SidecarSlow, self.sidecar(&flags(&FAST_PATH_OFF))),
-        ]);
+        let mut running = BTreeMap::from([(Who::Sidecar, self.sidecar(&flags(&[])))]);
         if let Some(program) = &self.programs.haproxy {
             let verifying = haproxy::verifying(program, service, &self.issuer.public_pem(), setup);
             running.insert(Who::HaproxyJwt, verifying);

@@ -33,14 +33,13 @@ const WARM_UP: usize = 2000;
 const OTHER_TOKENS: usize = 10_000_000;
 
 /// Every turn of the closed loop.
-const TURNS: [(Work, Who); 12] = [
+const TURNS: [(Work, Who); 11] = [
     (Work::Plain, Who::Sidecar),
     (Work::Plain, Who::Pingora),
     (Work::Plain, Who::Haproxy),
     (Work::Plain, Who::Nginx),
     (Work::Plain, Who::Envoy),
     (Work::Repeated, Who::Sidecar),
-    (Work::Repeated, Who::SidecarSlow),
     (Work::Repeated, Who::HaproxyJwt),
     (Work::Repeated, Who::EnvoyJwtCached),
     (Work::Fresh, Who::Sidecar),
@@ -84,11 +83,7 @@ fn check(field: &Field, token: &str) {
         let mut connection = KeepAlive::connect(running.address).expect("a connection");
         let status = connection.exchange(&get_with_token(PATH, &forged));
         let expected = match who {
-            Who::Sidecar
-            | Who::SidecarSlow
-            | Who::HaproxyJwt
-            | Who::EnvoyJwt
-            | Who::EnvoyJwtCached => 401,
+            Who::Sidecar | Who::HaproxyJwt | Who::EnvoyJwt | Who::EnvoyJwtCached => 401,
             Who::Pingora | Who::Haproxy | Who::Nginx | Who::Envoy | Who::Direct => 200,
         };
         assert_eq!(status.expect("a response"), expected, "{who:?}, forged");
@@ -226,7 +221,6 @@ fn one_connection(field: &Field, settings: &Settings, token: &str, results: &mut
         Who::Haproxy,
         Who::Pingora,
         Who::Sidecar,
-        Who::SidecarSlow,
         Who::HaproxyJwt,
         Who::EnvoyJwtCached,
     ];
@@ -252,7 +246,6 @@ fn open_loop(field: &Field, settings: &Settings, token: &str, results: &mut Resu
     let request = get_with_token(PATH, token);
     let contestants = [
         Who::Sidecar,
-        Who::SidecarSlow,
         Who::HaproxyJwt,
         Who::EnvoyJwtCached,
         Who::Haproxy,

@@ -221,7 +221,7 @@ pub(crate) fn chart(results: &Results) -> Chart {
                 Some(Bar {
                     label: who.name().replace('`', ""),
                     value: Summary::of(rounds)?,
-                    ours: matches!(who, Who::Sidecar | Who::SidecarSlow),
+                    ours: *who == Who::Sidecar,
                 })
             })
             .collect();

@@ -12,8 +12,6 @@ use crate::tokens::Bad;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Who {
     Sidecar,
-    /// The sidecar with `--fast-path off`.
-    SidecarSlow,
     Pingora,
     Haproxy,
     HaproxyJwt,
@@ -29,7 +27,6 @@ impl Who {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Sidecar => "Postern sidecar",
-            Self::SidecarSlow => "Postern sidecar, `--fast-path off`",
             Self::Pingora => "bare Pingora, no auth",
             Self::Haproxy => "HAProxy, no auth",
             Self::HaproxyJwt => "HAProxy `jwt_verify`",

@@ -15,12 +15,7 @@ use crate::results::{Results, Who};
 use crate::upstream::FILES;
 
 /// The contestants, in the order of the table.
-pub(crate) const CONTESTANTS: [Who; 4] = [
-    Who::Sidecar,
-    Who::SidecarSlow,
-    Who::HaproxyJwt,
-    Who::EnvoyJwtCached,
-];
+pub(crate) const CONTESTANTS: [Who; 3] = [Who::Sidecar, Who::HaproxyJwt, Who::EnvoyJwtCached];
 
 pub(crate) const TLS_CHUNKED: &str = "TLS, chunked response of 16 KiB";
 

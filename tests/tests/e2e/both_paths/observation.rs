@@ -99,7 +99,14 @@ impl Observation {
             part("metrics", &self.counts, &pingora.counts),
             part("log", &self.log, &pingora.log),
         ];
-        let compared = if pingora.has_no_response() {
+        let compared = if self.rejects_what_is_escaped(pingora) {
+            // Pingora escapes a control byte, and a filter rejects the path.
+            0
+        } else if self.rejects_head() && pingora.names_no_reason() {
+            // Pingora rejects two lengths, other codings, two hosts and some of CONNECT before a
+            // filter can name reason, method and path.
+            2
+        } else if pingora.has_no_response() {
             // Pingora's proxy closes the connection of an event stream that does not begin.
             2
         } else if pingora.rejects_request_late() {
@@ -110,6 +117,30 @@ impl Observation {
         };
         let differing: Vec<_> = parts.into_iter().take(compared).flatten().collect();
         (!differing.is_empty()).then(|| differing.join("\n"))
+    }
+
+    /// Returns true if the last request is no HTTP here, and has no canonical path on the other side.
+    fn rejects_what_is_escaped(&self, pingora: &Self) -> bool {
+        let last = self.log.len().checked_sub(1);
+        let theirs = last.and_then(|last| pingora.log.get(last));
+        self.names_no_reason() && theirs.is_some_and(|line| line.contains("path_not_canonical"))
+    }
+
+    /// Returns true if the last request was rejected for its framing, its hosts or its method.
+    fn rejects_head(&self) -> bool {
+        let rejected = [
+            "reason=\"request_framing\" status=400",
+            "reason=\"request_malformed\" status=400",
+            "reason=\"method_not_allowed\" status=405",
+        ];
+        let last = self.log.last();
+        last.is_some_and(|line| rejected.iter().any(|one| line.contains(one)))
+    }
+
+    /// Returns true if the last request was rejected as no HTTP.
+    fn names_no_reason(&self) -> bool {
+        let last = self.log.last();
+        last.is_some_and(|line| line.contains("reason=\"request_malformed\" status=400"))
     }
 
     /// Returns true if a timeout of the service ended the last request without a response.

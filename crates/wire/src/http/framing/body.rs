@@ -49,6 +49,12 @@ impl BodyReader {
         matches!(self.0, State::Length(0) | State::Chunked(Chunks::End))
     }
 
+    /// Returns true for a body in chunks.
+    #[must_use]
+    pub const fn is_chunked(&self) -> bool {
+        matches!(self.0, State::Chunked(_))
+    }
+
     /// Returns true if the end of the connection is the end of the body.
     #[must_use]
     pub const fn ends_with_connection(&self) -> bool {

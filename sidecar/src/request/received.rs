@@ -1,27 +1,30 @@
-//! The head of a request: parser, and selection of the heads for Pingora.
+//! The head of a request of HTTP/1.x, parsed from the received bytes.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
+use wire::http::framing::body::BodyReader;
 use wire::http::framing::{Body, check_fields};
+use wire::rejection::Rejection;
 
-use crate::downstream::head_limits::MAX_HEAD_LINES;
+use crate::downstream::head_limits::{MAX_HEAD_BYTES, MAX_HEAD_LINES};
 use crate::request::head::{RawHead, RequestHead};
-use crate::telemetry::metrics::Departure;
+use crate::request::header_list::members;
 
 /// A received head: its bytes, and what they mean.
-pub(super) struct ReceivedHead {
-    pub(super) method: Method,
-    pub(super) version: Version,
-    pub(super) headers: HeaderMap,
-    pub(super) body: Body,
+pub(crate) struct ReceivedHead {
+    pub(crate) method: Method,
+    pub(crate) version: Version,
+    pub(crate) headers: HeaderMap,
+    /// The rest of the connection if the framing is ambiguous.
+    pub(crate) body: BodyReader,
     /// True if the client's connection stays open after the response.
-    pub(super) keep_alive: bool,
-    pub(super) raw: Bytes,
-    target: PathAndQuery,
+    pub(crate) keep_alive: bool,
+    pub(crate) raw: Bytes,
+    target: Range<usize>,
     fields: Vec<Field>,
 }
 
@@ -35,7 +38,7 @@ struct Field {
 struct Layout {
     method: Method,
     version: Version,
-    body: Body,
+    body: BodyReader,
     keep_alive: bool,
     target: Range<usize>,
     fields: Vec<Field>,
@@ -45,18 +48,15 @@ struct Layout {
 /// Takes a head from the front of `received`; returns `None` while it is incomplete.
 ///
 /// # Errors
-/// The reason why Pingora has to read it; `received` is unchanged.
-pub(super) fn take(received: &mut BytesMut) -> Result<Option<ReceivedHead>, Departure> {
+/// [`Rejection::RequestMalformed`] for what is no head, [`Rejection::RequestHeaderTooLarge`] for too
+/// many fields. What follows on the connection cannot be read.
+pub(crate) fn take(received: &mut BytesMut) -> Result<Option<ReceivedHead>, Rejection> {
     let Some(layout) = layout_of(received)? else {
         return Ok(None);
     };
     let raw = received.split_to(layout.length).freeze();
-    let read = target_of(&raw, layout.target).zip(headers_of(&raw, &layout.fields));
-    let Some((target, headers)) = read else {
-        let rest = std::mem::replace(received, raw.into());
-        received.unsplit(rest);
-        return Err(Departure::Malformed);
-    };
+    check_target(raw.slice(layout.target.clone()))?;
+    let headers = headers_of(&raw, &layout.fields).ok_or(Rejection::RequestMalformed)?;
     Ok(Some(ReceivedHead {
         method: layout.method,
         version: layout.version,
@@ -64,23 +64,25 @@ pub(super) fn take(received: &mut BytesMut) -> Result<Option<ReceivedHead>, Depa
         body: layout.body,
         keep_alive: layout.keep_alive,
         raw,
-        target,
+        target: layout.target,
         fields: layout.fields,
     }))
 }
 
-/// Finds the parts of a head, and checks that they are plain; returns `None` while it is
-/// incomplete.
-fn layout_of(received: &[u8]) -> Result<Option<Layout>, Departure> {
+/// Finds the parts of a head; returns `None` while it is incomplete.
+fn layout_of(received: &[u8]) -> Result<Option<Layout>, Rejection> {
     let mut fields = [const { MaybeUninit::uninit() }; MAX_HEAD_LINES];
     let mut parsed = httparse::Request::new(&mut []);
     let status = parsed.parse_with_uninit_headers(received, &mut fields);
-    let httparse::Status::Complete(length) = status.map_err(|_| Departure::Malformed)? else {
+    let httparse::Status::Complete(length) = status.map_err(rejection_of)? else {
         return Ok(None);
     };
+    if length > MAX_HEAD_BYTES {
+        return Err(Rejection::RequestHeaderTooLarge);
+    }
     let method = parsed.method.unwrap_or_default().parse();
     let head = ParsedHead {
-        method: method.map_err(|_| Departure::Malformed)?,
+        method: method.map_err(|_| Rejection::RequestMalformed)?,
         version: match parsed.version {
             Some(1) => Version::HTTP_11,
             _ => Version::HTTP_10,
@@ -88,8 +90,7 @@ fn layout_of(received: &[u8]) -> Result<Option<Layout>, Departure> {
         target: parsed.path.unwrap_or_default(),
         fields: parsed.headers,
     };
-    let keep_alive = head.check()?;
-    let body = head.body()?;
+    let body = head.body();
     let range = |part: &[u8]| {
         let start = part.as_ptr().addr() - received.as_ptr().addr();
         start..start + part.len()
@@ -99,8 +100,9 @@ fn layout_of(received: &[u8]) -> Result<Option<Layout>, Departure> {
         value: range(field.value),
     };
     Ok(Some(Layout {
-        body,
-        keep_alive,
+        // The decision rejects an ambiguous head, whose connection ends.
+        keep_alive: body.is_some() && head.keep_alive(),
+        body: body.map_or(BodyReader::UNTIL_CLOSE, BodyReader::new),
         target: range(head.target.as_bytes()),
         fields: head.fields.iter().map(field).collect(),
         method: head.method,
@@ -109,9 +111,20 @@ fn layout_of(received: &[u8]) -> Result<Option<Layout>, Departure> {
     }))
 }
 
-fn target_of(raw: &Bytes, target: Range<usize>) -> Option<PathAndQuery> {
-    let target = Uri::from_maybe_shared(raw.slice(target)).ok()?;
-    target.into_parts().path_and_query
+/// Rejects bytes that belong in no path and no query; other targets are for the decision.
+fn check_target(target: Bytes) -> Result<(), Rejection> {
+    if target.starts_with(b"/") {
+        let parsed = PathAndQuery::from_maybe_shared(target);
+        parsed.map_err(|_| Rejection::RequestMalformed)?;
+    }
+    Ok(())
+}
+
+const fn rejection_of(error: httparse::Error) -> Rejection {
+    match error {
+        httparse::Error::TooManyHeaders => Rejection::RequestHeaderTooLarge,
+        _ => Rejection::RequestMalformed,
+    }
 }
 
 /// Returns the fields as a map, whose values share the received bytes.
@@ -127,20 +140,25 @@ fn headers_of(raw: &Bytes, fields: &[Field]) -> Option<HeaderMap> {
 
 impl ReceivedHead {
     /// Returns the target as it was received.
-    pub(super) fn target(&self) -> &[u8] {
-        self.target.as_str().as_bytes()
+    pub(crate) fn target(&self) -> &[u8] {
+        self.raw.get(self.target.clone()).unwrap_or_default()
     }
 
     /// Returns names and values, in order and in the client's spelling.
-    pub(super) fn fields(&self) -> impl Iterator<Item = (&str, &[u8])> {
+    pub(crate) fn fields(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.fields.iter().filter_map(|field| {
             let name = str::from_utf8(self.raw.get(field.name.clone())?).ok()?;
             Some((name, self.raw.get(field.value.clone())?))
         })
     }
 
+    /// Returns the members of `Connection`.
+    pub(crate) fn connection_options(&self) -> impl Iterator<Item = &[u8]> {
+        members(&self.headers, &header::CONNECTION).filter(|option| !option.is_empty())
+    }
+
     /// Returns the head for the decision about the request.
-    pub(super) fn for_decision(&self) -> RequestHead<'_> {
+    pub(crate) fn for_decision(&self) -> RequestHead<'_> {
         RequestHead {
             method: &self.method,
             version: self.version,
@@ -160,48 +178,32 @@ struct ParsedHead<'r> {
 }
 
 impl<'r> ParsedHead<'r> {
-    /// Returns true if the client's connection stays open after the response.
-    fn check(&self) -> Result<bool, Departure> {
-        if matches!(self.method, Method::CONNECT | Method::TRACE) {
-            return Err(Departure::Method);
-        }
-        // An authority is accepted in a single `Host` field only.
-        if !self.target.starts_with('/') || self.values("host").nth(1).is_some() {
-            return Err(Departure::Authority);
-        }
-        let is_hop_by_hop =
-            |name: &str| HOP_BY_HOP.iter().any(|hop| name.eq_ignore_ascii_case(hop));
-        if self.fields().any(|(name, _)| is_hop_by_hop(name)) {
-            return Err(Departure::HopByHop);
-        }
-        self.keep_alive().ok_or(Departure::HopByHop)
-    }
-
-    /// Returns the framing of the body, which at most one plain field announces.
-    fn body(&self) -> Result<Body, Departure> {
-        match check_fields(self.fields()) {
+    /// Returns the framing of the body, which at most one plain field announces; `None` if it is
+    /// ambiguous.
+    fn body(&self) -> Option<Body> {
+        match check_fields(self.fields()).ok()? {
             // HTTP/1.0 has no transfer codings.
-            Ok(Some(Body::Chunked)) if self.version != Version::HTTP_11 => Err(Departure::Framing),
-            Ok(framed) => Ok(framed.unwrap_or(Body::Length(0))),
-            Err(_) => Err(Departure::Framing),
+            Some(Body::Chunked) if self.version != Version::HTTP_11 => None,
+            framed => Some(framed.unwrap_or(Body::Length(0))),
         }
     }
 
-    /// Parses `Connection`; returns `None` for more than one word.
-    fn keep_alive(&self) -> Option<bool> {
-        let mut values = self.values("connection");
-        let Some(value) = values.next() else {
-            return Some(self.version == Version::HTTP_11);
+    /// Returns true if the connection stays open (RFC 9112 §9.3). A head with two hosts is
+    /// another request to others, as is what follows it.
+    fn keep_alive(&self) -> bool {
+        let has = |option: &[u8]| {
+            let mut options = self.members("connection");
+            options.any(|one| one.eq_ignore_ascii_case(option))
         };
-        if values.next().is_some() {
-            None
-        } else if value.eq_ignore_ascii_case(b"keep-alive") {
-            Some(true)
-        } else if value.eq_ignore_ascii_case(b"close") {
-            Some(false)
-        } else {
-            None
-        }
+        self.values("host").nth(1).is_none()
+            && !has(b"close")
+            && (self.version == Version::HTTP_11 || has(b"keep-alive"))
+    }
+
+    /// Returns the members of all fields of the name.
+    fn members(&self, name: &'static str) -> impl Iterator<Item = &'r [u8]> {
+        let values = self.values(name);
+        values.flat_map(|value| value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii))
     }
 
     fn fields(&self) -> impl Iterator<Item = (&'r str, &'r [u8])> {
@@ -214,24 +216,12 @@ impl<'r> ParsedHead<'r> {
     }
 }
 
-/// Hop-by-hop fields with a special meaning to Pingora.
-const HOP_BY_HOP: [&str; 8] = [
-    "upgrade",
-    "te",
-    "trailer",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "http2-settings",
-    "keep-alive",
-    "proxy-connection",
-];
-
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
-    fn taken(head: &str) -> Result<Option<bool>, Departure> {
+    fn taken(head: &str) -> Result<Option<bool>, Rejection> {
         let mut received = BytesMut::from(head.as_bytes());
         let block = take(&mut received)?;
         Ok(block.map(|block| block.keep_alive))
@@ -266,7 +256,24 @@ mod tests {
         ] {
             let mut received = BytesMut::from(with(fields).as_bytes());
             let block = take(&mut received).unwrap().unwrap();
-            assert_eq!(block.body, body, "{fields}");
+            assert_eq!(block.body, BodyReader::new(body), "{fields}");
+        }
+    }
+
+    #[test]
+    fn an_ambiguous_body_ends_with_the_connection() {
+        for head in [
+            with("Content-Length: 1\r\nContent-Length: 2\r\n"),
+            with("Content-Length: 1\r\nTransfer-Encoding: chunked\r\n"),
+            with("Content-Length: +1\r\n"),
+            with("Content-Length: \r\n"),
+            with("Transfer-Encoding: gzip\r\n"),
+            "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned(),
+        ] {
+            let mut received = BytesMut::from(head.as_bytes());
+            let block = take(&mut received).unwrap().unwrap();
+            assert_eq!(block.body, BodyReader::UNTIL_CLOSE, "{head}");
+            assert!(!block.keep_alive, "{head}");
         }
     }
 
@@ -276,6 +283,10 @@ mod tests {
             (with(""), true),
             (with("Connection: Keep-Alive\r\n"), true),
             (with("Connection: close\r\n"), false),
+            (with("Connection: X-A , Close\r\n"), false),
+            (with("Connection: X-A\r\nConnection: close\r\n"), false),
+            (with("Connection: Upgrade, X-A\r\n"), true),
+            (with("Host: a\r\n"), false),
             ("GET / HTTP/1.0\r\n\r\n".to_owned(), false),
             (
                 "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n".to_owned(),
@@ -287,53 +298,34 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_plain_is_left_to_pingora_as_it_came() {
-        for (head, departure) in [
-            (with("Connection: close, X-A\r\n"), Departure::HopByHop),
+    fn a_target_stays_as_it_came() {
+        for target in ["/a?b", "*", "http://a/b", "a:443", "orders", "/a#b"] {
+            let head = format!("OPTIONS {target} HTTP/1.1\r\nHost: a\r\n\r\n");
+            let block = take(&mut BytesMut::from(head.as_bytes())).unwrap().unwrap();
+            assert_eq!(block.target(), target.as_bytes());
+        }
+    }
+
+    #[test]
+    fn what_is_no_head_is_rejected() {
+        let many = with(&"X: 1\r\n".repeat(MAX_HEAD_LINES));
+        for (head, rejection) in [
+            (with("A B: 1\r\n"), Rejection::RequestMalformed),
             (
-                with("Connection: close\r\nConnection: close\r\n"),
-                Departure::HopByHop,
-            ),
-            (with("Upgrade: websocket\r\n"), Departure::HopByHop),
-            (with("TE: trailers\r\n"), Departure::HopByHop),
-            (with("Host: b\r\n"), Departure::Authority),
-            (
-                with("Content-Length: 1\r\nContent-Length: 2\r\n"),
-                Departure::Framing,
-            ),
-            (
-                with("Content-Length: 1\r\nTransfer-Encoding: chunked\r\n"),
-                Departure::Framing,
-            ),
-            (with("Content-Length: +1\r\n"), Departure::Framing),
-            (with("Content-Length: \r\n"), Departure::Framing),
-            (with("Transfer-Encoding: gzip\r\n"), Departure::Framing),
-            (
-                "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned(),
-                Departure::Framing,
+                with("a line without a colon\r\n"),
+                Rejection::RequestMalformed,
             ),
             (
-                "GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
-                Departure::Authority,
+                "GET / HTTP/1.2\r\n\r\n".to_owned(),
+                Rejection::RequestMalformed,
             ),
             (
-                "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
-                Departure::Authority,
+                "GET /<a> HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
+                Rejection::RequestMalformed,
             ),
-            (
-                "TRACE / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
-                Departure::Method,
-            ),
-            (
-                "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
-                Departure::Method,
-            ),
-            (with("A B: 1\r\n"), Departure::Malformed),
-            ("GET / HTTP/1.2\r\n\r\n".to_owned(), Departure::Malformed),
+            (many, Rejection::RequestHeaderTooLarge),
         ] {
-            let mut received = BytesMut::from(head.as_bytes());
-            assert_eq!(take(&mut received).err(), Some(departure), "{head}");
-            assert_eq!(received, head.as_bytes());
+            assert_eq!(taken(&head), Err(rejection), "{head}");
         }
         assert_eq!(taken("GET / HTTP/1.1\r\nHost"), Ok(None));
     }
