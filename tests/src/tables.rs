@@ -1,20 +1,45 @@
 //! The data tables under `tests/data/`: each row is one statement about the programs, with its
 //! reason. Unknown keys are errors.
 
-use serde::Deserialize;
+use std::path::{Path, PathBuf};
+
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 /// Reads one table.
 ///
 /// # Panics
 /// When the file is missing or has another shape.
 pub fn load<T: DeserializeOwned>(file: &str) -> T {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+    toml::from_str(&read(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+/// Reads recorded outcomes.
+///
+/// # Panics
+/// When the file is missing or has another shape.
+pub fn load_json<T: DeserializeOwned>(file: &str) -> T {
+    serde_json::from_str(&read(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+/// Records outcomes.
+///
+/// # Panics
+/// When the file cannot be written.
+pub fn record_json<T: Serialize>(file: &str, outcomes: &T) {
+    let text =
+        serde_json::to_string_pretty(outcomes).unwrap_or_else(|error| panic!("{file}: {error}"));
+    std::fs::write(path(file), text + "\n").unwrap_or_else(|error| panic!("{file}: {error}"));
+}
+
+fn read(file: &str) -> String {
+    std::fs::read_to_string(path(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+fn path(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("data")
-        .join(file);
-    let text = std::fs::read_to_string(&path)
-        .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+        .join(file)
 }
 
 /// Classification of a path (ADR 0003).

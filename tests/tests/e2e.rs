@@ -20,7 +20,6 @@ mod e2e {
     mod auth_server_paths;
     mod auth_server_tls;
     mod bodies;
-    mod both_paths;
     mod check;
     mod check_online;
     mod check_store;
@@ -61,6 +60,7 @@ mod e2e {
     mod pipelining;
     mod queries;
     mod quiet_log;
+    mod raw_requests;
     mod real_issuers;
     mod redis_store;
     mod redis_topologies;

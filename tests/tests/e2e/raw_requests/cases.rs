@@ -11,7 +11,7 @@ const LAST: &[u8] = b"GET /orders/public/last HTTP/1.1\r\nHost: a\r\nConnection:
 /// The response to a request without one in the case.
 const USUAL: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfine";
 
-/// `both_paths.toml`
+/// `raw_requests.toml`
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
@@ -95,7 +95,7 @@ pub(super) struct Corpus {
 impl Corpus {
     /// Reads the table, with this valid token.
     pub(super) fn load(token: &str) -> Self {
-        let table: Table = tables::load("both_paths.toml");
+        let table: Table = tables::load("raw_requests.toml");
         let bytes = |text: &String| bytes_of(text, token);
         let reply = |row: &ReplyRow| Reply {
             parts: row.parts.iter().map(bytes).collect(),

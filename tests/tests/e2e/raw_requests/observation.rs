@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use serde::Serialize;
 use serde_json::Value;
 use tests::auth_server::admin_get;
 use tests::wait;
@@ -33,7 +34,7 @@ const COUNTED: [&str; 7] = [
 const LOGGED: [&str; 6] = ["outcome", "reason", "status", "method", "path", "client"];
 
 /// Everything that a case shows.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub(super) struct Observation {
     seen: Vec<Seen>,
     received: Vec<Received>,
@@ -44,7 +45,7 @@ pub(super) struct Observation {
 }
 
 /// A response as the client received it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct Received {
     /// The first line and the fields in the order of their names, without `Date`.
     head: Vec<String>,
@@ -60,6 +61,12 @@ impl Received {
 }
 
 impl Observation {
+    /// Returns the observation as data that does not depend on the `token`.
+    pub(super) fn record(&self, token: &str) -> Value {
+        let text = serde_json::to_string(self).unwrap();
+        serde_json::from_str(&text.replace(token, "{{token}}")).unwrap()
+    }
+
     /// Returns true if a response of the service was rejected.
     pub(super) fn rejects_response(&self) -> bool {
         self.log

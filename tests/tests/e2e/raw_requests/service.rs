@@ -6,6 +6,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use serde::Serialize;
 use tests::wait;
 
 use super::cases::Reply;
@@ -16,7 +17,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 const SILENCE: Duration = Duration::from_secs(5);
 
 /// A request as the service received it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Seen {
     /// Number of the connection within the case.
     pub(super) connection: usize,
