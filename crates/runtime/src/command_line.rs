@@ -23,7 +23,7 @@ pub use self::exposed::exposed_secrets;
 use self::from_file::FromFile;
 pub use self::sources::{overridden_keys, with_sources};
 use self::switch::with_switches;
-use crate::process::exit::ExitError;
+use crate::process::exit::{ExitError, one_line};
 
 mod array_tables;
 mod clap_errors;
@@ -62,7 +62,7 @@ pub fn unknown_variables<C: Parser>() -> Vec<String> {
 /// Prints the warnings of a command that does not serve.
 pub fn warn(warnings: &[String]) {
     for warning in warnings {
-        let _ = writeln!(std::io::stderr(), "warning: {warning}");
+        let _ = writeln!(std::io::stderr(), "warning: {}", one_line(warning));
     }
 }
 

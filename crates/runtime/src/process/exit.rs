@@ -127,9 +127,12 @@ fn write_within(timeout: Duration, write: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Joins the lines of causes that libraries give: the last line of a log must hold all of it.
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+/// Joins lines, and drops what would act on a terminal: texts of others are part of messages.
+#[must_use]
+pub fn one_line(text: &str) -> String {
+    let words = text.split(|letter: char| letter.is_whitespace() || letter.is_control());
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    words.join(" ")
 }
 
 #[cfg(test)]
@@ -204,5 +207,6 @@ mod tests {
     #[test]
     fn a_cause_of_several_lines_is_printed_as_one() {
         assert_eq!(one_line("bad file\n  at line 3\n"), "bad file at line 3");
+        assert_eq!(one_line("bad \u{1b}[31mfile\u{7}"), "bad [31mfile");
     }
 }
