@@ -1,14 +1,10 @@
 //! The admin port: probes and metrics for any peer, everything else for loopback peers only.
-//!
-//! Served by hyper, whose timeout for heads `axum::serve` lacks, on the runtime of the caller: the
-//! auth server's own, or the one of a Pingora background service.
 
 pub mod client;
 pub mod health;
 pub mod healthcheck;
 
 use std::net::{IpAddr, SocketAddr};
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,20 +15,15 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
 use prometheus_client::registry::Registry;
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::admin::health::Health;
+use crate::http_port::HttpPort;
 use crate::metrics::exposition::{MEDIA_TYPE, exposition};
 use crate::net::connection_slots::ConnectionSlots;
 use crate::net::fd_limit::ADMIN_CONNECTIONS;
-use crate::net::listener;
-use crate::net::write_deadline::WriteDeadline;
 use crate::process::supervisor::Supervisor;
 
 /// Its name in the log.
@@ -60,16 +51,9 @@ pub fn spawn(
     stop: &watch::Sender<()>,
     background: &Supervisor,
 ) -> JoinHandle<()> {
-    let mut stopped = stop.subscribe();
-    let stopped = async move {
-        let _ = stopped.changed().await;
-    };
-    let (health, metrics) = (health.clone(), Arc::new(metrics));
     let none = Router::new;
-    let serving = serve(listener, health, metrics, none(), none(), stopped);
-    background.spawn_critical_until_shutdown("serving the admin port", async {
-        serving.await.map_err(|error| error.to_string())
-    })
+    let port = port(health.clone(), Arc::new(metrics), none(), none());
+    port.spawn(listener, slots(), stop, background)
 }
 
 /// Serves the admin port until `shutdown` resolves. `open` adds routes for any peer, `extra` for
@@ -85,51 +69,29 @@ pub async fn serve(
     extra: Router,
     shutdown: impl Future<Output = ()>,
 ) -> std::io::Result<()> {
-    let listener = TcpListener::from_std(listener)?;
-    let routes = routes(health, metrics, open, extra);
-    let connections = GracefulShutdown::new();
-    let others = ConnectionSlots::new(PORT, MAX_OF_OTHERS);
-    let loopback = ConnectionSlots::new(PORT, MAX_OF_LOOPBACK);
-    tokio::pin!(shutdown);
-    loop {
-        tokio::select! {
-            () = &mut shutdown => break,
-            (stream, peer) = listener::accept(&listener, PORT) => {
-                let ip = peer.ip().to_canonical();
-                let slots = if ip.is_loopback() { &loopback } else { &others };
-                // None of them ever counts as busy: a slow reader of metrics gives way as well.
-                if let Some(slot) = slots.take(ip, false).await {
-                    let served = serve_connection(stream, peer, routes.clone(), &connections, TIMEOUT);
-                    tokio::spawn(async move { slot.serve(pin!(served), || ()).await });
-                }
-            }
-        }
-    }
-    // A peer that still reads after that is cut off.
-    let _ = tokio::time::timeout(DRAIN_TIMEOUT, connections.shutdown()).await;
-    Ok(())
+    let port = port(health, metrics, open, extra);
+    port.serve(listener, slots(), shutdown).await
 }
 
-/// Serves one request of a connection.
-fn serve_connection(
-    stream: TcpStream,
-    peer: SocketAddr,
-    routes: Router,
-    connections: &GracefulShutdown,
-    timeout: Duration,
-) -> impl Future<Output = ()> + use<> {
-    let service = routes.layer(axum::Extension(ConnectInfo(peer)));
-    let stream = WriteDeadline::new(stream, timeout);
-    let connection = hyper::server::conn::http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(timeout)
-        .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
-    let connection = connections.watch(connection);
-    async move {
-        if let Err(error) = connection.await {
-            tracing::debug!(%error, %peer, "{PORT}: connection ended");
-        }
+fn port(health: Health, metrics: Arc<Registry>, open: Router, extra: Router) -> HttpPort {
+    HttpPort {
+        name: PORT,
+        routes: routes(health, metrics, open, extra),
+        tls: None,
+        timeout: TIMEOUT,
+        keep_alive: None,
+        drain_timeout: DRAIN_TIMEOUT,
+    }
+}
+
+/// Returns the slots of each peer. None of them ever counts as busy: a slow reader of metrics gives
+/// way as well.
+fn slots() -> impl Fn(IpAddr) -> ConnectionSlots {
+    let others = ConnectionSlots::new(PORT, MAX_OF_OTHERS);
+    let loopback = ConnectionSlots::new(PORT, MAX_OF_LOOPBACK);
+    move |peer| match peer.is_loopback() {
+        true => loopback.clone(),
+        false => others.clone(),
     }
 }
 
@@ -267,12 +229,12 @@ mod tests {
     use axum::body::Body;
     use axum::routing::post;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpSocket;
+    use tokio::net::{TcpSocket, TcpStream};
     use tokio::sync::oneshot;
     use tower::ServiceExt;
 
     use super::*;
-    use crate::net::listener::Port;
+    use crate::net::listener::{self, Port};
 
     const LONG: Duration = Duration::from_secs(30);
 
@@ -506,38 +468,16 @@ mod tests {
         );
     }
 
-    /// A client whose connection is served so patiently, and for as long as the second is held.
-    async fn connected_to(
-        routes: Router,
-        milliseconds: u64,
-    ) -> (TcpStream, GracefulShutdown, JoinHandle<()>) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let client = TcpStream::connect(listener.local_addr().unwrap()).await;
-        let (stream, peer) = listener.accept().await.unwrap();
-        let connections = GracefulShutdown::new();
-        let timeout = Duration::from_millis(milliseconds);
-        let served = serve_connection(stream, peer, routes, &connections, timeout);
-        let served = tokio::spawn(served);
-        (client.unwrap(), connections, served)
-    }
-
-    #[tokio::test]
-    async fn a_header_that_never_ends_is_cut_off() {
-        let (mut client, _connections, served) = connected_to(extra(), 20).await;
-
-        client.write_all(b"GET / HTTP/1.1\r\nHost:").await.unwrap();
-        let mut response = Vec::new();
-        client.read_to_end(&mut response).await.unwrap();
-        assert!(!response.starts_with(b"HTTP/1.1 200"));
-        served.await.unwrap();
-    }
-
     #[tokio::test]
     async fn half_a_body_is_waited_for_no_longer_than_half_a_header() {
         let echo = Router::new().route("/", post(async |body: String| body));
         let brief = Duration::from_millis(200);
         let echo = echo.layer(middleware::from_fn_with_state(brief, in_time));
-        let (mut client, _connections, served) = connected_to(echo, 30_000).await;
+        let listener = listener::bind(Port::Admin, "127.0.0.1:0".parse().unwrap()).unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap())
+            .await
+            .unwrap();
+        serving(listener, echo, std::future::pending());
 
         let request = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 8\r\n\r\nhalf";
         client.write_all(request).await.unwrap();
@@ -545,17 +485,6 @@ mod tests {
         let read = client.read_to_string(&mut response);
         tokio::time::timeout(LONG, read).await.unwrap().unwrap();
         assert!(response.starts_with("HTTP/1.1 408"), "{response}");
-        let _ = tokio::time::timeout(LONG, served).await.unwrap();
-    }
-
-    #[tokio::test]
-    async fn a_response_that_no_client_reads_is_given_up() {
-        let large = Router::new().route("/", get(async || vec![b'x'; 32 * 1024 * 1024]));
-        let (mut client, _connections, served) = connected_to(large, 200).await;
-
-        let request = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
-        client.write_all(request).await.unwrap();
-        tokio::time::timeout(LONG, served).await.unwrap().unwrap();
     }
 
     /// A connection from `peer`, an address of this machine.

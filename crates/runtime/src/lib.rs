@@ -7,6 +7,7 @@
 pub mod admin;
 pub mod command_line;
 pub mod files;
+pub mod http_port;
 pub mod logs;
 pub mod metrics;
 mod named_enum;

@@ -3,15 +3,13 @@
 //! Pods get the sidecar; workloads get the label for their pods, so that what users apply hardly
 //! changes; labelled Services lead to the sidecar.
 
-use std::iter;
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use runtime::named_enum;
 use serde_json::{Value, json};
 
 use crate::annotations::SIDECAR;
-use crate::metadata::{follow, inherit, pin};
+use crate::metadata::{follow, inherit};
 use crate::object::{Object, text};
 use crate::original;
 use crate::patch::difference;
@@ -19,17 +17,11 @@ use crate::pod::add_sidecar;
 use crate::ports::Ports;
 use crate::services::move_alone;
 use crate::settings::Settings;
+use crate::yaml::MAX_LINE;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
-
-/// A body that is no review.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not an AdmissionReview of {API_VERSION}: {0}")]
-pub(crate) struct NotAReview(&'static str);
-
-impl NotAReview {
-    pub(crate) const TOO_MANY_VALUES: Self = Self("has too many values");
-}
+/// Far more than the largest workload has: a value takes up to 1 KiB of memory while it is read.
+const MAX_VALUES: usize = 50_000;
 
 named_enum! {
     /// The end of a review, as the metrics have it.
@@ -48,36 +40,38 @@ named_enum! {
 /// Reviews one object, and returns the response with its outcome.
 ///
 /// # Errors
-/// [`NotAReview`] for a body of another form.
-pub(crate) fn review(body: &[u8], settings: &Settings) -> Result<(Outcome, Value), NotAReview> {
-    let review: Value = serde_json::from_slice(body).map_err(|_| NotAReview("is not JSON"))?;
-    if text(&review, "/apiVersion") != API_VERSION || text(&review, "/kind") != "AdmissionReview" {
-        return Err(NotAReview("is of another kind"));
+/// The reason why a body is no review.
+pub(crate) fn review(body: &[u8], settings: &Settings) -> Result<(Outcome, Value), &'static str> {
+    if has_too_many_values(body) {
+        return Err("an AdmissionReview with too many values");
     }
-    let request = review.get("request").ok_or(NotAReview("has no request"))?;
-    let uid = match text(request, "/uid") {
-        "" => return Err(NotAReview("has no uid")),
-        uid => uid,
-    };
-    let (outcome, response) = match changes(request, settings) {
-        Ok((patch, warnings)) if patch.is_empty() => {
-            let response = json!({"uid": uid, "allowed": true, "warnings": warnings});
-            (Outcome::Allowed, response)
-        }
+    let review: Value = serde_json::from_slice(body).map_err(|_| "not JSON")?;
+    if text(&review, "/apiVersion") != API_VERSION || text(&review, "/kind") != "AdmissionReview" {
+        return Err("not an AdmissionReview of admission.k8s.io/v1");
+    }
+    let uid = text(&review, "/request/uid");
+    if uid.is_empty() {
+        return Err("an AdmissionReview without a request, or its uid");
+    }
+    let mut response = json!({"uid": uid, "allowed": true});
+    let outcome = match changes(&review["request"], settings) {
         Ok((patch, warnings)) => {
-            let patch = STANDARD.encode(Value::Array(patch).to_string());
-            let response = json!({
-                "uid": uid, "allowed": true, "warnings": warnings,
-                "patchType": "JSONPatch", "patch": patch,
-            });
-            (Outcome::Patched, response)
+            response["warnings"] = warnings.into();
+            if patch.is_empty() {
+                Outcome::Allowed
+            } else {
+                response["patchType"] = "JSONPatch".into();
+                response["patch"] = STANDARD.encode(Value::Array(patch).to_string()).into();
+                Outcome::Patched
+            }
         }
         Err(reason) => {
-            let object = request.get("object").unwrap_or(&Value::Null);
-            let message = format!("postern: {}: {reason}", Object::new(object).described());
-            let status = json!({"code": 403, "reason": "Forbidden", "message": message});
-            let response = json!({"uid": uid, "allowed": false, "status": status});
-            (Outcome::Rejected, response)
+            let object = Object(&review["request"]["object"]).described();
+            let message = format!("postern: {object}: {reason}");
+            let message: String = message.chars().take(MAX_LINE).collect();
+            response["allowed"] = false.into();
+            response["status"] = json!({"code": 403, "reason": "Forbidden", "message": message});
+            Outcome::Rejected
         }
     };
     let review =
@@ -85,51 +79,54 @@ pub(crate) fn review(body: &[u8], settings: &Settings) -> Result<(Outcome, Value
     Ok((outcome, review))
 }
 
+/// Returns true for more values than a manifest has: they take many times their bytes.
+fn has_too_many_values(body: &[u8]) -> bool {
+    let (mut is_text, mut is_escaped) = (false, false);
+    let values = body.iter().filter(|byte| {
+        let is_quote = **byte == b'"' && !is_escaped;
+        is_escaped = is_text && **byte == b'\\' && !is_escaped;
+        is_text ^= is_quote;
+        !is_text && matches!(**byte, b',' | b':' | b'[' | b'{')
+    });
+    values.take(MAX_VALUES + 1).count() > MAX_VALUES
+}
+
 /// Returns the patch, and warnings for the user.
 fn changes(request: &Value, settings: &Settings) -> Result<(Vec<Value>, Vec<String>), String> {
-    let Some(before) = request.get("object").filter(|object| object.is_object()) else {
-        return Ok((Vec::new(), Vec::new()));
-    };
+    let before = &request["object"];
+    let operation = text(request, "/operation");
+    // Ephemeral containers, scales and the like: the pod has or lacks its sidecar already.
+    let is_of_object = text(request, "/subResource").is_empty() && before.is_object();
+    if !is_of_object || !matches!(operation, "CREATE" | "UPDATE") {
+        return Ok(Default::default());
+    }
     let mut after = before.clone();
-    let warnings = change(&mut after, request, settings)?;
+    let warnings = change(&mut after, operation, settings)?;
     Ok((difference(before, &after), warnings))
 }
 
 /// Changes an object as its kind needs it, and returns warnings.
-fn change(object: &mut Value, request: &Value, settings: &Settings) -> Result<Vec<String>, String> {
-    let operation = text(request, "/operation");
-    // Ephemeral containers, scales and the like: the pod has or lacks its sidecar already.
-    if !text(request, "/subResource").is_empty() || !matches!(operation, "CREATE" | "UPDATE") {
-        return Ok(Vec::new());
-    }
-    let view = Object::new(object);
-    // At a CREATE the member is the author's, and would let a pod in as it is.
-    if operation == "UPDATE" && view.is_ending() {
-        return Ok(Vec::new());
-    }
+fn change(object: &mut Value, operation: &str, settings: &Settings) -> Result<Vec<String>, String> {
+    let view = Object(object);
     view.check()?;
     match view.kind() {
         "Service" if view.label(SIDECAR) == Some("true") => move_alone(object).map(|_| Vec::new()),
         "Service" => Ok(original::take_away(object).unwrap_or_default()),
         // Their pods cannot change any more.
         "Pod" | "Job" if operation == "UPDATE" => Ok(Vec::new()),
-        // Its controller would put back what is changed here.
-        kind if kind != "Pod" && view.has_controller() => Ok(Vec::new()),
         _ if view.pod().is_none() || !view.wants_sidecar() => Ok(Vec::new()),
-        "Pod" => add_sidecar(object, settings, iter::empty()),
+        "Pod" => add_sidecar(object, settings, &[]),
         _ => {
             let edited = follow(object);
-            if !Object::new(object).wants_sidecar() {
+            if !Object(object).wants_sidecar() {
                 return Ok(edited);
             }
             // The whole pod, so that a rejection reaches the user who applies the workload.
             let mut whole = object.clone();
-            let warnings = add_sidecar(&mut whole, settings, iter::empty())?;
+            let warnings = add_sidecar(&mut whole, settings, &[])?;
             // A container that others add to the pods later may have a port too.
-            let ports = Object::new(&whole).pod().map(Ports::of);
-            let port = ports.and_then(|ports| ports.ok()?.service);
-            inherit(object)?;
-            port.map_or(Ok(()), |port| pin(object, port))?;
+            let ports = Object(&whole).pod().map(Ports::of);
+            inherit(object, ports.and_then(|ports| ports.ok()?.service))?;
             Ok(warnings)
         }
     }

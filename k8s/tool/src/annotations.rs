@@ -6,15 +6,13 @@ pub(crate) const SIDECAR: &str = "postern/sidecar";
 pub(crate) const PREFIX: &str = "postern/";
 /// The port of the service: a number, or the name of a container's port.
 pub(crate) const PORT: &str = "postern/port";
-/// That port as a review found it, for pods with a ConfigMap.
-pub(crate) const PINNED_PORT: &str = "postern/pinned-port";
 /// The context path of the service; without it the service is at `/`.
 pub(crate) const APP_NAME: &str = "postern/app-name";
 /// The application that fetches the key; by default the name in the pod's labels.
 pub(crate) const APP_ID: &str = "postern/app-id";
 /// The pass list.
 pub(crate) const PUBLIC_PATH: &str = "postern/public-path";
-/// A ConfigMap with the settings, in place of the default ones.
+/// A ConfigMap with the settings, in place of those of all sidecars.
 pub(crate) const CONFIG_MAP: &str = "postern/config-map";
 /// The Secret with the key `app-secret`.
 pub(crate) const SECRET: &str = "postern/secret";

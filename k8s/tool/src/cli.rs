@@ -24,7 +24,7 @@ pub(crate) enum Command {
     /// Put the sidecar into Kubernetes manifests: into every workload labelled postern/sidecar:
     /// "true", and in front of it in the Services that select its pods
     Inject(InjectArgs),
-    /// Find what looks protected in Kubernetes manifests and is not; exit code 78 for a finding
+    /// Find what looks protected in Kubernetes manifests and is not; exit code 78 for an error
     Lint(LintArgs),
     /// Serve the admission webhook of a Kubernetes cluster, which puts the sidecar into labelled
     /// pods as `inject` does
@@ -43,11 +43,6 @@ pub(crate) struct SidecarsArgs {
     /// away. Repeatable
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) set: Vec<String>,
-
-    /// Secret with the key app-secret, of pods without the annotation postern/secret; by default
-    /// postern-sidecar
-    #[arg(long, value_name = "NAME")]
-    pub(crate) secret: Option<String>,
 
     /// A resource of the sidecars, as in memory-limit=512Mi or cpu-request=50m (cpu-request,
     /// cpu-limit, memory-request, memory-limit); none behind the = takes the default away. What
@@ -90,10 +85,6 @@ pub(crate) struct LintArgs {
     /// File of manifests; - for standard input, which is the default. Repeatable
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     pub(crate) files: Vec<String>,
-
-    /// End with exit code 78 at any warning
-    #[arg(long)]
-    pub(crate) strict: bool,
 }
 
 #[derive(Debug, Args)]

@@ -4,8 +4,10 @@
 
 use std::collections::BTreeMap;
 
+use runtime::process::exit::ExitError;
 use serde_json::Value;
 
+use crate::object::list;
 use crate::yaml::documents;
 
 const SIDECAR: &str = include_str!("../../components/sidecar/sidecar.yaml");
@@ -27,35 +29,35 @@ pub(crate) struct Component {
 }
 
 impl Component {
-    /// Reads the component; always `Some` with the files that the program was built with.
-    pub(crate) fn read() -> Option<Self> {
+    /// Reads the files that the program was built with.
+    ///
+    /// # Errors
+    /// None for these: a test reads them too.
+    pub(crate) fn read() -> Result<Self, ExitError> {
         let sidecar = first(SIDECAR)?;
-        let pod = sidecar.pointer("/spec/template/spec")?;
+        let pod = &sidecar["spec"]["template"]["spec"];
         let kustomization = first(SETTINGS)?;
-        Some(Self {
-            container: pod.pointer("/initContainers/0")?.clone(),
-            volumes: pod.get("volumes")?.as_array()?.clone(),
-            settings: literals(&kustomization, 0)?,
-            of_tasks: literals(&kustomization, 1)?,
-            hook: first(LIFECYCLE)?.pointer("/1/value/preStop")?.clone(),
+        Ok(Self {
+            container: pod["initContainers"][0].clone(),
+            volumes: list(&pod["volumes"]).cloned().collect(),
+            settings: literals(&kustomization, 0),
+            of_tasks: literals(&kustomization, 1),
+            hook: first(LIFECYCLE)?[1]["value"]["preStop"].clone(),
         })
     }
 }
 
-fn first(text: &str) -> Option<Value> {
-    Some(documents("", text).ok()?.first()?.value.clone())
+fn first(text: &str) -> Result<Value, ExitError> {
+    let documents = documents("component", text)?.into_iter();
+    Ok(documents.map(|each| each.value).next().unwrap_or_default())
 }
 
 /// Returns the settings of a generated ConfigMap.
-fn literals(kustomization: &Value, number: usize) -> Option<BTreeMap<String, String>> {
-    let literals = kustomization
-        .get("configMapGenerator")?
-        .get(number)?
-        .get("literals")?;
-    let literals = literals.as_array()?.iter().filter_map(Value::as_str);
-    let pairs = literals.filter_map(|literal| literal.split_once('='));
+fn literals(kustomization: &Value, number: usize) -> BTreeMap<String, String> {
+    let literals = list(&kustomization["configMapGenerator"][number]["literals"]);
+    let pairs = literals.filter_map(|literal| literal.as_str()?.split_once('='));
     let pairs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    Some(pairs.collect())
+    pairs.collect()
 }
 
 #[cfg(test)]
@@ -63,17 +65,14 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
     use super::*;
-    use crate::ports::{Ports, of_container};
+    use crate::ports::{ADMIN_PORT, SIDECAR_PORT, of_container};
 
     #[test]
     fn the_component_is_complete() {
         let component = Component::read().unwrap();
         let ports: Vec<_> = of_container(&component.container).collect();
-        let own = Ports::USUAL;
-        assert_eq!(
-            ports,
-            [("sidecar", own.sidecar), ("sidecar-admin", own.admin)]
-        );
+        let own = [("sidecar", SIDECAR_PORT), ("sidecar-admin", ADMIN_PORT)];
+        assert_eq!(ports, own);
         assert_eq!(component.volumes.len(), 2);
         assert_eq!(component.hook.pointer("/sleep/seconds"), Some(&15.into()));
         assert_eq!(component.of_tasks.get("POSTERN_LAME_DUCK").unwrap(), "0");

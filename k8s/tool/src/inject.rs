@@ -7,8 +7,7 @@ use runtime::process::exit::ExitError;
 use serde_json::Value;
 
 use crate::metadata::follow;
-use crate::monitors::unserved;
-use crate::object::{Object, text};
+use crate::object::{Object, objects, text};
 use crate::original::take_away;
 use crate::pod::add_sidecar;
 use crate::ports::{self, Ports};
@@ -19,189 +18,128 @@ use crate::yaml::{Document, error};
 /// Of a Service whose pods have their sidecars later.
 const EARLY: &str = "is moved at once, before the pods that it leads to have their sidecars: apply --only workloads, wait for the rollout, then apply --only services";
 
-/// Warnings for the operator.
-#[derive(Debug, Default)]
-pub(crate) struct Notes {
-    pub(crate) warnings: Vec<String>,
-    /// Objects that sidecars read and the input lacks.
-    pub(crate) missing: BTreeSet<String>,
-    /// Services that lead to running pods without sidecars.
-    pub(crate) early: Vec<String>,
-}
+/// An object after a change, with lines for the operator; `None` for one that stays as it is.
+type Changed = Option<(Value, Vec<String>)>;
 
-/// An object whose pods Services may select.
-struct Workload<'v> {
-    object: Object<'v>,
-    pod: Object<'v>,
-    /// `None` without a sidecar.
-    ports: Option<Ports>,
-    /// Its pods in the cluster get their sidecars at their rollout.
-    is_live: bool,
-}
-
-/// Puts the sidecar into every labelled workload, and returns warnings. A workload that has one stays
-/// as it is.
+/// Puts the sidecar into every labelled workload, and moves the Services of its pods. A workload that
+/// has one stays as it is.
 ///
 /// # Errors
 /// For the first object that would look protected and not be.
-pub(crate) fn inject(documents: &mut [Document], settings: &Settings) -> Result<Notes, ExitError> {
-    let mut notes = Notes::default();
-    let before = values(documents);
-    for document in &mut *documents {
-        let all = before.iter().map(Object::new);
-        let warnings = of_workload(&mut document.value, settings, all);
-        let warnings = warnings.map_err(|why| rejected(document, &why))?;
-        notes.warnings.extend(warnings);
-    }
-    let after = values(documents);
-    let workloads = before.iter().zip(&after).filter_map(workload);
-    let workloads: Vec<Workload<'_>> = workloads.collect();
-    for document in &mut *documents {
-        let moved = of_service(&mut document.value, &workloads, &mut notes);
-        moved.map_err(|why| rejected(document, &why))?;
-    }
-    let after = values(documents);
-    let objects: Vec<Object<'_>> = after.iter().map(Object::new).collect();
-    for Workload {
-        object, pod, ports, ..
-    } in workloads
-    {
-        notes.missing.extend(missing(object, pod, &objects));
-        let lines = ports.map(|ports| unserved(&objects, object, ports));
-        notes
-            .warnings
-            .extend(described(object, lines.unwrap_or_default()));
-    }
-    Ok(notes)
-}
-
-/// Takes away what was put into the chosen objects, and returns what stays.
-pub(crate) fn remove(
-    documents: &mut [Document],
-    is_chosen: impl Fn(Object<'_>) -> bool,
-) -> Vec<String> {
-    let mut warnings = Vec::new();
-    for Document { value, .. } in documents {
-        let before = value.clone();
-        let object = Object::new(&before);
-        if !is_chosen(object) {
-            continue;
-        }
-        let is_labelled = object.is_protected() || object.wants_sidecar();
-        let stays = take_away(value).unwrap_or_else(|| {
-            let unknown = "not changed: it does not say what was replaced in it";
-            Vec::from_iter(is_labelled.then(|| unknown.to_owned()))
-        });
-        warnings.extend(described(object, stays));
-    }
-    warnings
-}
-
-fn rejected(document: &Document, why: &str) -> ExitError {
-    let object = Object::new(&document.value).described();
-    error(&document.location, format!("{object}: {why}"))
-}
-
-fn values(documents: &[Document]) -> Vec<Value> {
-    documents.iter().map(|each| each.value.clone()).collect()
-}
-
-/// Puts the object's name in front of each line.
-fn described(object: Object<'_>, lines: Vec<String>) -> impl Iterator<Item = String> {
-    let described = object.described();
-    lines
-        .into_iter()
-        .map(move |line| format!("{described}: {line}"))
-}
-
-/// Returns a workload by the object before and after its injection.
-fn workload<'v>((before, after): (&Value, &'v Value)) -> Option<Workload<'v>> {
-    let object = Object::new(after);
-    let pod = object.pod()?;
-    let is_protected = object.wants_sidecar() && pod.sidecar().is_some();
-    let is_running = !text(before, "/metadata/resourceVersion").is_empty();
-    Some(Workload {
-        object,
-        pod,
-        ports: Ports::of(pod).ok().filter(|_| is_protected),
-        is_live: is_running && !Object::new(before).is_protected(),
+pub(crate) fn inject(documents: &mut [Document], settings: &Settings) -> Result<(), ExitError> {
+    let is_running = |object: &Object<'_>| !text(object.0, "/metadata/resourceVersion").is_empty();
+    let without = objects(documents).filter(|each| is_running(each) && !each.is_protected());
+    let without: BTreeSet<String> = without.map(Object::described).collect();
+    change(documents, |object, input| {
+        of_workload(object, input, settings)
+    })?;
+    change(documents, |object, input| {
+        of_service(object, input, &without)
     })
 }
 
-/// Puts the sidecar into a labelled workload, and returns warnings.
-fn of_workload<'v>(
-    value: &mut Value,
-    settings: &Settings,
-    input: impl Iterator<Item = Object<'v>>,
-) -> Result<Vec<String>, String> {
-    let before = value.clone();
-    let object = Object::new(&before);
-    object.check()?;
-    if object.pod().is_none() || !object.wants_sidecar() {
-        return Ok(Vec::new());
+/// Takes away what was put into the chosen objects.
+pub(crate) fn remove(documents: &mut [Document], is_chosen: impl Fn(Object<'_>) -> bool) {
+    for document in documents {
+        let object = Object(&document.value);
+        if is_chosen(object) {
+            let is_labelled = object.is_protected() || object.wants_sidecar();
+            let unknown = "not changed: it does not say what was replaced in it";
+            let unknown = is_labelled.then(|| unknown.to_owned());
+            let stays = take_away(&mut document.value);
+            warn(document, stays.unwrap_or_else(|| Vec::from_iter(unknown)));
+        }
     }
-    let mut warnings = follow(value);
-    if Object::new(value).wants_sidecar() {
-        warnings.extend(add_sidecar(value, settings, input)?);
-    }
-    Ok(described(object, warnings).collect())
 }
 
-/// Returns a line for each object that a sidecar reads and the input lacks.
-fn missing(owner: Object<'_>, pod: Object<'_>, input: &[Object<'_>]) -> Vec<String> {
-    let namespace = match owner.namespace() {
-        "" => String::new(),
-        namespace => format!("{namespace}/"),
-    };
-    let lacks =
-        |(kind, name): &(&str, &str)| !input.iter().any(|other| other.is_at(owner, kind, name));
-    let line = |(kind, name)| {
-        format!(
-            "{kind} {namespace}{name}: not in this input, and no pod starts without it: create it first"
-        )
-    };
-    pod.needed().filter(lacks).map(line).collect()
+fn warn(document: &mut Document, lines: Vec<String>) {
+    let object = Object(&document.value).described();
+    let lines = lines.iter().map(|line| format!("{object}: {line}"));
+    document.warnings.extend(lines);
 }
 
-/// Moves a Service to the sidecars of its pods.
-fn of_service(
-    value: &mut Value,
-    workloads: &[Workload<'_>],
-    notes: &mut Notes,
-) -> Result<(), String> {
-    let before = value.clone();
-    let service = Object::new(&before);
-    if service.kind() != "Service" {
-        return Ok(());
-    }
-    let selected = workloads.iter();
-    let selected = selected.filter(|each| services::selects(service, each.object));
-    let selected: Vec<&Workload<'_>> = selected.collect();
-    let is_exempt = services::is_exempt(service);
-    let first = selected
-        .iter()
-        .find_map(|each| Some((each.pod, each.ports?)));
-    let Some((pod, own)) = first.filter(|_| !is_exempt) else {
-        let lines = if is_exempt || !selected.is_empty() {
-            take_away(value).unwrap_or_default()
-        } else {
-            let unknown = "selects no pods of this input: not changed".to_owned();
-            Vec::from_iter(service.wants_sidecar().then_some(unknown))
-        };
-        notes.warnings.extend(described(service, lines));
-        return Ok(());
+/// Replaces each object by what it becomes among all of them.
+fn change(
+    documents: &mut [Document],
+    changed: impl Fn(Object<'_>, &[Document]) -> Result<Changed, String>,
+) -> Result<(), ExitError> {
+    let of_document = |document: &Document| {
+        let object = Object(&document.value);
+        let changed = changed(object, documents);
+        changed.map_err(|why| {
+            error(
+                &document.location,
+                &format!("{}: {why}", object.described()),
+            )
+        })
     };
-    if selected.iter().any(|each| each.ports != Some(own)) {
-        let why = "selects pods with and without a sidecar, or with different ports";
-        return Err(why.to_owned());
-    }
-    let is_moved = services::move_to_sidecar(value, own, |target| {
-        own.service.is_some() && ports::resolved(pod, target) == own.service
-    })?;
-    if is_moved && selected.iter().any(|each| each.is_live) {
-        notes
-            .early
-            .push(format!("{}: {EARLY}", service.described()));
+    let all: Result<Vec<Changed>, ExitError> = documents.iter().map(of_document).collect();
+    for (document, changed) in documents.iter_mut().zip(all?) {
+        if let Some((value, warnings)) = changed {
+            document.value = value;
+            warn(document, warnings);
+        }
     }
     Ok(())
+}
+
+/// Puts the sidecar into a labelled workload.
+///
+/// # Errors
+/// The reason why it would look protected and not be.
+pub(crate) fn of_workload(
+    object: Object<'_>,
+    input: &[Document],
+    settings: &Settings,
+) -> Result<Changed, String> {
+    object.check()?;
+    if object.pod().is_none() || !object.wants_sidecar() {
+        return Ok(None);
+    }
+    let mut value = object.0.clone();
+    let mut warnings = follow(&mut value);
+    if Object(&value).wants_sidecar() {
+        warnings.extend(add_sidecar(&mut value, settings, input)?);
+    }
+    Ok(Some((value, warnings)))
+}
+
+/// Moves a Service to the sidecars of its pods. `without` are running workloads that have none yet.
+fn of_service(
+    service: Object<'_>,
+    input: &[Document],
+    without: &BTreeSet<String>,
+) -> Result<Changed, String> {
+    let selected = objects(input).filter(|each| services::selects(service, *each));
+    let selected: Vec<Object<'_>> = selected.collect();
+    let is_exempt = services::is_exempt(service);
+    if service.kind() != "Service" || selected.is_empty() && !is_exempt {
+        return Ok(None);
+    }
+    let mut value = service.0.clone();
+    let first = selected.iter().find_map(|each| protected(*each));
+    let Some((pod, own)) = first.filter(|_| !is_exempt) else {
+        let edited = take_away(&mut value).unwrap_or_default();
+        return Ok(Some((value, edited)));
+    };
+    let is_same = |object: &Object<'_>| protected(*object).is_some_and(|(_, ports)| ports == own);
+    if !selected.iter().all(is_same) {
+        return Err("selects pods with and without a sidecar, or with different ports".to_owned());
+    }
+    let is_moved = services::move_to_sidecar(&mut value, own.admin, |target| {
+        own.service.is_some() && ports::resolved(pod, target) == own.service
+    })?;
+    let mut selected = selected.iter().map(|each| each.described());
+    let is_early = is_moved && selected.any(|described| without.contains(&described));
+    Ok(Some((
+        value,
+        Vec::from_iter(is_early.then(|| EARLY.to_owned())),
+    )))
+}
+
+/// Returns the pod of a labelled object with a sidecar, and its ports.
+fn protected(object: Object<'_>) -> Option<(Object<'_>, Ports)> {
+    let is_protected = object.wants_sidecar() && object.is_protected();
+    let pod = object.pod().filter(|_| is_protected)?;
+    Some((pod, Ports::of(pod).ok()?))
 }

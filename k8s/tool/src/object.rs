@@ -2,13 +2,12 @@
 
 use serde_json::Value;
 
-use crate::annotations::{ALL, ORIGINAL, PINNED_PORT, PREFIX, SIDECAR};
+use crate::annotations::{ALL, ORIGINAL, PREFIX, SIDECAR};
+use crate::yaml::Document;
 
 /// One object, alone in its document or an item of a list.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Object<'v> {
-    value: &'v Value,
-}
+pub(crate) struct Object<'v>(pub(crate) &'v Value);
 
 /// Kinds of probes, and the ends of their names.
 pub(crate) const PROBES: [(&str, &str); 3] = [
@@ -23,22 +22,18 @@ const ACTIONS: [&str; 3] = ["httpGet", "tcpSocket", "grpc"];
 const TEMPLATES: [&str; 2] = ["/spec/jobTemplate/spec/template", "/spec/template"];
 
 impl<'v> Object<'v> {
-    pub(crate) fn new(value: &'v Value) -> Self {
-        Self { value }
-    }
-
     pub(crate) fn kind(self) -> &'v str {
-        text(self.value, "/kind")
+        text(self.0, "/kind")
     }
 
     /// Returns the namespace; empty where the object leaves it to the command line.
     pub(crate) fn namespace(self) -> &'v str {
-        text(self.value, "/metadata/namespace")
+        text(self.0, "/metadata/namespace")
     }
 
     pub(crate) fn name(self) -> &'v str {
-        match text(self.value, "/metadata/name") {
-            "" => text(self.value, "/metadata/generateName"),
+        match text(self.0, "/metadata/name") {
+            "" => text(self.0, "/metadata/generateName"),
             name => name,
         }
     }
@@ -50,28 +45,19 @@ impl<'v> Object<'v> {
 
     /// Returns kind, namespace and name, as the operator finds it.
     pub(crate) fn described(self) -> String {
-        let kind = self.kind();
-        match (self.namespace(), self.name()) {
-            ("", name) => format!("{kind} {name}"),
-            (namespace, name) => format!("{kind} {namespace}/{name}"),
+        let (kind, name) = (self.kind(), self.name());
+        match self.namespace() {
+            "" => format!("{kind} {name}"),
+            namespace => format!("{kind} {namespace}/{name}"),
         }
     }
 
-    pub(crate) fn value(self) -> &'v Value {
-        self.value
-    }
-
     pub(crate) fn label(self, name: &str) -> Option<&'v str> {
-        self.value
-            .get("metadata")?
-            .get("labels")?
-            .get(name)?
-            .as_str()
+        self.0["metadata"]["labels"][name].as_str()
     }
 
     pub(crate) fn annotation(self, name: &str) -> Option<&'v str> {
-        let annotations = self.value.get("metadata")?.get("annotations")?;
-        annotations.get(name)?.as_str()
+        self.0["metadata"]["annotations"][name].as_str()
     }
 
     /// Returns the annotations of this product.
@@ -82,26 +68,15 @@ impl<'v> Object<'v> {
 
     /// Returns an annotation that looks like one of this product, and means nothing.
     pub(crate) fn unknown_annotation(self) -> Option<&'v str> {
-        let annotations = self.value.pointer("/metadata/annotations")?.as_object()?;
+        let annotations = self.0["metadata"]["annotations"].as_object()?;
         let mut names = annotations.keys().map(String::as_str);
-        let is_known = |name| ALL.contains(&name) || [ORIGINAL, PINNED_PORT].contains(&name);
+        let is_known = |name| ALL.contains(&name) || name == ORIGINAL;
         names.find(|name| name.starts_with(PREFIX) && !is_known(name))
-    }
-
-    /// Returns true for an object that a controller has made, and puts back as it was.
-    pub(crate) fn has_controller(self) -> bool {
-        list(self.value.pointer("/metadata/ownerReferences"))
-            .any(|owner| owner.get("controller") == Some(&Value::Bool(true)))
-    }
-
-    /// Returns true for an object that waits for its end, and may not be held up.
-    pub(crate) fn is_ending(self) -> bool {
-        !text(self.value, "/metadata/deletionTimestamp").is_empty()
     }
 
     /// Returns the pod that the object is, or the one it describes.
     pub(crate) fn pod(self) -> Option<Self> {
-        Some(Self::new(self.value.pointer(self.pod_path()?)?))
+        self.0.pointer(self.pod_path()?).map(Self)
     }
 
     /// Returns the pointer to that pod.
@@ -110,7 +85,7 @@ impl<'v> Object<'v> {
             return Some("");
         }
         TEMPLATES.into_iter().find(|path| {
-            let containers = self.value.pointer(&format!("{path}/spec/containers"));
+            let containers = self.0.pointer(&format!("{path}/spec/containers"));
             containers.is_some_and(Value::is_array)
         })
     }
@@ -131,8 +106,8 @@ impl<'v> Object<'v> {
     /// # Errors
     /// The reason.
     pub(crate) fn check(self) -> Result<(), String> {
-        let of_pods = self.pod().and_then(|pod| not_text(pod.value));
-        if let Some(reason) = not_text(self.value).or(of_pods) {
+        let mut objects = [Some(self), self.pod()].into_iter().flatten();
+        if let Some(reason) = objects.find_map(not_text) {
             return Err(reason);
         }
         let mut labels = self.sidecar_labels();
@@ -141,7 +116,7 @@ impl<'v> Object<'v> {
                 "the label {SIDECAR}: {label:?} is neither \"true\" nor \"false\""
             ));
         }
-        let elsewhere = path_of_containers(self.value);
+        let elsewhere = path_of_containers(self.0);
         match elsewhere.filter(|_| self.wants_sidecar() && self.pod().is_none()) {
             Some(path) => Err(format!(
                 "describes pods at {path}, which get no sidecar here: label these, for the webhook, and the object {SIDECAR}: \"false\""
@@ -158,9 +133,9 @@ impl<'v> Object<'v> {
 
 /// The parts of a pod.
 impl<'v> Object<'v> {
-    /// Returns a member of the pod's specification.
-    pub(crate) fn spec(self, name: &str) -> Option<&'v Value> {
-        self.value.get("spec")?.get(name)
+    /// Returns a member of the specification; null where it is missing.
+    pub(crate) fn spec(self, name: &str) -> &'v Value {
+        &self.0["spec"][name]
     }
 
     pub(crate) fn containers(self) -> impl Iterator<Item = &'v Value> + use<'v> {
@@ -177,13 +152,14 @@ impl<'v> Object<'v> {
             name_of(each) == "sidecar"
                 && text(each, "/args/0") == "serve"
                 && text(each, "/readinessProbe/httpGet/path") == "/readyz"
-                && list(each.get("ports")).any(|port| name_of(port) == "sidecar")
+                && list(&each["ports"]).any(|port| name_of(port) == "sidecar")
         })
     }
 
     /// Returns kinds and names of the objects that the sidecar reads.
     pub(crate) fn needed(self) -> impl Iterator<Item = (&'static str, &'v str)> + use<'v> {
-        let sources = list(self.sidecar().and_then(|sidecar| sidecar.get("envFrom")));
+        let sidecar = self.sidecar().unwrap_or(&Value::Null);
+        let sources = list(&sidecar["envFrom"]);
         let maps = sources.map(|source| ("ConfigMap", text(source, "/configMapRef/name")));
         let volumes = list(self.spec("volumes"));
         let own = volumes.filter(|volume| name_of(volume).starts_with("postern-"));
@@ -207,25 +183,23 @@ impl<'v> Object<'v> {
 
     /// Returns true for a pod whose containers end by themselves.
     pub(crate) fn is_task(self) -> bool {
-        let policy = self.spec("restartPolicy").and_then(Value::as_str);
+        let policy = self.spec("restartPolicy").as_str();
         policy.is_some_and(|policy| policy != "Always")
     }
 }
 
 /// Returns the pointer of the first specification with containers.
 fn path_of_containers(value: &Value) -> Option<String> {
-    let members = value.as_object()?;
-    let containers = list(members.get("containers"));
-    if containers
-        .into_iter()
-        .any(|each| each.get("image").is_some())
-    {
+    if list(&value["containers"]).any(|each| each.get("image").is_some()) {
         return Some(String::new());
     }
-    members.iter().find_map(|(name, value)| {
-        let path = path_of_containers(value)?;
-        Some(format!("/{name}{path}"))
-    })
+    let mut members = value.as_object()?.iter();
+    members.find_map(|(name, value)| Some(format!("/{name}{}", path_of_containers(value)?)))
+}
+
+/// Returns the objects of documents.
+pub(crate) fn objects(documents: &[Document]) -> impl Iterator<Item = Object<'_>> {
+    documents.iter().map(|document| Object(&document.value))
 }
 
 /// Returns true for objects that may be in one namespace: where one leaves it to the command line,
@@ -236,8 +210,8 @@ pub(crate) fn share_namespace(one: Object<'_>, other: Object<'_>) -> bool {
 }
 
 /// Returns the items of a list; none where it is missing.
-pub(crate) fn list(value: Option<&Value>) -> impl Iterator<Item = &Value> {
-    value.and_then(Value::as_array).into_iter().flatten()
+pub(crate) fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
 }
 
 /// Returns the actions of a container's probes.
@@ -256,12 +230,9 @@ pub(crate) fn action(probe: &Value) -> Option<(&'static str, &Value)> {
 /// Returns the value of a container's variable, as Kubernetes expands it; `None` where its container
 /// does not say it.
 pub(crate) fn variable(container: &Value, name: &str) -> Option<String> {
-    let variables = list(container.get("env"));
+    let named = list(&container["env"]).filter(|variable| name_of(variable) == name);
     // As in Kubernetes the last one counts.
-    let variable = variables
-        .filter(|variable| name_of(variable) == name)
-        .last();
-    Some(variable?.get("value")?.as_str()?.replace("$$", "$"))
+    Some(named.last()?["value"].as_str()?.replace("$$", "$"))
 }
 
 pub(crate) fn name_of(value: &Value) -> &str {
@@ -277,9 +248,9 @@ pub(crate) fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
 }
 
 /// Returns the reason why a label or an annotation of this product would count as absent.
-fn not_text(value: &Value) -> Option<String> {
+fn not_text(object: Object<'_>) -> Option<String> {
     ["label", "annotation"].into_iter().find_map(|kind| {
-        let entries = value.pointer(&format!("/metadata/{kind}s"))?.as_object()?;
+        let entries = object.0["metadata"][format!("{kind}s")].as_object()?;
         let mut own = entries.iter().filter(|(name, _)| name.starts_with(PREFIX));
         let (name, other) = own.find(|(_, value)| !value.is_string())?;
         let what = match other {
@@ -289,12 +260,8 @@ fn not_text(value: &Value) -> Option<String> {
             Value::Array(_) => "a list",
             _ => "a map",
         };
-        let text = other.to_string();
-        let text: String = text
-            .chars()
-            .filter(|letter| *letter != '"')
-            .take(40)
-            .collect();
+        let text = other.to_string().replace('"', "");
+        let text: String = text.chars().take(40).collect();
         Some(format!(
             "the {kind} {name} is {what}, not a text: write it in quotes, \"{text}\""
         ))

@@ -1,6 +1,6 @@
 //! The members of an object that were replaced, in an annotation: the way back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -9,6 +9,9 @@ use crate::object::{Object, name_of, text};
 
 /// The annotation [`crate::annotations::ORIGINAL`] in an object.
 const ANNOTATION: &str = "/metadata/annotations/postern~1original";
+
+/// Deeper than any member that is replaced: one of a probe's action.
+const MAX_DEPTH: usize = 8;
 
 /// A replaced member; null for a missing one.
 #[derive(Debug, Serialize, Deserialize)]
@@ -20,11 +23,6 @@ struct Replaced {
 
 /// Replaced members by their pointers.
 type Record = BTreeMap<String, Replaced>;
-
-/// Returns the pointer of a label or an annotation.
-pub(crate) fn pointer(map: &str, name: &str) -> String {
-    format!("/metadata/{map}/{}", name.replace('/', "~1"))
-}
 
 /// Sets members by their pointers, and keeps in the annotation what was there; null removes.
 /// Containers and volumes are added otherwise, and known by their names.
@@ -57,34 +55,31 @@ pub(crate) fn put_back(object: &mut Value, above: &str) -> Vec<String> {
         true => put(object, ANNOTATION, Value::Null),
         false => write(object, &others),
     };
-    let mut members: BTreeMap<String, Record> = BTreeMap::new();
-    for (path, replaced) in below {
-        let member: Vec<&str> = path.split('/').take(5).collect();
-        let parts = members.entry(member.join("/")).or_default();
-        parts.insert(path, replaced);
-    }
-    let mut edited = Vec::new();
-    for (member, parts) in members {
+    let member = |path: &str| path.split('/').take(5).collect::<Vec<_>>().join("/");
+    let other_than = |value: fn(&Replaced) -> &Value| -> BTreeSet<String> {
         let present = |path: &str| object.pointer(path).unwrap_or(&Value::Null);
-        if parts.iter().all(|(path, each)| *present(path) == each.now) {
-            let mut parts = parts.into_iter();
-            if parts.any(|(path, each)| put(object, &path, each.was).is_err()) {
-                edited.push(member);
-            }
-        } else if parts.iter().any(|(path, each)| *present(path) != each.was) {
-            edited.push(member);
+        let other = below.iter();
+        let other = other.filter(|(path, replaced)| present(path) != value(replaced));
+        other.map(|(path, _)| member(path)).collect()
+    };
+    let (mut edited, changed) = (other_than(|it| &it.now), other_than(|it| &it.was));
+    for (path, Replaced { was, .. }) in below {
+        if !edited.contains(&member(&path)) {
+            // Only an author's own record leads below what is no map.
+            let _ = put(object, &path, was);
         }
     }
-    edited
+    edited.retain(|member| changed.contains(member));
+    edited.into_iter().collect()
 }
 
 /// Takes away what was put into an object, and puts back what was replaced. Returns the members that
 /// were edited since; `None` for an object whose replaced members are not known.
 pub(crate) fn take_away(value: &mut Value) -> Option<Vec<String>> {
-    let path = Object::new(value).pod_path().unwrap_or_default();
+    let path = Object(value).pod_path().unwrap_or_default();
     let object = value.pointer_mut(path)?;
     record(object)?;
-    if let Some(sidecar) = Object::new(object).sidecar().cloned() {
+    if let Some(sidecar) = Object(object).sidecar().cloned() {
         retain(object, "initContainers", |container| *container != sidecar);
         retain(object, "volumes", |volume| {
             !name_of(volume).starts_with("postern-")
@@ -97,19 +92,22 @@ pub(crate) fn take_away(value: &mut Value) -> Option<Vec<String>> {
 
 /// Removes items of a list in the specification, and the list without another one.
 fn retain(object: &mut Value, name: &str, stays: impl Fn(&Value) -> bool) {
-    let Some(Value::Array(items)) = object.pointer_mut(&format!("/spec/{name}")) else {
+    let Some(Value::Object(spec)) = object.get_mut("spec") else {
         return;
     };
-    items.retain(stays);
-    if items.is_empty()
-        && let Some(Value::Object(spec)) = object.get_mut("spec")
-    {
-        spec.remove(name);
+    if let Some(Value::Array(items)) = spec.get_mut(name) {
+        items.retain(stays);
+        if items.is_empty() {
+            spec.remove(name);
+        }
     }
 }
 
+/// Reads the annotation, which any author may write: deeper members are none of ours.
 fn record(object: &Value) -> Option<Record> {
-    serde_json::from_str(text(object, ANNOTATION)).ok()
+    let record: Record = serde_json::from_str(text(object, ANNOTATION)).ok()?;
+    let is_ours = |path: &String| path.matches('/').count() <= MAX_DEPTH;
+    record.keys().all(is_ours).then_some(record)
 }
 
 fn write(object: &mut Value, record: &Record) -> Result<(), String> {
@@ -124,18 +122,17 @@ fn put(object: &mut Value, path: &str, member: Value) -> Result<(), String> {
         return Ok(());
     };
     let name = name.replace("~1", "/").replace("~0", "~");
-    let is_missing = object.pointer(above).is_none_or(Value::is_null);
-    if is_missing && !member.is_null() {
+    if !member.is_null() && object.pointer(above).is_none_or(Value::is_null) {
         put(object, above, json!({}))?;
     }
     let members = object.pointer_mut(above).and_then(Value::as_object_mut);
     let members =
         members.ok_or_else(|| format!("{above} is no map: write one, or leave it out"))?;
-    if !member.is_null() {
+    if member.is_null() {
+        members.remove(&name);
+    } else {
         members.insert(name, member);
-        return Ok(());
     }
-    members.remove(&name);
     match members.is_empty() {
         true => put(object, above, Value::Null),
         false => Ok(()),

@@ -39,6 +39,6 @@ fn compare(path: &str, before: &Value, after: &Value, operations: &mut Vec<Value
 }
 
 /// Returns the JSON pointer of a member.
-fn below(path: &str, name: &str) -> String {
+pub(crate) fn below(path: &str, name: &str) -> String {
     format!("{path}/{}", name.replace('~', "~0").replace('/', "~1"))
 }

@@ -13,9 +13,9 @@ use crate::original;
 use crate::ports::{self, Ports};
 use crate::resources::{self, Bounds};
 use crate::settings::{
-    ADMIN_LISTEN, APP_ID, APP_NAME, APP_SECRET_FILE, AUTH_SERVER, BOUNDS, PROBES, PUBLIC_PATH,
-    Settings, UPSTREAM,
+    ADMIN_LISTEN, APP_ID, APP_NAME, AUTH_SERVER, BOUNDS, PROBES, PUBLIC_PATH, Settings, UPSTREAM,
 };
+use crate::yaml::Document;
 use crate::{probes, protocol};
 
 /// Labels that name an application, the usual one first.
@@ -30,8 +30,6 @@ const ADMIN_PORTS: [&str; 4] = [
 /// Kubernetes' default; the sidecar's whole stop fits into it.
 const GRACE_PERIOD: u64 = 30;
 
-/// Characters of an error about an annotation.
-const MAX_LINE: usize = 400;
 /// Linux starts no program with a variable of 128 KiB, and the operator's patterns join a pod's.
 const MAX_VARIABLE_BYTES: usize = 96 * 1024;
 
@@ -40,21 +38,23 @@ const MAX_VARIABLE_BYTES: usize = 96 * 1024;
 ///
 /// # Errors
 /// The reason why the pod cannot have one; the object is then of no use.
-pub(crate) fn add_sidecar<'v>(
+pub(crate) fn add_sidecar(
     value: &mut Value,
     settings: &Settings,
-    input: impl Iterator<Item = Object<'v>>,
+    input: &[Document],
 ) -> Result<Vec<String>, String> {
-    check(Object::new(value))?;
     // What is on the workload is on its pods too: the webhook reads the pods alone.
-    inherit(value)?;
-    let object = Object::new(value);
+    inherit(value, None)?;
+    let object = Object(value);
     let (Some(path), Some(pod)) = (object.pod_path(), object.pod()) else {
         return Err("has no containers".to_owned());
     };
+    check(pod)?;
     let ports = Ports::of(pod)?;
-    if let Some(reason) = way_past(pod, ports) {
-        return Err(reason);
+    if let Some(port) = ports.service.and_then(|port| ports::of_node(pod, port)) {
+        return Err(format!(
+            "hostPort {port}: the service is reached on the node's address"
+        ));
     }
     let unknown = object.unknown_annotation().or(pod.unknown_annotation());
     let warning = |name| format!("the annotation {name} means nothing");
@@ -62,33 +62,27 @@ pub(crate) fn add_sidecar<'v>(
     if pod.sidecar().is_some() {
         return Ok(warnings);
     }
-    let protocol = match ports.service {
-        Some(port) => protocol::of_service(object, pod, port, input)?,
-        None => protocol::HTTP,
-    };
-    // A ConfigMap has the probes for itself.
-    let keeps_probes = pod.annotation(names::CONFIG_MAP).is_some() || own_probes(pod)?;
-    let (probes, mut changes) = match keeps_probes {
-        true => Default::default(),
-        false => probes::redirected(pod, ports, &mut warnings),
+    let (probes, mut changes) = match pod.annotation(names::PROBES) {
+        Some("own") => Default::default(),
+        Some(other) => {
+            let name = names::PROBES;
+            return Err(format!("the annotation {name} is {other:?}, not \"own\""));
+        }
+        None => probes::redirected(pod, ports, &mut warnings),
     };
     if let Some(number) = hook(pod, ports, &mut warnings) {
         let path = format!("/spec/containers/{number}/lifecycle/preStop");
         changes.push((path, settings.component.hook.clone()));
     }
-    let is_own =
-        |name| pod.annotation(names::CONFIG_MAP).is_some() && pod.annotation(name).is_some();
-    let variables = &settings.variables;
-    let needs_secret = variables.contains_key(APP_SECRET_FILE) || is_own(names::SECRET);
+    let config_map = pod.annotation(names::CONFIG_MAP);
     let sidecar = Sidecar {
         pod,
         ports,
-        protocol,
+        protocol: protocol::of_service(object, pod, ports.service, input)?,
         settings,
-        needs_secret,
-        needs_application: variables.contains_key(AUTH_SERVER)
-            || is_own(names::APP_ID)
-            || is_own(names::SECRET),
+        config_map,
+        has_application: settings.variables.contains_key(AUTH_SERVER)
+            || config_map.and(pod.annotation(names::SECRET)).is_some(),
     };
     let (container, volumes) = (sidecar.container(&probes)?, sidecar.volumes());
     let pod = value.pointer_mut(path).ok_or("has no containers")?;
@@ -99,70 +93,44 @@ pub(crate) fn add_sidecar<'v>(
     Ok(warnings)
 }
 
-/// Returns true for a pod whose probes are left alone.
-fn own_probes(pod: Object<'_>) -> Result<bool, String> {
-    match pod.annotation(names::PROBES) {
-        None => Ok(false),
-        Some("own") => Ok(true),
-        Some(other) => Err(format!(
-            "the annotation {} is {other:?}, not \"own\"",
-            names::PROBES
-        )),
+/// Rejects a pod that has no place for a sidecar, or is reached whatever its sidecar does.
+fn check(pod: Object<'_>) -> Result<(), String> {
+    if pod.containers().next().is_none() {
+        return Err("has no containers".to_owned());
     }
-}
-
-/// Rejects an object whose pod has no place for a sidecar.
-fn check(object: Object<'_>) -> Result<(), String> {
-    let pod = object.pod().filter(|pod| pod.containers().next().is_some());
-    let pod = pod.ok_or("has no containers")?;
-    match taken_name(pod).filter(|_| pod.sidecar().is_none()) {
-        Some(reason) => Err(reason),
+    if pod.spec("hostNetwork") == true {
+        return Err("hostNetwork: the service is reached on the node's address".to_owned());
+    }
+    let nodes = pod.spec("nodeSelector");
+    if pod.spec("os")["name"] == "windows" || nodes["kubernetes.io/os"] == "windows" {
+        return Err("the sidecar does not run on Windows".to_owned());
+    }
+    if pod.sidecar().is_some() {
+        return Ok(());
+    }
+    let mut all = pod.containers().chain(pod.init_containers());
+    if all.any(|container| name_of(container) == "sidecar") {
+        return Err("a container of its own is called sidecar".to_owned());
+    }
+    let mut volumes = list(pod.spec("volumes")).map(name_of);
+    match volumes.find(|name| name.starts_with("postern-")) {
+        Some(name) => Err(format!("has a volume of its own called {name}")),
         None => Ok(()),
     }
 }
 
-/// Returns the way by which the service of a pod is reached whatever its sidecar does.
-fn way_past(pod: Object<'_>, ports: Ports) -> Option<String> {
-    if pod.spec("hostNetwork") == Some(&Value::Bool(true)) {
-        return Some("hostNetwork: the service is reached on the node's address".to_owned());
-    }
-    let is_windows = [pod.spec("os"), pod.spec("nodeSelector")]
-        .into_iter()
-        .flatten()
-        .any(|choice| {
-            let name = choice.get("name").or(choice.get("kubernetes.io/os"));
-            name.and_then(Value::as_str) == Some("windows")
-        });
-    if is_windows {
-        return Some("the sidecar does not run on Windows".to_owned());
-    }
-    ports::of_node(pod, ports.service?)
-        .map(|port| format!("hostPort {port}: the service is reached on the node's address"))
-}
-
-/// Returns the name of the sidecar's that a pod uses for something else.
-fn taken_name(pod: Object<'_>) -> Option<String> {
-    let mut all = pod.containers().chain(pod.init_containers());
-    if all.any(|container| name_of(container) == "sidecar") {
-        return Some("a container of its own is called sidecar".to_owned());
-    }
-    let taken = list(pod.spec("volumes")).find(|volume| name_of(volume).starts_with("postern-"));
-    taken.map(|volume| format!("has a volume of its own called {}", name_of(volume)))
-}
-
 /// Puts items in front of a list, which may be missing.
 fn prepend(pod: &mut Value, name: &str, mut items: Vec<Value>) -> Result<(), String> {
-    let spec = &mut pod["spec"];
-    match spec.get(name) {
-        None | Some(Value::Null) => {}
-        Some(Value::Array(present)) => items.extend_from_slice(present),
-        Some(_) => {
-            return Err(format!(
-                "/spec/{name} is no list: write one, or leave it out"
-            ));
+    let present = &mut pod["spec"][name];
+    match present {
+        Value::Null => {}
+        Value::Array(present) => items.append(present),
+        _ => {
+            let why = "is no list: write one, or leave it out";
+            return Err(format!("/spec/{name} {why}"));
         }
     }
-    spec[name] = items.into();
+    *present = items.into();
     Ok(())
 }
 
@@ -177,8 +145,8 @@ fn hook(pod: Object<'_>, ports: Ports, warnings: &mut Vec<String>) -> Option<usi
     if pod.is_task() || own.is_some() {
         return None;
     }
-    let grace = pod.spec("terminationGracePeriodSeconds");
-    let grace = grace.and_then(Value::as_u64).unwrap_or(GRACE_PERIOD);
+    let grace = pod.spec("terminationGracePeriodSeconds").as_u64();
+    let grace = grace.unwrap_or(GRACE_PERIOD);
     if grace < GRACE_PERIOD {
         warnings.push(format!(
             "terminationGracePeriodSeconds {grace}: too short for the service to outlive the drain, so rollouts may lose requests"
@@ -194,16 +162,12 @@ struct Sidecar<'a> {
     ports: Ports,
     protocol: &'static str,
     settings: &'a Settings,
+    config_map: Option<&'a str>,
     /// A ConfigMap may name another source of the key than the settings: then annotations decide.
-    needs_application: bool,
-    needs_secret: bool,
+    has_application: bool,
 }
 
 impl Sidecar<'_> {
-    fn config_map(&self) -> Option<&str> {
-        self.pod.annotation(names::CONFIG_MAP)
-    }
-
     fn container(&self, probes: &Map<String, Value>) -> Result<Value, String> {
         let mut container = self.settings.component.container.clone();
         let of_all = &self.settings.resources;
@@ -214,12 +178,10 @@ impl Sidecar<'_> {
                 *port = self.ports.admin.into();
             }
         }
-        let of_component = list(container.get("env"));
-        let variables = self.variables(probes, bounds)?.into_iter();
         let mut env = Vec::new();
-        for variable in of_component {
+        for variable in list(&container["env"]) {
             match name_of(variable) {
-                APP_ID if !self.needs_application => {}
+                APP_ID if !self.has_application => {}
                 APP_ID => env.push(self.app_id(variable)?),
                 ADMIN_LISTEN => {
                     let address = format!("[::]:{}", self.ports.admin);
@@ -228,15 +190,18 @@ impl Sidecar<'_> {
                 _ => env.push(variable.clone()),
             }
         }
+        let variables = self.variables(probes, bounds)?.into_iter();
         env.extend(variables.map(|(name, value)| json!({"name": name, "value": value})));
         container["env"] = env.into();
         container["image"] = self.settings.image.clone().into();
-        match (self.config_map(), container.as_object_mut()) {
-            (Some(name), _) => container["envFrom"] = json!([{"configMapRef": {"name": name}}]),
-            (None, members) => drop(members.and_then(|members| members.remove("envFrom"))),
+        if let Some(name) = self.config_map {
+            container["envFrom"] = json!([{"configMapRef": {"name": name}}]);
+        } else if let Some(members) = container.as_object_mut() {
+            members.remove("envFrom");
         }
-        if let Some(Value::Array(mounts)) = container.get_mut("volumeMounts") {
-            mounts.retain(|mount| self.needs_secret || name_of(mount) != "postern-sidecar-secret");
+        if let Value::Array(mounts) = &mut container["volumeMounts"] {
+            mounts
+                .retain(|mount| self.has_application || name_of(mount) != "postern-sidecar-secret");
         }
         Ok(container)
     }
@@ -268,34 +233,26 @@ impl Sidecar<'_> {
         probes: &Map<String, Value>,
         bounds: Option<Bounds>,
     ) -> Result<BTreeMap<String, String>, String> {
-        let component = &self.settings.component;
-        let mut variables = match self.config_map() {
-            Some(_) => BTreeMap::new(),
-            None => self.settings.variables.clone(),
-        };
-        let mut set = |name: &str, value: String| variables.insert(name.to_owned(), value);
-        if let Some((requests, connections)) = bounds
-            && self.config_map().is_none()
-            && self.settings.follows_memory
-        {
-            for (name, number) in BOUNDS.into_iter().zip([requests, connections]) {
-                set(name, number.to_string());
+        let mut variables = BTreeMap::new();
+        if self.config_map.is_none() {
+            variables.clone_from(&self.settings.variables);
+            let bounds = bounds.filter(|_| self.settings.follows_memory);
+            for (name, number) in BOUNDS.into_iter().zip(bounds.into_iter().flatten()) {
+                variables.insert(name.to_owned(), number.to_string());
             }
         }
-        let is_known = self.config_map().is_none() || self.pod.annotation(names::PORT).is_some();
-        if let Some(port) = self.ports.service.filter(|_| is_known) {
+        let mut set = |name: &str, value: String| variables.insert(name.to_owned(), value);
+        if let Some(port) = self.ports.service {
             set(UPSTREAM, format!("{}://127.0.0.1:{port}", self.protocol));
         }
         if let Some(name) = self.setting(names::APP_NAME, settings::context_path)? {
             set(APP_NAME, name);
         }
-        if self.pod.is_task() {
-            for (name, value) in &component.of_tasks {
-                set(name, value.clone());
-            }
-        }
         if !probes.is_empty() {
             set(PROBES, literal(&Value::from(probes.clone()).to_string()));
+        }
+        if self.pod.is_task() {
+            variables.extend(self.settings.component.of_tasks.clone());
         }
         if let Some(mut list) = self.setting(names::PUBLIC_PATH, settings::pass_list)? {
             if let Some(of_all) = variables.get(PUBLIC_PATH) {
@@ -315,33 +272,24 @@ impl Sidecar<'_> {
         let Some(text) = self.pod.annotation(name) else {
             return Ok(None);
         };
-        let why = if text.len() > MAX_VARIABLE_BYTES {
-            format!("has more than {MAX_VARIABLE_BYTES} bytes")
-        } else {
-            match parse(text) {
-                Ok(_) => return Ok(Some(literal(text))),
-                Err(why) => why.to_string(),
-            }
+        let parsed = match text.len() > MAX_VARIABLE_BYTES {
+            true => Err(format!("has more than {MAX_VARIABLE_BYTES} bytes")),
+            false => parse(text).map(|_| ()).map_err(|why| why.to_string()),
         };
-        let line = format!("the annotation {name}: {why}");
-        Err(line.chars().take(MAX_LINE).collect())
+        let value = parsed.map(|()| Some(literal(text)));
+        value.map_err(|why| format!("the annotation {name}: {why}"))
     }
 
     fn volumes(&self) -> Vec<Value> {
+        let mut volumes = self.settings.component.volumes.clone();
+        volumes.retain(|volume| self.has_application || volume.get("secret").is_none());
         let secret = self.pod.annotation(names::SECRET);
-        let secret = secret.or(self.settings.secret.as_deref());
-        let volumes = self.settings.component.volumes.iter();
+        for volume in &mut volumes {
+            if let (Some(name), Some(slot)) = (secret, volume.pointer_mut("/secret/secretName")) {
+                *slot = name.into();
+            }
+        }
         volumes
-            .filter(|volume| self.needs_secret || volume.get("secret").is_none())
-            .map(|volume| {
-                let mut volume = volume.clone();
-                if let (Some(name), Some(slot)) = (secret, volume.pointer_mut("/secret/secretName"))
-                {
-                    *slot = name.into();
-                }
-                volume
-            })
-            .collect()
     }
 }
 

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::annotations::{PINNED_PORT, PORT};
-use crate::object::{Object, actions, list, name_of, variable};
+use crate::annotations::PORT;
+use crate::object::{Object, actions, list, name_of, text, variable};
 use crate::settings::UPSTREAM;
 
 /// The sidecar's port in every pod: Services and policies that know no pod lead to it alone.
-const SIDECAR: u16 = 18080;
+pub(crate) const SIDECAR_PORT: u16 = 18080;
 /// The first admin port that is tried.
-pub(crate) const ADMIN: u16 = 18081;
+pub(crate) const ADMIN_PORT: u16 = 18081;
 /// The service's port where nothing declares one, as the component has it.
 const UNDECLARED: u16 = 3000;
 
@@ -20,57 +20,37 @@ const UNDECLARED: u16 = 3000;
 pub(crate) struct Ports {
     /// `None` where the settings of a sidecar do not say.
     pub(crate) service: Option<u16>,
-    pub(crate) sidecar: u16,
     pub(crate) admin: u16,
 }
 
 impl Ports {
-    /// The ports of a pod that is not known.
-    pub(crate) const USUAL: Self = Self {
-        service: None,
-        sidecar: SIDECAR,
-        admin: ADMIN,
-    };
-
     /// Finds the ports of a pod.
     ///
     /// # Errors
     /// The reason, where the service's port is not certain or the sidecar's is taken.
     pub(crate) fn of(pod: Object<'_>) -> Result<Self, String> {
-        let taken =
-            |port| format!("port {port} is the sidecar's: let the service listen on another one");
         let mut used: BTreeSet<u16> = declared(pod).map(|(_, port)| port).collect();
-        if let Some(present) = pod.sidecar() {
-            let port = |name, usual| {
-                let mut own = of_container(present);
-                let own = own.find(|(other, _)| *other == name);
-                own.map_or(usual, |(_, port)| port)
-            };
+        let (service, admin) = if let Some(present) = pod.sidecar() {
+            let mut own = of_container(present);
+            let admin = own.find(|(name, _)| *name == "sidecar-admin");
             let service = upstream(present).unwrap_or_else(|| of_service(pod).ok());
-            let (sidecar, admin) = (port("sidecar", SIDECAR), port("sidecar-admin", ADMIN));
-            return match [sidecar, admin].iter().find(|port| used.contains(port)) {
-                Some(port) => Err(taken(*port)),
-                None => Ok(Self {
-                    service,
-                    sidecar,
-                    admin,
-                }),
-            };
+            (service, admin.map_or(ADMIN_PORT, |(_, port)| port))
+        } else {
+            let service = of_service(pod)?;
+            used.extend(probed(pod));
+            used.insert(service);
+            let admin = (ADMIN_PORT..u16::MAX).find(|port| !used.contains(port));
+            (Some(service), admin.ok_or("no port is free")?)
+        };
+        match [SIDECAR_PORT, admin]
+            .iter()
+            .find(|port| used.contains(port))
+        {
+            Some(port) => Err(format!(
+                "port {port} is the sidecar's: let the service listen on another one"
+            )),
+            None => Ok(Self { service, admin }),
         }
-        let service = of_service(pod)?;
-        used.extend(probed(pod));
-        used.insert(service);
-        if used.contains(&SIDECAR) {
-            return Err(taken(SIDECAR));
-        }
-        let mut others = ADMIN..u16::MAX;
-        Ok(Self {
-            service: Some(service),
-            sidecar: SIDECAR,
-            admin: others
-                .find(|port| !used.contains(port))
-                .ok_or("no port is free")?,
-        })
     }
 }
 
@@ -99,24 +79,23 @@ pub(crate) fn resolved_in<'v>(
 
 /// Returns the port of the node that leads to a port of the pod.
 pub(crate) fn of_node(pod: Object<'_>, port: u16) -> Option<u64> {
-    let all = pod.others().flat_map(|each| list(each.get("ports")));
+    let all = pod.others().flat_map(|each| list(&each["ports"]));
     let mut same = all.filter(|each| number_of(each) == Some(port));
-    same.find_map(|each| each.get("hostPort")?.as_u64().filter(|port| *port > 0))
+    same.find_map(|each| each["hostPort"].as_u64().filter(|port| *port > 0))
 }
 
 /// Returns the names and numbers of the ports that a container declares.
 pub(crate) fn of_container(container: &Value) -> impl Iterator<Item = (&str, u16)> {
-    list(container.get("ports")).filter_map(|port| Some((name_of(port), number_of(port)?)))
+    list(&container["ports"]).filter_map(|port| Some((name_of(port), number_of(port)?)))
 }
 
 fn number_of(port: &Value) -> Option<u16> {
-    u16::try_from(port.get("containerPort")?.as_u64()?).ok()
+    u16::try_from(port["containerPort"].as_u64()?).ok()
 }
 
 /// Returns true for a port of a container or a Service that speaks TCP.
 pub(crate) fn is_tcp(port: &Value) -> bool {
-    let protocol = port.get("protocol").and_then(Value::as_str);
-    matches!(protocol, None | Some("" | "TCP"))
+    matches!(text(port, "/protocol"), "" | "TCP")
 }
 
 /// Returns the service's port of a pod whose sidecar does not say.
@@ -124,11 +103,11 @@ pub(crate) fn is_tcp(port: &Value) -> bool {
 /// # Errors
 /// The reason, where it is not certain.
 fn of_service(pod: Object<'_>) -> Result<u16, String> {
-    if let Some(text) = pod.annotation(PORT).or(pod.annotation(PINNED_PORT)) {
+    if let Some(text) = pod.annotation(PORT) {
         return resolved(pod, &text.into())
-            .ok_or_else(|| format!("the annotation {PORT} '{text}' is no port of a container"));
+            .ok_or_else(|| format!("the annotation {PORT} {text:?} is no port of a container"));
     }
-    let all = pod.others().flat_map(|each| list(each.get("ports")));
+    let all = pod.others().flat_map(|each| list(&each["ports"]));
     let tcp = all.filter(|port| is_tcp(port) && number_of(port).is_some());
     let tcp: Vec<&Value> = tcp.collect();
     let mut named = tcp.iter().filter(|port| name_of(port) == "http");
@@ -153,17 +132,15 @@ fn upstream(sidecar: &Value) -> Option<Option<u16>> {
 
 /// Returns the ports that probes of containers name by number: some are not declared.
 fn probed<'v>(pod: Object<'v>) -> impl Iterator<Item = u16> + use<'v> {
-    let actions = pod.others().flat_map(actions);
-    let ports = actions.filter_map(|(_, action)| action.get("port")?.as_u64());
     let own: Vec<u16> = pod
         .sidecar()
         .into_iter()
         .flat_map(of_container)
         .map(|(_, port)| port)
         .collect();
-    ports
-        .filter_map(|port| u16::try_from(port).ok())
-        .filter(move |port| !own.contains(port))
+    let actions = pod.others().flat_map(actions);
+    let ports = actions.filter_map(|(_, action)| u16::try_from(action["port"].as_u64()?).ok());
+    ports.filter(move |port| !own.contains(port))
 }
 
 fn declared<'v>(pod: Object<'v>) -> impl Iterator<Item = (&'v str, u16)> + use<'v> {

@@ -16,8 +16,9 @@ pub(crate) fn redirected(
     let (mut all, mut changes) = (Map::new(), Vec::new());
     for (number, container) in pod.containers().enumerate() {
         for (kind, end) in PROBES {
-            let probe = container.get(kind);
-            let forwarded = probe.and_then(|probe| forwarded(probe, container, ports.service?));
+            let probe = &container[kind];
+            let service = ports.service;
+            let forwarded = service.and_then(|service| forwarded(probe, container, service));
             let Some((action, forwarded)) = forwarded else {
                 continue;
             };
@@ -53,8 +54,7 @@ pub(crate) fn redirected(
 /// another probe.
 fn forwarded(probe: &Value, container: &Value, service: u16) -> Option<(&'static str, Value)> {
     let (kind, action) = action(probe)?;
-    let has_host = action.get("host").is_some_and(|host| !host.is_null());
-    if has_host || port_of(action, container)? != service {
+    if !action["host"].is_null() || port_of(action, container)? != service {
         return None;
     }
     let mut action = action.clone();
@@ -71,7 +71,7 @@ fn forwarded(probe: &Value, container: &Value, service: u16) -> Option<(&'static
         members.insert("path".to_owned(), path.into());
     }
     let mut forwarded = json!({ kind: action });
-    let timeout = probe.get("timeoutSeconds").and_then(Value::as_u64);
+    let timeout = probe["timeoutSeconds"].as_u64();
     if let Some(timeout) = timeout.filter(|timeout| *timeout > 0) {
         forwarded["timeoutSeconds"] = timeout.into();
     }
@@ -80,7 +80,7 @@ fn forwarded(probe: &Value, container: &Value, service: u16) -> Option<(&'static
 
 /// Returns the port of a probe, whose name is one of its own container.
 pub(crate) fn port_of(action: &Value, container: &Value) -> Option<u16> {
-    ports::resolved_in(ports::of_container(container), action.get("port")?)
+    ports::resolved_in(ports::of_container(container), &action["port"])
 }
 
 #[cfg(test)]
@@ -156,7 +156,6 @@ mod tests {
     fn what_the_sidecar_would_reject_stays_with_a_warning() {
         let ports = Ports {
             service: Some(9898),
-            sidecar: 18080,
             admin: 18081,
         };
         for action in [
@@ -168,7 +167,7 @@ mod tests {
         ] {
             let pod = json!({"spec": {"containers": [{"name": "web", "livenessProbe": action}]}});
             let mut warnings = Vec::new();
-            let (all, changes) = redirected(Object::new(&pod), ports, &mut warnings);
+            let (all, changes) = redirected(Object(&pod), ports, &mut warnings);
             assert!(all.is_empty() && changes.is_empty());
             assert_eq!(warnings.len(), 1, "{warnings:?}");
         }

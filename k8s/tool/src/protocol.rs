@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::annotations::UPSTREAM_PROTOCOL;
-use crate::object::{Object, actions, text};
+use crate::object::{Object, actions, objects, text};
+use crate::yaml::Document;
 use crate::{ports, probes, services};
 
 pub(crate) const HTTP: &str = "http";
@@ -27,11 +28,11 @@ const WORDS: [(&str, &str); 7] = [
 ///
 /// # Errors
 /// The reason, where the manifests contradict each other.
-pub(crate) fn of_service<'v>(
+pub(crate) fn of_service(
     owner: Object<'_>,
     pod: Object<'_>,
-    port: u16,
-    input: impl Iterator<Item = Object<'v>>,
+    port: Option<u16>,
+    input: &[Document],
 ) -> Result<&'static str, String> {
     if let Some(word) = pod.annotation(UPSTREAM_PROTOCOL) {
         let known = [HTTP, H2C, HTTPS].into_iter().find(|known| *known == word);
@@ -39,13 +40,22 @@ pub(crate) fn of_service<'v>(
             format!("the annotation {UPSTREAM_PROTOCOL} {word:?} is not http, h2c or https")
         });
     }
+    let Some(port) = port else {
+        return Ok(HTTP);
+    };
     let mut said: BTreeMap<&str, String> = BTreeMap::new();
     for container in pod.others() {
         said.extend(of_ports(container, port));
         said.extend(of_probes(container, port));
     }
-    for service in input.filter(|service| services::selects(*service, owner)) {
-        said.extend(of_app_protocol(service, pod, port));
+    for service in objects(input).filter(|service| services::selects(*service, owner)) {
+        let ports = services::ports_of(service).into_iter();
+        let leading = ports.filter(|each| ports::resolved(pod, each.target) == Some(port));
+        said.extend(leading.filter_map(|each| {
+            let word = text(each.value, "/appProtocol");
+            let source = format!("appProtocol {word} of {}", service.described());
+            Some((of_word(word)?, source))
+        }));
     }
     let mut all = said.into_iter();
     match (all.next(), all.next()) {
@@ -55,20 +65,6 @@ pub(crate) fn of_service<'v>(
             "speaks {one} by {source}, and {other} by {second}: decide it by the annotation {UPSTREAM_PROTOCOL}"
         )),
     }
-}
-
-fn of_app_protocol(
-    service: Object<'_>,
-    pod: Object<'_>,
-    port: u16,
-) -> impl Iterator<Item = (&'static str, String)> {
-    let ports = services::ports_of(service).into_iter();
-    let leading = ports.filter(move |each| ports::resolved(pod, each.target) == Some(port));
-    leading.filter_map(move |each| {
-        let word = each.app_protocol();
-        let source = format!("appProtocol {word} of {}", service.described());
-        Some((of_word(word)?, source))
-    })
 }
 
 /// Returns what names of ports say; `http` is the name of any.
@@ -92,10 +88,7 @@ fn of_probes(container: &Value, service: u16) -> impl Iterator<Item = (&'static 
 fn of_word(word: &str) -> Option<&'static str> {
     let word = word.to_ascii_lowercase();
     let word = word.strip_prefix("kubernetes.io/").unwrap_or(&word);
-    let begins = |known: &str| {
-        let rest = word.strip_prefix(known);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
-    };
+    let begins = |known: &str| word == known || word.starts_with(&format!("{known}-"));
     let found = WORDS.iter().find(|(known, _)| begins(known));
     found.map(|(_, protocol)| *protocol)
 }

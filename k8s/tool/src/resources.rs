@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::annotations as names;
-use crate::object::{Object, text};
+use crate::object::Object;
 
 /// Annotations, and the members of a container that they set.
 pub(crate) const MEMBERS: [(&str, &str, &str); 4] = [
@@ -36,7 +36,7 @@ const OF_NINE: [f64; 2] = [4.5 * MIB, 6.625 * MIB];
 const LEAST: f64 = 64.0 * MIB;
 
 /// Requests and connections at a time.
-pub(crate) type Bounds = (u64, u64);
+pub(crate) type Bounds = [u64; 2];
 
 /// Sets the resources of a container by the operator's settings and the annotations of its pod,
 /// which count more; an empty one takes away. Returns what its memory is enough for.
@@ -55,15 +55,14 @@ pub(crate) fn set(
             continue;
         };
         if !text.is_empty() {
-            check(text).map_err(|why| format!("the annotation {annotation}: {why}"))?;
+            quantity(text).map_err(|why| format!("the annotation {annotation}: {why}"))?;
             container["resources"][kind][what] = text.into();
-        } else if let Some(Value::Object(members)) =
-            container.pointer_mut(&format!("/resources/{kind}"))
-        {
+        } else if let Some(members) = container["resources"][kind].as_object_mut() {
             members.remove(what);
         }
     }
-    let value = |kind, what| quantity(text(container, &format!("/resources/{kind}/{what}")));
+    let resources = &container["resources"];
+    let value = |kind: &str, what: &str| quantity(resources[kind][what].as_str()?).ok();
     for what in ["cpu", "memory"] {
         if let (Some(request), Some(limit)) = (value("requests", what), value("limits", what))
             && request > limit
@@ -82,29 +81,26 @@ pub(crate) fn set(
     }
 }
 
-/// Returns an error for what is no quantity.
-pub(crate) fn check(text: &str) -> Result<(), String> {
-    let known = quantity(text).map(|_| ());
-    known.ok_or_else(|| format!("{text:?} is no quantity such as 100m, 0.5 or 64Mi"))
-}
-
-fn quantity(text: &str) -> Option<f64> {
-    let is_of_unit = |letter: char| letter.is_ascii_alphabetic();
-    let (number, unit) = text.split_at(text.find(is_of_unit).unwrap_or(text.len()));
-    let (_, factor) = UNITS.iter().find(|(known, _)| *known == unit)?;
-    let is_plain = number
-        .bytes()
-        .all(|byte| byte.is_ascii_digit() || byte == b'.');
-    number
-        .parse::<f64>()
-        .ok()
-        .filter(|_| is_plain)
-        .map(|number| number * factor)
+/// Returns the number that a quantity says.
+///
+/// # Errors
+/// For what is no quantity.
+pub(crate) fn quantity(text: &str) -> Result<f64, String> {
+    let is_digit = |letter: char| letter.is_ascii_digit() || letter == '.';
+    let unit = text.trim_start_matches(is_digit);
+    let factor = UNITS.iter().find(|(known, _)| *known == unit);
+    let number = text
+        .strip_suffix(unit)
+        .and_then(|number| number.parse::<f64>().ok());
+    let quantity = factor
+        .zip(number)
+        .map(|((_, factor), number)| number * factor);
+    quantity.ok_or_else(|| format!("{text:?} is no quantity such as 100m, 0.5 or 64Mi"))
 }
 
 fn bounds(memory: f64, is_http_1: bool) -> Bounds {
     let [http_1, http_2] = OF_NINE;
     let of_nine = if is_http_1 { http_1 } else { http_2 };
-    let times = ((memory - OF_PROCESS) / of_nine) as u64;
-    (4 * times, 5 * times)
+    let times = u64::from(((memory - OF_PROCESS) / of_nine) as u32);
+    [4 * times, 5 * times]
 }

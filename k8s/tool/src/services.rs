@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::annotations::{OPEN_PORTS, PORT, SIDECAR};
 use crate::object::{Object, list, name_of, share_namespace, text};
 use crate::original;
-use crate::ports::{self, Ports};
+use crate::ports::{self, ADMIN_PORT, SIDECAR_PORT};
 
 /// Labels that controllers give to pods, so that no manifest has them.
 const LABELS_OF_CONTROLLERS: [&str; 10] = [
@@ -26,52 +26,34 @@ const LABELS_OF_CONTROLLERS: [&str; 10] = [
 /// A port of a Service, and where it leads.
 #[derive(Debug)]
 pub(crate) struct ServicePort<'v> {
-    /// The name, or the number where it has none.
-    name: String,
-    value: &'v Value,
+    pub(crate) value: &'v Value,
     /// The port itself where none is named.
     pub(crate) target: &'v Value,
     /// Leads past the sidecar on purpose.
     is_open: bool,
 }
 
-impl<'v> ServicePort<'v> {
-    pub(crate) fn app_protocol(&self) -> &'v str {
-        text(self.value, "/appProtocol")
-    }
-}
-
 /// Returns the ports of a Service.
 pub(crate) fn ports_of(service: Object<'_>) -> Vec<ServicePort<'_>> {
     let open = service.annotation(OPEN_PORTS).unwrap_or_default();
     let open: BTreeSet<&str> = open.split(',').map(str::trim).collect();
-    let ports = list(service.value().pointer("/spec/ports"));
-    let port = |value| port_of(value, &open);
-    ports.map(port).collect()
-}
-
-fn port_of<'v>(value: &'v Value, open: &BTreeSet<&str>) -> ServicePort<'v> {
-    let own = value.get("port").unwrap_or(&Value::Null);
-    let number = own.as_u64().unwrap_or(0).to_string();
-    let target = value.get("targetPort").filter(|target| !target.is_null());
-    let name = name_of(value);
-    ServicePort {
-        is_open: open.contains(&*number) || !name.is_empty() && open.contains(name),
-        name: if name.is_empty() {
-            number
-        } else {
-            name.to_owned()
-        },
-        value,
-        target: target.unwrap_or(own),
+    let mut ports = Vec::new();
+    for value in list(service.spec("ports")) {
+        let (name, port) = (name_of(value), &value["port"]);
+        let target = value.get("targetPort").filter(|target| !target.is_null());
+        ports.push(ServicePort {
+            value,
+            target: target.unwrap_or(port),
+            is_open: open.contains(&*port.to_string()) || !name.is_empty() && open.contains(name),
+        });
     }
+    ports
 }
 
 /// Returns true for a Service that selects the pods of an object. Labels that controllers add do
 /// not tell them apart, but for the name that begins with the object's.
 pub(crate) fn selects(service: Object<'_>, object: Object<'_>) -> bool {
-    let selector = service.value().pointer("/spec/selector");
-    let selector = selector.and_then(Value::as_object);
+    let selector = service.spec("selector").as_object();
     let (Some(selector), Some(pod)) = (selector, object.pod()) else {
         return false;
     };
@@ -94,21 +76,15 @@ pub(crate) fn selects(service: Object<'_>, object: Object<'_>) -> bool {
 
 /// Returns true for a label selector that an object's labels meet; an empty one selects all.
 pub(crate) fn meets(selector: &Value, own: Object<'_>) -> bool {
-    let labels = selector.get("matchLabels").and_then(Value::as_object);
-    let mut labels = labels.into_iter().flatten();
-    let mut expressions = list(selector.get("matchExpressions"));
-    labels.all(|(name, value)| {
-        value
-            .as_str()
-            .is_some_and(|value| own.label(name) == Some(value))
-    }) && expressions.all(|expression| meets_one(expression, own.label(text(expression, "/key"))))
+    let mut labels = selector["matchLabels"].as_object().into_iter().flatten();
+    labels.all(|(name, value)| own.label(name).is_some_and(|label| value == label))
+        && list(&selector["matchExpressions"])
+            .all(|each| meets_one(each, own.label(text(each, "/key"))))
 }
 
 fn meets_one(expression: &Value, label: Option<&str>) -> bool {
-    let is_listed = label.is_some_and(|label| {
-        let mut values = list(expression.get("values"));
-        values.any(|value| value == label)
-    });
+    let is_listed =
+        label.is_some_and(|label| list(&expression["values"]).any(|value| value == label));
     match text(expression, "/operator") {
         "In" => is_listed,
         "NotIn" => !is_listed,
@@ -120,39 +96,37 @@ fn meets_one(expression: &Value, label: Option<&str>) -> bool {
 
 /// Returns true for a Service that may lead to the service itself, or leads to no pods at all.
 pub(crate) fn is_exempt(service: Object<'_>) -> bool {
-    service.label(SIDECAR) == Some("false") || text(service.value(), "/spec/type") == "ExternalName"
+    service.label(SIDECAR) == Some("false") || service.spec("type") == "ExternalName"
 }
 
 fn is_headless(service: Object<'_>) -> bool {
-    text(service.value(), "/spec/clusterIP") == "None"
+    service.spec("clusterIP") == "None"
 }
 
-/// Returns the reasons why ports of a Service lead past a sidecar with these ports.
-pub(crate) fn past(service: Object<'_>, own: Ports) -> Vec<String> {
+/// Returns the reasons why ports of a Service lead past a sidecar with this admin port.
+pub(crate) fn past(service: Object<'_>, admin: u16) -> Vec<String> {
     if is_exempt(service) {
         return Vec::new();
     }
-    let ports = ports_of(service).into_iter();
-    let ports = ports.filter(|port| !port.is_open);
-    let reason = |ServicePort {
-                      name,
-                      value,
-                      target,
-                      ..
-                  }| {
-        let is = |own: &str, number: u16| {
-            ports::is_tcp(value) && (target == own || target.as_u64() == Some(number.into()))
+    let reason = |port: ServicePort<'_>| {
+        let target = port.target;
+        let name = match name_of(port.value) {
+            "" => port.value["port"].to_string(),
+            name => name.to_owned(),
         };
-        if is("sidecar-admin", own.admin) {
-            return None;
+        let is = |own: &str, number: u16| {
+            ports::is_tcp(port.value) && (target == own || *target == number)
+        };
+        if is("sidecar-admin", admin) || port.is_open {
+            None
+        } else if !is("sidecar", SIDECAR_PORT) {
+            Some(format!("port {name} leads to {target}, past the sidecar"))
+        } else {
+            let why = format!("is headless: clients of port {name} connect to the pods themselves");
+            is_headless(service).then_some(why)
         }
-        if !is("sidecar", own.sidecar) {
-            return Some(format!("port {name} leads to {target}, past the sidecar"));
-        }
-        is_headless(service)
-            .then(|| format!("is headless: clients of port {name} connect to the pods themselves"))
     };
-    ports.filter_map(reason).collect()
+    ports_of(service).into_iter().filter_map(reason).collect()
 }
 
 /// Moves the ports that lead to the service of a pod, and returns true if there were any.
@@ -161,24 +135,23 @@ pub(crate) fn past(service: Object<'_>, own: Ports) -> Vec<String> {
 /// The first port that would still lead past the sidecar.
 pub(crate) fn move_to_sidecar(
     value: &mut Value,
-    own: Ports,
+    admin: u16,
     is_service: impl Fn(&Value) -> bool,
 ) -> Result<bool, String> {
-    let ports = ports_of(Object::new(value)).into_iter().enumerate();
+    let ports = ports_of(Object(value)).into_iter().enumerate();
     let moved = ports.filter(|(_, port)| {
         ports::is_tcp(port.value)
             && !port.is_open
             && is_service(port.target)
-            && port.target.as_u64() != Some(own.sidecar.into())
+            && *port.target != SIDECAR_PORT
     });
     let moved = moved.map(|(number, _)| format!("/spec/ports/{number}/targetPort"));
-    let changes: Vec<_> = moved.map(|path| (path, own.sidecar.into())).collect();
+    let changes: Vec<_> = moved.map(|path| (path, SIDECAR_PORT.into())).collect();
     let is_moved = !changes.is_empty();
     if is_moved {
         original::change(value, changes)?;
     }
-    let service = Object::new(value);
-    match past(service, own).into_iter().next() {
+    match past(Object(value), admin).into_iter().next() {
         None => Ok(is_moved),
         Some(reason) => Err(format!(
             "{reason}: list it in the annotation {OPEN_PORTS}, or label the Service {SIDECAR}: \"false\", if no token is required"
@@ -192,16 +165,14 @@ pub(crate) fn move_to_sidecar(
 /// # Errors
 /// The reason, where it is not certain which port leads to which.
 pub(crate) fn move_alone(value: &mut Value) -> Result<bool, String> {
-    let service = Object::new(value);
+    let service = Object(value);
     if is_headless(service) {
-        let why = "is headless: its clients connect to the pods themselves";
-        return Err(why.to_owned());
+        return Err("is headless: its clients connect to the pods themselves".to_owned());
     }
-    let own = Ports::USUAL;
     let ports = ports_of(service).into_iter();
     let others = ports.filter(|port| !port.is_open).map(|port| port.target);
-    let is_own = |target: &Value| [own.sidecar, own.admin].map(Value::from).contains(target);
-    let mut targets: Vec<&Value> = others.filter(|target| !is_own(target)).collect();
+    let others = others.filter(|target| **target != SIDECAR_PORT && **target != ADMIN_PORT);
+    let mut targets: Vec<&Value> = others.collect();
     targets.dedup();
     let target = match (targets.as_slice(), service.annotation(PORT)) {
         ([], _) => return Ok(false),
@@ -220,5 +191,5 @@ pub(crate) fn move_alone(value: &mut Value) -> Result<bool, String> {
             "the annotation {PORT} {target} is no target of its ports: write one of {targets} there"
         ));
     }
-    move_to_sidecar(value, own, |port| *port == target)
+    move_to_sidecar(value, ADMIN_PORT, |port| *port == target)
 }

@@ -44,8 +44,6 @@ pub(crate) struct Settings {
     pub(crate) image: String,
     /// By variable; the component's and the operator's.
     pub(crate) variables: BTreeMap<String, String>,
-    /// The Secret of pods without an annotation.
-    pub(crate) secret: Option<String>,
     /// The quantities of pods without an annotation, by its name.
     pub(crate) resources: BTreeMap<String, String>,
     /// Requests and connections at a time follow from the memory.
@@ -59,8 +57,7 @@ impl Settings {
     /// [`ExitError::Usage`] for a variable that is no setting of all sidecars, for two sources of the
     /// key, and for what is no resource.
     pub(crate) fn new(args: &SidecarsArgs) -> Result<Self, ExitError> {
-        let unreadable = || ExitError::Software("the component cannot be read".to_owned());
-        let component = Component::read().ok_or_else(unreadable)?;
+        let component = Component::read()?;
         let mut variables = component.settings.clone();
         let mut set = BTreeSet::new();
         for pair in &args.set {
@@ -90,7 +87,6 @@ impl Settings {
             component,
             image: args.image.clone().unwrap_or_else(usual),
             variables,
-            secret: args.secret.clone(),
             resources: resources.collect::<Result<_, _>>()?,
             follows_memory: BOUNDS.iter().all(|name| !set.contains(name)),
         })
@@ -121,17 +117,13 @@ fn variable(pair: &str) -> Result<(&str, &str), String> {
 fn resource(pair: &str) -> Result<(String, String), String> {
     let (name, quantity) = pair.split_once('=').unwrap_or((pair, ""));
     let annotation = format!("{PREFIX}{name}");
-    if !resources::MEMBERS
-        .iter()
-        .any(|(known, ..)| *known == annotation)
-    {
-        return Err(
-            "expected cpu-request, cpu-limit, memory-request or memory-limit, and a quantity"
-                .to_owned(),
-        );
+    let mut known = resources::MEMBERS.iter();
+    if !known.any(|(known, ..)| *known == annotation) {
+        let expected = "cpu-request, cpu-limit, memory-request or memory-limit";
+        return Err(format!("expected {expected}, and a quantity"));
     }
     if !quantity.is_empty() {
-        resources::check(quantity)?;
+        resources::quantity(quantity)?;
     }
     Ok((annotation, quantity.to_owned()))
 }

@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::cli::SidecarsArgs;
 use crate::lint::{Level, lint};
 use crate::object::{Object, list, name_of, text};
+use crate::patch::below;
 use crate::pod::add_sidecar;
 use crate::settings::Settings;
 use crate::yaml::{documents, stream};
@@ -59,9 +60,9 @@ fn errors(text: &str) -> Vec<String> {
 
 /// Returns the setting by which sidecars forward probes, as Kubernetes expands it.
 fn forwarded_probes(value: &Value) -> Vec<String> {
-    let pod = Object::new(value).pod();
+    let pod = Object(value).pod();
     let sidecars = pod.into_iter().filter_map(Object::sidecar);
-    let variables = sidecars.flat_map(|sidecar| list(sidecar.get("env")));
+    let variables = sidecars.flat_map(|sidecar| list(&sidecar["env"]));
     let probes = variables.filter(|variable| name_of(variable) == "POSTERN_PROBES");
     probes
         .map(|variable| text(variable, "/value").replace("$$", "$"))
@@ -121,7 +122,9 @@ proptest! {
 /// Returns the text without sidecars, and what stays.
 fn remove(text: &str) -> (Vec<Value>, Vec<String>) {
     let mut documents = documents("-", text).unwrap();
-    let stays = super::inject::remove(&mut documents, |_| true);
+    super::inject::remove(&mut documents, |_| true);
+    let stays = documents.iter().flat_map(|each| each.warnings.clone());
+    let stays = stays.collect();
     let values = documents.into_iter().map(|document| document.value);
     (values.collect(), stays)
 }
@@ -241,7 +244,7 @@ fn a_member_of_another_type_is_named_with_its_remedy() {
 
 /// Returns the value that a container finds in a variable; `None` where it has no such one.
 fn expanded(container: &Value, name: &str) -> Option<String> {
-    let variable = list(container.get("env")).find(|variable| name_of(variable) == name)?;
+    let variable = list(&container["env"]).find(|variable| name_of(variable) == name)?;
     Some(text(variable, "/value").replace("$$", "$"))
 }
 
@@ -273,7 +276,7 @@ proptest! {
                 },
                 "spec": {"containers": [{"name": "a", "image": "a:1"}]},
             });
-            match add_sidecar(&mut pod, settings(), std::iter::empty()) {
+            match add_sidecar(&mut pod, settings(), &[]) {
                 Ok(_) => {
                     let sidecar = pod.pointer("/spec/initContainers/0").unwrap();
                     prop_assert_eq!(expanded(sidecar, variable), Some(value.clone()));
@@ -298,24 +301,23 @@ proptest! {
 
 /// Returns the pointers of all members and items below a value.
 fn pointers(value: &Value, path: &str) -> Vec<String> {
-    let below: Vec<(String, &Value)> = match value {
-        Value::Object(members) => {
-            let pointer = |name: &String| name.replace('~', "~0").replace('/', "~1");
-            members
-                .iter()
-                .map(|(name, value)| (pointer(name), value))
-                .collect()
-        }
-        Value::Array(items) => (0..).map(|n: usize| n.to_string()).zip(items).collect(),
+    let inner: Vec<(String, &Value)> = match value {
+        Value::Object(members) => members
+            .iter()
+            .map(|(name, value)| (below(path, name), value))
+            .collect(),
+        Value::Array(items) => (0..)
+            .map(|n: usize| format!("{path}/{n}"))
+            .zip(items)
+            .collect(),
         _ => Vec::new(),
     };
-    let below = below.into_iter().flat_map(|(name, value)| {
-        let path = format!("{path}/{name}");
+    let inner = inner.into_iter().flat_map(|(path, value)| {
         let mut all = pointers(value, &path);
         all.push(path);
         all
     });
-    below.collect()
+    inner.collect()
 }
 
 proptest! {

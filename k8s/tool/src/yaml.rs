@@ -16,11 +16,17 @@ pub(crate) struct Document {
     /// File and line, as editors find them.
     pub(crate) location: String,
     pub(crate) value: Value,
+    /// Lines about its changes for the operator.
+    pub(crate) warnings: Vec<String>,
 }
 
+/// Characters of a line about an object, which may hold a text of its author's.
+pub(crate) const MAX_LINE: usize = 1000;
+
 /// Returns the error of a document.
-pub(crate) fn error(location: &str, problem: impl ToString) -> ExitError {
-    ExitError::Config(format!("{location}: {}", problem.to_string()))
+pub(crate) fn error(location: &str, problem: &str) -> ExitError {
+    let problem: String = problem.chars().take(MAX_LINE).collect();
+    ExitError::Config(format!("{location}: {problem}"))
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::{ServerCertificate, authorities, server};
+use crate::files::file_watch::{self, PollTimer, Transition};
 use crate::process::exit::ExitError;
 
 /// HTTP/2 and HTTP/1.1, as ALPN names them.
@@ -96,16 +97,25 @@ impl ClientTls {
         self.current.store(Arc::new(next.0));
     }
 
-    /// Reads the authorities of clients again, and returns true if others are used from then on.
+    /// Follows the file of the authorities of clients for as long as the process lives. Where new ones
+    /// are no authorities, the previous ones stay.
     ///
     /// # Errors
-    /// As [`ClientTls::new`]. The previous ones stay.
-    pub fn reload_client_roots(&self, client_ca: &Path) -> Result<bool, ExitError> {
-        let next = self.read_client_roots(Some(client_ca))?;
-        let is_changed = next.is_some();
-        next.into_iter()
-            .for_each(|next| self.set_client_roots(next));
-        Ok(is_changed)
+    /// If the handler of SIGHUP cannot be installed.
+    pub fn follow_client_roots(
+        self: Arc<Self>,
+        client_ca: PathBuf,
+    ) -> io::Result<impl Future<Output = ()> + Send> {
+        let timer = PollTimer::start()?;
+        let reload = move || {
+            let next = self.read_client_roots(Some(&client_ca))?;
+            let is_changed = next.is_some();
+            next.into_iter()
+                .for_each(|next| self.set_client_roots(next));
+            Ok::<_, ExitError>(is_changed)
+        };
+        let report = |transition: Transition| transition.log("authorities of clients");
+        Ok(file_watch::follow(timer, reload, report))
     }
 
     /// Completes the handshake within `limit`.

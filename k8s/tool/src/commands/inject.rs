@@ -1,6 +1,5 @@
 //! `postern-k8s inject`: manifests in, manifests with sidecars out.
 
-use std::io::Read;
 use std::path::Path;
 
 use runtime::command_line;
@@ -10,6 +9,7 @@ use runtime::process::output;
 
 use crate::cli::{InjectArgs, Only, SidecarsArgs};
 use crate::inject::{inject, remove};
+use crate::lint::{Level, lint};
 use crate::object::Object;
 use crate::settings::Settings;
 use crate::yaml::{self, Document};
@@ -25,30 +25,27 @@ const STANDARD_INPUT: &str = "-";
 pub(crate) fn run(args: &InjectArgs) -> Result<(), ExitError> {
     let settings = Settings::new(&args.sidecars)?;
     let mut documents = documents(&args.files)?;
-    let mut warnings = Vec::new();
-    let is_renewed = args.sidecars != SidecarsArgs::default();
-    if args.remove {
-        warnings = remove(&mut documents, |_| true);
-    } else {
-        if is_renewed {
-            warnings = remove(&mut documents, |object| object.is_protected());
-        }
-        let notes = inject(&mut documents, &settings)?;
-        warnings.extend(notes.warnings);
-        if args.only != Some(Only::Services) {
-            warnings.extend(notes.missing);
-        }
-        if args.only.is_none() {
-            warnings.extend(notes.early);
-        }
+    if args.remove || args.sidecars != SidecarsArgs::default() {
+        remove(&mut documents, |each| args.remove || each.is_protected());
     }
-    documents.retain(|each| {
-        let is_service = Object::new(&each.value).kind() == "Service";
+    if !args.remove {
+        inject(&mut documents, &settings)?;
+    }
+    let is_printed = |document: &&Document| {
+        let is_service = Object(&document.value).kind() == "Service";
         args.only
             .is_none_or(|only| (only == Only::Services) == is_service)
-    });
+    };
+    let printed = documents.iter().filter(is_printed);
+    let own = printed.clone().flat_map(|each| each.warnings.clone());
+    let mut warnings: Vec<String> = own.collect();
+    if !args.remove {
+        let found = lint(&documents, &settings).into_iter();
+        let found = found.filter(|each| each.level != Level::Note && is_printed(&each.document));
+        warnings.extend(found.map(|each| each.of_object()));
+    }
     command_line::warn(&warnings);
-    output::print(&yaml::stream(documents.iter().map(|each| &each.value)))
+    output::print(&yaml::stream(printed.map(|each| &each.value)))
 }
 
 /// Reads the documents of the files, or of standard input where none is named.
@@ -63,20 +60,10 @@ pub(super) fn documents(files: &[String]) -> Result<Vec<Document>, ExitError> {
 }
 
 fn text(file: &str) -> Result<String, ExitError> {
-    let unreadable = |problem: String| ExitError::Config(format!("-f {file}: {problem}"));
-    let bytes = if file == STANDARD_INPUT {
-        let mut bytes = Vec::new();
-        let read = std::io::stdin().take(MAX_BYTES + 1).read_to_end(&mut bytes);
-        read.map_err(|error| unreadable(error.to_string()))?;
-        bytes
-    } else {
-        let read = bounded_read::read(Path::new(file), MAX_BYTES);
-        let mut read = read.map_err(|error| unreadable(error.to_string()))?;
-        std::mem::take(&mut *read.bytes)
+    let read = match file {
+        STANDARD_INPUT => bounded_read::text_of(std::io::stdin().lock(), MAX_BYTES),
+        path => bounded_read::read_text(Path::new(path), MAX_BYTES),
     };
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(unreadable(format!("has more than {MAX_BYTES} bytes")));
-    }
-    let text = String::from_utf8(bytes).map_err(|_| unreadable("is not UTF-8".to_owned()))?;
+    let text = read.map_err(|error| ExitError::Config(format!("-f {file}: {error}")))?;
     Ok(text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned())
 }

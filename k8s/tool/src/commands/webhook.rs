@@ -1,30 +1,40 @@
 //! `postern-k8s webhook`: the admission webhook of a cluster. It puts the sidecar into labelled pods as
 //! `inject` does, and rejects what it cannot protect.
 
-mod metrics;
-mod server;
+mod reviews;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use prometheus_client::registry::Registry;
 use runtime::admin;
 use runtime::admin::health::Health;
-use runtime::files::file_watch::{self, PollTimer};
+use runtime::http_port::HttpPort;
+use runtime::metrics::counters_by;
+use runtime::net::connection_slots::ConnectionSlots;
 use runtime::net::listener::{self, Port};
 use runtime::process::clock::unix_now;
 use runtime::process::exit::ExitError;
 use runtime::process::signals::Terminations;
 use runtime::process::supervisor::supervisor;
-use runtime::tls;
 use runtime::tls::clients::{ClientTls, ClientTlsSettings, HTTP_1};
+use runtime::tls::{self, CertificateMetrics};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use self::metrics::WebhookMetrics;
-use self::server::Reviews;
+use crate::admission::Outcome;
 use crate::cli::WebhookArgs;
 use crate::settings::Settings;
 
+/// Its name in the log.
+const PORT: &str = "webhook port";
+/// The API server keeps a few. A peer that sends nothing has one for [`listener::CLIENT_IDLE`], or
+/// until another one needs its place.
+const MAX_CONNECTIONS: usize = 128;
+/// Of a handshake, and of a blocked write: the API server waits for 10 s by default.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Connections that are idle for longer are closed by the API server itself.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// The API server learns of the end of a replica by its connections alone.
 const LAME_DUCK: Duration = Duration::from_secs(5);
 
@@ -33,10 +43,8 @@ const LAME_DUCK: Duration = Duration::from_secs(5);
 /// # Errors
 /// Start errors; later only a background task that has ended.
 pub(crate) fn run(args: &WebhookArgs) -> Result<(), ExitError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| ExitError::Software(format!("no runtime: {error}")))?;
+    let runtime = tokio::runtime::Runtime::new();
+    let runtime = runtime.map_err(|error| ExitError::Software(format!("no runtime: {error}")))?;
     runtime.block_on(serve(args))
 }
 
@@ -44,11 +52,9 @@ async fn serve(args: &WebhookArgs) -> Result<(), ExitError> {
     let no_signals =
         |error: std::io::Error| ExitError::Software(format!("signals cannot be received: {error}"));
     let mut terminations = Terminations::install().map_err(no_signals)?;
-    let certificate = args.tls.certificate()?.ok_or_else(|| {
-        ExitError::Config(
-            "--tls-cert and --tls-key are missing: the API server speaks TLS".to_owned(),
-        )
-    })?;
+    let missing = "--tls-cert and --tls-key are missing: the API server speaks TLS";
+    let certificate = args.tls.certificate()?;
+    let certificate = certificate.ok_or_else(|| ExitError::Config(missing.to_owned()))?;
     let clients = Arc::new(ClientTls::new(&ClientTlsSettings {
         certificate: Arc::clone(&certificate),
         protocols: HTTP_1,
@@ -69,16 +75,17 @@ async fn serve(args: &WebhookArgs) -> Result<(), ExitError> {
     let public = listener::bind(Port::Public, args.listen)?;
     let admin = listener::bind(Port::Admin, args.admin_listen)?;
     let (background, ends) = supervisor();
-    let metrics = WebhookMetrics::default();
-    let following = tls::follow(certificate, metrics.tls.clone()).map_err(no_signals)?;
+    let reviewed = counters_by("outcome", Outcome::ALL.map(Outcome::name));
+    let of_certificate = CertificateMetrics::default();
+    let mut registry = Registry::with_prefix("postern_webhook");
+    let help = "Reviewed objects by outcome (allowed, patched, rejected, malformed)";
+    registry.register("reviews", help, reviewed.clone());
+    of_certificate.register(&mut registry);
+    let following = tls::follow(certificate, of_certificate).map_err(no_signals)?;
     background.spawn_critical("following the TLS certificate", following);
     if let Some(file) = args.client_ca.clone() {
-        let timer = PollTimer::start().map_err(no_signals)?;
-        let tls = Arc::clone(&clients);
-        let reload = move || tls.reload_client_roots(&file);
-        let following = file_watch::follow(timer, reload, |transition| {
-            transition.log("authorities of clients");
-        });
+        let following = Arc::clone(&clients).follow_client_roots(file);
+        let following = following.map_err(no_signals)?;
         background.spawn_critical("following the authorities of clients", following);
     }
 
@@ -86,11 +93,18 @@ async fn serve(args: &WebhookArgs) -> Result<(), ExitError> {
     let serving = health.condition("serving", "starting");
     let stop = watch::Sender::new(());
     listener::announce(Port::Admin, &admin, format)?;
-    admin::spawn(admin, &health, metrics.registry(), &stop, &background);
-    let reviews = Reviews::new(settings, metrics, clients);
+    admin::spawn(admin, &health, registry, &stop, &background);
+    let port = HttpPort {
+        name: PORT,
+        routes: reviews::routes(settings, reviewed),
+        tls: Some(clients),
+        timeout: TIMEOUT,
+        keep_alive: Some(listener::CLIENT_IDLE),
+        drain_timeout: DRAIN_TIMEOUT,
+    };
     listener::announce(Port::Public, &public, format)?;
-    let accepting = reviews.serve(public, stop.subscribe());
-    let accepting = background.spawn_critical_until_shutdown("the port of reviews", accepting);
+    let slots = ConnectionSlots::new(PORT, MAX_CONNECTIONS);
+    let accepting = port.spawn(public, move |_| slots.clone(), &stop, &background);
     health.set_started();
     serving.set_ready();
 

@@ -12,8 +12,8 @@ use super::{Document, error};
 
 /// Far deeper than any manifest.
 const MAX_DEPTH: usize = 100;
-/// Copied values, far more than a manifest has: references to references multiply without end.
-const MAX_COPIES: usize = 200_000;
+/// Far more than a manifest copies: references to references multiply without end.
+const MAX_COPIED_BYTES: usize = 1024 * 1024;
 /// Ends of lines in YAML 1.1 alone: for `kubectl` a comment ends there, and the rest counts.
 const OTHER_LINE_BREAKS: [char; 3] = ['\u{85}', '\u{2028}', '\u{2029}'];
 
@@ -22,57 +22,48 @@ const OTHER_LINE_BREAKS: [char; 3] = ['\u{85}', '\u{2028}', '\u{2029}'];
 /// # Errors
 /// For text that is neither YAML nor JSON, and for what two readers may read differently.
 pub(crate) fn documents(file: &str, stream: &str) -> Result<Vec<Document>, ExitError> {
-    let located = |(line, value)| Document {
-        location: format!("{file}:{line}"),
-        value,
-    };
-    // JSON has escapes that YAML lacks.
-    if let Ok(object) = strict_json::object(stream.as_bytes()) {
-        let objects = objects(1, object.into(), &[]).into_iter();
-        return Ok(objects.map(located).collect());
-    }
     let mut reader = Reader {
         events: Parser::new_from_str(stream),
         line: 1,
         items: Vec::new(),
         anchors: BTreeMap::new(),
-        copies: 0,
+        copied: 0,
     };
-    let read = match stream.split_once(OTHER_LINE_BREAKS) {
-        Some((before, _)) => {
-            reader.line = before.matches('\n').count() + 1;
-            Err("has a line break of another kind: write it as an escape".to_owned())
-        }
-        None => reader.documents(),
+    let read = if let Ok(object) = strict_json::object(stream.as_bytes()) {
+        // JSON has escapes that YAML lacks.
+        Ok(objects(1, object.into(), &[]))
+    } else if let Some((before, _)) = stream.split_once(OTHER_LINE_BREAKS) {
+        reader.line = before.matches('\n').count() + 1;
+        Err("has a line break of another kind: write it as an escape".to_owned())
+    } else {
+        reader.documents()
     };
-    let objects = read.map_err(|problem| error(&format!("{file}:{}", reader.line), problem))?;
-    Ok(objects.into_iter().map(located).collect())
+    let objects = read.map_err(|problem| error(&format!("{file}:{}", reader.line), &problem))?;
+    let located = objects.into_iter().map(|(line, value)| Document {
+        location: format!("{file}:{line}"),
+        value,
+        warnings: Vec::new(),
+    });
+    Ok(located.collect())
 }
 
 /// Returns the items of a list with their lines, or the object itself. As for `kubectl` an item is
 /// of the list's kind if it has none.
 fn objects(line: usize, value: Value, lines: &[usize]) -> Vec<(usize, Value)> {
-    let items = value.get("items").and_then(Value::as_array);
-    let Some(items) = items.filter(|items| items.iter().all(Value::is_object)) else {
+    let kind = value["kind"].as_str();
+    let kind = kind.and_then(|kind| kind.strip_suffix("List"));
+    let (Some(kind), Some(items)) = (kind, value["items"].as_array()) else {
         return vec![(line, value)];
     };
-    let kind = value.get("kind").and_then(Value::as_str);
-    let kind = kind.and_then(|kind| kind.strip_suffix("List"));
-    let kind = kind.filter(|kind| !kind.is_empty());
-    let mut found = Vec::new();
-    for (number, item) in items.iter().enumerate() {
+    let of_item = |(number, item): (usize, &Value)| {
         let mut item = item.clone();
-        if let Some(kind) = kind.filter(|_| item.get("kind").is_none()) {
+        if item.is_object() && item.get("kind").is_none() && !kind.is_empty() {
             item["kind"] = kind.into();
-            item["apiVersion"] = value.get("apiVersion").cloned().unwrap_or_default();
+            item["apiVersion"] = value["apiVersion"].clone();
         }
-        found.extend(objects(
-            lines.get(number).copied().unwrap_or(line),
-            item,
-            &[],
-        ));
-    }
-    found
+        objects(lines.get(number).copied().unwrap_or(line), item, &[])
+    };
+    items.iter().enumerate().flat_map(of_item).collect()
 }
 
 struct Reader<I> {
@@ -83,7 +74,7 @@ struct Reader<I> {
     items: Vec<usize>,
     /// By the parser's number of the anchor.
     anchors: BTreeMap<usize, Value>,
-    copies: usize,
+    copied: usize,
 }
 
 impl<'t, I: Iterator<Item = Result<(Event<'t>, Span), ScanError>>> Reader<I> {
@@ -95,7 +86,7 @@ impl<'t, I: Iterator<Item = Result<(Event<'t>, Span), ScanError>>> Reader<I> {
                 Event::StreamEnd => return Ok(found),
                 Event::DocumentStart(_) => {
                     self.anchors.clear();
-                    self.copies = 0;
+                    self.copied = 0;
                     let first = self.next()?;
                     let line = self.line;
                     let value = self.value(first, MAX_DEPTH)?;
@@ -142,8 +133,8 @@ impl<'t, I: Iterator<Item = Result<(Event<'t>, Span), ScanError>>> Reader<I> {
 
     fn copy(&mut self, anchor: usize) -> Result<Value, String> {
         let value = self.anchors.get(&anchor).ok_or("refers to itself")?;
-        self.copies += size(value);
-        if self.copies > MAX_COPIES {
+        self.copied += value.to_string().len();
+        if self.copied > MAX_COPIED_BYTES {
             return Err("has references without an end".to_owned());
         }
         Ok(value.clone())
@@ -225,18 +216,9 @@ fn merge(members: &mut Map<String, Value>, value: Value) -> Result<(), String> {
             }
         }
         _ => {
-            return Err(
-                "merges what is no map: write its members, or a reference to a map".to_owned(),
-            );
+            let why = "merges what is no map: write its members, or a reference to a map";
+            return Err(why.to_owned());
         }
     }
     Ok(())
-}
-
-fn size(value: &Value) -> usize {
-    1 + match value {
-        Value::Object(members) => members.values().map(size).sum(),
-        Value::Array(items) => items.iter().map(size).sum(),
-        _ => 0,
-    }
 }

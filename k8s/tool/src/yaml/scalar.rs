@@ -12,17 +12,11 @@ pub(super) fn plain(text: &str) -> Option<Value> {
         "false" | "False" | "FALSE" | "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => {
             false.into()
         }
-        _ if is_no_json(text) => return None,
-        _ => number(text).map_or_else(|| text.into(), Value::Number),
+        _ => match text.trim_start_matches(['+', '-']) {
+            ".inf" | ".Inf" | ".INF" | ".nan" | ".NaN" | ".NAN" => return None,
+            _ => number(text).map_or_else(|| text.into(), Value::Number),
+        },
     })
-}
-
-fn is_no_json(text: &str) -> bool {
-    let unsigned = text.trim_start_matches(['+', '-']);
-    matches!(
-        unsigned,
-        ".inf" | ".Inf" | ".INF" | ".nan" | ".NaN" | ".NAN"
-    )
 }
 
 fn number(text: &str) -> Option<Number> {

@@ -59,34 +59,23 @@ fn inline(value: &Value) -> String {
     }
 }
 
-/// Writes a number: readers of YAML 1.1 know an exponent by its sign, behind a point.
+/// Writes a number, without an exponent: readers of YAML 1.1 know it in some forms alone.
 fn written(number: &Number) -> String {
-    let text = number.to_string();
-    let Some((digits, exponent)) = text.split_once('e') else {
-        return text;
-    };
-    let point = if digits.contains('.') { "" } else { ".0" };
-    let sign = if exponent.starts_with(['-', '+']) {
-        ""
-    } else {
-        "+"
-    };
-    format!("{digits}{point}e{sign}{exponent}")
+    match number.as_f64().filter(|_| number.is_f64()) {
+        Some(whole) if whole.fract() == 0.0 => format!("{whole:.1}"),
+        Some(float) => float.to_string(),
+        None => number.to_string(),
+    }
 }
 
 /// Writes a text as JSON does, with escapes for what readers of YAML 1.1 reject or fold.
 fn quoted(text: &str) -> String {
     let json = Value::from(text).to_string();
-    let is_special = |c: char| {
-        c.is_control()
-            || matches!(
-                c,
-                '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}'
-            )
-    };
-    let escaped = |c: char| match c {
-        c if is_special(c) => format!("\\u{:04x}", u32::from(c)),
-        c => c.to_string(),
+    let is_special =
+        |c: char| c.is_control() || "\u{2028}\u{2029}\u{feff}\u{fffe}\u{ffff}".contains(c);
+    let escaped = |c: char| match is_special(c) {
+        true => format!("\\u{:04x}", u32::from(c)),
+        false => c.to_string(),
     };
     json.chars().map(escaped).collect()
 }

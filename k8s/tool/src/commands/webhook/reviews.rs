@@ -1,0 +1,105 @@
+//! Requests for reviews: one path, a bounded body, few reviews at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{HttpBody, to_bytes};
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use axum::{Extension, Router};
+use http::{StatusCode, header};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use runtime::metrics::Label;
+use runtime::net::connection_slots::Activity;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tracing::{info, warn};
+
+use crate::admission::{Outcome, review};
+use crate::object::text;
+use crate::settings::Settings;
+
+/// The path in the webhook's configuration.
+const PATH: &str = "/mutate";
+/// Stored objects have 1.5 MiB at the most, and the old one is sent beside the new one.
+const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
+/// Bodies in memory: 192 MiB at the most.
+const MAX_BODIES: usize = 48;
+/// Reviews at once, each with 100 MiB at the most.
+const MAX_REVIEWS: usize = 2;
+/// Of a body, which the API server sends at once. Behind 127 slow ones it waits for less than 3 s, and
+/// its review still ends in the 5 s of its configuration.
+const BODY_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Reviews of objects.
+#[derive(Clone)]
+struct Reviews {
+    settings: Arc<Settings>,
+    by_outcome: Family<Label, Counter>,
+    bodies: Arc<Semaphore>,
+    at_once: Arc<Semaphore>,
+}
+
+/// Returns the routes of the webhook's port.
+pub(super) fn routes(settings: Settings, by_outcome: Family<Label, Counter>) -> Router {
+    let reviews = Reviews {
+        settings: Arc::new(settings),
+        by_outcome,
+        bodies: Arc::new(Semaphore::new(MAX_BODIES)),
+        at_once: Arc::new(Semaphore::new(MAX_REVIEWS)),
+    };
+    let routes = Router::new().route(PATH, post(reviewed_in_turn));
+    routes.with_state(reviews)
+}
+
+/// Reads the body, and reviews it when its turn has come: slow peers hold up no reviews.
+async fn reviewed_in_turn(
+    State(reviews): State<Reviews>,
+    Extension(activity): Extension<Activity>,
+    request: Request,
+) -> Result<Response, StatusCode> {
+    if request.body().size_hint().lower() > MAX_BODY_BYTES as u64 {
+        return Err(StatusCode::PAYLOAD_TOO_LARGE);
+    }
+    let of_body = Arc::clone(&reviews.bodies).acquire_owned().await;
+    let body = to_bytes(request.into_body(), MAX_BODY_BYTES);
+    let body = timeout(BODY_TIMEOUT, body).await;
+    let body = body.map_err(|_| StatusCode::REQUEST_TIMEOUT)?;
+    let body = body.map_err(|_| StatusCode::PAYLOAD_TOO_LARGE)?;
+    activity.serves();
+    let of_review = Arc::clone(&reviews.at_once).acquire_owned().await;
+    // A large object takes milliseconds, which other connections need not wait for. The review goes
+    // on when its client has left, and keeps its place until its end.
+    let review = move || {
+        let _permits = (of_body, of_review);
+        reviews.reviewed(&body)
+    };
+    let reviewed = tokio::task::spawn_blocking(review).await;
+    reviewed.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+impl Reviews {
+    fn reviewed(&self, body: &[u8]) -> Response {
+        let reviewed = review(body, &self.settings);
+        let outcome = reviewed.as_ref().map(|(outcome, _)| *outcome);
+        let outcome = outcome.unwrap_or(Outcome::Malformed);
+        let label = [("outcome", outcome.name())];
+        self.by_outcome.get_or_create(&label).inc();
+        match reviewed {
+            Ok((_, response)) => {
+                if outcome == Outcome::Rejected {
+                    let reason = text(&response, "/response/status/message");
+                    info!(reason, "object rejected");
+                }
+                let json = [(header::CONTENT_TYPE, "application/json")];
+                (json, response.to_string()).into_response()
+            }
+            Err(error) => {
+                warn!(error, "request rejected");
+                (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response()
+            }
+        }
+    }
+}
