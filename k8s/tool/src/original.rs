@@ -103,7 +103,7 @@ fn retain(object: &mut Value, name: &str, stays: impl Fn(&Value) -> bool) {
     }
 }
 
-/// Reads the annotation, which any author may write: deeper members are none of ours.
+/// Reads the annotation. Any author may write it: members deeper than ours are not followed.
 fn record(object: &Value) -> Option<Record> {
     let record: Record = serde_json::from_str(text(object, ANNOTATION)).ok()?;
     let is_ours = |path: &String| path.matches('/').count() <= MAX_DEPTH;
