@@ -13,8 +13,6 @@ use wire::keys::signing_type::SigningType;
 use crate::cli::revocation_args::{RevocationArgs, RevocationMode};
 use crate::cli::{Cli, ServeArgs};
 use crate::config::live::Rules;
-use crate::keys::readiness::ReadyWith;
-use crate::keys::refresh::Timing;
 use crate::keys::schedule::Schedule;
 use crate::keys::source::SourceSettings;
 use crate::keys::token_cache::TokenCacheConfig;
@@ -45,6 +43,9 @@ pub(crate) use policy::{optional_list, pass_list};
 
 const REPORTING_ENDED: &str =
     "is past, and requests without a valid token are rejected: take it and --enforce report out";
+
+/// Memory for verified tokens: some 30,000 of them.
+const TOKEN_CACHE_BYTES: usize = 16 * 1024 * 1024;
 
 /// Durations of the shutdown steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,11 +84,10 @@ pub(crate) struct Config {
     /// The only issuer, or the first of several.
     pub(crate) first_issuer: IssuerConfig,
     pub(crate) other_issuers: Vec<IssuerConfig>,
-    pub(crate) ready_with: ReadyWith,
     /// `None` without a revocation list.
     pub(crate) revocations: Option<RevocationSettings>,
     trusts_shared_secret: bool,
-    pub(crate) timing: Timing,
+    pub(crate) schedule: Schedule,
     pub(crate) token_cache: TokenCacheConfig,
     /// `None`: forever.
     pub(crate) max_key_age: Option<Duration>,
@@ -153,10 +153,9 @@ impl Config {
             close_streams_on_expiry: args.limits.close_streams_on_expiry,
             trusts_shared_secret: args.keys.signing_type == Some(SigningType::Hmac),
             revocations: revocations(&args.revocations),
-            timing: timing(args)?,
+            schedule: schedule(args)?,
             token_cache: TokenCacheConfig {
-                // Together they stay within the limit.
-                bytes: args.limits.token_cache_bytes / (1 + issuers.others.len()),
+                bytes: TOKEN_CACHE_BYTES / (1 + issuers.others.len()),
                 ..TokenCacheConfig::default()
             },
             max_key_age: args.keys.max_key_age.limit(),
@@ -174,7 +173,6 @@ impl Config {
             logged_user: args.access.access_log_user,
             trusted_proxies: TrustedProxies::new(args.access.trusted_proxy.clone()),
             request_ids: args.tracing.request_id,
-            ready_with: args.keys.ready,
             first_issuer: issuers.first,
             other_issuers: issuers.others,
         })
@@ -326,13 +324,9 @@ fn revocations(args: &RevocationArgs) -> Option<RevocationSettings> {
     })
 }
 
-fn timing(args: &ServeArgs) -> Result<Timing, ExitError> {
-    Ok(Timing {
-        schedule: Schedule::new(&args.keys.refresh_cron)
-            .map_err(|error| flag_error("refresh-cron", &args.keys.refresh_cron, error))?,
-        retry_without_key: args.keys.retry_without_key,
-        previous_key_grace: args.keys.previous_key_grace.duration(),
-    })
+fn schedule(args: &ServeArgs) -> Result<Schedule, ExitError> {
+    let cron = &args.keys.refresh_cron;
+    Schedule::new(cron).map_err(|error| flag_error("refresh-cron", cron, error))
 }
 
 #[cfg(test)]

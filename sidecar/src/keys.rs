@@ -5,7 +5,6 @@ pub(crate) mod cache;
 pub(crate) mod current;
 pub(crate) mod fetch;
 mod fetch_span;
-mod grace;
 mod http_client;
 pub(crate) mod issuer_keys;
 mod jwks;

@@ -1,5 +1,6 @@
 //! Samples of `/metrics`.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use crate::auth_server::admin_get;
@@ -30,6 +31,17 @@ pub fn sum(admin: SocketAddr, name: &str, labels: &[(&str, &str)]) -> u64 {
     });
     let values = samples.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
     values.sum::<f64>() as u64
+}
+
+/// Returns the values that this label has in the samples of `name`.
+pub fn values_of(admin: SocketAddr, name: &str, label: &str) -> BTreeSet<String> {
+    let metrics = admin_get(admin, "/metrics").text();
+    let samples = metrics.lines().filter_map(|line| line.strip_prefix(name));
+    let value = |labels: &str| {
+        let (_, value) = labels.split_once(&format!("{label}=\""))?;
+        Some(value.split_once('"')?.0.to_owned())
+    };
+    samples.filter_map(value).collect()
 }
 
 /// Returns the number of rejections with this reason of a sidecar.

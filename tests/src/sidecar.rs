@@ -13,6 +13,8 @@ use crate::wait;
 
 /// A refresh every second: the contract's minute, scaled down.
 pub const EVERY_SECOND: [&str; 2] = ["--refresh-cron", "* * * * * *"];
+/// The metric that counts fetches of keys, by issuer.
+const KEY_REFRESHES: &str = "postern_sidecar_key_refreshes_total";
 /// A schedule that never comes round within a test.
 pub const NEVER: [&str; 2] = ["--refresh-cron", "0 0 0 29 2 *"];
 
@@ -161,6 +163,24 @@ impl SidecarPlan {
     /// When it does not start.
     pub fn ready(self) -> Sidecar {
         self.start().ready()
+    }
+
+    /// Starts the sidecar and waits until it has the keys of each issuer; readiness needs those of
+    /// one.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn with_all_keys(self) -> Sidecar {
+        let sidecar = self.start().ready();
+        wait::until("the keys of each issuer", || {
+            let fetched = |issuer: &String| {
+                let labels = [("issuer", &**issuer), ("outcome", "replaced")];
+                metrics::sum(sidecar.admin, KEY_REFRESHES, &labels) > 0
+            };
+            let issuers = metrics::values_of(sidecar.admin, KEY_REFRESHES, "issuer");
+            issuers.iter().all(fetched)
+        });
+        sidecar
     }
 
     /// Runs a sidecar that has to fail at startup.

@@ -1,6 +1,6 @@
 //! Standard combinations of actors.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::auth_server::AuthServer;
 use crate::clock;
@@ -76,7 +76,7 @@ impl ForgedStack {
         let auth_server = FakeAuthServer::serving(&forge.trusted().served());
         let plan = SidecarPlan::new(&service, &auth_server.url())
             .flags(signing_flags(signing_type).iter().copied());
-        let sidecar = prepare(plan).ready();
+        let sidecar = prepare(plan).with_all_keys();
         Self {
             sidecar,
             auth_server,
@@ -96,6 +96,12 @@ impl ForgedStack {
     /// Returns the head of a request with a valid token, and these header lines with their ends.
     pub fn head(&self, method: &str, target: &str, lines: &str) -> Vec<u8> {
         head_with_token(method, target, &self.token(), lines)
+    }
+
+    /// Returns a valid token of a user who does not fit into the user header.
+    pub fn token_of_long_name(&self) -> String {
+        let claims = json!({"nickName": "é".repeat(1_100)});
+        self.forge.token(clock::now(), &claims)
     }
 
     /// Returns a valid token.

@@ -3,17 +3,16 @@
 use std::path::PathBuf;
 
 use clap::builder::ArgPredicate;
-use clap::{ArgAction, ArgGroup, Args};
+use clap::{ArgGroup, Args};
 use registry::RegistryArgs;
 use runtime::command_line::seconds::Seconds;
-use runtime::command_line::serialize::{displayed_if_any, word};
+use runtime::command_line::serialize::displayed_if_any;
 use secrecy::SecretString;
 use serde::Serialize;
 use wire::keys::signing_type::SigningType;
 
 use super::policy_args::ISSUERS;
 use crate::keys::proxy::KeysProxy;
-use crate::keys::readiness::ReadyWith;
 
 /// The group of flags for the source of the verification keys: one is given, unless the file has
 /// `[[issuer]]` tables.
@@ -141,31 +140,15 @@ pub(crate) struct KeyArgs {
     #[arg(long, env)]
     pub(crate) trust_shared_secret: bool,
 
-    /// Time for which a replaced key without a name is still accepted. Only for servers without a
-    /// JWK Set; 0: only the last fetched key is accepted
-    #[arg(long, env, default_value_t = Seconds::new(0), value_name = "DURATION")]
-    pub(crate) previous_key_grace: Seconds,
-
     /// When to fetch the verification key: cron expression with seconds, in UTC
     #[arg(long, env, default_value = "0 * * * * *", value_name = "CRON")]
     pub(crate) refresh_cron: String,
-
-    /// Retry a failed fetch while no key is usable: after 1, 2, 4, 8, then every 10 seconds, beside
-    /// the schedule
-    #[arg(long, env, default_value_t = true, action = ArgAction::Set)]
-    pub(crate) retry_without_key: bool,
 
     /// File that keeps the last fetched keys, so that a sidecar that starts while no key server is
     /// reachable serves at once; --max-key-age counts on from the fetch. Readable by its owner
     /// only. Not with hmac, where the key is a secret
     #[arg(long, env, value_name = "FILE")]
     pub(crate) key_cache: Option<PathBuf>,
-
-    /// Issuers whose keys readiness needs, where the file has several: any for one with a usable
-    /// key, all for each
-    #[arg(long, env, value_enum, default_value_t, value_name = "ISSUERS")]
-    #[serde(serialize_with = "word")]
-    pub(crate) ready: ReadyWith,
 
     /// Time for which keys are trusted that cannot be fetched again, for example while the auth
     /// server is down; then tokens get 503 auth_keys_stale. 0: forever
@@ -206,11 +189,8 @@ impl KeyArgs {
             app_secret: _,
             app_secret_file: _,
             trust_shared_secret: _,
-            previous_key_grace: _,
             refresh_cron: _,
-            retry_without_key: _,
             key_cache: _,
-            ready: _,
             max_key_age: _,
         } = self;
         *auth_server == other.auth_server

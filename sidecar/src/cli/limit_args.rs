@@ -9,11 +9,6 @@ use serde::Serialize;
 #[command(next_help_heading = "Limits")]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct LimitArgs {
-    /// Memory for verified tokens, so that a repeated one is not verified again: about 500 bytes
-    /// each. 0: each token is verified at each request
-    #[arg(long, env, default_value_t = 16 * 1024 * 1024, value_name = "BYTES")]
-    pub(crate) token_cache_bytes: usize,
-
     /// Close WebSockets, server-sent events and gRPC calls when the token that opened them expires
     /// (exp and leeway)
     #[arg(long, env, default_value_t = true, action = ArgAction::Set)]

@@ -180,10 +180,6 @@ pub(crate) struct TokenArgs {
     /// that a browser can set
     #[arg(long, env)]
     pub(crate) websocket_token: bool,
-
-    /// Longest Authorization header
-    #[arg(long, env, default_value_t = 8192, value_name = "BYTES")]
-    pub(crate) max_authorization_bytes: usize,
 }
 
 /// Algorithms and claims of another issuer than the auth server.
@@ -263,9 +259,4 @@ pub(crate) struct IdentityArgs {
     #[arg(long, env, value_delimiter = ',', value_name = "NAME=CLAIM")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) claim_header: Vec<String>,
-
-    /// Max. bytes of the user header's value, together with those of --claim-header; a user who
-    /// does not fit is rejected
-    #[arg(long, env, default_value_t = 6144, value_name = "BYTES")]
-    pub(crate) max_user_header_bytes: usize,
 }

@@ -24,6 +24,12 @@ use crate::request::header_list::is_tchar;
 use crate::upstream::UpstreamAddress;
 use crate::upstream::request::UpstreamRequestPolicy;
 
+/// Bound on the value of `Authorization`. Tokens of large directories list hundreds of groups.
+const MAX_AUTHORIZATION_BYTES: usize = 16 * 1024;
+/// Bound on the user header's value, together with those of `--claim-header`: most services take
+/// heads of 8 KiB.
+const MAX_USER_HEADER_BYTES: usize = 6 * 1024;
+
 /// Returns the authorization rules, for the tokens of `issuers`.
 ///
 /// # Errors
@@ -57,7 +63,7 @@ fn resource(args: &RulesArgs, issuers: &[String]) -> Result<Option<ProtectedReso
 }
 
 pub(super) fn user_header(args: &IdentityArgs) -> Result<UserHeader, ExitError> {
-    let header = UserHeader::new(&args.user_header, args.max_user_header_bytes)
+    let header = UserHeader::new(&args.user_header, MAX_USER_HEADER_BYTES)
         .map_err(|error| flag_error("user-header", &args.user_header, error))?
         .with_encoding(args.user_header_encoding);
     args.claim_header.iter().try_fold(header, |header, entry| {
@@ -71,7 +77,7 @@ fn interceptor(args: &RulesArgs) -> Result<Interceptor, ExitError> {
     let interceptor = Interceptor::new(
         context_path(&args.app_name)?,
         pass_list(args)?,
-        args.tokens.max_authorization_bytes,
+        MAX_AUTHORIZATION_BYTES,
     );
     Ok(interceptor
         .with_allowed_origins(origins("cors-origin", &args.cors_origin)?)

@@ -27,7 +27,6 @@ fn the_defaults_are_usable_and_strict() {
         }
         other => unreachable!("{other}"),
     }
-    assert!(config.timing.previous_key_grace.is_zero());
     assert!(config.rules.auth_policy.policy.require_expiry);
     assert!(config.rules.upstream_request.forward_authorization);
     assert_eq!(config.upstream.address.to_string(), "http://127.0.0.1:3000");

@@ -1,30 +1,18 @@
-//! Readiness by the keys, and by the revocation list where one is required: those of the one issuer,
-//! of any of several, or of all.
+//! Readiness by the keys, and by the revocation list where one is required: of one issuer, whichever
+//! it is. An issuer that is away must not take the tokens of the others with it.
 
 use std::sync::Arc;
 
-use clap::ValueEnum;
 use parking_lot::Mutex;
 use runtime::admin::health::Condition;
 
 /// The readiness text before the first fetch.
 pub(crate) const NOT_FETCHED: &str = "not fetched yet";
 
-/// The issuers that readiness needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-pub(crate) enum ReadyWith {
-    /// One issuer with a usable key.
-    #[default]
-    Any,
-    /// Every issuer with a usable key.
-    All,
-}
-
 /// The readiness of all issuers, which share one condition.
 #[derive(Debug)]
 struct Shared {
     condition: Condition,
-    needed: ReadyWith,
     issuers: Mutex<Vec<Reported>>,
 }
 
@@ -49,14 +37,12 @@ impl KeyReadiness {
     /// Returns a handle for each issuer; none is ready.
     pub(crate) fn of_each(
         condition: Condition,
-        needed: ReadyWith,
         names: impl Iterator<Item = Option<String>>,
     ) -> Vec<Self> {
         let issuers: Vec<_> = names.map(Reported::not_fetched).collect();
         let count = issuers.len();
         let shared = Arc::new(Shared {
             condition,
-            needed,
             issuers: Mutex::new(issuers),
         });
         let handle = |issuer| Self {
@@ -86,10 +72,7 @@ impl KeyReadiness {
             report(reported);
         }
         let missing: Vec<_> = issuers.iter().filter_map(Reported::missing).collect();
-        let is_ready = match self.shared.needed {
-            ReadyWith::Any => missing.len() < issuers.len(),
-            ReadyWith::All => missing.is_empty(),
-        };
+        let is_ready = missing.len() < issuers.len();
         // Under the lock, so that no older report overwrites a newer one.
         if is_ready {
             self.shared.condition.set_ready();
@@ -105,7 +88,6 @@ impl From<Condition> for KeyReadiness {
         Self {
             shared: Arc::new(Shared {
                 condition,
-                needed: ReadyWith::All,
                 issuers: Mutex::new(vec![Reported::not_fetched(None)]),
             }),
             issuer: 0,
@@ -139,18 +121,18 @@ mod tests {
     use super::*;
 
     /// Returns a started program with two issuers.
-    fn of_two(needed: ReadyWith) -> (Health, Vec<KeyReadiness>) {
+    fn of_two() -> (Health, Vec<KeyReadiness>) {
         let health = Health::new();
         health.set_started();
         let names = ["a", "b"].map(|name| Some(name.to_owned()));
         let condition = health.condition("verification_key", NOT_FETCHED);
-        let handles = KeyReadiness::of_each(condition, needed, names.into_iter());
+        let handles = KeyReadiness::of_each(condition, names.into_iter());
         (health, handles)
     }
 
     /// Returns the readiness after each report of two issuers.
-    fn reported(needed: ReadyWith, reports: &[(usize, bool)]) -> Vec<bool> {
-        let (health, handles) = of_two(needed);
+    fn reported(reports: &[(usize, bool)]) -> Vec<bool> {
+        let (health, handles) = of_two();
         let report = |(issuer, ready): &(usize, bool)| {
             if let Some(handle) = handles.get(*issuer) {
                 match ready {
@@ -164,33 +146,28 @@ mod tests {
     }
 
     #[test]
-    fn one_issuer_or_all_are_needed() {
+    fn one_issuer_is_needed() {
         let reports = [(0, false), (1, true), (0, true), (1, false), (0, false)];
-        let any = reported(ReadyWith::Any, &reports);
-        assert_eq!(any, [false, true, true, true, false]);
-        let all = reported(ReadyWith::All, &reports);
-        assert_eq!(all, [false, false, true, false, false]);
+        assert_eq!(reported(&reports), [false, true, true, true, false]);
     }
 
     #[test]
     fn a_stale_required_list_of_one_issuer_leaves_the_others_ready() {
-        for (needed, ready) in [(ReadyWith::Any, true), (ReadyWith::All, false)] {
-            let (health, handles) = of_two(needed);
-            handles.iter().for_each(KeyReadiness::set_ready);
-            if let [stale, other] = &handles[..] {
-                stale.set_list(Some("stale"));
-                assert_eq!(health.is_ready(), ready, "{needed:?}");
-                other.set_not_ready("away");
-                assert!(!health.is_ready(), "{needed:?}");
-                stale.set_list(None);
-            }
-            assert_eq!(health.is_ready(), ready, "{needed:?}");
+        let (health, handles) = of_two();
+        handles.iter().for_each(KeyReadiness::set_ready);
+        if let [stale, other] = &handles[..] {
+            stale.set_list(Some("stale"));
+            assert!(health.is_ready());
+            other.set_not_ready("away");
+            assert!(!health.is_ready());
+            stale.set_list(None);
         }
+        assert!(health.is_ready());
     }
 
     #[test]
     fn the_missing_issuers_are_named() {
-        let (health, handles) = of_two(ReadyWith::Any);
+        let (health, handles) = of_two();
         handles.iter().take(1).for_each(|a| a.set_not_ready("away"));
         let keys = health.conditions().into_iter().find(|found| !found.ok);
         let reason = keys.and_then(|found| found.reason);

@@ -6,10 +6,9 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
-use parking_lot::Mutex as BriefMutex;
-use tokio::sync::{Mutex, Notify, OwnedMutexGuard};
+use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio_cron_scheduler::JobSchedulerError;
 use wire::keys::KeySet;
 use wire::rejection::Rejection;
@@ -17,7 +16,6 @@ use wire::rejection::Rejection;
 use super::cache::{KeyCache, KeyCacheSettings};
 use super::current::{CurrentKeys, FetchTime, InstallOutcome, KeySetFingerprint};
 use super::fetch::{FetchError, Fetched, Purpose};
-use super::grace::PreviousKeys;
 use super::issuer_keys::NamedKeys;
 use super::readiness::KeyReadiness;
 use super::revocation_refresh::RevocationRefresh;
@@ -29,25 +27,12 @@ use crate::telemetry::metrics::{Metrics, RefreshResult};
 /// The readiness text for keys past their age.
 const TOO_OLD: &str = "older than --max-key-age";
 
-/// The schedule, and the grace period of replaced keys.
-#[derive(Debug, Clone)]
-pub(crate) struct Timing {
-    pub(crate) schedule: Schedule,
-    /// Retries before the tick while no key is usable.
-    pub(crate) retry_without_key: bool,
-    pub(crate) previous_key_grace: Duration,
-}
-
 /// Keeps [`CurrentKeys`] fresh.
 #[derive(Debug)]
 pub(crate) struct Refresher {
     /// Locked for the duration of a fetch: there is one at a time.
     source: Arc<Mutex<KeySource>>,
-    timing: Timing,
-    /// Locked while keys are installed, so that the decision and the installed keys agree.
-    previous: BriefMutex<PreviousKeys>,
-    /// Notified when a replaced key gets an end.
-    end_is_known: Notify,
+    schedule: Schedule,
     keys: Arc<CurrentKeys>,
     cache: Option<KeyCache>,
     revocations: Option<RevocationRefresh>,
@@ -61,16 +46,14 @@ pub(crate) struct Refresher {
 impl Refresher {
     pub(crate) fn new(
         source: KeySource,
-        timing: Timing,
+        schedule: Schedule,
         of: &NamedKeys,
         metrics: Metrics,
         ready: KeyReadiness,
     ) -> Self {
         Self {
             source: Arc::new(Mutex::new(source)),
-            previous: BriefMutex::new(PreviousKeys::new(timing.previous_key_grace)),
-            timing,
-            end_is_known: Notify::new(),
+            schedule,
             keys: Arc::clone(&of.keys),
             cache: None,
             revocations: None,
@@ -123,7 +106,6 @@ impl Refresher {
     fn on_cache_hit(&self, keys: KeySet, fetched: FetchTime) {
         let key_ids = KeySetFingerprint::of(&keys);
         let now = Instant::now();
-        let keys = self.previous().joined(keys, now);
         self.keys.install(keys, fetched);
         let state = self.keys.load();
         let age_seconds = state.as_ref().map(|state| state.age(now).as_secs());
@@ -143,7 +125,7 @@ impl Refresher {
     /// # Errors
     /// [`JobSchedulerError`] when the schedule cannot be started.
     pub(crate) async fn run(self: Arc<Self>) -> Result<Infallible, JobSchedulerError> {
-        let mut ticks = self.timing.schedule.start().await?;
+        let mut ticks = self.schedule.start().await?;
         let ticks = async {
             loop {
                 self.refresh().await;
@@ -157,11 +139,6 @@ impl Refresher {
                 self.refresh_on_demand().await;
             }
         };
-        let ends = async {
-            loop {
-                self.end_previous_keys().await;
-            }
-        };
         let lists = async {
             loop {
                 self.refresh_revocations().await;
@@ -171,7 +148,6 @@ impl Refresher {
             never = lists => never,
             never = ticks => never,
             never = on_demand => never,
-            never = ends => never,
         })
     }
 
@@ -239,25 +215,6 @@ impl Refresher {
         }
     }
 
-    /// Waits for the end of a replaced key, and removes it: also while no fetch succeeds.
-    async fn end_previous_keys(&self) {
-        let next_end = self.previous().next_end();
-        match next_end {
-            None => return self.end_is_known.notified().await,
-            Some(end) => tokio::time::sleep_until(end.into()).await,
-        }
-        let mut previous = self.previous();
-        if let Some((keys, fetched_at)) = previous.ended(Instant::now()) {
-            let key_ids = KeySetFingerprint::of(&keys);
-            self.keys.install(keys, fetched_at);
-            tracing::info!(%key_ids, "the grace period of the previous verification key is over");
-        }
-    }
-
-    fn previous(&self) -> parking_lot::MutexGuard<'_, PreviousKeys> {
-        self.previous.lock()
-    }
-
     /// Fetches in a task of its own: a panic is a failed fetch, and ends neither the schedule nor
     /// the last good key.
     async fn fetch_from(self: &Arc<Self>, source: OwnedMutexGuard<KeySource>, purpose: Purpose) {
@@ -298,7 +255,6 @@ impl Refresher {
     }
 
     fn on_success(&self, keys: KeySet) {
-        let now = Instant::now();
         if let Some(cache) = &self.cache {
             cache.keep(keys.clone());
         }
@@ -307,12 +263,8 @@ impl Refresher {
             .load()
             .as_ref()
             .is_some_and(|state| state.is_cached());
-        let mut previous = self.previous();
-        let keys = previous.joined(keys, now);
         let key_ids = KeySetFingerprint::of(&keys);
-        let change = self.keys.install(keys, now);
-        drop(previous);
-        self.end_is_known.notify_one();
+        let change = self.keys.install(keys, Instant::now());
         self.keys.attempts().succeeded();
         self.ready.set_ready();
         let issuer = self.issuer.as_deref();
@@ -345,9 +297,11 @@ impl Refresher {
         let issuer = self.issuer.as_deref();
         let (state, now) = (self.keys.load(), Instant::now());
         let unusable = self.keys.usable(state.as_deref(), now).err();
-        let retries = self.timing.retry_without_key && unusable.is_some();
-        let until_tick = self.timing.schedule.until_next();
-        let next = self.keys.attempts().failed(now, until_tick, retries);
+        let until_tick = self.schedule.until_next();
+        let next = self
+            .keys
+            .attempts()
+            .failed(now, until_tick, unusable.is_some());
         if unusable == Some(Rejection::AuthKeysStale) {
             self.ready.set_not_ready(TOO_OLD);
         }

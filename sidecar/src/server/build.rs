@@ -256,7 +256,7 @@ fn refreshers(config: &Config, shared: &Shared) -> Result<Vec<Arc<Refresher>>, E
         .health
         .condition_with_note("verification_key", NOT_FETCHED, move || key_ages(&keys));
     let names = config.issuers().map(|issuer| issuer.name.clone());
-    let readiness = KeyReadiness::of_each(condition, config.ready_with, names);
+    let readiness = KeyReadiness::of_each(condition, names);
     let issuers = config.issuers().zip(shared.keys.iter()).zip(readiness);
     let refreshers = issuers.map(|((issuer, keys), ready)| {
         let revocations = revocations_of(issuer, config);
@@ -272,7 +272,7 @@ fn refreshers(config: &Config, shared: &Shared) -> Result<Vec<Arc<Refresher>>, E
         });
         let refresher = Refresher::new(
             source,
-            config.timing.clone(),
+            config.schedule.clone(),
             keys,
             shared.metrics.clone(),
             ready.clone(),
@@ -334,11 +334,14 @@ fn key_ages(issuers: &IssuerKeys) -> Option<String> {
         let cache_fails = issuer.keys.cache_fails.load(Ordering::Relaxed);
         let cache = cache_fails.then(|| CACHE_FAILS.to_owned());
         let notes: Vec<_> = key_age(&issuer.keys).into_iter().chain(cache).collect();
-        let notes = (!notes.is_empty()).then(|| notes.join(", "))?;
-        Some(match &issuer.name {
-            Some(name) => format!("{name}: {notes}"),
+        let notes = (!notes.is_empty()).then(|| notes.join(", "));
+        match &issuer.name {
+            Some(name) => Some(format!(
+                "{name}: {}",
+                notes.as_deref().unwrap_or(NOT_FETCHED)
+            )),
             None => notes,
-        })
+        }
     };
     let ages: Vec<_> = issuers.iter().filter_map(age).collect();
     (!ages.is_empty()).then(|| ages.join("; "))

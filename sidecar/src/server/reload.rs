@@ -321,7 +321,6 @@ mod tests {
             ("--upstream", "http://127.0.0.1:1", false),
             ("--threads", "2", false),
             ("--access-log", "all", false),
-            ("--token-cache-bytes", "0", false),
             ("--key-cache", "/keys", false),
             ("--max-key-age", "1", false),
             ("--app-id", "shop", false),

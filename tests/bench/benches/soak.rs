@@ -35,9 +35,7 @@ const CLIENTS: usize = 16;
 /// One request in this many is bad.
 const BAD: usize = 20;
 /// Requests of a token before its owner gets another: the cache fills up, and keeps changing.
-const REQUESTS_PER_TOKEN: usize = 50;
-/// Small enough to be full within the first minute.
-const CACHE_BYTES: &str = "2000000";
+const REQUESTS_PER_TOKEN: usize = 5;
 /// Share of the time after which memory has to stay constant.
 const WARM_UP: f64 = 0.2;
 const SAMPLES: u32 = 120;
@@ -88,7 +86,6 @@ fn main() -> ExitCode {
     let in_front_of = |upstream: &str| {
         SidecarPlan::to(upstream, &auth_server.url())
             .flags(["--signing-type", "ecdsa", "--public-path", "/public/**"])
-            .flags(["--token-cache-bytes", CACHE_BYTES])
             .flags(["--max-requests", &MAX_REQUESTS.to_string()])
             .flags(["--max-connections", &MAX_CONNECTIONS.to_string()])
             .flags(SHORT_TIMEOUTS)

@@ -95,7 +95,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// Returns the programs' defaults, with issuer and audience of [`Policy::flags`].
+    /// Returns the sidecar's defaults, with issuer and audience of [`Policy::flags`].
     pub fn of_defaults(kid: &str, now: i64) -> Self {
         Self {
             now,
@@ -103,7 +103,7 @@ impl Setting {
             issuer: "auth".to_owned(),
             audience: "orders".to_owned(),
             leeway: 30,
-            cap: 8192,
+            cap: 16 * 1024,
             claims: Value::Null,
         }
     }
@@ -433,7 +433,7 @@ mod tests {
         );
         assert_eq!(claims("exp at the edge of the leeway")["exp"], 995);
         assert_eq!(claims("no extraInfo")["aud"], "shop");
-        let largest = &made("exactly the cap of 8 KiB").lines[0];
+        let largest = &made("exactly the cap").lines[0];
         assert_eq!(largest.len(), "Authorization: ".len() + 100);
     }
 }

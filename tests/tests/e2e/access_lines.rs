@@ -146,10 +146,10 @@ fn a_line_has_times_bytes_and_the_user_only_if_configured() {
 fn a_line_names_the_issuer_where_there_may_be_several() {
     let issuers = Issuers::publish(&["shop", "stock"]);
     let (shop, stock) = (issuers.of("shop"), issuers.of("stock"));
-    let plan = issuers.plan().flags(NEVER).flags(["--ready", "all"]);
+    let plan = issuers.plan().flags(NEVER);
     let plan = plan.flags(["--access-log", "all", "--log-format", "json"]);
     let plan = plan.public_paths(["/public/**"]);
-    let sidecar = plan.ready();
+    let sidecar = plan.with_all_keys();
     for (path, token, issuer) in [
         ("/a", shop.own(), "shop".into()),
         ("/b", stock.own(), "stock".into()),

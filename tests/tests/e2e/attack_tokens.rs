@@ -18,8 +18,10 @@ use wire::keys::{KeySet, VerificationKey};
 use wire::token::bearer;
 use wire::token::verifier::VerificationPolicy;
 
-/// The cap of the `Authorization` field that the programs have by default.
-const AUTHORIZATION_CAP: usize = 8 * 1024;
+/// The sidecar's cap of the `Authorization` field.
+const AUTHORIZATION_CAP: usize = 16 * 1024;
+/// The auth server's: it verifies its own tokens alone.
+const AUTH_SERVER_CAP: i64 = 8 * 1024;
 
 /// The verdict on a token for another audience: a sidecar of an issuer has one, and the server that
 /// issued a token requires none.
@@ -365,7 +367,11 @@ fn check_row(server: &AuthServer, row: &TokenRow, forge: &Forge) -> Result<(), S
     );
     let key = verification_key(forge.trusted());
     let (lines, response) = within_one_second(|now| {
-        let lines = row.header_lines(forge, key.id().as_str(), now);
+        let setting = Setting {
+            cap: AUTH_SERVER_CAP,
+            ..Setting::of_defaults(key.id().as_str(), now)
+        };
+        let lines = row.attack(forge, &setting).lines;
         let request = lines
             .iter()
             .cloned()

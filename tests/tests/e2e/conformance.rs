@@ -74,14 +74,19 @@ fn grpc_go_sees_the_code_and_the_reason_of_a_rejection() {
     std::fs::write(&rules, rule).unwrap();
     let strict = sidecar(&["--config", &rules.path().display().to_string()]);
     let gone = sidecar(&[]);
-    let small = sidecar(&["--max-user-header-bytes", "10"]);
     let keyless = SidecarPlan::to("h2c://127.0.0.1:1", "http://127.0.0.1:1/auth").start();
     let bearer = format!("Bearer {}", stack.token());
+    let of_long_name = format!("Bearer {}", stack.token_of_long_name());
     for (sidecar, authorization, code, reason) in [
         (&gone, "", "Unauthenticated", "token_missing"),
         (&gone, "Bearer a.b.c", "Unauthenticated", "token_malformed"),
         (&strict, &*bearer, "PermissionDenied", "insufficient_scope"),
-        (&small, &*bearer, "ResourceExhausted", "identity_too_large"),
+        (
+            &gone,
+            &*of_long_name,
+            "ResourceExhausted",
+            "identity_too_large",
+        ),
         (&keyless, &*bearer, "Unavailable", "auth_keys_unavailable"),
         (&gone, &*bearer, "Unavailable", "upstream_unavailable"),
     ] {

@@ -94,7 +94,7 @@ fn lesson_d27_each_failure_has_one_reason_everywhere() {
         ),
         (
             "an oversized token",
-            bearer(&"x".repeat(9000)),
+            bearer(&"x".repeat(17_000)),
             "authorization_too_large",
         ),
         (

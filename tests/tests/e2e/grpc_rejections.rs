@@ -16,8 +16,8 @@ fn a_rejected_grpc_call_gets_status_and_reason_in_its_head() {
     let sidecar = stack.in_front_of(&service.url(), &[]);
     let keyless = SidecarPlan::to(&service.url(), "http://127.0.0.1:1/auth").start();
     let gone = stack.in_front_of("h2c://127.0.0.1:1", &[]);
-    let small = stack.in_front_of(&service.url(), &["--max-user-header-bytes", "10"]);
     let bearer = format!("Bearer {}", stack.token());
+    let of_long_name = format!("Bearer {}", stack.token_of_long_name());
     let call = "/orders/pkg.Service/Chat";
     for (sidecar, path, authorization, verdict) in [
         (&sidecar, call, None, "grpc 16 token_missing"),
@@ -46,7 +46,12 @@ fn a_rejected_grpc_call_gets_status_and_reason_in_its_head() {
             "grpc 14 auth_keys_unavailable",
         ),
         (&gone, call, Some(&*bearer), "grpc 14 upstream_unavailable"),
-        (&small, call, Some(&*bearer), "grpc 8 identity_too_large"),
+        (
+            &sidecar,
+            call,
+            Some(&*of_long_name),
+            "grpc 8 identity_too_large",
+        ),
     ] {
         for media_type in ["application/grpc", "application/grpc+proto; x=y"] {
             let mut fields = vec![("content-type", media_type), ("te", "trailers")];

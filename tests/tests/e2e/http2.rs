@@ -67,7 +67,7 @@ fn rejections_and_own_responses_equal_those_of_http_1() {
     let bearer = bearer(&stack);
     let token = [("authorization", &*bearer)];
     let two = [("authorization", &*bearer), ("authorization", &*bearer)];
-    let long = format!("Bearer {}", "a".repeat(9000));
+    let long = format!("Bearer {}", "a".repeat(17_000));
     for (method, path, fields, expected) in [
         ("GET", "/orders/list", &[][..], "401 token_missing"),
         ("GET", "/orders/list", &token[..], "200"),

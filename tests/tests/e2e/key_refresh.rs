@@ -81,29 +81,6 @@ fn contract_1_a_replaced_key_is_taken_at_the_next_tick() {
 }
 
 #[test]
-fn a_former_key_counts_for_its_grace_alone() {
-    let grace = ["--previous-key-grace", "4"];
-    let stack = ForgedStack::with_flags(EVERY_SECOND.into_iter().chain(grace));
-    let new = stack.forge.untrusted_token(clock::now(), &Value::Null);
-    let (old, new) = (
-        stack.sidecar.bearing(&stack.token()),
-        stack.sidecar.bearing(&new),
-    );
-    let new_key = stack.forge.untrusted().served();
-    stack.auth_server.set_reply(key_response(&new_key));
-    wait::until("the new key", || new.get("/list").status() == 200);
-    assert_eq!(old.get("/list").status(), 200, "grace");
-    // The grace ends without an auth server as well.
-    drop(stack.auth_server);
-    let rejected = wait::until("the end of the grace", || {
-        let verdict = verdict(&old.get("/list"));
-        (verdict != "200").then_some(verdict)
-    });
-    assert_eq!(rejected, "401 token_signature");
-    assert_eq!(new.get("/list").status(), 200);
-}
-
-#[test]
 fn contract_1_the_hot_path_never_calls_the_auth_server() {
     let service = EchoService::start();
     let auth_server = AuthServer::start();
@@ -188,25 +165,31 @@ fn a_late_auth_server_is_retried_before_the_tick() {
 }
 
 #[test]
-fn contract_8_a_failed_fetch_waits_for_the_next_tick() {
+fn contract_8_a_fetch_is_one_try() {
     let away = json_response("503 Service Unavailable", "{\"success\":false}");
     let auth_server = FakeAuthServer::replying(away);
     let service = EchoService::start();
     let sidecar = SidecarPlan::new(&service, &auth_server.url())
         .flags(NEVER)
-        .flags(["--retry-without-key", "false"])
         .start();
-    sidecar.until_logged("ERROR");
-    assert!(retry_after(&sidecar) > 60, "the tick is days away");
+    let failures = || {
+        sidecar
+            .process()
+            .stderr()
+            .matches("not fetched; next")
+            .count()
+    };
+    wait::until("some failed fetches", || failures() > 2);
     for _ in 0..20 {
         assert_eq!(
             verdict(&sidecar.bearing("a.b.c").get("/list")),
             "503 auth_keys_unavailable"
         );
     }
-    assert_eq!(
-        auth_server.retrievals().len(),
-        1,
+    let tries = auth_server.retrievals().len();
+    // One may be under way.
+    assert!(
+        tries <= failures() + 1,
         "retries on the same and the next instance: 0 / 0"
     );
 }

@@ -44,7 +44,7 @@ fn plan(
     let config = tables.map(table).collect::<String>() + rule;
     let file = home.path().join(format!("{}.toml", audiences.join("-")));
     fs::write(&file, config).unwrap();
-    let flags = ["--config", file.to_str().unwrap(), "--ready", "all"];
+    let flags = ["--config", file.to_str().unwrap()];
     SidecarPlan::of_issuer(service, flags).flags(["--claim-header", "X-Issuer=iss"])
 }
 
@@ -53,7 +53,7 @@ fn each_real_issuer_is_trusted_for_its_own_tokens_alone() {
     let Some(issuers) = issuers() else { return };
     let (service, home) = (EchoService::start(), tempfile::tempdir().unwrap());
     let plan = |audiences| plan(&service, &home, &issuers, audiences).flags(NEVER);
-    let sidecar = plan(AUDIENCES).ready();
+    let sidecar = plan(AUDIENCES).with_all_keys();
     let tokens = issuers.each_ref().map(PeerIssuer::token);
     for (number, (issuer, token)) in issuers.iter().zip(&tokens).enumerate() {
         assert_eq!(payload_of(token)["iss"], issuer.issuer());
@@ -75,7 +75,7 @@ fn each_real_issuer_is_trusted_for_its_own_tokens_alone() {
             assert_eq!(verdict(&forged.get("/list")), "401 token_signature");
         }
     }
-    let elsewhere = plan(["stock", "orders", "stock"]).ready();
+    let elsewhere = plan(["stock", "orders", "stock"]).with_all_keys();
     for token in &tokens {
         let response = elsewhere.bearing(token).get("/list");
         assert_eq!(verdict(&response), "401 token_audience");
@@ -88,7 +88,7 @@ fn a_rotation_of_real_issuers_under_load_rejects_nothing() {
     let Some(issuers) = issuers() else { return };
     let (service, home) = (EchoService::start(), tempfile::tempdir().unwrap());
     let plan = plan(&service, &home, &issuers, AUDIENCES);
-    let sidecar = plan.flags(EVERY_SECOND).ready();
+    let sidecar = plan.flags(EVERY_SECOND).with_all_keys();
     let issuers = issuers.map(Mutex::new);
     let (ended, verdicts) = (AtomicBool::new(false), Mutex::new(Vec::new()));
     // A mutex alone would seldom let the step in between requests.

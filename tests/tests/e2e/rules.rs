@@ -379,7 +379,7 @@ fn no_disguise_of_a_path_steps_around_a_rule() {
         let context = group.context.trim_start_matches('/');
         let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
             plan.app_name(context)
-                .flags(["--config", file.to_str().unwrap(), "--ready", "all"])
+                .flags(["--config", file.to_str().unwrap()])
         });
         let tokens_of = |forge: &Forge, issuer: &str| {
             [json!({}), json!({"scope": SCOPE})].map(|mut claims| {

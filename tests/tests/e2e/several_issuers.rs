@@ -140,9 +140,9 @@ fn the_auth_server_is_one_issuer_among_others() {
     fs::write(issuers.file(), config).unwrap();
     let file = issuers.file().display().to_string();
     let sidecar = SidecarPlan::new(&issuers.service, &auth_server.url())
-        .flags(["--config", &file, "--ready", "all"])
+        .flags(["--config", &file])
         .flags(NEVER)
-        .ready();
+        .with_all_keys();
     for token in [auth_server.login(), shop.own()] {
         let bearer = sidecar.bearing(&token);
         assert_eq!(verdict(&bearer.get("/list")), "200");

@@ -45,20 +45,19 @@ fn list() -> String {
     "/list".to_owned()
 }
 
-const FLAGS: [&str; 8] = [
+const FLAGS: [&str; 7] = [
     "--public-path=/public/**",
     "--optional-auth-path=/feed/**",
     "--token-cookie=session",
     "--cookie-origin=https://app.example",
     "--websocket-token",
-    "--ready=all",
     NEVER[0],
     NEVER[1],
 ];
 
 /// Puts the tokens in, in place of `{ISSUER}` and `{ISSUER:NAME}`.
 fn filled(issuers: &Issuers, line: &str) -> String {
-    let mut line = line.replace("{long}", &"a".repeat(9000));
+    let mut line = line.replace("{long}", &"a".repeat(17_000));
     for one in &issuers.published {
         let own = one.own();
         let name = &one.row.name;
@@ -120,7 +119,7 @@ fn found(response: &Message, seen: &[Message]) -> String {
 fn each_row_of_the_token_headers_gets_its_verdict() {
     let table: HeaderTable = load("token_headers.toml");
     let issuers = Issuers::of_rows(table.issuer);
-    let sidecar = issuers.plan().flags(FLAGS).ready();
+    let sidecar = issuers.plan().flags(FLAGS).with_all_keys();
     let mut verdicts = Verdicts::default();
     for row in &table.row {
         // The second time from the token cache.
@@ -143,7 +142,7 @@ fn a_token_header_is_stripped_in_report_only_mode_too() {
         .plan()
         .flags(FLAGS)
         .flags(["--enforce=report", &format!("--report-until={until}")])
-        .ready();
+        .with_all_keys();
     let rejected = table
         .row
         .iter()
@@ -164,7 +163,7 @@ fn a_token_header_is_stripped_in_report_only_mode_too() {
 fn a_token_header_gives_the_current_user_too() {
     let table: HeaderTable = load("token_headers.toml");
     let issuers = Issuers::of_rows(table.issuer);
-    let sidecar = issuers.plan().flags(FLAGS).ready();
+    let sidecar = issuers.plan().flags(FLAGS).with_all_keys();
     let client = sidecar.anonymous();
     let line = format!("Cf-Access-Jwt-Assertion: {}", issuers.of("access").own());
     let response = client.send(&client.request("GET", USER_DETAILS).line(line));
@@ -175,7 +174,7 @@ fn a_token_header_gives_the_current_user_too() {
 fn explanations_name_the_token_header() {
     let table: HeaderTable = load("token_headers.toml");
     let issuers = Issuers::of_rows(table.issuer);
-    let sidecar = issuers.plan().flags(FLAGS).ready();
+    let sidecar = issuers.plan().flags(FLAGS).with_all_keys();
     let token = issuers.of("access").own();
     for (line, outcome, text) in [
         (
@@ -202,7 +201,7 @@ fn explanations_name_the_token_header() {
 fn a_token_header_is_reloaded() {
     let table: HeaderTable = load("token_headers.toml");
     let issuers = Issuers::of_rows(table.issuer);
-    let sidecar = issuers.plan().flags(FLAGS).ready();
+    let sidecar = issuers.plan().flags(FLAGS).with_all_keys();
     let access = issuers.of("access");
     let token = access.own();
     let bearer = || verdict(&sidecar.bearing(&token).get("/list"));

@@ -70,8 +70,8 @@ impl Rejection {
                 "Send one. Often a client library adds its own to the one that was set by hand, or a proxy in front does. Of two cookies with one name, the old one has another `Path` or `Domain`: delete it with just these.",
             ),
             Self::AuthorizationTooLarge => (
-                "The `Authorization` field, or the token in another place, is longer than allowed (8 KiB by default).",
-                "Put less into the token. For an issuer whose tokens are that large, raise the sidecar's `--max-authorization-bytes`.",
+                "The `Authorization` field, or the token in another place, is longer than 16 KiB (at the auth server 8 KiB).",
+                "Put less into the token.",
             ),
             Self::AuthorizationScheme => (
                 "The `Authorization` field has another scheme than `Bearer`.",
@@ -158,8 +158,8 @@ impl Rejection {
                 "Bring the auth server back, or the way to it; the log line `revocation list not fetched` names the cause. A list with a number below the known one comes from a restored store: `auth-server revoke --jti none` gives it a later number. An auth server that publishes no list is too old, or another implementation: use `--revocations on`.",
             ),
             Self::IdentityTooLarge => (
-                "The user of the token does not fit into the user header (6 KiB by default).",
-                "Shorten what makes it large (an avatar that is a data URL, mostly), or raise `--max-user-header-bytes` if the service takes longer headers.",
+                "The user of the token does not fit into the user header (6 KiB, together with those of `--claim-header`).",
+                "Shorten what makes it large: an avatar that is a data URL, mostly.",
             ),
             Self::UpstreamUnavailable => (
                 "The service behind the sidecar cannot be reached, or broke off before its response.",

@@ -2,6 +2,7 @@
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::thread;
+use std::time::Duration;
 
 use runtime::admin::health::Health;
 use wire::keys::signing_type::SigningType;
@@ -16,12 +17,11 @@ const YEARLY: &str = "0 0 0 1 1 *";
 
 /// Starts an auth server that responds to the n-th fetch with the n-th of these envelopes.
 fn refresher(envelopes: Vec<String>) -> (Arc<Refresher>, Arc<CurrentKeys>, Health) {
-    refresher_with(YEARLY, Duration::ZERO, envelopes)
+    refresher_with(YEARLY, envelopes)
 }
 
 fn refresher_with(
     cron: &str,
-    grace: Duration,
     envelopes: Vec<String>,
 ) -> (Arc<Refresher>, Arc<CurrentKeys>, Health) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -52,16 +52,12 @@ fn refresher_with(
     health.set_started();
     let ready = health.condition("verification_key", "not fetched yet");
     let metrics = Metrics::new(&TokenCacheCounters::default()).0;
-    let timing = Timing {
-        schedule: Schedule::new(cron).unwrap(),
-        retry_without_key: true,
-        previous_key_grace: grace,
-    };
+    let schedule = Schedule::new(cron).unwrap();
     let of = NamedKeys {
         name: None,
         keys: Arc::clone(&keys),
     };
-    let refresher = Refresher::new(source, timing, &of, metrics, ready.into());
+    let refresher = Refresher::new(source, schedule, &of, metrics, ready.into());
     (Arc::new(refresher), keys, health)
 }
 
@@ -159,7 +155,7 @@ async fn without_a_key_a_failed_fetch_is_tried_again_before_the_tick() {
 #[tokio::test]
 async fn a_failure_beside_the_schedule_is_tried_again_as_well() {
     let (refresher, keys, _) = refresher(vec![envelope(false, "a")]);
-    let ticks = refresher.timing.schedule.start().await.unwrap();
+    let ticks = refresher.schedule.start().await.unwrap();
     let waits = refresher.wait(&ticks);
     tokio::pin!(waits);
     let waits_already = tokio::time::timeout(Duration::ZERO, &mut waits).await;
@@ -173,7 +169,7 @@ async fn a_failure_beside_the_schedule_is_tried_again_as_well() {
 #[tokio::test]
 async fn the_schedule_fetches_again() {
     let envelopes = vec![envelope(true, "a"), envelope(true, "b")];
-    let (refresher, keys, _) = refresher_with("* * * * * *", Duration::ZERO, envelopes);
+    let (refresher, keys, _) = refresher_with("* * * * * *", envelopes);
     let run = tokio::spawn(refresher.run());
     until(&keys, 2).await;
     run.abort();
@@ -187,28 +183,4 @@ async fn a_fetch_on_demand_does_not_wait_for_the_schedule() {
     keys.on_demand_fetch().wait(Instant::now()).await;
     assert_eq!(generation(&keys), Some(2));
     run.abort();
-}
-
-fn trusted(keys: &CurrentKeys) -> usize {
-    let state = keys.load();
-    state.as_ref().map_or(0, |state| state.keys().keys().len())
-}
-
-#[tokio::test]
-async fn a_former_key_ends_by_itself_while_no_server_responds() {
-    let grace = Duration::from_millis(50);
-    let envelopes = vec![envelope(true, "a"), envelope(true, "b")];
-    let (refresher, keys, _) = refresher_with(YEARLY, grace, envelopes);
-    refresher.refresh().await;
-    refresher.refresh().await;
-    assert_eq!((trusted(&keys), generation(&keys)), (2, Some(2)));
-    let fetched = keys.load().as_ref().unwrap().age(Instant::now());
-    refresher.end_previous_keys().await;
-    assert_eq!((trusted(&keys), generation(&keys)), (1, Some(3)));
-    let age = keys.load().as_ref().unwrap().age(Instant::now());
-    assert!(age > fetched, "the end is no fetch");
-    let waits = tokio::time::timeout(grace, refresher.end_previous_keys());
-    assert!(waits.await.is_ok(), "woken by the fetches");
-    let waits = tokio::time::timeout(grace, refresher.end_previous_keys());
-    assert!(waits.await.is_err(), "nothing is left to end");
 }

@@ -15,7 +15,7 @@ fn a_rule_of_one_issuer_is_satisfied_by_its_tokens_alone() {
                  [[rule]]\npaths = ['/all/**']\nissuer = ['partner', 'users']\n";
     let config = rules.to_owned() + &issuers.tables();
     let plan = issuers.plan_with(&config).flags(NEVER);
-    let sidecar = plan.flags(["--ready", "all"]).ready();
+    let sidecar = plan.with_all_keys();
     for (path, of_users, of_partner) in [
         ("/admin/x", "200", "403 claim_not_allowed"),
         ("/own/x", "200", "403 claim_not_allowed"),

@@ -18,9 +18,9 @@ use super::published::{AWAY, Issuers};
 fn each_issuer_has_a_key_cache_of_its_own() {
     let issuers = Issuers::publish(&["shop", "cluster"]);
     let cache = issuers.home.path().join("keys.json");
-    let flags = ["--key-cache", cache.to_str().unwrap(), "--ready", "all"];
+    let flags = ["--key-cache", cache.to_str().unwrap()];
     let plan = || issuers.plan().flags(NEVER).flags(flags);
-    let sidecar = plan().ready();
+    let sidecar = plan().with_all_keys();
     for name in ["shop", "cluster"] {
         let file = format!("{}.{name}", cache.display());
         wait::until("the cache", || Path::new(&file).exists());
@@ -101,7 +101,7 @@ fn the_cluster_s_keys_are_fetched_with_the_pod_s_own_token() {
     let pods = Pods::of(&issuers);
     let config = issuers.of("shop").table() + &pods.table;
     let plan = issuers.plan_with(&config).flags(EVERY_SECOND);
-    let sidecar = plan.flags(["--ready", "all"]).ready();
+    let sidecar = plan.with_all_keys();
     for token in [&pods.token, &issuers.of("shop").own()] {
         assert_eq!(verdict(&sidecar.bearing(token).get("/list")), "200");
     }

@@ -35,40 +35,32 @@ fn an_issuer_that_is_away_hurts_no_other() {
     let issuers = Issuers::publish(&["shop", "cluster"]);
     let (shop, cluster) = (issuers.of("shop"), issuers.of("cluster"));
     cluster.replies(json_response(AWAY, "{}"));
-    let any = issuers.plan().flags(EVERY_SECOND).ready();
-    let all = issuers
-        .plan()
-        .flags(EVERY_SECOND)
-        .flags(["--ready", "all"])
-        .start();
-    for sidecar in [&any, &all] {
-        wait::until("the keys of the other", || {
-            verdict(&sidecar.bearing(&shop.own()).get("/list")) == "200"
-        });
-        let without = sidecar.bearing(&cluster.own()).get("/list");
-        assert_eq!(verdict(&without), "503 auth_keys_unavailable");
-        assert_eq!(without.header("retry-after").len(), 1);
-    }
-    assert_eq!((any.readiness(), all.readiness()), (200, 503));
-    let report = admin_get(all.admin(), "/readyz").text();
+    let sidecar = issuers.plan().flags(EVERY_SECOND).ready();
+    assert_eq!(verdict(&sidecar.bearing(&shop.own()).get("/list")), "200");
+    let of_cluster = sidecar.bearing(&cluster.own());
+    let without = of_cluster.get("/list");
+    assert_eq!(verdict(&without), "503 auth_keys_unavailable");
+    assert_eq!(without.header("retry-after").len(), 1);
+    let report = admin_get(sidecar.admin(), "/readyz").text();
     assert!(
-        report.contains("cluster: ") && report.contains("shop: fetched"),
+        report.contains("cluster: not fetched yet") && report.contains("shop: fetched"),
         "{report}"
     );
     cluster.replies(json_response("200 OK", &cluster.jwks()));
-    let all = all.ready();
-    assert_eq!(verdict(&all.bearing(&cluster.own()).get("/list")), "200");
+    wait::until("the keys of the other", || {
+        verdict(&of_cluster.get("/list")) == "200"
+    });
     // It goes on with its last good keys.
     cluster.replies(json_response(AWAY, "{}"));
     wait::until("a failed fetch", || {
-        let failures = all
+        let failures = sidecar
             .process()
             .stderr()
             .matches("keeping the last good one")
             .count();
         failures > 0
     });
-    assert_eq!(verdict(&all.bearing(&cluster.own()).get("/list")), "200");
+    assert_eq!(verdict(&of_cluster.get("/list")), "200");
 }
 
 #[test]
@@ -81,31 +73,19 @@ fn a_required_list_that_is_missing_hurts_no_other_issuer() {
         "[[issuer]]\nname = 'members'\nissuer = 'auth'\nauth-server = true\nuser-prefix = ''\n";
     fs::write(issuers.file(), format!("{members}{}", issuers.tables())).unwrap();
     let file = issuers.file().display().to_string();
-    let start = |needed| {
-        SidecarPlan::new(&issuers.service, &auth_server.url())
-            .flags(["--config", &file, "--signing-type", "ecdsa"])
-            .flags(["--revocations", "required", "--ready", needed])
-            .flags(NEVER)
-            .start()
-    };
-    let (any, all) = (start("any").ready(), start("all"));
-    for sidecar in [&any, &all] {
-        let shop = sidecar.bearing(&issuers.of("shop").own());
-        wait::until("the keys of the other", || {
-            verdict(&shop.get("/list")) == "200"
-        });
-        let token = forge.token(clock::now(), &json!({"iss": "auth"}));
-        wait::until("the missing list", || {
-            let seen = verdict(&sidecar.bearing(&token).get("/list"));
-            seen == "503 revocations_stale"
-        });
-    }
-    assert_eq!((any.readiness(), all.readiness()), (200, 503));
-    let report = admin_get(all.admin(), "/readyz").text();
-    assert!(
-        report.contains("members: revocation list not fetched yet"),
-        "{report}"
-    );
+    let sidecar = SidecarPlan::new(&issuers.service, &auth_server.url())
+        .flags(["--config", &file, "--signing-type", "ecdsa"])
+        .flags(["--revocations", "required"])
+        .flags(NEVER)
+        .ready();
+    let shop = sidecar.bearing(&issuers.of("shop").own());
+    assert_eq!(verdict(&shop.get("/list")), "200");
+    let token = forge.token(clock::now(), &json!({"iss": "auth"}));
+    wait::until("the missing list", || {
+        let seen = verdict(&sidecar.bearing(&token).get("/list"));
+        seen == "503 revocations_stale"
+    });
+    assert_eq!(sidecar.readiness(), 200);
 }
 
 #[test]
@@ -146,11 +126,7 @@ fn a_rotation_under_load_rejects_no_token_of_any_issuer() {
     let token = rotating.token("the token of a workflow");
     // The table signs it with the second key.
     rotating.replies(json_response("200 OK", &only(0)));
-    let sidecar = issuers
-        .plan()
-        .flags(EVERY_SECOND)
-        .flags(["--ready", "all"])
-        .ready();
+    let sidecar = issuers.plan().flags(EVERY_SECOND).with_all_keys();
     let (ended, sent) = (AtomicBool::new(false), AtomicUsize::new(0));
     let rejected = Mutex::new(Vec::new());
     std::thread::scope(|scope| {

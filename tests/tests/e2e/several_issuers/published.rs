@@ -122,8 +122,7 @@ impl Issuers {
 
     /// Starts a sidecar that has the keys of all issuers.
     pub(crate) fn start(&self) -> Sidecar {
-        let sidecar = self.plan().flags(NEVER).flags(["--ready", "all"]);
-        sidecar.ready()
+        self.plan().flags(NEVER).with_all_keys()
     }
 }
 

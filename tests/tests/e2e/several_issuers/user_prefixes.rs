@@ -59,8 +59,8 @@ fn details_access_log_and_http_2_have_the_prefix_too() {
         let issuers = issuers();
         let log = ["--access-log", "all", "--log-format", "json"];
         let plan = issuers.plan().flags(NEVER).flags(log);
-        let plan = plan.flags(["--access-log-user", field, "--ready", "all"]);
-        let sidecar = plan.ready();
+        let plan = plan.flags(["--access-log-user", field]);
+        let sidecar = plan.with_all_keys();
         let token = issuers.of("partner").own();
         for _ in 0..2 {
             let details = sidecar.bearing(&token).get(USER_DETAILS).json();
@@ -108,8 +108,8 @@ fn claim_headers(issuers: &Issuers, client: &Client) -> Vec<String> {
 #[test]
 fn a_claim_header_of_a_table_is_for_its_tokens_alone() {
     let issuers = issuers();
-    let flags = ["--ready", "all", "--public-path", "/list"];
-    let public = issuers.plan().flags(NEVER).flags(flags).ready();
+    let plan = issuers.plan().public_paths(["/list"]);
+    let public = plan.flags(NEVER).with_all_keys();
     assert_eq!(claim_headers(&issuers, &public.anonymous()), [""; 0]);
     let sidecar = issuers.start();
     for (name, expected) in [("users", ["buyer", "1"]), ("partner", ["guest", "1"])] {
@@ -208,7 +208,7 @@ fn beside_a_cluster_no_other_id_begins_with_system() {
         let (pods, shop) = (Pods::of(&issuers), issuers.of("shop"));
         let config = shop.table().replace("\"shop:\"", "\"\"") + &pods.table + prefix;
         let plan = issuers.plan_with(&config).flags(NEVER);
-        let sidecar = plan.flags(["--ready", "all"]).ready();
+        let sidecar = plan.with_all_keys();
         assert_eq!(verdict(&sidecar.bearing(&pods.token).get("/list")), "200");
         let requests = issuers.service.take_requests();
         let id = user(&requests[0])["id"].to_string();
@@ -277,10 +277,10 @@ fn the_auth_server_of_the_flags_keeps_the_ids_of_its_users() {
         fs::write(issuers.file(), own + &issuers.tables()).unwrap();
         let file = issuers.file().display().to_string();
         let plan = SidecarPlan::new(&issuers.service, &auth_server.url()).flags(NEVER);
-        let plan = plan.flags(["--config", &file, "--ready", "all"]);
+        let plan = plan.flags(["--config", &file]);
         let sidecar = match is_in_flags {
-            true => plan.environment("POSTERN_ISSUER", "auth").ready(),
-            false => plan.ready(),
+            true => plan.environment("POSTERN_ISSUER", "auth").with_all_keys(),
+            false => plan.with_all_keys(),
         };
         assert_eq!(verdict(&sidecar.bearing(&token).get("/list")), "200");
         let requests = issuers.service.take_requests();
