@@ -32,7 +32,7 @@ mod upstream;
 
 use self::flag_value::flag_error;
 use self::issuers::IssuerConfig;
-use self::policy::{auth_policy, mapping, upstream_request};
+use self::policy::{auth_policy, upstream_request};
 use self::probes::ServiceProbe;
 use self::upstream::{
     bypass, reject_own_address, require_pod_ip, upstream_address, upstream_timeouts, upstream_tls,
@@ -81,9 +81,8 @@ pub(crate) struct Config {
     pub(crate) rules: Rules,
     pub(crate) upstream: UpstreamSettings,
     pub(crate) close_streams_on_expiry: bool,
-    /// The only issuer, or the first of several.
-    pub(crate) first_issuer: IssuerConfig,
-    pub(crate) other_issuers: Vec<IssuerConfig>,
+    /// At least one.
+    pub(crate) issuers: Vec<IssuerConfig>,
     /// `None` without a revocation list.
     pub(crate) revocations: Option<RevocationSettings>,
     trusts_shared_secret: bool,
@@ -122,14 +121,9 @@ impl Config {
         of_settings.extend(policy::dotted_claims(args));
         of_settings.extend(upstream_tls.as_ref().and_then(UpstreamTls::unverified));
         of_settings.extend(expired(tls.as_ref(), upstream_tls.as_ref(), unix_now()));
-        let mut auth_policy = auth_policy(&args.rules, mapping(args)?, &upstream, &issuers.known)?;
+        let sources_of_keys = issuers.sources.clone();
+        let auth_policy = auth_policy(&args.rules, &upstream, issuers)?;
         reporting::check(args, auth_policy.reporting_until, unix_now())?;
-        if let Some(url) = &args.keys.issuer_url {
-            auth_policy.policy.issuer = Some(url.clone());
-        }
-        if let Some(policies) = issuers.policies {
-            auth_policy = auth_policy.with_issuers(policies);
-        }
         let sources = auth_policy.interceptor.sources();
         policy::reject_idle_cookie_origins(&args.rules.tokens, sources)?;
         let rules = Rules {
@@ -155,7 +149,7 @@ impl Config {
             revocations: revocations(&args.revocations),
             schedule: schedule(args)?,
             token_cache: TokenCacheConfig {
-                bytes: TOKEN_CACHE_BYTES / (1 + issuers.others.len()),
+                bytes: TOKEN_CACHE_BYTES / sources_of_keys.len().max(1),
                 ..TokenCacheConfig::default()
             },
             max_key_age: args.keys.max_key_age.limit(),
@@ -173,14 +167,8 @@ impl Config {
             logged_user: args.access.access_log_user,
             trusted_proxies: TrustedProxies::new(args.access.trusted_proxy.clone()),
             request_ids: args.tracing.request_id,
-            first_issuer: issuers.first,
-            other_issuers: issuers.others,
+            issuers: sources_of_keys,
         })
-    }
-
-    /// Returns the issuers, in the order of their keys.
-    pub(crate) fn issuers(&self) -> impl Iterator<Item = &IssuerConfig> {
-        std::iter::once(&self.first_issuer).chain(&self.other_issuers)
     }
 
     /// Returns the sources of keys for the log.
@@ -190,7 +178,7 @@ impl Config {
     }
 
     fn sources(&self) -> impl Iterator<Item = &SourceSettings> {
-        self.issuers().map(|issuer| &issuer.source)
+        self.issuers.iter().map(|issuer| &issuer.source)
     }
 
     /// Returns warnings: settings that work, but may not be intended.
@@ -268,12 +256,16 @@ impl Config {
                 SourceSettings::AuthServer(_) => {
                     "--auth-server: the application secret and the key travel there in plain HTTP"
                 }
-                _ => "--jwks-url: plain HTTP, keys can be replaced on the way",
+                _ => "--jwks: plain HTTP, keys can be replaced on the way",
             });
         }
-        if matches!(self.first_issuer.source, SourceSettings::AuthServer(_))
-            && !self.rules.auth_policy.policy.audiences.is_empty()
-        {
+        let mut policies = self
+            .rules
+            .auth_policy
+            .issuers
+            .iter()
+            .map(|issuer| &issuer.policy);
+        if policies.any(|policy| policy.mapping.is_none() && !policy.audiences.is_empty()) {
             warnings.push(
                 "--audience: a token has the aud that its application or user was given, or the auth server's own \
                  --audience; one without any is rejected",

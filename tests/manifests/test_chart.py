@@ -196,7 +196,7 @@ def test_a_wrong_value_is_an_error(flags):
         (["--set", "authServer.enabled=false"], "no source of keys"),
         (["--set-string", 'authServer.config=audience = ["a"]'], "POSTERN_AUDIENCE"),
         (["--set-string", 'authServer.config=issuer = "me"'], "POSTERN_ISSUER"),
-        (["--set-string", 'authServer.config=context-path = "/login"'], "POSTERN_JWKS_URL"),
+        (["--set-string", 'authServer.config=context-path = "/login"'], "POSTERN_JWKS"),
         (["--set", "authServer.store.url=redis://a,authServer.store.passwordSecret="], "passwordSecret"),
     ],
     ids=str,
@@ -209,7 +209,7 @@ def test_values_that_reject_every_token_are_an_error(flags, said):
 def test_a_setting_is_added_to_those_of_the_chart():
     arguments = webhook(template("--set", "webhook.settings.POSTERN_ACCESS_LOG=all"))["args"]
     settings = {word.split("=")[1] for word in arguments if word.startswith("--set=")}
-    assert settings == {"POSTERN_ACCESS_LOG", "POSTERN_AUDIENCE", "POSTERN_JWKS_URL"}
+    assert settings == {"POSTERN_ACCESS_LOG", "POSTERN_AUDIENCE", "POSTERN_JWKS"}
 
 
 @pytest.mark.parametrize("name", ["404", "true", "on", "1e3"])

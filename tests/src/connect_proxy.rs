@@ -33,7 +33,7 @@ impl ConnectProxy {
         Self { address, tunnels }
     }
 
-    /// Returns the address, for `--keys-proxy`.
+    /// Returns the address, for `keys-proxy`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }

@@ -25,19 +25,19 @@ app.kubernetes.io/part-of: postern
 {{- define "postern.sidecarSettings" -}}
 {{- $settings := .Values.webhook.settings | default dict -}}
 {{- $config := .Values.authServer.config -}}
-{{- $other := list "POSTERN_AUTH_SERVER" "POSTERN_JWKS_URL" "POSTERN_JWKS_FILE" "POSTERN_PUBLIC_KEY_FILE" "POSTERN_ISSUER_URL" -}}
+{{- $other := list "POSTERN_AUTH_SERVER" "POSTERN_JWKS" "POSTERN_ISSUER_URL" -}}
 {{- $has := dict -}}
 {{- range $other }}{{ if get $settings . }}{{ $_ := set $has "source" true }}{{ end }}{{ end -}}
 {{- if not $has.source -}}
 {{- if not .Values.authServer.enabled }}{{ fail "sidecars have no source of keys: set POSTERN_ISSUER_URL or another one in webhook.settings" }}{{ end -}}
-{{- range $key, $variable := dict "audience" "POSTERN_AUDIENCE" "issuer" "POSTERN_ISSUER" "context-path" "POSTERN_JWKS_URL" -}}
+{{- range $key, $variable := dict "audience" "POSTERN_AUDIENCE" "issuer" "POSTERN_ISSUER" "context-path" "POSTERN_JWKS" -}}
 {{- if and (regexMatch (printf "(?m)^\\s*%s\\s*=" $key) $config) (not (hasKey $settings $variable)) }}
 {{- fail (printf "authServer.config has a setting %s of its own: tell it to the sidecars by %s in webhook.settings" $key $variable) }}
 {{- end -}}
 {{- end -}}
 {{- $scheme := ternary "https" "http" (not (empty .Values.authServer.tlsSecret)) -}}
 {{- $keys := printf "%s://auth.%s.svc:9000/auth/.well-known/jwks.json" $scheme .Release.Namespace -}}
-{{- $settings = merge (dict) $settings (dict "POSTERN_JWKS_URL" $keys "POSTERN_AUDIENCE" .Values.authServer.audience) -}}
+{{- $settings = merge (dict) $settings (dict "POSTERN_JWKS" $keys "POSTERN_AUDIENCE" .Values.authServer.audience) -}}
 {{- end -}}
 {{- toYaml $settings -}}
 {{- end }}

@@ -21,12 +21,7 @@ pub(crate) const APP_ID: &str = "POSTERN_APP_ID";
 pub(crate) const APP_NAME: &str = "POSTERN_APP_NAME";
 pub(crate) const PUBLIC_PATH: &str = "POSTERN_PUBLIC_PATH";
 /// Sources of the key that need no application.
-const OTHER_KEY_SOURCES: [&str; 4] = [
-    "POSTERN_JWKS_URL",
-    "POSTERN_JWKS_FILE",
-    "POSTERN_PUBLIC_KEY_FILE",
-    "POSTERN_ISSUER_URL",
-];
+const OTHER_KEY_SOURCES: [&str; 2] = ["POSTERN_JWKS", "POSTERN_ISSUER_URL"];
 
 /// Variables that no operator sets for all sidecars.
 const OF_EACH_POD: [&str; 4] = [UPSTREAM, "POSTERN_LISTEN", ADMIN_LISTEN, PROBES];

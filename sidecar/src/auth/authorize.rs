@@ -18,11 +18,11 @@ use wire::token::revocations::TokenDigests;
 use wire::token::verifier::VerificationPolicy;
 
 use crate::auth::csrf::is_cross_site_request;
-use crate::auth::issuers::{Issuer, Issuers, UserNames};
+use crate::auth::issuers::{Issuer, Issuers};
 use crate::auth::protected_resource::ProtectedResource;
 use crate::headers::identity::UserHeader;
 use crate::keys::current::InstalledKeys;
-use crate::keys::issuer_keys::{FIRST, KeysByIssuer};
+use crate::keys::issuer_keys::KeysByIssuer;
 use crate::keys::token_cache::{Lookup, TokenDigest, VerifiedToken};
 use crate::request::head::RequestHead;
 use crate::request::kind::RequestKind;
@@ -93,10 +93,9 @@ impl From<Rejection> for Rejected {
 #[derive(Debug, Clone)]
 pub(crate) struct AuthPolicy {
     pub(crate) interceptor: Interceptor,
-    /// The rules for the tokens of the only issuer.
+    /// The rules that are the same for the tokens of every issuer.
     pub(crate) policy: VerificationPolicy,
-    /// The issuers in place of the only one.
-    issuers: Option<Issuers>,
+    pub(crate) issuers: Issuers,
     pub(crate) user_header: UserHeader,
     pub(crate) access_rules: AccessRules,
     /// The end of report-only mode, in seconds since the epoch; `None` unless it is configured.
@@ -112,30 +111,30 @@ pub(crate) struct AuthPolicy {
 impl AuthPolicy {
     pub(crate) fn new(
         interceptor: Interceptor,
-        mut policy: VerificationPolicy,
+        policy: VerificationPolicy,
+        issuers: Issuers,
         user_header: UserHeader,
     ) -> Self {
-        policy.extra_claims = user_header.extra_claims();
-        Self {
-            interceptor,
+        let token_headers = issuers.token_headers().to_vec();
+        let policy = Self {
+            interceptor: interceptor.with_token_headers(token_headers),
             policy,
-            issuers: None,
+            issuers,
             user_header,
             access_rules: AccessRules::default(),
             reporting_until: None,
             carries_websockets: true,
             resource: None,
             generation: 0,
-        }
+        };
+        policy.with_access_rules(AccessRules::default())
     }
 
     /// Sets the rules that a verified token has to satisfy.
     pub(crate) fn with_access_rules(mut self, rules: AccessRules) -> Self {
-        self.policy.extra_claims = self.user_header.extra_claims();
-        self.policy.extra_claims.extend_from_slice(rules.claims());
-        if let Some(issuers) = &mut self.issuers {
-            issuers.set_extra_claims(&self.policy.extra_claims);
-        }
+        let mut claims = self.user_header.extra_claims();
+        claims.extend_from_slice(rules.claims());
+        self.issuers.set_extra_claims(&claims);
         self.access_rules = rules;
         self
     }
@@ -151,26 +150,16 @@ impl AuthPolicy {
         self.access_rules.rules().get(rejected.rule?)
     }
 
-    /// Accepts the tokens of these issuers in place of the only one.
-    #[must_use]
-    pub(crate) fn with_issuers(mut self, mut issuers: Issuers) -> Self {
-        issuers.set_extra_claims(&self.policy.extra_claims);
-        let token_headers = issuers.token_headers().to_vec();
-        self.interceptor = self.interceptor.with_token_headers(token_headers);
-        self.issuers = Some(issuers);
-        self
-    }
-
-    /// Returns the position of the keys for the token of a request; `None` without a token, and for
-    /// one of an unknown issuer.
+    /// Returns the position of the keys for the token of a request; of several issuers `None` without
+    /// a token, and for one of an unknown issuer.
     pub(crate) fn keys_of_token(
         &self,
         headers: &HeaderMap,
         opens_websocket: bool,
     ) -> Option<usize> {
-        match self.issuers {
-            None => Some(FIRST),
-            Some(_) => Some(self.claimed_issuer(headers, opens_websocket)?.keys),
+        match self.issuers.only() {
+            Some(only) => Some(only.keys),
+            None => Some(self.claimed_issuer(headers, opens_websocket)?.keys),
         }
     }
 
@@ -182,21 +171,23 @@ impl AuthPolicy {
         headers: &HeaderMap,
         opens_websocket: bool,
     ) -> Option<&str> {
-        let issuers = self.issuers.as_ref()?;
         match forward {
             Some(Forward {
                 verified: Some(verified),
                 ..
-            }) => issuers.name(verified.issuer),
+            }) => self.issuers.name(verified.issuer),
             // The sidecar reads no token on a public path.
             Some(Forward { reported: None, .. }) => None,
-            _ => Some(&self.claimed_issuer(headers, opens_websocket)?.name),
+            _ => self
+                .claimed_issuer(headers, opens_websocket)?
+                .name
+                .as_deref(),
         }
     }
 
     fn claimed_issuer(&self, headers: &HeaderMap, opens_websocket: bool) -> Option<&Issuer> {
         let token = self.interceptor.token(headers, opens_websocket).ok()??;
-        self.issuers.as_ref()?.select(token).ok()
+        self.issuers.select(token).ok()
     }
 
     /// Replaces `former`: its cached tokens stay valid only if both policies read a token alike.
@@ -417,52 +408,49 @@ impl AuthPolicy {
         now: i64,
         observer: &mut impl Observer,
     ) -> Result<Verification, Rejection> {
-        let Some(issuers) = &self.issuers else {
-            return keys.with_keys(FIRST, |keys| {
-                let keys = observer.check("keys", keys)?;
-                let only = (&self.policy, FIRST, None);
-                self.verify_with(only, keys, (token, digest), now, observer)
-            });
+        let issuer = match self.issuers.only() {
+            Some(only) => only,
+            None => observer.check("known_issuer", self.issuers.select(token))?,
         };
-        let issuer = observer.check("known_issuer", issuers.select(token))?;
-        observer.learned(Fact::Issuer(&issuer.name));
+        if let Some(name) = &issuer.name {
+            observer.learned(Fact::Issuer(name));
+        }
         keys.with_keys(issuer.keys, |keys| {
             let keys = observer.check("keys", keys)?;
             if digest.is_some() {
                 keys.verified_tokens().count_miss();
             }
-            let of_issuer = (&issuer.policy, issuer.keys, Some(&issuer.users));
-            self.verify_with(of_issuer, keys, (token, digest), now, observer)
+            self.verify_with(issuer, keys, (token, digest), now, observer)
         })
     }
 
     /// Verifies `token`, and remembers it under `digest` with the keys that verified it.
     fn verify_with(
         &self,
-        (policy, issuer, users): (&VerificationPolicy, usize, Option<&UserNames>),
+        issuer: &Issuer,
         keys: &InstalledKeys,
         (token, digest): (Bearer<'_>, Option<TokenDigest>),
         now: i64,
         observer: &mut impl Observer,
     ) -> Result<Verification, Rejection> {
-        let mut claims = policy.verify_observed(keys.keys(), token, now, observer)?;
+        let mut claims = issuer
+            .policy
+            .verify_observed(keys.keys(), token, now, observer)?;
         let validity = claims.validity();
         let digests = TokenDigests::of(&claims);
         let holder = Holder::verified(claims.issuer.as_deref(), &claims.user_id);
         observer.check("revocation", keys.check_revoked(&digests))?;
         let mut extra = std::mem::take(&mut claims.extra);
         let of_rules = extra.split_off(self.user_header.claim_count());
-        let mut details = claims.into_user_details();
-        if let Some(users) = users {
-            details = observer.check("user", users.apply(details))?;
-        }
-        let identity = self.user_header.identity(&details, issuer, &extra);
+        let details = issuer.users.apply(claims.into_user_details());
+        let details = observer.check("user", details)?;
+        let identity = self.user_header.identity(&details, issuer.keys, &extra);
         let verified = identity.map(|identity| {
             let verified = Arc::new(VerifiedToken {
                 identity,
                 validity,
                 holder,
-                issuer,
+                issuer: issuer.keys,
                 digests,
                 rule_verdicts: self.access_rules.verdicts(&of_rules),
                 rules: self.generation,
@@ -474,8 +462,8 @@ impl AuthPolicy {
         Ok((details, verified))
     }
 
-    /// Looks for a token that these keys and rules verified, and that has neither expired nor been
-    /// revoked.
+    /// Looks for a token that the present keys of its issuer and these rules verified, and that has
+    /// neither expired nor been revoked.
     fn cached<O: Observer>(
         &self,
         keys: &impl KeysByIssuer,
@@ -486,17 +474,17 @@ impl AuthPolicy {
             // An explanation shows each check, and remembers nothing.
             return Ok(Lookup::Missing(None));
         }
-        let Some(issuers) = &self.issuers else {
-            return keys.with_keys(FIRST, |keys| {
-                let keys = keys?;
-                let lookup = keys.verified_tokens().find(token, self.generation);
-                if let Lookup::Found(known) = &lookup {
-                    self.still_valid(known, keys, now)?;
-                }
-                Ok(lookup)
-            });
+        let digest = TokenDigest::of(token);
+        let cached = |issuer| {
+            keys.with_keys(issuer, |keys| {
+                let keys = keys.ok()?;
+                let known = keys.verified_tokens().find(&digest, self.generation)?;
+                let checked = self.still_valid(&known, keys, now);
+                Some(checked.map(|()| Lookup::Found(known)))
+            })
         };
-        self.cached_of_any(issuers, keys, token, now)
+        let found = self.issuers.key_sets(token.location()).find_map(cached);
+        found.unwrap_or(Ok(Lookup::Missing(Some(digest))))
     }
 
     /// Checks a cached token by the keys that verified it.
@@ -509,29 +497,6 @@ impl AuthPolicy {
         // The times are checked alike for every issuer.
         self.policy.check_times(known.validity, now)?;
         keys.check_revoked(&known.digests)
-    }
-
-    /// Finds a token that the present keys of its issuer verified, without reading it again.
-    fn cached_of_any(
-        &self,
-        issuers: &Issuers,
-        keys: &impl KeysByIssuer,
-        token: Bearer<'_>,
-        now: i64,
-    ) -> Result<Lookup, Rejection> {
-        let digest = TokenDigest::of(token);
-        let cached = |issuer| {
-            keys.with_keys(issuer, |keys| {
-                let keys = keys.ok()?;
-                let known = keys
-                    .verified_tokens()
-                    .find_digest(&digest, self.generation)?;
-                let checked = self.still_valid(&known, keys, now);
-                Some(checked.map(|()| Lookup::Found(known)))
-            })
-        };
-        let found = issuers.key_sets(token.location()).find_map(cached);
-        found.unwrap_or(Ok(Lookup::Missing(Some(digest))))
     }
 }
 

@@ -1,6 +1,6 @@
-//! The accepted issuers, where there may be several.
+//! The accepted issuers.
 //!
-//! The place of a token and its unverified `iss` select one of them and nothing else: the keys and
+//! Of several, the place of a token and its unverified `iss` select one of them and nothing else: the keys and
 //! the rules of that issuer decide, and they check `iss` again behind the signature.
 
 use http::HeaderName;
@@ -14,9 +14,9 @@ use wire::token::verifier::{VerificationPolicy, unverified_issuer};
 /// One value of `iss`, and the rules for its tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Issuer {
-    /// The configured name.
-    pub(crate) name: String,
-    /// Requires the `iss` that selects it.
+    /// The configured name; `None` for the only issuer, which flags describe.
+    pub(crate) name: Option<String>,
+    /// Of several, it requires the `iss` that selects it.
     pub(crate) policy: VerificationPolicy,
     /// The position of its keys in [`IssuerKeys`](crate::keys::issuer_keys::IssuerKeys), which
     /// several tenants of one key set share.
@@ -102,7 +102,7 @@ impl Issuers {
     /// Returns the name of the issuer of a key set.
     pub(crate) fn name(&self, keys: usize) -> Option<&str> {
         let mut issuers = self.iter();
-        Some(&issuers.find(|issuer| issuer.keys == keys)?.name)
+        issuers.find(|issuer| issuer.keys == keys)?.name.as_deref()
     }
 
     /// Returns the token headers, in the order of their positions.
@@ -115,6 +115,14 @@ impl Issuers {
         let header_of_keys = self.header_of_keys.iter().enumerate();
         header_of_keys
             .filter_map(move |(keys, header)| (*header == location.header()).then_some(keys))
+    }
+
+    /// Returns the issuer where there is only one, whose tokens come in the usual places.
+    pub(crate) fn only(&self) -> Option<&Issuer> {
+        match &self.issuers[..] {
+            [only] if only.token_header.is_none() => Some(only),
+            _ => None,
+        }
     }
 
     /// Selects the issuer of a token by its place and the `iss` that it claims.

@@ -44,11 +44,6 @@ impl IssuerTables {
         keys_of(self) == keys_of(other)
     }
 
-    /// Returns the name of the auth server's issuer.
-    pub(crate) fn own_name(&self) -> &str {
-        self.own.as_ref().map_or(OWN_NAME, |own| &own.name)
-    }
-
     /// Returns the auth server's table, if it has one.
     pub(crate) const fn own(&self) -> Option<&IssuerTable> {
         self.own.as_ref()
@@ -108,6 +103,29 @@ impl ServeArgs {
         )))
     }
 
+    /// Returns the table that says what the flags do; `None` where they name no source of keys.
+    pub(crate) fn issuer_of_flags(&self) -> Option<IssuerTable> {
+        let (keys, tokens) = (&self.keys, &self.rules.tokens);
+        let described = match (&keys.auth_server, &keys.issuer_url, &keys.jwks) {
+            (Some(_), ..) => self
+                .issuers
+                .own()
+                .cloned()
+                .unwrap_or_else(IssuerTable::of_flags),
+            (_, None, None) => return None,
+            (_, url, jwks) => IssuerTable {
+                discovery: url.is_some(),
+                jwks: jwks.clone(),
+                ..IssuerTable::default()
+            },
+        };
+        Some(IssuerTable {
+            issuer: self.issuer().map(str::to_owned),
+            audience: tokens.audience.clone(),
+            ..described
+        })
+    }
+
     /// Returns the settings as the text of a configuration file. Secrets, which a file may not
     /// hold, are comments.
     ///
@@ -137,21 +155,9 @@ impl ServeArgs {
             return Ok(settings);
         }
         let mut tables = Vec::new();
-        if let Some(issuer) = settings.remove("issuer") {
-            // The file has one key for the flag and for the tables.
-            let own = self
-                .issuers
-                .own()
-                .cloned()
-                .unwrap_or_else(IssuerTable::of_flags);
-            let mut own = Table::try_from(own)?;
-            own.insert("issuer".to_owned(), issuer);
-            if let Some(audience) = settings.remove("audience") {
-                own.insert("audience".to_owned(), audience);
-            }
-            tables.push(Value::Table(own));
-        }
-        for table in &self.issuers.tables {
+        // The file has one key for the flag and for the tables.
+        settings.remove("audience");
+        for table in self.issuer_of_flags().iter().chain(&self.issuers.tables) {
             tables.push(Value::try_from(table)?);
         }
         settings.insert("issuer".to_owned(), Value::Array(tables));
@@ -183,19 +189,13 @@ pub(crate) struct IssuerTable {
     /// Further hosts that this document may name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) jwks_hosts: Vec<String>,
-    /// The address of its JWK Set.
+    /// The address of its JWK Set, or a file with it or with its public keys in PEM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) jwks_url: Option<String>,
-    /// A file with its JWK Set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) jwks_file: Option<PathBuf>,
-    /// A file with its public keys in PEM.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) public_key_file: Option<PathBuf>,
+    pub(crate) jwks: Option<String>,
     /// A token is for one of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) audience: Vec<String>,
-    /// Its algorithms; empty for RS256.
+    /// The algorithms of the keys that count; empty for all.
     #[serde(
         default,
         deserialize_with = "algorithms",

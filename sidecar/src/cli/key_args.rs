@@ -12,7 +12,6 @@ use serde::Serialize;
 use wire::keys::signing_type::SigningType;
 
 use super::policy_args::ISSUERS;
-use crate::keys::proxy::KeysProxy;
 
 /// The group of flags for the source of the verification keys: one is given, unless the file has
 /// `[[issuer]]` tables.
@@ -32,7 +31,7 @@ pub(crate) struct KeyArgs {
         env,
         group = KEY_SOURCE,
         requires = "app_id",
-        conflicts_with_all = ["algorithms", "claim"],
+        conflicts_with = "claim",
         value_name = "URL"
     )]
     pub(crate) auth_server: Option<String>,
@@ -49,42 +48,16 @@ pub(crate) struct KeyArgs {
     )]
     pub(crate) issuer_url: Option<String>,
 
-    /// Any issuer in place of the auth server: the address of its JWK Set, https or http
+    /// Any issuer in place of the auth server: the address of its JWK Set, https or http, or a file
+    /// with it or with public keys in PEM, which is read again at each tick
     #[arg(
         long,
         env,
         group = KEY_SOURCE,
         requires_all = ["issuer", "audience"],
-        value_name = "URL"
+        value_name = "URL|FILE"
     )]
-    pub(crate) jwks_url: Option<String>,
-
-    /// Any issuer in place of the auth server: a file with its JWK Set, read again at each tick
-    #[arg(
-        long,
-        env,
-        group = KEY_SOURCE,
-        requires_all = ["issuer", "audience"],
-        value_name = "FILE"
-    )]
-    pub(crate) jwks_file: Option<PathBuf>,
-
-    /// Any issuer in place of the auth server: a file with its public key, or several, in PEM, read
-    /// again at each tick
-    #[arg(
-        long,
-        env,
-        group = KEY_SOURCE,
-        requires_all = ["issuer", "audience"],
-        value_name = "FILE"
-    )]
-    pub(crate) public_key_file: Option<PathBuf>,
-
-    /// Proxy through which the keys of --issuer-url or --jwks-url are fetched: http://HOST:PORT. It
-    /// opens a tunnel (CONNECT); those that the environment names are not used
-    #[arg(long, env, conflicts_with = "auth_server", value_name = "URL")]
-    #[serde(serialize_with = "displayed_if_any")]
-    pub(crate) keys_proxy: Option<KeysProxy>,
+    pub(crate) jwks: Option<String>,
 
     /// Certificates to trust with https in place of the system's: a bundle in PEM, read again when
     /// it changes
@@ -175,13 +148,10 @@ impl KeyArgs {
         let Self {
             auth_server,
             issuer_url,
-            jwks_url,
-            jwks_file,
-            public_key_file,
+            jwks,
             app_id,
             signing_type,
             // The way to the keys, and their use:
-            keys_proxy: _,
             auth_ca: _,
             auth_client_cert: _,
             auth_client_key: _,
@@ -195,9 +165,7 @@ impl KeyArgs {
         } = self;
         *auth_server == other.auth_server
             && *issuer_url == other.issuer_url
-            && *jwks_url == other.jwks_url
-            && *jwks_file == other.jwks_file
-            && *public_key_file == other.public_key_file
+            && *jwks == other.jwks
             && *app_id == other.app_id
             && *signing_type == other.signing_type
     }

@@ -1,11 +1,8 @@
 //! The rules for requests: settings of `serve` and `check`.
 
-use clap::builder::ArgPredicate;
 use clap::{ArgAction, Args};
 use runtime::command_line::seconds::{Seconds, within};
-use runtime::command_line::serialize::each_displayed;
 use serde::Serialize;
-use wire::keys::algorithms::AsymmetricAlgorithm;
 use wire::settings::whole_patterns;
 
 use super::enforcement_args::EnforcementArgs;
@@ -14,7 +11,7 @@ use super::service_args::UpstreamRequestArgs;
 use crate::headers::identity::Encoding;
 
 /// Flags of key sources other than the auth server.
-pub(super) const ISSUERS: [&str; 4] = ["issuer_url", "jwks_url", "jwks_file", "public_key_file"];
+pub(super) const ISSUERS: [&str; 2] = ["issuer_url", "jwks"];
 
 /// More would accept tokens long after they expired.
 const MAX_LEEWAY_SECONDS: u32 = 300;
@@ -118,6 +115,7 @@ impl RulesArgs {
             tokens: TokenArgs {
                 issuer: tokens.issuer,
                 audience: tokens.audience,
+                claim: tokens.claim,
                 ..self.tokens.clone()
             },
             identity: IdentityArgs {
@@ -143,6 +141,13 @@ pub(crate) struct TokenArgs {
     #[arg(long, env, value_delimiter = ',', value_name = "NAME")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) audience: Vec<String>,
+
+    /// FIELD=CLAIM: fill a field of the user from a claim of another issuer's token; may be
+    /// repeated. A claim's name is taken whole; one that begins with / is a JSON Pointer to a
+    /// nested claim. id and account come from sub unless mapped
+    #[arg(long, env, value_delimiter = ',', value_name = "FIELD=CLAIM")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) claim: Vec<String>,
 
     /// Time by which clocks may differ, at most 5m
     #[arg(
@@ -180,61 +185,6 @@ pub(crate) struct TokenArgs {
     /// that a browser can set
     #[arg(long, env)]
     pub(crate) websocket_token: bool,
-}
-
-/// Algorithms and claims of another issuer than the auth server.
-#[derive(Debug, Clone, Args, Serialize)]
-#[command(next_help_heading = "Tokens")]
-#[serde(rename_all = "kebab-case")]
-pub(crate) struct IssuerTokenArgs {
-    /// Algorithms that another issuer's tokens may be signed with, separated by commas: RS256 (the
-    /// default), RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA. A key without an algorithm
-    /// is used with the first that fits its type
-    #[arg(
-        long,
-        env,
-        value_delimiter = ',',
-        default_value_ifs(ISSUERS.map(|source| (source, ArgPredicate::IsPresent, "RS256"))),
-        value_name = "NAMES"
-    )]
-    #[serde(
-        serialize_with = "each_displayed",
-        skip_serializing_if = "Vec::is_empty"
-    )]
-    pub(crate) algorithms: Vec<AsymmetricAlgorithm>,
-
-    /// FIELD=CLAIM: fill a field of the user from a claim of another issuer's token; may be
-    /// repeated. A claim's name is taken whole; one that begins with / is a JSON Pointer to a
-    /// nested claim. id and account come from sub unless mapped
-    #[arg(long, env, value_delimiter = ',', value_name = "FIELD=CLAIM")]
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) claim: Vec<String>,
-}
-
-impl IssuerTokenArgs {
-    /// Returns these settings with the reloadable ones of `read`.
-    pub(crate) fn reloaded(&self, read: &Self) -> Self {
-        let Self {
-            claim,
-            // At the next start:
-            algorithms: _,
-        } = read.clone();
-        Self {
-            claim,
-            ..self.clone()
-        }
-    }
-
-    /// Returns each algorithm once, in the given order.
-    pub(crate) fn each_algorithm(&self) -> Vec<AsymmetricAlgorithm> {
-        let mut each = Vec::new();
-        for algorithm in &self.algorithms {
-            if !each.contains(algorithm) {
-                each.push(*algorithm);
-            }
-        }
-        each
-    }
 }
 
 /// Headers that name the user to the service.

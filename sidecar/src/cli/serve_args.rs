@@ -10,7 +10,7 @@ use super::key_args::KeyArgs;
 use super::limit_args::{LimitArgs, StopArgs};
 use super::listen_args::ListenArgs;
 use super::log_args::{AccessLogArgs, TracingArgs};
-use super::policy_args::{IssuerTokenArgs, RulesArgs};
+use super::policy_args::RulesArgs;
 use super::revocation_args::RevocationArgs;
 use super::service_args::{ServiceArgs, UpstreamArgs};
 
@@ -41,10 +41,6 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     #[serde(flatten)]
     pub(crate) rules: RulesArgs,
-
-    #[command(flatten)]
-    #[serde(flatten)]
-    pub(crate) issuer_tokens: IssuerTokenArgs,
 
     #[arg(skip)]
     #[serde(skip)]

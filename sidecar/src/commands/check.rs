@@ -56,7 +56,7 @@ pub(crate) fn run(
 /// one, and is a warning among several.
 fn open_sources(config: &Config) -> Result<(Vec<Source<'_>>, Vec<String>), ExitError> {
     let (mut sources, mut unusable) = (Vec::new(), Vec::new());
-    for issuer in config.issuers() {
+    for issuer in config.issuers.iter() {
         match (KeySource::new(issuer.source.clone()), &issuer.name) {
             (Ok(source), _) => sources.push((issuer, source)),
             (Err(failure), None) => return Err(failure),

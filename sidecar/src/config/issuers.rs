@@ -1,6 +1,6 @@
-//! The issuers: the one of the flags, and those of the `[[issuer]]` tables in the file.
+//! The issuers: the one that flags describe, and those of the `[[issuer]]` tables in the file.
 
-mod table;
+mod description;
 mod user_prefix;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,10 +8,9 @@ use std::fmt::Display;
 
 use runtime::process::exit::ExitError;
 
-use self::table::TableSettings;
-use self::user_prefix::UserPrefix;
-use super::key_source;
-use super::policy::{mapping, policy, user_header};
+use self::description::Description;
+use super::policy::user_header;
+use super::{key_source, policy};
 use crate::auth::issuers::{Issuer, Issuers, UserNames};
 use crate::cli::ServeArgs;
 use crate::headers::identity::{ClaimHeader, ClaimHeaderError, UserHeader};
@@ -33,11 +32,13 @@ pub(crate) struct IssuerConfig {
 /// All issuers of one configuration.
 #[derive(Debug)]
 pub(super) struct IssuerSettings {
-    pub(super) first: IssuerConfig,
-    pub(super) others: Vec<IssuerConfig>,
-    /// The rules for the tokens of each; `None` without tables.
-    pub(super) policies: Option<Issuers>,
+    /// At least one.
+    pub(super) sources: Vec<IssuerConfig>,
+    /// The rules for the tokens of each.
+    pub(super) issuers: Issuers,
     pub(super) known: KnownIssuers,
+    /// With the claim headers of each.
+    pub(super) user_header: UserHeader,
 }
 
 /// The issuers, as the rules for requests know them.
@@ -47,8 +48,6 @@ pub(crate) struct KnownIssuers {
     pub(super) named: BTreeMap<String, Vec<String>>,
     /// The accepted `iss` of those that give tokens to clients of the service.
     pub(super) of_clients: Vec<String>,
-    /// With the claim headers of the tables, if there are any.
-    pub(super) user_header: Option<UserHeader>,
 }
 
 /// Reads the issuers of flags and tables.
@@ -56,118 +55,84 @@ pub(crate) struct KnownIssuers {
 /// # Errors
 /// [`ExitError::Config`] that names the flag or the table.
 pub(super) fn settings(args: &ServeArgs) -> Result<IssuerSettings, ExitError> {
-    let source = key_source::settings(args)?;
-    if args.issuers.is_empty() {
-        let source = source.ok_or_else(no_source)?;
-        let first = IssuerConfig {
-            name: None,
-            key_cache: key_source::key_cache(args, &source)?,
-            source,
-        };
-        return Ok(IssuerSettings {
-            first,
-            others: Vec::new(),
-            policies: None,
-            known: KnownIssuers {
-                of_clients: args.issuer().map(str::to_owned).into_iter().collect(),
-                ..KnownIssuers::default()
-            },
-        });
-    }
-    of_several(args, source)
-}
-
-fn no_source() -> ExitError {
-    let line = "no source of keys: one of --auth-server, --jwks-url, --jwks-file and \
-                --public-key-file is required, or an [[issuer]] in the file";
-    ExitError::Config(line.to_owned())
-}
-
-fn of_several(
-    args: &ServeArgs,
-    source: Option<SourceSettings>,
-) -> Result<IssuerSettings, ExitError> {
-    reject_flags_of_one_issuer(args)?;
-    let (mut sources, mut policies) = (Vec::new(), Vec::new());
-    let (mut of_clients, mut prefixes) = (Vec::new(), Vec::new());
-    let user_header = with_claim_headers(args, source.is_some())?;
-    if let Some(source) = source {
-        let name = args.issuers.own_name().to_owned();
-        let policy = policy(&args.rules.tokens, mapping(args)?)?;
-        if policy.issuer.is_none() {
-            return Err(ExitError::Config(format!(
-                "[[issuer]] {name}: the iss of the auth server's tokens is required beside other \
-                 issuers: `issuer` in a table with auth-server = true, or POSTERN_ISSUER"
-            )));
+    let described = described(args)?;
+    let user_header = with_claim_headers(args, &described)?;
+    let (mut sources, mut issuers) = (Vec::new(), Vec::new());
+    let mut known = KnownIssuers::default();
+    for (keys, description) in described.iter().enumerate() {
+        let token_header = description.token_header(&user_header)?;
+        if token_header.is_none() && !description.is_kubernetes() {
+            known.of_clients.extend_from_slice(description.accepted());
         }
-        of_clients.extend(policy.issuer.clone());
-        prefixes.push(UserPrefix::of_auth_server(&args.issuers));
-        sources.push(IssuerConfig {
-            name: Some(name.clone()),
-            key_cache: key_source::key_cache(args, &source)?,
-            source,
-        });
-        policies.push(Issuer {
-            name,
-            policy,
-            keys: 0,
-            token_header: None,
-            users: UserNames::default(),
-        });
-    }
-    for table in &args.issuers.tables {
-        let table = TableSettings::new(table, args)?;
-        let token_header = table.token_header(&user_header)?;
-        if token_header.is_none() && !table.is_kubernetes() {
-            of_clients.extend_from_slice(table.accepted());
-        }
-        for policy in table.policies()? {
-            policies.push(Issuer {
-                name: table.name().to_owned(),
+        for policy in description.policies()? {
+            issuers.push(Issuer {
+                name: description.name().map(str::to_owned),
                 policy,
-                keys: sources.len(),
+                keys,
                 token_header: token_header.clone(),
                 users: UserNames::default(),
             });
         }
-        prefixes.push(table.user_prefix());
-        sources.push(table.config()?);
+        sources.push(description.config()?);
     }
-    reject_repeated(&policies)?;
-    if sources.len() > MAX_ISSUERS {
-        let line = format!(
-            "[[issuer]]: there are {}; {MAX_ISSUERS} are possible",
-            sources.len()
-        );
-        return Err(ExitError::Config(line));
-    }
+    reject_repeated(&issuers)?;
+    let prefixes: Vec<_> = described.iter().map(Description::user_prefix).collect();
     let names = user_prefix::names(&prefixes)?;
-    let mut named: BTreeMap<_, Vec<_>> = BTreeMap::new();
-    for issuer in &mut policies {
+    for issuer in &mut issuers {
         issuer.users = names.get(issuer.keys).cloned().unwrap_or_default();
-        let of_name = named.entry(issuer.name.clone()).or_default();
-        of_name.extend(issuer.policy.issuer.clone());
+        if let Some(name) = &issuer.name {
+            let of_name = known.named.entry(name.clone()).or_default();
+            of_name.extend(issuer.policy.issuer.clone());
+        }
     }
-    let mut sources = sources.into_iter();
     Ok(IssuerSettings {
-        first: sources.next().ok_or_else(no_source)?,
-        others: sources.collect(),
-        policies: Some(Issuers::new(policies)),
-        known: KnownIssuers {
-            named,
-            of_clients,
-            user_header: Some(user_header),
-        },
+        sources,
+        issuers: Issuers::new(issuers),
+        known,
+        user_header,
     })
 }
 
-/// Returns the user header with the claim headers of each table, in the order of the keys.
-fn with_claim_headers(args: &ServeArgs, has_auth_server: bool) -> Result<UserHeader, ExitError> {
+/// Returns the issuer of the flags, and those of the tables.
+fn described(args: &ServeArgs) -> Result<Vec<Description<'_>>, ExitError> {
+    if !args.issuers.is_empty() {
+        reject_flags_of_one_issuer(args)?;
+    }
+    let of_flags = Description::of_flags(args)?;
+    if let Some(own) = of_flags.as_ref().and_then(Description::without_iss) {
+        return Err(ExitError::Config(format!(
+            "[[issuer]] {own}: the iss of the auth server's tokens is required beside other \
+             issuers: `issuer` in a table with auth-server = true, or POSTERN_ISSUER"
+        )));
+    }
+    let tables = args.issuers.tables.iter();
+    let of_tables = tables.map(|table| Description::of_table(table, args));
+    let described: Vec<_> = of_flags
+        .map(Ok)
+        .into_iter()
+        .chain(of_tables)
+        .collect::<Result<_, _>>()?;
+    match described.len() {
+        0 => Err(ExitError::Config(
+            "no source of keys: one of --auth-server, --issuer-url and --jwks is required, or an \
+             [[issuer]] in the file"
+                .to_owned(),
+        )),
+        1..=MAX_ISSUERS => Ok(described),
+        many => Err(ExitError::Config(format!(
+            "[[issuer]]: there are {many}; {MAX_ISSUERS} are possible"
+        ))),
+    }
+}
+
+/// Returns the user header with the claim headers of each issuer.
+fn with_claim_headers(
+    args: &ServeArgs,
+    described: &[Description<'_>],
+) -> Result<UserHeader, ExitError> {
     let mut header = user_header(&args.rules.identity)?;
-    let own = has_auth_server.then(|| args.issuers.own());
-    let tables = own.into_iter().chain(args.issuers.tables.iter().map(Some));
-    for (keys, table) in tables.enumerate() {
-        let Some(table) = table else { continue };
+    for (keys, description) in described.iter().enumerate() {
+        let table = description.table();
         for entry in &table.claim_header {
             let why = |error: &dyn Display| {
                 rejected(&table.name, format!("claim-header '{entry}': {error}"))
@@ -189,17 +154,14 @@ fn reject_flags_of_one_issuer(args: &ServeArgs) -> Result<(), ExitError> {
     let has_auth_server = keys.auth_server.is_some();
     let of_one = [
         ("issuer-url", keys.issuer_url.is_some()),
-        ("keys-proxy", keys.keys_proxy.is_some()),
-        ("jwks-url", keys.jwks_url.is_some()),
-        ("jwks-file", keys.jwks_file.is_some()),
-        ("public-key-file", keys.public_key_file.is_some()),
-        ("algorithms", !args.issuer_tokens.algorithms.is_empty()),
-        ("claim", !args.issuer_tokens.claim.is_empty()),
+        ("jwks", keys.jwks.is_some()),
+        ("claim", !tokens.claim.is_empty()),
         ("audience", !has_auth_server && !tokens.audience.is_empty()),
         ("issuer", !has_auth_server && tokens.issuer.is_some()),
     ];
     match of_one.into_iter().find(|(_, given)| *given) {
-        None => Ok(()),
+        None if has_auth_server => Ok(()),
+        None => key_source::tls_files(args, None).map(drop),
         Some((flag, _)) => Err(ExitError::Config(format!(
             "--{flag}: has no meaning beside [[issuer]] tables, each of which has its own"
         ))),
@@ -209,7 +171,7 @@ fn reject_flags_of_one_issuer(args: &ServeArgs) -> Result<(), ExitError> {
 fn reject_repeated(issuers: &[Issuer]) -> Result<(), ExitError> {
     let (mut names, mut accepted) = (BTreeMap::new(), BTreeSet::new());
     for issuer in issuers {
-        let name = &issuer.name;
+        let name = issuer.name.as_deref().unwrap_or_default();
         // Tenants share the name with the keys.
         if *names.entry(name).or_insert(issuer.keys) != issuer.keys {
             return Err(rejected(name, "another issuer has this name"));

@@ -1,6 +1,4 @@
-//! The source of the verification keys: one of the flags, of which clap accepts one.
-
-use std::path::Path;
+//! The auth server as a source of verification keys, and the way to any source.
 
 use http::uri::Scheme;
 use runtime::files::secret_file;
@@ -13,14 +11,8 @@ use wire::settings;
 use super::flag_value::flag_error;
 use crate::cli::ServeArgs;
 use crate::discovery::AuthServer;
-use crate::keys::cache::KeyCacheSettings;
-use crate::keys::jwks_address::JwksAddress;
-use crate::keys::proxy::KeysProxy;
 use crate::keys::source::SourceSettings;
 use crate::keys::source::auth_server::{Application, EndpointSettings};
-use crate::keys::source::file::{Format, KeyFile};
-use crate::keys::source::issuer_url::{DiscoverySettings, IssuerUrl};
-use crate::keys::source::jwks_url::JwksUrlSettings;
 use crate::keys::tls::TlsFiles;
 
 /// Warns of a proxy in the environment, which is not used: a proxy could replace the keys. `is_set`
@@ -37,58 +29,16 @@ pub(super) fn ignored_proxy(
     };
     let named = VARIABLES.into_iter().find(|name| is_set(name))?;
     (url.is_https() && proxy.is_none()).then(|| {
-        format!("{named} is set, and not used: keys are fetched through the proxy of --keys-proxy only, or directly")
+        format!("{named} is set, and not used: keys are fetched through the `keys-proxy` of an [[issuer]] only, or directly")
     })
 }
 
-/// Returns the source that the flags name, if they name one.
-pub(super) fn settings(args: &ServeArgs) -> Result<Option<SourceSettings>, ExitError> {
-    if let Some(url) = &args.keys.auth_server {
-        return endpoint(args, url).map(|settings| Some(SourceSettings::AuthServer(settings)));
-    }
-    if let Some(url) = &args.keys.issuer_url {
-        return issuer_url(args, url).map(|settings| Some(SourceSettings::IssuerUrl(settings)));
-    }
-    if let Some(url) = &args.keys.jwks_url {
-        return jwks_url(args, url).map(|settings| Some(SourceSettings::JwksUrl(settings)));
-    }
-    tls_files(args, None)?;
-    keys_proxy(args, None)?;
-    let file = match (&args.keys.jwks_file, &args.keys.public_key_file) {
-        (Some(path), _) => key_file(args, path, Format::JwkSet),
-        (None, Some(path)) => key_file(args, path, Format::Pem),
-        (None, None) => return Ok(None),
-    };
-    Ok(Some(SourceSettings::File(file)))
-}
-
-/// Returns the file of `--key-cache`.
-pub(super) fn key_cache_file(args: &ServeArgs) -> Result<Option<&Path>, ExitError> {
-    match args.keys.key_cache.as_deref() {
-        Some(file) if file.file_name().is_none() => Err(flag_error(
-            "key-cache",
-            file.display(),
-            "is not the name of a file",
-        )),
-        file => Ok(file),
-    }
-}
-
-/// Returns the cache file of `source` for the next start.
-pub(super) fn key_cache(
-    args: &ServeArgs,
-    source: &SourceSettings,
-) -> Result<Option<KeyCacheSettings>, ExitError> {
-    let Some(file) = key_cache_file(args)? else {
-        return Ok(None);
-    };
-    source
-        .cached_in(file.to_owned(), args.issuer().map(ToOwned::to_owned))
-        .map(Some)
-        .map_err(|why| flag_error("key-cache", file.display(), why))
-}
-
-fn endpoint(args: &ServeArgs, url: &str) -> Result<EndpointSettings, ExitError> {
+/// Returns the auth server of the flags.
+///
+/// # Errors
+/// [`ExitError::Config`] that names a flag.
+pub(super) fn endpoint(args: &ServeArgs) -> Result<EndpointSettings, ExitError> {
+    let url = args.keys.auth_server.as_deref().unwrap_or_default();
     let auth_server = url
         .parse::<AuthServer>()
         .map_err(|error| flag_error("auth-server", without_credentials(url), error))?
@@ -101,56 +51,8 @@ fn endpoint(args: &ServeArgs, url: &str) -> Result<EndpointSettings, ExitError> 
     })
 }
 
-fn issuer_url(args: &ServeArgs, url: &str) -> Result<DiscoverySettings, ExitError> {
-    let issuer = IssuerUrl::new(url)
-        .map_err(|error| flag_error("issuer-url", without_credentials(url), error))?;
-    let scheme = issuer.document().scheme();
-    Ok(DiscoverySettings {
-        tls: tls_files(args, Some(scheme))?,
-        proxy: keys_proxy(args, Some(scheme))?,
-        issuer,
-        hosts: Vec::new(),
-        algorithms: args.issuer_tokens.each_algorithm(),
-        max_key_age: args.keys.max_key_age.limit(),
-    })
-}
-
-fn jwks_url(args: &ServeArgs, url: &str) -> Result<JwksUrlSettings, ExitError> {
-    let url: JwksAddress = url
-        .parse()
-        .map_err(|error| flag_error("jwks-url", without_credentials(url), error))?;
-    Ok(JwksUrlSettings {
-        tls: tls_files(args, Some(url.scheme()))?,
-        proxy: keys_proxy(args, Some(url.scheme()))?,
-        bearer_file: None,
-        url,
-        algorithms: args.issuer_tokens.each_algorithm(),
-        max_key_age: args.keys.max_key_age.limit(),
-    })
-}
-
-fn key_file(args: &ServeArgs, path: &Path, format: Format) -> KeyFile {
-    KeyFile {
-        path: path.to_owned(),
-        format,
-        algorithms: args.issuer_tokens.each_algorithm(),
-    }
-}
-
-/// Rejects a proxy without TLS behind it, which could replace the keys.
-fn keys_proxy(args: &ServeArgs, scheme: Option<&Scheme>) -> Result<Option<KeysProxy>, ExitError> {
-    match &args.keys.keys_proxy {
-        Some(proxy) if scheme != Some(&Scheme::HTTPS) => Err(flag_error(
-            "keys-proxy",
-            proxy,
-            "has an effect only with https",
-        )),
-        proxy => Ok(proxy.clone()),
-    }
-}
-
 /// Rejects a certificate without effect: it was meant for something else.
-fn tls_files(args: &ServeArgs, scheme: Option<&Scheme>) -> Result<TlsFiles, ExitError> {
+pub(super) fn tls_files(args: &ServeArgs, scheme: Option<&Scheme>) -> Result<TlsFiles, ExitError> {
     let identity = args
         .keys
         .auth_client_cert

@@ -7,17 +7,16 @@ use wire::http::cors::{AllowedOrigins, Origin};
 use wire::http::path_patterns::{ContextPath, PassList};
 use wire::interceptor::{Interceptor, TokenSources};
 use wire::settings;
-use wire::token::claim_mapping::ClaimMapping;
 use wire::token::verifier::VerificationPolicy;
 
 use super::access_rules::access_rules;
-use super::flag_value::{flag_error, given, parsed};
-use super::issuers::KnownIssuers;
+use super::flag_value::{flag_error, parsed};
+use super::issuers::IssuerSettings;
 use super::reporting::reporting_until;
 use crate::auth::authorize::AuthPolicy;
 use crate::auth::protected_resource::ProtectedResource;
 use crate::cli::ServeArgs;
-use crate::cli::policy_args::{IdentityArgs, IssuerTokenArgs, RulesArgs, TokenArgs};
+use crate::cli::policy_args::{IdentityArgs, RulesArgs, TokenArgs};
 use crate::cli::service_args::UpstreamRequestArgs;
 use crate::headers::identity::UserHeader;
 use crate::request::header_list::is_tchar;
@@ -36,20 +35,21 @@ const MAX_USER_HEADER_BYTES: usize = 6 * 1024;
 /// As [`super::Config::new`].
 pub(super) fn auth_policy(
     args: &RulesArgs,
-    mapping: Option<ClaimMapping>,
     upstream: &UpstreamAddress,
-    issuers: &KnownIssuers,
+    settings: IssuerSettings,
 ) -> Result<AuthPolicy, ExitError> {
-    let policy = policy(&args.tokens, mapping)?;
-    let user_header = match &issuers.user_header {
-        Some(with_tables) => with_tables.clone(),
-        None => user_header(&args.identity)?,
-    };
-    let mut rules = AuthPolicy::new(interceptor(args)?, policy, user_header)
-        .with_access_rules(access_rules(args, issuers)?);
+    let IssuerSettings {
+        issuers,
+        known,
+        user_header,
+        ..
+    } = settings;
+    let common = common(&args.tokens);
+    let mut rules = AuthPolicy::new(interceptor(args)?, common, issuers, user_header)
+        .with_access_rules(access_rules(args, &known)?);
     rules.reporting_until = reporting_until(&args.enforcement)?;
     rules.carries_websockets = upstream.carries_websockets();
-    rules.resource = resource(args, &issuers.of_clients)?.map(Arc::new);
+    rules.resource = resource(args, &known.of_clients)?.map(Arc::new);
     Ok(rules)
 }
 
@@ -168,39 +168,24 @@ fn context_path(app_name: &str) -> Result<ContextPath, ExitError> {
     settings::context_path(app_name).map_err(|error| flag_error("app-name", app_name, error))
 }
 
-/// Returns the rules for the tokens of the only issuer, or of the auth server.
-pub(super) fn policy(
-    args: &TokenArgs,
-    mapping: Option<ClaimMapping>,
-) -> Result<VerificationPolicy, ExitError> {
-    Ok(VerificationPolicy {
-        issuer: given("issuer", args.issuer.as_deref())?,
-        audiences: audiences(args)?,
+/// Returns the rules that are the same for the tokens of every issuer.
+pub(super) const fn common(args: &TokenArgs) -> VerificationPolicy {
+    VerificationPolicy {
+        issuer: None,
+        audiences: Vec::new(),
         any_access_token: false,
         leeway_seconds: args.leeway.get(),
         require_expiry: !args.allow_no_exp,
         accept_bound_tokens: args.accept_bound_tokens,
-        mapping,
+        mapping: None,
         extra_claims: Vec::new(),
-    })
-}
-
-/// Rejects an empty value, a mistake in a manifest.
-fn audiences(args: &TokenArgs) -> Result<Vec<String>, ExitError> {
-    match args.audience.iter().any(String::is_empty) {
-        true => Err(flag_error(
-            "audience",
-            args.audience.join(","),
-            "one is empty",
-        )),
-        false => Ok(args.audience.clone()),
     }
 }
 
 /// Warns of claims with dots, which other products read as a path to a nested claim.
 pub(super) fn dotted_claims(args: &ServeArgs) -> Vec<String> {
     let claims = [
-        ("claim", &args.issuer_tokens.claim),
+        ("claim", &args.rules.tokens.claim),
         ("claim-header", &args.rules.identity.claim_header),
     ];
     let warning = |flag: &str, entry: &String| {
@@ -218,21 +203,4 @@ pub(super) fn dotted_claims(args: &ServeArgs) -> Vec<String> {
     let each = claims.into_iter();
     each.flat_map(|(flag, entries)| entries.iter().filter_map(move |entry| warning(flag, entry)))
         .collect()
-}
-
-/// Returns the claim mapping; only tokens of other issuers have one.
-pub(super) fn mapping(args: &ServeArgs) -> Result<Option<ClaimMapping>, ExitError> {
-    if args.keys.auth_server.is_some() {
-        return Ok(None);
-    }
-    issuer_mapping(&args.issuer_tokens).map(Some)
-}
-
-/// Parses the claim mapping of another issuer.
-///
-/// # Errors
-/// As [`super::Config::new`].
-fn issuer_mapping(args: &IssuerTokenArgs) -> Result<ClaimMapping, ExitError> {
-    ClaimMapping::parse(args.claim.iter().map(String::as_str))
-        .map_err(|(entry, error)| flag_error("claim", entry, error))
 }

@@ -21,7 +21,7 @@ fn with(arguments: &[&str]) -> Result<Config, ExitError> {
 #[test]
 fn the_defaults_are_usable_and_strict() {
     let config = with(&[]).unwrap();
-    match &config.first_issuer.source {
+    match &config.issuers[0].source {
         SourceSettings::AuthServer(settings) => {
             assert_eq!(settings.signing_type, SigningType::Rsa);
         }
@@ -85,7 +85,7 @@ fn each_bad_table_is_one_line_that_names_it() {
         assert_is_named(row, config(&flags));
     };
     const IDP: &str = "[[issuer]]\nname = 'idp'\nissuer = 'https://idp/'\naudience = ['a']\n\
-                       jwks-url = 'https://idp/keys'\n";
+                       jwks = 'https://idp/keys'\n";
     for file in files {
         let table: Bad<String> = toml::from_str(file).unwrap();
         for Group { base, rows } in &table.group {
@@ -99,7 +99,7 @@ fn each_bad_table_is_one_line_that_names_it() {
 }
 
 const ISSUER: [&str; 6] = [
-    "--jwks-url",
+    "--jwks",
     "https://idp/keys",
     "--issuer",
     "https://idp/",
@@ -110,18 +110,13 @@ const ISSUER: [&str; 6] = [
 #[test]
 fn another_issuer_needs_no_application_and_has_a_mapping() {
     let config = config(&ISSUER).unwrap();
-    assert_eq!(config.first_issuer.source.to_string(), "https://idp/keys");
-    assert!(config.rules.auth_policy.policy.mapping.is_some());
+    assert_eq!(config.issuers[0].source.to_string(), "https://idp/keys");
     assert!(config.warnings().is_empty());
-    assert!(
-        with(&[])
-            .unwrap()
-            .rules
-            .auth_policy
-            .policy
-            .mapping
-            .is_none()
-    );
+    let is_mapped = |config: &Config| {
+        let mut issuers = config.rules.auth_policy.issuers.iter();
+        issuers.next().unwrap().policy.mapping.is_some()
+    };
+    assert!(is_mapped(&config) && !is_mapped(&with(&[]).unwrap()));
 }
 
 #[test]
@@ -129,11 +124,11 @@ fn plain_http_over_a_network_is_warned_about() {
     for (flag, url, warnings) in [
         ("--auth-server", "http://auth:9000/auth", 1),
         ("--auth-server", "https://auth:9000/auth", 0),
-        ("--jwks-url", "http://idp/keys", 1),
-        ("--jwks-url", "http://127.0.0.1:9/keys", 0),
+        ("--jwks", "http://idp/keys", 1),
+        ("--jwks", "http://127.0.0.1:9/keys", 0),
     ] {
         let more = match flag {
-            "--jwks-url" => &ISSUER[2..],
+            "--jwks" => &ISSUER[2..],
             _ => &APPLICATION,
         };
         let config = config(&[&[flag, url], more].concat()).unwrap();
@@ -147,14 +142,14 @@ fn plain_http_over_a_network_is_warned_about() {
 fn a_proxy_of_the_environment_is_warned_about_for_issuers() {
     let warned = |flags: &[&str], variable: &str| {
         let config = config(flags).unwrap();
-        key_source::ignored_proxy(&config.first_issuer.source, |name| name == variable)
+        key_source::ignored_proxy(&config.issuers[0].source, |name| name == variable)
     };
     for variable in ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {
         let warning = warned(&ISSUER, variable).unwrap();
         assert!(warning.starts_with(variable), "{warning}");
     }
     assert_eq!(warned(&ISSUER, "HTTP_PROXY"), None);
-    let on_loopback = [&["--jwks-url", "http://127.0.0.1:9/keys"], &ISSUER[2..]].concat();
+    let on_loopback = [&["--jwks", "http://127.0.0.1:9/keys"], &ISSUER[2..]].concat();
     assert_eq!(warned(&on_loopback, "HTTPS_PROXY"), None);
     let auth_server = [
         &["--auth-server", "https://auth:9000/auth"][..],
@@ -225,7 +220,7 @@ fn what_is_allowed_against_the_rule_is_warned_about() {
 
 #[test]
 fn keys_are_cached_on_request_alone() {
-    let cached = |flags| with(flags).unwrap().first_issuer.key_cache;
+    let cached = |flags| with(flags).unwrap().issuers.remove(0).key_cache;
     assert!(cached(&["--key-cache", "/tmp/keys"]).is_some());
     assert!(cached(&[]).is_none());
 }

@@ -7,9 +7,6 @@ use wire::rejection::Rejection;
 
 use super::current::{CurrentKeys, InstalledKeys};
 
-/// The position of the only issuer, and of the default one among several.
-pub(crate) const FIRST: usize = 0;
-
 /// The keys of one issuer.
 #[derive(Debug, Clone)]
 pub(crate) struct NamedKeys {
@@ -81,19 +78,5 @@ impl KeysByIssuer for KeysAt<'_> {
         };
         let state = keys.load();
         action(keys.trusted(state.as_deref(), self.now))
-    }
-}
-
-/// The keys of the only issuer.
-impl KeysByIssuer for Result<&InstalledKeys, Rejection> {
-    fn with_keys<T>(
-        &self,
-        issuer: usize,
-        action: impl FnOnce(Result<&InstalledKeys, Rejection>) -> T,
-    ) -> T {
-        action(match issuer {
-            FIRST => *self,
-            _ => Err(Rejection::AuthKeysUnavailable),
-        })
     }
 }

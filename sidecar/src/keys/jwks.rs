@@ -25,8 +25,8 @@ const MAX_ADDRESS_BYTES: usize = 256;
 pub(crate) enum JwksError {
     #[error("the response to the request for the key set was {}", Unexpected(*.0))]
     Status(StatusCode),
-    /// The document holds the value for `--jwks-url` (OpenID Connect Discovery 1.0 §3).
-    #[error("this is a discovery document; --jwks-url takes {0}")]
+    /// The document holds the value for `--jwks` (OpenID Connect Discovery 1.0 §3).
+    #[error("this is a discovery document; --jwks takes {0}")]
     Discovery(JwksUri),
     #[error("the key set cannot be used: {0}")]
     Unusable(#[from] KeyError),
@@ -277,7 +277,7 @@ pub(super) mod tests {
             let body = json!({"issuer": "https://idp.example", "jwks_uri": uri}).to_string();
             let response = response(StatusCode::OK, &body, None);
             let error = taken_error(&response);
-            let expected = format!("this is a discovery document; --jwks-url takes {taken}");
+            let expected = format!("this is a discovery document; --jwks takes {taken}");
             assert_eq!(error, expected);
         }
         let response = response(StatusCode::OK, "{}", None);

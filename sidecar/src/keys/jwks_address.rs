@@ -13,7 +13,7 @@ use crate::discovery::Instance;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct JwksAddress(ServerUrl);
 
-/// The error of an unusable `--jwks-url`.
+/// The error of an unusable `--jwks`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum JwksAddressError {
     #[error("expected https://HOST/PATH or http://HOST/PATH, without user information")]

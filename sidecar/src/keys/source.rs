@@ -39,8 +39,7 @@ impl SourceSettings {
         match self {
             Self::AuthServer(_) => "auth-server",
             Self::IssuerUrl(_) => "issuer-url",
-            Self::JwksUrl(_) => "jwks-url",
-            Self::File(file) => file.flag(),
+            Self::JwksUrl(_) | Self::File(_) => "jwks",
         }
     }
 
@@ -152,7 +151,7 @@ impl KeySource {
             SourceSettings::File(file) => {
                 // A wrong path fails at once; later the last good keys stay.
                 file.read()
-                    .map_err(|error| ExitError::Config(format!("--{}: {error}", file.flag())))?;
+                    .map_err(|error| ExitError::Config(format!("--jwks: {error}")))?;
                 Self::File(file)
             }
         })

@@ -42,7 +42,7 @@ pub(crate) struct VerifiedToken {
 /// The settings of the caches: one cache for each set of keys.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TokenCacheConfig {
-    /// Max. memory for the tokens of one set; 0 for no cache.
+    /// Max. memory for the tokens of one set.
     pub(crate) bytes: usize,
     pub(crate) counters: TokenCacheCounters,
 }
@@ -51,7 +51,7 @@ impl TokenCacheConfig {
     /// Returns an empty cache.
     pub(crate) fn empty(&self) -> TokenCache {
         TokenCache {
-            cache: (self.bytes > 0).then(|| self.cache()).flatten(),
+            cache: self.cache(),
             counters: self.counters.clone(),
         }
     }
@@ -97,37 +97,16 @@ impl TokenDigest {
 /// The result of a lookup.
 pub(crate) enum Lookup {
     Found(Arc<VerifiedToken>),
-    /// With the digest under which the token may be remembered; `None` without a cache.
+    /// With the digest under which the token may be remembered; `None` for an explanation, which
+    /// remembers nothing.
     Missing(Option<TokenDigest>),
 }
 
 impl TokenCache {
-    /// Finds this very token, byte for byte, under rules of this generation. Locks one shard for
-    /// the length of a lookup, and allocates nothing.
-    pub(crate) fn find(&self, token: Bearer<'_>, rules: u64) -> Lookup {
-        let Some(cache) = &self.cache else {
-            return Lookup::Missing(None);
-        };
-        let digest = TokenDigest::of(token);
-        match cache.get(&digest).filter(|known| known.rules == rules) {
-            Some(known) => {
-                self.counters.token_cache_hits.inc();
-                Lookup::Found(known)
-            }
-            None => {
-                self.counters.token_cache_misses.inc();
-                Lookup::Missing(Some(digest))
-            }
-        }
-    }
-
-    /// Finds a token by its digest, and counts hits only: several issuers have a cache each, and
-    /// are tried in turn.
-    pub(crate) fn find_digest(
-        &self,
-        digest: &TokenDigest,
-        rules: u64,
-    ) -> Option<Arc<VerifiedToken>> {
+    /// Finds this very token, byte for byte, under rules of this generation, and counts hits only:
+    /// several issuers have a cache each, and are tried in turn. Locks one shard for the length of
+    /// a lookup, and allocates nothing.
+    pub(crate) fn find(&self, digest: &TokenDigest, rules: u64) -> Option<Arc<VerifiedToken>> {
         let found = self.cache.as_ref()?.get(digest);
         let found = found.filter(|known| known.rules == rules)?;
         self.counters.token_cache_hits.inc();
@@ -266,10 +245,8 @@ mod tests {
     }
 
     fn knows(cache: &TokenCache, token: &str) -> bool {
-        match with(token, |token| cache.find(token, 0)) {
-            Lookup::Found(known) => known.identity == identity(&format!("user of {token}"), &[]),
-            Lookup::Missing(_) => false,
-        }
+        let found = cache.find(&with(token, TokenDigest::of), 0);
+        found.is_some_and(|known| known.identity == identity(&format!("user of {token}"), &[]))
     }
 
     #[test]
@@ -287,23 +264,6 @@ mod tests {
         }
         assert!(!knows(&cache, "aaaa.bbbb.ccccc"));
         assert!(!knows(&cache, "AAAA.bbbb.cccc"));
-    }
-
-    #[test]
-    fn without_memory_nothing_is_remembered_and_nothing_counted() {
-        let cache = cache_of(0);
-        remember(&cache, "a");
-        assert!(!knows(&cache, "a"));
-        assert_eq!(cache.bytes(), 0);
-        assert_eq!(cache.counters.token_cache_misses.get(), 0);
-    }
-
-    #[test]
-    fn a_lookup_gives_the_digest_to_remember() {
-        let cache = cache_of(BYTES);
-        let missing = with("aaaa.bbbb.cccc", |token| cache.find(token, 0));
-        let digest = with("aaaa.bbbb.cccc", TokenDigest::of);
-        assert!(matches!(missing, Lookup::Missing(Some(found)) if found == digest));
     }
 
     const BYTES: usize = 1_000_000;

@@ -168,7 +168,8 @@ pub(crate) fn serve(
 fn shared(config: &Config) -> (Shared, Registry) {
     let keys = Arc::new(IssuerKeys::new(
         config
-            .issuers()
+            .issuers
+            .iter()
             .map(|issuer| keys_of(issuer, config))
             .collect(),
     ));
@@ -255,9 +256,9 @@ fn refreshers(config: &Config, shared: &Shared) -> Result<Vec<Arc<Refresher>>, E
     let condition = shared
         .health
         .condition_with_note("verification_key", NOT_FETCHED, move || key_ages(&keys));
-    let names = config.issuers().map(|issuer| issuer.name.clone());
+    let names = config.issuers.iter().map(|issuer| issuer.name.clone());
     let readiness = KeyReadiness::of_each(condition, names);
-    let issuers = config.issuers().zip(shared.keys.iter()).zip(readiness);
+    let issuers = config.issuers.iter().zip(shared.keys.iter()).zip(readiness);
     let refreshers = issuers.map(|((issuer, keys), ready)| {
         let revocations = revocations_of(issuer, config);
         let mut source = source_of(issuer)?;

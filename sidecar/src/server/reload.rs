@@ -142,14 +142,13 @@ impl Reload {
         self.metrics
             .expect_rules(config.rules.auth_policy.rule_names());
         self.rules.replace(config.rules);
-        let Some(refresher) = self.refreshers.first() else {
-            return;
-        };
-        if let Some(settings) = &config.first_issuer.key_cache {
-            refresher.set_cache_scope(settings);
-        }
-        if let SourceSettings::AuthServer(settings) = config.first_issuer.source {
-            refresher.set_credentials(settings.application).await;
+        for (refresher, issuer) in self.refreshers.iter().zip(config.issuers) {
+            if let Some(settings) = &issuer.key_cache {
+                refresher.set_cache_scope(settings);
+            }
+            if let SourceSettings::AuthServer(settings) = issuer.source {
+                refresher.set_credentials(settings.application).await;
+            }
         }
     }
 }
@@ -214,7 +213,6 @@ fn apply_reloadable(start: &ServeArgs, effective: &ServeArgs, read: &ServeArgs) 
         listening: start.listening.reloaded(&of_clients.listening),
         upstream: start.upstream.reloaded(&of_service.upstream),
         keys: start.keys.reloaded(&of_keys.keys),
-        issuer_tokens: start.issuer_tokens.reloaded(&of_keys.issuer_tokens),
         issuers: of_keys.issuers.clone(),
         rules: match has_same_keys {
             true => read.rules.clone(),
@@ -232,9 +230,7 @@ fn apply_reloadable(start: &ServeArgs, effective: &ServeArgs, read: &ServeArgs) 
 }
 
 fn has_same_keys(start: &ServeArgs, read: &ServeArgs) -> bool {
-    start.keys.have_same_issuer(&read.keys)
-        && start.issuer_tokens.algorithms == read.issuer_tokens.algorithms
-        && start.issuers.have_same_keys(&read.issuers)
+    start.keys.have_same_issuer(&read.keys) && start.issuers.have_same_keys(&read.issuers)
 }
 
 /// Returns the names of the settings that differ.
@@ -354,7 +350,7 @@ mod tests {
     fn settings_that_belong_together_wait_together() {
         let issuer = |url: &'static str, issuer: &'static str, header: &'static str| {
             [
-                "--jwks-url",
+                "--jwks",
                 url,
                 "--issuer",
                 issuer,
@@ -371,7 +367,7 @@ mod tests {
             &issuer("https://b/keys", "https://b", "X-Id=b"),
         );
         assert_eq!(at_once, Vec::<String>::new());
-        assert_eq!(waiting, ["claim-header", "issuer", "jwks-url"]);
+        assert_eq!(waiting, ["claim-header", "issuer", "jwks"]);
         let https = ["--upstream", "https://a:1", "--upstream-ca", "/ca"];
         let (at_once, waiting) = reloaded(&AUTH_SERVER, &[&AUTH_SERVER[..], &https].concat());
         assert_eq!(at_once, Vec::<String>::new());
@@ -390,7 +386,7 @@ mod tests {
             "--public-path=/2",
             "--default-rule=deny",
         ]);
-        let read = args(&["--jwks-url=https://b/", "--issuer=i", "--audience=3"]);
+        let read = args(&["--jwks=https://b/", "--issuer=i", "--audience=3"]);
         let now = apply_reloadable(&start, &effective, &read);
         assert_eq!(differences(&effective, &now), Vec::<String>::new());
     }

@@ -159,28 +159,27 @@ fn through_the_sidecar(signing_type: SigningType, policies: &[Policy]) {
     verdicts.conclude();
 }
 
-/// The auth server signs with three of them, another issuer with any that `--algorithms` takes. The
+/// The auth server signs with three of them, another issuer with any that `algorithms` takes. The
 /// rows depend on header and signature only.
 #[test]
 fn the_algorithm_rows_through_the_sidecar_of_an_issuer() {
     let mut verdicts = Verdicts::default();
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("issuer.pem");
+    let config = directory.path().join("sidecar.toml");
     let mut forge = Forge::new(Algorithm::RS256);
     for algorithm in Algorithm::ASYMMETRIC {
         forge = forge.meant_for(algorithm);
         std::fs::write(&file, forge.trusted().served()).unwrap();
         let service = EchoService::start();
-        let flags = [
-            "--public-key-file",
-            file.to_str().unwrap(),
-            "--algorithms",
-            algorithm.name(),
-            "--issuer",
-            "auth",
-            "--audience",
-            "orders",
-        ];
+        let table = format!(
+            "[[issuer]]\nname = 'idp'\nissuer = 'auth'\naudience = ['orders']\njwks = '{}'\n\
+             algorithms = ['{}']\n",
+            file.display(),
+            algorithm.name()
+        );
+        std::fs::write(&config, table).unwrap();
+        let flags = ["--config", config.to_str().unwrap()];
         let sidecar = SidecarPlan::of_issuer(&service, flags).ready();
         let about_it = |row: &&TokenRow| {
             row.is_tried_with(algorithm)

@@ -112,7 +112,7 @@ fn a_response_that_may_change_is_69_and_one_that_stays_is_78() {
         let server = FakeAuthServer::replying(json_response(status, "{}"));
         let end = online(&server.url(), &service.url(), &[]);
         assert_eq!(end.code, Some(code), "{status}: {}", end.stderr);
-        let jwks_url = format!("--jwks-url={}", server.url());
+        let jwks_url = format!("--jwks={}", server.url());
         let end = Program::Sidecar.run(&[
             "check",
             "--online",
@@ -195,7 +195,7 @@ fn strict_ends_with_78_where_there_is_anything_to_warn_of() {
 fn a_claim_or_a_pattern_that_would_never_match_is_warned_about() {
     let source = [
         "check",
-        "--jwks-url=https://idp/keys",
+        "--jwks=https://idp/keys",
         "--issuer=i",
         "--audience=a",
     ];

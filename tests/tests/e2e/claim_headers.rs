@@ -244,9 +244,8 @@ fn another_issuer_s_claims_are_named_as_in_its_token() {
     let sidecar = SidecarPlan::of_issuer(
         &service,
         [
-            "--public-key-file",
+            "--jwks",
             key.to_str().unwrap(),
-            "--algorithms=ES256",
             "--issuer=auth",
             "--audience=orders",
             "--claim=account=username",

@@ -136,7 +136,7 @@ fn settings_of_all_sidecars_come_from_the_command_line() {
         "--image",
         "registry.example.com/postern/sidecar:1.2.3",
         "--set",
-        "POSTERN_JWKS_URL=http://auth.postern:9000/auth/.well-known/jwks.json",
+        "POSTERN_JWKS=http://auth.postern:9000/auth/.well-known/jwks.json",
         "--set",
         "POSTERN_AUDIENCE=cluster",
         "--set",
@@ -169,7 +169,7 @@ fn settings_of_all_sidecars_come_from_the_command_line() {
 fn two_sources_of_the_key_are_an_error() {
     let pairs = [
         "POSTERN_AUTH_SERVER=http://auth:9000/auth",
-        "POSTERN_JWKS_URL=http://auth:9000/keys",
+        "POSTERN_JWKS=http://auth:9000/keys",
     ];
     let end = postern_k8s(&["inject", "--set", pairs[0], "--set", pairs[1]], "");
     assert_eq!((end.code, &*end.stdout), (Some(64), ""));

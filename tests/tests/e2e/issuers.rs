@@ -33,7 +33,7 @@ fn published(name: &str) -> Published {
 
 /// Returns a sidecar that fetches the keys of an issuer.
 fn fetching(service: &EchoService, one: &Published) -> SidecarPlan {
-    let flags = documented(&one.row.name, &[("--jwks-url", &one.url())]);
+    let flags = documented(&one.row.name, &[("--jwks", &one.url())]);
     SidecarPlan::of_issuer(service, flags)
 }
 
@@ -67,7 +67,7 @@ fn documented(heading: &str, replaced: &[(&str, &str)]) -> Vec<String> {
 fn every_token_gets_its_verdict(name: &str) {
     let (one, service) = (published(name), EchoService::start());
     let url = format!("{}?realm=shop", one.url());
-    let flags = documented(name, &[("--jwks-url", &url)]);
+    let flags = documented(name, &[("--jwks", &url)]);
     let sidecar = SidecarPlan::of_issuer(&service, flags).flags(NEVER).ready();
     let mut verdicts = Verdicts::default();
     tokens_get_their_verdicts(&one, &sidecar, &service, &mut verdicts);
@@ -165,16 +165,7 @@ fn keys_from_files_are_read_at_the_tick_and_survive_breaks() {
         std::fs::write(&path, old).unwrap();
         let file_path = path.display().to_string();
         let service = EchoService::start();
-        let mut flags = documented(
-            heading,
-            &[
-                ("--jwks-file", &file_path),
-                ("--public-key-file", &file_path),
-            ],
-        );
-        if !flags.contains(&"--algorithms".to_owned()) {
-            flags.extend(["--algorithms".to_owned(), "ES256".to_owned()]);
-        }
+        let flags = documented(heading, &[("--jwks", &file_path)]);
         let plan = SidecarPlan::of_issuer(&service, &flags).flags(EVERY_SECOND);
         let sidecar = plan.ready();
         let bearing = |one: &Published| sidecar.bearing(&one.signed(one.token("ES256")));
@@ -207,11 +198,9 @@ fn a_file_of_keys_that_cannot_be_used_stops_the_start() {
     let service = EchoService::start();
     let path = path.to_str().unwrap();
     for (flag, file, more) in [
-        ("--jwks-file", path, &[][..]),
-        ("--public-key-file", path, &[]),
-        ("--jwks-file", "/nowhere", &[]),
-        ("--public-key-file", "/nowhere", &[]),
-        ("--auth-ca", "/nowhere", &["--jwks-url=https://idp/keys"]),
+        ("--jwks", path, &[][..]),
+        ("--jwks", "/nowhere", &[]),
+        ("--auth-ca", "/nowhere", &["--jwks=https://idp/keys"]),
     ] {
         let flags = [&[flag, file, "--issuer", "i", "--audience", "a"], more].concat();
         let end = SidecarPlan::of_issuer(&service, flags).fails();
@@ -322,7 +311,7 @@ fn rules_for_other_issuers_hold_for_our_own_too() {
     let service = EchoService::start();
     let url = format!("{}/.well-known/jwks.json", auth_server.url());
     let flags = [
-        "--jwks-url",
+        "--jwks",
         &url,
         "--issuer=auth",
         "--audience=orders",

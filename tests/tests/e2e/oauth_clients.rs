@@ -203,7 +203,7 @@ fn the_metadata_names_the_issuers_that_clients_have() {
     let table = |name: &str, more: &str| {
         format!(
             "[[issuer]]\nname = '{name}'\nissuer = 'https://{name}.example'\naudience = ['orders']\n\
-             jwks-url = 'https://{name}.example/keys'\nuser-prefix = '{name}:'\n{more}\n"
+             jwks = 'https://{name}.example/keys'\nuser-prefix = '{name}:'\n{more}\n"
         )
     };
     // A proxy gets the tokens of its own header.

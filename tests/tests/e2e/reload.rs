@@ -102,11 +102,10 @@ fn a_signal_without_a_change_has_the_key_file_read() {
     fs::write(&file, key()).unwrap();
     let service = EchoService::start();
     let flags = [
-        "--public-key-file",
+        "--jwks",
         file.to_str().unwrap(),
         "--issuer=i",
         "--audience=a",
-        "--algorithms=ES256",
         "--refresh-cron=0 0 0 29 2 *",
     ];
     let sidecar = SidecarPlan::of_issuer(&service, flags).ready();

@@ -353,7 +353,7 @@ fn two_issuers(other: &Forge, home: &Path) -> String {
     format!(
         "[[issuer]]\nname = 'own'\nissuer = 'auth'\nauth-server = true\nuser-prefix = ''\n\
          [[issuer]]\nname = 'other'\nissuer = 'https://other/'\naudience = ['orders']\n\
-         user-prefix = 'other:'\nalgorithms = ['ES256']\npublic-key-file = '{}'\n",
+         user-prefix = 'other:'\nalgorithms = ['ES256']\njwks = '{}'\n",
         file.display()
     )
 }

@@ -156,7 +156,7 @@ fn a_value_that_is_rejected_is_named_with_its_source() {
     let file = directory.path().join("postern.toml");
     let path = file.display().to_string();
     let no_port = "--upstream 'http://a:70000': port '70000' is not between 1 and 65535";
-    let no_set = "--jwks-url 'https://a:0/keys': port '0' is not between 1 and 65535";
+    let no_set = "--jwks 'https://a:0/keys': port '0' is not between 1 and 65535";
     for (program, variable, text, arguments, line) in [
         (
             Program::Sidecar,
@@ -181,10 +181,10 @@ fn a_value_that_is_rejected_is_named_with_its_source() {
         ),
         (
             Program::Sidecar,
-            ("POSTERN_JWKS_URL", "https://a:0/keys"),
+            ("POSTERN_JWKS", "https://a:0/keys"),
             "",
             &["--issuer=a", "--audience=b"],
-            format!("{no_set}; --jwks-url comes from POSTERN_JWKS_URL"),
+            format!("{no_set}; --jwks comes from POSTERN_JWKS"),
         ),
         (
             Program::Sidecar,

@@ -61,11 +61,8 @@ fn a_pipe_or_a_device_stops_a_start_and_a_check_by_name() {
             vec!["--upstream", "https://127.0.0.1:1", "--upstream-ca", path],
         ]
         .map(|flags| (Program::Sidecar, [&of_server[..], &flags].concat()));
-        let of_issuer = [
-            vec!["--jwks-file", path],
-            vec!["--public-key-file", path, "--algorithms", "ES256"],
-        ]
-        .map(|flags| (Program::Sidecar, [&of_issuer[..], &flags].concat()));
+        let of_issuer = [vec!["--jwks", path]]
+            .map(|flags| (Program::Sidecar, [&of_issuer[..], &flags].concat()));
         let auth_server = [
             vec!["--config", path],
             vec!["--users", &users],

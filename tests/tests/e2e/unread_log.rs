@@ -99,10 +99,8 @@ fn sidecar(service: &EchoService) -> Unread {
     let flags = [
         "--upstream",
         &service.url(),
-        "--public-key-file",
+        "--jwks",
         path(&keys),
-        "--algorithms",
-        "ES256",
         "--issuer",
         "auth",
         "--audience",

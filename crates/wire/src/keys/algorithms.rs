@@ -25,16 +25,14 @@ impl AsymmetricAlgorithm {
         Algorithm::EdDSA,
     ];
 
+    /// Returns all algorithms: of those for one type of key, the usual one first.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().map(Self)
+    }
+
     /// Returns the algorithm in the type that keys use.
     pub const fn jws(self) -> Algorithm {
         self.0
-    }
-}
-
-/// RS256, which issuers use unless configured otherwise.
-impl Default for AsymmetricAlgorithm {
-    fn default() -> Self {
-        Self(Algorithm::RS256)
     }
 }
 

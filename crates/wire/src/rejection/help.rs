@@ -83,7 +83,7 @@ impl Rejection {
             ),
             Self::TokenAlgorithm => (
                 "The token was signed with another kind of key than this program trusts (`alg`).",
-                "Auth server and sidecar need the same `--signing-type`; for the tokens of another issuer, `--algorithms` of the sidecar has to list what that issuer signs with. A token with `alg: none`, or with HMAC where RSA is expected, is a forgery.",
+                "Auth server and sidecar need the same `--signing-type`; a key of another issuer is used with the `alg` that it states, else RS256, ES256, ES384 or EdDSA by its type; `algorithms` of a table may allow fewer. A token with `alg: none`, or with HMAC where RSA is expected, is a forgery.",
             ),
             Self::TokenHeader => (
                 "The token's header has a member that is always rejected (`crit`, `b64`, `zip`, `enc`, `jku`, `jwk`, `x5u`, `x5c`), a `typ` other than `JWT` or `at+jwt`, or an unusable `kid`.",

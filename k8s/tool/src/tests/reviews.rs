@@ -457,7 +457,7 @@ fn pods_that_only_appear_protected_are_rejected() {
 
 #[test]
 fn a_config_map_is_the_only_source_of_settings() {
-    let set = ["POSTERN_JWKS_URL=https://a/keys", "POSTERN_AUDIENCE=a"];
+    let set = ["POSTERN_JWKS=https://a/keys", "POSTERN_AUDIENCE=a"];
     let args = SidecarsArgs {
         set: set.map(str::to_owned).to_vec(),
         ..SidecarsArgs::default()

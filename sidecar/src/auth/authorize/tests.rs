@@ -13,6 +13,7 @@ use wire::keys::{KeySet, VerificationKey};
 use wire::rules::{RequiredClaim, Requirement, Rule, Unmatched};
 
 use super::*;
+use crate::auth::issuers::UserNames;
 use crate::keys::current::CurrentKeys;
 use crate::keys::revocations::Revocations;
 use crate::keys::revocations::tests::list_of;
@@ -32,26 +33,35 @@ fn rules_with(claims: &[&str]) -> AuthPolicy {
     let header = UserHeader::new("X-Current-User", 100).unwrap();
     let header = headers.try_fold(header, UserHeader::with_claim).unwrap();
     let rules = rules();
-    AuthPolicy::new(rules.interceptor, rules.policy, header)
+    AuthPolicy::new(rules.interceptor, rules.policy, rules.issuers, header)
 }
 
 fn rules_for(issuer: Option<&str>) -> AuthPolicy {
+    let policy = VerificationPolicy {
+        issuer: issuer.map(ToOwned::to_owned),
+        audiences: Vec::new(),
+        any_access_token: false,
+        leeway_seconds: 30,
+        require_expiry: true,
+        accept_bound_tokens: false,
+        mapping: None,
+        extra_claims: Vec::new(),
+    };
+    let only = Issuer {
+        name: None,
+        policy: policy.clone(),
+        keys: 0,
+        token_header: None,
+        users: UserNames::default(),
+    };
     AuthPolicy::new(
         Interceptor::new(
             "/orders".parse().unwrap(),
             PassList::parse(["/static/**"]).unwrap(),
             1000,
         ),
-        VerificationPolicy {
-            issuer: issuer.map(ToOwned::to_owned),
-            audiences: Vec::new(),
-            any_access_token: false,
-            leeway_seconds: 30,
-            require_expiry: true,
-            accept_bound_tokens: false,
-            mapping: None,
-            extra_claims: Vec::new(),
-        },
+        policy,
+        Issuers::new(vec![only]),
         UserHeader::new("X-Current-User", 100).unwrap(),
     )
 }
@@ -533,5 +543,16 @@ fn a_revoked_token_is_rejected_although_it_was_verified_before() {
             assert_eq!(seen(token, path), Err(Rejection::TokenRevoked), "{path}");
         }
         assert_eq!(seen(&other, path), Ok(()), "{path}");
+    }
+}
+
+/// The keys of the only issuer.
+impl KeysByIssuer for Result<&InstalledKeys, Rejection> {
+    fn with_keys<T>(
+        &self,
+        _issuer: usize,
+        action: impl FnOnce(Result<&InstalledKeys, Rejection>) -> T,
+    ) -> T {
+        action(*self)
     }
 }

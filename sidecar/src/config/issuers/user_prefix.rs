@@ -7,7 +7,6 @@ use wire::folding::begins_alike;
 
 use super::rejected;
 use crate::auth::issuers::UserNames;
-use crate::cli::issuer_table::IssuerTables;
 
 /// Long enough for any name of an issuer, short enough for each user header.
 const MAX_BYTES: usize = 64;
@@ -28,19 +27,6 @@ pub(super) struct UserPrefix<'a> {
 }
 
 impl<'a> UserPrefix<'a> {
-    /// Returns the prefix of the auth server's users, who have the empty one without a table.
-    pub(super) fn of_auth_server(tables: &'a IssuerTables) -> Self {
-        Self {
-            issuer: tables.own_name(),
-            given: match tables.own() {
-                Some(own) => own.user_prefix.as_deref(),
-                None => Some(""),
-            },
-            is_cluster: false,
-            are_mapped: false,
-        }
-    }
-
     /// Returns true if every name begins with `system:` by itself.
     const fn needs_none(&self) -> bool {
         self.is_cluster && !self.are_mapped

@@ -11,18 +11,10 @@ use wire::keys::{KeyError, KeySet};
 use crate::keys::http_client::MAX_BODY_BYTES;
 use crate::keys::jwks::jws;
 
-/// The format of the file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Format {
-    JwkSet,
-    Pem,
-}
-
 /// One file and how its keys may be used.
 #[derive(Debug, Clone)]
 pub(crate) struct KeyFile {
     pub(crate) path: PathBuf,
-    pub(crate) format: Format,
     pub(crate) algorithms: Vec<AsymmetricAlgorithm>,
 }
 
@@ -36,14 +28,6 @@ pub(crate) enum KeyFileError {
 }
 
 impl KeyFile {
-    /// Returns the flag of the file.
-    pub(crate) const fn flag(&self) -> &'static str {
-        match self.format {
-            Format::JwkSet => "jwks-file",
-            Format::Pem => "public-key-file",
-        }
-    }
-
     /// Reads the keys of the file.
     pub(crate) fn read(&self) -> Result<KeySet, KeyFileError> {
         let path = || self.path.clone();
@@ -54,9 +38,9 @@ impl KeyFile {
             })?
             .bytes;
         let allowed = jws(&self.algorithms);
-        match self.format {
-            Format::JwkSet => KeySet::from_jwks(&bytes, &allowed),
-            Format::Pem => KeySet::from_pem(&String::from_utf8_lossy(&bytes), &allowed),
+        match bytes.trim_ascii_start() {
+            [b'{', ..] => KeySet::from_jwks(&bytes, &allowed),
+            _ => KeySet::from_pem(&String::from_utf8_lossy(&bytes), &allowed),
         }
         .map_err(|cause| KeyFileError::Unusable {
             path: path(),

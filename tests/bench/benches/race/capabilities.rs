@@ -89,7 +89,7 @@ fn tables_in(home: &Path, jwk_set: &str) -> String {
         let _ = write!(
             text,
             "[[issuer]]\nname = 'issuer-{number}'\nissuer = 'https://issuer-{number}.example'\n\
-             jwks-file = '{}'\naudience = ['orders']\nuser-prefix = 'issuer-{number}:'\n",
+             jwks = '{}'\naudience = ['orders']\nuser-prefix = 'issuer-{number}:'\n",
             jwks_file.display()
         );
     }

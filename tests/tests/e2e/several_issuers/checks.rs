@@ -50,7 +50,7 @@ fn check_online_fetches_the_keys_of_each_issuer() {
     issuers.of("cluster").replies(json_response(AWAY, "{}"));
     let end = check(&issuers.file(), &issuers.tables(), &service);
     assert_eq!(end.code, Some(69), "{}{}", end.stdout, end.stderr);
-    let file = "\n[[issuer]]\nname = 'gone'\nissuer = 'i'\naudience = ['a']\nuser-prefix = 'gone:'\njwks-file = '/nowhere'";
+    let file = "\n[[issuer]]\nname = 'gone'\nissuer = 'i'\naudience = ['a']\nuser-prefix = 'gone:'\njwks = '/nowhere'";
     let with_file = issuers.of("shop").table() + file;
     let end = check(&issuers.file(), &with_file, &["--strict"]);
     assert_eq!(end.code, Some(78), "{}{}", end.stdout, end.stderr);

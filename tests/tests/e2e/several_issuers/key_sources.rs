@@ -8,7 +8,7 @@ use tests::certificates::Authority;
 use tests::client::verdict;
 use tests::connect_proxy::ConnectProxy;
 use tests::fake_auth_server::json_response;
-use tests::sidecar::{EVERY_SECOND, NEVER, SidecarPlan};
+use tests::sidecar::{EVERY_SECOND, NEVER};
 use tests::socket_server::SocketServer;
 use tests::wait;
 
@@ -79,7 +79,7 @@ impl Pods {
         fs::write(&token_file, &token).unwrap();
         let table = format!(
             "[[issuer]]\nname = 'pods'\nissuer = 'kubernetes:///'\naudience = ['orders']\n\
-             jwks-url = 'https://{}/openid/v1/jwks'\ntoken-file = '{}'\nca = '{}'\n",
+             jwks = 'https://{}/openid/v1/jwks'\ntoken-file = '{}'\nca = '{}'\n",
             server.address(),
             token_file.display(),
             authority.file().display()
@@ -130,39 +130,16 @@ fn keys_come_through_the_named_proxy_and_no_other() {
     let (named, of_environment) = (ConnectProxy::start(), ConnectProxy::start());
     let issuer = "https://kubernetes.default.svc.cluster.local";
     let table = format!(
-        "[[issuer]]\nname = 'idp'\nissuer = '{issuer}'\naudience = ['orders']\njwks-url = '{url}'\nca = '{}'\nkeys-proxy = '{}'\n",
+        "[[issuer]]\nname = 'idp'\nissuer = '{issuer}'\naudience = ['orders']\njwks = '{url}'\nca = '{}'\nkeys-proxy = '{}'\n",
         ca.display(),
         named.url()
     );
-    let flags = [
-        "--jwks-url",
-        &url,
-        "--auth-ca",
-        &ca.display().to_string(),
-        "--keys-proxy",
-        &named.url(),
-        "--issuer",
-        issuer,
-        "--audience",
-        "orders",
-    ];
-    let by_flags = SidecarPlan::of_issuer(&issuers.service, flags);
-    for (number, plan) in [by_flags, issuers.plan_with(&table)]
-        .into_iter()
-        .enumerate()
-    {
-        let plan = plan
-            .flags(NEVER)
-            .environment("HTTPS_PROXY", &of_environment.url());
-        let sidecar = plan.ready();
-        assert_eq!(
-            verdict(&sidecar.bearing(&cluster.own()).get("/list")),
-            "200"
-        );
-        assert_eq!(
-            named.tunnels(),
-            vec![server.address().to_string(); number + 1]
-        );
-    }
+    let plan = issuers.plan_with(&table).flags(NEVER);
+    let sidecar = plan
+        .environment("HTTPS_PROXY", &of_environment.url())
+        .ready();
+    let response = sidecar.bearing(&cluster.own()).get("/list");
+    assert_eq!(verdict(&response), "200");
+    assert_eq!(named.tunnels(), [server.address().to_string()]);
     assert_eq!(of_environment.tunnels(), Vec::<String>::new());
 }

@@ -99,12 +99,11 @@ fn broken_keys_of_one_issuer_stop_no_start() {
             issuers.tables()
         )
     };
-    let url = format!("jwks-url = 'http://{}/'", broken.address());
+    let url = format!("jwks = 'http://{}/'", broken.address());
     for members in [
         url.as_str(),
-        "jwks-file = '/nowhere/keys.json'",
-        "public-key-file = '/nowhere/keys.pem'",
-        "jwks-url = 'https://127.0.0.1:1/keys'\nca = '/nowhere/ca.pem'",
+        "jwks = '/nowhere/keys.json'",
+        "jwks = 'https://127.0.0.1:1/keys'\nca = '/nowhere/ca.pem'",
     ] {
         let sidecar = issuers.plan_with(&more(members)).flags(NEVER).ready();
         let response = sidecar.bearing(&issuers.of("shop").own()).get("/list");

@@ -130,9 +130,9 @@ fn table(name: &str, prefix: Option<&str>) -> String {
             table("pods", None).replace("[[issuer]]\nname = 'pods'\n", "")
                 + "claim = { id = 'uid' }\n"
         }
-        name => format!(
-            "issuer = 'https://{name}/'\naudience = ['a']\njwks-url = 'https://{name}/keys'\n"
-        ),
+        name => {
+            format!("issuer = 'https://{name}/'\naudience = ['a']\njwks = 'https://{name}/keys'\n")
+        }
     };
     format!(
         "[[issuer]]\nname = '{name}'\n{source}{}",

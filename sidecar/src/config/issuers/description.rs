@@ -1,7 +1,6 @@
-//! One `[[issuer]]` table: its rules, and the source of its keys.
+//! One issuer, as flags or an `[[issuer]]` table describe it: its rules, and the source of its keys.
 
 use std::fmt::Display;
-use std::path::{Path, PathBuf};
 
 use http::HeaderName;
 use http::uri::Scheme;
@@ -12,10 +11,11 @@ use wire::token::claim_mapping::ClaimMapping;
 use wire::token::verifier::VerificationPolicy;
 
 use super::user_prefix::UserPrefix;
-use super::{IssuerConfig, key_source};
+use super::{IssuerConfig, key_source, policy};
 use crate::auth::reporting::WOULD_REJECT;
 use crate::cli::ServeArgs;
 use crate::cli::issuer_table::IssuerTable;
+use crate::config::flag_value::{flag_error, given};
 use crate::headers::field_name::plain_name;
 use crate::headers::identity::UserHeader;
 use crate::keys::cache::KeyCacheSettings;
@@ -23,7 +23,7 @@ use crate::keys::jwks_address::JwksAddress;
 use crate::keys::kubernetes;
 use crate::keys::proxy::KeysProxy;
 use crate::keys::source::SourceSettings;
-use crate::keys::source::file::{Format, KeyFile};
+use crate::keys::source::file::KeyFile;
 use crate::keys::source::issuer_url::{DiscoverySettings, IssuerUrl};
 use crate::keys::source::jwks_url::JwksUrlSettings;
 use crate::keys::tls::TlsFiles;
@@ -38,31 +38,66 @@ const MAX_TENANTS: usize = 256;
 /// The `issuer` of the cluster whose pod this is.
 const KUBERNETES: &str = "kubernetes:///";
 
-/// One table, and the settings for all issuers.
-pub(super) struct TableSettings<'a> {
-    table: &'a IssuerTable,
+/// The description of one issuer, and the settings for all issuers.
+pub(super) struct Description<'a> {
+    /// The members of a table, or those that would say what the flags do.
+    table: IssuerTable,
     args: &'a ServeArgs,
-    /// The accepted `iss`, of each tenant.
+    /// The accepted `iss`, of each tenant; empty where the auth server's is not checked.
     issuers: Vec<String>,
 }
 
-impl<'a> TableSettings<'a> {
-    /// Checks the name, and finds the accepted `iss`.
+impl<'a> Description<'a> {
+    /// Describes the issuer of a table. Checks the name, and finds the accepted `iss`.
     ///
     /// # Errors
     /// [`ExitError::Config`] that names the table.
-    pub(super) fn new(table: &'a IssuerTable, args: &'a ServeArgs) -> Result<Self, ExitError> {
+    pub(super) fn of_table(table: &IssuerTable, args: &'a ServeArgs) -> Result<Self, ExitError> {
         check_name(&table.name)?;
         let issuers = accepted(table).map_err(|why| super::rejected(&table.name, why))?;
         Ok(Self {
-            table,
+            table: table.clone(),
             args,
             issuers,
         })
     }
 
-    pub(super) fn name(&self) -> &str {
-        &self.table.name
+    /// Describes the issuer of the flags, if they name a source of keys.
+    ///
+    /// # Errors
+    /// [`ExitError::Config`] that names a flag.
+    pub(super) fn of_flags(args: &'a ServeArgs) -> Result<Option<Self>, ExitError> {
+        let Some(table) = args.issuer_of_flags() else {
+            return Ok(None);
+        };
+        if !args.issuers.is_empty() {
+            check_name(&table.name)?;
+        }
+        Ok(Some(Self {
+            issuers: given("issuer", table.issuer.as_deref())?
+                .into_iter()
+                .collect(),
+            table,
+            args,
+        }))
+    }
+
+    pub(super) const fn table(&self) -> &IssuerTable {
+        &self.table
+    }
+
+    /// Returns the name of an issuer beside others whose `iss` is not known.
+    pub(super) fn without_iss(&self) -> Option<&str> {
+        self.name().filter(|_| self.issuers.is_empty())
+    }
+
+    /// Returns the name; `None` where flags describe the only issuer.
+    pub(super) fn name(&self) -> Option<&str> {
+        (!self.args.issuers.is_empty()).then_some(self.table.name.as_str())
+    }
+
+    fn is_of_flags(&self) -> bool {
+        self.table.auth_server || self.args.issuers.is_empty()
     }
 
     /// Returns the accepted `iss`, of each tenant.
@@ -72,17 +107,14 @@ impl<'a> TableSettings<'a> {
 
     /// Returns the rules for its tokens, for each accepted `iss`.
     pub(super) fn policies(&self) -> Result<Vec<VerificationPolicy>, ExitError> {
-        let tokens = &self.args.rules.tokens;
         let policy = VerificationPolicy {
-            issuer: None,
             audiences: self.audiences()?,
-            any_access_token: false,
-            leeway_seconds: tokens.leeway.get(),
-            require_expiry: !tokens.allow_no_exp,
-            accept_bound_tokens: tokens.accept_bound_tokens,
-            mapping: Some(self.mapping()?),
-            extra_claims: Vec::new(),
+            mapping: self.mapping()?,
+            ..policy::common(&self.args.rules.tokens)
         };
+        if self.issuers.is_empty() {
+            return Ok(vec![policy]);
+        }
         let of_issuer = |issuer: &String| VerificationPolicy {
             issuer: Some(issuer.clone()),
             ..policy.clone()
@@ -107,7 +139,7 @@ impl<'a> TableSettings<'a> {
     }
 
     /// Returns the prefix of its users.
-    pub(super) fn user_prefix(&self) -> UserPrefix<'a> {
+    pub(super) fn user_prefix(&self) -> UserPrefix<'_> {
         let mut names = ["id", "account"].into_iter();
         UserPrefix {
             issuer: &self.table.name,
@@ -121,7 +153,7 @@ impl<'a> TableSettings<'a> {
     pub(super) fn config(&self) -> Result<IssuerConfig, ExitError> {
         let source = self.source()?;
         Ok(IssuerConfig {
-            name: Some(self.table.name.clone()),
+            name: self.name().map(str::to_owned),
             key_cache: self.key_cache(&source)?,
             source,
         })
@@ -131,80 +163,117 @@ impl<'a> TableSettings<'a> {
         super::rejected(&self.table.name, why)
     }
 
+    /// Rejects the value of a member, which may come from a flag.
+    fn rejected_value(&self, member: &str, value: &str, why: impl Display) -> ExitError {
+        if !self.is_of_flags() {
+            return self.rejected(format!("{member} '{value}': {why}"));
+        }
+        let flag = match member {
+            "issuer" => "issuer-url",
+            other => other,
+        };
+        flag_error(flag, value, why)
+    }
+
     /// A key set serves every application of its issuer: without the audience a token for any of
-    /// them would be accepted.
+    /// them would be accepted. The auth server's tokens may have none.
     fn audiences(&self) -> Result<Vec<String>, ExitError> {
         let audiences = &self.table.audience;
-        if audiences.is_empty() || audiences.iter().any(String::is_empty) {
-            return Err(self.rejected("`audience` is missing, or one of it is empty"));
+        let is_missing = audiences.is_empty() && !self.table.auth_server;
+        if !is_missing && !audiences.iter().any(String::is_empty) {
+            return Ok(audiences.clone());
         }
-        Ok(audiences.clone())
+        Err(match self.is_of_flags() {
+            true => flag_error(
+                "audience",
+                audiences.join(","),
+                "is missing, or one is empty",
+            ),
+            false => self.rejected("`audience` is missing, or one of it is empty"),
+        })
     }
 
-    fn mapping(&self) -> Result<ClaimMapping, ExitError> {
+    /// The auth server's tokens have the claims of the contract.
+    fn mapping(&self) -> Result<Option<ClaimMapping>, ExitError> {
+        if self.table.auth_server {
+            return Ok(None);
+        }
         let entry = |(field, claim): (&String, &String)| format!("{field}={claim}");
-        let entries: Vec<_> = self.table.claim.iter().map(entry).collect();
+        let entries: Vec<_> = match self.is_of_flags() {
+            true => self.args.rules.tokens.claim.clone(),
+            false => self.table.claim.iter().map(entry).collect(),
+        };
         ClaimMapping::parse(entries.iter().map(String::as_str))
-            .map_err(|(entry, error)| self.rejected(format!("claim '{entry}': {error}")))
+            .map(Some)
+            .map_err(|(entry, error)| self.rejected_value("claim", entry, error))
     }
 
-    /// Returns the file of `--key-cache` with the name at its end; none for keys of a file.
+    /// Returns the file of `--key-cache`, with the name of a table at its end; of a table none for
+    /// keys of a file.
     fn key_cache(&self, source: &SourceSettings) -> Result<Option<KeyCacheSettings>, ExitError> {
-        let Some(file) = key_source::key_cache_file(self.args)? else {
+        let Some(file) = self.args.keys.key_cache.as_deref() else {
             return Ok(None);
         };
-        let mut file = PathBuf::from(file).into_os_string();
-        file.push(".");
-        file.push(&self.table.name);
+        let rejected = |why: &str| flag_error("key-cache", file.display(), why);
+        if file.file_name().is_none() {
+            return Err(rejected("is not the name of a file"));
+        }
         let issuer = match &self.table.issuer_pattern {
             Some(pattern) => Some(pattern.clone()),
             None => self.issuers.first().cloned(),
         };
+        if self.is_of_flags() {
+            let cached = source.cached_in(file.to_owned(), issuer);
+            return cached.map(Some).map_err(rejected);
+        }
+        let mut file = file.as_os_str().to_owned();
+        file.push(".");
+        file.push(&self.table.name);
         Ok(source.cached_in(file.into(), issuer).ok())
     }
 
     fn source(&self) -> Result<SourceSettings, ExitError> {
+        let table = &self.table;
+        if table.auth_server {
+            return key_source::endpoint(self.args).map(SourceSettings::AuthServer);
+        }
         self.reject_without_effect()?;
-        let table = self.table;
         if self.is_kubernetes() {
             return self.kubernetes().map(SourceSettings::JwksUrl);
         }
-        if let (true, Some(issuer)) = (table.discovery, &table.issuer) {
-            return self.discovery(issuer).map(SourceSettings::IssuerUrl);
-        }
-        match (&table.jwks_url, &table.jwks_file, &table.public_key_file) {
-            (Some(url), ..) => self.jwks_url(url).map(SourceSettings::JwksUrl),
-            (_, Some(path), _) => self.file(path, Format::JwkSet),
-            (.., Some(path)) => self.file(path, Format::Pem),
-            (None, None, None) => Err(self.rejected("names no source of keys")),
+        match (&table.issuer, &table.jwks) {
+            (Some(issuer), None) if table.discovery => {
+                self.discovery(issuer).map(SourceSettings::IssuerUrl)
+            }
+            (_, Some(url)) if is_url(url) => self.jwks_url(url).map(SourceSettings::JwksUrl),
+            (_, Some(file)) => {
+                if self.is_of_flags() {
+                    key_source::tls_files(self.args, None)?;
+                }
+                Ok(SourceSettings::File(KeyFile {
+                    path: file.into(),
+                    algorithms: self.algorithms(),
+                }))
+            }
+            (_, None) => Err(self.rejected("names no source of keys")),
         }
     }
 
     pub(super) fn is_kubernetes(&self) -> bool {
-        self.table.issuer.as_deref() == Some(KUBERNETES)
+        !self.is_of_flags() && self.table.issuer.as_deref() == Some(KUBERNETES)
     }
 
     /// Rejects a table with no source of keys, or several, and members that the source ignores.
     fn reject_without_effect(&self) -> Result<(), ExitError> {
-        let table = self.table;
-        let sources = [
-            ("discovery = true", table.discovery),
-            (
-                "jwks-url",
-                table.jwks_url.is_some() && !self.is_kubernetes(),
-            ),
-            ("jwks-file", table.jwks_file.is_some()),
-            ("public-key-file", table.public_key_file.is_some()),
-            (KUBERNETES, self.is_kubernetes()),
-        ];
-        if sources.iter().filter(|(_, given)| *given).count() != 1 {
-            let [names @ .., _] = sources.map(|(name, _)| name);
-            let names = names.join(", ");
+        let table = &self.table;
+        let has_jwks = table.jwks.is_some() && !self.is_kubernetes();
+        let sources = [table.discovery, has_jwks, self.is_kubernetes()];
+        if sources.iter().filter(|given| **given).count() != 1 {
             return Err(self.rejected(format!(
-                "expected one source of keys of {names}, or issuer = \"{KUBERNETES}\""
+                "expected one source of keys of discovery = true, jwks, or issuer = \"{KUBERNETES}\""
             )));
         }
-        let is_file = table.jwks_file.is_some() || table.public_key_file.is_some();
+        let is_file = table.jwks.as_deref().is_some_and(|jwks| !is_url(jwks));
         for (member, given, why) in [
             (
                 "discovery",
@@ -232,10 +301,10 @@ impl<'a> TableSettings<'a> {
     }
 
     fn kubernetes(&self) -> Result<JwksUrlSettings, ExitError> {
-        let url = self.table.jwks_url.as_deref();
+        let url = self.table.jwks.as_deref();
         let settings = self.jwks_url(url.unwrap_or(kubernetes::JWKS_URL))?;
         if !settings.url.is_https() {
-            return Err(self.rejected("`jwks-url` has to be https: the pod's token is sent there"));
+            return Err(self.rejected("`jwks` has to be https: the pod's token is sent there"));
         }
         let ca = settings
             .tls
@@ -253,10 +322,8 @@ impl<'a> TableSettings<'a> {
     }
 
     fn discovery(&self, issuer: &str) -> Result<DiscoverySettings, ExitError> {
-        let issuer = IssuerUrl::new(issuer).map_err(|error| {
-            let issuer = without_credentials(issuer);
-            self.rejected(format!("issuer '{issuer}': {error}"))
-        })?;
+        let issuer = IssuerUrl::new(issuer)
+            .map_err(|error| self.rejected_value("issuer", &without_credentials(issuer), error))?;
         let scheme = issuer.document().scheme().clone();
         Ok(DiscoverySettings {
             hosts: self.table.jwks_hosts.clone(),
@@ -269,10 +336,9 @@ impl<'a> TableSettings<'a> {
     }
 
     fn jwks_url(&self, url: &str) -> Result<JwksUrlSettings, ExitError> {
-        let url: JwksAddress = url.parse().map_err(|error| {
-            let url = without_credentials(url);
-            self.rejected(format!("jwks-url '{url}': {error}"))
-        })?;
+        let url: JwksAddress = url
+            .parse()
+            .map_err(|error| self.rejected_value("jwks", &without_credentials(url), error))?;
         Ok(JwksUrlSettings {
             tls: self.tls(url.scheme())?,
             proxy: self.keys_proxy(url.scheme())?,
@@ -283,22 +349,18 @@ impl<'a> TableSettings<'a> {
         })
     }
 
-    fn file(&self, path: &Path, format: Format) -> Result<SourceSettings, ExitError> {
-        Ok(SourceSettings::File(KeyFile {
-            path: path.to_owned(),
-            format,
-            algorithms: self.algorithms(),
-        }))
-    }
-
+    /// Each key says its algorithm itself; a table may allow fewer.
     fn algorithms(&self) -> Vec<AsymmetricAlgorithm> {
         match self.table.algorithms.as_slice() {
-            [] => vec![AsymmetricAlgorithm::default()],
+            [] => AsymmetricAlgorithm::all().collect(),
             algorithms => algorithms.to_vec(),
         }
     }
 
     fn tls(&self, scheme: &Scheme) -> Result<TlsFiles, ExitError> {
+        if self.is_of_flags() {
+            return key_source::tls_files(self.args, Some(scheme));
+        }
         let ca = self.table.ca.clone();
         if ca.is_some() && *scheme != Scheme::HTTPS {
             return Err(self.rejected("`ca` has an effect only with https"));
@@ -322,6 +384,11 @@ impl<'a> TableSettings<'a> {
             self.rejected(format!("keys-proxy '{text}': {error}"))
         })
     }
+}
+
+/// Returns true if a set of keys is fetched from an address; else it is a file.
+fn is_url(jwks: &str) -> bool {
+    jwks.contains("://")
 }
 
 /// Returns each accepted `iss` of a table.
