@@ -1,8 +1,7 @@
-//! The proxy: Pingora's phases, connections, deadlines, and the sidecar's own responses.
+//! The proxy: what its requests share, connections, and the sidecar's own responses.
 
+pub(crate) mod auth_proxy;
 pub(crate) mod connections;
+pub(crate) mod decision;
 pub(crate) mod fast_path;
-pub(crate) mod phases;
-mod response;
-mod stream_deadline;
-pub(crate) mod timed_requests;
+pub(crate) mod response;

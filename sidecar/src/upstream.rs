@@ -9,7 +9,6 @@ pub(crate) mod errors;
 pub(crate) mod exposure_check;
 mod loop_check;
 pub(crate) mod request;
-pub(crate) mod response;
 mod retry;
 mod tls;
 
@@ -22,14 +21,12 @@ use arc_swap::ArcSwap;
 use http::Version;
 use parking_lot::{Mutex, MutexGuard};
 use pingora::protocols::l4::socket::SocketAddr as ServiceAddress;
-use pingora::upstreams::peer::{H1UpgradePolicy, HttpPeer, Peer};
+use pingora::upstreams::peer::{HttpPeer, Peer};
 use tokio::sync::Notify;
-
-use crate::request::kind::RequestKind;
 
 pub(crate) use address::{Endpoint, Protocol, UpstreamAddress};
 pub(crate) use dns_refresh::UpstreamNames;
-pub(crate) use retry::{MAX_TRIES, Sent, Tries};
+pub(crate) use retry::{Sent, Tries};
 pub(crate) use tls::{TlsFiles, TlsFilesError, UpstreamTls};
 
 /// Below the 5 s of Node, the shortest of the common servers: a POST on a connection that is being
@@ -89,10 +86,9 @@ pub(crate) struct Upstream {
 
 #[derive(Debug)]
 struct Prototypes {
-    plain: HttpPeer,
-    /// Peer without a read timeout.
-    stream: HttpPeer,
-    /// Peer for HTTP/1.1 alone, without a read timeout: WebSockets and a service that chose it.
+    /// Peer for the version of the service's choice.
+    any: HttpPeer,
+    /// Peer for HTTP/1.1 alone: WebSockets and a service that chose it.
     http_1: HttpPeer,
     /// Its `reuse_hash`, computed once.
     http_1_key: u64,
@@ -141,18 +137,11 @@ impl Upstream {
     }
 
     /// Returns a peer for one request; `None` while the name does not resolve.
-    pub(crate) fn peer(&self, kind: RequestKind) -> Option<Box<HttpPeer>> {
-        self.of_prototypes(|prototypes| {
-            let prototype = match kind {
-                RequestKind::Plain => &prototypes.plain,
-                RequestKind::EventStream | RequestKind::Grpc => &prototypes.stream,
-                RequestKind::WebSocket => &prototypes.http_1,
-            };
-            Box::new(prototype.clone())
-        })
+    pub(crate) fn peer(&self) -> Option<Box<HttpPeer>> {
+        self.of_prototypes(|prototypes| Box::new(prototypes.any.clone()))
     }
 
-    /// Returns a peer for HTTP/1.1, without a read timeout; `None` while the name does not resolve.
+    /// Returns a peer for HTTP/1.1; `None` while the name does not resolve.
     pub(crate) fn http_1_peer(&self) -> Option<Box<HttpPeer>> {
         self.of_prototypes(|prototypes| Box::new(prototypes.http_1.clone()))
     }
@@ -203,7 +192,7 @@ impl Upstream {
         let index = self.preferred.load(Ordering::Relaxed);
         let current = peers.get(index % peers.len().max(1));
         // Of several requests that fail at once, only one selects the next address.
-        if current.is_some_and(|current| current.plain.address() == peer.address()) {
+        if current.is_some_and(|current| current.any.address() == peer.address()) {
             let next = index.wrapping_add(1);
             let _ =
                 self.preferred
@@ -215,7 +204,7 @@ impl Upstream {
     /// Returns the present addresses.
     fn addresses(&self) -> Vec<SocketAddr> {
         let peers = self.peers.load();
-        let inet = |peer: &Prototypes| peer.plain.address().as_inet().copied();
+        let inet = |peer: &Prototypes| peer.any.address().as_inet().copied();
         peers.iter().filter_map(inet).collect()
     }
 
@@ -258,37 +247,29 @@ impl UpstreamSettings {
             .collect()
     }
 
-    fn prototypes(&self, mut plain: HttpPeer, tls: &CurrentTls) -> Prototypes {
-        let options = &mut plain.options;
+    fn prototypes(&self, mut any: HttpPeer, tls: &CurrentTls) -> Prototypes {
+        let options = &mut any.options;
         options.connection_timeout = Some(self.timeouts.connect);
         options.total_connection_timeout = Some(self.timeouts.connect);
-        options.read_timeout = self.timeouts.read;
-        options.write_timeout = self.timeouts.read;
         options.idle_timeout = Some(IDLE_TIMEOUT);
         options.max_h2_streams = MAX_STREAMS as usize;
         options.h2_stream_window_size = Some(STREAM_WINDOW);
         options.h2_connection_window_size = Some(MAX_STREAMS * STREAM_WINDOW);
-        // Explicit, although the default: an update must not change which requests may open a
-        // tunnel.
-        options.http_upstream_request_policy.h1_upgrade = H1UpgradePolicy::WebSocketOnly;
         match self.address.protocol {
             Protocol::Http => options.set_http_version(1, 1),
             Protocol::H2c => options.set_http_version(2, 2),
             Protocol::Https => options.set_http_version(2, 1),
         }
         if let Some(tls) = &tls.tls {
-            tls.apply_to(&mut plain);
+            tls.apply_to(&mut any);
         }
         // Pingora's pool checks neither the certificates nor the allowed HTTP versions.
-        plain.group_key = GROUPS * tls.generation;
-        let mut stream = plain.clone();
-        stream.options.read_timeout = None;
-        let mut http_1 = stream.clone();
+        any.group_key = GROUPS * tls.generation;
+        let mut http_1 = any.clone();
         http_1.options.set_http_version(1, 1);
         http_1.group_key += HTTP_1_GROUP;
         Prototypes {
-            plain,
-            stream,
+            any,
             http_1_key: http_1.reuse_hash(),
             http_1,
         }
@@ -321,29 +302,13 @@ mod tests {
     }
 
     #[test]
-    fn streams_have_no_read_timeout() {
-        let upstream = upstream("http://127.0.0.1:1").unwrap();
-        for (kind, read) in [
-            (RequestKind::Plain, TIMEOUTS.read),
-            (RequestKind::EventStream, None),
-            (RequestKind::Grpc, None),
-            (RequestKind::WebSocket, None),
-        ] {
-            let peer = upstream.peer(kind).unwrap();
-            assert_eq!(peer.options.read_timeout, read, "{kind:?}");
-        }
-    }
-
-    #[test]
     fn websockets_share_no_connection_that_may_be_http2() {
         let upstream = upstream("https://127.0.0.1:1").unwrap();
-        let plain = upstream.peer(RequestKind::Plain).unwrap();
-        let stream = upstream.peer(RequestKind::Grpc).unwrap();
-        let websocket = upstream.peer(RequestKind::WebSocket).unwrap();
-        assert_eq!(plain.options.alpn, ALPN::H2H1);
+        let any = upstream.peer().unwrap();
+        let websocket = upstream.http_1_peer().unwrap();
+        assert_eq!(any.options.alpn, ALPN::H2H1);
         assert_eq!(websocket.options.alpn, ALPN::H1);
-        assert_eq!(plain.reuse_hash(), stream.reuse_hash());
-        assert_ne!(plain.reuse_hash(), websocket.reuse_hash());
+        assert_ne!(any.reuse_hash(), websocket.reuse_hash());
     }
 
     #[test]
@@ -369,16 +334,16 @@ mod tests {
     #[test]
     fn there_is_no_peer_until_the_name_resolves() {
         let upstream = upstream("http://postern.invalid:1").unwrap();
-        assert!(upstream.peer(RequestKind::Plain).is_none());
+        assert!(upstream.peer().is_none());
         upstream.set_addresses(&["127.0.0.1:1".parse().unwrap()]);
-        assert!(upstream.peer(RequestKind::Plain).is_some());
+        assert!(upstream.peer().is_some());
     }
 
     #[test]
     fn an_unreachable_address_selects_the_next_one() {
         let upstream = upstream("http://127.0.0.1:1").unwrap();
         upstream.set_addresses(&["127.0.0.1:1".parse().unwrap(), "[::1]:1".parse().unwrap()]);
-        let address = || upstream.peer(RequestKind::Plain).unwrap();
+        let address = || upstream.peer().unwrap();
         let first = address();
         upstream.unreachable(&first);
         let second = address();

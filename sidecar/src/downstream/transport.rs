@@ -1,13 +1,14 @@
-//! A client's connection below HTTP: its socket, with TLS or without. Every write has a timeout:
-//! Pingora limits the bodies of responses alone.
+//! A client's connection below HTTP: its socket, with TLS or without. Every write has a timeout.
 
-use std::sync::Arc;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use pingora::protocols::tls::SslDigest;
-use pingora::protocols::{ALPN, Stream};
+use pingora::protocols::Stream;
 use runtime::net::write_deadline::WriteDeadline;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 
@@ -22,53 +23,41 @@ pub(crate) fn socket(stream: Stream, write_timeout: Option<Duration>) -> Socket 
     WriteDeadline::new(stream, write_timeout.unwrap_or(Duration::MAX))
 }
 
-/// Byte stream below HTTP.
+/// Byte stream below HTTP. Boxed, so that a plain connection does not take the memory of TLS.
 #[derive(Debug)]
-pub(crate) struct ClientTransport {
-    /// Boxed, so that a plain connection does not take the memory of TLS.
-    pub(crate) io: Either<Socket, Box<TlsStream<Socket>>>,
-    /// Set, it keeps Pingora from detecting HTTP/2 by its preface.
-    pub(crate) tls: Option<Arc<SslDigest>>,
-}
+pub(crate) struct ClientTransport(Either<Socket, Box<TlsStream<Socket>>>);
 
 impl ClientTransport {
     pub(crate) const fn plain(socket: Socket) -> Self {
-        Self {
-            io: Either::Left(socket),
-            tls: None,
-        }
+        Self(Either::Left(socket))
     }
 
     pub(crate) fn encrypted(stream: TlsStream<Socket>) -> Self {
-        let version = match stream.get_ref().1.protocol_version() {
-            Some(rustls::ProtocolVersion::TLSv1_2) => "TLSv1.2",
-            _ => "TLSv1.3",
-        };
-        let digest = SslDigest::new("", version, None, None, Vec::new());
-        Self {
-            io: Either::Right(Box::new(stream)),
-            tls: Some(Arc::new(digest)),
+        Self(Either::Right(Box::new(stream)))
+    }
+
+    pub(crate) const fn has_tls(&self) -> bool {
+        matches!(self.0, Either::Right(_))
+    }
+
+    /// Returns true if TLS negotiated HTTP/2.
+    pub(crate) fn chose_http_2(&self) -> bool {
+        match &self.0 {
+            Either::Left(_) => false,
+            Either::Right(stream) => stream.get_ref().1.alpn_protocol() == Some(b"h2"),
         }
     }
 
-    /// Returns the HTTP version that TLS negotiated.
-    pub(crate) fn alpn(&self) -> Option<ALPN> {
-        let Either::Right(stream) = &self.io else {
-            return None;
-        };
-        match stream.get_ref().1.alpn_protocol() {
-            Some(b"h2") => Some(ALPN::H2),
-            Some(_) => Some(ALPN::H1),
-            None => None,
-        }
-    }
-
-    /// Returns the socket.
-    pub(crate) fn socket(&self) -> &Stream {
-        match &self.io {
+    fn socket(&self) -> &Stream {
+        match &self.0 {
             Either::Left(socket) => socket.get_ref(),
             Either::Right(stream) => stream.get_ref().0.get_ref(),
         }
+    }
+
+    /// Returns the address of the peer.
+    pub(crate) fn peer_ip(&self) -> Option<IpAddr> {
+        peer_ip(self.socket())
     }
 
     /// Returns true once the client has closed or reset its side, even behind unread bytes.
@@ -81,6 +70,40 @@ impl ClientTransport {
     /// Closes the connection, over TLS with a `close_notify`, which proves that nothing was cut
     /// off.
     pub(crate) async fn close(&mut self) {
-        let _ = self.io.shutdown().await;
+        let _ = self.0.shutdown().await;
+    }
+}
+
+/// Returns the address of the peer of a socket.
+pub(crate) fn peer_ip(stream: &Stream) -> Option<IpAddr> {
+    let digest = stream.get_socket_digest()?;
+    digest.peer_addr()?.as_inet().map(SocketAddr::ip)
+}
+
+impl AsyncRead for ClientTransport {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for ClientTransport {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, data)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
     }
 }

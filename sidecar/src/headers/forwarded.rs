@@ -129,6 +129,11 @@ fn quoted(address: &str) -> String {
     }
 }
 
+/// Returns true for a field by which a proxy speaks about the request or its client.
+pub(crate) fn is_of_a_proxy(name: &str) -> bool {
+    is_client_address_header(name) || moves_the_root(name) || names_another_path(name)
+}
+
 /// Returns true if a service may read the client's address or scheme from a field of this name, or
 /// from one that CGI maps to the same variable.
 pub(crate) fn is_client_address_header(name: &str) -> bool {

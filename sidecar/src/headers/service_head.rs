@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
-use http::{Uri, Version};
+use http::{HeaderMap, Uri, Version};
 use pingora::http::RequestHeader;
+use pingora::{ErrorType, OrErr};
 
 /// The parts of a head that the rules for requests may read and change.
 pub(crate) trait ServiceHead {
@@ -54,13 +55,42 @@ impl ServiceHead for RequestHeader {
     }
 
     fn remove_where(&mut self, matches: impl Fn(&str) -> bool) {
-        let names = self.headers.keys();
-        let matching: Vec<HeaderName> = names
-            .filter(|name| matches(name.as_str()))
-            .cloned()
-            .collect();
-        for name in &matching {
-            self.remove_header(name);
+        for name in matching(&self.headers, matches) {
+            self.remove_header(&name);
         }
     }
+}
+
+/// The trailers of a request of HTTP/2.
+impl ServiceHead for HeaderMap {
+    fn is_http_2(&self) -> bool {
+        true
+    }
+
+    fn set_target(&mut self, _: Uri) {}
+
+    fn values<'h>(&'h self, name: &'h HeaderName) -> impl Iterator<Item = &'h [u8]> {
+        self.get_all(name).into_iter().map(HeaderValue::as_bytes)
+    }
+
+    fn set(&mut self, written: Bytes, value: HeaderValue) -> pingora::Result<()> {
+        let name = HeaderName::from_bytes(&written).or_err(ErrorType::InvalidHTTPHeader, "field")?;
+        self.insert(name, value);
+        Ok(())
+    }
+
+    fn remove(&mut self, name: &HeaderName) {
+        self.remove(name);
+    }
+
+    fn remove_where(&mut self, matches: impl Fn(&str) -> bool) {
+        for name in matching(self, matches) {
+            self.remove(&name);
+        }
+    }
+}
+
+fn matching(fields: &HeaderMap, matches: impl Fn(&str) -> bool) -> Vec<HeaderName> {
+    let names = fields.keys();
+    names.filter(|name| matches(name.as_str())).cloned().collect()
 }

@@ -1,56 +1,55 @@
-//! Requests of HTTP/1.x, to a service of HTTP/1.x or HTTP/2, without `pingora-proxy`.
-//!
-//! Decision, rules, limits and responses are the same as the proxy's.
+//! The one way of every request: to a service of HTTP/1.x or HTTP/2, and back to a client of either.
 
 mod chunks;
-mod connection;
 mod download;
 mod exchange;
-mod head_search;
+pub(crate) mod head_search;
 mod pool;
-mod request;
+pub(crate) mod request;
 mod response_head;
+mod serve;
 mod service;
 mod service_head;
-mod timer;
-mod upload;
+pub(crate) mod side;
+pub(crate) mod timer;
+pub(crate) mod upload;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::Version;
 use pingora::connectors::TransportConnector;
 use pingora::connectors::http::v2::Connector;
-use pingora::protocols::Shutdown;
 use pingora::protocols::http::client::HttpSession;
 use pingora::upstreams::peer::Peer;
 use pingora::{Error, ErrorType};
 use tokio_util::sync::CancellationToken;
 use wire::rejection::Rejection;
 
-use self::connection::Connection;
 use self::exchange::Limits;
 use self::pool::Pool;
 use self::request::{Authorized, Progress, Request};
 use self::response_head::ResponseHead;
 use self::service::{Http2Stream, Service};
 use self::upload::Upload;
-use super::phases::AuthProxy;
+use super::auth_proxy::AuthProxy;
 use crate::auth::authorize::{Decision, Forward, Rejected};
-use crate::downstream::stream::ClientStream;
 use crate::headers::forwarded::Client;
 use crate::request::kind::RequestKind;
 use crate::telemetry::access_log::RequestRecord;
-use crate::telemetry::outcome::Completion;
+use crate::telemetry::outcome::{Completion, Outcome};
+use crate::telemetry::request_span::RequestSpan;
 
-/// Server of the connections of HTTP/1.x.
+/// Server of requests.
 pub(crate) struct FastPath {
-    proxy: AuthProxy,
+    pub(crate) proxy: AuthProxy,
     connector: TransportConnector,
     /// Of HTTP/2, or of the version that the service chooses.
     http_2: Arc<Connector>,
     pool: Pool,
-    closing: CancellationToken,
+    /// Closes the connections that wait for their next request.
+    pub(crate) closing: CancellationToken,
 }
 
 /// A connection to the service.
@@ -78,15 +77,23 @@ impl FastPath {
         }
     }
 
-    /// Returns the token that closes the connections that wait for their next request.
-    pub(crate) fn closing(&self) -> CancellationToken {
-        self.closing.clone()
-    }
-
-    /// Serves the requests of one connection.
-    pub(crate) async fn serve(&self, stream: &mut ClientStream, client: Client) {
-        Connection::new(self, stream, client).serve().await;
-        stream.shutdown().await;
+    /// Reports a request that could not be parsed.
+    pub(crate) fn report_unparsed(
+        &self,
+        rejection: Rejection,
+        client: Option<IpAddr>,
+        has_response: bool,
+    ) {
+        let completion = Completion {
+            outcome: Outcome::Rejected(rejection),
+            status: has_response.then(|| rejection.status().as_u16()),
+            duration: None,
+        };
+        let logger = &self.proxy.request_logger;
+        logger.request_ended(&completion, RequestSpan::default(), || RequestRecord {
+            client,
+            ..RequestRecord::default()
+        });
     }
 
     /// Decides about a request; waits for a fetch if the token names an unknown key.
@@ -147,7 +154,7 @@ impl FastPath {
     ) -> pingora::Result<Connected> {
         let upstream = &self.proxy.upstream;
         if kind != RequestKind::WebSocket && !upstream.speaks_http_1() {
-            return self.connect_to_chosen(kind, progress).await;
+            return self.connect_to_chosen(progress).await;
         }
         let (address, pool_key) = upstream.http_1_pool().ok_or_else(unresolved)?;
         progress.service = Some(address);
@@ -177,13 +184,9 @@ impl FastPath {
 
     /// Opens a stream of a connection of HTTP/2, or a connection of the version that the service
     /// chooses over TLS.
-    async fn connect_to_chosen(
-        &self,
-        kind: RequestKind,
-        progress: &mut Progress,
-    ) -> pingora::Result<Connected> {
+    async fn connect_to_chosen(&self, progress: &mut Progress) -> pingora::Result<Connected> {
         let upstream = &self.proxy.upstream;
-        let peer = upstream.peer(kind).ok_or_else(unresolved)?;
+        let peer = upstream.peer().ok_or_else(unresolved)?;
         progress.service = Some(peer.address().clone());
         // A connection that ends is no failure: there will be another one.
         let reused = self.http_2.reused_http_session(&*peer).await;
@@ -218,8 +221,10 @@ impl FastPath {
     /// Returns the timeouts of each side until the response begins.
     fn limits(&self, authorized: &Authorized) -> Limits {
         let stream = (authorized.forward.kind != RequestKind::Plain).then_some(authorized);
+        // The parts of a call have the timeout of its response.
+        let is_call = authorized.forward.kind == RequestKind::Grpc;
         Limits {
-            body: self.proxy.request_body_timeout,
+            body: self.proxy.request_body_timeout.filter(|_| !is_call),
             response: self.proxy.upstream.read_timeout(),
             token: stream.and_then(|stream| self.end_of_token(stream)),
             revocation: stream.and_then(|stream| self.proxy.revocation(&stream.forward)),
@@ -241,11 +246,12 @@ impl FastPath {
         let may_be_silent = authorized.forward.kind != RequestKind::Plain;
         limits.token = None;
         let revocation = limits.revocation.take();
-        if head.is_event_stream || head.opens_tunnel() {
+        if head.is_stream {
             limits.token = self.end_of_token(authorized);
             limits.revocation = revocation.or_else(|| self.proxy.revocation(&authorized.forward));
             limits.response = limits.response.filter(|_| !may_be_silent);
         } else if may_be_silent {
+            limits.body = self.proxy.request_body_timeout;
             limits.response = self.proxy.part_timeout();
         }
         after
@@ -286,7 +292,7 @@ impl FastPath {
         let span = std::mem::take(&mut request.span);
         let opens_websocket = request.opens_websocket();
         let (head, rules) = (&request.head, &request.rules.auth_policy);
-        logger.request_ended(&completion, span, || RequestRecord {
+        let record = || RequestRecord {
             request: Some((&head.method, head.target())),
             client: self.proxy.client_ip(client.address, &head.headers),
             user: self.proxy.logged_user(&request.rules, forward),
@@ -299,6 +305,11 @@ impl FastPath {
             cause: progress.cause.clone(),
             request_id: request.ids.request_id().cloned(),
             trace_id: request.ids.trace_id(&head.headers),
-        });
+        };
+        if progress.is_reported {
+            logger.request_ended_by_reported_rejection(&completion, span, record);
+        } else {
+            logger.request_ended(&completion, span, record);
+        }
     }
 }

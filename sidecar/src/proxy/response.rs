@@ -3,17 +3,16 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use bytes::{BufMut, Bytes, BytesMut};
-use http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use bytes::BufMut;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version, header};
 use pingora::http::ResponseHeader;
-use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::date::get_cached_date;
-use pingora::proxy::Session;
 use wire::api::envelope::Envelope;
 use wire::http::cors::Endpoint;
 use wire::rejection::Rejection;
 
 use crate::auth::protected_resource::ProtectedResource;
+use crate::proxy::fast_path::side::Outgoing;
 use crate::request::kind::{GRPC_STATUS, is_grpc_call};
 
 /// Wait for a client that is still sending: closing earlier would reset the connection before it
@@ -183,55 +182,42 @@ impl LocalResponse {
         Some(challenge)
     }
 
-    /// Sends the response over HTTP/2, which resets the stream to stop a client that is still
-    /// sending (RFC 9113 §8.1).
-    pub(crate) async fn send(self, session: &mut Session) -> pingora::Result<()> {
-        let request = session.req_header();
-        let response = match self.rejection {
-            Some(rejection) if is_grpc_call(&request.method, request.version, &request.headers) => {
-                self.into_grpc(rejection)
-            }
+    /// Adapts a rejection to a request that is a gRPC call.
+    pub(crate) fn for_call(self, method: &Method, version: Version, received: &HeaderMap) -> Self {
+        match self.rejection {
+            Some(rejection) if is_grpc_call(method, version, received) => self.into_grpc(rejection),
             _ => self,
-        };
-        response.send_as_it_is(session).await
+        }
     }
 
-    async fn send_as_it_is(self, session: &mut Session) -> pingora::Result<()> {
-        let head = self.head(&session.req_header().method)?;
-        let has_body = !self.body.is_empty() && session.req_header().method != Method::HEAD;
-        if let ServerSession::H2(stream) = session.as_downstream_mut()
-            && !has_body
-        {
-            // Through Pingora's proxy the head would not end the stream.
-            stream.write_response_header(Box::new(head), true)?;
-        } else {
-            let head = Box::new(head);
-            session.write_response_header(head, !has_body).await?;
-        }
-        if has_body {
-            session
-                .write_response_body(Some(Bytes::from(self.body)), true)
-                .await?;
-        }
-        Ok(())
-    }
-
-    /// Returns its bytes for a request of HTTP/1.1 with `method`.
-    pub(crate) fn to_http_1(&self, method: &Method, keep_alive: bool) -> Bytes {
-        let mut bytes = BytesMut::new();
+    /// Appends the whole response to a request with `method`.
+    pub(crate) fn write(
+        &self,
+        method: &Method,
+        version: Version,
+        keep_alive: bool,
+        out: &mut Outgoing,
+    ) {
+        out.is_whole = true;
         let Ok(mut head) = self.head(method) else {
-            return raw_http1_response(Rejection::Internal);
+            let bytes = raw_http1_response(Rejection::Internal);
+            return out.bytes.extend_from_slice(&bytes);
         };
-        let connection = if keep_alive { "keep-alive" } else { "close" };
         let _ = head.insert_header(header::DATE, get_cached_date());
-        let _ = head.insert_header(header::CONNECTION, connection);
-        bytes.put_slice(format!("HTTP/1.1 {}\r\n", self.status).as_bytes());
-        head.header_to_h1_wire(&mut bytes);
-        bytes.put_slice(b"\r\n");
-        if *method != Method::HEAD {
-            bytes.put_slice(&self.body);
+        if version == Version::HTTP_2 {
+            out.heads
+                .push(Response::from_parts(head.as_owned_parts(), ()));
+        } else {
+            let connection = if keep_alive { "keep-alive" } else { "close" };
+            let _ = head.insert_header(header::CONNECTION, connection);
+            let line = format!("HTTP/1.1 {}\r\n", self.status);
+            out.bytes.put_slice(line.as_bytes());
+            head.header_to_h1_wire(&mut out.bytes);
+            out.bytes.put_slice(b"\r\n");
         }
-        bytes.freeze()
+        if *method != Method::HEAD {
+            out.bytes.put_slice(&self.body);
+        }
     }
 
     /// Returns true if the begin of the next request is uncertain.
@@ -245,7 +231,7 @@ impl LocalResponse {
 
 /// Returns the bytes of an HTTP/1.1 response to a request that could not be parsed: it has no
 /// session.
-pub(crate) fn raw_http1_response(rejection: Rejection) -> Bytes {
+pub(crate) fn raw_http1_response(rejection: Rejection) -> Vec<u8> {
     let response = LocalResponse::rejection(rejection);
     let head = format!(
         "HTTP/1.1 {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
@@ -253,7 +239,7 @@ pub(crate) fn raw_http1_response(rejection: Rejection) -> Bytes {
         response.status,
         response.body.len()
     );
-    [head.into_bytes(), response.body].concat().into()
+    [head.into_bytes(), response.body].concat()
 }
 
 fn allowed_methods(method: &Method) -> &'static str {
@@ -339,7 +325,7 @@ mod tests {
     #[test]
     fn a_raw_response_has_an_envelope_too() {
         let response =
-            String::from_utf8(raw_http1_response(Rejection::RequestMalformed).to_vec()).unwrap();
+            String::from_utf8(raw_http1_response(Rejection::RequestMalformed)).unwrap();
         let (head, body) = response.split_once("\r\n\r\n").unwrap();
         assert!(head.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{head}");
         assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", body.len())));

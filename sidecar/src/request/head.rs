@@ -1,7 +1,6 @@
 //! The head of a received request, as it was parsed and as it was sent.
 
 use http::{HeaderMap, HeaderValue, Method, Version, header};
-use pingora::protocols::http::ServerSession;
 use wire::http::destination::Destination;
 use wire::http::framing::announces_body;
 use wire::interceptor::check_method;
@@ -81,26 +80,4 @@ impl<'a> RequestHead<'a> {
             RawHead::Http2 { has_body, .. } => has_body,
         }
     }
-}
-
-/// Calls `read` with the head of the request of a stream.
-pub(crate) fn with_request_head<T, E: From<Rejection>>(
-    session: &ServerSession,
-    read: impl FnOnce(RequestHead<'_>) -> Result<T, E>,
-) -> Result<T, E> {
-    let request = session.req_header();
-    let ServerSession::H2(stream) = session else {
-        return Err(Rejection::Internal.into());
-    };
-    let wire = RawHead::Http2 {
-        authority: request.uri.authority().map(|name| name.as_str().as_bytes()),
-        has_body: !stream.is_body_empty(),
-    };
-    read(RequestHead {
-        method: &request.method,
-        version: request.version,
-        headers: &request.headers,
-        wire,
-        target_to_send: request.raw_path(),
-    })
 }

@@ -7,7 +7,7 @@ use wire::http::framing;
 use wire::http::host;
 use wire::rejection::Rejection;
 
-use crate::downstream::head_limits::MAX_HEAD_BYTES;
+use crate::request::MAX_HEAD_BYTES;
 use crate::request::header_list::{is_tchar, members};
 use crate::request::target;
 

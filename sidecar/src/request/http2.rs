@@ -8,7 +8,7 @@ use wire::http::framing;
 use wire::http::host;
 use wire::rejection::Rejection;
 
-use crate::downstream::head_limits::{MAX_HEAD_BYTES, MAX_HEAD_LINES};
+use crate::request::{MAX_HEAD_BYTES, MAX_HEAD_LINES};
 
 /// Twice [`MAX_HEAD_BYTES`]: past that a client gets an envelope, past this the bare 431 of `h2`,
 /// which is not counted.
@@ -40,9 +40,17 @@ pub(crate) fn check(
     }
     let fields = headers.iter();
     framing::check_fields(fields.map(|(name, value)| (name.as_str(), value.as_bytes())))?;
-    // `h2` rejects two hosts and a missing one (`downstream::stream::h2_error_sniffer`), not odd
-    // bytes.
-    let host = headers.get(header::HOST).map(|host| host.as_bytes());
+    check_host(authority, headers)
+}
+
+/// Checks that the request names one host, in its authority, in a field or alike in both.
+fn check_host(authority: Option<&[u8]>, headers: &HeaderMap) -> Result<(), Rejection> {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let (host, another) = (hosts.next().map(|host| host.as_bytes()), hosts.next());
+    let differs = authority.zip(host).is_some_and(|(name, host)| name != host);
+    if differs || another.is_some() {
+        return Err(Rejection::RequestMalformed);
+    }
     host::check(authority.or(host))
 }
 
@@ -115,10 +123,17 @@ mod tests {
         ] {
             assert_eq!(check(authority, b"/", &headers), expected);
         }
+        assert_eq!(check(None, b"/", &headers), Err(Rejection::HostMissing));
         for (host, expected) in [("a b", Err(Rejection::RequestMalformed)), ("a:1", Ok(()))] {
             headers.insert(header::HOST, HeaderValue::from_static(host));
             assert_eq!(check(None, b"/", &headers), expected);
         }
+        assert_eq!(check(Some(b"a:1"), b"/", &headers), Ok(()));
+        let different = check(Some(b"A:1"), b"/", &headers);
+        assert_eq!(different, Err(Rejection::RequestMalformed));
+        headers.append(header::HOST, HeaderValue::from_static("a:1"));
+        let two = check(None, b"/", &headers);
+        assert_eq!(two, Err(Rejection::RequestMalformed));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The kind of a request, which selects its timeouts and its connections to the service.
 
-use http::{HeaderMap, Method, StatusCode, Version, header};
+use http::{HeaderMap, Method, Version, header};
 use wire::http::framing::announces_body;
 
 use crate::request::header_list::members;
@@ -35,20 +35,18 @@ impl RequestKind {
         }
     }
 
-    /// Returns true if a response head opens a stream, which ends when its token expires.
-    pub(crate) fn becomes_stream(self, status: StatusCode, response: &HeaderMap) -> bool {
-        match self {
-            Self::WebSocket => status == StatusCode::SWITCHING_PROTOCOLS,
-            // A head with the call's status is the whole response.
-            Self::Grpc => {
-                has_media_type(response, &header::CONTENT_TYPE, |essence| {
-                    is_grpc(essence) || is_event_stream(essence)
-                }) && !response.contains_key(GRPC_STATUS)
-            }
-            Self::EventStream | Self::Plain => {
-                has_media_type(response, &header::CONTENT_TYPE, is_event_stream)
-            }
-        }
+    /// Returns true if a response with these values of `Content-Type` is a stream, which ends when
+    /// its token expires. A head that `has_grpc_status` is the whole response to a call.
+    pub(crate) fn becomes_stream<'v>(
+        self,
+        mut content_types: impl Iterator<Item = &'v [u8]>,
+        has_grpc_status: bool,
+    ) -> bool {
+        let is_call = self == Self::Grpc;
+        let is_stream =
+            |member: &[u8]| is_event_stream(essence(member)) || is_call && is_grpc(essence(member));
+        let has_stream = |value: &[u8]| value.split(|&byte| byte == b',').any(is_stream);
+        content_types.any(has_stream) && !(is_call && has_grpc_status)
     }
 }
 
@@ -74,12 +72,6 @@ fn essence(member: &[u8]) -> &[u8] {
         .next()
         .unwrap_or_default()
         .trim_ascii()
-}
-
-/// Returns true of a `Content-Type` that names server-sent events.
-pub(crate) fn is_event_stream_type(value: &[u8]) -> bool {
-    let mut members = value.split(|&byte| byte == b',');
-    members.any(|member| is_event_stream(essence(member)))
 }
 
 fn is_event_stream(essence: &[u8]) -> bool {
@@ -133,33 +125,24 @@ mod tests {
     }
 
     #[test]
-    fn websockets_grpc_and_events_are_streams_downloads_are_not() {
-        let response = |value: &'static str| {
-            let fields = [(header::CONTENT_TYPE, HeaderValue::from_static(value))];
-            fields.into_iter().collect::<HeaderMap>()
-        };
-        let (events, file) = (
-            response("text/event-stream; charset=utf-8"),
-            response("video/mp4"),
-        );
-        let call = response("application/grpc+proto");
-        let mut failed_call = call.clone();
-        failed_call.insert(GRPC_STATUS, HeaderValue::from_static("12"));
-        for (kind, status, response, stream) in [
-            (RequestKind::WebSocket, 101, &file, true),
-            (RequestKind::WebSocket, 200, &file, false),
-            (RequestKind::Grpc, 200, &call, true),
-            (RequestKind::Grpc, 200, &failed_call, false),
-            (RequestKind::Grpc, 200, &events, true),
-            (RequestKind::Grpc, 200, &file, false),
-            (RequestKind::Plain, 200, &call, false),
-            (RequestKind::EventStream, 200, &events, true),
-            (RequestKind::EventStream, 200, &file, false),
-            (RequestKind::Plain, 200, &events, true),
-            (RequestKind::Plain, 200, &file, false),
+    fn grpc_and_events_are_streams_downloads_are_not() {
+        const EVENTS: &str = "text/event-stream; charset=utf-8";
+        const CALL: &str = "application/grpc+proto";
+        for (kind, content_type, has_status, stream) in [
+            (RequestKind::WebSocket, "video/mp4", false, false),
+            (RequestKind::Grpc, CALL, false, true),
+            (RequestKind::Grpc, CALL, true, false),
+            (RequestKind::Grpc, EVENTS, false, true),
+            (RequestKind::Grpc, "video/mp4", false, false),
+            (RequestKind::Plain, CALL, false, false),
+            (RequestKind::EventStream, EVENTS, false, true),
+            (RequestKind::EventStream, "video/mp4", false, false),
+            (RequestKind::Plain, EVENTS, false, true),
+            (RequestKind::Plain, "a, text/event-stream", false, true),
         ] {
-            let status = StatusCode::from_u16(status).unwrap_or_default();
-            assert_eq!(kind.becomes_stream(status, response), stream);
+            let content_types = std::iter::once(content_type.as_bytes());
+            let becomes = kind.becomes_stream(content_types, has_status);
+            assert_eq!(becomes, stream, "{kind:?} {content_type}");
         }
     }
 

@@ -1,16 +1,17 @@
-//! The head of a request of HTTP/1.x, parsed from the received bytes.
+//! The head of a request: of HTTP/1.x parsed from the received bytes, of HTTP/2 as `h2` decoded it.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
-use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
+use http::request::Parts;
+use http::uri::{Authority, PathAndQuery};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, header};
 use wire::http::framing::body::BodyReader;
 use wire::http::framing::{Body, check_fields};
 use wire::rejection::Rejection;
 
-use crate::downstream::head_limits::{MAX_HEAD_BYTES, MAX_HEAD_LINES};
+use crate::request::{MAX_HEAD_BYTES, MAX_HEAD_LINES};
 use crate::request::head::{RawHead, RequestHead};
 use crate::request::header_list::members;
 
@@ -23,9 +24,19 @@ pub(crate) struct ReceivedHead {
     pub(crate) body: BodyReader,
     /// True if the client's connection stays open after the response.
     pub(crate) keep_alive: bool,
+    /// The bytes of HTTP/1.x.
     pub(crate) raw: Bytes,
     target: Range<usize>,
     fields: Vec<Field>,
+    /// Set for HTTP/2.
+    stream: Option<StreamHead>,
+}
+
+/// The parts of a head that HTTP/2 has beside its fields.
+struct StreamHead {
+    uri: Uri,
+    /// True if the stream continues after the head.
+    has_body: bool,
 }
 
 /// The places of a name and a value in the received bytes.
@@ -66,6 +77,7 @@ pub(crate) fn take(received: &mut BytesMut) -> Result<Option<ReceivedHead>, Reje
         raw,
         target: layout.target,
         fields: layout.fields,
+        stream: None,
     }))
 }
 
@@ -139,17 +151,58 @@ fn headers_of(raw: &Bytes, fields: &[Field]) -> Option<HeaderMap> {
 }
 
 impl ReceivedHead {
+    /// Takes over the head of a stream of HTTP/2.
+    pub(crate) fn of_stream(parts: Parts, has_body: bool) -> Self {
+        let fields = parts.headers.iter();
+        let fields = fields.map(|(name, value)| (name.as_str(), value.as_bytes()));
+        // The decision rejects an ambiguous length, and `h2` holds a client to the one it gave.
+        let length = check_fields(fields).ok().flatten();
+        let body = length.unwrap_or(Body::Chunked);
+        Self {
+            method: parts.method,
+            version: Version::HTTP_2,
+            headers: parts.headers,
+            body: if has_body {
+                BodyReader::new(body)
+            } else {
+                BodyReader::NONE
+            },
+            keep_alive: true,
+            raw: Bytes::new(),
+            target: 0..0,
+            fields: Vec::new(),
+            stream: Some(StreamHead {
+                uri: parts.uri,
+                has_body,
+            }),
+        }
+    }
+
     /// Returns the target as it was received.
     pub(crate) fn target(&self) -> &[u8] {
-        self.raw.get(self.target.clone()).unwrap_or_default()
+        match &self.stream {
+            None => self.raw.get(self.target.clone()).unwrap_or_default(),
+            Some(stream) => {
+                let target = stream.uri.path_and_query();
+                target.map_or(&[], |target| target.as_str().as_bytes())
+            }
+        }
+    }
+
+    /// Returns the `:authority` of HTTP/2.
+    pub(crate) fn authority(&self) -> Option<&Authority> {
+        self.stream.as_ref()?.uri.authority()
     }
 
     /// Returns names and values, in order and in the client's spelling.
     pub(crate) fn fields(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        self.fields.iter().filter_map(|field| {
+        let written = self.fields.iter().filter_map(|field| {
             let name = str::from_utf8(self.raw.get(field.name.clone())?).ok()?;
             Some((name, self.raw.get(field.value.clone())?))
-        })
+        });
+        let of_stream = self.stream.iter().flat_map(|_| &self.headers);
+        let decoded = of_stream.map(|(name, value)| (name.as_str(), value.as_bytes()));
+        written.chain(decoded)
     }
 
     /// Returns the members of `Connection`.
@@ -159,11 +212,18 @@ impl ReceivedHead {
 
     /// Returns the head for the decision about the request.
     pub(crate) fn for_decision(&self) -> RequestHead<'_> {
+        let authority = || self.authority().map(|name| name.as_str().as_bytes());
         RequestHead {
             method: &self.method,
             version: self.version,
             headers: &self.headers,
-            wire: RawHead::Http1(&self.raw),
+            wire: match &self.stream {
+                None => RawHead::Http1(&self.raw),
+                Some(stream) => RawHead::Http2 {
+                    authority: authority(),
+                    has_body: stream.has_body,
+                },
+            },
             target_to_send: self.target(),
         }
     }

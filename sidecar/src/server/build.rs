@@ -5,9 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime};
 
-use pingora::apps::HttpServerOptions;
-use pingora::protocols::http::v2::server::default_h2_options;
-use pingora::proxy::{HttpProxy, http_proxy};
 use pingora::server::configuration::ServerConf;
 use pingora::server::{RunArgs, Server};
 use prometheus_client::registry::Registry;
@@ -41,11 +38,9 @@ use crate::keys::readiness::{KeyReadiness, NOT_FETCHED};
 use crate::keys::refresh::Refresher;
 use crate::keys::revocation_refresh::RevocationRefresh;
 use crate::keys::source::{KeySource, SourceSettings};
+use crate::proxy::auth_proxy::AuthProxy;
 use crate::proxy::connections::ClientConnections;
 use crate::proxy::fast_path::FastPath;
-use crate::proxy::phases::AuthProxy;
-use crate::proxy::timed_requests::TimedRequests;
-use crate::request::http2::LIBRARY_MAX_HEAD_BYTES;
 use crate::server::listener::{BoundService, ListenAddresses};
 use crate::server::reload::{Reload, WatchedFiles};
 use crate::server::reminder::Enforcing;
@@ -54,7 +49,7 @@ use crate::server::shutdown::{ExitReason, GracefulStop};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::request_log::RequestLogger;
 use crate::upstream::exposure_check::ExposureProbe;
-use crate::upstream::{IDLE_TIMEOUT, MAX_TRIES, Upstream, UpstreamNames};
+use crate::upstream::{IDLE_TIMEOUT, Upstream, UpstreamNames};
 use runtime::tls::clients::ClientTls;
 
 /// The state that the parts of the program share.
@@ -133,7 +128,7 @@ pub(crate) fn serve(
         server.add_service(supervised("bypass check", check.run(), &background));
     }
     let probes = probes::routes(config.probes.clone())?;
-    let clients = client_connections(&server.configuration, config, tls, upstream, &shared);
+    let clients = client_connections(config, tls, upstream, &shared);
     server.add_service(public_service(clients, public, &shared, &background)?);
     let refresh = refresh_keys(refreshers);
     server.add_service(supervised("key refresh", refresh, &background));
@@ -361,7 +356,6 @@ fn key_age(keys: &CurrentKeys) -> Option<String> {
 }
 
 fn client_connections(
-    conf: &Arc<ServerConf>,
     config: Config,
     tls: Option<Arc<ClientTls>>,
     upstream: Arc<Upstream>,
@@ -374,23 +368,9 @@ fn client_connections(
     let slots = ConnectionSlots::counting("public port", connections, evictions);
     let in_flight = InFlight::new(max("--max-requests", config.max_requests));
     let head_timeout = config.request_header_timeout;
-    let downstream_write_timeout = config.downstream_write_timeout;
-    let proxy = auth_proxy(config, Arc::clone(&upstream), in_flight, shared);
-    let max_idle = limits::max_idle(descriptors);
-    let http_1 = FastPath::new(proxy.clone(), max_idle, IDLE_TIMEOUT);
-    let http_2 = TimedRequests {
-        proxy: Arc::new(http_proxy_app(conf, proxy)),
-        upstream,
-        request_logger: shared.request_logger.clone(),
-    };
-    ClientConnections::new(
-        http_1,
-        http_2,
-        tls,
-        slots,
-        head_timeout,
-        downstream_write_timeout,
-    )
+    let proxy = auth_proxy(config, upstream, in_flight, shared);
+    let requests = FastPath::new(proxy, limits::max_idle(descriptors), IDLE_TIMEOUT);
+    ClientConnections::new(requests, tls, slots, head_timeout)
 }
 
 fn upstream(config: &Config) -> Result<Arc<Upstream>, ExitError> {
@@ -415,7 +395,7 @@ fn auth_proxy(
         request_ids: config.request_ids,
         request_body_timeout: config.request_body_timeout,
         downstream_write_timeout: config.downstream_write_timeout,
-        in_flight: Arc::new(in_flight),
+        in_flight,
         close_streams_on_expiry: config.close_streams_on_expiry,
         metrics: shared.metrics.clone(),
         draining: shared.draining.clone(),
@@ -429,38 +409,8 @@ fn pingora_conf(config: &Config) -> ServerConf {
         work_stealing: config.threads > 1,
         // Pingora's own timers need a thread that wakes every 10 ms; tokio's do not.
         fast_timeout_to_tokio_threshold_seconds: Some(0),
-        max_retries: MAX_TRIES,
         ..ServerConf::default()
     }
-}
-
-/// Bytes that wait for a client that does not read, for each stream: the library's default is 400
-/// KiB, for each of a hundred streams on a connection.
-const HTTP_2_SEND_BYTES: usize = 64 * 1024;
-
-/// Pingora's default, and the usual one of HTTP/2 servers.
-const HTTP_2_STREAMS: u32 = 100;
-
-/// Bytes of one body that a client may send before the service has read it (RFC 9113 §6.9.2).
-const HTTP_2_STREAM_WINDOW: u32 = 65_535;
-
-fn http_proxy_app(conf: &Arc<ServerConf>, proxy: AuthProxy) -> HttpProxy<AuthProxy> {
-    let mut app = http_proxy(conf, proxy);
-    let mut options = HttpServerOptions::default();
-    // Allowed by the library, so that our own response rejects it.
-    options.allow_connect_method_proxying = true;
-    options.h2c = true;
-    options.h2_idle_timeout = Some(listener::CLIENT_IDLE);
-    app.server_options = Some(options);
-    let mut http2 = default_h2_options();
-    http2.max_header_list_size(LIBRARY_MAX_HEAD_BYTES);
-    http2.max_send_buffer_size(HTTP_2_SEND_BYTES);
-    http2.max_concurrent_streams(HTTP_2_STREAMS);
-    http2.initial_window_size(HTTP_2_STREAM_WINDOW);
-    // One body that the service does not read must not stop the others on the connection.
-    http2.initial_connection_window_size(HTTP_2_STREAMS * HTTP_2_STREAM_WINDOW);
-    app.h2_options = Some(http2);
-    app
 }
 
 fn public_service(

@@ -93,7 +93,6 @@ fn in_order(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<Vec<Socke
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use crate::request::kind::RequestKind;
     use crate::upstream::{UpstreamSettings, UpstreamTimeouts};
 
     fn upstream(address: &str) -> Arc<Upstream> {
@@ -131,6 +130,6 @@ mod tests {
         let mut known = Vec::new();
         names.update(&mut known, Ok(vec!["127.0.0.1:1".parse().unwrap()]));
         names.update(&mut known, Err(io::ErrorKind::NotFound.into()));
-        assert!(upstream.peer(RequestKind::Plain).is_some());
+        assert!(upstream.peer().is_some());
     }
 }

@@ -1,13 +1,8 @@
 //! Maps Pingora's errors to rejections and to causes for the log.
 
+use h2::Reason;
 use pingora::{Error, ErrorSource, ErrorType};
 use wire::rejection::Rejection;
-
-/// Pingora's errors of a body in chunks.
-const MALFORMED_CHUNKS: [ErrorType; 2] = [
-    ErrorType::new("InvalidChunk"),
-    ErrorType::new("InvalidTrailerEnd"),
-];
 
 /// Returns the rejection of a failed request; `None` if the client is gone.
 pub(crate) fn rejection_of(error: &Error) -> Option<Rejection> {
@@ -23,9 +18,6 @@ pub(crate) fn rejection_of(error: &Error) -> Option<Rejection> {
         (ErrorSource::Upstream, InvalidHTTPHeader | InvalidH2) => {
             Some(Rejection::UpstreamMalformed)
         }
-        (ErrorSource::Upstream, kind) if MALFORMED_CHUNKS.contains(kind) => {
-            Some(Rejection::UpstreamMalformed)
-        }
         (ErrorSource::Upstream, _) => Some(Rejection::UpstreamUnavailable),
         (
             ErrorSource::Downstream,
@@ -37,15 +29,22 @@ pub(crate) fn rejection_of(error: &Error) -> Option<Rejection> {
     }
 }
 
+/// Returns the code with which one side has reset its stream of HTTP/2.
+pub(crate) fn reset_reason(error: &Error) -> Option<Reason> {
+    let cause = error.root_cause().downcast_ref::<h2::Error>()?;
+    let is_of_stream = !cause.is_go_away() && !cause.is_library();
+    cause.reason().filter(|_| is_of_stream)
+}
+
 /// Returns true if `h2` reset the stream because the client broke the framing after the head. That
-/// was counted and logged when the reset was written (see [`crate::downstream::stream`]).
+/// was counted and logged when the reset was written (see [`crate::http2`]).
 pub(crate) fn was_reset_for_framing(error: &Error) -> bool {
     let cause = error.root_cause().downcast_ref::<h2::Error>();
     *error.esource() == ErrorSource::Downstream
         && cause.is_some_and(|cause| {
             cause.is_reset()
                 && cause.is_library()
-                && cause.reason() == Some(h2::Reason::PROTOCOL_ERROR)
+                && cause.reason() == Some(Reason::PROTOCOL_ERROR)
         })
 }
 
@@ -72,10 +71,6 @@ mod tests {
             ),
             (
                 Error::new_up(InvalidHTTPHeader),
-                Some(Rejection::UpstreamMalformed),
-            ),
-            (
-                Error::new_up(ErrorType::new("InvalidChunk")),
                 Some(Rejection::UpstreamMalformed),
             ),
             (

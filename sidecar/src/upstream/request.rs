@@ -1,7 +1,7 @@
 //! The head of a request as the service gets it, the last step before it is sent.
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 use pingora::{ErrorType, OrErr};
 use wire::http::header_alias::cgi_equal;
 use wire::http::trace::TRACESTATE;
@@ -9,7 +9,9 @@ use wire::http::trace::TRACESTATE;
 use crate::auth::authorize::{AuthPolicy, Forward};
 use crate::auth::reporting::WOULD_REJECT;
 use crate::auth::strip_token;
-use crate::headers::forwarded::{Client, ForwardedPolicy, remove_path_overrides};
+use crate::headers::forwarded::{
+    Client, ForwardedPolicy, is_of_a_proxy, remove_path_overrides,
+};
 use crate::headers::service_head::ServiceHead;
 use crate::request::kind::RequestKind;
 use crate::telemetry::request_id::RequestIds;
@@ -55,8 +57,7 @@ impl UpstreamRequestPolicy {
         }
         if forward.body && !self.reuse_after_body && !to_http_2 {
             // Some services leave an unused body on the connection and parse it as the next
-            // request, with a user header of the client's choice. Pingora does not pool a
-            // connection with `close`.
+            // request, with a user header of the client's choice.
             request.set(Bytes::from_static(b"Connection"), CLOSE)?;
         }
         if !self.forward_authorization {
@@ -81,6 +82,35 @@ impl UpstreamRequestPolicy {
         let identity = forward.verified.as_ref().map(|verified| &verified.identity);
         policy.user_header.apply(request, identity)
     }
+
+    /// Removes from the trailers of a request what the head of one may not bring along, and what
+    /// belongs into a head alone: a service may read both as one.
+    pub(crate) fn rewrite_trailers(
+        self,
+        trailers: &mut HeaderMap,
+        policy: &AuthPolicy,
+    ) -> pingora::Result<()> {
+        strip_token::remove_from(trailers, policy.interceptor.sources(), false)?;
+        trailers.remove_where(|name| {
+            of_a_head(name) || is_of_a_proxy(name) || cgi_equal(name, WOULD_REJECT)
+        });
+        policy.user_header.apply(trailers, None)
+    }
+}
+
+/// Returns true for a field of framing, routing or authentication (RFC 9110 §6.5.1).
+fn of_a_head(name: &str) -> bool {
+    const NAMES: [&str; 8] = [
+        "authorization",
+        "content-length",
+        "cookie",
+        "host",
+        "proxy-authorization",
+        "te",
+        "trailer",
+        "transfer-encoding",
+    ];
+    NAMES.iter().any(|known| cgi_equal(name, known))
 }
 
 /// Joins the cookie fields of HTTP/2 into the one of HTTP/1.1 (RFC 9113 §8.2.3).

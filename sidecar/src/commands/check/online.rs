@@ -14,7 +14,6 @@ use crate::config::issuers::IssuerConfig;
 use crate::keys::current::KeySetFingerprint;
 use crate::keys::fetch::{Fetched, Purpose};
 use crate::keys::source::KeySource;
-use crate::request::kind::RequestKind;
 use crate::upstream::errors::log_cause;
 use crate::upstream::exposure_check;
 use crate::upstream::{Upstream, UpstreamSettings};
@@ -138,7 +137,7 @@ impl Findings {
 async fn connected(settings: UpstreamSettings) -> Result<(), ExitError> {
     let upstream = Upstream::new(settings).map_err(ExitError::Config)?;
     let peer = upstream
-        .peer(RequestKind::Plain)
+        .peer()
         .ok_or_else(|| ExitError::Unavailable("its name does not resolve".to_owned()))?;
     let connecting = TransportConnector::new(None);
     let rejected = [ErrorType::TLSHandshakeFailure, ErrorType::InvalidCert];

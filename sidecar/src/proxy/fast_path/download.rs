@@ -1,20 +1,19 @@
 //! A response on its way to the client.
 
-use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
+use http::Version;
 use pingora::protocols::Stream;
 use pingora::{Error, ErrorType};
-use tokio::io::AsyncWrite;
 use tokio_util::io::poll_read_buf;
 
 use super::chunks;
 use super::head_search::HeadSearch;
 use super::response_head::{self, MAX_HEAD_BYTES, ResponseHead, ResponseTo};
 use super::service::{Http2Stream, Service};
-use crate::downstream::stream::ClientStream;
+use super::side::Outgoing;
 
 /// Max bytes that wait for the client before the next read from the service.
 const MAX_WAITING: usize = 32 * 1024;
@@ -28,16 +27,14 @@ const LARGE_READ: usize = 64 * 1024;
 #[derive(Default)]
 pub(super) struct Download {
     received: BytesMut,
-    waiting: BytesMut,
+    /// What waits for the client.
+    pub(super) out: Outgoing,
     head_search: HeadSearch,
     head: Option<ResponseHead>,
     /// True after a read that filled its buffer.
     is_large: bool,
     /// Length of the body so far.
     body_bytes: u64,
-    /// True after the last byte from the service.
-    is_whole: bool,
-    needs_flush: bool,
     /// True after the service has closed its side.
     is_closed: bool,
 }
@@ -53,21 +50,16 @@ impl Download {
         self.body_bytes
     }
 
-    /// Returns true once the whole response is sent to the client.
-    pub(super) fn is_sent(&self) -> bool {
-        self.is_whole && self.waiting.is_empty() && !self.needs_flush
-    }
-
     /// Returns true if more should be read from the service.
     pub(super) fn has_room(&self) -> bool {
-        !self.is_whole && self.waiting.len() < MAX_WAITING
+        !self.out.is_whole && self.out.bytes.len() < MAX_WAITING
     }
 
     /// Returns true if the service's connection is reusable: the response was read to its exact
     /// end.
     pub(super) fn leaves_connection_usable(&self) -> bool {
         let keep = self.head.is_some_and(|head| head.keep_upstream);
-        keep && self.is_whole && self.received.is_empty() && !self.is_closed
+        keep && self.out.is_whole && self.received.is_empty() && !self.is_closed
     }
 
     /// Reads available bytes from the service, and turns them into the client's.
@@ -95,21 +87,38 @@ impl Download {
     ) -> Poll<pingora::Result<()>> {
         let Some(head) = self.head else {
             let received = std::task::ready!(stream.poll_head(cx))?;
-            let head = response_head::relay_http_2(received, request, &mut self.waiting)?;
+            let head = response_head::relay_http_2(received, request, &mut self.out)?;
             self.head = Some(head);
             if head.body.is_done() {
                 self.finish();
+                return Poll::Ready(Ok(()));
             }
-            return Poll::Ready(Ok(()));
+            // One that ends with its head, as that of a failed call does, has to end so for the
+            // client too.
+            return match stream.has_ended() {
+                true => self.poll_receive_data(stream, request, cx),
+                false => Poll::Ready(Ok(())),
+            };
         };
         match std::task::ready!(stream.poll_data(cx))? {
             Some(data) => {
-                self.body_bytes += data.len() as u64;
-                chunks::put(&mut self.waiting, &data, head.sends_chunks);
+                self.put(&data, head.sends_chunks);
+                if stream.has_ended() {
+                    return self.poll_receive_data(stream, request, cx);
+                }
             }
-            None => self.finish(),
+            None => {
+                let trailers = std::task::ready!(stream.poll_trailers(cx))?;
+                self.out.trailers = trailers.filter(|_| request.version == Version::HTTP_2);
+                self.finish();
+            }
         }
         Poll::Ready(Ok(()))
+    }
+
+    fn put(&mut self, data: &Bytes, in_chunks: bool) {
+        self.body_bytes += data.len() as u64;
+        chunks::put(&mut self.out.bytes, data, in_chunks);
     }
 
     fn poll_read(
@@ -141,7 +150,7 @@ impl Download {
             if !self.may_be_whole_head() {
                 return Ok(());
             }
-            let relayed = response_head::relay(&self.received, request, &mut self.waiting)?;
+            let relayed = response_head::relay(&self.received, request, &mut self.out)?;
             let Some(head) = relayed else {
                 return Ok(());
             };
@@ -164,15 +173,9 @@ impl Download {
     /// stays.
     pub(super) fn restart(&mut self) {
         *self = Self {
-            waiting: std::mem::take(&mut self.waiting),
-            needs_flush: self.needs_flush,
+            out: std::mem::take(&mut self.out),
             ..Self::default()
         };
-    }
-
-    /// Takes the bytes that were not sent yet.
-    pub(super) fn take_unsent(&mut self) -> BytesMut {
-        std::mem::take(&mut self.waiting)
     }
 
     fn convert_body(&mut self) -> pingora::Result<()> {
@@ -185,10 +188,10 @@ impl Download {
             self.received.advance(piece.skipped);
             let data = self.received.split_to(piece.data);
             self.body_bytes += data.len() as u64;
-            if self.waiting.is_empty() && !head.sends_chunks {
-                self.waiting = data;
+            if self.out.bytes.is_empty() && !head.sends_chunks {
+                self.out.bytes = data;
             } else {
-                chunks::put(&mut self.waiting, &data, head.sends_chunks);
+                chunks::put(&mut self.out.bytes, &data, head.sends_chunks);
             }
         }
         if head.body.is_done() {
@@ -211,35 +214,10 @@ impl Download {
     }
 
     fn finish(&mut self) {
-        self.is_whole = true;
+        self.out.is_whole = true;
         if self.head.is_some_and(|head| head.sends_chunks) {
-            self.waiting.extend_from_slice(chunks::LAST);
+            self.out.bytes.extend_from_slice(chunks::LAST);
         }
-    }
-
-    /// Writes the waiting bytes; returns true if any were written.
-    pub(super) fn poll_send(
-        &mut self,
-        client: &mut ClientStream,
-        cx: &mut Context<'_>,
-    ) -> io::Result<bool> {
-        let mut moved = false;
-        while !self.waiting.is_empty() {
-            match Pin::new(&mut *client).poll_write(cx, &self.waiting) {
-                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
-                Poll::Ready(written) => {
-                    self.waiting.advance(written?);
-                    self.needs_flush = true;
-                    moved = true;
-                }
-                Poll::Pending => return Ok(moved),
-            }
-        }
-        if self.needs_flush && Pin::new(client).poll_flush(cx)?.is_ready() {
-            self.needs_flush = false;
-            moved = true;
-        }
-        Ok(moved)
     }
 }
 
@@ -251,13 +229,15 @@ mod tests {
     fn another_try_does_not_cut_an_interim_response_off() {
         let mut download = Download {
             received: BytesMut::from("HTTP/1.1 2"),
-            waiting: BytesMut::from("ly Hints\r\n\r\n"),
+            out: Outgoing {
+                bytes: BytesMut::from("ly Hints\r\n\r\n"),
+                ..Outgoing::default()
+            },
             is_closed: true,
             ..Download::default()
         };
         download.restart();
         assert!(download.received.is_empty() && !download.is_closed);
-        assert_eq!(download.take_unsent(), "ly Hints\r\n\r\n");
-        assert!(download.waiting.is_empty());
+        assert_eq!(download.out.bytes, "ly Hints\r\n\r\n");
     }
 }

@@ -1,27 +1,21 @@
-//! One request and its response between two connections of HTTP/1.1, or the tunnel that it opens.
+//! One request and its response between a client and the service, or the tunnel that it opens.
 
 use std::future::poll_fn;
-use std::io;
-use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::BytesMut;
 use pingora::{Error, ErrorType};
 use tokio::time::Instant;
-use tokio_util::io::poll_read_buf;
 
 use super::download::Download;
 use super::response_head::{ResponseHead, ResponseTo};
 use super::service::Service;
-use super::timer::Timer;
+use super::side::ClientSide;
 use super::upload::Upload;
 use crate::background::Draining;
-use crate::downstream::stream::ClientStream;
+use crate::proxy::auth_proxy::StreamEnd;
 use crate::proxy::response::DRAIN_TIMEOUT;
-use crate::proxy::stream_deadline::StreamEnd;
-
-pub(super) const BODY_READ: usize = 16 * 1024;
+use crate::request::kind::RequestKind;
 
 /// Timeouts of each side, and the deadline of the exchange.
 #[derive(Default)]
@@ -52,14 +46,11 @@ impl From<Box<Error>> for Failure {
 }
 
 /// An exchange of one request and its response.
-pub(super) struct Exchange<'a> {
-    pub(super) client: &'a mut ClientStream,
-    /// Bytes of the client that belong to no part of the request yet.
-    pub(super) received: &'a mut BytesMut,
+pub(super) struct Exchange<'a, C> {
+    pub(super) client: &'a mut C,
     pub(super) service: &'a mut Service,
     pub(super) upload: &'a mut Upload,
     pub(super) download: &'a mut Download,
-    pub(super) timer: &'a mut Timer,
     pub(super) draining: &'a Draining,
     pub(super) request: ResponseTo<'a>,
     pub(super) limits: Limits,
@@ -75,7 +66,7 @@ pub(super) struct Waits {
     response: Option<Instant>,
 }
 
-impl Exchange<'_> {
+impl<C: ClientSide> Exchange<'_, C> {
     /// Runs until the last byte is sent to the client, and the request to the service. `on_head`
     /// gets the final head, and may change the limits for the rest.
     pub(super) async fn run(
@@ -101,15 +92,12 @@ impl Exchange<'_> {
             let received = self.poll_client(cx)?;
             let uploaded = self.poll_upload(cx)?;
             let responded = self.poll_service(on_head, cx)?;
-            let sent = self
-                .download
-                .poll_send(self.client, cx)
-                .map_err(client_write)?;
-            if self.upload.is_tunnel() && (self.download.is_sent() || self.upload.is_sent()) {
+            let sent = self.client.poll_send(&mut self.download.out, cx)?;
+            if self.upload.is_tunnel() && (self.download.out.is_sent() || self.upload.is_sent()) {
                 // One side has closed it, and the other one has all of its bytes.
                 return Poll::Ready(Ok(()));
             }
-            if self.download.is_sent() {
+            if self.download.out.is_sent() {
                 if self.upload.is_over() {
                     return Poll::Ready(Ok(()));
                 }
@@ -149,50 +137,31 @@ impl Exchange<'_> {
         }
     }
 
-    /// Reads the body; after its end, detects that the client disconnects.
+    /// Reads the body; after its end, detects that the client leaves.
     fn poll_client(&mut self, cx: &mut Context<'_>) -> pingora::Result<bool> {
-        if self.upload.is_received() {
+        let is_received = self.upload.is_received();
+        if is_received && self.upload.is_tunnel() {
             self.waits.body = None;
-            if self.upload.is_tunnel() {
-                return Ok(false);
-            }
-        } else {
-            self.take_body()?;
-            if self.upload.is_received() {
-                return Ok(true);
-            }
-            if !self.upload.has_room() {
-                self.waits.body = None;
-                return Ok(false);
-            }
-            self.received.reserve(BODY_READ);
+            return Ok(false);
         }
-        match poll_read_buf(Pin::new(&mut *self.client), cx, self.received) {
-            Poll::Ready(Ok(0)) if self.upload.is_tunnel() => {
-                self.upload.close_tunnel();
-                Ok(true)
-            }
-            Poll::Ready(Ok(0)) => Err(Error::new_down(ErrorType::ConnectionClosed)),
-            Poll::Ready(Ok(_)) => {
+        if is_received || !self.upload.has_room() {
+            self.waits.body = None;
+            return match self.client.poll_left(is_received, cx) {
+                Poll::Ready(why) => Err(why),
+                Poll::Pending => Ok(false),
+            };
+        }
+        match self.client.poll_receive(self.upload, cx) {
+            Poll::Ready(Ok(())) => {
                 self.waits.body = None;
-                self.take_body()?;
                 Ok(true)
             }
-            Poll::Ready(Err(error)) => {
-                Err(Error::because(ErrorType::ReadError, "request body", error).into_down())
-            }
+            Poll::Ready(Err(error)) => Err(error),
             Poll::Pending => {
-                if !self.upload.is_received() {
-                    start(&mut self.waits.body, self.limits.body);
-                }
+                start(&mut self.waits.body, self.limits.body);
                 Ok(false)
             }
         }
-    }
-
-    fn take_body(&mut self) -> pingora::Result<()> {
-        let taken = self.upload.take(self.received);
-        taken.map_err(|_| Error::new_down(ErrorType::InvalidHTTPHeader))
     }
 
     /// Reads the response.
@@ -228,8 +197,10 @@ impl Exchange<'_> {
                 return Err(failure.unwrap_or(error).into());
             }
             Poll::Pending => {
-                // The service cannot respond to a request that has not arrived.
-                if had_head || !self.upload.waits_for_client() {
+                // The service cannot respond to a request that has not arrived. A call may last, but
+                // not without any response.
+                let is_call = self.request.kind == RequestKind::Grpc;
+                if had_head || is_call || !self.upload.waits_for_client() {
                     start(&mut self.waits.response, self.limits.response);
                 }
                 return Ok(false);
@@ -240,7 +211,7 @@ impl Exchange<'_> {
             on_head(head, &mut self.limits);
             if head.opens_tunnel() {
                 self.upload.open_tunnel();
-                self.client.set_tunnel();
+                self.client.open_tunnel();
                 self.limits.body = None;
             }
         }
@@ -259,7 +230,7 @@ impl Exchange<'_> {
         let Some(first) = first.into_iter().flatten().min() else {
             return Poll::Pending;
         };
-        std::task::ready!(self.timer.poll_until(cx, first));
+        std::task::ready!(self.client.timer().poll_until(cx, first));
         let timed_out = |new: fn(ErrorType) -> Box<Error>| new(ErrorType::ReadTimedout).into();
         Poll::Ready(match first {
             first if token == Some(first) => Failure::TokenExpired,
@@ -274,8 +245,4 @@ fn start(wait: &mut Option<Instant>, limit: Option<Duration>) {
     if wait.is_none() {
         *wait = limit.and_then(|limit| Instant::now().checked_add(limit));
     }
-}
-
-fn client_write(error: io::Error) -> Box<Error> {
-    Error::because(ErrorType::WriteError, "response", error).into_down()
 }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderName, HeaderValue, Method, Version, header};
+use http::{HeaderName, HeaderValue, Method, header};
 use pingora::protocols::l4::socket::SocketAddr as ServiceAddress;
 use runtime::net::shares::{Holder, Share};
+use wire::http::framing::body::BodyReader;
 
 use super::Connected;
 use super::download::Download;
@@ -19,7 +20,7 @@ use crate::auth::strip_token;
 use crate::config::live::Rules;
 use crate::headers::forwarded::Client;
 use crate::headers::service_head::ServiceHead;
-use crate::proxy::phases::AuthProxy;
+use crate::proxy::auth_proxy::AuthProxy;
 use crate::request::kind::RequestKind;
 use crate::request::received::ReceivedHead;
 use crate::telemetry::outcome::Outcome;
@@ -28,8 +29,8 @@ use crate::telemetry::request_span::{RequestSpan, SpanHead};
 use crate::upstream::{Sent, Tries};
 
 /// A request as received.
-pub(super) struct Request {
-    pub(super) head: ReceivedHead,
+pub(crate) struct Request {
+    pub(crate) head: ReceivedHead,
     pub(super) rules: Arc<Rules>,
     pub(super) ids: RequestIds,
     pub(super) began: Instant,
@@ -53,10 +54,14 @@ pub(super) struct Progress {
     pub(super) download: Download,
     pub(super) outcome: Outcome,
     pub(super) cause: Option<String>,
+    /// True if `h2` has reset the stream, which was counted and logged then.
+    pub(super) is_reported: bool,
     /// Status of the sidecar's own response.
     pub(super) status: Option<u16>,
     /// Length of the body of the sidecar's own response.
     pub(super) own_bytes: u64,
+    /// The part of the request that the client has not sent yet.
+    pub(super) rest: BodyReader,
     /// Time of the service up to the head of its response.
     pub(super) upstream_duration: Option<Duration>,
     /// Set once the whole response is sent.
@@ -64,13 +69,16 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn new() -> Self {
+    /// Begins with a request of which `rest` is still to come.
+    pub(super) fn new(rest: BodyReader) -> Self {
         Self {
+            rest,
             tries: Tries::default(),
             service: None,
             download: Download::default(),
             outcome: Outcome::Aborted,
             cause: None,
+            is_reported: false,
             status: None,
             own_bytes: 0,
             upstream_duration: None,
@@ -117,7 +125,7 @@ impl Progress {
 }
 
 impl Request {
-    pub(super) fn new(head: ReceivedHead, proxy: &AuthProxy, client: &Client) -> Self {
+    pub(crate) fn new(head: ReceivedHead, proxy: &AuthProxy, client: &Client) -> Self {
         let began = Instant::now();
         let mut ids = RequestIds::of(&head.headers, proxy.request_ids);
         let received = SpanHead {
@@ -212,7 +220,8 @@ impl Request {
         echo: Option<&'a (HeaderName, HeaderValue)>,
     ) -> ResponseTo<'a> {
         ResponseTo {
-            is_http_1_0: self.head.version == Version::HTTP_10,
+            version: self.head.version,
+            kind,
             is_head: self.head.method == Method::HEAD,
             keep_alive: self.head.keep_alive,
             handshake: (kind == RequestKind::WebSocket).then(|| self.handshake()),

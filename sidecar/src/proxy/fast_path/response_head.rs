@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 
 use bytes::{BufMut, BytesMut};
-use http::{HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Version};
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::date::get_cached_date;
 use pingora::{Error, ErrorType};
@@ -11,9 +11,9 @@ use smallvec::SmallVec;
 use wire::http::framing::body::BodyReader;
 use wire::http::framing::responses::ResponseFraming;
 
+use super::side::Outgoing;
 use crate::auth::strip_token::BEARER;
-use crate::request::kind::is_event_stream_type;
-use crate::upstream::response::first_length;
+use crate::request::kind::{GRPC_STATUS, RequestKind};
 
 /// Pingora's own limits for the head of a response.
 const MAX_FIELDS: usize = 256;
@@ -25,7 +25,8 @@ const ADDED_BYTES: usize = 192;
 /// Properties of the request that affect the head of its response.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ResponseTo<'a> {
-    pub(super) is_http_1_0: bool,
+    pub(super) version: Version,
+    pub(super) kind: RequestKind,
     pub(super) is_head: bool,
     /// True if the client's connection may carry another request.
     pub(super) keep_alive: bool,
@@ -48,7 +49,8 @@ pub(super) struct ResponseHead {
     /// Length of the head in bytes.
     pub(super) length: usize,
     pub(super) status: u16,
-    pub(super) is_event_stream: bool,
+    /// True if the response ends with its token, and may be silent until then.
+    pub(super) is_stream: bool,
     pub(super) body: BodyReader,
     /// True if the client gets the body in chunks.
     pub(super) sends_chunks: bool,
@@ -76,7 +78,7 @@ impl ResponseHead {
 pub(super) fn relay(
     received: &[u8],
     request: ResponseTo<'_>,
-    out: &mut BytesMut,
+    out: &mut Outgoing,
 ) -> pingora::Result<Option<ResponseHead>> {
     let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut parsed = httparse::Response::new(&mut []);
@@ -93,13 +95,12 @@ pub(super) fn relay(
         status: parsed.code.ok_or_else(malformed)?,
         reason: parsed.reason.unwrap_or_default(),
         is_http_1_0: parsed.version == Some(0),
+        is_http_2: false,
         fields: parsed.headers,
     };
     let head = parsed.head(length, request)?;
     // HTTP/1.0 has no interim responses (RFC 9110 §15.2).
-    if !(head.is_interim() && request.is_http_1_0) {
-        // For the begin of the body too, which arrived with the head.
-        out.reserve(received.len() + ADDED_BYTES);
+    if !(head.is_interim() && request.version == Version::HTTP_10) {
         parsed.write(&head, request, out);
     }
     Ok(Some(head))
@@ -112,7 +113,7 @@ pub(super) fn relay(
 pub(super) fn relay_http_2(
     received: &ResponseHeader,
     request: ResponseTo<'_>,
-    out: &mut BytesMut,
+    out: &mut Outgoing,
 ) -> pingora::Result<ResponseHead> {
     let fields = received.headers.iter();
     let fields: Vec<_> = fields
@@ -125,6 +126,7 @@ pub(super) fn relay_http_2(
         status: received.status.as_u16(),
         reason: received.status.canonical_reason().unwrap_or_default(),
         is_http_1_0: false,
+        is_http_2: true,
         fields: &fields,
     };
     let head = parsed.head(0, request)?;
@@ -140,6 +142,7 @@ struct Parsed<'h> {
     status: u16,
     reason: &'h str,
     is_http_1_0: bool,
+    is_http_2: bool,
     fields: &'h [httparse::Header<'h>],
 }
 
@@ -159,18 +162,23 @@ impl<'h> Parsed<'h> {
         Ok(ResponseHead {
             length,
             status: self.status,
-            is_event_stream: self.values("content-type").any(is_event_stream_type),
+            is_stream: opens_tunnel || self.is_stream(request.kind),
             body: if opens_tunnel {
                 BodyReader::UNTIL_CLOSE
             } else {
                 framing.body
             },
-            sends_chunks: needs_chunks && !request.is_http_1_0,
+            sends_chunks: needs_chunks && request.version == Version::HTTP_11,
             keep_client: request.keep_alive
                 && !opens_tunnel
-                && !(needs_chunks && request.is_http_1_0),
+                && !(needs_chunks && request.version == Version::HTTP_10),
             keep_upstream: self.keeps_connection() && !is_doubtful && !opens_tunnel,
         })
+    }
+
+    fn is_stream(&self, kind: RequestKind) -> bool {
+        let has_status = kind == RequestKind::Grpc && self.values(GRPC_STATUS).next().is_some();
+        kind.becomes_stream(self.values("content-type"), has_status)
     }
 
     fn has_coding(&self) -> bool {
@@ -197,52 +205,78 @@ impl<'h> Parsed<'h> {
         !has(b"close") && (!self.is_http_1_0 || has(b"keep-alive"))
     }
 
-    fn write(&self, head: &ResponseHead, request: ResponseTo<'_>, out: &mut BytesMut) {
+    /// Writes the client's head.
+    fn write(&self, head: &ResponseHead, request: ResponseTo<'_>, out: &mut Outgoing) {
+        if request.version == Version::HTTP_2 {
+            let mut fields = HeaderMap::with_capacity(self.fields.len() + 2);
+            self.write_fields(head, request, &mut fields);
+            let mut response = Response::new(());
+            *response.status_mut() = StatusCode::from_u16(self.status).unwrap_or_default();
+            *response.headers_mut() = fields;
+            return out.heads.push(response);
+        }
+        let out = &mut out.bytes;
+        // For the begin of the body too, which arrived with the head.
+        out.reserve(head.length + ADDED_BYTES);
         out.put_slice(b"HTTP/1.1 ");
         let digit = |unit: u16| b'0' + (self.status / unit % 10) as u8;
         out.put_slice(&[digit(100), digit(10), digit(1), b' ']);
         out.put_slice(self.reason.as_bytes());
         out.put_slice(b"\r\n");
-        let has_date = self.write_fields(head, request, out);
+        self.write_fields(head, request, out);
+        out.put_slice(b"\r\n");
+    }
+
+    /// Writes all fields of the client's head.
+    fn write_fields(
+        &self,
+        head: &ResponseHead,
+        request: ResponseTo<'_>,
+        out: &mut impl FieldSink,
+    ) {
+        let has_date = self.write_passed(head, request, out);
         if let Some((name, value)) = request.echo {
-            write_field(out, name.as_str(), value.as_bytes());
+            out.put(name.as_str(), value.as_bytes());
         }
         if head.sends_chunks {
-            out.put_slice(b"Transfer-Encoding: chunked\r\n");
+            out.put("Transfer-Encoding", b"chunked");
         }
         if head.opens_tunnel() {
             self.write_handshake(request, out);
         } else if !head.is_interim() {
             if !has_date {
-                write_field(out, "Date", get_cached_date().as_bytes());
+                out.put("Date", get_cached_date().as_bytes());
             }
-            let connection: &[u8] = if head.keep_client {
-                b"keep-alive"
-            } else {
-                b"close"
-            };
-            write_field(out, "Connection", connection);
+            if request.version != Version::HTTP_2 {
+                let connection: &[u8] = if head.keep_client {
+                    b"keep-alive"
+                } else {
+                    b"close"
+                };
+                out.put("Connection", connection);
+            }
         }
-        out.put_slice(b"\r\n");
     }
 
     /// Completes the response to a handshake.
-    fn write_handshake(&self, request: ResponseTo<'_>, out: &mut BytesMut) {
-        write_field(out, "Connection", b"Upgrade");
+    fn write_handshake(&self, request: ResponseTo<'_>, out: &mut impl FieldSink) {
+        out.put("Connection", b"Upgrade");
         let offers_token = request.handshake.is_some_and(|it| it.offers_token);
         if offers_token && self.values("sec-websocket-protocol").next().is_none() {
-            write_field(out, "Sec-WebSocket-Protocol", BEARER.as_bytes());
+            out.put("Sec-WebSocket-Protocol", BEARER.as_bytes());
         }
     }
 
-    /// Writes the client's fields; returns true if `Date` is among them.
-    fn write_fields(
+    /// Writes the fields of the service that are for the client; returns true if `Date` is among
+    /// them.
+    fn write_passed(
         &self,
         head: &ResponseHead,
         request: ResponseTo<'_>,
-        out: &mut BytesMut,
+        out: &mut impl FieldSink,
     ) -> bool {
         let nominated: SmallVec<[&[u8]; 4]> = self.connection_options().collect();
+        let to_http_2 = request.version == Version::HTTP_2;
         let has_coding = self.has_coding();
         // RFC 9110 §8.6 and RFC 9112 §6.1: a recipient could wait for a body.
         let has_no_framing = head.status < 200 || head.status == 204;
@@ -252,17 +286,23 @@ impl<'h> Parsed<'h> {
             if is_named(name, "content-length") {
                 // Ignored beside a coding (RFC 9112 §6.3); `2, 2` and repeated fields become one.
                 if !(has_no_framing || has_coding || std::mem::replace(&mut has_length, true)) {
-                    write_field(out, name, first_length(field.value));
+                    out.put(name, first_length(field.value));
                 }
                 continue;
             }
             let is_dropped = if is_named(name, "transfer-encoding") {
                 // A response without a body may announce a coding, except to HTTP/1.0 clients.
-                has_no_framing || head.sends_chunks || !head.body.is_done() || request.is_http_1_0
+                has_no_framing
+                    || head.sends_chunks
+                    || !head.body.is_done()
+                    || request.version != Version::HTTP_11
             } else {
                 is_named(name, "connection")
                     || is_named(name, "keep-alive")
-                    || is_named(name, "trailer")
+                    // Trailers go from HTTP/2 to HTTP/2 alone.
+                    || (is_named(name, "trailer") && !(self.is_http_2 && to_http_2))
+                    // RFC 9113 §8.2.2.
+                    || (to_http_2 && (is_named(name, "upgrade") || is_named(name, "proxy-connection")))
                     || request
                         .echo
                         .is_some_and(|(echo, _)| is_named(name, echo.as_str()))
@@ -273,22 +313,45 @@ impl<'h> Parsed<'h> {
             };
             if !is_dropped {
                 has_date |= is_named(name, "date");
-                write_field(out, name, field.value);
+                out.put(name, field.value);
             }
         }
         has_date
     }
 }
 
-fn is_named(name: &str, known: &str) -> bool {
-    name.len() == known.len() && name.eq_ignore_ascii_case(known)
+/// The fields of a head in one version of HTTP.
+trait FieldSink {
+    fn put(&mut self, name: &str, value: &[u8]);
 }
 
-fn write_field(out: &mut BytesMut, name: &str, value: &[u8]) {
-    out.put_slice(name.as_bytes());
-    out.put_slice(b": ");
-    out.put_slice(value);
-    out.put_slice(b"\r\n");
+impl FieldSink for BytesMut {
+    fn put(&mut self, name: &str, value: &[u8]) {
+        self.put_slice(name.as_bytes());
+        self.put_slice(b": ");
+        self.put_slice(value);
+        self.put_slice(b"\r\n");
+    }
+}
+
+impl FieldSink for HeaderMap {
+    fn put(&mut self, name: &str, value: &[u8]) {
+        let name = HeaderName::from_bytes(name.as_bytes());
+        // The parser has checked both.
+        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(value)) {
+            self.append(name, value);
+        }
+    }
+}
+
+/// Returns the first of several equal lengths.
+fn first_length(value: &[u8]) -> &[u8] {
+    let first = value.split(|&byte| byte == b',').next();
+    first.unwrap_or_default().trim_ascii()
+}
+
+fn is_named(name: &str, known: &str) -> bool {
+    name.len() == known.len() && name.eq_ignore_ascii_case(known)
 }
 
 #[cfg(test)]
@@ -297,7 +360,8 @@ mod tests {
     use super::*;
 
     const REQUEST: ResponseTo<'_> = ResponseTo {
-        is_http_1_0: false,
+        version: Version::HTTP_11,
+        kind: RequestKind::Plain,
         is_head: false,
         keep_alive: true,
         handshake: None,
@@ -308,9 +372,9 @@ mod tests {
         head: &str,
         request: ResponseTo<'_>,
     ) -> pingora::Result<Option<(ResponseHead, String)>> {
-        let mut out = BytesMut::new();
+        let mut out = Outgoing::default();
         let head = relay(head.as_bytes(), request, &mut out)?;
-        let text = String::from_utf8(out.to_vec()).unwrap();
+        let text = String::from_utf8(out.bytes.to_vec()).unwrap();
         Ok(head.map(|head| (head, text)))
     }
 
@@ -344,7 +408,7 @@ mod tests {
     #[test]
     fn a_body_without_a_length_is_chunked_or_ends_the_connection() {
         let old = ResponseTo {
-            is_http_1_0: true,
+            version: Version::HTTP_10,
             ..REQUEST
         };
         for fields in ["", "Transfer-Encoding: chunked\r\n"] {
@@ -384,11 +448,59 @@ mod tests {
     }
 
     #[test]
+    fn http_2_gets_the_fields_that_are_not_of_a_connection() {
+        let to = ResponseTo {
+            version: Version::HTTP_2,
+            ..REQUEST
+        };
+        let sent = |text: &str| {
+            let mut out = Outgoing::default();
+            relay(text.as_bytes(), to, &mut out).unwrap().unwrap();
+            assert!(out.bytes.is_empty());
+            let head = out.heads.pop().unwrap();
+            let names = head.headers().keys().map(ToString::to_string);
+            (head.status().as_u16(), names.collect::<Vec<_>>())
+        };
+        let fields = "Date: then\r\nConnection: close, X-Hop\r\nX-Hop: 1\r\nUpgrade: h2c\r\n\
+                      Keep-Alive: timeout=5\r\nProxy-Connection: close\r\nTrailer: X-End\r\n\
+                      Transfer-Encoding: chunked\r\n";
+        let text = format!("HTTP/1.1 200 OK\r\n{fields}\r\n");
+        assert_eq!(sent(&text), (200, vec!["date".to_owned()]));
+        let hints = sent("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n");
+        assert_eq!(hints, (103, vec!["link".to_owned()]));
+    }
+
+    #[test]
+    fn equal_lengths_become_one_and_others_are_rejected() {
+        for (value, unified) in [
+            ("2", Some("2")),
+            ("2, 2", Some("2")),
+            ("02,02 ,02", Some("02")),
+            ("2, 3", None),
+            ("2,", None),
+            ("2, 02", None),
+            ("", None),
+            ("-2", None),
+            ("+2, +2", None),
+            ("2\r\nContent-Length: 3", None),
+            ("2\r\nContent-Length: 2, 2", Some("2")),
+        ] {
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {value}\r\n\r\n");
+            let sent = relayed(&head, REQUEST).map(Option::unwrap).ok();
+            assert_eq!(sent.is_some(), unified.is_some(), "{value:?}");
+            if let (Some((_, text)), Some(length)) = (sent, unified) {
+                assert_eq!(text.matches("Content-Length").count(), 1, "{value:?}");
+                assert!(text.contains(&format!("Content-Length: {length}\r\n")));
+            }
+        }
+    }
+
+    #[test]
     fn interim_responses_go_to_clients_that_know_them() {
         let head = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
         assert_eq!(written(head, REQUEST), head);
         let old = ResponseTo {
-            is_http_1_0: true,
+            version: Version::HTTP_10,
             ..REQUEST
         };
         assert_eq!(written(head, old), "");

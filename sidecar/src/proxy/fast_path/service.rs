@@ -1,11 +1,13 @@
 //! A connection to the service, in the version of HTTP that it speaks.
 
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use h2::{Reason, SendStream};
+use http::HeaderMap;
 use pingora::connectors::http::v2::Connector;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::Stream;
@@ -24,12 +26,21 @@ pub(super) enum Service {
     Http2(Box<Http2Stream>),
 }
 
+impl Service {
+    /// Ends the request, for the reason that the client gave, if any.
+    pub(super) fn end(&mut self, reason: Option<Reason>) {
+        if let (Self::Http2(stream), Some(reason)) = (self, reason) {
+            stream.reset(reason);
+        }
+    }
+}
+
 /// A stream of HTTP/2, which goes back to its connection when it is dropped; unfinished, it is
 /// reset.
 pub(super) struct Http2Stream {
     /// `None` once dropped.
     session: Option<Http2Session>,
-    /// The sender of the body, until its end.
+    /// The sender of the body.
     body: Option<SendStream<Bytes>>,
     connector: Arc<Connector>,
     peer: Box<HttpPeer>,
@@ -64,8 +75,7 @@ impl Http2Stream {
         let session = self.session()?;
         let sent = session.write_request_header(Box::new(head), is_whole);
         sent.map_err(|error| error.into_up())?;
-        let body = session.take_request_body_writer();
-        self.body = body.filter(|_| !is_whole);
+        self.body = session.take_request_body_writer();
         Ok(())
     }
 
@@ -89,10 +99,20 @@ impl Http2Stream {
     }
 
     /// Ends the request.
-    pub(super) fn end(&mut self) -> io::Result<()> {
-        let mut body = self.body.take().ok_or(io::ErrorKind::BrokenPipe)?;
-        let ended = body.send_data(Bytes::new(), true);
+    pub(super) fn end(&mut self, trailers: Option<HeaderMap>) -> io::Result<()> {
+        let body = self.body.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
+        let ended = match trailers {
+            Some(trailers) => body.send_trailers(trailers),
+            None => body.send_data(Bytes::new(), true),
+        };
         ended.map_err(io::Error::other)
+    }
+
+    /// Ends the stream, for the reason that the client gave.
+    fn reset(&mut self, reason: Reason) {
+        if let Some(body) = &mut self.body {
+            body.send_reset(reason);
+        }
     }
 
     /// Reads the head of the response.
@@ -115,6 +135,24 @@ impl Http2Stream {
         Poll::Ready(
             read.map_err(|error| Error::because(ErrorType::ReadError, "response", error).into_up()),
         )
+    }
+}
+
+impl Http2Stream {
+    /// Returns true once the rest of the response is here: its last part, or an error.
+    pub(super) fn has_ended(&self) -> bool {
+        let session = self.session.as_ref();
+        session.is_some_and(Http2Session::response_finished)
+    }
+
+    /// Reads the trailers, after the body.
+    pub(super) fn poll_trailers(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<pingora::Result<Option<HeaderMap>>> {
+        // It keeps no state between two polls.
+        let trailers = pin!(self.session()?.read_trailers());
+        trailers.poll(cx).map_err(|error| error.into_up())
     }
 }
 

@@ -1,7 +1,7 @@
 //! The head of a request on its way to the service.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use http::{HeaderName, HeaderValue, Uri, header};
+use http::{HeaderName, HeaderValue, Uri, Version, header};
 use pingora::http::RequestHeader;
 use pingora::{Error, ErrorType, OrErr};
 use smallvec::SmallVec;
@@ -42,13 +42,21 @@ impl<'r> ForwardedHead<'r> {
             NEXT_HOP.iter().any(|hop| is(hop.as_bytes())) || nominated.iter().any(|one| is(one))
         };
         let fields = received.fields();
-        Self {
+        let mut head = Self {
             received,
             is_http_2: false,
             target: None,
             left: fields.filter(|(name, _)| !is_for_next_hop(name)).collect(),
             set: SmallVec::new(),
+        };
+        if let Some(authority) = received.authority() {
+            head.remove(&header::HOST);
+            // An authority is printable: it cannot fail.
+            let host = HeaderValue::from_str(authority.as_str()).ok();
+            let host = host.map(|host| (Bytes::from_static(b"Host"), host));
+            head.set.extend(host);
         }
+        head
     }
 
     /// Creates the head for a stream of HTTP/2, which frames the body by itself.
@@ -58,6 +66,12 @@ impl<'r> ForwardedHead<'r> {
             ..Self::new(received)
         };
         head.remove(&header::TRANSFER_ENCODING);
+        if received.version == Version::HTTP_2 {
+            // `trailers`, the only value that HTTP/2 has.
+            let te = received.headers.get(header::TE).cloned();
+            let te = te.map(|te| (Bytes::from_static(b"te"), te));
+            head.set.extend(te);
+        }
         head
     }
 

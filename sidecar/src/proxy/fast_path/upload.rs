@@ -2,9 +2,11 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
+use http::HeaderMap;
 use pingora::protocols::Stream;
 use pingora::{Error, ErrorType};
 use tokio::io::AsyncWrite;
@@ -12,6 +14,7 @@ use wire::http::framing::body::{BodyReader, MalformedChunk};
 
 use super::chunks;
 use super::service::{Http2Stream, Service};
+use crate::config::live::Rules;
 
 /// Max bytes that wait for the service before the next read from the client.
 const MAX_WAITING: usize = 32 * 1024;
@@ -19,7 +22,8 @@ const MAX_WAITING: usize = 32 * 1024;
 const MAX_REPEATABLE: usize = 64 * 1024;
 
 /// The head and body of one request. Short ones are kept for a retry.
-pub(super) struct Upload {
+pub(crate) struct Upload {
+    rules: Arc<Rules>,
     body: BodyReader,
     in_chunks: bool,
     /// True over HTTP/2; `None` before the first connection.
@@ -35,14 +39,17 @@ pub(super) struct Upload {
     is_repeatable: bool,
     /// True once the bytes of the client are those of a tunnel.
     is_tunnel: bool,
+    /// The trailers of HTTP/2, which a service of HTTP/1.x does not get.
+    trailers: Option<HeaderMap>,
     /// The error after which the service takes no more bytes.
     failure: Option<io::Error>,
 }
 
 impl Upload {
-    /// Creates an upload of `body`.
-    pub(super) fn new(body: BodyReader) -> Self {
+    /// Creates an upload of `body`, under the rules of its request.
+    pub(super) fn new(body: BodyReader, rules: &Arc<Rules>) -> Self {
         Self {
+            rules: Arc::clone(rules),
             body,
             in_chunks: false,
             is_http_2: None,
@@ -52,6 +59,7 @@ impl Upload {
             needs_flush: false,
             is_repeatable: true,
             is_tunnel: false,
+            trailers: None,
             failure: None,
         }
     }
@@ -103,12 +111,12 @@ impl Upload {
         self.body = BodyReader::UNTIL_CLOSE;
     }
 
-    pub(super) const fn is_tunnel(&self) -> bool {
+    pub(crate) const fn is_tunnel(&self) -> bool {
         self.is_tunnel
     }
 
     /// Ends a tunnel, whose client has closed its side.
-    pub(super) fn close_tunnel(&mut self) {
+    pub(crate) fn close_tunnel(&mut self) {
         self.body = BodyReader::NONE;
     }
 
@@ -117,7 +125,7 @@ impl Upload {
     }
 
     /// Returns true once the client has sent all of the request.
-    pub(super) const fn is_received(&self) -> bool {
+    pub(crate) const fn is_received(&self) -> bool {
         self.body.is_done()
     }
 
@@ -150,21 +158,44 @@ impl Upload {
         self.bytes.get(self.written..).unwrap_or_default()
     }
 
+    /// Takes a part of the body of a stream.
+    pub(crate) fn take_data(&mut self, data: &Bytes) {
+        chunks::put(&mut self.bytes, data, self.in_chunks);
+        self.is_repeatable &= self.bytes.len() <= MAX_REPEATABLE;
+    }
+
+    /// Takes the end of the body of a stream.
+    pub(crate) fn end(&mut self, trailers: Option<HeaderMap>) -> pingora::Result<()> {
+        let Rules {
+            upstream_request,
+            auth_policy,
+            ..
+        } = &*self.rules;
+        self.trailers = trailers;
+        if let Some(trailers) = &mut self.trailers {
+            upstream_request.rewrite_trailers(trailers, auth_policy)?;
+        }
+        self.body = BodyReader::NONE;
+        self.end_chunks();
+        Ok(())
+    }
+
+    fn end_chunks(&mut self) {
+        if self.body.is_done() && std::mem::take(&mut self.in_chunks) {
+            self.bytes.extend_from_slice(chunks::LAST);
+        }
+    }
+
     /// Takes the body's part of `received`.
-    pub(super) fn take(&mut self, received: &mut BytesMut) -> Result<(), MalformedChunk> {
+    pub(crate) fn take(&mut self, received: &mut BytesMut) -> Result<(), MalformedChunk> {
         while !self.body.is_done() && !received.is_empty() {
             let piece = self.body.next_piece(received)?;
             received.advance(piece.skipped);
             let data = received.split_to(piece.data);
             chunks::put(&mut self.bytes, &data, self.in_chunks);
         }
-        if self.body.is_done() && self.in_chunks {
-            self.in_chunks = false;
-            self.bytes.extend_from_slice(chunks::LAST);
-        }
-        if self.bytes.len() > MAX_REPEATABLE {
-            self.is_repeatable = false;
-        }
+        self.end_chunks();
+        self.is_repeatable &= self.bytes.len() <= MAX_REPEATABLE;
         Ok(())
     }
 
@@ -199,7 +230,7 @@ impl Upload {
             moved = true;
         }
         if self.needs_flush && self.is_received() && self.failure.is_none() {
-            stream.end()?;
+            stream.end(self.trailers.clone())?;
             self.needs_flush = false;
             moved = true;
         }

@@ -1,63 +1,30 @@
-//! The decision about a request, of every version of HTTP: its permit, a fetch of newer keys, report-only mode
-//! and the response to a rejected one.
+//! The decision about a request: its permit, a fetch of newer keys, report-only mode and the
+//! response to a rejected one.
 
 use std::time::Instant;
 
 use http::HeaderMap;
-use pingora::proxy::Session;
 use runtime::net::shares::{Holder, Share};
 use runtime::process::clock::unix_now;
 use wire::rejection::Rejection;
 
-use super::AuthProxy;
-use super::context::RequestContext;
-use super::downstream_session::address_of;
+use super::auth_proxy::AuthProxy;
 use crate::auth::authorize::{AuthPolicy, Decision, Forward, Rejected};
 use crate::keys::on_demand::OnDemandRefresh;
 use crate::proxy::response::LocalResponse;
-use crate::request::head::{self, RequestHead};
+use crate::request::head::RequestHead;
 use crate::telemetry::outcome::Outcome;
 
 /// Next step of a request after the decision.
-pub(in crate::proxy) enum Action {
+pub(super) enum Action {
     Forward(Forward, Share),
     Respond(Outcome, LocalResponse),
 }
 
 impl AuthProxy {
-    /// Decides about the request of a session; waits for a fetch if its token names an unknown key.
-    pub(super) async fn decide(
-        &self,
-        session: &mut Session,
-        ctx: &mut RequestContext,
-    ) -> Result<Decision, Rejected> {
-        let rules = &ctx.rules.auth_policy;
-        let mut decision = self.authorize_session(session, rules, ctx.began);
-        if decision == Err(Rejection::TokenKeyUnknown.into())
-            && let Some(fetch) = self.on_demand_fetch_for(session, rules)
-        {
-            // Its issuer may have a newer key.
-            let fetch = fetch.wait(Instant::now());
-            let client = Some(self.client_of(session));
-            decision = match self.in_flight.while_waiting(client, fetch).await {
-                Some(()) => self.authorize_session(session, rules, Instant::now()),
-                None => Err(Rejection::ServerBusy.into()),
-            };
-        }
-        if let Err(rejected) = decision {
-            decision = head::with_request_head(session.as_downstream(), |head| {
-                self.forward_if_reporting(rejected, rules, head)
-            });
-        }
-        ctx.decided = Instant::now();
-        self.metrics
-            .decided(ctx.decided.saturating_duration_since(ctx.began));
-        decision
-    }
-
     /// Takes a permit for an authorized request, from the share of its user or else of `client`, or
     /// prepares our own response.
-    pub(in crate::proxy) fn act_on(
+    pub(super) fn act_on(
         &self,
         decision: Result<Decision, Rejected>,
         client: impl FnOnce() -> Holder,
@@ -80,7 +47,7 @@ impl AuthProxy {
     }
 
     /// Decides about a request by the keys at `now`.
-    pub(in crate::proxy) fn authorize(
+    pub(super) fn authorize(
         &self,
         rules: &AuthPolicy,
         head: RequestHead<'_>,
@@ -90,7 +57,7 @@ impl AuthProxy {
     }
 
     /// Returns the fetch of newer keys for the token of a request, from its issuer alone.
-    pub(in crate::proxy) fn on_demand_fetch(
+    pub(super) fn on_demand_fetch(
         &self,
         rules: &AuthPolicy,
         headers: &HeaderMap,
@@ -101,7 +68,7 @@ impl AuthProxy {
     }
 
     /// Forwards a rejected request in report-only mode.
-    pub(in crate::proxy) fn forward_if_reporting(
+    pub(super) fn forward_if_reporting(
         &self,
         rejected: Rejected,
         rules: &AuthPolicy,
@@ -113,32 +80,6 @@ impl AuthProxy {
             self.metrics.rule_rejected(&rule.name);
         }
         decision
-    }
-
-    fn authorize_session(
-        &self,
-        session: &Session,
-        rules: &AuthPolicy,
-        now: Instant,
-    ) -> Result<Decision, Rejected> {
-        head::with_request_head(session.as_downstream(), |head| {
-            self.authorize(rules, head, now)
-        })
-    }
-
-    fn on_demand_fetch_for(
-        &self,
-        session: &Session,
-        rules: &AuthPolicy,
-    ) -> Option<&OnDemandRefresh> {
-        // HTTP/2 has no handshake of a WebSocket.
-        self.on_demand_fetch(rules, &session.req_header().headers, false)
-    }
-
-    /// Returns the client of a session, which holds what no user holds.
-    pub(super) fn client_of(&self, session: &Session) -> Holder {
-        let headers = &session.req_header().headers;
-        Holder::at(self.client_ip(address_of(session), headers))
     }
 
     /// Rejects a request; without usable keys `Retry-After` is the time of their next fetch.

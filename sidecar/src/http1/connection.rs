@@ -1,0 +1,60 @@
+//! The requests of one connection.
+
+use wire::rejection::Rejection;
+
+use super::side::{HEAD_READ, Http1Side};
+use crate::headers::forwarded::Client;
+use crate::proxy::fast_path::FastPath;
+use crate::proxy::fast_path::head_search::HeadSearch;
+use crate::proxy::fast_path::request::Request;
+use crate::proxy::response::raw_http1_response;
+use crate::request::MAX_HEAD_BYTES;
+use crate::request::received::{self, ReceivedHead};
+
+/// A head of this length is parsed only once its end has arrived.
+const LONG_HEAD: usize = 2 * HEAD_READ;
+
+/// Serves a connection to its end.
+pub(crate) async fn serve(path: &FastPath, mut side: Http1Side, client: Client) {
+    loop {
+        let head = match next_head(path, &mut side).await {
+            Ok(Some(head)) => head,
+            Ok(None) => break,
+            Err(rejection) => {
+                path.report_unparsed(rejection, client.address, true);
+                return side.reject(&raw_http1_response(rejection)).await;
+            }
+        };
+        let had_large_buffer = !head.body.is_done() || head.raw.len() > HEAD_READ;
+        let request = Request::new(head, &path.proxy, &client);
+        side.activity.serves();
+        let served = path.serve(request, &mut side, &client).await;
+        if !served.keep_alive {
+            break;
+        }
+        side.await_next(served.ended, had_large_buffer);
+    }
+    side.close().await;
+}
+
+/// Waits for the head of a request; returns `None` if no other follows.
+async fn next_head(
+    path: &FastPath,
+    side: &mut Http1Side,
+) -> Result<Option<ReceivedHead>, Rejection> {
+    let mut search = HeadSearch::default();
+    loop {
+        if !side.received.is_empty()
+            && search.may_be_whole(&side.received, LONG_HEAD)
+            && let Some(head) = received::take(&mut side.received)?
+        {
+            return Ok(Some(head));
+        }
+        if side.received.len() > MAX_HEAD_BYTES {
+            return Err(Rejection::RequestHeaderTooLarge);
+        }
+        if !side.read_head(&path.closing).await? {
+            return Ok(None);
+        }
+    }
+}

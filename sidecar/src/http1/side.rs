@@ -1,0 +1,312 @@
+//! A client of HTTP/1.x: its transport, and what it has sent.
+
+use std::future::poll_fn;
+use std::io;
+use std::mem::MaybeUninit;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf, BytesMut};
+use h2::Reason;
+use pingora::{Error, ErrorType};
+use runtime::net::connection_slots::Activity;
+use runtime::net::listener::CLIENT_IDLE;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep};
+use tokio_util::io::poll_read_buf;
+use tokio_util::sync::CancellationToken;
+use wire::http::framing::body::BodyReader;
+use wire::rejection::Rejection;
+
+use super::HTTP_2_PREFACE;
+use crate::downstream::transport::ClientTransport;
+use crate::proxy::fast_path::side::{ClientSide, Outgoing};
+use crate::proxy::fast_path::timer::Timer;
+use crate::proxy::fast_path::upload::Upload;
+use crate::proxy::response::DRAIN_TIMEOUT;
+
+/// Most heads arrive in one read.
+pub(super) const HEAD_READ: usize = 4 * 1024;
+const BODY_READ: usize = 16 * 1024;
+/// Interval of polls for a close: behind unread bytes a close wakes no reader.
+const CLOSE_POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Wait for a client that is still sending: closing earlier would reset the connection before it
+/// reads the response.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// A client's connection.
+pub(crate) struct Http1Side {
+    pub(super) transport: ClientTransport,
+    pub(super) activity: Activity,
+    /// Received bytes that were not used yet.
+    pub(super) received: BytesMut,
+    timer: Timer,
+    head_timeout: Duration,
+    /// The time of the first byte of the present head.
+    head_began: Instant,
+    /// The end of the time in which no head has to begin.
+    silent_until: Instant,
+    /// Set while the begin of the next request waits behind the present one.
+    close_poll: Option<Pin<Box<Sleep>>>,
+    is_tunnel: bool,
+}
+
+impl Http1Side {
+    /// Begins a connection whose first head has to come within `head_timeout`.
+    pub(crate) fn new(
+        transport: ClientTransport,
+        activity: Activity,
+        head_timeout: Duration,
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            transport,
+            activity,
+            received: BytesMut::new(),
+            timer: Timer::default(),
+            head_timeout,
+            head_began: now,
+            silent_until: now + head_timeout,
+            close_poll: None,
+            is_tunnel: false,
+        }
+    }
+
+    /// Returns the parts for HTTP/2.
+    pub(crate) fn into_parts(self) -> (ClientTransport, Activity, BytesMut) {
+        (self.transport, self.activity, self.received)
+    }
+
+    /// Reads until the bytes are the preface of HTTP/2 or differ from it, if only by the first
+    /// byte: a request of HTTP/1.0 may be shorter than the preface.
+    ///
+    /// # Errors
+    /// [`Rejection::RequestTimeout`].
+    pub(crate) async fn begins_http_2(
+        &mut self,
+        closing: &CancellationToken,
+    ) -> Result<bool, Rejection> {
+        let may_be =
+            |received: &[u8]| received.len() < HTTP_2_PREFACE.len() && HTTP_2_PREFACE.starts_with(received);
+        while may_be(&self.received) && self.read_head(closing).await? {}
+        Ok(self.received.starts_with(HTTP_2_PREFACE))
+    }
+
+    /// Reads more of a head; returns false at the end of the connection, or of the silence.
+    ///
+    /// # Errors
+    /// [`Rejection::RequestTimeout`] once a head that has begun takes too long.
+    pub(super) async fn read_head(
+        &mut self,
+        closing: &CancellationToken,
+    ) -> Result<bool, Rejection> {
+        let mut closing = pin!(closing.cancelled());
+        poll_fn(|cx| {
+            // On the stack: an idle connection holds no buffer.
+            let mut bytes = [MaybeUninit::uninit(); HEAD_READ];
+            let mut buffer = ReadBuf::uninit(&mut bytes);
+            if let Poll::Ready(read) = Pin::new(&mut self.transport).poll_read(cx, &mut buffer) {
+                self.activity.received();
+                if self.received.is_empty() {
+                    self.head_began = Instant::now();
+                }
+                self.received.extend_from_slice(buffer.filled());
+                return Poll::Ready(Ok(read.is_ok() && !buffer.filled().is_empty()));
+            }
+            // Empty lines may precede a request (RFC 9112 §2.2).
+            let has_begun = self.received.iter().any(|byte| !b"\r\n".contains(byte));
+            if has_begun {
+                self.activity.waits_for_rest();
+            } else {
+                self.activity.waits_for_request();
+                if closing.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(Ok(false));
+                }
+            }
+            let until = match self.received.is_empty() {
+                true => self.silent_until,
+                false => self.head_began + self.head_timeout,
+            };
+            ready!(self.timer.poll_until(cx, until));
+            Poll::Ready(match has_begun {
+                true => Err(Rejection::RequestTimeout),
+                false => Ok(false),
+            })
+        })
+        .await
+    }
+
+    /// Waits for the next request, whose head may be here already; the last one `ended`.
+    pub(super) fn await_next(&mut self, ended: std::time::Instant, had_large_buffer: bool) {
+        self.silent_until = Instant::from_std(ended) + CLIENT_IDLE;
+        self.head_began = Instant::now();
+        self.close_poll = None;
+        if had_large_buffer && self.received.is_empty() {
+            self.received = BytesMut::new();
+        }
+    }
+
+    /// Sends a response to bytes that are no head, and closes the connection once the client has
+    /// read it, or after a while.
+    pub(crate) async fn reject(&mut self, response: &[u8]) {
+        let sent = async {
+            self.transport.write_all(response).await?;
+            self.transport.flush().await
+        };
+        let _ = tokio::time::timeout(LINGER, sent).await;
+        self.transport.close().await;
+        let discarded = async {
+            let mut sink = [0; HEAD_READ];
+            while matches!(self.transport.read(&mut sink).await, Ok(1..)) {}
+        };
+        let _ = tokio::time::timeout(LINGER, discarded).await;
+    }
+
+    /// Closes the connection.
+    pub(crate) async fn close(&mut self) {
+        self.transport.close().await;
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        self.received.reserve(BODY_READ);
+        poll_read_buf(Pin::new(&mut self.transport), cx, &mut self.received)
+    }
+
+    /// Reads and drops the rest of a body: a client that is still sending reads the response only
+    /// after it.
+    async fn read_rest(&mut self, mut body: BodyReader) -> io::Result<()> {
+        while !body.is_done() {
+            let piece = body.next_piece(&self.received).map_err(io::Error::other)?;
+            self.received.advance(piece.skipped + piece.data);
+            if self.received.is_empty()
+                && !body.is_done()
+                && poll_fn(|cx| self.poll_read(cx)).await? == 0
+            {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        Ok(())
+    }
+
+    async fn send(&mut self, response: &mut Outgoing) -> bool {
+        poll_fn(|cx| match self.poll_send(response, cx) {
+            Ok(_) if response.bytes.is_empty() && !response.needs_flush => Poll::Ready(true),
+            Ok(_) => Poll::Pending,
+            Err(_) => Poll::Ready(false),
+        })
+        .await
+    }
+}
+
+impl ClientSide for Http1Side {
+    fn poll_receive(
+        &mut self,
+        upload: &mut Upload,
+        cx: &mut Context<'_>,
+    ) -> Poll<pingora::Result<()>> {
+        if self.received.is_empty() {
+            match ready!(self.poll_read(cx)) {
+                Ok(0) if self.is_tunnel => {
+                    upload.close_tunnel();
+                    return Poll::Ready(Ok(()));
+                }
+                Ok(0) => return Poll::Ready(Err(gone())),
+                Ok(_) => {}
+                Err(error) => {
+                    let error = Error::because(ErrorType::ReadError, "request body", error);
+                    return Poll::Ready(Err(error.into_down()));
+                }
+            }
+        }
+        let taken = upload.take(&mut self.received);
+        Poll::Ready(taken.map_err(|_| Error::new_down(ErrorType::InvalidHTTPHeader)))
+    }
+
+    /// Keeps one buffer of the next request: a reader that stops at its first byte would miss that
+    /// the client closes the connection.
+    fn poll_left(&mut self, is_received: bool, cx: &mut Context<'_>) -> Poll<Box<Error>> {
+        if !is_received {
+            return Poll::Pending;
+        }
+        if self.received.is_empty() {
+            let mut bytes = [MaybeUninit::uninit(); HEAD_READ];
+            let mut buffer = ReadBuf::uninit(&mut bytes);
+            let read = ready!(Pin::new(&mut self.transport).poll_read(cx, &mut buffer));
+            if read.is_err() || buffer.filled().is_empty() {
+                return Poll::Ready(gone());
+            }
+            self.received.extend_from_slice(buffer.filled());
+        }
+        loop {
+            let timer = self
+                .close_poll
+                .get_or_insert_with(|| Box::pin(sleep(CLOSE_POLL_INTERVAL)));
+            ready!(timer.as_mut().poll(cx));
+            self.close_poll = None;
+            if self.transport.has_left() {
+                return Poll::Ready(gone());
+            }
+        }
+    }
+
+    fn poll_send(
+        &mut self,
+        response: &mut Outgoing,
+        cx: &mut Context<'_>,
+    ) -> pingora::Result<bool> {
+        let failed =
+            |error| Error::because(ErrorType::WriteError, "response", error).into_down();
+        let mut moved = false;
+        while !response.bytes.is_empty() {
+            match Pin::new(&mut self.transport).poll_write(cx, &response.bytes) {
+                Poll::Ready(Ok(0)) => return Err(failed(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(written) => {
+                    response.bytes.advance(written.map_err(failed)?);
+                    response.needs_flush = true;
+                    moved = true;
+                }
+                Poll::Pending => return Ok(moved),
+            }
+        }
+        if response.needs_flush
+            && let Poll::Ready(flushed) = Pin::new(&mut self.transport).poll_flush(cx)
+        {
+            flushed.map_err(failed)?;
+            response.needs_flush = false;
+            moved = true;
+        }
+        Ok(moved)
+    }
+
+    async fn finish(&mut self, response: &mut Outgoing, rest: BodyReader) -> bool {
+        if !self.send(response).await {
+            return false;
+        }
+        self.activity.waits_for_rest();
+        let rest = self.read_rest(rest);
+        matches!(tokio::time::timeout(DRAIN_TIMEOUT, rest).await, Ok(Ok(())))
+    }
+
+    /// Sends the part of the response that arrived whole.
+    async fn abandon(&mut self, response: &mut Outgoing, _: Option<Reason>) {
+        self.send(response).await;
+    }
+
+    async fn discard(&mut self, rest: BodyReader) {
+        self.activity.waits_for_rest();
+        let _ = tokio::time::timeout(DRAIN_TIMEOUT, self.read_rest(rest)).await;
+    }
+
+    fn timer(&mut self) -> &mut Timer {
+        &mut self.timer
+    }
+
+    fn open_tunnel(&mut self) {
+        self.is_tunnel = true;
+    }
+}
+
+fn gone() -> Box<Error> {
+    Error::new_down(ErrorType::ConnectionClosed)
+}

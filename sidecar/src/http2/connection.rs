@@ -1,0 +1,161 @@
+//! A connection: its limits, its streams and its end.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::server::{Builder, SendResponse};
+use h2::{Reason, RecvStream};
+use http::Request as HttpRequest;
+use pingora::server::ShutdownWatch;
+use runtime::net::connection_slots::Activity;
+use runtime::net::listener::CLIENT_IDLE;
+use tokio::sync::Notify;
+use wire::rejection::Rejection;
+
+use super::side::Http2Side;
+use super::transport::FollowedTransport;
+use crate::headers::forwarded::Client;
+use crate::http1::Http1Side;
+use crate::proxy::fast_path::FastPath;
+use crate::proxy::fast_path::request::Request;
+use crate::request::http2::LIBRARY_MAX_HEAD_BYTES;
+use crate::request::received::ReceivedHead;
+
+/// Bytes that wait for a client that does not read, for each stream: the library's default is 400
+/// KiB, for each of a hundred streams on a connection.
+const SEND_BYTES: usize = 64 * 1024;
+/// The usual limit of HTTP/2 servers.
+const STREAMS: u32 = 100;
+/// Bytes of one body that a client may send before the service has read it (RFC 9113 §6.9.2).
+const STREAM_WINDOW: u32 = 65_535;
+
+/// A connection of a client.
+pub(crate) struct Connection {
+    pub(crate) requests: Arc<FastPath>,
+    pub(crate) client: Arc<Client>,
+    pub(crate) handshake_timeout: Duration,
+}
+
+type Accepted = (HttpRequest<RecvStream>, SendResponse<Bytes>);
+
+impl Connection {
+    /// Serves the streams to their end, and sends a GOAWAY at a shutdown or as `goodbye`.
+    pub(crate) async fn serve(
+        self,
+        side: Http1Side,
+        goodbye: &Notify,
+        mut shutdown: ShutdownWatch,
+    ) {
+        let (transport, activity, received) = side.into_parts();
+        activity.speaks_http_2();
+        let (requests, address) = (Arc::clone(&self.requests), self.client.address);
+        let report =
+            move || requests.report_unparsed(Rejection::RequestMalformed, address, false);
+        let transport =
+            FollowedTransport::new(transport, received, activity.clone(), Box::new(report));
+        let handshake = builder().handshake(transport);
+        let Ok(connection) = tokio::time::timeout(self.handshake_timeout, handshake).await else {
+            return;
+        };
+        let mut connection = match connection {
+            Ok(connection) => connection,
+            Err(error) => {
+                // Of another begin than the preface nothing is written.
+                if error.reason() == Some(Reason::PROTOCOL_ERROR) {
+                    let rejection = Rejection::RequestMalformed;
+                    self.requests
+                        .report_unparsed(rejection, self.client.address, false);
+                }
+                return;
+            }
+        };
+        let open = Arc::new(OpenStreams::default());
+        let mut is_leaving = false;
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = leave(&mut shutdown, goodbye), if !is_leaving => {
+                    is_leaving = true;
+                    connection.graceful_shutdown();
+                    continue;
+                }
+                accepted = connection.accept() => accepted,
+                () = open.idle() => None,
+            };
+            let Some(Ok(accepted)) = accepted else {
+                return;
+            };
+            self.spawn(accepted, &activity, &open);
+        }
+    }
+
+    /// Serves one stream beside the others.
+    fn spawn(&self, accepted: Accepted, activity: &Activity, open: &Arc<OpenStreams>) {
+        let (request, response) = accepted;
+        let (requests, client) = (Arc::clone(&self.requests), Arc::clone(&self.client));
+        let (stream, counted) = (activity.stream(), open.count());
+        tokio::spawn(async move {
+            let (parts, body) = request.into_parts();
+            let head = ReceivedHead::of_stream(parts, !body.is_end_stream());
+            let request = Request::new(head, &requests.proxy, &client);
+            let timeout = requests.proxy.downstream_write_timeout;
+            let mut side = Http2Side::new(body, response, timeout);
+            requests.serve(request, &mut side, &client).await;
+            drop((side, counted, stream));
+        });
+    }
+}
+
+fn builder() -> Builder {
+    let mut builder = Builder::new();
+    builder
+        .max_header_list_size(LIBRARY_MAX_HEAD_BYTES)
+        .max_send_buffer_size(SEND_BYTES)
+        .max_concurrent_streams(STREAMS)
+        .initial_window_size(STREAM_WINDOW)
+        // One body that the service does not read must not stop the others on the connection.
+        .initial_connection_window_size(STREAMS * STREAM_WINDOW);
+    builder
+}
+
+async fn leave(shutdown: &mut ShutdownWatch, goodbye: &Notify) {
+    tokio::select! {
+        changed = shutdown.changed() => if changed.is_err() { pending().await },
+        () = goodbye.notified() => {}
+    }
+}
+
+/// The streams that are being served.
+#[derive(Default)]
+struct OpenStreams {
+    count: AtomicUsize,
+    none_left: Notify,
+}
+
+struct OpenStream(Arc<OpenStreams>);
+
+impl OpenStreams {
+    fn count(self: &Arc<Self>) -> OpenStream {
+        self.count.fetch_add(1, Ordering::AcqRel);
+        OpenStream(Arc::clone(self))
+    }
+
+    /// Completes once no stream was open for a while.
+    async fn idle(&self) {
+        while self.count.load(Ordering::Acquire) > 0 {
+            self.none_left.notified().await;
+        }
+        tokio::time::sleep(CLIENT_IDLE).await;
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        if self.0.count.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.none_left.notify_one();
+        }
+    }
+}

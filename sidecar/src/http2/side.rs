@@ -1,0 +1,215 @@
+//! A client of HTTP/2: one stream of its connection.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::server::SendResponse;
+use h2::{Reason, RecvStream, SendStream};
+use pingora::{Error, ErrorType};
+use tokio::time::Instant;
+use wire::http::framing::body::BodyReader;
+
+use super::unsent::Unsent;
+use crate::proxy::fast_path::side::{ClientSide, Outgoing};
+use crate::proxy::fast_path::timer::Timer;
+use crate::proxy::fast_path::upload::Upload;
+
+/// A stream of a client. Dropped before the response ends, it is reset.
+pub(super) struct Http2Side {
+    body: RecvStream,
+    response: SendResponse<Bytes>,
+    /// Set by the final head.
+    stream: Option<SendStream<Bytes>>,
+    has_ended: bool,
+    unsent: Arc<Unsent>,
+    timer: Timer,
+    /// The time that the client has for the next part of the response.
+    write_timeout: Option<Duration>,
+    stalled: Option<Instant>,
+    stall_timer: Timer,
+}
+
+impl Http2Side {
+    pub(super) fn new(
+        body: RecvStream,
+        response: SendResponse<Bytes>,
+        write_timeout: Option<Duration>,
+    ) -> Self {
+        Self {
+            body,
+            response,
+            stream: None,
+            has_ended: false,
+            unsent: Arc::default(),
+            timer: Timer::default(),
+            write_timeout,
+            stalled: None,
+            stall_timer: Timer::default(),
+        }
+    }
+
+    fn send_heads(&mut self, response: &mut Outgoing) -> Result<bool, h2::Error> {
+        let last = response.heads.len();
+        let is_all = response.is_whole && response.bytes.is_empty() && response.trailers.is_none();
+        for head in response.heads.drain(..) {
+            if head.status().is_informational() {
+                self.response.send_informational(head)?;
+            } else {
+                response.needs_flush = true;
+                self.has_ended = is_all;
+                self.stream = Some(self.response.send_response(head, is_all)?);
+            }
+        }
+        Ok(last > 0)
+    }
+
+    /// Queues what the windows of the client allow.
+    fn poll_send_body(
+        &mut self,
+        response: &mut Outgoing,
+        cx: &mut Context<'_>,
+    ) -> Result<bool, h2::Error> {
+        let Some(stream) = self.stream.as_mut().filter(|_| !self.has_ended) else {
+            return Ok(false);
+        };
+        let mut moved = false;
+        while !response.bytes.is_empty() {
+            stream.reserve_capacity(response.bytes.len());
+            while stream.capacity() == 0 {
+                match stream.poll_capacity(cx) {
+                    Poll::Ready(Some(granted)) => granted?,
+                    Poll::Ready(None) => return Err(Reason::CANCEL.into()),
+                    Poll::Pending => return Ok(moved),
+                };
+            }
+            let length = stream.capacity().min(response.bytes.len());
+            let part = response.bytes.split_to(length).freeze();
+            let is_last =
+                response.is_whole && response.bytes.is_empty() && response.trailers.is_none();
+            stream.send_data(self.unsent.counting(part), is_last)?;
+            self.has_ended = is_last;
+            moved = true;
+        }
+        if response.is_whole && !self.has_ended {
+            match response.trailers.take() {
+                Some(trailers) => stream.send_trailers(trailers)?,
+                None => stream.send_data(Bytes::new(), true)?,
+            }
+            self.has_ended = true;
+            moved = true;
+        }
+        Ok(moved)
+    }
+
+    fn poll_queue(
+        &mut self,
+        response: &mut Outgoing,
+        cx: &mut Context<'_>,
+    ) -> Result<bool, h2::Error> {
+        let mut moved = self.send_heads(response)?;
+        moved |= self.poll_send_body(response, cx)?;
+        while self.has_ended && response.needs_flush {
+            let parts = self.unsent.parts();
+            if parts == 0 {
+                response.needs_flush = false;
+            } else if self.unsent.poll_fewer(parts, cx).is_pending() {
+                break;
+            }
+            moved = true;
+        }
+        Ok(moved)
+    }
+
+    /// Returns ready once the client has taken no part of the response for too long.
+    fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<Box<Error>> {
+        let Some(timeout) = self.write_timeout else {
+            return Poll::Pending;
+        };
+        let until = *self.stalled.get_or_insert_with(|| Instant::now() + timeout);
+        ready!(self.stall_timer.poll_until(cx, until));
+        Poll::Ready(Error::new_down(ErrorType::WriteTimedout))
+    }
+}
+
+impl ClientSide for Http2Side {
+    fn poll_receive(
+        &mut self,
+        upload: &mut Upload,
+        cx: &mut Context<'_>,
+    ) -> Poll<pingora::Result<()>> {
+        match ready!(self.body.poll_data(cx)) {
+            Some(Ok(data)) => {
+                // An error means that the stream has ended, which the next read says.
+                let _ = self.body.flow_control().release_capacity(data.len());
+                upload.take_data(&data);
+                Poll::Ready(Ok(()))
+            }
+            Some(Err(error)) => Poll::Ready(Err(broken(error))),
+            None => {
+                let trailers = ready!(self.body.poll_trailers(cx)).map_err(broken)?;
+                Poll::Ready(upload.end(trailers))
+            }
+        }
+    }
+
+    fn poll_left(&mut self, _: bool, cx: &mut Context<'_>) -> Poll<Box<Error>> {
+        let reset = match &mut self.stream {
+            Some(stream) => stream.poll_reset(cx),
+            None => self.response.poll_reset(cx),
+        };
+        let error = ready!(reset).map_or_else(|error| error, h2::Error::from);
+        Poll::Ready(broken(error))
+    }
+
+    fn poll_send(
+        &mut self,
+        response: &mut Outgoing,
+        cx: &mut Context<'_>,
+    ) -> pingora::Result<bool> {
+        let moved = self.poll_queue(response, cx).map_err(broken)?;
+        let is_waiting = !response.bytes.is_empty() || (self.has_ended && response.needs_flush);
+        if moved || !is_waiting {
+            self.stalled = None;
+        } else if let Poll::Ready(stalled) = self.poll_stalled(cx) {
+            return Err(stalled);
+        }
+        Ok(moved)
+    }
+
+    async fn finish(&mut self, response: &mut Outgoing, _: BodyReader) -> bool {
+        poll_fn(|cx| {
+            while let Ok(moved) = self.poll_send(response, cx) {
+                if response.is_sent() {
+                    return Poll::Ready(true);
+                }
+                if !moved {
+                    return self.poll_left(true, cx).map(|_| false);
+                }
+            }
+            Poll::Ready(false)
+        })
+        .await
+    }
+
+    async fn abandon(&mut self, _: &mut Outgoing, reason: Option<Reason>) {
+        // The client would take the first as the end of the response, the second as its own fault.
+        let is_misleading = |reason: &Reason| [Reason::NO_ERROR, Reason::PROTOCOL_ERROR].contains(reason);
+        let reason = reason.filter(|reason| !is_misleading(reason));
+        self.response
+            .send_reset(reason.unwrap_or(Reason::INTERNAL_ERROR));
+    }
+
+    /// Leaves it to the library: dropped, the stream is reset without an error.
+    async fn discard(&mut self, _: BodyReader) {}
+
+    fn timer(&mut self) -> &mut Timer {
+        &mut self.timer
+    }
+}
+
+fn broken(error: h2::Error) -> Box<Error> {
+    Error::because(ErrorType::H2Error, "stream of the client", error).into_down()
+}

@@ -1,0 +1,118 @@
+//! The bytes of a connection on their way to and from `h2`: floods end it, and what the library
+//! rejects by itself is reported.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+
+use bytes::BytesMut;
+use runtime::net::connection_slots::Activity;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::frames::{Flood, Frames};
+use crate::downstream::transport::ClientTransport;
+use crate::http1::HTTP_2_PREFACE;
+
+/// A transport whose frames are followed.
+pub(super) struct FollowedTransport {
+    transport: ClientTransport,
+    /// Bytes that were read to detect the version.
+    peeked: BytesMut,
+    activity: Activity,
+    received: Frames,
+    sent: Frames,
+    flood: Flood,
+    /// Reports the rejection of a request that no filter has seen: of a broken framing.
+    report: Box<dyn Fn() + Send>,
+}
+
+impl FollowedTransport {
+    pub(super) fn new(
+        transport: ClientTransport,
+        peeked: BytesMut,
+        activity: Activity,
+        report: Box<dyn Fn() + Send>,
+    ) -> Self {
+        Self {
+            transport,
+            peeked,
+            activity,
+            received: Frames::behind(HTTP_2_PREFACE.len()),
+            sent: Frames::behind(0),
+            flood: Flood::new(Instant::now()),
+            report,
+        }
+    }
+
+    fn poll_receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if !self.peeked.is_empty() {
+            let length = self.peeked.len().min(buffer.remaining());
+            buffer.put_slice(&self.peeked.split_to(length));
+            return Poll::Ready(Ok(()));
+        }
+        let read = Pin::new(&mut self.transport).poll_read(cx, buffer);
+        if read.is_pending() {
+            self.activity.waits_for_request();
+        }
+        read
+    }
+}
+
+impl AsyncRead for FollowedTransport {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(self.poll_receive(cx, buffer))?;
+        let Self {
+            received, flood, ..
+        } = &mut *self;
+        let mut is_flood = false;
+        received.follow(buffer.filled().get(before..).unwrap_or_default(), |frame| {
+            is_flood |= flood.received(frame);
+        });
+        if is_flood {
+            (self.report)();
+            return Poll::Ready(Err(io::ErrorKind::QuotaExceeded.into()));
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for FollowedTransport {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.transport).poll_write(cx, data))?;
+        let Self {
+            sent,
+            flood,
+            report,
+            ..
+        } = &mut *self;
+        sent.follow(data.get(..written).unwrap_or_default(), |frame| {
+            flood.sent(frame);
+            if frame.reports_breach() {
+                report();
+            }
+        });
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.transport).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.transport).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,71 @@
+//! The client's side of an exchange, which each version of HTTP implements.
+
+use std::task::{Context, Poll};
+
+use bytes::BytesMut;
+use h2::Reason;
+use http::{HeaderMap, Response};
+use pingora::Error;
+use wire::http::framing::body::BodyReader;
+
+use super::timer::Timer;
+use super::upload::Upload;
+
+/// The client of one request.
+pub(crate) trait ClientSide {
+    /// Moves available bytes of the request into `upload`.
+    fn poll_receive(
+        &mut self,
+        upload: &mut Upload,
+        cx: &mut Context<'_>,
+    ) -> Poll<pingora::Result<()>>;
+
+    /// Waits until the client is gone, and returns why. Of a request that `is_received` HTTP/1.x
+    /// may read what follows it.
+    fn poll_left(&mut self, is_received: bool, cx: &mut Context<'_>) -> Poll<Box<Error>>;
+
+    /// Sends the waiting parts of a response; returns true if any moved.
+    fn poll_send(
+        &mut self,
+        response: &mut Outgoing,
+        cx: &mut Context<'_>,
+    ) -> pingora::Result<bool>;
+
+    /// Sends a whole response, and waits a while for the `rest` of the request; returns false
+    /// where the connection has to end.
+    async fn finish(&mut self, response: &mut Outgoing, rest: BodyReader) -> bool;
+
+    /// Lets the client see that its response stays incomplete, for the reason that the service gave.
+    async fn abandon(&mut self, response: &mut Outgoing, reason: Option<Reason>);
+
+    /// Waits a while for the rest of a request that was responded to.
+    async fn discard(&mut self, rest: BodyReader);
+
+    /// Returns the timer of the exchange.
+    fn timer(&mut self) -> &mut Timer;
+
+    /// Begins a tunnel: all further bytes of the client belong to it.
+    fn open_tunnel(&mut self) {}
+}
+
+/// The parts of a response that wait for the client.
+#[derive(Default)]
+pub(crate) struct Outgoing {
+    /// The heads of HTTP/2.
+    pub(crate) heads: Vec<Response<()>>,
+    /// The body, which HTTP/1.x frames and to which its heads belong.
+    pub(crate) bytes: BytesMut,
+    /// The trailers of HTTP/2.
+    pub(crate) trailers: Option<HeaderMap>,
+    /// True if nothing follows.
+    pub(crate) is_whole: bool,
+    /// True while sent bytes may still be here: in TLS, or in the queue of a stream.
+    pub(crate) needs_flush: bool,
+}
+
+impl Outgoing {
+    /// Returns true once the whole response has left.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.is_whole && self.heads.is_empty() && self.bytes.is_empty() && !self.needs_flush
+    }
+}
