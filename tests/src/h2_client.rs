@@ -419,6 +419,12 @@ impl FrameClient {
         Fate::Closed
     }
 
+    /// Reads the frames of one stream.
+    pub fn frames_of(&mut self, stream: u32) -> impl Iterator<Item = Frame> {
+        let frames = std::iter::from_fn(|| self.frame_from_server());
+        frames.filter(move |frame| frame.stream == stream)
+    }
+
     /// Returns true if the server closes within this time.
     pub fn is_closed_within(&mut self, timeout: Duration) -> bool {
         let _ = self.0.set_read_timeout(Some(timeout));

@@ -1,6 +1,6 @@
 //! A service that speaks HTTP/2 only, as gRPC services do: it echoes every body and ends each
-//! response with a trailer. `GET …/large` returns 20 MB, `…/early` responds before its body, and
-//! gRPC's health service knows `down`, which does not serve, and the service without a name.
+//! response with a trailer. `GET …/large` returns 20 MB, `…/early` responds before its body, `…/reset`
+//! breaks its response off, and gRPC's health service knows `down`, which does not serve, and the service without a name.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -22,6 +22,7 @@ pub const TRAILER: &str = "x-echo-trailer";
 
 const LARGE: &str = "/large";
 const BEFORE_BODY: &str = "/early";
+const RESET: &str = "/reset";
 const HEALTH: &str = "/grpc.health.v1.Health/Check";
 const LARGE_BYTES: usize = 20_000_000;
 
@@ -32,6 +33,8 @@ pub struct SeenRequest {
     pub head: Arc<Request<()>>,
     /// Number of body bytes at its end; `None` while it goes on, or after an abort.
     pub body: Option<usize>,
+    /// Fields after the body.
+    pub trailers: HeaderMap,
 }
 
 #[derive(Debug, Default)]
@@ -39,6 +42,7 @@ struct Seen {
     requests: Mutex<Vec<SeenRequest>>,
     connections: AtomicUsize,
     cut_off: AtomicUsize,
+    resets: Mutex<Vec<u32>>,
 }
 
 /// A running service; stopped on drop.
@@ -115,6 +119,11 @@ impl H2Service {
         self.seen.connections.load(Ordering::SeqCst)
     }
 
+    /// Returns the codes of the resets so far.
+    pub fn resets(&self) -> Vec<u32> {
+        lock(&self.seen.resets).clone()
+    }
+
     /// Returns the number of requests that ended before their body.
     pub fn cut_off(&self) -> usize {
         self.seen.cut_off.load(Ordering::SeqCst)
@@ -144,36 +153,47 @@ async fn respond_to(request: Request<RecvStream>, respond: SendResponse<Bytes>, 
     let is_large = head.uri.path().ends_with(LARGE);
     let is_health = head.uri.path() == HEALTH;
     let is_before_body = head.uri.path().ends_with(BEFORE_BODY);
+    let is_reset = head.uri.path().ends_with(RESET);
     let index = {
         let mut requests = lock(&seen.requests);
         requests.push(SeenRequest {
             head: Arc::new(Request::from_parts(head, ())),
             body: None,
+            trailers: HeaderMap::new(),
         });
         requests.len() - 1
     };
+    let mut trailers = HeaderMap::new();
     let served = if is_large {
         large(respond).await
+    } else if is_reset {
+        reset(respond).await
     } else if is_before_body {
         respond_before_body(body, respond).await
     } else if is_health {
         health(body, respond).await
     } else {
-        echo(body, respond).await
+        echo(body, respond, &mut trailers).await
     };
     match served {
         Ok(bytes) => {
             if let Some(request) = lock(&seen.requests).get_mut(index) {
                 request.body = Some(bytes);
+                request.trailers = trailers;
             }
         }
-        Err(_) => {
+        Err(error) => {
+            lock(&seen.resets).extend(error.reason().map(u32::from));
             seen.cut_off.fetch_add(1, Ordering::SeqCst);
         }
     }
 }
 
-async fn echo(mut body: RecvStream, mut respond: SendResponse<Bytes>) -> Result<usize, h2::Error> {
+async fn echo(
+    mut body: RecvStream,
+    mut respond: SendResponse<Bytes>,
+    received: &mut HeaderMap,
+) -> Result<usize, h2::Error> {
     let head = Response::builder()
         .header(MARK, "1")
         .header("content-type", "application/grpc");
@@ -186,11 +206,23 @@ async fn echo(mut body: RecvStream, mut respond: SendResponse<Bytes>) -> Result<
         body.flow_control().release_capacity(data.len())?;
         send(&mut out, data).await?;
     }
+    *received = body.trailers().await?.unwrap_or_default();
     let mut trailers = HeaderMap::new();
     trailers.insert(TRAILER, HeaderValue::from(bytes));
     trailers.insert("grpc-status", HeaderValue::from_static("0"));
     out.send_trailers(trailers)?;
     Ok(bytes)
+}
+
+/// Sends half a response.
+async fn reset(mut respond: SendResponse<Bytes>) -> Result<usize, h2::Error> {
+    let head = Response::builder().header(MARK, "1");
+    let mut out = respond.send_response(head.body(()).expect("a head"), false)?;
+    send(&mut out, Bytes::from_static(b"half")).await?;
+    // A reset would overtake it.
+    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    out.send_reset(h2::Reason::ENHANCE_YOUR_CALM);
+    Ok(0)
 }
 
 /// Sends the whole response at once, before the rest of the body arrives.

@@ -22,7 +22,7 @@ pub(crate) async fn serve(path: &FastPath, mut side: Http1Side, client: Client) 
             Ok(None) => break,
             Err(rejection) => {
                 path.report_unparsed(rejection, client.address, true);
-                return side.reject(&raw_http1_response(rejection)).await;
+                return Box::pin(side.reject(&raw_http1_response(rejection))).await;
             }
         };
         let had_large_buffer = !head.body.is_done() || head.raw.len() > HEAD_READ;

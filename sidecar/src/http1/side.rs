@@ -12,7 +12,7 @@ use h2::Reason;
 use pingora::{Error, ErrorType};
 use runtime::net::connection_slots::Activity;
 use runtime::net::listener::CLIENT_IDLE;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 use tokio_util::io::poll_read_buf;
 use tokio_util::sync::CancellationToken;
@@ -157,10 +157,16 @@ impl Http1Side {
         let _ = tokio::time::timeout(LINGER, sent).await;
         self.transport.close().await;
         let discarded = async {
-            let mut sink = [0; HEAD_READ];
-            while matches!(self.transport.read(&mut sink).await, Ok(1..)) {}
+            while let Ok(1..) = poll_fn(|cx| self.poll_read(cx)).await {
+                self.received.clear();
+            }
         };
         let _ = tokio::time::timeout(LINGER, discarded).await;
+    }
+
+    /// Returns true if the client has sent anything that is not used yet.
+    pub(crate) fn has_received(&self) -> bool {
+        !self.received.is_empty()
     }
 
     /// Closes the connection.

@@ -3,11 +3,10 @@
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use bytes::Bytes;
 use h2::server::{Builder, SendResponse};
-use h2::{Reason, RecvStream};
+use h2::RecvStream;
 use http::Request as HttpRequest;
 use pingora::server::ShutdownWatch;
 use runtime::net::connection_slots::Activity;
@@ -36,7 +35,6 @@ const STREAM_WINDOW: u32 = 65_535;
 pub(crate) struct Connection {
     pub(crate) requests: Arc<FastPath>,
     pub(crate) client: Arc<Client>,
-    pub(crate) handshake_timeout: Duration,
 }
 
 type Accepted = (HttpRequest<RecvStream>, SendResponse<Bytes>);
@@ -56,21 +54,9 @@ impl Connection {
             move || requests.report_unparsed(Rejection::RequestMalformed, address, false);
         let transport =
             FollowedTransport::new(transport, received, activity.clone(), Box::new(report));
-        let handshake = builder().handshake(transport);
-        let Ok(connection) = tokio::time::timeout(self.handshake_timeout, handshake).await else {
+        // The preface is here.
+        let Ok(mut connection) = builder().handshake(transport).await else {
             return;
-        };
-        let mut connection = match connection {
-            Ok(connection) => connection,
-            Err(error) => {
-                // Of another begin than the preface nothing is written.
-                if error.reason() == Some(Reason::PROTOCOL_ERROR) {
-                    let rejection = Rejection::RequestMalformed;
-                    self.requests
-                        .report_unparsed(rejection, self.client.address, false);
-                }
-                return;
-            }
         };
         let open = Arc::new(OpenStreams::default());
         let mut is_leaving = false;

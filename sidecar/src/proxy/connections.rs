@@ -13,6 +13,7 @@ use runtime::net::connection_slots::{Activity, ConnectionSlots};
 use runtime::net::listener::LAST_REQUEST;
 use runtime::tls::clients::ClientTls;
 use tokio::sync::Notify;
+use wire::rejection::Rejection::RequestMalformed;
 
 use super::fast_path::FastPath;
 use super::response::raw_http1_response;
@@ -88,26 +89,27 @@ impl ClientConnections {
         };
         let proxies = &requests.proxy.request_logger.trusted_proxies;
         let client = Client::new(transport.peer_ip(), transport.has_tls(), proxies);
-        let (has_tls, chose_http_2) = (transport.has_tls(), transport.chose_http_2());
+        // The client's choice over TLS, which its first bytes have to keep.
+        let chose = transport.has_tls().then(|| transport.chose_http_2());
         let mut side = Http1Side::new(transport, activity, self.head_timeout);
-        let is_http_2 = match has_tls {
-            true => Ok(chose_http_2),
-            false => side.begins_http_2(&requests.closing).await,
+        let is_http_2 = match chose {
+            Some(false) => Ok(false),
+            _ => side.begins_http_2(&requests.closing).await,
         };
         match is_http_2 {
             Ok(true) => {
-                let connection = http2::Connection {
-                    requests: Arc::clone(requests),
-                    client: Arc::new(client),
-                    handshake_timeout: self.head_timeout,
-                };
+                let (requests, client) = (Arc::clone(requests), Arc::new(client));
+                let connection = http2::Connection { requests, client };
                 // Boxed: of HTTP/1.1 there are more.
                 Box::pin(connection.serve(side, goodbye, shutdown.clone())).await;
             }
-            Ok(false) => http1::serve(requests, side, client).await,
-            Err(rejection) => {
-                requests.report_unparsed(rejection, client.address, true);
-                side.reject(&raw_http1_response(rejection)).await;
+            Ok(false) if chose != Some(true) => http1::serve(requests, side, client).await,
+            Ok(false) if !side.has_received() => {}
+            Ok(false) => requests.report_unparsed(RequestMalformed, client.address, false),
+            Err(why) if chose == Some(true) => requests.report_unparsed(why, client.address, false),
+            Err(why) => {
+                requests.report_unparsed(why, client.address, true);
+                Box::pin(side.reject(&raw_http1_response(why))).await;
             }
         }
     }

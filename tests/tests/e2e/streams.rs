@@ -165,7 +165,9 @@ fn a_client_without_a_token_gets_no_time_by_requesting_a_stream() {
     let fields = [("content-type", "application/grpc")];
     let mut call = client.open(client.request("POST", "/orders/public/upload", &fields));
     call.write(b"x").unwrap();
-    assert!(call.head().is_err(), "reset");
+    let head = call.head().unwrap();
+    let message = head.headers()["grpc-message"].to_str().unwrap();
+    assert!(message.starts_with("request_timeout"), "{message}");
 }
 
 #[test]
