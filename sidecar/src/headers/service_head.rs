@@ -74,7 +74,8 @@ impl ServiceHead for HeaderMap {
     }
 
     fn set(&mut self, written: Bytes, value: HeaderValue) -> pingora::Result<()> {
-        let name = HeaderName::from_bytes(&written).or_err(ErrorType::InvalidHTTPHeader, "field")?;
+        let name =
+            HeaderName::from_bytes(&written).or_err(ErrorType::InvalidHTTPHeader, "field")?;
         self.insert(name, value);
         Ok(())
     }
@@ -92,5 +93,8 @@ impl ServiceHead for HeaderMap {
 
 fn matching(fields: &HeaderMap, matches: impl Fn(&str) -> bool) -> Vec<HeaderName> {
     let names = fields.keys();
-    names.filter(|name| matches(name.as_str())).cloned().collect()
+    names
+        .filter(|name| matches(name.as_str()))
+        .cloned()
+        .collect()
 }

@@ -15,9 +15,9 @@ use crate::request::received::{self, ReceivedHead};
 const LONG_HEAD: usize = 2 * HEAD_READ;
 
 /// Serves a connection to its end.
-pub(crate) async fn serve(path: &FastPath, mut side: Http1Side, client: Client) {
+pub(crate) async fn serve(path: &FastPath, side: &mut Http1Side, client: &Client) {
     loop {
-        let head = match next_head(path, &mut side).await {
+        let head = match next_head(path, side).await {
             Ok(Some(head)) => head,
             Ok(None) => break,
             Err(rejection) => {
@@ -26,9 +26,9 @@ pub(crate) async fn serve(path: &FastPath, mut side: Http1Side, client: Client) 
             }
         };
         let had_large_buffer = !head.body.is_done() || head.raw.len() > HEAD_READ;
-        let request = Request::new(head, &path.proxy, &client);
+        let mut request = Request::new(head, &path.proxy, client);
         side.activity.serves();
-        let served = path.serve(request, &mut side, &client).await;
+        let served = path.serve(&mut request, side, client).await;
         if !served.keep_alive {
             break;
         }

@@ -87,8 +87,9 @@ impl Http1Side {
         &mut self,
         closing: &CancellationToken,
     ) -> Result<bool, Rejection> {
-        let may_be =
-            |received: &[u8]| received.len() < HTTP_2_PREFACE.len() && HTTP_2_PREFACE.starts_with(received);
+        let may_be = |received: &[u8]| {
+            received.len() < HTTP_2_PREFACE.len() && HTTP_2_PREFACE.starts_with(received)
+        };
         while may_be(&self.received) && self.read_head(closing).await? {}
         Ok(self.received.starts_with(HTTP_2_PREFACE))
     }
@@ -261,8 +262,7 @@ impl ClientSide for Http1Side {
         response: &mut Outgoing,
         cx: &mut Context<'_>,
     ) -> pingora::Result<bool> {
-        let failed =
-            |error| Error::because(ErrorType::WriteError, "response", error).into_down();
+        let failed = |error| Error::because(ErrorType::WriteError, "response", error).into_down();
         let mut moved = false;
         while !response.bytes.is_empty() {
             match Pin::new(&mut self.transport).poll_write(cx, &response.bytes) {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use h2::server::{Builder, SendResponse};
 use h2::RecvStream;
+use h2::server::{Builder, SendResponse};
 use http::Request as HttpRequest;
 use pingora::server::ShutdownWatch;
 use runtime::net::connection_slots::Activity;
@@ -50,8 +50,7 @@ impl Connection {
         let (transport, activity, received) = side.into_parts();
         activity.speaks_http_2();
         let (requests, address) = (Arc::clone(&self.requests), self.client.address);
-        let report =
-            move || requests.report_unparsed(Rejection::RequestMalformed, address, false);
+        let report = move || requests.report_unparsed(Rejection::RequestMalformed, address, false);
         let transport =
             FollowedTransport::new(transport, received, activity.clone(), Box::new(report));
         // The preface is here.
@@ -86,10 +85,10 @@ impl Connection {
         tokio::spawn(async move {
             let (parts, body) = request.into_parts();
             let head = ReceivedHead::of_stream(parts, !body.is_end_stream());
-            let request = Request::new(head, &requests.proxy, &client);
+            let mut request = Request::new(head, &requests.proxy, &client);
             let timeout = requests.proxy.downstream_write_timeout;
             let mut side = Http2Side::new(body, response, timeout);
-            requests.serve(request, &mut side, &client).await;
+            requests.serve(&mut request, &mut side, &client).await;
             drop((side, counted, stream));
         });
     }

@@ -196,7 +196,8 @@ impl ClientSide for Http2Side {
 
     async fn abandon(&mut self, _: &mut Outgoing, reason: Option<Reason>) {
         // The client would take the first as the end of the response, the second as its own fault.
-        let is_misleading = |reason: &Reason| [Reason::NO_ERROR, Reason::PROTOCOL_ERROR].contains(reason);
+        let is_misleading =
+            |reason: &Reason| [Reason::NO_ERROR, Reason::PROTOCOL_ERROR].contains(reason);
         let reason = reason.filter(|reason| !is_misleading(reason));
         self.response
             .send_reset(reason.unwrap_or(Reason::INTERNAL_ERROR));

@@ -100,10 +100,10 @@ impl ClientConnections {
             Ok(true) => {
                 let (requests, client) = (Arc::clone(requests), Arc::new(client));
                 let connection = http2::Connection { requests, client };
-                // Boxed: of HTTP/1.1 there are more.
+                // Boxed: most connections speak HTTP/1.1.
                 Box::pin(connection.serve(side, goodbye, shutdown.clone())).await;
             }
-            Ok(false) if chose != Some(true) => http1::serve(requests, side, client).await,
+            Ok(false) if chose != Some(true) => http1::serve(requests, &mut side, &client).await,
             Ok(false) if !side.has_received() => {}
             Ok(false) => requests.report_unparsed(RequestMalformed, client.address, false),
             Err(why) if chose == Some(true) => requests.report_unparsed(why, client.address, false),

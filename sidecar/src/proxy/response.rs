@@ -324,8 +324,7 @@ mod tests {
 
     #[test]
     fn a_raw_response_has_an_envelope_too() {
-        let response =
-            String::from_utf8(raw_http1_response(Rejection::RequestMalformed)).unwrap();
+        let response = String::from_utf8(raw_http1_response(Rejection::RequestMalformed)).unwrap();
         let (head, body) = response.split_once("\r\n\r\n").unwrap();
         assert!(head.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{head}");
         assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", body.len())));

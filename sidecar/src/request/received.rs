@@ -11,9 +11,9 @@ use wire::http::framing::body::BodyReader;
 use wire::http::framing::{Body, check_fields};
 use wire::rejection::Rejection;
 
-use crate::request::{MAX_HEAD_BYTES, MAX_HEAD_LINES};
 use crate::request::head::{RawHead, RequestHead};
 use crate::request::header_list::members;
+use crate::request::{MAX_HEAD_BYTES, MAX_HEAD_LINES};
 
 /// A received head: its bytes, and what they mean.
 pub(crate) struct ReceivedHead {

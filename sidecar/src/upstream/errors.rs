@@ -42,9 +42,7 @@ pub(crate) fn was_reset_for_framing(error: &Error) -> bool {
     let cause = error.root_cause().downcast_ref::<h2::Error>();
     *error.esource() == ErrorSource::Downstream
         && cause.is_some_and(|cause| {
-            cause.is_reset()
-                && cause.is_library()
-                && cause.reason() == Some(Reason::PROTOCOL_ERROR)
+            cause.is_reset() && cause.is_library() && cause.reason() == Some(Reason::PROTOCOL_ERROR)
         })
 }
 

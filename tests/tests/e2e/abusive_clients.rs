@@ -60,7 +60,10 @@ fn wait_for_ended_requests(sidecar: &Sidecar, count: u64) {
 fn wait_for_responses(sidecar: &Sidecar, count: u64) {
     wait::until("every request to have its response", || {
         let of_service = metric(sidecar, "postern_sidecar_upstream_duration_seconds_count");
-        let rejected = metric(sidecar, "postern_sidecar_requests_total{outcome=\"refused\"");
+        let rejected = metric(
+            sidecar,
+            "postern_sidecar_requests_total{outcome=\"refused\"",
+        );
         of_service + rejected >= count
     });
 }
@@ -188,8 +191,8 @@ fn a_window_that_is_taken_back_keeps_no_permit() {
     let (mut client, _) = take_window_back(&stack);
     wait_for_free_permits(&stack.sidecar);
     // The streams alone are reset.
-    let reset = client.frame_from_server().map(|frame| frame.kind);
-    assert_eq!(reset, Some(3));
+    let mut frames = std::iter::from_fn(|| client.frame_from_server());
+    assert!(frames.any(|frame| frame.kind == 3));
 }
 
 #[test]

@@ -228,12 +228,7 @@ impl<'h> Parsed<'h> {
     }
 
     /// Writes all fields of the client's head.
-    fn write_fields(
-        &self,
-        head: &ResponseHead,
-        request: ResponseTo<'_>,
-        out: &mut impl FieldSink,
-    ) {
+    fn write_fields(&self, head: &ResponseHead, request: ResponseTo<'_>, out: &mut impl FieldSink) {
         let has_date = self.write_passed(head, request, out);
         if let Some((name, value)) = request.echo {
             out.put(name.as_str(), value.as_bytes());

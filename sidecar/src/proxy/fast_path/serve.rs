@@ -28,13 +28,13 @@ impl FastPath {
     /// Serves a request of `side` to its end.
     pub(crate) async fn serve(
         &self,
-        mut request: Request,
+        request: &mut Request,
         side: &mut impl ClientSide,
         client: &Client,
     ) -> Served {
         let proxy = &self.proxy;
         let _counted = proxy.metrics.request_began();
-        let decision = self.decide(&request, client).await;
+        let decision = self.decide(request, client).await;
         let decided = Instant::now();
         proxy
             .metrics
@@ -52,7 +52,7 @@ impl FastPath {
                     _permit: permit,
                 };
                 let keep_alive = self
-                    .carry(&mut request, &authorized, side, client, &mut progress)
+                    .carry(request, &authorized, side, client, &mut progress)
                     .await;
                 forwarded = Some(authorized.forward);
                 keep_alive
@@ -60,11 +60,11 @@ impl FastPath {
             Action::Respond(outcome, response) => {
                 progress.outcome = outcome;
                 let response = response.challenging(request.rules.auth_policy.resource.as_deref());
-                self.decline(&request, response, side, client, &mut progress)
+                self.decline(request, response, side, client, &mut progress)
                     .await
             }
         };
-        self.record(&mut request, client, forwarded.as_ref(), &progress);
+        self.record(request, client, forwarded.as_ref(), &progress);
         Served {
             keep_alive,
             ended: progress.ended(),
@@ -89,9 +89,10 @@ impl FastPath {
         if request.head.version != Version::HTTP_2 {
             return sent.await;
         }
-        // One connection could hold a hundred responses in memory.
-        let sent = self.proxy.in_flight.while_waiting(holder, sent).await;
-        sent.unwrap_or_default()
+        // One connection could hold a hundred responses in memory. Boxed: those of HTTP/1.x, of
+        // which there are more, have no need of it.
+        let sent = Box::pin(self.proxy.in_flight.while_waiting(holder, sent));
+        sent.await.unwrap_or_default()
     }
 
     /// Sends a response of the sidecar, behind interim ones of the service; returns true if the

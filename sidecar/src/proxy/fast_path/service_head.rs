@@ -51,10 +51,7 @@ impl<'r> ForwardedHead<'r> {
         };
         if let Some(authority) = received.authority() {
             head.remove(&header::HOST);
-            // An authority is printable: it cannot fail.
-            let host = HeaderValue::from_str(authority.as_str()).ok();
-            let host = host.map(|host| (Bytes::from_static(b"Host"), host));
-            head.set.extend(host);
+            head.left.insert(0, ("Host", authority.as_str().as_bytes()));
         }
         head
     }

@@ -25,11 +25,8 @@ pub(crate) trait ClientSide {
     fn poll_left(&mut self, is_received: bool, cx: &mut Context<'_>) -> Poll<Box<Error>>;
 
     /// Sends the waiting parts of a response; returns true if any moved.
-    fn poll_send(
-        &mut self,
-        response: &mut Outgoing,
-        cx: &mut Context<'_>,
-    ) -> pingora::Result<bool>;
+    fn poll_send(&mut self, response: &mut Outgoing, cx: &mut Context<'_>)
+    -> pingora::Result<bool>;
 
     /// Sends a whole response, and waits a while for the `rest` of the request; returns false
     /// where the connection has to end.

@@ -81,7 +81,7 @@ impl Observation {
         self.log.iter().any(late)
     }
 
-    /// Returns the parts that differ from those of the other path, apart from what ADR 0029 allows.
+    /// Returns the parts that differ from those of the other path, apart from what ADR 0045 allows.
     pub(super) fn difference(&self, pingora: &Self) -> Option<String> {
         // Pingora's proxy may drop interim responses before a response that it rejects.
         let without_interim = |responses: &[Received]| {
