@@ -24,7 +24,8 @@ pub(super) struct Http2Side {
     /// Set by the final head.
     stream: Option<SendStream<Bytes>>,
     has_ended: bool,
-    unsent: Arc<Unsent>,
+    /// Counts the parts of a response of the service, not of the sidecar's own, which are short.
+    unsent: Option<Arc<Unsent>>,
     timer: Timer,
     /// The time that the client has for the next part of the response.
     write_timeout: Option<Duration>,
@@ -43,7 +44,7 @@ impl Http2Side {
             response,
             stream: None,
             has_ended: false,
-            unsent: Arc::default(),
+            unsent: Some(Arc::default()),
             timer: Timer::default(),
             write_timeout,
             stalled: None,
@@ -89,7 +90,11 @@ impl Http2Side {
             let part = response.bytes.split_to(length).freeze();
             let is_last =
                 response.is_whole && response.bytes.is_empty() && response.trailers.is_none();
-            stream.send_data(self.unsent.counting(part), is_last)?;
+            let part = match &self.unsent {
+                Some(unsent) => unsent.counting(part),
+                None => part,
+            };
+            stream.send_data(part, is_last)?;
             self.has_ended = is_last;
             moved = true;
         }
@@ -112,11 +117,13 @@ impl Http2Side {
         let mut moved = self.send_heads(response)?;
         moved |= self.poll_send_body(response, cx)?;
         while self.has_ended && response.needs_flush {
-            let parts = self.unsent.parts();
-            if parts == 0 {
-                response.needs_flush = false;
-            } else if self.unsent.poll_fewer(parts, cx).is_pending() {
-                break;
+            match self.unsent.as_ref().filter(|unsent| unsent.parts() > 0) {
+                Some(unsent) => {
+                    if unsent.poll_fewer(unsent.parts(), cx).is_pending() {
+                        break;
+                    }
+                }
+                None => response.needs_flush = false,
             }
             moved = true;
         }
@@ -180,6 +187,7 @@ impl ClientSide for Http2Side {
     }
 
     async fn finish(&mut self, response: &mut Outgoing, _: BodyReader) -> bool {
+        self.unsent = None;
         poll_fn(|cx| {
             while let Ok(moved) = self.poll_send(response, cx) {
                 if response.is_sent() {
@@ -208,6 +216,16 @@ impl ClientSide for Http2Side {
 
     fn timer(&mut self) -> &mut Timer {
         &mut self.timer
+    }
+}
+
+impl Drop for Http2Side {
+    /// Takes back what is queued: by itself, the library resets a stream only before its last part
+    /// is.
+    fn drop(&mut self) {
+        if self.unsent.as_ref().is_some_and(|unsent| unsent.parts() > 0) {
+            self.response.send_reset(Reason::CANCEL);
+        }
     }
 }
 

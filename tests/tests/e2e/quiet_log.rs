@@ -45,12 +45,11 @@ fn what_an_attacker_sends_over_http_2_is_no_line_of_a_library() {
     client.head(1, &usual, true);
     assert!(matches!(client.fate(1), Fate::Response(_)));
 
-    // Malformed heads until Pingora closes the connection.
     let mut client = FrameClient::connect(address);
     for stream in (1..100).step_by(2) {
         client.head(stream, &[&usual[..], &[("host", "b")]].concat(), true);
     }
-    assert_eq!(client.fate(99), Fate::Closed);
+    assert!(matches!(client.fate(99), Fate::Response(_)));
     for garbage in [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], b"\0", b"G\nH\n\n"] {
         send_in_vain(address, garbage);
     }
