@@ -8,7 +8,7 @@ pub(crate) mod kind;
 pub(crate) mod received;
 pub(crate) mod target;
 
-/// Limit of a head in bytes, several times that of browsers and common servers.
+/// Limit of a head in bytes: several times the limit of browsers and common servers.
 pub(crate) const MAX_HEAD_BYTES: usize = 64 * 1024;
 /// Limit of its fields.
 pub(crate) const MAX_HEAD_LINES: usize = 256;

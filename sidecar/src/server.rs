@@ -1,6 +1,7 @@
-//! The running program: its services, its listeners, its reload and its end.
+//! The running program: its services, its listeners, connections of clients, its reload and its end.
 
 pub(crate) mod build;
+mod connections;
 mod listener;
 pub(crate) mod reload;
 mod reminder;

@@ -13,8 +13,7 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use bytes::BytesMut;
-use http::{HeaderMap, StatusCode, Version, header};
-use pingora::http::RequestHeader;
+use http::{HeaderMap, StatusCode, header};
 use runtime::net::client_address::TrustedProxies;
 use runtime::process::clock::unix_seconds;
 use wire::explain::observer::Observer;
@@ -22,10 +21,11 @@ use wire::explain::report::{Explanation, KeyFacts, Verdict};
 use wire::rejection::Rejection;
 
 use self::request::{ExplainRequest, RequestError};
-use self::upstream_preview::{frame_body, lines_of, without_hop_by_hop, without_tokens};
+use self::upstream_preview::{lines_of, without_tokens};
 use crate::auth::authorize::{Decision, Forward};
 use crate::config::live::{CurrentRules, Rules};
 use crate::headers::forwarded::Client;
+use crate::headers::forwarded_head::ForwardedHead;
 use crate::keys::current::InstalledKeys;
 use crate::keys::issuer_keys::IssuerKeys;
 use crate::request::kind::RequestKind;
@@ -129,23 +129,25 @@ impl Explainer {
         forward: &Forward,
         rules: &Rules,
     ) -> pingora::Result<Vec<String>> {
-        let mut head = without_hop_by_hop(head_of(received)?, forward)?;
-        if self.to_http_2 {
-            head.set_version(Version::HTTP_2);
-        }
-        let ids = RequestIds::of(&head.headers, self.request_ids);
+        let mut head = match self.to_http_2 {
+            true => ForwardedHead::to_http_2(received),
+            false => ForwardedHead::new(received),
+        };
+        let ids = RequestIds::of(&received.headers, self.request_ids);
         // As if sent from this machine.
         let proxies = TrustedProxies::default();
         let client = Client::new(Some(Ipv4Addr::LOCALHOST.into()), false, &proxies);
         rules.upstream_request.rewrite_request(
             &mut head,
-            Version::HTTP_11,
+            received.version,
             forward,
             &ids,
             &rules.auth_policy,
             &client,
         )?;
-        frame_body(&mut head, forward)?;
+        if !self.to_http_2 {
+            head.frame(forward.kind)?;
+        }
         let sources = rules.auth_policy.interceptor.sources();
         Ok(lines_of(&head, sources.cookie.as_deref()))
     }
@@ -155,14 +157,6 @@ impl Explainer {
 fn read(raw: &[u8]) -> Result<ReceivedHead, Rejection> {
     let head = received::take(&mut BytesMut::from(raw))?;
     head.ok_or(Rejection::RequestMalformed)
-}
-
-fn head_of(received: &ReceivedHead) -> pingora::Result<RequestHeader> {
-    let mut head = RequestHeader::build(received.method.clone(), received.target(), None)?;
-    for (name, value) in received.fields() {
-        head.append_header(name.to_owned(), value)?;
-    }
-    Ok(head)
 }
 
 fn key_facts(state: Option<&InstalledKeys>) -> KeyFacts {

@@ -181,21 +181,14 @@ pub(crate) fn is_client_address_header(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use pingora::http::RequestHeader;
-
     use super::*;
+    use crate::headers::forwarded_head::{ForwardedHead, testing};
 
     fn sent(policy: ForwardedPolicy, client: &Client, fields: &[(&'static str, &str)]) -> String {
-        let mut request = RequestHeader::build("GET", b"/", None).unwrap();
-        request.insert_header("Host", "a:1").unwrap();
-        for (name, value) in fields {
-            request.append_header(*name, *value).unwrap();
-        }
-        policy.apply(&mut request, client).unwrap();
-        request.remove_header("Host");
-        let mut wire = Vec::new();
-        request.header_to_h1_wire(&mut wire);
-        let mut lines: Vec<&str> = std::str::from_utf8(&wire).unwrap().lines().collect();
+        let received = testing::received(fields);
+        let mut head = ForwardedHead::new(&received);
+        policy.apply(&mut head, client).unwrap();
+        let mut lines = testing::sent(&head);
         lines.sort_unstable();
         lines.join(" | ")
     }

@@ -1,9 +1,8 @@
-//! The head of a request on its way to the service, whichever path it takes through the proxy.
+//! The fields of a request on their way to the service: of a head, or after a body.
 
 use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
-use http::{HeaderMap, Uri, Version};
-use pingora::http::RequestHeader;
+use http::{HeaderMap, Uri};
 use pingora::{ErrorType, OrErr};
 
 /// The parts of a head that the rules for requests may read and change.
@@ -29,35 +28,6 @@ pub(crate) trait ServiceHead {
     /// Returns true if there is a field of the name.
     fn contains(&self, name: &HeaderName) -> bool {
         self.values(name).next().is_some()
-    }
-}
-
-impl ServiceHead for RequestHeader {
-    fn is_http_2(&self) -> bool {
-        self.version == Version::HTTP_2
-    }
-
-    fn set_target(&mut self, target: Uri) {
-        self.set_uri(target);
-    }
-
-    fn values<'h>(&'h self, name: &'h HeaderName) -> impl Iterator<Item = &'h [u8]> {
-        let values = self.headers.get_all(name).into_iter();
-        values.map(HeaderValue::as_bytes)
-    }
-
-    fn set(&mut self, written: Bytes, value: HeaderValue) -> pingora::Result<()> {
-        self.insert_header(written, value)
-    }
-
-    fn remove(&mut self, name: &HeaderName) {
-        self.remove_header(name);
-    }
-
-    fn remove_where(&mut self, matches: impl Fn(&str) -> bool) {
-        for name in matching(&self.headers, matches) {
-            self.remove_header(&name);
-        }
     }
 }
 

@@ -80,7 +80,7 @@ impl Frames {
         }
     }
 
-    /// Returns the bytes of the present frame to keep, as far as is known.
+    /// Returns the number of bytes of the present frame that are kept.
     fn wanted(&self) -> usize {
         match (self.have >= HEADER_BYTES, self.kind()) {
             (true, RST_STREAM | GOAWAY) => HEADER_BYTES + self.length().min(BEGIN_BYTES),
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_without_a_message_have_a_limit_and_those_beside_one_do_not() {
+    fn frames_have_a_limit_unless_a_message_is_beside_them() {
         for kind in [2, 4, 6, 8, 99] {
             let mut flood = Flood::new(Instant::now());
             let ended = (0..=MAX_IDLE_FRAMES).any(|_| flood.received(of(kind, 8)));

@@ -117,13 +117,14 @@ impl Http2Side {
         let mut moved = self.send_heads(response)?;
         moved |= self.poll_send_body(response, cx)?;
         while self.has_ended && response.needs_flush {
-            match self.unsent.as_ref().filter(|unsent| unsent.parts() > 0) {
-                Some(unsent) => {
-                    if unsent.poll_fewer(unsent.parts(), cx).is_pending() {
+            let parts = self.unsent.as_ref().map_or(0, |unsent| unsent.parts());
+            match &self.unsent {
+                Some(unsent) if parts > 0 => {
+                    if unsent.poll_fewer(parts, cx).is_pending() {
                         break;
                     }
                 }
-                None => response.needs_flush = false,
+                _ => response.needs_flush = false,
             }
             moved = true;
         }
@@ -223,7 +224,11 @@ impl Drop for Http2Side {
     /// Takes back what is queued: by itself, the library resets a stream only before its last part
     /// is.
     fn drop(&mut self) {
-        if self.unsent.as_ref().is_some_and(|unsent| unsent.parts() > 0) {
+        if self
+            .unsent
+            .as_ref()
+            .is_some_and(|unsent| unsent.parts() > 0)
+        {
             self.response.send_reset(Reason::CANCEL);
         }
     }

@@ -104,8 +104,8 @@ impl AuthProxy {
         Some(Duration::from_secs(left))
     }
 
-    /// Returns the time for one part of a response that could have been a stream and is none. The
-    /// client has its write timeout for each part too.
+    /// Returns the time for one part of a plain response to a request for a stream. The client has
+    /// its write timeout for each part too.
     pub(super) fn part_timeout(&self) -> Option<Duration> {
         let both = self
             .upstream

@@ -9,7 +9,6 @@ pub(crate) mod request;
 mod response_head;
 mod serve;
 mod service;
-mod service_head;
 pub(crate) mod side;
 pub(crate) mod timer;
 pub(crate) mod upload;

@@ -1,6 +1,6 @@
-//! Header fields that hold a list (RFC 9110 §5.6.1), and the options of `Connection`.
+//! Header fields that hold a list (RFC 9110 §5.6.1).
 
-use http::header::{self, HeaderMap, HeaderName};
+use http::header::{HeaderMap, HeaderName};
 
 /// Returns the members of all fields of the name, as bytes: a non-ASCII one does not hide the
 /// others.
@@ -20,16 +20,9 @@ pub(crate) fn is_tchar(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// Returns the fields that `Connection` names: they are for the next hop only (RFC 9110 §7.6.1).
-pub(crate) fn connection_headers(headers: &HeaderMap) -> Vec<HeaderName> {
-    members(headers, &header::CONNECTION)
-        .filter_map(|name| HeaderName::from_bytes(name).ok())
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
+    use http::{HeaderValue, header};
 
     use super::*;
 
@@ -44,6 +37,5 @@ mod tests {
         }
         let all: Vec<_> = members(&headers, &header::CONNECTION).collect();
         assert_eq!(all, [&b"Keep-Alive"[..], b"x-a", b"\xe9", b"X-B", b""]);
-        assert_eq!(connection_headers(&headers), ["keep-alive", "x-a", "x-b"]);
     }
 }

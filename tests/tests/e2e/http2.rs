@@ -476,7 +476,7 @@ fn pings_beside_a_call_are_no_flood() {
 }
 
 #[test]
-fn interim_answers_reach_a_client_of_http_2() {
+fn interim_responses_reach_a_client_of_http_2() {
     let stack = stack();
     let service = StreamingService::start();
     let sidecar = stack.in_front_of(&service.url(), &["--public-path", "/public/**"]);
@@ -528,7 +528,7 @@ fn resets_keep_their_code_both_ways() {
 }
 
 #[test]
-fn trailers_reach_a_service_of_http_2_without_what_the_sidecar_sets() {
+fn trailers_pass_without_the_fields_that_the_sidecar_sets() {
     let stack = stack();
     let service = H2Service::start();
     let sidecar = in_front_of(&stack, &service, &[]);

@@ -1,95 +1,46 @@
 //! The head that the service would get, line by line, without its secrets.
 
-use http::Version;
-use http::header::{self, HeaderName};
-use pingora::http::RequestHeader;
+use std::borrow::Cow;
 
-use crate::auth::authorize::Forward;
-use crate::request::header_list::connection_headers;
-use crate::request::kind::RequestKind;
+use http::header;
 
-/// Removes the fields for the next hop only (RFC 9110 §7.6.1), as Pingora does before our changes;
-/// those that open a WebSocket stay.
-pub(crate) fn without_hop_by_hop(
-    mut request: RequestHeader,
-    forward: &Forward,
-) -> pingora::Result<RequestHeader> {
-    for name in connection_headers(&request.headers) {
-        request.remove_header(&name);
-    }
-    for name in HOP_BY_HOP {
-        request.remove_header(&name);
-    }
-    if forward.kind == RequestKind::WebSocket {
-        request.insert_header(header::CONNECTION, "Upgrade")?;
-        request.insert_header(header::UPGRADE, "websocket")?;
-    }
-    Ok(request)
-}
-
-const HOP_BY_HOP: [HeaderName; 10] = [
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    header::PROXY_AUTHENTICATE,
-    header::PROXY_AUTHORIZATION,
-    header::TE,
-    header::TRAILER,
-    header::TRANSFER_ENCODING,
-    header::CONNECTION,
-    header::UPGRADE,
-    HeaderName::from_static("http2-settings"),
-];
-
-/// Adds the framing of the body, as Pingora does after our changes; HTTP/2 has frames for it.
-pub(crate) fn frame_body(request: &mut RequestHeader, forward: &Forward) -> pingora::Result<()> {
-    if request.version == Version::HTTP_2 {
-        return Ok(());
-    }
-    if forward.body && !request.headers.contains_key(header::CONTENT_LENGTH) {
-        request.insert_header(header::TRANSFER_ENCODING, "chunked")?;
-    }
-    Ok(())
-}
+use crate::headers::forwarded_head::ForwardedHead;
+use crate::headers::service_head::ServiceHead;
 
 /// Returns the request line and the fields, or HTTP/2's pseudo-fields and the others, without the
 /// token, also without the one in the cookie of this name.
-pub(crate) fn lines_of(head: &RequestHeader, token_cookie: Option<&str>) -> Vec<String> {
-    let mut wire = Vec::new();
-    head.header_to_h1_wire(&mut wire);
-    let to_http_2 = head.version == Version::HTTP_2;
-    let fields = String::from_utf8_lossy(&wire).into_owned();
-    let fields = fields.lines().filter_map(|line| {
-        let (name, value) = line.split_once(": ").unwrap_or((line, ""));
+pub(crate) fn lines_of(head: &ForwardedHead<'_>, token_cookie: Option<&str>) -> Vec<String> {
+    let to_http_2 = head.is_http_2();
+    let fields = head.fields().filter_map(|(name, value)| {
+        let (name, value) = (text(name), text(value));
         let lower = name.to_ascii_lowercase();
-        let name = if to_http_2 { lower.as_str() } else { name };
+        let name = if to_http_2 { &lower } else { &*name };
         Some(match lower.as_str() {
             "host" if to_http_2 => return None,
-            "authorization" => format!("{name}: {}", without_token(value)),
-            "cookie" => format!("{name}: {}", without_cookie(value, token_cookie)),
+            "authorization" => format!("{name}: {}", without_token(&value)),
+            "cookie" => format!("{name}: {}", without_cookie(&value, token_cookie)),
             _ => format!("{name}: {value}"),
         })
     });
-    beginning_of(head)
-        .into_iter()
-        .chain(fields)
-        .map(|line| without_tokens(&line))
-        .collect()
+    let lines = beginning_of(head).into_iter().chain(fields);
+    lines.map(|line| without_tokens(&line)).collect()
 }
 
-fn beginning_of(head: &RequestHeader) -> Vec<String> {
-    let (method, target) = (&head.method, String::from_utf8_lossy(head.raw_path()));
-    if head.version != Version::HTTP_2 {
+fn text(bytes: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
+}
+
+fn beginning_of(head: &ForwardedHead<'_>) -> Vec<String> {
+    let (method, target) = (&head.received.method, text(head.target()));
+    if !head.is_http_2() {
         return vec![format!("{method} {target} HTTP/1.1")];
     }
-    let host = head.headers.get(header::HOST);
-    let host = host.map_or_else(Default::default, |host| {
-        String::from_utf8_lossy(host.as_bytes())
-    });
+    let host = head.values(&header::HOST).next().unwrap_or_default();
     // A service without TLS that speaks HTTP/2.
     vec![
         format!(":method: {method}"),
         ":scheme: http".to_owned(),
-        format!(":authority: {host}"),
+        format!(":authority: {}", text(host)),
         format!(":path: {target}"),
     ]
 }

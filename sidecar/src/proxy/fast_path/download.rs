@@ -27,7 +27,7 @@ const LARGE_READ: usize = 64 * 1024;
 #[derive(Default)]
 pub(super) struct Download {
     received: BytesMut,
-    /// What waits for the client.
+    /// The parts that wait for the client.
     pub(super) out: Outgoing,
     head_search: HeadSearch,
     head: Option<ResponseHead>,
@@ -93,8 +93,7 @@ impl Download {
                 self.finish();
                 return Poll::Ready(Ok(()));
             }
-            // One that ends with its head, as that of a failed call does, has to end so for the
-            // client too.
+            // A response that ends with its head, as a failed call does, ends so for the client too.
             return match stream.has_ended() {
                 true => self.poll_receive_data(stream, request, cx),
                 false => Poll::Ready(Ok(())),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use http::{HeaderName, HeaderValue, Method, header};
 use pingora::protocols::l4::socket::SocketAddr as ServiceAddress;
 use runtime::net::shares::{Holder, Share};
@@ -13,12 +13,12 @@ use super::Connected;
 use super::download::Download;
 use super::response_head::{Handshake, ResponseTo};
 use super::service::Service;
-use super::service_head::ForwardedHead;
 use super::upload::Upload;
 use crate::auth::authorize::Forward;
 use crate::auth::strip_token;
 use crate::config::live::Rules;
 use crate::headers::forwarded::Client;
+use crate::headers::forwarded_head::ForwardedHead;
 use crate::headers::service_head::ServiceHead;
 use crate::proxy::auth_proxy::AuthProxy;
 use crate::request::kind::RequestKind;
@@ -180,14 +180,7 @@ impl Request {
     fn http_1_head(&mut self, client: &Client, forward: &Forward) -> pingora::Result<BytesMut> {
         let mut head = ForwardedHead::new(&self.head);
         self.rewrite(&mut head, client, forward)?;
-        if self.head.body.is_chunked() {
-            // In lower case and alone: every service reads this spelling alike.
-            let coding = HeaderValue::from_static("chunked");
-            head.set(Bytes::from_static(b"Transfer-Encoding"), coding)?;
-        }
-        if forward.kind == RequestKind::WebSocket {
-            head.set_handshake()?;
-        }
+        head.frame(forward.kind)?;
         let (closes_service, bytes) = (head.contains(&header::CONNECTION), head.to_bytes());
         self.closes_service = closes_service;
         Ok(bytes)

@@ -7,6 +7,7 @@ use pingora::{Error, ErrorType, OrErr};
 use smallvec::SmallVec;
 
 use crate::headers::service_head::ServiceHead;
+use crate::request::kind::RequestKind;
 use crate::request::received::ReceivedHead;
 
 /// Room for the fields that are set.
@@ -26,8 +27,8 @@ const NEXT_HOP: [&str; 9] = [
 ];
 
 /// A received head, without the fields that were removed, and with those that were set.
-pub(super) struct ForwardedHead<'r> {
-    received: &'r ReceivedHead,
+pub(crate) struct ForwardedHead<'r> {
+    pub(crate) received: &'r ReceivedHead,
     is_http_2: bool,
     target: Option<Uri>,
     left: SmallVec<[(&'r str, &'r [u8]); 16]>,
@@ -35,7 +36,7 @@ pub(super) struct ForwardedHead<'r> {
 }
 
 impl<'r> ForwardedHead<'r> {
-    pub(super) fn new(received: &'r ReceivedHead) -> Self {
+    pub(crate) fn new(received: &'r ReceivedHead) -> Self {
         let nominated: SmallVec<[&[u8]; 4]> = received.connection_options().collect();
         let is_for_next_hop = |name: &str| {
             let is = |other: &[u8]| name.as_bytes().eq_ignore_ascii_case(other);
@@ -57,7 +58,7 @@ impl<'r> ForwardedHead<'r> {
     }
 
     /// Creates the head for a stream of HTTP/2, which frames the body by itself.
-    pub(super) fn to_http_2(received: &'r ReceivedHead) -> Self {
+    pub(crate) fn to_http_2(received: &'r ReceivedHead) -> Self {
         let mut head = Self {
             is_http_2: true,
             ..Self::new(received)
@@ -76,7 +77,7 @@ impl<'r> ForwardedHead<'r> {
     ///
     /// # Errors
     /// [`ErrorType::InvalidHTTPHeader`] for a target that is no UTF-8.
-    pub(super) fn into_stream_head(self, scheme: &str) -> pingora::Result<RequestHeader> {
+    pub(crate) fn into_stream_head(self, scheme: &str) -> pingora::Result<RequestHeader> {
         let host = self.values(&header::HOST).next().unwrap_or_default();
         let uri = Uri::builder().scheme(scheme).authority(host);
         let uri = uri.path_and_query(self.target()).build();
@@ -92,14 +93,15 @@ impl<'r> ForwardedHead<'r> {
         Ok(head)
     }
 
-    fn target(&self) -> &[u8] {
+    /// Returns the target that the service gets.
+    pub(crate) fn target(&self) -> &[u8] {
         let target = self.target.as_ref().and_then(Uri::path_and_query);
         let target = target.map(|target| target.as_str().as_bytes());
         target.unwrap_or_else(|| self.received.target())
     }
 
     /// Writes the head in HTTP/1.1.
-    pub(super) fn to_bytes(&self) -> BytesMut {
+    pub(crate) fn to_bytes(&self) -> BytesMut {
         let mut out = BytesMut::with_capacity(self.received.raw.len() + SET_ROOM);
         out.put_slice(self.received.method.as_str().as_bytes());
         out.put_u8(b' ');
@@ -114,16 +116,28 @@ impl<'r> ForwardedHead<'r> {
         out
     }
 
-    /// Sets the fields that request a WebSocket; those that were received were for this hop.
-    pub(super) fn set_handshake(&mut self) -> pingora::Result<()> {
-        for (name, value) in [("Connection", "Upgrade"), ("Upgrade", "websocket")] {
+    /// Sets the fields of HTTP/1.1 that frame the body or request a WebSocket; those that were
+    /// received were for this hop.
+    pub(crate) fn frame(&mut self, kind: RequestKind) -> pingora::Result<()> {
+        // In lower case and alone: every service reads this spelling alike.
+        let coding = self
+            .received
+            .body
+            .is_chunked()
+            .then_some(("Transfer-Encoding", "chunked"));
+        let handshake = [("Connection", "Upgrade"), ("Upgrade", "websocket")];
+        let handshake = handshake
+            .into_iter()
+            .filter(|_| kind == RequestKind::WebSocket);
+        for (name, value) in handshake.chain(coding) {
             let name = Bytes::from_static(name.as_bytes());
             self.set(name, HeaderValue::from_static(value))?;
         }
         Ok(())
     }
 
-    fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+    /// Returns names and values, in order.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let left = self
             .left
             .iter()
@@ -169,6 +183,35 @@ impl ServiceHead for ForwardedHead<'_> {
         // A name that is not text cannot be compared, and does not stay.
         self.set
             .retain(|(name, _)| str::from_utf8(name).is_ok_and(|name| !matches(name)));
+    }
+}
+
+/// Heads for the tests of the rules about them.
+#[cfg(test)]
+pub(crate) mod testing {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use crate::request::received;
+
+    /// Returns a head with these fields behind `Host`.
+    pub(crate) fn received(fields: &[(&str, &str)]) -> ReceivedHead {
+        let fields = fields
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}\r\n"));
+        let fields: String = fields.collect();
+        let text = format!("GET / HTTP/1.1\r\nHost: a:1\r\n{fields}\r\n");
+        received::take(&mut BytesMut::from(text.as_bytes()))
+            .unwrap()
+            .unwrap()
+    }
+
+    /// Returns the fields that the service gets beside `Host`.
+    pub(crate) fn sent(head: &ForwardedHead<'_>) -> Vec<String> {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        let fields = head.fields().filter(|(name, _)| *name != b"Host");
+        fields
+            .map(|(name, value)| format!("{}: {}", text(name), text(value)))
+            .collect()
     }
 }
 

@@ -15,12 +15,12 @@ use runtime::tls::clients::ClientTls;
 use tokio::sync::Notify;
 use wire::rejection::Rejection::RequestMalformed;
 
-use super::fast_path::FastPath;
-use super::response::raw_http1_response;
 use crate::downstream::transport::{self, ClientTransport, Socket, peer_ip};
 use crate::headers::forwarded::Client;
 use crate::http1::{self, Http1Side};
 use crate::http2;
+use crate::proxy::fast_path::FastPath;
+use crate::proxy::response::raw_http1_response;
 
 /// Handler of accepted connections.
 pub(crate) struct ClientConnections {
