@@ -1,7 +1,7 @@
 //! The bytes of a connection on their way to and from `h2`: floods end it, and what the library
 //! rejects by itself is reported.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
@@ -43,6 +43,15 @@ impl FollowedTransport {
             flood: Flood::new(Instant::now()),
             report,
         }
+    }
+
+    fn follow_sent(&mut self, data: &[u8]) {
+        self.sent.follow(data, |frame| {
+            self.flood.sent(frame);
+            if frame.reports_breach() {
+                (self.report)();
+            }
+        });
     }
 
     fn poll_receive(
@@ -93,19 +102,27 @@ impl AsyncWrite for FollowedTransport {
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.transport).poll_write(cx, data))?;
-        let Self {
-            sent,
-            flood,
-            report,
-            ..
-        } = &mut *self;
-        sent.follow(data.get(..written).unwrap_or_default(), |frame| {
-            flood.sent(frame);
-            if frame.reports_breach() {
-                report();
-            }
-        });
+        self.follow_sent(data.get(..written).unwrap_or_default());
         Poll::Ready(Ok(written))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.transport).poll_write_vectored(cx, pieces))?;
+        let mut left = written;
+        for piece in pieces {
+            let sent = piece.get(..left.min(piece.len())).unwrap_or_default();
+            self.follow_sent(sent);
+            left -= sent.len();
+        }
+        Poll::Ready(Ok(written))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.transport.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
