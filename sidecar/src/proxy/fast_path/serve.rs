@@ -2,8 +2,9 @@
 
 use std::time::Instant;
 
+use h2::Reason;
 use http::Version;
-use pingora::{Error, ErrorSource};
+use pingora::ErrorSource;
 use wire::rejection::Rejection;
 
 use super::FastPath;
@@ -230,14 +231,13 @@ impl FastPath {
             return;
         };
         if progress.download.head().is_some() {
-            let reason = of_service(&error).and_then(errors::reset_reason);
+            let reason = match error.esource() {
+                ErrorSource::Downstream => Some(Reason::CANCEL),
+                _ => errors::reset_reason(&error),
+            };
             return side.abandon(&mut progress.download.out, reason).await;
         }
         let response = LocalResponse::rejection(rejection);
         self.respond(request, response, false, side, progress).await;
     }
-}
-
-fn of_service(error: &Error) -> Option<&Error> {
-    (*error.esource() == ErrorSource::Upstream).then_some(error)
 }
