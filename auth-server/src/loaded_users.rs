@@ -4,22 +4,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use runtime::process::clock::unix_now;
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tracing::{debug, info, warn};
 
-use crate::keys::store::StoreError;
-use crate::keys::store::records::{
-    NewRecord, OtherRecord, RecordId, RecordStore, StoredRecord, other_record,
-};
+use crate::keys::clock::ClockSkew;
 use crate::revocations::Revocation;
 use crate::revocations::queue::RevocationQueue;
+use crate::store::envelope_encryption::{EncryptionError, KeyEncryption};
+use crate::store::{Change, Key, Kind, Store, StoreError, Stored};
 use crate::users::changes::{EnabledUsers, ended};
 use crate::users::file::FileUsers;
 
-/// Ten years in seconds. No session lasts as long.
-const KEPT: i64 = 315_360_000;
 /// Pause before another try while the store is away.
 const RETRY: Duration = Duration::from_secs(30);
 /// Each retry sees what the former one, or another server at the same moment, has written.
@@ -30,7 +28,9 @@ const MAX_DISABLED: usize = 10_000;
 
 /// The record of the users, and what follows from it.
 pub(crate) struct LoadedUsers {
-    pub(crate) store: Arc<dyn RecordStore>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) encryption: Arc<KeyEncryption>,
+    pub(crate) clock: Arc<ClockSkew>,
     pub(crate) users: Arc<FileUsers>,
     pub(crate) revocations: RevocationQueue,
     /// Seconds for which a login may count.
@@ -48,12 +48,14 @@ enum NotRecorded {
     Race,
     #[error("it cannot be written: {0}")]
     Json(#[from] serde_json::Error),
+    #[error(transparent)]
+    Encryption(#[from] EncryptionError),
 }
 
 impl LoadedUsers {
     /// Compares the users with those of the last load, and records each later change.
     pub(crate) async fn follow(self, changed: Arc<Notify>) {
-        let (started, mut is_compared, mut was_logged) = (unix_now(), false, false);
+        let (started, mut is_compared, mut was_logged) = (Instant::now(), false, false);
         loop {
             let outcome = match is_compared {
                 false => self.revoke_who_left(started).await,
@@ -72,9 +74,9 @@ impl LoadedUsers {
     }
 
     /// Revokes up to the start, not up to now: who logged in since then is a user of the file.
-    async fn revoke_who_left(&self, started: i64) -> Result<(), NotRecorded> {
+    async fn revoke_who_left(&self, started: Instant) -> Result<(), NotRecorded> {
         let held = self.held().await?;
-        let left = match parsed(held.as_ref()) {
+        let left = match self.parsed(held.as_ref()) {
             Some(before) => ended(&before, &self.users.enabled()),
             None => self.disabled(),
         };
@@ -84,6 +86,8 @@ impl LoadedUsers {
                 "revoking the tokens of users who left since the last load"
             );
             let keep = self.login_lifetime;
+            let passed = i64::try_from(started.elapsed().as_secs()).unwrap_or_default();
+            let started = self.clock.now().saturating_sub(passed);
             let revocations = left.into_iter();
             let revocations = revocations.map(|id| Revocation::of_user(id, started, keep));
             self.store_revocations(revocations.collect()).await?;
@@ -120,7 +124,7 @@ impl LoadedUsers {
         for _ in 0..ATTEMPTS {
             let users = self.users.enabled();
             let held = self.held().await?;
-            if parsed(held.as_ref()).as_ref() == Some(&users) {
+            if self.parsed(held.as_ref()).as_ref() == Some(&users) {
                 debug!(users = users.len(), "the store has the users of the file");
                 return Ok(());
             }
@@ -130,30 +134,35 @@ impl LoadedUsers {
     }
 
     /// Writes the record, unless another server has replaced `held`.
-    async fn write(
-        &self,
-        users: &EnabledUsers,
-        held: Option<&StoredRecord>,
-    ) -> Result<(), NotRecorded> {
+    async fn write(&self, users: &EnabledUsers, held: Option<&Stored>) -> Result<(), NotRecorded> {
         self.store_revocations(Vec::new()).await?;
-        let text = serde_json::to_string(users)?;
-        let ends = unix_now().saturating_add(KEPT);
-        let new = Some(NewRecord { text: &text, ends });
-        self.store.swap_record(&self.id(), held, new).await?;
+        let (key, text) = (self.key(), serde_json::to_string(users)?);
+        let put = Change::Put {
+            value: self.encryption.seal_record(&key, &text)?,
+            key,
+            expected: held.map(|held| held.version.clone()),
+            ends: None,
+        };
+        self.store.commit(vec![put]).await?;
         Ok(())
     }
 
-    async fn held(&self) -> Result<Option<StoredRecord>, StoreError> {
-        other_record(&*self.store, &self.id()).await
+    async fn held(&self) -> Result<Option<Stored>, StoreError> {
+        self.store.get(&self.key()).await
     }
 
-    /// One record for each path: servers with other users may share the store.
-    fn id(&self) -> RecordId {
+    /// Names one record for each path: servers with other users may share the store.
+    fn key(&self) -> Key {
         let path = self.users.path().to_string_lossy();
-        RecordId::of_other(OtherRecord::LoadedUsers, &path)
+        Key {
+            kind: Kind::Users,
+            id: URL_SAFE_NO_PAD.encode(digest(&SHA256, path.as_bytes())),
+        }
     }
-}
 
-fn parsed(held: Option<&StoredRecord>) -> Option<EnabledUsers> {
-    serde_json::from_str(&held?.text).ok()
+    /// Reads the record; one that cannot be read counts for none, and gives way to the next.
+    fn parsed(&self, held: Option<&Stored>) -> Option<EnabledUsers> {
+        let text = self.encryption.open_record(&self.key(), &held?.value);
+        serde_json::from_str(&text.ok()?).ok()
+    }
 }

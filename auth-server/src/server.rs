@@ -20,6 +20,7 @@ use runtime::{admin, tls};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
+use crate::applications::records::ApplicationRecords;
 use crate::audit;
 use crate::cli::ServeArgs;
 use crate::config::{Config, warnings};
@@ -38,15 +39,16 @@ use crate::http::routes::token::TokenEndpoint;
 use crate::http::routes::verification_key::KeyEndpoint;
 use crate::http::unfinished::Unfinished;
 use crate::keys::store::KeyStore;
-use crate::keys::store::records::RecordStore;
 use crate::keys::sync::{KeySync, SyncedState};
 use crate::loaded_users::LoadedUsers;
 use crate::metrics::Metrics;
 use crate::nacos::registration::Registration;
 use crate::rate_limit::AddressLimit;
 use crate::revocations::queue::{RevocationQueue, revocation_queue};
+use crate::sessions::records::SessionRecords;
 use crate::sessions::used_codes::UsedCodes;
 use crate::sessions::{SessionParts, Sessions};
+use crate::store::Store;
 use crate::store::sqlite::Access;
 use crate::tokens::revocation_list::RevocationListSigner;
 use crate::users::UserStore;
@@ -78,6 +80,7 @@ async fn serve_with(
     let shared = SyncedState {
         live_keys: Arc::default(),
         registrations: Arc::new(config.registrations()),
+        clock: Arc::default(),
         metrics: Metrics::default(),
     };
     info!(
@@ -96,8 +99,10 @@ async fn serve_with(
     let admin = listener::bind(Port::Admin, args.listening.admin_listen)?;
 
     let (revocations, inbox) = revocation_queue();
+    let records = config.store.records(Access::Write);
+    let applications = ApplicationRecords::new(Arc::clone(&records), config.store.encryption());
     let mut key_sync = KeySync::new(
-        (store, config.store.applications(Access::Write)),
+        (store, applications),
         config.signing_type,
         config.rotation,
         shared.clone(),
@@ -110,7 +115,6 @@ async fn serve_with(
     let metrics = metrics_registry(&config, &shared.metrics);
     let admin_task = admin::spawn(admin, &health, metrics, &stop, &background);
     key_sync.start().await?;
-    let records = config.store.records();
     follow_users(&config, &shared, (&revocations, &records), &background)?;
     follow_applications(&config, &shared, &background)?;
     follow_certificate(&config, &shared.metrics, &background)?;
@@ -199,7 +203,7 @@ fn registration(
 fn follow_users(
     config: &Config,
     shared: &SyncedState,
-    (revocations, records): (&RevocationQueue, &Arc<dyn RecordStore>),
+    (revocations, records): (&RevocationQueue, &Arc<dyn Store>),
     background: &Supervisor,
 ) -> Result<(), ExitError> {
     let metrics = &shared.metrics;
@@ -210,10 +214,13 @@ fn follow_users(
     users.remove_unfinished();
     let login_lifetime = config.login_lifetime().into();
     let revoking = (revocations.clone(), login_lifetime);
-    let registrations = Arc::clone(&shared.registrations);
-    let reload = UsersReload::new(Arc::clone(users), metrics.clone(), revoking, registrations);
+    let clock = Arc::clone(&shared.clock);
+    let checked = (Arc::clone(&shared.registrations), Arc::clone(&clock));
+    let reload = UsersReload::new(Arc::clone(users), metrics.clone(), revoking, checked);
     let loaded = LoadedUsers {
         store: Arc::clone(records),
+        encryption: config.store.encryption(),
+        clock,
         users: Arc::clone(users),
         revocations: revocations.clone(),
         login_lifetime,
@@ -325,7 +332,7 @@ async fn serve_public(
     listener: TcpListener,
     format: LogFormat,
     config: Config,
-    (shared, revocations, records): (SyncedState, RevocationQueue, Arc<dyn RecordStore>),
+    (shared, revocations, records): (SyncedState, RevocationQueue, Arc<dyn Store>),
     health: &Health,
     draining: Draining,
     end: impl Future<Output = Result<(), ExitError>>,
@@ -386,7 +393,7 @@ fn logger(config: &Config, shared: &SyncedState) -> RequestLogger {
 fn routes(
     config: Config,
     shared: SyncedState,
-    (revocations, records): (RevocationQueue, Arc<dyn RecordStore>),
+    (revocations, records): (RevocationQueue, Arc<dyn Store>),
     logger: RequestLogger,
     unfinished: Unfinished,
     max_requests: usize,
@@ -394,24 +401,27 @@ fn routes(
     let SyncedState {
         live_keys,
         registrations,
+        clock,
         metrics,
     } = shared;
     let used_codes = config.users.as_ref();
-    let used_codes = used_codes.map(|_| UsedCodes::new(Arc::clone(&records)));
+    let used_codes = used_codes.map(|_| UsedCodes::new(Arc::clone(&records), Arc::clone(&clock)));
     let users: Arc<dyn UserStore> = match config.users {
         Some(users) => users,
         None => Arc::new(BuiltinUser),
     };
     let sessions = config.session_lifetime.map(|lifetime| {
         Sessions::new(SessionParts {
-            store: records,
+            records: SessionRecords::new(records, config.store.encryption()),
             lifetime: lifetime.into(),
+            token_lifetime: config.issuer.lifetime.into(),
             max_of_user: usize::try_from(config.sessions_per_user)
                 .ok()
                 .and_then(NonZeroUsize::new),
             users: Arc::clone(&users),
             live_keys: Arc::clone(&live_keys),
             revocations: revocations.clone(),
+            clock: Arc::clone(&clock),
             metrics: metrics.clone(),
         })
     });
@@ -421,6 +431,7 @@ fn routes(
         trusted_proxies: config.trusted_proxies.clone(),
         issuer: config.issuer,
         live_keys: Arc::clone(&live_keys),
+        clock: Arc::clone(&clock),
         metrics: metrics.clone(),
         body_timeout: config.request_timeout,
         unfinished: unfinished.clone(),
@@ -435,7 +446,7 @@ fn routes(
             &config.context_path,
             config.interceptor,
             config.policy.clone(),
-            Arc::clone(&live_keys),
+            (Arc::clone(&live_keys), Arc::clone(&clock)),
         )
         .with_metadata(config.metadata.as_ref()),
         token: TokenEndpoint {
@@ -463,6 +474,7 @@ fn routes(
             live_keys: Arc::clone(&live_keys),
             policy: revoke::policy(config.policy, config.session_lifetime),
             queue: revocations,
+            clock,
             sessions,
             address_limit,
             trusted_proxies: config.trusted_proxies.clone(),

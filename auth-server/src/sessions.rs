@@ -1,10 +1,10 @@
 //! Sessions of users with refresh tokens (RFC 6749 §6): begun by a login, renewed by each use of the
-//! present token, ended by a second use, a logout, or a change of the user.
+//! present token, ended by the use of an older one, a logout, or a change of the user.
 //!
-//! The store has one record for each; this server remembers none.
+//! The store has one record for each; this server remembers none. An answer is sent after the commit.
 
-mod of_user;
 mod record;
+pub(crate) mod records;
 pub(crate) mod refresh_token;
 pub(crate) mod used_codes;
 
@@ -15,41 +15,40 @@ use std::time::Duration;
 
 use aws_lc_rs::error::Unspecified;
 use runtime::named_enum;
-use runtime::process::clock::unix_now;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tracing::{error, info, warn};
 use wire::token::claims::Claims;
+use zeroize::Zeroizing;
 
-use self::of_user::SessionsOfUser;
 pub(crate) use self::record::IssuedToken;
-use self::record::SessionRecord;
-use self::refresh_token::RefreshToken;
+use self::record::{SessionRecord, Use};
+use self::records::SessionRecords;
+use self::refresh_token::{RefreshToken, SessionId};
 use crate::audit;
+use crate::keys::clock::ClockSkew;
 use crate::keys::live::LiveKeys;
-use crate::keys::store::StoreError;
-use crate::keys::store::records::{
-    NewRecord, OtherRecord, RecordId, RecordStore, StoredRecord, other_record, remove_record,
-};
 use crate::metrics::{Metrics, SessionEvent};
 use crate::revocations::Revocation;
 use crate::revocations::queue::RevocationQueue;
+use crate::store::{StoreError, Version};
 use crate::users::{PresentUser, User, UserStore};
 
 /// Thirty days, in seconds. Revocations of users are kept as long: a session must not outlive one.
 pub(crate) const MAX_LIFETIME: u32 = 2_592_000;
-/// Longest wait of a login for the store; after it the login succeeds without a refresh token.
-const STORE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Max number of calls at once: each is a connection to Redis, or a thread that waits for a disk.
 const MAX_CALLS: usize = 64;
-/// Attempts to change the list of a user's sessions: each retry means that another login was faster.
+/// Longest wait for others' calls.
+const CALLS_TIMEOUT: Duration = Duration::from_secs(3);
+/// Each retry means that another call changed the session meanwhile.
 const ATTEMPTS: usize = 8;
 
 named_enum! {
     /// The reason for the end of a session.
     pub(crate) enum EndCause {
         Logout = "logout",
-        /// A refresh token came a second time: one of the two clients is a thief.
+        /// A refresh token came again after its successor was used, or much later than the first time:
+        /// one of two clients is a thief.
         Reuse = "reuse",
         Expiry = "expiry",
         /// The user was removed, disabled, or replaced by another one of this account.
@@ -71,20 +70,21 @@ pub(crate) enum SessionError {
     Store(#[from] StoreError),
     #[error("there is no randomness")]
     Random(#[from] Unspecified),
-    #[error("a record cannot be written: {0}")]
-    Record(#[from] serde_json::Error),
 }
 
 /// The parts of [`Sessions`].
 pub(crate) struct SessionParts {
-    pub(crate) store: Arc<dyn RecordStore>,
+    pub(crate) records: SessionRecords,
     /// Seconds from a login to the end of its session.
     pub(crate) lifetime: i64,
+    /// Seconds for which an access token is valid.
+    pub(crate) token_lifetime: i64,
     /// Max number of each user; `None` for any number.
     pub(crate) max_of_user: Option<NonZeroUsize>,
     pub(crate) users: Arc<dyn UserStore>,
     pub(crate) live_keys: Arc<LiveKeys>,
     pub(crate) revocations: RevocationQueue,
+    pub(crate) clock: Arc<ClockSkew>,
     pub(crate) metrics: Metrics,
 }
 
@@ -106,12 +106,22 @@ pub(crate) struct Beginning {
     began: i64,
 }
 
-/// A session whose present refresh token was presented.
+/// A session of which a refresh token was presented that may be used.
 pub(crate) struct OpenSession {
     pub(crate) user: User,
     token: RefreshToken,
-    stored: StoredRecord,
+    of_token: Use,
+    version: Version,
     record: SessionRecord,
+}
+
+/// What a use of a refresh token gives.
+pub(crate) struct Renewed {
+    pub(crate) user: User,
+    pub(crate) refresh_token: Zeroizing<String>,
+    pub(crate) access_token: IssuedToken,
+    /// `iat` of the access token.
+    pub(crate) issued_at: i64,
 }
 
 impl Beginning {
@@ -119,7 +129,7 @@ impl Beginning {
     /// ends it. `None` without randomness.
     pub(crate) fn new(user: &PresentUser, now: i64) -> Option<Self> {
         Some(Self {
-            token: RefreshToken::generate().ok()?,
+            token: RefreshToken::generate(&user.user.id).ok()?,
             credentials: user.credentials.clone(),
             began: now,
         })
@@ -127,14 +137,7 @@ impl Beginning {
 
     /// Returns the id of the first access token.
     pub(crate) fn token_id(&self) -> Result<String, Unspecified> {
-        refresh_token::token_id(&self.token.session())
-    }
-}
-
-impl OpenSession {
-    /// Returns the id of the next access token.
-    pub(crate) fn token_id(&self) -> Result<String, Unspecified> {
-        refresh_token::token_id(&self.token.session())
+        self.token.session().token_id()
     }
 }
 
@@ -148,35 +151,57 @@ impl Sessions {
     }
 
     /// Stores a new session and returns its refresh token; `None` if the store does not take it.
+    ///
+    /// # Errors
+    /// [`StoreError::Unclear`] alone.
     pub(crate) async fn begin(
         &self,
         beginning: Beginning,
         user: &User,
         issued: IssuedToken,
-    ) -> Option<String> {
-        let begun = timeout(STORE_TIMEOUT, self.begin_in_store(&beginning, user, issued)).await;
-        let outcome = begun.unwrap_or_else(|_| Err(no_response().into()));
-        self.0.log_begin(outcome.as_ref().err());
-        let event = match outcome {
+    ) -> Result<Option<Zeroizing<String>>, StoreError> {
+        let token = beginning.token.clone();
+        let begun = self.0.begin(beginning, user, issued).await;
+        self.0.log_begin(begun.as_ref().err());
+        self.0.parts.metrics.session(match begun {
             Ok(()) => SessionEvent::Begun,
             Err(_) => SessionEvent::NotStored,
-        };
-        self.0.parts.metrics.session(event);
-        outcome.ok().map(|()| beginning.token.text().to_owned())
+        });
+        match begun {
+            Ok(()) => {}
+            Err(SessionError::Store(unclear @ StoreError::Unclear(_))) => return Err(unclear),
+            Err(_) => return Ok(None),
+        }
+        self.end_surplus(token.session()).await;
+        Ok(Some(token.text()))
     }
 
-    async fn begin_in_store(
-        &self,
-        beginning: &Beginning,
-        user: &User,
-        issued: IssuedToken,
-    ) -> Result<(), SessionError> {
-        let surplus = self.0.list(beginning, user).await?;
-        if !surplus.is_empty() {
-            // The login does not wait for it.
-            tokio::spawn(Arc::clone(&self.0).end_surplus(surplus));
+    /// Ends the oldest sessions of this one's user for which there is no place.
+    async fn end_surplus(&self, of: SessionId) {
+        let Some(max) = self.0.parts.max_of_user else {
+            return;
+        };
+        let all = self.0.call(self.0.parts.records.of_same_user(of)).await;
+        let surplus = match all {
+            Ok(mut all) => {
+                // Others of this second may come after it.
+                all.retain(|id| *id != of);
+                all.truncate(all.len().saturating_sub(max.get() - 1));
+                all
+            }
+            Err(error) => return log_surplus(&error),
+        };
+        if surplus.is_empty() {
+            return;
         }
-        self.0.begin(beginning, user, issued).await
+        let state = Arc::clone(&self.0);
+        // The login does not wait for it.
+        tokio::spawn(async move {
+            for id in surplus {
+                let ended = state.end(id, EndCause::Limit, None).await;
+                let _ = ended.inspect_err(log_surplus);
+            }
+        });
     }
 
     /// Finds the session of a refresh token.
@@ -185,116 +210,101 @@ impl Sessions {
     /// [`SessionError::Ended`] for a token that is of no use; a known session ends with it.
     pub(crate) async fn open(&self, token: &str, now: i64) -> Result<OpenSession, SessionError> {
         let token = RefreshToken::parse(token).ok_or(SessionError::Ended)?;
-        let id = token.session();
-        let Some(stored) = self.0.load(&id).await? else {
-            return Err(SessionError::Ended);
-        };
-        let record: SessionRecord =
-            serde_json::from_str(&stored.text).map_err(|_| SessionError::Ended)?;
-        let present = self.0.parts.users.present(&record.account);
+        self.open_with(token, now).await
+    }
+
+    async fn open_with(&self, token: RefreshToken, now: i64) -> Result<OpenSession, SessionError> {
+        let (state, id) = (&self.0, token.session());
+        let held = state.call(state.parts.records.read(id)).await?;
+        let held = held.ok_or(SessionError::Ended)?;
+        let record = held.record?;
+        let present = state.parts.users.present(&record.account);
         let is_revoked =
-            |user: &str, began, tokens: &[IssuedToken]| self.0.is_revoked(user, began, tokens);
-        match record.user(&token.hash(), present, is_revoked, now) {
-            Ok(user) => Ok(OpenSession {
+            |user: &str, began, tokens: &[IssuedToken]| state.is_revoked(user, began, tokens);
+        match record.user(&token, present, is_revoked, now) {
+            Ok((user, of_token)) => Ok(OpenSession {
                 user,
                 token,
-                stored,
+                of_token,
+                version: held.version,
                 record,
             }),
             Err(cause) => {
-                self.end(id, cause).await?;
+                self.end(id, cause, None).await?;
                 Err(SessionError::Ended)
             }
         }
     }
 
-    /// Replaces the refresh token of a session. Of two uses at once one succeeds; the other is a
-    /// second use, and ends the session.
+    /// Replaces the refresh token of a session. Of two uses at once one does, and both get the same.
     ///
     /// # Errors
     /// See [`SessionError`].
     pub(crate) async fn renew(
         &self,
-        session: OpenSession,
-        issued: IssuedToken,
+        mut session: OpenSession,
         now: i64,
-    ) -> Result<String, SessionError> {
-        let next = session.token.renewed()?;
-        let (record, surplus) = session.record.renewed(next.hash(), issued, now);
-        let text = serde_json::to_string(&record)?;
-        let (state, id) = (Arc::clone(&self.0), next.session());
-        let swapped = to_the_end(async move {
-            let new = NewRecord {
-                text: &text,
-                ends: record.ends,
-            };
-            let swapped = state.swap(&id, Some(&session.stored), Some(new)).await?;
-            if swapped {
-                state.revoke(surplus).await;
+    ) -> Result<Renewed, SessionError> {
+        let state = &self.0;
+        for _ in 0..ATTEMPTS {
+            if session.of_token == Use::Repeated {
+                return session.given();
             }
-            Ok(swapped)
-        });
-        if swapped.await? {
-            return Ok(next.text().to_owned());
+            let id = session.token.session();
+            let issued = IssuedToken {
+                id: id.token_id()?,
+                expires: now.saturating_add(state.parts.token_lifetime),
+            };
+            let (record, surplus) = session.record.renewed(&session.token, issued, now);
+            state.revoke(surplus).await?;
+            let expected = Some(session.version.clone());
+            if state
+                .call(state.parts.records.put(id, expected, &record))
+                .await?
+            {
+                return OpenSession { record, ..session }.given();
+            }
+            session = self.open_with(session.token, now).await?;
         }
-        self.end(id, EndCause::Reuse).await?;
-        Err(SessionError::Ended)
+        Err(keeps_changing().into())
     }
 
-    /// Ends a session, if there is one, and revokes its access tokens; also if the client does not
-    /// wait for that.
+    /// Ends a session, if there is one, once its access tokens are revoked in the store; also if the
+    /// client does not wait for that. `verified` is the revocation of an access token of it that was
+    /// verified: then it ends also where its record cannot be read.
     ///
     /// # Errors
-    /// While the store is unavailable.
-    pub(crate) async fn end(&self, id: RecordId, cause: EndCause) -> Result<(), StoreError> {
+    /// While the store is unavailable, or the record cannot be read.
+    pub(crate) async fn end(
+        &self,
+        id: SessionId,
+        cause: EndCause,
+        verified: Option<Revocation>,
+    ) -> Result<(), StoreError> {
         let state = Arc::clone(&self.0);
-        to_the_end(async move { state.end(&id, cause).await }).await
+        let ended = tokio::spawn(async move { state.end(id, cause, verified).await });
+        let ended = ended.await;
+        ended.unwrap_or_else(|error| Err(StoreError::Unclear(error.to_string())))
+    }
+}
+
+impl OpenSession {
+    fn given(self) -> Result<Renewed, SessionError> {
+        let given = self.record.given(&self.token);
+        let (token, access_token, issued_at) = given.ok_or(SessionError::Ended)?;
+        Ok(Renewed {
+            user: self.user,
+            refresh_token: token.text(),
+            access_token,
+            issued_at,
+        })
     }
 }
 
 impl State {
-    /// Adds a session to the list of its user, before it begins: each one is listed. Returns the
-    /// oldest, for which there is no place.
-    async fn list(
-        &self,
-        beginning: &Beginning,
-        user: &User,
-    ) -> Result<Vec<RecordId>, SessionError> {
-        let Some(max) = self.parts.max_of_user else {
-            return Ok(Vec::new());
-        };
-        let (began, id) = (beginning.began, beginning.token.session());
-        let times = (began, began.saturating_add(self.parts.lifetime));
-        let add = |listed: &mut SessionsOfUser| listed.add(id, times, max.get());
-        self.change_list(&user.id, add).await
-    }
-
-    async fn change_list<T>(
-        &self,
-        user_id: &str,
-        change: impl Fn(&mut SessionsOfUser) -> T,
-    ) -> Result<T, SessionError> {
-        let id = RecordId::of_other(OtherRecord::SessionsOfUser, user_id);
-        for _ in 0..ATTEMPTS {
-            let held = self.call(other_record(&*self.parts.store, &id)).await?;
-            let text = held.as_ref().map(|held| held.text.as_str());
-            let before: SessionsOfUser = text
-                .and_then(|text| serde_json::from_str(text).ok())
-                .unwrap_or_default();
-            let mut listed = before.clone();
-            let outcome = change(&mut listed);
-            let text = serde_json::to_string(&listed)?;
-            let new = listed.ends().map(|ends| NewRecord { text: &text, ends });
-            if listed == before || self.swap(&id, held.as_ref(), new).await? {
-                return Ok(outcome);
-            }
-        }
-        Err(StoreError::Unavailable("the user's sessions keep changing".to_owned()).into())
-    }
-
     async fn begin(
         &self,
-        beginning: &Beginning,
+        beginning: Beginning,
         user: &User,
         issued: IssuedToken,
     ) -> Result<(), SessionError> {
@@ -303,15 +313,12 @@ impl State {
             credentials,
             began,
         } = beginning;
-        let ends = began.saturating_add(self.parts.lifetime);
-        let times = (*began, ends);
-        let record = SessionRecord::new(token.hash(), user, credentials.clone(), times, issued);
-        let text = serde_json::to_string(&record)?;
-        let new = NewRecord { text: &text, ends };
-        if self.swap(&token.session(), None, Some(new)).await? {
-            Ok(())
-        } else {
-            Err(SessionError::Ended)
+        let times = (began, began.saturating_add(self.parts.lifetime));
+        let record = SessionRecord::new(&token, user, credentials, times, issued)?;
+        let put = self.parts.records.put(token.session(), None, &record);
+        match self.call(put).await? {
+            true => Ok(()),
+            false => Err(SessionError::Ended),
         }
     }
 
@@ -327,44 +334,44 @@ impl State {
         }
     }
 
-    async fn end(&self, id: &RecordId, cause: EndCause) -> Result<(), StoreError> {
-        let removed = self
-            .call(remove_record(&*self.parts.store, id, is_session))
-            .await?;
-        let Some(removed) = removed else {
-            return Ok(());
-        };
-        let record: Option<SessionRecord> = serde_json::from_str(&removed.text).ok();
-        let account = record.as_ref().map_or("", |record| &record.account);
-        audit::session_ended(account, cause.name());
-        self.parts.metrics.session(match cause {
-            EndCause::Reuse => SessionEvent::Reused,
-            _ => SessionEvent::Ended,
-        });
-        let Some(record) = record else {
-            return Ok(());
-        };
-        self.revoke(record.revocations(unix_now())).await;
-        if self.parts.max_of_user.is_some() && cause != EndCause::Limit {
-            // Without it the session counts on in the list, until its time is over.
-            let _ = self
-                .change_list(&record.user_id, |listed| listed.remove(*id))
-                .await;
-        }
-        Ok(())
-    }
-
-    async fn end_surplus(self: Arc<Self>, surplus: Vec<RecordId>) {
-        for id in surplus {
-            if let Err(error) = self.end(&id, EndCause::Limit).await {
-                warn!(%error, "a user's oldest session stays, beyond the limit");
+    async fn end(
+        &self,
+        id: SessionId,
+        cause: EndCause,
+        verified: Option<Revocation>,
+    ) -> Result<(), StoreError> {
+        for _ in 0..ATTEMPTS {
+            let Some(held) = self.call(self.parts.records.read(id)).await? else {
+                return self.revoke(verified.into_iter().collect()).await;
+            };
+            let (account, revocations) = match &held.record {
+                Ok(record) => (
+                    record.account.clone(),
+                    record.revocations(self.parts.clock.now()),
+                ),
+                Err(_) if verified.is_some() => Default::default(),
+                Err(error) => return Err(error.clone()),
+            };
+            // First: without its record nothing would name them.
+            let revocations = revocations.into_iter().chain(verified.clone());
+            self.revoke(revocations.collect()).await?;
+            if self.call(self.parts.records.remove(id, held)).await? {
+                audit::session_ended(&account, cause.name());
+                self.parts.metrics.session(match cause {
+                    EndCause::Reuse => SessionEvent::Reused,
+                    _ => SessionEvent::Ended,
+                });
+                return Ok(());
             }
         }
+        Err(keeps_changing())
     }
 
-    async fn revoke(&self, revocations: Vec<Revocation>) {
-        if !revocations.is_empty() {
-            self.parts.revocations.note(revocations).await;
+    /// Waits until the store has these revocations.
+    async fn revoke(&self, revocations: Vec<Revocation>) -> Result<(), StoreError> {
+        match revocations.is_empty() {
+            true => Ok(()),
+            false => Ok(self.parts.revocations.submit(revocations).await?),
         }
     }
 
@@ -386,61 +393,26 @@ impl State {
                 .any(|token| revocations.revokes(&claims(Some(token.id.clone()))))
     }
 
-    async fn load(&self, id: &RecordId) -> Result<Option<StoredRecord>, StoreError> {
-        self.call(self.parts.store.record(id)).await
-    }
-
-    async fn swap(
-        &self,
-        id: &RecordId,
-        expected: Option<&StoredRecord>,
-        new: Option<NewRecord<'_>>,
-    ) -> Result<bool, StoreError> {
-        self.call(self.parts.store.swap_record(id, expected, new))
-            .await
-    }
-
-    /// Bounds the number and the time of calls.
+    /// Bounds the number of calls; the store bounds their time.
     async fn call<T>(
         &self,
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let bounded = async {
-            let _permit = self.calls.acquire().await;
-            call.await
-        };
-        let done = timeout(STORE_TIMEOUT, bounded).await;
-        done.unwrap_or_else(|_| Err(no_response()))
+        match timeout(CALLS_TIMEOUT, self.calls.acquire()).await {
+            Ok(_permit) => call.await,
+            Err(_) => Err(StoreError::Unavailable(
+                "too many calls of the store are waiting".to_owned(),
+            )),
+        }
     }
 }
 
-fn no_response() -> StoreError {
-    StoreError::Unavailable("the store of sessions does not respond".to_owned())
+fn keeps_changing() -> StoreError {
+    StoreError::Unavailable("a session keeps changing".to_owned())
 }
 
-/// Runs a change to its end, also if the client hangs up: no token stays that nothing ends.
-async fn to_the_end<T: Send + 'static>(
-    change: impl Future<Output = Result<T, StoreError>> + Send + 'static,
-) -> Result<T, StoreError> {
-    let done = tokio::spawn(change).await;
-    done.unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string())))
-}
-
-fn is_session(held: &StoredRecord) -> bool {
-    serde_json::from_str::<SessionRecord>(&held.text).is_ok()
-}
-
-/// Returns true for a session of which this is one of the access tokens: a `jti` may be forged and
-/// name any record.
-pub(crate) fn has_token(held: &StoredRecord, token_id: &str) -> bool {
-    let record: Result<SessionRecord, _> = serde_json::from_str(&held.text);
-    record.is_ok_and(|record| record.has_token(token_id))
-}
-
-/// Returns the revocations of the access tokens of a session that a command has ended at `now`.
-pub(crate) fn revocations_of(ended: &StoredRecord, now: i64) -> Vec<Revocation> {
-    let record: Result<SessionRecord, _> = serde_json::from_str(&ended.text);
-    record.map_or_else(|_| Vec::new(), |record| record.revocations(now))
+fn log_surplus(error: &StoreError) {
+    warn!(%error, "a user's oldest session stays, beyond the limit");
 }
 
 /// Logs an error that is not the client's.
@@ -448,8 +420,9 @@ pub(crate) fn log_error(error: &SessionError) {
     match error {
         SessionError::Ended => {}
         SessionError::Store(error) => warn!(%error, "a session is not available"),
-        SessionError::Random(_) | SessionError::Record(_) => {
-            error!(%error, "a session cannot be renewed");
-        }
+        SessionError::Random(_) => error!(%error, "a session cannot be renewed"),
     }
 }
+
+#[cfg(test)]
+mod tests;

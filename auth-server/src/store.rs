@@ -4,7 +4,7 @@
 //! interpret them.
 #![cfg_attr(
     not(test),
-    expect(dead_code, reason = "sessions and revocations are still to come")
+    expect(dead_code, reason = "the log of revocations is still to come")
 )]
 
 #[cfg(test)]
@@ -30,6 +30,10 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) enum Kind {
     Application,
     Session,
+    /// A verification code that was used.
+    UsedCode,
+    /// The users of the last load of a file.
+    Users,
 }
 
 impl Kind {
@@ -37,6 +41,17 @@ impl Kind {
         match self {
             Self::Application => "application",
             Self::Session => "session",
+            Self::UsedCode => "used-code",
+            Self::Users => "users",
+        }
+    }
+
+    /// Returns the length of the first part of an id, the group, whose ids are read together; 0 where
+    /// all are one group.
+    const fn group_length(self) -> usize {
+        match self {
+            Self::Session => 12,
+            Self::Application | Self::UsedCode | Self::Users => 0,
         }
     }
 }
@@ -45,6 +60,13 @@ impl Kind {
 pub(crate) struct Key {
     pub(crate) kind: Kind,
     pub(crate) id: String,
+}
+
+impl Key {
+    /// Returns the part of the id that names its group.
+    pub(crate) fn group(&self) -> &str {
+        self.id.get(..self.kind.group_length()).unwrap_or_default()
+    }
 }
 
 /// The name of a log, as it stands in the store.
@@ -153,6 +175,9 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
 
     /// Reads the records of a kind, in the order of their ids.
     async fn list(&self, kind: Kind) -> Result<Vec<(String, Stored)>, StoreError>;
+
+    /// Reads the ids of a group, or of all (an empty name); those that end first come first.
+    async fn ids(&self, kind: Kind, group: &str) -> Result<Vec<String>, StoreError>;
 
     /// Makes all changes, or none if one of them expects another version.
     async fn commit(&self, changes: Vec<Change>) -> Result<Outcome, StoreError>;

@@ -26,11 +26,10 @@ use crate::keys::clock::ClockSkew;
 use crate::keys::pair::SigningKeyPair;
 use crate::keys::ring::KeyRing;
 use crate::keys::store::location::StoreLocation;
-use crate::keys::store::records::{RecordId, StoredRecord, remove_record};
 use crate::keys::store::{KeyStore, StoreError, within_timeout};
 use crate::keys::sync::compare_and_swap::{unusable_keys, update};
 use crate::keys::sync::reconcile::Plan;
-use crate::sessions::has_token;
+use crate::sessions::records::SessionRecords;
 use crate::store::sqlite::Access;
 
 pub(crate) async fn run(command: &KeysCommand) -> Result<(), ExitError> {
@@ -167,7 +166,14 @@ async fn confirm(store: &KeysInStore, kid: &KeyId, time: Seconds) -> Result<(), 
 /// Writes the same keys and records again, which encrypts and authenticates them anew.
 async fn reencrypt(args: &KeysReencryptArgs) -> Result<(), ExitError> {
     let store = KeysInStore::open(&args.keys)?;
+    let were_clear = store.location.holds_clear_keys().await?;
     let ring = store.update(|ring, _| Plan::Write(ring)).await?;
+    let unreadable = store.sessions().reencrypt(were_clear).await?;
+    if unreadable > 0 {
+        print_note(&format!(
+            "{unreadable} sessions cannot be read, and stay as they are"
+        ));
+    }
     let authenticated = store.reauthenticate(&args.accept_application).await;
     store.note_unfinished_change();
     print(&format!(
@@ -246,17 +252,8 @@ impl KeysInStore {
         Ok(stored.and_then(|stored| self.parse(&stored))?)
     }
 
-    /// Ends the session that has this access token; returns its last record if there was one.
-    pub(super) async fn end_session(
-        &self,
-        id: &RecordId,
-        token_id: &str,
-    ) -> Result<Option<StoredRecord>, ExitError> {
-        let records = self.location.records();
-        Ok(within_timeout(remove_record(&*records, id, |held| {
-            has_token(held, token_id)
-        }))
-        .await?)
+    pub(super) fn sessions(&self) -> SessionRecords {
+        self.location.sessions()
     }
 
     /// Returns the store's time, if it has a clock: the operator's may be wrong.

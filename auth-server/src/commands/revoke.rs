@@ -14,11 +14,10 @@ use crate::applications::AppId;
 use crate::changed_by::ChangedBy;
 use crate::cli::revoke::{RevokeArgs, id};
 use crate::cli::store::StoreArgs;
-use crate::keys::store::records::RecordId;
 use crate::keys::sync::reconcile::Plan;
 use crate::revocations::{Revocation, Revoked, end_of_tokens};
-use crate::sessions::refresh_token::session_of;
-use crate::sessions::{MAX_LIFETIME, revocations_of};
+use crate::sessions::MAX_LIFETIME;
+use crate::sessions::refresh_token::SessionId;
 use crate::users::UsersLocation;
 use crate::users::users_file::{self, Users};
 
@@ -60,9 +59,9 @@ pub(crate) async fn run(args: &RevokeArgs) -> Result<(), ExitError> {
     };
     record(&store, slice::from_ref(&revocation), &by, now).await?;
     if let Revoked::Token { id, .. } = &revocation.revoked
-        && let Some(session) = session_of(id)
+        && let Some(session) = SessionId::of_token(id)
     {
-        end_session(&store, (&session, id), &by, now).await?;
+        end_session(&store, (session, id), &by, now).await?;
     }
     print_note(&format!("changed by {by}"));
     print_note(
@@ -92,20 +91,28 @@ pub(super) async fn end_application(
     Ok(())
 }
 
-/// Ends the session of a token, and the other access tokens of it.
+/// Ends the session that has this access token, and the other access tokens of it: its name alone may
+/// be forged.
 async fn end_session(
     store: &KeysInStore,
-    (session, token_id): (&RecordId, &str),
+    (session, token_id): (SessionId, &str),
     by: &ChangedBy,
     now: i64,
 ) -> Result<(), ExitError> {
-    let Some(ended) = store.end_session(session, token_id).await? else {
-        return Ok(());
-    };
-    record(store, &revocations_of(&ended, now), by, now).await?;
-    print_note(
-        "its session has ended as well, with all access tokens: the refresh token is of no use any more",
-    );
+    let sessions = store.sessions();
+    while let Some(held) = sessions.read(session).await? {
+        let session_record = held.record.as_ref().map_err(Clone::clone)?;
+        if !session_record.has_token(token_id) {
+            return Ok(());
+        }
+        record(store, &session_record.revocations(now), by, now).await?;
+        if sessions.remove(session, held).await? {
+            print_note(
+                "its session has ended as well, with all access tokens: the refresh token is of no use any more",
+            );
+            return Ok(());
+        }
+    }
     Ok(())
 }
 

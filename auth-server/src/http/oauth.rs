@@ -103,9 +103,10 @@ const fn code(rejection: Rejection) -> &'static str {
         Rejection::GrantInvalid => "invalid_grant",
         Rejection::GrantNotAllowed => "unauthorized_client",
         Rejection::ScopeNotGranted => "invalid_scope",
-        Rejection::StoreUnavailable | Rejection::ServerBusy | Rejection::TooManyAttempts => {
-            "temporarily_unavailable"
-        }
+        Rejection::StoreUnavailable
+        | Rejection::StoreOutcomeUnknown
+        | Rejection::ServerBusy
+        | Rejection::TooManyAttempts => "temporarily_unavailable",
         Rejection::Internal => "server_error",
         _ => "invalid_request",
     }

@@ -16,6 +16,7 @@ use wire::rejection::Rejection;
 
 use super::middleware::security_headers;
 use crate::rate_limit::RetryAfter;
+use crate::store::StoreError;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
@@ -92,6 +93,14 @@ pub(in crate::http) fn error_response(error: ErrorResponse) -> Response {
         response.headers_mut().insert(RETRY_AFTER, seconds);
     }
     response
+}
+
+/// Returns the rejection for an error of the store, which its caller logs.
+pub(in crate::http) const fn store_rejection(error: &StoreError) -> Rejection {
+    match error {
+        StoreError::Unclear(_) => Rejection::StoreOutcomeUnknown,
+        StoreError::Unavailable(_) | StoreError::Unusable(_) => Rejection::StoreUnavailable,
+    }
 }
 
 /// Returns a rejection as in its table row.

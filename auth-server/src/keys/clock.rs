@@ -53,6 +53,11 @@ impl ClockSkew {
         self.0.load().as_deref().copied().unwrap_or_default()
     }
 
+    /// Returns the store's time, in seconds since the epoch; this machine's while that is unknown.
+    pub(crate) fn now(&self) -> i64 {
+        self.to_store(unix_now())
+    }
+
     /// Converts this machine's time to the store's.
     pub(crate) fn to_store(&self, machine: i64) -> i64 {
         machine.saturating_sub(self.seconds())

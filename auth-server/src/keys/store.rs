@@ -8,7 +8,6 @@ mod conformance;
 mod encrypting;
 mod file;
 pub(crate) mod location;
-pub(crate) mod records;
 mod redis;
 
 use std::fmt;

@@ -44,6 +44,8 @@ use crate::revocations::queue::RevocationInbox;
 pub(crate) struct SyncedState {
     pub(crate) live_keys: Arc<LiveKeys>,
     pub(crate) registrations: Arc<ApplicationRegistry>,
+    /// By the last poll.
+    pub(crate) clock: Arc<ClockSkew>,
     pub(crate) metrics: Metrics,
 }
 
@@ -55,7 +57,6 @@ pub(crate) struct KeySync {
     shared: SyncedState,
     key_condition: Condition,
     store_condition: Condition,
-    skew: ClockSkew,
     revocations: Revocations,
     /// A store error that does not keep this server from serving, for `/readyz`.
     store_error_note: Arc<ArcSwapOption<String>>,
@@ -87,7 +88,6 @@ impl KeySync {
             shared,
             key_condition: health.condition("signing_key", unread),
             store_condition: health.condition_with_note("store", unread, note),
-            skew: ClockSkew::default(),
             revocations: Revocations::new(inbox),
             store_error_note,
             logged_notes: Vec::new(),
@@ -161,7 +161,7 @@ impl KeySync {
     fn next_due(&self) -> Option<i64> {
         let keys = self.shared.live_keys.published()?;
         let due = keys.ring().next_due(&self.policy)?;
-        Some(self.skew.to_machine(due))
+        Some(self.shared.clock.to_machine(due))
     }
 
     async fn synchronize(&self, now: i64) -> Result<(), StoreError> {
@@ -180,7 +180,7 @@ impl KeySync {
         self.compare_clocks().await?;
         let keys = self.shared.live_keys.published();
         let memory = keys.as_deref().map(PublishedKeys::ring);
-        let time = self.skew.time(now);
+        let time = self.shared.clock.time(now);
         let with_waiting = memory.and_then(|ring| self.revocations.added_to(ring, time.latest));
         let reconciliation = Reconciliation {
             signing_type: self.signing_type,
@@ -216,14 +216,14 @@ impl KeySync {
     }
 
     async fn compare_clocks(&self) -> Result<(), StoreError> {
-        let was_noticeable = self.skew.is_noticeable();
-        self.skew.measure(&*self.store).await?;
-        let skew_seconds = self.skew.seconds();
+        let was_noticeable = self.shared.clock.is_noticeable();
+        self.shared.clock.measure(&*self.store).await?;
+        let skew_seconds = self.shared.clock.seconds();
         self.shared.metrics.clock_skew(skew_seconds);
-        match (was_noticeable, self.skew.is_noticeable()) {
+        match (was_noticeable, self.shared.clock.is_noticeable()) {
             (false, true) => warn!(
                 skew_seconds,
-                "this machine's clock differs from the key store's: other servers and sidecars may reject its tokens"
+                "this machine's clock differs from the key store's, which counts in keys and tokens"
             ),
             (true, false) => info!(skew_seconds, "the clocks agree again"),
             _ => {}
@@ -254,7 +254,7 @@ impl KeySync {
         let Some(keys) = self.shared.live_keys.published() else {
             return Ok(());
         };
-        let time = self.skew.time(now);
+        let time = self.shared.clock.time(now);
         let waiting = self.revocations.added_to(keys.ring(), time.latest);
         let advanced = waiting.unwrap_or_else(|| keys.ring().clone());
         let advanced = advanced.advance(time, &self.policy);
@@ -295,7 +295,7 @@ impl KeySync {
         for id in &reconciled.ended {
             // Not the begin of the poll: until now this server may have issued tokens, by its own clock.
             let now = unix_now();
-            let latest = self.skew.time(now).latest.max(now);
+            let latest = self.shared.clock.time(now).latest.max(now);
             self.revocations
                 .note_application(id, latest, self.policy.keep);
         }
@@ -353,7 +353,7 @@ impl KeySync {
     fn report(&mut self, outcome: Result<(), StoreError>, now: i64) {
         self.shared.metrics.store_up(outcome.is_ok());
         match outcome {
-            Ok(()) => self.report_success(self.skew.time(now).latest),
+            Ok(()) => self.report_success(self.shared.clock.time(now).latest),
             Err(failure) => self.report_failure(failure),
         }
     }

@@ -1,12 +1,18 @@
 //! Revocations on their way from a route, or from the users file, to the key synchronization, which
 //! writes all that are waiting at once.
 
+use std::time::Duration;
+
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 
 use super::Revocation;
+use crate::store::StoreError;
 
 /// Max number of waiting revocations: each waits for one write.
 const MAX_WAITING: usize = 4096;
+/// Longest wait for a write.
+const STORE_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// The sending side.
 #[derive(Debug, Clone)]
@@ -19,6 +25,12 @@ pub(crate) enum NotStored {
     Busy,
     /// The store did not take it. This server counts it all the same, and tries again.
     StoreUnavailable,
+}
+
+impl From<NotStored> for StoreError {
+    fn from(_: NotStored) -> Self {
+        Self::Unavailable("revocations are not in the store yet".to_owned())
+    }
 }
 
 #[derive(Debug)]
@@ -57,9 +69,9 @@ impl RevocationQueue {
         };
         let sent = self.0.try_send(submitted);
         sent.map_err(|_| NotStored::Busy)?;
-        match outcome.await {
-            Ok(true) => Ok(()),
-            Ok(false) | Err(_) => Err(NotStored::StoreUnavailable),
+        match timeout(STORE_TIMEOUT, outcome).await {
+            Ok(Ok(true)) => Ok(()),
+            _ => Err(NotStored::StoreUnavailable),
         }
     }
 

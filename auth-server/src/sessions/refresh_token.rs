@@ -1,97 +1,120 @@
-//! Refresh tokens: `postern_rt_`, and in base64url the handle of the session and a secret that each
-//! use replaces.
+//! Refresh tokens: `postern_rt_`, and in base64url the owner and the handle of the session and a
+//! secret that each use replaces.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::error::Unspecified;
+use aws_lc_rs::hmac::{self, HMAC_SHA256};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use zeroize::Zeroizing;
 
 use crate::applications::secret_hash::SecretHash;
-use crate::keys::store::records::RecordId;
 use crate::random;
+use crate::store::{Key, Kind};
 
 /// Prefix by which scanners find leaked tokens; no access token starts like this.
 const PREFIX: &str = "postern_rt_";
-const HANDLE_BYTES: usize = 16;
+/// A multiple of three: the text of a name begins with the text of its owner.
+const OWNER_BYTES: usize = 9;
+const HANDLE_BYTES: usize = 12;
+const NAME_BYTES: usize = OWNER_BYTES + HANDLE_BYTES;
 const SECRET_BYTES: usize = 32;
-const TOKEN_BYTES: usize = HANDLE_BYTES + SECRET_BYTES;
+const TOKEN_BYTES: usize = NAME_BYTES + SECRET_BYTES;
+/// Random bytes of a `jti` behind the name of its session.
+const UNIQUE_BYTES: usize = 12;
 
 /// A well-formed refresh token, verified or not.
-pub(crate) struct RefreshToken {
-    text: Zeroizing<String>,
-    session: RecordId,
-}
+#[derive(Clone)]
+pub(crate) struct RefreshToken(Zeroizing<[u8; TOKEN_BYTES]>);
+
+/// The name of a session: a digest of its user's id, then one of a part of its refresh tokens, which
+/// cannot be made from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SessionId([u8; NAME_BYTES]);
 
 impl RefreshToken {
-    /// Creates the first token of a new session.
-    pub(crate) fn generate() -> Result<Self, Unspecified> {
-        let bytes = random::bytes::<TOKEN_BYTES>()?;
-        Self::of(&bytes).ok_or(Unspecified)
-    }
-
-    /// Creates the next token of the session.
-    pub(crate) fn renewed(&self) -> Result<Self, Unspecified> {
-        let mut bytes = self.bytes().ok_or(Unspecified)?;
-        let secret = random::bytes::<SECRET_BYTES>()?;
-        let slot = bytes.get_mut(HANDLE_BYTES..).ok_or(Unspecified)?;
-        slot.copy_from_slice(secret.as_slice());
-        Self::of(&bytes).ok_or(Unspecified)
+    /// Creates the first token of a new session of this user.
+    pub(crate) fn generate(user_id: &str) -> Result<Self, Unspecified> {
+        let mut token = Self(random::bytes()?);
+        let owner = digest(&SHA256, format!("postern sessions of {user_id}").as_bytes());
+        let parts = token.0.first_chunk_mut().zip(owner.as_ref().first_chunk());
+        let (part, owner): (&mut [u8; OWNER_BYTES], _) = parts.ok_or(Unspecified)?;
+        *part = *owner;
+        Ok(token)
     }
 
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let text = Zeroizing::new(text.to_owned());
-        let bytes = decode(&text)?;
-        Self::of(&bytes)
+        let bytes = URL_SAFE_NO_PAD.decode(text.strip_prefix(PREFIX)?);
+        let bytes = Zeroizing::new(bytes.ok()?);
+        let bytes = bytes.as_slice().try_into().ok()?;
+        Some(Self(Zeroizing::new(bytes)))
     }
 
-    fn of(bytes: &[u8; TOKEN_BYTES]) -> Option<Self> {
+    /// Returns the next token, always the same: of who knows this one, and the session's secret.
+    pub(super) fn next(&self, session_secret: &str, counter: u64) -> Self {
+        let mut next = self.clone();
+        let key = hmac::Key::new(HMAC_SHA256, session_secret.as_bytes());
+        let message = Zeroizing::new([self.0.as_slice(), &counter.to_be_bytes()].concat());
+        let secret = hmac::sign(&key, &message);
+        let parts = next.0.last_chunk_mut().zip(secret.as_ref().first_chunk());
+        if let Some((part, secret)) = parts {
+            let part: &mut [u8; SECRET_BYTES] = part;
+            *part = *secret;
+        }
+        next
+    }
+
+    pub(crate) fn text(&self) -> Zeroizing<String> {
+        let encoded = Zeroizing::new(URL_SAFE_NO_PAD.encode(self.0.as_slice()));
+        Zeroizing::new(format!("{PREFIX}{}", *encoded))
+    }
+
+    pub(crate) fn session(&self) -> SessionId {
+        let mut name = [0; NAME_BYTES];
+        let (shown, _) = self.0.split_at(NAME_BYTES);
+        let (owner, _) = shown.split_at(OWNER_BYTES);
         // A digest: names in the store and in logs are no part of a token.
-        let handle = digest(&SHA256, bytes.get(..HANDLE_BYTES)?);
-        let encoded = Zeroizing::new(URL_SAFE_NO_PAD.encode(bytes));
-        Some(Self {
-            text: Zeroizing::new(format!("{PREFIX}{}", *encoded)),
-            session: RecordId::from_start(handle.as_ref())?,
-        })
-    }
-
-    fn bytes(&self) -> Option<Zeroizing<[u8; TOKEN_BYTES]>> {
-        decode(&self.text)
-    }
-
-    pub(crate) fn text(&self) -> &str {
-        &self.text
-    }
-
-    pub(crate) fn session(&self) -> RecordId {
-        self.session
+        let digest = digest(&SHA256, shown);
+        let bytes = owner.iter().chain(digest.as_ref());
+        name.iter_mut()
+            .zip(bytes)
+            .for_each(|(to, from)| *to = *from);
+        SessionId(name)
     }
 
     /// Returns what the session's record holds of the token.
     pub(super) fn hash(&self) -> SecretHash {
-        SecretHash::of(&self.text)
+        SecretHash::of(&self.text())
     }
 }
 
-fn decode(text: &str) -> Option<Zeroizing<[u8; TOKEN_BYTES]>> {
-    let bytes = URL_SAFE_NO_PAD.decode(text.strip_prefix(PREFIX)?);
-    let bytes = Zeroizing::new(bytes.ok()?);
-    <[u8; TOKEN_BYTES]>::try_from(bytes.as_slice())
-        .ok()
-        .map(Zeroizing::new)
-}
+impl SessionId {
+    /// Returns the session that a `jti` names; `None` for a token without one.
+    pub(crate) fn of_token(token_id: &str) -> Option<Self> {
+        let bytes = URL_SAFE_NO_PAD.decode(token_id).ok()?;
+        let is_whole = bytes.len() == NAME_BYTES + UNIQUE_BYTES;
+        let name = bytes.first_chunk().filter(|_| is_whole);
+        name.copied().map(Self)
+    }
 
-/// Returns the `jti` of an access token of a session, which names the session.
-pub(crate) fn token_id(session: &RecordId) -> Result<String, Unspecified> {
-    let unique = random::bytes::<{ RecordId::LENGTH }>()?;
-    let both = [session.as_bytes().as_slice(), unique.as_slice()].concat();
-    Ok(URL_SAFE_NO_PAD.encode(both))
-}
+    /// Returns the `jti` of another access token of the session.
+    pub(super) fn token_id(self) -> Result<String, Unspecified> {
+        let unique = random::bytes::<UNIQUE_BYTES>()?;
+        Ok(URL_SAFE_NO_PAD.encode([self.0.as_slice(), unique.as_slice()].concat()))
+    }
 
-/// Returns the session that a `jti` names; `None` for a token without one.
-pub(crate) fn session_of(token_id: &str) -> Option<RecordId> {
-    let bytes = URL_SAFE_NO_PAD.decode(token_id).ok()?;
-    let is_whole = bytes.len() == 2 * RecordId::LENGTH;
-    is_whole.then(|| RecordId::from_start(&bytes)).flatten()
+    /// Parses the id of a record.
+    pub(super) fn parse(id: &str) -> Option<Self> {
+        let bytes = URL_SAFE_NO_PAD.decode(id).ok()?;
+        bytes.try_into().ok().map(Self)
+    }
+
+    /// Returns the key of the record.
+    pub(super) fn key(self) -> Key {
+        Key {
+            kind: Kind::Session,
+            id: URL_SAFE_NO_PAD.encode(self.0),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -100,31 +123,48 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_renewed_token_is_another_one_of_the_same_session() {
-        let first = RefreshToken::generate().unwrap();
-        let second = first.renewed().unwrap();
+    fn the_next_token_is_one_of_the_same_session_and_always_the_same() {
+        let first = RefreshToken::generate("ada").unwrap();
+        let second = first.next("secret", 1);
         assert_eq!(first.session(), second.session());
-        assert_ne!(first.text(), second.text());
-        assert!(!first.hash().equals(&second.hash()));
-        assert_ne!(first.session(), RefreshToken::generate().unwrap().session());
-        let read = RefreshToken::parse(second.text()).unwrap();
+        assert_eq!(second.text(), first.next("secret", 1).text());
+        let read = RefreshToken::parse(&second.text()).unwrap();
         assert_eq!(read.session(), second.session());
         assert!(read.hash().equals(&second.hash()));
+        let other = RefreshToken::generate("ada").unwrap();
+        for token in [
+            &first,
+            &first.next("secret", 2),
+            &first.next("another", 1),
+            &second.next("secret", 1),
+            &other.next("secret", 1),
+        ] {
+            assert!(!token.hash().equals(&second.hash()));
+        }
+    }
+
+    #[test]
+    fn the_sessions_of_a_user_are_one_group() {
+        let token = |user| RefreshToken::generate(user).unwrap().session().key();
+        let (one, other) = (token("ada"), token("ada"));
+        assert_ne!(one.id, other.id);
+        assert_eq!(one.group(), other.group());
+        assert_ne!(one.group(), token("eve").group());
+        assert_eq!(SessionId::parse(&one.id).unwrap().key(), one);
     }
 
     #[test]
     fn only_the_whole_text_is_a_token() {
-        let token = RefreshToken::generate().unwrap();
-        let text = token.text();
+        let text = RefreshToken::generate("ada").unwrap().text();
         for broken in [
             "",
             PREFIX,
             &text[1..],
             &text[..text.len() - 1],
-            &format!("{text}A"),
-            &format!("{text}="),
+            &format!("{}A", *text),
+            &format!("{}=", *text),
             &text.replace(PREFIX, "POSTERN_RT_"),
-            &format!(" {text}"),
+            &format!(" {}", *text),
         ] {
             assert!(RefreshToken::parse(broken).is_none(), "{broken}");
         }
@@ -132,12 +172,12 @@ mod tests {
 
     #[test]
     fn a_token_id_names_its_session_and_others_name_none() {
-        let session = RefreshToken::generate().unwrap().session();
-        let (one, other) = (token_id(&session).unwrap(), token_id(&session).unwrap());
+        let session = RefreshToken::generate("ada").unwrap().session();
+        let (one, other) = (session.token_id().unwrap(), session.token_id().unwrap());
         assert_ne!(one, other);
-        assert_eq!(session_of(&one), Some(session));
+        assert_eq!(SessionId::of_token(&one), Some(session));
         for without in ["", "id", &random::token_id().unwrap(), &one[1..]] {
-            assert_eq!(session_of(without), None, "{without}");
+            assert_eq!(SessionId::of_token(without), None, "{without}");
         }
     }
 }

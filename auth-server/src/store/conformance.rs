@@ -37,6 +37,7 @@ for_every_store!(
     a_version_is_of_one_value,
     a_record_is_absent_from_its_end_on,
     a_list_has_every_record_of_its_kind_in_order,
+    the_ids_of_a_group_come_in_the_order_of_their_ends,
     a_log_is_read_from_a_cursor_and_keeps_its_order,
     of_many_who_change_a_record_at_once_each_is_counted,
 );
@@ -200,6 +201,47 @@ async fn a_list_has_every_record_of_its_kind_in_order(installation: &dyn Install
         .map(|(id, held)| (id.as_str(), held.value.as_str()))
         .collect();
     assert_eq!(listed, [("a", ""), ("b", "2")]);
+}
+
+async fn the_ids_of_a_group_come_in_the_order_of_their_ends(installation: &dyn Installation) {
+    let store = installation.open();
+    let now = store.now().await.unwrap();
+    let id = |user: &str, name: &str| format!("{user:-<12}{name}");
+    let begin = |id: String, ends| Change::Put {
+        key: Key {
+            kind: Kind::Session,
+            id,
+        },
+        expected: None,
+        value: Zeroizing::default(),
+        ends: Some(ends),
+    };
+    for (user, name, ends) in [
+        ("ada", "a", 90),
+        ("ada", "b", 80),
+        ("eve", "c", 70),
+        ("ada", "d", 0),
+    ] {
+        let begun = begin(id(user, name), now + ends);
+        store.commit(vec![begun]).await.unwrap();
+    }
+    let ids = async |group: &str| store.ids(Kind::Session, group).await.unwrap();
+    let of_ada = [id("ada", "b"), id("ada", "a")];
+    assert_eq!(ids(&id("ada", "")).await, of_ada);
+    let all = [id("eve", "c"), id("ada", "b"), id("ada", "a")];
+    assert_eq!(ids("").await, all);
+    let key = Key {
+        kind: Kind::Session,
+        id: id("ada", "b"),
+    };
+    let held = store.get(&key).await.unwrap().unwrap();
+    let delete = Change::Delete {
+        key,
+        expected: held.version,
+    };
+    store.commit(vec![delete]).await.unwrap();
+    assert_eq!(ids(&id("ada", "")).await, [id("ada", "a")]);
+    assert_eq!(ids(&id("bob", "")).await, [""; 0]);
 }
 
 async fn a_log_is_read_from_a_cursor_and_keeps_its_order(installation: &dyn Installation) {

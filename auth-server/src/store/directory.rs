@@ -144,17 +144,6 @@ impl PrivateDirectory {
         }
     }
 
-    /// Removes a file that nothing is lost with, without waiting for the disk; returns true if it did.
-    pub(crate) fn discard(&self, name: &str) -> bool {
-        fs::remove_file(self.0.join(name)).is_ok()
-    }
-
-    /// Returns the names of all files.
-    pub(crate) fn names(&self) -> Result<impl Iterator<Item = String>, StoreError> {
-        let entries = fs::read_dir(&self.0).map_err(|error| rejected(&self.0, &error))?;
-        Ok(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()))
-    }
-
     /// Waits briefly for the lock file `name`.
     pub(crate) fn lock(&self, name: &str) -> Result<Locked, StoreError> {
         let file = self.open_lock(name)?;

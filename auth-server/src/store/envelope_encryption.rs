@@ -16,6 +16,7 @@ use runtime::logs::sanitize::LogText;
 use zeroize::Zeroizing;
 
 use super::record_mac::RecordKey;
+use super::{Key, Kind};
 
 /// No plaintext value (PEM, base64, JSON) starts like this.
 const MARK: &str = "postern-encrypted:";
@@ -30,8 +31,8 @@ pub(crate) enum Slot {
     /// Encrypted only if it is a shared secret.
     Public,
     Ring,
-    /// One with an end: bound to its id in place of a key.
-    Record,
+    /// A record of this kind, bound to its id in place of a key.
+    Record(Kind),
 }
 
 impl Slot {
@@ -40,7 +41,7 @@ impl Slot {
             Self::Private => "private",
             Self::Public => "public",
             Self::Ring => "ring",
-            Self::Record => "session",
+            Self::Record(kind) => kind.name(),
         }
     }
 }
@@ -137,6 +138,8 @@ pub(crate) enum EncryptionError {
         "not encrypted, which --require-encrypted-keys demands; auth-server keys reencrypt without that flag encrypts it"
     )]
     InClear,
+    #[error("not encrypted, though there is a key-encryption key")]
+    RecordInClear,
     #[error("could not be encrypted")]
     Failed,
 }
@@ -212,6 +215,36 @@ impl KeyEncryption {
             kid: Some((*kid).to_owned()),
             at_rest,
         })
+    }
+
+    /// Encrypts the value of a record; returns it as it is without a key.
+    pub(crate) fn seal_record(
+        &self,
+        key: &Key,
+        text: &str,
+    ) -> Result<Zeroizing<String>, EncryptionError> {
+        let sealed = self.seal(Slot::Record(key.kind), &key.id, text)?;
+        Ok(sealed.unwrap_or_else(|| Zeroizing::new(text.to_owned())))
+    }
+
+    /// Decrypts the value of a record. Unlike a signing key, one in clear is not read once there is a
+    /// key: who writes to the store could have planted it.
+    pub(crate) fn open_record(
+        &self,
+        key: &Key,
+        value: &str,
+    ) -> Result<Zeroizing<String>, EncryptionError> {
+        if !value.starts_with(MARK) {
+            return match self.current {
+                Some(_) => Err(EncryptionError::RecordInClear),
+                None => Ok(Zeroizing::new(value.to_owned())),
+            };
+        }
+        let opened = self.open(Slot::Record(key.kind), value)?;
+        match opened.kid {
+            Some(id) if id == key.id => Ok(opened.text),
+            _ => Err(EncryptionError::Forged),
+        }
     }
 
     fn key(&self, id: &str) -> Result<(&RandomizedNonceKey, EncryptionState), EncryptionError> {

@@ -4,8 +4,8 @@
 //! once. Every call makes its own connection: calls are rare (one per poll), and no connection
 //! state can be spoilt by a failover, a restart or a stalled peer.
 //!
-//! A record is a string of its own, and its version the digest of that. An index for each kind (a
-//! sorted set of ids, by the end of the record) and the entries of a log (a sorted set by id, with
+//! A record is a string of its own, and its version the digest of that. An index for each kind and
+//! each group (a sorted set of ids, by the end of the record) and the entries of a log (a sorted set by id, with
 //! another one by end) are kept by the script that commits.
 
 mod address;
@@ -52,20 +52,25 @@ return held
 /// Reads the clock of the server that holds the key.
 const TIME: &str = "return redis.call('TIME')";
 
+/// Reads the ids of the records that have not ended.
+const IDS: &str = "
+return redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. redis.call('TIME')[1], '+inf')
+";
+
 /// Reads the clock and the entries after a cursor.
 const SINCE: &str = "
 return {redis.call('TIME')[1], redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. ARGV[1], '+inf')}
 ";
 
-/// `KEYS`: the mark of this commit, the counter of log entries, and two for each change: record and
-/// index, or a log and its ends. `ARGV`: five for each change: its name, the expected version or
+/// `KEYS`: the mark of this commit, the counter of log entries, and three for each change: record and
+/// the indexes of kind and group, or a log and twice its ends. `ARGV`: five for each change: its name, the expected version or
 /// nothing, the value, the end or nothing, the id.
 ///
 /// The mark makes a repeated commit one: the response to the first may be lost. All keys are read
 /// before the first write, since an error after it would leave half a commit; without the right to
 /// the clock only what has ended stays longer.
 const COMMIT: &str = r"
-local function key(change, number) return KEYS[2 * change + number] end
+local function key(change, number) return KEYS[3 * change - 1 + number] end
 local function argument(change, number) return ARGV[5 * change - 5 + number] end
 local changes = #ARGV / 5
 if redis.call('EXISTS', KEYS[1]) == 1 then return 1 end
@@ -78,6 +83,7 @@ for change = 1, changes do
     if (held and redis.sha1hex(held) or '') ~= argument(change, 2) then return 0 end
   end
   redis.call('ZCARD', key(change, 2))
+  redis.call('ZCARD', key(change, 3))
 end
 redis.call('SET', KEYS[1], '', 'EX', 60)
 local time = redis.pcall('TIME')
@@ -86,20 +92,24 @@ for change = 1, changes do
   if name == 'put' then
     redis.call('SET', key(change, 1), argument(change, 3))
     if ends ~= '' then redis.call('EXPIREAT', key(change, 1), ends) end
-    redis.call('ZADD', key(change, 2), ends == '' and '+inf' or ends, id)
+    for index = 2, 3 do redis.call('ZADD', key(change, index), ends == '' and '+inf' or ends, id) end
+    if key(change, 2) ~= key(change, 3) and ends ~= '' then
+      local last = redis.call('ZRANGE', key(change, 3), -1, -1, 'WITHSCORES')[2]
+      redis.call('EXPIREAT', key(change, 3), last)
+    end
   elseif name == 'delete' then
     redis.call('DEL', key(change, 1))
-    redis.call('ZREM', key(change, 2), id)
+    for index = 2, 3 do redis.call('ZREM', key(change, index), id) end
   elseif name == 'append' then
     local number = redis.call('INCR', KEYS[2])
     redis.call('ZADD', key(change, 1), number, number .. ' ' .. ends .. ' ' .. argument(change, 3))
     redis.call('ZADD', key(change, 2), ends, number)
   end
-  if not time.err and name ~= 'check' then
-    local over = redis.call('ZRANGEBYSCORE', key(change, 2), '-inf', time[1], 'LIMIT', 0, 100)
+  for index = 2, name ~= 'check' and not time.err and 3 or 0 do
+    local over = redis.call('ZRANGEBYSCORE', key(change, index), '-inf', time[1], 'LIMIT', 0, 100)
     for _, id in ipairs(over) do
       if name == 'append' then redis.call('ZREMRANGEBYSCORE', key(change, 1), id, id) end
-      redis.call('ZREM', key(change, 2), id)
+      redis.call('ZREM', key(change, index), id)
     end
   end
 end
@@ -235,7 +245,7 @@ impl Store for RedisStore {
 
     async fn list(&self, kind: Kind) -> Result<Vec<(String, Stored)>, StoreError> {
         let mut index = ::redis::cmd("ZRANGE");
-        index.arg(index_key(kind)).arg(0).arg(-1);
+        index.arg(index_key(kind, "")).arg(0).arg(-1);
         let ids: Vec<Vec<u8>> = self.call(&index).await?;
         let ids = ids.into_iter().filter_map(|id| String::from_utf8(id).ok());
         let mut ids: Vec<_> = ids.collect();
@@ -253,6 +263,10 @@ impl Store for RedisStore {
             records.extend(held.filter_map(|(id, held)| Some((id.clone(), held?))));
         }
         Ok(records)
+    }
+
+    async fn ids(&self, kind: Kind, group: &str) -> Result<Vec<String>, StoreError> {
+        self.call(&script(IDS, &[index_key(kind, group)])).await
     }
 
     async fn commit(&self, changes: Vec<Change>) -> Result<Outcome, StoreError> {
@@ -293,8 +307,13 @@ fn record_key(Key { kind, id }: &Key) -> String {
     format!("{PREFIX}{}:{id}", kind.name())
 }
 
-fn index_key(kind: Kind) -> String {
-    format!("{PREFIX}index:{}", kind.name())
+/// Returns the name of the index of a group, or of the whole kind (an empty group).
+fn index_key(kind: Kind, group: &str) -> String {
+    let index = format!("{PREFIX}index:{}", kind.name());
+    match group {
+        "" => index,
+        group => format!("{index}:{group}"),
+    }
 }
 
 fn log_keys(log: Log) -> [String; 2] {
@@ -303,12 +322,17 @@ fn log_keys(log: Log) -> [String; 2] {
     [entries, ends]
 }
 
-fn keys_of(change: &Change) -> [String; 2] {
+fn keys_of(change: &Change) -> [String; 3] {
     match change {
-        Change::Put { key, .. } | Change::Delete { key, .. } | Change::Check { key, .. } => {
-            [record_key(key), index_key(key.kind)]
+        Change::Put { key, .. } | Change::Delete { key, .. } | Change::Check { key, .. } => [
+            record_key(key),
+            index_key(key.kind, ""),
+            index_key(key.kind, key.group()),
+        ],
+        Change::Append { log, .. } => {
+            let [entries, ends] = log_keys(*log);
+            [entries, ends.clone(), ends]
         }
-        Change::Append { log, .. } => log_keys(*log),
     }
 }
 

@@ -35,6 +35,10 @@ const FORMAT: i32 = 1;
 /// may wait for another one of this process, and both together end before the call's own bound:
 /// what was given up is not done later.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(4);
+/// Max number of records with an end, some 100 MB.
+const MAX_ENDING: u32 = 100_000;
+/// Records with an end that are taken between two counts.
+const ROOM: u32 = 256;
 
 /// `last` gives versions and ids of entries: no number is ever used twice.
 const SCHEMA: &str = "
@@ -53,6 +57,10 @@ const GET: &str = "SELECT value, version FROM record
  WHERE kind = ?1 AND id = ?2 AND (ends IS NULL OR ends > unixepoch())";
 const LIST: &str = "SELECT value, version, id FROM record
  WHERE kind = ?1 AND (ends IS NULL OR ends > unixepoch()) ORDER BY id";
+const IDS: &str = "SELECT id FROM record
+ WHERE kind = ?1 AND id >= ?2 AND id < ?2 || char(1114111) AND (ends IS NULL OR ends > unixepoch())
+ ORDER BY ends, id";
+const COUNT: &str = "SELECT count(*) FROM record WHERE ends IS NOT NULL";
 const SINCE: &str = "SELECT id, value, ends FROM log
  WHERE log = ?1 AND id > ?2 AND ends > unixepoch() ORDER BY id";
 
@@ -74,6 +82,8 @@ struct Opened {
     connection: Connection,
     /// Device and inode: the file may be removed under a running server.
     file: (u64, u64),
+    /// Records with an end for which there is room; at 0 the store counts them.
+    room: usize,
 }
 
 impl fmt::Debug for SqliteStore {
@@ -100,7 +110,7 @@ impl SqliteStore {
     async fn run<T: Send + 'static>(
         self: &Arc<Self>,
         missing: Missing,
-        call: impl FnOnce(&mut Connection) -> Result<T, StoreError> + Send + 'static,
+        call: impl FnOnce(&mut Opened) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<Option<T>, StoreError> {
         let store = Arc::clone(self);
         let running = tokio::task::spawn_blocking(move || store.blocking(missing, call));
@@ -122,8 +132,8 @@ impl SqliteStore {
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<Option<T>, StoreError> {
         let path = self.path();
-        self.run(Missing::IsEmpty, move |connection| {
-            query(connection).map_err(|error| failed(&path, &error))
+        self.run(Missing::IsEmpty, move |opened| {
+            query(&opened.connection).map_err(|error| failed(&path, &error))
         })
         .await
     }
@@ -131,7 +141,7 @@ impl SqliteStore {
     fn blocking<T>(
         &self,
         missing: Missing,
-        call: impl FnOnce(&mut Connection) -> Result<T, StoreError>,
+        call: impl FnOnce(&mut Opened) -> Result<T, StoreError>,
     ) -> Result<Option<T>, StoreError> {
         let Some(mut opened) = self.opened.try_lock_for(BUSY_TIMEOUT) else {
             let text = format!("{}: other calls do not end", self.path().display());
@@ -155,8 +165,7 @@ impl SqliteStore {
         if opened.is_none() {
             *opened = self.open()?;
         }
-        let opened = opened.as_mut();
-        opened.map(|it| call(&mut it.connection)).transpose()
+        opened.as_mut().map(call).transpose()
     }
 
     /// Returns device and inode of the file, which is for its owner alone. It is checked without
@@ -197,7 +206,11 @@ impl SqliteStore {
             Identity::Foreign(why) => return Err(unusable(&path, &why)),
             Identity::Ours | Identity::Empty => {}
         }
-        let mut opened = Opened { connection, file };
+        let mut opened = Opened {
+            connection,
+            file,
+            room: 0,
+        };
         if self.access == Access::Write {
             prepare(&mut opened.connection).map_err(|error| failed(&path, &error))?;
         }
@@ -231,13 +244,20 @@ impl Store for Arc<SqliteStore> {
         held.await.map(Option::unwrap_or_default)
     }
 
+    async fn ids(&self, kind: Kind, group: &str) -> Result<Vec<String>, StoreError> {
+        let group = group.to_owned();
+        let ids = self
+            .read(move |connection| rows(connection, IDS, (kind.name(), group), |row| row.get(0)));
+        ids.await.map(Option::unwrap_or_default)
+    }
+
     async fn commit(&self, changes: Vec<Change>) -> Result<Outcome, StoreError> {
         if self.access == Access::Preview {
             return Err(unusable(&self.path(), "only read"));
         }
         let path = self.path();
-        let done = self.run(Missing::IsMade, move |connection| {
-            let prepared = change(connection, changes).map_err(|error| failed(&path, &error))?;
+        let done = self.run(Missing::IsMade, move |opened| {
+            let prepared = change(opened, changes).map_err(|error| failed(&path, &error))?;
             let Some(transaction) = prepared else {
                 return Ok(Outcome::Conflict);
             };
@@ -298,7 +318,9 @@ fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {
 
 /// Makes all changes, to be committed; `None` where a record has another version.
 fn change(
-    connection: &mut Connection,
+    Opened {
+        connection, room, ..
+    }: &mut Opened,
     changes: Vec<Change>,
 ) -> rusqlite::Result<Option<Transaction<'_>>> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -309,10 +331,42 @@ fn change(
             return Ok(None);
         }
     }
+    take_room(&transaction, room, &changes)?;
     for change in changes {
         apply(&transaction, change)?;
     }
     Ok(Some(transaction))
+}
+
+/// Takes room for new records that end by themselves: clients make them. What is not committed then
+/// takes it until the next count.
+fn take_room(
+    transaction: &Transaction<'_>,
+    room: &mut usize,
+    changes: &[Change],
+) -> rusqlite::Result<()> {
+    let is_new = |change: &&Change| {
+        matches!(
+            change,
+            Change::Put {
+                expected: None,
+                ends: Some(_),
+                ..
+            }
+        )
+    };
+    let new = changes.iter().filter(is_new).count();
+    if *room < new {
+        let taken: u32 = transaction.query_row(COUNT, [], |row| row.get(0))?;
+        *room = MAX_ENDING.saturating_sub(taken).min(ROOM) as usize;
+    }
+    let Some(left) = room.checked_sub(new) else {
+        let full = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL);
+        let text = format!("there are {MAX_ENDING} records with an end already");
+        return Err(rusqlite::Error::SqliteFailure(full, Some(text)));
+    };
+    *room = left;
+    Ok(())
 }
 
 /// Compares before anything of the commit is written: its own changes do not count.

@@ -112,6 +112,15 @@ impl TokenIssuer {
         sign(pair, header, &payload)
     }
 
+    /// Returns the issuer of a token with these times, whatever the lifetime is now.
+    pub(crate) fn with_times(&self, issued_at: i64, expires: i64) -> Self {
+        let lifetime = u32::try_from(expires.saturating_sub(issued_at));
+        Self {
+            lifetime: lifetime.unwrap_or_default(),
+            ..self.clone()
+        }
+    }
+
     /// Returns the `exp` of a token that is issued at `now`.
     pub(crate) fn expiry(&self, now: i64) -> i64 {
         now.saturating_add(i64::from(self.lifetime))

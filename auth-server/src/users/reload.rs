@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use runtime::files::file_watch::{FailureDedup, PollTimer, Transition, run_blocking};
-use runtime::process::clock::unix_now;
 use tokio::sync::Notify;
 use tracing::{error, warn};
 
@@ -13,6 +12,7 @@ use super::file::{FileUsers, Reloaded};
 use crate::applications::registry::ApplicationRegistry;
 use crate::audit;
 use crate::audit::events::{UserChange, UserChangeKind};
+use crate::keys::clock::ClockSkew;
 use crate::metrics::Metrics;
 use crate::revocations::Revocation;
 use crate::revocations::queue::RevocationQueue;
@@ -25,6 +25,7 @@ pub(crate) struct UsersReload {
     /// The way of revocations into the store, and the seconds for which a login may count.
     revocations: (RevocationQueue, i64),
     registrations: Arc<ApplicationRegistry>,
+    clock: Arc<ClockSkew>,
     /// Notified after each change of the users.
     changed: Arc<Notify>,
 }
@@ -35,7 +36,7 @@ impl UsersReload {
         users: Arc<FileUsers>,
         metrics: Metrics,
         revocations: (RevocationQueue, i64),
-        registrations: Arc<ApplicationRegistry>,
+        (registrations, clock): (Arc<ApplicationRegistry>, Arc<ClockSkew>),
     ) -> Self {
         metrics.users(users.count(), users.uncommon());
         metrics.users_file_usable(true);
@@ -45,6 +46,7 @@ impl UsersReload {
             dedup: FailureDedup::default(),
             revocations,
             registrations,
+            clock,
             changed: Arc::default(),
         }
     }
@@ -103,7 +105,7 @@ impl UsersReload {
         if ids.is_empty() {
             return;
         }
-        let ((queue, login_lifetime), now) = (&self.revocations, unix_now());
+        let ((queue, login_lifetime), now) = (&self.revocations, self.clock.now());
         let revocations = ids.into_iter();
         let revocations = revocations.map(|id| Revocation::of_user(id, now, *login_lifetime));
         queue.note(revocations.collect()).await;
@@ -112,7 +114,7 @@ impl UsersReload {
     /// Revokes the tokens of applications that have the name of a new user: services could take them
     /// for the user's.
     async fn revoke_applications(&self, changes: &[UserChange]) {
-        let ((queue, lifetime), now) = (&self.revocations, unix_now());
+        let ((queue, lifetime), now) = (&self.revocations, self.clock.now());
         let added = changes.iter().filter(|it| it.kind == UserChangeKind::Added);
         let names = added.flat_map(|it| {
             let id = self

@@ -228,6 +228,8 @@ rejections! {
     NotFound: NOT_FOUND, "not_found", "nothing is served under this path", none, AuthServer, always;
     /// The key store has not been reached yet, so there is no signing key.
     StoreUnavailable: SERVICE_UNAVAILABLE, "store_unavailable", "the key store is not available", none, AuthServer, always;
+    /// The store did not say whether it made a change: it may have.
+    StoreOutcomeUnknown: SERVICE_UNAVAILABLE, "store_outcome_unknown", "it is not known if the change was made; send the same request again", none, AuthServer, always;
     /// An error of this program; the log holds the cause.
     Internal: INTERNAL_SERVER_ERROR, "internal", "internal error", none, Both, always;
 }
@@ -251,6 +253,7 @@ impl Rejection {
             | Self::RevocationsStale
             | Self::ServerBusy
             | Self::StoreUnavailable
+            | Self::StoreOutcomeUnknown
             | Self::UsersStale
             | Self::TooManyAttempts => Some(RETRY_AFTER_SECONDS),
             _ => None,

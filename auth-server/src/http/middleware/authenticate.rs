@@ -8,7 +8,6 @@ use axum::middleware::Next;
 use axum::response::Response;
 use http::{HeaderValue, Version, header};
 use runtime::logs::access_log::LoggedPath;
-use runtime::process::clock::unix_now;
 use tracing::debug;
 use wire::http::cors::Endpoint;
 use wire::http::host;
@@ -27,6 +26,7 @@ use crate::http::routes::revoke::REVOKE_PATH;
 use crate::http::routes::server_metadata::ServerMetadata;
 use crate::http::routes::token::TOKEN_PATH;
 use crate::http::routes::verification_key::VERIFICATION_KEY_PATH;
+use crate::keys::clock::ClockSkew;
 use crate::keys::live::LiveKeys;
 
 /// Methods of all routes, for `Allow` on requests that no route accepts (TRACE, CONNECT).
@@ -40,6 +40,7 @@ pub(crate) struct Authentication {
     interceptor: Interceptor,
     policy: VerificationPolicy,
     live_keys: Arc<LiveKeys>,
+    clock: Arc<ClockSkew>,
     /// Exempt regardless of the pass list (contract §4.3: the controller ignores the user token; the
     /// token endpoint has credentials of its own); compared exactly, so that no similar path is
     /// exempt.
@@ -54,7 +55,7 @@ impl Authentication {
         context: &ContextPath,
         interceptor: Interceptor,
         policy: VerificationPolicy,
-        live_keys: Arc<LiveKeys>,
+        (live_keys, clock): (Arc<LiveKeys>, Arc<ClockSkew>),
     ) -> Self {
         let path = |relative: &str| format!("{}{relative}", context.as_str());
         Self {
@@ -77,6 +78,7 @@ impl Authentication {
             interceptor,
             policy,
             live_keys,
+            clock,
         }
     }
 
@@ -176,7 +178,7 @@ pub(crate) async fn authenticate_request(
     mut request: Request,
     next: Next,
 ) -> Response {
-    match authentication.authorize(&request, unix_now()) {
+    match authentication.authorize(&request, authentication.clock.now()) {
         Err(rejection) => authentication.reject(&request, rejection),
         Ok(Access::Preflight(endpoint)) => response::preflight(endpoint),
         Ok(Access::Public) => next.run(request).await,

@@ -7,7 +7,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use http::HeaderMap;
 use runtime::net::shares::Holder;
-use runtime::process::clock::unix_now;
+use tracing::warn;
 use wire::api::envelope::MSG_LOGIN_SUCCEEDED;
 use wire::api::login::{AccessTokenInfo, LoginRequest};
 use wire::keys::KeyId;
@@ -16,13 +16,14 @@ use wire::rejection::Rejection;
 use crate::audit::{self, LoginEvent, LoginLine};
 use crate::http::issuance::{Issuance, internal_error};
 use crate::http::middleware::client_ip::client_of;
-use crate::http::response::ErrorResponse;
+use crate::http::response::{ErrorResponse, store_rejection};
 use crate::http::{body, response};
 use crate::metrics::OK;
 use crate::random;
 use crate::rate_limit::RetryAfter;
 use crate::sessions::used_codes::UsedCodes;
 use crate::sessions::{Beginning, IssuedToken, Sessions};
+use crate::store::StoreError;
 use crate::users::User;
 use crate::users::authenticate::{AuthenticationError, Authenticator};
 
@@ -146,21 +147,22 @@ impl Login {
         if !self.users.are_current() {
             return Err(Rejection::UsersStale.into());
         }
+        let clock = &self.issuance.clock;
         let (account, code) = (request.username.clone(), request.code.clone());
         let before = self.users.present(&account);
         let beginning = self.sessions.as_ref().zip(before.as_ref());
-        let session = beginning.and_then(|(_, user)| Beginning::new(user, unix_now()));
+        let session = beginning.and_then(|(_, user)| Beginning::new(user, clock.now()));
         let user = self.users.authenticate(request, client).await;
         let user = user.map_err(LoginError::Authentication)?;
         // The check takes long. A user who was disabled meanwhile is revoked by a later time than
         // this one, or is not present any more.
-        let now = unix_now();
+        let now = clock.now();
         if self.users.present(&account) != before {
             return Err(LoginError::Authentication(AuthenticationError::Failed));
         }
         let code = code.filter(|_| before.is_some_and(|user| user.has_second_factor));
         if let Some((used, code)) = self.used_codes.as_ref().zip(code)
-            && !used.record(&user.id, code.trim()).await
+            && !(used.record(&user.id, code.trim()).await).map_err(outcome_unknown)?
         {
             self.users.count_failure(&account, client);
             return Err(LoginError::Authentication(AuthenticationError::Failed));
@@ -189,13 +191,14 @@ impl Login {
                     id: token_id.clone(),
                     expires: issuer.expiry(now),
                 };
-                sessions.begin(session, user, issued).await
+                let begun = sessions.begin(session, user, issued).await;
+                begun.map_err(outcome_unknown)?
             }
             _ => None,
         };
         let token = AccessTokenInfo {
             access_token: signed.token,
-            refresh_token,
+            refresh_token: refresh_token.map(|token| token.to_string()),
             token_type: self.rfc6749_response.then(|| "Bearer".to_owned()),
             expires_in: self.rfc6749_response.then(|| u64::from(issuer.lifetime)),
             info: user.info(),
@@ -207,6 +210,11 @@ impl Login {
             key_id: signed.key_id,
         })
     }
+}
+
+fn outcome_unknown(error: StoreError) -> Rejection {
+    warn!(%error, "a login has no known outcome");
+    store_rejection(&error)
 }
 
 #[cfg(test)]

@@ -13,7 +13,6 @@ use axum::response::Response;
 use http::HeaderMap;
 use runtime::net::client_address::TrustedProxies;
 use runtime::net::shares::Holder;
-use runtime::process::clock::unix_now;
 use serde_json::json;
 use tracing::warn;
 use wire::api::envelope::MSG_OPERATION_SUCCEEDED;
@@ -24,21 +23,19 @@ use wire::token::verifier::VerificationPolicy;
 
 use crate::http::body::MAX_BODY_BYTES;
 use crate::http::middleware::client_ip::client_of;
-use crate::http::response::ErrorResponse;
+use crate::http::response::{ErrorResponse, store_rejection};
 use crate::http::unfinished::Unfinished;
 use crate::http::{body, oauth, response};
+use crate::keys::clock::ClockSkew;
 use crate::keys::live::LiveKeys;
-use crate::keys::store::records::RecordId;
 use crate::rate_limit::{AddressLimit, RetryAfter};
 use crate::revocations::queue::{NotStored, RevocationQueue};
 use crate::revocations::{KEEP_AFTER_EXPIRY, Revocation, Revoked};
-use crate::sessions::refresh_token::{RefreshToken, session_of};
+use crate::sessions::refresh_token::{RefreshToken, SessionId};
 use crate::sessions::{EndCause, Sessions};
 
 pub(crate) const REVOKE_PATH: &str = "/oauth/revoke";
 
-/// Timeout of the store for one write.
-const STORE_TIMEOUT: Duration = Duration::from_secs(8);
 /// Max length of a token, as of a whole body.
 const MAX_AUTHORIZATION_BYTES: usize = MAX_BODY_BYTES;
 
@@ -47,6 +44,7 @@ pub(crate) struct RevokeEndpoint {
     /// The policy of [`policy`].
     pub(crate) policy: VerificationPolicy,
     pub(crate) queue: RevocationQueue,
+    pub(crate) clock: Arc<ClockSkew>,
     /// `None` without refresh tokens.
     pub(crate) sessions: Option<Sessions>,
     /// Limit of logins; `None` for no limit.
@@ -91,7 +89,7 @@ impl RevokeEndpoint {
         match RefreshToken::parse(token) {
             Some(token) => {
                 self.count(client)?;
-                Ok(self.end_session(token.session()).await?)
+                Ok(self.end_session(token.session(), None).await?)
             }
             None => self.revoke_access_token(token, client).await,
         }
@@ -105,58 +103,49 @@ impl RevokeEndpoint {
         }
     }
 
-    async fn end_session(&self, id: RecordId) -> Result<(), Rejection> {
+    async fn end_session(
+        &self,
+        id: SessionId,
+        verified: Option<Revocation>,
+    ) -> Result<(), Rejection> {
         let Some(sessions) = &self.sessions else {
             return Ok(());
         };
-        let ended = sessions.end(id, EndCause::Logout).await;
+        let ended = sessions.end(id, EndCause::Logout, verified).await;
         ended.map_err(|error| {
             warn!(%error, "a session cannot be ended");
-            Rejection::StoreUnavailable
+            store_rejection(&error)
         })
     }
 
+    /// Asks the store whatever this server knows: a revocation may be in its memory alone.
     async fn revoke_access_token(&self, token: &str, client: IpAddr) -> Result<(), ErrorResponse> {
         let keys = self.live_keys.published();
         let keys = keys.ok_or(Rejection::StoreUnavailable)?;
-        let now = unix_now();
+        let now = self.clock.now();
         let verified = Bearer::new(token)
             .and_then(|token| self.policy.verify_at(keys.verification_keys(), token, now));
-        let Ok(claims) = verified else {
+        let Some(revocation) = verified.ok().and_then(revocation_of) else {
             return Ok(());
         };
-        let is_revoked = keys.ring().revocations().revokes(&claims);
-        let Some(revocation) = revocation_of(claims) else {
-            return Ok(());
-        };
-        let session = match &revocation.revoked {
-            Revoked::Token { id, .. } => session_of(id).filter(|_| self.sessions.is_some()),
-            _ => None,
-        };
-        let is_over = is_revoked || revocation.until <= now;
-        if is_over && session.is_none() {
+        let session = SessionId::of_token(revocation.revoked.id());
+        let session = session.filter(|_| self.sessions.is_some());
+        if session.is_none() && revocation.until <= now {
             return Ok(());
         }
         self.count(client)?;
-        let ended = match session {
-            Some(session) => self.end_session(session).await,
-            None => Ok(()),
-        };
-        let stored = match is_over {
-            true => Ok(()),
-            false => self.submit(revocation).await,
-        };
-        Ok(stored.and(ended)?)
+        Ok(match session {
+            Some(session) => self.end_session(session, Some(revocation)).await?,
+            None => self.submit(revocation).await?,
+        })
     }
 
     async fn submit(&self, revocation: Revocation) -> Result<(), Rejection> {
-        let stored = tokio::time::timeout(STORE_TIMEOUT, self.queue.submit(vec![revocation])).await;
-        stored
-            .unwrap_or(Err(NotStored::StoreUnavailable))
-            .map_err(|error| match error {
-                NotStored::Busy => Rejection::ServerBusy,
-                NotStored::StoreUnavailable => Rejection::StoreUnavailable,
-            })
+        let stored = self.queue.submit(vec![revocation]).await;
+        stored.map_err(|error| match error {
+            NotStored::Busy => Rejection::ServerBusy,
+            NotStored::StoreUnavailable => Rejection::StoreUnavailable,
+        })
     }
 }
 

@@ -12,7 +12,6 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use http::HeaderMap;
 use runtime::net::shares::Holder;
-use runtime::process::clock::unix_now;
 use serde::Serialize;
 use tracing::warn;
 use wire::api::form::Form;
@@ -174,7 +173,7 @@ impl TokenEndpoint {
         presented: &Presented,
     ) -> Result<Issued, ErrorResponse> {
         // Before the registration is read: a removal is recorded with a later time than this one.
-        let now = unix_now();
+        let now = self.issuance.clock.now();
         let pairs = presented.pairs();
         let (id, grant) = self.registrations.authenticate(&pairs, Instant::now())?;
         match form.value("grant_type") {

@@ -3,7 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 pub(super) mod installations;
-mod records;
 
 use std::sync::Arc;
 
@@ -11,10 +10,6 @@ use tokio::task::JoinSet;
 use zeroize::Zeroizing;
 
 use self::installations::{Files, Installation, Redis, Topology};
-use self::records::{
-    a_session_is_over_at_its_end, a_session_is_replaced_only_by_who_knows_what_is_there,
-    of_many_who_renew_a_session_at_once_one_does,
-};
 use super::{Entry, KeyStore};
 use crate::keys::{Half, StoredKeyPair, StoredKeys, StoredRing};
 
@@ -60,9 +55,6 @@ for_every_store!(
     many_servers_at_the_same_instant_end_with_one_pair,
     many_servers_that_rotate_at_the_same_instant_do_it_once,
     every_location_has_its_own_name,
-    a_session_is_replaced_only_by_who_knows_what_is_there,
-    of_many_who_renew_a_session_at_once_one_does,
-    a_session_is_over_at_its_end,
 );
 
 #[tokio::test]

@@ -3,8 +3,6 @@
 //! No two encryptions are equal, so plain keys are compared here, and the store's atomic step
 //! compares the strings that were read.
 
-pub(super) mod records;
-
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};

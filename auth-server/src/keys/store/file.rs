@@ -1,11 +1,10 @@
 //! The embedded store: a directory of plain files, for one server.
 //!
 //! `user-token.private` and `user-token.public` hold the two values of contract §2.6,
-//! `user-token.ring` the rest of the ring, `sessions/` a file for each record with an end. A server holds a lock on the directory for its lifetime;
+//! `user-token.ring` the rest of the ring. A server holds a lock on the directory for its lifetime;
 //! `write.lock` is held briefly, so that commands work beside a running server.
 
 mod journal;
-pub(super) mod records;
 
 use std::fs::File;
 use std::path::PathBuf;

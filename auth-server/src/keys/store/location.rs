@@ -8,13 +8,11 @@ use std::time::Duration;
 use runtime::tls;
 
 use super::encrypting::EncryptedStore;
-use super::encrypting::records::EncryptedRecords;
 use super::file::FileStore;
-use super::file::records::FileRecords;
-use super::records::RecordStore;
 use super::redis::RedisKeys;
-use super::{KeyStore, StoreError};
+use super::{KeyStore, StoreError, within_timeout};
 use crate::applications::records::ApplicationRecords;
+use crate::sessions::records::SessionRecords;
 use crate::store::Store;
 use crate::store::envelope_encryption::KeyEncryption;
 use crate::store::redis::RedisStore;
@@ -103,22 +101,43 @@ impl StoreLocation {
         })
     }
 
-    /// Returns the records beside the keys; the file store has to be open for serving, or a command's.
-    pub(crate) fn records(&self) -> Arc<dyn RecordStore> {
-        let records: Arc<dyn RecordStore> = match &self.backend {
-            Backend::File(directory) => Arc::new(FileRecords::new(directory)),
+    /// Opens the records beside the keys.
+    pub(crate) fn records(&self, access: Access) -> Arc<dyn Store> {
+        match &self.backend {
+            Backend::File(directory) => Arc::new(SqliteStore::new(directory.clone(), access)),
             Backend::Redis(store) => Arc::clone(store) as _,
-        };
-        Arc::new(EncryptedRecords::new(records, Arc::clone(&self.encryption)))
+        }
     }
 
     /// Opens the records of applications.
     pub(crate) fn applications(&self, access: Access) -> ApplicationRecords {
-        let store: Arc<dyn Store> = match &self.backend {
-            Backend::File(directory) => Arc::new(SqliteStore::new(directory.clone(), access)),
-            Backend::Redis(store) => Arc::clone(store) as _,
+        ApplicationRecords::new(self.records(access), self.encryption())
+    }
+
+    /// Opens the records of sessions for a command.
+    pub(crate) fn sessions(&self) -> SessionRecords {
+        SessionRecords::new(self.records(Access::Write), self.encryption())
+    }
+
+    /// Returns the configured key-encryption keys.
+    pub(crate) fn encryption(&self) -> Arc<KeyEncryption> {
+        Arc::clone(&self.encryption)
+    }
+
+    /// Returns true if the store holds the keys in clear.
+    ///
+    /// # Errors
+    /// While the store is unavailable.
+    pub(crate) async fn holds_clear_keys(&self) -> Result<bool, StoreError> {
+        let without_key = Self {
+            encryption: Arc::default(),
+            ..self.clone()
         };
-        ApplicationRecords::new(store, Arc::clone(&self.encryption))
+        match within_timeout(without_key.open().load()).await {
+            Ok(_) => Ok(true),
+            Err(StoreError::Unusable(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Describes the encryption of written keys.

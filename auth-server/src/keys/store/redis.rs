@@ -1,7 +1,5 @@
 //! The shared key store, by the connections of [`crate::store::redis`].
 
-mod records;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -56,6 +56,7 @@ impl Server {
             SyncedState {
                 live_keys: Arc::clone(&live_keys),
                 registrations: Arc::clone(&registrations),
+                clock: Arc::default(),
                 metrics: Metrics::default(),
             },
             &health,

@@ -162,6 +162,50 @@ async fn a_full_store_takes_nothing_and_goes_on_when_there_is_room() {
 }
 
 #[tokio::test]
+async fn records_with_an_end_are_counted_in_the_store() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open(home.path());
+    let ending = async |id: &str| {
+        let put = Change::Put {
+            key: application(id),
+            expected: None,
+            value: Zeroizing::default(),
+            ends: Some(unix_now() + 1000),
+        };
+        store.commit(vec![put]).await
+    };
+    let sql = |text: &str| {
+        let opened = store.opened.lock();
+        opened.as_ref().unwrap().connection.execute_batch(text)
+    };
+    assert_eq!(ending("a").await, Ok(Outcome::Committed));
+    // A full disk takes no place for good.
+    sql(
+        "PRAGMA max_page_count = 1; CREATE TEMP TRIGGER full BEFORE INSERT ON record
+         BEGIN SELECT RAISE(ABORT, 'full'); END",
+    )
+    .unwrap();
+    for number in 0..300 {
+        assert!(ending(&number.to_string()).await.is_err());
+    }
+    sql("DROP TRIGGER full; PRAGMA max_page_count = 100000").unwrap();
+    assert_eq!(ending("b").await, Ok(Outcome::Committed));
+    sql("WITH RECURSIVE number(it) AS (SELECT 3 UNION ALL SELECT it + 1 FROM number WHERE it < 100000)
+         INSERT INTO record SELECT 'session', it, '', it, 99999999999 FROM number")
+    .unwrap();
+    let mut taken = 0;
+    while ending(&format!("later {taken}")).await.is_ok() {
+        taken += 1;
+    }
+    assert!(taken <= 256, "{taken}");
+    let error = ending("more").await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
+    assert_eq!(commit(&open(home.path())).await, Ok(Outcome::Conflict));
+    sql("DELETE FROM record WHERE kind = 'session'").unwrap();
+    assert_eq!(ending("more").await, Ok(Outcome::Committed));
+}
+
+#[tokio::test]
 async fn every_file_is_for_its_owner_alone() {
     let home = tempfile::tempdir().unwrap();
     let data = home.path().join("data");

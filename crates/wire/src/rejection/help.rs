@@ -245,6 +245,10 @@ impl Rejection {
                 "The auth server has not reached its key store yet, so it has no key to sign with.",
                 "Bring the store back (`--store`); `/readyz` of the admin port and the log name the cause. The server goes on trying by itself.",
             ),
+            Self::StoreOutcomeUnknown => (
+                "The store did not say whether it made the change of this request: a connection broke, or it was too slow.",
+                "Send the same request again after `Retry-After`; where the change was made, the response is the same. Where it lasts, the log and `/readyz` name the cause. After a login with a verification code use the next code.",
+            ),
             Self::Internal => (
                 "This program failed in a way that it should not.",
                 "The log holds the cause, at the time of the response. Please report it.",

@@ -1,13 +1,12 @@
 //! The grant of RFC 6749 §6: the next access token of a user, and the next refresh token.
 
 use http::{HeaderMap, header};
-use runtime::process::clock::unix_now;
 use wire::api::form::Form;
 use wire::rejection::Rejection;
 
 use super::{AccessTokenResponse, Issued, REFRESH_TOKEN, TokenEndpoint, scope};
-use crate::http::issuance::internal_error;
-use crate::sessions::{IssuedToken, SessionError, Sessions, log_error};
+use crate::http::response::store_rejection;
+use crate::sessions::{Renewed, SessionError, Sessions, log_error};
 
 /// Rejects the credentials of an application: a login belongs to none. A mere `client_id`, which
 /// public clients send, is ignored.
@@ -31,26 +30,29 @@ impl TokenEndpoint {
         if !self.users.is_current() {
             return Err(Rejection::UsersStale);
         }
-        let now = unix_now();
+        let now = self.issuance.clock.now();
         let session = sessions.open(token, now).await.map_err(rejected)?;
-        let mut user = session.user.clone();
-        user.grant.scope = scope(form.value("scope"), &user.grant)?;
-        let token_id = session.token_id().map_err(|error| internal_error(&error))?;
-        let signed = self
-            .issuance
-            .sign(|issuer, pair| issuer.issue(pair, &user, now, token_id.clone()))?;
-        let issuer = &self.issuance.issuer;
-        let issued = IssuedToken {
-            id: token_id.clone(),
-            expires: issuer.expiry(now),
-        };
-        let refresh_token = sessions.renew(session, issued, now).await;
+        let scope = scope(form.value("scope"), &session.user.grant)?;
+        let renewed = sessions.renew(session, now).await.map_err(rejected)?;
+        let Renewed {
+            mut user,
+            refresh_token,
+            access_token,
+            issued_at,
+        } = renewed;
+        user.grant.scope = scope;
+        let token_id = access_token.id;
+        let signed = self.issuance.sign(|issuer, pair| {
+            let issuer = issuer.with_times(issued_at, access_token.expires);
+            issuer.issue(pair, &user, issued_at, token_id.clone())
+        })?;
+        let left = access_token.expires.saturating_sub(now);
         Ok(Issued {
             response: AccessTokenResponse {
                 access_token: signed.token,
                 token_type: "Bearer",
-                expires_in: issuer.lifetime,
-                refresh_token: Some(refresh_token.map_err(rejected)?),
+                expires_in: u32::try_from(left).unwrap_or_default(),
+                refresh_token: Some(refresh_token.to_string()),
                 scope: user.grant.scope.text(),
             },
             account: Some(user.account),
@@ -64,7 +66,7 @@ fn rejected(error: SessionError) -> Rejection {
     log_error(&error);
     match error {
         SessionError::Ended => Rejection::GrantInvalid,
-        SessionError::Store(_) => Rejection::StoreUnavailable,
-        SessionError::Random(_) | SessionError::Record(_) => Rejection::Internal,
+        SessionError::Store(error) => store_rejection(&error),
+        SessionError::Random(_) => Rejection::Internal,
     }
 }

@@ -15,7 +15,6 @@ use tests::redis_topologies::{Cluster, SENTINEL_PASSWORD, Watched};
 use zeroize::Zeroizing;
 
 use super::super::location::StoreLocation;
-use super::super::records::RecordStore;
 use super::super::{Entry, KeyStore};
 use crate::keys::Half;
 use crate::store::envelope_encryption::KeyEncryption;
@@ -39,7 +38,6 @@ fn location(address: &str, access: Credentials, is_encrypted: bool) -> StoreLoca
 #[async_trait]
 pub(crate) trait Installation: Sync {
     fn open(&self) -> Arc<dyn KeyStore>;
-    fn records(&self) -> Arc<dyn RecordStore>;
     /// `entry` is a half or the ring.
     async fn plant(&self, entry: Entry, text: &str);
     async fn lose(&self, entry: Entry);
@@ -105,10 +103,6 @@ impl Files {
 impl Installation for Files {
     fn open(&self) -> Arc<dyn KeyStore> {
         self.location().open()
-    }
-
-    fn records(&self) -> Arc<dyn RecordStore> {
-        self.location().records()
     }
 
     async fn plant(&self, entry: Entry, text: &str) {
@@ -262,11 +256,6 @@ impl Installation for Redis {
         self.open_with(None)
     }
 
-    fn records(&self) -> Arc<dyn RecordStore> {
-        let access = Credentials::default();
-        location(&self.address(), access, self.is_encrypted).records()
-    }
-
     async fn plant(&self, entry: Entry, text: &str) {
         self.command(&["SET", &key(entry), text]).await;
     }
@@ -351,10 +340,6 @@ impl Topology {
 impl Installation for Topology {
     fn open(&self) -> Arc<dyn KeyStore> {
         self.location.open()
-    }
-
-    fn records(&self) -> Arc<dyn RecordStore> {
-        self.location.records()
     }
 
     async fn plant(&self, entry: Entry, text: &str) {

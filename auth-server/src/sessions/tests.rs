@@ -1,0 +1,339 @@
+//! Sessions on each kind of store, also where it fails in the middle.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+use std::sync::atomic::AtomicUsize;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use runtime::process::clock::unix_now;
+use tokio::task::JoinSet;
+use wire::keys::signing_type::SigningType;
+
+use super::*;
+use crate::keys::pair::tests::pair;
+use crate::revocations::queue::revocation_queue;
+use crate::store::conformance::installations::{Files, Installation, Redis};
+use crate::store::envelope_encryption::KeyEncryption;
+use crate::store::envelope_encryption::tests::with;
+use crate::store::{Change, Key, Kind, Log, LogEntry, Outcome, Store, Stored};
+use crate::users::builtin::BuiltinUser;
+
+/// The outcome of the next commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    /// It is made, and its response is lost.
+    ResponseLost,
+    /// It is lost.
+    RequestLost,
+    Away,
+}
+
+#[derive(Debug)]
+struct FaultyStore {
+    store: Arc<dyn Store>,
+    fault: Mutex<Option<Fault>>,
+}
+
+#[async_trait]
+impl Store for FaultyStore {
+    async fn get(&self, key: &Key) -> Result<Option<Stored>, StoreError> {
+        self.store.get(key).await
+    }
+
+    async fn list(&self, kind: Kind) -> Result<Vec<(String, Stored)>, StoreError> {
+        self.store.list(kind).await
+    }
+
+    async fn ids(&self, kind: Kind, group: &str) -> Result<Vec<String>, StoreError> {
+        self.store.ids(kind, group).await
+    }
+
+    async fn commit(&self, changes: Vec<Change>) -> Result<Outcome, StoreError> {
+        let fault = self.fault.lock().take();
+        let lost = || StoreError::Unclear("no response".to_owned());
+        match fault {
+            None => self.store.commit(changes).await,
+            Some(Fault::ResponseLost) => {
+                self.store.commit(changes).await.unwrap();
+                Err(lost())
+            }
+            Some(Fault::RequestLost) => Err(lost()),
+            Some(Fault::Away) => Err(StoreError::Unavailable("away".to_owned())),
+        }
+    }
+
+    async fn since(&self, log: Log, cursor: i64) -> Result<Vec<LogEntry>, StoreError> {
+        self.store.since(log, cursor).await
+    }
+
+    async fn now(&self) -> Result<i64, StoreError> {
+        self.store.now().await
+    }
+
+    fn describe(&self, key: &Key) -> String {
+        self.store.describe(key)
+    }
+}
+
+/// A server's sessions of the built-in user.
+struct Server {
+    store: Arc<FaultyStore>,
+    sessions: Sessions,
+    /// The numbers of revocations that were written, and of writes that are to fail.
+    revoked: Arc<AtomicUsize>,
+    failing: Arc<AtomicUsize>,
+}
+
+fn user() -> PresentUser {
+    BuiltinUser.present("").unwrap()
+}
+
+impl Server {
+    fn of(installation: &dyn Installation, encryption: KeyEncryption) -> Self {
+        let store = Arc::new(FaultyStore {
+            store: installation.open(),
+            fault: Mutex::default(),
+        });
+        let (revocations, mut inbox) = revocation_queue();
+        let (revoked, failing) = <(Arc<AtomicUsize>, Arc<AtomicUsize>)>::default();
+        let counts = (Arc::clone(&revoked), Arc::clone(&failing));
+        tokio::spawn(async move {
+            loop {
+                inbox.fill().await;
+                let fails = counts.1.load(Ordering::Relaxed) > 0;
+                if fails {
+                    counts.1.fetch_sub(1, Ordering::Relaxed);
+                } else {
+                    let written = inbox.waiting().len();
+                    counts.0.fetch_add(written, Ordering::Relaxed);
+                }
+                inbox.settle(!fails, true);
+            }
+        });
+        let records = SessionRecords::new(Arc::clone(&store) as _, Arc::new(encryption));
+        let sessions = Sessions::new(SessionParts {
+            records,
+            lifetime: 3600,
+            token_lifetime: 300,
+            max_of_user: NonZeroUsize::new(8),
+            users: Arc::new(BuiltinUser),
+            live_keys: Arc::new(LiveKeys::holding(pair(SigningType::Ecdsa))),
+            revocations,
+            clock: Arc::default(),
+            metrics: Metrics::default(),
+        });
+        Self {
+            store,
+            sessions,
+            revoked,
+            failing,
+        }
+    }
+
+    async fn begin(&self) -> Result<Option<Zeroizing<String>>, StoreError> {
+        let beginning = Beginning::new(&user(), unix_now()).unwrap();
+        let issued = IssuedToken {
+            id: beginning.token_id().unwrap(),
+            expires: unix_now() + 300,
+        };
+        self.sessions.begin(beginning, &user().user, issued).await
+    }
+
+    async fn begun(&self) -> Zeroizing<String> {
+        self.begin().await.unwrap().unwrap()
+    }
+
+    async fn refresh(&self, token: &str) -> Result<Renewed, SessionError> {
+        let now = unix_now();
+        let session = self.sessions.open(token, now).await?;
+        self.sessions.renew(session, now).await
+    }
+
+    async fn log_out(&self, token: &str) -> Result<(), StoreError> {
+        self.end(token, None).await
+    }
+
+    async fn end(&self, token: &str, verified: Option<Revocation>) -> Result<(), StoreError> {
+        let ended = self
+            .sessions
+            .end(id(token), EndCause::Logout, verified)
+            .await;
+        ended
+    }
+
+    fn fail(&self, fault: Fault) {
+        *self.store.fault.lock() = Some(fault);
+    }
+
+    async fn count(&self, token: &str) -> usize {
+        let records = &self.sessions.0.parts.records;
+        records.of_same_user(id(token)).await.unwrap().len()
+    }
+}
+
+fn id(token: &str) -> SessionId {
+    RefreshToken::parse(token).unwrap().session()
+}
+
+/// Starts both kinds of store, without Redis where there is none.
+fn stores() -> Vec<Box<dyn Installation>> {
+    let mut stores: Vec<Box<dyn Installation>> = vec![Box::new(Files::new())];
+    if let Some(redis) = Redis::start() {
+        stores.push(Box::new(redis));
+    }
+    stores
+}
+
+#[tokio::test]
+async fn after_an_unclear_outcome_the_same_request_is_safe() {
+    for store in stores() {
+        for fault in [Fault::ResponseLost, Fault::RequestLost] {
+            let server = Server::of(&*store, KeyEncryption::default());
+            server.fail(fault);
+            assert!(matches!(server.begin().await, Err(StoreError::Unclear(_))));
+            let token = server.begun().await;
+
+            server.fail(fault);
+            let unclear = server.refresh(&token).await.err().unwrap();
+            assert!(matches!(
+                unclear,
+                SessionError::Store(StoreError::Unclear(_))
+            ));
+            let again = server.refresh(&token).await.unwrap();
+            let next = server.refresh(&again.refresh_token).await.unwrap();
+
+            server.fail(fault);
+            let unclear = server.log_out(&next.refresh_token).await;
+            assert!(matches!(unclear, Err(StoreError::Unclear(_))));
+            assert_eq!(server.log_out(&next.refresh_token).await, Ok(()));
+            let ended = server.refresh(&next.refresh_token).await;
+            assert!(matches!(ended, Err(SessionError::Ended)));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_login_goes_on_while_the_store_is_away() {
+    let store = Files::new();
+    let server = Server::of(&store, KeyEncryption::default());
+    server.fail(Fault::Away);
+    assert_eq!(server.begin().await, Ok(None));
+    assert!(server.begin().await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn many_uses_at_once_give_one_pair() {
+    for store in stores() {
+        let servers = [(); 2].map(|()| Arc::new(Server::of(&*store, KeyEncryption::default())));
+        let token = servers[0].begun().await;
+        let mut uses = JoinSet::new();
+        for number in 0..8 {
+            let (server, token) = (Arc::clone(&servers[number % 2]), token.clone());
+            uses.spawn(async move { server.refresh(&token).await.unwrap() });
+        }
+        let given = uses.join_all().await;
+        for other in &given {
+            assert_eq!(other.refresh_token, given[0].refresh_token);
+            assert_eq!(other.access_token, given[0].access_token);
+            assert_eq!(other.issued_at, given[0].issued_at);
+        }
+        let next = servers[1].refresh(&given[0].refresh_token).await.unwrap();
+        assert_ne!(next.access_token.id, given[0].access_token.id);
+    }
+}
+
+#[tokio::test]
+async fn every_login_at_once_begins_a_session_and_the_limit_of_them_stays() {
+    for store in stores() {
+        let server = Arc::new(Server::of(&*store, KeyEncryption::default()));
+        let mut logins = JoinSet::new();
+        for _ in 0..60 {
+            let server = Arc::clone(&server);
+            logins.spawn(async move { server.begun().await });
+        }
+        let tokens = logins.join_all().await;
+        let until_ended = async || {
+            while server.count(&tokens[0]).await > 8 {
+                tokio::task::yield_now().await;
+            }
+        };
+        until_ended().await;
+        let last = server.begun().await;
+        until_ended().await;
+        assert!(server.refresh(&last).await.is_ok());
+        assert!(server.revoked.load(Ordering::Relaxed) >= 60 - 7);
+    }
+}
+
+#[tokio::test]
+async fn a_session_ends_once_its_tokens_are_revoked_in_the_store() {
+    for store in stores() {
+        let server = Server::of(&*store, KeyEncryption::default());
+        let token = server.begun().await;
+        let next = server.refresh(&token).await.unwrap();
+        server.failing.store(2, Ordering::Relaxed);
+        for _ in 0..2 {
+            let rejected = server.log_out(&token).await;
+            assert!(matches!(rejected, Err(StoreError::Unavailable(_))));
+            assert_eq!(server.count(&token).await, 1);
+        }
+        server.failing.store(1, Ordering::Relaxed);
+        let old = server.refresh(&next.refresh_token).await.unwrap();
+        assert!(server.refresh(&old.refresh_token).await.is_ok());
+        let theft = server.refresh(&token).await.err().unwrap();
+        assert!(matches!(theft, SessionError::Store(_)), "not ended yet");
+        let theft = server.refresh(&token).await.err().unwrap();
+        assert!(matches!(theft, SessionError::Ended));
+        assert_eq!(server.count(&token).await, 0);
+        assert_eq!(server.revoked.load(Ordering::Relaxed), 4);
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_cannot_be_read_is_not_absent_and_ends_by_its_name() {
+    let (in_clear, one, two) = (KeyEncryption::default, || with(1), || with(2));
+    let named = || format!("key-encryption key {}", one().current.unwrap().id());
+    for store in stores() {
+        for (begins, ends, cause) in [
+            (in_clear(), one(), "not encrypted".to_owned()),
+            (one(), in_clear(), named()),
+            (one(), two(), named()),
+        ] {
+            let token = Server::of(&*store, begins).begun().await;
+            let server = Server::of(&*store, ends);
+            let rejected = server.log_out(&token).await.unwrap_err();
+            assert!(matches!(rejected, StoreError::Unusable(_)));
+            assert!(rejected.to_string().contains(&cause), "{rejected}");
+            let refreshed = server.refresh(&token).await.err().unwrap();
+            assert_eq!(refreshed.to_string(), rejected.to_string());
+            assert!(server.count(&token).await > 0);
+
+            let verified = Revocation {
+                revoked: crate::revocations::Revoked::Token {
+                    id: id(&token).token_id().unwrap(),
+                    user: None,
+                },
+                until: unix_now() + 900,
+            };
+            assert_eq!(server.end(&token, Some(verified)).await, Ok(()));
+            assert_eq!(server.revoked.load(Ordering::Relaxed), 1);
+            assert_eq!(server.count(&token).await, 0);
+        }
+    }
+}
+
+#[tokio::test]
+async fn sessions_are_encrypted_anew_and_those_in_clear_where_that_is_asked_for() {
+    let store = Files::new();
+    let begun = Server::of(&store, KeyEncryption::default()).begun().await;
+    let records = |encryption| SessionRecords::new(store.open(), Arc::new(encryption));
+    assert_eq!(records(with(1)).reencrypt(false).await, Ok(1));
+    assert_eq!(records(with(1)).reencrypt(true).await, Ok(0));
+    assert!(Server::of(&store, with(1)).refresh(&begun).await.is_ok());
+    let rotated = KeyEncryption {
+        previous: with(1).current,
+        ..with(2)
+    };
+    assert_eq!(records(rotated).reencrypt(false).await, Ok(0));
+    assert!(Server::of(&store, with(2)).refresh(&begun).await.is_ok());
+}
