@@ -12,7 +12,7 @@ use crate::file_mounts::FileMounts;
 use crate::message::Message;
 use crate::process::{CommandLine, Finished, Process};
 use crate::programs::Program;
-use crate::small_disk::started_by;
+use crate::small_disk::{SmallDisk, joined, started_by};
 use crate::tls::Trust;
 use crate::wait;
 
@@ -58,6 +58,13 @@ impl AuthServerPlan {
     pub fn mounts(mut self, mounts: &FileMounts) -> Self {
         self.mounts = mounts.wrapper();
         self
+    }
+
+    /// Runs the server with the disk of `holder`, and its store on it.
+    #[must_use]
+    pub fn on_disk(mut self, disk: &SmallDisk, holder: &Process) -> Self {
+        self.mounts = joined(holder);
+        self.directory(&disk.path().join("data"))
     }
 
     /// Returns a server with ECDSA keys, which are quick to generate, that reads its store every

@@ -13,8 +13,8 @@ use tempfile::TempDir;
 use crate::process::{CommandLine, Process};
 use crate::skip::skip;
 
-/// A few pages; each of our files takes one.
-const SIZE: &str = "size=64k,mode=700";
+/// A few pages for each of our files.
+const SIZE: &str = "size=512k,mode=700";
 const MOUNT: &str = r#"mount -t tmpfs -o "$1" none "$0" && shift && exec "$@""#;
 const FILLER: &str = "filler";
 
@@ -68,6 +68,17 @@ impl SmallDisk {
             .join("root")
             .join(below_root)
     }
+}
+
+/// Returns the command that runs a program with the disk of `holder`.
+pub(crate) fn joined(holder: &Process) -> Vec<String> {
+    let mut command = vec!["nsenter", "--mount", "--preserve-credentials"];
+    if !is_root() {
+        command.push("--user");
+    }
+    let id = holder.id().to_string();
+    command.extend(["--target", &id]);
+    command.into_iter().map(str::to_owned).collect()
 }
 
 /// Fills the disk.

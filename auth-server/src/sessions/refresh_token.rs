@@ -17,7 +17,7 @@ const PREFIX: &str = "postern_rt_";
 const OWNER_BYTES: usize = 9;
 const HANDLE_BYTES: usize = 12;
 const NAME_BYTES: usize = OWNER_BYTES + HANDLE_BYTES;
-const SECRET_BYTES: usize = 32;
+const SECRET_BYTES: usize = 27;
 const TOKEN_BYTES: usize = NAME_BYTES + SECRET_BYTES;
 /// Random bytes of a `jti` behind the name of its session.
 const UNIQUE_BYTES: usize = 12;

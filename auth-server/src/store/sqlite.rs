@@ -424,7 +424,7 @@ fn create(path: &Path) -> io::Result<()> {
 }
 
 fn open(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
-    let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     Ok(connection)

@@ -244,28 +244,40 @@ fn sessions_and_who_leaves_are_known_under_each_key_in_turn() {
         server.until_logged("the store has the users of the file");
         server
     };
-    // The list of the user's sessions is one record under every key.
     let log_in = |server: &AuthServer, account: &str| {
         let response = server.login_as(account, "enchantress").json();
-        let token = |name| response["data"][name].as_str().map(str::to_owned);
-        assert!(token("refresh_token").is_some(), "{response}");
-        token("access_token").unwrap()
+        let token = |name: &str| response["data"][name].as_str().unwrap().to_owned();
+        (token("access_token"), token("refresh_token"))
     };
-    log_in(&start(&[]), "eve");
+    let refresh = |server: &AuthServer, token: &str| {
+        let form = format!("grant_type=refresh_token&refresh_token={token}");
+        let response = server.anonymous().post_form("/oauth/token", &form);
+        let next = response.json()["refresh_token"].as_str().map(str::to_owned);
+        next.ok_or_else(|| response.status())
+    };
+    let (_, in_clear) = log_in(&start(&[]), "eve");
     let server = start(&keyring.flags('1', None));
-    log_in(&server, "eve");
-    let ada = log_in(&server, "ada");
+    // Unreadable is not absent.
+    assert_eq!(refresh(&server, &in_clear), Err(503));
+    assert_eq!(server.log_out(&in_clear).status(), 503);
+    let reencrypt = |flags: &[String]| {
+        let end = command(&["keys", "reencrypt"], &store, flags);
+        assert_eq!(end.code, Some(0), "{}", end.stderr);
+    };
+    reencrypt(&keyring.flags('1', None));
+    let eve = refresh(&server, &in_clear).unwrap();
+    let (ada, _) = log_in(&server, "ada");
     drop(server);
     drop(start(&keyring.flags('2', Some('1'))));
+    reencrypt(&keyring.flags('2', Some('1')));
     assert_eq!(users.command("remove", "ada", &[], "").code, Some(0));
     // The record of the last start is under the new key.
     let server = start(&keyring.flags('2', None));
     server.until_revoked(&ada);
-    log_in(&server, "eve");
+    let eve = refresh(&server, &eve).unwrap();
     drop(server);
     // Turned off, with no start in between that reads the former key.
     let flag = "--key-encryption-key-previous-file".to_owned();
-    let end = command(&["keys", "reencrypt"], &store, &[flag, keyring.file('2')]);
-    assert_eq!(end.code, Some(0), "{}", end.stderr);
-    log_in(&start(&[]), "eve");
+    reencrypt(&[flag, keyring.file('2')]);
+    assert!(refresh(&start(&[]), &eve).is_ok());
 }

@@ -325,7 +325,7 @@ fn logouts_count_with_the_logins_of_an_address() {
     assert_eq!(limited.status(), 429);
     assert_eq!(limited.json()["error"], "temporarily_unavailable");
     assert_eq!(limited.header("retry-after").len(), 1);
-    // One that is revoked already costs the store nothing.
-    assert_eq!(server.log_out(&tokens[0]).status(), 200);
+    // It may be revoked in the memory of this server alone.
+    assert_eq!(server.log_out(&tokens[0]).status(), 429);
     assert_eq!(server.log_out("a.b.c").status(), 200);
 }

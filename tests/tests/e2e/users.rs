@@ -519,7 +519,7 @@ fn a_code_counts_once_on_all_servers_of_a_store() {
     assert_eq!(log_in_with(other, &code), "401 login_failed", "once");
     // The failure above makes Ada wait at the other server alone.
     assert_eq!(log_in_with(one, &next), "200");
-    let keys = redis.command(&["KEYS", "*session:*"]).unwrap();
+    let keys = redis.command(&["KEYS", "*:used-code:*"]).unwrap();
     let short = |key: &&str| {
         let ttl: i64 = redis.command(&["TTL", key]).unwrap().parse().unwrap();
         (1..=600).contains(&ttl)

@@ -118,6 +118,18 @@ async fn a_store_lost_under_a_server_is_made_again() {
 }
 
 #[tokio::test]
+async fn the_directory_may_be_behind_a_symbolic_link() {
+    let home = tempfile::tempdir().unwrap();
+    let (there, link) = (home.path().join("there"), home.path().join("link"));
+    fs::create_dir(&there).unwrap();
+    symlink(&there, &link).unwrap();
+    assert_eq!(
+        commit(&open(&link.join("data"))).await,
+        Ok(Outcome::Committed)
+    );
+}
+
+#[tokio::test]
 async fn a_lock_that_stays_is_waited_for_and_given_up() {
     let home = tempfile::tempdir().unwrap();
     let store = open(home.path());
