@@ -88,7 +88,7 @@ named_enum! {
         /// A login got no refresh token.
         NotStored = "not_stored",
         Ended = "ended",
-        /// Ended, because a refresh token was used twice.
+        /// Ended, because an older refresh token was used.
         Reused = "reused",
     }
 }
@@ -151,7 +151,7 @@ metrics! {
     /// Metrics of refresh tokens.
     pub(crate) struct SessionMetrics {
         /// Sessions with refresh tokens by event: begun, not_stored (a login got no refresh token), ended,
-        /// reused (ended by a second use of a refresh token)
+        /// reused (ended by a late second use of a refresh token)
         sessions: Family<Label, Counter>
             = counters_by("event", SessionEvent::ALL.map(SessionEvent::name)),
     }

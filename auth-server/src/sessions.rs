@@ -1,7 +1,7 @@
 //! Sessions of users with refresh tokens (RFC 6749 §6): begun by a login, renewed by each use of the
 //! present token, ended by the use of an older one, a logout, or a change of the user.
 //!
-//! The store has one record for each; this server remembers none. An answer is sent after the commit.
+//! The store has one record for each; this server remembers none. A response is sent after the commit.
 
 mod record;
 pub(crate) mod records;
@@ -115,7 +115,7 @@ pub(crate) struct OpenSession {
     record: SessionRecord,
 }
 
-/// What a use of a refresh token gives.
+/// The outcome of a use of a refresh token.
 pub(crate) struct Renewed {
     pub(crate) user: User,
     pub(crate) refresh_token: Zeroizing<String>,

@@ -35,11 +35,12 @@ public class OAuthClient {
         TokenResponse basic = granted(endpoint, new BasicAuthentication(given.id, given.secret), given);
         TokenResponse form = granted(endpoint, new ClientParametersAuthentication(given.id, given.secret), given);
         TokenResponse refreshed = refreshed(endpoint, given.refresh).execute();
+        TokenResponse next = refreshed(endpoint, refreshed.getRefreshToken()).execute();
         Map<String, Object> result = Map.of(
             "tokens", List.of(basic.getAccessToken(), form.getAccessToken()),
             "scope", basic.getScope(),
             "expires_in", basic.getExpiresInSeconds(),
-            "refreshed", refreshed.getAccessToken(),
+            "refreshed", next.getAccessToken(),
             "reused", error(refreshed(endpoint, given.refresh)),
             "refusal", error(request(endpoint, new BasicAuthentication(given.id, "wrong"), given)));
         System.out.println(new Gson().toJson(result));

@@ -29,7 +29,7 @@ for name, (client, rejection) in clients.items():
     first = client.refresh_token(endpoint, refresh_token=task[name])
     second = client.refresh_token(endpoint, refresh_token=first["refresh_token"])
     try:
-        client.refresh_token(endpoint, refresh_token=first["refresh_token"])
+        client.refresh_token(endpoint, refresh_token=task[name])
         error = "accepted"
     except rejection as rejected:
         error = rejected.error

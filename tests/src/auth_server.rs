@@ -28,7 +28,7 @@ pub const ECDSA: [&str; 2] = ["--signing-type", "ecdsa"];
 pub const SECRET_KEY: &str = "/client/user/secret/key?appId=orders&appSecret=not-registered";
 
 /// Settings of an auth server before its start.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct AuthServerPlan {
     store: Option<String>,
     listen: String,

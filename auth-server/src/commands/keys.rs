@@ -253,7 +253,8 @@ impl KeysInStore {
     }
 
     pub(super) fn sessions(&self) -> SessionRecords {
-        self.location.sessions()
+        let records = self.location.records(Access::Write);
+        SessionRecords::new(records, self.location.encryption())
     }
 
     /// Returns the store's time, if it has a clock: the operator's may be wrong.

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_renewed_record_keeps_its_end_its_last_tokens_and_what_is_unknown() {
+    fn a_renewed_record_keeps_end_last_tokens_and_unknown_members() {
         let ids = |revocations: &[Revocation]| -> Vec<String> {
             let ids = revocations.iter().filter_map(|it| match &it.revoked {
                 Revoked::Token { id, .. } => Some(id.clone()),

@@ -70,10 +70,10 @@ impl RefreshToken {
 
     pub(crate) fn session(&self) -> SessionId {
         let mut name = [0; NAME_BYTES];
-        let (shown, _) = self.0.split_at(NAME_BYTES);
-        let (owner, _) = shown.split_at(OWNER_BYTES);
+        let (named, _) = self.0.split_at(NAME_BYTES);
+        let (owner, _) = named.split_at(OWNER_BYTES);
         // A digest: names in the store and in logs are no part of a token.
-        let digest = digest(&SHA256, shown);
+        let digest = digest(&SHA256, named);
         let bytes = owner.iter().chain(digest.as_ref());
         name.iter_mut()
             .zip(bytes)
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_next_token_is_one_of_the_same_session_and_always_the_same() {
+    fn the_next_token_is_always_the_same_one_of_the_session() {
         let first = RefreshToken::generate("ada").unwrap();
         let second = first.next("secret", 1);
         assert_eq!(first.session(), second.session());

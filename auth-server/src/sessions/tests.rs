@@ -20,7 +20,7 @@ use crate::users::builtin::BuiltinUser;
 
 /// The outcome of the next commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fault {
+enum Failure {
     /// It is made, and its response is lost.
     ResponseLost,
     /// It is lost.
@@ -29,13 +29,13 @@ enum Fault {
 }
 
 #[derive(Debug)]
-struct FaultyStore {
+struct FailingStore {
     store: Arc<dyn Store>,
-    fault: Mutex<Option<Fault>>,
+    failure: Mutex<Option<Failure>>,
 }
 
 #[async_trait]
-impl Store for FaultyStore {
+impl Store for FailingStore {
     async fn get(&self, key: &Key) -> Result<Option<Stored>, StoreError> {
         self.store.get(key).await
     }
@@ -49,16 +49,16 @@ impl Store for FaultyStore {
     }
 
     async fn commit(&self, changes: Vec<Change>) -> Result<Outcome, StoreError> {
-        let fault = self.fault.lock().take();
+        let failure = self.failure.lock().take();
         let lost = || StoreError::Unclear("no response".to_owned());
-        match fault {
+        match failure {
             None => self.store.commit(changes).await,
-            Some(Fault::ResponseLost) => {
+            Some(Failure::ResponseLost) => {
                 self.store.commit(changes).await.unwrap();
                 Err(lost())
             }
-            Some(Fault::RequestLost) => Err(lost()),
-            Some(Fault::Away) => Err(StoreError::Unavailable("away".to_owned())),
+            Some(Failure::RequestLost) => Err(lost()),
+            Some(Failure::Away) => Err(StoreError::Unavailable("away".to_owned())),
         }
     }
 
@@ -77,7 +77,7 @@ impl Store for FaultyStore {
 
 /// A server's sessions of the built-in user.
 struct Server {
-    store: Arc<FaultyStore>,
+    store: Arc<FailingStore>,
     sessions: Sessions,
     /// The numbers of revocations that were written, and of writes that are to fail.
     revoked: Arc<AtomicUsize>,
@@ -90,9 +90,9 @@ fn user() -> PresentUser {
 
 impl Server {
     fn of(installation: &dyn Installation, encryption: KeyEncryption) -> Self {
-        let store = Arc::new(FaultyStore {
+        let store = Arc::new(FailingStore {
             store: installation.open(),
-            fault: Mutex::default(),
+            failure: Mutex::default(),
         });
         let (revocations, mut inbox) = revocation_queue();
         let (revoked, failing) = <(Arc<AtomicUsize>, Arc<AtomicUsize>)>::default();
@@ -154,15 +154,12 @@ impl Server {
     }
 
     async fn end(&self, token: &str, verified: Option<Revocation>) -> Result<(), StoreError> {
-        let ended = self
-            .sessions
-            .end(id(token), EndCause::Logout, verified)
-            .await;
-        ended
+        let (id, cause) = (id(token), EndCause::Logout);
+        self.sessions.end(id, cause, verified).await
     }
 
-    fn fail(&self, fault: Fault) {
-        *self.store.fault.lock() = Some(fault);
+    fn fail(&self, failure: Failure) {
+        *self.store.failure.lock() = Some(failure);
     }
 
     async fn count(&self, token: &str) -> usize {
@@ -187,13 +184,13 @@ fn stores() -> Vec<Box<dyn Installation>> {
 #[tokio::test]
 async fn after_an_unclear_outcome_the_same_request_is_safe() {
     for store in stores() {
-        for fault in [Fault::ResponseLost, Fault::RequestLost] {
+        for failure in [Failure::ResponseLost, Failure::RequestLost] {
             let server = Server::of(&*store, KeyEncryption::default());
-            server.fail(fault);
+            server.fail(failure);
             assert!(matches!(server.begin().await, Err(StoreError::Unclear(_))));
             let token = server.begun().await;
 
-            server.fail(fault);
+            server.fail(failure);
             let unclear = server.refresh(&token).await.err().unwrap();
             assert!(matches!(
                 unclear,
@@ -202,7 +199,7 @@ async fn after_an_unclear_outcome_the_same_request_is_safe() {
             let again = server.refresh(&token).await.unwrap();
             let next = server.refresh(&again.refresh_token).await.unwrap();
 
-            server.fail(fault);
+            server.fail(failure);
             let unclear = server.log_out(&next.refresh_token).await;
             assert!(matches!(unclear, Err(StoreError::Unclear(_))));
             assert_eq!(server.log_out(&next.refresh_token).await, Ok(()));
@@ -216,7 +213,7 @@ async fn after_an_unclear_outcome_the_same_request_is_safe() {
 async fn a_login_goes_on_while_the_store_is_away() {
     let store = Files::new();
     let server = Server::of(&store, KeyEncryption::default());
-    server.fail(Fault::Away);
+    server.fail(Failure::Away);
     assert_eq!(server.begin().await, Ok(None));
     assert!(server.begin().await.unwrap().is_some());
 }
@@ -243,7 +240,7 @@ async fn many_uses_at_once_give_one_pair() {
 }
 
 #[tokio::test]
-async fn every_login_at_once_begins_a_session_and_the_limit_of_them_stays() {
+async fn every_login_at_once_begins_a_session_and_the_limit_stays() {
     for store in stores() {
         let server = Arc::new(Server::of(&*store, KeyEncryption::default()));
         let mut logins = JoinSet::new();
@@ -290,7 +287,7 @@ async fn a_session_ends_once_its_tokens_are_revoked_in_the_store() {
 }
 
 #[tokio::test]
-async fn a_session_that_cannot_be_read_is_not_absent_and_ends_by_its_name() {
+async fn an_unreadable_session_is_not_absent_and_ends_by_name() {
     let (in_clear, one, two) = (KeyEncryption::default, || with(1), || with(2));
     let named = || format!("key-encryption key {}", one().current.unwrap().id());
     for store in stores() {
@@ -323,7 +320,7 @@ async fn a_session_that_cannot_be_read_is_not_absent_and_ends_by_its_name() {
 }
 
 #[tokio::test]
-async fn sessions_are_encrypted_anew_and_those_in_clear_where_that_is_asked_for() {
+async fn sessions_are_encrypted_anew_in_clear_or_not() {
     let store = Files::new();
     let begun = Server::of(&store, KeyEncryption::default()).begun().await;
     let records = |encryption| SessionRecords::new(store.open(), Arc::new(encryption));

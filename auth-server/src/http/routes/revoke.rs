@@ -134,10 +134,11 @@ impl RevokeEndpoint {
             return Ok(());
         }
         self.count(client)?;
-        Ok(match session {
-            Some(session) => self.end_session(session, Some(revocation)).await?,
-            None => self.submit(revocation).await?,
-        })
+        let ended = match session {
+            Some(session) => self.end_session(session, Some(revocation)).await,
+            None => self.submit(revocation).await,
+        };
+        Ok(ended?)
     }
 
     async fn submit(&self, revocation: Revocation) -> Result<(), Rejection> {

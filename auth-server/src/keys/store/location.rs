@@ -12,7 +12,6 @@ use super::file::FileStore;
 use super::redis::RedisKeys;
 use super::{KeyStore, StoreError, within_timeout};
 use crate::applications::records::ApplicationRecords;
-use crate::sessions::records::SessionRecords;
 use crate::store::Store;
 use crate::store::envelope_encryption::KeyEncryption;
 use crate::store::redis::RedisStore;
@@ -112,11 +111,6 @@ impl StoreLocation {
     /// Opens the records of applications.
     pub(crate) fn applications(&self, access: Access) -> ApplicationRecords {
         ApplicationRecords::new(self.records(access), self.encryption())
-    }
-
-    /// Opens the records of sessions for a command.
-    pub(crate) fn sessions(&self) -> SessionRecords {
-        SessionRecords::new(self.records(Access::Write), self.encryption())
     }
 
     /// Returns the configured key-encryption keys.
