@@ -245,7 +245,7 @@ def test_every_patch_of_the_document_has_its_effect(patches, tmp_path):
 
 
 def test_without_an_application_secret_there_is_no_secret(tmp_path):
-    (patches,) = [each for each in examples("patches") if "JWKS_URL" in each[0]["patch"]]
+    (patches,) = [each for each in examples("patches") if "POSTERN_JWKS" in each[0]["patch"]]
     pod = named(with_everything(tmp_path, patches=patches), "Deployment", "orders")["spec"]["template"]["spec"]
     end = run("sidecar", "check", values=Mounts(tmp_path).localised(sidecar_of(pod, "sidecar")))
     assert end.returncode == 0 and "jwks.json" in end.stdout, end.stderr

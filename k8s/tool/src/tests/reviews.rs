@@ -481,7 +481,7 @@ fn a_config_map_is_the_only_source_of_settings() {
         let (_, reviewed) = review(body.as_bytes(), &settings).unwrap();
         let patch = reviewed["response"]["patch"].as_str().unwrap();
         let patch = String::from_utf8(STANDARD.decode(patch).unwrap()).unwrap();
-        assert!(!patch.contains("JWKS_URL"), "{patch}");
+        assert!(!patch.contains("POSTERN_JWKS"), "{patch}");
         assert_eq!(patch.contains("POSTERN_APP_ID"), has_secret, "{patch}");
         assert_eq!(patch.contains("secretName"), has_secret, "{patch}");
     }
