@@ -26,7 +26,7 @@ def test_it_names_every_part_with_licence_and_checksum(sbom):
         assert each["licenses"][0]["expression"], each["name"]
         published = re.fullmatch("[0-9a-f]{64}", each.get("hashes", [{"content": ""}])[0]["content"])
         assert published or "hashes" not in each and each["licenses"] == [{"expression": "Apache-2.0"}], each
-    assert ("pingora-proxy" in components) == (name == "sidecar")
+    assert ("pingora-core" in components) == (name == "sidecar")
     assert ("argon2" in components) == (name == "auth-server")
     for tool in ["cc", "cmake", "jsonschema", "syn"]:
         assert tool not in components, f"{tool} is not linked into the program"

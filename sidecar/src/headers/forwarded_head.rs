@@ -2,8 +2,8 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::{HeaderName, HeaderValue, Uri, Version, header};
-use pingora::http::RequestHeader;
 use pingora::{Error, ErrorType, OrErr};
+use pingora_http::RequestHeader;
 use smallvec::SmallVec;
 
 use crate::headers::service_head::ServiceHead;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::BufMut;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version, header};
-use pingora::http::ResponseHeader;
 use pingora::protocols::http::date::get_cached_date;
+use pingora_http::ResponseHeader;
 use wire::api::envelope::Envelope;
 use wire::http::cors::Endpoint;
 use wire::rejection::Rejection;

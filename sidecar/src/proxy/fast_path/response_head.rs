@@ -4,9 +4,9 @@ use std::mem::MaybeUninit;
 
 use bytes::{BufMut, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Version};
-use pingora::http::ResponseHeader;
 use pingora::protocols::http::date::get_cached_date;
 use pingora::{Error, ErrorType};
+use pingora_http::ResponseHeader;
 use smallvec::SmallVec;
 use wire::http::framing::body::BodyReader;
 use wire::http::framing::responses::ResponseFraming;

@@ -9,11 +9,11 @@ use bytes::Bytes;
 use h2::{Reason, SendStream};
 use http::HeaderMap;
 use pingora::connectors::http::v2::Connector;
-use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::Stream;
 use pingora::protocols::http::v2::client::Http2Session;
 use pingora::upstreams::peer::{HttpPeer, Peer};
 use pingora::{Error, ErrorType, RetryType};
+use pingora_http::{RequestHeader, ResponseHeader};
 
 /// Code of a reset before any processing (RFC 9113 §7).
 const NOT_PROCESSED: u32 = 7;

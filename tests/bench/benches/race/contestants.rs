@@ -11,8 +11,7 @@ use std::time::Duration;
 use bench::cpu;
 use tempfile::TempDir;
 use tests::certificates::Certificate;
-use tests::free_address::free_address;
-use tests::process::{CommandLine, Process};
+use tests::process::Process;
 use tests::wait;
 
 /// A running contestant, or the service behind them.
@@ -81,15 +80,4 @@ pub(crate) fn resident_mib(process: &Process) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "far less than 2^52 KiB")]
     let mib = kib as f64 / 1024.0;
     mib
-}
-
-/// Starts this executable as a proxy without any rule.
-pub(crate) fn bare_pingora(upstream: SocketAddr) -> Running {
-    let this = std::env::current_exe().expect("the path of this program");
-    let address = free_address();
-    let process = CommandLine::new(this)
-        .arguments(["bare-pingora".to_owned()])
-        .arguments([address.to_string(), upstream.to_string()])
-        .start();
-    Running::new("bare Pingora", address, process, None)
 }

@@ -14,7 +14,7 @@ use tests::socket_server::SocketServer;
 use tests::stack::signing_flags;
 
 use crate::contestants::envoy::Cache;
-use crate::contestants::{Running, Setup, bare_pingora, envoy, haproxy, nginx};
+use crate::contestants::{Running, Setup, envoy, haproxy, nginx};
 use crate::results::Who;
 use crate::tokens::{ISSUER, Issuer};
 use crate::upstream;
@@ -80,10 +80,7 @@ impl Field {
 
     fn start_contestants(&mut self) {
         let (service, jwk_set) = (self.upstream.address, self.issuer.jwk_set());
-        let mut running = BTreeMap::from([
-            (Who::Sidecar, self.sidecar(&[])),
-            (Who::Pingora, bare_pingora(service)),
-        ]);
+        let mut running = BTreeMap::from([(Who::Sidecar, self.sidecar(&[]))]);
         if let Some(program) = &self.programs.haproxy {
             let pem = self.issuer.public_pem();
             running.insert(Who::Haproxy, haproxy::plain(program, service));

@@ -7,7 +7,6 @@
     reason = "a program at a terminal; a measurement that cannot be taken ends with a message"
 )]
 
-mod bare_pingora;
 mod capabilities;
 mod contestants;
 mod field;
@@ -29,15 +28,10 @@ use tests::programs::repository;
 use crate::field::Field;
 use crate::measurements::measure;
 
-/// The sidecar's allocator, so that bare Pingora differs from it in our code alone.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let words: Vec<_> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["bare-pingora", listen, upstream] => bare_pingora::serve(listen, address(upstream)),
         ["upstream", listen] => upstream::serve(address(listen)),
         // cargo itself passes `--bench`.
         [] | ["--bench"] => return race(),

@@ -33,9 +33,8 @@ const WARM_UP: usize = 2000;
 const OTHER_TOKENS: usize = 10_000_000;
 
 /// Every turn of the closed loop.
-const TURNS: [(Work, Who); 11] = [
+const TURNS: [(Work, Who); 10] = [
     (Work::Plain, Who::Sidecar),
-    (Work::Plain, Who::Pingora),
     (Work::Plain, Who::Haproxy),
     (Work::Plain, Who::Nginx),
     (Work::Plain, Who::Envoy),
@@ -84,7 +83,7 @@ fn check(field: &Field, token: &str) {
         let status = connection.exchange(&get_with_token(PATH, &forged));
         let expected = match who {
             Who::Sidecar | Who::HaproxyJwt | Who::EnvoyJwt | Who::EnvoyJwtCached => 401,
-            Who::Pingora | Who::Haproxy | Who::Nginx | Who::Envoy | Who::Direct => 200,
+            Who::Haproxy | Who::Nginx | Who::Envoy | Who::Direct => 200,
         };
         assert_eq!(status.expect("a response"), expected, "{who:?}, forged");
     }
@@ -219,7 +218,6 @@ fn one_connection(field: &Field, settings: &Settings, token: &str, results: &mut
     }
     let contestants = [
         Who::Haproxy,
-        Who::Pingora,
         Who::Sidecar,
         Who::HaproxyJwt,
         Who::EnvoyJwtCached,
@@ -249,7 +247,6 @@ fn open_loop(field: &Field, settings: &Settings, token: &str, results: &mut Resu
         Who::HaproxyJwt,
         Who::EnvoyJwtCached,
         Who::Haproxy,
-        Who::Pingora,
     ];
     for _ in 0..settings.rounds {
         for who in contestants {

@@ -40,9 +40,7 @@ pub(crate) fn markdown(results: &Results, versions: &[String], settings: &Settin
 }
 
 fn target_table(text: &mut String, targets: &[Target], settings: &Settings) {
-    text.push_str(
-        "| Sidecar's work | against | target | reached | | Pingora alone |\n|---|---|---|---|---|---|\n",
-    );
+    text.push_str("| Sidecar's work | against | target | reached | |\n|---|---|---|---|---|\n");
     for target in targets {
         let Target {
             work,
@@ -50,10 +48,8 @@ fn target_table(text: &mut String, targets: &[Target], settings: &Settings) {
             limit,
             unit,
             reached,
-            floor,
         } = target;
         let reached = reached.map_or_else(|| "–".to_owned(), |summary| format!("{summary}{unit}"));
-        let floor = floor.map_or_else(String::new, |summary| format!("{summary}{unit}"));
         let verdict = if settings.smoke {
             "–"
         } else {
@@ -61,7 +57,7 @@ fn target_table(text: &mut String, targets: &[Target], settings: &Settings) {
         };
         let _ = writeln!(
             text,
-            "| {work} | {against} | ≤ {limit}{unit} | {reached} | {verdict} | {floor} |"
+            "| {work} | {against} | ≤ {limit}{unit} | {reached} | {verdict} |"
         );
     }
 }

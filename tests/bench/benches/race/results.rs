@@ -12,7 +12,6 @@ use crate::tokens::Bad;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Who {
     Sidecar,
-    Pingora,
     Haproxy,
     HaproxyJwt,
     Nginx,
@@ -27,7 +26,6 @@ impl Who {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Sidecar => "Postern sidecar",
-            Self::Pingora => "bare Pingora, no auth",
             Self::Haproxy => "HAProxy, no auth",
             Self::HaproxyJwt => "HAProxy `jwt_verify`",
             Self::Nginx => "nginx, no auth",
@@ -101,18 +99,6 @@ pub(crate) struct Results {
 impl Results {
     pub(crate) fn cpu_of(&self, work: Work, who: Who) -> &[f64] {
         self.cpu.get(&(work, who)).map_or(&[], Vec::as_slice)
-    }
-
-    /// Returns the CPU µs that no code of the sidecar can avoid, round by round.
-    pub(crate) fn floor(&self, work: Work) -> Rounds {
-        let bare = self.cpu_of(Work::Plain, Who::Pingora);
-        match work {
-            Work::Plain | Work::Repeated => bare.to_vec(),
-            Work::Fresh => {
-                let both = bare.iter().zip(&self.signature);
-                both.map(|(bare, signature)| bare + signature).collect()
-            }
-        }
     }
 
     /// Returns the CPU µs and the MiB that a configuration adds to the defaults, round by round.

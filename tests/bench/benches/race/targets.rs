@@ -16,8 +16,6 @@ pub(crate) struct Target {
     pub(crate) unit: &'static str,
     /// Result; `None` if not measured in this run.
     pub(crate) reached: Option<Summary>,
-    /// Lower bound: the cost of Pingora alone, plus one signature check for a new token.
-    pub(crate) floor: Option<Summary>,
 }
 
 impl Target {
@@ -55,14 +53,12 @@ fn ratio(
         limit,
         unit: "×",
         reached: Summary::of_ratios(values, base),
-        floor: None,
     }
 }
 
 fn closed_loop(results: &Results) -> Vec<Target> {
     [
         (Work::Plain, Work::Plain, Who::Haproxy, 1.05),
-        (Work::Repeated, Work::Plain, Who::Pingora, 0.75),
         (Work::Repeated, Work::Repeated, Who::EnvoyJwtCached, 0.36),
         (Work::Repeated, Work::Repeated, Who::HaproxyJwt, 0.42),
         (Work::Repeated, Work::Plain, Who::Haproxy, 1.20),
@@ -70,18 +66,13 @@ fn closed_loop(results: &Results) -> Vec<Target> {
         (Work::Fresh, Work::Fresh, Who::EnvoyJwt, 0.40),
     ]
     .map(|(work, other_work, other, limit)| {
-        let base = results.cpu_of(other_work, other);
-        let floor = Summary::of_ratios(&results.floor(work), base);
-        Target {
-            floor: floor.filter(|_| other != Who::Pingora),
-            ..ratio(
-                format!("{}, CPU per request", work.name()),
-                other.name(),
-                limit,
-                results.cpu_of(work, Who::Sidecar),
-                base,
-            )
-        }
+        ratio(
+            format!("{}, CPU per request", work.name()),
+            other.name(),
+            limit,
+            results.cpu_of(work, Who::Sidecar),
+            results.cpu_of(other_work, other),
+        )
     })
     .into()
 }
@@ -140,7 +131,6 @@ fn memory(results: &Results) -> [Target; 3] {
         limit,
         unit: " MiB",
         reached: values.and_then(|values| Summary::of(values)),
-        floor: None,
     };
     [
         target("RSS idle", 14.0, of.map(|(idle, _)| idle)),
@@ -164,7 +154,6 @@ fn capabilities(results: &Results) -> [Target; 3] {
         limit,
         unit,
         reached: Summary::of(values),
-        floor: None,
     };
     let (tables, _) = results.added_by(Capability::IssuersAndRules);
     let (revoked, revoked_mib) = results.added_by(Capability::Revocations);
