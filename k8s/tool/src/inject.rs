@@ -10,7 +10,7 @@ use crate::metadata::follow;
 use crate::object::{Object, objects, text};
 use crate::original::take_away;
 use crate::pod::add_sidecar;
-use crate::ports::{self, Ports};
+use crate::ports;
 use crate::services;
 use crate::settings::Settings;
 use crate::yaml::{Document, error};
@@ -65,13 +65,9 @@ fn change(
 ) -> Result<(), ExitError> {
     let of_document = |document: &Document| {
         let object = Object(&document.value);
+        let line = |why| format!("{}: {why}", object.described());
         let changed = changed(object, documents);
-        changed.map_err(|why| {
-            error(
-                &document.location,
-                &format!("{}: {why}", object.described()),
-            )
-        })
+        changed.map_err(|why| error(&document.location, &line(why)))
     };
     let all: Result<Vec<Changed>, ExitError> = documents.iter().map(of_document).collect();
     for (document, changed) in documents.iter_mut().zip(all?) {
@@ -117,13 +113,13 @@ fn of_service(
         return Ok(None);
     }
     let mut value = service.0.clone();
-    let first = selected.iter().find_map(|each| protected(*each));
+    let first = selected.iter().find_map(|each| ports::of_protected(*each));
     let Some((pod, own)) = first.filter(|_| !is_exempt) else {
         let edited = take_away(&mut value).unwrap_or_default();
         return Ok(Some((value, edited)));
     };
-    let is_same = |object: &Object<'_>| protected(*object).is_some_and(|(_, ports)| ports == own);
-    if !selected.iter().all(is_same) {
+    let mut others = selected.iter().map(|each| ports::of_protected(*each));
+    if others.any(|other| other.is_none_or(|(_, ports)| ports != own)) {
         return Err("selects pods with and without a sidecar, or with different ports".to_owned());
     }
     let is_moved = services::move_to_sidecar(&mut value, own.admin, |target| {
@@ -131,15 +127,6 @@ fn of_service(
     })?;
     let mut selected = selected.iter().map(|each| each.described());
     let is_early = is_moved && selected.any(|described| without.contains(&described));
-    Ok(Some((
-        value,
-        Vec::from_iter(is_early.then(|| EARLY.to_owned())),
-    )))
-}
-
-/// Returns the pod of a labelled object with a sidecar, and its ports.
-fn protected(object: Object<'_>) -> Option<(Object<'_>, Ports)> {
-    let is_protected = object.wants_sidecar() && object.is_protected();
-    let pod = object.pod().filter(|_| is_protected)?;
-    Some((pod, Ports::of(pod).ok()?))
+    let warning = is_early.then(|| EARLY.to_owned());
+    Ok(Some((value, Vec::from_iter(warning))))
 }

@@ -5,15 +5,14 @@ mod network;
 use std::fmt::{self, Display, Formatter};
 
 use runtime::named_enum;
-use serde_json::Value;
 use wire::settings::probes::{Probe, parse};
 
 use self::Level::{Error, Warning};
 use crate::annotations::SIDECAR;
 use crate::inject::of_workload;
 use crate::monitors::unserved;
-use crate::object::{self, Object, action, list, name_of, objects, text, variable};
-use crate::ports::{ADMIN_PORT, Ports, SIDECAR_PORT};
+use crate::object::{Object, actions, list, name_of, objects, share_namespace, text, variable};
+use crate::ports::{self, Ports, SIDECAR_PORT};
 use crate::settings::{PROBES, Settings};
 use crate::yaml::Document;
 use crate::{probes, services};
@@ -53,12 +52,8 @@ impl Finding<'_> {
 impl Display for Finding<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let (location, level) = (&self.document.location, self.level.name());
-        write!(
-            f,
-            "{location}: {level}: {} [{}]",
-            self.of_object(),
-            self.rule
-        )
+        let (of_object, rule) = (self.of_object(), self.rule);
+        write!(f, "{location}: {level}: {of_object} [{rule}]")
     }
 }
 
@@ -70,7 +65,6 @@ struct ProtectedPod<'d> {
     /// The object that has the pod.
     owner: Object<'d>,
     pod: Object<'d>,
-    sidecar: &'d Value,
     ports: Ports,
     input: &'d [Document],
 }
@@ -112,39 +106,38 @@ fn of_object(owner: Object<'_>, input: &[Document], settings: &Settings) -> Find
 }
 
 fn find_past_sidecar(service: Object<'_>, input: &[Document], found: &mut Findings) {
-    let protected = objects(input).filter(|other| other.is_protected());
-    let mut selected = protected
-        .filter(|other| services::selects(service, *other))
-        .peekable();
-    if selected.peek().is_none() && service.label(SIDECAR) == Some("true") {
-        let why = "is labelled, and selects no pod with a sidecar in this input";
-        found.push((Warning, "unlabelled-service", why.to_owned()));
-    }
-    for other in selected {
-        let ports = other.pod().and_then(|pod| Ports::of(pod).ok());
-        let admin = ports.map_or(ADMIN_PORT, |ports| ports.admin);
-        let past = services::past(service, admin).into_iter();
+    let mut is_alone = service.label(SIDECAR) == Some("true");
+    for other in objects(input).filter(|other| services::selects(service, *other)) {
+        let Some((_, ports)) = ports::of_protected(other) else {
+            continue;
+        };
+        is_alone = false;
+        let past = services::past(service, ports.admin).into_iter();
         let line = |past| format!("{past} of {}", other.described());
         found.extend(past.map(|past| (Error, "service-past-sidecar", line(past))));
+    }
+    if is_alone {
+        let why = "is labelled, and selects no pod with a sidecar in this input";
+        found.push((Warning, "unlabelled-service", why.to_owned()));
     }
 }
 
 impl<'d> ProtectedPod<'d> {
     fn new(owner: Object<'d>, input: &'d [Document]) -> Option<Self> {
-        let pod = owner.pod()?;
+        let (pod, ports) = ports::of_protected(owner)?;
         Some(Self {
             owner,
             pod,
-            sidecar: pod.sidecar()?,
-            ports: Ports::of(pod).ok()?,
+            ports,
             input,
         })
     }
 
     /// Returns the probes that the sidecar forwards; `None` where the input does not show them.
     fn known_probes(&self) -> Option<Vec<Probe>> {
-        if list(&self.sidecar["env"]).any(|each| name_of(each) == PROBES) {
-            return parse(&variable(self.sidecar, PROBES)?).ok();
+        let sidecar = self.pod.sidecar()?;
+        if list(&sidecar["env"]).any(|each| name_of(each) == PROBES) {
+            return parse(&variable(sidecar, PROBES)?).ok();
         }
         let mut known = Vec::new();
         for (_, name) in self.pod.needed().filter(|(kind, _)| *kind == "ConfigMap") {
@@ -155,7 +148,8 @@ impl<'d> ProtectedPod<'d> {
     }
 
     fn found(&self, kind: &str, name: &str) -> Option<Object<'d>> {
-        objects(self.input).find(|other| other.is_at(self.owner, kind, name))
+        let mut all = objects(self.input).filter(|other| share_namespace(*other, self.owner));
+        all.find(|other| other.kind() == kind && other.name() == name)
     }
 
     /// Finds probes that the sidecar does not forward, and those that go through it: they need a token,
@@ -163,10 +157,7 @@ impl<'d> ProtectedPod<'d> {
     fn find_probes(&self, found: &mut Findings) {
         let known = self.known_probes();
         for container in self.pod.containers() {
-            for (kind, _) in object::PROBES {
-                let Some((_, action)) = container.get(kind).and_then(action) else {
-                    continue;
-                };
+            for (kind, _, action) in actions(container) {
                 let port = probes::port_of(action, container);
                 let name = text(action, "/path").strip_prefix("/probe/");
                 if port == Some(SIDECAR_PORT) {
@@ -190,11 +181,8 @@ impl<'d> ProtectedPod<'d> {
         for (kind, name) in self.pod.needed() {
             let Some(object) = self.found(kind, name) else {
                 let why = "is not in this input, and no pod starts without it: create it first";
-                found.push((
-                    Warning,
-                    "secret-missing",
-                    format!("the {kind} {name} {why}"),
-                ));
+                let why = format!("the {kind} {name} {why}");
+                found.push((Warning, "secret-missing", why));
                 continue;
             };
             let holds = |data: &str| !object.0[data]["app-secret"].is_null();

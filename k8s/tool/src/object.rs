@@ -38,11 +38,6 @@ impl<'v> Object<'v> {
         }
     }
 
-    /// Returns true for the object of this kind and name beside another one.
-    pub(crate) fn is_at(self, other: Object<'_>, kind: &str, name: &str) -> bool {
-        self.kind() == kind && self.name() == name && share_namespace(self, other)
-    }
-
     /// Returns kind, namespace and name, as the operator finds it.
     pub(crate) fn described(self) -> String {
         let (kind, name) = (self.kind(), self.name());
@@ -214,10 +209,14 @@ pub(crate) fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// Returns the actions of a container's probes.
-pub(crate) fn actions(container: &Value) -> impl Iterator<Item = (&'static str, &Value)> {
-    let probes = PROBES.iter().filter_map(|(kind, _)| container.get(kind));
-    probes.filter_map(action)
+/// Returns kind and action of each probe of a container.
+pub(crate) fn actions(
+    container: &Value,
+) -> impl Iterator<Item = (&'static str, &'static str, &Value)> {
+    PROBES.into_iter().filter_map(|(kind, _)| {
+        let (of_probe, action) = action(&container[kind])?;
+        Some((kind, of_probe, action))
+    })
 }
 
 /// Returns the action of a probe that goes to a port.

@@ -39,7 +39,7 @@ pub(crate) fn change(
         put(object, &path, now.clone())?;
         record.insert(path, Replaced { now, was });
     }
-    write(object, &record)
+    put(object, ANNOTATION, json!(record).to_string().into())
 }
 
 /// Puts back the members below a pointer, and returns those that were edited since, which stay: of
@@ -50,11 +50,9 @@ pub(crate) fn put_back(object: &mut Value, above: &str) -> Vec<String> {
     };
     let is_below = |(path, _): &(String, Replaced)| path.starts_with(above);
     let (below, others): (Record, Record) = record.into_iter().partition(is_below);
+    let others = (!others.is_empty()).then(|| json!(others).to_string());
     // A record has been read from there.
-    let _ = match others.is_empty() {
-        true => put(object, ANNOTATION, Value::Null),
-        false => write(object, &others),
-    };
+    let _ = put(object, ANNOTATION, others.into());
     let member = |path: &str| path.split('/').take(5).collect::<Vec<_>>().join("/");
     let other_than = |value: fn(&Replaced) -> &Value| -> BTreeSet<String> {
         let present = |path: &str| object.pointer(path).unwrap_or(&Value::Null);
@@ -108,11 +106,6 @@ fn record(object: &Value) -> Option<Record> {
     let record: Record = serde_json::from_str(text(object, ANNOTATION)).ok()?;
     let is_ours = |path: &String| path.matches('/').count() <= MAX_DEPTH;
     record.keys().all(is_ours).then_some(record)
-}
-
-fn write(object: &mut Value, record: &Record) -> Result<(), String> {
-    let text = serde_json::to_string(record).map_err(|error| error.to_string())?;
-    put(object, ANNOTATION, text.into())
 }
 
 /// Sets a member, with the maps above it that are missing; null removes it, and the maps that have

@@ -178,16 +178,12 @@ impl Sidecar<'_> {
                 *port = self.ports.admin.into();
             }
         }
-        let mut env = Vec::new();
-        for variable in list(&container["env"]) {
-            match name_of(variable) {
-                APP_ID if !self.has_application => {}
-                APP_ID => env.push(self.app_id(variable)?),
-                ADMIN_LISTEN => {
-                    let address = format!("[::]:{}", self.ports.admin);
-                    env.push(json!({"name": ADMIN_LISTEN, "value": address}));
-                }
-                _ => env.push(variable.clone()),
+        let of_component = list(&container["env"]).filter(|each| name_of(each) != APP_ID);
+        let mut env = Vec::from_iter(self.app_id()?);
+        env.extend(of_component.cloned());
+        for variable in &mut env {
+            if name_of(variable) == ADMIN_LISTEN {
+                variable["value"] = format!("[::]:{}", self.ports.admin).into();
             }
         }
         let variables = self.variables(probes, bounds)?.into_iter();
@@ -207,24 +203,23 @@ impl Sidecar<'_> {
     }
 
     /// Returns the application: named by an annotation, or by the first usual label of the pod.
-    fn app_id(&self, of_component: &Value) -> Result<Value, String> {
+    fn app_id(&self) -> Result<Option<Value>, String> {
+        if !self.has_application {
+            return Ok(None);
+        }
         if let Some(id) = self.setting(names::APP_ID, settings::app_id)? {
-            return Ok(json!({"name": APP_ID, "value": id}));
+            return Ok(Some(json!({"name": APP_ID, "value": id})));
         }
         let is_named = |label: &&&str| self.pod.label(label).is_some_and(|name| !name.is_empty());
-        match NAME_LABELS.iter().find(is_named) {
-            Some(&"app.kubernetes.io/name") => Ok(of_component.clone()),
-            Some(label) => {
-                let path = format!("metadata.labels['{label}']");
-                let from = json!({"fieldRef": {"fieldPath": path}});
-                Ok(json!({"name": APP_ID, "valueFrom": from}))
-            }
-            None => Err(format!(
-                "its pods have no name: give them the label {} or the annotation {}",
-                NAME_LABELS[0],
-                names::APP_ID
-            )),
-        }
+        let label = NAME_LABELS.iter().find(is_named).ok_or_else(|| {
+            let (label, annotation) = (NAME_LABELS[0], names::APP_ID);
+            format!(
+                "its pods have no name: give them the label {label} or the annotation {annotation}"
+            )
+        })?;
+        let path = format!("metadata.labels['{label}']");
+        let from = json!({"fieldRef": {"fieldPath": path}});
+        Ok(Some(json!({"name": APP_ID, "valueFrom": from})))
     }
 
     /// Returns the settings of this pod by variable.

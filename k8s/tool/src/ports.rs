@@ -54,6 +54,12 @@ impl Ports {
     }
 }
 
+/// Returns the pod of an object that has a sidecar, and its ports.
+pub(crate) fn of_protected(object: Object<'_>) -> Option<(Object<'_>, Ports)> {
+    let pod = object.pod().filter(|pod| pod.sidecar().is_some())?;
+    Some((pod, Ports::of(pod).ok()?))
+}
+
 /// Parses a port.
 pub(crate) fn number(text: &str) -> Option<u16> {
     text.parse().ok().filter(|port| *port > 0)
@@ -139,7 +145,7 @@ fn probed<'v>(pod: Object<'v>) -> impl Iterator<Item = u16> + use<'v> {
         .map(|(_, port)| port)
         .collect();
     let actions = pod.others().flat_map(actions);
-    let ports = actions.filter_map(|(_, action)| u16::try_from(action["port"].as_u64()?).ok());
+    let ports = actions.filter_map(|(.., action)| u16::try_from(action["port"].as_u64()?).ok());
     ports.filter(move |port| !own.contains(port))
 }
 

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
 use crate::annotations::UPSTREAM_PROTOCOL;
 use crate::object::{Object, actions, objects, text};
 use crate::yaml::Document;
@@ -45,8 +43,21 @@ pub(crate) fn of_service(
     };
     let mut said: BTreeMap<&str, String> = BTreeMap::new();
     for container in pod.others() {
-        said.extend(of_ports(container, port));
-        said.extend(of_probes(container, port));
+        let named = ports::of_container(container).filter(|(_, number)| *number == port);
+        // `http` is the name of any.
+        let named =
+            named.filter_map(|(name, _)| Some((of_word(name).filter(|it| *it != HTTP)?, name)));
+        said.extend(named.map(|(protocol, name)| (protocol, format!("the port {name}"))));
+        for (_, kind, action) in actions(container) {
+            let is_https = text(action, "/scheme") == "HTTPS";
+            if probes::port_of(action, container) != Some(port) {
+                continue;
+            } else if kind == "grpc" {
+                said.insert(H2C, "a probe by grpc".to_owned());
+            } else if is_https {
+                said.insert(HTTPS, "a probe by HTTPS".to_owned());
+            }
+        }
     }
     for service in objects(input).filter(|service| services::selects(*service, owner)) {
         let ports = services::ports_of(service).into_iter();
@@ -65,24 +76,6 @@ pub(crate) fn of_service(
             "speaks {one} by {source}, and {other} by {second}: decide it by the annotation {UPSTREAM_PROTOCOL}"
         )),
     }
-}
-
-/// Returns what names of ports say; `http` is the name of any.
-fn of_ports(container: &Value, service: u16) -> impl Iterator<Item = (&'static str, String)> {
-    let ports = ports::of_container(container).filter(move |(_, port)| *port == service);
-    let named = ports.filter_map(|(name, _)| Some((of_word(name)?, format!("the port {name}"))));
-    named.filter(|(protocol, _)| *protocol != HTTP)
-}
-
-fn of_probes(container: &Value, service: u16) -> impl Iterator<Item = (&'static str, String)> {
-    let actions = actions(container);
-    let of_service =
-        actions.filter(move |(_, action)| probes::port_of(action, container) == Some(service));
-    of_service.filter_map(|(kind, action)| match (kind, text(action, "/scheme")) {
-        ("grpc", _) => Some((H2C, "a probe by grpc".to_owned())),
-        (_, "HTTPS") => Some((HTTPS, "a probe by HTTPS".to_owned())),
-        _ => None,
-    })
 }
 
 fn of_word(word: &str) -> Option<&'static str> {

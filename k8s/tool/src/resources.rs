@@ -16,17 +16,6 @@ pub(crate) const MEMBERS: [(&str, &str, &str); 4] = [
 ];
 
 const MIB: f64 = 1024.0 * 1024.0;
-/// Suffixes of quantities, and what they multiply by.
-const UNITS: [(&str, f64); 8] = [
-    ("", 1.0),
-    ("m", 1e-3),
-    ("k", 1e3),
-    ("M", 1e6),
-    ("G", 1e9),
-    ("Ki", 1024.0),
-    ("Mi", MIB),
-    ("Gi", 1024.0 * MIB),
-];
 /// The process and its token cache (docs/operations/limits.md).
 const OF_PROCESS: f64 = 30.0 * MIB;
 /// Four requests and five connections that clients do not read, rounded up; the second is for HTTP/2
@@ -88,13 +77,23 @@ pub(crate) fn set(
 pub(crate) fn quantity(text: &str) -> Result<f64, String> {
     let is_digit = |letter: char| letter.is_ascii_digit() || letter == '.';
     let unit = text.trim_start_matches(is_digit);
-    let factor = UNITS.iter().find(|(known, _)| *known == unit);
+    let factor = match unit {
+        "" => 1.0,
+        "m" => 1e-3,
+        "k" => 1e3,
+        "M" => 1e6,
+        "G" => 1e9,
+        "Ki" => 1024.0,
+        "Mi" => MIB,
+        "Gi" => 1024.0 * MIB,
+        _ => f64::NAN,
+    };
     let number = text
         .strip_suffix(unit)
-        .and_then(|number| number.parse::<f64>().ok());
-    let quantity = factor
-        .zip(number)
-        .map(|((_, factor), number)| number * factor);
+        .and_then(|number| number.parse().ok());
+    let quantity = number
+        .map(|number: f64| number * factor)
+        .filter(|it| !it.is_nan());
     quantity.ok_or_else(|| format!("{text:?} is no quantity such as 100m, 0.5 or 64Mi"))
 }
 

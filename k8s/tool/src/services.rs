@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::annotations::{OPEN_PORTS, PORT, SIDECAR};
 use crate::object::{Object, list, name_of, share_namespace, text};
@@ -185,8 +185,7 @@ pub(crate) fn move_alone(value: &mut Value) -> Result<bool, String> {
         }
     };
     if !targets.contains(&&target) {
-        let targets: Vec<String> = targets.iter().map(ToString::to_string).collect();
-        let targets = targets.join(", ");
+        let targets = json!(targets);
         return Err(format!(
             "the annotation {PORT} {target} is no target of its ports: write one of {targets} there"
         ));

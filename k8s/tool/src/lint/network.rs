@@ -16,7 +16,7 @@ pub(super) fn find(this: &ProtectedPod<'_>, found: &mut Findings) {
     let policies = objects(this.input).filter(|policy| isolates(*policy, this));
     let policies: Vec<Object<'_>> = policies.collect();
     let own = |target: &Value| {
-        let mut own = ports::of_container(this.sidecar);
+        let mut own = this.pod.sidecar().into_iter().flat_map(ports::of_container);
         let named = own.find(|(name, _)| target == *name).map(|(_, port)| port);
         named.or_else(|| ports::resolved(this.pod, target))
     };
