@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tests::applications::register_in;
 use tests::auth_server::{AuthServer, AuthServerPlan, file_store};
 use tests::client::{Request, verdict};
+use tests::clock;
 use tests::echo_service::EchoService;
 use tests::message::Message;
 use tests::moved_clock::MovedClock;
@@ -205,6 +206,9 @@ fn beyond_the_limit_a_login_ends_the_oldest_session_of_its_user() {
         };
         let (of_bob, first) = (log_in("bob"), log_in("ada"));
         let first = refreshed(&server, &first);
+        // The sessions of one second are equally old.
+        let second = clock::now();
+        wait::until("the next second", || clock::now() > second);
         let second = log_in("ada");
         assert_eq!(server.log_out(&second.refresh).status(), 200);
         // One that was ended by a logout counts no more.
