@@ -98,11 +98,6 @@ impl ChangedBy {
         self.of.as_deref() == Some(id)
     }
 
-    /// Returns true if this change is later than `other`.
-    pub(crate) fn is_after(&self, other: &Self) -> bool {
-        self.at > other.at
-    }
-
     /// Returns the JSON that lists print.
     pub(crate) fn to_json(&self) -> Value {
         let members = [
@@ -153,15 +148,6 @@ pub(crate) fn actor(
     let user = user.unwrap_or_else(|| format!("uid-{uid}"));
     let host = host.filter(|name| is_plain(name)).unwrap_or("unknown");
     format!("{user}@{host}")
-}
-
-/// Returns the later one.
-pub(crate) fn later(one: Option<ChangedBy>, other: Option<&ChangedBy>) -> Option<ChangedBy> {
-    match (one, other) {
-        (Some(one), Some(other)) if other.is_after(&one) => Some(other.clone()),
-        (Some(one), _) => Some(one),
-        (None, other) => other.cloned(),
-    }
 }
 
 /// Reads a note, unless this version cannot read it or no command writes such a long one.
@@ -234,19 +220,5 @@ pub(crate) mod tests {
         let expected = "ada@desk 1970-01-01T00:00:00Z (a\\nb\\u{202e})";
         assert_eq!(note.to_string(), expected);
         assert_eq!(note.to_json()["at"], "1970-01-01T00:00:00Z");
-    }
-
-    #[test]
-    fn the_later_note_stays() {
-        let (first, second) = (note("ada@desk", 1), note("bob@desk", 2));
-        for (one, other, expected) in [
-            (None, None, None),
-            (None, Some(&first), Some(&first)),
-            (Some(&first), None, Some(&first)),
-            (Some(&first), Some(&second), Some(&second)),
-            (Some(&second), Some(&first), Some(&second)),
-        ] {
-            assert_eq!(later(one.cloned(), other).as_ref(), expected);
-        }
     }
 }

@@ -10,6 +10,7 @@ pub(crate) mod token;
 pub(crate) mod user;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 use runtime::command_line::FromTables;
@@ -119,6 +120,8 @@ pub(crate) enum KeysCommand {
     // One id in 4096 begins with -h: asking for help instead would look like a success.
     #[command(disable_help_flag = true)]
     Revoke(KeysRevokeArgs),
+    /// Install the key pair of another system in a store without one: its tokens stay valid
+    Import(KeysImportArgs),
     /// Rewrite the stored keys: encrypted with the key-encryption key, or in clear without one
     Reencrypt(KeysReencryptArgs),
     /// Print the public key as the key endpoint serves it; not with hmac, where it is a secret
@@ -139,6 +142,15 @@ pub(crate) struct ReasonArgs {
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<Reason>,
 }
+#[derive(Debug, Args)]
+pub(crate) struct KeysImportArgs {
+    #[command(flatten)]
+    pub(crate) keys: KeyArgs,
+    /// File that holds the private key: PKCS#8 as PEM, not encrypted; with hmac the shared secret
+    #[arg(long, value_name = "FILE")]
+    pub(crate) private_key_file: PathBuf,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct KeysReencryptArgs {
     #[command(flatten)]

@@ -1,15 +1,17 @@
-//! Signing keys: the current pair and its ring, generated here or read from the key store.
+//! Signing keys: the current pair and its ring, generated here or read from the store.
 //!
 //! Stored strings are kept verbatim: the key endpoint serves the public one unchanged (contract
 //! §4.3), and a lost store is restored from them. Nothing here signs.
 
-pub(crate) mod clock;
 pub(crate) mod live;
+pub(crate) mod location;
 pub(crate) mod pair;
+pub(crate) mod plan;
 pub(crate) mod published;
+pub(crate) mod records;
 pub(crate) mod ring;
-pub(crate) mod store;
 pub(crate) mod sync;
+pub(crate) mod update;
 
 use std::fmt;
 
@@ -46,25 +48,32 @@ impl fmt::Debug for StoredKeyPair {
     }
 }
 
-/// The ring besides the current pair, as serialized by `ring::record`.
+/// A document beside the pair, as JSON.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct StoredRing(pub(crate) Zeroizing<String>);
+pub(crate) struct StoredText(pub(crate) Zeroizing<String>);
 
-/// Redacted: it holds the private half of the next key.
-impl fmt::Debug for StoredRing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("StoredRing([redacted])")
+impl StoredText {
+    fn as_str(&self) -> &str {
+        &self.0
     }
 }
 
-/// A consistent snapshot of the keys in a store; it changes only as a whole.
+/// Redacted: a ring holds the private half of the next key.
+impl fmt::Debug for StoredText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StoredText([redacted])")
+    }
+}
+
+/// The keys in a store at one moment; they change only as a whole.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct StoredKeys {
     /// The contract's two values, always of the *current* key; `None` if either half is missing
     /// (contract §1).
     pub(crate) pair: Option<StoredKeyPair>,
-    /// `None` if there is nothing to store besides the pair.
-    pub(crate) ring: Option<StoredRing>,
+    /// As serialized by `ring::record`; `None` beside a pair that only other software wrote.
+    pub(crate) ring: Option<StoredText>,
+    pub(crate) revocations: Option<StoredText>,
 }
 
 /// One of the two stored values, named in messages.

@@ -10,9 +10,9 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 use tracing::{debug, info, warn};
 
-use crate::keys::clock::ClockSkew;
 use crate::revocations::Revocation;
 use crate::revocations::queue::RevocationQueue;
+use crate::store::clock::StoreClock;
 use crate::store::envelope_encryption::{EncryptionError, KeyEncryption};
 use crate::store::{Change, Key, Kind, Store, StoreError, Stored};
 use crate::users::changes::{EnabledUsers, ended};
@@ -30,7 +30,7 @@ const MAX_DISABLED: usize = 10_000;
 pub(crate) struct LoadedUsers {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) encryption: Arc<KeyEncryption>,
-    pub(crate) clock: Arc<ClockSkew>,
+    pub(crate) clock: Arc<StoreClock>,
     pub(crate) users: Arc<FileUsers>,
     pub(crate) revocations: RevocationQueue,
     /// Seconds for which a login may count.

@@ -100,18 +100,6 @@ pub(crate) struct Revocation {
     pub(crate) until: i64,
 }
 
-/// The times of a merge, in seconds since the epoch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct MergeTime {
-    /// No clock is later.
-    pub(crate) latest: i64,
-    /// Entries up to then are over for certain; `None` while no clock can be relied on.
-    pub(crate) over: Option<i64>,
-    /// The seconds for which a token of this server may be valid, where that is known: a command may
-    /// have recorded an entry for less.
-    pub(crate) keep: Option<i64>,
-}
-
 impl Revocation {
     /// Revokes the tokens of a user that were issued up to `now`, the last of which counts for `keep`
     /// seconds.
@@ -189,27 +177,26 @@ impl Revocations {
         next
     }
 
-    /// Returns the entries of both that are not over. Equal numbers mean equal entries, so a mixture
-    /// gets the next one.
+    /// Returns the entries of both that are not over at `now`. `keep`: the seconds for which a token of this
+    /// server may be valid, where that is known: a command may have recorded an entry for less.
+    /// Equal numbers mean equal entries, so a mixture gets the next one.
     #[must_use]
-    pub(crate) fn merged(&self, other: &Self, time: MergeTime) -> Self {
+    pub(crate) fn merged(&self, other: &Self, now: i64, keep: Option<i64>) -> Self {
         let mut entries = self.entries.clone();
-        entries.absorb(&other.entries, time.over);
-        if let Some(keep) = time.keep {
+        entries.absorb(&other.entries, now);
+        if let Some(keep) = keep {
             entries.outlast(keep);
         }
-        if let Some(over) = time.over
-            && entries.is_due(over)
-        {
-            entries.forget(over);
+        if entries.is_due(now) {
+            entries.forget(now);
         }
-        entries.bound(time.latest);
+        entries.bound(now);
         let seq = self.seq.max(other.seq);
         let is_known = |side: &Self| side.seq < seq || side.entries == entries;
         let is_known = is_known(self) && is_known(other);
         let mut merged = Self { seq, entries };
         if !is_known {
-            merged.count(time.latest);
+            merged.count(now);
         }
         merged
     }
@@ -265,9 +252,9 @@ impl Entries {
         }
     }
 
-    /// Adds the entries of `other` that are not over.
-    fn absorb(&mut self, other: &Self, over: Option<i64>) {
-        let counts = |until: i64| over.is_none_or(|over| until > over);
+    /// Adds the entries of `other` that are not over at `now`.
+    fn absorb(&mut self, other: &Self, now: i64) {
+        let counts = |until: i64| until > now;
         let tokens = other.tokens.iter().filter(|(_, entry)| counts(entry.until));
         for (id, entry) in tokens {
             add_token(&mut self.tokens, id.clone(), entry.clone());
@@ -311,16 +298,16 @@ impl Entries {
     }
 
     /// Returns true if an entry is over for long enough.
-    fn is_due(&self, over: i64) -> bool {
-        let latest = over.saturating_sub(FORGET_EVERY);
+    fn is_due(&self, now: i64) -> bool {
+        let latest = now.saturating_sub(FORGET_EVERY);
         self.ends().any(|until| until <= latest)
     }
 
-    fn forget(&mut self, over: i64) {
-        self.tokens.retain(|_, entry| entry.until > over);
-        self.users.retain(|_, entry| entry.until > over);
-        self.applications.retain(|_, entry| entry.until > over);
-        self.everyone.take_if(|entry| entry.until <= over);
+    fn forget(&mut self, now: i64) {
+        self.tokens.retain(|_, entry| entry.until > now);
+        self.users.retain(|_, entry| entry.until > now);
+        self.applications.retain(|_, entry| entry.until > now);
+        self.everyone.take_if(|entry| entry.until <= now);
     }
 }
 

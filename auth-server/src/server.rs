@@ -20,7 +20,6 @@ use runtime::{admin, tls};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
-use crate::applications::records::ApplicationRecords;
 use crate::audit;
 use crate::cli::ServeArgs;
 use crate::config::{Config, warnings};
@@ -38,7 +37,6 @@ use crate::http::routes::static_files::StaticFiles;
 use crate::http::routes::token::TokenEndpoint;
 use crate::http::routes::verification_key::KeyEndpoint;
 use crate::http::unfinished::Unfinished;
-use crate::keys::store::KeyStore;
 use crate::keys::sync::{KeySync, SyncedState};
 use crate::loaded_users::LoadedUsers;
 use crate::metrics::Metrics;
@@ -49,7 +47,6 @@ use crate::sessions::records::SessionRecords;
 use crate::sessions::used_codes::UsedCodes;
 use crate::sessions::{SessionParts, Sessions};
 use crate::store::Store;
-use crate::store::sqlite::Access;
 use crate::tokens::revocation_list::RevocationListSigner;
 use crate::users::UserStore;
 use crate::users::authenticate::Authenticator;
@@ -70,7 +67,7 @@ pub(crate) async fn serve(args: &ServeArgs) -> Result<(), ExitError> {
 async fn serve_with(
     args: &ServeArgs,
     config: Config,
-    store: Arc<dyn KeyStore>,
+    store: Arc<dyn Store>,
     hang_ups: SighupStream,
 ) -> Result<(), ExitError> {
     let started = Instant::now();
@@ -99,10 +96,8 @@ async fn serve_with(
     let admin = listener::bind(Port::Admin, args.listening.admin_listen)?;
 
     let (revocations, inbox) = revocation_queue();
-    let records = config.store.records(Access::Write);
-    let applications = ApplicationRecords::new(Arc::clone(&records), config.store.encryption());
     let mut key_sync = KeySync::new(
-        (store, applications),
+        (config.store.keys(&store), config.store.applications(&store)),
         config.signing_type,
         config.rotation,
         shared.clone(),
@@ -115,7 +110,7 @@ async fn serve_with(
     let metrics = metrics_registry(&config, &shared.metrics);
     let admin_task = admin::spawn(admin, &health, metrics, &stop, &background);
     key_sync.start().await?;
-    follow_users(&config, &shared, (&revocations, &records), &background)?;
+    follow_users(&config, &shared, (&revocations, &store), &background)?;
     follow_applications(&config, &shared, &background)?;
     follow_certificate(&config, &shared.metrics, &background)?;
     let hang_ups = log_sighups(hang_ups, reloaded_parts(&config));
@@ -134,7 +129,7 @@ async fn serve_with(
         args.stop.lame_duck.duration(),
     );
     let format = args.logs.log_format;
-    let shared = (shared, revocations, records);
+    let shared = (shared, revocations, store);
     let outcome = serve_public(public, format, config, shared, &health, draining, end).await;
 
     traces::flush().await;
@@ -203,7 +198,7 @@ fn registration(
 fn follow_users(
     config: &Config,
     shared: &SyncedState,
-    (revocations, records): (&RevocationQueue, &Arc<dyn Store>),
+    (revocations, store): (&RevocationQueue, &Arc<dyn Store>),
     background: &Supervisor,
 ) -> Result<(), ExitError> {
     let metrics = &shared.metrics;
@@ -218,7 +213,7 @@ fn follow_users(
     let checked = (Arc::clone(&shared.registrations), Arc::clone(&clock));
     let reload = UsersReload::new(Arc::clone(users), metrics.clone(), revoking, checked);
     let loaded = LoadedUsers {
-        store: Arc::clone(records),
+        store: Arc::clone(store),
         encryption: config.store.encryption(),
         clock,
         users: Arc::clone(users),
@@ -332,7 +327,7 @@ async fn serve_public(
     listener: TcpListener,
     format: LogFormat,
     config: Config,
-    (shared, revocations, records): (SyncedState, RevocationQueue, Arc<dyn Store>),
+    (shared, revocations, store): (SyncedState, RevocationQueue, Arc<dyn Store>),
     health: &Health,
     draining: Draining,
     end: impl Future<Output = Result<(), ExitError>>,
@@ -352,7 +347,7 @@ async fn serve_public(
         router: routes(
             config,
             shared,
-            (revocations, records),
+            (revocations, store),
             logger,
             unfinished,
             max_connections,
@@ -393,7 +388,7 @@ fn logger(config: &Config, shared: &SyncedState) -> RequestLogger {
 fn routes(
     config: Config,
     shared: SyncedState,
-    (revocations, records): (RevocationQueue, Arc<dyn Store>),
+    (revocations, store): (RevocationQueue, Arc<dyn Store>),
     logger: RequestLogger,
     unfinished: Unfinished,
     max_requests: usize,
@@ -405,14 +400,14 @@ fn routes(
         metrics,
     } = shared;
     let used_codes = config.users.as_ref();
-    let used_codes = used_codes.map(|_| UsedCodes::new(Arc::clone(&records), Arc::clone(&clock)));
+    let used_codes = used_codes.map(|_| UsedCodes::new(Arc::clone(&store), Arc::clone(&clock)));
     let users: Arc<dyn UserStore> = match config.users {
         Some(users) => users,
         None => Arc::new(BuiltinUser),
     };
     let sessions = config.session_lifetime.map(|lifetime| {
         Sessions::new(SessionParts {
-            records: SessionRecords::new(records, config.store.encryption()),
+            records: SessionRecords::new(store, config.store.encryption()),
             lifetime: lifetime.into(),
             token_lifetime: config.issuer.lifetime.into(),
             max_of_user: usize::try_from(config.sessions_per_user)

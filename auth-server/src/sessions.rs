@@ -26,11 +26,11 @@ use self::record::{SessionRecord, Use};
 use self::records::SessionRecords;
 use self::refresh_token::{RefreshToken, SessionId};
 use crate::audit;
-use crate::keys::clock::ClockSkew;
 use crate::keys::live::LiveKeys;
 use crate::metrics::{Metrics, SessionEvent};
 use crate::revocations::Revocation;
 use crate::revocations::queue::RevocationQueue;
+use crate::store::clock::StoreClock;
 use crate::store::{StoreError, Version};
 use crate::users::{PresentUser, User, UserStore};
 
@@ -84,7 +84,7 @@ pub(crate) struct SessionParts {
     pub(crate) users: Arc<dyn UserStore>,
     pub(crate) live_keys: Arc<LiveKeys>,
     pub(crate) revocations: RevocationQueue,
-    pub(crate) clock: Arc<ClockSkew>,
+    pub(crate) clock: Arc<StoreClock>,
     pub(crate) metrics: Metrics,
 }
 

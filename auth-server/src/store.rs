@@ -7,6 +7,7 @@
     expect(dead_code, reason = "the log of revocations is still to come")
 )]
 
+pub(crate) mod clock;
 #[cfg(test)]
 pub(crate) mod conformance;
 pub(crate) mod directory;
@@ -29,6 +30,8 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     Application,
+    /// Values of which the installation has one each; two are the contract's.
+    Installation,
     Session,
     /// A verification code that was used.
     UsedCode,
@@ -40,6 +43,7 @@ impl Kind {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Application => "application",
+            Self::Installation => "installation",
             Self::Session => "session",
             Self::UsedCode => "used-code",
             Self::Users => "users",
@@ -51,7 +55,7 @@ impl Kind {
     const fn group_length(self) -> usize {
         match self {
             Self::Session => 12,
-            Self::Application | Self::UsedCode | Self::Users => 0,
+            Self::Application | Self::Installation | Self::UsedCode | Self::Users => 0,
         }
     }
 }
@@ -171,7 +175,13 @@ impl From<StoreError> for ExitError {
 /// Every call ends by itself, within ten seconds.
 #[async_trait]
 pub(crate) trait Store: fmt::Debug + Send + Sync {
-    async fn get(&self, key: &Key) -> Result<Option<Stored>, StoreError>;
+    /// Reads records as they are at one moment.
+    async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>, StoreError>;
+
+    async fn get(&self, key: &Key) -> Result<Option<Stored>, StoreError> {
+        let held = self.read(std::slice::from_ref(key)).await?;
+        Ok(held.into_iter().next().flatten())
+    }
 
     /// Reads the records of a kind, in the order of their ids.
     async fn list(&self, kind: Kind) -> Result<Vec<(String, Stored)>, StoreError>;

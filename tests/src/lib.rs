@@ -23,6 +23,7 @@ pub mod documented;
 pub mod echo_service;
 pub mod fake_auth_server;
 pub mod file_mounts;
+pub mod file_store;
 pub mod free_address;
 pub mod go;
 pub mod h2_client;

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::process::{CommandLine, Process};
 use crate::skip::skip;
 
-/// A few pages for each of our files.
+/// A database and its log, each of some pages.
 const SIZE: &str = "size=512k,mode=700";
 const MOUNT: &str = r#"mount -t tmpfs -o "$1" none "$0" && shift && exec "$@""#;
 const FILLER: &str = "filler";
@@ -70,6 +70,12 @@ impl SmallDisk {
     }
 }
 
+/// Returns a command line to which a program is added that sees the disk, as `holder` does.
+#[must_use]
+pub fn inside(holder: &Process) -> CommandLine {
+    started_by(&joined(holder))
+}
+
 /// Returns the command that runs a program with the disk of `holder`.
 pub(crate) fn joined(holder: &Process) -> Vec<String> {
     let mut command = vec!["nsenter", "--mount", "--preserve-credentials"];
@@ -91,17 +97,6 @@ pub fn fill(directory: &Path) {
         .find_map(|_| filler.write_all(&[0; 1024]).err())
         .expect("a disk that is full");
     assert_eq!(error.kind(), ErrorKind::StorageFull, "{error}");
-}
-
-/// Frees `bytes`, a multiple of a page.
-///
-/// # Panics
-/// When less was taken.
-pub fn make_some_room(directory: &Path, bytes: u64) {
-    let filler = File::options().write(true).open(directory.join(FILLER));
-    let filler = filler.expect("the filler");
-    let taken = filler.metadata().expect("its length").len();
-    filler.set_len(taken - bytes).expect("a shorter filler");
 }
 
 /// Frees all of the taken space.

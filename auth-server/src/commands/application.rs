@@ -22,10 +22,9 @@ use crate::cli::application::{
 use crate::cli::store::StoreArgs;
 use crate::config::store_location;
 use crate::grants::{FurtherClaims, Grant};
-use crate::keys::store::location::StoreLocation;
+use crate::keys::location::StoreLocation;
 use crate::random;
 use crate::store::StoreError;
-use crate::store::sqlite::Access;
 
 /// Retries after another change of the same application; more than that is no coincidence.
 const TRIES: usize = 5;
@@ -206,7 +205,7 @@ fn new_secret() -> Result<zeroize::Zeroizing<String>, ExitError> {
 }
 
 fn records(location: &StoreLocation) -> ApplicationRecords {
-    location.applications(Access::Write)
+    location.applications(&location.open())
 }
 
 const NONE_LEFT: &str = "no application is registered: any appId and appSecret get the key";

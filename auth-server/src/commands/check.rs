@@ -7,9 +7,8 @@ use toml::Table;
 use super::print;
 use crate::cli::{CheckArgs, ServeArgs};
 use crate::config::{Config, warnings};
-use crate::keys::store::StoreError;
 use crate::keys::sync::preview::preview;
-use crate::store::sqlite::Access;
+use crate::store::StoreError;
 
 /// Runs the command. Overridden keys of the file are reported, and accepted with `--strict`.
 ///
@@ -41,10 +40,10 @@ pub(crate) async fn run(
 /// Returns a warning about an unavailable store, which does not prevent a start.
 async fn check_store(config: &Config) -> Result<Option<String>, ExitError> {
     let store = config.store.open_for_preview()?;
-    let records = config.store.applications(Access::Preview);
+    let (keys, applications) = (config.store.keys(&store), config.store.applications(&store));
     let registrations = config.registrations();
     let outcome = preview(
-        (&*store, &records),
+        (&keys, &applications),
         config.signing_type,
         &config.rotation,
         &registrations,

@@ -5,7 +5,7 @@ mod listing;
 use std::sync::Arc;
 
 use runtime::command_line::seconds::Seconds;
-use runtime::process::clock::unix_now;
+use runtime::files::secret_file;
 use runtime::process::exit::ExitError;
 use wire::explain::report::moment;
 use wire::keys::KeyId;
@@ -17,26 +17,26 @@ use crate::applications::{AppId, Applications};
 use crate::changed_by::ChangedBy;
 use crate::cli::store::StoreArgs;
 use crate::cli::{
-    KeyArgs, KeysCommand, KeysReencryptArgs, KeysRevokeArgs, KeysRotateArgs, KeysShowArgs,
-    ReasonArgs,
+    KeyArgs, KeysCommand, KeysImportArgs, KeysReencryptArgs, KeysRevokeArgs, KeysRotateArgs,
+    KeysShowArgs, ReasonArgs,
 };
 use crate::config::store_location;
 use crate::keys::StoredKeys;
-use crate::keys::clock::ClockSkew;
+use crate::keys::location::StoreLocation;
 use crate::keys::pair::SigningKeyPair;
+use crate::keys::records::KeyRecords;
 use crate::keys::ring::KeyRing;
-use crate::keys::store::location::StoreLocation;
-use crate::keys::store::{KeyStore, StoreError, within_timeout};
-use crate::keys::sync::compare_and_swap::{unusable_keys, update};
-use crate::keys::sync::reconcile::Plan;
+use crate::keys::update::{Plan, update};
 use crate::sessions::records::SessionRecords;
-use crate::store::sqlite::Access;
+use crate::store::StoreError;
+use crate::store::clock::StoreClock;
 
 pub(crate) async fn run(command: &KeysCommand) -> Result<(), ExitError> {
     match command {
         KeysCommand::Show(args) => show(args).await,
         KeysCommand::Rotate(args) => rotate(args).await,
         KeysCommand::Revoke(args) => revoke(args).await,
+        KeysCommand::Import(args) => import(args).await,
         KeysCommand::Reencrypt(args) => reencrypt(args).await,
         KeysCommand::ExportPublic(args) => export_public(args).await,
     }
@@ -90,7 +90,7 @@ async fn rotate_in(store: &KeysInStore, lead: i64, reason: &ReasonArgs) -> Resul
         None => Plan::Write(ring),
     };
     let ring = store
-        .update(|ring, fresh| match fresh {
+        .update(now, |ring, fresh| match fresh {
             // Another call's next key signs already.
             _ if ring.current() != before.current() => Plan::Keep(ring),
             // Delayed by a wrong clock or a longer lead.
@@ -100,7 +100,6 @@ async fn rotate_in(store: &KeysInStore, lead: i64, reason: &ReasonArgs) -> Resul
             Some(fresh) => recorded(ring.publish(Arc::clone(fresh), now, lead)),
         })
         .await?;
-    store.note_unfinished_change();
     if let Some(next) = ring.next() {
         print_change(&ring, next.pair.id(), &by);
     }
@@ -133,7 +132,7 @@ async fn revoke_in(store: &KeysInStore, kid: &KeyId, reason: &ReasonArgs) -> Res
     let now = store.now().await?;
     let by = changed_by(reason, now);
     let after = store
-        .update(|ring, fresh| {
+        .update(now, |ring, fresh| {
             if !ring.is_listed(kid) {
                 return Plan::Keep(ring);
             }
@@ -144,7 +143,6 @@ async fn revoke_in(store: &KeysInStore, kid: &KeyId, reason: &ReasonArgs) -> Res
         })
         .await?;
     let current = after.current().id();
-    store.note_unfinished_change();
     print_change(&after, kid, &by);
     print(&format!("{kid} is revoked; {current} signs"))
 }
@@ -163,19 +161,46 @@ async fn confirm(store: &KeysInStore, kid: &KeyId, time: Seconds) -> Result<(), 
     print(&format!("{kid} is still revoked {time} later"))
 }
 
+/// Installs a pair in a store without one; again is no error.
+async fn import(args: &KeysImportArgs) -> Result<(), ExitError> {
+    let store = KeysInStore::open(&args.keys)?;
+    let (signing_type, file) = (store.signing_type, &args.private_key_file);
+    let pair = SigningKeyPair::of_private(signing_type, secret_file::read(file)?);
+    let pair = pair.map(Arc::new).map_err(|error| {
+        ExitError::Config(format!("--private-key-file {}: {error}", file.display()))
+    })?;
+    let now = store.now().await?;
+    let updated = update(&store.keys, (signing_type, now), |stored, _| {
+        let imported = || KeyRing::around(Arc::clone(&pair), signing_type, stored);
+        let plan = match KeyRing::parse(signing_type, stored) {
+            Ok(Some(held)) => Ok(Plan::Keep(held)),
+            Ok(None) => imported().map(Plan::Write),
+            Err(error) => Err(error),
+        };
+        plan.map_err(|error| store.keys.unusable(&error))
+    });
+    let current = updated.await?.ring.current().id().clone();
+    if current != *pair.id() {
+        return Err(ExitError::Config(format!(
+            "{} holds the key {current} already: import goes before the first start",
+            store.location
+        )));
+    }
+    print(&format!("{current} signs"))
+}
+
 /// Writes the same keys and records again, which encrypts and authenticates them anew.
 async fn reencrypt(args: &KeysReencryptArgs) -> Result<(), ExitError> {
     let store = KeysInStore::open(&args.keys)?;
-    let were_clear = store.location.holds_clear_keys().await?;
-    let ring = store.update(|ring, _| Plan::Write(ring)).await?;
-    let unreadable = store.sessions().reencrypt(were_clear).await?;
+    let held = store.keys.reencrypt().await?;
+    let ring = store.parse(&held.keys)?;
+    let unreadable = store.sessions().reencrypt(!held.is_encrypted()).await?;
     if unreadable > 0 {
         print_note(&format!(
             "{unreadable} sessions cannot be read, and stay as they are"
         ));
     }
     let authenticated = store.reauthenticate(&args.accept_application).await;
-    store.note_unfinished_change();
     print(&format!(
         "{}: the private keys are {} ({} signs)",
         store.location,
@@ -217,52 +242,53 @@ fn joined(ids: &[&AppId]) -> String {
 
 pub(super) struct KeysInStore {
     location: StoreLocation,
-    store: Arc<dyn KeyStore>,
+    keys: KeyRecords,
     signing_type: SigningType,
 }
 
 impl KeysInStore {
     pub(super) fn open(args: &KeyArgs) -> Result<Self, ExitError> {
         let location = store_location(&args.store)?;
-        Ok(Self {
-            store: location.open(),
+        Ok(Self::at(location, args.signing.signing_type))
+    }
+
+    fn at(location: StoreLocation, signing_type: SigningType) -> Self {
+        Self {
+            keys: location.keys(&location.open()),
             location,
-            signing_type: args.signing.signing_type,
-        })
+            signing_type,
+        }
     }
 
     /// Opens a store whose pair shows its signing type.
     pub(super) async fn of_its_type(args: &StoreArgs) -> Result<Self, ExitError> {
-        let location = store_location(args)?;
-        let store = location.open();
-        let pair = within_timeout(store.load()).await?.pair;
+        let store = Self::at(store_location(args)?, SigningType::default());
+        let pair = store.keys.read().await?.keys.pair;
         Ok(Self {
             signing_type: pair.map_or_else(SigningType::default, |pair| pair.signing_type()),
-            location,
-            store,
+            ..store
         })
     }
 
     pub(super) async fn holds_pair(&self) -> Result<bool, ExitError> {
-        Ok(within_timeout(self.store.load()).await?.pair.is_some())
+        Ok(self.keys.read().await?.keys.pair.is_some())
     }
 
     pub(super) async fn load(&self) -> Result<KeyRing, ExitError> {
-        let stored = within_timeout(self.store.load()).await;
-        Ok(stored.and_then(|stored| self.parse(&stored))?)
+        let held = self.keys.read().await?;
+        Ok(self.parse(&held.keys)?)
     }
 
     pub(super) fn sessions(&self) -> SessionRecords {
-        let records = self.location.records(Access::Write);
-        SessionRecords::new(records, self.location.encryption())
+        SessionRecords::new(Arc::clone(self.keys.store()), self.location.encryption())
     }
 
-    /// Returns the store's time, if it has a clock: the operator's may be wrong.
+    /// Returns the store's time: the operator's clock may be wrong.
     pub(super) async fn now(&self) -> Result<i64, ExitError> {
-        let skew = ClockSkew::default();
-        skew.measure(&*self.store).await?;
-        if skew.is_noticeable() {
-            let (seconds, side) = match skew.seconds() {
+        let clock = StoreClock::default();
+        clock.measure(&**self.keys.store()).await?;
+        if clock.is_noticeable() {
+            let (seconds, side) = match clock.skew_seconds() {
                 ahead @ 0.. => (ahead, "ahead of"),
                 behind => (behind.saturating_neg(), "behind"),
             };
@@ -270,14 +296,16 @@ impl KeysInStore {
                 "this machine's clock is {seconds} s {side} the store's, which counts"
             ));
         }
-        Ok(skew.to_store(unix_now()))
+        Ok(clock.now())
     }
 
+    /// Changes the keys at `now`.
     pub(super) async fn update(
         &self,
+        now: i64,
         decide: impl Fn(KeyRing, Option<&Arc<SigningKeyPair>>) -> Plan,
     ) -> Result<KeyRing, ExitError> {
-        let updated = update(&*self.store, self.signing_type, |stored, fresh| {
+        let updated = update(&self.keys, (self.signing_type, now), |stored, fresh| {
             Ok(decide(self.parse(stored)?, fresh))
         });
         Ok(updated.await?.ring)
@@ -285,7 +313,7 @@ impl KeysInStore {
 
     /// Authenticates records; fails at the end if one remains without a valid code.
     async fn reauthenticate(&self, accepted: &[AppId]) -> Result<(), ExitError> {
-        let records = self.location.applications(Access::Write);
+        let records = self.location.applications(self.keys.store());
         let applications = records.read().await?;
         let ids = to_authenticate(&applications, accepted);
         for id in &ids {
@@ -314,18 +342,9 @@ impl KeysInStore {
         )))
     }
 
-    /// Notes a change that is in effect but incomplete: not an error, but the disk needs room.
-    pub(super) fn note_unfinished_change(&self) {
-        if let Some(cause) = self.store.unfinished() {
-            print_note(&format!(
-                "the change is in effect, but not complete in the store yet: {cause}"
-            ));
-        }
-    }
-
     fn parse(&self, stored: &StoredKeys) -> Result<KeyRing, StoreError> {
         KeyRing::parse(self.signing_type, stored)
-            .map_err(|error| unusable_keys(&*self.store, &error))?
+            .map_err(|error| self.keys.unusable(&error))?
             .ok_or_else(|| {
                 StoreError::Unavailable(format!(
                     "{} holds no key pair yet: the first start of auth-server serve makes it",

@@ -14,7 +14,7 @@ use crate::applications::AppId;
 use crate::changed_by::ChangedBy;
 use crate::cli::revoke::{RevokeArgs, id};
 use crate::cli::store::StoreArgs;
-use crate::keys::sync::reconcile::Plan;
+use crate::keys::update::Plan;
 use crate::revocations::{Revocation, Revoked, end_of_tokens};
 use crate::sessions::MAX_LIFETIME;
 use crate::sessions::refresh_token::SessionId;
@@ -123,7 +123,7 @@ async fn record(
     now: i64,
 ) -> Result<(), ExitError> {
     store
-        .update(|ring, _| {
+        .update(now, |ring, _| {
             let revoked = ring.clone().revoke_tokens(revocations, now);
             match revocations.first() {
                 Some(first) if revoked != ring => {
@@ -133,7 +133,6 @@ async fn record(
             }
         })
         .await?;
-    store.note_unfinished_change();
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use secrecy::{ExposeSecret, SecretString};
 use zeroize::Zeroizing;
 
 use crate::cli::store::{EncryptionArgs, StoreArgs};
-use crate::keys::store::location::StoreLocation;
+use crate::keys::location::StoreLocation;
 use crate::store::envelope_encryption::{KeyEncryption, KeyEncryptionKey};
 use crate::store::redis::credentials::{CredentialFiles, Credentials};
 

@@ -10,11 +10,11 @@ use wire::keys::KeyId;
 use wire::rejection::Rejection;
 
 use super::unfinished::Unfinished;
-use crate::keys::clock::ClockSkew;
 use crate::keys::live::LiveKeys;
 use crate::keys::pair::SigningKeyPair;
 use crate::metrics::Metrics;
 use crate::rate_limit::{AddressLimit, RetryAfter};
+use crate::store::clock::StoreClock;
 use crate::tokens::issuer::{SigningError, TokenIssuer};
 
 #[derive(Clone)]
@@ -24,7 +24,7 @@ pub(crate) struct Issuance {
     pub(crate) trusted_proxies: TrustedProxies,
     pub(crate) issuer: TokenIssuer,
     pub(crate) live_keys: Arc<LiveKeys>,
-    pub(crate) clock: Arc<ClockSkew>,
+    pub(crate) clock: Arc<StoreClock>,
     pub(crate) metrics: Metrics,
     pub(crate) body_timeout: Duration,
     pub(crate) unfinished: Unfinished,

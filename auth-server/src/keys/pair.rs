@@ -8,6 +8,7 @@ use std::fmt;
 
 use wire::keys::signing_type::SigningType;
 use wire::keys::{KeyError, KeyId, VerificationKey};
+use zeroize::Zeroizing;
 
 use self::signing_key::SigningKey;
 use super::{Half, StoredKeyPair};
@@ -86,6 +87,16 @@ impl SigningKeyPair {
             .map_err(|error| other_type(signing_type, &stored).unwrap_or(error))
     }
 
+    /// Parses a private half, and derives the public one.
+    pub(crate) fn of_private(
+        signing_type: SigningType,
+        private: Zeroizing<String>,
+    ) -> Result<Self, KeyPairError> {
+        let parsed = SigningKey::parse(signing_type, &private);
+        let (_, public) = parsed.ok_or(KeyPairError::PrivateHalf(signing_type))?;
+        Self::parse(signing_type, StoredKeyPair { private, public })
+    }
+
     /// Returns the RFC 7638 thumbprint of the public half: the `kid` of tokens signed with this
     /// pair.
     pub(crate) fn id(&self) -> &KeyId {
@@ -138,8 +149,6 @@ fn other_type(expected: SigningType, stored: &StoredKeyPair) -> Option<KeyPairEr
 #[cfg(test)]
 pub(crate) mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use zeroize::Zeroizing;
-
     use super::generation::generate;
     use super::*;
 

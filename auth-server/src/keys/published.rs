@@ -7,7 +7,6 @@ use bytes::Bytes;
 use http::HeaderValue;
 use jsonwebtoken::jwk;
 use serde::ser::Error;
-use tokio::time::{Duration, Instant};
 use wire::api::envelope::{Envelope, MSG_OPERATION_SUCCEEDED};
 use wire::keys::signing_type::SigningType;
 use wire::keys::{KeySet, VerificationKey};
@@ -18,8 +17,6 @@ use super::ring::KeyRing;
 #[derive(Debug)]
 pub(crate) struct PublishedKeys {
     ring: KeyRing,
-    /// Monotonic.
-    since: Instant,
     verification_keys: KeySet,
     key_response: Bytes,
     jwk_set: Option<JwkSet>,
@@ -45,27 +42,11 @@ impl PublishedKeys {
                 Some(JwkSet::of(ring.verification_keys())?)
             },
             ring,
-            since: Instant::now(),
         })
-    }
-
-    /// Takes over the age of `former` if only revoked tokens differ.
-    #[must_use]
-    pub(crate) fn after(self, former: Option<&Self>) -> Self {
-        let same = former.filter(|former| former.ring.has_same_keys(&self.ring));
-        match same.map(|same| same.since) {
-            Some(since) => Self { since, ..self },
-            None => self,
-        }
     }
 
     pub(crate) fn ring(&self) -> &KeyRing {
         &self.ring
-    }
-
-    /// Returns the time since the keys of the ring last changed.
-    pub(crate) fn age(&self) -> Duration {
-        self.since.elapsed()
     }
 
     /// Returns every listed key, for this server's own interceptor.

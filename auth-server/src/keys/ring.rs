@@ -11,21 +11,23 @@ use std::sync::Arc;
 
 use wire::keys::signing_type::SigningType;
 use wire::keys::{KeyError, KeyId, KeySet, VerificationKey};
+use zeroize::Zeroizing;
 
-use self::record::{CurrentRecord, NextRecord, RetiredRecord, RingRecord, Unknown};
+use self::record::{CurrentRecord, Generation, NextRecord, RetiredRecord, RingRecord, Unknown};
 use super::pair::{KeyPairError, SigningKeyPair};
-use super::{StoredKeyPair, StoredKeys};
-use crate::changed_by::{self, ChangedBy};
-use crate::revocations::{MergeTime, Revocation, Revocations};
+use super::{StoredKeyPair, StoredKeys, StoredText};
+use crate::changed_by::ChangedBy;
+use crate::revocations::{Revocation, Revocations};
 
 /// All keys in use. Equal rings have equal stored forms.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeyRing {
     pub(super) current: Arc<SigningKeyPair>,
     pub(super) metadata: RingMetadata,
+    pub(super) revocations: Revocations,
 }
 
-/// The ring besides the current pair: the third value of a store.
+/// The ring besides the current pair.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RingMetadata {
     /// Key and start of its signing; unknown for a pair that was never part of a rotation.
@@ -38,8 +40,7 @@ pub(crate) struct RingMetadata {
     pub(super) revoked: BTreeSet<KeyId>,
     /// The last change of keys or revocations by a command.
     pub(super) changed_by: Option<ChangedBy>,
-    /// Revoked tokens, which are merged and restored like the keys.
-    pub(super) revocations: Revocations,
+    pub(super) generation: Generation,
     /// Members of a newer version, written back unchanged.
     unknown: Unknown,
 }
@@ -82,6 +83,8 @@ pub(crate) enum KeyRingError {
     MalformedRing { line: usize, column: usize },
     #[error("a key ring of version {0}, which a newer server wrote")]
     NewerRing(u32),
+    #[error("not a list of revocations (line {line}, column {column})")]
+    MalformedRevocations { line: usize, column: usize },
     #[error("the next key: {0}")]
     Next(KeyPairError),
     #[error("a retired key: {0}")]
@@ -94,12 +97,24 @@ impl KeyRing {
         signing_type: SigningType,
         stored: &StoredKeys,
     ) -> Result<Option<Self>, KeyRingError> {
-        let metadata = RingMetadata::parse(signing_type, stored)?;
         let Some(pair) = stored.pair.clone() else {
             return Ok(None);
         };
-        let current = SigningKeyPair::parse(signing_type, pair).map(Arc::new)?;
-        Ok(Some(Self { current, metadata }))
+        let current = SigningKeyPair::parse(signing_type, pair)?;
+        Self::around(Arc::new(current), signing_type, stored).map(Some)
+    }
+
+    /// Puts `current` in place of the stored pair.
+    pub(crate) fn around(
+        current: Arc<SigningKeyPair>,
+        signing_type: SigningType,
+        stored: &StoredKeys,
+    ) -> Result<Self, KeyRingError> {
+        Ok(Self {
+            current,
+            metadata: RingMetadata::parse(signing_type, stored)?,
+            revocations: parse_revocations(stored)?,
+        })
     }
 
     /// Serializes the ring. An empty one is omitted: most installations never rotate, and other
@@ -113,7 +128,33 @@ impl KeyRing {
             } else {
                 Some(record.into_stored()?)
             },
+            revocations: self.stored_revocations()?,
         })
+    }
+
+    fn stored_revocations(&self) -> Result<Option<StoredText>, serde_json::Error> {
+        if self.revocations.is_unused() {
+            return Ok(None);
+        }
+        let text = serde_json::to_string(&self.revocations)?;
+        Ok(Some(StoredText(Zeroizing::new(text))))
+    }
+
+    /// Returns true if `other` is this one, written again.
+    pub(super) fn is_followed_by(&self, other: &Self) -> bool {
+        let metadata = RingMetadata {
+            generation: self.metadata.generation,
+            ..other.metadata.clone()
+        };
+        self.current == other.current
+            && self.metadata == metadata
+            && self.revocations == other.revocations
+    }
+
+    /// Counts a change of the keys at `now`.
+    pub(super) fn in_next_generation(mut self, now: i64) -> Self {
+        self.metadata.generation = self.metadata.generation.next(now);
+        self
     }
 
     pub(crate) fn current(&self) -> &Arc<SigningKeyPair> {
@@ -156,24 +197,14 @@ impl KeyRing {
 
     /// Returns the revoked tokens.
     pub(crate) fn revocations(&self) -> &Revocations {
-        &self.metadata.revocations
+        &self.revocations
     }
 
     /// Revokes tokens.
     #[must_use]
     pub(crate) fn revoke_tokens(mut self, revocations: &[Revocation], now: i64) -> Self {
-        self.metadata.revocations = self.metadata.revocations.with(revocations, now);
+        self.revocations = self.revocations.with(revocations, now);
         self
-    }
-
-    /// Returns true if both rings differ in their revoked tokens at most.
-    pub(crate) fn has_same_keys(&self, other: &Self) -> bool {
-        let (mine, theirs) = (&self.metadata, &other.metadata);
-        self.current == other.current
-            && mine.since == theirs.since
-            && mine.next == theirs.next
-            && mine.retired == theirs.retired
-            && mine.revoked == theirs.revoked
     }
 
     /// Returns every key that may have signed a valid token: current, next, retired.
@@ -205,18 +236,22 @@ impl KeyRing {
         Self {
             current,
             metadata: RingMetadata::default(),
+            revocations: Revocations::default(),
         }
     }
 }
 
-/// Stored keys with the revocations of `memory` and everything else as it is; `None` where that changes
-/// nothing, or the ring is no ring.
+/// Returns the stored keys with the revocations of `memory` at `now` and everything else as it is; `None`
+/// where that changes nothing, or the ring is no ring.
 pub(super) fn with_revocations(
     stored: &StoredKeys,
     memory: &KeyRing,
     now: i64,
 ) -> Option<StoredKeys> {
-    let held = RingRecord::parse(stored.ring.as_ref()).ok()?;
+    let (held, former) = (
+        RingRecord::parse(stored.ring.as_ref()).ok()?,
+        parse_revocations(stored),
+    );
     let mut record = held.clone();
     for id in memory.revoked() {
         let kid = id.to_string();
@@ -224,17 +259,30 @@ pub(super) fn with_revocations(
             record.revoked.push(kid);
         }
     }
-    let time = MergeTime {
-        latest: now,
-        over: None,
-        keep: None,
+    let former = former.ok()?;
+    let ring = KeyRing {
+        revocations: former.merged(&memory.revocations, now, None),
+        ..memory.clone()
     };
-    record.revocations = record.revocations.merged(memory.revocations(), time);
-    record.changed_by = changed_by::later(record.changed_by, memory.changed_by());
-    (record != held).then_some(())?;
+    (record != held || ring.revocations != former).then_some(())?;
     Some(StoredKeys {
         pair: stored.pair.clone(),
-        ring: Some(record.into_stored().ok()?),
+        ring: match record == held {
+            true => stored.ring.clone(),
+            false => Some(record.into_stored().ok()?),
+        },
+        revocations: ring.stored_revocations().ok()?,
+    })
+}
+
+/// Parses the stored revocations.
+pub(super) fn parse_revocations(stored: &StoredKeys) -> Result<Revocations, KeyRingError> {
+    let Some(StoredText(text)) = &stored.revocations else {
+        return Ok(Revocations::default());
+    };
+    serde_json::from_str(text).map_err(|error| KeyRingError::MalformedRevocations {
+        line: error.line(),
+        column: error.column(),
     })
 }
 
@@ -261,7 +309,7 @@ impl RingMetadata {
                 .filter_map(|kid| KeyId::new(kid))
                 .collect(),
             changed_by: record.changed_by,
-            revocations: record.revocations,
+            generation: record.generation,
             unknown: record.unknown,
         })
     }
@@ -278,7 +326,7 @@ impl RingMetadata {
             retired: self.retired.iter().map(RetiredKey::record).collect(),
             revoked: self.revoked.iter().map(KeyId::to_string).collect(),
             changed_by: self.changed_by.clone(),
-            revocations: self.revocations.clone(),
+            generation: self.generation,
             unknown: self.unknown.clone(),
             ..RingRecord::default()
         }

@@ -4,9 +4,7 @@
 //! Nothing here signs, and no pair is used for signing that the store has not accepted.
 
 pub(crate) mod backoff;
-pub(crate) mod compare_and_swap;
 pub(crate) mod preview;
-pub(crate) mod reconcile;
 mod revocations;
 
 use std::sync::Arc;
@@ -21,23 +19,24 @@ use wire::explain::report::moment;
 use wire::keys::signing_type::SigningType;
 
 use self::backoff::next_poll;
-use self::compare_and_swap::{serialization_error, unusable_keys, update};
-use self::reconcile::Reconciliation;
 use self::revocations::Revocations;
-use super::clock::ClockSkew;
 use super::live::LiveKeys;
 use super::pair::SigningKeyPair;
+use super::plan::Planner;
 use super::published::PublishedKeys;
+use super::records::KeyRecords;
 use super::ring::events::events;
 use super::ring::rotation::RotationPolicy;
 use super::ring::{KeyRing, with_revocations};
-use super::store::{Entry, KeyStore, StoreError, within_timeout};
+use super::update::{serialization_error, update};
 use crate::applications::records::ApplicationRecords;
 use crate::applications::registry::ApplicationRegistry;
 use crate::audit;
 use crate::metrics::Metrics;
 use crate::revocations::events::events as revocation_events;
 use crate::revocations::queue::RevocationInbox;
+use crate::store::StoreError;
+use crate::store::clock::StoreClock;
 
 /// The synchronized state that the routes use.
 #[derive(Clone)]
@@ -45,12 +44,12 @@ pub(crate) struct SyncedState {
     pub(crate) live_keys: Arc<LiveKeys>,
     pub(crate) registrations: Arc<ApplicationRegistry>,
     /// By the last poll.
-    pub(crate) clock: Arc<ClockSkew>,
+    pub(crate) clock: Arc<StoreClock>,
     pub(crate) metrics: Metrics,
 }
 
 pub(crate) struct KeySync {
-    store: Arc<dyn KeyStore>,
+    keys: KeyRecords,
     applications: ApplicationRecords,
     signing_type: SigningType,
     policy: RotationPolicy,
@@ -69,7 +68,7 @@ pub(crate) struct KeySync {
 
 impl KeySync {
     pub(crate) fn new(
-        (store, applications): (Arc<dyn KeyStore>, ApplicationRecords),
+        (keys, applications): (KeyRecords, ApplicationRecords),
         signing_type: SigningType,
         policy: RotationPolicy,
         shared: SyncedState,
@@ -81,7 +80,7 @@ impl KeySync {
         let note = move || note.load().as_deref().cloned();
         let unread = "the store was not read yet";
         Self {
-            store,
+            keys,
             applications,
             signing_type,
             policy,
@@ -161,7 +160,7 @@ impl KeySync {
     fn next_due(&self) -> Option<i64> {
         let keys = self.shared.live_keys.published()?;
         let due = keys.ring().next_due(&self.policy)?;
-        Some(self.shared.clock.to_machine(due))
+        Some(self.clock().to_machine(due))
     }
 
     async fn synchronize(&self, now: i64) -> Result<(), StoreError> {
@@ -176,54 +175,49 @@ impl KeySync {
         keys.and(applications)
     }
 
-    async fn synchronize_keys(&self, now: i64) -> Result<(), StoreError> {
+    fn clock(&self) -> &StoreClock {
+        &self.shared.clock
+    }
+
+    async fn synchronize_keys(&self, machine: i64) -> Result<(), StoreError> {
         self.compare_clocks().await?;
+        let now = self.clock().at(machine);
         let keys = self.shared.live_keys.published();
         let memory = keys.as_deref().map(PublishedKeys::ring);
-        let time = self.shared.clock.time(now);
-        let with_waiting = memory.and_then(|ring| self.revocations.added_to(ring, time.latest));
-        let reconciliation = Reconciliation {
+        let with_waiting = memory.and_then(|ring| self.revocations.added_to(ring, now));
+        let planner = Planner {
             signing_type: self.signing_type,
             policy: &self.policy,
             memory: with_waiting.as_ref().or(memory),
-            time,
-            is_settled: keys.as_deref().is_some_and(|keys| self.is_settled(keys)),
-            over: self.revocations.over(time, self.policy.keep),
+            now,
         };
-        let updated = update(&*self.store, self.signing_type, |stored, fresh| {
-            let plan = reconciliation.plan(stored, fresh);
-            plan.map_err(|error| unusable_keys(&*self.store, &error))
+        let updated = update(&self.keys, (self.signing_type, now), |stored, fresh| {
+            let plan = planner.plan(stored, fresh);
+            plan.map_err(|error| self.keys.unusable(&error))
         });
         let updated = match updated.await {
             Err(unusable @ StoreError::Unusable(_)) => {
-                self.carry_revocations(reconciliation.memory, time.latest)
-                    .await?;
+                self.carry_revocations(planner.memory, now).await?;
                 return Err(unusable);
             }
             updated => updated?,
         };
-        if updated.written && memory == Some(&updated.ring) {
+        if updated.is_restored(memory) {
             info!("the keys in memory were restored to the store");
         }
         self.install(memory, updated.ring, updated.generated.as_deref())
     }
 
-    /// Returns true if the ring is unchanged for the lifetime of its retired keys' tokens and the
-    /// next key was announced for its whole lead.
-    fn is_settled(&self, keys: &PublishedKeys) -> bool {
-        let seconds = self.policy.keep.max(self.policy.lead);
-        u64::try_from(seconds).is_ok_and(|seconds| keys.age() >= Duration::from_secs(seconds))
-    }
-
     async fn compare_clocks(&self) -> Result<(), StoreError> {
-        let was_noticeable = self.shared.clock.is_noticeable();
-        self.shared.clock.measure(&*self.store).await?;
-        let skew_seconds = self.shared.clock.seconds();
+        let clock = self.clock();
+        let was_noticeable = clock.is_noticeable();
+        clock.measure(&**self.keys.store()).await?;
+        let skew_seconds = clock.skew_seconds();
         self.shared.metrics.clock_skew(skew_seconds);
-        match (was_noticeable, self.shared.clock.is_noticeable()) {
+        match (was_noticeable, clock.is_noticeable()) {
             (false, true) => warn!(
                 skew_seconds,
-                "this machine's clock differs from the key store's, which counts in keys and tokens"
+                "this machine's clock differs from the store's, which counts in keys and tokens"
             ),
             (true, false) => info!(skew_seconds, "the clocks agree again"),
             _ => {}
@@ -241,23 +235,23 @@ impl KeySync {
         let Some(memory) = memory else {
             return Ok(());
         };
-        let stored = within_timeout(self.store.load()).await?;
-        if let Some(new) = with_revocations(&stored, memory, now) {
-            within_timeout(self.store.compare_and_swap(&stored, &new)).await?;
+        let held = self.keys.read().await?;
+        if let Some(new) = with_revocations(&held.keys, memory, now) {
+            self.keys.commit(&held, &new).await?;
         }
         Ok(())
     }
 
     /// Takes due steps in memory while the store is unavailable: the store already holds the next
     /// key, and sidecars expect it to sign when its time comes.
-    fn advance_offline(&self, now: i64) -> Result<(), StoreError> {
+    fn advance_offline(&self, machine: i64) -> Result<(), StoreError> {
         let Some(keys) = self.shared.live_keys.published() else {
             return Ok(());
         };
-        let time = self.shared.clock.time(now);
-        let waiting = self.revocations.added_to(keys.ring(), time.latest);
+        let now = self.clock().at(machine);
+        let waiting = self.revocations.added_to(keys.ring(), now);
         let advanced = waiting.unwrap_or_else(|| keys.ring().clone());
-        let advanced = advanced.advance(time, &self.policy);
+        let advanced = advanced.advance(now, &self.policy);
         self.install(Some(keys.ring()), advanced, None)
     }
 
@@ -279,7 +273,6 @@ impl KeySync {
         self.shared.metrics.revocations(ring.revocations().counts());
         let keys = PublishedKeys::new(self.signing_type, ring)
             .map_err(|error| serialization_error(&error))?;
-        let keys = keys.after(self.shared.live_keys.published().as_deref());
         events.iter().for_each(audit::key);
         self.shared.metrics.keys(keys.ring().listed(), &events);
         self.shared.live_keys.replace(keys);
@@ -293,11 +286,9 @@ impl KeySync {
         self.log_application_count(was_open);
         reconciled.events.iter().for_each(audit::application);
         for id in &reconciled.ended {
-            // Not the begin of the poll: until now this server may have issued tokens, by its own clock.
-            let now = unix_now();
-            let latest = self.shared.clock.time(now).latest.max(now);
-            self.revocations
-                .note_application(id, latest, self.policy.keep);
+            // Not the begin of the poll: until now this server may have issued tokens.
+            let now = self.clock().now();
+            self.revocations.note_application(id, now, self.policy.keep);
         }
         for (id, record) in &reconciled.restored {
             // If another server was faster, its record counts from the next poll on.
@@ -306,7 +297,10 @@ impl KeySync {
             }
         }
         if self.shared.registrations.are_missing() {
-            return Err(missing_applications(self.signing_type, &*self.store));
+            return Err(missing_applications(
+                self.signing_type,
+                self.keys.location(),
+            ));
         }
         Ok(())
     }
@@ -318,7 +312,7 @@ impl KeySync {
         Some(format!(
             "{}: {} record(s) cannot be read, the first is of {}: such an application is accepted only by a \
              server that could read it before",
-            self.store.location(Entry::Store),
+            self.keys.location(),
             ids.len(),
             LogText(first)
         ))
@@ -353,7 +347,7 @@ impl KeySync {
     fn report(&mut self, outcome: Result<(), StoreError>, now: i64) {
         self.shared.metrics.store_up(outcome.is_ok());
         match outcome {
-            Ok(()) => self.report_success(self.shared.clock.time(now).latest),
+            Ok(()) => self.report_success(self.clock().at(now)),
             Err(failure) => self.report_failure(failure),
         }
     }
@@ -372,14 +366,7 @@ impl KeySync {
         {
             warn!("{note}");
         }
-        // The store has logged this one.
-        let unfinished = self.store.unfinished().map(|cause| cause.to_string());
-        let all: Vec<_> = unfinished
-            .iter()
-            .chain(&notes)
-            .map(String::as_str)
-            .collect();
-        let note = (!all.is_empty()).then(|| Arc::new(all.join("; ")));
+        let note = (!notes.is_empty()).then(|| Arc::new(notes.join("; ")));
         self.store_error_note.store(note);
         self.logged_notes = notes;
         self.key_condition.set_ready();
@@ -389,7 +376,8 @@ impl KeySync {
     fn report_failure(&mut self, failure: StoreError) {
         self.failures = self.failures.saturating_add(1);
         let has_key = self.shared.live_keys.load().is_some();
-        if has_key {
+        // One that cannot open the keys would miss every later revocation, while others go on.
+        if has_key && !self.keys.lacks_key() {
             // All servers share the store: over a wrong password or an unusable value all would go
             // out of service at once, although each can still serve.
             self.store_error_note
@@ -410,11 +398,10 @@ impl KeySync {
 
 /// Returns the error of [`ApplicationRegistry::are_missing`], a state in which no key is made or
 /// loaded.
-pub(super) fn missing_applications(signing_type: SigningType, store: &dyn KeyStore) -> StoreError {
+pub(super) fn missing_applications(signing_type: SigningType, location: &str) -> StoreError {
     StoreError::Unusable(format!(
         "--signing-type {signing_type} gives the signing secret to every client that fetches the key, and no application \
-         is registered yet: run auth-server application add --store {} --app-id ID",
-        store.location(Entry::Store)
+         is registered yet: run auth-server application add --store {location} --app-id ID"
     ))
 }
 

@@ -35,14 +35,6 @@ fn claims(id: &str, user: &str, issued_at: i64) -> Claims {
     }
 }
 
-fn at(now: i64) -> MergeTime {
-    MergeTime {
-        latest: now,
-        over: Some(now),
-        keep: None,
-    }
-}
-
 fn with(revocations: &[Revocation]) -> Revocations {
     Revocations::default().with(revocations, NOW)
 }
@@ -98,15 +90,15 @@ fn the_number_grows_with_each_change_and_by_the_clock() {
 fn merging_loses_nothing_in_any_order_and_settles() {
     let one = with(&[token("a", "1", NOW + 99), user("2", NOW, NOW + 50)]);
     let other = with(&[token("b", "1", NOW + 99), user("2", NOW + 5, NOW + 20)]);
-    let merged = one.merged(&other, at(NOW));
-    let reverse = other.merged(&one, at(NOW));
+    let merged = one.merged(&other, NOW, None);
+    let reverse = other.merged(&one, NOW, None);
     assert_eq!(merged, reverse);
     assert_eq!(merged.seq, one.seq + 1, "a mixture of equal numbers");
     assert!(merged.revokes(&claims("a", "1", 0)) && merged.revokes(&claims("b", "1", 0)));
     assert!(merged.revokes(&claims("x", "2", NOW + 4)));
     for side in [&one, &other, &merged] {
-        assert_eq!(merged.merged(side, at(NOW)), merged);
-        assert_eq!(side.merged(&merged, at(NOW)), merged);
+        assert_eq!(merged.merged(side, NOW, None), merged);
+        assert_eq!(side.merged(&merged, NOW, None), merged);
     }
 }
 
@@ -115,7 +107,7 @@ fn a_lost_or_older_store_gets_its_revocations_back() {
     let older = with(&[token("a", "1", NOW + 99)]);
     let memory = older.with(&[user("2", NOW, NOW + 99)], NOW);
     for stored in [Revocations::default(), older] {
-        assert_eq!(stored.merged(&memory, at(NOW)), memory);
+        assert_eq!(stored.merged(&memory, NOW, None), memory);
     }
 }
 
@@ -126,24 +118,18 @@ fn entries_go_together_and_only_when_they_are_over() {
         user("2", NOW, NOW + 300),
         user("3", NOW, NOW + 9_000),
     ]);
-    let merged = |time| revocations.merged(&revocations, time);
+    let merged = |now| revocations.merged(&revocations, now, None);
     for (now, counts) in [
         (NOW + 10, [1, 2, 0]),
         (NOW + 609, [1, 2, 0]),
         (NOW + 610, [0, 1, 0]),
         (NOW + 9_600, [0, 0, 0]),
     ] {
-        assert_eq!(merged(at(now)).counts(), counts, "{now}");
+        assert_eq!(merged(now).counts(), counts, "{now}");
     }
-    let uncertain = MergeTime {
-        latest: NOW + 9_600,
-        over: None,
-        keep: None,
-    };
-    assert_eq!(merged(uncertain), revocations);
     // A slow server does not bring back what others have forgotten.
-    let forgotten = merged(at(NOW + 610));
-    let merged = forgotten.merged(&revocations, at(NOW + 610));
+    let forgotten = merged(NOW + 610);
+    let merged = forgotten.merged(&revocations, NOW + 610, None);
     assert_eq!(merged, forgotten);
 }
 
@@ -162,20 +148,16 @@ fn entries_outlast_the_tokens_of_the_server_that_reads_them() {
         by_command,
         user("2", NOW, NOW + 10),
     ]);
-    let time = MergeTime {
-        keep: Some(KEEP),
-        ..at(NOW + 20_000)
-    };
-    let merged = Revocations::default()
-        .merged(&short, at(NOW))
-        .merged(&short, time);
+    let later = |held: &Revocations| held.merged(&short, NOW + 20_000, Some(KEEP));
+    let merged = Revocations::default().merged(&short, NOW, None);
+    let merged = later(&merged);
     assert_eq!(
         merged.counts(),
         [1, 1, 0],
         "the end of the first token was known"
     );
-    assert_eq!(merged.merged(&short, time), merged);
-    let over = |now| merged.merged(&merged, at(now)).counts();
+    assert_eq!(later(&merged), merged);
+    let over = |now| merged.merged(&merged, now, None).counts();
     assert_eq!(over(NOW + KEEP + 1_199), [1, 1, 0]);
     assert_eq!(over(NOW + KEEP + 1_200), [0, 0, 0]);
 }

@@ -8,35 +8,46 @@ use async_trait::async_trait;
 
 use super::*;
 use crate::cli::{Cli, Command};
-use crate::keys::StoredKeys;
-use crate::keys::store::{Entry, StoreError};
+use crate::store::{Change, Key, Kind, Log, LogEntry, Outcome, StoreError, Stored};
 
-/// Accepts any key, and panics at the second read, as a library may.
+/// Takes any change, and panics once it was read, as a library may.
 #[derive(Debug, Default)]
 struct PanickingStore {
     was_read: AtomicBool,
 }
 
 #[async_trait]
-impl KeyStore for PanickingStore {
-    async fn load(&self) -> Result<StoredKeys, StoreError> {
+impl Store for PanickingStore {
+    async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>, StoreError> {
         assert!(
             !self.was_read.swap(true, Ordering::Relaxed),
             "an index is out of bounds"
         );
-        Ok(StoredKeys::default())
+        Ok(vec![None; keys.len()])
     }
 
-    async fn compare_and_swap(
-        &self,
-        _: &StoredKeys,
-        new: &StoredKeys,
-    ) -> Result<StoredKeys, StoreError> {
-        Ok(new.clone())
+    async fn list(&self, _: Kind) -> Result<Vec<(String, Stored)>, StoreError> {
+        Ok(Vec::new())
     }
 
-    fn location(&self, entry: Entry) -> String {
-        format!("{entry:?}")
+    async fn ids(&self, _: Kind, _: &str) -> Result<Vec<String>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn commit(&self, _: Vec<Change>) -> Result<Outcome, StoreError> {
+        Ok(Outcome::Committed)
+    }
+
+    async fn since(&self, _: Log, _: i64) -> Result<Vec<LogEntry>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn now(&self) -> Result<i64, StoreError> {
+        Ok(0)
+    }
+
+    fn describe(&self, key: &Key) -> String {
+        key.id.clone()
     }
 }
 

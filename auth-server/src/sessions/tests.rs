@@ -36,8 +36,8 @@ struct FailingStore {
 
 #[async_trait]
 impl Store for FailingStore {
-    async fn get(&self, key: &Key) -> Result<Option<Stored>, StoreError> {
-        self.store.get(key).await
+    async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>, StoreError> {
+        self.store.read(keys).await
     }
 
     async fn list(&self, kind: Kind) -> Result<Vec<(String, Stored)>, StoreError> {

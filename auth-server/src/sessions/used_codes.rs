@@ -8,7 +8,7 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use tracing::warn;
 use zeroize::Zeroizing;
 
-use crate::keys::clock::ClockSkew;
+use crate::store::clock::StoreClock;
 use crate::store::{Change, Key, Kind, Outcome, Store, StoreError};
 
 /// Seconds: a code counts for 90, on each server by its own clock.
@@ -16,13 +16,13 @@ const KEPT: i64 = 600;
 
 pub(crate) struct UsedCodes {
     store: Arc<dyn Store>,
-    clock: Arc<ClockSkew>,
+    clock: Arc<StoreClock>,
     /// True once a login without the store was logged.
     is_away: AtomicBool,
 }
 
 impl UsedCodes {
-    pub(crate) fn new(store: Arc<dyn Store>, clock: Arc<ClockSkew>) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>, clock: Arc<StoreClock>) -> Self {
         Self {
             store,
             clock,

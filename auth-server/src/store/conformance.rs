@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 pub(crate) mod installations;
+pub(crate) mod unsteady;
 
 use tokio::task::JoinSet;
 use zeroize::Zeroizing;

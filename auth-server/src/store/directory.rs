@@ -1,7 +1,5 @@
-//! A directory of small files for their owner only: modes 0700 and 0600, replaced atomically.
-//!
-//! Files that others could have read or changed are rejected, not repaired: an operator has to look
-//! at them.
+//! The directory of a store, for its owner only (mode 0700). One that others could have changed is
+//! rejected, not repaired: an operator has to check it.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::ErrorKind;
@@ -10,28 +8,19 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use runtime::files::lock_file;
-use runtime::files::owner_only_file::{self, PrivateFileError, describe};
+use runtime::files::owner_only_file::{self, describe};
 use rustix::fs::{Access, PROC_SUPER_MAGIC, access, statfs};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use tracing::warn;
-use zeroize::Zeroizing;
 
 use crate::store::StoreError;
 
 const DIRECTORY_MODE: u32 = 0o700;
-/// A key pair is under 2 KiB, a thousand applications under 100 KiB; a ring has up to 3 MiB of
-/// revoked tokens, which its quotes lengthen in the journal.
-const MAX_FILE_BYTES: u64 = 8 * 1024 * 1024;
-/// Writers hold the lock for a few file operations; after this time one of them hangs.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(3);
-
-const NO_DIRECTORY: &str = "a file, not a directory";
+pub(super) const NO_DIRECTORY: &str = "a file, not a directory";
 
 #[derive(Debug)]
 pub(crate) struct PrivateDirectory(PathBuf);
-
-pub(crate) struct Locked(#[expect(dead_code, reason = "held for its lock")] File);
 
 impl PrivateDirectory {
     pub(crate) fn new(path: PathBuf) -> Self {
@@ -40,10 +29,6 @@ impl PrivateDirectory {
 
     pub(crate) fn path(&self) -> &Path {
         &self.0
-    }
-
-    pub(crate) fn exists(&self) -> bool {
-        self.0.exists()
     }
 
     /// Creates a missing directory, and rejects one that others may write to: they could replace
@@ -60,9 +45,9 @@ impl PrivateDirectory {
         self.inspect()
     }
 
-    /// Returns the error that [`create`](Self::create) or opening the lock files `locks` would
-    /// have, and changes nothing.
-    pub(crate) fn preview(&self, locks: &[&str]) -> Result<(), StoreError> {
+    /// Returns the error that [`create`](Self::create) or opening the file `name` would have, and
+    /// changes nothing.
+    pub(crate) fn preview(&self, name: &str) -> Result<(), StoreError> {
         for path in self.0.ancestors() {
             let path = if path.as_os_str().is_empty() {
                 Path::new(".")
@@ -75,7 +60,7 @@ impl PrivateDirectory {
                 Ok(metadata) if !metadata.is_dir() => return Err(unusable(path, NO_DIRECTORY)),
                 Ok(_) if path == self.0 => {
                     self.inspect()?;
-                    return locks.iter().try_for_each(|name| self.preview_lock(name));
+                    return self.preview_file(name);
                 }
                 Ok(_) => return allows_new_entries(path),
             }
@@ -83,15 +68,10 @@ impl PrivateDirectory {
         Ok(())
     }
 
-    /// Returns the error that creating a file would have, without creating one.
-    pub(crate) fn allows_new_files(&self) -> Result<(), StoreError> {
-        allows_new_entries(&self.0)
-    }
-
-    fn preview_lock(&self, name: &str) -> Result<(), StoreError> {
+    fn preview_file(&self, name: &str) -> Result<(), StoreError> {
         let path = self.0.join(name);
         match fs::symlink_metadata(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => self.allows_new_files(),
+            Err(error) if error.kind() == ErrorKind::NotFound => allows_new_entries(&self.0),
             Err(error) => Err(rejected(&path, &error)),
             Ok(metadata) if !metadata.is_file() => Err(unusable(&path, "not a regular file")),
             Ok(_) => {
@@ -113,48 +93,6 @@ impl PrivateDirectory {
             return Err(unusable(&self.0, "this directory belongs to another user"));
         }
         Ok(())
-    }
-
-    /// Reads a file; returns `None` if it does not exist.
-    pub(crate) fn read(&self, name: &str) -> Result<Option<Zeroizing<String>>, StoreError> {
-        let path = self.0.join(name);
-        owner_only_file::read(&path, MAX_FILE_BYTES).map_err(|error| match error {
-            PrivateFileError::System(error) => rejected(&path, &error),
-            PrivateFileError::NotPrivate(why) => unusable(&path, why),
-        })
-    }
-
-    /// Replaces a file atomically: after a crash it is the old or the new one.
-    pub(crate) fn replace(&self, name: &str, content: &str) -> Result<(), StoreError> {
-        let path = self.0.join(name);
-        owner_only_file::replace(&path, content).map_err(|error| rejected(&path, &error))
-    }
-
-    /// Removes the temporary file of an interrupted [`replace`](Self::replace).
-    pub(crate) fn remove_unfinished(&self, name: &str) -> Result<(), StoreError> {
-        let path = self.0.join(name);
-        owner_only_file::remove_unfinished(&path).map_err(|error| rejected(&path, &error))
-    }
-
-    pub(crate) fn remove(&self, name: &str) -> Result<(), StoreError> {
-        let path = self.0.join(name);
-        match fs::remove_file(&path).and_then(|()| self.sync()) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(rejected(&path, &error)),
-            _ => Ok(()),
-        }
-    }
-
-    /// Waits briefly for the lock file `name`.
-    pub(crate) fn lock(&self, name: &str) -> Result<Locked, StoreError> {
-        let file = self.open_lock(name)?;
-        match lock_file::lock(&file, LOCK_TIMEOUT) {
-            Ok(()) => Ok(Locked(file)),
-            Err(error) if lock_file::is_busy(&error) => Err(StoreError::Unavailable(format!(
-                "{} stays locked by another process",
-                self.0.join(name).display()
-            ))),
-            Err(error) => Err(rejected(&self.0.join(name), &error)),
-        }
     }
 
     /// Locks the directory itself for a server, until the result is dropped; waits up to `wait` for
@@ -183,21 +121,6 @@ impl PrivateDirectory {
     /// Returns true if `held` is still this directory.
     pub(crate) fn is_in_place(&self, held: &File) -> bool {
         lock_file::is_in_place(held, &self.0)
-    }
-
-    /// Returns path, owner and mode of a file and the user of this process, for an operator.
-    pub(crate) fn describe(&self, name: &str) -> String {
-        describe(&self.0.join(name))
-    }
-
-    fn open_lock(&self, name: &str) -> Result<File, StoreError> {
-        let path = self.0.join(name);
-        lock_file::open(&path).map_err(|error| rejected(&path, &error))
-    }
-
-    /// Syncs the directory: a rename is durable only with it.
-    fn sync(&self) -> std::io::Result<()> {
-        File::open(&self.0)?.sync_all()
     }
 }
 

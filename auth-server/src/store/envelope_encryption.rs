@@ -33,6 +33,7 @@ pub(crate) enum Slot {
     Ring,
     /// A record of this kind, bound to its id in place of a key.
     Record(Kind),
+    Revocations,
 }
 
 impl Slot {
@@ -42,6 +43,7 @@ impl Slot {
             Self::Public => "public",
             Self::Ring => "ring",
             Self::Record(kind) => kind.name(),
+            Self::Revocations => "revocations",
         }
     }
 }
@@ -94,6 +96,22 @@ impl KeyEncryptionKey {
     pub(super) fn records(&self) -> &RecordKey {
         &self.records
     }
+
+    pub(crate) fn seal(
+        &self,
+        slot: Slot,
+        kid: &str,
+        text: &str,
+    ) -> Result<Zeroizing<String>, EncryptionError> {
+        let head = format!("{MARK}{VERSION}:{}:{kid}:", self.id);
+        let mut bytes = Zeroizing::new(text.as_bytes().to_vec());
+        let (nonce, tag) = self
+            .key
+            .seal_in_place_separate_tag(additional(&head, slot), &mut bytes)
+            .map_err(|_| EncryptionError::Failed)?;
+        let data = [nonce.as_ref().as_slice(), bytes.as_slice(), tag.as_ref()].concat();
+        Ok(Zeroizing::new(head + &URL_SAFE_NO_PAD.encode(data)))
+    }
 }
 
 /// Decodes hex, or base64 in either alphabet, padded or not.
@@ -140,6 +158,8 @@ pub(crate) enum EncryptionError {
     InClear,
     #[error("not encrypted, though there is a key-encryption key")]
     RecordInClear,
+    #[error("not encrypted, though other values of this store are: who wrote it had no key")]
+    Planted,
     #[error("could not be encrypted")]
     Failed,
 }
@@ -178,17 +198,13 @@ impl KeyEncryption {
         kid: &str,
         text: &str,
     ) -> Result<Option<Zeroizing<String>>, EncryptionError> {
-        let Some(KeyEncryptionKey { id, key, .. }) = &self.current else {
-            return Ok(None);
-        };
-        let head = format!("{MARK}{VERSION}:{id}:{kid}:");
-        let mut bytes = Zeroizing::new(text.as_bytes().to_vec());
-        let (nonce, tag) = key
-            .seal_in_place_separate_tag(additional(&head, slot), &mut bytes)
-            .map_err(|_| EncryptionError::Failed)?;
-        let data = [nonce.as_ref().as_slice(), bytes.as_slice(), tag.as_ref()].concat();
-        let sealed = head + &URL_SAFE_NO_PAD.encode(data);
-        Ok(Some(Zeroizing::new(sealed)))
+        let current = self.current.as_ref();
+        current.map(|key| key.seal(slot, kid, text)).transpose()
+    }
+
+    /// Returns the key for an encrypted store: the current one, else the previous one.
+    pub(crate) fn any(&self) -> Option<&KeyEncryptionKey> {
+        self.current.as_ref().or(self.previous.as_ref())
     }
 
     /// Decrypts; returns plaintext as it is.

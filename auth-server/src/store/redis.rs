@@ -218,7 +218,7 @@ impl RedisStore {
         Ok(command)
     }
 
-    async fn read(&self, keys: &[String]) -> Result<Vec<Option<Stored>>, StoreError> {
+    async fn values(&self, keys: &[String]) -> Result<Vec<Option<Stored>>, StoreError> {
         let held: Vec<Option<(Vec<u8>, String)>> = self.call(&script(GET, keys)).await?;
         Ok(held.into_iter().map(|held| held.map(stored)).collect())
     }
@@ -238,9 +238,9 @@ impl RedisStore {
 
 #[async_trait]
 impl Store for RedisStore {
-    async fn get(&self, key: &Key) -> Result<Option<Stored>, StoreError> {
-        let held = self.read(&[record_key(key)]).await?;
-        Ok(held.into_iter().next().flatten())
+    async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>, StoreError> {
+        let keys: Vec<_> = keys.iter().map(record_key).collect();
+        self.values(&keys).await
     }
 
     async fn list(&self, kind: Kind) -> Result<Vec<(String, Stored)>, StoreError> {
@@ -258,7 +258,9 @@ impl Store for RedisStore {
                     id: id.clone(),
                 })
             };
-            let held = self.read(&ids.iter().map(key).collect::<Vec<_>>()).await?;
+            let held = self
+                .values(&ids.iter().map(key).collect::<Vec<_>>())
+                .await?;
             let held = ids.iter().zip(held);
             records.extend(held.filter_map(|(id, held)| Some((id.clone(), held?))));
         }
@@ -303,8 +305,12 @@ pub(crate) fn script(text: &str, keys: &[impl ::redis::ToRedisArgs]) -> Cmd {
     command
 }
 
+/// Returns the name of a record; the contract gives two.
 fn record_key(Key { kind, id }: &Key) -> String {
-    format!("{PREFIX}{}:{id}", kind.name())
+    match kind {
+        Kind::Installation => format!("{PREFIX}{id}"),
+        _ => format!("{PREFIX}{}:{id}", kind.name()),
+    }
 }
 
 /// Returns the name of the index of a group, or of the whole kind (an empty group).

@@ -12,10 +12,10 @@ use super::file::{FileUsers, Reloaded};
 use crate::applications::registry::ApplicationRegistry;
 use crate::audit;
 use crate::audit::events::{UserChange, UserChangeKind};
-use crate::keys::clock::ClockSkew;
 use crate::metrics::Metrics;
 use crate::revocations::Revocation;
 use crate::revocations::queue::RevocationQueue;
+use crate::store::clock::StoreClock;
 
 pub(crate) struct UsersReload {
     users: Arc<FileUsers>,
@@ -25,7 +25,7 @@ pub(crate) struct UsersReload {
     /// The way of revocations into the store, and the seconds for which a login may count.
     revocations: (RevocationQueue, i64),
     registrations: Arc<ApplicationRegistry>,
-    clock: Arc<ClockSkew>,
+    clock: Arc<StoreClock>,
     /// Notified after each change of the users.
     changed: Arc<Notify>,
 }
@@ -36,7 +36,7 @@ impl UsersReload {
         users: Arc<FileUsers>,
         metrics: Metrics,
         revocations: (RevocationQueue, i64),
-        (registrations, clock): (Arc<ApplicationRegistry>, Arc<ClockSkew>),
+        (registrations, clock): (Arc<ApplicationRegistry>, Arc<StoreClock>),
     ) -> Self {
         metrics.users(users.count(), users.uncommon());
         metrics.users_file_usable(true);

@@ -2,12 +2,14 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::json;
-use tests::auth_server::{AuthServer, AuthServerPlan, USER_DETAILS};
+use tests::auth_server::{self, AuthServer, AuthServerPlan, USER_DETAILS};
+use tests::certificates::write_private;
 use tests::client::{Request, verdict};
 use tests::clock::within_one_second;
 use tests::echo_service::EchoService;
 use tests::keys::{Algorithm, SigningKey, SigningType};
 use tests::message::Message;
+use tests::programs::Program;
 use tests::sidecar::{Sidecar, SidecarPlan};
 use tests::stack::ForgedStack;
 use tests::tables::Verdicts;
@@ -332,10 +334,11 @@ fn contract_5_3_the_token_table_at_the_auth_server_with_ecdsa() {
 fn through_the_auth_server(signing_type: SigningType) {
     let forge = Forge::new(signing_type);
     let directory = tempfile::tempdir().unwrap();
-    put_pair(directory.path(), forge.trusted());
+    let flags = ["--signing-type", signing_type.name()];
+    import(directory.path(), forge.trusted(), flags);
     let plan = AuthServerPlan::new()
-        .directory(directory.path())
-        .flags(["--signing-type", signing_type.name()]);
+        .directory(&directory.path().join("data"))
+        .flags(flags);
     let server = plan.ready();
     let mut verdicts = Verdicts::default();
     for row in rows().iter().filter(|row| row.is_tried_with(signing_type)) {
@@ -347,16 +350,19 @@ fn through_the_auth_server(signing_type: SigningType) {
     verdicts.conclude();
 }
 
-fn put_pair(directory: &std::path::Path, key: &SigningKey) {
-    use std::os::unix::fs::PermissionsExt;
-    for (file, text) in [
-        ("user-token.private", key.private()),
-        ("user-token.public", key.served()),
-    ] {
-        let path = directory.join(file);
-        std::fs::write(&path, text).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-    }
+/// Moves the pair of another system in.
+fn import(directory: &std::path::Path, key: &SigningKey, flags: [&str; 2]) {
+    let file = directory.join("private.pem");
+    write_private(&file, &key.private());
+    let words = ["keys", "import", "--private-key-file"];
+    let store = auth_server::file_store(&directory.join("data"));
+    let imported = Program::AuthServer
+        .command()
+        .arguments(words)
+        .arguments([file.to_str().unwrap(), "--store", &store])
+        .arguments(flags)
+        .run();
+    assert_eq!(imported.code, Some(0), "{}", imported.stderr);
 }
 
 fn check_row(server: &AuthServer, row: &TokenRow, forge: &Forge) -> Result<(), String> {

@@ -1,15 +1,15 @@
-//! The embedded store: the errors that stop a start, and the files that stay as they are.
+//! The embedded store: the errors that stop a start, and the values that stay as they are.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use tests::auth_server::{AuthServerPlan, USER_DETAILS};
+use tests::file_store::{self, PRIVATE, PUBLIC};
 use tests::keys::{SigningKey, SigningType};
 use tests::process::{CommandLine, Finished};
 
-const PRIVATE: &str = "user-token.private";
-const PUBLIC: &str = "user-token.public";
+const DATABASE: &str = "store.db";
 
 /// A store that a server has created.
 struct Store {
@@ -27,50 +27,57 @@ impl Store {
         self.directory.path().join(file)
     }
 
-    fn write(&self, file: &str, text: &str) {
-        fs::write(self.path(file), text).unwrap();
+    fn put(&self, id: &str, text: &str) {
+        file_store::put(self.directory.path(), id, text);
     }
 
     fn chmod(&self, file: &str, mode: u32) {
         fs::set_permissions(self.path(file), Permissions::from_mode(mode)).unwrap();
     }
 
-    fn contents(&self) -> [Option<Vec<u8>>; 2] {
-        [PRIVATE, PUBLIC].map(|file| fs::read(self.path(file)).ok())
+    fn contents(&self) -> [Option<String>; 2] {
+        [PRIVATE, PUBLIC].map(|id| file_store::value(self.directory.path(), id))
     }
 
     fn serve(&self) -> AuthServerPlan {
         AuthServerPlan::new().directory(self.directory.path())
     }
 
-    /// Checks that a start fails: exit code 78, a last line with the file, its owner and its mode,
-    /// and every file unchanged.
-    fn rejects(&self, file: &str) -> Finished {
-        let before = self.contents();
+    /// Checks that a start fails: exit code 78, a last line that names the database, no key.
+    fn rejects(&self) -> Finished {
         let end = self.serve().fails();
         assert_eq!(end.code, Some(78), "{}", end.stderr);
-        assert_eq!(self.contents(), before, "nothing is overwritten");
-        let line = end.stderr.lines().last().unwrap_or_default().to_owned();
-        let path = self.path(file);
-        assert!(
-            line.contains(&path.display().to_string()),
-            "the file in: {line}"
-        );
-        if let Ok(metadata) = fs::symlink_metadata(&path) {
-            assert!(
-                line.contains(&format!("{:o}", metadata.mode() & 0o7777)),
-                "the mode in: {line}"
-            );
-            assert!(
-                line.contains(&metadata.uid().to_string()),
-                "the owner in: {line}"
-            );
-        }
+        let line = end.stderr.lines().last().unwrap_or_default();
+        let path = self.path(DATABASE).display().to_string();
+        assert!(line.contains(&path), "the file in: {line}");
         assert!(
             !end.stderr.contains("BEGIN PRIVATE"),
             "no key material in the complaint"
         );
         end
+    }
+
+    /// The same with the faulty value in the last line, and every value unchanged.
+    fn rejects_value(&self, id: &str) {
+        let before = self.contents();
+        let end = self.rejects();
+        assert_eq!(self.contents(), before, "nothing is overwritten");
+        let line = end.stderr.lines().last().unwrap_or_default();
+        let value = format!("installation {id}");
+        assert!(line.contains(&value), "the value in: {line}");
+    }
+
+    /// The same with owner and mode of the database in the last line.
+    fn rejects_file(&self) {
+        let end = self.rejects();
+        let line = end.stderr.lines().last().unwrap_or_default();
+        let metadata = fs::symlink_metadata(self.path(DATABASE)).unwrap();
+        for part in [
+            format!("{:o}", metadata.mode() & 0o7777),
+            metadata.uid().to_string(),
+        ] {
+            assert!(line.contains(&part), "{part} in: {line}");
+        }
     }
 }
 
@@ -88,7 +95,7 @@ fn contract_1_a_missing_key_is_replaced_together_with_the_other() {
     for missing in [PRIVATE, PUBLIC] {
         let store = Store::new();
         let before = store.contents();
-        fs::remove_file(store.path(missing)).unwrap();
+        file_store::remove(store.directory.path(), missing);
         let server = store.serve().ready();
         assert_eq!(server.logged_in().get(USER_DETAILS).status(), 200);
         let after = store.contents();
@@ -106,88 +113,84 @@ fn contract_1_a_missing_key_is_replaced_together_with_the_other() {
 fn the_files_are_their_owners_alone() {
     let store = Store::new();
     let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
-    assert_eq!(
-        (mode(&store.path(PRIVATE)), mode(&store.path(PUBLIC))),
-        (0o600, 0o600)
-    );
+    assert_eq!(mode(&store.path(DATABASE)), 0o600);
     let nested = store.path("made/by/the/server");
     drop(AuthServerPlan::new().directory(&nested).ready());
     assert_eq!(mode(&nested), 0o700);
 }
 
 #[test]
-fn a_key_file_that_others_may_read_stops_the_start() {
-    for mode in [0o644, 0o604, 0o640, 0o660, 0o666] {
+fn a_database_that_others_may_read_stops_the_start() {
+    for mode in [0o644, 0o604, 0o640, 0o666] {
         let store = Store::new();
-        store.chmod(PRIVATE, mode);
-        store.rejects(PRIVATE);
+        store.chmod(DATABASE, mode);
+        store.rejects_file();
     }
 }
 
 #[test]
-fn a_public_key_file_that_others_may_write_stops_the_start() {
-    let store = Store::new();
-    store.chmod(PUBLIC, 0o666);
-    store.rejects(PUBLIC);
-}
-
-#[test]
-fn a_truncated_key_file_stops_the_start() {
-    for (file, keep) in [(PRIVATE, 800), (PRIVATE, 0), (PUBLIC, 100), (PUBLIC, 0)] {
-        let store = Store::new();
-        let text = fs::read_to_string(store.path(file)).unwrap();
-        store.write(file, &text[..keep]);
-        store.rejects(file);
-    }
-}
-
-#[test]
-fn a_key_file_that_holds_something_else_stops_the_start() {
+fn a_value_that_is_no_key_stops_the_start() {
     let certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-    for (file, text) in [
-        (PRIVATE, "not a key"),
-        (PRIVATE, certificate),
-        (PUBLIC, "{}"),
-        (PUBLIC, certificate),
-    ] {
-        let store = Store::new();
-        store.write(file, text);
-        store.rejects(file);
+    let store = Store::new();
+    let whole = store.contents();
+    for (id, whole) in [PRIVATE, PUBLIC].into_iter().zip(whole) {
+        let whole = whole.unwrap();
+        for text in ["", "not a key", "{}", certificate, &whole[..100]] {
+            store.put(id, text);
+            store.rejects_value(id);
+        }
+        store.put(id, &whole);
     }
+    drop(store.serve().ready());
 }
 
 #[test]
 fn a_foreign_pair_of_another_type_stops_the_start() {
     let store = Store::new();
     let key = SigningKey::generate(SigningType::Ecdsa);
-    store.write(PRIVATE, &key.private());
-    store.write(PUBLIC, &key.served());
-    store.rejects(PRIVATE);
+    store.put(PRIVATE, &key.private());
+    store.put(PUBLIC, &key.served());
+    store.rejects_value(PRIVATE);
 }
 
 #[test]
 fn two_halves_of_two_pairs_stop_the_start() {
     let store = Store::new();
-    store.write(PUBLIC, &SigningKey::generate(SigningType::Rsa).served());
-    store.rejects(PUBLIC);
+    store.put(PUBLIC, &SigningKey::generate(SigningType::Rsa).served());
+    store.rejects_value(PUBLIC);
 }
 
 #[test]
-fn a_directory_instead_of_a_key_file_stops_the_start() {
+fn what_is_no_regular_file_stops_the_start() {
     let store = Store::new();
-    fs::remove_file(store.path(PRIVATE)).unwrap();
-    fs::create_dir(store.path(PRIVATE)).unwrap();
-    store.rejects(PRIVATE);
+    let path = store.path(DATABASE);
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    store.rejects_file();
+    fs::remove_dir(&path).unwrap();
+
+    let made = CommandLine::new(Path::new("mkfifo"))
+        .arguments([path.to_str().unwrap()])
+        .run();
+    assert_eq!(made.code, Some(0), "{}", made.stderr);
+    store.rejects_file();
+    fs::remove_file(&path).unwrap();
+
+    let elsewhere = tempfile::tempdir().unwrap();
+    let target = elsewhere.path().join("created");
+    std::os::unix::fs::symlink(&target, &path).unwrap();
+    store.rejects_file();
+    assert!(!target.exists(), "the link was followed");
 }
 
 #[test]
-fn a_key_file_that_cannot_be_read_stops_the_start() {
+fn a_database_that_cannot_be_read_stops_the_start() {
     let store = Store::new();
-    if !take_away(&store.path(PRIVATE)) {
+    if !take_away(&store.path(DATABASE)) {
         // Root reads every file: only the owner shows that something is wrong.
         return;
     }
-    store.rejects(PRIVATE);
+    store.rejects_file();
 }
 
 /// Makes a file unreadable: by its mode, or, for root, by changing its owner.
@@ -198,27 +201,6 @@ fn take_away(path: &Path) -> bool {
     }
     fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
     std::os::unix::fs::chown(path, Some(65_534), Some(65_534)).is_ok()
-}
-
-#[test]
-fn a_pipe_or_link_for_a_lock_stops_the_start() {
-    {
-        let lock = "write.lock";
-        let store = Store::new();
-        fs::remove_file(store.path(lock)).unwrap();
-        let made = CommandLine::new(Path::new("mkfifo"))
-            .arguments([store.path(lock).to_str().unwrap()])
-            .run();
-        assert_eq!(made.code, Some(0), "{}", made.stderr);
-        store.rejects(lock);
-
-        let elsewhere = tempfile::tempdir().unwrap();
-        let target = elsewhere.path().join("created");
-        fs::remove_file(store.path(lock)).unwrap();
-        std::os::unix::fs::symlink(&target, store.path(lock)).unwrap();
-        store.rejects(lock);
-        assert!(!target.exists(), "the link was followed");
-    }
 }
 
 #[test]
@@ -271,8 +253,8 @@ fn keys_that_vanish_while_running_are_put_back() {
     let store = Store::new();
     let server = store.serve().flags(["--store-poll-interval", "1"]).ready();
     let before = store.contents();
-    for file in [PRIVATE, PUBLIC] {
-        fs::remove_file(store.path(file)).unwrap();
+    for id in [PRIVATE, PUBLIC] {
+        file_store::remove(store.directory.path(), id);
     }
     tests::wait::until("the pair to be back", || store.contents() == before);
     assert_eq!(server.logged_in().get(USER_DETAILS).status(), 200);

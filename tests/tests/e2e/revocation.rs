@@ -10,6 +10,7 @@ use tests::auth_server::{
 };
 use tests::client::{Client, verdict};
 use tests::echo_service::EchoService;
+use tests::file_store;
 use tests::programs::Program;
 use tests::raw_client::{HANDSHAKE, RawClient, exchange, head_with_token};
 use tests::redis_server::RedisServer;
@@ -245,10 +246,10 @@ fn a_lost_file_store_gets_its_revocations_back() {
     let server = AuthServerPlan::polling().ready();
     let token = server.login();
     assert_eq!(server.log_out(&token).status(), 200);
-    let ring = server.home().join("data/user-token.ring");
-    std::fs::remove_file(&ring).unwrap();
+    let data = server.home().join("data");
+    file_store::remove(&data, file_store::REVOCATIONS);
     wait::until("the revocations in the store", || {
-        let text = std::fs::read_to_string(&ring).ok()?;
+        let text = file_store::value(&data, file_store::REVOCATIONS)?;
         text.contains(&jti_of(&token)).then_some(())
     });
     assert_eq!(server.verdict(&token), TOKEN_REVOKED);
@@ -267,10 +268,10 @@ fn revocations_on_one_redis_survive_flush_and_backup() {
         SidecarPlan::polling(&service, &other.url()).ready(),
     ];
     let (first, second) = (one.login(), other.login());
-    let ring = "{auth:user-token}:ring";
+    let list = "{auth:user-token}:revocations";
     assert_eq!(one.log_out(&first).status(), 200);
     other.until_revoked(&first);
-    let backup = redis.command(&["GET", ring]).unwrap();
+    let backup = redis.command(&["GET", list]).unwrap();
     assert_eq!(other.log_out(&second).status(), 200);
     one.until_revoked(&second);
     for sidecar in &behind {
@@ -279,7 +280,7 @@ fn revocations_on_one_redis_survive_flush_and_backup() {
     }
     let until_stored = || {
         wait::until("both revocations in the store", || {
-            let text = redis.command(&["GET", ring]).unwrap_or_default();
+            let text = redis.command(&["GET", list]).unwrap_or_default();
             [&first, &second]
                 .iter()
                 .all(|it| text.contains(&jti_of(it)))
@@ -287,7 +288,7 @@ fn revocations_on_one_redis_survive_flush_and_backup() {
     };
     redis.command(&["FLUSHALL"]);
     until_stored();
-    redis.command(&["SET", ring, &backup]);
+    redis.command(&["SET", list, &backup]);
     until_stored();
     drop(one);
     let third = start();

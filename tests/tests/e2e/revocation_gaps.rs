@@ -8,6 +8,7 @@ use tests::auth_server::{AuthServer, AuthServerPlan};
 use tests::client::verdict;
 use tests::clock;
 use tests::echo_service::EchoService;
+use tests::file_store;
 use tests::message::Message;
 use tests::redis_server::RedisServer;
 use tests::sidecar::SidecarPlan;
@@ -19,9 +20,8 @@ const PASSWORD: &str = "enchantress";
 
 /// Returns the revocations in the server's store.
 fn stored(server: &AuthServer) -> Value {
-    let ring = std::fs::read_to_string(server.home().join("data/user-token.ring"));
-    let ring: Value = serde_json::from_str(&ring.unwrap_or_default()).unwrap_or_default();
-    ring["revocations"].clone()
+    let held = file_store::value(&server.home().join("data"), file_store::REVOCATIONS);
+    serde_json::from_str(&held.unwrap_or_default()).unwrap_or_default()
 }
 
 #[test]

@@ -4,6 +4,7 @@ use tests::applications::{register, remove_last};
 use tests::auth_server::{AuthServer, AuthServerPlan, SECRET_KEY};
 use tests::client::verdict;
 use tests::echo_service::EchoService;
+use tests::file_store;
 use tests::metrics::sum;
 use tests::sidecar::SidecarPlan;
 use tests::stack::Stack;
@@ -26,7 +27,7 @@ fn contract_4_3_rule_1_the_key_is_one_string_without_a_token() {
 #[test]
 fn contract_2_6_the_private_key_never_leaves_the_service() {
     let server = AuthServer::start();
-    let private = std::fs::read_to_string(server.home().join("data/user-token.private")).unwrap();
+    let private = file_store::value(&server.home().join("data"), file_store::PRIVATE).unwrap();
     assert!(private.starts_with("-----BEGIN PRIVATE KEY-----"));
     assert_ne!(server.served_key(), private);
     assert!(

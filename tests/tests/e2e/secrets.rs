@@ -6,6 +6,7 @@ use tests::applications::register_in;
 use tests::auth_server::{AuthServerPlan, LOGIN, USER_DETAILS, admin_get, file_store};
 use tests::clock;
 use tests::echo_service::EchoService;
+use tests::file_store;
 use tests::keys::SigningType;
 use tests::programs::Program;
 use tests::sidecar::{EVERY_SECOND, SidecarPlan};
@@ -99,7 +100,7 @@ fn whole_run(signing_type: SigningType) -> Vec<String> {
         }
     }
     // Without an auth server the refresh fails, and failures are logged.
-    let key = std::fs::read_to_string(directory.path().join("user-token.private")).unwrap();
+    let key = file_store::value(directory.path(), file_store::PRIVATE).unwrap();
     let metrics =
         [auth_server.admin(), sidecar.admin()].map(|admin| admin_get(admin, "/metrics").text());
     let page = admin_get(sidecar.admin(), "/").text();

@@ -4,6 +4,7 @@ use tests::applications::{application_add, register_in};
 use tests::auth_server::{AuthServer, AuthServerPlan, USER_DETAILS, file_store};
 use tests::client::verdict;
 use tests::echo_service::EchoService;
+use tests::file_store;
 use tests::keys::SigningType;
 use tests::sidecar::SidecarPlan;
 use tests::stack::signing_flags;
@@ -144,14 +145,14 @@ fn lesson_b15_the_shared_secret_is_for_its_application_alone() {
 fn a_store_of_another_type_stops_the_start_and_stays() {
     let directory = tempfile::tempdir().unwrap();
     drop(AuthServerPlan::new().directory(directory.path()).ready());
-    let file = directory.path().join("user-token.private");
-    let before = std::fs::read(&file).unwrap();
+    let private = || file_store::value(directory.path(), file_store::PRIVATE).unwrap();
+    let before = private();
     let end = AuthServerPlan::new()
         .directory(directory.path())
         .flags(["--signing-type", "ecdsa"])
         .fails();
     assert_eq!(end.code, Some(78), "{}", end.stderr);
-    assert_eq!(std::fs::read(&file).unwrap(), before);
+    assert_eq!(private(), before);
 }
 
 #[test]

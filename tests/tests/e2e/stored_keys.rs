@@ -184,6 +184,7 @@ fn times_that_no_clock_can_have_written_are_corrected() {
     let kid = kid_of(&running.login());
     let retired = SigningKey::generate(SigningType::Ecdsa).served();
     let planted = json!({
+        "epoch": FAR_OFF, "generation": 1,
         "current": {"kid": kid, "since": FAR_OFF},
         "retired": [{"public": retired, "until": FAR_OFF}],
         "revoked": [],
@@ -211,7 +212,7 @@ fn a_next_key_that_is_years_off_is_reported_and_brought_forward() {
     let next = SigningKey::generate(SigningType::Ecdsa);
     let planted = json!({
         "next": {"private": next.private(), "public": next.served(), "signsFrom": FAR_OFF},
-        "retired": [], "revoked": [],
+        "retired": [], "revoked": [], "epoch": FAR_OFF, "generation": 1,
     });
     redis.command(&["SET", RING, &planted.to_string()]);
     let note = wait::until("a note about it", || running.store_note());
@@ -234,7 +235,7 @@ fn a_ring_full_of_keys_keeps_no_sidecar_from_starting() {
     };
     let mut retired: Vec<Value> = (0..400).map(|_| entry(FAR_OFF)).collect();
     retired.push(retired[0].clone());
-    let planted = json!({"retired": retired, "revoked": []});
+    let planted = json!({"retired": retired, "revoked": [], "epoch": FAR_OFF, "generation": 1});
     redis.command(&["SET", RING, &planted.to_string()]);
     wait::until("fewer keys in the store", || {
         let ring = ring(&redis);

@@ -7,9 +7,9 @@ use wire::explain::report::moment;
 use wire::keys::signing_type::SigningType;
 
 use crate::changed_by::ChangedBy;
+use crate::keys::location::StoreLocation;
 use crate::keys::ring::KeyRing;
 use crate::keys::ring::rotation::Role;
-use crate::keys::store::location::StoreLocation;
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -2,14 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use async_trait::async_trait;
 use tokio::task::JoinSet;
+
+use runtime::process::clock::unix_now;
 
 use super::*;
 use crate::cli::{Cli, Command};
-use crate::keys::StoredKeys;
 use crate::keys::pair::tests::pair;
-use crate::keys::store::Entry;
+use crate::store::Store;
+use crate::store::conformance::unsteady::Unsteady;
 
 const TYPE: SigningType = SigningType::Ecdsa;
 
@@ -20,11 +21,9 @@ impl Installation {
     async fn new() -> Self {
         let installation = Self(tempfile::tempdir().unwrap());
         let pair = KeyRing::of(Arc::new(pair(TYPE))).to_stored().unwrap();
-        let store = installation.keys().store;
-        store
-            .compare_and_swap(&StoredKeys::default(), &pair)
-            .await
-            .unwrap();
+        let keys = installation.keys().keys;
+        let held = keys.read().await.unwrap();
+        assert_eq!(keys.commit(&held, &pair).await, Ok(true));
         installation
     }
 
@@ -74,55 +73,34 @@ async fn many_rotations_at_once_publish_one_key() {
     assert_eq!(installation.ring().await, ring);
 }
 
-/// A store whose clock is an hour ahead of this machine's.
-#[derive(Debug)]
-struct HourAhead(Arc<dyn KeyStore>);
-
-const HOUR: i64 = 3_600;
-
-#[async_trait]
-impl KeyStore for HourAhead {
-    async fn load(&self) -> Result<StoredKeys, StoreError> {
-        self.0.load().await
-    }
-
-    async fn compare_and_swap(
-        &self,
-        expected: &StoredKeys,
-        new: &StoredKeys,
-    ) -> Result<StoredKeys, StoreError> {
-        self.0.compare_and_swap(expected, new).await
-    }
-
-    async fn now(&self) -> Result<Option<i64>, StoreError> {
-        Ok(Some(unix_now() + HOUR))
-    }
-
-    fn location(&self, entry: Entry) -> String {
-        self.0.location(entry)
-    }
-}
-
 #[tokio::test]
 async fn a_rotation_goes_by_the_clock_of_the_store() {
-    let installation = Installation::new().await;
-    let keys = installation.keys();
-    let store = KeysInStore {
-        store: Arc::new(HourAhead(keys.store)),
+    const HOUR: i64 = 3_600;
+    let store = Unsteady::new();
+    let opened: Arc<dyn Store> = Arc::new(Arc::clone(&store));
+    let keys = Installation::new().await.keys();
+    let keys = KeysInStore {
+        keys: keys.location.keys(&opened),
         ..keys
     };
+    let pair = KeyRing::of(Arc::new(pair(TYPE))).to_stored().unwrap();
+    let held = keys.keys.read().await.unwrap();
+    assert_eq!(keys.keys.commit(&held, &pair).await, Ok(true));
     let reason = ReasonArgs { reason: None };
-    rotate_in(&store, 150, &reason).await.unwrap();
-    let signs_in = || async {
-        let ring = installation.ring().await;
-        ring.next().unwrap().signs_from - unix_now()
-    };
-    assert!((HOUR + 140..=HOUR + 150).contains(&signs_in().await));
-    // Off by an hour by this machine's clock: a rotation with the right one brings it forward.
-    let next = installation.ring().await.next().unwrap().pair.clone();
-    installation.run("rotate").await.unwrap();
-    assert!((140..=150).contains(&signs_in().await));
-    assert_eq!(installation.ring().await.next().unwrap().pair, next);
+    let mut next = None;
+    // The first is off by an hour by the clock of the second, which brings it forward.
+    for ahead in [HOUR, 0] {
+        store.set_ahead(ahead);
+        rotate_in(&keys, 150, &reason).await.unwrap();
+        let ring = keys.load().await.unwrap();
+        let signs_in = ring.next().unwrap().signs_from - unix_now();
+        assert!(
+            (ahead + 140..=ahead + 150).contains(&signs_in),
+            "{signs_in}"
+        );
+        let published = ring.next().unwrap().pair.clone();
+        assert_eq!(next.get_or_insert(published.clone()), &published);
+    }
 }
 
 #[tokio::test]
@@ -173,16 +151,16 @@ async fn a_revocation_that_the_store_loses_is_no_success() {
     let before = installation.ring().await;
     let old = before.current().id().clone();
     let lose = async {
-        let store = installation.keys().store;
+        let keys = installation.keys().keys;
+        let older = before.to_stored().unwrap();
         let after = loop {
-            let stored = store.load().await.unwrap();
-            if stored != before.to_stored().unwrap() {
-                break stored;
+            let held = keys.read().await.unwrap();
+            if held.keys != older {
+                break held;
             }
             tokio::task::yield_now().await;
         };
-        let older = before.to_stored().unwrap();
-        store.compare_and_swap(&after, &older).await.unwrap();
+        assert_eq!(keys.commit(&after, &older).await, Ok(true));
     };
     let command = format!("revoke {old} --wait=1");
     let (revoked, ()) = tokio::join!(installation.run(&command), lose);
@@ -198,15 +176,39 @@ async fn a_revoked_key_from_a_backup_can_be_revoked_again() {
     let before = installation.ring().await;
     let old = before.current().id().clone();
     installation.run(&format!("revoke {old}")).await.unwrap();
-    let after = installation.ring().await.to_stored().unwrap();
+    let keys = installation.keys().keys;
+    let after = keys.read().await.unwrap();
     let restored = StoredKeys {
         pair: before.to_stored().unwrap().pair,
-        ..after.clone()
+        ..after.keys.clone()
     };
-    let store = installation.keys().store;
-    store.compare_and_swap(&after, &restored).await.unwrap();
+    assert_eq!(keys.commit(&after, &restored).await, Ok(true));
     installation.run(&format!("revoke {old}")).await.unwrap();
     assert!(!installation.ring().await.is_listed(&old));
+}
+
+#[tokio::test]
+async fn a_pair_of_another_system_goes_into_a_store_without_one() {
+    let installation = Installation(tempfile::tempdir().unwrap());
+    let file = |name: &str, text: &str| {
+        let path = installation.0.path().join(name);
+        ::tests::certificates::write_private(&path, text);
+        format!("import --private-key-file {}", path.display())
+    };
+    let (theirs, other) = (pair(TYPE), pair(TYPE));
+    let import = file("theirs", &theirs.stored().private);
+    for _ in 0..2 {
+        installation.run(&import).await.unwrap();
+        assert_eq!(installation.ring().await.current().id(), theirs.id());
+    }
+    for (name, text) in [
+        ("other", other.stored().private.as_str()),
+        ("public", theirs.public_key_string()),
+    ] {
+        let failure = installation.run(&file(name, text)).await.unwrap_err();
+        assert_eq!(failure.code(), 78, "{failure}");
+    }
+    assert_eq!(installation.ring().await.current().id(), theirs.id());
 }
 
 #[tokio::test]

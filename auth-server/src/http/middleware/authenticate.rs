@@ -26,8 +26,8 @@ use crate::http::routes::revoke::REVOKE_PATH;
 use crate::http::routes::server_metadata::ServerMetadata;
 use crate::http::routes::token::TOKEN_PATH;
 use crate::http::routes::verification_key::VERIFICATION_KEY_PATH;
-use crate::keys::clock::ClockSkew;
 use crate::keys::live::LiveKeys;
+use crate::store::clock::StoreClock;
 
 /// Methods of all routes, for `Allow` on requests that no route accepts (TRACE, CONNECT).
 const ANY_METHOD: &str = "GET,HEAD,POST";
@@ -40,7 +40,7 @@ pub(crate) struct Authentication {
     interceptor: Interceptor,
     policy: VerificationPolicy,
     live_keys: Arc<LiveKeys>,
-    clock: Arc<ClockSkew>,
+    clock: Arc<StoreClock>,
     /// Exempt regardless of the pass list (contract §4.3: the controller ignores the user token; the
     /// token endpoint has credentials of its own); compared exactly, so that no similar path is
     /// exempt.
@@ -55,7 +55,7 @@ impl Authentication {
         context: &ContextPath,
         interceptor: Interceptor,
         policy: VerificationPolicy,
-        (live_keys, clock): (Arc<LiveKeys>, Arc<ClockSkew>),
+        (live_keys, clock): (Arc<LiveKeys>, Arc<StoreClock>),
     ) -> Self {
         let path = |relative: &str| format!("{}{relative}", context.as_str());
         Self {

@@ -26,13 +26,13 @@ use crate::http::middleware::client_ip::client_of;
 use crate::http::response::{ErrorResponse, store_rejection};
 use crate::http::unfinished::Unfinished;
 use crate::http::{body, oauth, response};
-use crate::keys::clock::ClockSkew;
 use crate::keys::live::LiveKeys;
 use crate::rate_limit::{AddressLimit, RetryAfter};
 use crate::revocations::queue::{NotStored, RevocationQueue};
 use crate::revocations::{KEEP_AFTER_EXPIRY, Revocation, Revoked};
 use crate::sessions::refresh_token::{RefreshToken, SessionId};
 use crate::sessions::{EndCause, Sessions};
+use crate::store::clock::StoreClock;
 
 pub(crate) const REVOKE_PATH: &str = "/oauth/revoke";
 
@@ -44,7 +44,7 @@ pub(crate) struct RevokeEndpoint {
     /// The policy of [`policy`].
     pub(crate) policy: VerificationPolicy,
     pub(crate) queue: RevocationQueue,
-    pub(crate) clock: Arc<ClockSkew>,
+    pub(crate) clock: Arc<StoreClock>,
     /// `None` without refresh tokens.
     pub(crate) sessions: Option<Sessions>,
     /// Limit of logins; `None` for no limit.

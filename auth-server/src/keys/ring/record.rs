@@ -1,7 +1,7 @@
 //! Stored form of the ring, beside the contract's two values:
 //! `{"current": {"kid", "since"}, "next": {"private", "public", "signsFrom"},
 //! "retired": [{"public", "until"}], "revoked": ["kid"], "changedBy": {"of", "by", "reason", "at"},
-//! "revocations": {"seq", "tokens", "users", "applications"}, "version": 1}`, times in seconds since the epoch.
+//! "epoch": 1, "generation": 1, "version": 1}`, times in seconds since the epoch.
 //!
 //! During an upgrade servers of two versions share one store: unknown members are kept, and a change
 //! that older servers must not overwrite gets a new `version`.
@@ -13,8 +13,7 @@ use zeroize::Zeroizing;
 
 use super::KeyRingError;
 use crate::changed_by::{self, ChangedBy};
-use crate::keys::StoredRing;
-use crate::revocations::Revocations;
+use crate::keys::StoredText;
 
 /// Version of the format; a ring without one has the first.
 const VERSION: u32 = 1;
@@ -39,10 +38,30 @@ pub(super) struct RingRecord {
         skip_serializing_if = "Option::is_none"
     )]
     pub(super) changed_by: Option<ChangedBy>,
-    #[serde(skip_serializing_if = "Revocations::is_unused")]
-    pub(super) revocations: Revocations,
+    #[serde(flatten)]
+    pub(super) generation: Generation,
     #[serde(flatten)]
     pub(super) unknown: Unknown,
+}
+
+/// The number of a state: a later one replaces an earlier one whole. The first ring of an installation
+/// is later than those of a former one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(default)]
+pub(in crate::keys) struct Generation {
+    /// The time of the first one, in seconds since the epoch.
+    epoch: i64,
+    generation: u64,
+}
+
+impl Generation {
+    pub(super) fn next(self, now: i64) -> Self {
+        let is_first = self == Self::default();
+        Self {
+            epoch: if is_first { now } else { self.epoch },
+            generation: self.generation.saturating_add(1),
+        }
+    }
 }
 
 /// Names the key, because software that does not know the ring may replace the pair.
@@ -84,8 +103,8 @@ pub(super) struct RetiredRecord {
 
 impl RingRecord {
     /// Parses the record; no record is an empty ring.
-    pub(super) fn parse(stored: Option<&StoredRing>) -> Result<Self, KeyRingError> {
-        let Some(StoredRing(text)) = stored else {
+    pub(super) fn parse(stored: Option<&StoredText>) -> Result<Self, KeyRingError> {
+        let Some(StoredText(text)) = stored else {
             return Ok(Self::default());
         };
         // The parser's error may quote a key.
@@ -103,10 +122,10 @@ impl RingRecord {
         }
     }
 
-    pub(super) fn into_stored(mut self) -> Result<StoredRing, serde_json::Error> {
+    pub(super) fn into_stored(mut self) -> Result<StoredText, serde_json::Error> {
         self.version = Some(VERSION);
         serde_json::to_string(&self)
             .map(Zeroizing::new)
-            .map(StoredRing)
+            .map(StoredText)
     }
 }

@@ -7,7 +7,6 @@ use wire::keys::{KeyId, VerificationKey};
 
 use super::record::CurrentRecord;
 use super::{KeyRing, NextKey, RetiredKey};
-use crate::keys::clock::Time;
 use crate::keys::pair::SigningKeyPair;
 
 /// Times of a rotation, in seconds.
@@ -97,12 +96,12 @@ impl KeyRing {
     }
 
     /// Makes the next key current and retires the former one; unchanged without a next key.
-    fn promote(mut self, time: Time, policy: &RotationPolicy) -> Self {
+    fn promote(mut self, now: i64, policy: &RotationPolicy) -> Self {
         let Some(next) = self.metadata.next.take() else {
             return self;
         };
-        let former = self.replace_current(next.pair, time.earliest);
-        self.retire(&former, time.latest.saturating_add(policy.keep));
+        let former = self.replace_current(next.pair, now);
+        self.retire(&former, now.saturating_add(policy.keep));
         self
     }
 
@@ -119,12 +118,11 @@ impl KeyRing {
 
     /// Takes all due steps that need no fresh key: safe without the store, which holds the next key
     /// already.
-    pub(crate) fn advance(mut self, time: impl Into<Time>, policy: &RotationPolicy) -> Self {
-        let time = time.into();
+    pub(crate) fn advance(mut self, now: i64, policy: &RotationPolicy) -> Self {
         loop {
-            self = match self.next_step(time.earliest, policy) {
-                Some(RotationStep::Promote) => self.promote(time, policy),
-                Some(RotationStep::Drop) => self.drop_expired(time.earliest),
+            self = match self.next_step(now, policy) {
+                Some(RotationStep::Promote) => self.promote(now, policy),
+                Some(RotationStep::Drop) => self.drop_expired(now),
                 _ => return self,
             };
         }

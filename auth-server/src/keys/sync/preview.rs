@@ -3,13 +3,13 @@
 use runtime::process::clock::unix_now;
 use wire::keys::signing_type::SigningType;
 
-use super::compare_and_swap::unusable_keys;
 use super::missing_applications;
-use super::reconcile::Reconciliation;
 use crate::applications::records::ApplicationRecords;
 use crate::applications::registry::ApplicationRegistry;
+use crate::keys::plan::Planner;
+use crate::keys::records::KeyRecords;
 use crate::keys::ring::rotation::RotationPolicy;
-use crate::keys::store::{KeyStore, StoreError, within_timeout};
+use crate::store::StoreError;
 
 /// Reads applications and keys in the order of a start.
 ///
@@ -17,24 +17,22 @@ use crate::keys::store::{KeyStore, StoreError, within_timeout};
 /// [`StoreError::Unusable`] where a server would not start, [`StoreError::Unavailable`] where it
 /// would wait.
 pub(crate) async fn preview(
-    (store, records): (&dyn KeyStore, &ApplicationRecords),
+    (keys, applications): (&KeyRecords, &ApplicationRecords),
     signing_type: SigningType,
     policy: &RotationPolicy,
     registrations: &ApplicationRegistry,
 ) -> Result<(), StoreError> {
-    registrations.reconcile(&records.read().await?);
+    registrations.reconcile(&applications.read().await?);
     if registrations.are_missing() {
-        return Err(missing_applications(signing_type, store));
+        return Err(missing_applications(signing_type, keys.location()));
     }
-    let stored = within_timeout(store.load()).await?;
-    let reconciliation = Reconciliation {
+    let held = keys.read().await?;
+    let planner = Planner {
         signing_type,
         policy,
         memory: None,
-        time: unix_now().into(),
-        is_settled: false,
-        over: None,
+        now: unix_now(),
     };
-    let plan = reconciliation.plan(&stored, None);
-    plan.map(drop).map_err(|error| unusable_keys(store, &error))
+    let plan = planner.plan(&held.keys, None);
+    plan.map(drop).map_err(|error| keys.unusable(&error))
 }

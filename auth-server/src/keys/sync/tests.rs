@@ -1,9 +1,8 @@
-//! Synchronization with an in-memory store.
+//! Synchronization with a store that comes, goes and changes.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod directory;
-mod memory_store;
 
 use std::io::Write;
 use std::sync::Mutex;
@@ -11,18 +10,18 @@ use std::sync::Mutex;
 use tracing::subscriber::DefaultGuard;
 
 use self::directory::Directory;
-use self::memory_store::MemoryStore;
 use super::*;
 use crate::applications::secret_hash::SecretHashes;
 use crate::keys::StoredKeys;
 use crate::keys::pair::tests::pair;
 use crate::revocations::queue::{NotStored, RevocationQueue, revocation_queue};
 use crate::revocations::tests::token;
+use crate::store::envelope_encryption::KeyEncryption;
+use crate::store::envelope_encryption::tests::{key, with};
 
 /// The keys of one server.
 struct Server {
-    store: Arc<MemoryStore>,
-    applications: Arc<Directory>,
+    store: Directory,
     revocations: RevocationQueue,
     live_keys: Arc<LiveKeys>,
     registrations: Arc<ApplicationRegistry>,
@@ -32,25 +31,22 @@ struct Server {
 
 impl Server {
     fn new(signing_type: SigningType) -> Self {
-        Self::on(Arc::default(), Arc::default(), signing_type)
+        Self::on(Directory::default(), signing_type)
     }
 
     /// Adds a server to the same store.
-    fn on(
-        store: Arc<MemoryStore>,
-        applications: Arc<Directory>,
-        signing_type: SigningType,
-    ) -> Self {
+    fn on(store: Directory, signing_type: SigningType) -> Self {
+        Self::with(store, signing_type, KeyEncryption::default())
+    }
+
+    fn with(store: Directory, signing_type: SigningType, encryption: KeyEncryption) -> Self {
         let live_keys = Arc::new(LiveKeys::default());
         let registrations = Arc::new(ApplicationRegistry::new(signing_type == SigningType::Hmac));
         let health = Health::new();
         health.set_started();
         let (revocations, inbox) = revocation_queue();
         let key_sync = KeySync::new(
-            (
-                Arc::clone(&store) as Arc<dyn KeyStore>,
-                applications.records(),
-            ),
+            (store.opened_with(encryption), store.applications()),
             signing_type,
             POLICY,
             SyncedState {
@@ -64,7 +60,6 @@ impl Server {
         );
         Self {
             store,
-            applications,
             revocations,
             live_keys,
             registrations,
@@ -111,7 +106,7 @@ impl Server {
 async fn contract_1_an_empty_store_is_filled_and_then_signed_with() {
     let server = Server::started().await;
     assert!(server.keys().pair.is_some());
-    assert_eq!(server.keys(), server.store.keys());
+    assert_eq!(server.keys(), server.store.keys().await);
     assert!(server.health.is_ready());
 }
 
@@ -119,7 +114,7 @@ async fn contract_1_an_empty_store_is_filled_and_then_signed_with() {
 async fn contract_1_a_full_store_is_loaded() {
     let mut server = Server::new(TYPE);
     let theirs = other();
-    server.store.put(theirs.clone());
+    server.store.put(&theirs).await;
     server.key_sync.start().await.unwrap();
     assert_eq!(server.keys(), theirs);
 }
@@ -135,7 +130,7 @@ async fn a_store_that_is_away_stops_no_start_and_nothing_signs() {
 
     server.store.set_away(false);
     server.poll().await;
-    assert_eq!(server.keys(), server.store.keys());
+    assert_eq!(server.keys(), server.store.keys().await);
     assert!(server.health.is_ready());
 }
 
@@ -144,11 +139,13 @@ async fn an_unusable_pair_at_the_start_is_for_the_operator() {
     let of_another_type = KeyRing::of(Arc::new(pair(SigningType::Hmac)));
     for bad in [mixed(), of_another_type.to_stored().unwrap()] {
         let mut server = Server::new(TYPE);
-        server.store.put(bad.clone());
+        server.store.put(&bad).await;
         let failure = server.key_sync.start().await.unwrap_err();
-        assert!(matches!(&failure, StoreError::Unusable(line) if line.starts_with("KeyPair: ")));
+        assert!(
+            matches!(&failure, StoreError::Unusable(line) if line.starts_with("private and public: "))
+        );
         assert_eq!(
-            (server.keys(), server.store.keys()),
+            (server.keys(), server.store.keys().await),
             (StoredKeys::default(), bad)
         );
     }
@@ -158,14 +155,14 @@ async fn an_unusable_pair_at_the_start_is_for_the_operator() {
 async fn later_it_is_neither_used_nor_overwritten_and_memory_goes_on() {
     let mut server = Server::started().await;
     let mine = server.keys();
-    server.store.put(mixed());
+    server.store.put(&mixed()).await;
     server.poll().await;
     assert_eq!(server.keys(), mine);
-    assert!(server.store.keys() != mine);
+    assert!(server.store.keys().await != mine);
     assert!(server.health.is_ready(), "all servers would go at once");
-    assert!(server.note().unwrap().starts_with("KeyPair: "));
+    assert!(server.note().unwrap().starts_with("private and public: "));
 
-    server.store.put(mine.clone());
+    server.store.put(&mine).await;
     server.poll().await;
     assert!(server.health.is_ready());
     assert_eq!(server.note(), None);
@@ -188,7 +185,7 @@ async fn a_store_unusable_before_the_first_key_is_not_ready() {
     server.store.set_away(true);
     server.key_sync.start().await.unwrap();
     server.store.set_away(false);
-    server.store.put(mixed());
+    server.store.put(&mixed()).await;
     server.poll().await;
     assert!(!server.health.is_ready());
     let reasons: Vec<_> = server
@@ -198,7 +195,7 @@ async fn a_store_unusable_before_the_first_key_is_not_ready() {
         .map(|it| it.reason)
         .collect();
     assert!(
-        matches!(&reasons[..], [None, Some(key), Some(store)] if key == store && store.starts_with("KeyPair: ")),
+        matches!(&reasons[..], [None, Some(key), Some(store)] if key == store && store.starts_with("private and public: ")),
         "{reasons:?}"
     );
     assert_eq!(server.note(), None);
@@ -208,26 +205,23 @@ async fn a_store_unusable_before_the_first_key_is_not_ready() {
 async fn a_lost_pair_is_put_back_and_another_one_is_adopted() {
     let mut server = Server::started().await;
     let mine = server.keys();
-    server.store.put(StoredKeys::default());
+    server.store.put(&StoredKeys::default()).await;
     server.poll().await;
-    assert_eq!((server.keys(), server.store.keys()), (mine.clone(), mine));
+    assert_eq!(server.keys().pair, mine.pair);
+    assert_eq!(server.keys(), server.store.keys().await);
 
     let theirs = other();
-    server.store.put(theirs.clone());
+    server.store.put(&theirs).await;
     server.poll().await;
     assert_eq!(server.keys().pair, theirs.pair);
-    assert_eq!(server.keys(), server.store.keys());
+    assert_eq!(server.keys(), server.store.keys().await);
     assert_eq!(server.ring().retired().len(), 1);
 }
 
 #[tokio::test]
 async fn a_revoked_token_reaches_the_store_and_the_other_servers() {
     let mut server = Server::started().await;
-    let mut other = Server::on(
-        Arc::clone(&server.store),
-        Arc::clone(&server.applications),
-        TYPE,
-    );
+    let mut other = Server::on(server.store.clone(), TYPE);
     other.key_sync.start().await.unwrap();
     let queue = server.revocations.clone();
     let submitted =
@@ -235,12 +229,12 @@ async fn a_revoked_token_reaches_the_store_and_the_other_servers() {
     server.key_sync.revocations.arrived().await;
     server.poll().await;
     assert_eq!(submitted.await.unwrap(), Ok(()));
-    assert_eq!(server.store.ring().revocations().counts(), [1, 0, 0]);
+    assert_eq!(server.store.ring().await.revocations().counts(), [1, 0, 0]);
     other.poll().await;
     assert_eq!(other.ring(), server.ring());
     server.store.lose_everything();
     other.poll().await;
-    assert_eq!(server.store.ring(), server.ring());
+    assert!(server.ring().is_followed_by(&server.store.ring().await));
 }
 
 #[tokio::test]
@@ -256,56 +250,29 @@ async fn a_revocation_counts_while_the_store_is_away() {
     assert_eq!(server.ring().revocations().counts(), [1, 0, 0]);
     server.store.set_away(false);
     server.poll().await;
-    assert_eq!(server.store.ring(), server.ring());
-    assert_eq!(server.store.ring().revocations().counts(), [1, 0, 0]);
-}
-
-#[tokio::test]
-async fn one_clock_alone_ends_no_revocation() {
-    let mut server = Server::started().await;
-    let revoked = server.ring().revoke_tokens(&[token("a", "1", NOW)], NOW);
-    server.store.put_ring(&revoked);
-    server.poll_at(NOW + 100_000).await;
-    assert_eq!(server.ring().revocations().counts(), [1, 0, 0]);
-    server.store.set_clock(unix_now());
-    server.poll().await;
-    assert_eq!(server.ring().revocations().counts(), [1, 0, 0]);
-}
-
-#[tokio::test]
-async fn revoked_tokens_do_not_change_the_keys() {
-    let mut server = Server::started().await;
-    let age = server.live_keys.published().unwrap().age();
-    let revoked = server
-        .ring()
-        .revoke_tokens(&[token("a", "1", NOW + 99)], NOW);
-    server.store.put_ring(&revoked);
-    server.poll().await;
-    let after = server.live_keys.published().unwrap();
-    assert_eq!(*after.ring(), revoked);
-    assert!(after.age() >= age);
+    assert_eq!(server.store.ring().await, server.ring());
+    assert_eq!(server.store.ring().await.revocations().counts(), [1, 0, 0]);
 }
 
 #[tokio::test]
 async fn lost_applications_are_put_back_before_anything_is_open() {
     let mut server = Server::started().await;
-    server.applications.register().await;
+    server.store.register().await;
     server.poll().await;
     server.store.lose_everything();
-    server.applications.lose();
     server.poll().await;
-    let there = server.applications.records().read().await.unwrap();
+    let there = server.store.applications().read().await.unwrap();
     assert!(there.accepts("orders", "right"));
     let now = std::time::Instant::now();
     assert!(server.registrations.authorize("any", "pair", now).is_err());
-    assert_eq!(server.keys(), server.store.keys());
+    assert_eq!(server.keys(), server.store.keys().await);
 }
 
 #[tokio::test]
 async fn servers_agree_on_the_later_record_of_an_application() {
     let mut one = Server::started().await;
-    let (store, applications) = (Arc::clone(&one.store), Arc::clone(&one.applications));
-    let mut two = Server::on(store, Arc::clone(&applications), TYPE);
+    let applications = one.store.clone();
+    let mut two = Server::on(applications.clone(), TYPE);
     let first = SecretHashes::of("first");
     let (known, other) = (first.with_new("known"), first.with_new("other"));
     applications.put_record(&known).await;
@@ -336,22 +303,22 @@ async fn servers_agree_on_the_later_record_of_an_application() {
 #[tokio::test]
 async fn a_bad_record_of_an_application_stops_nothing_but_itself() {
     let mut server = Server::new(TYPE);
-    server.applications.put("orders", "1").await;
+    server.store.put_application("orders", Some("1")).await;
     server.key_sync.start().await.unwrap();
     let old = server.ring();
     let id = old.current().id().clone();
     let revoked = old.revoke(&id, Some(&fresh()), NOW).unwrap();
-    server.store.put_ring(&revoked);
+    let revoked = server.store.put_ring(revoked).await;
     server.poll().await;
     assert_eq!(server.ring(), revoked);
     assert!(server.note().unwrap().contains("orders"));
     let now = std::time::Instant::now();
     assert!(server.registrations.authorize("any", "pair", now).is_err());
-    server.applications.lose();
+    server.store.lose_application().await;
     server.poll().await;
     assert!(server.registrations.authorize("any", "pair", now).is_err());
     assert!(server.note().unwrap().contains("orders"));
-    server.applications.register().await;
+    server.store.register().await;
     server.poll().await;
     assert_eq!(server.note(), None);
 }
@@ -368,23 +335,26 @@ async fn hmac_makes_no_secret_before_an_application_is_registered() {
     );
     server.poll().await;
     let nothing = StoredKeys::default;
-    assert_eq!((server.keys(), server.store.keys()), (nothing(), nothing()));
+    assert_eq!(
+        (server.keys(), server.store.keys().await),
+        (nothing(), nothing())
+    );
 
-    server.applications.register().await;
+    server.store.register().await;
     server.poll().await;
-    assert_eq!(server.keys(), server.store.keys());
+    assert_eq!(server.keys(), server.store.keys().await);
     assert!(server.keys().pair.is_some());
 }
 
 #[tokio::test]
 async fn a_rotation_goes_through_every_server_with_one_effect() {
     let mut one = Server::started().await;
-    let mut two = Server::on(Arc::clone(&one.store), Arc::clone(&one.applications), TYPE);
+    let mut two = Server::on(one.store.clone(), TYPE);
     two.poll().await;
     let old = one.ring();
-    one.store
-        .put_ring(&old.clone().publish(fresh(), NOW, POLICY.lead));
-    let new = one.store.ring().next().unwrap().pair.id().clone();
+    let announced = old.clone().publish(fresh(), NOW, POLICY.lead);
+    one.store.put_ring(announced).await;
+    let new = one.store.ring().await.next().unwrap().pair.id().clone();
 
     for server in [&mut one, &mut two] {
         server.poll_at(NOW + 1).await;
@@ -398,7 +368,7 @@ async fn a_rotation_goes_through_every_server_with_one_effect() {
         assert!(server.ring().is_listed(old.current().id()));
     }
     assert_eq!(one.keys(), two.keys());
-    assert_eq!(one.keys(), one.store.keys());
+    assert_eq!(one.keys(), one.store.keys().await);
 
     one.poll_at(NOW + POLICY.lead + POLICY.keep).await;
     assert!(!one.ring().is_listed(old.current().id()));
@@ -409,7 +379,7 @@ async fn a_key_signs_on_time_though_the_store_is_away() {
     let mut server = Server::started().await;
     let announced = server.ring().publish(fresh(), NOW, POLICY.lead);
     let new = announced.next().unwrap().pair.id().clone();
-    server.store.put_ring(&announced);
+    let announced = server.store.put_ring(announced).await;
     server.poll().await;
 
     server.store.set_away(true);
@@ -417,10 +387,10 @@ async fn a_key_signs_on_time_though_the_store_is_away() {
     assert_eq!(server.ring().current().id(), &new);
 
     server.store.set_away(false);
-    assert_eq!(server.store.ring(), announced);
+    assert_eq!(server.store.ring().await, announced);
     server.poll_at(NOW + POLICY.lead + 9).await;
-    assert_eq!(server.store.ring().current().id(), &new);
-    assert_eq!(server.keys(), server.store.keys());
+    assert_eq!(server.store.ring().await.current().id(), &new);
+    assert_eq!(server.keys(), server.store.keys().await);
 }
 
 #[tokio::test]
@@ -428,11 +398,11 @@ async fn a_store_lost_during_a_rotation_gets_everything_back() {
     let mut server = Server::started().await;
     let mut announced = server.ring().publish(fresh(), NOW, POLICY.lead);
     announced.retire(&fresh(), NOW + 999);
-    server.store.put_ring(&announced);
+    let announced = server.store.put_ring(announced).await;
     server.poll().await;
-    server.store.put(StoredKeys::default());
+    server.store.put(&StoredKeys::default()).await;
     server.poll().await;
-    assert_eq!(server.store.ring(), announced);
+    assert!(announced.is_followed_by(&server.store.ring().await));
 }
 
 #[tokio::test]
@@ -441,81 +411,89 @@ async fn a_revoked_key_is_gone_with_the_next_poll_and_stays_gone() {
     let old = server.ring();
     let id = old.current().id().clone();
     let revoked = old.revoke(&id, Some(&fresh()), NOW).unwrap();
-    server.store.put_ring(&revoked);
+    let revoked = server.store.put_ring(revoked).await;
     server.poll().await;
     assert!(!server.ring().is_listed(&id));
-    server.store.put(StoredKeys::default());
+    server.store.put(&StoredKeys::default()).await;
     server.poll().await;
-    assert_eq!(server.store.ring(), revoked);
+    assert!(revoked.is_followed_by(&server.store.ring().await));
 }
 
 #[tokio::test]
-async fn a_wrong_clock_moves_no_key_and_the_store_s_clock_does() {
+async fn keys_go_by_the_clock_of_the_store() {
     const TEN_YEARS: i64 = 315_360_000;
     let mut server = Server::started().await;
     let announced = server.ring().publish(fresh(), NOW, POLICY.lead);
-    server.store.put_ring(&announced);
-    server.store.set_clock(unix_now() - TEN_YEARS);
+    let announced = server.store.put_ring(announced).await;
+    server.store.set_ahead(-TEN_YEARS);
     server.poll_at(NOW + TEN_YEARS).await;
-    assert_eq!(server.store.ring(), announced);
+    assert_eq!(server.store.ring().await, announced);
     let due = server.key_sync.next_due().unwrap();
     assert!((due - TEN_YEARS - NOW - POLICY.lead).abs() < 10, "{due}");
 
     server.poll_at(NOW + TEN_YEARS + POLICY.lead + 10).await;
     let next = &announced.next().unwrap().pair;
     assert_eq!(server.ring().current(), next);
-    let since = server.store.ring().current_since().unwrap();
+    let since = server.store.ring().await.current_since().unwrap();
     assert!((since - NOW - POLICY.lead).abs() < 30, "{since}");
 }
 
 #[tokio::test]
-async fn a_store_s_clock_that_jumps_ahead_changes_no_key() {
-    const DAY: i64 = 86_400;
+async fn an_older_copy_under_a_server_is_replaced() {
     let mut server = Server::started().await;
-    let mut announced = server.ring().publish(fresh(), NOW, POLICY.lead);
-    announced.retire(&fresh(), NOW + 999);
-    server.store.put_ring(&announced);
-    server.store.set_clock(unix_now());
+    let older = server.store.keys().await;
+    let announced = server.ring().publish(fresh(), NOW, POLICY.lead);
+    let announced = server.store.put_ring(announced).await;
+    let queue = server.revocations.clone();
+    queue.note(vec![token("a", "1", NOW + 99)]).await;
+    server.key_sync.revocations.arrived().await;
     server.poll().await;
-    server.store.set_clock(unix_now() + DAY);
-    for is_away in [false, true] {
-        server.store.set_away(is_away);
-        server.poll().await;
-        assert_eq!(server.ring(), announced);
-        assert_eq!(server.key_sync.next_due(), Some(NOW + POLICY.lead));
-    }
-    server.poll_at(NOW + 999).await;
-    let next = &announced.next().unwrap().pair;
-    assert_eq!(server.ring().current(), next);
-    assert_eq!(server.ring().retired().len(), 1);
+    server.store.put(&older).await;
+    server.poll().await;
+    let restored = server.store.ring().await;
+    assert_eq!(restored.next(), announced.next());
+    assert_eq!(restored.revocations().counts(), [1, 0, 0]);
+    assert_eq!(restored, server.ring());
 }
 
+/// The first server with a key-encryption key takes nothing away from one that has none yet.
 #[tokio::test]
-async fn one_clock_alone_shortens_no_key_in_use() {
-    let mut server = Server::started().await;
-    let mut ring = server.ring();
-    ring.retire(&fresh(), NOW + POLICY.keep + 9_000);
-    server.store.put_ring(&ring);
-    server.poll().await;
-    assert_eq!(server.store.ring(), ring);
-    tokio::time::pause();
-    tokio::time::advance(Duration::from_secs(18_059)).await;
-    server.poll().await;
-    assert_eq!(server.store.ring(), ring);
-    tokio::time::advance(Duration::from_secs(1)).await;
-    server.poll().await;
-    assert_eq!(server.store.ring().retired()[0].until, NOW + POLICY.keep);
+async fn a_server_without_a_key_goes_on_until_the_store_is_encrypted() {
+    let mut plain = Server::started().await;
+    let store = plain.store.clone();
+    let mut keyed = Server::with(store.clone(), TYPE, with(1));
+    keyed.poll().await;
+    for (id, count) in [("a", 1), ("b", 2)] {
+        keyed.revocations.note(vec![token(id, "1", NOW + 99)]).await;
+        keyed.key_sync.revocations.arrived().await;
+        keyed.poll().await;
+        plain.poll().await;
+        assert_eq!(plain.note(), None);
+        assert_eq!(plain.ring().revocations().counts(), [count, 0, 0]);
+        assert_eq!(plain.ring(), keyed.ring());
+    }
+    store.opened_with(with(1)).reencrypt().await.unwrap();
+    plain.poll().await;
+    assert!(!plain.health.is_ready(), "it misses what follows");
+    let reasons = plain.health.conditions();
+    let reasons: Vec<_> = reasons.into_iter().filter_map(|it| it.reason).collect();
+    assert!(
+        reasons.iter().all(|it| it.contains(key(1).id())),
+        "{reasons:?}"
+    );
+    keyed.poll().await;
+    assert!(keyed.health.is_ready());
 }
 
 #[tokio::test]
 async fn a_next_key_that_is_far_off_is_in_the_note() {
     let mut server = Server::started().await;
     let far_off = server.ring().publish(fresh(), NOW, 1 << 40);
-    server.store.put_ring(&far_off);
+    let far_off = server.store.put_ring(far_off).await;
     server.poll().await;
     assert!(server.note().unwrap().contains("keys rotate"));
     let nearer = far_off.bring_forward(NOW, POLICY.lead);
-    server.store.put_ring(&nearer);
+    server.store.put_ring(nearer).await;
     server.poll().await;
     assert_eq!(server.note(), None);
 }
@@ -525,26 +503,17 @@ async fn a_new_note_is_logged_once_whatever_else_is_in_the_note() {
     let log = Log::default();
     let _capture = log.capture();
     let mut server = Server::started().await;
-    let full = StoreError::Unavailable("no space left".to_owned());
-    server.store.set_unfinished(Some(full));
-    server.poll().await;
-    assert_eq!(server.note().as_deref(), Some("no space left"));
-    server.applications.put("orders", "1").await;
+    server.store.put_application("orders", Some("1")).await;
     let far_off = server.ring().publish(fresh(), NOW, 1 << 40);
     for next in [0, 0, 1, 1] {
         if next == 1 {
-            server.store.put_ring(&far_off);
+            server.store.put_ring(far_off.clone()).await;
         }
         server.poll().await;
         let lines = log.text();
         assert_eq!(lines.matches("cannot be read").count(), 1, "{lines}");
         assert_eq!(lines.matches("signs only from").count(), next, "{lines}");
     }
-    server.store.set_unfinished(None);
-    server.poll().await;
-    let lines = log.text();
-    assert_eq!(lines.matches("cannot be read").count(), 1, "{lines}");
-    assert_eq!(lines.matches("no space left").count(), 0, "{lines}");
     let note = server.note().unwrap();
     assert!(note.contains("cannot be read") && note.contains("signs only from"));
 }
@@ -568,7 +537,7 @@ async fn revocations_keep_the_back_off_of_a_store_that_is_away() {
     assert_eq!(server.ring().revocations().counts(), [2, 0, 0]);
     server.store.set_away(false);
     server.poll().await;
-    assert_eq!(server.store.ring().revocations().counts(), [2, 0, 0]);
+    assert_eq!(server.store.ring().await.revocations().counts(), [2, 0, 0]);
     let began = tokio::time::Instant::now();
     queue.note(vec![token("c", "1", NOW + 9_000)]).await;
     server.key_sync.wait(pause).await;

@@ -1,8 +1,9 @@
 //! Failures that only files have.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::super::conformance::{application, put};
@@ -130,6 +131,25 @@ async fn the_directory_may_be_behind_a_symbolic_link() {
 }
 
 #[tokio::test]
+async fn a_second_server_waits_and_a_command_does_not() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    let serving = SqliteStore::for_serving(data.clone(), Duration::ZERO).unwrap();
+    assert_eq!(commit(&serving).await, Ok(Outcome::Committed));
+    let locked = || SqliteStore::for_serving(data.clone(), Duration::ZERO).unwrap_err();
+    assert!(locked().to_string().contains("another auth-server"));
+    assert!(open(&data).get(&application("a")).await.unwrap().is_some());
+    // A directory that is made again under the server is locked again.
+    fs::remove_dir_all(&data).unwrap();
+    assert_eq!(serving.get(&application("a")).await, Ok(None));
+    assert!(matches!(locked(), StoreError::Unavailable(_)));
+    let (next, wait) = (data.clone(), Duration::from_secs(60));
+    let next = std::thread::spawn(move || SqliteStore::for_serving(next, wait).map(drop));
+    drop(serving);
+    assert_eq!(next.join().unwrap(), Ok(()));
+}
+
+#[tokio::test]
 async fn a_lock_that_stays_is_waited_for_and_given_up() {
     let home = tempfile::tempdir().unwrap();
     let store = open(home.path());
@@ -143,7 +163,7 @@ async fn a_lock_that_stays_is_waited_for_and_given_up() {
         let error = given_up.unwrap_err();
         assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
         assert!(
-            error.to_string().starts_with(&store.describe(&key)),
+            error.to_string().starts_with(&file.display().to_string()),
             "{error}"
         );
     }

@@ -18,6 +18,7 @@ const COMMANDS: &[(Program, &str)] = &[
     (Program::AuthServer, "keys"),
     (Program::AuthServer, "keys show"),
     (Program::AuthServer, "keys rotate"),
+    (Program::AuthServer, "keys import"),
     (Program::AuthServer, "keys revoke"),
     (Program::AuthServer, "keys reencrypt"),
     (Program::AuthServer, "keys export-public"),

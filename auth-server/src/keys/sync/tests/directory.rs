@@ -1,58 +1,94 @@
-//! The applications of servers under test, in a directory.
+//! The store of the servers under test.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use zeroize::Zeroizing;
-
+use super::TYPE;
 use crate::applications::records::ApplicationRecords;
 use crate::applications::secret_hash::SecretHashes;
+use crate::keys::StoredKeys;
+use crate::keys::records::{Entry, KeyRecords};
+use crate::keys::ring::KeyRing;
+use crate::store::conformance::unsteady::Unsteady;
 use crate::store::envelope_encryption::KeyEncryption;
-use crate::store::sqlite::{Access, SqliteStore};
-use crate::store::{Change, Key, Kind, Store, Version};
+use crate::store::{Key, Kind, Store, Version};
 
-#[derive(Debug)]
-pub(super) struct Directory(tempfile::TempDir);
+/// Clones share the store.
+#[derive(Debug, Clone)]
+pub(super) struct Directory(Arc<Unsteady>);
 
 impl Default for Directory {
     fn default() -> Self {
-        Self(tempfile::tempdir().unwrap())
+        Self(Unsteady::new())
+    }
+}
+
+impl std::ops::Deref for Directory {
+    type Target = Unsteady;
+
+    fn deref(&self) -> &Unsteady {
+        &self.0
     }
 }
 
 impl Directory {
-    fn path(&self) -> PathBuf {
-        self.0.path().join("data")
+    fn open(&self) -> Arc<dyn Store> {
+        Arc::new(Arc::clone(&self.0))
     }
 
-    fn open(&self) -> Arc<SqliteStore> {
-        SqliteStore::new(self.path(), Access::Write)
+    pub(super) fn applications(&self) -> ApplicationRecords {
+        ApplicationRecords::new(self.open(), Arc::default())
     }
 
-    pub(super) fn records(&self) -> ApplicationRecords {
-        ApplicationRecords::new(Arc::new(self.open()), Arc::new(KeyEncryption::default()))
+    pub(super) fn opened_with(&self, encryption: KeyEncryption) -> KeyRecords {
+        KeyRecords::new(self.open(), Arc::new(encryption), "Store".to_owned())
+    }
+
+    fn records(&self) -> KeyRecords {
+        self.opened_with(KeyEncryption::default())
+    }
+
+    pub(super) async fn keys(&self) -> StoredKeys {
+        self.records().read().await.unwrap().keys
+    }
+
+    /// Replaces the keys.
+    pub(super) async fn put(&self, keys: &StoredKeys) {
+        for entry in [
+            Entry::Private,
+            Entry::Public,
+            Entry::Ring,
+            Entry::Revocations,
+        ] {
+            self.plant(entry.key(), None).await;
+        }
+        let records = self.records();
+        let held = records.read().await.unwrap();
+        assert_eq!(records.commit(&held, keys).await, Ok(true));
+    }
+
+    pub(super) async fn ring(&self) -> KeyRing {
+        KeyRing::parse(TYPE, &self.keys().await).unwrap().unwrap()
+    }
+
+    /// Replaces the ring, as another server does.
+    pub(super) async fn put_ring(&self, ring: KeyRing) -> KeyRing {
+        let ring = ring.in_next_generation(1);
+        self.put(&ring.to_stored().unwrap()).await;
+        ring
     }
 
     /// Replaces a record past the driver of applications.
-    pub(super) async fn put(&self, id: &str, record: &str) {
-        let store = self.open();
+    pub(super) async fn put_application(&self, id: &str, record: Option<&str>) {
         let key = Key {
             kind: Kind::Application,
             id: id.to_owned(),
         };
-        let there = store.get(&key).await.unwrap();
-        let put = Change::Put {
-            key,
-            expected: there.map(|there| there.version),
-            value: Zeroizing::new(record.to_owned()),
-            ends: None,
-        };
-        store.commit(vec![put]).await.unwrap();
+        self.plant(key, record).await;
     }
 
     pub(super) async fn put_record(&self, record: &SecretHashes) {
-        self.put("orders", &serde_json::to_string(record).unwrap())
-            .await;
+        let text = serde_json::to_string(record).unwrap();
+        self.put_application("orders", Some(&text)).await;
     }
 
     pub(super) async fn register(&self) {
@@ -64,7 +100,7 @@ impl Directory {
         held.remove(0).1.version
     }
 
-    pub(super) fn lose(&self) {
-        let _ = std::fs::remove_dir_all(self.path());
+    pub(super) async fn lose_application(&self) {
+        self.put_application("orders", None).await;
     }
 }

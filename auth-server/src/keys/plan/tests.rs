@@ -5,11 +5,10 @@
 use zeroize::Zeroizing;
 
 use super::*;
-use crate::changed_by::tests::note;
 use crate::keys::pair::KeyPairError;
 use crate::keys::pair::tests::pair;
 use crate::keys::ring::with_revocations;
-use crate::keys::{StoredKeyPair, StoredRing};
+use crate::keys::{StoredKeyPair, StoredText};
 
 const TYPE: SigningType = SigningType::Ecdsa;
 const NOW: i64 = 1_000_000;
@@ -31,14 +30,17 @@ fn stored(ring: &KeyRing) -> StoredKeys {
     ring.to_stored().unwrap()
 }
 
-fn at(now: i64, memory: Option<&KeyRing>) -> Reconciliation<'_> {
-    Reconciliation {
+/// Counts a change, as a writer does.
+fn next(ring: KeyRing) -> KeyRing {
+    ring.in_next_generation(NOW)
+}
+
+fn at(now: i64, memory: Option<&KeyRing>) -> Planner<'_> {
+    Planner {
         signing_type: TYPE,
         policy: &POLICY,
         memory,
-        time: Time::from(now),
-        is_settled: false,
-        over: None,
+        now,
     }
 }
 
@@ -68,11 +70,6 @@ fn contract_1_an_empty_store_gets_a_pair_a_full_one_is_loaded() {
 }
 
 #[test]
-fn a_pair_without_a_history_is_written_without_a_ring() {
-    assert_eq!(stored(&ring()).ring, None);
-}
-
-#[test]
 fn keys_that_were_lost_are_put_back_whole() {
     let mut mine = ring().publish(fresh(), NOW, 150);
     mine.retire(&fresh(), NOW + 9);
@@ -99,6 +96,7 @@ fn another_pair_is_adopted_and_the_own_one_retired() {
     assert_eq!(merged.current().id(), theirs.current().id());
     assert_eq!(retired_ids(&merged), [mine.current().id()]);
     assert_eq!(merged.retired()[0].until, NOW + POLICY.keep);
+    let merged = next(merged);
     assert_eq!(plan(Some(&mine), &stored(&merged)), Plan::Keep(merged));
 }
 
@@ -130,13 +128,12 @@ fn a_revoked_key_is_not_brought_back_by_who_still_has_it() {
     let mut mine = ring();
     let retired = fresh();
     mine.retire(&retired, NOW + 9);
-    let revoked = mine.clone().revoke(retired.id(), None, NOW).unwrap();
+    let revoked = next(mine.clone().revoke(retired.id(), None, NOW).unwrap());
     assert_eq!(plan(Some(&mine), &stored(&revoked)), Plan::Keep(revoked));
 
-    let replaced = mine
-        .clone()
-        .revoke(mine.current().id(), Some(&fresh()), NOW)
-        .unwrap();
+    let id = mine.current().id();
+    let replaced = mine.clone().revoke(id, Some(&fresh()), NOW).unwrap();
+    let replaced = next(replaced);
     assert_eq!(
         plan(Some(&mine), &stored(&replaced)),
         Plan::Keep(replaced.clone())
@@ -154,7 +151,7 @@ fn a_stored_pair_whose_key_was_revoked_counts_as_no_pair() {
     let before = ring();
     let id = before.current().id().clone();
     let new = fresh();
-    let after = before.clone().revoke(&id, Some(&new), NOW).unwrap();
+    let after = next(before.clone().revoke(&id, Some(&new), NOW).unwrap());
     let older = [
         stored(&before),
         stored(&before.clone().publish(fresh(), NOW, 150)),
@@ -184,7 +181,8 @@ fn revoked_keys_are_added_beside_an_unusable_pair() {
             private: Zeroizing::new("not ours".to_owned()),
             public: Zeroizing::new("not ours".to_owned()),
         }),
-        ring: ring.map(|text| StoredRing(Zeroizing::new(text.to_owned()))),
+        ring: ring.map(|text| StoredText(Zeroizing::new(text.to_owned()))),
+        revocations: None,
     };
     for ring in [
         None,
@@ -201,15 +199,47 @@ fn revoked_keys_are_added_beside_an_unusable_pair() {
 }
 
 #[test]
-fn a_backup_from_before_a_rotation_goes_on_without_losing_a_key() {
-    let before = ring();
-    let after = before
-        .clone()
-        .publish(fresh(), NOW - 150, 150)
-        .advance(NOW, &POLICY);
-    let merged = written(Some(&after), &stored(&before));
-    assert_eq!(merged.current(), before.current());
-    assert_eq!(retired_ids(&merged), [after.current().id()]);
+fn an_older_copy_is_replaced_by_what_this_server_knows() {
+    let installed = next(ring());
+    let announced = next(installed.clone().publish(fresh(), NOW - 150, 150));
+    let promoted = next(announced.clone().advance(NOW, &POLICY));
+    for older in [&installed, &announced] {
+        let restored = written(Some(&promoted), &stored(older));
+        assert_eq!(restored, promoted);
+        assert_eq!(
+            plan(Some(older), &stored(&promoted)),
+            Plan::Keep(promoted.clone())
+        );
+    }
+    // Another change at the same generation, after a failover.
+    let other = next(announced.clone().advance(NOW + 9, &POLICY));
+    assert_eq!(written(Some(&promoted), &stored(&other)), promoted);
+    // A key that the older copy has revoked stays revoked.
+    let id = fresh().id().clone();
+    let revoking = next(installed.revoke(&id, None, NOW).unwrap());
+    assert!(
+        written(Some(&promoted), &stored(&revoking))
+            .revoked()
+            .contains(&id)
+    );
+}
+
+#[test]
+fn a_new_installation_is_later_than_a_former_one() {
+    let mut former = ring().publish(fresh(), NOW, 150);
+    let retired = fresh();
+    former.retire(&retired, NOW + 9);
+    let former = next(next(former));
+    let new = ring().in_next_generation(NOW + 1);
+    let adopted = written(Some(&former), &stored(&new));
+    assert_eq!(adopted.current(), new.current());
+    assert_eq!(adopted.next(), None);
+    assert_eq!(retired_ids(&adopted), [retired.id(), former.current().id()]);
+    assert_eq!(
+        plan(Some(&former), &stored(&adopted)),
+        Plan::Keep(adopted.clone())
+    );
+    assert_eq!(plan(Some(&adopted), &stored(&former)), Plan::Write(adopted));
 }
 
 #[test]
@@ -219,7 +249,7 @@ fn a_schedule_starts_then_requests_a_key_and_publishes_it() {
         ..POLICY
     };
     let later = NOW + 1_000 - 150;
-    let at = |now| Reconciliation {
+    let at = |now| Planner {
         policy: &policy,
         ..at(now, None)
     };
@@ -240,7 +270,7 @@ fn a_schedule_starts_then_requests_a_key_and_publishes_it() {
 
 #[test]
 fn a_replaced_shared_secret_is_kept_nowhere() {
-    let hmac = |memory| Reconciliation {
+    let hmac = |memory| Planner {
         signing_type: SigningType::Hmac,
         ..at(NOW, memory)
     };
@@ -261,9 +291,9 @@ fn members_of_a_newer_version_survive_a_write_by_this_one() {
         json.pointer_mut(path).unwrap()["fromTheFuture"] = news.clone();
     }
     let text = Zeroizing::new(json.to_string());
-    stored.ring = Some(StoredRing(text));
+    stored.ring = Some(StoredText(text));
     let held = KeyRing::parse(TYPE, &stored).unwrap().unwrap();
-    assert_eq!(plan(Some(&mine), &stored), Plan::Keep(held.clone()));
+    assert_eq!(plan(Some(&held), &stored), Plan::Keep(held.clone()));
     let other = fresh();
     let written = held.revoke(other.id(), None, NOW).unwrap();
     let written = written.to_stored().unwrap().ring.unwrap();
@@ -272,34 +302,6 @@ fn members_of_a_newer_version_survive_a_write_by_this_one() {
         assert_eq!(written.pointer(path).unwrap()["fromTheFuture"], news);
     }
     assert_eq!(written["version"], 1);
-}
-
-#[test]
-fn the_last_change_stays_with_the_ring() {
-    let next = fresh();
-    let mine = ring().publish(Arc::clone(&next), NOW, 150);
-    let mine = mine.with_change(next.id(), &note("ada@desk", NOW));
-    let put_back = written(Some(&mine), &StoredKeys::default());
-    assert_eq!(put_back.changed_by(), mine.changed_by());
-    // Another server wrote a ring without it.
-    let mut without = put_back.clone();
-    without.metadata.changed_by = None;
-    assert_eq!(written(Some(&mine), &stored(&without)), put_back);
-    let revoked = put_back.clone().revoke(next.id(), None, NOW).unwrap();
-    let revoked = revoked.with_change(next.id(), &note("eve@desk", NOW + 10));
-    // An older ring is back: the later change counts.
-    let merged = written(Some(&revoked), &stored(&put_back));
-    assert_eq!(merged.changed_by(), revoked.changed_by());
-    let unusable = StoredKeys {
-        ring: Some(StoredRing(Zeroizing::new(
-            r#"{"next":{"private":"","public":"","signsFrom":1}}"#.to_owned(),
-        ))),
-        ..stored(&put_back)
-    };
-    let carried = with_revocations(&unusable, &revoked, NOW).unwrap();
-    let json: serde_json::Value = serde_json::from_str(&carried.ring.as_ref().unwrap().0).unwrap();
-    assert_eq!(json["changedBy"]["by"], "eve@desk");
-    assert_eq!(with_revocations(&carried, &revoked, NOW), None);
 }
 
 #[test]
@@ -318,100 +320,27 @@ fn a_note_that_cannot_be_read_stops_no_ring() {
         let mut stored = stored(&mine);
         let mut json: serde_json::Value = serde_json::from_str(&stored.ring.unwrap().0).unwrap();
         json["changedBy"] = note.clone();
-        stored.ring = Some(StoredRing(Zeroizing::new(json.to_string())));
+        stored.ring = Some(StoredText(Zeroizing::new(json.to_string())));
         let held = KeyRing::parse(TYPE, &stored).unwrap().unwrap();
         assert_eq!(held.changed_by().is_some(), is_readable, "{note}");
-        assert_eq!(
-            plan(Some(&mine), &stored),
-            Plan::Keep(held.clone()),
-            "{note}"
-        );
+        assert_eq!(plan(None, &stored), Plan::Keep(held.clone()), "{note}");
         let written = held.to_stored().unwrap().ring.unwrap().0;
         assert_eq!(written.contains("news"), note.to_string().contains("news"));
     }
 }
 
 #[test]
-fn times_are_corrected_only_where_two_clocks_agree() {
+fn times_that_no_clock_can_have_written_are_corrected() {
     let mut theirs = ring();
     theirs.retire(&fresh(), 1 << 40);
     let healed = written(None, &stored(&theirs));
     assert_eq!(healed.retired()[0].until, NOW + POLICY.keep);
-    let uncertain = Reconciliation {
-        time: contradicted(NOW, NOW + 301),
-        ..at(NOW, None)
-    };
-    let others = ring();
-    for (memory, is_settled) in [(None, true), (Some(&others), true), (Some(&theirs), false)] {
-        let at = Reconciliation {
-            memory,
-            is_settled,
-            ..uncertain
-        };
-        let (Plan::Keep(ring) | Plan::Write(ring)) = at.plan(&stored(&theirs), None).unwrap()
-        else {
-            unreachable!("a pair is there")
-        };
-        assert_eq!(ring.retired()[0].until, 1 << 40);
-    }
-    let settled = Reconciliation {
-        memory: Some(&theirs),
-        is_settled: true,
-        ..uncertain
-    };
-    let Ok(Plan::Write(healed)) = settled.plan(&stored(&theirs), None) else {
-        unreachable!("a time to correct")
-    };
-    assert_eq!(healed.retired()[0].until, NOW + 301 + POLICY.keep);
-}
-
-fn contradicted(earliest: i64, latest: i64) -> Time {
-    Time {
-        earliest,
-        latest,
-        is_certain: false,
-    }
-}
-
-#[test]
-fn where_clocks_differ_the_earlier_decides_what_is_due() {
-    const LATER: i64 = NOW + 86_400;
-    let policy = RotationPolicy {
-        every: Some(1_000),
-        ..POLICY
-    };
-    let at = |earliest, memory| Reconciliation {
-        policy: &policy,
-        time: contradicted(earliest, LATER),
-        ..at(NOW, memory)
-    };
-    let mut announced = ring().start_schedule(NOW).publish(fresh(), NOW, 150);
-    announced.retire(&fresh(), NOW + 999);
-    for memory in [None, Some(&announced)] {
-        let premature = at(NOW + 149, memory).plan(&stored(&announced), None);
-        assert_eq!(premature.unwrap(), Plan::Keep(announced.clone()));
-    }
-    let promoted = announced
-        .clone()
-        .advance(contradicted(NOW + 150, LATER), &policy);
-    assert_eq!(promoted.current_since(), Some(NOW + 150));
-    let until: Vec<_> = promoted.retired().iter().map(|key| key.until).collect();
-    assert_eq!(until, [NOW + 999, LATER + POLICY.keep]);
-    // A key retired in memory is kept too, and its replacement keeps its lead.
-    let alone = stored(&ring().start_schedule(NOW));
-    let new = fresh();
-    let plan = at(NOW + 998, Some(&promoted)).plan(&alone, Some(&new));
-    let Ok(Plan::Write(merged)) = plan else {
-        unreachable!("{plan:?}")
-    };
-    assert_eq!(merged.retired().len(), 3);
-    assert_eq!(merged.next().unwrap().signs_from, LATER + POLICY.lead);
 }
 
 #[test]
 fn unusable_stored_keys_are_an_error_whatever_memory_holds() {
     let (mine, theirs) = (ring(), ring());
-    let text = |text: &str| Some(StoredRing(Zeroizing::new(text.to_owned())));
+    let text = |text: &str| Some(StoredText(Zeroizing::new(text.to_owned())));
     let mixed = StoredKeyPair {
         private: mine.current().stored().private.clone(),
         public: theirs.current().stored().public.clone(),
@@ -424,13 +353,20 @@ fn unusable_stored_keys_are_an_error_whatever_memory_holds() {
         (
             StoredKeys {
                 pair: Some(mixed),
-                ring: None,
+                ..StoredKeys::default()
             },
             KeyRingError::Pair(KeyPairError::Mismatch),
         ),
         (
             with_ring(text("{")),
             KeyRingError::MalformedRing { line: 1, column: 1 },
+        ),
+        (
+            StoredKeys {
+                revocations: text("{"),
+                ..stored(&mine)
+            },
+            KeyRingError::MalformedRevocations { line: 1, column: 1 },
         ),
         (
             with_ring(text(r#"{"retired":[],"version":2}"#)),

@@ -7,16 +7,13 @@ use std::time::Duration;
 
 use runtime::tls;
 
-use super::encrypting::EncryptedStore;
-use super::file::FileStore;
-use super::redis::RedisKeys;
-use super::{KeyStore, StoreError, within_timeout};
+use super::records::KeyRecords;
 use crate::applications::records::ApplicationRecords;
-use crate::store::Store;
 use crate::store::envelope_encryption::KeyEncryption;
 use crate::store::redis::RedisStore;
 use crate::store::redis::credentials::{CLIENT_CERTIFICATE, Credentials};
 use crate::store::sqlite::{Access, SqliteStore};
+use crate::store::{Store, StoreError};
 
 /// As long as an orchestrator's start-up probe: a former server may be ending.
 const SERVING_WAIT: Duration = Duration::from_secs(60);
@@ -66,23 +63,24 @@ impl StoreLocation {
     }
 
     /// Opens the store for a command.
-    pub(crate) fn open(&self) -> Arc<dyn KeyStore> {
-        self.encrypted(match &self.backend {
-            Backend::File(directory) => Arc::new(FileStore::new(directory.clone())),
-            Backend::Redis(store) => Arc::new(RedisKeys::new(Arc::clone(store))),
-        })
+    pub(crate) fn open(&self) -> Arc<dyn Store> {
+        match &self.backend {
+            Backend::File(directory) => {
+                Arc::new(SqliteStore::new(directory.clone(), Access::Write))
+            }
+            Backend::Redis(store) => Arc::clone(store) as _,
+        }
     }
 
-    /// Opens the store for a server, exclusively if it is a file store.
+    /// Opens the store for a server, exclusively if it is a directory.
     ///
     /// # Errors
-    /// Those of [`FileStore::for_serving`]; a Redis store is not contacted yet.
-    pub(crate) fn open_for_serving(&self) -> Result<Arc<dyn KeyStore>, StoreError> {
+    /// Those of [`SqliteStore::for_serving`]; a Redis store is not contacted yet.
+    pub(crate) fn open_for_serving(&self) -> Result<Arc<dyn Store>, StoreError> {
         Ok(match &self.backend {
-            Backend::File(directory) => self.encrypted(Arc::new(FileStore::for_serving(
-                directory.clone(),
-                SERVING_WAIT,
-            )?)),
+            Backend::File(directory) => {
+                Arc::new(SqliteStore::for_serving(directory.clone(), SERVING_WAIT)?)
+            }
             Backend::Redis(_) => self.open(),
         })
     }
@@ -90,27 +88,23 @@ impl StoreLocation {
     /// Opens the store to check a start; creates, locks and writes nothing.
     ///
     /// # Errors
-    /// Those of [`FileStore::for_preview`]; a Redis store is not contacted yet.
-    pub(crate) fn open_for_preview(&self) -> Result<Arc<dyn KeyStore>, StoreError> {
+    /// Those of [`SqliteStore::for_preview`]; a Redis store is not contacted yet.
+    pub(crate) fn open_for_preview(&self) -> Result<Arc<dyn Store>, StoreError> {
         Ok(match &self.backend {
-            Backend::File(directory) => {
-                self.encrypted(Arc::new(FileStore::for_preview(directory.clone())?))
-            }
+            Backend::File(directory) => Arc::new(SqliteStore::for_preview(directory.clone())?),
             Backend::Redis(_) => self.open(),
         })
     }
 
-    /// Opens the records beside the keys.
-    pub(crate) fn records(&self, access: Access) -> Arc<dyn Store> {
-        match &self.backend {
-            Backend::File(directory) => Arc::new(SqliteStore::new(directory.clone(), access)),
-            Backend::Redis(store) => Arc::clone(store) as _,
-        }
+    /// Returns the keys in the opened store.
+    pub(crate) fn keys(&self, store: &Arc<dyn Store>) -> KeyRecords {
+        let encryption = Arc::clone(&self.encryption);
+        KeyRecords::new(Arc::clone(store), encryption, self.to_string())
     }
 
-    /// Opens the records of applications.
-    pub(crate) fn applications(&self, access: Access) -> ApplicationRecords {
-        ApplicationRecords::new(self.records(access), self.encryption())
+    /// Returns the records of applications in the opened store.
+    pub(crate) fn applications(&self, store: &Arc<dyn Store>) -> ApplicationRecords {
+        ApplicationRecords::new(Arc::clone(store), Arc::clone(&self.encryption))
     }
 
     /// Returns the configured key-encryption keys.
@@ -118,23 +112,7 @@ impl StoreLocation {
         Arc::clone(&self.encryption)
     }
 
-    /// Returns true if the store holds the keys in clear.
-    ///
-    /// # Errors
-    /// While the store is unavailable.
-    pub(crate) async fn holds_clear_keys(&self) -> Result<bool, StoreError> {
-        let without_key = Self {
-            encryption: Arc::default(),
-            ..self.clone()
-        };
-        match within_timeout(without_key.open().load()).await {
-            Ok(_) => Ok(true),
-            Err(StoreError::Unusable(_)) => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Describes the encryption of written keys.
+    /// Describes the encryption of values that are written anew.
     pub(crate) fn at_rest(&self) -> String {
         self.encryption.current.as_ref().map_or_else(
             || "stored in clear".to_owned(),
@@ -167,10 +145,6 @@ impl StoreLocation {
     pub(crate) fn expired_certificate(&self, now: i64) -> Option<String> {
         let (file, not_after) = self.certificate.as_ref()?;
         tls::expired(CLIENT_CERTIFICATE, file, *not_after, now)
-    }
-
-    fn encrypted(&self, store: Arc<dyn KeyStore>) -> Arc<dyn KeyStore> {
-        Arc::new(EncryptedStore::new(store, Arc::clone(&self.encryption)))
     }
 }
 

@@ -1,0 +1,156 @@
+//! Plans the keys from the stored ones, those in memory, and the time. `update` executes the plan.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use wire::keys::KeyId;
+use wire::keys::signing_type::SigningType;
+
+use super::StoredKeys;
+use super::pair::SigningKeyPair;
+use super::ring::rotation::{RotationPolicy, RotationStep};
+use super::ring::{KeyRing, KeyRingError, RingMetadata, parse_revocations};
+use super::update::Plan;
+
+/// The state of a server at one moment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Planner<'a> {
+    pub(crate) signing_type: SigningType,
+    pub(crate) policy: &'a RotationPolicy,
+    pub(crate) memory: Option<&'a KeyRing>,
+    /// Seconds since the epoch, by the store's clock.
+    pub(crate) now: i64,
+}
+
+impl Planner<'_> {
+    /// Makes a plan. As in contract §1, a whole stored pair is loaded and a missing half means a
+    /// new pair; but a server restores its own pair first, which keeps the tokens in use valid.
+    ///
+    /// The store is right, unless it is an older copy of what this server knows: then the keys in
+    /// memory are written back. A revoked key stays revoked, and a key that signed tokens in use stays
+    /// listed, whatever the store says. A stored pair that was revoked counts as missing.
+    ///
+    /// # Errors
+    /// Unusable stored keys, which are never overwritten; memory stays as it is.
+    pub(crate) fn plan(
+        &self,
+        stored: &StoredKeys,
+        fresh: Option<&Arc<SigningKeyPair>>,
+    ) -> Result<Plan, KeyRingError> {
+        let held = RingMetadata::parse(self.signing_type, stored)?;
+        let held_revocations = parse_revocations(stored)?;
+        let is_older_copy = stored.ring.is_some()
+            && self.memory.is_some_and(|memory| {
+                memory.metadata.generation >= held.generation && memory.metadata != held
+            });
+        let is_lost = stored.ring.is_none();
+        let mut metadata = match self.memory {
+            Some(memory) if is_older_copy || is_lost => memory.metadata.clone(),
+            _ => held.clone(),
+        };
+        let known = self.memory.map(KeyRing::revoked);
+        metadata.revoked = known
+            .into_iter()
+            .flatten()
+            .chain(&held.revoked)
+            .cloned()
+            .collect();
+        let Some(current) = self.current(stored, is_older_copy, &metadata.revoked, fresh)? else {
+            return Ok(Plan::Generate);
+        };
+        let revocations = self.memory.map(|memory| memory.revocations.clone());
+        let revocations = revocations.unwrap_or_default();
+        let keep = Some(self.policy.keep);
+        let ring = KeyRing {
+            current,
+            metadata,
+            revocations: held_revocations.merged(&revocations, self.now, keep),
+        };
+        let ring = self.with_keys_in_use(ring).bounded();
+        let ring = ring.with_corrected_times(self.now, self.policy);
+        let Some(ring) = self.with_due_steps(ring, fresh) else {
+            return Ok(Plan::Generate);
+        };
+        let is_held = stored.pair.as_ref() == Some(ring.current.stored())
+            && ring.metadata == held
+            && ring.revocations == held_revocations;
+        Ok(if is_held {
+            Plan::Keep(ring)
+        } else {
+            Plan::Write(ring)
+        })
+    }
+
+    /// Returns the pair to use; `None` before the first one.
+    fn current(
+        &self,
+        stored: &StoredKeys,
+        is_older_copy: bool,
+        revoked: &BTreeSet<KeyId>,
+        fresh: Option<&Arc<SigningKeyPair>>,
+    ) -> Result<Option<Arc<SigningKeyPair>>, KeyRingError> {
+        let mine = self.memory.map(KeyRing::current);
+        let theirs = match (&stored.pair, mine) {
+            (None, _) => None,
+            (Some(pair), Some(mine)) if mine.stored() == pair => Some(Arc::clone(mine)),
+            (Some(pair), _) => {
+                let pair = SigningKeyPair::parse(self.signing_type, pair.clone())?;
+                Some(Arc::new(pair))
+            }
+        };
+        let mut candidates = [theirs.as_ref(), mine, fresh];
+        if is_older_copy {
+            candidates.swap(0, 1);
+        }
+        let mut usable = candidates
+            .into_iter()
+            .flatten()
+            .filter(|pair| !revoked.contains(pair.id()));
+        Ok(usable.next().cloned())
+    }
+
+    /// Lists each key once, with those of memory that may have signed tokens in use.
+    fn with_keys_in_use(&self, mut ring: KeyRing) -> KeyRing {
+        let current = ring.current.id().clone();
+        ring.metadata
+            .next
+            .take_if(|next| *next.pair.id() == current);
+        ring.metadata
+            .retired
+            .retain(|retired| *retired.key.id() != current);
+        ring.forget_revoked();
+        // A shared secret verifies only while it is current: sidecars get one secret without an id.
+        if let Some(memory) = self
+            .memory
+            .filter(|_| self.signing_type != SigningType::Hmac)
+        {
+            for retired in memory.retired().iter().filter(|key| key.until > self.now) {
+                ring.retire_key(retired.clone());
+            }
+            let until = self.now.saturating_add(self.policy.keep);
+            ring.retire(memory.current(), until);
+        }
+        ring
+    }
+
+    /// Takes the due steps; `None` if that takes a fresh pair.
+    fn with_due_steps(
+        &self,
+        mut ring: KeyRing,
+        fresh: Option<&Arc<SigningKeyPair>>,
+    ) -> Option<KeyRing> {
+        while let Some(step) = ring.next_step(self.now, self.policy) {
+            ring = match step {
+                RotationStep::Promote | RotationStep::Drop => ring.advance(self.now, self.policy),
+                RotationStep::StartSchedule => ring.start_schedule(self.now),
+                RotationStep::Publish => {
+                    ring.publish(Arc::clone(fresh?), self.now, self.policy.lead)
+                }
+            };
+        }
+        Some(ring)
+    }
+}
+
+#[cfg(test)]
+mod tests;

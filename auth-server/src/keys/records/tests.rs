@@ -1,0 +1,335 @@
+//! Servers on one store: with different key-encryption keys, and at the same instant.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use tokio::task::JoinSet;
+
+use super::*;
+use crate::keys::pair::SigningKeyPair;
+use crate::keys::pair::generation::generate;
+use crate::keys::plan::Planner;
+use crate::keys::ring::KeyRing;
+use crate::keys::ring::rotation::RotationPolicy;
+use crate::keys::update::{Plan, update};
+use crate::store::conformance::installations::{Files, Installation, Redis};
+use crate::store::conformance::unsteady::Unsteady;
+use crate::store::envelope_encryption::tests::{key, with};
+
+const TYPE: SigningType = SigningType::Ecdsa;
+const NOW: i64 = 1_000_000;
+const POLICY: RotationPolicy = RotationPolicy {
+    lead: 150,
+    keep: 1_000,
+    every: None,
+};
+
+/// One store, opened by servers with different key-encryption keys.
+struct Shared(Arc<Unsteady>);
+
+impl Shared {
+    fn new() -> Self {
+        Self(Unsteady::new())
+    }
+
+    fn open(&self, encryption: KeyEncryption) -> KeyRecords {
+        let store = Arc::new(Arc::clone(&self.0));
+        KeyRecords::new(store, Arc::new(encryption), "store".to_owned())
+    }
+
+    /// Returns the stored strings.
+    async fn raw(&self) -> Values<String> {
+        let [mut private, mut public, mut ring, mut revocations] = [const { None }; 4];
+        for (entry, text) in
+            ENTRIES
+                .into_iter()
+                .zip([&mut private, &mut public, &mut ring, &mut revocations])
+        {
+            *text = self.0.raw(&entry.key()).await;
+        }
+        [private, public, ring, revocations]
+    }
+
+    async fn plant(&self, entry: Entry, text: Option<&str>) {
+        self.0.plant(entry.key(), text).await;
+    }
+}
+
+fn text(text: &str) -> Option<StoredText> {
+    Some(StoredText(Zeroizing::new(text.to_owned())))
+}
+
+fn fresh(signing_type: SigningType) -> StoredKeys {
+    StoredKeys {
+        pair: Some(generate(signing_type).unwrap()),
+        ring: text(r#"{"next": "private"}"#),
+        revocations: text(r#"{"tokens": "some"}"#),
+    }
+}
+
+async fn read(records: &KeyRecords) -> Result<StoredKeys, StoreError> {
+    records.read().await.map(|held| held.keys)
+}
+
+async fn install(records: &KeyRecords, keys: &StoredKeys) {
+    let held = records.read().await.unwrap();
+    assert_eq!(records.commit(&held, keys).await, Ok(true));
+}
+
+fn is_encrypted(text: Option<&String>) -> bool {
+    text.unwrap().starts_with("postern-encrypted:1:")
+}
+
+#[tokio::test]
+async fn every_private_value_is_encrypted_and_a_public_half_is_not() {
+    for signing_type in SigningType::ALL {
+        let shared = Shared::new();
+        let keys = fresh(signing_type);
+        install(&shared.open(with(1)), &keys).await;
+        let [private, public, ring, revocations] = shared.raw().await;
+        for text in [private, ring, revocations] {
+            assert!(is_encrypted(text.as_ref()), "{signing_type}");
+        }
+        // In hmac mode both names hold the same secret.
+        let is_secret = signing_type == SigningType::Hmac;
+        assert_eq!(is_encrypted(public.as_ref()), is_secret, "{signing_type}");
+        assert_eq!(read(&shared.open(with(1))).await, Ok(keys));
+    }
+}
+
+#[tokio::test]
+async fn without_the_right_key_nothing_is_read_and_that_is_known() {
+    let shared = Shared::new();
+    install(&shared.open(with(1)), &fresh(TYPE)).await;
+    for encryption in [KeyEncryption::default(), with(2)] {
+        let records = shared.open(encryption);
+        let error = read(&records).await.unwrap_err();
+        assert!(matches!(&error, StoreError::Unusable(_)), "{error}");
+        assert!(error.to_string().contains(key(1).id()), "{error}");
+        assert!(records.lacks_key());
+    }
+}
+
+#[tokio::test]
+async fn a_store_stays_as_it_is_until_it_is_encrypted_anew() {
+    let shared = Shared::new();
+    let (plain, keyed) = (shared.open(KeyEncryption::default()), shared.open(with(1)));
+    install(&plain, &fresh(TYPE)).await;
+    for writer in [&keyed, &plain, &keyed] {
+        let keys = fresh(TYPE);
+        install(writer, &keys).await;
+        assert_eq!(read(&plain).await, Ok(keys));
+    }
+    let keys = keyed.reencrypt().await.unwrap().keys;
+    assert!(read(&plain).await.is_err() && plain.lacks_key());
+    assert_eq!(read(&keyed).await, Ok(keys));
+    // One that only reads the key keeps the store encrypted, until it is written anew.
+    let leaving = shared.open(KeyEncryption {
+        previous: Some(key(1)),
+        ..KeyEncryption::default()
+    });
+    install(&leaving, &fresh(TYPE)).await;
+    assert!(read(&keyed).await.is_ok() && read(&plain).await.is_err());
+    leaving.reencrypt().await.unwrap();
+    assert!(read(&plain).await.is_ok());
+}
+
+#[tokio::test]
+async fn the_key_encryption_key_rotates_with_the_previous_one_at_hand() {
+    let shared = Shared::new();
+    let keys = fresh(TYPE);
+    install(&shared.open(with(1)), &keys).await;
+    // Servers that read both keys, whichever they write with.
+    let prepared = KeyEncryption {
+        previous: Some(key(2)),
+        ..with(1)
+    };
+    let rotated = KeyEncryption {
+        previous: Some(key(1)),
+        ..with(2)
+    };
+    let (prepared, rotated) = (shared.open(prepared), shared.open(rotated));
+    assert_eq!(read(&rotated).await, Ok(keys.clone()));
+    assert_eq!(rotated.reencrypt().await.unwrap().keys, keys);
+    assert_eq!(read(&prepared).await, Ok(keys.clone()));
+    assert_eq!(read(&shared.open(with(2))).await, Ok(keys));
+    assert!(read(&shared.open(with(1))).await.is_err());
+}
+
+#[tokio::test]
+async fn a_value_that_was_moved_to_another_slot_or_key_is_rejected() {
+    let (shared, other) = (Shared::new(), Shared::new());
+    install(&shared.open(with(1)), &fresh(TYPE)).await;
+    install(&other.open(with(1)), &fresh(TYPE)).await;
+    let [private, public, ring, _] = shared.raw().await;
+    let [foreign_private, foreign_public, ..] = other.raw().await;
+    for (private, public) in [
+        // Another key's private half, correctly encrypted.
+        (&foreign_private, &public),
+        (&private, &foreign_public),
+        (&private, &private),
+        (&ring, &public),
+    ] {
+        shared.plant(Entry::Private, private.as_deref()).await;
+        shared.plant(Entry::Public, public.as_deref()).await;
+        let error = read(&shared.open(with(1))).await.unwrap_err();
+        assert!(
+            error.to_string().contains("another place or key"),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn in_an_encrypted_store_no_value_in_clear_counts() {
+    let strict = || KeyEncryption {
+        required: true,
+        ..with(1)
+    };
+    let planted = generate(TYPE).unwrap();
+    for (entry, value, is_strict) in [
+        (Entry::Ring, "{}", false),
+        (Entry::Revocations, "{}", false),
+        (Entry::Private, planted.private.as_str(), false),
+        (Entry::Ring, "{}", true),
+    ] {
+        let shared = Shared::new();
+        install(&shared.open(with(1)), &fresh(TYPE)).await;
+        shared.plant(entry, Some(value)).await;
+        if entry == Entry::Private {
+            shared.plant(Entry::Public, Some(&planted.public)).await;
+        }
+        let encryption = if is_strict { strict() } else { with(1) };
+        let error = read(&shared.open(encryption)).await.unwrap_err();
+        assert!(error.to_string().starts_with(&entry.key().id), "{error}");
+        assert!(error.to_string().contains("not encrypted"), "{error}");
+    }
+    // Where nothing else is left, only the requirement tells who wrote it.
+    let shared = Shared::new();
+    shared.plant(Entry::Private, Some(&planted.private)).await;
+    shared.plant(Entry::Public, Some(&planted.public)).await;
+    assert!(read(&shared.open(strict())).await.is_err());
+    assert!(read(&shared.open(with(1))).await.is_ok());
+}
+
+/// Makes one test of each rule for each kind of store.
+macro_rules! for_every_store {
+    ($($rule:ident),+ $(,)?) => {
+        mod sqlite {
+            $(#[tokio::test] async fn $rule() { super::$rule(&super::Files::new()).await; })+
+        }
+        mod redis {
+            $(#[tokio::test] async fn $rule() {
+                if let Some(redis) = super::Redis::start() { super::$rule(&redis).await; }
+            })+
+        }
+    };
+}
+
+for_every_store!(
+    contract_1_half_a_pair_is_missing_and_both_are_written,
+    many_servers_at_the_same_instant_end_with_one_pair,
+    many_servers_that_rotate_at_the_same_instant_do_it_once,
+    a_commit_needs_all_values_as_they_were_read,
+);
+
+fn open(installation: &dyn Installation) -> KeyRecords {
+    let store = installation.open();
+    KeyRecords::new(store, Arc::default(), "store".to_owned())
+}
+
+/// Adopts the stored pair or installs one, as a start does.
+async fn start(records: &KeyRecords) -> KeyRing {
+    let planner = Planner {
+        signing_type: TYPE,
+        policy: &POLICY,
+        memory: None,
+        now: NOW,
+    };
+    let updated = update(records, (TYPE, NOW), |stored, fresh| {
+        Ok(planner.plan(stored, fresh).unwrap())
+    });
+    updated.await.unwrap().ring
+}
+
+async fn contract_1_half_a_pair_is_missing_and_both_are_written(installation: &dyn Installation) {
+    let (store, records) = (installation.open(), open(installation));
+    for (missing, other) in [
+        (Entry::Private, Entry::Public),
+        (Entry::Public, Entry::Private),
+    ] {
+        let before = start(&records).await;
+        let held = store.get(&missing.key()).await.unwrap().unwrap();
+        let delete = Change::Delete {
+            key: missing.key(),
+            expected: held.version,
+        };
+        store.commit(vec![delete]).await.unwrap();
+        assert!(store.get(&other.key()).await.unwrap().is_some());
+        let after = start(&records).await;
+        assert!(after.current() != before.current());
+        assert_eq!(start(&open(installation)).await, after);
+    }
+}
+
+async fn many_servers_at_the_same_instant_end_with_one_pair(installation: &dyn Installation) {
+    for _ in 0..6 {
+        installation.clear().await;
+        let mut racing = JoinSet::new();
+        for records in (0..8).map(|_| open(installation)) {
+            racing.spawn(async move { start(&records).await });
+        }
+        let rings = racing.join_all().await;
+        let held = start(&open(installation)).await;
+        assert!(rings.iter().all(|ring| *ring == held));
+    }
+}
+
+async fn many_servers_that_rotate_at_the_same_instant_do_it_once(installation: &dyn Installation) {
+    start(&open(installation)).await;
+    let mut racing = JoinSet::new();
+    for records in (0..8).map(|_| open(installation)) {
+        racing.spawn(async move {
+            let publish = |stored: &StoredKeys, fresh: Option<&Arc<SigningKeyPair>>| {
+                let ring = KeyRing::parse(TYPE, stored).unwrap().unwrap();
+                Ok(match (ring.next(), fresh) {
+                    (Some(_), _) => Plan::Keep(ring),
+                    (None, None) => Plan::Generate,
+                    (None, Some(fresh)) => Plan::Write(ring.publish(Arc::clone(fresh), NOW, 150)),
+                })
+            };
+            update(&records, (TYPE, NOW), publish).await.unwrap().ring
+        });
+    }
+    let rings = racing.join_all().await;
+    assert!(rings.iter().all(|ring| *ring == rings[0]));
+}
+
+async fn a_commit_needs_all_values_as_they_were_read(installation: &dyn Installation) {
+    let records = open(installation);
+    let (first, second) = (fresh(TYPE), fresh(TYPE));
+    install(&records, &first).await;
+    let held = records.read().await.unwrap();
+    for change in [
+        StoredKeys {
+            pair: second.pair.clone(),
+            ..first.clone()
+        },
+        StoredKeys {
+            ring: text("{}"),
+            ..first.clone()
+        },
+        StoredKeys {
+            ring: None,
+            ..first.clone()
+        },
+        StoredKeys {
+            revocations: text("{}"),
+            ..first.clone()
+        },
+    ] {
+        install(&records, &change).await;
+        assert_eq!(records.commit(&held, &second).await, Ok(false));
+        assert_eq!(read(&records).await, Ok(change));
+        install(&records, &first).await;
+    }
+}

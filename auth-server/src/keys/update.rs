@@ -1,0 +1,132 @@
+//! Changes to stored keys: read, decide, commit. The loser of a race decides again on the winner's
+//! keys; if many servers make the same change, only one succeeds.
+
+use std::sync::Arc;
+
+use wire::keys::signing_type::SigningType;
+
+use super::StoredKeys;
+use super::pair::SigningKeyPair;
+use super::pair::generation::generate;
+use super::records::{KeyRecords, keep_changing};
+use super::ring::KeyRing;
+use crate::store::StoreError;
+
+/// Each lost race is another server's change: only an endlessly changing store reaches this.
+const ATTEMPTS: usize = 64;
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Plan {
+    Keep(KeyRing),
+    /// Write this ring instead.
+    Write(KeyRing),
+    /// Plan again with a fresh pair.
+    Generate,
+}
+
+#[derive(Debug)]
+pub(crate) struct Updated {
+    pub(crate) ring: KeyRing,
+    /// A pair generated on the way, accepted by the store or not.
+    pub(crate) generated: Option<Arc<SigningKeyPair>>,
+    is_written: bool,
+}
+
+impl Updated {
+    /// Returns true if the keys of `memory` were written.
+    pub(crate) fn is_restored(&self, memory: Option<&KeyRing>) -> bool {
+        self.is_written && memory.is_some_and(|memory| memory.is_followed_by(&self.ring))
+    }
+}
+
+/// Changes the stored keys at `now` to the result of `decide`, which gets them and, on demand, a fresh
+/// pair.
+///
+/// # Errors
+/// Those of the store and of `decide`.
+pub(crate) async fn update(
+    records: &KeyRecords,
+    (signing_type, now): (SigningType, i64),
+    decide: impl Fn(&StoredKeys, Option<&Arc<SigningKeyPair>>) -> Result<Plan, StoreError>,
+) -> Result<Updated, StoreError> {
+    let mut generated = None;
+    let mut held = records.read().await?;
+    for _ in 0..ATTEMPTS {
+        let ring = match decide(&held.keys, generated.as_ref())? {
+            Plan::Keep(ring) => {
+                return Ok(Updated {
+                    ring,
+                    generated,
+                    is_written: false,
+                });
+            }
+            Plan::Write(ring) => ring,
+            Plan::Generate => {
+                generated = Some(fresh_pair(signing_type).await?);
+                continue;
+            }
+        };
+        let (ring, new) = next_generation(ring, &held.keys, now)?;
+        let is_written = match records.commit(&held, &new).await {
+            Ok(is_written) => is_written,
+            Err(unclear @ StoreError::Unclear(_)) => {
+                // The response was lost: the store knows.
+                if records.read().await?.keys != new {
+                    return Err(unclear);
+                }
+                true
+            }
+            Err(error) => return Err(error),
+        };
+        if is_written {
+            return Ok(Updated {
+                ring,
+                generated,
+                is_written,
+            });
+        }
+        held = records.read().await?;
+    }
+    Err(keep_changing())
+}
+
+/// Returns the ring to write and its stored form, which has a generation of its own if the keys differ.
+fn next_generation(
+    ring: KeyRing,
+    held: &StoredKeys,
+    now: i64,
+) -> Result<(KeyRing, StoredKeys), StoreError> {
+    let new = stored(&ring)?;
+    if new.pair == held.pair && new.ring == held.ring {
+        return Ok((ring, new));
+    }
+    let ring = ring.in_next_generation(now);
+    let new = stored(&ring)?;
+    Ok((ring, new))
+}
+
+fn stored(ring: &KeyRing) -> Result<StoredKeys, StoreError> {
+    ring.to_stored()
+        .map_err(|error| serialization_error(&error))
+}
+
+async fn fresh_pair(signing_type: SigningType) -> Result<Arc<SigningKeyPair>, StoreError> {
+    let generated = tokio::task::spawn_blocking(move || {
+        let stored = generate(signing_type).ok()?;
+        SigningKeyPair::parse(signing_type, stored).ok()
+    });
+    match generated.await {
+        Ok(Some(pair)) => Ok(Arc::new(pair)),
+        _ => Err(StoreError::Unavailable(
+            "no key pair could be generated".to_owned(),
+        )),
+    }
+}
+
+/// Returns an error without the cause, whose text may quote a key.
+pub(super) fn serialization_error(error: &serde_json::Error) -> StoreError {
+    StoreError::Unavailable(format!(
+        "the keys cannot be written as JSON: {:?}",
+        error.classify()
+    ))
+}

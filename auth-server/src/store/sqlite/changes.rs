@@ -1,0 +1,113 @@
+//! The changes of one commit.
+
+use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params};
+
+use super::{GET, Opened, stored};
+use crate::store::Change;
+
+/// Max number of records with an end, some 100 MB.
+const MAX_ENDING: u32 = 100_000;
+/// Records with an end that are taken between two counts.
+const ROOM: u32 = 256;
+
+const COUNT: &str = "SELECT count(*) FROM record WHERE ends IS NOT NULL";
+
+/// Makes all changes, to be committed; `None` where a record has another version.
+pub(super) fn change(
+    Opened {
+        connection, room, ..
+    }: &mut Opened,
+    changes: Vec<Change>,
+) -> rusqlite::Result<Option<Transaction<'_>>> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    transaction.execute("DELETE FROM record WHERE ends <= unixepoch()", [])?;
+    transaction.execute("DELETE FROM log WHERE ends <= unixepoch()", [])?;
+    for change in &changes {
+        if !is_expected(&transaction, change)? {
+            return Ok(None);
+        }
+    }
+    take_room(&transaction, room, &changes)?;
+    for change in changes {
+        apply(&transaction, change)?;
+    }
+    Ok(Some(transaction))
+}
+
+/// Takes room for new records that end by themselves: clients make them. What is not committed then
+/// takes it until the next count.
+fn take_room(
+    transaction: &Transaction<'_>,
+    room: &mut usize,
+    changes: &[Change],
+) -> rusqlite::Result<()> {
+    let is_new = |change: &&Change| {
+        matches!(
+            change,
+            Change::Put {
+                expected: None,
+                ends: Some(_),
+                ..
+            }
+        )
+    };
+    let new = changes.iter().filter(is_new).count();
+    if *room < new {
+        let taken: u32 = transaction.query_row(COUNT, [], |row| row.get(0))?;
+        *room = MAX_ENDING.saturating_sub(taken).min(ROOM) as usize;
+    }
+    let Some(left) = room.checked_sub(new) else {
+        let full = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL);
+        let text = format!("there are {MAX_ENDING} records with an end already");
+        return Err(rusqlite::Error::SqliteFailure(full, Some(text)));
+    };
+    *room = left;
+    Ok(())
+}
+
+/// Compares before anything of the commit is written: its own changes do not count.
+fn is_expected(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<bool> {
+    let (key, expected) = match change {
+        Change::Put { key, expected, .. } | Change::Check { key, expected } => {
+            (key, expected.as_ref())
+        }
+        Change::Delete { key, expected } => (key, Some(expected)),
+        Change::Append { .. } => return Ok(true),
+    };
+    let held = transaction
+        .query_row(GET, (key.kind.name(), &key.id), stored)
+        .optional()?;
+    Ok(held.map(|held| held.version).as_ref() == expected)
+}
+
+fn apply(transaction: &Transaction<'_>, change: Change) -> rusqlite::Result<()> {
+    match change {
+        Change::Put {
+            key, value, ends, ..
+        } => transaction.execute(
+            "INSERT OR REPLACE INTO record VALUES (?1, ?2, ?3, ?4, ?5)",
+            params![
+                key.kind.name(),
+                key.id,
+                value.as_str(),
+                next_number(transaction)?,
+                ends
+            ],
+        ),
+        Change::Delete { key, .. } => transaction.execute(
+            "DELETE FROM record WHERE kind = ?1 AND id = ?2",
+            (key.kind.name(), key.id),
+        ),
+        Change::Check { .. } => Ok(0),
+        Change::Append { log, value, ends } => transaction.execute(
+            "INSERT INTO log VALUES (?1, ?2, ?3, ?4)",
+            (log.name(), next_number(transaction)?, value, ends),
+        ),
+    }
+    .map(drop)
+}
+
+fn next_number(transaction: &Transaction<'_>) -> rusqlite::Result<i64> {
+    let next = "UPDATE last SET number = number + 1 RETURNING number";
+    transaction.query_row(next, [], |row| row.get(0))
+}
