@@ -22,7 +22,7 @@ use wire::token::claims::Claims;
 use zeroize::Zeroizing;
 
 pub(crate) use self::record::IssuedToken;
-use self::record::{SessionRecord, Use};
+use self::record::{NoUser, SessionRecord, Use};
 use self::records::SessionRecords;
 use self::refresh_token::{RefreshToken, SessionId};
 use crate::audit;
@@ -51,11 +51,7 @@ named_enum! {
         /// one of two clients is a thief.
         Reuse = "reuse",
         Expiry = "expiry",
-        /// The user was removed, disabled, or replaced by another one of this account.
-        UserGone = "user_gone",
-        /// The user has another password or second factor.
-        CredentialsChanged = "credentials_changed",
-        /// The user or a token of the session was revoked.
+        /// The user or a token of the session was revoked, as by a removal or another password.
         Revocation = "revocation",
         /// Its user began too many later ones.
         Limit = "limit",
@@ -66,6 +62,9 @@ named_enum! {
 pub(crate) enum SessionError {
     #[error("no session has this refresh token, or it has ended")]
     Ended,
+    /// Of two files on two servers one is older: a real change of the user is a revocation.
+    #[error("the users of this server are others than at the login")]
+    OtherUsers,
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("there is no randomness")]
@@ -229,7 +228,8 @@ impl Sessions {
                 version: held.version,
                 record,
             }),
-            Err(cause) => {
+            Err(NoUser::OtherUsers) => Err(SessionError::OtherUsers),
+            Err(NoUser::Over(cause)) => {
                 self.end(id, cause, None).await?;
                 Err(SessionError::Ended)
             }
@@ -418,7 +418,7 @@ fn log_surplus(error: &StoreError) {
 /// Logs an error that is not the client's.
 pub(crate) fn log_error(error: &SessionError) {
     match error {
-        SessionError::Ended => {}
+        SessionError::Ended | SessionError::OtherUsers => {}
         SessionError::Store(error) => warn!(%error, "a session is not available"),
         SessionError::Random(_) => error!(%error, "a session cannot be renewed"),
     }

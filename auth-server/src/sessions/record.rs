@@ -73,6 +73,21 @@ pub(super) enum Use {
     Repeated,
 }
 
+/// The reason why a refresh token has no user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoUser {
+    /// The session has to end.
+    Over(EndCause),
+    /// This server knows no such user, or other credentials of it.
+    OtherUsers,
+}
+
+impl From<EndCause> for NoUser {
+    fn from(cause: EndCause) -> Self {
+        Self::Over(cause)
+    }
+}
+
 impl SessionRecord {
     pub(super) fn new(
         token: &RefreshToken,
@@ -161,29 +176,28 @@ impl SessionRecord {
     /// is about a user's id, a time, and the ids of tokens.
     ///
     /// # Errors
-    /// The reason why the session has to end.
+    /// See [`NoUser`].
     pub(super) fn user(
         &self,
         presented: &RefreshToken,
         present: Option<PresentUser>,
         is_revoked: impl FnOnce(&str, i64, &[IssuedToken]) -> bool,
         now: i64,
-    ) -> Result<(User, Use), EndCause> {
+    ) -> Result<(User, Use), NoUser> {
         let of_token = self.use_of(&presented.hash(), now).ok_or(EndCause::Reuse)?;
         if self.ends <= now {
-            return Err(EndCause::Expiry);
-        }
-        let present = present.filter(|present| present.user.id == self.user_id);
-        let present = present.ok_or(EndCause::UserGone)?;
-        if present.credentials != self.credentials {
-            return Err(EndCause::CredentialsChanged);
+            return Err(EndCause::Expiry.into());
         }
         // A renewal whose commit failed may have revoked the oldest of a full list.
         let surplus = usize::from(self.tokens.len() >= MAX_TOKENS);
         let tokens = self.tokens.get(surplus..).unwrap_or_default();
         if is_revoked(&self.user_id, self.began, tokens) {
-            return Err(EndCause::Revocation);
+            return Err(EndCause::Revocation.into());
         }
+        let present = present.filter(|present| {
+            present.user.id == self.user_id && present.credentials == self.credentials
+        });
+        let present = present.ok_or(NoUser::OtherUsers)?;
         Ok((present.user, of_token))
     }
 
@@ -232,25 +246,50 @@ mod tests {
         };
         for (token, present, revoked_before, now, expected) in [
             (&first, present(), 10, 999, None),
-            (&other, present(), 0, 20, Some(EndCause::Reuse)),
-            (&other, None, 99, 2000, Some(EndCause::Reuse)),
-            (&first, present(), 0, 1000, Some(EndCause::Expiry)),
-            (&first, None, 0, 20, Some(EndCause::UserGone)),
+            (
+                &other,
+                present(),
+                0,
+                20,
+                Some(NoUser::Over(EndCause::Reuse)),
+            ),
+            (&other, None, 99, 2000, Some(NoUser::Over(EndCause::Reuse))),
+            (
+                &first,
+                present(),
+                0,
+                1000,
+                Some(NoUser::Over(EndCause::Expiry)),
+            ),
+            (&first, None, 0, 20, Some(NoUser::OtherUsers)),
             (
                 &first,
                 with(|it| it.user.id = "2".into()),
                 0,
                 20,
-                Some(EndCause::UserGone),
+                Some(NoUser::OtherUsers),
             ),
             (
                 &first,
                 with(|it| it.credentials = "other".into()),
                 0,
                 20,
-                Some(EndCause::CredentialsChanged),
+                Some(NoUser::OtherUsers),
             ),
-            (&first, present(), 11, 20, Some(EndCause::Revocation)),
+            (
+                &first,
+                None,
+                11,
+                20,
+                Some(NoUser::Over(EndCause::Revocation)),
+            ),
+            (
+                &first,
+                present(),
+                11,
+                20,
+                Some(NoUser::Over(EndCause::Revocation)),
+            ),
         ] {
             let is_revoked = |user: &str, began: i64, tokens: &[IssuedToken]| {
                 assert_eq!((user, tokens.len()), ("1", 1));
@@ -274,7 +313,7 @@ mod tests {
         for (presented, now, expected) in [
             (&first, 49, Ok(Use::Repeated)),
             (&first, 79, Ok(Use::Repeated)),
-            (&first, 80, Err(EndCause::Reuse)),
+            (&first, 80, Err(NoUser::Over(EndCause::Reuse))),
             (&second, 80, Ok(Use::First)),
         ] {
             assert_eq!(of(&renewed, presented, now), expected, "{now}");
@@ -287,7 +326,7 @@ mod tests {
         let (again, ..) = read.given(&first).unwrap();
         assert_eq!(again.text(), second.text());
         let (third, _) = read.renewed(&second, issued(2), 60);
-        assert_eq!(of(&third, &first, 60), Err(EndCause::Reuse));
+        assert_eq!(of(&third, &first, 60), Err(NoUser::Over(EndCause::Reuse)));
     }
 
     #[test]

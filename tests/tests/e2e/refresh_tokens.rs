@@ -375,17 +375,38 @@ fn a_session_ends_with_its_user_and_with_the_password() {
         assert_eq!(end.code, Some(0), "{}", end.stderr);
     }
     server.until_logged("user_password_changed");
-    for (tokens, cause) in [
-        (&ada, "user_gone"),
-        (&bob, "user_gone"),
-        (&eve, "credentials_changed"),
-    ] {
+    for tokens in [&ada, &bob, &eve] {
+        server.until_revoked(&tokens.access);
         assert_ended(&server, tokens);
         let account = payload_of(&tokens.access)["username"].clone();
-        let line = format!("event=session_ended account={account} cause={cause}");
+        let line = format!("event=session_ended account={account} cause=revocation");
         server.until_logged(&line);
     }
     refreshed(&server, &sue);
+}
+
+#[test]
+fn a_server_with_an_older_users_file_ends_no_session() {
+    let Some(redis) = RedisServer::start() else {
+        return;
+    };
+    let [older, newer] = [UsersFile::new(), UsersFile::new()];
+    for (users, password) in [(&older, "enchantress"), (&newer, "another one")] {
+        users.add("ada", password, &[]);
+    }
+    newer.add("dora", "enchantress", &[]);
+    let start = |users: &UsersFile| {
+        let flags = ["--users", &users.location()];
+        plan().store(redis.url()).flags(flags).ready()
+    };
+    let [behind, ahead] = [start(&older), start(&newer)];
+    for (account, password) in [("dora", "enchantress"), ("ada", "another one")] {
+        let tokens = Tokens::of(&ahead.login_as(account, password).json()["data"]);
+        let rejected = refresh(&behind, &tokens.refresh);
+        assert_eq!(rejected.status(), 503, "{}", rejected.text());
+        assert_eq!(ahead.verdict(&tokens.access), "200");
+        refreshed(&ahead, &tokens);
+    }
 }
 
 #[test]

@@ -66,6 +66,7 @@ fn rejected(error: SessionError) -> Rejection {
     log_error(&error);
     match error {
         SessionError::Ended => Rejection::GrantInvalid,
+        SessionError::OtherUsers => Rejection::UsersStale,
         SessionError::Store(error) => store_rejection(&error),
         SessionError::Random(_) => Rejection::Internal,
     }
