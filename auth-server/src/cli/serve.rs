@@ -139,7 +139,7 @@ pub(crate) struct TokenArgs {
     #[arg(long, env)]
     pub(crate) rfc6749_response: bool,
     /// Fill `refresh_token` of the login response, and take it at /oauth/token (RFC 6749): a new one with
-    /// each use, and a second use ends the session. It is null otherwise
+    /// each use, and a late second use ends the session. It is null otherwise
     #[arg(long, env, default_value_t = false, action = ArgAction::Set)]
     pub(crate) refresh_tokens: bool,
     /// Time from a login until the user has to log in again, however often the token was refreshed
