@@ -87,11 +87,11 @@ impl Explainer {
     fn decide(&self, received: &ReceivedHead, explanation: &mut Explanation) -> Verdict {
         let rules = self.rules.load();
         let at = explanation.at;
-        let head = received.for_decision();
         let policy = &rules.auth_policy;
         let decision =
-            policy.authorize_observed(head, self.keys.at(Instant::now()), at, explanation);
-        let decision = decision.or_else(|rejected| policy.forward_if_reporting(rejected, head, at));
+            policy.authorize_observed(received, self.keys.at(Instant::now()), at, explanation);
+        let decision =
+            decision.or_else(|rejected| policy.forward_if_reporting(rejected, received, at));
         let headers = &received.headers;
         let kind = RequestKind::of(&received.method, received.version, headers);
         let opens_websocket = kind == RequestKind::WebSocket;

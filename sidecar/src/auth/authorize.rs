@@ -24,8 +24,8 @@ use crate::headers::identity::UserHeader;
 use crate::keys::current::InstalledKeys;
 use crate::keys::issuer_keys::KeysByIssuer;
 use crate::keys::token_cache::{Lookup, TokenDigest, VerifiedToken};
-use crate::request::head::RequestHead;
 use crate::request::kind::RequestKind;
+use crate::request::received::ReceivedHead;
 use crate::request::target::{OriginForm, Target};
 use crate::telemetry::outcome::Outcome;
 
@@ -206,7 +206,7 @@ impl AuthPolicy {
     /// The rejection of the request.
     pub(crate) fn authorize(
         &self,
-        request: RequestHead<'_>,
+        request: &ReceivedHead,
         keys: impl KeysByIssuer,
         now: i64,
     ) -> Result<Decision, Rejected> {
@@ -220,17 +220,12 @@ impl AuthPolicy {
     /// The rejection of the request.
     pub(crate) fn authorize_observed(
         &self,
-        request: RequestHead<'_>,
+        request: &ReceivedHead,
         keys: impl KeysByIssuer,
         now: i64,
         observer: &mut impl Observer,
     ) -> Result<Decision, Rejected> {
-        let RequestHead {
-            method,
-            version,
-            headers,
-            ..
-        } = request;
+        let (method, headers) = (&request.method, &request.headers);
         let target = observer.check("framing", request.checked_target())?;
         if let Some(resource) = self.resource_at(target.path()) {
             let origins = self.interceptor.allowed_origins();
@@ -240,7 +235,7 @@ impl AuthPolicy {
             let document = observer.check("method", resource.respond(method))?;
             return Ok(Decision::Respond(document));
         }
-        let kind = RequestKind::of(method, version, headers);
+        let kind = RequestKind::of(method, request.version, headers);
         let is_websocket = kind == RequestKind::WebSocket;
         let requirement = self.interceptor.classify_observed(
             method,
@@ -262,7 +257,7 @@ impl AuthPolicy {
             }
             AuthRequirement::Pass => None,
             AuthRequirement::NeedsToken(token)
-                if self.is_forged(token.location(), &request, is_websocket) =>
+                if self.is_forged(token.location(), request, is_websocket) =>
             {
                 return Ok(observer.check("cross_site", Err(Rejection::CrossSite))?);
             }
@@ -284,7 +279,7 @@ impl AuthPolicy {
             } => return Ok(Decision::Preflight),
             AuthRequirement::Preflight { .. } => None,
         };
-        let forward = self.forward(verified, kind, &target, &request)?;
+        let forward = self.forward(verified, kind, &target, request)?;
         Ok(Decision::Forward(forward))
     }
 
@@ -325,7 +320,7 @@ impl AuthPolicy {
         verified: Option<Arc<VerifiedToken>>,
         kind: RequestKind,
         target: &Target<'_>,
-        request: &RequestHead<'_>,
+        request: &ReceivedHead,
     ) -> Result<Forward, Rejection> {
         let ends_at = verified
             .as_ref()
@@ -350,7 +345,7 @@ impl AuthPolicy {
     fn is_forged(
         &self,
         location: TokenLocation,
-        request: &RequestHead<'_>,
+        request: &ReceivedHead,
         is_websocket: bool,
     ) -> bool {
         if location == TokenLocation::Explicit {
@@ -358,9 +353,9 @@ impl AuthPolicy {
         }
         is_cross_site_request(
             &self.interceptor.sources().cookie_origins,
-            request.method,
+            &request.method,
             is_websocket,
-            request.headers,
+            &request.headers,
             request.host(),
         )
     }

@@ -1,8 +1,8 @@
 //! Report-only mode: requests that would be rejected are forwarded, until a time.
 
 use super::authorize::{AuthPolicy, Decision, Forward, Rejected};
-use crate::request::head::RequestHead;
 use crate::request::kind::RequestKind;
+use crate::request::received::ReceivedHead;
 
 /// The header with the reason code of a reported request.
 pub(crate) const WOULD_REJECT: &str = "Postern-Would-Refuse";
@@ -27,14 +27,14 @@ impl AuthPolicy {
     pub(crate) fn forward_if_reporting(
         &self,
         rejected: Rejected,
-        request: RequestHead<'_>,
+        request: &ReceivedHead,
         now: i64,
     ) -> Result<Decision, Rejected> {
         if self.reports_until(now).is_none() || !rejected.rejection.is_about_authorization() {
             return Err(rejected);
         }
         let target = request.checked_target()?;
-        let kind = RequestKind::of(request.method, request.version, request.headers);
+        let kind = RequestKind::of(&request.method, request.version, &request.headers);
         let opens_tunnel = kind == RequestKind::WebSocket;
         let may_open_tunnel = rejected.verified.is_some() && self.carries_websockets;
         if self.interceptor.is_user_details(target.path()) || (opens_tunnel && !may_open_tunnel) {
@@ -42,7 +42,7 @@ impl AuthPolicy {
         }
         Ok(Decision::Forward(Forward {
             reported: Some(rejected.rejection),
-            ..self.forward(rejected.verified, kind, &target, &request)?
+            ..self.forward(rejected.verified, kind, &target, request)?
         }))
     }
 }

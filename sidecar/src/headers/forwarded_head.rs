@@ -52,7 +52,7 @@ impl<'r> ForwardedHead<'r> {
         };
         if let Some(authority) = received.authority() {
             head.remove(&header::HOST);
-            head.left.insert(0, ("Host", authority.as_str().as_bytes()));
+            head.left.insert(0, ("Host", authority));
         }
         head
     }

@@ -12,7 +12,7 @@ use super::auth_proxy::AuthProxy;
 use crate::auth::authorize::{AuthPolicy, Decision, Forward, Rejected};
 use crate::keys::on_demand::OnDemandRefresh;
 use crate::proxy::response::LocalResponse;
-use crate::request::head::RequestHead;
+use crate::request::received::ReceivedHead;
 use crate::telemetry::outcome::Outcome;
 
 /// Next step of a request after the decision.
@@ -50,7 +50,7 @@ impl AuthProxy {
     pub(super) fn authorize(
         &self,
         rules: &AuthPolicy,
-        head: RequestHead<'_>,
+        head: &ReceivedHead,
         now: Instant,
     ) -> Result<Decision, Rejected> {
         rules.authorize(head, self.keys.at(now), unix_now())
@@ -72,7 +72,7 @@ impl AuthProxy {
         &self,
         rejected: Rejected,
         rules: &AuthPolicy,
-        head: RequestHead<'_>,
+        head: &ReceivedHead,
     ) -> Result<Decision, Rejected> {
         let rule = rules.rule_of(&rejected);
         let decision = rules.forward_if_reporting(rejected, head, unix_now());

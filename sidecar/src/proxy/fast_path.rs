@@ -115,14 +115,13 @@ impl FastPath {
         }
         decision.or_else(|rejected| {
             self.proxy
-                .forward_if_reporting(rejected, rules, request.head.for_decision())
+                .forward_if_reporting(rejected, rules, &request.head)
         })
     }
 
     fn decide_at(&self, request: &Request, now: Instant) -> Result<Decision, Rejected> {
         let rules = &request.rules.auth_policy;
-        self.proxy
-            .authorize(rules, request.head.for_decision(), now)
+        self.proxy.authorize(rules, &request.head, now)
     }
 
     /// Takes an idle connection to the service, or opens one; retries for a second while the

@@ -1,33 +1,30 @@
 //! Rejects an HTTP/1 head that two parsers could read differently (`wire::http::framing`), that
-//! is too large, or that no proxy may forward. Pingora rejects what it cannot parse, but repairs
-//! the rest.
+//! is too large, or that no proxy may forward.
 
 use http::{HeaderMap, Version, header};
 use wire::http::framing;
 use wire::http::host;
 use wire::rejection::Rejection;
 
-use crate::request::MAX_HEAD_BYTES;
 use crate::request::header_list::{is_tchar, members};
-use crate::request::target;
+use crate::request::received::ReceivedHead;
+use crate::request::target::authority;
 
-/// Checks a request head. `raw` is the header block with its final empty line.
-pub(crate) fn check(version: Version, headers: &HeaderMap, raw: &[u8]) -> Result<(), Rejection> {
-    if raw.len() > MAX_HEAD_BYTES {
-        return Err(Rejection::RequestHeaderTooLarge);
-    }
+/// Checks a request head.
+pub(super) fn check(head: &ReceivedHead) -> Result<(), Rejection> {
+    let (headers, target) = (&head.headers, head.target());
     if connection_names_end_to_end_header(headers) {
         return Err(Rejection::RequestFraming);
     }
-    framing::check(raw)?;
+    framing::check(&head.raw)?;
     let mut hosts = headers.get_all(header::HOST).iter();
     match (hosts.next(), hosts.next()) {
         (_, Some(_)) => return Err(Rejection::RequestMalformed),
         // A plain health check: RFC 9112 §3.2 requires the field in HTTP/1.1 alone.
-        (None, _) if version == Version::HTTP_10 && target::is_in_origin_form(raw) => {}
+        (None, _) if head.version == Version::HTTP_10 && target.starts_with(b"/") => {}
         (host, None) => host::check(host.map(|host| host.as_bytes()))?,
     }
-    match target::authority(raw) {
+    match authority(target) {
         Some(authority) => host::check(Some(authority)),
         None => Ok(()),
     }
@@ -56,22 +53,22 @@ const END_TO_END: [&[u8]; 6] = [
     b"x-forwarded-host",
     b"x-forwarded-proto",
 ];
-/// Pingora's own limit, which it applies only when it forwards.
+/// More than any client names.
 const MAX_CONNECTION_OPTIONS: usize = 9;
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use bytes::BytesMut;
     use http::HeaderValue;
     use wire::http::framing::announces_body;
 
     use super::*;
+    use crate::request::{MAX_HEAD_BYTES, received};
 
     fn checked(raw: &str) -> Result<(), Rejection> {
-        let mut headers = HeaderMap::new();
-        if raw.contains("Host:") {
-            headers.insert(header::HOST, HeaderValue::from_static("a"));
-        }
-        check(Version::HTTP_11, &headers, raw.as_bytes())
+        let head = received::take(&mut BytesMut::from(raw.as_bytes()))?;
+        check(&head.unwrap())
     }
 
     fn with(fields: &str) -> String {
@@ -111,16 +108,12 @@ mod tests {
             (Version::HTTP_10, "http://a/", missing),
         ] {
             let raw = format!("GET {target} {version:?}\r\n\r\n");
-            let checked = check(version, &HeaderMap::new(), raw.as_bytes());
-            assert_eq!(checked, expected, "{raw:?}");
+            assert_eq!(checked(&raw), expected, "{raw:?}");
         }
     }
 
-    fn with_connection(names: &'static str) -> Result<(), Rejection> {
-        let mut headers = HeaderMap::new();
-        headers.insert(header::HOST, HeaderValue::from_static("a"));
-        headers.insert(header::CONNECTION, HeaderValue::from_static(names));
-        check(Version::HTTP_11, &headers, b"GET / HTTP/1.1\r\n\r\n")
+    fn with_connection(names: &str) -> Result<(), Rejection> {
+        checked(&with(&format!("Connection: {names}\r\n")))
     }
 
     #[test]

@@ -5,13 +5,12 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 use http::request::Parts;
-use http::uri::{Authority, PathAndQuery};
+use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, header};
 use wire::http::framing::body::BodyReader;
 use wire::http::framing::{Body, check_fields};
 use wire::rejection::Rejection;
 
-use crate::request::head::{RawHead, RequestHead};
 use crate::request::header_list::members;
 use crate::request::{MAX_HEAD_BYTES, MAX_HEAD_LINES};
 
@@ -28,15 +27,8 @@ pub(crate) struct ReceivedHead {
     pub(crate) raw: Bytes,
     target: Range<usize>,
     fields: Vec<Field>,
-    /// Set for HTTP/2.
-    stream: Option<StreamHead>,
-}
-
-/// The parts of a head that HTTP/2 has beside its fields.
-struct StreamHead {
-    uri: Uri,
-    /// True if the stream continues after the head.
-    has_body: bool,
+    /// Authority and target of HTTP/2.
+    uri: Option<Uri>,
 }
 
 /// The places of a name and a value in the received bytes.
@@ -77,7 +69,7 @@ pub(crate) fn take(received: &mut BytesMut) -> Result<Option<ReceivedHead>, Reje
         raw,
         target: layout.target,
         fields: layout.fields,
-        stream: None,
+        uri: None,
     }))
 }
 
@@ -171,27 +163,24 @@ impl ReceivedHead {
             raw: Bytes::new(),
             target: 0..0,
             fields: Vec::new(),
-            stream: Some(StreamHead {
-                uri: parts.uri,
-                has_body,
-            }),
+            uri: Some(parts.uri),
         }
     }
 
     /// Returns the target as it was received.
     pub(crate) fn target(&self) -> &[u8] {
-        match &self.stream {
+        match &self.uri {
             None => self.raw.get(self.target.clone()).unwrap_or_default(),
-            Some(stream) => {
-                let target = stream.uri.path_and_query();
-                target.map_or(&[], |target| target.as_str().as_bytes())
-            }
+            Some(uri) => uri
+                .path_and_query()
+                .map_or(&[], |target| target.as_str().as_bytes()),
         }
     }
 
     /// Returns the `:authority` of HTTP/2.
-    pub(crate) fn authority(&self) -> Option<&Authority> {
-        self.stream.as_ref()?.uri.authority()
+    pub(crate) fn authority(&self) -> Option<&[u8]> {
+        let authority = self.uri.as_ref()?.authority()?;
+        Some(authority.as_str().as_bytes())
     }
 
     /// Returns names and values, in order and in the client's spelling.
@@ -200,7 +189,7 @@ impl ReceivedHead {
             let name = str::from_utf8(self.raw.get(field.name.clone())?).ok()?;
             Some((name, self.raw.get(field.value.clone())?))
         });
-        let of_stream = self.stream.iter().flat_map(|_| &self.headers);
+        let of_stream = self.uri.iter().flat_map(|_| &self.headers);
         let decoded = of_stream.map(|(name, value)| (name.as_str(), value.as_bytes()));
         written.chain(decoded)
     }
@@ -208,24 +197,6 @@ impl ReceivedHead {
     /// Returns the members of `Connection`.
     pub(crate) fn connection_options(&self) -> impl Iterator<Item = &[u8]> {
         members(&self.headers, &header::CONNECTION).filter(|option| !option.is_empty())
-    }
-
-    /// Returns the head for the decision about the request.
-    pub(crate) fn for_decision(&self) -> RequestHead<'_> {
-        let authority = || self.authority().map(|name| name.as_str().as_bytes());
-        RequestHead {
-            method: &self.method,
-            version: self.version,
-            headers: &self.headers,
-            wire: match &self.stream {
-                None => RawHead::Http1(&self.raw),
-                Some(stream) => RawHead::Http2 {
-                    authority: authority(),
-                    has_body: stream.has_body,
-                },
-            },
-            target_to_send: self.target(),
-        }
     }
 }
 
