@@ -71,10 +71,13 @@ impl Connection {
                 () = open.idle() => None,
             };
             let Some(Ok(accepted)) = accepted else {
-                return;
+                break;
             };
             self.spawn(accepted, &activity, &open);
         }
+        drop(connection);
+        // Until each request is recorded: the process may end with its last connection.
+        open.none().await;
     }
 
     /// Serves one stream beside the others.
@@ -128,11 +131,16 @@ impl OpenStreams {
         OpenStream(Arc::clone(self))
     }
 
-    /// Completes once no stream was open for a while.
-    async fn idle(&self) {
+    /// Completes once no stream is open.
+    async fn none(&self) {
         while self.count.load(Ordering::Acquire) > 0 {
             self.none_left.notified().await;
         }
+    }
+
+    /// Completes once no stream was open for a while.
+    async fn idle(&self) {
+        self.none().await;
         tokio::time::sleep(CLIENT_IDLE).await;
     }
 }
