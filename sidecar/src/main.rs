@@ -2,18 +2,18 @@
 //! through.
 
 mod admin;
-mod auth;
 mod background;
 mod cli;
 mod commands;
 mod config;
+mod decision;
 mod discovery;
 mod downstream;
-mod headers;
+mod exchange;
 mod http1;
 mod http2;
+mod identity;
 mod keys;
-mod proxy;
 mod request;
 mod server;
 mod telemetry;

@@ -22,10 +22,10 @@ use wire::rejection::Rejection;
 
 use self::request::{ExplainRequest, RequestError};
 use self::upstream_preview::{lines_of, without_tokens};
-use crate::auth::authorize::{Decision, Forward};
 use crate::config::live::{CurrentRules, Rules};
-use crate::headers::forwarded::Client;
-use crate::headers::forwarded_head::ForwardedHead;
+use crate::decision::authorize::{Decision, Forward};
+use crate::identity::forwarded::Client;
+use crate::identity::forwarded_head::ForwardedHead;
 use crate::keys::current::InstalledKeys;
 use crate::keys::issuer_keys::IssuerKeys;
 use crate::request::kind::RequestKind;

@@ -8,7 +8,7 @@ use wire::settings::whole_patterns;
 use super::enforcement_args::EnforcementArgs;
 use super::rule_args::{DefaultRule, RuleTable, serialize_whole};
 use super::service_args::UpstreamRequestArgs;
-use crate::headers::identity::Encoding;
+use crate::identity::user_header::Encoding;
 
 /// Flags of key sources other than the auth server.
 pub(super) const ISSUERS: [&str; 2] = ["issuer_url", "jwks"];

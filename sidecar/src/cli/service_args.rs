@@ -7,7 +7,7 @@ use clap::{ArgAction, Args};
 use runtime::command_line::serialize::word;
 use serde::Serialize;
 
-use crate::headers::forwarded::ForwardedPolicy;
+use crate::identity::forwarded::ForwardedPolicy;
 
 /// The service's address. A service that speaks HTTP/2 alone opens no WebSocket.
 #[derive(Debug, Clone, Args, Serialize)]

@@ -11,9 +11,9 @@ use runtime::process::exit::ExitError;
 use self::description::Description;
 use super::policy::user_header;
 use super::{key_source, policy};
-use crate::auth::issuers::{Issuer, Issuers, UserNames};
 use crate::cli::ServeArgs;
-use crate::headers::identity::{ClaimHeader, ClaimHeaderError, UserHeader};
+use crate::decision::issuers::{Issuer, Issuers, UserNames};
+use crate::identity::user_header::{ClaimHeader, ClaimHeaderError, UserHeader};
 use crate::keys::cache::KeyCacheSettings;
 use crate::keys::source::SourceSettings;
 

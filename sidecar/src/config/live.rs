@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-use crate::auth::authorize::AuthPolicy;
+use crate::decision::authorize::AuthPolicy;
 use crate::upstream::request::UpstreamRequestPolicy;
 
 /// The rules for requests.

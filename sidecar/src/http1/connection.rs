@@ -3,11 +3,11 @@
 use wire::rejection::Rejection;
 
 use super::side::{HEAD_READ, Http1Side};
-use crate::headers::forwarded::Client;
-use crate::proxy::fast_path::FastPath;
-use crate::proxy::fast_path::head_search::HeadSearch;
-use crate::proxy::fast_path::request::Request;
-use crate::proxy::response::raw_http1_response;
+use crate::exchange::Exchanges;
+use crate::exchange::head_search::HeadSearch;
+use crate::exchange::request::Request;
+use crate::exchange::response::raw_http1_response;
+use crate::identity::forwarded::Client;
 use crate::request::MAX_HEAD_BYTES;
 use crate::request::received::{self, ReceivedHead};
 
@@ -15,7 +15,7 @@ use crate::request::received::{self, ReceivedHead};
 const LONG_HEAD: usize = 2 * HEAD_READ;
 
 /// Serves a connection to its end.
-pub(crate) async fn serve(path: &FastPath, side: &mut Http1Side, client: &Client) {
+pub(crate) async fn serve(path: &Exchanges, side: &mut Http1Side, client: &Client) {
     loop {
         let head = match next_head(path, side).await {
             Ok(Some(head)) => head,
@@ -39,7 +39,7 @@ pub(crate) async fn serve(path: &FastPath, side: &mut Http1Side, client: &Client
 
 /// Waits for the head of a request; returns `None` if no other follows.
 async fn next_head(
-    path: &FastPath,
+    path: &Exchanges,
     side: &mut Http1Side,
 ) -> Result<Option<ReceivedHead>, Rejection> {
     let mut search = HeadSearch::default();

@@ -21,10 +21,10 @@ use wire::rejection::Rejection;
 
 use super::HTTP_2_PREFACE;
 use crate::downstream::transport::ClientTransport;
-use crate::proxy::fast_path::side::{ClientSide, Outgoing};
-use crate::proxy::fast_path::timer::Timer;
-use crate::proxy::fast_path::upload::Upload;
-use crate::proxy::response::DRAIN_TIMEOUT;
+use crate::exchange::response::DRAIN_TIMEOUT;
+use crate::exchange::side::{ClientSide, Outgoing};
+use crate::exchange::timer::Timer;
+use crate::exchange::upload::Upload;
 
 /// Most heads arrive in one read.
 pub(super) const HEAD_READ: usize = 4 * 1024;

@@ -16,10 +16,10 @@ use wire::rejection::Rejection;
 
 use super::side::Http2Side;
 use super::transport::FollowedTransport;
-use crate::headers::forwarded::Client;
+use crate::exchange::Exchanges;
+use crate::exchange::request::Request;
 use crate::http1::Http1Side;
-use crate::proxy::fast_path::FastPath;
-use crate::proxy::fast_path::request::Request;
+use crate::identity::forwarded::Client;
 use crate::request::http2::LIBRARY_MAX_HEAD_BYTES;
 use crate::request::received::ReceivedHead;
 
@@ -33,7 +33,7 @@ const STREAM_WINDOW: u32 = 65_535;
 
 /// A connection of a client.
 pub(crate) struct Connection {
-    pub(crate) requests: Arc<FastPath>,
+    pub(crate) requests: Arc<Exchanges>,
     pub(crate) client: Arc<Client>,
 }
 

@@ -13,9 +13,9 @@ use tokio::time::Instant;
 use wire::http::framing::body::BodyReader;
 
 use super::unsent::Unsent;
-use crate::proxy::fast_path::side::{ClientSide, Outgoing};
-use crate::proxy::fast_path::timer::Timer;
-use crate::proxy::fast_path::upload::Upload;
+use crate::exchange::side::{ClientSide, Outgoing};
+use crate::exchange::timer::Timer;
+use crate::exchange::upload::Upload;
 
 /// A stream of a client. Dropped before the response ends, it is reset.
 pub(super) struct Http2Side {

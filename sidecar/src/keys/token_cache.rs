@@ -17,7 +17,7 @@ use wire::token::bearer::Bearer;
 use wire::token::claims::Validity;
 use wire::token::revocations::TokenDigests;
 
-use crate::headers::identity::Identity;
+use crate::identity::user_header::Identity;
 use crate::telemetry::metrics::TokenCacheCounters;
 
 /// The result of a verified token.
@@ -191,7 +191,7 @@ mod tests {
     use wire::token::claims::Claims;
 
     use super::*;
-    use crate::headers::identity::UserHeader;
+    use crate::identity::user_header::UserHeader;
 
     fn cache_of(bytes: usize) -> TokenCache {
         let counters = TokenCacheCounters::default();

@@ -30,6 +30,8 @@ use crate::config::live::CurrentRules;
 use crate::config::{Config, RevocationSettings};
 use crate::downstream::in_flight::InFlight;
 use crate::downstream::limits;
+use crate::exchange::Exchanges;
+use crate::exchange::auth_proxy::AuthProxy;
 use crate::keys::cache::KeyCache;
 use crate::keys::current::CurrentKeys;
 use crate::keys::issuer_keys::{IssuerKeys, NamedKeys};
@@ -38,8 +40,6 @@ use crate::keys::readiness::{KeyReadiness, NOT_FETCHED};
 use crate::keys::refresh::Refresher;
 use crate::keys::revocation_refresh::RevocationRefresh;
 use crate::keys::source::{KeySource, SourceSettings};
-use crate::proxy::auth_proxy::AuthProxy;
-use crate::proxy::fast_path::FastPath;
 use crate::server::connections::ClientConnections;
 use crate::server::listener::{BoundService, ListenAddresses};
 use crate::server::reload::{Reload, WatchedFiles};
@@ -369,7 +369,7 @@ fn client_connections(
     let in_flight = InFlight::new(max("--max-requests", config.max_requests));
     let head_timeout = config.request_header_timeout;
     let proxy = auth_proxy(config, upstream, in_flight, shared);
-    let requests = FastPath::new(proxy, limits::max_idle(descriptors), IDLE_TIMEOUT);
+    let requests = Exchanges::new(proxy, limits::max_idle(descriptors), IDLE_TIMEOUT);
     ClientConnections::new(requests, tls, slots, head_timeout)
 }
 

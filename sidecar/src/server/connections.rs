@@ -16,15 +16,15 @@ use tokio::sync::Notify;
 use wire::rejection::Rejection::RequestMalformed;
 
 use crate::downstream::transport::{self, ClientTransport, Socket, peer_ip};
-use crate::headers::forwarded::Client;
+use crate::exchange::Exchanges;
+use crate::exchange::response::raw_http1_response;
 use crate::http1::{self, Http1Side};
 use crate::http2;
-use crate::proxy::fast_path::FastPath;
-use crate::proxy::response::raw_http1_response;
+use crate::identity::forwarded::Client;
 
 /// Handler of accepted connections.
 pub(crate) struct ClientConnections {
-    requests: Arc<FastPath>,
+    requests: Arc<Exchanges>,
     tls: Option<Arc<ClientTls>>,
     slots: ConnectionSlots,
     head_timeout: Duration,
@@ -32,7 +32,7 @@ pub(crate) struct ClientConnections {
 
 impl ClientConnections {
     pub(crate) fn new(
-        requests: FastPath,
+        requests: Exchanges,
         tls: Option<Arc<ClientTls>>,
         slots: ConnectionSlots,
         head_timeout: Duration,

@@ -6,11 +6,11 @@ use pingora::{ErrorType, OrErr};
 use wire::http::header_alias::cgi_equal;
 use wire::http::trace::TRACESTATE;
 
-use crate::auth::authorize::{AuthPolicy, Forward};
-use crate::auth::reporting::WOULD_REJECT;
-use crate::auth::strip_token;
-use crate::headers::forwarded::{Client, ForwardedPolicy, is_of_a_proxy, remove_path_overrides};
-use crate::headers::service_head::ServiceHead;
+use crate::decision::authorize::{AuthPolicy, Forward};
+use crate::decision::reporting::WOULD_REJECT;
+use crate::decision::strip_token;
+use crate::identity::forwarded::{Client, ForwardedPolicy, is_of_a_proxy, remove_path_overrides};
+use crate::identity::service_head::ServiceHead;
 use crate::request::kind::RequestKind;
 use crate::telemetry::request_id::RequestIds;
 

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use http::header;
 
-use crate::headers::forwarded_head::ForwardedHead;
-use crate::headers::service_head::ServiceHead;
+use crate::identity::forwarded_head::ForwardedHead;
+use crate::identity::service_head::ServiceHead;
 
 /// Returns the request line and the fields, or HTTP/2's pseudo-fields and the others, without the
 /// token, also without the one in the cookie of this name.

@@ -7,9 +7,9 @@ use wire::http::methods::Methods;
 use wire::http::path_patterns::PathPattern;
 use wire::interceptor::{AuthRequirement, Interceptor};
 
-use crate::auth::authorize::AuthPolicy;
 use crate::cli::policy_args::RulesArgs;
 use crate::config::{examples, optional_list, pass_list, path_of};
+use crate::decision::authorize::AuthPolicy;
 
 /// Methods by which a pattern for all is tried.
 const METHODS: [Method; 5] = [

@@ -12,12 +12,12 @@ use wire::token::verifier::VerificationPolicy;
 
 use super::user_prefix::UserPrefix;
 use super::{IssuerConfig, key_source, policy};
-use crate::auth::reporting::WOULD_REJECT;
 use crate::cli::ServeArgs;
 use crate::cli::issuer_table::IssuerTable;
 use crate::config::flag_value::{flag_error, given};
-use crate::headers::field_name::plain_name;
-use crate::headers::identity::UserHeader;
+use crate::decision::reporting::WOULD_REJECT;
+use crate::identity::field_name::plain_name;
+use crate::identity::user_header::UserHeader;
 use crate::keys::cache::KeyCacheSettings;
 use crate::keys::jwks_address::JwksAddress;
 use crate::keys::kubernetes;

@@ -6,7 +6,7 @@ use runtime::process::exit::ExitError;
 use wire::folding::begins_alike;
 
 use super::rejected;
-use crate::auth::issuers::UserNames;
+use crate::decision::issuers::UserNames;
 
 /// Long enough for any name of an issuer, short enough for each user header.
 const MAX_BYTES: usize = 64;

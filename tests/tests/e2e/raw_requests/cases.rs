@@ -176,7 +176,7 @@ impl Corpus {
 }
 
 impl Case {
-    /// Returns true if a response has what Pingora reads and the fast path does not: a folded field, a
+    /// Returns true if a response has what Pingora reads and the exchange does not: a folded field, a
     /// blank before a colon, or any length beside a coding (ADR 0045).
     pub(super) fn has_lenient_response(&self) -> bool {
         let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
@@ -189,9 +189,9 @@ impl Case {
         })
     }
 
-    /// Returns true if it may depend on the connections that each path keeps: the service closes one
-    /// without a response behind another response, or sends a second response late. The fast path
-    /// keeps fewer of them, and a request that leaves it finds none of its own (ADR 0045).
+    /// Returns true if it may depend on the connections that each program keeps: the service closes one
+    /// without a response behind another response, or sends a second response late. This one
+    /// keeps fewer of them (ADR 0045).
     pub(super) fn depends_on_kept_connections(&self) -> bool {
         let is_silent = |reply: &Reply| reply.close && reply.parts.concat().is_empty();
         let begins_response = |part: &&Vec<u8>| part.starts_with(b"HTTP/1.1 2");

@@ -1,4 +1,4 @@
-//! Observations of a case on one path: at the service, at the client, in metrics and in the log.
+//! Observations of a case through one program: at the service, at the client, in metrics and in the log.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -20,7 +20,7 @@ const SILENCE: Duration = Duration::from_secs(6);
 /// Behind a body whose end did not arrive.
 const UNFINISHED: &str = " without its end";
 
-/// Metrics that count the same on both paths.
+/// Metrics that count the same with both programs.
 const COUNTED: [&str; 7] = [
     "postern_sidecar_requests_total",
     "postern_sidecar_upstream_errors_total",
@@ -81,8 +81,8 @@ impl Observation {
         self.log.iter().any(late)
     }
 
-    /// Returns the parts that differ from those of the other path, apart from what ADR 0045 allows.
-    pub(super) fn difference(&self, pingora: &Self) -> Option<String> {
+    /// Returns the parts that differ from those of the other program, apart from what ADR 0045 allows.
+    pub(super) fn difference(&self, former: &Self) -> Option<String> {
         // Pingora's proxy may drop interim responses before a response that it rejects.
         let without_interim = |responses: &[Received]| {
             let mut responses = responses.to_vec();
@@ -91,7 +91,7 @@ impl Observation {
         };
         let (mut received, by_pingora) = (
             without_interim(&self.received),
-            without_interim(&pingora.received),
+            without_interim(&former.received),
         );
         if received.len() > by_pingora.len() {
             // It also keeps the begin of a response back until there is more of it.
@@ -99,24 +99,24 @@ impl Observation {
         }
         let client = part("client", &received, &by_pingora);
         let parts = [
-            part("service", &requests(&self.seen), &requests(&pingora.seen)),
-            part("reuse", &reused_more(&self.seen, &pingora.seen), &false),
+            part("service", &requests(&self.seen), &requests(&former.seen)),
+            part("reuse", &reused_more(&self.seen, &former.seen), &false),
             client,
-            part("closed", &self.closed, &pingora.closed),
-            part("metrics", &self.counts, &pingora.counts),
-            part("log", &self.log, &pingora.log),
+            part("closed", &self.closed, &former.closed),
+            part("metrics", &self.counts, &former.counts),
+            part("log", &self.log, &former.log),
         ];
-        let compared = if self.rejects_what_is_escaped(pingora) {
+        let compared = if self.rejects_what_is_escaped(former) {
             // Pingora escapes a control byte, and a filter rejects the path.
             0
-        } else if self.rejects_head() && pingora.names_no_reason() {
+        } else if self.rejects_head() && former.names_no_reason() {
             // Pingora rejects two lengths, other codings, two hosts and some of CONNECT before a
             // filter can name reason, method and path.
             2
-        } else if pingora.has_no_response() {
+        } else if former.has_no_response() {
             // Pingora's proxy closes the connection of an event stream that does not begin.
             2
-        } else if pingora.rejects_request_late() {
+        } else if former.rejects_request_late() {
             // After an early response, it waits for the rest of the request.
             4
         } else {
@@ -127,9 +127,9 @@ impl Observation {
     }
 
     /// Returns true if the last request is no HTTP here, and has no canonical path on the other side.
-    fn rejects_what_is_escaped(&self, pingora: &Self) -> bool {
+    fn rejects_what_is_escaped(&self, former: &Self) -> bool {
         let last = self.log.len().checked_sub(1);
-        let theirs = last.and_then(|last| pingora.log.get(last));
+        let theirs = last.and_then(|last| former.log.get(last));
         self.names_no_reason() && theirs.is_some_and(|line| line.contains("path_not_canonical"))
     }
 
@@ -169,8 +169,9 @@ impl Observation {
 }
 
 /// Returns the difference of one part.
-fn part<T: std::fmt::Debug + PartialEq>(name: &str, fast: &T, pingora: &T) -> Option<String> {
-    (fast != pingora).then(|| format!("  {name}\n    fast:    {fast:?}\n    pingora: {pingora:?}"))
+fn part<T: std::fmt::Debug + PartialEq>(name: &str, present: &T, former: &T) -> Option<String> {
+    (present != former)
+        .then(|| format!("  {name}\n    present: {present:?}\n    former:  {former:?}"))
 }
 
 /// Returns the whole requests without their connections: of one that is rejected within its body,
@@ -185,19 +186,20 @@ fn requests(seen: &[Seen]) -> Vec<Seen> {
 }
 
 /// Returns true if a request went over a used connection that Pingora's proxy did not use again.
-fn reused_more(fast: &[Seen], pingora: &[Seen]) -> bool {
+fn reused_more(present: &[Seen], former: &[Seen]) -> bool {
     let reuses = |seen: &[Seen]| -> Vec<bool> {
         let connections: Vec<_> = seen.iter().map(|seen| seen.connection).collect();
         let is_used = |at: usize| connections[..at].contains(&connections[at]);
         (0..connections.len()).map(is_used).collect()
     };
-    let (fast, pingora) = (reuses(fast), reuses(pingora));
-    fast.iter()
-        .zip(&pingora)
-        .any(|(fast, pingora)| *fast && !pingora)
+    let (present, former) = (reuses(present), reuses(former));
+    present
+        .iter()
+        .zip(&former)
+        .any(|(present, former)| *present && !former)
 }
 
-/// Sends the case through one path.
+/// Sends the case through one program.
 pub(super) fn observe(side: &Side, case: &Case, pause: Duration) -> Observation {
     let before = counts(side);
     let logged = log(side).len();

@@ -17,10 +17,10 @@ use wire::token::bearer::{Bearer, TokenLocation};
 use wire::token::revocations::TokenDigests;
 use wire::token::verifier::VerificationPolicy;
 
-use crate::auth::csrf::is_cross_site_request;
-use crate::auth::issuers::{Issuer, Issuers};
-use crate::auth::protected_resource::ProtectedResource;
-use crate::headers::identity::UserHeader;
+use crate::decision::csrf::is_cross_site_request;
+use crate::decision::issuers::{Issuer, Issuers};
+use crate::decision::protected_resource::ProtectedResource;
+use crate::identity::user_header::UserHeader;
 use crate::keys::current::InstalledKeys;
 use crate::keys::issuer_keys::KeysByIssuer;
 use crate::keys::token_cache::{Lookup, TokenDigest, VerifiedToken};

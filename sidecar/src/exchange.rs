@@ -1,11 +1,14 @@
 //! The one way of every request: to a service of HTTP/1.x or HTTP/2, and back to a client of either.
 
+pub(crate) mod auth_proxy;
 mod chunks;
+mod decision;
 mod download;
-mod exchange;
 pub(crate) mod head_search;
+mod one_exchange;
 mod pool;
 pub(crate) mod request;
+pub(crate) mod response;
 mod response_head;
 mod serve;
 mod service;
@@ -26,22 +29,22 @@ use pingora::{Error, ErrorType};
 use tokio_util::sync::CancellationToken;
 use wire::rejection::Rejection;
 
-use self::exchange::Limits;
+use self::auth_proxy::AuthProxy;
+use self::one_exchange::Limits;
 use self::pool::Pool;
 use self::request::{Authorized, Progress, Request};
 use self::response_head::ResponseHead;
 use self::service::{Http2Stream, Service};
 use self::upload::Upload;
-use super::auth_proxy::AuthProxy;
-use crate::auth::authorize::{Decision, Forward, Rejected};
-use crate::headers::forwarded::Client;
+use crate::decision::authorize::{Decision, Forward, Rejected};
+use crate::identity::forwarded::Client;
 use crate::request::kind::RequestKind;
 use crate::telemetry::access_log::RequestRecord;
 use crate::telemetry::outcome::{Completion, Outcome};
 use crate::telemetry::request_span::RequestSpan;
 
 /// Server of requests.
-pub(crate) struct FastPath {
+pub(crate) struct Exchanges {
     pub(crate) proxy: AuthProxy,
     connector: TransportConnector,
     /// Of HTTP/2, or of the version that the service chooses.
@@ -63,7 +66,7 @@ fn unresolved() -> Box<Error> {
     Error::explain(ErrorType::ConnectError, "no address")
 }
 
-impl FastPath {
+impl Exchanges {
     /// Creates the server; so many connections to the service may wait `idle_timeout` for their
     /// next request.
     pub(crate) fn new(proxy: AuthProxy, max_idle: usize, idle_timeout: Duration) -> Self {

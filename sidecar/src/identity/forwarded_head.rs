@@ -6,7 +6,7 @@ use pingora::{Error, ErrorType, OrErr};
 use pingora_http::RequestHeader;
 use smallvec::SmallVec;
 
-use crate::headers::service_head::ServiceHead;
+use crate::identity::service_head::ServiceHead;
 use crate::request::kind::RequestKind;
 use crate::request::received::ReceivedHead;
 

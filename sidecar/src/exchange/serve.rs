@@ -7,14 +7,14 @@ use http::Version;
 use pingora::ErrorSource;
 use wire::rejection::Rejection;
 
-use super::FastPath;
-use super::exchange::{Exchange, Failure, Waits};
+use super::Exchanges;
+use super::one_exchange::{Exchange, Failure, Waits};
 use super::request::{Authorized, Progress, Request};
 use super::side::ClientSide;
 use super::upload::Upload;
-use crate::headers::forwarded::Client;
-use crate::proxy::decision::Action;
-use crate::proxy::response::LocalResponse;
+use crate::exchange::decision::Action;
+use crate::exchange::response::LocalResponse;
+use crate::identity::forwarded::Client;
 use crate::telemetry::outcome::Outcome;
 use crate::upstream::errors;
 
@@ -25,7 +25,7 @@ pub(crate) struct Served {
     pub(crate) ended: Instant,
 }
 
-impl FastPath {
+impl Exchanges {
     /// Serves a request of `side` to its end.
     pub(crate) async fn serve(
         &self,

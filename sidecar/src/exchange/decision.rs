@@ -9,9 +9,9 @@ use runtime::process::clock::unix_now;
 use wire::rejection::Rejection;
 
 use super::auth_proxy::AuthProxy;
-use crate::auth::authorize::{AuthPolicy, Decision, Forward, Rejected};
+use crate::decision::authorize::{AuthPolicy, Decision, Forward, Rejected};
+use crate::exchange::response::LocalResponse;
 use crate::keys::on_demand::OnDemandRefresh;
-use crate::proxy::response::LocalResponse;
 use crate::request::received::ReceivedHead;
 use crate::telemetry::outcome::Outcome;
 

@@ -10,7 +10,7 @@ use wire::interceptor::TokenSources;
 use wire::token::bearer::websocket_protocols_without_token;
 use wire::token::cookie::cookies_without;
 
-use crate::headers::service_head::ServiceHead;
+use crate::identity::service_head::ServiceHead;
 
 /// The WebSocket protocol to choose if the service chose none: browsers close the connection if the
 /// response names none of the offered ones.

@@ -10,9 +10,9 @@ use pingora::protocols::l4::socket::SocketAddr as ServiceAddress;
 use runtime::process::clock::unix_now;
 use wire::rejection::Rejection;
 
-use crate::auth::authorize::Forward;
 use crate::background::Draining;
 use crate::config::live::{CurrentRules, Rules};
+use crate::decision::authorize::Forward;
 use crate::downstream::in_flight::InFlight;
 use crate::keys::issuer_keys::IssuerKeys;
 use crate::telemetry::metrics::Metrics;

@@ -12,7 +12,7 @@ use wire::http::framing::body::BodyReader;
 use wire::http::framing::responses::ResponseFraming;
 
 use super::side::Outgoing;
-use crate::auth::strip_token::BEARER;
+use crate::decision::strip_token::BEARER;
 use crate::request::kind::{GRPC_STATUS, RequestKind};
 
 /// Pingora's own limits for the head of a response.

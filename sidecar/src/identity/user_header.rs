@@ -15,11 +15,11 @@ use wire::http::header_alias::cgi_equal;
 use wire::rejection::Rejection;
 use wire::token::claim_name::{ClaimName, ClaimNameError};
 
-use crate::headers::ascii_json::ascii_json;
-use crate::headers::claim_text::text_of;
-use crate::headers::field_name::FieldName;
-pub(crate) use crate::headers::field_name::FieldNameError;
-use crate::headers::service_head::ServiceHead;
+use crate::identity::ascii_json::ascii_json;
+use crate::identity::claim_text::text_of;
+use crate::identity::field_name::FieldName;
+pub(crate) use crate::identity::field_name::FieldNameError;
+use crate::identity::service_head::ServiceHead;
 
 /// Configuration of the identity headers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -284,8 +284,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::headers::forwarded_head::ForwardedHead;
-    use crate::headers::forwarded_head::testing::{received, sent};
+    use crate::identity::forwarded_head::ForwardedHead;
+    use crate::identity::forwarded_head::testing::{received, sent};
 
     fn header() -> UserHeader {
         UserHeader::new("X-Current-User", 1000).unwrap()

@@ -12,7 +12,7 @@ use runtime::net::client_address::TrustedProxies;
 use wire::http::header_alias::cgi_equal;
 use wire::http::request_path::{moves_the_root, names_another_path};
 
-use crate::headers::service_head::ServiceHead;
+use crate::identity::service_head::ServiceHead;
 
 const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -182,7 +182,7 @@ pub(crate) fn is_client_address_header(name: &str) -> bool {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use crate::headers::forwarded_head::{ForwardedHead, testing};
+    use crate::identity::forwarded_head::{ForwardedHead, testing};
 
     fn sent(policy: ForwardedPolicy, client: &Client, fields: &[(&'static str, &str)]) -> String {
         let received = testing::received(fields);

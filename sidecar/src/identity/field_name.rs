@@ -5,7 +5,7 @@ use http::header::HeaderName;
 use wire::http::methods::METHOD_OVERRIDES;
 use wire::http::request_path::names_another_path;
 
-use crate::headers::forwarded;
+use crate::identity::forwarded;
 
 /// Name of a header that carries the user or a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,8 +11,8 @@ use wire::api::envelope::Envelope;
 use wire::http::cors::Endpoint;
 use wire::rejection::Rejection;
 
-use crate::auth::protected_resource::ProtectedResource;
-use crate::proxy::fast_path::side::Outgoing;
+use crate::decision::protected_resource::ProtectedResource;
+use crate::exchange::side::Outgoing;
 use crate::request::kind::{GRPC_STATUS, is_grpc_call};
 
 /// Wait for a client that is still sending: closing earlier would reset the connection before it

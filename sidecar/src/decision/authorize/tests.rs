@@ -13,7 +13,7 @@ use wire::keys::{KeySet, VerificationKey};
 use wire::rules::{RequiredClaim, Requirement, Rule, Unmatched};
 
 use super::*;
-use crate::auth::issuers::UserNames;
+use crate::decision::issuers::UserNames;
 use crate::keys::current::CurrentKeys;
 use crate::keys::revocations::Revocations;
 use crate::keys::revocations::tests::list_of;

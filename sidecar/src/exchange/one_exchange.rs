@@ -13,8 +13,8 @@ use super::service::Service;
 use super::side::ClientSide;
 use super::upload::Upload;
 use crate::background::Draining;
-use crate::proxy::auth_proxy::StreamEnd;
-use crate::proxy::response::DRAIN_TIMEOUT;
+use crate::exchange::auth_proxy::StreamEnd;
+use crate::exchange::response::DRAIN_TIMEOUT;
 use crate::request::kind::RequestKind;
 
 /// Timeouts of each side, and the deadline of the exchange.
