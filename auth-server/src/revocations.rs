@@ -36,7 +36,7 @@ pub(crate) struct Revocations {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 struct Entries {
-    /// By `jti`.
+    /// By `jti`, or by the `sid` of a session.
     tokens: BTreeMap<String, RevokedToken>,
     /// By id.
     users: BTreeMap<String, NotBefore>,
@@ -75,7 +75,7 @@ struct NotBefore {
 /// The revoked tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Revoked {
-    /// The token with this `jti`.
+    /// The token with this `jti`, or the tokens of the session with this `sid`.
     Token { id: String, user: Option<String> },
     /// Those of the user with this id, issued before a time.
     User { id: String, before: i64 },
@@ -151,9 +151,9 @@ impl Revocations {
             entry.is_some_and(|entry| claims.issued_at.is_none_or(|at| at < entry.before))
         };
         let entries = &self.entries;
-        let token = claims.token_id.as_ref();
+        let mut names = claims.token_id.iter().chain(&claims.session);
         let application = claims.client_id.as_ref();
-        token.is_some_and(|id| entries.tokens.contains_key(id))
+        names.any(|id| entries.tokens.contains_key(id))
             || issued_before(entries.users.get(&claims.user_id))
             || issued_before(application.and_then(|id| entries.applications.get(id)))
             || issued_before(entries.everyone.as_ref())

@@ -13,23 +13,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use aws_lc_rs::error::Unspecified;
 use runtime::named_enum;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 use wire::token::claims::Claims;
 use zeroize::Zeroizing;
 
 pub(crate) use self::record::IssuedToken;
-use self::record::{NoUser, SessionRecord, Use};
+use self::record::{NoUser, SessionRecord, Use, revocation};
 use self::records::SessionRecords;
 use self::refresh_token::{RefreshToken, SessionId};
 use crate::audit;
 use crate::keys::live::LiveKeys;
 use crate::metrics::{Metrics, SessionEvent};
-use crate::revocations::Revocation;
+use crate::random;
 use crate::revocations::queue::RevocationQueue;
+use crate::revocations::{Revocation, end_of_tokens};
 use crate::store::clock::StoreClock;
 use crate::store::{StoreError, Version};
 use crate::users::{PresentUser, User, UserStore};
@@ -67,8 +67,6 @@ pub(crate) enum SessionError {
     OtherUsers,
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("there is no randomness")]
-    Random(#[from] Unspecified),
 }
 
 /// The parts of [`Sessions`].
@@ -101,6 +99,7 @@ struct State {
 /// A session that a login is about to begin.
 pub(crate) struct Beginning {
     token: RefreshToken,
+    secret: Zeroizing<String>,
     credentials: String,
     began: i64,
 }
@@ -117,6 +116,8 @@ pub(crate) struct OpenSession {
 /// The outcome of a use of a refresh token.
 pub(crate) struct Renewed {
     pub(crate) user: User,
+    /// `sid` of the access token.
+    pub(crate) id: String,
     pub(crate) refresh_token: Zeroizing<String>,
     pub(crate) access_token: IssuedToken,
     /// `iat` of the access token.
@@ -129,14 +130,20 @@ impl Beginning {
     pub(crate) fn new(user: &PresentUser, now: i64) -> Option<Self> {
         Some(Self {
             token: RefreshToken::generate(&user.user.id).ok()?,
+            secret: random::secret().ok()?,
             credentials: user.credentials.clone(),
             began: now,
         })
     }
 
-    /// Returns the id of the first access token.
-    pub(crate) fn token_id(&self) -> Result<String, Unspecified> {
-        self.token.session().token_id()
+    /// Returns the `sid` of the access tokens.
+    pub(crate) fn id(&self) -> String {
+        self.token.session().text()
+    }
+
+    /// Returns the `jti` of the first access token.
+    pub(crate) fn token_id(&self) -> String {
+        self.token.session().token_id(&self.secret, 0)
     }
 }
 
@@ -157,10 +164,10 @@ impl Sessions {
         &self,
         beginning: Beginning,
         user: &User,
-        issued: IssuedToken,
+        expires: i64,
     ) -> Result<Option<Zeroizing<String>>, StoreError> {
         let token = beginning.token.clone();
-        let begun = self.0.begin(beginning, user, issued).await;
+        let begun = self.0.begin(beginning, user, expires).await;
         self.0.log_begin(begun.as_ref().err());
         self.0.parts.metrics.session(match begun {
             Ok(()) => SessionEvent::Begun,
@@ -218,8 +225,7 @@ impl Sessions {
         let held = held.ok_or(SessionError::Ended)?;
         let record = held.record?;
         let present = state.parts.users.present(&record.account);
-        let is_revoked =
-            |user: &str, began, tokens: &[IssuedToken]| state.is_revoked(user, began, tokens);
+        let is_revoked = |user: &str, began| state.is_revoked(id, user, began);
         match record.user(&token, present, is_revoked, now) {
             Ok((user, of_token)) => Ok(OpenSession {
                 user,
@@ -248,21 +254,14 @@ impl Sessions {
         let state = &self.0;
         for _ in 0..ATTEMPTS {
             if session.of_token == Use::Repeated {
-                return session.given();
+                return Ok(session.given());
             }
-            let id = session.token.session();
-            let issued = IssuedToken {
-                id: id.token_id()?,
-                expires: now.saturating_add(state.parts.token_lifetime),
-            };
-            let (record, surplus) = session.record.renewed(&session.token, issued, now);
-            state.revoke(surplus).await?;
-            let expected = Some(session.version.clone());
-            if state
-                .call(state.parts.records.put(id, expected, &record))
-                .await?
-            {
-                return OpenSession { record, ..session }.given();
+            let (id, expected) = (session.token.session(), Some(session.version.clone()));
+            let expires = now.saturating_add(state.parts.token_lifetime);
+            let record = session.record.renewed(&session.token, now, expires);
+            let put = state.parts.records.put(id, expected, &record);
+            if state.call(put).await? {
+                return Ok(OpenSession { record, ..session }.given());
             }
             session = self.open_with(session.token, now).await?;
         }
@@ -270,8 +269,8 @@ impl Sessions {
     }
 
     /// Ends a session, if there is one, once its access tokens are revoked in the store; also if the
-    /// client does not wait for that. `verified` is the revocation of an access token of it that was
-    /// verified: then it ends also where its record cannot be read.
+    /// client does not wait for that. `verified` is the time until which an access token of it, which was
+    /// verified, may be valid: then it ends also where its record cannot be read.
     ///
     /// # Errors
     /// While the store is unavailable, or the record cannot be read.
@@ -279,7 +278,7 @@ impl Sessions {
         &self,
         id: SessionId,
         cause: EndCause,
-        verified: Option<Revocation>,
+        verified: Option<i64>,
     ) -> Result<(), StoreError> {
         let state = Arc::clone(&self.0);
         let ended = tokio::spawn(async move { state.end(id, cause, verified).await });
@@ -289,15 +288,15 @@ impl Sessions {
 }
 
 impl OpenSession {
-    fn given(self) -> Result<Renewed, SessionError> {
-        let given = self.record.given(&self.token);
-        let (token, access_token, issued_at) = given.ok_or(SessionError::Ended)?;
-        Ok(Renewed {
+    fn given(self) -> Renewed {
+        let (token, access_token, issued_at) = self.record.given(&self.token);
+        Renewed {
             user: self.user,
+            id: token.session().text(),
             refresh_token: token.text(),
             access_token,
             issued_at,
-        })
+        }
     }
 }
 
@@ -306,15 +305,16 @@ impl State {
         &self,
         beginning: Beginning,
         user: &User,
-        issued: IssuedToken,
+        expires: i64,
     ) -> Result<(), SessionError> {
         let Beginning {
             token,
+            secret,
             credentials,
             began,
         } = beginning;
         let times = (began, began.saturating_add(self.parts.lifetime));
-        let record = SessionRecord::new(&token, user, credentials, times, issued)?;
+        let record = SessionRecord::new((&token, &secret), user, credentials, times, expires);
         let put = self.parts.records.put(token.session(), None, &record);
         match self.call(put).await? {
             true => Ok(()),
@@ -338,26 +338,30 @@ impl State {
         &self,
         id: SessionId,
         cause: EndCause,
-        verified: Option<Revocation>,
+        verified: Option<i64>,
     ) -> Result<(), StoreError> {
+        let parts = &self.parts;
         for _ in 0..ATTEMPTS {
-            let Some(held) = self.call(self.parts.records.read(id)).await? else {
-                return self.revoke(verified.into_iter().collect()).await;
+            let now = parts.clock.now();
+            let Some(held) = self.call(parts.records.read(id)).await? else {
+                let until = verified.filter(|until| *until > now);
+                return self.revoke(until.map(|it| revocation(id, None, it))).await;
             };
-            let (account, revocations) = match &held.record {
-                Ok(record) => (
-                    record.account.clone(),
-                    record.revocations(self.parts.clock.now()),
-                ),
-                Err(_) if verified.is_some() => Default::default(),
-                Err(error) => return Err(error.clone()),
+            let (account, revoked) = match (&held.record, verified) {
+                (Ok(record), _) => (record.account.as_str(), record.revocation(id, now)),
+                (Err(error), None) => return Err(error.clone()),
+                // Any other token of it ends as late as one of now.
+                (Err(_), Some(until)) => {
+                    let until = until.max(end_of_tokens(now, parts.token_lifetime));
+                    ("", Some(revocation(id, None, until)))
+                }
             };
-            // First: without its record nothing would name them.
-            let revocations = revocations.into_iter().chain(verified.clone());
-            self.revoke(revocations.collect()).await?;
-            if self.call(self.parts.records.remove(id, held)).await? {
+            let account = account.to_owned();
+            // First: without its record nothing would end them.
+            self.revoke(revoked).await?;
+            if self.call(parts.records.remove(id, held)).await? {
                 audit::session_ended(&account, cause.name());
-                self.parts.metrics.session(match cause {
+                parts.metrics.session(match cause {
                     EndCause::Reuse => SessionEvent::Reused,
                     _ => SessionEvent::Ended,
                 });
@@ -367,30 +371,25 @@ impl State {
         Err(keeps_changing())
     }
 
-    /// Waits until the store has these revocations.
-    async fn revoke(&self, revocations: Vec<Revocation>) -> Result<(), StoreError> {
-        match revocations.is_empty() {
-            true => Ok(()),
-            false => Ok(self.parts.revocations.submit(revocations).await?),
+    /// Waits until the store has the revocation.
+    async fn revoke(&self, revocation: Option<Revocation>) -> Result<(), StoreError> {
+        match revocation {
+            None => Ok(()),
+            Some(it) => Ok(self.parts.revocations.submit(vec![it]).await?),
         }
     }
 
-    /// Returns true if the user was revoked since the session began, or one of its tokens was.
-    fn is_revoked(&self, user: &str, began: i64, tokens: &[IssuedToken]) -> bool {
+    /// Returns true if the session was revoked, or its user since it began.
+    fn is_revoked(&self, id: SessionId, user: &str, began: i64) -> bool {
         let Some(keys) = self.parts.live_keys.published() else {
             return true;
         };
-        let revocations = keys.ring().revocations();
-        let claims = |token_id| Claims {
+        keys.ring().revocations().revokes(&Claims {
             user_id: user.to_owned(),
             issued_at: Some(began),
-            token_id,
+            session: Some(id.text()),
             ..Claims::default()
-        };
-        revocations.revokes(&claims(None))
-            || tokens
-                .iter()
-                .any(|token| revocations.revokes(&claims(Some(token.id.clone()))))
+        })
     }
 
     /// Bounds the number of calls; the store bounds their time.
@@ -420,7 +419,6 @@ pub(crate) fn log_error(error: &SessionError) {
     match error {
         SessionError::Ended | SessionError::OtherUsers => {}
         SessionError::Store(error) => warn!(%error, "a session is not available"),
-        SessionError::Random(_) => error!(%error, "a session cannot be renewed"),
     }
 }
 

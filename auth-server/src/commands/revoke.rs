@@ -102,10 +102,11 @@ async fn end_session(
     let sessions = store.sessions();
     while let Some(held) = sessions.read(session).await? {
         let session_record = held.record.as_ref().map_err(Clone::clone)?;
-        if !session_record.has_token(token_id) {
+        if !session_record.has_token(session, token_id) {
             return Ok(());
         }
-        record(store, &session_record.revocations(now), by, now).await?;
+        let revoked = session_record.revocation(session, now);
+        record(store, revoked.as_slice(), by, now).await?;
         if sessions.remove(session, held).await? {
             print_note(
                 "its session has ended as well, with all access tokens: the refresh token is of no use any more",

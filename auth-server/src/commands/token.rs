@@ -165,7 +165,7 @@ mod tests {
             lifetime: 60,
         };
         issuer
-            .issue(pair, &builtin_user(), 0, "id".to_owned())
+            .issue(pair, &builtin_user(), 0, ("id".to_owned(), None))
             .unwrap()
     }
 

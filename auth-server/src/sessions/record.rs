@@ -2,20 +2,17 @@
 
 use std::fmt;
 
-use aws_lc_rs::error::Unspecified;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::EndCause;
-use super::refresh_token::RefreshToken;
+use super::refresh_token::{RefreshToken, SessionId};
 use crate::applications::secret_hash::SecretHash;
-use crate::random;
 use crate::revocations::{KEEP_AFTER_EXPIRY, Revocation, Revoked};
 use crate::users::{PresentUser, User};
 
-/// Tokens that end with their session; older ones end before. A client that refreshes with each page
-/// has as many within hours, and each that ends is an entry of the revocation list.
-const MAX_TOKENS: usize = 32;
+/// The last access tokens that are known to be of their session.
+const KNOWN_TOKENS: usize = 4096;
 /// Seconds for which the former refresh token gives the same pair again: the response to its first
 /// use may be lost.
 const REPEAT: i64 = 30;
@@ -24,7 +21,8 @@ const REPEAT: i64 = 30;
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SessionRecord {
-    /// Makes the next refresh token, together with the present one; alone it makes none.
+    /// Makes the next refresh token, together with the present one; alone it makes none. Makes the `jti`
+    /// of each access token.
     secret: String,
     /// The number of renewals.
     counter: u64,
@@ -42,8 +40,10 @@ pub(crate) struct SessionRecord {
     /// The time of the login.
     began: i64,
     pub(super) ends: i64,
-    /// The last access tokens, oldest first, with those that only a sidecar still accepts.
-    tokens: Vec<IssuedToken>,
+    /// `exp` of the last access token.
+    expires: i64,
+    /// The latest `exp` of all.
+    live_until: i64,
     /// Members of a newer version.
     #[serde(flatten)]
     unknown: Map<String, Value>,
@@ -57,7 +57,7 @@ impl fmt::Debug for SessionRecord {
 }
 
 /// An access token of a session.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct IssuedToken {
     /// `jti`.
     pub(crate) id: String,
@@ -90,14 +90,14 @@ impl From<EndCause> for NoUser {
 
 impl SessionRecord {
     pub(super) fn new(
-        token: &RefreshToken,
+        (token, secret): (&RefreshToken, &str),
         user: &User,
         credentials: String,
         (began, ends): (i64, i64),
-        issued: IssuedToken,
-    ) -> Result<Self, Unspecified> {
-        Ok(Self {
-            secret: random::secret()?.to_string(),
+        expires: i64,
+    ) -> Self {
+        Self {
+            secret: secret.to_owned(),
             counter: 0,
             token_sha256: token.hash(),
             former_sha256: None,
@@ -107,73 +107,52 @@ impl SessionRecord {
             credentials,
             began,
             ends,
-            tokens: vec![issued],
+            expires,
+            live_until: expires,
             unknown: Map::new(),
-        })
+        }
     }
 
-    /// Returns the record after a use of `token`, whose end stays, and the revocations of access tokens
-    /// that it has no place for: nothing would end them with the session.
-    pub(super) fn renewed(
-        &self,
-        token: &RefreshToken,
-        issued: IssuedToken,
-        now: i64,
-    ) -> (Self, Vec<Revocation>) {
-        let mut tokens: Vec<_> = self.accepted_tokens(now).cloned().collect();
-        tokens.push(issued);
-        let surplus = tokens.len().saturating_sub(MAX_TOKENS);
-        let surplus = tokens.drain(..surplus);
-        let valid = surplus.filter(|token| token.expires > now);
-        let revocations = valid.map(|token| self.revocation(&token)).collect();
+    /// Returns the record after a use of `token` at `now`, whose end stays.
+    pub(super) fn renewed(&self, token: &RefreshToken, now: i64, expires: i64) -> Self {
         let counter = self.counter.saturating_add(1);
-        let renewed = Self {
+        Self {
             counter,
             token_sha256: token.next(&self.secret, counter).hash(),
             former_sha256: Some(self.token_sha256),
             renewed: now,
-            tokens,
+            expires,
+            live_until: self.live_until.max(expires),
             ..self.clone()
-        };
-        (renewed, revocations)
+        }
     }
 
     /// Returns what the last use of a refresh token gave: the next refresh token, and the access token
     /// with the time of its issue. `used` is the former token.
-    pub(super) fn given(&self, used: &RefreshToken) -> Option<(RefreshToken, IssuedToken, i64)> {
-        let issued = self.tokens.last()?.clone();
-        let next = used.next(&self.secret, self.counter);
-        Some((next, issued, self.renewed))
+    pub(super) fn given(&self, used: &RefreshToken) -> (RefreshToken, IssuedToken, i64) {
+        let issued = IssuedToken {
+            id: used.session().token_id(&self.secret, self.counter),
+            expires: self.expires,
+        };
+        (used.next(&self.secret, self.counter), issued, self.renewed)
     }
 
-    /// Returns the revocations of all access tokens that a program may accept at `now`.
-    pub(crate) fn revocations(&self, now: i64) -> Vec<Revocation> {
-        let tokens = self.accepted_tokens(now);
-        tokens.map(|token| self.revocation(token)).collect()
+    /// Returns the revocation of all access tokens; `None` if no program accepts one at `now`, by its own
+    /// clock and leeway.
+    pub(crate) fn revocation(&self, id: SessionId, now: i64) -> Option<Revocation> {
+        let until = self.live_until.saturating_add(KEEP_AFTER_EXPIRY);
+        (until > now).then(|| revocation(id, Some(self.user_id.clone()), until))
     }
 
-    pub(crate) fn has_token(&self, id: &str) -> bool {
-        self.tokens.iter().any(|token| token.id == id)
-    }
-
-    /// Lists the tokens that a sidecar may accept at `now`, by its own clock and leeway.
-    fn accepted_tokens(&self, now: i64) -> impl Iterator<Item = &IssuedToken> {
-        let end = |token: &IssuedToken| token.expires.saturating_add(KEEP_AFTER_EXPIRY);
-        self.tokens.iter().filter(move |token| end(token) > now)
-    }
-
-    fn revocation(&self, token: &IssuedToken) -> Revocation {
-        Revocation {
-            until: token.expires.saturating_add(KEEP_AFTER_EXPIRY),
-            revoked: Revoked::Token {
-                id: token.id.clone(),
-                user: Some(self.user_id.clone()),
-            },
-        }
+    /// Returns true for the `jti` of an access token of the session, which is named `id`.
+    pub(crate) fn has_token(&self, id: SessionId, token_id: &str) -> bool {
+        let numbers = (0..=self.counter).rev().take(KNOWN_TOKENS);
+        let mut ids = numbers.map(|number| id.token_id(&self.secret, number));
+        ids.any(|id| id == token_id)
     }
 
     /// Returns the user of a refresh token, as present at `now`, and the kind of this use; `is_revoked`
-    /// is about a user's id, a time, and the ids of tokens.
+    /// is about a user's id, and the time of a login.
     ///
     /// # Errors
     /// See [`NoUser`].
@@ -181,17 +160,14 @@ impl SessionRecord {
         &self,
         presented: &RefreshToken,
         present: Option<PresentUser>,
-        is_revoked: impl FnOnce(&str, i64, &[IssuedToken]) -> bool,
+        is_revoked: impl FnOnce(&str, i64) -> bool,
         now: i64,
     ) -> Result<(User, Use), NoUser> {
         let of_token = self.use_of(&presented.hash(), now).ok_or(EndCause::Reuse)?;
         if self.ends <= now {
             return Err(EndCause::Expiry.into());
         }
-        // A renewal whose commit failed may have revoked the oldest of a full list.
-        let surplus = usize::from(self.tokens.len() >= MAX_TOKENS);
-        let tokens = self.tokens.get(surplus..).unwrap_or_default();
-        if is_revoked(&self.user_id, self.began, tokens) {
+        if is_revoked(&self.user_id, self.began) {
             return Err(EndCause::Revocation.into());
         }
         let present = present.filter(|present| {
@@ -211,6 +187,17 @@ impl SessionRecord {
     }
 }
 
+/// Revokes the access tokens of a session, none of which is valid from `until` on.
+pub(super) fn revocation(id: SessionId, user: Option<String>, until: i64) -> Revocation {
+    Revocation {
+        revoked: Revoked::Token {
+            id: id.text(),
+            user,
+        },
+        until,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -219,19 +206,12 @@ mod tests {
     use crate::users::builtin::BuiltinUser;
     use crate::users::builtin::tests::builtin_user;
 
-    fn issued(number: i64) -> IssuedToken {
-        IssuedToken {
-            id: number.to_string(),
-            expires: 100 + number,
-        }
-    }
-
     /// Begins a session at 10; returns its first token.
     fn begun() -> (RefreshToken, SessionRecord) {
         let first = RefreshToken::generate("1").unwrap();
         let user = builtin_user();
-        let record = SessionRecord::new(&first, &user, String::new(), (10, 1000), issued(0));
-        (first, record.unwrap())
+        let record = SessionRecord::new((&first, "secret"), &user, String::new(), (10, 1000), 100);
+        (first, record)
     }
 
     #[test]
@@ -291,8 +271,8 @@ mod tests {
                 Some(NoUser::Over(EndCause::Revocation)),
             ),
         ] {
-            let is_revoked = |user: &str, began: i64, tokens: &[IssuedToken]| {
-                assert_eq!((user, tokens.len()), ("1", 1));
+            let is_revoked = |user: &str, began: i64| {
+                assert_eq!(user, "1");
                 began < revoked_before
             };
             let outcome = record.user(token, present, is_revoked, now);
@@ -304,12 +284,12 @@ mod tests {
     fn the_former_token_gives_the_same_again_for_half_a_minute() {
         let (first, record) = begun();
         let of = |record: &SessionRecord, token: &RefreshToken, now| {
-            let outcome = record.user(token, BuiltinUser.present(""), |_, _, _| false, now);
+            let outcome = record.user(token, BuiltinUser.present(""), |_, _| false, now);
             outcome.map(|(_, of_token)| of_token)
         };
-        let (renewed, _) = record.renewed(&first, issued(1), 50);
-        let (second, token, at) = renewed.given(&first).unwrap();
-        assert_eq!((&token, at), (&issued(1), 50));
+        let renewed = record.renewed(&first, 50, 90);
+        let (second, token, at) = renewed.given(&first);
+        assert_eq!((token.expires, at), (90, 50));
         for (presented, now, expected) in [
             (&first, 49, Ok(Use::Repeated)),
             (&first, 79, Ok(Use::Repeated)),
@@ -323,41 +303,30 @@ mod tests {
             assert!(!json.contains(&token.text()[11..40]), "{json}");
         }
         let read: SessionRecord = serde_json::from_str(&json).unwrap();
-        let (again, ..) = read.given(&first).unwrap();
-        assert_eq!(again.text(), second.text());
-        let (third, _) = read.renewed(&second, issued(2), 60);
+        let (again, same, _) = read.given(&first);
+        assert_eq!((again.text(), &same), (second.text(), &token));
+        let third = read.renewed(&second, 60, 100);
         assert_eq!(of(&third, &first, 60), Err(NoUser::Over(EndCause::Reuse)));
     }
 
     #[test]
-    fn a_renewed_record_keeps_end_last_tokens_and_unknown_members() {
-        let ids = |revocations: &[Revocation]| -> Vec<String> {
-            let ids = revocations.iter().filter_map(|it| match &it.revoked {
-                Revoked::Token { id, .. } => Some(id.clone()),
-                _ => None,
-            });
-            ids.collect()
-        };
-        let (mut token, mut renewed) = begun();
-        renewed.unknown.insert("newer".into(), 1.into());
-        let mut surplus = Vec::new();
-        for number in 1..=44 {
-            let now = if number < 44 { 20 } else { 112 };
-            let (next, dropped) = renewed.renewed(&token, issued(number), now);
-            (token, renewed) = (next.given(&token).unwrap().0, next);
-            surplus.extend(ids(&dropped));
-        }
+    fn a_renewed_record_keeps_end_tokens_and_unknown_members() {
+        let (token, mut record) = begun();
+        record.unknown.insert("newer".into(), 1.into());
+        let renewed = record.renewed(&token, 20, 90);
         assert_eq!(renewed.ends, 1000);
-        let numbers = |range: std::ops::Range<i64>| -> Vec<_> {
-            let numbers = range.map(|number| number.to_string());
-            numbers.collect()
-        };
-        assert_eq!(ids(&renewed.revocations(20)), numbers(13..45));
-        let until = 100 + 43 + KEEP_AFTER_EXPIRY;
-        assert_eq!(ids(&renewed.revocations(until - 1)), ["43", "44"]);
-        assert_eq!(ids(&renewed.revocations(until)), ["44"]);
-        // The next one had expired when its place was needed.
-        assert_eq!(surplus, numbers(0..12));
+        let id = token.session();
+        for number in 0..=1 {
+            assert!(renewed.has_token(id, &id.token_id("secret", number)));
+        }
+        for forged in [id.token_id("secret", 2), id.token_id("other", 0), id.text()] {
+            assert!(!renewed.has_token(id, &forged));
+        }
+        // The token of the login outlives the next one.
+        let until = 100 + KEEP_AFTER_EXPIRY;
+        let revoked = revocation(id, Some("1".to_owned()), until);
+        assert_eq!(renewed.revocation(id, until - 1), Some(revoked));
+        assert_eq!(renewed.revocation(id, until), None);
         let json = serde_json::to_string(&renewed).unwrap();
         assert!(json.contains("\"newer\":1"), "{json}");
         let read: SessionRecord = serde_json::from_str(&json).unwrap();

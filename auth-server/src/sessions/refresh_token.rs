@@ -19,7 +19,7 @@ const HANDLE_BYTES: usize = 12;
 const NAME_BYTES: usize = OWNER_BYTES + HANDLE_BYTES;
 const SECRET_BYTES: usize = 27;
 const TOKEN_BYTES: usize = NAME_BYTES + SECRET_BYTES;
-/// Random bytes of a `jti` behind the name of its session.
+/// Bytes of a `jti` behind the name of its session.
 const UNIQUE_BYTES: usize = 12;
 
 /// A well-formed refresh token, verified or not.
@@ -96,23 +96,32 @@ impl SessionId {
         name.copied().map(Self)
     }
 
-    /// Returns the `jti` of another access token of the session.
-    pub(super) fn token_id(self) -> Result<String, Unspecified> {
-        let unique = random::bytes::<UNIQUE_BYTES>()?;
-        Ok(URL_SAFE_NO_PAD.encode([self.0.as_slice(), unique.as_slice()].concat()))
+    /// Returns the `jti` of the access token after this many renewals, which the session's secret tells
+    /// from a forged one.
+    pub(super) fn token_id(self, session_secret: &str, counter: u64) -> String {
+        let key = hmac::Key::new(HMAC_SHA256, session_secret.as_bytes());
+        let unique = hmac::sign(&key, format!("access token {counter}").as_bytes());
+        let unique = unique.as_ref().iter().take(UNIQUE_BYTES);
+        let bytes: Vec<u8> = self.0.iter().chain(unique).copied().collect();
+        URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// Parses the id of a record.
-    pub(super) fn parse(id: &str) -> Option<Self> {
+    /// Parses the id of a record, which is the `sid` of access tokens.
+    pub(crate) fn parse(id: &str) -> Option<Self> {
         let bytes = URL_SAFE_NO_PAD.decode(id).ok()?;
         bytes.try_into().ok().map(Self)
+    }
+
+    /// Returns the `sid` of the access tokens.
+    pub(super) fn text(self) -> String {
+        URL_SAFE_NO_PAD.encode(self.0)
     }
 
     /// Returns the key of the record.
     pub(super) fn key(self) -> Key {
         Key {
             kind: Kind::Session,
-            id: URL_SAFE_NO_PAD.encode(self.0),
+            id: self.text(),
         }
     }
 }
@@ -173,8 +182,9 @@ mod tests {
     #[test]
     fn a_token_id_names_its_session_and_others_name_none() {
         let session = RefreshToken::generate("ada").unwrap().session();
-        let (one, other) = (session.token_id().unwrap(), session.token_id().unwrap());
+        let (one, other) = (session.token_id("x", 0), session.token_id("x", 1));
         assert_ne!(one, other);
+        assert_ne!(one, session.token_id("y", 0));
         assert_eq!(SessionId::of_token(&one), Some(session));
         for without in ["", "id", &random::token_id().unwrap(), &one[1..]] {
             assert_eq!(SessionId::of_token(without), None, "{without}");

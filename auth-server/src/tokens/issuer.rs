@@ -57,15 +57,17 @@ pub(crate) enum SigningError {
 }
 
 impl TokenIssuer {
-    /// Signs a JWT for `user` (contract §2.4), valid from `now`; `token_id` is its `jti`.
+    /// Signs a JWT for `user` (contract §2.4), valid from `now`, with its `jti` and the `sid` of its
+    /// session.
     pub(crate) fn issue(
         &self,
         pair: &SigningKeyPair,
         user: &User,
         now: i64,
-        token_id: String,
+        (token_id, session): (String, Option<String>),
     ) -> Result<String, SigningError> {
         let contract = Claims {
+            session,
             subject: Some(user.id.clone()),
             username: user.account.clone(),
             nick_name: Some(user.nick_name.clone()),
@@ -191,7 +193,7 @@ mod tests {
             lifetime: 18_000,
         };
         issuer
-            .issue(pair, &builtin_user(), NOW, "id".into())
+            .issue(pair, &builtin_user(), NOW, ("id".into(), None))
             .unwrap()
     }
 
@@ -232,7 +234,9 @@ mod tests {
             audience: vec!["stock".into()],
             lifetime: 60,
         };
-        let token = issuer.issue(&pair, &user, NOW, "id".into()).unwrap();
+        let token = issuer
+            .issue(&pair, &user, NOW, ("id".into(), None))
+            .unwrap();
         assert_eq!(
             decoded(&token, 1),
             json!({

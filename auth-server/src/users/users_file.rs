@@ -562,7 +562,9 @@ pub(crate) mod tests {
                 lifetime: u32::MAX,
             };
             let jti = "x".repeat(MAX_CHARACTERS);
-            let token = issuer.issue(&pair, &user, i64::MAX / 2, jti).unwrap();
+            let token = issuer
+                .issue(&pair, &user, i64::MAX / 2, (jti, None))
+                .unwrap();
             let field = "Bearer ".len() + token.len();
             assert!(field <= MAX_AUTHORIZATION_BYTES, "{piece:?}: {field}");
         }

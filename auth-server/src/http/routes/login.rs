@@ -22,7 +22,7 @@ use crate::metrics::OK;
 use crate::random;
 use crate::rate_limit::RetryAfter;
 use crate::sessions::used_codes::UsedCodes;
-use crate::sessions::{Beginning, IssuedToken, Sessions};
+use crate::sessions::{Beginning, Sessions};
 use crate::store::StoreError;
 use crate::users::User;
 use crate::users::authenticate::{AuthenticationError, Authenticator};
@@ -177,21 +177,21 @@ impl Login {
         session: Option<Beginning>,
         now: i64,
     ) -> Result<Issued, Rejection> {
-        let token_id = session
-            .as_ref()
-            .map_or_else(random::token_id, Beginning::token_id)
-            .map_err(|error| internal_error(&error))?;
+        let (token_id, id) = match &session {
+            Some(session) => (session.token_id(), Some(session.id())),
+            None => (
+                random::token_id().map_err(|error| internal_error(&error))?,
+                None,
+            ),
+        };
         let signed = self
             .issuance
-            .sign(|issuer, pair| issuer.issue(pair, user, now, token_id.clone()))?;
+            .sign(|issuer, pair| issuer.issue(pair, user, now, (token_id.clone(), id)))?;
         let issuer = &self.issuance.issuer;
         let refresh_token = match (&self.sessions, session) {
             (Some(sessions), Some(session)) => {
-                let issued = IssuedToken {
-                    id: token_id.clone(),
-                    expires: issuer.expiry(now),
-                };
-                let begun = sessions.begin(session, user, issued).await;
+                let expires = issuer.expiry(now);
+                let begun = sessions.begin(session, user, expires).await;
                 begun.map_err(outcome_unknown)?
             }
             _ => None,

@@ -103,11 +103,7 @@ impl RevokeEndpoint {
         }
     }
 
-    async fn end_session(
-        &self,
-        id: SessionId,
-        verified: Option<Revocation>,
-    ) -> Result<(), Rejection> {
+    async fn end_session(&self, id: SessionId, verified: Option<i64>) -> Result<(), Rejection> {
         let Some(sessions) = &self.sessions else {
             return Ok(());
         };
@@ -125,17 +121,20 @@ impl RevokeEndpoint {
         let now = self.clock.now();
         let verified = Bearer::new(token)
             .and_then(|token| self.policy.verify_at(keys.verification_keys(), token, now));
-        let Some(revocation) = verified.ok().and_then(revocation_of) else {
+        let Ok(claims) = verified else {
             return Ok(());
         };
-        let session = SessionId::of_token(revocation.revoked.id());
+        let session = claims.session.as_deref().and_then(SessionId::parse);
+        let Some(revocation) = revocation_of(claims) else {
+            return Ok(());
+        };
         let session = session.filter(|_| self.sessions.is_some());
         if session.is_none() && revocation.until <= now {
             return Ok(());
         }
         self.count(client)?;
         let ended = match session {
-            Some(session) => self.end_session(session, Some(revocation)).await,
+            Some(session) => self.end_session(session, Some(revocation.until)).await,
             None => self.submit(revocation).await,
         };
         Ok(ended?)

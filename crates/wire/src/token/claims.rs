@@ -32,6 +32,9 @@ pub struct Claims {
     /// `jti`.
     #[serde(rename = "jti", skip_serializing_if = "Option::is_none")]
     pub token_id: Option<String>,
+    /// `sid`: the session with a refresh token that the token is of.
+    #[serde(rename = "sid", skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
     /// `client_id` of an application's own token (RFC 9068 §2.2).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_id: Option<String>,
@@ -140,10 +143,8 @@ impl Claims {
             not_before: numeric_date(members, "nbf", f64::ceil)?,
             expires_at: numeric_date(members, "exp", f64::floor)?,
             token_id: text(members, "jti")?,
-            // Of no meaning to a sidecar of another issuer, so no value of it is an error.
-            client_id: members
-                .remove("client_id")
-                .and_then(|id| id.as_str().map(ToOwned::to_owned)),
+            session: lenient_text(members, "sid"),
+            client_id: lenient_text(members, "client_id"),
             ..Self::default()
         })
     }
@@ -202,6 +203,14 @@ fn text(members: &mut Map<String, Value>, name: &str) -> Result<Option<String>, 
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
         Some(_) => Err(Rejection::TokenClaimInvalid),
+    }
+}
+
+/// Returns a claim that is of no meaning to a sidecar of another issuer, so that no value is an error.
+fn lenient_text(members: &mut Map<String, Value>, name: &str) -> Option<String> {
+    match members.remove(name) {
+        Some(Value::String(text)) => Some(text),
+        _ => None,
     }
 }
 

@@ -30,7 +30,8 @@ const DIGEST_BYTES: usize = 12;
 pub struct RevocationDigest([u8; DIGEST_BYTES]);
 
 impl RevocationDigest {
-    /// Returns the digest of a token's `jti`.
+    /// Returns the digest of a token's `jti`, or of the `sid` of all tokens of a session: no two share
+    /// one.
     pub fn of_token(id: &str) -> Self {
         Self::of("token", id)
     }
@@ -99,6 +100,7 @@ type NotBefore = HashMap<RevocationDigest, i64, BuildHasherDefault<DigestHasher>
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TokenDigests {
     token: Option<RevocationDigest>,
+    session: Option<RevocationDigest>,
     user: RevocationDigest,
     application: Option<RevocationDigest>,
     /// In seconds since the epoch.
@@ -111,6 +113,7 @@ impl TokenDigests {
         let application = claims.client_id.as_deref();
         Self {
             token: claims.token_id.as_deref().map(RevocationDigest::of_token),
+            session: claims.session.as_deref().map(RevocationDigest::of_token),
             user: RevocationDigest::of_user(&claims.user_id),
             application: application.map(RevocationDigest::of_application),
             issued_at: claims.issued_at,
@@ -126,7 +129,7 @@ pub struct RevocationClaims {
     /// Seconds since the epoch.
     #[serde(rename = "iat")]
     pub issued_at: i64,
-    /// Single tokens.
+    /// Single tokens and sessions.
     pub tokens: BTreeSet<RevocationDigest>,
     /// Users, each with the time before which their revoked tokens were issued.
     pub users: BTreeMap<RevocationDigest, i64>,
@@ -189,7 +192,8 @@ impl RevocationList {
             time.is_some_and(|time| token.issued_at.is_none_or(|issued| issued < *time))
         };
         let application = token.application.as_ref();
-        token.token.is_some_and(|id| self.tokens.contains(&id))
+        let mut names = token.token.iter().chain(&token.session);
+        names.any(|id| self.tokens.contains(id))
             || issued_before(self.users.get(&token.user))
             || issued_before(application.and_then(|id| self.applications.get(id)))
             || issued_before(self.everyone.as_ref())

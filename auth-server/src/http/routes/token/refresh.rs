@@ -37,6 +37,7 @@ impl TokenEndpoint {
         let Renewed {
             mut user,
             refresh_token,
+            id,
             access_token,
             issued_at,
         } = renewed;
@@ -44,7 +45,7 @@ impl TokenEndpoint {
         let token_id = access_token.id;
         let signed = self.issuance.sign(|issuer, pair| {
             let issuer = issuer.with_times(issued_at, access_token.expires);
-            issuer.issue(pair, &user, issued_at, token_id.clone())
+            issuer.issue(pair, &user, issued_at, (token_id.clone(), Some(id)))
         })?;
         let left = access_token.expires.saturating_sub(now);
         Ok(Issued {
@@ -68,6 +69,5 @@ fn rejected(error: SessionError) -> Rejection {
         SessionError::Ended => Rejection::GrantInvalid,
         SessionError::OtherUsers => Rejection::UsersStale,
         SessionError::Store(error) => store_rejection(&error),
-        SessionError::Random(_) => Rejection::Internal,
     }
 }
