@@ -127,6 +127,7 @@ fn a_session_goes_on_with_new_tokens_and_over_a_restart() {
     assert_eq!(rest, (&json!("Bearer"), &json!(300), &Value::Null));
     assert_ne!(first.refresh, second.refresh);
     assert_ne!(first.jti(), second.jti());
+    assert_eq!(payload_of(&second.access)["sid"], first.session());
     assert_eq!(first.session(), second.session());
     let claims = |tokens: &Tokens| {
         let mut claims = payload_of(&tokens.access);
@@ -242,6 +243,8 @@ fn the_tokens_of_many_renewals_end_with_the_session() {
     }
     assert_ended(&server, &all[0]);
     until_all_revoked(&server, &all);
+    let entries = "postern_auth_server_revocations{kind=\"token\"}";
+    assert_eq!(server.metric(entries), Some(1));
 }
 
 #[test]
@@ -653,7 +656,7 @@ fn planted(redis: &RedisServer) -> String {
     let record = json!({
         "secret": "x", "counter": 0, "tokenSha256": URL_SAFE_NO_PAD.encode(sha256(token.as_bytes())),
         "userId": "1", "account": "admin", "credentials": "", "began": now, "renewed": now,
-        "ends": now + 3600, "tokens": []
+        "ends": now + 3600, "expires": now, "liveUntil": now
     });
     let key = format!("{{auth:user-token}}:session:{session}");
     redis.command(&["SET", &key, &record.to_string()]);
