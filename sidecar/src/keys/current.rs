@@ -406,7 +406,8 @@ mod tests {
     fn a_list_stays_with_new_keys_and_leaves_verified_tokens() {
         let keys = CurrentKeys::default();
         let now = Instant::now();
-        let list = |seq, tokens: &[&str]| Revocations::new(list_of(A, seq, tokens), now);
+        let list =
+            |seq, tokens: &[&str]| Revocations::new(list_of(A, seq, tokens), &key_set("a"), now);
         keys.install_revocations(list(1, &["x"]), true);
         assert!(keys.load().is_none(), "there is no key that verified it");
         keys.install(key_set("a"), now);
@@ -435,13 +436,16 @@ mod tests {
         assert_eq!(checked(now), Err(Rejection::AuthKeysUnavailable));
         keys.install(key_set("a"), now);
         assert_eq!(checked(now), Err(Rejection::RevocationsStale));
-        keys.install_revocations(Revocations::new(list_of(A, 1, &[]), now), true);
+        keys.install_revocations(
+            Revocations::new(list_of(A, 1, &[]), &key_set("a"), now),
+            true,
+        );
         assert_eq!(checked(now + MINUTE), Ok(1));
         let later = now + 2 * MINUTE;
         assert_eq!(checked(later), Err(Rejection::RevocationsStale));
         let state = keys.load();
         let known = state.as_deref().and_then(InstalledKeys::revocations);
-        let confirmed = known.unwrap().confirmed(later);
+        let confirmed = known.unwrap().confirmed(&key_set("a"), later);
         keys.install_revocations(confirmed, false);
         assert_eq!(checked(later), Ok(1));
     }
@@ -451,7 +455,7 @@ mod tests {
         let keys = CurrentKeys::default();
         keys.install(key_set("a"), Instant::now());
         let install = |seq, tokens: &[&str]| {
-            let list = Revocations::new(list_of(A, seq, tokens), Instant::now());
+            let list = Revocations::new(list_of(A, seq, tokens), &key_set("a"), Instant::now());
             keys.install_revocations(list, true);
         };
         let mut revoked = Box::pin(keys.revoked(digests("x")));

@@ -100,7 +100,7 @@ impl RevocationRefresh {
                 let (seq, entries) = (list.seq(), list.entries());
                 let fetched = FetchTime::before(Instant::now(), age);
                 self.keys
-                    .install_revocations(Revocations::new(list, fetched), true);
+                    .install_revocations(Revocations::new(list, state.keys(), fetched), true);
                 tracing::info!(seq, entries, "revocation list loaded from its cache");
             }
             Err(error) => tracing::warn!(%error, "the cached revocation list is not used"),
@@ -158,9 +158,9 @@ impl RevocationRefresh {
             return Ok(ListResult::Failed);
         };
         let list = verified(state.keys(), jws, unix_now())?;
-        let known = state.revocations().map(Revocations::list);
-        let (seq, known_seq) = (list.seq(), known.map_or(0, RevocationList::seq));
-        match take(known, state.keys(), list) {
+        let (known, keys) = (state.revocations(), state.keys());
+        let (seq, known_seq) = (list.seq(), known.map_or(0, |known| known.list().seq()));
+        match take(known, keys, list) {
             Taken::Older => {
                 return Err(ListError::Older {
                     number: seq,
@@ -169,7 +169,7 @@ impl RevocationRefresh {
             }
             Taken::Unchanged(list) => {
                 self.keys
-                    .install_revocations(Revocations::new(list, Instant::now()), false);
+                    .install_revocations(Revocations::new(list, keys, Instant::now()), false);
                 self.keep(jws);
                 return Ok(ListResult::Unchanged);
             }
@@ -177,7 +177,7 @@ impl RevocationRefresh {
                 let entries = list.entries();
                 tracing::info!(seq, entries, "revocation list fetched");
                 self.keys
-                    .install_revocations(Revocations::new(list, Instant::now()), true);
+                    .install_revocations(Revocations::new(list, keys, Instant::now()), true);
             }
         }
         self.keep(jws);
@@ -187,9 +187,11 @@ impl RevocationRefresh {
     /// The server has the list in force. A server signs it anew within the hour, with another version.
     fn on_confirmed(&self) -> Result<ListResult, ListError> {
         let state = self.keys.load();
-        if let Some(known) = state.as_ref().and_then(|state| state.revocations()) {
+        if let Some(state) = state.as_ref()
+            && let Some(known) = state.revocations()
+        {
             check_signature_age(known.list(), unix_now())?;
-            let confirmed = known.confirmed(Instant::now());
+            let confirmed = known.confirmed(state.keys(), Instant::now());
             self.keys.install_revocations(confirmed, false);
         }
         Ok(ListResult::Unchanged)
@@ -301,11 +303,12 @@ mod tests {
         assert!(!refresh.is_failing.load(Ordering::Relaxed));
         let jws = signed_at(SECRET, 7, unix_now());
         let key = VerificationKey::parse(SigningType::Hmac, SECRET).unwrap();
-        let list_of = RevocationList::verify(&KeySet::nameless(key), &jws).unwrap();
+        let keys = KeySet::nameless(key);
+        let list_of = RevocationList::verify(&keys, &jws).unwrap();
         let stale = FetchTime::before(Instant::now(), MAX_AGE * 2);
         refresh
             .keys
-            .install_revocations(Revocations::new(list_of, stale), false);
+            .install_revocations(Revocations::new(list_of, &keys, stale), false);
         assert!(!is_accepted(&refresh, list(6, 0)));
         assert!(refresh.is_failing.load(Ordering::Relaxed));
     }

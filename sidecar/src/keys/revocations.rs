@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::{HeaderValue, StatusCode};
-use wire::keys::KeySet;
+use wire::keys::{KeyId, KeySet};
 use wire::token::revocations::{RevocationList, RevocationListError};
 
 use super::current::FetchTime;
@@ -13,28 +13,39 @@ use super::http_client::{TransportError, Unexpected};
 /// An auth server signs its list anew every ten minutes: an older signature is a replay, or of a
 /// server whose clock is far behind.
 const MAX_SIGNATURE_AGE: i64 = 3_600;
+/// Seconds by which clocks may differ: a signature of a later time would be confirmed until then.
+const MAX_AHEAD: i64 = 300;
 
-/// A list, and its fetch time.
+/// A list, its fetch time, and the names of the keys in force at that time.
 #[derive(Debug)]
 pub(crate) struct Revocations {
     list: Arc<RevocationList>,
+    keys: Vec<KeyId>,
     fetched: FetchTime,
 }
 
 impl Revocations {
-    pub(crate) fn new(list: RevocationList, fetched: impl Into<FetchTime>) -> Self {
-        Self {
-            list: Arc::new(list),
-            fetched: fetched.into(),
-        }
+    pub(crate) fn new(list: RevocationList, keys: &KeySet, fetched: impl Into<FetchTime>) -> Self {
+        Self::of(Arc::new(list), keys, fetched.into())
     }
 
     /// Returns the same list, fetched again `now`.
-    pub(crate) fn confirmed(&self, now: Instant) -> Self {
+    pub(crate) fn confirmed(&self, keys: &KeySet, now: Instant) -> Self {
+        Self::of(Arc::clone(&self.list), keys, now.into())
+    }
+
+    fn of(list: Arc<RevocationList>, keys: &KeySet, fetched: FetchTime) -> Self {
         Self {
-            list: Arc::clone(&self.list),
-            fetched: now.into(),
+            list,
+            keys: names(keys).cloned().collect(),
+            fetched,
         }
+    }
+
+    /// Returns false once all keys of its time are gone, as after the loss of a store: numbers begin anew
+    /// with the keys, and the tokens of the former ones are void.
+    fn is_comparable(&self, keys: &KeySet) -> bool {
+        names(keys).any(|name| self.keys.contains(name))
     }
 
     pub(crate) fn list(&self) -> &RevocationList {
@@ -75,6 +86,8 @@ pub(crate) enum ListError {
     List(#[from] RevocationListError),
     #[error("it was signed {0} s ago")]
     TooOld(i64),
+    #[error("it was signed {0} s ahead of now: compare the clocks")]
+    Ahead(i64),
     #[error(
         "its number {number} is below {known} of the list in force, as after a restore of the store; \
          auth-server revoke --jti none gives it a later one"
@@ -97,7 +110,7 @@ pub(crate) enum Taken {
 /// Verifies a fetched list at `now`, in seconds since the epoch.
 ///
 /// # Errors
-/// [`ListError::List`], [`ListError::TooOld`].
+/// [`ListError::List`], and those of [`check_signature_age`].
 pub(crate) fn verified(keys: &KeySet, jws: &str, now: i64) -> Result<RevocationList, ListError> {
     let list = RevocationList::verify(keys, jws)?;
     check_signature_age(&list, now)?;
@@ -107,21 +120,25 @@ pub(crate) fn verified(keys: &KeySet, jws: &str, now: i64) -> Result<RevocationL
 /// Checks the age of a list at `now`, in seconds since the epoch, also of one that is confirmed.
 ///
 /// # Errors
-/// [`ListError::TooOld`].
+/// [`ListError::TooOld`], [`ListError::Ahead`].
 pub(crate) fn check_signature_age(list: &RevocationList, now: i64) -> Result<(), ListError> {
     let age = now.saturating_sub(list.issued_at());
     if age > MAX_SIGNATURE_AGE {
         return Err(ListError::TooOld(age));
+    }
+    if age < -MAX_AHEAD {
+        return Err(ListError::Ahead(age.saturating_neg()));
     }
     Ok(())
 }
 
 /// Compares a verified list with the one in force. Lists of one number and different entries come
 /// from servers that have lost their store, and count together.
-pub(crate) fn take(known: Option<&RevocationList>, keys: &KeySet, list: RevocationList) -> Taken {
-    let Some(known) = known.filter(|known| is_comparable(known, keys)) else {
+pub(crate) fn take(known: Option<&Revocations>, keys: &KeySet, list: RevocationList) -> Taken {
+    let Some(known) = known.filter(|known| known.is_comparable(keys)) else {
         return Taken::Replaced(list);
     };
+    let known = known.list();
     if list.seq() < known.seq() {
         return Taken::Older;
     }
@@ -136,11 +153,8 @@ pub(crate) fn take(known: Option<&RevocationList>, keys: &KeySet, list: Revocati
     }
 }
 
-/// Returns true unless the key of the known list is gone, as after the loss of a store: its numbers
-/// begin anew with its keys, and its tokens are void.
-fn is_comparable(known: &RevocationList, keys: &KeySet) -> bool {
-    let mut names = keys.keys().iter().map(|key| key.id());
-    names.any(|name| known.signed_by() == Some(name))
+fn names(keys: &KeySet) -> impl Iterator<Item = &KeyId> {
+    keys.keys().iter().map(|key| key.id())
 }
 
 #[cfg(test)]
@@ -212,7 +226,7 @@ pub(crate) mod tests {
 
     #[test]
     fn numbers_never_go_back() {
-        let known = list('a', 7, &["x"]);
+        let known = known("a");
         for (seq, tokens, entries) in [
             (6, &["x", "y"][..], None),
             (7, &["x"], None),
@@ -231,11 +245,26 @@ pub(crate) mod tests {
         assert!(matches!(first, Taken::Replaced(_)));
     }
 
+    /// Returns a list of `a` with the number 7, of the time of these keys.
+    fn known(letters: &str) -> Revocations {
+        let all = letters.chars().map(|letter| {
+            let key = VerificationKey::parse(SigningType::Hmac, &secret(letter));
+            key.unwrap()
+        });
+        let keys = KeySet::named(all.collect());
+        Revocations::new(list('a', 7, &["x"]), &keys, Instant::now())
+    }
+
     #[test]
-    fn numbers_begin_anew_with_the_keys() {
-        let known = list('a', 7, &["x"]);
-        let taken = take(Some(&known), &keys('b'), list('b', 1, &[]));
-        assert_eq!(taken, Taken::Replaced(list('b', 1, &[])));
+    fn numbers_begin_anew_once_all_keys_are_others() {
+        for (former, taken) in [
+            ("a", Taken::Replaced(list('b', 1, &[]))),
+            ("ab", Taken::Older),
+        ] {
+            let known = known(former);
+            let list = list('b', 1, &[]);
+            assert_eq!(take(Some(&known), &keys('b'), list), taken, "{former}");
+        }
     }
 
     #[test]
@@ -245,6 +274,8 @@ pub(crate) mod tests {
         assert!(verified(&keys('a'), &jws, NOW + 3_600).is_ok());
         let error = verified(&keys('a'), &jws, NOW + 3_601).unwrap_err();
         assert_eq!(error.to_string(), "it was signed 3601 s ago");
-        assert!(verified(&keys('a'), &jws, NOW - 400).is_ok());
+        assert!(verified(&keys('a'), &jws, NOW - 300).is_ok());
+        let error = verified(&keys('a'), &jws, NOW - 301).unwrap_err();
+        assert!(error.to_string().contains("301 s ahead"), "{error}");
     }
 }

@@ -145,17 +145,16 @@ impl VerificationPolicy {
     }
 }
 
-/// Returns the payload of a compact JWS of one of `keys`, and the key. `check_type` gets the
-/// members of its header.
-pub(super) fn verified_payload<'k>(
-    keys: &'k KeySet,
+/// Returns the payload of a compact JWS of one of `keys`. `check_type` gets the members of its header.
+pub(super) fn verified_payload(
+    keys: &KeySet,
     jws: &str,
     check_type: CheckType,
-) -> Result<(Vec<u8>, &'k VerificationKey), Rejection> {
+) -> Result<Vec<u8>, Rejection> {
     let token = CompactToken::split(jws)?;
     let header = Header::parse(token.header, check_type)?;
-    let key = check_signature(keys, &header, &token)?;
-    Ok((decode(token.payload)?, key))
+    check_signature(keys, &header, &token)?;
+    decode(token.payload)
 }
 
 /// A check of `typ` in the members of a header.

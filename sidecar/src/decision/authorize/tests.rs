@@ -506,7 +506,9 @@ fn a_revoked_token_is_rejected_although_it_was_verified_before() {
         assert_eq!(seen(&revoked, path), Ok(()), "{path}");
     }
     let list = list_of(SECRET, 1, &["a"]);
-    keys.install_revocations(Revocations::new(list, Instant::now()), true);
+    let in_force = keys.load();
+    let in_force = in_force.as_deref().unwrap().keys();
+    keys.install_revocations(Revocations::new(list, in_force, Instant::now()), true);
     let fresh = token_of(&json!({
         "username": "ada", "userId": "1", "jti": "a", "exp": NOW + 59,
     }));
