@@ -463,6 +463,7 @@ fn routes(
         },
         revocations: RevocationEndpoint {
             live_keys: Arc::clone(&live_keys),
+            clock: Arc::clone(&clock),
             signer: RevocationListSigner::default(),
         },
         revoke: RevokeEndpoint {

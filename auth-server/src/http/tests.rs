@@ -107,6 +107,7 @@ fn routes(live_keys: LiveKeys, applications: Applications) -> Routes {
         },
         revocations: RevocationEndpoint {
             live_keys: Arc::clone(&live_keys),
+            clock: Arc::default(),
             signer: RevocationListSigner::default(),
         },
         revoke: RevokeEndpoint {

@@ -8,7 +8,6 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, InvalidHeaderValue};
 use http::{HeaderValue, StatusCode};
-use runtime::process::clock::unix_now;
 use tracing::error;
 use wire::http::path_patterns::ContextPath;
 use wire::rejection::Rejection;
@@ -16,6 +15,7 @@ use wire::rejection::Rejection;
 use super::jwks::matches_etag;
 use crate::http::response;
 use crate::keys::live::LiveKeys;
+use crate::store::clock::StoreClock;
 use crate::tokens::revocation_list::RevocationListSigner;
 
 pub(crate) const REVOCATIONS_PATH: &str = "/.well-known/revocations";
@@ -26,6 +26,7 @@ const REVALIDATED: HeaderValue = HeaderValue::from_static("no-cache");
 
 pub(crate) struct RevocationEndpoint {
     pub(crate) live_keys: Arc<LiveKeys>,
+    pub(crate) clock: Arc<StoreClock>,
     pub(crate) signer: RevocationListSigner,
 }
 
@@ -36,7 +37,7 @@ pub(crate) async fn revocations(
     let Some(keys) = state.live_keys.published() else {
         return response::rejection(Rejection::StoreUnavailable);
     };
-    let list = match state.signer.list(&keys, unix_now()).await {
+    let list = match state.signer.list(&keys, state.clock.now()).await {
         Ok(list) => list,
         Err(error) => {
             error!(%error, "the revocation list was not signed");
