@@ -169,7 +169,7 @@ fn id(token: &str) -> SessionId {
     RefreshToken::parse(token).unwrap().session()
 }
 
-/// Starts both kinds of store, without Redis where there is none.
+/// Starts a store of each kind; Redis is left out where it is not installed.
 fn stores() -> Vec<Box<dyn Installation>> {
     let mut stores: Vec<Box<dyn Installation>> = vec![Box::new(Files::new())];
     if let Some(redis) = Redis::start() {

@@ -8,30 +8,39 @@ pub(crate) mod unsteady;
 use tokio::task::JoinSet;
 use zeroize::Zeroizing;
 
-use self::installations::{Files, Installation, Redis, Topology};
+use self::installations::{Installation, Topology};
 use super::{Change, Key, Kind, Log, Outcome, Store, Version};
 
-/// Makes one test per rule and store, or one for all rules where a store takes long to start.
+/// Makes one test of each rule for each kind of store; with a name in front also a function of all
+/// rules, where a store takes long to start.
 macro_rules! for_every_store {
-    ($($rule:ident),+ $(,)?) => {
-        mod sqlite {
-            $(#[tokio::test] async fn $rule() { super::$rule(&super::Files::new()).await; })+
-        }
-        mod redis {
-            $(#[tokio::test] async fn $rule() {
-                if let Some(redis) = super::Redis::start() { super::$rule(&redis).await; }
-            })+
-        }
-        async fn every_rule(installation: &dyn Installation) {
+    ($all:ident: $($rule:ident),+ $(,)?) => {
+        $crate::store::conformance::for_every_store!($($rule),+);
+        async fn $all(installation: &dyn Installation) {
             $(
                 installation.clear().await;
                 $rule(installation).await;
             )+
         }
     };
-}
+    ($($rule:ident),+ $(,)?) => {
+        mod sqlite {
+            use $crate::store::conformance::installations::Files;
 
-for_every_store!(
+            $(#[tokio::test] async fn $rule() { super::$rule(&Files::new()).await; })+
+        }
+        mod redis {
+            use $crate::store::conformance::installations::Redis;
+
+            $(#[tokio::test] async fn $rule() {
+                if let Some(redis) = Redis::start() { super::$rule(&redis).await; }
+            })+
+        }
+    };
+}
+pub(crate) use for_every_store;
+
+for_every_store!(every_rule:
     an_empty_store_holds_nothing,
     a_record_is_replaced_only_by_who_knows_what_is_there,
     a_commit_makes_all_changes_or_none,

@@ -11,7 +11,8 @@ use crate::keys::plan::Planner;
 use crate::keys::ring::KeyRing;
 use crate::keys::ring::rotation::RotationPolicy;
 use crate::keys::update::{Plan, update};
-use crate::store::conformance::installations::{Files, Installation, Redis};
+use crate::store::conformance::for_every_store;
+use crate::store::conformance::installations::Installation;
 use crate::store::conformance::unsteady::Unsteady;
 use crate::store::envelope_encryption::tests::{key, with};
 
@@ -209,20 +210,6 @@ async fn in_an_encrypted_store_no_value_in_clear_counts() {
     shared.plant(Entry::Public, Some(&planted.public)).await;
     assert!(read(&shared.open(strict())).await.is_err());
     assert!(read(&shared.open(with(1))).await.is_ok());
-}
-
-/// Makes one test of each rule for each kind of store.
-macro_rules! for_every_store {
-    ($($rule:ident),+ $(,)?) => {
-        mod sqlite {
-            $(#[tokio::test] async fn $rule() { super::$rule(&super::Files::new()).await; })+
-        }
-        mod redis {
-            $(#[tokio::test] async fn $rule() {
-                if let Some(redis) = super::Redis::start() { super::$rule(&redis).await; }
-            })+
-        }
-    };
 }
 
 for_every_store!(
