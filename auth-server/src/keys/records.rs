@@ -21,8 +21,8 @@ use crate::store::envelope_encryption::{
 };
 use crate::store::{Change, Key, Kind, Outcome, Store, StoreError, Stored, Version};
 
-/// Each retry means a change by another server.
-const ATTEMPTS: usize = 64;
+/// Each retry means a change by another server: only an endlessly changing store reaches this.
+pub(super) const ATTEMPTS: usize = 64;
 /// Stands in place of a kid: a ring holds several keys.
 const NO_KID: &str = "-";
 

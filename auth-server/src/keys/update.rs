@@ -8,12 +8,9 @@ use wire::keys::signing_type::SigningType;
 use super::StoredKeys;
 use super::pair::SigningKeyPair;
 use super::pair::generation::generate;
-use super::records::{KeyRecords, keep_changing};
+use super::records::{ATTEMPTS, KeyRecords, keep_changing};
 use super::ring::KeyRing;
 use crate::store::StoreError;
-
-/// Each lost race is another server's change: only an endlessly changing store reaches this.
-const ATTEMPTS: usize = 64;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
