@@ -1,8 +1,8 @@
 //! The one way of every request: to a service of HTTP/1.x or HTTP/2, and back to a client of either.
 
+mod action;
 pub(crate) mod auth_proxy;
 mod chunks;
-mod decision;
 mod download;
 pub(crate) mod head_search;
 mod one_exchange;

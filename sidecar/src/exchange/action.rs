@@ -1,5 +1,5 @@
-//! The decision about a request: its permit, a fetch of newer keys, report-only mode and the
-//! response to a rejected one.
+//! The next step of a request after its decision: a permit, a fetch of newer keys, report-only mode, or
+//! the response to a rejected one.
 
 use std::time::Instant;
 

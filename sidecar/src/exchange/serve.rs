@@ -12,7 +12,7 @@ use super::one_exchange::{Exchange, Failure, Waits};
 use super::request::{Authorized, Progress, Request};
 use super::side::ClientSide;
 use super::upload::Upload;
-use crate::exchange::decision::Action;
+use crate::exchange::action::Action;
 use crate::exchange::response::LocalResponse;
 use crate::identity::forwarded::Client;
 use crate::telemetry::outcome::Outcome;

@@ -15,20 +15,20 @@ use crate::request::received::{self, ReceivedHead};
 const LONG_HEAD: usize = 2 * HEAD_READ;
 
 /// Serves a connection to its end.
-pub(crate) async fn serve(path: &Exchanges, side: &mut Http1Side, client: &Client) {
+pub(crate) async fn serve(exchanges: &Exchanges, side: &mut Http1Side, client: &Client) {
     loop {
-        let head = match next_head(path, side).await {
+        let head = match next_head(exchanges, side).await {
             Ok(Some(head)) => head,
             Ok(None) => break,
             Err(rejection) => {
-                path.report_unparsed(rejection, client.address, true);
+                exchanges.report_unparsed(rejection, client.address, true);
                 return Box::pin(side.reject(&raw_http1_response(rejection))).await;
             }
         };
         let had_large_buffer = !head.body.is_done() || head.raw.len() > HEAD_READ;
-        let mut request = Request::new(head, &path.proxy, client);
+        let mut request = Request::new(head, &exchanges.proxy, client);
         side.activity.serves();
-        let served = path.serve(&mut request, side, client).await;
+        let served = exchanges.serve(&mut request, side, client).await;
         if !served.keep_alive {
             break;
         }
@@ -39,7 +39,7 @@ pub(crate) async fn serve(path: &Exchanges, side: &mut Http1Side, client: &Clien
 
 /// Waits for the head of a request; returns `None` if no other follows.
 async fn next_head(
-    path: &Exchanges,
+    exchanges: &Exchanges,
     side: &mut Http1Side,
 ) -> Result<Option<ReceivedHead>, Rejection> {
     let mut search = HeadSearch::default();
@@ -53,7 +53,7 @@ async fn next_head(
         if side.received.len() > MAX_HEAD_BYTES {
             return Err(Rejection::RequestHeaderTooLarge);
         }
-        if !side.read_head(&path.closing).await? {
+        if !side.read_head(&exchanges.closing).await? {
             return Ok(None);
         }
     }
