@@ -111,7 +111,7 @@ impl Config {
     /// # Errors
     /// [`ExitError::Config`] with one line that names the flag and what is wrong with its value.
     pub(crate) fn new(args: &ServeArgs) -> Result<Self, ExitError> {
-        let issuers = issuers::settings(args)?;
+        let mut issuers = issuers::settings(args)?;
         let upstream = upstream_address(&args.service)?;
         reject_own_address(args, "upstream", &upstream)?;
         require_pod_ip(args)?;
@@ -121,7 +121,7 @@ impl Config {
         of_settings.extend(policy::dotted_claims(args));
         of_settings.extend(upstream_tls.as_ref().and_then(UpstreamTls::unverified));
         of_settings.extend(expired(tls.as_ref(), upstream_tls.as_ref(), unix_now()));
-        let sources_of_keys = issuers.sources.clone();
+        let sources_of_keys = std::mem::take(&mut issuers.sources);
         let auth_policy = auth_policy(&args.rules, &upstream, issuers)?;
         reporting::check(args, auth_policy.reporting_until, unix_now())?;
         let sources = auth_policy.interceptor.sources();

@@ -71,9 +71,10 @@ pub(super) fn tls_files(args: &ServeArgs, scheme: Option<&Scheme>) -> Result<Tls
         None => "auth-client-cert",
     };
     let why = match scheme {
-        Some(_) => "has an effect only with https",
-        None if args.issuers.is_empty() => "has an effect only with https",
-        None => "has an effect only with --auth-server; a table has `ca`",
+        None if !args.issuers.is_empty() => {
+            "has an effect only with --auth-server; a table has `ca`"
+        }
+        _ => "has an effect only with https",
     };
     Err(ExitError::Config(format!("--{flag}: {why}")))
 }
