@@ -13,7 +13,7 @@ mod exchange;
 mod http1;
 mod http2;
 mod identity;
-mod keys;
+mod issuers;
 mod request;
 mod server;
 mod telemetry;

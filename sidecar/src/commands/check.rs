@@ -8,7 +8,7 @@ use self::online::Findings;
 use crate::cli::{CheckArgs, ServeArgs};
 use crate::config::Config;
 use crate::config::issuers::IssuerConfig;
-use crate::keys::source::KeySource;
+use crate::issuers::source::KeySource;
 
 mod online;
 mod paths;

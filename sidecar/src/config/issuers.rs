@@ -14,8 +14,8 @@ use super::{key_source, policy};
 use crate::cli::ServeArgs;
 use crate::decision::issuers::{Issuer, Issuers, UserNames};
 use crate::identity::user_header::{ClaimHeader, ClaimHeaderError, UserHeader};
-use crate::keys::cache::KeyCacheSettings;
-use crate::keys::source::SourceSettings;
+use crate::issuers::cache::KeyCacheSettings;
+use crate::issuers::source::SourceSettings;
 
 /// Max number of issuers: a cached token is searched with the keys of each.
 const MAX_ISSUERS: usize = 16;

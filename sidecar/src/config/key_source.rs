@@ -11,9 +11,9 @@ use wire::settings;
 use super::flag_value::flag_error;
 use crate::cli::ServeArgs;
 use crate::discovery::AuthServer;
-use crate::keys::source::SourceSettings;
-use crate::keys::source::auth_server::{Application, EndpointSettings};
-use crate::keys::tls::TlsFiles;
+use crate::issuers::source::SourceSettings;
+use crate::issuers::source::auth_server::{Application, EndpointSettings};
+use crate::issuers::tls::TlsFiles;
 
 /// Warns of a proxy in the environment, which is not used: a proxy could replace the keys. `is_set`
 /// reads a variable.

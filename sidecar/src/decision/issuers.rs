@@ -18,7 +18,7 @@ pub(crate) struct Issuer {
     pub(crate) name: Option<String>,
     /// Of several, it requires the `iss` that selects it.
     pub(crate) policy: VerificationPolicy,
-    /// The position of its keys in [`IssuerKeys`](crate::keys::issuer_keys::IssuerKeys), which
+    /// The position of its keys in [`IssuerKeys`](crate::issuers::issuer_keys::IssuerKeys), which
     /// several tenants of one key set share.
     pub(crate) keys: usize,
     /// The only header of its tokens; without one they come in the usual places.

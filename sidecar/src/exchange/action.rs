@@ -11,7 +11,7 @@ use wire::rejection::Rejection;
 use super::auth_proxy::AuthProxy;
 use crate::decision::authorize::{AuthPolicy, Decision, Forward, Rejected};
 use crate::exchange::response::LocalResponse;
-use crate::keys::on_demand::OnDemandRefresh;
+use crate::issuers::on_demand::OnDemandRefresh;
 use crate::request::received::ReceivedHead;
 use crate::telemetry::outcome::Outcome;
 

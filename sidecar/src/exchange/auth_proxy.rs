@@ -14,7 +14,7 @@ use crate::background::Draining;
 use crate::config::live::{CurrentRules, Rules};
 use crate::decision::authorize::Forward;
 use crate::downstream::in_flight::InFlight;
-use crate::keys::issuer_keys::IssuerKeys;
+use crate::issuers::issuer_keys::IssuerKeys;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::outcome::Outcome;
 use crate::telemetry::request_id::RequestIds;

@@ -14,7 +14,7 @@ use runtime::tls::{CertificateMetrics, ServerCertificate};
 use runtime::{admin, tls};
 use tokio::task::JoinSet;
 
-use crate::keys::refresh::Refresher;
+use crate::issuers::refresh::Refresher;
 
 /// Serves probes, those of the service too, metrics, and the `commands` for loopback peers. They
 /// respond during the drain too.

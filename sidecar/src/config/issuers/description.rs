@@ -18,15 +18,15 @@ use crate::config::flag_value::{flag_error, given};
 use crate::decision::reporting::WOULD_REJECT;
 use crate::identity::field_name::plain_name;
 use crate::identity::user_header::UserHeader;
-use crate::keys::cache::KeyCacheSettings;
-use crate::keys::jwks_address::JwksAddress;
-use crate::keys::kubernetes;
-use crate::keys::proxy::KeysProxy;
-use crate::keys::source::SourceSettings;
-use crate::keys::source::file::KeyFile;
-use crate::keys::source::issuer_url::{DiscoverySettings, IssuerUrl};
-use crate::keys::source::jwks_url::JwksUrlSettings;
-use crate::keys::tls::TlsFiles;
+use crate::issuers::cache::KeyCacheSettings;
+use crate::issuers::jwks_address::JwksAddress;
+use crate::issuers::kubernetes;
+use crate::issuers::proxy::KeysProxy;
+use crate::issuers::source::SourceSettings;
+use crate::issuers::source::file::KeyFile;
+use crate::issuers::source::issuer_url::{DiscoverySettings, IssuerUrl};
+use crate::issuers::source::jwks_url::JwksUrlSettings;
+use crate::issuers::tls::TlsFiles;
 
 /// The name stands in labels of metrics and in names of files.
 const MAX_NAME_BYTES: usize = 32;

@@ -14,10 +14,10 @@ use wire::rules::{RequiredClaim, Requirement, Rule, Unmatched};
 
 use super::*;
 use crate::decision::issuers::UserNames;
-use crate::keys::current::CurrentKeys;
-use crate::keys::revocations::Revocations;
-use crate::keys::revocations::tests::list_of;
-use crate::keys::token_cache::TokenCacheConfig;
+use crate::issuers::current::CurrentKeys;
+use crate::issuers::revocations::Revocations;
+use crate::issuers::revocations::tests::list_of;
+use crate::issuers::token_cache::TokenCacheConfig;
 use crate::request::received;
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";

@@ -242,7 +242,7 @@ mod tests {
 
     use super::super::revocations::tests::signed_at;
     use super::*;
-    use crate::keys::token_cache::TokenCacheConfig;
+    use crate::issuers::token_cache::TokenCacheConfig;
     use crate::telemetry::metrics::TokenCacheCounters;
 
     const SECRET: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";

@@ -15,7 +15,7 @@ use wire::token::revocations::TokenDigests;
 use super::backoff::Attempts;
 use super::on_demand::OnDemandRefresh;
 use super::revocations::Revocations;
-use crate::keys::token_cache::{TokenCache, TokenCacheConfig};
+use crate::issuers::token_cache::{TokenCache, TokenCacheConfig};
 
 /// Empty until the first successful fetch: without a key no token is verified, and there is no
 /// placeholder.
@@ -324,7 +324,7 @@ mod tests {
     use wire::token::claims::Claims;
 
     use super::*;
-    use crate::keys::revocations::tests::list_of;
+    use crate::issuers::revocations::tests::list_of;
 
     fn key(letter: char) -> VerificationKey {
         VerificationKey::parse(SigningType::Hmac, &letter.to_string().repeat(32)).unwrap()

@@ -12,11 +12,11 @@ use serde::Deserialize;
 use wire::keys::algorithms::AsymmetricAlgorithm;
 
 use super::jwks_url::{JwksUrl, JwksUrlSettings};
-use crate::keys::fetch::{FetchError, Fetched, Purpose};
-use crate::keys::http_client::{KeyRequest, MAX_BODY_BYTES, Transport, Unexpected};
-use crate::keys::jwks_address::{JwksAddress, JwksAddressError};
-use crate::keys::proxy::KeysProxy;
-use crate::keys::tls::TlsFiles;
+use crate::issuers::fetch::{FetchError, Fetched, Purpose};
+use crate::issuers::http_client::{KeyRequest, MAX_BODY_BYTES, Transport, Unexpected};
+use crate::issuers::jwks_address::{JwksAddress, JwksAddressError};
+use crate::issuers::proxy::KeysProxy;
+use crate::issuers::tls::TlsFiles;
 
 /// The path of the document, behind the issuer without its final slash.
 const DOCUMENT: &str = "/.well-known/openid-configuration";

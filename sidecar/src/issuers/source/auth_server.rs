@@ -10,14 +10,14 @@ use wire::keys::{KeySet, VerificationKey};
 use wire::token::revocations::MAX_LIST_BYTES;
 
 use crate::discovery::{AuthServer, Instance, RecentAttempts};
-use crate::keys::fetch::FetchError;
-use crate::keys::http_client::{
+use crate::issuers::fetch::FetchError;
+use crate::issuers::http_client::{
     KeyRequest, KeyResponse, MAX_BODY_BYTES, Transport, TransportError,
 };
-use crate::keys::jwks::{self, CachedJwks};
-use crate::keys::key_response::{KeyResponseError, key_string};
-use crate::keys::revocations::{FetchedList, ListError};
-use crate::keys::tls::TlsFiles;
+use crate::issuers::jwks::{self, CachedJwks};
+use crate::issuers::key_response::{KeyResponseError, key_string};
+use crate::issuers::revocations::{FetchedList, ListError};
+use crate::issuers::tls::TlsFiles;
 
 /// Relative to the auth server's context path.
 const KEY_PATH: &str = "/client/user/secret/key";

@@ -8,8 +8,8 @@ use runtime::files::bounded_read::{self, ReadError};
 use wire::keys::algorithms::AsymmetricAlgorithm;
 use wire::keys::{KeyError, KeySet};
 
-use crate::keys::http_client::MAX_BODY_BYTES;
-use crate::keys::jwks::jws;
+use crate::issuers::http_client::MAX_BODY_BYTES;
+use crate::issuers::jwks::jws;
 
 /// One file and how its keys may be used.
 #[derive(Debug, Clone)]

@@ -1,4 +1,4 @@
-//! The verification keys: the trusted ones, their source, and the schedule of fetches.
+//! The issuers: their verification keys, where these come from, and the schedule of fetches.
 
 mod backoff;
 pub(crate) mod cache;

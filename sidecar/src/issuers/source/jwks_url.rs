@@ -12,12 +12,12 @@ use runtime::process::exit::ExitError;
 use wire::keys::algorithms::AsymmetricAlgorithm;
 use zeroize::Zeroizing;
 
-use crate::keys::fetch::{FetchError, Fetched, Purpose};
-use crate::keys::http_client::{KeyRequest, MAX_BODY_BYTES, Transport};
-use crate::keys::jwks::{self, CachedJwks, jws};
-use crate::keys::jwks_address::JwksAddress;
-use crate::keys::proxy::KeysProxy;
-use crate::keys::tls::TlsFiles;
+use crate::issuers::fetch::{FetchError, Fetched, Purpose};
+use crate::issuers::http_client::{KeyRequest, MAX_BODY_BYTES, Transport};
+use crate::issuers::jwks::{self, CachedJwks, jws};
+use crate::issuers::jwks_address::JwksAddress;
+use crate::issuers::proxy::KeysProxy;
+use crate::issuers::tls::TlsFiles;
 
 /// Max. freshness: a longer promise of the issuer would keep a revoked key trusted.
 const MAX_FRESHNESS: Duration = Duration::from_secs(300);
