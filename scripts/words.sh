@@ -13,7 +13,6 @@ trap 'rm -f "$text"' EXIT
 
 git ls-files -z --cached --others --exclude-standard -- "$@" |
     grep -zE '\.(md|rs|sh|py|toml|ya?ml)$|(^|/)Makefile$' |
-    grep -zv '^CHANGELOG\.md$' |
     while IFS= read -rd '' file; do [ ! -f "$file" ] || printf '%s\0' "$file"; done |
     xargs -0r awk -f scripts/words.awk >"$text"
 

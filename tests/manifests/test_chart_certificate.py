@@ -83,7 +83,7 @@ def test_half_a_choice_is_an_error(flags, said):
 
 
 def test_the_documented_commands_make_such_a_secret(tmp_path):
-    page = (K8S.parent / "docs/kubernetes/webhook.md").read_text()
+    page = (K8S.parent / "docs/kubernetes/inject.md").read_text()
     (command,) = [line for line in page.replace("\\\n", "").splitlines() if line.startswith("openssl req")]
     subprocess.run(command, shell=True, check=True, cwd=tmp_path, capture_output=True)
     verify = ["openssl", "verify", "-verify_hostname", "postern-webhook.postern.svc", "-CAfile", "tls.crt", "tls.crt"]

@@ -117,7 +117,7 @@ def test_lint_has_no_complaint_about_our_overlays(overlay):
 
 
 def test_lint_finds_what_the_component_leaves_open(tmp_path):
-    """The rows of docs/kubernetes/mistakes.md that render without an error."""
+    """The rows of docs/kubernetes/rollouts.md that render without an error."""
     deployment, service = yaml.safe_load_all(SERVICE.read_text())
     del service["metadata"]["labels"]
     rendered = component(tmp_path, deployment, service)

@@ -1,5 +1,5 @@
 //! The Grafana dashboard as data: its panels with their queries, and the panels that
-//! `docs/incidents.md` names.
+//! `docs/observe.md` names.
 
 use std::fs;
 
@@ -63,13 +63,16 @@ pub struct Incident {
     pub panels: Vec<String>,
 }
 
-/// Returns the incidents of `docs/incidents.md`.
+/// Returns the incidents of `docs/observe.md`.
 ///
 /// # Panics
 /// When the document cannot be read.
 pub fn incidents() -> Vec<Incident> {
-    let text = fs::read_to_string(repository().join("docs/incidents.md")).expect("the incidents");
-    let sections = text.split("\n## ").skip(1);
+    let text = fs::read_to_string(repository().join("docs/observe.md")).expect("the document");
+    let (_, text) = text
+        .split_once("\n## Four incidents\n")
+        .expect("the incidents");
+    let sections = text.split("### ").skip(1);
     let incident = |section: &str| {
         let (heading, text) = section.split_once('\n').unwrap_or((section, ""));
         let mut panels: Vec<String> = Vec::new();

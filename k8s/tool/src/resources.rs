@@ -16,7 +16,7 @@ pub(crate) const MEMBERS: [(&str, &str, &str); 4] = [
 ];
 
 const MIB: f64 = 1024.0 * 1024.0;
-/// The process and its token cache (docs/operations/limits.md).
+/// The process and its token cache (docs/limits.md).
 const OF_PROCESS: f64 = 30.0 * MIB;
 /// Four requests and five connections that clients do not read, rounded up; the second is for HTTP/2
 /// to the service.

@@ -51,7 +51,7 @@ fn main() {
     );
     println!("{report}");
     if settings.write {
-        let file = repository().join("docs/performance/auth-server.md");
+        let file = repository().join("docs/performance.md");
         document::write_part(&file, "sessions", &report);
     }
 }

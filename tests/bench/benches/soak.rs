@@ -63,7 +63,7 @@ const SHORT_TIMEOUTS: [&str; 8] = [
     "--upstream-read-timeout",
     "3",
 ];
-/// Bounds in mebibytes, from docs/operations/limits.md: the process with its tables, a request, a
+/// Bounds in mebibytes, from docs/limits.md: the process with its tables, a request, a
 /// connection.
 const PROCESS: f64 = 30.0;
 const FOR_EACH_REQUEST: f64 = 0.75;

@@ -176,7 +176,7 @@ fn both_bodies_flow_at_once_and_trailers_arrive() {
     );
 }
 
-/// Stays within the sidecar's buffer for an unread response: see docs/operations/limits.md.
+/// Stays within the sidecar's buffer for an unread response: see docs/limits.md.
 #[test]
 fn large_bodies_pass_whole_both_ways_many_at_once() {
     let stack = stack();

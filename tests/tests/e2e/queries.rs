@@ -116,7 +116,9 @@ fn described() -> BTreeMap<String, BTreeSet<String>> {
 /// Returns the tables of the document: `name{label,label}` in the first column, below the prefix of
 /// the program.
 fn documented() -> BTreeMap<String, BTreeSet<String>> {
-    let metrics = fs::read_to_string(repository().join("docs/metrics.md")).unwrap();
+    let document = fs::read_to_string(repository().join("docs/observe.md")).unwrap();
+    let (_, metrics) = document.split_once("\n## Metrics\n").unwrap();
+    let metrics = metrics.split("\n## ").next().unwrap();
     let mut prefix = "";
     let mut documented = BTreeMap::new();
     for row in metrics.lines().filter(|line| line.starts_with("| ")) {

@@ -226,7 +226,7 @@ fn a_token_header_is_reloaded() {
 
 #[test]
 fn the_documented_token_headers_are_valid() {
-    let text = std::fs::read_to_string(repository().join("docs/token-headers.md")).unwrap();
+    let text = std::fs::read_to_string(repository().join("docs/access-proxies.md")).unwrap();
     let block = text.split("```toml\n").nth(1).unwrap();
     let block = block.split("```").next().unwrap();
     // The command line has the context path here.

@@ -58,14 +58,15 @@ fn race() -> ExitCode {
     );
     if settings.write {
         let docs = repository().join("docs");
-        document::write_part(&docs.join("performance.md"), "race", &report);
-        document::write_part(&docs.join("performance/shapes.md"), "shapes", &shapes);
+        let page = docs.join("performance.md");
+        document::write_part(&page, "race", &report);
+        document::write_part(&page, "shapes", &shapes);
         let chart = report::chart(&results).to_svg();
         std::fs::write(docs.join("performance.svg"), chart).expect("the chart is written");
         let growth = report::growth_chart(&results).to_svg();
         let file = docs.join("performance/growth.svg");
         std::fs::write(file, growth).expect("the chart is written");
-        println!("docs/performance.md, docs/performance/shapes.md and the charts are written");
+        println!("docs/performance.md and the charts are written");
     }
     ExitCode::SUCCESS
 }
