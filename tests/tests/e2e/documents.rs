@@ -132,6 +132,22 @@ fn every_source_file_that_a_document_names_exists() {
     assert_eq!(missing, Vec::<String>::new());
 }
 
+#[test]
+fn every_path_that_tells_contributors_where_to_begin_exists() {
+    let text = fs::read_to_string(repository().join("CONTRIBUTING.md")).unwrap();
+    let rows = text.lines().filter(|line| line.starts_with("| "));
+    let rows = rows.take_while(|row| !row.starts_with("| command "));
+    let paths = rows.flat_map(|row| row.split('`').skip(1).step_by(2));
+    let exists = |path: &&str| {
+        ["", ".rs"]
+            .iter()
+            .any(|end| repository().join(format!("{path}{end}")).exists())
+    };
+    let (known, missing): (Vec<&str>, Vec<&str>) = paths.partition(exists);
+    assert!(known.len() > 30, "{known:?}");
+    assert_eq!(missing, Vec::<&str>::new());
+}
+
 /// Fuzzing covers the released code: the packages of both have one version.
 #[test]
 fn the_fuzz_targets_are_locked_to_the_versions_of_the_product() {
