@@ -25,7 +25,7 @@ use wire::keys::signing_type::SigningType;
 use self::application::ApplicationCommand;
 use self::revoke::RevokeArgs;
 pub(crate) use self::serve::ServeArgs;
-use self::store::StoreArgs;
+use self::store::{StoreArgs, StoreCommand};
 use self::token::TokenCommand;
 use self::user::UserCommand;
 use crate::applications::AppId;
@@ -64,6 +64,9 @@ pub(crate) enum Command {
     /// Manage the users of a file
     #[command(subcommand)]
     User(UserCommand),
+    /// Back up the store
+    #[command(subcommand)]
+    Store(StoreCommand),
     /// Print the script by which a shell completes commands and flags
     Completions(CompletionsArgs),
 }

@@ -4,6 +4,7 @@ pub(crate) mod application;
 pub(crate) mod check;
 pub(crate) mod keys;
 pub(crate) mod revoke;
+pub(crate) mod store;
 pub(crate) mod token;
 pub(crate) mod user;
 

@@ -77,6 +77,7 @@ fn run() -> Result<(), ExitError> {
         Command::Application(command) => block_on(commands::application::run(&command)),
         Command::Token(command) => block_on(commands::token::run(&command)),
         Command::User(command) => commands::user::run(&command),
+        Command::Store(command) => commands::store::run(&command),
         Command::Completions(args) => print_completions::<Cli>(&args),
     }
 }

@@ -1,15 +1,30 @@
-//! The flags of every command that uses a key store.
+//! The flags of every command that uses a store, and the command line of `store`.
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use secrecy::SecretString;
 use serde::Serialize;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum StoreCommand {
+    /// Copy a file: store into a new file, also beside a running server
+    Backup(StoreBackupArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StoreBackupArgs {
+    /// The file to make; one that exists is not overwritten
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+}
 
 #[derive(Debug, Args, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct StoreArgs {
-    /// Where the keys live: file:DIR for one server; for several redis://[USER@]HOST[:PORT][/DB],
+    /// Where the keys live: file:DIR for one server, memory for one that forgets them; for several redis://[USER@]HOST[:PORT][/DB],
     /// redis+sentinel://[USER@]HOST,HOST/MASTER[/DB] or redis+cluster://[USER@]HOST,HOST, each with
     /// rediss instead of redis for TLS; redis+unix:///SOCKET
     #[arg(long, env, value_name = "STORE", default_value = "file:./data")]

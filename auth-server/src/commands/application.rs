@@ -143,14 +143,14 @@ async fn remove(args: &ApplicationRemoveArgs) -> Result<(), ExitError> {
 
 /// Returns true for an application with a valid secret.
 pub(super) async fn is_registered(store: &StoreArgs, id: &AppId) -> Result<bool, ExitError> {
-    let applications = records(&store_location(store)?).read().await?;
+    let applications = records(&store_location(store)?)?.read().await?;
     Ok(applications.registered().any(|(known, _)| known == id))
 }
 
 async fn list(args: &ApplicationListArgs) -> Result<(), ExitError> {
     let location = store_location(&args.store)?;
     let is_absent = location.is_absent();
-    let applications = records(&location).read().await?;
+    let applications = records(&location)?.read().await?;
     if is_absent {
         print_note(&format!("{location}: is not there yet"));
     } else if applications.is_empty() {
@@ -204,8 +204,8 @@ fn new_secret() -> Result<zeroize::Zeroizing<String>, ExitError> {
     random::secret().map_err(|_| ExitError::Software("no randomness for a secret".to_owned()))
 }
 
-fn records(location: &StoreLocation) -> ApplicationRecords {
-    location.applications(&location.open())
+fn records(location: &StoreLocation) -> Result<ApplicationRecords, StoreError> {
+    Ok(location.applications(&location.open()?))
 }
 
 const NONE_LEFT: &str = "no application is registered: any appId and appSecret get the key";
@@ -227,7 +227,7 @@ impl<'a> Target<'a> {
     }
 
     async fn warn_if_none_is_left(&self) -> Result<(), ExitError> {
-        if records(&self.location).read().await?.is_empty() {
+        if records(&self.location)?.read().await?.is_empty() {
             print_note(NONE_LEFT);
         }
         Ok(())
@@ -236,7 +236,7 @@ impl<'a> Target<'a> {
     /// Reads, decides and swaps, until no other change came in between.
     async fn change(&self, change: Change<'_>) -> Result<(), ExitError> {
         let Self { location, id, by } = self;
-        let records = records(location);
+        let records = records(location)?;
         for _ in 0..TRIES {
             let there = records.read().await?;
             let record = there.record(id.as_str());
@@ -332,7 +332,7 @@ mod tests {
         }
 
         async fn secrets(&self, id: &str) -> usize {
-            let applications = records(&self.location()).read().await.unwrap();
+            let applications = records(&self.location()).unwrap().read().await.unwrap();
             applications.record(id).map_or(0, |secrets| secrets.len())
         }
     }
@@ -378,7 +378,7 @@ mod tests {
     async fn who_changed_an_application_and_why_is_recorded() {
         let desk = Desk(tempfile::tempdir().unwrap());
         let record = async || {
-            let applications = records(&desk.location()).read().await.unwrap();
+            let applications = records(&desk.location()).unwrap().read().await.unwrap();
             applications.record("orders").unwrap().clone()
         };
         for (words, reason) in [

@@ -249,20 +249,20 @@ pub(super) struct KeysInStore {
 impl KeysInStore {
     pub(super) fn open(args: &KeyArgs) -> Result<Self, ExitError> {
         let location = store_location(&args.store)?;
-        Ok(Self::at(location, args.signing.signing_type))
+        Ok(Self::at(location, args.signing.signing_type)?)
     }
 
-    fn at(location: StoreLocation, signing_type: SigningType) -> Self {
-        Self {
-            keys: location.keys(&location.open()),
+    fn at(location: StoreLocation, signing_type: SigningType) -> Result<Self, StoreError> {
+        Ok(Self {
+            keys: location.keys(&location.open()?),
             location,
             signing_type,
-        }
+        })
     }
 
     /// Opens a store whose pair shows its signing type.
     pub(super) async fn of_its_type(args: &StoreArgs) -> Result<Self, ExitError> {
-        let store = Self::at(store_location(args)?, SigningType::default());
+        let store = Self::at(store_location(args)?, SigningType::default())?;
         let pair = store.keys.read().await?.keys.pair;
         Ok(Self {
             signing_type: pair.map_or_else(SigningType::default, |pair| pair.signing_type()),

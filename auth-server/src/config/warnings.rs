@@ -13,6 +13,7 @@ pub(crate) fn warnings(args: &ServeArgs, config: &Config) -> Vec<String> {
         short_lead(args),
         short_sessions(config),
         open_store(config),
+        passing_store(config),
         open_registry(config),
         builtin_users(config),
         open_port(args, config),
@@ -64,6 +65,14 @@ fn open_store(config: &Config) -> Option<String> {
             config.store,
             config.store.at_rest()
         )
+    })
+}
+
+fn passing_store(config: &Config) -> Option<String> {
+    let is_passing = config.store.is_in_memory();
+    is_passing.then(|| {
+        "--store memory: keys, sessions and revocations end with this process; not for production"
+            .to_owned()
     })
 }
 

@@ -1,10 +1,11 @@
 //! `--store`: the kind and the location of the store.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use runtime::process::exit::ExitError;
 use runtime::tls;
 
 use super::records::KeyRecords;
@@ -29,6 +30,7 @@ pub(crate) struct StoreLocation {
 
 #[derive(Debug, Clone)]
 enum Backend {
+    Memory,
     File(PathBuf),
     Redis(Arc<RedisStore>),
 }
@@ -38,7 +40,7 @@ enum Backend {
 pub(crate) enum LocationError {
     #[error(
         "expected file:DIR, redis://HOST:PORT/DB, redis+sentinel://HOST,HOST/MASTER/DB, \
-         redis+cluster://HOST,HOST (each also with rediss for TLS) or redis+unix:///SOCKET"
+         redis+cluster://HOST,HOST (each also with rediss for TLS), redis+unix:///SOCKET or memory"
     )]
     Unknown,
     #[error("file: needs a directory, such as file:./data")]
@@ -63,12 +65,33 @@ impl StoreLocation {
     }
 
     /// Opens the store for a command.
-    pub(crate) fn open(&self) -> Arc<dyn Store> {
-        match &self.backend {
+    ///
+    /// # Errors
+    /// For a store in memory.
+    pub(crate) fn open(&self) -> Result<Arc<dyn Store>, StoreError> {
+        Ok(match &self.backend {
+            Backend::Memory => return Err(of_its_server()),
             Backend::File(directory) => {
                 Arc::new(SqliteStore::new(directory.clone(), Access::Write))
             }
             Backend::Redis(store) => Arc::clone(store) as _,
+        })
+    }
+
+    /// Copies the store into a new file.
+    ///
+    /// # Errors
+    /// Those of [`SqliteStore::backup`]; for a store that is no file.
+    pub(crate) fn backup(&self, file: &Path) -> Result<(), ExitError> {
+        match &self.backend {
+            Backend::Memory => Err(of_its_server().into()),
+            Backend::File(directory) => {
+                let store = SqliteStore::new(directory.clone(), Access::Write);
+                Ok(store.backup(file)?)
+            }
+            Backend::Redis(_) => Err(ExitError::Usage(format!(
+                "{self}: Redis makes the backups of its own data, such as redis-cli --rdb FILE"
+            ))),
         }
     }
 
@@ -78,10 +101,11 @@ impl StoreLocation {
     /// Those of [`SqliteStore::for_serving`]; a Redis store is not contacted yet.
     pub(crate) fn open_for_serving(&self) -> Result<Arc<dyn Store>, StoreError> {
         Ok(match &self.backend {
+            Backend::Memory => Arc::new(SqliteStore::in_memory()?),
             Backend::File(directory) => {
                 Arc::new(SqliteStore::for_serving(directory.clone(), SERVING_WAIT)?)
             }
-            Backend::Redis(_) => self.open(),
+            Backend::Redis(_) => self.open()?,
         })
     }
 
@@ -91,8 +115,9 @@ impl StoreLocation {
     /// Those of [`SqliteStore::for_preview`]; a Redis store is not contacted yet.
     pub(crate) fn open_for_preview(&self) -> Result<Arc<dyn Store>, StoreError> {
         Ok(match &self.backend {
+            Backend::Memory => Arc::new(SqliteStore::in_memory()?),
             Backend::File(directory) => Arc::new(SqliteStore::for_preview(directory.clone())?),
-            Backend::Redis(_) => self.open(),
+            Backend::Redis(_) => self.open()?,
         })
     }
 
@@ -129,14 +154,19 @@ impl StoreLocation {
     pub(crate) fn is_absent(&self) -> bool {
         match &self.backend {
             Backend::File(directory) => !directory.exists(),
-            Backend::Redis(_) => false,
+            Backend::Memory | Backend::Redis(_) => false,
         }
+    }
+
+    /// Returns true if the store ends with its server.
+    pub(crate) fn is_in_memory(&self) -> bool {
+        matches!(self.backend, Backend::Memory)
     }
 
     /// Returns true if data leaves this host unencrypted.
     pub(crate) fn is_in_clear(&self) -> bool {
         match &self.backend {
-            Backend::File(_) => false,
+            Backend::Memory | Backend::File(_) => false,
             Backend::Redis(store) => store.is_in_clear(),
         }
     }
@@ -152,6 +182,8 @@ impl Backend {
     fn parse(text: &str, access: Credentials) -> Result<Self, LocationError> {
         match text.split_once(':') {
             Some(("file", _)) if access.is_for_redis() => Err(LocationError::AccessForFiles),
+            None if text == "memory" && access.is_for_redis() => Err(LocationError::AccessForFiles),
+            None if text == "memory" => Ok(Self::Memory),
             Some(("file", "")) => Err(LocationError::NoDirectory),
             Some(("file", directory)) => Ok(Self::File(PathBuf::from(directory))),
             Some((
@@ -166,10 +198,15 @@ impl Backend {
     }
 }
 
+fn of_its_server() -> StoreError {
+    StoreError::Unusable("--store memory: only its server can use it".to_owned())
+}
+
 /// Omits user and password.
 impl fmt::Display for StoreLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.backend {
+            Backend::Memory => f.write_str("memory"),
             Backend::File(directory) => write!(f, "file:{}", directory.display()),
             Backend::Redis(store) => f.write_str(store.redacted()),
         }
@@ -195,6 +232,7 @@ mod tests {
     #[test]
     fn each_kind_of_address_is_printed_without_its_password() {
         for (text, expected) in [
+            ("memory", "memory"),
             ("file:./data", "file:./data"),
             ("file:/var/lib/auth", "file:/var/lib/auth"),
             ("redis://localhost", "redis://localhost:6379/0"),

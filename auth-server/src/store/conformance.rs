@@ -8,7 +8,7 @@ pub(crate) mod unsteady;
 use tokio::task::JoinSet;
 use zeroize::Zeroizing;
 
-use self::installations::{Installation, Topology};
+use self::installations::{Installation, Memory, Topology};
 use super::{Change, Key, Kind, Log, Outcome, Store, Version};
 
 /// Makes one test of each rule for each kind of store; with a name in front also a function of all
@@ -51,6 +51,11 @@ for_every_store!(every_rule:
     a_log_is_read_from_a_cursor_and_keeps_its_order,
     of_many_who_change_a_record_at_once_each_is_counted,
 );
+
+#[tokio::test]
+async fn a_store_in_memory_follows_every_rule() {
+    every_rule(&Memory::new()).await;
+}
 
 #[tokio::test]
 async fn redis_over_tls_follows_every_rule() {

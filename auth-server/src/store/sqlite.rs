@@ -1,6 +1,7 @@
-//! The store in a directory: an SQLite database, shared by a server and commands beside it.
+//! The store in a directory, shared by a server and commands beside it, or in the memory of one server:
+//! an SQLite database.
 //!
-//! It is opened by the first call that needs it, and made by the first commit: reading a store that
+//! A file is opened by the first call that needs it, and made by the first commit: reading a store that
 //! is not there makes none.
 
 mod changes;
@@ -10,7 +11,7 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,8 +46,12 @@ const IDS: &str = "SELECT id FROM record
 const SINCE: &str = "SELECT id, value, ends FROM log
  WHERE log = ?1 AND id > ?2 AND ends > unixepoch() ORDER BY id";
 
+/// Stands in messages for the file of a store in memory.
+const MEMORY: &str = "memory";
+
 pub(crate) struct SqliteStore {
-    directory: PrivateDirectory,
+    /// `None` in memory.
+    directory: Option<PrivateDirectory>,
     access: Access,
     /// A server's lock on the directory.
     serving: Option<Mutex<File>>,
@@ -78,11 +83,29 @@ impl fmt::Debug for SqliteStore {
 impl SqliteStore {
     pub(crate) fn new(directory: PathBuf, access: Access) -> Arc<Self> {
         Arc::new(Self {
-            directory: PrivateDirectory::new(directory),
+            directory: Some(PrivateDirectory::new(directory)),
             access,
             serving: None,
             opened: Mutex::default(),
         })
+    }
+
+    /// Makes a store that ends with the process.
+    pub(crate) fn in_memory() -> Result<Arc<Self>, StoreError> {
+        let mut made = Connection::open_in_memory();
+        let prepared = made.as_mut().map_or(Ok(()), prepare);
+        let connection = prepared.and(made);
+        let connection = connection.map_err(|error| failed(Path::new(MEMORY), &error))?;
+        Ok(Arc::new(Self {
+            directory: None,
+            access: Access::Write,
+            serving: None,
+            opened: Mutex::new(Some(Opened {
+                connection,
+                file: (0, 0),
+                room: 0,
+            })),
+        }))
     }
 
     /// Opens the store for a server: makes the directory and locks out other servers.
@@ -94,7 +117,7 @@ impl SqliteStore {
         directory.create()?;
         let serving = directory.lock_for_serving(wait)?;
         Ok(Arc::new(Self {
-            directory,
+            directory: Some(directory),
             access: Access::Write,
             serving: Some(Mutex::new(serving)),
             opened: Mutex::default(),
@@ -106,26 +129,54 @@ impl SqliteStore {
     /// # Errors
     /// Those of [`for_serving`](Self::for_serving), except for another server's lock.
     pub(crate) fn for_preview(directory: PathBuf) -> Result<Arc<Self>, StoreError> {
-        let store = Self::new(directory, Access::Preview);
-        store.directory.preview(FILE)?;
-        Ok(store)
+        PrivateDirectory::new(directory.clone()).preview(FILE)?;
+        Ok(Self::new(directory, Access::Preview))
+    }
+
+    /// Copies the whole store, also beside a server that uses it, into a file that it makes.
+    pub(crate) fn backup(&self, file: &Path) -> Result<(), StoreError> {
+        // Absolute: SQLite has a meaning of its own for some names.
+        let file = std::path::absolute(file).map_err(|error| rejected(file, &error))?;
+        create(&file).map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => unusable(&file, "exists, and a backup overwrites nothing"),
+            _ => rejected(&file, &error),
+        })?;
+        let copied = self.copy_into(&file);
+        if copied.is_err() {
+            let _ = fs::remove_file(&file);
+        }
+        copied
+    }
+
+    fn copy_into(&self, file: &Path) -> Result<(), StoreError> {
+        let copied = self.blocking(Missing::IsEmpty, |opened| {
+            let copy = opened.connection.execute("VACUUM INTO ?1", [file.to_str()]);
+            copy.map_err(|error| failed(file, &error))
+        });
+        if copied?.is_none() {
+            let text = format!("{}: there is no store yet", self.path().display());
+            return Err(StoreError::Unavailable(text));
+        }
+        let synchronized = File::open(file).and_then(|file| file.sync_all());
+        synchronized.map_err(|error| rejected(file, &error))
     }
 
     /// Takes the lock again where the directory was removed under a running server.
-    fn keep_serving_lock(&self) -> Result<(), StoreError> {
+    fn keep_serving_lock(&self, directory: &PrivateDirectory) -> Result<(), StoreError> {
         let Some(serving) = &self.serving else {
             return Ok(());
         };
         let mut held = serving.lock();
-        if !self.directory.is_in_place(&held) {
-            self.directory.create()?;
-            *held = self.directory.lock_for_serving(Duration::ZERO)?;
+        if !directory.is_in_place(&held) {
+            directory.create()?;
+            *held = directory.lock_for_serving(Duration::ZERO)?;
         }
         Ok(())
     }
 
     fn path(&self) -> PathBuf {
-        self.directory.path().join(FILE)
+        let directory = self.directory.as_ref();
+        directory.map_or_else(|| MEMORY.into(), |directory| directory.path().join(FILE))
     }
 
     /// Runs `call` beside the asynchronous threads: it waits for the disk and for locks. Returns `None`
@@ -170,16 +221,29 @@ impl SqliteStore {
             let text = format!("{}: other calls do not end", self.path().display());
             return Err(StoreError::Unavailable(text));
         };
-        self.keep_serving_lock()?;
-        let file = self.inspect()?;
+        if let Some(directory) = &self.directory {
+            self.follow_file(directory, &mut opened, missing)?;
+        }
+        opened.as_mut().map(call).transpose()
+    }
+
+    /// Opens the file unless it is open already, and makes a missing one before a commit.
+    fn follow_file(
+        &self,
+        directory: &PrivateDirectory,
+        opened: &mut Option<Opened>,
+        missing: Missing,
+    ) -> Result<(), StoreError> {
+        self.keep_serving_lock(directory)?;
+        let file = self.inspect(directory)?;
         if opened.as_ref().map(|it| it.file) != file {
             *opened = None;
         }
         if file.is_none() {
             if matches!(missing, Missing::IsEmpty) {
-                return Ok(None);
+                return Ok(());
             }
-            self.directory.create()?;
+            directory.create()?;
             match create(&self.path()) {
                 // Another process was faster.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -187,19 +251,19 @@ impl SqliteStore {
             }
         }
         if opened.is_none() {
-            *opened = self.open()?;
+            *opened = self.open(directory)?;
         }
-        opened.as_mut().map(call).transpose()
+        Ok(())
     }
 
     /// Returns device and inode of the file, which is for its owner alone. It is checked without
     /// being opened: closing a descriptor drops the locks that the process has on the file.
-    fn inspect(&self) -> Result<Option<(u64, u64)>, StoreError> {
+    fn inspect(&self, directory: &PrivateDirectory) -> Result<Option<(u64, u64)>, StoreError> {
         let path = self.path();
         let metadata = match fs::symlink_metadata(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) if error.kind() == ErrorKind::NotADirectory => {
-                return Err(unusable(self.directory.path(), NO_DIRECTORY));
+                return Err(unusable(directory.path(), NO_DIRECTORY));
             }
             found => found.map_err(|error| rejected(&path, &error))?,
         };
@@ -213,19 +277,19 @@ impl SqliteStore {
         if metadata.uid() != geteuid().as_raw() {
             return Err(unusable(&path, "this file belongs to another user"));
         }
-        self.directory.inspect()?;
+        directory.inspect()?;
         Ok(Some((metadata.dev(), metadata.ino())))
     }
 
     /// Opens the database; `None` for one that a preview finds empty.
-    fn open(&self) -> Result<Option<Opened>, StoreError> {
+    fn open(&self, directory: &PrivateDirectory) -> Result<Option<Opened>, StoreError> {
         let path = self.path();
         let connection = match self.access {
             Access::Write => open(&path, OpenFlags::SQLITE_OPEN_READ_WRITE),
             Access::Preview => open_for_preview(&path),
         };
         let connection = connection.map_err(|error| failed(&path, &error))?;
-        let Some(file) = self.inspect()? else {
+        let Some(file) = self.inspect(directory)? else {
             return Ok(None);
         };
         // At one moment: another process may be making the tables.

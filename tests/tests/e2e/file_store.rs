@@ -8,6 +8,7 @@ use tests::auth_server::{AuthServerPlan, USER_DETAILS};
 use tests::file_store::{self, PRIVATE, PUBLIC};
 use tests::keys::{SigningKey, SigningType};
 use tests::process::{CommandLine, Finished};
+use tests::programs::Program;
 
 const DATABASE: &str = "store.db";
 
@@ -261,11 +262,51 @@ fn keys_that_vanish_while_running_are_put_back() {
 }
 
 #[test]
+fn a_backup_beside_a_running_server_is_a_store() {
+    let store = Store::new();
+    let server = store.serve().ready();
+    let served = server.served_key();
+    let copy = tempfile::tempdir().unwrap();
+    let file = copy.path().join(DATABASE).display().to_string();
+    let backup = |store: &str| {
+        let words = ["store", "backup", &file, "--store", store];
+        Program::AuthServer.run(&words)
+    };
+    let own = tests::auth_server::file_store(store.directory.path());
+    let done = backup(&own);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    for (store, code, said) in [
+        (own.as_str(), 78, "overwrites nothing"),
+        ("redis://localhost", 64, "redis-cli --rdb"),
+    ] {
+        let end = backup(store);
+        assert_eq!(end.code, Some(code), "{}", end.stderr);
+        assert!(end.stderr.contains(said), "{}", end.stderr);
+    }
+    drop((server, store));
+    let restored = AuthServerPlan::new().directory(copy.path()).ready();
+    assert_eq!(restored.served_key(), served);
+}
+
+#[test]
+fn a_store_in_memory_is_its_server_s_alone() {
+    let server = AuthServerPlan::polling().store("memory").ready();
+    let token = server.login();
+    assert_eq!(server.verdict(&token), "200");
+    assert_eq!(server.log_out(&token).status(), 200);
+    server.until_revoked(&token);
+    server.until_logged("end with this process");
+    let end = Program::AuthServer.run(&["keys", "show", "--store", "memory"]);
+    assert_eq!(end.code, Some(78), "{}", end.stderr);
+    assert!(end.stderr.contains("only its server"), "{}", end.stderr);
+}
+
+#[test]
 fn the_public_key_is_exported_beside_a_running_server() {
     let store = Store::new();
     let server = store.serve().ready();
     let url = tests::auth_server::file_store(store.directory.path());
-    let command = CommandLine::new(tests::programs::Program::AuthServer.path());
+    let command = CommandLine::new(Program::AuthServer.path());
     let end = command
         .arguments(["keys", "export-public", "--store", &url])
         .run();

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use tests::certificates::Authority;
 use tests::redis_server::RedisServer;
 use tests::redis_topologies::{Cluster, SENTINEL_PASSWORD, Watched};
@@ -38,6 +39,26 @@ impl Installation for Files {
 
     async fn clear(&self) {
         let _ = std::fs::remove_dir_all(self.0.path().join("data"));
+    }
+}
+
+/// A store that only this process has.
+pub(crate) struct Memory(Mutex<Arc<SqliteStore>>);
+
+impl Memory {
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new(SqliteStore::in_memory().unwrap()))
+    }
+}
+
+#[async_trait]
+impl Installation for Memory {
+    fn open(&self) -> Arc<dyn Store> {
+        Arc::new(Arc::clone(&self.0.lock()))
+    }
+
+    async fn clear(&self) {
+        *self.0.lock() = SqliteStore::in_memory().unwrap();
     }
 }
 

@@ -107,6 +107,30 @@ async fn reading_makes_nothing_and_a_preview_leaves_everything() {
 }
 
 #[tokio::test]
+async fn a_backup_is_a_whole_store_of_its_own_and_overwrites_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let (data, other) = (home.path().join("data"), home.path().join("other"));
+    fs::create_dir(&other).unwrap();
+    chmod(&other, 0o700);
+    let copy = other.join(FILE);
+    let server = SqliteStore::for_serving(data.clone(), Duration::ZERO).unwrap();
+    let missing = open(&data).backup(&copy).unwrap_err();
+    assert!(matches!(missing, StoreError::Unavailable(_)), "{missing}");
+    assert!(!copy.exists());
+    assert_eq!(commit(&server).await, Ok(Outcome::Committed));
+    assert_eq!(open(&data).backup(&copy), Ok(()));
+    assert_eq!(
+        fs::metadata(&copy).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+    let bytes = fs::read(&copy).unwrap();
+    let again = open(&data).backup(&copy).unwrap_err();
+    assert!(again.to_string().contains("overwrites nothing"), "{again}");
+    assert_eq!(fs::read(&copy).unwrap(), bytes);
+    assert!(open(&other).get(&application("a")).await.unwrap().is_some());
+}
+
+#[tokio::test]
 async fn a_store_lost_under_a_server_is_made_again() {
     let home = tempfile::tempdir().unwrap();
     let data = home.path().join("data");

@@ -32,6 +32,8 @@ const COMMANDS: &[(Program, &str)] = &[
     (Program::AuthServer, "application remove"),
     (Program::AuthServer, "token"),
     (Program::AuthServer, "token inspect"),
+    (Program::AuthServer, "store"),
+    (Program::AuthServer, "store backup"),
     (Program::AuthServer, "user"),
     (Program::AuthServer, "user add"),
     (Program::AuthServer, "user list"),
