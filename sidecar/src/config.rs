@@ -10,9 +10,9 @@ use runtime::process::exit::ExitError;
 use wire::explain::report::moment;
 use wire::keys::signing_type::SigningType;
 
-use crate::cli::revocation_args::{RevocationArgs, RevocationMode};
 use crate::cli::{Cli, ServeArgs};
 use crate::config::live::Rules;
+use crate::issuers::IssuerSettings;
 use crate::issuers::schedule::Schedule;
 use crate::issuers::source::SourceSettings;
 use crate::issuers::token_cache::TokenCacheConfig;
@@ -31,7 +31,6 @@ mod reporting;
 mod upstream;
 
 use self::flag_value::flag_error;
-use self::issuers::IssuerConfig;
 use self::policy::{auth_policy, upstream_request};
 use self::probes::ServiceProbe;
 use self::upstream::{
@@ -56,15 +55,6 @@ pub(crate) struct ShutdownTimeouts {
     pub(crate) drain_timeout: Duration,
 }
 
-/// The use of the revocation list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct RevocationSettings {
-    /// The age up to which a list counts; `None` where none is required.
-    pub(crate) required: Option<Duration>,
-    /// The interval of fetches beside the schedule; `None` without them.
-    pub(crate) poll: Option<Duration>,
-}
-
 /// The settings of `serve`.
 #[derive(Debug)]
 pub(crate) struct Config {
@@ -82,9 +72,7 @@ pub(crate) struct Config {
     pub(crate) upstream: UpstreamSettings,
     pub(crate) close_streams_on_expiry: bool,
     /// At least one.
-    pub(crate) issuers: Vec<IssuerConfig>,
-    /// `None` without a revocation list.
-    pub(crate) revocations: Option<RevocationSettings>,
+    pub(crate) issuers: Vec<IssuerSettings>,
     trusts_shared_secret: bool,
     pub(crate) schedule: Schedule,
     pub(crate) token_cache: TokenCacheConfig,
@@ -146,7 +134,6 @@ impl Config {
             },
             close_streams_on_expiry: args.limits.close_streams_on_expiry,
             trusts_shared_secret: args.keys.signing_type == Some(SigningType::Hmac),
-            revocations: revocations(&args.revocations),
             schedule: schedule(args)?,
             token_cache: TokenCacheConfig {
                 bytes: TOKEN_CACHE_BYTES / sources_of_keys.len().max(1),
@@ -302,18 +289,6 @@ fn expired(
     let to_clients = tls.and_then(|tls| tls.certificate.expired(now));
     let to_the_service = upstream.and_then(|tls| tls.expired_certificate(now));
     to_clients.into_iter().chain(to_the_service)
-}
-
-fn revocations(args: &RevocationArgs) -> Option<RevocationSettings> {
-    let required = match args.revocations? {
-        RevocationMode::Off => return None,
-        RevocationMode::On => None,
-        RevocationMode::Required => Some(args.max_revocation_age.duration()),
-    };
-    Some(RevocationSettings {
-        required,
-        poll: args.revocation_poll.limit(),
-    })
 }
 
 fn schedule(args: &ServeArgs) -> Result<Schedule, ExitError> {

@@ -98,23 +98,29 @@ impl Exchanges {
         });
     }
 
-    /// Decides about a request; waits for a fetch if the token names an unknown key.
+    /// Decides about a request; waits for a fetch if the token names an unknown key. A key that a
+    /// later fetch may still bring is no reason to throw the token away.
     async fn decide(&self, request: &Request, client: &Client) -> Result<Decision, Rejected> {
         let rules = &request.rules.auth_policy;
+        let unknown = Err(Rejection::TokenKeyUnknown.into());
         let mut decision = self.decide_at(request, request.began);
-        if decision == Err(Rejection::TokenKeyUnknown.into()) {
-            let headers = &request.head.headers;
-            let fetch = self
-                .proxy
-                .on_demand_fetch(rules, headers, request.opens_websocket());
-            if let Some(fetch) = fetch {
-                let client = Some(request.client(&self.proxy, client));
-                let fetch = fetch.wait(Instant::now());
-                decision = match self.proxy.in_flight.while_waiting(client, fetch).await {
-                    Some(()) => self.decide_at(request, Instant::now()),
-                    None => Err(Rejection::ServerBusy.into()),
-                };
-            }
+        let fetch = (decision == unknown)
+            .then(|| {
+                let headers = &request.head.headers;
+                self.proxy
+                    .on_demand(rules, headers, request.opens_websocket())
+            })
+            .flatten();
+        if let Some((token, fetch)) = fetch {
+            let client = Some(request.client(&self.proxy, client));
+            let fetched = fetch.wait(token, Instant::now());
+            decision = match self.proxy.in_flight.while_waiting(client, fetched).await {
+                Some(fetched) => match self.decide_at(request, Instant::now()) {
+                    decision if decision != unknown || fetch.is_absent(token, fetched) => decision,
+                    _ => Err(Rejection::AuthKeysUnavailable.into()),
+                },
+                None => Err(Rejection::ServerBusy.into()),
+            };
         }
         decision.or_else(|rejected| {
             self.proxy

@@ -1,4 +1,4 @@
-//! The issuers: their verification keys, where these come from, and the schedule of fetches.
+//! The issuers: each has one task, which fetches its keys and publishes them for the requests.
 
 mod backoff;
 pub(crate) mod cache;
@@ -12,14 +12,38 @@ pub(crate) mod jwks_address;
 pub(crate) mod key_metrics;
 pub(crate) mod key_response;
 pub(crate) mod kubernetes;
-mod link_header;
 pub(crate) mod on_demand;
 pub(crate) mod proxy;
 pub(crate) mod readiness;
-pub(crate) mod refresh;
 pub(crate) mod revocation_refresh;
 pub(crate) mod revocations;
 pub(crate) mod schedule;
 pub(crate) mod source;
+pub(crate) mod task;
 pub(crate) mod tls;
 pub(crate) mod token_cache;
+
+use std::time::Duration;
+
+use self::cache::KeyCacheSettings;
+use self::source::SourceSettings;
+
+/// The settings of one issuer.
+#[derive(Debug, Clone)]
+pub(crate) struct IssuerSettings {
+    /// `None` for the only issuer.
+    pub(crate) name: Option<String>,
+    pub(crate) source: SourceSettings,
+    pub(crate) key_cache: Option<KeyCacheSettings>,
+    /// `None` without a revocation list.
+    pub(crate) revocations: Option<RevocationSettings>,
+}
+
+/// The use of the revocation list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RevocationSettings {
+    /// The age up to which a list counts; `None` where none is required.
+    pub(crate) required: Option<Duration>,
+    /// The interval of fetches beside the schedule; `None` without them.
+    pub(crate) poll: Option<Duration>,
+}

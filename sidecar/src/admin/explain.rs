@@ -99,7 +99,9 @@ impl Explainer {
         if let Some(token) = token.ok().flatten() {
             explanation.show_token(token.as_str());
         }
-        let issuer = policy.keys_of_token(headers, opens_websocket);
+        let only = policy.issuers.only().map(|only| only.keys);
+        let of_token = || Some(policy.token_and_keys(headers, opens_websocket)?.1);
+        let issuer = only.or_else(of_token);
         // Also of keys that are too old to be trusted.
         let keys = issuer.and_then(|issuer| self.keys.get(issuer));
         let state = keys.map(|keys| keys.load());

@@ -7,7 +7,7 @@ use runtime::process::output;
 use self::online::Findings;
 use crate::cli::{CheckArgs, ServeArgs};
 use crate::config::Config;
-use crate::config::issuers::IssuerConfig;
+use crate::issuers::IssuerSettings;
 use crate::issuers::source::KeySource;
 
 mod online;
@@ -67,7 +67,7 @@ fn open_sources(config: &Config) -> Result<(Vec<Source<'_>>, Vec<String>), ExitE
 }
 
 /// An issuer and its open source.
-type Source<'c> = (&'c IssuerConfig, KeySource);
+type Source<'c> = (&'c IssuerSettings, KeySource);
 
 /// Renders the configuration as a file, with warnings as comments.
 fn as_toml<'w>(

@@ -14,26 +14,16 @@ use super::{key_source, policy};
 use crate::cli::ServeArgs;
 use crate::decision::issuers::{Issuer, Issuers, UserNames};
 use crate::identity::user_header::{ClaimHeader, ClaimHeaderError, UserHeader};
-use crate::issuers::cache::KeyCacheSettings;
-use crate::issuers::source::SourceSettings;
+use crate::issuers::IssuerSettings;
 
 /// Max number of issuers: a cached token is searched with the keys of each.
 const MAX_ISSUERS: usize = 16;
 
-/// The source of the keys of one issuer.
-#[derive(Debug, Clone)]
-pub(crate) struct IssuerConfig {
-    /// `None` for the only issuer.
-    pub(crate) name: Option<String>,
-    pub(crate) source: SourceSettings,
-    pub(crate) key_cache: Option<KeyCacheSettings>,
-}
-
 /// All issuers of one configuration.
 #[derive(Debug)]
-pub(super) struct IssuerSettings {
+pub(super) struct AllIssuers {
     /// At least one.
-    pub(super) sources: Vec<IssuerConfig>,
+    pub(super) sources: Vec<IssuerSettings>,
     /// The rules for the tokens of each.
     pub(super) issuers: Issuers,
     pub(super) known: KnownIssuers,
@@ -54,7 +44,7 @@ pub(crate) struct KnownIssuers {
 ///
 /// # Errors
 /// [`ExitError::Config`] that names the flag or the table.
-pub(super) fn settings(args: &ServeArgs) -> Result<IssuerSettings, ExitError> {
+pub(super) fn settings(args: &ServeArgs) -> Result<AllIssuers, ExitError> {
     let described = described(args)?;
     let user_header = with_claim_headers(args, &described)?;
     let (mut sources, mut issuers) = (Vec::new(), Vec::new());
@@ -73,7 +63,7 @@ pub(super) fn settings(args: &ServeArgs) -> Result<IssuerSettings, ExitError> {
                 users: UserNames::default(),
             });
         }
-        sources.push(description.config()?);
+        sources.push(description.settings()?);
     }
     reject_repeated(&issuers)?;
     let prefixes: Vec<_> = described.iter().map(Description::user_prefix).collect();
@@ -85,7 +75,7 @@ pub(super) fn settings(args: &ServeArgs) -> Result<IssuerSettings, ExitError> {
             of_name.extend(issuer.policy.issuer.clone());
         }
     }
-    Ok(IssuerSettings {
+    Ok(AllIssuers {
         sources,
         issuers: Issuers::new(issuers),
         known,

@@ -10,7 +10,9 @@ use wire::settings;
 
 use super::flag_value::flag_error;
 use crate::cli::ServeArgs;
+use crate::cli::revocation_args::{RevocationArgs, RevocationMode};
 use crate::discovery::AuthServer;
+use crate::issuers::RevocationSettings;
 use crate::issuers::source::SourceSettings;
 use crate::issuers::source::auth_server::{Application, EndpointSettings};
 use crate::issuers::tls::TlsFiles;
@@ -77,6 +79,19 @@ pub(super) fn tls_files(args: &ServeArgs, scheme: Option<&Scheme>) -> Result<Tls
         _ => "has an effect only with https",
     };
     Err(ExitError::Config(format!("--{flag}: {why}")))
+}
+
+/// Returns the use of the auth server's revocation list.
+pub(super) fn revocations(args: &RevocationArgs) -> Option<RevocationSettings> {
+    let required = match args.revocations? {
+        RevocationMode::Off => return None,
+        RevocationMode::On => None,
+        RevocationMode::Required => Some(args.max_revocation_age.duration()),
+    };
+    Some(RevocationSettings {
+        required,
+        poll: args.revocation_poll.limit(),
+    })
 }
 
 fn signing_type(args: &ServeArgs) -> Result<SigningType, ExitError> {

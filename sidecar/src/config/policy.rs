@@ -11,7 +11,7 @@ use wire::token::verifier::VerificationPolicy;
 
 use super::access_rules::access_rules;
 use super::flag_value::{flag_error, parsed};
-use super::issuers::IssuerSettings;
+use super::issuers::AllIssuers;
 use super::reporting::reporting_until;
 use crate::cli::ServeArgs;
 use crate::cli::policy_args::{IdentityArgs, RulesArgs, TokenArgs};
@@ -36,9 +36,9 @@ const MAX_USER_HEADER_BYTES: usize = 6 * 1024;
 pub(super) fn auth_policy(
     args: &RulesArgs,
     upstream: &UpstreamAddress,
-    settings: IssuerSettings,
+    settings: AllIssuers,
 ) -> Result<AuthPolicy, ExitError> {
-    let IssuerSettings {
+    let AllIssuers {
         issuers,
         known,
         user_header,

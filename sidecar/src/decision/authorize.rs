@@ -150,17 +150,19 @@ impl AuthPolicy {
         self.access_rules.rules().get(rejected.rule?)
     }
 
-    /// Returns the position of the keys for the token of a request; of several issuers `None` without
-    /// a token, and for one of an unknown issuer.
-    pub(crate) fn keys_of_token(
+    /// Returns the token of a request, and the position of its keys; `None` without a token, and for
+    /// one of an unknown issuer.
+    pub(crate) fn token_and_keys<'a>(
         &self,
-        headers: &HeaderMap,
+        headers: &'a HeaderMap,
         opens_websocket: bool,
-    ) -> Option<usize> {
-        match self.issuers.only() {
-            Some(only) => Some(only.keys),
-            None => Some(self.claimed_issuer(headers, opens_websocket)?.keys),
-        }
+    ) -> Option<(Bearer<'a>, usize)> {
+        let token = self.interceptor.token(headers, opens_websocket).ok()??;
+        let issuer = match self.issuers.only() {
+            Some(only) => only,
+            None => self.issuers.select(token).ok()?,
+        };
+        Some((token, issuer.keys))
     }
 
     /// Returns the name of the issuer of a request's token, where there may be several. Of a token

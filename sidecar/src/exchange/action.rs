@@ -7,11 +7,12 @@ use http::HeaderMap;
 use runtime::net::shares::{Holder, Share};
 use runtime::process::clock::unix_now;
 use wire::rejection::Rejection;
+use wire::token::bearer::Bearer;
 
 use super::auth_proxy::AuthProxy;
 use crate::decision::authorize::{AuthPolicy, Decision, Forward, Rejected};
 use crate::exchange::response::LocalResponse;
-use crate::issuers::on_demand::OnDemandRefresh;
+use crate::issuers::on_demand::OnDemandFetch;
 use crate::request::received::ReceivedHead;
 use crate::telemetry::outcome::Outcome;
 
@@ -56,15 +57,15 @@ impl AuthProxy {
         rules.authorize(head, self.keys.at(now), unix_now())
     }
 
-    /// Returns the fetch of newer keys for the token of a request, from its issuer alone.
-    pub(super) fn on_demand_fetch(
+    /// Returns the token of a request, and the fetch of newer keys from its issuer alone.
+    pub(super) fn on_demand<'a>(
         &self,
         rules: &AuthPolicy,
-        headers: &HeaderMap,
+        headers: &'a HeaderMap,
         opens_websocket: bool,
-    ) -> Option<&OnDemandRefresh> {
-        let issuer = rules.keys_of_token(headers, opens_websocket)?;
-        Some(self.keys.get(issuer)?.on_demand_fetch())
+    ) -> Option<(Bearer<'a>, &OnDemandFetch)> {
+        let (token, issuer) = rules.token_and_keys(headers, opens_websocket)?;
+        Some((token, self.keys.get(issuer)?.on_demand()))
     }
 
     /// Forwards a rejected request in report-only mode.

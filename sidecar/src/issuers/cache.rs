@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant, SystemTime};
 
-use arc_swap::ArcSwap;
 use runtime::files::owner_only_file::{self, PrivateFileError};
 use runtime::process::clock::{unix_now, unix_seconds};
 use serde::{Deserialize, Serialize};
@@ -94,7 +93,7 @@ pub(super) type Found = (KeySet, FetchTime);
 /// The file, and the last keys written to it.
 #[derive(Debug)]
 pub(crate) struct KeyCache {
-    settings: ArcSwap<KeyCacheSettings>,
+    settings: Arc<KeyCacheSettings>,
     /// Locked while the file is written.
     written: Arc<Mutex<Written>>,
     metrics: Metrics,
@@ -119,7 +118,7 @@ impl KeyCache {
             failing,
         };
         Self {
-            settings: ArcSwap::from_pointee(settings),
+            settings: Arc::new(settings),
             written: Arc::new(Mutex::new(written)),
             metrics,
         }
@@ -127,7 +126,7 @@ impl KeyCache {
 
     /// Returns the keys of the file, or logs why it is not usable.
     pub(super) fn load(&self, now: SystemTime) -> Option<Found> {
-        let settings = self.settings.load();
+        let settings = &self.settings;
         let found = settings.read(now).transpose()?;
         let file = owner_only_file::describe(&settings.file);
         match found {
@@ -146,21 +145,14 @@ impl KeyCache {
     }
 
     /// Sets the scope of the next fetch, which is then written in any case.
-    pub(super) fn set_scope(&self, origin: CacheScope) {
-        let former = self.settings.load();
-        if former.origin != origin {
-            let settings = KeyCacheSettings {
-                origin,
-                ..KeyCacheSettings::clone(&former)
-            };
-            self.settings.store(Arc::new(settings));
-        }
+    pub(super) fn set_scope(&mut self, origin: CacheScope) {
+        Arc::make_mut(&mut self.settings).origin = origin;
     }
 
     /// Writes `keys`, which were fetched just now, in the background: a hanging disk delays no
     /// fetch, and is skipped until it responds.
     pub(super) fn keep(&self, keys: KeySet) {
-        let (settings, written) = (self.settings.load_full(), Arc::clone(&self.written));
+        let (settings, written) = (Arc::clone(&self.settings), Arc::clone(&self.written));
         let metrics = self.metrics.clone();
         let (now, fetched_at) = (Instant::now(), unix_now());
         tokio::task::spawn_blocking(move || {

@@ -1,4 +1,5 @@
-//! The currently trusted keys, shared by every request without a lock.
+//! The currently trusted keys of one issuer, which every request reads without a lock and its task
+//! alone replaces.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,14 +7,12 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwapOption, Guard};
-use parking_lot::Mutex;
 use tokio::sync::watch;
 use wire::keys::{Algorithm, KeyId, KeySet, VerificationKey};
 use wire::rejection::Rejection;
 use wire::token::revocations::TokenDigests;
 
-use super::backoff::Attempts;
-use super::on_demand::OnDemandRefresh;
+use super::on_demand::OnDemandFetch;
 use super::revocations::Revocations;
 use crate::issuers::token_cache::{TokenCache, TokenCacheConfig};
 
@@ -22,8 +21,9 @@ use crate::issuers::token_cache::{TokenCache, TokenCacheConfig};
 #[derive(Debug, Default)]
 pub(crate) struct CurrentKeys {
     state: ArcSwapOption<InstalledKeys>,
-    on_demand_fetch: OnDemandRefresh,
-    attempts: Attempts,
+    on_demand: OnDemandFetch,
+    /// The last fetch, if it failed.
+    failed: ArcSwapOption<FailedFetch>,
     /// True while the key cache cannot be written.
     pub(crate) cache_fails: Arc<AtomicBool>,
     token_cache: TokenCacheConfig,
@@ -31,14 +31,21 @@ pub(crate) struct CurrentKeys {
     max_age: Option<Duration>,
     /// The age up to which a revocation list counts; `None` where none is required.
     max_revocation_age: Option<Duration>,
-    /// Locked while the state changes: keys and revocations are changed by different tasks.
-    changing: Mutex<()>,
     /// The revocations, for streams that wait for a change.
     revocations: watch::Sender<Option<Arc<Revocations>>>,
 }
 
-/// One key set and its fetch time.
+/// A fetch that brought no keys.
 #[derive(Debug)]
+pub(crate) struct FailedFetch {
+    /// For the readiness report.
+    pub(crate) reason: String,
+    /// The time of the next one.
+    pub(crate) next: Instant,
+}
+
+/// One key set and its fetch time.
+#[derive(Debug, Clone)]
 pub(crate) struct InstalledKeys {
     keys: KeySet,
     names: KeySetFingerprint,
@@ -161,6 +168,11 @@ impl CurrentKeys {
         }
     }
 
+    /// Returns true if tokens count only beside a fresh revocation list.
+    pub(crate) const fn requires_revocations(&self) -> bool {
+        self.max_revocation_age.is_some()
+    }
+
     /// Returns true unless a required revocation list is missing or too old.
     pub(crate) fn has_fresh_revocations(&self, state: &InstalledKeys, now: Instant) -> bool {
         let Some(max_age) = self.max_revocation_age else {
@@ -198,20 +210,37 @@ impl CurrentKeys {
     }
 
     /// Returns the fetch on demand, for requests that need newer keys.
-    pub(crate) const fn on_demand_fetch(&self) -> &OnDemandRefresh {
-        &self.on_demand_fetch
+    pub(crate) const fn on_demand(&self) -> &OnDemandFetch {
+        &self.on_demand
     }
 
-    /// Returns the attempts to fetch while no key is usable.
-    pub(crate) const fn attempts(&self) -> &Attempts {
-        &self.attempts
+    /// Returns the last fetch, if it failed.
+    pub(crate) fn failed(&self) -> Option<Arc<FailedFetch>> {
+        self.failed.load_full()
     }
 
-    /// Trusts `keys` and no others from now on. Only the refresh calls it.
+    /// Records the result of a fetch.
+    pub(super) fn set_failed(&self, failed: Option<FailedFetch>) {
+        self.failed.store(failed.map(Arc::new));
+    }
+
+    /// Returns the time until the next fetch may bring the key that a token needs; `None` where
+    /// none is due.
+    pub(crate) fn until_next(&self, now: Instant) -> Option<Duration> {
+        let state = self.load();
+        match self.trusted(state.as_deref(), now) {
+            Ok(_) => self.on_demand.until_next(now),
+            Err(_) => {
+                let next = self.failed().map_or(now, |failed| failed.next);
+                Some(next.saturating_duration_since(now))
+            }
+        }
+    }
+
+    /// Trusts `keys` and no others from now on.
     pub(crate) fn install(&self, keys: KeySet, fetched: impl Into<FetchTime>) -> InstallOutcome {
         let fetched = fetched.into();
         let names = KeySetFingerprint::of(&keys);
-        let _changing = self.changing.lock();
         let former = self.state.load();
         let former = former.as_deref();
         let (change, generation, verified) = match former {
@@ -240,18 +269,13 @@ impl CurrentKeys {
     /// Puts a revocation list in force, beside the present keys; `is_changed` wakes the streams whose
     /// tokens it may end.
     pub(crate) fn install_revocations(&self, revocations: Revocations, is_changed: bool) {
-        let _changing = self.changing.lock();
         let Some(former) = self.state.load_full() else {
             return;
         };
         let revocations = Arc::new(revocations);
         self.state.store(Some(Arc::new(InstalledKeys {
-            keys: former.keys.clone(),
-            names: former.names.clone(),
-            generation: former.generation,
-            fetched: former.fetched,
-            verified: Arc::clone(&former.verified),
             revocations: Some(Arc::clone(&revocations)),
+            ..InstalledKeys::clone(&former)
         })));
         if is_changed {
             self.revocations.send_replace(Some(revocations));

@@ -15,6 +15,16 @@ pub(crate) struct NamedKeys {
     pub(crate) keys: Arc<CurrentKeys>,
 }
 
+impl NamedKeys {
+    /// Puts the name in front of a text about the issuer.
+    pub(super) fn named(&self, text: String) -> String {
+        match &self.name {
+            Some(name) => format!("{name}: {text}"),
+            None => text,
+        }
+    }
+}
+
 /// The keys of all issuers, in the order of the configuration.
 #[derive(Debug, Clone)]
 pub(crate) struct IssuerKeys(Vec<NamedKeys>);
@@ -37,16 +47,11 @@ impl IssuerKeys {
         KeysAt { issuers: self, now }
     }
 
-    /// Returns the whole seconds until the next attempt for an issuer without usable keys, at least
-    /// 1, for `Retry-After`.
+    /// Returns the whole seconds until a fetch may bring the keys that a token lacks, at least 1, for
+    /// `Retry-After`.
     pub(crate) fn seconds_until_next(&self, now: Instant) -> u64 {
-        let is_unusable = |keys: &&CurrentKeys| {
-            let state = keys.load();
-            keys.trusted(state.as_deref(), now).is_err()
-        };
-        let unusable = self.iter().map(|named| &*named.keys).filter(is_unusable);
-        let waits = unusable.map(|keys| keys.attempts().seconds_until_next(now));
-        waits.min().unwrap_or(1)
+        let waits = self.iter().filter_map(|named| named.keys.until_next(now));
+        waits.min().unwrap_or_default().as_secs() + 1
     }
 }
 

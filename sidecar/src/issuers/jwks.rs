@@ -1,22 +1,15 @@
-//! The response to a request for a JWK Set, and the location of the set beside the contract's key.
-//!
-//! A response of the key endpoint names it in a `Link` field. Only a path on the same server is
-//! followed: another target could replace the keys.
+//! The response to a request for a JWK Set.
 
 use std::fmt;
 
-use http::{HeaderMap, HeaderValue, StatusCode, header};
-use reqwest::Url;
+use http::{HeaderValue, StatusCode, header};
 use serde_json::Value;
 use wire::keys::algorithms::AsymmetricAlgorithm;
 use wire::keys::{Algorithm, KeyError, KeySet, VerificationKey};
 
 use super::http_client::{KeyResponse, Unexpected};
 use super::jwks_address::JwksAddress;
-use super::link_header;
 
-/// The relation type of the link to the set.
-pub(crate) const RELATION: &str = "jwks";
 /// Length of an address in a log line.
 const MAX_ADDRESS_BYTES: usize = 256;
 
@@ -58,68 +51,35 @@ impl JwksUri {
     }
 }
 
-/// A link that is not followed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("it leads to {0}")]
-pub(crate) struct ForeignLink(String);
-
 /// An accepted set, for the response "not modified".
 #[derive(Debug, Clone)]
 pub(crate) struct CachedJwks {
-    target: String,
     version: HeaderValue,
     keys: KeySet,
 }
 
-/// Returns the first link of `relation` in the response to a request for `uri`: a path on the same
-/// server.
-///
-/// # Errors
-/// [`ForeignLink`] for another scheme, host or port.
-pub(crate) fn target(
-    headers: &HeaderMap,
-    relation: &str,
-    uri: &str,
-) -> Result<Option<String>, ForeignLink> {
-    let Some(link) = link_header::targets(headers, relation).into_iter().next() else {
-        return Ok(None);
-    };
-    // Resolved as in a browser, so that `//host`, `/\host` and the like are recognised.
-    let unreadable = |_| ForeignLink("no usable address".to_owned());
-    let base = Url::parse(uri).map_err(unreadable)?;
-    let url = base.join(&link).map_err(unreadable)?;
-    if url.origin() != base.origin() || !url.username().is_empty() || url.password().is_some() {
-        return Err(ForeignLink(url.origin().ascii_serialization()));
-    }
-    let query = url.query().map(|query| format!("?{query}"));
-    Ok(Some(url.path().to_owned() + &query.unwrap_or_default()))
-}
-
 impl CachedJwks {
-    /// Returns the `ETag` of the known set, if it is the one of `target`.
-    pub(crate) fn version_of<'a>(known: Option<&'a Self>, target: &str) -> Option<&'a HeaderValue> {
-        let known = known.filter(|known| known.target == target);
-        known.map(|known| &known.version)
+    /// Returns its `ETag`.
+    pub(crate) const fn version(&self) -> &HeaderValue {
+        &self.version
     }
 }
 
-/// Parses the keys of a response for `target`; `known` is the version that the request named. A key
+/// Parses the keys of a response; `known` is the version that the request named. A key
 /// is used with one of the `allowed` algorithms.
 ///
 /// # Errors
 /// [`JwksError::Status`], [`JwksError::Unusable`].
 pub(crate) fn parse_response(
     response: &KeyResponse,
-    target: &str,
     known: Option<&CachedJwks>,
     allowed: &[Algorithm],
 ) -> Result<(KeySet, Option<CachedJwks>), JwksError> {
-    let known = known.filter(|known| known.target == target);
     match (response.status, known) {
         (StatusCode::OK, _) => {
             let keys = KeySet::from_jwks(&response.body, allowed)
                 .map_err(|error| not_a_set(error, &response.body))?;
-            let known = remembered(response, target, &keys);
+            let known = remembered(response, &keys);
             Ok((keys, known))
         }
         (StatusCode::NOT_MODIFIED, Some(known)) => Ok((known.keys.clone(), Some(known.clone()))),
@@ -142,11 +102,10 @@ fn not_a_set(error: KeyError, body: &[u8]) -> JwksError {
 /// See [`JwksError`].
 pub(crate) fn parse_response_with_key(
     response: &KeyResponse,
-    target: &str,
     known: Option<&CachedJwks>,
     contract_key: &VerificationKey,
 ) -> Result<(KeySet, Option<CachedJwks>), JwksError> {
-    let (keys, known) = parse_response(response, target, known, &[contract_key.algorithm()])?;
+    let (keys, known) = parse_response(response, known, &[contract_key.algorithm()])?;
     let thumbprint = contract_key.thumbprint();
     if keys.keys().iter().all(|key| key.thumbprint() != thumbprint) {
         return Err(JwksError::Inconsistent);
@@ -159,9 +118,8 @@ pub(crate) fn jws(algorithms: &[AsymmetricAlgorithm]) -> Vec<Algorithm> {
     algorithms.iter().map(|named| named.jws()).collect()
 }
 
-fn remembered(response: &KeyResponse, target: &str, keys: &KeySet) -> Option<CachedJwks> {
+fn remembered(response: &KeyResponse, keys: &KeySet) -> Option<CachedJwks> {
     Some(CachedJwks {
-        target: target.to_owned(),
         version: response.headers.get(header::ETAG)?.clone(),
         keys: keys.clone(),
     })
@@ -185,7 +143,7 @@ pub(super) mod tests {
     }
 
     fn response(status: StatusCode, body: &str, etag: Option<&'static str>) -> KeyResponse {
-        let mut headers = HeaderMap::new();
+        let mut headers = http::HeaderMap::new();
         if let Some(etag) = etag {
             headers.insert(header::ETAG, HeaderValue::from_static(etag));
         }
@@ -201,55 +159,11 @@ pub(super) mod tests {
         json!({ "keys": keys }).to_string()
     }
 
-    fn led_to(link: &str) -> Result<Option<String>, ForeignLink> {
-        let mut headers = HeaderMap::new();
-        headers.append(header::LINK, link.parse().unwrap());
-        let uri = "http://auth.internal:9000/auth/client/user/secret/key";
-        target(&headers, RELATION, uri)
-    }
-
-    #[test]
-    fn links_to_the_same_server_are_followed() {
-        for (link, target) in [
-            ("</auth/keys>; rel=jwks", "/auth/keys"),
-            ("</auth/keys?v=1#top>; rel=jwks", "/auth/keys?v=1"),
-            ("<keys>; rel=jwks", "/auth/client/user/secret/keys"),
-            ("<http://auth.internal:9000/keys>; rel=jwks", "/keys"),
-        ] {
-            assert_eq!(led_to(link), Ok(Some(target.to_owned())), "{link}");
-        }
-        assert_eq!(led_to("</auth/keys>; rel=next"), Ok(None));
-    }
-
-    #[test]
-    fn links_to_another_scheme_host_or_port_are_not_followed() {
-        for link in [
-            "https://auth.internal:9000/keys",
-            "http://auth.internal/keys",
-            "http://10.0.0.1:9000/keys",
-            "http://evil/keys",
-            "//evil/keys",
-            r"/\evil/keys",
-            r"\\evil/keys",
-            "http://auth.internal:9000@evil/keys",
-            "http://evil@auth.internal:9000/keys",
-            "file:///etc/passwd",
-            "data:application/json,{}",
-            "http://[",
-        ] {
-            let led = led_to(&format!("<{link}>; rel=jwks"));
-            assert!(led.is_err(), "{link}: {led:?}");
-        }
-        let error = led_to("<http://evil/keys>; rel=jwks").unwrap_err();
-        assert_eq!(error.to_string(), "it leads to http://evil");
-    }
-
     #[test]
     fn the_set_has_to_hold_the_key_of_the_key_endpoint() {
         let one = key(ONE);
-        let ok = |body: &str| {
-            parse_response_with_key(&response(StatusCode::OK, body, None), "/keys", None, &one)
-        };
+        let ok =
+            |body: &str| parse_response_with_key(&response(StatusCode::OK, body, None), None, &one);
         let (keys, known) = ok(&set_of(&[OTHER, ONE])).unwrap();
         assert_eq!(keys.keys().len(), 2);
         assert!(keys.is_named() && known.is_none(), "no version was named");
@@ -300,30 +214,23 @@ pub(super) mod tests {
     }
 
     fn taken_error(response: &KeyResponse) -> String {
-        let error = parse_response(response, "/keys", None, &[Algorithm::RS256]).unwrap_err();
+        let error = parse_response(response, None, &[Algorithm::RS256]).unwrap_err();
         error.to_string()
     }
 
     #[test]
-    fn not_modified_keeps_the_set_of_the_same_address() {
+    fn not_modified_keeps_the_set() {
         let first = response(StatusCode::OK, &set_of(&[ONE]), Some("\"1\""));
-        let (_, known) = parse_response_with_key(&first, "/keys", None, &key(ONE)).unwrap();
-        let version = CachedJwks::version_of(known.as_ref(), "/keys").unwrap();
-        assert_eq!(version, "\"1\"");
-        assert_eq!(CachedJwks::version_of(known.as_ref(), "/other"), None);
+        let (_, known) = parse_response_with_key(&first, None, &key(ONE)).unwrap();
+        assert_eq!(known.as_ref().unwrap().version(), "\"1\"");
         let unchanged = response(StatusCode::NOT_MODIFIED, "", None);
-        let parse =
-            |target: &str, known, key| parse_response_with_key(&unchanged, target, known, &key);
-        let (keys, still_known) = parse("/keys", known.as_ref(), key(ONE)).unwrap();
+        let parse = |known, key| parse_response_with_key(&unchanged, known, &key);
+        let (keys, still_known) = parse(known.as_ref(), key(ONE)).unwrap();
         assert_eq!(keys.keys()[0].id(), key(ONE).id());
         assert!(still_known.is_some());
-        assert_eq!(
-            parse("/keys", known.as_ref(), key(OTHER)).unwrap_err(),
-            JwksError::Inconsistent
-        );
-        for (target, known) in [("/keys", None), ("/other", known.as_ref())] {
-            let error = parse(target, known, key(ONE)).unwrap_err();
-            assert_eq!(error, JwksError::Status(StatusCode::NOT_MODIFIED));
-        }
+        let other = parse(known.as_ref(), key(OTHER)).unwrap_err();
+        assert_eq!(other, JwksError::Inconsistent);
+        let error = parse(None, key(ONE)).unwrap_err();
+        assert_eq!(error, JwksError::Status(StatusCode::NOT_MODIFIED));
     }
 }

@@ -1,176 +1,140 @@
 //! Readiness by the keys, and by the revocation list where one is required: of one issuer, whichever
 //! it is. An issuer that is away must not take the tokens of the others with it.
 
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
-use parking_lot::Mutex;
-use runtime::admin::health::Condition;
+use runtime::admin::health::ConditionState;
+use wire::rejection::Rejection;
 
-/// The readiness text before the first fetch.
-pub(crate) const NOT_FETCHED: &str = "not fetched yet";
+use super::current::CurrentKeys;
+use super::issuer_keys::{IssuerKeys, NamedKeys};
 
-/// The readiness of all issuers, which share one condition.
-#[derive(Debug)]
-struct Shared {
-    condition: Condition,
-    issuers: Mutex<Vec<Reported>>,
+const NOT_FETCHED: &str = "not fetched yet";
+const TOO_OLD: &str = "older than --max-key-age";
+const LIST_NOT_FETCHED: &str = "revocation list not fetched yet";
+const LIST_TOO_OLD: &str = "revocation list older than --max-revocation-age";
+/// Without the path: any peer may read it.
+const CACHE_FAILS: &str = "the key cache cannot be written and does not count at a restart";
+
+/// Reports the issuers at `now`, with the age of the keys of each.
+pub(crate) fn report(issuers: &IssuerKeys, now: Instant) -> ConditionState {
+    let reasons: Vec<_> = issuers
+        .iter()
+        .map(|issuer| Some(issuer.named(missing(&issuer.keys, now)?)))
+        .collect();
+    let ok = reasons.iter().any(Option::is_none);
+    let reasons: Vec<_> = reasons.into_iter().flatten().collect();
+    let notes: Vec<_> = issuers
+        .iter()
+        .filter_map(|issuer| note(issuer, now))
+        .collect();
+    ConditionState {
+        name: "verification_key",
+        ok,
+        reason: (!ok).then(|| reasons.join("; ")),
+        note: (!notes.is_empty()).then(|| notes.join("; ")),
+    }
 }
 
-/// The reports about one issuer.
-#[derive(Debug)]
-struct Reported {
-    name: Option<String>,
-    /// The reason why no key is usable.
-    keys: Option<String>,
-    /// The reason why a required revocation list does not count.
-    list: Option<String>,
+/// Returns the reason why tokens of an issuer cannot be verified.
+fn missing(keys: &CurrentKeys, now: Instant) -> Option<String> {
+    let state = keys.load();
+    let rejection = keys.trusted(state.as_deref(), now).err()?;
+    let has_list = || {
+        state
+            .as_ref()
+            .is_some_and(|state| state.revocations().is_some())
+    };
+    Some(match rejection {
+        Rejection::AuthKeysStale => TOO_OLD.to_owned(),
+        Rejection::RevocationsStale if has_list() => LIST_TOO_OLD.to_owned(),
+        Rejection::RevocationsStale => LIST_NOT_FETCHED.to_owned(),
+        _ => match keys.failed() {
+            Some(failed) => failed.reason.clone(),
+            None => NOT_FETCHED.to_owned(),
+        },
+    })
 }
 
-/// The handle by which the refresh of one issuer reports.
-#[derive(Debug, Clone)]
-pub(crate) struct KeyReadiness {
-    shared: Arc<Shared>,
-    issuer: usize,
-}
-
-impl KeyReadiness {
-    /// Returns a handle for each issuer; none is ready.
-    pub(crate) fn of_each(
-        condition: Condition,
-        names: impl Iterator<Item = Option<String>>,
-    ) -> Vec<Self> {
-        let issuers: Vec<_> = names.map(Reported::not_fetched).collect();
-        let count = issuers.len();
-        let shared = Arc::new(Shared {
-            condition,
-            issuers: Mutex::new(issuers),
-        });
-        let handle = |issuer| Self {
-            shared: Arc::clone(&shared),
-            issuer,
+/// Returns the age of an issuer's keys, and that its cache fails.
+fn note(issuer: &NamedKeys, now: Instant) -> Option<String> {
+    let state = issuer.keys.load();
+    let age = state.as_ref().map(|state| {
+        let from_cache = match state.is_cached() {
+            true => ", from the key cache",
+            false => "",
         };
-        (0..count).map(handle).collect()
-    }
-
-    pub(crate) fn set_ready(&self) {
-        self.set(|reported| reported.keys = None);
-    }
-
-    pub(crate) fn set_not_ready(&self, reason: impl Into<String>) {
-        self.set(|reported| reported.keys = Some(reason.into()));
-    }
-
-    /// Reports the reason why a required revocation list does not count, or that it does.
-    pub(crate) fn set_list(&self, reason: Option<&str>) {
-        let reason = reason.map(|reason| format!("revocation list {reason}"));
-        self.set(|reported| reported.list = reason);
-    }
-
-    fn set(&self, report: impl FnOnce(&mut Reported)) {
-        let mut issuers = self.shared.issuers.lock();
-        if let Some(reported) = issuers.get_mut(self.issuer) {
-            report(reported);
-        }
-        let missing: Vec<_> = issuers.iter().filter_map(Reported::missing).collect();
-        let is_ready = missing.len() < issuers.len();
-        // Under the lock, so that no older report overwrites a newer one.
-        if is_ready {
-            self.shared.condition.set_ready();
-        } else {
-            self.shared.condition.set_not_ready(missing.join("; "));
-        }
-    }
-}
-
-/// The readiness of the only issuer.
-impl From<Condition> for KeyReadiness {
-    fn from(condition: Condition) -> Self {
-        Self {
-            shared: Arc::new(Shared {
-                condition,
-                issuers: Mutex::new(vec![Reported::not_fetched(None)]),
-            }),
-            issuer: 0,
-        }
-    }
-}
-
-impl Reported {
-    fn not_fetched(name: Option<String>) -> Self {
-        Self {
-            name,
-            keys: Some(NOT_FETCHED.to_owned()),
-            list: None,
-        }
-    }
-
-    /// Describes an issuer that is not ready.
-    fn missing(&self) -> Option<String> {
-        let reason = self.keys.as_ref().or(self.list.as_ref())?;
-        Some(match &self.name {
-            Some(name) => format!("{name}: {reason}"),
-            None => reason.clone(),
-        })
-    }
+        format!("fetched {} s ago{from_cache}", state.age(now).as_secs())
+    });
+    let cache_fails = issuer.keys.cache_fails.load(Ordering::Relaxed);
+    let age = age.or_else(|| issuer.name.as_ref().map(|_| NOT_FETCHED.to_owned()));
+    let notes: Vec<_> = age
+        .into_iter()
+        .chain(cache_fails.then(|| CACHE_FAILS.to_owned()))
+        .collect();
+    (!notes.is_empty()).then(|| issuer.named(notes.join(", ")))
 }
 
 #[cfg(test)]
 mod tests {
-    use runtime::admin::health::Health;
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use wire::keys::signing_type::SigningType;
+    use wire::keys::{KeySet, VerificationKey};
 
     use super::*;
+    use crate::issuers::current::FailedFetch;
+    use crate::issuers::revocations::Revocations;
+    use crate::issuers::revocations::tests::list_of;
+    use crate::issuers::token_cache::TokenCacheConfig;
 
-    /// Returns a started program with two issuers.
-    fn of_two() -> (Health, Vec<KeyReadiness>) {
-        let health = Health::new();
-        health.set_started();
-        let names = ["a", "b"].map(|name| Some(name.to_owned()));
-        let condition = health.condition("verification_key", NOT_FETCHED);
-        let handles = KeyReadiness::of_each(condition, names.into_iter());
-        (health, handles)
+    const SECRET: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    const HOUR: Duration = Duration::from_secs(3600);
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn keys() -> KeySet {
+        KeySet::nameless(VerificationKey::parse(SigningType::Hmac, SECRET).unwrap())
     }
 
-    /// Returns the readiness after each report of two issuers.
-    fn reported(reports: &[(usize, bool)]) -> Vec<bool> {
-        let (health, handles) = of_two();
-        let report = |(issuer, ready): &(usize, bool)| {
-            if let Some(handle) = handles.get(*issuer) {
-                match ready {
-                    true => handle.set_ready(),
-                    false => handle.set_not_ready("away"),
-                }
-            }
-            health.is_ready()
+    #[test]
+    fn one_issuer_is_needed_and_the_missing_ones_are_named() {
+        let now = Instant::now();
+        let list_required = |required| {
+            let keys = CurrentKeys::new(TokenCacheConfig::default(), Some(HOUR), required);
+            Arc::new(keys)
         };
-        reports.iter().map(report).collect()
-    }
-
-    #[test]
-    fn one_issuer_is_needed() {
-        let reports = [(0, false), (1, true), (0, true), (1, false), (0, false)];
-        assert_eq!(reported(&reports), [false, true, true, true, false]);
-    }
-
-    #[test]
-    fn a_stale_required_list_of_one_issuer_leaves_the_others_ready() {
-        let (health, handles) = of_two();
-        handles.iter().for_each(KeyReadiness::set_ready);
-        if let [stale, other] = &handles[..] {
-            stale.set_list(Some("stale"));
-            assert!(health.is_ready());
-            other.set_not_ready("away");
-            assert!(!health.is_ready());
-            stale.set_list(None);
-        }
-        assert!(health.is_ready());
-    }
-
-    #[test]
-    fn the_missing_issuers_are_named() {
-        let (health, handles) = of_two();
-        handles.iter().take(1).for_each(|a| a.set_not_ready("away"));
-        let keys = health.conditions().into_iter().find(|found| !found.ok);
-        let reason = keys.and_then(|found| found.reason);
-        assert_eq!(reason.as_deref(), Some("a: away; b: not fetched yet"));
+        let [a, b] = [list_required(None), list_required(Some(MINUTE))];
+        let named = |name: &str, keys: &Arc<CurrentKeys>| NamedKeys {
+            name: Some(name.to_owned()),
+            keys: Arc::clone(keys),
+        };
+        let issuers = IssuerKeys::new(vec![named("a", &a), named("b", &b)]);
+        let reason = |at| report(&issuers, at).reason;
+        let missing = "a: not fetched yet; b: not fetched yet";
+        assert_eq!(reason(now).as_deref(), Some(missing));
+        a.set_failed(Some(FailedFetch {
+            reason: "away".to_owned(),
+            next: now,
+        }));
+        b.install(keys(), now);
+        let missing = "a: away; b: revocation list not fetched yet";
+        assert_eq!(reason(now).as_deref(), Some(missing));
+        let list = list_of(SECRET, 1, &[]);
+        b.install_revocations(Revocations::new(list, &keys(), now), true);
+        assert_eq!(reason(now), None);
+        let missing = "a: away; b: revocation list older than --max-revocation-age";
+        assert_eq!(reason(now + HOUR).as_deref(), Some(missing));
+        a.install(keys(), now);
+        assert_eq!(reason(now + HOUR), None, "its list is not required");
+        let missing = "a: older than --max-key-age; b: older than --max-key-age";
+        assert_eq!(reason(now + 2 * HOUR).as_deref(), Some(missing));
+        let note = report(&issuers, now + MINUTE).note;
+        assert_eq!(
+            note.as_deref(),
+            Some("a: fetched 60 s ago; b: fetched 60 s ago")
+        );
     }
 }

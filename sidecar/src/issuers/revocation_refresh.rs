@@ -14,7 +14,6 @@ use runtime::process::clock::unix_now;
 use wire::token::revocations::RevocationList;
 
 use super::current::{CurrentKeys, FetchTime};
-use super::readiness::{KeyReadiness, NOT_FETCHED};
 use super::revocations::{
     FetchedList, ListError, Revocations, Taken, check_signature_age, take, verified,
 };
@@ -22,17 +21,12 @@ use crate::telemetry::metrics::{ListResult, Metrics};
 
 /// Max length of the copy in the file; no list is as long.
 const MAX_FILE_BYTES: u64 = 2 * 1024 * 1024;
-const STALE: &str = "older than --max-revocation-age";
 
 /// The readers and the copy of the list.
 #[derive(Debug)]
 pub(crate) struct RevocationRefresh {
     keys: Arc<CurrentKeys>,
     metrics: Metrics,
-    /// Not ready while a required list is stale; `None` where none is required.
-    ready: Option<KeyReadiness>,
-    /// The interval of fetches beside those of the keys.
-    poll: Option<Duration>,
     /// True once an outage is logged: it is one line.
     is_failing: AtomicBool,
     /// The last list, beside the key cache, and its content.
@@ -40,30 +34,12 @@ pub(crate) struct RevocationRefresh {
 }
 
 impl RevocationRefresh {
-    pub(crate) fn new(
-        keys: Arc<CurrentKeys>,
-        metrics: Metrics,
-        ready: Option<KeyReadiness>,
-        poll: Option<Duration>,
-    ) -> Self {
-        if let Some(ready) = &ready {
-            ready.set_list(Some(NOT_FETCHED));
-        }
+    pub(crate) fn new(keys: Arc<CurrentKeys>, metrics: Metrics) -> Self {
         Self {
             keys,
             metrics,
-            ready,
-            poll,
             is_failing: AtomicBool::new(false),
             cache: None,
-        }
-    }
-
-    /// Waits until the next fetch beside those of the keys; forever without them.
-    pub(crate) async fn next_poll(&self) {
-        match self.poll {
-            Some(poll) => tokio::time::sleep(poll).await,
-            None => std::future::pending().await,
         }
     }
 
@@ -114,7 +90,7 @@ impl RevocationRefresh {
             FetchedList::NotRequested => return None,
             FetchedList::NotModified => self.on_confirmed().map(|it| (it, None)),
             FetchedList::List { jws, version } => self.on_list(&jws).map(|it| (it, version)),
-            FetchedList::Absent if self.ready.is_none() => {
+            FetchedList::Absent if !self.keys.requires_revocations() => {
                 tracing::debug!(server, "the auth server publishes no revocation list");
                 return None;
             }
@@ -129,7 +105,6 @@ impl RevocationRefresh {
             Err(error) => (self.on_failure(server, &error), None),
         };
         self.metrics.revocations_refreshed(result);
-        self.check_age();
         version
     }
 
@@ -197,21 +172,6 @@ impl RevocationRefresh {
         Ok(ListResult::Unchanged)
     }
 
-    /// Reports a stale list to the probes.
-    pub(crate) fn check_age(&self) {
-        let Some(ready) = &self.ready else {
-            return;
-        };
-        let state = self.keys.load();
-        match state.as_deref() {
-            Some(state) if self.keys.has_fresh_revocations(state, Instant::now()) => {
-                ready.set_list(None);
-            }
-            Some(state) if state.revocations().is_some() => ready.set_list(Some(STALE)),
-            _ => ready.set_list(Some(NOT_FETCHED)),
-        }
-    }
-
     /// Writes the list in the background, if it is not there already.
     fn keep(&self, jws: &str) {
         let Some((file, kept)) = self.cache.clone() else {
@@ -253,7 +213,7 @@ mod tests {
         let key = VerificationKey::parse(SigningType::Hmac, SECRET).unwrap();
         keys.install(KeySet::nameless(key), Instant::now());
         let metrics = Metrics::new(&TokenCacheCounters::default()).0;
-        RevocationRefresh::new(Arc::new(keys), metrics, None, None)
+        RevocationRefresh::new(Arc::new(keys), metrics)
     }
 
     fn list(seq: u64, signed_ago: i64) -> FetchedList {

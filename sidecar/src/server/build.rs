@@ -2,8 +2,7 @@
 
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use pingora::server::configuration::ServerConf;
 use pingora::server::{RunArgs, Server};
@@ -25,26 +24,23 @@ use crate::admin::status::{self, Status};
 use crate::admin::suggest::Suggestions;
 use crate::background::{Draining, supervised};
 use crate::cli::ServeArgs;
-use crate::config::issuers::IssuerConfig;
+use crate::config::Config;
 use crate::config::live::CurrentRules;
-use crate::config::{Config, RevocationSettings};
 use crate::downstream::in_flight::InFlight;
 use crate::downstream::limits;
 use crate::exchange::Exchanges;
 use crate::exchange::auth_proxy::AuthProxy;
-use crate::issuers::cache::KeyCache;
+use crate::issuers::IssuerSettings;
 use crate::issuers::current::CurrentKeys;
 use crate::issuers::issuer_keys::{IssuerKeys, NamedKeys};
 use crate::issuers::key_metrics::KeyMetrics;
-use crate::issuers::readiness::{KeyReadiness, NOT_FETCHED};
-use crate::issuers::refresh::Refresher;
-use crate::issuers::revocation_refresh::RevocationRefresh;
-use crate::issuers::source::{KeySource, SourceSettings};
+use crate::issuers::readiness;
+use crate::issuers::task::{Changes, IssuerTask};
 use crate::server::connections::ClientConnections;
 use crate::server::listener::{BoundService, ListenAddresses};
 use crate::server::reload::{Reload, WatchedFiles};
 use crate::server::reminder::Enforcing;
-use crate::server::services::{refresh_keys, reload_certificate, serve_admin_port};
+use crate::server::services::{reload_certificate, run_issuers, serve_admin_port};
 use crate::server::shutdown::{ExitReason, GracefulStop};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::request_log::RequestLogger;
@@ -88,7 +84,7 @@ pub(crate) fn serve(
         metrics: stop.metrics.clone(),
         lame_duck: stop.times.lame_duck,
     };
-    let refreshers = refreshers(&config, &shared)?;
+    let (tasks, changes) = issuer_tasks(&config, &shared)?;
     let started = Instant::now();
     let explainer = explainer(&config, &shared);
     let suggestions = Suggestions {
@@ -109,7 +105,7 @@ pub(crate) fn serve(
         rules: Arc::clone(&shared.rules),
         upstream: Arc::clone(&upstream),
         client_tls: tls.clone(),
-        refreshers: refreshers.clone(),
+        issuers: changes,
         metrics: shared.metrics.clone(),
     };
     server.add_service(supervised("reload", reload.run(), &background));
@@ -130,8 +126,7 @@ pub(crate) fn serve(
     let probes = probes::routes(config.probes.clone())?;
     let clients = client_connections(config, tls, upstream, &shared);
     server.add_service(public_service(clients, public, &shared, &background)?);
-    let refresh = refresh_keys(refreshers);
-    server.add_service(supervised("key refresh", refresh, &background));
+    server.add_service(supervised("key refresh", run_issuers(tasks), &background));
     let registry = Arc::new(registry);
     let status = Status {
         health: shared.health.clone(),
@@ -196,8 +191,8 @@ fn shared(config: &Config) -> (Shared, Registry) {
     (shared, registry)
 }
 
-fn keys_of(issuer: &IssuerConfig, config: &Config) -> NamedKeys {
-    let required = revocations_of(issuer, config).and_then(|settings| settings.required);
+fn keys_of(issuer: &IssuerSettings, config: &Config) -> NamedKeys {
+    let required = issuer.revocations.and_then(|list| list.required);
     let keys = CurrentKeys::new(config.token_cache.clone(), config.max_key_age, required);
     NamedKeys {
         name: issuer.name.clone(),
@@ -246,113 +241,17 @@ fn graceful_stop(
     }
 }
 
-fn refreshers(config: &Config, shared: &Shared) -> Result<Vec<Arc<Refresher>>, ExitError> {
+/// Prepares the task of each issuer, and the senders of their changes.
+fn issuer_tasks(config: &Config, shared: &Shared) -> Result<(Vec<IssuerTask>, Changes), ExitError> {
     let keys = Arc::clone(&shared.keys);
-    let condition = shared
-        .health
-        .condition_with_note("verification_key", NOT_FETCHED, move || key_ages(&keys));
-    let names = config.issuers.iter().map(|issuer| issuer.name.clone());
-    let readiness = KeyReadiness::of_each(condition, names);
-    let issuers = config.issuers.iter().zip(shared.keys.iter()).zip(readiness);
-    let refreshers = issuers.map(|((issuer, keys), ready)| {
-        let revocations = revocations_of(issuer, config);
-        let mut source = source_of(issuer)?;
-        if revocations.is_some() {
-            source.want_revocations();
-        }
-        shared.metrics.expect_key_refreshes(issuer.name.as_deref());
-        let cache = issuer.key_cache.clone();
-        let cache = cache.map(|settings| {
-            let failing = Arc::clone(&keys.keys.cache_fails);
-            KeyCache::new(settings, shared.metrics.clone(), failing)
-        });
-        let refresher = Refresher::new(
-            source,
-            config.schedule.clone(),
-            keys,
-            shared.metrics.clone(),
-            ready.clone(),
-        )
-        .with_cache(cache, SystemTime::now());
-        // Behind the keys, which verify a cached list.
-        let list = revocations.map(|settings| {
-            let ready = settings.required.map(|_| ready);
-            revocation_refresh(settings, ready, issuer, keys, shared)
-        });
-        Ok(Arc::new(refresher.with_revocations(list)))
-    });
-    refreshers.collect()
-}
-
-/// Returns the settings of the revocation list of an issuer; only the auth server has one.
-fn revocations_of(issuer: &IssuerConfig, config: &Config) -> Option<RevocationSettings> {
-    let is_auth_server = matches!(issuer.source, SourceSettings::AuthServer(_));
-    config.revocations.filter(|_| is_auth_server)
-}
-
-/// Opens the source of an issuer; one of several does not stop the start.
-fn source_of(issuer: &IssuerConfig) -> Result<KeySource, ExitError> {
-    let settings = issuer.source.clone();
-    let source = match issuer.name {
-        Some(_) => KeySource::of_several(settings),
-        None => KeySource::new(settings)?,
+    let readiness = move || readiness::report(&keys, Instant::now());
+    shared.health.computed(readiness);
+    let issuers = config.issuers.iter().zip(shared.keys.iter());
+    let task = |(settings, keys): (&IssuerSettings, &NamedKeys)| {
+        let (schedule, metrics) = (config.schedule.clone(), shared.metrics.clone());
+        IssuerTask::new(settings.clone(), keys, schedule, metrics)
     };
-    if let Some(warning) = source.warning() {
-        tracing::warn!("{warning}");
-    }
-    Ok(source)
-}
-
-fn revocation_refresh(
-    settings: RevocationSettings,
-    ready: Option<KeyReadiness>,
-    issuer: &IssuerConfig,
-    keys: &NamedKeys,
-    shared: &Shared,
-) -> RevocationRefresh {
-    let (keys, metrics) = (Arc::clone(&keys.keys), shared.metrics.clone());
-    let refresh = RevocationRefresh::new(keys, metrics, ready, settings.poll);
-    // Beside the keys that verify it.
-    let file = issuer.key_cache.as_ref().map(|cache| {
-        let mut file = cache.file.clone().into_os_string();
-        file.push(".revocations");
-        file.into()
-    });
-    refresh.with_cache(file)
-}
-
-/// Written on `/readyz` without the path: any peer may read it.
-const CACHE_FAILS: &str = "the key cache cannot be written and does not count at a restart";
-
-/// Returns the age of each issuer's keys for `/readyz`, and that its cache fails.
-fn key_ages(issuers: &IssuerKeys) -> Option<String> {
-    let age = |issuer: &NamedKeys| {
-        let cache_fails = issuer.keys.cache_fails.load(Ordering::Relaxed);
-        let cache = cache_fails.then(|| CACHE_FAILS.to_owned());
-        let notes: Vec<_> = key_age(&issuer.keys).into_iter().chain(cache).collect();
-        let notes = (!notes.is_empty()).then(|| notes.join(", "));
-        match &issuer.name {
-            Some(name) => Some(format!(
-                "{name}: {}",
-                notes.as_deref().unwrap_or(NOT_FETCHED)
-            )),
-            None => notes,
-        }
-    };
-    let ages: Vec<_> = issuers.iter().filter_map(age).collect();
-    (!ages.is_empty()).then(|| ages.join("; "))
-}
-
-fn key_age(keys: &CurrentKeys) -> Option<String> {
-    let state = keys.load();
-    let state = state.as_ref()?;
-    let seconds = state.age(Instant::now()).as_secs();
-    let from_cache = if state.is_cached() {
-        ", from the key cache"
-    } else {
-        ""
-    };
-    Some(format!("fetched {seconds} s ago{from_cache}"))
+    issuers.map(task).collect()
 }
 
 fn client_connections(

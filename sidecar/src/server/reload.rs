@@ -21,8 +21,7 @@ pub(crate) use self::watched::WatchedFiles;
 use crate::cli::{Cli, Command, ServeArgs};
 use crate::config::Config;
 use crate::config::live::CurrentRules;
-use crate::issuers::refresh::Refresher;
-use crate::issuers::source::SourceSettings;
+use crate::issuers::task::{Change, Changes};
 use crate::server::reminder::Reminder;
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::Upstream;
@@ -38,8 +37,7 @@ pub(crate) struct Reload {
     pub(crate) rules: Arc<CurrentRules>,
     pub(crate) upstream: Arc<Upstream>,
     pub(crate) client_tls: Option<Arc<ClientTls>>,
-    /// Refresh of the keys of each issuer, in order.
-    pub(crate) refreshers: Vec<Arc<Refresher>>,
+    pub(crate) issuers: Changes,
     pub(crate) metrics: Metrics,
 }
 
@@ -69,8 +67,8 @@ impl Reload {
             self.reload(&mut effective).await;
             if matches!(trigger, Trigger::Sighup) {
                 // The operator who changed it waits for the result in the log.
-                for refresher in &self.refreshers {
-                    refresher.reread_file().await;
+                for issuer in &self.issuers {
+                    let _ = issuer.send(Change::KeyFile);
                 }
             }
             watched.set_files(files_of(&effective)).await;
@@ -123,12 +121,12 @@ impl Reload {
         });
         let ended = |error: JoinError| ExitError::Software(error.to_string());
         let valid = reading.await.map_err(ended)??;
-        self.apply(valid.config, valid.clients).await;
+        self.apply(valid.config, valid.clients);
         Ok((valid.now, valid.waiting))
     }
 
     /// Applies the parts, which cannot fail.
-    async fn apply(&self, config: Config, clients: Option<NextClients>) {
+    fn apply(&self, config: Config, clients: Option<NextClients>) {
         if let (Some(tls), Some(clients)) = (&self.client_tls, clients) {
             tls.set_client_roots(clients);
             tracing::info!("the authorities for client certificates were replaced");
@@ -142,13 +140,8 @@ impl Reload {
         self.metrics
             .expect_rules(config.rules.auth_policy.rule_names());
         self.rules.replace(config.rules);
-        for (refresher, issuer) in self.refreshers.iter().zip(config.issuers) {
-            if let Some(settings) = &issuer.key_cache {
-                refresher.set_cache_scope(settings);
-            }
-            if let SourceSettings::AuthServer(settings) = issuer.source {
-                refresher.set_credentials(settings.application).await;
-            }
+        for (issuer, settings) in self.issuers.iter().zip(config.issuers) {
+            let _ = issuer.send(Change::Settings(Box::new(settings)));
         }
     }
 }

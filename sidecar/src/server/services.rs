@@ -14,7 +14,7 @@ use runtime::tls::{CertificateMetrics, ServerCertificate};
 use runtime::{admin, tls};
 use tokio::task::JoinSet;
 
-use crate::issuers::refresh::Refresher;
+use crate::issuers::task::IssuerTask;
 
 /// Serves probes, those of the service too, metrics, and the `commands` for loopback peers. They
 /// respond during the drain too.
@@ -42,12 +42,9 @@ pub(crate) async fn reload_certificate(
     Err(STOPPED_UNEXPECTEDLY.to_owned())
 }
 
-/// Keeps the verification keys of each issuer fresh.
-pub(crate) async fn refresh_keys(refreshers: Vec<Arc<Refresher>>) -> Result<Infallible, String> {
-    let mut running = JoinSet::new();
-    for refresher in refreshers {
-        running.spawn(refresher.run());
-    }
+/// Runs the task of each issuer.
+pub(crate) async fn run_issuers(tasks: Vec<IssuerTask>) -> Result<Infallible, String> {
+    let mut running: JoinSet<_> = tasks.into_iter().map(IssuerTask::run).collect();
     match running.join_next().await {
         Some(Ok(Ok(never))) => match never {},
         Some(Ok(Err(error))) => Err(error.to_string()),

@@ -24,18 +24,12 @@ struct Shared {
     conditions: Mutex<Vec<Reported>>,
 }
 
-/// A condition, and the source of its note at the moment of a report.
-struct Reported {
-    state: ConditionState,
-    note: Note,
-}
-
-/// Called for each report; the operator reads the text, which must hold no secret.
-type Note = Box<dyn Fn() -> Option<String> + Send + Sync>;
+/// The source of a condition at the moment of a report.
+struct Reported(Box<dyn Fn() -> ConditionState + Send + Sync>);
 
 impl fmt::Debug for Reported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.state.fmt(f)
+        (self.0)().fmt(f)
     }
 }
 
@@ -55,10 +49,7 @@ pub struct ConditionState {
 
 /// The handle by which a part of the program reports its condition.
 #[derive(Debug, Clone)]
-pub struct Condition {
-    shared: Arc<Shared>,
-    index: usize,
-}
+pub struct Condition(Arc<Mutex<ConditionState>>);
 
 impl Health {
     /// Starts without conditions, as not started.
@@ -81,20 +72,24 @@ impl Health {
         reason: &str,
         note: impl Fn() -> Option<String> + Send + Sync + 'static,
     ) -> Condition {
-        let mut conditions = self.shared.conditions();
-        conditions.push(Reported {
-            state: ConditionState {
-                name,
-                ok: false,
-                reason: Some(reason.to_owned()),
-                note: None,
-            },
-            note: Box::new(note),
+        let condition = Condition(Arc::new(Mutex::new(ConditionState {
+            name,
+            ok: false,
+            reason: Some(reason.to_owned()),
+            note: None,
+        })));
+        let reported = condition.clone();
+        self.computed(move || ConditionState {
+            note: note(),
+            ..reported.0.lock().clone()
         });
-        Condition {
-            shared: Arc::clone(&self.shared),
-            index: conditions.len() - 1,
-        }
+        condition
+    }
+
+    /// Adds a condition that `state` computes for each report, and must not wait. The operator reads
+    /// its texts, which must hold no secret.
+    pub fn computed(&self, state: impl Fn() -> ConditionState + Send + Sync + 'static) {
+        self.shared.conditions().push(Reported(Box::new(state)));
     }
 
     /// Reports that start-up is over: sockets are open, background work runs.
@@ -126,10 +121,7 @@ impl Health {
             note: None,
         }];
         let conditions = self.shared.conditions();
-        report.extend(conditions.iter().map(|reported| ConditionState {
-            note: (reported.note)(),
-            ..reported.state.clone()
-        }));
+        report.extend(conditions.iter().map(|Reported(state)| state()));
         report.extend(replaced_file::readiness_note().map(|note| ConditionState {
             name: "files",
             ok: true,
@@ -153,10 +145,9 @@ impl Condition {
     }
 
     fn set(&self, ok: bool, reason: Option<String>) {
-        if let Some(condition) = self.shared.conditions().get_mut(self.index) {
-            condition.state.ok = ok;
-            condition.state.reason = reason;
-        }
+        let mut state = self.0.lock();
+        state.ok = ok;
+        state.reason = reason;
     }
 }
 

@@ -146,7 +146,7 @@ impl Rejection {
                 "Add a rule for it; one without `scope` and `claims` lets every valid token through.",
             ),
             Self::AuthKeysUnavailable => (
-                "No verification key has been fetched since the start, so no token can be verified. Pass-listed paths are served.",
+                "No verification key has been fetched since the start, so no token can be verified; or the key that this token names is not fetched yet, because its issuer is away or many tokens named unknown keys within seconds. Pass-listed paths are served.",
                 "Look at `/readyz` of the admin port and at the log line `verification key not fetched`: it names the cause (address, TLS, application id and secret, signing type). The line and `Retry-After` say when the next try is.",
             ),
             Self::AuthKeysStale => (

@@ -10,7 +10,7 @@ use runtime::process::exit::ExitError;
 
 use super::Source;
 use crate::config::Config;
-use crate::config::issuers::IssuerConfig;
+use crate::issuers::IssuerSettings;
 use crate::issuers::current::KeySetFingerprint;
 use crate::issuers::fetch::{Fetched, Purpose};
 use crate::issuers::source::KeySource;
@@ -65,7 +65,7 @@ impl Findings {
         self.failures.push(failure);
     }
 
-    async fn keys(&mut self, config: &Config, issuer: &IssuerConfig, source: &mut KeySource) {
+    async fn keys(&mut self, config: &Config, issuer: &IssuerSettings, source: &mut KeySource) {
         let fetched = source.fetch(Purpose::Tick).await;
         let endpoint = source.last_endpoint();
         if let Some(ahead) = source.clock_ahead() {

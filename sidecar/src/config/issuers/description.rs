@@ -11,13 +11,14 @@ use wire::token::claim_mapping::ClaimMapping;
 use wire::token::verifier::VerificationPolicy;
 
 use super::user_prefix::UserPrefix;
-use super::{IssuerConfig, key_source, policy};
+use super::{key_source, policy};
 use crate::cli::ServeArgs;
 use crate::cli::issuer_table::IssuerTable;
 use crate::config::flag_value::{flag_error, given};
 use crate::decision::reporting::WOULD_REJECT;
 use crate::identity::field_name::plain_name;
 use crate::identity::user_header::UserHeader;
+use crate::issuers::IssuerSettings;
 use crate::issuers::cache::KeyCacheSettings;
 use crate::issuers::jwks_address::JwksAddress;
 use crate::issuers::kubernetes;
@@ -149,13 +150,15 @@ impl<'a> Description<'a> {
         }
     }
 
-    /// Returns the source of its keys.
-    pub(super) fn config(&self) -> Result<IssuerConfig, ExitError> {
+    /// Returns the settings of its task.
+    pub(super) fn settings(&self) -> Result<IssuerSettings, ExitError> {
         let source = self.source()?;
-        Ok(IssuerConfig {
+        let revocations = key_source::revocations(&self.args.revocations);
+        Ok(IssuerSettings {
             name: self.name().map(str::to_owned),
             key_cache: self.key_cache(&source)?,
             source,
+            revocations: revocations.filter(|_| self.table.auth_server),
         })
     }
 

@@ -1,4 +1,4 @@
-//! The contract's key endpoint (§4.3), and the key set that its response may link to.
+//! The contract's key endpoint (§4.3), and the key set that its response may announce.
 //!
 //! `appId` and `appSecret` travel in the query, so no error text here ever holds a URL with one.
 
@@ -23,8 +23,10 @@ use crate::issuers::tls::TlsFiles;
 const KEY_PATH: &str = "/client/user/secret/key";
 /// Contract §1: the application name of the authentication service.
 const USUAL_CONTEXT: &str = "/auth";
-/// The relation type of the link to the revocation list.
-const REVOCATIONS: &str = "revocations";
+/// The key set and the revocation list of our auth server, relative to its context path, and the
+/// relation types by which its response says that it has them. Another path is never followed.
+const KEY_SET: (&str, &str) = ("/.well-known/jwks.json", "jwks");
+const REVOCATIONS: (&str, &str) = ("/.well-known/revocations", "revocations");
 
 /// The credentials for the key endpoint.
 #[derive(Debug, Clone)]
@@ -42,7 +44,7 @@ pub(crate) struct EndpointSettings {
     pub(crate) signing_type: SigningType,
 }
 
-/// The endpoint, its last instance, and the key set it linked to.
+/// The endpoint, its last instance, and the last key set beside it.
 #[derive(Debug)]
 pub(crate) struct KeyEndpointSource {
     transport: Transport,
@@ -145,12 +147,10 @@ impl KeyEndpointSource {
             }
         })?;
         let key = VerificationKey::parse(self.signing_type, &text)?;
-        let jwks = self.may_have_set();
-        let jwks = jwks.then(|| self.link(&response, jwks::RELATION, instance, &path));
-        let list = self.wants_list;
-        let list = list.then(|| self.link(&response, REVOCATIONS, instance, &path));
-        let list = list.flatten();
-        let keys = match jwks.flatten() {
+        let announced = |path| self.announced(&response, path);
+        let jwks = self.may_have_set().then(|| announced(KEY_SET)).flatten();
+        let list = self.wants_list.then(|| announced(REVOCATIONS)).flatten();
+        let keys = match jwks {
             None => KeySet::nameless(key),
             Some(target) => {
                 let is_last = list.is_none();
@@ -244,25 +244,14 @@ impl KeyEndpointSource {
         self.signing_type != SigningType::Hmac
     }
 
-    /// Returns the path of the key set or the revocation list; a server without a set has one key
-    /// without a name.
-    fn link(
-        &self,
-        response: &KeyResponse,
-        relation: &str,
-        instance: &Instance,
-        path: &str,
-    ) -> Option<String> {
-        let base = self.transport.url(instance, path);
-        jwks::target(&response.headers, relation, &base).unwrap_or_else(|error| {
-            let auth_server = &instance.authority;
-            let target = match relation {
-                REVOCATIONS => "revocation list",
-                _ => "key set",
-            };
-            tracing::warn!(auth_server, %error, "the link to a {target} is ignored");
-            None
-        })
+    /// Returns the path of the key set or the revocation list, if a `Link` (RFC 8288) of the response
+    /// announces it; a server without a set has one key without a name.
+    fn announced(&self, response: &KeyResponse, (path, relation): (&str, &str)) -> Option<String> {
+        let relation = format!("; rel=\"{relation}\"");
+        let mut links = response.headers.get_all(header::LINK).iter();
+        links
+            .any(|link| link.to_str().is_ok_and(|link| link.ends_with(&relation)))
+            .then(|| format!("{}{path}", self.auth_server.context()))
     }
 
     async fn key_set(
@@ -278,14 +267,13 @@ impl KeyEndpointSource {
             credentials: &[],
             bearer: None,
             accept: "application/jwk-set+json, application/json",
-            known: CachedJwks::version_of(known.as_ref(), target),
+            known: known.as_ref().map(CachedJwks::version),
             is_last,
             max_bytes: MAX_BODY_BYTES,
         };
         let response = self.transport.get(instance, question).await;
         let response = response.map_err(FetchError::JwksTransport)?;
-        let (keys, known) =
-            jwks::parse_response_with_key(&response, target, known.as_ref(), contract_key)?;
+        let (keys, known) = jwks::parse_response_with_key(&response, known.as_ref(), contract_key)?;
         self.known = known;
         Ok(keys)
     }

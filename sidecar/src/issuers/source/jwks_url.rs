@@ -82,20 +82,19 @@ impl JwksUrl {
         let bearer = self.bearer().await?;
         let (known, requested_at) = (self.known.take(), Instant::now());
         self.fresh_until = None;
-        let target = self.url.target();
         let instance = self.url.instance();
         let question = KeyRequest {
-            target,
+            target: self.url.target(),
             credentials: &[],
             bearer: bearer.as_deref().map(String::as_str),
             accept: "application/jwk-set+json, application/json",
-            known: CachedJwks::version_of(known.as_ref(), target),
+            known: known.as_ref().map(CachedJwks::version),
             is_last: true,
             max_bytes: MAX_BODY_BYTES,
         };
         let response = self.transport.get(&instance, question).await?;
         let allowed = jws(&self.algorithms);
-        let (keys, known) = jwks::parse_response(&response, target, known.as_ref(), &allowed)?;
+        let (keys, known) = jwks::parse_response(&response, known.as_ref(), &allowed)?;
         self.known = known;
         self.fresh_until =
             requested_at.checked_add(freshness(&response.headers).min(self.max_freshness));

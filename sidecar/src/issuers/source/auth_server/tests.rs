@@ -136,7 +136,7 @@ fn response_with(status: &str, fields: &str, body: &str) -> String {
 }
 
 fn linked(key: &str) -> String {
-    let link = "Link: </auth/keys>; rel=\"jwks\"";
+    let link = "Link: </elsewhere>; rel=\"jwks\"";
     response_with("200 OK", link, &envelope(&format!("\"{key}\"")))
 }
 
@@ -172,7 +172,8 @@ async fn the_key_set_comes_from_the_same_server_when_it_changed() {
         assert_eq!(fetched, expected.map_err(str::to_owned));
         assert!(heads.recv().unwrap().contains("appSecret"));
         let head = heads.recv().unwrap();
-        assert!(head.starts_with("GET /auth/keys HTTP/1.1\r\n"), "{head}");
+        let line = "GET /auth/.well-known/jwks.json HTTP/1.1\r\n";
+        assert!(head.starts_with(line), "{head}");
         assert!(head.contains(&format!("\r\nhost: {address}\r\n")), "{head}");
         assert_eq!(head.contains("if-none-match: \"1\"\r\n"), known, "{head}");
     }

@@ -1,0 +1,326 @@
+//! The task of one issuer. It owns all that belongs to it, and publishes the keys that requests
+//! read: fetched at the start, at every tick of the schedule (contract §1, §8: second 0 of every
+//! minute), and early when a token names an unknown key.
+//!
+//! A failure is logged and retried at the next tick; the last good key stays (contract §7). While
+//! no key is usable, the fetch is retried before the tick as well (docs/adr/0025).
+
+use std::convert::Infallible;
+use std::future::{pending, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant, SystemTime};
+
+use runtime::process::exit::ExitError;
+use tokio::sync::mpsc;
+use tokio::time::{Interval, MissedTickBehavior, interval_at, sleep_until};
+use tokio_cron_scheduler::JobSchedulerError;
+use wire::keys::KeySet;
+
+use super::IssuerSettings;
+use super::backoff::Backoff;
+use super::cache::KeyCache;
+use super::current::{CurrentKeys, FailedFetch, InstallOutcome, KeySetFingerprint};
+use super::fetch::{FetchError, Fetched, Purpose};
+use super::issuer_keys::NamedKeys;
+use super::revocation_refresh::RevocationRefresh;
+use super::schedule::{Schedule, Tick, Ticks};
+use super::source::{KeySource, SourceSettings};
+use crate::telemetry::metrics::{Metrics, RefreshResult};
+
+/// A change by a reload.
+#[derive(Debug)]
+pub(crate) enum Change {
+    /// Credentials, and what a cache is for.
+    Settings(Box<IssuerSettings>),
+    /// A key file is read without waiting for the tick.
+    KeyFile,
+}
+
+/// The senders of changes, in the order of the issuers.
+pub(crate) type Changes = Vec<mpsc::UnboundedSender<Change>>;
+
+/// Keeps the keys of one issuer fresh.
+#[derive(Debug)]
+pub(crate) struct IssuerTask {
+    /// The issuer's name in logs and metrics; `None` for the only issuer.
+    name: Option<String>,
+    source: KeySource,
+    schedule: Schedule,
+    keys: Arc<CurrentKeys>,
+    cache: Option<KeyCache>,
+    revocations: Option<RevocationRefresh>,
+    /// The interval of fetches of the revocation list beside those of the keys.
+    poll: Option<Duration>,
+    backoff: Backoff,
+    changes: mpsc::UnboundedReceiver<Change>,
+    metrics: Metrics,
+}
+
+impl IssuerTask {
+    /// Opens the source, and trusts the keys and the list of a former process until the first fetch.
+    /// Returns the sender of changes too.
+    ///
+    /// # Errors
+    /// Those of [`KeySource::new`] for the only issuer; one of several does not stop the start.
+    pub(crate) fn new(
+        settings: IssuerSettings,
+        of: &NamedKeys,
+        schedule: Schedule,
+        metrics: Metrics,
+    ) -> Result<(Self, mpsc::UnboundedSender<Change>), ExitError> {
+        let mut source = match settings.name {
+            Some(_) => KeySource::of_several(settings.source),
+            None => KeySource::new(settings.source)?,
+        };
+        if let Some(warning) = source.warning() {
+            tracing::warn!("{warning}");
+        }
+        if settings.revocations.is_some() {
+            source.want_revocations();
+        }
+        metrics.expect_key_refreshes(of.name.as_deref());
+        // Beside the keys that verify it.
+        let list_file = settings.key_cache.as_ref().map(|cache| {
+            let mut file = cache.file.clone().into_os_string();
+            file.push(".revocations");
+            file.into()
+        });
+        let cache = settings.key_cache.map(|cache| {
+            let failing = Arc::clone(&of.keys.cache_fails);
+            KeyCache::new(cache, metrics.clone(), failing)
+        });
+        let (sender, changes) = mpsc::unbounded_channel();
+        let mut task = Self {
+            name: of.name.clone(),
+            source,
+            schedule,
+            keys: Arc::clone(&of.keys),
+            cache,
+            revocations: None,
+            poll: settings.revocations.and_then(|list| list.poll),
+            backoff: Backoff::default(),
+            changes,
+            metrics,
+        };
+        task.load_cache(SystemTime::now());
+        // Behind the keys, which verify a cached list.
+        task.revocations = settings.revocations.map(|_| {
+            let (keys, metrics) = (Arc::clone(&task.keys), task.metrics.clone());
+            RevocationRefresh::new(keys, metrics).with_cache(list_file)
+        });
+        Ok((task, sender))
+    }
+
+    /// Trusts keys of a former process, because the key server may be unreachable.
+    fn load_cache(&self, now: SystemTime) {
+        let cached = self.cache.as_ref().and_then(|cache| cache.load(now));
+        let Some((keys, fetched)) = cached else {
+            return;
+        };
+        let key_ids = KeySetFingerprint::of(&keys);
+        let now = Instant::now();
+        self.keys.install(keys, fetched);
+        let state = self.keys.load();
+        let age_seconds = state.as_ref().map(|state| state.age(now).as_secs());
+        let issuer = self.name.as_deref();
+        if self.keys.usable(state.as_deref(), now).is_ok() {
+            tracing::info!(issuer, %key_ids, age_seconds, "verification key loaded from the key cache");
+        } else {
+            tracing::warn!(issuer, %key_ids, age_seconds, "the key in the key cache is too old to be trusted");
+        }
+    }
+
+    /// Fetches now, then on schedule, until the runtime ends.
+    ///
+    /// # Errors
+    /// [`JobSchedulerError`] when the schedule cannot be started.
+    pub(crate) async fn run(mut self) -> Result<Infallible, JobSchedulerError> {
+        let mut ticks = self.schedule.start().await?;
+        let mut polls = self.poll.map(polls);
+        loop {
+            self.fetch(Purpose::Tick).await;
+            if self.until_tick(&ticks, &mut polls).await == Tick::Overdue {
+                ticks.begin_again().await;
+            }
+        }
+    }
+
+    /// Waits for the next tick, and does all that is due before it.
+    async fn until_tick(&mut self, ticks: &Ticks, polls: &mut Option<Interval>) -> Tick {
+        let mut tick = pin!(ticks.next());
+        loop {
+            let retry = self.backoff.retry();
+            tokio::select! {
+                biased;
+                Some(change) = self.changes.recv() => self.apply(change).await,
+                () = self.keys.on_demand().requested() => {
+                    let succeeded = self.fetch(Purpose::UnknownKey).await;
+                    self.keys.on_demand().ended(succeeded);
+                }
+                tick = &mut tick => return tick,
+                () = at(retry) => {
+                    self.fetch(Purpose::Tick).await;
+                }
+                () = next(polls) => self.fetch_revocations().await,
+            }
+        }
+    }
+
+    async fn apply(&mut self, change: Change) {
+        match change {
+            Change::Settings(settings) => {
+                if let (Some(cache), Some(settings)) = (&mut self.cache, settings.key_cache) {
+                    cache.set_scope(settings.origin);
+                }
+                if let SourceSettings::AuthServer(settings) = settings.source {
+                    self.source.set_credentials(settings.application);
+                }
+            }
+            Change::KeyFile if matches!(self.source, KeySource::File(_)) => {
+                self.fetch(Purpose::Tick).await;
+            }
+            Change::KeyFile => {}
+        }
+    }
+
+    /// Fetches once. Returns false after a failure, which leaves the keys as they are.
+    async fn fetch(&mut self, purpose: Purpose) -> bool {
+        let fetched = unless_it_panics(self.source.fetch(purpose)).await;
+        match fetched.unwrap_or(Err(FetchError::Panicked)) {
+            Ok(fetched) => {
+                self.backoff = Backoff::default();
+                match fetched {
+                    Fetched::Keys(keys) => self.on_keys(keys),
+                    Fetched::StillFresh => self.count(RefreshResult::Unchanged),
+                }
+                self.keys.set_failed(None);
+                self.on_revocations();
+                true
+            }
+            Err(error) => {
+                self.on_failure(&error);
+                false
+            }
+        }
+    }
+
+    /// Fetches the revocation list alone.
+    async fn fetch_revocations(&mut self) {
+        let fetched = unless_it_panics(self.source.fetch_revocations()).await;
+        match fetched {
+            Some(()) => self.on_revocations(),
+            None => tracing::error!("the fetch of the revocation list panicked"),
+        }
+    }
+
+    fn on_revocations(&mut self) {
+        let Some(revocations) = &self.revocations else {
+            return;
+        };
+        let fetched = self.source.take_revocations();
+        if let Some(version) = revocations.on_fetch(fetched, &self.source.last_endpoint()) {
+            self.source.accept_revocations(version);
+        }
+    }
+
+    fn on_keys(&self, keys: KeySet) {
+        if let Some(cache) = &self.cache {
+            cache.keep(keys.clone());
+        }
+        let state = self.keys.load();
+        let was_cached = state.as_ref().is_some_and(|state| state.is_cached());
+        let key_ids = KeySetFingerprint::of(&keys);
+        let change = self.keys.install(keys, Instant::now());
+        let issuer = self.name.as_deref();
+        match change {
+            InstallOutcome::First => tracing::info!(issuer, %key_ids, "verification key fetched"),
+            InstallOutcome::Replaced => {
+                tracing::info!(issuer, %key_ids, "verification key replaced");
+            }
+            InstallOutcome::Unchanged if was_cached => {
+                tracing::info!(issuer, %key_ids, "verification key fetched: equal to the cached one");
+            }
+            InstallOutcome::Unchanged => {}
+        }
+        self.count(match change {
+            InstallOutcome::Unchanged => RefreshResult::Unchanged,
+            InstallOutcome::First | InstallOutcome::Replaced => RefreshResult::Replaced,
+        });
+    }
+
+    fn count(&self, result: RefreshResult) {
+        self.metrics.key_refreshed(result, self.name.as_deref());
+    }
+
+    /// One line for each attempt, however long it lasts.
+    fn on_failure(&mut self, error: &FetchError) {
+        self.count(RefreshResult::Failed);
+        let (source, issuer) = (self.source.last_endpoint(), self.name.as_deref());
+        let (state, now) = (self.keys.load(), Instant::now());
+        let is_usable = self.keys.usable(state.as_deref(), now).is_ok();
+        let until_tick = self.schedule.until_next();
+        let wait = self.backoff.failed(now, until_tick, !is_usable);
+        self.keys.set_failed(Some(FailedFetch {
+            reason: format!("{source}: {error}"),
+            next: now + wait,
+        }));
+        match state.as_ref() {
+            Some(state) => tracing::warn!(
+                issuer,
+                source,
+                %error,
+                key_ids = %state.names(),
+                age_seconds = state.age(now).as_secs(),
+                "verification key not fetched; keeping the last good one"
+            ),
+            None => {
+                let seconds = wait.as_secs_f32().ceil();
+                tracing::error!(
+                    issuer,
+                    source,
+                    %error,
+                    "verification key not fetched; next try in {seconds} s"
+                );
+            }
+        }
+    }
+}
+
+/// Completes `work`; `None` after a panic, which must not end the task and its last good key.
+async fn unless_it_panics<T>(work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    poll_fn(|cx| {
+        let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx)));
+        polled.map_or(Poll::Ready(None), |polled| polled.map(Some))
+    })
+    .await
+}
+
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time.into()).await,
+        None => pending().await,
+    }
+}
+
+/// The first poll comes after an interval: the fetch of the keys brings a list.
+fn polls(interval: Duration) -> Interval {
+    let mut polls = interval_at(tokio::time::Instant::now() + interval, interval);
+    polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    polls
+}
+
+async fn next(polls: &mut Option<Interval>) {
+    match polls {
+        Some(polls) => {
+            polls.tick().await;
+        }
+        None => pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests;
