@@ -10,6 +10,7 @@ use tests::programs::repository;
 use wire::rejection::Rejection;
 
 mod configuration;
+mod flags;
 
 /// The variable that rewrites the generated blocks instead of comparing them.
 const UPDATE: &str = "POSTERN_UPDATE_DOCS";

@@ -10,7 +10,7 @@ use super::UPDATE;
 const CONFIGURATION: &str = "docs/configuration.md";
 
 /// Every command with help of its own.
-const COMMANDS: &[(Program, &str)] = &[
+pub(super) const COMMANDS: &[(Program, &str)] = &[
     (Program::AuthServer, ""),
     (Program::AuthServer, "serve"),
     (Program::AuthServer, "check"),
@@ -57,7 +57,7 @@ const COMMANDS: &[(Program, &str)] = &[
     (Program::Kubernetes, "webhook"),
 ];
 
-fn help(program: Program, command: &str) -> String {
+pub(super) fn help(program: Program, command: &str) -> String {
     let end = program
         .command()
         .arguments(command.split_whitespace())
