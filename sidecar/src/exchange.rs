@@ -5,7 +5,9 @@ pub(crate) mod auth_proxy;
 mod chunks;
 mod download;
 pub(crate) mod head_search;
+mod held;
 mod one_exchange;
+mod pace;
 mod pool;
 pub(crate) mod request;
 pub(crate) mod response;
@@ -31,6 +33,7 @@ use wire::rejection::Rejection;
 
 use self::auth_proxy::AuthProxy;
 use self::one_exchange::Limits;
+use self::pace::Pace;
 use self::pool::Pool;
 use self::request::{Authorized, Progress, Request};
 use self::response_head::ResponseHead;
@@ -226,11 +229,13 @@ impl Exchanges {
     }
 
     /// Returns the timeouts of each side until the response begins.
-    fn limits(&self, authorized: &Authorized) -> Limits {
+    fn limits(&self, request: &Request, authorized: &Authorized) -> Limits {
         let stream = (authorized.forward.kind != RequestKind::Plain).then_some(authorized);
         // The parts of a call have the timeout of its response.
         let is_call = authorized.forward.kind == RequestKind::Grpc;
+        let may_last = request.is_call() || request.is_long_upload(&authorized.forward);
         Limits {
+            pace: (!may_last).then(Pace::default),
             body: self.proxy.request_body_timeout.filter(|_| !is_call),
             response: self.proxy.upstream.read_timeout(),
             token: stream.and_then(|stream| self.end_of_token(stream)),
@@ -239,14 +244,14 @@ impl Exchanges {
     }
 
     /// Sets the limits for the rest of the response: event streams and tunnels may be silent, and
-    /// end with their token. Returns the time that the service took.
+    /// end with their token. The service took the time `after`.
     fn response_began(
         &self,
         authorized: &Authorized,
         head: &ResponseHead,
+        after: Duration,
         limits: &mut Limits,
-    ) -> Duration {
-        let after = authorized.decided.elapsed();
+    ) {
         if !head.opens_tunnel() {
             self.proxy.metrics.service_responded(after);
         }
@@ -261,7 +266,6 @@ impl Exchanges {
             limits.body = self.proxy.request_body_timeout;
             limits.response = self.proxy.part_timeout();
         }
-        after
     }
 
     fn end_of_token(&self, authorized: &Authorized) -> Option<tokio::time::Instant> {

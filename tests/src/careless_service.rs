@@ -55,11 +55,18 @@ fn serve(mut connection: TcpStream, seen: &Mutex<Vec<String>>) {
     let mut reader = BufReader::new(ours);
     while let Some(head) = read_head(&mut reader) {
         let close = head.to_ascii_lowercase().contains("\r\nconnection: close");
+        let first_line = head.lines().next().unwrap_or_default();
+        let is_request = first_line.split(' ').count() == 3;
         seen.lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .push(head);
-        let response = response("200 OK", &[&format!("{MARK}: 1")], b"echo");
-        if connection.write_all(&response).is_err() || close {
+            .push(head.clone());
+        let status = if is_request {
+            "200 OK"
+        } else {
+            "400 Bad Request"
+        };
+        let response = response(status, &[&format!("{MARK}: 1")], b"echo");
+        if connection.write_all(&response).is_err() || close || !is_request {
             return;
         }
     }

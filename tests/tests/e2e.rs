@@ -93,6 +93,7 @@ mod e2e {
     mod token_headers;
     mod token_locations;
     mod traces;
+    mod unread_bodies;
     mod unread_log;
     mod unread_responses;
     mod upstream_failures;

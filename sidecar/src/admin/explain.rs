@@ -148,7 +148,9 @@ impl Explainer {
             &client,
         )?;
         if !self.to_http_2 {
-            head.frame(forward.kind)?;
+            // A body that it cannot see may be a request.
+            let may_stay = rules.upstream_request.reuse_after_body;
+            head.frame(forward.kind, received.has_body() && !may_stay)?;
         }
         let sources = rules.auth_policy.interceptor.sources();
         Ok(lines_of(&head, sources.cookie.as_deref()))

@@ -91,8 +91,8 @@ pub(crate) struct UpstreamRequestArgs {
     #[arg(long, env, default_value_t = true, action = ArgAction::Set)]
     pub(crate) forward_authorization: bool,
 
-    /// Reuse a connection to the service after a request with a body. Faster; only for a service
-    /// that reads every body to its end, also of requests that it rejects
+    /// Reuse a connection to the service behind every body, not only behind short ones that hold no
+    /// request. Only for a service that reads each body to its end, also of requests that it rejects
     #[arg(long, env)]
     pub(crate) upstream_reuse_after_body: bool,
 

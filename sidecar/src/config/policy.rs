@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use runtime::process::exit::ExitError;
 use wire::http::cors::{AllowedOrigins, Origin};
+use wire::http::framing::is_tchar;
 use wire::http::path_patterns::{ContextPath, PassList};
 use wire::interceptor::{Interceptor, TokenSources};
 use wire::settings;
@@ -19,7 +20,6 @@ use crate::cli::service_args::UpstreamRequestArgs;
 use crate::decision::authorize::AuthPolicy;
 use crate::decision::protected_resource::ProtectedResource;
 use crate::identity::user_header::UserHeader;
-use crate::request::header_list::is_tchar;
 use crate::upstream::UpstreamAddress;
 use crate::upstream::request::UpstreamRequestPolicy;
 

@@ -49,8 +49,6 @@ pub(crate) struct Forward {
     pub(crate) target: Option<OriginForm>,
     /// Only [`RequestKind::WebSocket`] may open a tunnel with a 101 of the service.
     pub(crate) kind: RequestKind,
-    /// True if a body follows, which the service may leave unread.
-    pub(crate) body: bool,
     /// End of a stream, in seconds since the epoch; `None` for a token without expiry.
     pub(crate) ends_at: Option<i64>,
     /// The reason for which it would be rejected if report-only mode were off.
@@ -281,7 +279,7 @@ impl AuthPolicy {
             } => return Ok(Decision::Preflight),
             AuthRequirement::Preflight { .. } => None,
         };
-        let forward = self.forward(verified, kind, &target, request)?;
+        let forward = self.forward(verified, kind, &target)?;
         Ok(Decision::Forward(forward))
     }
 
@@ -322,7 +320,6 @@ impl AuthPolicy {
         verified: Option<Arc<VerifiedToken>>,
         kind: RequestKind,
         target: &Target<'_>,
-        request: &ReceivedHead,
     ) -> Result<Forward, Rejection> {
         let ends_at = verified
             .as_ref()
@@ -332,7 +329,6 @@ impl AuthPolicy {
             kind: verified.as_ref().map_or(RequestKind::Plain, |_| kind),
             verified,
             target: target.replacement()?,
-            body: request.has_body(),
             ends_at: ends_at
                 .map(|expiry| expiry.saturating_add(i64::from(self.policy.leeway_seconds))),
             reported: None,

@@ -42,7 +42,7 @@ impl AuthPolicy {
         }
         Ok(Decision::Forward(Forward {
             reported: Some(rejected.rejection),
-            ..self.forward(rejected.verified, kind, &target, request)?
+            ..self.forward(rejected.verified, kind, &target)?
         }))
     }
 }

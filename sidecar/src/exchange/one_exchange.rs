@@ -8,6 +8,7 @@ use pingora::{Error, ErrorType};
 use tokio::time::Instant;
 
 use super::download::Download;
+use super::pace::Pace;
 use super::response_head::{ResponseHead, ResponseTo};
 use super::service::Service;
 use super::side::ClientSide;
@@ -20,6 +21,8 @@ use crate::request::kind::RequestKind;
 /// Timeouts of each side, and the deadline of the exchange.
 #[derive(Default)]
 pub(super) struct Limits {
+    /// Pace of the request's body; `None` for one that may last.
+    pub(super) pace: Option<Pace>,
     /// Timeout between two parts of the request's body.
     pub(super) body: Option<Duration>,
     /// Timeout between two parts of the response.
@@ -151,14 +154,20 @@ impl<C: ClientSide> Exchange<'_, C> {
                 Poll::Pending => Ok(false),
             };
         }
+        let before = self.upload.received();
         match self.client.poll_receive(self.upload, cx) {
             Poll::Ready(Ok(())) => {
+                if let Some(pace) = &mut self.limits.pace {
+                    pace.received(self.upload.received() - before);
+                }
                 self.waits.body = None;
                 Ok(true)
             }
             Poll::Ready(Err(error)) => Err(error),
             Poll::Pending => {
-                start(&mut self.waits.body, self.limits.body);
+                let Limits { pace, body, .. } = &mut self.limits;
+                let left = pace.as_mut().map(Pace::left);
+                start(&mut self.waits.body, left.into_iter().chain(*body).min());
                 Ok(false)
             }
         }
@@ -213,6 +222,7 @@ impl<C: ClientSide> Exchange<'_, C> {
                 self.upload.open_tunnel();
                 self.client.open_tunnel();
                 self.limits.body = None;
+                self.limits.pace = None;
             }
         }
         Ok(true)
@@ -241,7 +251,7 @@ impl<C: ClientSide> Exchange<'_, C> {
 }
 
 /// Starts a timeout unless it is running.
-fn start(wait: &mut Option<Instant>, limit: Option<Duration>) {
+pub(super) fn start(wait: &mut Option<Instant>, limit: Option<Duration>) {
     if wait.is_none() {
         *wait = limit.and_then(|limit| Instant::now().checked_add(limit));
     }

@@ -21,7 +21,7 @@ use crate::exchange::auth_proxy::AuthProxy;
 use crate::identity::forwarded::Client;
 use crate::identity::forwarded_head::ForwardedHead;
 use crate::identity::service_head::ServiceHead;
-use crate::request::kind::RequestKind;
+use crate::request::kind::{RequestKind, is_grpc_call};
 use crate::request::received::ReceivedHead;
 use crate::telemetry::outcome::Outcome;
 use crate::telemetry::request_id::RequestIds;
@@ -42,13 +42,14 @@ pub(crate) struct Request {
 /// An authorized request, for the service.
 pub(super) struct Authorized {
     pub(super) forward: Forward,
-    pub(super) decided: Instant,
     pub(super) _permit: Share,
 }
 
 /// Progress of a request.
 pub(super) struct Progress {
     pub(super) tries: Tries,
+    /// The begin of the service's time: the decision, or the end of the body before it.
+    pub(super) forwarded: Instant,
     /// The last address tried.
     pub(super) service: Option<ServiceAddress>,
     pub(super) download: Download,
@@ -69,10 +70,11 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Begins with a request of which `rest` is still to come.
-    pub(super) fn new(rest: BodyReader) -> Self {
+    /// Begins with a request that was `decided`, and of which `rest` is still to come.
+    pub(super) fn new(rest: BodyReader, decided: Instant) -> Self {
         Self {
             rest,
+            forwarded: decided,
             tries: Tries::default(),
             service: None,
             download: Download::default(),
@@ -155,7 +157,9 @@ impl Request {
         forward: &Forward,
     ) -> pingora::Result<()> {
         match service {
-            Service::Http1(_) => upload.begin(|| self.http_1_head(client, forward)),
+            Service::Http1(_) => {
+                upload.begin(|is_harmless| self.http_1_head(client, forward, is_harmless))
+            }
             Service::Http2(stream) => {
                 upload.begin_stream()?;
                 let mut head = ForwardedHead::to_http_2(&self.head);
@@ -177,13 +181,40 @@ impl Request {
         policy.rewrite_request(head, received, forward, &self.ids, auth_policy, client)
     }
 
-    fn http_1_head(&mut self, client: &Client, forward: &Forward) -> pingora::Result<BytesMut> {
+    fn http_1_head(
+        &mut self,
+        client: &Client,
+        forward: &Forward,
+        is_harmless: bool,
+    ) -> pingora::Result<BytesMut> {
         let mut head = ForwardedHead::new(&self.head);
         self.rewrite(&mut head, client, forward)?;
-        head.frame(forward.kind)?;
+        // Some services leave a body on the connection and parse it as the next request, with a user
+        // header of the client's choice.
+        let may_stay = is_harmless || self.rules.upstream_request.reuse_after_body;
+        head.frame(forward.kind, self.head.has_body() && !may_stay)?;
         let (closes_service, bytes) = (head.contains(&header::CONNECTION), head.to_bytes());
         self.closes_service = closes_service;
         Ok(bytes)
+    }
+
+    /// Returns true if the service gets the request once the body, or a long part of it, is here: a slow
+    /// client occupies none of its workers. A call may need its response first.
+    pub(super) fn is_held(&self, forward: &Forward, to_http_1: bool) -> bool {
+        let is_upload = self.is_long_upload(forward);
+        let is_call = self.is_call() && !(to_http_1 && forward.verified.is_none());
+        !is_upload && !is_call && !self.expects_continue()
+    }
+
+    /// Returns true for a body without a length of a known client, which may last.
+    pub(super) fn is_long_upload(&self, forward: &Forward) -> bool {
+        self.head.body.is_chunked() && forward.verified.is_some()
+    }
+
+    /// Returns true for a gRPC call, also of a client without a token.
+    pub(super) fn is_call(&self) -> bool {
+        let head = &self.head;
+        is_grpc_call(&head.method, head.version, &head.headers)
     }
 
     /// Returns true for the handshake of a WebSocket.

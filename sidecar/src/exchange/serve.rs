@@ -8,6 +8,7 @@ use pingora::ErrorSource;
 use wire::rejection::Rejection;
 
 use super::Exchanges;
+use super::held;
 use super::one_exchange::{Exchange, Failure, Waits};
 use super::request::{Authorized, Progress, Request};
 use super::side::ClientSide;
@@ -40,7 +41,7 @@ impl Exchanges {
         proxy
             .metrics
             .decided(decided.saturating_duration_since(request.began));
-        let mut progress = Progress::new(request.head.body);
+        let mut progress = Progress::new(request.head.body, decided);
         let mut forwarded = None;
         let holder = || request.client(proxy, client);
         let action = proxy.act_on(decision, holder, &request.rules.auth_policy, decided);
@@ -49,7 +50,6 @@ impl Exchanges {
                 progress.outcome = forward.outcome();
                 let authorized = Authorized {
                     forward,
-                    decided,
                     _permit: permit,
                 };
                 let keep_alive = self
@@ -156,9 +156,13 @@ impl Exchanges {
         upload: &mut Upload,
         progress: &mut Progress,
     ) -> Result<(), Failure> {
-        let echo = request.ids.echo();
+        let (echo, kind) = (request.ids.echo(), authorized.forward.kind);
+        let to_http_1 = self.proxy.upstream.speaks_http_1();
+        if !upload.is_received() && request.is_held(&authorized.forward, to_http_1) {
+            held::receive(side, upload, self.proxy.request_body_timeout).await?;
+            progress.forwarded = Instant::now();
+        }
         loop {
-            let kind = authorized.forward.kind;
             let mut connected = self.connect(kind, progress).await?;
             let forward = &authorized.forward;
             let begun = request.begin(upload, &mut connected.service, client, forward);
@@ -169,13 +173,16 @@ impl Exchanges {
                 download: &mut progress.download,
                 draining: &self.proxy.draining,
                 request: request.for_response(kind, echo.as_ref()),
-                limits: self.limits(authorized),
+                limits: self.limits(request, authorized),
                 waits: Waits::default(),
                 is_rest: false,
             };
-            let upstream_duration = &mut progress.upstream_duration;
+            let (forwarded, upstream_duration) =
+                (progress.forwarded, &mut progress.upstream_duration);
             let on_head = |head: &_, limits: &mut _| {
-                *upstream_duration = Some(self.response_began(authorized, head, limits));
+                let after = forwarded.elapsed();
+                self.response_began(authorized, head, after, limits);
+                *upstream_duration = Some(after);
             };
             let ended = match begun {
                 Ok(()) => exchange.run(on_head).await,

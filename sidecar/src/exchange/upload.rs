@@ -11,6 +11,7 @@ use pingora::protocols::Stream;
 use pingora::{Error, ErrorType};
 use tokio::io::AsyncWrite;
 use wire::http::framing::body::{BodyReader, MalformedChunk};
+use wire::http::framing::unread::may_be_request;
 
 use super::chunks;
 use super::service::{Http2Stream, Service};
@@ -18,19 +19,26 @@ use crate::config::live::Rules;
 
 /// Max bytes that wait for the service before the next read from the client.
 const MAX_WAITING: usize = 32 * 1024;
-/// Max length of a request that can be sent again; same as Pingora's.
-const MAX_REPEATABLE: usize = 64 * 1024;
+/// Max length of a body that is received before its request is forwarded, and that can be sent again.
+const MAX_HELD: usize = 64 * 1024;
+/// Max length of a body behind which the service's connection may stay.
+const MAX_HARMLESS: usize = 16 * 1024;
 
 /// The head and body of one request. Short ones are kept for a retry.
 pub(crate) struct Upload {
     rules: Arc<Rules>,
     body: BodyReader,
+    /// True if the body has no length.
+    is_chunked: bool,
+    /// True while the service gets chunks.
     in_chunks: bool,
     /// True over HTTP/2; `None` before the first connection.
     is_http_2: Option<bool>,
     /// True if the client sends a body.
     has_body: bool,
     bytes: BytesMut,
+    /// Length of the received part of the body.
+    received: u64,
     /// Number of written bytes of `bytes`.
     written: usize,
     /// True while TLS may hold written bytes, or a stream of HTTP/2 has not ended.
@@ -51,10 +59,12 @@ impl Upload {
         Self {
             rules: Arc::clone(rules),
             body,
+            is_chunked: body.is_chunked(),
             in_chunks: false,
             is_http_2: None,
             has_body: !body.is_done(),
             bytes: BytesMut::new(),
+            received: 0,
             written: 0,
             needs_flush: false,
             is_repeatable: true,
@@ -64,24 +74,34 @@ impl Upload {
         }
     }
 
-    /// Begins on a connection of HTTP/1.1, with the head of the first try.
+    /// Begins on a connection of HTTP/1.1, with the head of the first try; `head` gets true if
+    /// another request may follow the body on it.
     ///
     /// # Errors
     /// [`ErrorType::ConnectError`] after a try over HTTP/2: the body has another framing.
     pub(super) fn begin(
         &mut self,
-        head: impl FnOnce() -> pingora::Result<BytesMut>,
+        head: impl FnOnce(bool) -> pingora::Result<BytesMut>,
     ) -> pingora::Result<()> {
         match self.is_http_2 {
             Some(true) => return Err(Error::new_up(ErrorType::ConnectError)),
             Some(false) => {}
             None => {
                 self.is_http_2 = Some(false);
-                self.in_chunks = self.body.is_chunked();
-                self.bytes = head()?;
+                self.in_chunks = self.is_chunked;
+                let body = std::mem::take(&mut self.bytes);
+                self.bytes = head(self.is_harmless(&body))?;
+                chunks::put(&mut self.bytes, &body, self.in_chunks);
+                self.end_chunks();
             }
         }
         Ok(())
+    }
+
+    /// Returns true for a body that is no request, even if the service leaves it unread.
+    fn is_harmless(&self, body: &[u8]) -> bool {
+        let is_short = self.is_received() && !self.is_chunked && body.len() <= MAX_HARMLESS;
+        is_short && !may_be_request(body)
     }
 
     /// Begins on a stream of HTTP/2, which has its head.
@@ -150,6 +170,16 @@ impl Upload {
         self.body
     }
 
+    /// Returns true if nothing more is received before the request is forwarded.
+    pub(super) fn is_held(&self) -> bool {
+        self.is_received() || self.bytes.len() >= MAX_HELD
+    }
+
+    /// Returns the length of the received part of the body.
+    pub(super) const fn received(&self) -> u64 {
+        self.received
+    }
+
     pub(super) fn has_room(&self) -> bool {
         self.waiting().len() < MAX_WAITING
     }
@@ -160,8 +190,13 @@ impl Upload {
 
     /// Takes a part of the body of a stream.
     pub(crate) fn take_data(&mut self, data: &Bytes) {
+        self.put(data);
+    }
+
+    fn put(&mut self, data: &[u8]) {
+        self.received += data.len() as u64;
         chunks::put(&mut self.bytes, data, self.in_chunks);
-        self.is_repeatable &= self.bytes.len() <= MAX_REPEATABLE;
+        self.is_repeatable &= self.bytes.len() <= MAX_HELD;
     }
 
     /// Takes the end of the body of a stream.
@@ -192,10 +227,9 @@ impl Upload {
             let piece = self.body.next_piece(received)?;
             received.advance(piece.skipped);
             let data = received.split_to(piece.data);
-            chunks::put(&mut self.bytes, &data, self.in_chunks);
+            self.put(&data);
         }
         self.end_chunks();
-        self.is_repeatable &= self.bytes.len() <= MAX_REPEATABLE;
         Ok(())
     }
 

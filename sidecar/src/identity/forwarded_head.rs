@@ -116,9 +116,9 @@ impl<'r> ForwardedHead<'r> {
         out
     }
 
-    /// Sets the fields of HTTP/1.1 that frame the body or request a WebSocket; those that were
-    /// received were for this hop.
-    pub(crate) fn frame(&mut self, kind: RequestKind) -> pingora::Result<()> {
+    /// Sets the fields of HTTP/1.1 that frame the body, request a WebSocket, or close the connection
+    /// where it `is_last`; those that were received were for this hop.
+    pub(crate) fn frame(&mut self, kind: RequestKind, is_last: bool) -> pingora::Result<()> {
         // In lower case and alone: every service reads this spelling alike.
         let coding = self
             .received
@@ -129,7 +129,8 @@ impl<'r> ForwardedHead<'r> {
         let handshake = handshake
             .into_iter()
             .filter(|_| kind == RequestKind::WebSocket);
-        for (name, value) in handshake.chain(coding) {
+        let close = is_last.then_some(("Connection", "close"));
+        for (name, value) in handshake.chain(coding).chain(close) {
             let name = Bytes::from_static(name.as_bytes());
             self.set(name, HeaderValue::from_static(value))?;
         }

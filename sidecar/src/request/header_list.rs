@@ -15,11 +15,6 @@ pub(crate) fn members<'h>(
         .map(<[u8]>::trim_ascii)
 }
 
-/// Returns true for a byte of a token (RFC 9110 §5.6.2).
-pub(crate) fn is_tchar(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
-}
-
 #[cfg(test)]
 mod tests {
     use http::{HeaderValue, header};

@@ -2,11 +2,11 @@
 //! is too large, or that no proxy may forward.
 
 use http::{HeaderMap, Version, header};
-use wire::http::framing;
+use wire::http::framing::{self, is_tchar};
 use wire::http::host;
 use wire::rejection::Rejection;
 
-use crate::request::header_list::{is_tchar, members};
+use crate::request::header_list::members;
 use crate::request::received::ReceivedHead;
 use crate::request::target::authority;
 

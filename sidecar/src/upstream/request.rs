@@ -17,7 +17,6 @@ use crate::telemetry::request_id::RequestIds;
 /// Host of HTTP/1.0 requests without one, because HTTP/1.1 requires it. A client can send it as
 /// well.
 const DEFAULT_HOST: HeaderValue = HeaderValue::from_static("localhost");
-const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
 /// Configured changes to the head of a request.
 #[derive(Debug, Clone, Copy)]
@@ -52,11 +51,6 @@ impl UpstreamRequestPolicy {
         }
         if received == Version::HTTP_2 && !to_http_2 {
             join_cookies(request)?;
-        }
-        if forward.body && !self.reuse_after_body && !to_http_2 {
-            // Some services leave an unused body on the connection and parse it as the next
-            // request, with a user header of the client's choice.
-            request.set(Bytes::from_static(b"Connection"), CLOSE)?;
         }
         if !self.forward_authorization {
             request.remove(&header::AUTHORIZATION);

@@ -1,10 +1,14 @@
 //! Bodies of every shape and size, in both directions.
 
-use std::io::{Read, Write};
+use std::io::{BufReader, Read, Write};
+use std::net::TcpListener;
 
 use tests::client::verdict;
+use tests::echo_service::MARK;
 use tests::h2_client::H2Client;
+use tests::message::Message;
 use tests::raw_client::RawClient;
+use tests::socket_server::response;
 use tests::streaming_service::StreamingService;
 use tests::wait;
 
@@ -200,6 +204,82 @@ fn a_body_that_does_not_come_is_not_waited_for() {
     let mut client = RawClient::connect(sidecar.address());
     client.send(&stack.head("POST", "/orders/upload", "Content-Length: 5\r\n"));
     client.send(b"12");
+    assert_eq!(verdict(&client.response("POST")), "408 request_timeout");
+    assert!(service.heads().is_empty());
+}
+
+/// Workers of a service that serves one request at a time with each.
+const WORKERS: usize = 16;
+const SLOW: usize = 64;
+
+/// Starts a service of [`WORKERS`], each of which reads a request to its end and closes.
+fn service_of_workers() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    for _ in 0..WORKERS {
+        let listener = listener.try_clone().unwrap();
+        std::thread::spawn(move || {
+            for mut connection in listener.incoming().flatten() {
+                let mut reader = BufReader::new(connection.try_clone().unwrap());
+                if let Ok(Some(_)) = Message::read_request(&mut reader) {
+                    let fields = [&*format!("{MARK}: 1"), "Connection: close"];
+                    let _ = connection.write_all(&response("200 OK", &fields, b"echo"));
+                }
+            }
+        });
+    }
+    url
+}
+
+#[test]
+fn slow_bodies_occupy_no_worker_of_the_service() {
+    let stack = stack();
+    let sidecar = stack.in_front_of(&service_of_workers(), &["--public-path", "/public/**"]);
+    let bearer = format!("Authorization: Bearer {}\r\n", stack.token());
+    let begun = |index: usize| {
+        let (framing, part): (_, &[u8]) = match index % 4 {
+            0 => ("Content-Length: 100", b"1"),
+            1 => ("Transfer-Encoding: chunked", b"64\r\n1"),
+            2 => ("Content-Length: 1000000", b"1"),
+            _ => ("Content-Length: 65536", &[b'1'; 65_535]),
+        };
+        let token = if index % 8 < 4 || index % 4 == 1 {
+            ""
+        } else {
+            &*bearer
+        };
+        let mut client = RawClient::connect(sidecar.address());
+        let head = format!("POST /orders/public/x HTTP/1.1\r\nHost: a\r\n{token}{framing}\r\n\r\n");
+        client.send(&[head.as_bytes(), part].concat());
+        client
+    };
+    let mut slow: Vec<_> = (0..SLOW).map(begun).collect();
+    let over_http_2 = H2Client::connect(sidecar.address());
+    let _streams: Vec<_> = (0..WORKERS)
+        .map(|_| {
+            let mut stream = over_http_2.open(over_http_2.request("POST", "/orders/public/x", &[]));
+            stream.write(b"1").unwrap();
+            stream
+        })
+        .collect();
+    sidecar.until_in_flight(u64::try_from(SLOW + WORKERS).unwrap());
+    let client = sidecar.bearing(&stack.token());
+    for _ in 0..2 * SLOW {
+        assert_eq!(client.get("/list").status(), 200);
+    }
+    slow[0].send(&[b'2'; 99]);
+    assert_eq!(slow[0].response("POST").status(), 200);
+}
+
+#[test]
+fn a_long_body_that_drips_is_ended() {
+    let stack = stack();
+    let service = StreamingService::start();
+    let sidecar = stack.in_front_of(&service.url(), &["--request-body-timeout", "0"]);
+    let mut client = RawClient::connect(sidecar.address());
+    client.send(&stack.head("POST", "/orders/upload", "Content-Length: 100000\r\n"));
+    client.send(&[b'1'; 70_000]);
+    wait::until("the begin of the body", || service.received() > 60_000);
     assert_eq!(verdict(&client.response("POST")), "408 request_timeout");
     service.wait_for_broken_off(1);
 }

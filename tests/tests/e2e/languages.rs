@@ -63,16 +63,20 @@ fn a_go_service_reads_the_user() {
     if !is_installed("go") {
         return skip::skip("the demo service in go", "apt-get install golang-go");
     }
-    // Not `go run`: the service would be its child process, and outlive it.
     let directory = tempfile::tempdir().unwrap();
-    let program = directory.path().join("service").display().to_string();
+    reads_the_user("go", &[&go_service(directory.path())], "");
+}
+
+/// Builds the service in Go. Not `go run`: it would be a child process of that, and outlive it.
+pub(super) fn go_service(directory: &Path) -> String {
+    let program = directory.join("service").display().to_string();
     let source = demo().join("go/service.go");
     let built = with_home("go")
         .arguments(["build", "-o", &program])
         .arguments([source])
         .run();
     assert_eq!(built.code, Some(0), "{}", built.stderr);
-    reads_the_user("go", &[&program], "");
+    program
 }
 
 #[test]
@@ -112,12 +116,12 @@ fn reads_the_user(language: &str, command: &[&str], how_to_get_it: &str) {
     assert_eq!(seen["user"], Value::Null, "{seen}");
 }
 
-fn is_installed(program: &str) -> bool {
+pub(super) fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
 }
 
-fn start(language: &str, command: &[&str]) -> Process {
+pub(super) fn start(language: &str, command: &[&str]) -> Process {
     let directory = demo().join(language);
     let arguments = command[1..].iter().map(|word| {
         let file = directory.join(word);
@@ -137,7 +141,7 @@ fn with_home(program: &str) -> CommandLine {
 }
 
 /// Returns the address of the service; PHP reports it in another form, on stderr.
-fn announced(service: &mut Process) -> String {
+pub(super) fn announced(service: &mut Process) -> String {
     wait::until("the service to say where it listens", || {
         assert!(service.ended().is_none(), "{}", service.output());
         let output = service.output();

@@ -200,6 +200,12 @@ fn outcomes(cases: Vec<Case>, keys: &Keys, token: &str, expected: &Outcomes) -> 
     outcomes.into_inner().unwrap()
 }
 
+/// Returns the bytes of all clients, for other tests.
+pub(super) fn client_bytes() -> impl Iterator<Item = Vec<u8>> {
+    let cases = Corpus::load("a.b.c").cases;
+    cases.into_iter().flat_map(|case| case.client)
+}
+
 #[test]
 fn raw_requests_have_their_recorded_outcome() {
     let keys = Keys::new();

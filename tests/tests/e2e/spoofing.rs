@@ -3,11 +3,10 @@
 
 use serde_json::{Value, json};
 use tests::auth_server::USER_DETAILS;
-use tests::careless_service::CarelessService;
 use tests::client::{Request, verdict};
 use tests::clock;
 use tests::message::Message;
-use tests::raw_client::{HANDSHAKE, RawClient, exchange};
+use tests::raw_client::{HANDSHAKE, RawClient};
 use tests::stack::ForgedStack;
 
 /// Header lines with which a client may try to pass for another user.
@@ -266,53 +265,4 @@ fn the_header_may_have_another_name_and_is_protected_under_it() {
     assert!(seen.header("X-User")[0].contains("alice"));
     assert_eq!(seen.header("x_user"), Vec::<String>::new());
     assert_eq!(seen.header("X-Current-User"), Vec::<String>::new());
-}
-
-/// CL.0 request smuggling: the body of one request is another one, with a user of the client's own.
-#[test]
-fn a_body_that_stays_unread_never_becomes_a_request() {
-    let (stack, service) = (ForgedStack::start(), CarelessService::start());
-    let sidecar = stack.in_front_of(&service.url(), &["--public-path", "/public/**"]);
-    let token = stack.token();
-    let smuggled =
-        "GET /orders/smuggled HTTP/1.1\r\nHost: a\r\nX-Current-User: {\"id\":\"root\"}\r\n\r\n";
-    let length = smuggled.len();
-    let mut sent = 0;
-    for method in ["GET", "POST", "DELETE", "OPTIONS"] {
-        for (path, credentials) in [
-            ("list", format!("Authorization: Bearer {token}\r\n")),
-            ("public/x", String::new()),
-        ] {
-            for body in [
-                format!("Content-Length: {length}\r\n\r\n{smuggled}"),
-                format!("Transfer-Encoding: chunked\r\n\r\n{length:x}\r\n{smuggled}\r\n0\r\n\r\n"),
-            ] {
-                let request =
-                    format!("{method} /orders/{path} HTTP/1.1\r\nHost: a\r\n{credentials}{body}");
-                let response = exchange(sidecar.address(), method, request.as_bytes());
-                assert_eq!(response.status(), 200, "{request}");
-                sent += 1;
-            }
-        }
-    }
-    // The response to a smuggled request on a pooled connection would come before this one.
-    let last = exchange(
-        sidecar.address(),
-        "GET",
-        &stack.head("GET", "/orders/last", ""),
-    );
-    assert_eq!(last.status(), 200);
-    let heads = service.heads();
-    let forged: Vec<_> = heads
-        .iter()
-        .filter(|head| head.starts_with("GET /orders/smuggled"))
-        .collect();
-    assert!(forged.is_empty(), "{forged:?}");
-    assert!(
-        heads
-            .iter()
-            .filter(|head| head.contains(" HTTP/1.1"))
-            .count()
-            > sent
-    );
 }

@@ -203,14 +203,15 @@ fn what_a_token_opens_may_be_silent_once_it_is_a_stream() {
     let mut upload = RawClient::connect(sidecar.address());
     let head = format!(
         "POST /orders/upload HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\n{ACCEPT_EVENTS}\
-         Content-Length: 5\r\n\r\n"
+         Transfer-Encoding: chunked\r\n\r\n"
     );
     upload.send(head.as_bytes());
     for byte in 0..5_usize {
-        upload.send(b"x");
+        upload.send(b"1\r\nx\r\n");
         wait::until("the byte to arrive", || service.received() > byte);
         std::thread::sleep(Duration::from_millis(400));
     }
+    upload.send(b"0\r\n\r\n");
     assert_eq!(upload.response("POST").text(), "5");
     service.go_on();
     assert_eq!(download.text_until("more"), "more");

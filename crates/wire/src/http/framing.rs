@@ -9,6 +9,7 @@ pub mod body;
 mod chunks;
 pub mod requests;
 pub mod responses;
+pub mod unread;
 
 use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
@@ -78,6 +79,13 @@ pub fn check_fields<'h>(
         framed = Some(body.ok_or(Rejection::RequestFraming)?);
     }
     Ok(framed)
+}
+
+/// Returns true for a byte of a token (RFC 9110 §5.6.2).
+#[must_use]
+pub const fn is_tchar(byte: u8) -> bool {
+    matches!(byte, b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z')
+        || matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~')
 }
 
 /// Returns true if a line at or after `from` ends in LF alone. Callers check each piece of a head,
@@ -245,6 +253,15 @@ mod tests {
             let checked = check(format!("{line}\r\nHost: a\r\n\r\n").as_bytes());
             assert_eq!(checked, Err(Rejection::RequestMalformed), "{line:?}");
         }
+    }
+
+    #[test]
+    fn a_token_has_the_characters_of_rfc_9110() {
+        let tokens = (0..=u8::MAX).filter(|byte| is_tchar(*byte));
+        let tokens: String = tokens.map(char::from).collect();
+        let letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+        let lower = letters.to_lowercase();
+        assert_eq!(tokens, format!("!#$%&'*+-.0123456789{letters}^_`{lower}|~"));
     }
 
     #[test]

@@ -1,0 +1,280 @@
+//! Bodies that a service leaves unread: before the head of the next request, none of those behind
+//! which the connection stays is a request to any parser that is here.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use fastrand::Rng;
+use serde::Deserialize;
+use tests::careless_service::CarelessService;
+use tests::echo_service::MARK;
+use tests::process::Process;
+use tests::raw_client::RawClient;
+use tests::socket_server::{Reply, SocketServer, response};
+use tests::stack::ForgedStack;
+use tests::tables::{self, Verdicts};
+use tests::{skip, template};
+use wire::http::framing::unread::may_be_request;
+
+use super::languages::{announced, go_service, is_installed, start};
+
+const NEXT: &[u8] = b"GET /orders/next HTTP/1.1\r\nHost: a\r\n\r\n";
+const GENERATED: usize = 120;
+/// Parts of the lines of requests, for one parser or another.
+const PIECES: [&[u8]; 25] = [
+    b"GET",
+    b"POST",
+    b"DE",
+    b"get",
+    b"/smuggled",
+    b"*",
+    b"x",
+    b"a:/",
+    b"http://a/",
+    b"?=",
+    b" ",
+    b"\t",
+    b"\r\n",
+    b"\n",
+    b"\r",
+    b"\x1c",
+    b"\xa0",
+    b"\0",
+    b"HTTP/1.1",
+    b"RTSP/1.0",
+    b"{\"a\":",
+    b"}",
+    b":",
+    b"X-Current-User: {}",
+    b"\r\n\r\n",
+];
+
+/// `unread_bodies.toml`
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    row: Vec<Row>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Row {
+    /// Each character is one byte.
+    body: String,
+    /// True if the connection stays.
+    kept: bool,
+    /// The parser that takes it for a request.
+    to: Option<String>,
+    why: String,
+}
+
+impl Row {
+    fn bytes(&self) -> Vec<u8> {
+        let filled = String::from_utf8(template::fill(&self.body, |_| None)).unwrap();
+        let byte = |byte| u8::try_from(byte).unwrap();
+        filled.chars().map(byte).collect()
+    }
+}
+
+fn rows() -> Vec<Row> {
+    tables::load::<Table>("unread_bodies.toml").row
+}
+
+#[test]
+fn a_connection_stays_behind_bodies_that_are_no_requests() {
+    let mut verdicts = Verdicts::default();
+    for row in rows() {
+        let differs = may_be_request(&row.bytes()) == row.kept;
+        verdicts.row(&row.why, differs.then(|| format!("kept: {}", row.kept)));
+    }
+    verdicts.conclude();
+}
+
+/// A service in the language of a demo, whose library reads requests.
+struct Parser {
+    language: &'static str,
+    address: SocketAddr,
+    _process: Process,
+}
+
+impl Parser {
+    fn start(language: &'static str) -> Option<Self> {
+        let command: &[&str] = match language {
+            "python" | "wsgi" => &["python3", "service.py"],
+            "node" => &["node", "service.js"],
+            "java" => &["java", "Service.java"],
+            "php" => &["php", "-S", "127.0.0.1:0", "index.php"],
+            _ => &["go"],
+        };
+        if !is_installed(command[0]) {
+            skip::skip(&format!("the parser of {language}"), "see languages");
+            return None;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let mut process = match language {
+            "go" => start(language, &[&go_service(directory.path())]),
+            _ => start(language, command),
+        };
+        let address = announced(&mut process).parse().unwrap();
+        Some(Self {
+            language,
+            address,
+            _process: process,
+        })
+    }
+
+    /// Returns the first request that this parser finds in `body` and the next head, and that is
+    /// not the next request.
+    fn smuggled(&self, body: &[u8]) -> Option<String> {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(1)))
+            .unwrap();
+        let _ = stream.write_all(&[body, NEXT].concat());
+        let _ = stream.shutdown(Shutdown::Write);
+        let (mut received, mut part) = (Vec::new(), [0; 4096]);
+        while let Ok(count @ 1..) = stream.read(&mut part) {
+            received.extend_from_slice(&part[..count]);
+        }
+        let text = String::from_utf8_lossy(&received).replace("\\/", "/");
+        let methods = members(&text, "method");
+        let requests = methods.zip(members(&text, "path"));
+        let mut smuggled = requests.filter(|(method, path)| {
+            let is_method = !method.is_empty() && method.bytes().all(|it| it.is_ascii_alphabetic());
+            *path != "/orders/next" || (is_method && *method != "GET" && method.len() < 64)
+        });
+        smuggled
+            .next()
+            .map(|(method, path)| format!("{method} {path}"))
+    }
+}
+
+/// Returns the values of a member in the services' responses.
+fn members<'t>(text: &'t str, name: &str) -> impl Iterator<Item = &'t str> {
+    let parts = text
+        .split(&format!("\"{name}\":"))
+        .skip(1)
+        .collect::<Vec<_>>();
+    let value = |part: &'t str| part.trim_start().strip_prefix('"')?.split('"').next();
+    parts.into_iter().filter_map(value)
+}
+
+/// Returns the bodies of the table, of the corpus and some made of pieces, behind which a connection
+/// stays.
+fn kept_bodies() -> Vec<Vec<u8>> {
+    let mut bodies: Vec<_> = rows().iter().map(Row::bytes).collect();
+    bodies.extend(super::raw_requests::client_bytes());
+    let mut random = Rng::with_seed(35);
+    let mut made = 0;
+    while made < GENERATED {
+        let pieces = (0..random.usize(1..7)).map(|_| PIECES[random.usize(..PIECES.len())]);
+        let body = pieces.collect::<Vec<_>>().concat();
+        made += usize::from(!may_be_request(&body));
+        bodies.push(body);
+    }
+    bodies.retain(|body| !may_be_request(body));
+    bodies
+}
+
+#[test]
+fn no_parser_takes_such_a_body_for_a_request() {
+    let bodies = kept_bodies();
+    std::thread::scope(|scope| {
+        for language in ["python", "wsgi", "node", "java", "go", "php"] {
+            let bodies = &bodies;
+            scope.spawn(move || {
+                let Some(parser) = Parser::start(language) else {
+                    return;
+                };
+                for body in bodies {
+                    let smuggled = parser.smuggled(body);
+                    assert_eq!(smuggled, None, "{language}: {}", body.escape_ascii());
+                }
+                for row in rows()
+                    .iter()
+                    .filter(|row| row.to.as_deref() == Some(parser.language))
+                {
+                    let smuggled = parser.smuggled(&row.bytes());
+                    assert!(smuggled.is_some(), "{language}: {}", row.why);
+                }
+            });
+        }
+    });
+}
+
+/// CL.0 request smuggling: the body of one request is another one, with a user of the client's own.
+#[test]
+fn a_body_that_stays_unread_never_becomes_a_request() {
+    let (stack, service) = (ForgedStack::start(), CarelessService::start());
+    let sidecar = stack.in_front_of(&service.url(), &["--public-path", "/public/**"]);
+    let smuggled =
+        b"GET /orders/smuggled HTTP/1.1\r\nHost: a\r\nX-Current-User: {\"id\":\"root\"}\r\n\r\n";
+    let mut bodies: Vec<_> = rows().iter().map(Row::bytes).collect();
+    bodies.push(smuggled.to_vec());
+    let bearer = format!("Authorization: Bearer {}\r\n", stack.token());
+    for (method, path, credentials) in [("POST", "list", &*bearer), ("GET", "public/x", "")] {
+        for body in &bodies {
+            let length = body.len();
+            let chunked = [format!("{length:x}\r\n").as_bytes(), body, b"\r\n0\r\n\r\n"].concat();
+            for (framing, body) in [
+                (format!("Content-Length: {length}"), body),
+                ("Transfer-Encoding: chunked".to_owned(), &chunked),
+            ] {
+                if length == 0 {
+                    continue;
+                }
+                let head = format!(
+                    "{method} /orders/{path} HTTP/1.1\r\nHost: a\r\n{credentials}{framing}\r\n\r\n"
+                );
+                let mut client = RawClient::connect(sidecar.address());
+                client.send(&[head.as_bytes(), body].concat());
+                // Behind a body that was no request, it may be 400: the service is at fault.
+                client.response(method);
+                client.send(&stack.head("GET", "/orders/next", ""));
+                client.response("GET");
+            }
+        }
+    }
+    let heads = service.heads();
+    let forged = heads
+        .iter()
+        .filter(|head| head.lines().next().unwrap_or_default().contains("smuggled"));
+    assert_eq!(forged.collect::<Vec<_>>(), Vec::<&String>::new());
+    assert!(
+        heads
+            .iter()
+            .any(|head| head.contains("GET /orders/next HTTP/1.1"))
+    );
+}
+
+#[test]
+fn a_short_body_without_a_request_leaves_the_connection_open() {
+    let stack = ForgedStack::start();
+    let service = SocketServer::start(|_| {
+        Reply::Bytes(response("200 OK", &[&format!("{MARK}: 1")], b"fine"))
+    });
+    let sidecar = stack.in_front_of(&format!("http://{}", service.address()), &[]);
+    let client = sidecar.bearing(&stack.token());
+    let post = |body: &str| {
+        let request = client.request("POST", "/list").body(body);
+        assert_eq!(client.send(&request).status(), 200);
+        let (made, _) = service.connections();
+        made
+    };
+    let first = post("{\"a\":1}");
+    assert_eq!(post("a=1&b=2"), first);
+    assert_eq!(post(&format!("{{{}}}", "x".repeat(16_000))), first);
+    // Behind each of these it closes.
+    for (index, body) in [
+        "POST /x HTTP/1.1\r\n\r\n",
+        "DE",
+        &format!("{{{}}}", "x".repeat(17_000)),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        assert_eq!(post(body), first + index);
+    }
+    assert_eq!(post("{}"), first + 3);
+}
