@@ -2,6 +2,7 @@
 //! file as well; the doc comments are the help text.
 
 pub(crate) mod application;
+pub(crate) mod dev;
 pub(crate) mod revoke;
 mod rotate_every;
 mod serve;
@@ -23,6 +24,7 @@ use wire::keys::KeyId;
 use wire::keys::signing_type::SigningType;
 
 use self::application::ApplicationCommand;
+use self::dev::DevArgs;
 use self::revoke::RevokeArgs;
 pub(crate) use self::serve::ServeArgs;
 use self::store::{StoreArgs, StoreCommand};
@@ -45,6 +47,8 @@ impl FromTables for Cli {}
 pub(crate) enum Command {
     /// Serve until SIGTERM or SIGINT
     Serve(Box<ServeArgs>),
+    /// Serve on this machine for development and tests: keys in memory, tokens with any claims
+    Dev(DevArgs),
     /// Check the configuration of `serve`, read its store without changing it, and print the
     /// configuration as a file, without secrets
     Check(Box<CheckArgs>),

@@ -2,6 +2,7 @@
 
 pub(crate) mod application;
 pub(crate) mod check;
+pub(crate) mod dev;
 pub(crate) mod keys;
 pub(crate) mod revoke;
 pub(crate) mod store;

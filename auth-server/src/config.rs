@@ -84,6 +84,8 @@ pub(crate) struct Config {
     pub(crate) allowed_origins: AllowedOrigins,
     pub(crate) request_ids: bool,
     pub(crate) access_log: AccessLog,
+    /// True for `dev`: tokens with any claims are signed.
+    pub(crate) any_claims: bool,
 }
 
 impl Config {
@@ -115,6 +117,7 @@ impl Config {
             allowed_origins: AllowedOrigins::new(args.pages.cors_origin.clone()),
             request_ids: args.access.request_id,
             access_log: args.access.access_log,
+            any_claims: false,
             context_path,
             store: store_location(&args.keys.store)?,
             store_poll_interval: args.keys.store_poll_interval.duration(),

@@ -24,6 +24,7 @@ use self::middleware::in_flight::{InFlight, with_permit};
 use self::middleware::security_headers::security_headers;
 pub(crate) use self::response::raw_http1_response;
 use self::routes::current_user::current_user;
+use self::routes::dev::{DEV_PAGE_PATH, DEV_TOKEN_PATH, DevEndpoint, dev_page, dev_token};
 use self::routes::jwks::{JWKS_PATH, Jwks, jwks};
 use self::routes::login::{LOGIN_PATH, Login, login};
 use self::routes::revocations::{REVOCATIONS_PATH, RevocationEndpoint, revocations};
@@ -47,6 +48,8 @@ pub(crate) struct Routes {
     pub(crate) revocations: RevocationEndpoint,
     pub(crate) revoke: RevokeEndpoint,
     pub(crate) static_files: StaticFiles,
+    /// Of `dev` alone.
+    pub(crate) dev: Option<DevEndpoint>,
 }
 
 impl Routes {
@@ -89,6 +92,12 @@ impl Routes {
                 let document = get(server_metadata).with_state(Arc::clone(&metadata));
                 router = router.route(path, document);
             }
+        }
+        if let Some(dev) = self.dev {
+            let token = post(dev_token).with_state(Arc::new(dev));
+            router = router
+                .route(&path(DEV_TOKEN_PATH), token)
+                .route(&path(DEV_PAGE_PATH), get(dev_page));
         }
         for tree in static_files::TREES {
             for below in ["", "/", "/{*path}"] {

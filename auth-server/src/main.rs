@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use runtime::admin::healthcheck;
 use runtime::command_line::completions::print_completions;
-use runtime::logs::telemetry;
+use runtime::logs::telemetry::{self, LogFormat};
 use runtime::process::exit::{ExitError, finish};
 use runtime::process::signals;
 use runtime::{command_line, tls};
@@ -64,6 +64,10 @@ fn run() -> Result<(), ExitError> {
         Command::Serve(args) => {
             let overridden = command_line::overridden_keys::<Cli>();
             serve(&args, &[warnings, overridden].concat())
+        }
+        Command::Dev(args) => {
+            let _logs = telemetry::init(LogFormat::Text, &args.log_level)?;
+            block_on(commands::dev::run(&args))
         }
         Command::Check(args) => {
             runtime::traces::check()?;

@@ -29,6 +29,7 @@ use crate::http::issuance::Issuance;
 use crate::http::middleware::access_log::RequestLogger;
 use crate::http::middleware::authenticate::Authentication;
 use crate::http::middleware::in_flight::InFlight;
+use crate::http::routes::dev::{DEV_PAGE_PATH, DEV_TOKEN_PATH, DevEndpoint};
 use crate::http::routes::jwks::Jwks;
 use crate::http::routes::login::Login;
 use crate::http::routes::revocations::RevocationEndpoint;
@@ -61,14 +62,29 @@ pub(crate) async fn serve(args: &ServeArgs) -> Result<(), ExitError> {
     let hang_ups = SighupStream::install().map_err(no_signals)?;
     let config = Config::from_args(args)?;
     let store = config.store.open_for_serving()?;
-    serve_with(args, config, store, hang_ups).await
+    let public = listener::bind(Port::Public, args.listening.listen)?;
+    serve_with(args, config, (store, hang_ups), public).await
+}
+
+/// Serves on a listener that is bound already.
+///
+/// # Errors
+/// Those of [`serve`].
+pub(crate) async fn serve_on(
+    public: TcpListener,
+    args: &ServeArgs,
+    config: Config,
+) -> Result<(), ExitError> {
+    let hang_ups = SighupStream::install().map_err(no_signals)?;
+    let store = config.store.open_for_serving()?;
+    serve_with(args, config, (store, hang_ups), public).await
 }
 
 async fn serve_with(
     args: &ServeArgs,
     config: Config,
-    store: Arc<dyn Store>,
-    hang_ups: SighupStream,
+    (store, hang_ups): (Arc<dyn Store>, SighupStream),
+    public: TcpListener,
 ) -> Result<(), ExitError> {
     let started = Instant::now();
     // Before the addresses are printed: a reader of them may send a signal at once.
@@ -92,7 +108,6 @@ async fn serve_with(
         warn!("{warning}");
     }
     let health = Health::new();
-    let public = listener::bind(Port::Public, args.listening.listen)?;
     let admin = listener::bind(Port::Admin, args.listening.admin_listen)?;
 
     let (revocations, inbox) = revocation_queue();
@@ -431,6 +446,9 @@ fn routes(
         body_timeout: config.request_timeout,
         unfinished: unfinished.clone(),
     };
+    let dev_paths = config.any_claims.then_some([DEV_TOKEN_PATH, DEV_PAGE_PATH]);
+    let dev_paths = dev_paths.into_iter().flatten();
+    let dev_paths = dev_paths.map(|path| format!("{}{path}", config.context_path));
     Routes {
         logger,
         in_flight: InFlight {
@@ -443,7 +461,11 @@ fn routes(
             config.policy.clone(),
             (Arc::clone(&live_keys), Arc::clone(&clock)),
         )
-        .with_metadata(config.metadata.as_ref()),
+        .exempt(config.metadata.iter().flat_map(|it| it.paths.clone()))
+        .exempt(dev_paths),
+        dev: config.any_claims.then(|| DevEndpoint {
+            issuance: issuance.clone(),
+        }),
         token: TokenEndpoint {
             registrations: Arc::clone(&registrations),
             users: Arc::clone(&users),

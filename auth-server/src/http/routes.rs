@@ -1,6 +1,7 @@
 //! One route, one file.
 
 pub(crate) mod current_user;
+pub(crate) mod dev;
 pub(crate) mod jwks;
 pub(crate) mod login;
 pub(crate) mod revocations;

@@ -102,6 +102,7 @@ fn routes(live_keys: LiveKeys, applications: Applications) -> Routes {
             issuance,
         },
         metadata: None,
+        dev: None,
         jwks: Jwks {
             live_keys: Arc::clone(&live_keys),
         },

@@ -70,7 +70,8 @@ async fn a_server_whose_key_sync_ends_stops_to_be_restarted() {
     let config = Config::from_args(&args).unwrap();
     let hang_ups = SighupStream::install().unwrap();
     let store = Arc::<PanickingStore>::default();
-    let serving = serve_with(&args, config, store, hang_ups);
+    let public = listener::bind(Port::Public, args.listening.listen).unwrap();
+    let serving = serve_with(&args, config, (store, hang_ups), public);
     let outcome = tokio::time::timeout(Duration::from_secs(60), serving).await;
 
     let failure = outcome.unwrap().unwrap_err();

@@ -147,16 +147,16 @@ impl TokenIssuer {
     }
 }
 
-fn header(pair: &SigningKeyPair) -> Header {
+pub(super) fn header(pair: &SigningKeyPair) -> Header {
     let mut header = Header::new(pair.signing_key().algorithm());
     header.kid = Some(pair.id().as_str().to_owned());
     header
 }
 
-fn sign(
+pub(super) fn sign(
     pair: &SigningKeyPair,
     header: Header,
-    payload: &Payload<'_>,
+    payload: &impl Serialize,
 ) -> Result<String, SigningError> {
     let mut token = format!("{}.{}", part(&header)?, part(payload)?);
     let signature = pair.signing_key().try_sign(token.as_bytes())?;

@@ -6,8 +6,8 @@ use wire::token::claims::ExtraInfo;
 use super::{MEMBER, PresentUser, User, UserStore};
 use crate::grants::Grant;
 
-const ID: &str = "1";
-const ACCOUNT: &str = "admin";
+pub(crate) const ID: &str = "1";
+pub(crate) const ACCOUNT: &str = "admin";
 const NICK_NAME: &str = "Administrator";
 
 #[derive(Debug)]

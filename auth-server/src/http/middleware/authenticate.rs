@@ -23,7 +23,6 @@ use crate::http::routes::jwks::JWKS_PATH;
 use crate::http::routes::login::LOGIN_PATH;
 use crate::http::routes::revocations::REVOCATIONS_PATH;
 use crate::http::routes::revoke::REVOKE_PATH;
-use crate::http::routes::server_metadata::ServerMetadata;
 use crate::http::routes::token::TOKEN_PATH;
 use crate::http::routes::verification_key::VERIFICATION_KEY_PATH;
 use crate::keys::live::LiveKeys;
@@ -82,10 +81,9 @@ impl Authentication {
         }
     }
 
-    /// Exempts the discovery documents as well.
-    pub(crate) fn with_metadata(mut self, metadata: Option<&ServerMetadata>) -> Self {
-        let paths = metadata.into_iter().flat_map(|it| &it.paths);
-        self.exempt_paths.extend(paths.cloned());
+    /// Exempts these paths as well.
+    pub(crate) fn exempt(mut self, paths: impl IntoIterator<Item = String>) -> Self {
+        self.exempt_paths.extend(paths);
         self
     }
 

@@ -1,0 +1,73 @@
+//! The settings of `dev`.
+
+use std::net::SocketAddr;
+
+use clap::Args;
+use runtime::command_line;
+use runtime::net::listener::ip_address_and_port;
+use runtime::process::exit::ExitError;
+use wire::http::path_patterns::ContextPath;
+
+use super::{Cli, Command, ServeArgs};
+
+#[derive(Debug, Args)]
+pub(crate) struct DevArgs {
+    /// Loopback address to serve on; port 0 picks a free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9000", value_parser = ip_address_and_port)]
+    pub(crate) listen: SocketAddr,
+    /// Address of the admin port: /livez, /readyz, /startupz, /metrics
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9001", value_parser = ip_address_and_port)]
+    pub(crate) admin_listen: SocketAddr,
+    /// Path in front of every route; may be empty
+    #[arg(long, value_name = "PATH", default_value = "/auth")]
+    pub(crate) context_path: ContextPath,
+    /// The tokens' `iss` claim [default: the address of this server, which can be discovered]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) issuer: Option<String>,
+    /// The tokens' `aud` claim; repeatable
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) audience: Vec<String>,
+    /// Lowest level that is logged, or directives as in RUST_LOG
+    #[arg(long, value_name = "LEVEL", default_value = "warn")]
+    pub(crate) log_level: String,
+}
+
+impl DevArgs {
+    /// Returns the address of the routes, for a server that listens on `address`.
+    pub(crate) fn url(&self, address: SocketAddr) -> String {
+        format!("http://{address}{}", self.context_path.as_str())
+    }
+
+    /// Returns the settings of `serve` that make a server for development: nothing is kept, and a pair
+    /// is there at once.
+    ///
+    /// # Errors
+    /// Those of the command line.
+    pub(crate) fn as_serve(&self, address: SocketAddr) -> Result<Box<ServeArgs>, ExitError> {
+        let issuer = self.issuer.clone().unwrap_or_else(|| self.url(address));
+        let mut words = [
+            "auth-server",
+            "serve",
+            "--store",
+            "memory",
+            "--signing-type",
+            "ecdsa",
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        let mut set = |flag: &str, value: String| words.push(format!("--{flag}={value}"));
+        set("listen", address.to_string());
+        set("admin-listen", self.admin_listen.to_string());
+        set("context-path", self.context_path.to_string());
+        set("issuer", issuer);
+        set("log-level", self.log_level.clone());
+        set("lame-duck", "0".to_owned());
+        for audience in &self.audience {
+            set("audience", audience.clone());
+        }
+        match command_line::parse_words::<Cli>(words)?.command {
+            Command::Serve(args) => Ok(args),
+            _ => Err(ExitError::Software("dev is no serve".to_owned())),
+        }
+    }
+}

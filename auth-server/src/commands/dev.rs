@@ -1,0 +1,54 @@
+//! `dev`: a server for development and tests on this machine, which signs whatever is asked for.
+
+use std::io::Write;
+
+use runtime::net::listener::{self, Port};
+use runtime::process::exit::ExitError;
+
+use crate::cli::dev::DevArgs;
+use crate::config::Config;
+use crate::http::routes::dev::{DEV_PAGE_PATH, DEV_TOKEN_PATH};
+use crate::server;
+
+/// Serves until SIGTERM or SIGINT.
+///
+/// # Errors
+/// [`ExitError::Config`] for an address that other machines reach; those of `serve`.
+pub(crate) async fn run(args: &DevArgs) -> Result<(), ExitError> {
+    if !args.listen.ip().is_loopback() {
+        return Err(ExitError::Config(format!(
+            "--listen {}: dev signs whatever is asked for, so it serves on a loopback address only, \
+             such as 127.0.0.1:9000; auth-server serve is for other machines",
+            args.listen
+        )));
+    }
+    let listener = listener::bind(Port::Public, args.listen)?;
+    let address = listener
+        .local_addr()
+        .map_err(|error| ExitError::Software(format!("the listener has no address: {error}")))?;
+    let settings = args.as_serve(address)?;
+    let config = Config {
+        any_claims: true,
+        ..Config::from_args(&settings)?
+    };
+    // A closed standard output does not matter.
+    let _ = std::io::stdout().write_all(welcome(&args.url(address)).as_bytes());
+    server::serve_on(listener, &settings, config).await
+}
+
+/// Returns what a developer copies from the terminal.
+fn welcome(url: &str) -> String {
+    format!(
+        r#"
+  ********************************************************************************
+  *  FOR DEVELOPMENT AND TESTS ONLY: every program on this machine gets a token  *
+  *  with any claims. Keys and sessions are in memory and end with this server.  *
+  ********************************************************************************
+
+  A token     curl -s {url}{DEV_TOKEN_PATH} -d '{{"roles": ["admin"], "tenant": "t1", "lifetime": 600}}'
+  By hand     {url}{DEV_PAGE_PATH}
+  A sidecar   sidecar serve --auth-server {url} --signing-type ecdsa --upstream http://127.0.0.1:3000
+
+"#
+    )
+}

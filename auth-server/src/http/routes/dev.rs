@@ -1,0 +1,177 @@
+//! `{ctx}/dev/`, which `auth-server dev` alone has: tokens with any claims, and a page to make them.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::{Html, IntoResponse, Response};
+use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY};
+use http::uri::Authority;
+use http::{HeaderMap, header};
+use runtime::net::shares::Holder;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use wire::rejection::Rejection;
+
+use crate::http::issuance::{Issuance, internal_error};
+use crate::http::middleware::client_ip::client_of;
+use crate::http::response::ErrorResponse;
+use crate::http::{body, oauth};
+use crate::random;
+use crate::tokens::dev_claims::sign_claims;
+
+pub(crate) const DEV_PAGE_PATH: &str = "/dev/";
+pub(crate) const DEV_TOKEN_PATH: &str = "/dev/token";
+
+const PAGE: &str = include_str!("dev/page.html");
+/// The page is whole: it loads nothing, and talks to this server alone.
+const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; \
+     script-src 'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'";
+
+/// Member of the request that is no claim.
+const LIFETIME: &str = "lifetime";
+const NOT_AN_OBJECT: &str =
+    "the body is no JSON object of claims, such as {\"roles\": [\"admin\"]}";
+const NO_LIFETIME: &str =
+    "lifetime is no whole number of seconds; a negative one makes an expired token";
+const FOREIGN_HOST: &str = "the Host field names no address of this machine";
+
+pub(crate) struct DevEndpoint {
+    pub(crate) issuance: Issuance,
+}
+
+/// The response of RFC 6749 §5.1.
+#[derive(Serialize)]
+struct DevToken {
+    access_token: String,
+    token_type: &'static str,
+    /// 0 for a token that has expired; absent for one that never does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_in: Option<i64>,
+}
+
+/// The requested token.
+struct Requested {
+    claims: Map<String, Value>,
+    /// Seconds until the token expires; negative for a token that has expired.
+    lifetime: Option<i64>,
+}
+
+impl Requested {
+    /// Reads the body of a request; an empty one asks for the usual token.
+    fn parse(body: &[u8]) -> Result<Self, ErrorResponse> {
+        let malformed = |why| ErrorResponse::from(Rejection::BodyMalformed).described(why);
+        if body.trim_ascii().is_empty() {
+            let (claims, lifetime) = (Map::new(), None);
+            return Ok(Self { claims, lifetime });
+        }
+        let mut claims: Map<String, Value> =
+            serde_json::from_slice(body).map_err(|_| malformed(NOT_AN_OBJECT))?;
+        let lifetime = claims.remove(LIFETIME);
+        let lifetime = lifetime.map(|it| it.as_i64().ok_or(malformed(NO_LIFETIME)));
+        let lifetime = lifetime.transpose()?;
+        Ok(Self { claims, lifetime })
+    }
+}
+
+pub(crate) async fn dev_token(
+    State(endpoint): State<Arc<DevEndpoint>>,
+    request: Request,
+) -> Response {
+    match endpoint.issue(request).await {
+        Ok(token) => oauth::success(&token),
+        Err(error) => oauth::error(error),
+    }
+}
+
+pub(crate) async fn dev_page(headers: HeaderMap) -> Response {
+    if let Err(error) = check_host(&headers) {
+        return oauth::error(error);
+    }
+    let fields = [
+        (CONTENT_SECURITY_POLICY, PAGE_POLICY),
+        (CACHE_CONTROL, "no-cache"),
+    ];
+    (fields, Html(PAGE)).into_response()
+}
+
+impl DevEndpoint {
+    async fn issue(&self, request: Request) -> Result<DevToken, ErrorResponse> {
+        check_host(request.headers())?;
+        let issuance = &self.issuance;
+        let (parts, body) = request.into_parts();
+        let client = client_of(&issuance.trusted_proxies, &parts.extensions, &parts.headers);
+        let held = issuance.unfinished.nothing_held(Holder::at(Some(client)));
+        let body = body::read(body, issuance.body_timeout, held).await?;
+        let requested = Requested::parse(&body)?;
+
+        let now = issuance.clock.now();
+        let token_id = random::token_id().map_err(|error| internal_error(&error))?;
+        let lifetime = requested.lifetime;
+        let lifetime = lifetime.unwrap_or(issuance.issuer.lifetime.into());
+        let claims = issuance
+            .issuer
+            .completed(requested.claims, (now, lifetime), token_id);
+        let signed = issuance.sign(|_, pair| sign_claims(pair, &claims))?;
+        let expires_at = claims.get("exp").and_then(Value::as_i64);
+        Ok(DevToken {
+            access_token: signed.token,
+            token_type: "Bearer",
+            expires_in: expires_at.map(|exp| exp.saturating_sub(now).max(0)),
+        })
+    }
+}
+
+/// Checks that the client addressed this machine: a page of another site, whose name was made to
+/// resolve to it, could read the tokens.
+fn check_host(headers: &HeaderMap) -> Result<(), ErrorResponse> {
+    let host = headers.get(header::HOST).and_then(|it| it.to_str().ok());
+    let authority = host.and_then(|it| it.parse::<Authority>().ok());
+    match authority.is_some_and(|it| is_loopback(it.host())) {
+        true => Ok(()),
+        false => Err(ErrorResponse::from(Rejection::RequestMalformed).described(FOREIGN_HOST)),
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    let address = address.parse::<IpAddr>();
+    address.map_or(host == "localhost", |address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn only_names_of_this_machine_are_served() {
+        for (host, served) in [
+            ("127.0.0.1:9000", true),
+            ("localhost:9000", true),
+            ("[::1]:9000", true),
+            ("192.0.2.1:9000", false),
+            ("evil.example:9000", false),
+            ("localhost.evil.example", false),
+        ] {
+            let host = HeaderValue::from_static(host);
+            let headers = HeaderMap::from_iter([(header::HOST, host.clone())]);
+            assert_eq!(check_host(&headers).is_ok(), served, "{host:?}");
+        }
+        assert!(check_host(&HeaderMap::new()).is_err());
+    }
+
+    #[test]
+    fn a_body_is_an_object_whose_lifetime_is_a_number() {
+        for (body, why) in [
+            ("[]", NOT_AN_OBJECT),
+            ("{", NOT_AN_OBJECT),
+            (r#"{"lifetime": "1h"}"#, NO_LIFETIME),
+            (r#"{"lifetime": 1.5}"#, NO_LIFETIME),
+        ] {
+            let error = Requested::parse(body.as_bytes()).err();
+            assert_eq!(error.map(|error| error.description), Some(why), "{body}");
+        }
+    }
+}
