@@ -47,7 +47,7 @@ fn welcome(url: &str) -> String {
 
   A token     curl -s {url}{DEV_TOKEN_PATH} -d '{{"roles": ["admin"], "tenant": "t1", "lifetime": 600}}'
   By hand     {url}{DEV_PAGE_PATH}
-  A sidecar   sidecar serve --auth-server {url} --signing-type ecdsa --upstream http://127.0.0.1:3000
+  A sidecar   sidecar serve --auth-server {url} --signing-type ecdsa --app-id dev --app-secret dev --upstream http://127.0.0.1:3000
 
 "#
     )

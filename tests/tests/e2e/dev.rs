@@ -1,0 +1,180 @@
+//! `auth-server dev`: tokens with any claims for development and tests on one machine.
+
+use std::net::SocketAddr;
+
+use serde_json::{Value, json};
+use tests::browser::Browser;
+use tests::client::{Client, Request, verdict};
+use tests::echo_service::EchoService;
+use tests::message::Message;
+use tests::process::{CommandLine, Process};
+use tests::programs::Program;
+use tests::raw_client::exchange;
+use tests::wait;
+
+const FREE_PORTS: [&str; 4] = ["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
+
+/// A running `auth-server dev`.
+struct DevServer {
+    process: Process,
+    address: SocketAddr,
+}
+
+impl DevServer {
+    fn start() -> Self {
+        let (process, address) = started(Program::AuthServer, &["dev"]);
+        Self { process, address }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}/auth", self.address)
+    }
+
+    fn answer(&self, host: &str, body: &str) -> Message {
+        let request = Request::new("POST", "/auth/dev/token").body(body);
+        exchange(self.address, "POST", &request.bytes(host))
+    }
+
+    fn token(&self, claims: &Value) -> String {
+        let answer = self.answer(&self.address.to_string(), &claims.to_string());
+        let token = answer.json()["access_token"].as_str().map(str::to_owned);
+        token.unwrap_or_else(|| panic!("no token: {}", answer.text()))
+    }
+
+    /// Starts a sidecar with the line that the server printed, in front of `service`.
+    fn sidecar(&mut self, service: &EchoService) -> (Process, Client) {
+        let line = self.process.announced("  A sidecar   sidecar ");
+        let mut words: Vec<_> = line.split(' ').collect();
+        let upstream = service.url();
+        *words.last_mut().unwrap() = &upstream;
+        sidecar(&words)
+    }
+}
+
+fn started(program: Program, words: &[&str]) -> (Process, SocketAddr) {
+    let command = CommandLine::new(program.path()).arguments(words);
+    let mut process = command.arguments(FREE_PORTS).start();
+    let address = process.announced("listening on ").parse().unwrap();
+    (process, address)
+}
+
+fn sidecar(words: &[&str]) -> (Process, Client) {
+    let (process, address) = started(Program::Sidecar, words);
+    let client = Client::anonymous(Program::Sidecar, address, "");
+    wait::until("the sidecar to have keys", || {
+        verdict(&client.bearing("x").get("/42")) != "503 auth_keys_unavailable"
+    });
+    (process, client)
+}
+
+#[test]
+fn the_printed_sidecar_takes_a_token_with_any_claims() {
+    let (mut server, service) = (DevServer::start(), EchoService::start());
+    let (_process, client) = server.sidecar(&service);
+    let claims = json!({"userId": "7", "username": "ada", "extraInfo": {"tenantId": "t1"}});
+    let token = server.token(&claims);
+    let details = client.bearing(&token).get("/current/user/details").json();
+    assert_eq!(details["data"]["id"], "7");
+    assert_eq!(details["data"]["account"], "ada");
+    assert_eq!(details["data"]["tenantId"], "t1");
+    assert_eq!(verdict(&client.bearing(&token).get("/42")), "200");
+}
+
+#[test]
+fn each_claim_can_be_wrong() {
+    let (mut server, service) = (DevServer::start(), EchoService::start());
+    let (_process, client) = server.sidecar(&service);
+    for (claims, expected) in [
+        (json!({}), "200"),
+        (json!({"lifetime": -60}), "401 token_expired"),
+        (json!({"exp": null}), "401 token_claim_missing"),
+        (json!({"exp": 1}), "401 token_expired"),
+        (
+            json!({"nbf": 32_503_680_000_u64}),
+            "401 token_not_yet_valid",
+        ),
+        (json!({"userId": 7}), "401 token_claim_invalid"),
+        (json!({"username": null}), "401 token_claim_missing"),
+    ] {
+        let token = server.token(&claims);
+        assert_eq!(
+            verdict(&client.bearing(&token).get("/42")),
+            expected,
+            "{claims}"
+        );
+    }
+}
+
+#[test]
+fn its_issuer_can_be_discovered() {
+    let (server, service) = (DevServer::start(), EchoService::start());
+    let (issuer, upstream) = (server.url(), service.url());
+    let words = [
+        "serve",
+        "--issuer-url",
+        &issuer,
+        "--audience",
+        "orders",
+        "--upstream",
+        &upstream,
+    ];
+    let (_process, client) = sidecar(&words);
+    let token = |audience| server.token(&json!({"aud": audience}));
+    assert_eq!(verdict(&client.bearing(&token("orders")).get("/42")), "200");
+    assert_eq!(
+        verdict(&client.bearing(&token("stock")).get("/42")),
+        "401 token_audience"
+    );
+}
+
+#[test]
+fn what_is_no_request_for_a_token_is_an_error_of_rfc_6749() {
+    let server = DevServer::start();
+    let here = server.address.to_string();
+    for (host, body, why) in [
+        (here.as_str(), "[]", "the body is no JSON object"),
+        (
+            &here,
+            r#"{"lifetime": "1h"}"#,
+            "lifetime is no whole number of seconds",
+        ),
+        (
+            "evil.example",
+            "{}",
+            "the Host field names no address of this machine",
+        ),
+    ] {
+        let answer = server.answer(host, body);
+        assert_eq!(answer.status(), 400, "{body}");
+        assert_eq!(answer.json()["error"], "invalid_request");
+        let description = answer.json()["error_description"].to_string();
+        assert!(description.contains(why), "{description}");
+    }
+}
+
+#[test]
+fn other_machines_cannot_reach_it() {
+    let end = Program::AuthServer.run(&["dev", "--listen", "0.0.0.0:0"]);
+    assert_eq!(end.code, Some(78));
+    assert!(
+        end.stderr
+            .contains("--listen 0.0.0.0:0: dev signs whatever is asked for"),
+        "{}",
+        end.stderr
+    );
+}
+
+#[test]
+fn a_token_is_made_by_hand_in_a_browser() {
+    let Some(browser) = Browser::start() else {
+        return;
+    };
+    let server = DevServer::start();
+    browser.open(&format!("{}/dev/", server.url()));
+    browser.click("#form button");
+    browser.until("#payload", "\"tenant\": \"t1\"");
+    browser.run("document.getElementById('claims').value = '{'");
+    browser.click("#form button");
+    browser.until("#status", "No token: ");
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
