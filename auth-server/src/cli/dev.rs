@@ -4,10 +4,12 @@ use std::net::SocketAddr;
 
 use clap::Args;
 use runtime::command_line;
+use runtime::command_line::seconds::{Seconds, within};
 use runtime::net::listener::ip_address_and_port;
 use runtime::process::exit::ExitError;
 use wire::http::path_patterns::ContextPath;
 
+use super::rotate_every::RotateEvery;
 use super::{Cli, Command, ServeArgs};
 
 #[derive(Debug, Args)]
@@ -27,8 +29,15 @@ pub(crate) struct DevArgs {
     /// The tokens' `aud` claim; repeatable
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) audience: Vec<String>,
-    /// Lowest level that is logged, or directives as in RUST_LOG
-    #[arg(long, value_name = "LEVEL", default_value = "warn")]
+    /// Time that a token is valid, unless its request says so
+    #[arg(long, value_name = "DURATION",
+          default_value_t = Seconds::new(3600), value_parser = within(1..=31_536_000))]
+    pub(crate) token_lifetime: Seconds,
+    /// Time that a key signs until a fresh one takes its place, to see what a rotation does; or off
+    #[arg(long, value_name = "DURATION", default_value_t)]
+    pub(crate) rotate_every: RotateEvery,
+    /// Lowest level of log lines: error, warn, info, debug, or a filter as of RUST_LOG
+    #[arg(long, value_name = "FILTER", default_value = "error")]
     pub(crate) log_level: String,
 }
 
@@ -61,6 +70,10 @@ impl DevArgs {
         set("context-path", self.context_path.to_string());
         set("issuer", issuer);
         set("log-level", self.log_level.clone());
+        set("token-lifetime", self.token_lifetime.to_string());
+        set("rotate-every", self.rotate_every.to_string());
+        // A sidecar that meets the next key before its minute fetches it at once.
+        set("rotation-lead", "1s".to_owned());
         set("lame-duck", "0".to_owned());
         for audience in &self.audience {
             set("audience", audience.clone());
