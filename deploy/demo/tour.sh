@@ -190,7 +190,7 @@ show_everything() {
    2  a call with it    4  the same call with the verified user: the service does nothing about tokens
 
    In a browser   http://$auth/auth/dev/   to make a token by hand
-                  http://$sidecar_admin/           what the sidecar does, and why it refuses
+                  http://$sidecar_admin/           what the sidecar does, and why it rejects
 END
 }
 
@@ -213,7 +213,7 @@ END
 }
 
 walk() {
-    step "1  A call without a token is refused"
+    step "1  A call without a token is rejected"
     call "curl -i http://$sidecar/orders/42"
     expect "401" 401 "$(status)"
     expect "the reason is given" token_missing "$(member data.reason)"
@@ -226,7 +226,7 @@ walk() {
     expect "200" 200 "$(status)"
     expect "the service got the user" ada "$(member user.account)"
 
-    step "4  Who am I? The sidecar answers itself"
+    step "4  Who am I? The sidecar responds itself"
     call "curl -i http://$sidecar/current/user/details -H \"Authorization: Bearer \$TOKEN\""
     expect "200" 200 "$(status)"
     expect "the same user" ada "$(member data.account)"
@@ -236,14 +236,14 @@ walk() {
     expect "the service got the user of the token" ada "$(member user.account)"
     expect "nothing of the made-up user arrived" 0 "$(grep -c root "$work/body" || true)"
 
-    step "6  A rule wants the role admin below /reports: Ada is refused"
+    step "6  A rule wants the role admin below /reports: Ada is rejected"
     call "curl -i http://$sidecar/reports/7 -H \"Authorization: Bearer \$TOKEN\""
     expect "403" 403 "$(status)"
     token '{"userId": "7", "username": "ada", "roles": ["admin"]}'
     call "curl -i http://$sidecar/reports/7 -H \"Authorization: Bearer \$TOKEN\""
     expect "200 with the role" 200 "$(status)"
 
-    step "7  A token whose user was changed (TAMPERED=…) is refused; sidecar explain says why"
+    step "7  A token whose user was changed (TAMPERED=…) is rejected; sidecar explain gives the reason"
     TAMPERED=$(with_another_user "$TOKEN")
     call "curl -i http://$sidecar/orders/42 -H \"Authorization: Bearer \$TAMPERED\""
     expect "401" 401 "$(status)"
@@ -273,7 +273,7 @@ rotate() {
     done
     echo "  $calls calls while the key changed from ${key:0:8}… to ${next:0:8}…"
     expect "another key signs" yes "$([ "$next" = "$key" ] || echo yes)"
-    expect "calls that were refused" 0 "$refused"
+    expect "calls that were rejected" 0 "$refused"
 }
 
 main() {

@@ -29,7 +29,7 @@ pub(crate) struct DevArgs {
     /// The tokens' `aud` claim; repeatable
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) audience: Vec<String>,
-    /// Time that a token is valid, unless its request says so
+    /// Time that a token is valid, unless its request sets another
     #[arg(long, value_name = "DURATION",
           default_value_t = Seconds::new(3600), value_parser = within(1..=31_536_000))]
     pub(crate) token_lifetime: Seconds,

@@ -1,4 +1,4 @@
-//! `dev`: a server for development and tests on this machine, which signs whatever is asked for.
+//! `dev`: a server for development and tests on this machine, which signs any claims.
 
 use std::io::Write;
 
@@ -17,7 +17,7 @@ use crate::server;
 pub(crate) async fn run(args: &DevArgs) -> Result<(), ExitError> {
     if !args.listen.ip().is_loopback() {
         return Err(ExitError::Config(format!(
-            "--listen {}: dev signs whatever is asked for, so it serves on a loopback address only, \
+            "--listen {}: dev signs any claims, so it serves on a loopback address only, \
              such as 127.0.0.1:9000; auth-server serve is for other machines",
             args.listen
         )));

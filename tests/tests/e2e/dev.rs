@@ -30,15 +30,15 @@ impl DevServer {
         format!("http://{}/auth", self.address)
     }
 
-    fn answer(&self, host: &str, body: &str) -> Message {
+    fn response(&self, host: &str, body: &str) -> Message {
         let request = Request::new("POST", "/auth/dev/token").body(body);
         exchange(self.address, "POST", &request.bytes(host))
     }
 
     fn token(&self, claims: &Value) -> String {
-        let answer = self.answer(&self.address.to_string(), &claims.to_string());
-        let token = answer.json()["access_token"].as_str().map(str::to_owned);
-        token.unwrap_or_else(|| panic!("no token: {}", answer.text()))
+        let response = self.response(&self.address.to_string(), &claims.to_string());
+        let token = response.json()["access_token"].as_str().map(str::to_owned);
+        token.unwrap_or_else(|| panic!("no token: {}", response.text()))
     }
 
     /// Starts a sidecar with the line that the server printed, in front of `service`.
@@ -144,10 +144,10 @@ fn what_is_no_request_for_a_token_is_an_error_of_rfc_6749() {
             "the Host field names no address of this machine",
         ),
     ] {
-        let answer = server.answer(host, body);
-        assert_eq!(answer.status(), 400, "{body}");
-        assert_eq!(answer.json()["error"], "invalid_request");
-        let description = answer.json()["error_description"].to_string();
+        let response = server.response(host, body);
+        assert_eq!(response.status(), 400, "{body}");
+        assert_eq!(response.json()["error"], "invalid_request");
+        let description = response.json()["error_description"].to_string();
         assert!(description.contains(why), "{description}");
     }
 }
@@ -158,7 +158,7 @@ fn other_machines_cannot_reach_it() {
     assert_eq!(end.code, Some(78));
     assert!(
         end.stderr
-            .contains("--listen 0.0.0.0:0: dev signs whatever is asked for"),
+            .contains("--listen 0.0.0.0:0: dev signs any claims"),
         "{}",
         end.stderr
     );

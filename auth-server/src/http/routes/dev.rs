@@ -58,7 +58,7 @@ struct Requested {
 }
 
 impl Requested {
-    /// Reads the body of a request; an empty one asks for the usual token.
+    /// Reads the body of a request; an empty one requests the usual token.
     fn parse(body: &[u8]) -> Result<Self, ErrorResponse> {
         let malformed = |why| ErrorResponse::from(Rejection::BodyMalformed).described(why);
         if body.trim_ascii().is_empty() {

@@ -13,6 +13,7 @@ const CONFIGURATION: &str = "docs/configuration.md";
 pub(super) const COMMANDS: &[(Program, &str)] = &[
     (Program::AuthServer, ""),
     (Program::AuthServer, "serve"),
+    (Program::AuthServer, "dev"),
     (Program::AuthServer, "check"),
     (Program::AuthServer, "healthcheck"),
     (Program::AuthServer, "keys"),
