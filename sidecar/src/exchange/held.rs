@@ -1,4 +1,5 @@
-//! The begin of a body, which is received before its request is forwarded.
+//! The begin of a body, which is received before its request is forwarded: at the pace of one that the
+//! service waits for, because it holds a place of the sidecar.
 
 use std::future::poll_fn;
 use std::task::{Poll, ready};
@@ -7,6 +8,7 @@ use std::time::Duration;
 use pingora::{Error, ErrorType};
 
 use super::one_exchange::start;
+use super::pace::Pace;
 use super::side::ClientSide;
 use super::upload::Upload;
 
@@ -19,15 +21,17 @@ pub(super) async fn receive(
     upload: &mut Upload,
     timeout: Option<Duration>,
 ) -> pingora::Result<()> {
-    let mut until = None;
+    let (mut pace, mut until) = (Pace::default(), None);
     poll_fn(|cx| {
         while !upload.is_held() {
+            let before = upload.received();
             if let Poll::Ready(received) = side.poll_receive(upload, cx) {
                 received?;
+                pace.received(upload.received() - before);
                 until = None;
                 continue;
             }
-            start(&mut until, timeout);
+            start(&mut until, timeout.into_iter().chain([pace.left()]).min());
             let Some(until) = until else {
                 return Poll::Pending;
             };

@@ -208,6 +208,25 @@ fn a_body_that_does_not_come_is_not_waited_for() {
     assert!(service.heads().is_empty());
 }
 
+#[test]
+fn a_body_that_drips_in_is_not_waited_for() {
+    let stack = stack();
+    let service = StreamingService::start();
+    let sidecar = stack.in_front_of(&service.url(), &[]);
+    let mut client = RawClient::connect(sidecar.address());
+    client.send(&stack.head("POST", "/orders/upload", "Content-Length: 60000\r\n"));
+    let mut handle = client.handle();
+    let dripping = std::thread::spawn(move || {
+        while handle.write_all(b"x").is_ok() {
+            std::thread::sleep(std::time::Duration::from_millis(200));
+        }
+    });
+    assert_eq!(verdict(&client.response("POST")), "408 request_timeout");
+    drop(client);
+    dripping.join().unwrap();
+    assert!(service.heads().is_empty());
+}
+
 /// Workers of a service that serves one request at a time with each.
 const WORKERS: usize = 16;
 const SLOW: usize = 64;
