@@ -42,20 +42,3 @@ pub(crate) struct ListenArgs {
     #[arg(long, env, value_name = "FILE", requires = "tls_cert")]
     pub(crate) client_ca: Option<PathBuf>,
 }
-
-impl ListenArgs {
-    /// Returns these settings with the reloadable ones of `read`.
-    pub(crate) fn reloaded(&self, read: &Self) -> Self {
-        let Self {
-            client_ca,
-            // At the next start; the files of `tls` are watched on their own:
-            listen: _,
-            admin_listen: _,
-            tls: _,
-        } = read.clone();
-        Self {
-            client_ca,
-            ..self.clone()
-        }
-    }
-}

@@ -88,43 +88,6 @@ impl RulesArgs {
     pub(crate) fn optional_auth_paths(&self) -> Vec<String> {
         whole_patterns(&self.optional_auth_path)
     }
-
-    /// Returns these settings, all of them reloadable, for the issuers of `effective`: claims of one
-    /// issuer have no meaning for another. Public paths stay with the rules beside them.
-    pub(crate) fn for_issuers_of(&self, effective: &Self) -> Self {
-        let Self {
-            app_name,
-            public_path,
-            optional_auth_path,
-            default_rule,
-            rule,
-            tokens,
-            identity,
-            // Without a relation to the issuer:
-            cors_origin: _,
-            resource: _,
-            enforcement: _,
-            upstream_request: _,
-        } = effective.clone();
-        Self {
-            app_name,
-            public_path,
-            optional_auth_path,
-            default_rule,
-            rule,
-            tokens: TokenArgs {
-                issuer: tokens.issuer,
-                audience: tokens.audience,
-                claim: tokens.claim,
-                ..self.tokens.clone()
-            },
-            identity: IdentityArgs {
-                claim_header: identity.claim_header,
-                ..self.identity.clone()
-            },
-            ..self.clone()
-        }
-    }
 }
 
 /// Locations of the token in a request, and its required claims.

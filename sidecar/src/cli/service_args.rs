@@ -9,7 +9,8 @@ use serde::Serialize;
 
 use crate::identity::forwarded::ForwardedPolicy;
 
-/// The service's address. A service that speaks HTTP/2 alone opens no WebSocket.
+/// The service, its probes and the exposure check. A service that speaks HTTP/2 alone opens no
+/// WebSocket.
 #[derive(Debug, Clone, Args, Serialize)]
 #[command(next_help_heading = "Service")]
 #[serde(rename_all = "kebab-case")]
@@ -18,9 +19,24 @@ pub(crate) struct ServiceArgs {
     /// TLS, for gRPC), unix:/PATH or h2c+unix:/PATH
     #[arg(long, env, default_value = "http://127.0.0.1:3000", value_name = "URL")]
     pub(crate) upstream: String,
+
+    /// Probes of the service that the admin port forwards, for any peer, at /probe/NAME: a JSON object
+    /// of Kubernetes' probes by name, with httpGet, tcpSocket or grpc, such as {"ready": {"httpGet":
+    /// {"path": "/healthz"}, "timeoutSeconds": 1}}. Default of port and scheme: those of --upstream
+    #[arg(long, env, value_name = "JSON")]
+    pub(crate) probes: Option<String>,
+
+    /// Address of the pod: once a minute the sidecar checks whether the service listens there too,
+    /// reachable without a token; a warning and a metric report it
+    #[arg(long, env, value_name = "ADDRESS")]
+    pub(crate) pod_ip: Option<IpAddr>,
+
+    /// Do not become ready while the service accepts connections on --pod-ip
+    #[arg(long, env)]
+    pub(crate) require_unexposed: bool,
 }
 
-/// Certificates for the connection to the service, and the exposure check.
+/// Certificates for the connection to the service; a reload replaces them as a whole.
 #[derive(Debug, Clone, Args, Serialize)]
 #[command(next_help_heading = "Service")]
 #[serde(rename_all = "kebab-case")]
@@ -42,44 +58,6 @@ pub(crate) struct UpstreamArgs {
     /// --upstream
     #[arg(long, env, value_name = "NAME")]
     pub(crate) upstream_server_name: Option<String>,
-
-    /// Probes of the service that the admin port forwards, for any peer, at /probe/NAME: a JSON object
-    /// of Kubernetes' probes by name, with httpGet, tcpSocket or grpc, such as {"ready": {"httpGet":
-    /// {"path": "/healthz"}, "timeoutSeconds": 1}}. Default of port and scheme: those of --upstream
-    #[arg(long, env, value_name = "JSON")]
-    pub(crate) probes: Option<String>,
-
-    /// Address of the pod: once a minute the sidecar checks whether the service listens there too,
-    /// reachable without a token; a warning and a metric report it
-    #[arg(long, env, value_name = "ADDRESS")]
-    pub(crate) pod_ip: Option<IpAddr>,
-
-    /// Do not become ready while the service accepts connections on --pod-ip
-    #[arg(long, env)]
-    pub(crate) require_unexposed: bool,
-}
-
-impl UpstreamArgs {
-    /// Returns these settings with the reloadable ones of `read`.
-    pub(crate) fn reloaded(&self, read: &Self) -> Self {
-        let Self {
-            upstream_ca,
-            upstream_client_cert,
-            upstream_client_key,
-            upstream_server_name,
-            // At the next start:
-            probes: _,
-            pod_ip: _,
-            require_unexposed: _,
-        } = read.clone();
-        Self {
-            upstream_ca,
-            upstream_client_cert,
-            upstream_client_key,
-            upstream_server_name,
-            ..self.clone()
-        }
-    }
 }
 
 /// Treatment of a request on its way to the service.

@@ -33,7 +33,7 @@ pub(super) fn service_probes(
     args: &ServeArgs,
     upstream: &UpstreamAddress,
 ) -> Result<Vec<ServiceProbe>, ExitError> {
-    let Some(text) = &args.upstream.probes else {
+    let Some(text) = &args.service.probes else {
         return Ok(Vec::new());
     };
     let parsed = probes::parse(text).map_err(|why| ExitError::Config(format!("--probes: {why}")));

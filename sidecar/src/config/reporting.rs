@@ -48,7 +48,7 @@ pub(super) fn check(args: &ServeArgs, until: Option<i64>, now: i64) -> Result<()
             "is more than 30 days ahead",
         ));
     }
-    if args.upstream.require_unexposed {
+    if args.service.require_unexposed {
         let line =
             "--require-unexposed: not with --enforce report, which lets requests pass unverified";
         return Err(ExitError::Config(line.to_owned()));

@@ -108,7 +108,7 @@ fn no_upstream_tls(args: &ServeArgs) -> Result<Option<UpstreamTls>, ExitError> {
 
 /// Rejects `--require-unexposed` without an address to probe.
 pub(super) fn require_pod_ip(args: &ServeArgs) -> Result<(), ExitError> {
-    if args.upstream.require_unexposed && args.upstream.pod_ip.is_none() {
+    if args.service.require_unexposed && args.service.pod_ip.is_none() {
         return Err(ExitError::Config(
             "--require-unexposed: needs --pod-ip".to_owned(),
         ));
@@ -117,8 +117,8 @@ pub(super) fn require_pod_ip(args: &ServeArgs) -> Result<(), ExitError> {
 }
 
 pub(super) fn bypass(args: &ServeArgs, upstream: &UpstreamAddress) -> Option<(SocketAddr, bool)> {
-    let target = exposure_check::target(upstream, args.upstream.pod_ip?)?;
-    Some((target, args.upstream.require_unexposed))
+    let target = exposure_check::target(upstream, args.service.pod_ip?)?;
+    Some((target, args.service.require_unexposed))
 }
 
 pub(super) fn upstream_timeouts(args: &ServeArgs) -> UpstreamTimeouts {

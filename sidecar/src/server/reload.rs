@@ -16,6 +16,7 @@ use runtime::files::file_watch::{PollTimer, Trigger};
 use runtime::process::clock::unix_now;
 use runtime::process::exit::ExitError;
 use tokio::task::{JoinError, spawn_blocking};
+use toml::Table;
 
 pub(crate) use self::watched::WatchedFiles;
 use crate::cli::{Cli, Command, ServeArgs};
@@ -190,40 +191,20 @@ fn read() -> Result<ServeArgs, ExitError> {
     }
 }
 
-/// Returns `start` with the reloadable settings of `read`. Settings that belong together change
-/// together; those of one that waits stay as they are in `effective`.
-///
-/// Every group is named here, and every setting in the functions that it calls: a new one does not
-/// compile until its place is decided.
+/// Returns the settings in effect after `read`: rules, tables and certificates towards the service
+/// change together. They stay as in `effective` while the service or the keys for which they are
+/// made wait for the next start; any other setting is the one of `start`.
 fn apply_reloadable(start: &ServeArgs, effective: &ServeArgs, read: &ServeArgs) -> ServeArgs {
-    let read_if = |is_same| if is_same { read } else { effective };
-    let has_same_keys = has_same_keys(start, read);
-    let of_keys = read_if(has_same_keys);
-    let of_service = read_if(start.service.upstream == read.service.upstream);
-    let serves_tls = |args: &ServeArgs| args.listening.tls.tls_cert.is_some();
-    let of_clients = read_if(serves_tls(start) == serves_tls(read));
-    ServeArgs {
-        listening: start.listening.reloaded(&of_clients.listening),
-        upstream: start.upstream.reloaded(&of_service.upstream),
-        keys: start.keys.reloaded(&of_keys.keys),
-        issuers: of_keys.issuers.clone(),
-        rules: match has_same_keys {
-            true => read.rules.clone(),
-            false => read.rules.for_issuers_of(&effective.rules),
-        },
-        // At the next start:
-        service: start.service.clone(),
-        revocations: start.revocations.clone(),
-        limits: start.limits.clone(),
-        stop: start.stop.clone(),
-        tracing: start.tracing.clone(),
-        access: start.access.clone(),
-        logs: start.logs.clone(),
+    let made_for = |args: &ServeArgs| (Table::try_from(&args.keys).ok(), args.service.upstream.clone());
+    if made_for(start) != made_for(read) || !start.issuers.have_same_keys(&read.issuers) {
+        return effective.clone();
     }
-}
-
-fn has_same_keys(start: &ServeArgs, read: &ServeArgs) -> bool {
-    start.keys.have_same_issuer(&read.keys) && start.issuers.have_same_keys(&read.issuers)
+    ServeArgs {
+        rules: read.rules.clone(),
+        issuers: read.issuers.clone(),
+        upstream: read.upstream.clone(),
+        ..start.clone()
+    }
 }
 
 /// Returns the names of the settings that differ.
