@@ -61,6 +61,9 @@ pub struct IssuerToken {
     /// User that the service receives, as JSON; only for accepted tokens.
     #[serde(default)]
     pub user: String,
+    /// Parts of the output of `explain` about a rejected token.
+    #[serde(default)]
+    pub explains: Vec<String>,
 }
 
 impl IssuerToken {
@@ -155,6 +158,7 @@ impl IssuerKey {
     fn member(&self, name: &str) -> Option<Vec<u8>> {
         match (self, name) {
             (Self::Rsa(key), "n") => Some(rsa_integers(key.public_key().as_ref()).0),
+            (Self::Rsa(_), "0n") => Some([&[0][..], &self.member("n")?].concat()),
             (Self::Rsa(key), "e") => Some(rsa_integers(key.public_key().as_ref()).1),
             (Self::Ec(key), "x" | "y") => {
                 // An uncompressed point: 4, x, y (SEC 1 §2.3.3).

@@ -17,7 +17,7 @@ mod key_set;
 pub mod signing_type;
 mod verifier;
 
-pub use key_set::KeySet;
+pub use key_set::{BYTE_ORDER_MARK, KeySet};
 use verifier::Verifier;
 
 /// The name of a key: compared for equality, never used as path, URL or query.
@@ -83,14 +83,17 @@ pub enum KeyError {
     #[error("the key's type fits none of the allowed algorithms")]
     NotAllowed,
     /// Not a JWK Set (RFC 7517 §5).
-    #[error("not a JWK Set")]
-    NotAJwkSet,
+    #[error("expected a JWK Set, {{\"keys\": […]}}, and found {found}")]
+    NotAJwkSet {
+        /// The kind of text in its place.
+        found: &'static str,
+    },
     /// A JWK Set without a usable key.
     #[error(
         "the JWK Set holds no usable verification key: it has {found}, and {wanted} may be used"
     )]
     NoUsableKey {
-        /// The algorithms or kinds of its keys.
+        /// Its keys, each with the reason why it is not used.
         found: String,
         /// The allowed algorithms.
         wanted: String,
@@ -101,6 +104,8 @@ pub enum KeyError {
 #[derive(Clone)]
 pub struct VerificationKey {
     id: KeyId,
+    /// True where a token chooses the key by its name; other keys are tried.
+    is_named: bool,
     /// The key's identity, independent of its name.
     thumbprint: KeyId,
     algorithm: Algorithm,
@@ -181,6 +186,7 @@ impl VerificationKey {
         let thumbprint = KeyId::new(&thumbprint).ok_or(KeyError::NotAPublicKey)?;
         Ok(Self {
             id: thumbprint.clone(),
+            is_named: false,
             thumbprint,
             algorithm,
             verifier,
@@ -191,6 +197,11 @@ impl VerificationKey {
     /// Returns the key's name: the RFC 7638 thumbprint, or the `kid` of its JWK.
     pub const fn id(&self) -> &KeyId {
         &self.id
+    }
+
+    /// Returns true if the key has a name of its own, by which a token chooses it.
+    pub const fn is_named(&self) -> bool {
+        self.is_named
     }
 
     /// Returns the RFC 7638 thumbprint: equal for equal keys with different names.
@@ -351,7 +362,7 @@ mod tests {
         for (key, algorithm) in [(P256, ES256), (P384, ES384), (ED25519, EdDSA)] {
             for text in [key.to_owned(), pem(key)] {
                 let keys = KeySet::from_pem(&text, &allowed).unwrap();
-                assert!(!keys.is_named());
+                assert!(keys.keys().iter().all(|key| !key.is_named()));
                 assert_eq!(keys.keys()[0].algorithm(), algorithm);
                 let rejected = KeySet::from_pem(&text, &[RS256]).unwrap_err();
                 assert_eq!(rejected, KeyError::NotAllowed);

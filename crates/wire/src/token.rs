@@ -5,5 +5,6 @@ pub mod claim_mapping;
 pub mod claim_name;
 pub mod claims;
 pub mod cookie;
+mod detail;
 pub mod revocations;
 pub mod verifier;

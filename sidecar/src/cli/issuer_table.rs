@@ -34,6 +34,7 @@ impl IssuerTables {
     pub(crate) fn have_same_keys(&self, other: &Self) -> bool {
         let keys = |table: &IssuerTable| IssuerTable {
             audience: Vec::new(),
+            audience_claim: None,
             claim: BTreeMap::new(),
             token_header: None,
             user_prefix: None,
@@ -193,8 +194,15 @@ pub(crate) struct IssuerTable {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) jwks: Option<String>,
     /// A token is for one of them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "texts",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub(crate) audience: Vec<String>,
+    /// The claim that names it in place of `aud`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) audience_claim: Option<String>,
     /// The algorithms of the keys that count; empty for all.
     #[serde(
         default,
@@ -203,9 +211,9 @@ pub(crate) struct IssuerTable {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub(crate) algorithms: Vec<AsymmetricAlgorithm>,
-    /// Fields of the user and their claims.
+    /// Fields of the user and their claims; of several the first that is there counts.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) claim: BTreeMap<String, String>,
+    pub(crate) claim: BTreeMap<String, OneOrSeveral>,
     /// The header in which a proxy in front sends its tokens; they are accepted nowhere else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) token_header: Option<String>,
@@ -236,6 +244,27 @@ impl IssuerTable {
             ..Self::default()
         }
     }
+}
+
+/// A text, or a list of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged, expecting = "expected a text or a list of texts")]
+pub(crate) enum OneOrSeveral {
+    One(String),
+    Several(Vec<String>),
+}
+
+impl OneOrSeveral {
+    pub(crate) fn as_slice(&self) -> &[String] {
+        match self {
+            Self::One(text) => std::slice::from_ref(text),
+            Self::Several(texts) => texts,
+        }
+    }
+}
+
+fn texts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    Ok(OneOrSeveral::deserialize(deserializer)?.as_slice().to_vec())
 }
 
 #[expect(

@@ -403,7 +403,11 @@ impl AuthPolicy {
     ) -> Result<Verification, Rejection> {
         let issuer = match self.issuers.only() {
             Some(only) => only,
-            None => observer.check("known_issuer", self.issuers.select(token))?,
+            None => {
+                let selected = observer.check("known_issuer", self.issuers.select(token));
+                observer.explains(&selected, |_| Some(self.issuers.unknown(token)));
+                selected?
+            }
         };
         if let Some(name) = &issuer.name {
             observer.learned(Fact::Issuer(name));

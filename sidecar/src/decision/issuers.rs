@@ -125,6 +125,22 @@ impl Issuers {
         }
     }
 
+    /// Describes a token of none of them, for people.
+    pub(crate) fn unknown(&self, token: Bearer<'_>) -> String {
+        let claimed = unverified_issuer(token).ok().flatten();
+        let known: Vec<_> = self
+            .iter()
+            .filter_map(|it| it.policy.issuer.as_deref())
+            .collect();
+        format!(
+            "its `iss` is {}; `issuer` of the tables {}, each in its place (`token-header`)",
+            claimed.map_or("absent or no text".to_owned(), |claimed| format!(
+                "{claimed:?}"
+            )),
+            known.join(", ")
+        )
+    }
+
     /// Selects the issuer of a token by its place and the `iss` that it claims.
     ///
     /// # Errors

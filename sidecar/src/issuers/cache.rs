@@ -16,7 +16,7 @@ use runtime::files::owner_only_file::{self, PrivateFileError};
 use runtime::process::clock::{unix_now, unix_seconds};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use wire::keys::{Algorithm, KeyError, KeySet};
+use wire::keys::{Algorithm, KeyError, KeySet, VerificationKey};
 
 use super::current::{FetchTime, KeySetFingerprint};
 use super::http_client::MAX_BODY_BYTES;
@@ -60,8 +60,6 @@ struct Content {
     origin: CacheScope,
     /// Seconds since the epoch.
     fetched_at: i64,
-    /// True where `kid` chooses among the keys.
-    named: bool,
     /// A JWK Set.
     jwks: Value,
 }
@@ -252,14 +250,18 @@ impl KeyCacheSettings {
 
 impl Content {
     fn of(origin: CacheScope, keys: &KeySet, fetched_at: i64) -> std::io::Result<Self> {
-        let jwks: Option<Vec<_>> = keys.keys().iter().map(|key| key.to_jwk()).collect();
+        let jwk = |key: &VerificationKey| {
+            let mut jwk = key.to_jwk()?;
+            jwk.common.key_id = jwk.common.key_id.filter(|_| key.is_named());
+            Some(jwk)
+        };
+        let jwks: Option<Vec<_>> = keys.keys().iter().map(jwk).collect();
         // A secret has no JWK: hmac and a cache exclude each other at the start.
         let jwks = jwks.ok_or_else(|| std::io::Error::other("a secret is never written"))?;
         Ok(Self {
             version: VERSION,
             origin,
             fetched_at,
-            named: keys.is_named(),
             jwks: serde_json::json!({ "keys": jwks }),
         })
     }
@@ -273,10 +275,7 @@ impl Content {
         if stored.map(Vec::len) != Some(keys.keys().len()) {
             return Err(CacheError::UnusableKey);
         }
-        if self.named {
-            return Ok(keys);
-        }
-        Ok(KeySet::nameless_keys(keys.keys().to_vec()))
+        Ok(keys)
     }
 }
 
@@ -287,7 +286,6 @@ mod tests {
 
     use serde_json::json;
     use tempfile::TempDir;
-    use wire::keys::VerificationKey;
     use wire::keys::signing_type::SigningType;
 
     use super::super::jwks::tests::{ONE, OTHER, set_of};

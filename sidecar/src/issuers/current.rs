@@ -93,26 +93,23 @@ impl From<Instant> for FetchTime {
     }
 }
 
-/// The identity of a key set: its keys with their names and algorithms, and whether `kid` selects
-/// them.
+/// The identity of a key set: its keys with their names and algorithms.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeySetFingerprint {
-    are_named: bool,
-    /// Name and thumbprint, by which they are sorted, and algorithm: the thumbprint does not cover
-    /// it (RFC 7638 §3.2).
-    keys: Vec<(KeyId, KeyId, Algorithm)>,
+    /// Name and thumbprint, by which they are sorted, algorithm, which the thumbprint does not cover
+    /// (RFC 7638 §3.2), and whether `kid` selects the key.
+    keys: Vec<(KeyId, KeyId, Algorithm, bool)>,
 }
 
 impl KeySetFingerprint {
     pub(crate) fn of(keys: &KeySet) -> Self {
-        let name =
-            |key: &VerificationKey| (key.id().clone(), key.thumbprint().clone(), key.algorithm());
-        let mut names: Vec<_> = keys.keys().iter().map(name).collect();
-        names.sort_by(|one, other| (&one.0, &one.1).cmp(&(&other.0, &other.1)));
-        Self {
-            are_named: keys.is_named(),
-            keys: names,
-        }
+        let name = |key: &VerificationKey| {
+            let (name, thumbprint) = (key.id().clone(), key.thumbprint().clone());
+            (name, thumbprint, key.algorithm(), key.is_named())
+        };
+        let mut keys: Vec<_> = keys.keys().iter().map(name).collect();
+        keys.sort_by(|one, other| (&one.0, &one.1).cmp(&(&other.0, &other.1)));
+        Self { keys }
     }
 }
 

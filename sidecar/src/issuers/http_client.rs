@@ -248,7 +248,8 @@ impl Transport {
         let mut request = self
             .client
             .get(self.url(instance, question.target))
-            .header(header::ACCEPT, question.accept);
+            .header(header::ACCEPT, question.accept)
+            .header(header::ACCEPT_ENCODING, "identity");
         if !question.credentials.is_empty() {
             request = request.query(question.credentials);
         }

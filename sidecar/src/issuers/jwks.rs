@@ -88,7 +88,7 @@ pub(crate) fn parse_response(
 }
 
 fn not_a_set(error: KeyError, body: &[u8]) -> JwksError {
-    let document = Some(body).filter(|_| error == KeyError::NotAJwkSet);
+    let document = Some(body).filter(|_| matches!(error, KeyError::NotAJwkSet { .. }));
     match document.and_then(JwksUri::of) {
         Some(uri) => JwksError::Discovery(uri),
         None => error.into(),
@@ -166,7 +166,7 @@ pub(super) mod tests {
             |body: &str| parse_response_with_key(&response(StatusCode::OK, body, None), None, &one);
         let (keys, known) = ok(&set_of(&[OTHER, ONE])).unwrap();
         assert_eq!(keys.keys().len(), 2);
-        assert!(keys.is_named() && known.is_none(), "no version was named");
+        assert!(keys.keys()[0].is_named() && known.is_none(), "no version");
         let renamed = set_of(&[ONE]).replace(one.id().as_str(), "mine");
         assert_eq!(ok(&renamed).unwrap().0.keys()[0].id().as_str(), "mine");
         let impostor = set_of(&[OTHER]).replace(key(OTHER).id().as_str(), one.id().as_str());
@@ -197,7 +197,7 @@ pub(super) mod tests {
         let response = response(StatusCode::OK, "{}", None);
         assert_eq!(
             taken_error(&response),
-            "the key set cannot be used: not a JWK Set"
+            "the key set cannot be used: expected a JWK Set, {\"keys\": […]}, and found an object without keys"
         );
     }
 

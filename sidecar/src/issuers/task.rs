@@ -55,6 +55,8 @@ pub(crate) struct IssuerTask {
     /// The interval of fetches of the revocation list beside those of the keys.
     poll: Option<Duration>,
     backoff: Backoff,
+    /// Keys of the last set that are not used, each with the reason.
+    skipped: Vec<String>,
     changes: mpsc::UnboundedReceiver<Change>,
     metrics: Metrics,
 }
@@ -102,6 +104,7 @@ impl IssuerTask {
             revocations: None,
             poll: settings.revocations.and_then(|list| list.poll),
             backoff: Backoff::default(),
+            skipped: Vec::new(),
             changes,
             metrics,
         };
@@ -226,7 +229,13 @@ impl IssuerTask {
         }
     }
 
-    fn on_keys(&self, keys: KeySet) {
+    fn on_keys(&mut self, keys: KeySet) {
+        if self.skipped != keys.skipped() {
+            self.skipped = keys.skipped().to_vec();
+            for key in &self.skipped {
+                tracing::info!(issuer = self.name, key, "a key of the set is not used");
+            }
+        }
         if let Some(cache) = &self.cache {
             cache.keep(keys.clone());
         }

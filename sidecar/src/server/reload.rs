@@ -195,7 +195,12 @@ fn read() -> Result<ServeArgs, ExitError> {
 /// change together. They stay as in `effective` while the service or the keys for which they are
 /// made wait for the next start; any other setting is the one of `start`.
 fn apply_reloadable(start: &ServeArgs, effective: &ServeArgs, read: &ServeArgs) -> ServeArgs {
-    let made_for = |args: &ServeArgs| (Table::try_from(&args.keys).ok(), args.service.upstream.clone());
+    let made_for = |args: &ServeArgs| {
+        (
+            Table::try_from(&args.keys).ok(),
+            args.service.upstream.clone(),
+        )
+    };
     if made_for(start) != made_for(read) || !start.issuers.have_same_keys(&read.issuers) {
         return effective.clone();
     }

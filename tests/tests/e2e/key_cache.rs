@@ -291,7 +291,7 @@ fn a_full_disk_keeps_the_old_cache_until_there_is_room() {
     });
     let failures = warned("the key cache cannot be written");
     assert_eq!(failures, 1, "once, however long the disk was full");
-    assert_eq!(cache_writes(sidecar, "written"), 2);
+    wait::until("the count", || cache_writes(sidecar, "written") == 2);
     assert_eq!(new_user.get("/list").status(), 200);
 }
 

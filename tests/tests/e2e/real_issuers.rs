@@ -11,8 +11,12 @@ use tests::client::verdict;
 use tests::echo_service::EchoService;
 use tests::peer_issuer::PeerIssuer;
 use tests::sidecar::{EVERY_SECOND, NEVER, SidecarPlan};
+use tests::tables::Verdicts;
 use tests::token_forge::payload_of;
 use tests::wait;
+
+use super::several_issuers::published::Issuers;
+use super::several_issuers::tokens_get_their_verdicts;
 
 const AUDIENCES: [&str; 3] = ["orders", "stock", "orders"];
 
@@ -81,6 +85,20 @@ fn each_real_issuer_is_trusted_for_its_own_tokens_alone() {
         assert_eq!(verdict(&response), "401 token_audience");
     }
     assert_eq!(service.requests().len(), 0);
+}
+
+#[test]
+fn keys_and_tokens_count_as_real_issuers_write_them() {
+    let issuers = Issuers::publish_of("real_issuers.toml", &[]);
+    let sidecar = issuers.start();
+    let mut verdicts = Verdicts::default();
+    for one in &issuers.published {
+        tokens_get_their_verdicts(one, &sidecar, &issuers.service, &mut verdicts);
+    }
+    verdicts.conclude();
+    let log = sidecar.process().stderr();
+    let skipped = "'legacy' (RS256): ";
+    assert_eq!(log.matches(skipped).count(), 1, "{log}");
 }
 
 #[test]

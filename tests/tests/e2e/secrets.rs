@@ -109,7 +109,7 @@ fn whole_run(signing_type: SigningType) -> Vec<String> {
     assert!(explained.stdout.contains("✓ signature"), "{explained:?}");
     let auth_server_output = auth_server.process().output();
     drop(auth_server);
-    sidecar.until_logged("WARN sidecar::keys::refresh");
+    sidecar.until_logged("WARN sidecar::issuers::task");
     let outputs = [
         auth_server_output,
         sidecar.process().output(),

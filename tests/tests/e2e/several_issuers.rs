@@ -70,6 +70,17 @@ fn every_token_gets_its_verdict(issuers: &Issuers, sidecar: &Sidecar) {
 }
 
 /// Sends each token of an issuer.
+/// Returns what the explanation of a token lacks.
+fn unexplained(sidecar: &Sidecar, words: &[String], token: &str) -> Option<String> {
+    if words.is_empty() {
+        return None;
+    }
+    let field = format!("Authorization: Bearer {token}");
+    let said = sidecar.explain(&["/orders/list"], &[field]).stdout;
+    let lacks = words.iter().find(|word| !said.contains(*word))?;
+    Some(format!("explain does not say {lacks:?}:\n{said}"))
+}
+
 pub(super) fn tokens_get_their_verdicts(
     one: &Published,
     sidecar: &Sidecar,
@@ -77,7 +88,9 @@ pub(super) fn tokens_get_their_verdicts(
     verdicts: &mut Verdicts,
 ) {
     for token in &one.row.token {
-        let difference = difference(sidecar, service, token, &one.signed(token));
+        let text = one.signed(token);
+        let difference = difference(sidecar, service, token, &text)
+            .or_else(|| unexplained(sidecar, &token.explains, &text));
         verdicts.row(&format!("{}: {}", one.row.name, token.name), difference);
     }
 }

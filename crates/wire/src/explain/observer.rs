@@ -23,6 +23,20 @@ pub trait Observer {
     /// Records a fact.
     fn learned(&mut self, fact: Fact<'_>);
 
+    /// Records the cause of a rejection, which `detail` finds only where it is recorded.
+    fn explains<T>(
+        &mut self,
+        outcome: &Result<T, Rejection>,
+        detail: impl FnOnce(Rejection) -> Option<String>,
+    ) {
+        if Self::WATCHES
+            && let Err(rejection) = outcome
+            && let Some(detail) = detail(*rejection)
+        {
+            self.learned(Fact::Detail(&detail));
+        }
+    }
+
     /// Records a check and returns its outcome.
     ///
     /// # Errors
@@ -62,6 +76,8 @@ pub enum Fact<'a> {
     SigningKey(&'a VerificationKey),
     /// A rule for the request.
     Rule(&'a RuleFacts),
+    /// The member or claim for which a token is rejected, and the setting that changes that.
+    Detail(&'a str),
 }
 
 /// A rule for the request, and what the token has for it.

@@ -33,6 +33,9 @@ pub struct Explanation {
     pub pass_pattern: Option<String>,
     /// Every check, in order.
     pub checks: Vec<Step>,
+    /// The member or claim for which the token is rejected, and the setting that changes that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
     /// The rules for the request, which are compared after the token was verified.
     pub rules: Vec<RuleFacts>,
     /// The token header that the token came in; absent for one of any other place.
@@ -109,6 +112,9 @@ pub struct TokenFacts {
 pub struct KeyFacts {
     /// Name and algorithm of each.
     pub keys: Vec<String>,
+    /// Keys of the source that are not used, each with the reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<String>,
     /// Seconds since the last fetch, for fetched keys.
     pub age_seconds: Option<u64>,
     /// The number of changes, where it is counted.
@@ -120,6 +126,7 @@ impl KeyFacts {
     pub fn of(keys: &KeySet) -> Self {
         Self {
             keys: keys.keys().iter().map(name_of).collect(),
+            skipped: keys.skipped().to_vec(),
             ..Self::default()
         }
     }
@@ -204,6 +211,7 @@ impl Observer for Explanation {
                 self.pass_pattern = Some(pattern.as_str().to_owned());
                 self.skipped("authorization", "a token may be missing here, and it is");
             }
+            Fact::Detail(detail) => self.detail = Some(detail.to_owned()),
             Fact::Rule(facts) => self.rules.push(facts.clone()),
             Fact::Preflight => self.skipped("authorization", "a preflight of an allowed origin"),
             Fact::TokenHeader(name) => self.token_header = Some(name.to_owned()),
@@ -294,6 +302,9 @@ impl Explanation {
             write!(f, ": {status} {reason}")?;
         }
         writeln!(f, ", at {}", moment(self.at))?;
+        if let Some(detail) = &self.detail {
+            writeln!(f, "found     {}", Plain(detail))?;
+        }
         if let (Some(cause), Some(remedy)) = (&verdict.cause, &verdict.remedy) {
             writeln!(f, "cause     {cause}\nto do     {remedy}")?;
         }
@@ -359,7 +370,9 @@ impl KeyFacts {
         if let Some(age) = self.age_seconds {
             write!(f, ", fetched {age} s ago")?;
         }
-        f.write_char('\n')
+        f.write_char('\n')?;
+        let mut skipped = self.skipped.iter();
+        skipped.try_for_each(|key| writeln!(f, "not used  {}", Plain(key)))
     }
 }
 

@@ -36,6 +36,15 @@ impl AsymmetricAlgorithm {
     }
 }
 
+/// Parses the name of an algorithm, as it stands in a token's header. `Ed25519` (RFC 9864) is the only
+/// curve on which `EdDSA` is verified.
+pub(crate) fn parse(name: &str) -> Option<Algorithm> {
+    match name {
+        "Ed25519" => Some(Algorithm::EdDSA),
+        name => name.parse().ok(),
+    }
+}
+
 /// Returns the name of any key's algorithm, as it stands in a token's header.
 #[must_use]
 pub const fn name(algorithm: Algorithm) -> &'static str {
@@ -73,7 +82,8 @@ impl FromStr for AsymmetricAlgorithm {
     type Err = UnknownAlgorithm;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let named = Self::ALL.into_iter().find(|known| name(*known) == text);
+        let mut known = Self::ALL.into_iter();
+        let named = parse(text).and_then(|named| known.find(|known| *known == named));
         named.map(Self).ok_or(UnknownAlgorithm)
     }
 }

@@ -1,7 +1,6 @@
-//! The trusted keys of one moment: keys without names, or a JWK Set (RFC 7517).
+//! The trusted keys of one moment: keys without names, a JWK Set (RFC 7517), or a set with both.
 
-use std::collections::BTreeSet;
-
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::{
     Algorithm, AlgorithmFamily, DecodingKey,
     jwk::{AlgorithmParameters, CommonParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse},
@@ -11,21 +10,16 @@ use serde_json::Value;
 use super::{KeyError, KeyId, VerificationKey, algorithms};
 use crate::strict_json;
 
-/// The trusted keys of one moment.
+/// The trusted keys of one moment. A `kid` selects the keys of its name, or else those without a
+/// name (the contract's key, a PEM file, a JWK without `kid`); a token without `kid` is tried
+/// against each.
 #[derive(Debug, Clone)]
-pub struct KeySet(Keys);
-
-#[derive(Debug, Clone)]
-enum Keys {
-    /// Keys of the contract endpoint or a PEM file, which have no names: each is tried on every
-    /// token, regardless of its `kid`.
-    Nameless(Vec<VerificationKey>),
-    /// A JWK Set: `kid` selects the key; a token without `kid` is tried against each.
-    Named {
-        keys: Vec<VerificationKey>,
-        /// The algorithms that its keys may have, including those without a key at present.
-        allowed: Vec<Algorithm>,
-    },
+pub struct KeySet {
+    keys: Vec<VerificationKey>,
+    /// The algorithms that its keys may have, including those without a key at present.
+    allowed: Vec<Algorithm>,
+    /// Keys of the source that are not used.
+    skipped: Vec<String>,
 }
 
 impl KeySet {
@@ -35,14 +29,19 @@ impl KeySet {
     }
 
     /// Creates a set of keys without names, tried in this order.
-    pub const fn nameless_keys(keys: Vec<VerificationKey>) -> Self {
-        Self(Keys::Nameless(keys))
+    pub fn nameless_keys(keys: Vec<VerificationKey>) -> Self {
+        let allowed = keys.iter().map(VerificationKey::algorithm).collect();
+        Self {
+            keys,
+            allowed,
+            skipped: Vec::new(),
+        }
     }
 
     /// Creates a set of keys with names; tokens of other algorithms than theirs are rejected.
-    pub fn named(keys: Vec<VerificationKey>) -> Self {
-        let allowed = keys.iter().map(VerificationKey::algorithm).collect();
-        Self(Keys::Named { keys, allowed })
+    pub fn named(mut keys: Vec<VerificationKey>) -> Self {
+        keys.iter_mut().for_each(|key| key.is_named = true);
+        Self::nameless_keys(keys)
     }
 
     /// Parses a JWK Set (RFC 7517 §5). Keys for other purposes, of unknown kinds or of algorithms
@@ -52,22 +51,40 @@ impl KeySet {
     /// [`KeyError::NotAJwkSet`], [`KeyError::PrivateKey`] if a key has its private half,
     /// [`KeyError::NoUsableKey`] if nothing is left.
     pub fn from_jwks(json: &[u8], allowed: &[Algorithm]) -> Result<Self, KeyError> {
-        let set = strict_json::object(json).map_err(|_| KeyError::NotAJwkSet)?;
+        let json = json.strip_prefix(BYTE_ORDER_MARK).unwrap_or(json);
+        let not_a_set = || KeyError::NotAJwkSet {
+            found: kind_of(json),
+        };
+        let set = strict_json::object(json).map_err(|_| not_a_set())?;
         let Some(Value::Array(members)) = set.get("keys") else {
-            return Err(KeyError::NotAJwkSet);
+            return Err(not_a_set());
         };
         if members.iter().any(|member| member.get("d").is_some()) {
             return Err(KeyError::PrivateKey);
         }
-        let keys: Vec<_> = members
-            .iter()
-            .filter_map(|member| verification_key_from_jwk(member, allowed))
-            .collect();
+        let (mut keys, mut skipped) = (Vec::new(), Vec::new());
+        for (number, member) in members.iter().enumerate() {
+            match verification_key_from_jwk(member, allowed) {
+                Ok(key) => keys.push(key),
+                Err(why) => skipped.push(format!("{}: {why}", described(number, member))),
+            }
+        }
         if keys.is_empty() {
-            return Err(no_usable_key(members, allowed));
+            let wanted: Vec<_> = allowed.iter().copied().map(algorithms::name).collect();
+            return Err(KeyError::NoUsableKey {
+                found: match skipped.as_slice() {
+                    [] => "none".to_owned(),
+                    skipped => skipped.join("; "),
+                },
+                wanted: wanted.join(", "),
+            });
         }
         let allowed = allowed.to_vec();
-        Ok(Self(Keys::Named { keys, allowed }))
+        Ok(Self {
+            keys,
+            allowed,
+            skipped,
+        })
     }
 
     /// Parses a file of one or more PEM blocks `PUBLIC KEY`, or the base64 of one key's DER. Each
@@ -85,23 +102,57 @@ impl KeySet {
 
     /// Returns all keys, for status and logs.
     pub fn keys(&self) -> &[VerificationKey] {
-        match &self.0 {
-            Keys::Nameless(keys) | Keys::Named { keys, .. } => keys,
-        }
+        &self.keys
     }
 
-    /// Returns true if `kid` selects among the keys.
-    pub const fn is_named(&self) -> bool {
-        matches!(self.0, Keys::Named { .. })
+    /// Returns the keys of the source that are not used, each with the reason.
+    pub fn skipped(&self) -> &[String] {
+        &self.skipped
+    }
+
+    /// Returns the keys for a token that names `kid`, or none.
+    pub(crate) fn named_by(&self, kid: Option<&KeyId>) -> impl Iterator<Item = &VerificationKey> {
+        let bears = move |key: &&VerificationKey| key.is_named && Some(&key.id) == kid;
+        let is_known = self.keys.iter().any(|key| bears(&key));
+        let fits = move |key: &&VerificationKey| match kid {
+            None => true,
+            Some(_) if is_known => bears(key),
+            Some(_) => !key.is_named,
+        };
+        self.keys.iter().filter(fits)
     }
 
     /// Returns true if a token may be signed with this algorithm, by a present key or by a later
     /// one of the same source.
     pub fn allows(&self, algorithm: Algorithm) -> bool {
-        match &self.0 {
-            Keys::Nameless(keys) => keys.iter().any(|key| key.algorithm() == algorithm),
-            Keys::Named { allowed, .. } => allowed.contains(&algorithm),
+        self.allowed.contains(&algorithm)
+    }
+}
+
+/// The mark that Windows' editors put in front of a text.
+pub const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
+/// Describes a response that is no key set.
+fn kind_of(body: &[u8]) -> &'static str {
+    let text = body.trim_ascii_start();
+    let object = strict_json::object(body);
+    let has = |member: &str| object.as_ref().is_ok_and(|it| it.contains_key(member));
+    let certificate = b"-----BEGIN CERTIFICATE-----";
+    match text {
+        [] => "nothing",
+        [0x1f, 0x8b, ..] => "gzip: it has to be sent without an encoding",
+        [b'<', ..] => "HTML",
+        [b'-', ..] => "PEM",
+        _ if has("jwks_uri") => "a discovery document, whose jwks_uri has it",
+        _ if has("kty") => "a single JWK",
+        _ if has("keys") => "a member keys that is no list",
+        _ if body.windows(certificate.len()).any(|it| it == certificate) => {
+            "certificates by name: the issuer has another address for its JWK Set"
         }
+        _ if object.is_ok() => "an object without keys",
+        [b'{', ..] => "JSON that is cut off, or has a member twice",
+        [b'[', ..] => "a list",
+        _ => "something else",
     }
 }
 
@@ -119,54 +170,89 @@ fn pem_blocks(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn no_usable_key(members: &[Value], allowed: &[Algorithm]) -> KeyError {
-    let found: BTreeSet<String> = members.iter().map(kind).collect();
-    let found: Vec<_> = found.into_iter().collect();
-    let wanted: Vec<_> = allowed.iter().copied().map(algorithms::name).collect();
-    KeyError::NoUsableKey {
-        found: if found.is_empty() {
-            "none".to_owned()
-        } else {
-            found.join(", ")
-        },
-        wanted: wanted.join(", "),
-    }
-}
-
 const UNKNOWN_KIND: &str = "a key of an unknown kind";
+const MAX_ERROR_CHARACTERS: usize = 100;
+/// Length of a name in a text.
+const READABLE_BYTES: usize = 32;
 
-/// Names the algorithm or the kind of a key, in words of the library alone.
-fn kind(member: &Value) -> String {
-    let Ok(jwk) = serde_json::from_value::<Jwk>(member.clone()) else {
-        return UNKNOWN_KIND.to_owned();
+/// Names a key, and its algorithm or kind.
+fn described(number: usize, member: &Value) -> String {
+    let text = |name: &str| {
+        let text = member.get(name)?.as_str()?;
+        let is_readable = |text: &&str| {
+            (1..=READABLE_BYTES).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic())
+        };
+        Some(text).filter(is_readable)
     };
-    let name = match (&jwk.common.key_algorithm, &jwk.algorithm) {
-        (Some(algorithm), _) => algorithm.to_string(),
-        (None, AlgorithmParameters::RSA(_)) => "RSA".to_owned(),
-        (None, AlgorithmParameters::EllipticCurve(key)) => format!("EC {:?}", key.curve),
-        (None, AlgorithmParameters::OctetKeyPair(key)) => format!("OKP {:?}", key.curve),
-        (None, AlgorithmParameters::OctetKey(_)) => "a symmetric key".to_owned(),
-        (None, _) => UNKNOWN_KIND.to_owned(),
+    let name = match text("kid") {
+        Some(kid) => format!("'{kid}'"),
+        None => format!("key {}", number + 1),
     };
-    match is_for_verifying(&jwk.common) {
-        true => name,
-        false => format!("{name} for another use"),
-    }
+    let kind = text("alg").or_else(|| text("crv")).or_else(|| text("kty"));
+    format!("{name} ({})", kind.unwrap_or("of no kind"))
 }
 
-fn verification_key_from_jwk(member: &Value, allowed: &[Algorithm]) -> Option<VerificationKey> {
-    let jwk: Jwk = serde_json::from_value(member.clone()).ok()?;
+/// Parses a key, or returns the reason why it is not used.
+fn verification_key_from_jwk(
+    member: &Value,
+    allowed: &[Algorithm],
+) -> Result<VerificationKey, String> {
+    let jwk: Jwk = serde_json::from_value(normalised(member)).map_err(unreadable)?;
     let common = &jwk.common;
-    let algorithm = jwk_algorithm(&jwk, allowed)?;
-    if !is_for_verifying(common) || algorithm.family() == AlgorithmFamily::Hmac {
-        return None;
+    if !is_for_verifying(common) {
+        return Err("it is for another use".to_owned());
     }
-    let key = DecodingKey::from_jwk(&jwk).ok()?;
-    let mut key = VerificationKey::named_by_thumbprint(algorithm, key).ok()?;
-    if let Some(kid) = &common.key_id {
-        key.id = KeyId::new(kid)?;
+    match jwk.algorithm {
+        AlgorithmParameters::RSA(_)
+        | AlgorithmParameters::EllipticCurve(_)
+        | AlgorithmParameters::OctetKeyPair(_) => {}
+        AlgorithmParameters::OctetKey(_) => return Err("a secret is never used".to_owned()),
+        _ => return Err(UNKNOWN_KIND.to_owned()),
     }
-    Some(key)
+    let algorithm = jwk_algorithm(&jwk, allowed).ok_or("its algorithm is not among the allowed")?;
+    let key = DecodingKey::from_jwk(&jwk).map_err(|error| error.to_string())?;
+    let mut key =
+        VerificationKey::named_by_thumbprint(algorithm, key).map_err(|error| match error {
+            KeyError::NotAPublicKey => "its members are no public key of its kind".to_owned(),
+            error => error.to_string(),
+        })?;
+    // An empty name counts as missing.
+    if let Some(kid) = common.key_id.as_deref().filter(|kid| !kid.is_empty()) {
+        key.id = KeyId::new(kid).ok_or("its kid is not of 1 to 128 visible ASCII characters")?;
+        key.is_named = true;
+    }
+    Ok(key)
+}
+
+/// Spells a key as the library does: some issuers write a number with a zero in front (RFC 7518 §2
+/// forbids it), and `Ed25519` (RFC 9864) for `EdDSA`.
+fn normalised(member: &Value) -> Value {
+    let mut member = member.clone();
+    let Some(members) = member.as_object_mut() else {
+        return member;
+    };
+    if members.get("alg") == Some(&Value::from("Ed25519")) {
+        members.insert("alg".to_owned(), Value::from("EdDSA"));
+    }
+    for name in ["n", "e"] {
+        let number = members.get(name).and_then(Value::as_str);
+        let number = number.and_then(|number| URL_SAFE_NO_PAD.decode(number).ok());
+        if let Some([0, rest @ ..]) = number.as_deref() {
+            let zeros = rest.iter().take_while(|byte| **byte == 0).count();
+            let number = URL_SAFE_NO_PAD.encode(rest.get(zeros..).unwrap_or_default());
+            members.insert(name.to_owned(), Value::from(number));
+        }
+    }
+    member
+}
+
+/// Describes a key that the library cannot read; its error may repeat foreign text.
+fn unreadable(error: serde_json::Error) -> String {
+    let error = error.to_string();
+    match error.contains("variant") {
+        true => UNKNOWN_KIND.to_owned(),
+        false => error.escape_debug().take(MAX_ERROR_CHARACTERS).collect(),
+    }
 }
 
 /// Returns true if the key's own `use` and `key_ops` allow verification (RFC 7517 §4.2, §4.3).
@@ -202,7 +288,6 @@ fn jwk_algorithm(jwk: &Jwk, allowed: &[Algorithm]) -> Option<Algorithm> {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
     use serde_json::json;
 
     use super::*;
@@ -237,20 +322,72 @@ mod tests {
         let named =
             json!({"kty": "EC", "crv": "P-256", "x": RFC_7517_X, "y": RFC_7517_Y, "alg": "ES256"});
         let encryption = json!({"kty": "RSA", "n": RFC_7638_N, "e": "AQAB", "use": "enc"});
+        let with = |name: &str, value: Value| {
+            let mut key = json!({"kty": "RSA", "n": RFC_7638_N, "e": "AQAB"});
+            key[name] = value;
+            json!([key])
+        };
         for (keys, found) in [
             (json!([]), "it has none, and RS256, PS256 may be used"),
-            (json!([ec, named, named]), "it has EC P256, ES256, and"),
-            (json!([encryption]), "it has RSA for another use, and"),
+            (
+                json!([ec, named]),
+                "key 1 (P-256): its algorithm is not among the allowed; key 2 (ES256): its",
+            ),
+            (
+                json!([encryption]),
+                "key 1 (RSA): it is for another use, and",
+            ),
             (
                 json!([{"kty": "hush"}]),
-                "it has a key of an unknown kind, and",
+                "key 1 (hush): a key of an unknown kind",
             ),
+            (
+                with("alg", json!("ES256K")),
+                "key 1 (ES256K): its algorithm",
+            ),
+            (
+                with("kid", json!(7)),
+                "key 1 (RSA): invalid type: integer `7`",
+            ),
+            (
+                with("kid", json!("a b")),
+                "its kid is not of 1 to 128 visible",
+            ),
+            (with("n", json!("AQAB")), "the RSA modulus has 17 bits"),
+            (with("n", json!("AQAB=")), "nvalid"),
         ] {
             let set = json!({ "keys": keys }).to_string();
             let allowed = [Algorithm::RS256, Algorithm::PS256];
             let error = KeySet::from_jwks(set.as_bytes(), &allowed).unwrap_err();
             assert!(error.to_string().contains(found), "{error}");
         }
+    }
+
+    #[test]
+    fn spellings_of_issuers_are_read_and_skipped_keys_are_named() {
+        let n = URL_SAFE_NO_PAD.decode(RFC_7638_N).unwrap();
+        let padded = URL_SAFE_NO_PAD.encode([&[0], &*n].concat());
+        let keys = json!([
+            {"kty": "RSA", "n": padded, "e": "AQAB", "kid": ""},
+            {"kty": "OKP", "crv": "Ed25519", "alg": "Ed25519", "kid": "d",
+             "x": "Gb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE"},
+            {"kty": "RSA", "n": RFC_7638_N, "e": "AQAB", "use": "enc", "kid": "e"},
+        ]);
+        let set = format!("\u{feff}{}", json!({ "keys": keys }));
+        let allowed = [Algorithm::RS256, Algorithm::EdDSA];
+        let set = KeySet::from_jwks(set.as_bytes(), &allowed).unwrap();
+        let (rsa, ed) = (&set.keys()[0], &set.keys()[1]);
+        assert_eq!(rsa.id().as_str(), RFC_7638_THUMBPRINT);
+        assert_eq!((rsa.is_named(), ed.is_named()), (false, true));
+        assert_eq!(set.skipped(), ["'e' (RSA): it is for another use"]);
+        let chosen = |kid: Option<&str>| {
+            let kid = kid.and_then(KeyId::new);
+            set.named_by(kid.as_ref()).count()
+        };
+        assert_eq!(
+            [chosen(None), chosen(Some("d")), chosen(Some("new"))],
+            [2, 1, 1]
+        );
     }
 
     #[test]
@@ -359,9 +496,31 @@ mod tests {
 
     #[test]
     fn what_is_no_jwk_set_is_rejected() {
-        for text in ["", "[]", "{}", r#"{"keys":{}}"#, r#"{"keys":[],"keys":[]}"#] {
+        let map = r#"{"1": "-----BEGIN CERTIFICATE-----"}"#;
+        for (text, found) in [
+            ("", "nothing"),
+            ("[]", "a list"),
+            ("{}", "an object without keys"),
+            (r#"{"keys":{}}"#, "a member keys that is no list"),
+            (
+                r#"{"keys":[],"keys":[]}"#,
+                "JSON that is cut off, or has a member twice",
+            ),
+            (
+                r#"{"jwks_uri":""}"#,
+                "a discovery document, whose jwks_uri has it",
+            ),
+            (r#"{"kty":"RSA"}"#, "a single JWK"),
+            (
+                map,
+                "certificates by name: the issuer has another address for its JWK Set",
+            ),
+            ("<html>", "HTML"),
+            ("-----BEGIN", "PEM"),
+            ("\u{1f}", "something else"),
+        ] {
             let error = KeySet::from_jwks(text.as_bytes(), &[Algorithm::RS256]).unwrap_err();
-            assert_eq!(error, KeyError::NotAJwkSet, "{text}");
+            assert_eq!(error, KeyError::NotAJwkSet { found }, "{text}");
         }
     }
 }

@@ -86,8 +86,8 @@ impl Rejection {
                 "Auth server and sidecar need the same `--signing-type`; a key of another issuer is used with the `alg` that it states, else RS256, ES256, ES384 or EdDSA by its type; `algorithms` of a table may allow fewer. A token with `alg: none`, or with HMAC where RSA is expected, is a forgery.",
             ),
             Self::TokenHeader => (
-                "The token's header has a member that is always rejected (`crit`, `b64`, `zip`, `enc`, `jku`, `jwk`, `x5u`, `x5c`), a `typ` other than `JWT` or `at+jwt`, or an unusable `kid`.",
-                "Use an access token of the auth server: not an ID token, and not an encrypted one.",
+                "The token's header has a member that is always rejected (`crit`, `b64: false`, `zip`, `enc`), a `typ` other than `JWT` or `at+jwt`, or an unusable `kid`.",
+                "Use an access token: not an ID token, and not an encrypted one. `sidecar explain` names the member.",
             ),
             Self::TokenKeyUnknown => (
                 "The token names a key (`kid`) that is not, or no longer, among the verification keys.",
@@ -106,12 +106,12 @@ impl Rejection {
                 "Synchronise the clocks (NTP); compare `date -u` on both machines. `--leeway` bridges up to 300 seconds.",
             ),
             Self::TokenClaimMissing => (
-                "The token lacks a claim that is required: `exp`, `username` or `userId`.",
-                "Use an access token of the auth server. For another implementation without `exp` there is `--allow-no-exp`.",
+                "The token lacks a claim that is required: `exp`; `username` or `userId` of the auth server's, and of another issuer's what `id` and `account` come from (`sub`).",
+                "`sidecar explain` names the claim. `claim` takes another one (`id=…`, several in order); for tokens without `exp` there is `--allow-no-exp`.",
             ),
             Self::TokenClaimInvalid => (
                 "A claim has the wrong type or an impossible value: a date that is no number, an empty `username` or `userId`, an `extraInfo` that is no map of strings.",
-                "Look at the claims (`auth-server token inspect`) and fix the issuer.",
+                "`sidecar explain` names the claim and what it holds: map another with `claim`, or fix the issuer.",
             ),
             Self::TokenIssuer => (
                 "The token comes from another issuer (`iss`) than `--issuer` or one of the `[[issuer]]` tables requires, or in another place than the table of its issuer names (`token-header`).",
@@ -119,7 +119,7 @@ impl Rejection {
             ),
             Self::TokenAudience => (
                 "The token is meant for another audience (`aud`) than `--audience` requires; or it is an application's (`typ: at+jwt` with an `aud`), and no `--audience` is set.",
-                "Ask the issuer for a token of this audience, or set `--audience` to what its tokens say.",
+                "Ask the issuer for a token of this audience, or set `--audience` to what its tokens say. Where they have it in another claim than `aud`, `audience-claim` of the `[[issuer]]` names it.",
             ),
             Self::TokenBound => (
                 "The token has a member `cnf`: its issuer bound it to a key or a certificate of the client (DPoP, mutual TLS), so that it is worth nothing to a thief. No proof of the key is checked here, so as a bearer token it would serve the thief as well.",

@@ -11,9 +11,13 @@ use crate::rejection::Rejection;
 const REQUIRED: [&str; 2] = ["id", "account"];
 const SUBJECT: &str = "sub";
 
-/// The fields of the user and the claims they come from.
+/// The fields of the user and the claims they come from, of which the first that is there counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClaimMapping(Vec<(&'static str, ClaimName)>);
+pub struct ClaimMapping {
+    fields: Vec<(&'static str, Vec<ClaimName>)>,
+    /// The claim with the audience; `None` for `aud`.
+    audience: Option<ClaimName>,
+}
 
 /// An unusable mapping.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -24,37 +28,56 @@ pub enum ClaimMappingError {
     /// An unknown field of the user.
     #[error("the user has no field of this name; there are {}", CurrentUserDetails::FIELDS.join(", "))]
     UnknownField,
-    /// A field with two claims.
-    #[error("the field is mapped twice")]
-    Repeated,
     /// An invalid claim after `=`.
     #[error(transparent)]
     Claim(#[from] ClaimNameError),
 }
 
 impl ClaimMapping {
-    /// Parses one `FIELD=CLAIM` for each field. `id` and `account` come from `sub` unless an entry
-    /// maps them.
+    /// Parses `FIELD=CLAIM` entries; a field may have several, of which the first that is there
+    /// counts. `id` and `account` come from `sub` unless an entry maps them.
     ///
     /// # Errors
     /// The first unusable entry.
     pub fn parse<'a>(
         entries: impl IntoIterator<Item = &'a str>,
     ) -> Result<Self, (&'a str, ClaimMappingError)> {
-        let mut mapped: Vec<(&'static str, ClaimName)> = Vec::new();
+        let mut fields: Vec<(&'static str, Vec<ClaimName>)> = Vec::new();
         for entry in entries {
             let (field, claim) = parse_entry(entry).map_err(|error| (entry, error))?;
-            if mapped.iter().any(|(other, _)| *other == field) {
-                return Err((entry, ClaimMappingError::Repeated));
+            match fields.iter_mut().find(|(other, _)| *other == field) {
+                Some((_, claims)) => claims.push(claim),
+                None => fields.push((field, vec![claim])),
             }
-            mapped.push((field, claim));
         }
         for field in REQUIRED {
-            if mapped.iter().all(|(other, _)| *other != field) {
-                mapped.push((field, ClaimName::top_level(SUBJECT)));
+            if fields.iter().all(|(other, _)| *other != field) {
+                fields.push((field, vec![ClaimName::top_level(SUBJECT)]));
             }
         }
-        Ok(Self(mapped))
+        Ok(Self {
+            fields,
+            audience: None,
+        })
+    }
+
+    /// Takes the audience from this claim in place of `aud`.
+    #[must_use]
+    pub fn with_audience(self, audience: Option<ClaimName>) -> Self {
+        Self { audience, ..self }
+    }
+
+    /// Returns the claim with the audience, if it is not `aud`.
+    pub(super) const fn audience(&self) -> Option<&ClaimName> {
+        self.audience.as_ref()
+    }
+
+    /// Returns the fields that identify a user, with their claims.
+    pub(super) fn required(&self) -> impl Iterator<Item = (&'static str, &[ClaimName])> {
+        let fields = self.fields.iter();
+        fields
+            .filter(|(field, _)| REQUIRED.contains(field))
+            .map(|(field, claims)| (*field, claims.as_slice()))
     }
 
     /// Reads the user from a payload. Text stays as it is; numbers, booleans, arrays and objects
@@ -68,8 +91,8 @@ impl ClaimMapping {
         members: &Map<String, Value>,
     ) -> Result<CurrentUserDetails, Rejection> {
         let mut user = CurrentUserDetails::default();
-        for (field, claim) in &self.0 {
-            let value = claim.find(members);
+        for (field, claims) in &self.fields {
+            let value = first(claims, members);
             let value = if REQUIRED.contains(field) {
                 Some(required_text(value)?)
             } else {
@@ -81,6 +104,15 @@ impl ClaimMapping {
         }
         Ok(user)
     }
+}
+
+/// Returns the first claim that is there.
+pub(super) fn first<'m>(
+    claims: &[ClaimName],
+    members: &'m Map<String, Value>,
+) -> Option<&'m Value> {
+    let mut values = claims.iter().filter_map(|claim| claim.find(members));
+    values.find(|value| !value.is_null())
 }
 
 fn parse_entry(entry: &str) -> Result<(&'static str, ClaimName), ClaimMappingError> {
@@ -134,6 +166,11 @@ mod tests {
             (&[][..], "s", "s"),
             (&["account=preferred_username"], "s", "ada"),
             (&["id=uid"], "7", "s"),
+            (
+                &["account=upn", "id=uid", "account=preferred_username"],
+                "7",
+                "ada",
+            ),
         ] {
             let expected = [("id", id.to_owned()), ("account", account.to_owned())];
             assert_eq!(user(entries, &payload).unwrap(), expected, "{entries:?}");
@@ -219,7 +256,6 @@ mod tests {
             (&["=sub"], "=sub", E::UnknownField),
             (&["Id=sub"], "Id=sub", E::UnknownField),
             (&["nickname=name"], "nickname=name", E::UnknownField),
-            (&["id=a", "email=b", "id=a"], "id=a", E::Repeated),
             (&["id=/a~2"], "id=/a~2", E::Claim(ClaimNameError::Pointer)),
             (&["id=/a~"], "id=/a~", E::Claim(ClaimNameError::Pointer)),
         ] {

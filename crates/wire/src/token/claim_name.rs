@@ -31,6 +31,22 @@ pub enum ClaimNameError {
     Pointer,
 }
 
+/// Writes the name as a setting has it.
+impl std::fmt::Display for ClaimName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.0 {
+            ClaimPath::TopLevel(name) => f.write_str(name),
+            ClaimPath::Nested { outer, pointer } => {
+                write!(
+                    f,
+                    "/{}{pointer}",
+                    outer.replace('~', "~0").replace('/', "~1")
+                )
+            }
+        }
+    }
+}
+
 impl std::str::FromStr for ClaimName {
     type Err = ClaimNameError;
 

@@ -125,6 +125,14 @@ impl Claims {
         mapping: &ClaimMapping,
     ) -> Result<Self, Rejection> {
         let user = mapping.user(&members)?;
+        if let Some(claim) = mapping.audience() {
+            let audience = claim.find(&members).cloned();
+            members.insert("aud".to_owned(), audience.unwrap_or_default());
+        }
+        // They have no meaning here: no value of theirs is an error.
+        for unused in ["sub", "iat", "jti"] {
+            members.remove(unused);
+        }
         Ok(Self {
             username: user.account.clone().unwrap_or_default(),
             user_id: user.id.clone().unwrap_or_default(),

@@ -12,8 +12,9 @@ use super::bearer::Bearer;
 use super::claim_mapping::ClaimMapping;
 use super::claim_name::ClaimName;
 use super::claims::{Claims, Validity};
+use super::detail;
 use crate::explain::observer::{Fact, Observer, Unobserved};
-use crate::keys::{KeyId, KeySet, VerificationKey};
+use crate::keys::{KeyId, KeySet, VerificationKey, algorithms};
 use crate::rejection::Rejection;
 use crate::strict_json;
 
@@ -40,15 +41,17 @@ pub struct VerificationPolicy {
     pub extra_claims: Vec<ClaimName>,
 }
 
-/// Members that change the key or the meaning of the token (RFC 7515 §4.1, RFC 7797).
-const REJECTED_HEADER_MEMBERS: [&str; 8] =
-    ["crit", "b64", "zip", "enc", "jku", "jwk", "x5u", "x5c"];
+/// Members that change the meaning of the token (RFC 7515 §4.1.11, RFC 7516 §4.1). Those that hold a key
+/// or lead to one (`jku`, `jwk`, `x5u`, `x5c`, `x5t`) are never read: only configured keys count.
+const REJECTED_HEADER_MEMBERS: [&str; 3] = ["crit", "zip", "enc"];
+/// False for a payload that is not encoded (RFC 7797).
+const ENCODED: &str = "b64";
 
 /// The confirmation of RFC 7800 §3.1, whatever it holds.
 const CONFIRMATION: &str = "cnf";
 
 /// Media type of a token; compared without regard to case (RFC 7515 §4.1.9).
-const TOKEN_TYPE: &str = "JWT";
+const TOKEN_TYPES: [&str; 2] = ["JWT", "application/jwt"];
 /// The same of a token of RFC 9068, and its full form (§4).
 const ACCESS_TOKEN_TYPES: [&str; 2] = ["at+jwt", "application/at+jwt"];
 
@@ -73,6 +76,20 @@ impl VerificationPolicy {
     /// # Errors
     /// The errors of [`Self::verify_at`].
     pub fn verify_observed(
+        &self,
+        keys: &KeySet,
+        token: Bearer<'_>,
+        now: i64,
+        observer: &mut impl Observer,
+    ) -> Result<Claims, Rejection> {
+        let verified = self.verify_each(keys, token, now, observer);
+        observer.explains(&verified, |rejection| {
+            detail::of(rejection, self, keys, token.as_str())
+        });
+        verified
+    }
+
+    fn verify_each(
         &self,
         keys: &KeySet,
         token: Bearer<'_>,
@@ -217,10 +234,7 @@ impl Header {
     fn parse(encoded: &str, check_type: CheckType) -> Result<Self, Rejection> {
         let members =
             strict_json::object(&decode(encoded)?).map_err(|_| Rejection::TokenMalformed)?;
-        if REJECTED_HEADER_MEMBERS
-            .iter()
-            .any(|name| members.contains_key(*name))
-        {
+        if rejected_member(&members).is_some() {
             return Err(Rejection::TokenHeader);
         }
         check_type(&members)?;
@@ -232,11 +246,23 @@ impl Header {
     }
 }
 
+/// Returns the member for which a header is rejected.
+pub(super) fn rejected_member(members: &Map<String, Value>) -> Option<&'static str> {
+    let is_encoded = members
+        .get(ENCODED)
+        .is_none_or(|it| *it == Value::Bool(true));
+    let mut rejected = REJECTED_HEADER_MEMBERS.into_iter();
+    rejected
+        .find(|name| members.contains_key(*name))
+        .or((!is_encoded).then_some(ENCODED))
+}
+
 fn check_type(members: &Map<String, Value>) -> Result<(), Rejection> {
     let accepted = match members.get("typ") {
         None => true,
         Some(Value::String(media_type)) => {
-            media_type.eq_ignore_ascii_case(TOKEN_TYPE) || is_access_token(members)
+            let is_it = |name: &&str| media_type.eq_ignore_ascii_case(name);
+            TOKEN_TYPES.iter().any(is_it) || is_access_token(members)
         }
         Some(_) => false,
     };
@@ -254,13 +280,15 @@ fn algorithm(members: &Map<String, Value>) -> Result<Algorithm, Rejection> {
     members
         .get("alg")
         .and_then(Value::as_str)
-        .and_then(|name| name.parse().ok())
+        .and_then(algorithms::parse)
         .ok_or(Rejection::TokenAlgorithm)
 }
 
 fn key_id(members: &Map<String, Value>) -> Result<Option<KeyId>, Rejection> {
     match members.get("kid") {
         None => Ok(None),
+        // An empty name counts as missing.
+        Some(Value::String(name)) if name.is_empty() => Ok(None),
         Some(Value::String(name)) => KeyId::new(name).map(Some).ok_or(Rejection::TokenHeader),
         Some(_) => Err(Rejection::TokenHeader),
     }
@@ -275,12 +303,7 @@ fn check_signature<'k>(
     if !keys.allows(header.algorithm) {
         return Err(Rejection::TokenAlgorithm);
     }
-    let named = header.key_id.as_ref().filter(|_| keys.is_named());
-    let mut candidates = keys
-        .keys()
-        .iter()
-        .filter(|key| named.is_none_or(|name| key.id() == name))
-        .peekable();
+    let mut candidates = keys.named_by(header.key_id.as_ref()).peekable();
     if candidates.peek().is_none() {
         return Err(Rejection::TokenKeyUnknown);
     }

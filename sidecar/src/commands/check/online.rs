@@ -79,6 +79,9 @@ impl Findings {
             Ok(Fetched::Keys(keys)) => {
                 let names = KeySetFingerprint::of(&keys);
                 self.lines.push(format!("keys from {endpoint}: {names}"));
+                let skipped = keys.skipped().iter();
+                self.lines
+                    .extend(skipped.map(|key| format!("not used from {endpoint}: {key}")));
             }
             Ok(Fetched::StillFresh) => {}
             Err(error) => {

@@ -8,6 +8,7 @@ use runtime::net::host_port::without_credentials;
 use runtime::process::exit::ExitError;
 use wire::keys::algorithms::AsymmetricAlgorithm;
 use wire::token::claim_mapping::ClaimMapping;
+use wire::token::claim_name::ClaimName;
 use wire::token::verifier::VerificationPolicy;
 
 use super::user_prefix::UserPrefix;
@@ -201,13 +202,22 @@ impl<'a> Description<'a> {
         if self.table.auth_server {
             return Ok(None);
         }
-        let entry = |(field, claim): (&String, &String)| format!("{field}={claim}");
+        let of_table = self.table.claim.iter().flat_map(|(field, claims)| {
+            let claims = claims.as_slice().iter();
+            claims.map(move |claim| format!("{field}={claim}"))
+        });
         let entries: Vec<_> = match self.is_of_flags() {
             true => self.args.rules.tokens.claim.clone(),
-            false => self.table.claim.iter().map(entry).collect(),
+            false => of_table.collect(),
         };
+        let audience = self.table.audience_claim.as_deref();
+        let audience = audience.map(|claim| {
+            let parsed: Result<ClaimName, _> = claim.parse();
+            parsed.map_err(|error| self.rejected_value("audience-claim", claim, error))
+        });
+        let audience = audience.transpose()?;
         ClaimMapping::parse(entries.iter().map(String::as_str))
-            .map(Some)
+            .map(|mapping| Some(mapping.with_audience(audience)))
             .map_err(|(entry, error)| self.rejected_value("claim", entry, error))
     }
 

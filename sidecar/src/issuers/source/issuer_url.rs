@@ -13,13 +13,16 @@ use wire::keys::algorithms::AsymmetricAlgorithm;
 
 use super::jwks_url::{JwksUrl, JwksUrlSettings};
 use crate::issuers::fetch::{FetchError, Fetched, Purpose};
-use crate::issuers::http_client::{KeyRequest, MAX_BODY_BYTES, Transport, Unexpected};
+use crate::issuers::http_client::{KeyRequest, KeyResponse, MAX_BODY_BYTES, Transport, Unexpected};
 use crate::issuers::jwks_address::{JwksAddress, JwksAddressError};
 use crate::issuers::proxy::KeysProxy;
 use crate::issuers::tls::TlsFiles;
+use wire::keys::BYTE_ORDER_MARK;
 
 /// The path of the document, behind the issuer without its final slash.
 const DOCUMENT: &str = "/.well-known/openid-configuration";
+/// The path of the same of an OAuth server (RFC 8414 §3.1), between host and path of the issuer.
+const OAUTH_DOCUMENT: &str = "/.well-known/oauth-authorization-server";
 /// Interval of reads of the document; issuers announce new addresses days ahead.
 const READ_AGAIN_AFTER: Duration = Duration::from_secs(3600);
 /// The same after a failed read, while the known address still responds.
@@ -30,6 +33,8 @@ const TRY_AGAIN_AFTER: Duration = Duration::from_secs(300);
 pub(crate) struct IssuerUrl {
     issuer: String,
     document: JwksAddress,
+    /// Read where there is no other.
+    oauth_document: JwksAddress,
 }
 
 /// The error of an unusable issuer URL.
@@ -54,9 +59,15 @@ impl IssuerUrl {
         if document.is_plain_over_a_network() {
             return Err(IssuerUrlError::Plain);
         }
+        let host = base.find("://").map_or(0, |scheme| scheme + 3);
+        let path = base
+            .get(host..)
+            .and_then(|rest| Some(host + rest.find('/')?));
+        let (server, path) = base.split_at(path.unwrap_or(base.len()));
         Ok(Self {
             issuer: issuer.to_owned(),
             document,
+            oauth_document: format!("{server}{OAUTH_DOCUMENT}{path}").parse()?,
         })
     }
 
@@ -171,17 +182,11 @@ impl Discovered {
 
     async fn read_document(&mut self) -> Result<(), FetchError> {
         self.transport.follow_files().await;
-        let document = &self.settings.issuer.document;
-        let request = KeyRequest {
-            target: document.target(),
-            credentials: &[],
-            bearer: None,
-            accept: "application/json",
-            known: None,
-            max_bytes: MAX_BODY_BYTES,
-            is_last: true,
-        };
-        let response = self.transport.get(&document.instance(), request).await?;
+        let issuer = self.settings.issuer.clone();
+        let mut response = self.request(&issuer.document).await?;
+        if response.status == StatusCode::NOT_FOUND {
+            response = self.request(&issuer.oauth_document).await?;
+        }
         if response.status != StatusCode::OK {
             return Err(DocumentError::Status(response.status).into());
         }
@@ -200,11 +205,27 @@ impl Discovered {
     }
 }
 
+impl Discovered {
+    async fn request(&mut self, document: &JwksAddress) -> Result<KeyResponse, FetchError> {
+        let request = KeyRequest {
+            target: document.target(),
+            credentials: &[],
+            bearer: None,
+            accept: "application/json",
+            known: None,
+            max_bytes: MAX_BODY_BYTES,
+            is_last: true,
+        };
+        Ok(self.transport.get(&document.instance(), request).await?)
+    }
+}
+
 impl DiscoverySettings {
     /// Returns the address of the key set in a document of this issuer.
     fn address_in(&self, body: &[u8]) -> Result<JwksAddress, DocumentError> {
         let document: Document =
-            serde_json::from_slice(body).map_err(|_| DocumentError::NotADocument)?;
+            serde_json::from_slice(body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(body))
+                .map_err(|_| DocumentError::NotADocument)?;
         if document.issuer != self.issuer.issuer {
             return Err(DocumentError::OtherIssuer);
         }
@@ -281,29 +302,18 @@ mod tests {
 
     #[test]
     fn the_document_stands_behind_the_issuer() {
-        for (issuer, document) in [
-            (
-                "https://idp",
-                "https://idp/.well-known/openid-configuration",
-            ),
-            (
-                "https://idp/",
-                "https://idp/.well-known/openid-configuration",
-            ),
-            (
-                "https://idp/realms/a",
-                "https://idp/realms/a/.well-known/openid-configuration",
-            ),
-            (
-                "http://127.0.0.1:81/a",
-                "http://127.0.0.1:81/a/.well-known/openid-configuration",
-            ),
+        for (issuer, host, path) in [
+            ("https://idp", "https://idp", ""),
+            ("https://idp/", "https://idp", ""),
+            ("https://idp/realms/a", "https://idp", "/realms/a"),
+            ("http://127.0.0.1:81/a", "http://127.0.0.1:81", "/a"),
         ] {
             let url = IssuerUrl::new(issuer).unwrap();
-            assert_eq!(
-                (url.document.to_string().as_str(), url.as_str()),
-                (document, issuer)
-            );
+            assert_eq!(url.as_str(), issuer);
+            let document = format!("{host}{path}/.well-known/openid-configuration");
+            assert_eq!(url.document.to_string(), document);
+            let document = format!("{host}/.well-known/oauth-authorization-server{path}");
+            assert_eq!(url.oauth_document.to_string(), document);
         }
         for issuer in [
             "idp",

@@ -24,16 +24,23 @@ struct Discoverable {
 
 impl Discoverable {
     fn new() -> Self {
+        Self::with_document_at("/realm/.well-known/openid-configuration")
+    }
+
+    fn with_document_at(path: &'static str) -> Self {
         let table: IssuerTable = load("several_issuers.toml");
         let row = table.issuer.into_iter().find(|row| row.name == "cluster");
         let one = Published::new(row.unwrap());
         let document = Arc::new(Mutex::new(Value::Null));
         let current = Arc::clone(&document);
-        let documents = SocketServer::start(move |request| match request.target().as_slice() {
-            b"/realm/.well-known/openid-configuration" => {
-                json_response("200 OK", &current.lock().unwrap().to_string())
+        let documents = SocketServer::start(move |request| {
+            if request.target() == path.as_bytes() {
+                // As an editor of Windows saves it.
+                let document = format!("\u{feff}{}", current.lock().unwrap());
+                json_response("200 OK", &document)
+            } else {
+                json_response("404 Not Found", "{}")
             }
-            _ => json_response("404 Not Found", "{}"),
         });
         let this = Self {
             one,
@@ -100,6 +107,22 @@ fn discovery_finds_the_key_set_by_the_issuer_alone() {
         let token = realm.one.own();
         let other = verdict(&sidecar.bearing(&token).get("/list"));
         assert_eq!(other, "401 token_issuer");
+    }
+}
+
+#[test]
+fn rfc_8414_an_oauth_server_has_its_document_at_another_path() {
+    let realm = Discoverable::with_document_at("/.well-known/oauth-authorization-server/realm");
+    let (service, issuer) = (EchoService::start(), realm.issuer());
+    let flags = ["--issuer-url", &issuer, "--audience", "orders"];
+    let sidecar = SidecarPlan::of_issuer(&service, flags).flags(NEVER).ready();
+    let response = sidecar.bearing(&realm.token()).get("/list");
+    assert_eq!(verdict(&response), "200");
+    let requests = [realm.documents.requests(), realm.one.server.retrievals()].concat();
+    assert_eq!(requests.len(), 3);
+    for request in requests {
+        // Some servers would compress what the sidecar does not decompress.
+        assert_eq!(request.header("accept-encoding"), ["identity"]);
     }
 }
 

@@ -81,7 +81,12 @@ pub(crate) struct Issuers {
 impl Issuers {
     /// Publishes the issuers of these names, or all without one.
     pub(in super::super) fn publish(names: &[&str]) -> Self {
-        let table: IssuerTable = load("several_issuers.toml");
+        Self::publish_of("several_issuers.toml", names)
+    }
+
+    /// Publishes issuers of another table.
+    pub(in super::super) fn publish_of(file: &str, names: &[&str]) -> Self {
+        let table: IssuerTable = load(file);
         let is_one = |row: &IssuerRow| names.is_empty() || names.contains(&row.name.as_str());
         Self::of_rows(table.issuer.into_iter().filter(is_one))
     }
