@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand};
 
+use crate::grants::{NamedClaim, Scope};
 use crate::users::UsersLocation;
 
 #[derive(Debug, Subcommand)]
@@ -67,6 +68,15 @@ pub(crate) struct UserAddArgs {
     /// Grade
     #[arg(long, value_name = "GRADE")]
     pub(crate) grade: Option<String>,
+    /// Role of the user's tokens, a member of the claim `roles`; repeatable
+    #[arg(long, value_name = "ROLE", value_delimiter = ',')]
+    pub(crate) role: Vec<String>,
+    /// Scope of the user's tokens: values with spaces between them
+    #[arg(long, value_name = "SCOPE")]
+    pub(crate) scope: Option<Scope>,
+    /// Further claim of the user's tokens: NAME=TEXT, or NAME:=JSON for another value; repeatable
+    #[arg(long, value_name = "CLAIM")]
+    pub(crate) claim: Vec<NamedClaim>,
 }
 #[derive(Debug, Args)]
 pub(crate) struct UserPasswordArgs {

@@ -19,6 +19,7 @@ use crate::cli::user::{
     UserAccountArgs, UserAddArgs, UserCommand, UserListArgs, UserPasswordArgs, UserSetPasswordArgs,
     UserTotpArgs, UsersFileArgs,
 };
+use crate::grants::FurtherClaims;
 use crate::random;
 use crate::users::edit::{
     EditError, with_disabled, with_password, with_totp, with_user, without_user,
@@ -55,7 +56,9 @@ pub(crate) fn run(command: &UserCommand) -> Result<(), ExitError> {
 
 fn add(args: &UserAddArgs) -> Result<(), ExitError> {
     let path = path(&args.file)?;
-    // Fails before the operator types a password.
+    // These fail before the operator types a password.
+    let claims = FurtherClaims::from_named(&args.claim)
+        .map_err(|error| ExitError::Usage(format!("--claim: {error}")))?;
     let there = users(&path)?;
     if there.knows(&args.account) {
         return Err(rejected(&path, &EditError::Taken(args.account.clone())));
@@ -74,6 +77,9 @@ fn add(args: &UserAddArgs) -> Result<(), ExitError> {
         user_type: args.user_type.clone(),
         tenant_id: args.tenant_id.clone(),
         grade: args.grade.clone(),
+        roles: args.role.clone(),
+        scope: args.scope.clone().unwrap_or_default(),
+        claims,
         ..UserEntry::default()
     };
     edit(&args.file, |text| with_user(text, entry))

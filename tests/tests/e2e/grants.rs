@@ -681,3 +681,36 @@ fn a_user_s_scope_audience_roles_and_claims_reach_the_service() {
         "401 token_audience"
     );
 }
+
+#[test]
+fn a_user_is_added_with_roles_scope_and_claims() {
+    let users = UsersFile::new();
+    let flags = [
+        "--role=admin",
+        "--role=ops",
+        "--scope=orders:write orders:read",
+        "--claim=region=eu",
+        "--claim=level:=7",
+        "--password-stdin",
+    ];
+    let end = users.command("add", "ada", &flags, "enchantress");
+    assert_eq!(end.code, Some(0), "{}", end.stderr);
+    let server = AuthServerPlan::new()
+        .flags(["--users", &users.location()])
+        .ready();
+    let claims = payload_of(&server.token_of("ada", "enchantress"));
+    assert_eq!(claims["roles"], json!(["admin", "ops"]));
+    assert_eq!(claims["scope"], "orders:read orders:write");
+    assert_eq!(
+        [&claims["region"], &claims["level"]],
+        [&json!("eu"), &json!(7)]
+    );
+
+    let end = users.command("add", "bob", &["--claim=sub=1", "--password-stdin"], "x");
+    assert_eq!(end.code, Some(64), "{}", end.stderr);
+    assert!(
+        end.stderr.contains("the claim sub is this server's own"),
+        "{}",
+        end.stderr
+    );
+}
