@@ -4,8 +4,8 @@
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD,
-    HeaderName, ORIGIN, VARY,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
+    ACCESS_CONTROL_REQUEST_METHOD, HeaderName, ORIGIN, VARY,
 };
 use http::{HeaderMap, HeaderValue, Method};
 
@@ -15,16 +15,6 @@ use super::methods::certain_method;
 /// Response fields that a script may read besides the default ones.
 const EXPOSED: HeaderValue =
     HeaderValue::from_static("WWW-Authenticate, Retry-After, X-Request-Id");
-/// Lists the fields that a page may send to any endpoint of ours. They include the token's even for
-/// endpoints without a token, because many pages send it with every request.
-macro_rules! headers_with {
-    ($more:literal) => {
-        concat!(
-            "Authorization, Verified-Ticket, X-Request-Id, traceparent",
-            $more
-        )
-    };
-}
 /// Seconds that a browser may cache the response to a preflight.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
@@ -152,6 +142,13 @@ impl AllowedOrigins {
         if let Some(origin) = self.of(headers) {
             fields.push((ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone()));
             fields.push((ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED));
+            // Whatever a page of an allowed origin sends: libraries for traces add fields of their own.
+            let requested = headers.get_all(ACCESS_CONTROL_REQUEST_HEADERS);
+            fields.extend(
+                requested
+                    .iter()
+                    .map(|it| (ACCESS_CONTROL_ALLOW_HEADERS, it.clone())),
+            );
         }
         fields
     }
@@ -170,21 +167,15 @@ pub enum Endpoint {
 
 impl Endpoint {
     /// Returns the fields of a preflight response besides [`AllowedOrigins::response_fields`].
-    pub const fn preflight_fields(self) -> [(HeaderName, HeaderValue); 3] {
-        let (methods, headers) = match self {
-            Self::Login => ("POST", headers_with!(", Content-Type")),
-            Self::Key => ("GET", headers_with!(", X-App-Id, X-App-Secret")),
-            Self::Reading => ("GET, HEAD", headers_with!("")),
+    pub const fn preflight_fields(self) -> [(HeaderName, HeaderValue); 2] {
+        let methods = match self {
+            Self::Login => "POST",
+            Self::Key => "GET",
+            Self::Reading => "GET, HEAD",
         };
+        let methods = HeaderValue::from_static(methods);
         [
-            (
-                ACCESS_CONTROL_ALLOW_METHODS,
-                HeaderValue::from_static(methods),
-            ),
-            (
-                ACCESS_CONTROL_ALLOW_HEADERS,
-                HeaderValue::from_static(headers),
-            ),
+            (ACCESS_CONTROL_ALLOW_METHODS, methods),
             (ACCESS_CONTROL_MAX_AGE, MAX_AGE),
         ]
     }
