@@ -93,6 +93,11 @@ impl ChangedBy {
         self.event.as_deref()
     }
 
+    /// Returns what was changed, where that is recorded.
+    pub(crate) fn named(&self) -> Option<String> {
+        self.of.clone()
+    }
+
     /// Returns true if this change was one of `id`.
     pub(crate) fn is_of(&self, id: &str) -> bool {
         self.of.as_deref() == Some(id)

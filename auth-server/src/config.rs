@@ -156,13 +156,6 @@ impl Config {
         })
     }
 
-    /// Returns the seconds for which a login may count: its token, or its session.
-    pub(crate) fn login_lifetime(&self) -> u32 {
-        self.issuer
-            .lifetime
-            .max(self.session_lifetime.unwrap_or_default())
-    }
-
     /// Returns the applications known before the store is read.
     pub(crate) fn registrations(&self) -> ApplicationRegistry {
         let registrations = ApplicationRegistry::new(self.signing_type == SigningType::Hmac);

@@ -73,7 +73,6 @@ pub(crate) struct StoredKeys {
     pub(crate) pair: Option<StoredKeyPair>,
     /// As serialized by `ring::record`; `None` beside a pair that only other software wrote.
     pub(crate) ring: Option<StoredText>,
-    pub(crate) revocations: Option<StoredText>,
 }
 
 /// One of the two stored values, named in messages.

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use tracing::{debug, info, warn};
 
 use crate::revocations::Revocation;
-use crate::revocations::queue::RevocationQueue;
+use crate::revocations::log::RevocationLog;
 use crate::store::clock::StoreClock;
 use crate::store::envelope_encryption::{EncryptionError, KeyEncryption};
 use crate::store::{Change, Key, Kind, Store, StoreError, Stored};
@@ -32,9 +32,7 @@ pub(crate) struct LoadedUsers {
     pub(crate) encryption: Arc<KeyEncryption>,
     pub(crate) clock: Arc<StoreClock>,
     pub(crate) users: Arc<FileUsers>,
-    pub(crate) revocations: RevocationQueue,
-    /// Seconds for which a login may count.
-    pub(crate) login_lifetime: i64,
+    pub(crate) revocations: Arc<RevocationLog>,
 }
 
 /// The store did not take a record or a revocation.
@@ -42,8 +40,6 @@ pub(crate) struct LoadedUsers {
 enum NotRecorded {
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("the revocations are not in the store yet")]
-    Revocations,
     #[error("another server writes it at the same time")]
     Race,
     #[error("it cannot be written: {0}")]
@@ -85,12 +81,11 @@ impl LoadedUsers {
                 users = left.len(),
                 "revoking the tokens of users who left since the last load"
             );
-            let keep = self.login_lifetime;
             let passed = i64::try_from(started.elapsed().as_secs()).unwrap_or_default();
             let started = self.clock.now().saturating_sub(passed);
             let revocations = left.into_iter();
-            let revocations = revocations.map(|id| Revocation::of_user(id, started, keep));
-            self.store_revocations(revocations.collect()).await?;
+            let revocations = revocations.map(|id| Revocation::of_user(id, started));
+            self.revocations.note(revocations);
         }
         // An equal one as well: the key-encryption key may have been replaced.
         self.write(&self.users.enabled(), held.as_ref()).await?;
@@ -113,13 +108,6 @@ impl LoadedUsers {
         disabled
     }
 
-    /// Waits until the store has these revocations, and those of every reload before: without them a
-    /// record would hide who left.
-    async fn store_revocations(&self, revocations: Vec<Revocation>) -> Result<(), NotRecorded> {
-        let stored = self.revocations.submit(revocations).await;
-        stored.map_err(|_| NotRecorded::Revocations)
-    }
-
     async fn record(&self) -> Result<(), NotRecorded> {
         for _ in 0..ATTEMPTS {
             let users = self.users.enabled();
@@ -135,7 +123,8 @@ impl LoadedUsers {
 
     /// Writes the record, unless another server has replaced `held`.
     async fn write(&self, users: &EnabledUsers, held: Option<&Stored>) -> Result<(), NotRecorded> {
-        self.store_revocations(Vec::new()).await?;
+        // Without them the record would hide who left.
+        self.revocations.flush().await?;
         let (key, text) = (self.key(), serde_json::to_string(users)?);
         let put = Change::Put {
             value: self.encryption.seal_record(&key, &text)?,

@@ -121,8 +121,10 @@ metrics! {
         key_rotations: Counter,
         /// Revoked keys that this server heard of while it ran
         key_revocations: Counter,
-        /// Entries of the revocation list by kind: token, user, application
+        /// Revocations in the log of the store by kind: token, user, application
         revocations: Family<Label, Gauge>,
+        /// Revocations that this server wrote back into an older copy of the store
+        revocations_restored: Counter,
         /// Time to make and sign a token
         token_signing_duration_seconds: DurationHistogram
             = DurationHistogram::new(&SIGNING_BOUNDS),
@@ -259,12 +261,16 @@ impl Metrics {
         self.unreadable_applications.set(gauge(count));
     }
 
-    /// Sets the entries of the revocation list: tokens, users, applications.
+    /// Sets the revocations in the log: tokens, users, applications.
     pub(crate) fn revocations(&self, counts: [usize; 3]) {
         for (kind, count) in ["token", "user", "application"].into_iter().zip(counts) {
             let entries = self.revocations.get_or_create(&[("kind", kind)]);
             entries.set(gauge(count));
         }
+    }
+
+    pub(crate) fn revocations_restored(&self, count: usize) {
+        self.revocations_restored.inc_by(count as u64);
     }
 
     pub(crate) fn clock_skew(&self, seconds: i64) {

@@ -43,7 +43,7 @@ use crate::loaded_users::LoadedUsers;
 use crate::metrics::Metrics;
 use crate::nacos::registration::Registration;
 use crate::rate_limit::AddressLimit;
-use crate::revocations::queue::{RevocationQueue, revocation_queue};
+use crate::revocations::log::RevocationLog;
 use crate::sessions::records::SessionRecords;
 use crate::sessions::used_codes::UsedCodes;
 use crate::sessions::{SessionParts, Sessions};
@@ -90,11 +90,19 @@ async fn serve_with(
     // Before the addresses are printed: a reader of them may send a signal at once.
     let terminations = Terminations::install().map_err(no_signals)?;
     let (background, ends) = supervisor();
+    let (clock, metrics) = (Arc::default(), Metrics::default());
     let shared = SyncedState {
         live_keys: Arc::default(),
         registrations: Arc::new(config.registrations()),
-        clock: Arc::default(),
-        metrics: Metrics::default(),
+        revocations: Arc::new(RevocationLog::new(
+            Arc::clone(&store),
+            config.store.encryption(),
+            Arc::clone(&clock),
+            metrics.clone(),
+            config.rotation.keep,
+        )),
+        clock,
+        metrics,
     };
     info!(
         version = env!("CARGO_PKG_VERSION"),
@@ -110,14 +118,12 @@ async fn serve_with(
     let health = Health::new();
     let admin = listener::bind(Port::Admin, args.listening.admin_listen)?;
 
-    let (revocations, inbox) = revocation_queue();
     let mut key_sync = KeySync::new(
         (config.store.keys(&store), config.store.applications(&store)),
         config.signing_type,
         config.rotation,
         shared.clone(),
         &health,
-        inbox,
     );
     // Probes first: a process waiting for a stalled store must not seem to hang.
     let stop = watch::Sender::new(());
@@ -125,7 +131,7 @@ async fn serve_with(
     let metrics = metrics_registry(&config, &shared.metrics);
     let admin_task = admin::spawn(admin, &health, metrics, &stop, &background);
     key_sync.start().await?;
-    follow_users(&config, &shared, (&revocations, &store), &background)?;
+    follow_users(&config, &shared, &store, &background)?;
     follow_applications(&config, &shared, &background)?;
     follow_certificate(&config, &shared.metrics, &background)?;
     let hang_ups = log_sighups(hang_ups, reloaded_parts(&config));
@@ -144,7 +150,7 @@ async fn serve_with(
         args.stop.lame_duck.duration(),
     );
     let format = args.logs.log_format;
-    let shared = (shared, revocations, store);
+    let shared = (shared, store);
     let outcome = serve_public(public, format, config, shared, &health, draining, end).await;
 
     traces::flush().await;
@@ -213,7 +219,7 @@ fn registration(
 fn follow_users(
     config: &Config,
     shared: &SyncedState,
-    (revocations, store): (&RevocationQueue, &Arc<dyn Store>),
+    store: &Arc<dyn Store>,
     background: &Supervisor,
 ) -> Result<(), ExitError> {
     let metrics = &shared.metrics;
@@ -222,18 +228,16 @@ fn follow_users(
         return Ok(());
     };
     users.remove_unfinished();
-    let login_lifetime = config.login_lifetime().into();
-    let revoking = (revocations.clone(), login_lifetime);
+    let revocations = Arc::clone(&shared.revocations);
     let clock = Arc::clone(&shared.clock);
     let checked = (Arc::clone(&shared.registrations), Arc::clone(&clock));
-    let reload = UsersReload::new(Arc::clone(users), metrics.clone(), revoking, checked);
+    let reload = UsersReload::new(Arc::clone(users), metrics.clone(), revocations, checked);
     let loaded = LoadedUsers {
         store: Arc::clone(store),
         encryption: config.store.encryption(),
         clock,
         users: Arc::clone(users),
-        revocations: revocations.clone(),
-        login_lifetime,
+        revocations: Arc::clone(&shared.revocations),
     };
     let recording = loaded.follow(reload.changed());
     background.spawn_critical("recording the users", recording);
@@ -342,7 +346,7 @@ async fn serve_public(
     listener: TcpListener,
     format: LogFormat,
     config: Config,
-    (shared, revocations, store): (SyncedState, RevocationQueue, Arc<dyn Store>),
+    (shared, store): (SyncedState, Arc<dyn Store>),
     health: &Health,
     draining: Draining,
     end: impl Future<Output = Result<(), ExitError>>,
@@ -359,15 +363,7 @@ async fn serve_public(
         request_timeout: config.request_timeout,
         draining,
         unfinished: unfinished.clone(),
-        router: routes(
-            config,
-            shared,
-            (revocations, store),
-            logger,
-            unfinished,
-            max_connections,
-        )
-        .into_router(),
+        router: routes(config, shared, store, logger, unfinished, max_connections).into_router(),
     };
     listener::announce(Port::Public, &listener, format)?;
     let listener = tokio::net::TcpListener::from_std(listener)
@@ -403,7 +399,7 @@ fn logger(config: &Config, shared: &SyncedState) -> RequestLogger {
 fn routes(
     config: Config,
     shared: SyncedState,
-    (revocations, store): (RevocationQueue, Arc<dyn Store>),
+    store: Arc<dyn Store>,
     logger: RequestLogger,
     unfinished: Unfinished,
     max_requests: usize,
@@ -411,6 +407,7 @@ fn routes(
     let SyncedState {
         live_keys,
         registrations,
+        revocations,
         clock,
         metrics,
     } = shared;
@@ -429,8 +426,7 @@ fn routes(
                 .ok()
                 .and_then(NonZeroUsize::new),
             users: Arc::clone(&users),
-            live_keys: Arc::clone(&live_keys),
-            revocations: revocations.clone(),
+            log: Arc::clone(&revocations),
             clock: Arc::clone(&clock),
             metrics: metrics.clone(),
         })
@@ -459,7 +455,8 @@ fn routes(
             &config.context_path,
             config.interceptor,
             config.policy.clone(),
-            (Arc::clone(&live_keys), Arc::clone(&clock)),
+            (Arc::clone(&live_keys), Arc::clone(&revocations)),
+            Arc::clone(&clock),
         )
         .exempt(config.metadata.iter().flat_map(|it| it.paths.clone()))
         .exempt(dev_paths),
@@ -485,13 +482,14 @@ fn routes(
         },
         revocations: RevocationEndpoint {
             live_keys: Arc::clone(&live_keys),
+            log: Arc::clone(&revocations),
             clock: Arc::clone(&clock),
             signer: RevocationListSigner::default(),
         },
         revoke: RevokeEndpoint {
             live_keys: Arc::clone(&live_keys),
             policy: revoke::policy(config.policy, config.session_lifetime),
-            queue: revocations,
+            log: revocations,
             clock,
             sessions,
             address_limit,

@@ -11,11 +11,8 @@ pub(crate) mod used_codes;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use runtime::named_enum;
-use tokio::sync::Semaphore;
-use tokio::time::timeout;
 use tracing::{info, warn};
 use wire::token::claims::Claims;
 use zeroize::Zeroizing;
@@ -25,21 +22,14 @@ use self::record::{NoUser, SessionRecord, Use, revocation};
 use self::records::SessionRecords;
 use self::refresh_token::{RefreshToken, SessionId};
 use crate::audit;
-use crate::keys::live::LiveKeys;
 use crate::metrics::{Metrics, SessionEvent};
 use crate::random;
-use crate::revocations::queue::RevocationQueue;
+use crate::revocations::log::RevocationLog;
 use crate::revocations::{Revocation, end_of_tokens};
 use crate::store::clock::StoreClock;
-use crate::store::{StoreError, Version};
+use crate::store::{Calls, Change, Outcome, StoreError, Version};
 use crate::users::{PresentUser, User, UserStore};
 
-/// Thirty days, in seconds. Revocations of users are kept as long: a session must not outlive one.
-pub(crate) const MAX_LIFETIME: u32 = 2_592_000;
-/// Max number of calls at once: each is a connection to Redis, or a thread that waits for a disk.
-const MAX_CALLS: usize = 64;
-/// Longest wait for others' calls.
-const CALLS_TIMEOUT: Duration = Duration::from_secs(3);
 /// Each retry means that another call changed the session meanwhile.
 const ATTEMPTS: usize = 8;
 
@@ -79,8 +69,7 @@ pub(crate) struct SessionParts {
     /// Max number of each user; `None` for any number.
     pub(crate) max_of_user: Option<NonZeroUsize>,
     pub(crate) users: Arc<dyn UserStore>,
-    pub(crate) live_keys: Arc<LiveKeys>,
-    pub(crate) revocations: RevocationQueue,
+    pub(crate) log: Arc<RevocationLog>,
     pub(crate) clock: Arc<StoreClock>,
     pub(crate) metrics: Metrics,
 }
@@ -91,7 +80,7 @@ pub(crate) struct Sessions(Arc<State>);
 
 struct State {
     parts: SessionParts,
-    calls: Semaphore,
+    calls: Calls,
     /// True once a login without a refresh token was logged.
     is_away: AtomicBool,
 }
@@ -151,7 +140,7 @@ impl Sessions {
     pub(crate) fn new(parts: SessionParts) -> Self {
         Self(Arc::new(State {
             parts,
-            calls: Semaphore::new(MAX_CALLS),
+            calls: Calls::default(),
             is_away: AtomicBool::new(false),
         }))
     }
@@ -187,7 +176,8 @@ impl Sessions {
         let Some(max) = self.0.parts.max_of_user else {
             return;
         };
-        let all = self.0.call(self.0.parts.records.of_same_user(of)).await;
+        let all = self.0.parts.records.of_same_user(of);
+        let all = self.0.calls.run(all).await;
         let surplus = match all {
             Ok(mut all) => {
                 // Others of this second may come after it.
@@ -221,7 +211,7 @@ impl Sessions {
 
     async fn open_with(&self, token: RefreshToken, now: i64) -> Result<OpenSession, SessionError> {
         let (state, id) = (&self.0, token.session());
-        let held = state.call(state.parts.records.read(id)).await?;
+        let held = state.calls.run(state.parts.records.read(id)).await?;
         let held = held.ok_or(SessionError::Ended)?;
         let record = held.record?;
         let present = state.parts.users.present(&record.account);
@@ -260,7 +250,7 @@ impl Sessions {
             let expires = now.saturating_add(state.parts.token_lifetime);
             let record = session.record.renewed(&session.token, now, expires);
             let put = state.parts.records.put(id, expected, &record);
-            if state.call(put).await? {
+            if state.calls.run(put).await? {
                 return Ok(OpenSession { record, ..session }.given());
             }
             session = self.open_with(session.token, now).await?;
@@ -268,8 +258,8 @@ impl Sessions {
         Err(keeps_changing().into())
     }
 
-    /// Ends a session, if there is one, once its access tokens are revoked in the store; also if the
-    /// client does not wait for that. `verified` is the time until which an access token of it, which was
+    /// Ends a session, if there is one, in one commit with the revocation of its access tokens; also if
+    /// the client does not wait for that. `verified` is the time until which an access token of it, which was
     /// verified, may be valid: then it ends also where its record cannot be read.
     ///
     /// # Errors
@@ -316,7 +306,7 @@ impl State {
         let times = (began, began.saturating_add(self.parts.lifetime));
         let record = SessionRecord::new((&token, &secret), user, credentials, times, expires);
         let put = self.parts.records.put(token.session(), None, &record);
-        match self.call(put).await? {
+        match self.calls.run(put).await? {
             true => Ok(()),
             false => Err(SessionError::Ended),
         }
@@ -343,24 +333,24 @@ impl State {
         let parts = &self.parts;
         for _ in 0..ATTEMPTS {
             let now = parts.clock.now();
-            let Some(held) = self.call(parts.records.read(id)).await? else {
-                let until = verified.filter(|until| *until > now);
-                return self.revoke(until.map(|it| revocation(id, None, it))).await;
+            let ends = now.saturating_add(parts.lifetime);
+            let Some(held) = self.calls.run(parts.records.read(id)).await? else {
+                let live = verified.filter(|live| *live > now && !self.is_revoked(id, "", now));
+                let revoked = live.map(|live| revocation(id, None, (live, ends)));
+                return self.revoke(revoked.as_slice(), None).await.map(drop);
             };
             let (account, revoked) = match (&held.record, verified) {
                 (Ok(record), _) => (record.account.as_str(), record.revocation(id, now)),
                 (Err(error), None) => return Err(error.clone()),
                 // Any other token of it ends as late as one of now.
-                (Err(_), Some(until)) => {
-                    let until = until.max(end_of_tokens(now, parts.token_lifetime));
-                    ("", Some(revocation(id, None, until)))
+                (Err(_), Some(live)) => {
+                    let live = live.max(end_of_tokens(now, parts.token_lifetime));
+                    ("", Some(revocation(id, None, (live, ends))))
                 }
             };
-            let account = account.to_owned();
-            // First: without its record nothing would end them.
-            self.revoke(revoked).await?;
-            if self.call(parts.records.remove(id, held)).await? {
-                audit::session_ended(&account, cause.name());
+            let removal = Some(held.removal(id));
+            if self.revoke(revoked.as_slice(), removal).await? == Outcome::Committed {
+                audit::session_ended(account, cause.name());
                 parts.metrics.session(match cause {
                     EndCause::Reuse => SessionEvent::Reused,
                     _ => SessionEvent::Ended,
@@ -371,38 +361,27 @@ impl State {
         Err(keeps_changing())
     }
 
-    /// Waits until the store has the revocation.
-    async fn revoke(&self, revocation: Option<Revocation>) -> Result<(), StoreError> {
-        match revocation {
-            None => Ok(()),
-            Some(it) => Ok(self.parts.revocations.submit(vec![it]).await?),
+    /// Commits a revocation and the removal of its session; either may be missing.
+    async fn revoke(
+        &self,
+        revocations: &[Revocation],
+        removal: Option<Change>,
+    ) -> Result<Outcome, StoreError> {
+        let changes: Vec<_> = removal.into_iter().collect();
+        if changes.is_empty() && revocations.is_empty() {
+            return Ok(Outcome::Committed);
         }
+        self.parts.log.append(revocations, changes).await
     }
 
     /// Returns true if the session was revoked, or its user since it began.
     fn is_revoked(&self, id: SessionId, user: &str, began: i64) -> bool {
-        let Some(keys) = self.parts.live_keys.published() else {
-            return true;
-        };
-        keys.ring().revocations().revokes(&Claims {
+        self.parts.log.revokes(&Claims {
             user_id: user.to_owned(),
             issued_at: Some(began),
             session: Some(id.text()),
             ..Claims::default()
         })
-    }
-
-    /// Bounds the number of calls; the store bounds their time.
-    async fn call<T>(
-        &self,
-        call: impl Future<Output = Result<T, StoreError>>,
-    ) -> Result<T, StoreError> {
-        match timeout(CALLS_TIMEOUT, self.calls.acquire()).await {
-            Ok(_permit) => call.await,
-            Err(_) => Err(StoreError::Unavailable(
-                "too many calls of the store are waiting".to_owned(),
-            )),
-        }
     }
 }
 

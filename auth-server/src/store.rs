@@ -2,10 +2,6 @@
 //!
 //! It is the truth: what it says is so, and memory is a cache of it. It moves strings and does not
 //! interpret them.
-#![cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the log of revocations is still to come")
-)]
 
 pub(crate) mod clock;
 #[cfg(test)]
@@ -21,10 +17,18 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use runtime::process::exit::ExitError;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
 use zeroize::Zeroizing;
 
 /// Longer than the stores' own timeouts: an upper bound for any call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Max number of calls of requests at once: each is a connection to Redis, or a thread that waits for a
+/// disk.
+const MAX_CALLS: usize = 64;
+/// Longest wait for others' calls.
+const CALLS_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Subject of a record. The names stand in the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -124,11 +128,23 @@ pub(crate) enum Change {
         key: Key,
         expected: Option<Version>,
     },
-    Append {
+    Append(NewEntry),
+    /// Removes entries; the last one given stays, and its id with it.
+    Remove {
         log: Log,
-        value: String,
-        ends: i64,
+        ids: Vec<i64>,
     },
+}
+
+/// An entry before the store gives it an id.
+#[derive(Debug, Clone)]
+pub(crate) struct NewEntry {
+    pub(crate) log: Log,
+    pub(crate) value: String,
+    /// From then on the entry may go, as of a record.
+    pub(crate) ends: i64,
+    /// Its id will be larger than this, even in an older copy that has given smaller ones.
+    pub(crate) above: i64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -192,7 +208,8 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Makes all changes, or none if one of them expects another version.
     async fn commit(&self, changes: Vec<Change>) -> Result<Outcome, StoreError>;
 
-    /// Reads the entries after `cursor`, the id of the last one known (0: all), in their order.
+    /// Reads the entries after `cursor`, the id of the last one known (0: all), in their order. The last
+    /// one stays beyond its end, so that ids are known.
     async fn since(&self, log: Log, cursor: i64) -> Result<Vec<LogEntry>, StoreError>;
 
     /// Returns the clock that all servers share, in seconds since the epoch.
@@ -200,4 +217,27 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
 
     /// Names the place of a record for an operator, without secrets.
     fn describe(&self, key: &Key) -> String;
+}
+
+/// A bound on the number of calls; the store bounds their time.
+pub(crate) struct Calls(Semaphore);
+
+impl Default for Calls {
+    fn default() -> Self {
+        Self(Semaphore::new(MAX_CALLS))
+    }
+}
+
+impl Calls {
+    pub(crate) async fn run<T>(
+        &self,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        match timeout(CALLS_TIMEOUT, self.0.acquire()).await {
+            Ok(_permit) => call.await,
+            Err(_) => Err(StoreError::Unavailable(
+                "too many calls of the store are waiting".to_owned(),
+            )),
+        }
+    }
 }

@@ -10,8 +10,6 @@ pub const PRIVATE: &str = "private";
 pub const PUBLIC: &str = "public";
 /// The rest of the key ring.
 pub const RING: &str = "ring";
-/// The revoked tokens.
-pub const REVOCATIONS: &str = "revocations";
 
 /// Returns the file in the store's directory.
 pub fn database(directory: &Path) -> PathBuf {

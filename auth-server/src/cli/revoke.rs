@@ -1,7 +1,6 @@
 //! The command line of `revoke`.
 
 use clap::{ArgGroup, Args};
-use runtime::command_line::seconds::{Seconds, within};
 use secrecy::SecretString;
 use wire::explain::report::parse_moment;
 
@@ -38,15 +37,13 @@ pub(crate) struct RevokeArgs {
     /// The tokens that this application got for itself
     #[arg(long, value_name = "ID", group = "revoked")]
     pub(crate) app: Option<AppId>,
+    /// All tokens: every user has to log in again
+    #[arg(long, group = "revoked")]
+    pub(crate) all: bool,
     /// Only tokens issued before this time, up to an hour ahead: seconds since the epoch, or
     /// 2026-01-31T12:00:00Z [default: now]
     #[arg(long, value_name = "TIME", conflicts_with = "jti", value_parser = parse_moment)]
     pub(crate) before: Option<i64>,
-    /// Longest lifetime of the tokens in use, as of serve: the revocation is kept for as long, or for as long
-    /// as the tokens of the servers that read it
-    #[arg(long, env, value_name = "DURATION",
-          default_value_t = Seconds::new(18_000), value_parser = within(1..=31_536_000))]
-    pub(crate) token_lifetime: Seconds,
     #[command(flatten)]
     pub(crate) reason: ReasonArgs,
 }

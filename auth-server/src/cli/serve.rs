@@ -20,7 +20,7 @@ use wire::http::path_patterns::ContextPath;
 use super::rotate_every::RotateEvery;
 use super::store::StoreArgs;
 use super::{LeadArgs, SigningArgs};
-use crate::sessions::MAX_LIFETIME;
+use crate::revocations::MAX_SESSION_LIFETIME;
 use crate::users::UsersLocation;
 
 /// The settings of `serve` and `check`. Serialized they are a configuration file, except those that
@@ -144,7 +144,7 @@ pub(crate) struct TokenArgs {
     pub(crate) refresh_tokens: bool,
     /// Time from a login until the user has to log in again, however often the token was refreshed
     #[arg(long, env, value_name = "DURATION",
-          default_value_t = Seconds::new(604_800), value_parser = within(1..=MAX_LIFETIME))]
+          default_value_t = Seconds::new(604_800), value_parser = within(1..=MAX_SESSION_LIFETIME))]
     pub(crate) refresh_token_lifetime: Seconds,
     /// Sessions with a refresh token that a user has at a time, 0 for any number: one more login ends the
     /// oldest [default: 100 with a file of users, else 0]

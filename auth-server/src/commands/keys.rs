@@ -27,9 +27,11 @@ use crate::keys::pair::SigningKeyPair;
 use crate::keys::records::KeyRecords;
 use crate::keys::ring::KeyRing;
 use crate::keys::update::{Plan, update};
+use crate::revocations::Revocation;
+use crate::revocations::entry::Fact;
 use crate::sessions::records::SessionRecords;
-use crate::store::StoreError;
 use crate::store::clock::StoreClock;
+use crate::store::{Change, Store, StoreError};
 
 pub(crate) async fn run(command: &KeysCommand) -> Result<(), ExitError> {
     match command {
@@ -281,6 +283,23 @@ impl KeysInStore {
 
     pub(super) fn sessions(&self) -> SessionRecords {
         SessionRecords::new(Arc::clone(self.keys.store()), self.location.encryption())
+    }
+
+    pub(super) fn store(&self) -> &Arc<dyn Store> {
+        self.keys.store()
+    }
+
+    /// Returns the change that appends a revocation with its note. Its number is above all numbers
+    /// before this time, so that sidecars go on with the list of an older copy.
+    pub(super) fn revocation(
+        &self,
+        revocation: &Revocation,
+        by: &ChangedBy,
+        now: i64,
+    ) -> Result<Change, ExitError> {
+        let (fact, by) = (Fact::of(revocation, now), by.of(revocation.revoked.id()));
+        let append = fact.append_by(&by, &self.location.encryption(), revocation.ends, now);
+        append.ok_or_else(|| ExitError::Software("a revocation cannot be written".to_owned()))
     }
 
     /// Returns the store's time: the operator's clock may be wrong.

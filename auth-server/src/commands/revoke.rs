@@ -1,8 +1,6 @@
 //! `revoke`: adds revocations of tokens to the store while servers run, which publish them after
 //! their next poll.
 
-use std::slice;
-
 use runtime::process::exit::ExitError;
 use secrecy::ExposeSecret;
 use wire::explain::unverified::DecodedToken;
@@ -14,23 +12,21 @@ use crate::applications::AppId;
 use crate::changed_by::ChangedBy;
 use crate::cli::revoke::{RevokeArgs, id};
 use crate::cli::store::StoreArgs;
-use crate::keys::update::Plan;
-use crate::revocations::{Revocation, Revoked, end_of_tokens};
-use crate::sessions::MAX_LIFETIME;
+use crate::revocations::{Revocation, Revoked};
 use crate::sessions::refresh_token::SessionId;
+use crate::store::Outcome;
 use crate::users::UsersLocation;
 use crate::users::users_file::{self, Users};
 
 /// Max seconds by which `--before` may be ahead: no clock of a server is further ahead.
 const MAX_AHEAD: i64 = 3_600;
-/// Seconds: the contract's lifetime of a token. Servers whose tokens live longer keep the entry longer.
-const TOKEN_LIFETIME: i64 = 18_000;
 
 /// Tokens that a command line names.
 enum Named {
     Token(String),
     User(String),
     Application(AppId),
+    Everyone,
 }
 
 pub(crate) async fn run(args: &RevokeArgs) -> Result<(), ExitError> {
@@ -43,25 +39,21 @@ pub(crate) async fn run(args: &RevokeArgs) -> Result<(), ExitError> {
             "--before: more than an hour ahead, until which no login could succeed".to_owned(),
         ));
     }
+    // Without a pair there are no tokens.
+    store.load().await?;
     if let Some(note) = unknown(&named, args).await? {
         print_note(&note);
     }
     let (revoked, done) = revoked(named, before);
     let by = changed_by(&args.reason, now);
-    let lifetime = match &revoked {
-        // A session of the user may begin another token until its end.
-        Revoked::User { .. } => args.token_lifetime.get().max(MAX_LIFETIME),
-        Revoked::Token { .. } | Revoked::Application { .. } => args.token_lifetime.get(),
+    let ended = match &revoked {
+        Revoked::Token { id, .. } => end_session(&store, id, &by, now).await?,
+        _ => false,
     };
-    let revocation = Revocation {
-        revoked,
-        until: end_of_tokens(before.max(now), lifetime.into()),
-    };
-    record(&store, slice::from_ref(&revocation), &by, now).await?;
-    if let Revoked::Token { id, .. } = &revocation.revoked
-        && let Some(session) = SessionId::of_token(id)
-    {
-        end_session(&store, (session, id), &by, now).await?;
+    if !ended {
+        let revocation = Revocation::of_time(revoked, before.max(now));
+        let append = store.revocation(&revocation, &by, now)?;
+        store.store().commit(vec![append]).await?;
     }
     print_note(&format!("changed by {by}"));
     print_note(
@@ -85,56 +77,40 @@ pub(super) async fn end_application(
     let now = store.now().await?;
     let id = id.to_string();
     let note = format!("{id}: its tokens are revoked");
-    let revocation = Revocation::of_application(id, now, TOKEN_LIFETIME);
-    record(&store, &[revocation], by, now).await?;
+    let revocation = Revocation::of_application(id, now);
+    let append = store.revocation(&revocation, by, now)?;
+    store.store().commit(vec![append]).await?;
     print_note(&note);
     Ok(())
 }
 
-/// Ends the session that has this access token, and the other access tokens of it: its name alone may
-/// be forged.
+/// Ends the session that has this access token, with the other access tokens of it, in one commit: the
+/// session's name alone may be forged. Returns false without one.
 async fn end_session(
     store: &KeysInStore,
-    (session, token_id): (SessionId, &str),
+    token_id: &str,
     by: &ChangedBy,
     now: i64,
-) -> Result<(), ExitError> {
-    let sessions = store.sessions();
-    while let Some(held) = sessions.read(session).await? {
-        let session_record = held.record.as_ref().map_err(Clone::clone)?;
-        if !session_record.has_token(session, token_id) {
-            return Ok(());
-        }
-        let revoked = session_record.revocation(session, now);
-        record(store, revoked.as_slice(), by, now).await?;
-        if sessions.remove(session, held).await? {
+) -> Result<bool, ExitError> {
+    let Some(session) = SessionId::of_token(token_id) else {
+        return Ok(false);
+    };
+    while let Some(held) = store.sessions().read(session).await? {
+        let record = held.record.as_ref().map_err(Clone::clone)?;
+        let revocation = record.revocation(session, now);
+        let Some(revocation) = revocation.filter(|_| record.has_token(session, token_id)) else {
+            return Ok(false);
+        };
+        let append = store.revocation(&revocation, by, now)?;
+        let changes = vec![held.removal(session), append];
+        if store.store().commit(changes).await? == Outcome::Committed {
             print_note(
                 "its session has ended as well, with all access tokens: the refresh token is of no use any more",
             );
-            return Ok(());
+            return Ok(true);
         }
     }
-    Ok(())
-}
-
-async fn record(
-    store: &KeysInStore,
-    revocations: &[Revocation],
-    by: &ChangedBy,
-    now: i64,
-) -> Result<(), ExitError> {
-    store
-        .update(now, |ring, _| {
-            let revoked = ring.clone().revoke_tokens(revocations, now);
-            match revocations.first() {
-                Some(first) if revoked != ring => {
-                    Plan::Write(revoked.with_change(first.revoked.id(), by))
-                }
-                _ => Plan::Keep(ring),
-            }
-        })
-        .await?;
-    Ok(())
+    Ok(false)
 }
 
 fn named(args: &RevokeArgs) -> Result<Named, ExitError> {
@@ -144,9 +120,9 @@ fn named(args: &RevokeArgs) -> Result<Named, ExitError> {
     if let Some(user) = &args.user {
         return Ok(Named::User(user_id(user, args.users.as_ref())));
     }
-    // clap requires one of the three.
+    // clap requires one of the four.
     let app = args.app.clone().map(Named::Application);
-    app.ok_or_else(|| ExitError::Usage("--jti, --user or --app is missing".to_owned()))
+    Ok(app.unwrap_or(Named::Everyone))
 }
 
 /// Returns the id of a token: `text` itself, or the `jti` in a whole token, which is not verified.
@@ -224,6 +200,10 @@ fn revoked(named: Named, before: i64) -> (Revoked, String) {
                 format!("the tokens of application {id} are revoked"),
             );
             (Revoked::Application { id, before }, done)
+        }
+        Named::Everyone => {
+            let done = "all tokens are revoked".to_owned();
+            (Revoked::Everyone { before }, done)
         }
     }
 }

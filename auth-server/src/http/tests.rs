@@ -28,7 +28,8 @@ use crate::applications::secret_hash::SecretHashes;
 use crate::keys::live::LiveKeys;
 use crate::keys::pair::tests::pair;
 use crate::metrics::Metrics;
-use crate::revocations::queue::revocation_queue;
+use crate::revocations::tests::log_of;
+use crate::store::conformance::unsteady::Unsteady;
 use crate::tokens::issuer::TokenIssuer;
 use crate::tokens::revocation_list::RevocationListSigner;
 use crate::users::authenticate::Authenticator;
@@ -66,6 +67,7 @@ fn routes(live_keys: LiveKeys, applications: Applications) -> Routes {
         lifetime: 60,
     };
     let registrations = Arc::new(registrations);
+    let log = log_of(Arc::new(Unsteady::new()));
     let issuance = Issuance {
         address_limit: None,
         trusted_proxies: TrustedProxies::default(),
@@ -86,7 +88,8 @@ fn routes(live_keys: LiveKeys, applications: Applications) -> Routes {
             &context,
             Interceptor::new(context.clone(), pass_list, 8192),
             policy.clone(),
-            (Arc::clone(&live_keys), Arc::default()),
+            (Arc::clone(&live_keys), Arc::clone(&log)),
+            Arc::default(),
         ),
         login: Login {
             users: Authenticator::new(Arc::new(BuiltinUser)),
@@ -108,13 +111,14 @@ fn routes(live_keys: LiveKeys, applications: Applications) -> Routes {
         },
         revocations: RevocationEndpoint {
             live_keys: Arc::clone(&live_keys),
+            log: Arc::clone(&log),
             clock: Arc::default(),
             signer: RevocationListSigner::default(),
         },
         revoke: RevokeEndpoint {
             live_keys: Arc::clone(&live_keys),
             policy: policy.clone(),
-            queue: revocation_queue().0,
+            log,
             clock: Arc::default(),
             sessions: None,
             address_limit: None,

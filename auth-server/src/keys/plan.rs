@@ -9,7 +9,7 @@ use wire::keys::signing_type::SigningType;
 use super::StoredKeys;
 use super::pair::SigningKeyPair;
 use super::ring::rotation::{RotationPolicy, RotationStep};
-use super::ring::{KeyRing, KeyRingError, RingMetadata, parse_revocations};
+use super::ring::{KeyRing, KeyRingError, RingMetadata};
 use super::update::Plan;
 
 /// The state of a server at one moment.
@@ -38,7 +38,6 @@ impl Planner<'_> {
         fresh: Option<&Arc<SigningKeyPair>>,
     ) -> Result<Plan, KeyRingError> {
         let held = RingMetadata::parse(self.signing_type, stored)?;
-        let held_revocations = parse_revocations(stored)?;
         let is_older_copy = stored.ring.is_some()
             && self.memory.is_some_and(|memory| {
                 memory.metadata.generation >= held.generation && memory.metadata != held
@@ -58,22 +57,13 @@ impl Planner<'_> {
         let Some(current) = self.current(stored, is_older_copy, &metadata.revoked, fresh)? else {
             return Ok(Plan::Generate);
         };
-        let revocations = self.memory.map(|memory| memory.revocations.clone());
-        let revocations = revocations.unwrap_or_default();
-        let keep = Some(self.policy.keep);
-        let ring = KeyRing {
-            current,
-            metadata,
-            revocations: held_revocations.merged(&revocations, self.now, keep),
-        };
+        let ring = KeyRing { current, metadata };
         let ring = self.with_keys_in_use(ring).bounded();
         let ring = ring.with_corrected_times(self.now, self.policy);
         let Some(ring) = self.with_due_steps(ring, fresh) else {
             return Ok(Plan::Generate);
         };
-        let is_held = stored.pair.as_ref() == Some(ring.current.stored())
-            && ring.metadata == held
-            && ring.revocations == held_revocations;
+        let is_held = stored.pair.as_ref() == Some(ring.current.stored()) && ring.metadata == held;
         Ok(if is_held {
             Plan::Keep(ring)
         } else {

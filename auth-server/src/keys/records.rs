@@ -1,5 +1,5 @@
-//! The keys in the store: the contract's two values, the ring and the revocations, which are read at
-//! one moment and change together.
+//! The keys in the store: the contract's two values and the ring, which are read at one moment and
+//! change together.
 //!
 //! Private values are encrypted where there is a key-encryption key. What the store holds decides, not
 //! what a server has: a store in clear stays so until `keys reencrypt`, so that the first server with a
@@ -27,19 +27,13 @@ pub(super) const ATTEMPTS: usize = 64;
 const NO_KID: &str = "-";
 
 /// The records, in the order of [`Values`].
-const ENTRIES: [Entry; 4] = [
-    Entry::Private,
-    Entry::Public,
-    Entry::Ring,
-    Entry::Revocations,
-];
+const ENTRIES: [Entry; 3] = [Entry::Private, Entry::Public, Entry::Ring];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Entry {
     Private,
     Public,
     Ring,
-    Revocations,
 }
 
 impl Entry {
@@ -48,7 +42,6 @@ impl Entry {
             Self::Private => "private",
             Self::Public => "public",
             Self::Ring => "ring",
-            Self::Revocations => "revocations",
         };
         Key {
             kind: Kind::Installation,
@@ -57,7 +50,7 @@ impl Entry {
     }
 }
 
-type Values<T> = [Option<T>; 4];
+type Values<T> = [Option<T>; 3];
 
 /// The keys as they were read.
 #[derive(Debug)]
@@ -122,23 +115,13 @@ impl KeyRecords {
         let versions = held
             .each_ref()
             .map(|held| Some(held.as_ref()?.version.clone()));
-        let [private, public, ring, revocations] = held.map(|held| Some(held?.value));
+        let [private, public, ring] = held.map(|held| Some(held?.value));
         let (ring_at_rest, ring) = self.open_text(Entry::Ring, Slot::Ring, ring)?.unzip();
-        let revocations = self.open_text(Entry::Revocations, Slot::Revocations, revocations)?;
-        let (revocations_at_rest, revocations) = revocations.unzip();
         let pair = private.zip(public);
         let pair = pair.map(|(private, public)| self.open_pair(&StoredKeyPair { private, public }));
         let (pair_at_rest, pair) = pair.transpose()?.unzip();
-        let keys = StoredKeys {
-            pair,
-            ring,
-            revocations,
-        };
-        let found = [
-            (Entry::Private, pair_at_rest),
-            (Entry::Ring, ring_at_rest),
-            (Entry::Revocations, revocations_at_rest),
-        ];
+        let keys = StoredKeys { pair, ring };
+        let found = [(Entry::Private, pair_at_rest), (Entry::Ring, ring_at_rest)];
         let is_encrypted = self.is_encrypted(found)?;
         Ok(HeldKeys {
             keys,
@@ -220,18 +203,9 @@ impl KeyRecords {
             true => Ok(pair.public.clone()),
             false => seal(Entry::Public, Slot::Public, kid, &pair.public),
         });
-        let text = |entry, slot, text: &Option<StoredText>| {
-            let StoredText(text) = text.as_ref()?;
-            Some(seal(entry, slot, NO_KID, text))
-        };
-        let ring = text(Entry::Ring, Slot::Ring, &keys.ring);
-        let revocations = text(Entry::Revocations, Slot::Revocations, &keys.revocations);
-        Ok([
-            private.transpose()?,
-            public.transpose()?,
-            ring.transpose()?,
-            revocations.transpose()?,
-        ])
+        let ring = keys.ring.as_ref();
+        let ring = ring.map(|StoredText(text)| seal(Entry::Ring, Slot::Ring, NO_KID, text));
+        Ok([private.transpose()?, public.transpose()?, ring.transpose()?])
     }
 
     fn open(&self, entry: Entry, slot: Slot, text: &str) -> Result<Decrypted, StoreError> {
@@ -282,7 +256,7 @@ impl KeyRecords {
     /// key.
     fn is_encrypted(
         &self,
-        found: [(Entry, Option<EncryptionState>); 3],
+        found: [(Entry, Option<EncryptionState>); 2],
     ) -> Result<Option<bool>, StoreError> {
         let mut states = found.iter().filter_map(|(_, at_rest)| *at_rest).peekable();
         if states.peek().is_none() {
@@ -315,7 +289,6 @@ impl KeyRecords {
                     describe(Entry::Public)
                 ),
             },
-            KeyRingError::MalformedRevocations { .. } => describe(Entry::Revocations),
             KeyRingError::MalformedRing { .. }
             | KeyRingError::NewerRing(_)
             | KeyRingError::Next(_)
@@ -358,7 +331,6 @@ fn values(keys: &StoredKeys) -> Values<&str> {
         pair.map(|pair| pair.private.as_str()),
         pair.map(|pair| pair.public.as_str()),
         keys.ring.as_ref().map(StoredText::as_str),
-        keys.revocations.as_ref().map(StoredText::as_str),
     ]
 }
 

@@ -11,20 +11,17 @@ use std::sync::Arc;
 
 use wire::keys::signing_type::SigningType;
 use wire::keys::{KeyError, KeyId, KeySet, VerificationKey};
-use zeroize::Zeroizing;
 
 use self::record::{CurrentRecord, Generation, NextRecord, RetiredRecord, RingRecord, Unknown};
 use super::pair::{KeyPairError, SigningKeyPair};
-use super::{StoredKeyPair, StoredKeys, StoredText};
+use super::{StoredKeyPair, StoredKeys};
 use crate::changed_by::ChangedBy;
-use crate::revocations::{Revocation, Revocations};
 
 /// All keys in use. Equal rings have equal stored forms.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeyRing {
     pub(super) current: Arc<SigningKeyPair>,
     pub(super) metadata: RingMetadata,
-    pub(super) revocations: Revocations,
 }
 
 /// The ring besides the current pair.
@@ -38,7 +35,7 @@ pub(crate) struct RingMetadata {
     /// Never listed again, and kept forever (43 bytes each): a server that has not heard of a
     /// revocation, or a backup, would bring the key back.
     pub(super) revoked: BTreeSet<KeyId>,
-    /// The last change of keys or revocations by a command.
+    /// The last change of keys by a command.
     pub(super) changed_by: Option<ChangedBy>,
     pub(super) generation: Generation,
     /// Members of a newer version, written back unchanged.
@@ -83,8 +80,6 @@ pub(crate) enum KeyRingError {
     MalformedRing { line: usize, column: usize },
     #[error("a key ring of version {0}, which a newer server wrote")]
     NewerRing(u32),
-    #[error("not a list of revocations (line {line}, column {column})")]
-    MalformedRevocations { line: usize, column: usize },
     #[error("the next key: {0}")]
     Next(KeyPairError),
     #[error("a retired key: {0}")]
@@ -113,7 +108,6 @@ impl KeyRing {
         Ok(Self {
             current,
             metadata: RingMetadata::parse(signing_type, stored)?,
-            revocations: parse_revocations(stored)?,
         })
     }
 
@@ -128,16 +122,7 @@ impl KeyRing {
             } else {
                 Some(record.into_stored()?)
             },
-            revocations: self.stored_revocations()?,
         })
-    }
-
-    fn stored_revocations(&self) -> Result<Option<StoredText>, serde_json::Error> {
-        if self.revocations.is_unused() {
-            return Ok(None);
-        }
-        let text = serde_json::to_string(&self.revocations)?;
-        Ok(Some(StoredText(Zeroizing::new(text))))
     }
 
     /// Returns true if `other` is this one, written again.
@@ -146,9 +131,7 @@ impl KeyRing {
             generation: self.metadata.generation,
             ..other.metadata.clone()
         };
-        self.current == other.current
-            && self.metadata == metadata
-            && self.revocations == other.revocations
+        self.current == other.current && self.metadata == metadata
     }
 
     /// Counts a change of the keys at `now`.
@@ -195,18 +178,6 @@ impl KeyRing {
         self
     }
 
-    /// Returns the revoked tokens.
-    pub(crate) fn revocations(&self) -> &Revocations {
-        &self.revocations
-    }
-
-    /// Revokes tokens.
-    #[must_use]
-    pub(crate) fn revoke_tokens(mut self, revocations: &[Revocation], now: i64) -> Self {
-        self.revocations = self.revocations.with(revocations, now);
-        self
-    }
-
     /// Returns every key that may have signed a valid token: current, next, retired.
     pub(crate) fn verification_keys(&self) -> impl Iterator<Item = &VerificationKey> {
         let signing = std::iter::once(&self.current).chain(self.next().map(|next| &next.pair));
@@ -236,22 +207,14 @@ impl KeyRing {
         Self {
             current,
             metadata: RingMetadata::default(),
-            revocations: Revocations::default(),
         }
     }
 }
 
-/// Returns the stored keys with the revocations of `memory` at `now` and everything else as it is; `None`
-/// where that changes nothing, or the ring is no ring.
-pub(super) fn with_revocations(
-    stored: &StoredKeys,
-    memory: &KeyRing,
-    now: i64,
-) -> Option<StoredKeys> {
-    let (held, former) = (
-        RingRecord::parse(stored.ring.as_ref()).ok()?,
-        parse_revocations(stored),
-    );
+/// Returns the stored keys with the revoked keys of `memory` and everything else as it is; `None` where
+/// that changes nothing, or the ring is no ring.
+pub(super) fn with_revoked_keys(stored: &StoredKeys, memory: &KeyRing) -> Option<StoredKeys> {
+    let held = RingRecord::parse(stored.ring.as_ref()).ok()?;
     let mut record = held.clone();
     for id in memory.revoked() {
         let kid = id.to_string();
@@ -259,30 +222,10 @@ pub(super) fn with_revocations(
             record.revoked.push(kid);
         }
     }
-    let former = former.ok()?;
-    let ring = KeyRing {
-        revocations: former.merged(&memory.revocations, now, None),
-        ..memory.clone()
-    };
-    (record != held || ring.revocations != former).then_some(())?;
+    (record != held).then_some(())?;
     Some(StoredKeys {
         pair: stored.pair.clone(),
-        ring: match record == held {
-            true => stored.ring.clone(),
-            false => Some(record.into_stored().ok()?),
-        },
-        revocations: ring.stored_revocations().ok()?,
-    })
-}
-
-/// Parses the stored revocations.
-pub(super) fn parse_revocations(stored: &StoredKeys) -> Result<Revocations, KeyRingError> {
-    let Some(StoredText(text)) = &stored.revocations else {
-        return Ok(Revocations::default());
-    };
-    serde_json::from_str(text).map_err(|error| KeyRingError::MalformedRevocations {
-        line: error.line(),
-        column: error.column(),
+        ring: Some(record.into_stored().ok()?),
     })
 }
 

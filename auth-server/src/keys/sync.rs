@@ -1,11 +1,10 @@
-//! Synchronizes keys and applications in memory with the store: at the start, once per poll
+//! Synchronizes keys, applications and revocations in memory with the store: at the start, once per poll
 //! interval, when a key becomes due, and with retries while the store is unavailable.
 //!
 //! Nothing here signs, and no pair is used for signing that the store has not accepted.
 
 pub(crate) mod backoff;
 pub(crate) mod preview;
-mod revocations;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +18,6 @@ use wire::explain::report::moment;
 use wire::keys::signing_type::SigningType;
 
 use self::backoff::next_poll;
-use self::revocations::Revocations;
 use super::live::LiveKeys;
 use super::pair::SigningKeyPair;
 use super::plan::Planner;
@@ -27,14 +25,14 @@ use super::published::PublishedKeys;
 use super::records::KeyRecords;
 use super::ring::events::events;
 use super::ring::rotation::RotationPolicy;
-use super::ring::{KeyRing, with_revocations};
+use super::ring::{KeyRing, with_revoked_keys};
 use super::update::{serialization_error, update};
 use crate::applications::records::ApplicationRecords;
 use crate::applications::registry::ApplicationRegistry;
 use crate::audit;
 use crate::metrics::Metrics;
-use crate::revocations::events::events as revocation_events;
-use crate::revocations::queue::RevocationInbox;
+use crate::revocations::Revocation;
+use crate::revocations::log::RevocationLog;
 use crate::store::StoreError;
 use crate::store::clock::StoreClock;
 
@@ -43,6 +41,7 @@ use crate::store::clock::StoreClock;
 pub(crate) struct SyncedState {
     pub(crate) live_keys: Arc<LiveKeys>,
     pub(crate) registrations: Arc<ApplicationRegistry>,
+    pub(crate) revocations: Arc<RevocationLog>,
     /// By the last poll.
     pub(crate) clock: Arc<StoreClock>,
     pub(crate) metrics: Metrics,
@@ -56,7 +55,6 @@ pub(crate) struct KeySync {
     shared: SyncedState,
     key_condition: Condition,
     store_condition: Condition,
-    revocations: Revocations,
     /// A store error that does not keep this server from serving, for `/readyz`.
     store_error_note: Arc<ArcSwapOption<String>>,
     /// The parts of it that were logged since the store failed last.
@@ -73,7 +71,6 @@ impl KeySync {
         policy: RotationPolicy,
         shared: SyncedState,
         health: &Health,
-        inbox: RevocationInbox,
     ) -> Self {
         let store_error_note = Arc::<ArcSwapOption<String>>::default();
         let note = Arc::clone(&store_error_note);
@@ -87,7 +84,6 @@ impl KeySync {
             shared,
             key_condition: health.condition("signing_key", unread),
             store_condition: health.condition_with_note("store", unread, note),
-            revocations: Revocations::new(inbox),
             store_error_note,
             logged_notes: Vec::new(),
             failures: 0,
@@ -116,44 +112,19 @@ impl KeySync {
             let due_in = self.next_due().map(until);
             let jitter = crate::random::fraction();
             let pause = next_poll(poll_interval, self.failures, jitter, due_in);
-            self.wait(pause).await;
+            tokio::time::sleep(pause).await;
             self.poll(unix_now()).await;
-        }
-    }
-
-    /// Waits for the next poll, or for a revocation before it. While the store fails, a revocation
-    /// counts on this server and brings no poll forward, so that clients cannot undo the back-off.
-    async fn wait(&mut self, pause: Duration) {
-        let pause = tokio::time::sleep(pause);
-        tokio::pin!(pause);
-        loop {
-            tokio::select! {
-                () = &mut pause => return,
-                () = self.revocations.arrived() => {}
-            }
-            if self.failures == 0 {
-                return;
-            }
-            self.revocations.begin();
-            if let Err(failure) = self.advance_offline(unix_now()) {
-                debug!(%failure, "revocations wait for the store");
-            }
         }
     }
 
     /// Synchronizes once; `now` is the time of this machine's clock.
     async fn poll(&mut self, now: i64) {
-        self.revocations.begin();
         let mut outcome = self.synchronize(now).await;
-        let stored = outcome.is_ok();
         if outcome.is_err()
             && let Err(failure) = self.advance_offline(now)
         {
             outcome = Err(failure);
         }
-        // Without a key there is no ring to hold them, and no token either.
-        let has_key = self.shared.live_keys.load().is_some();
-        self.revocations.end(stored, has_key);
         self.report(outcome, now);
     }
 
@@ -165,14 +136,21 @@ impl KeySync {
 
     async fn synchronize(&self, now: i64) -> Result<(), StoreError> {
         if self.shared.live_keys.load().is_none() {
-            // Applications first: a key must not be served before it is known who may fetch it.
+            // Before the keys: a key must not be served before it is known who may fetch it, and no token
+            // be accepted that was revoked.
             self.synchronize_applications().await?;
+            self.compare_clocks().await?;
+            self.shared.revocations.poll().await?;
             return self.synchronize_keys(now).await;
         }
-        // Independent: a revocation counts whatever happens to the applications.
-        let (applications, keys) =
-            tokio::join!(self.synchronize_applications(), self.synchronize_keys(now));
-        keys.and(applications)
+        self.compare_clocks().await?;
+        // Independent: a revocation counts whatever happens to the others.
+        let (applications, keys, revocations) = tokio::join!(
+            self.synchronize_applications(),
+            self.synchronize_keys(now),
+            self.shared.revocations.poll()
+        );
+        keys.and(applications).and(revocations)
     }
 
     fn clock(&self) -> &StoreClock {
@@ -180,15 +158,13 @@ impl KeySync {
     }
 
     async fn synchronize_keys(&self, machine: i64) -> Result<(), StoreError> {
-        self.compare_clocks().await?;
         let now = self.clock().at(machine);
         let keys = self.shared.live_keys.published();
         let memory = keys.as_deref().map(PublishedKeys::ring);
-        let with_waiting = memory.and_then(|ring| self.revocations.added_to(ring, now));
         let planner = Planner {
             signing_type: self.signing_type,
             policy: &self.policy,
-            memory: with_waiting.as_ref().or(memory),
+            memory,
             now,
         };
         let updated = update(&self.keys, (self.signing_type, now), |stored, fresh| {
@@ -197,7 +173,7 @@ impl KeySync {
         });
         let updated = match updated.await {
             Err(unusable @ StoreError::Unusable(_)) => {
-                self.carry_revocations(planner.memory, now).await?;
+                self.carry_revoked_keys(memory).await?;
                 return Err(unusable);
             }
             updated => updated?,
@@ -225,18 +201,13 @@ impl KeySync {
         Ok(())
     }
 
-    /// Adds revocations from memory to stored keys that are unusable, so that they survive a
-    /// repair.
-    async fn carry_revocations(
-        &self,
-        memory: Option<&KeyRing>,
-        now: i64,
-    ) -> Result<(), StoreError> {
+    /// Adds revoked keys from memory to stored keys that are unusable, so that they survive a repair.
+    async fn carry_revoked_keys(&self, memory: Option<&KeyRing>) -> Result<(), StoreError> {
         let Some(memory) = memory else {
             return Ok(());
         };
         let held = self.keys.read().await?;
-        if let Some(new) = with_revocations(&held.keys, memory, now) {
+        if let Some(new) = with_revoked_keys(&held.keys, memory) {
             self.keys.commit(&held, &new).await?;
         }
         Ok(())
@@ -249,9 +220,7 @@ impl KeySync {
             return Ok(());
         };
         let now = self.clock().at(machine);
-        let waiting = self.revocations.added_to(keys.ring(), now);
-        let advanced = waiting.unwrap_or_else(|| keys.ring().clone());
-        let advanced = advanced.advance(now, &self.policy);
+        let advanced = keys.ring().clone().advance(now, &self.policy);
         self.install(Some(keys.ring()), advanced, None)
     }
 
@@ -265,12 +234,6 @@ impl KeySync {
             return Ok(());
         }
         let events = events(memory, &ring, generated.map(SigningKeyPair::id));
-        if let Some(memory) = memory {
-            let by = ring.changed_since(memory);
-            let revoked = revocation_events(memory.revocations(), ring.revocations(), by);
-            audit::revocations(&revoked);
-        }
-        self.shared.metrics.revocations(ring.revocations().counts());
         let keys = PublishedKeys::new(self.signing_type, ring)
             .map_err(|error| serialization_error(&error))?;
         events.iter().for_each(audit::key);
@@ -288,7 +251,8 @@ impl KeySync {
         for id in &reconciled.ended {
             // Not the begin of the poll: until now this server may have issued tokens.
             let now = self.clock().now();
-            self.revocations.note_application(id, now, self.policy.keep);
+            let revocation = Revocation::of_application(id.to_string(), now);
+            self.shared.revocations.note([revocation]);
         }
         for (id, record) in &reconciled.restored {
             // If another server was faster, its record counts from the next poll on.

@@ -1,28 +1,47 @@
+//! The log on each kind of store, also where that is an older copy, and the list that follows from it.
+
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+use std::sync::Arc;
 
+use runtime::process::clock::unix_now;
+use wire::keys::signing_type::SigningType;
+use wire::token::claims::Claims;
+use wire::token::revocations::{RevocationList, TokenDigests};
+
+use super::entry::{Entry, Fact};
+use super::log::RevocationLog;
+use super::state::{State, Surplus};
 use super::*;
-use crate::audit::events::RevocationEventKind;
 use crate::changed_by::tests::note;
+use crate::keys::live::LiveKeys;
+use crate::keys::pair::tests::pair;
+use crate::metrics::Metrics;
+use crate::store::conformance::for_every_store;
+use crate::store::conformance::installations::Installation;
+use crate::store::conformance::unsteady::Unsteady;
+use crate::store::envelope_encryption::KeyEncryption;
+use crate::store::envelope_encryption::tests::with;
+use crate::store::{Log, Store};
+use crate::tokens::revocation_list::RevocationListSigner;
 
+/// A multiple of the time after which lines are removed together.
 const NOW: i64 = 1_800_000_000;
+const KEEP: i64 = 1_000;
 
-pub(crate) fn token(id: &str, user: &str, until: i64) -> Revocation {
+pub(crate) fn log_of(store: Arc<dyn Store>) -> Arc<RevocationLog> {
+    let (clock, metrics) = (Arc::default(), Metrics::default());
+    let log = RevocationLog::new(store, Arc::default(), clock, metrics, KEEP);
+    Arc::new(log)
+}
+
+pub(crate) fn token(id: &str, user: &str, ends: i64) -> Revocation {
     Revocation {
         revoked: Revoked::Token {
             id: id.to_owned(),
             user: Some(user.to_owned()),
         },
-        until,
-    }
-}
-
-pub(crate) fn user(id: &str, before: i64, until: i64) -> Revocation {
-    Revocation {
-        revoked: Revoked::User {
-            id: id.to_owned(),
-            before,
-        },
-        until,
+        live: Some(ends),
+        ends,
     }
 }
 
@@ -35,199 +54,286 @@ fn claims(id: &str, user: &str, issued_at: i64) -> Claims {
     }
 }
 
-fn with(revocations: &[Revocation]) -> Revocations {
-    Revocations::default().with(revocations, NOW)
+fn far() -> i64 {
+    unix_now() + 10_000
 }
 
-fn json(revocations: &Revocations) -> String {
-    serde_json::to_string(revocations).unwrap()
+async fn count(store: &dyn Store) -> usize {
+    store.since(Log::Revocations, 0).await.unwrap().len()
 }
 
-#[test]
-fn a_token_a_user_and_an_application_end_and_no_others() {
-    let application = Revocation {
-        revoked: Revoked::Application {
-            id: "orders".to_owned(),
-            before: NOW,
-        },
-        until: NOW + 10,
-    };
-    let revocations = with(&[
-        token("a", "1", NOW + 10),
-        user("2", NOW, NOW + 10),
-        application,
-    ]);
-    let of_application = |issued_at| Claims {
-        client_id: Some("orders".to_owned()),
-        ..claims("x", "orders", issued_at)
-    };
-    for (claims, revoked) in [
-        (claims("a", "1", NOW - 1), true),
-        (claims("b", "1", NOW - 1), false),
-        (claims("b", "2", NOW - 1), true),
-        (claims("b", "2", NOW), false),
-        (of_application(NOW - 1), true),
-        (of_application(NOW), false),
-    ] {
-        assert_eq!(revocations.revokes(&claims), revoked, "{claims:?}");
-    }
-    assert_eq!(revocations.counts(), [1, 1, 1]);
+fn revokes(log: &RevocationLog, id: &str) -> bool {
+    log.revokes(&claims(id, "1", 0))
 }
 
-#[test]
-fn the_number_grows_with_each_change_and_by_the_clock() {
-    let first = with(&[token("a", "1", NOW + 10)]);
-    assert_eq!(first.seq, NOW.unsigned_abs());
-    let again = first.with(&[token("a", "1", NOW + 10)], NOW);
-    assert_eq!(again, first);
-    let second = first.with(&[token("b", "1", NOW + 10)], NOW);
-    assert_eq!(second.seq, first.seq + 1);
-    let later = second.with(&[token("c", "1", NOW + 10)], NOW + 500);
-    assert_eq!(later.seq, first.seq + 500);
+/// A state with these revocations, in this order.
+fn state(revocations: &[Revocation]) -> State {
+    let mut state = State::default();
+    add(&mut state, revocations, NOW);
+    state
 }
 
-#[test]
-fn merging_loses_nothing_in_any_order_and_settles() {
-    let one = with(&[token("a", "1", NOW + 99), user("2", NOW, NOW + 50)]);
-    let other = with(&[token("b", "1", NOW + 99), user("2", NOW + 5, NOW + 20)]);
-    let merged = one.merged(&other, NOW, None);
-    let reverse = other.merged(&one, NOW, None);
-    assert_eq!(merged, reverse);
-    assert_eq!(merged.seq, one.seq + 1, "a mixture of equal numbers");
-    assert!(merged.revokes(&claims("a", "1", 0)) && merged.revokes(&claims("b", "1", 0)));
-    assert!(merged.revokes(&claims("x", "2", NOW + 4)));
-    for side in [&one, &other, &merged] {
-        assert_eq!(merged.merged(side, NOW, None), merged);
-        assert_eq!(side.merged(&merged, NOW, None), merged);
-    }
-}
-
-#[test]
-fn a_lost_or_older_store_gets_its_revocations_back() {
-    let older = with(&[token("a", "1", NOW + 99)]);
-    let memory = older.with(&[user("2", NOW, NOW + 99)], NOW);
-    for stored in [Revocations::default(), older] {
-        assert_eq!(stored.merged(&memory, NOW, None), memory);
-    }
-}
-
-#[test]
-fn entries_go_together_and_only_when_they_are_over() {
-    let revocations = with(&[
-        token("a", "1", NOW + 10),
-        user("2", NOW, NOW + 300),
-        user("3", NOW, NOW + 9_000),
-    ]);
-    let merged = |now| revocations.merged(&revocations, now, None);
-    for (now, counts) in [
-        (NOW + 10, [1, 2, 0]),
-        (NOW + 609, [1, 2, 0]),
-        (NOW + 610, [0, 1, 0]),
-        (NOW + 9_600, [0, 0, 0]),
-    ] {
-        assert_eq!(merged(now).counts(), counts, "{now}");
-    }
-    // A slow server does not bring back what others have forgotten.
-    let forgotten = merged(NOW + 610);
-    let merged = forgotten.merged(&revocations, NOW + 610, None);
-    assert_eq!(merged, forgotten);
-}
-
-#[test]
-fn entries_outlast_the_tokens_of_the_server_that_reads_them() {
-    const KEEP: i64 = 86_400;
-    let by_command = Revocation {
-        revoked: Revoked::Token {
-            id: "b".to_owned(),
-            user: None,
-        },
-        until: NOW + 10,
-    };
-    let short = with(&[
-        token("a", "1", NOW + 10),
-        by_command,
-        user("2", NOW, NOW + 10),
-    ]);
-    let later = |held: &Revocations| held.merged(&short, NOW + 20_000, Some(KEEP));
-    let merged = Revocations::default().merged(&short, NOW, None);
-    let merged = later(&merged);
-    assert_eq!(
-        merged.counts(),
-        [1, 1, 0],
-        "the end of the first token was known"
-    );
-    assert_eq!(later(&merged), merged);
-    let over = |now| merged.merged(&merged, now, None).counts();
-    assert_eq!(over(NOW + KEEP + 1_199), [1, 1, 0]);
-    assert_eq!(over(NOW + KEEP + 1_200), [0, 0, 0]);
-}
-
-#[test]
-fn too_many_tokens_of_a_user_become_a_time() {
-    let many: Vec<_> = (0..41_500)
-        .map(|number| {
-            let owner = if number % 100 == 0 { "other" } else { "1" };
-            token(&format!("token {number}"), owner, NOW + 99)
+fn add(state: &mut State, revocations: &[Revocation], now: i64) {
+    let first = state.cursor() + 1;
+    let entries: Vec<_> = (first..)
+        .zip(revocations)
+        .map(|(id, it)| Entry {
+            id,
+            fact: Fact::of(it, now),
+            ends: it.ends,
         })
         .collect();
-    let revocations = with(&many);
-    assert_eq!(revocations.counts(), [415, 1, 0]);
-    assert!(revocations.revokes(&claims("not revoked", "1", NOW)));
-    assert!(!revocations.revokes(&claims("later", "1", NOW + 1)));
-    assert!(!revocations.revokes(&claims("not revoked", "other", NOW)));
-    assert!(revocations.revokes(&claims("token 100", "other", NOW)));
-    let few = with(&many[..40_000]);
-    assert_eq!(few.counts(), [40_000, 0, 0]);
-    assert!(json(&few).len() < 4 * 1024 * 1024);
+    let last = state.cursor() + entries.len() as i64;
+    state.add(&entries, last, now, KEEP);
+}
+
+fn lines(state: &State) -> usize {
+    state.list().after(None).lines().count()
+}
+
+for_every_store!(
+    a_revocation_counts_at_once_here_and_elsewhere_after_a_poll,
+    an_older_copy_gets_back_what_it_lacks_and_nothing_twice,
+);
+
+async fn a_revocation_counts_at_once_here_and_elsewhere_after_a_poll(
+    installation: &dyn Installation,
+) {
+    let (one, other) = (log_of(installation.open()), log_of(installation.open()));
+    for log in [&one, &other] {
+        log.poll().await.unwrap();
+    }
+    for id in ["a", "b"] {
+        one.append(&[token(id, "1", far())], Vec::new())
+            .await
+            .unwrap();
+        assert!(revokes(&one, id) && !revokes(&other, id));
+        other.poll().await.unwrap();
+        assert!(revokes(&other, id));
+    }
+    assert!(!revokes(&other, "c"));
+}
+
+async fn an_older_copy_gets_back_what_it_lacks_and_nothing_twice(installation: &dyn Installation) {
+    let store = installation.open();
+    let (one, other) = (log_of(installation.open()), log_of(installation.open()));
+    for id in ["a", "b"] {
+        one.append(&[token(id, "1", far())], Vec::new())
+            .await
+            .unwrap();
+    }
+    other.poll().await.unwrap();
+    let all = store.since(Log::Revocations, 0).await.unwrap();
+    installation.clear().await;
+    let above = all[0].id - 1;
+    let older = Entry::parse(&all[0]).unwrap().fact.append(far(), above);
+    store.commit(vec![older.unwrap()]).await.unwrap();
+    // The copy has given another revocation the number of a lost one.
+    let third = log_of(installation.open());
+    third.poll().await.unwrap();
+    third
+        .append(&[token("c", "1", far())], Vec::new())
+        .await
+        .unwrap();
+    let numbers = store.since(Log::Revocations, 0).await.unwrap();
+    assert_eq!(numbers[1].id, all[1].id);
+    for lost in [false, true] {
+        if lost {
+            installation.clear().await;
+        }
+        for log in [&one, &other, &third, &one] {
+            log.poll().await.unwrap();
+        }
+        for log in [&one, &other, &third] {
+            assert!(["a", "b", "c"].iter().all(|id| revokes(log, id)));
+            assert!(log.published().seq() > all[1].id);
+        }
+        assert_eq!(count(&*store).await, 3);
+    }
+}
+
+#[tokio::test]
+async fn what_no_request_waits_for_reaches_the_store_in_the_end() {
+    let store = Unsteady::new();
+    let log = log_of(Arc::new(Arc::clone(&store)));
+    store.set_away(true);
+    log.note([Revocation::of_user("7".to_owned(), unix_now())]);
+    assert!(log.flush().await.is_err());
+    assert!(!log.revokes(&claims("a", "7", 0)), "the store is the truth");
+    store.set_away(false);
+    for _ in 0..2 {
+        log.poll().await.unwrap();
+        assert!(log.revokes(&claims("a", "7", 0)));
+        assert_eq!(count(&store).await, 1);
+    }
+}
+
+#[tokio::test]
+async fn the_note_of_a_command_is_read_with_its_key_alone() {
+    let store = Unsteady::new();
+    let by = note("ada@desk", NOW).of("7");
+    let fact = Fact::of(&Revocation::of_user("7".to_owned(), NOW), NOW);
+    let append = fact.append_by(&by, &with(1), far(), NOW).unwrap();
+    store.commit(vec![append]).await.unwrap();
+    let stored = store.since(Log::Revocations, 0).await.unwrap().remove(0);
+    assert!(!stored.value.contains("ada"), "{}", stored.value);
+    let entry = Entry::parse(&stored).unwrap();
+    assert_eq!((entry.fact, entry.id), (fact, NOW + 1));
+    for (encryption, id) in [
+        (with(1), "7"),
+        (with(2), ""),
+        (KeyEncryption::default(), ""),
+    ] {
+        let event = entry.event(&stored, &encryption).unwrap();
+        assert_eq!((event.kind, &*event.id), (RevocationEventKind::User, id));
+        assert_eq!(event.changed_by.is_some(), !id.is_empty());
+    }
 }
 
 #[test]
-fn at_last_everyone_has_to_log_in_again() {
-    let many: Vec<_> = (0..45_000)
-        .map(|number| token(&format!("{number}"), &format!("user {number}"), NOW + 99))
-        .chain([user("planned", NOW + 50, NOW + 500)])
-        .collect();
-    let revocations = with(&many);
-    assert_eq!(revocations.counts(), [0, 0, 0]);
-    assert!(revocations.revokes(&claims("any", "anybody", NOW + 49)));
-    assert!(!revocations.revokes(&claims("any", "anybody", NOW + 50)));
-    let kinds: Vec<_> = events::events(&Revocations::default(), &revocations, None)
-        .into_iter()
-        .map(|event| event.kind)
-        .collect();
-    assert_eq!(kinds, [RevocationEventKind::Everyone]);
+fn a_reader_gets_the_lines_that_it_lacks() {
+    let mut state = state(&[token("a", "1", NOW + 10), token("b", "1", NOW + 10)]);
+    let (all, known) = (state.list().after(None).to_owned(), state.list().chain());
+    add(&mut state, &[token("c", "1", NOW + 10)], NOW);
+    let list = state.list();
+    let last = list.after(Some(&known.cursor()));
+    assert_eq!(list.after(None), format!("{all}{last}"));
+    assert_eq!(last.lines().count(), 1);
+    assert_eq!(list.after(Some(&list.chain().cursor())), "");
+    let other = known.cursor().replacen('2', "1", 1);
+    for strange in ["", "x", "2.", "0.x", "9.x", &other] {
+        assert_eq!(list.after(Some(strange)), list.after(None), "{strange}");
+    }
 }
 
 #[test]
-fn the_stored_form_is_read_back_with_members_of_a_newer_version() {
-    let revocations = with(&[token("a", "1", NOW + 10), user("2", NOW, NOW + 9)]);
-    let read: Revocations = serde_json::from_str(&json(&revocations)).unwrap();
-    assert_eq!(read, revocations);
-    let newer = json(&revocations).replacen('{', r#"{"sessions":{"x":1},"#, 1);
-    let read: Revocations = serde_json::from_str(&newer).unwrap();
-    assert!(json(&read).contains(r#""sessions":{"x":1}"#));
-    assert!(Revocations::default().is_unused());
+fn lines_end_with_the_tokens_and_entries_with_the_session() {
+    let session = Revocation {
+        ends: NOW + 90_000,
+        ..token("s", "1", NOW + 10)
+    };
+    let by_name = Revoked::Token {
+        id: "n".to_owned(),
+        user: None,
+    };
+    let by_name = Revocation::of_time(by_name, NOW);
+    let mut state = state(&[token("a", "1", NOW + 10), session, by_name]);
+    for (now, listed, revoked) in [
+        (NOW + 3_599, 3, 3),
+        (NOW + 3_600, 0, 2),
+        (NOW + 90_000, 0, 1),
+    ] {
+        add(&mut state, &[], now);
+        assert_eq!(lines(&state), listed, "{now}");
+        assert_eq!(state.revoked().counts(), [revoked, 0, 0], "{now}");
+    }
 }
 
 #[test]
-fn new_entries_are_events_with_their_actor() {
-    let before = with(&[token("a", "1", NOW + 10)]);
-    let after = before.with(&[token("b", "1", NOW + 10), user("2", NOW, NOW + 9)], NOW);
-    let by = note("ada@desk", NOW).of("2");
-    let events = events::events(&before, &after, Some(&by));
-    let logged: Vec<_> = events
-        .iter()
-        .map(|event| {
-            let by = event.changed_by.as_ref().map(|by| by.by.as_str());
-            (event.kind, event.id.as_str(), by)
-        })
+fn later_times_replace_what_they_imply() {
+    let user = |before| Revoked::User {
+        id: "1".to_owned(),
+        before,
+    };
+    let of = |revoked| Revocation::of_time(revoked, NOW);
+    let tokens = [token("a", "1", NOW + 10), token("b", "2", NOW + 10)];
+    let application = of(Revoked::Application {
+        id: "orders".to_owned(),
+        before: NOW,
+    });
+    let mut state = state(&tokens);
+    for (revocation, listed) in [
+        (of(user(NOW + 5)), 3),
+        (of(user(NOW + 6)), 2),
+        (application, 3),
+        (of(Revoked::Everyone { before: NOW + 6 }), 2),
+        (of(Revoked::Everyone { before: NOW + 7 }), 1),
+    ] {
+        add(&mut state, std::slice::from_ref(&revocation), NOW);
+        assert_eq!(lines(&state), listed, "{revocation:?}");
+        for (id, owner) in [("a", "1"), ("b", "2")] {
+            let digests = TokenDigests::of(&claims(id, owner, NOW));
+            assert!(state.revoked().revokes(&digests));
+        }
+    }
+}
+
+#[test]
+fn of_too_many_lines_those_of_the_users_with_most_go_first() {
+    let many = |owner: fn(u32) -> String, number: u32| {
+        let token = |number| token(&format!("token {number}"), &owner(number), NOW + 99);
+        state(&(0..number).map(token).collect::<Vec<_>>())
+    };
+    let of_one = |number| match number % 100 {
+        0 => "other".to_owned(),
+        _ => "1".to_owned(),
+    };
+    let later = NOW + 60;
+    assert_eq!(many(of_one, 40_000).surplus(later), []);
+    let state = many(of_one, 44_000);
+    assert_eq!(state.surplus(NOW), [], "what is new is not implied");
+    let surplus = state.surplus(later);
+    let sizes: Vec<_> = surplus.iter().map(|it| it.ids.len()).collect();
+    assert_eq!(sizes, [43_560]);
+    assert_eq!(surplus[0].user, Some(RevocationDigest::of_user("1")));
+    let of_each = many(|number| number.to_string(), 44_000).surplus(later);
+    let Surplus { user, ids, ends } = &of_each[0];
+    assert_eq!((*user, ids.len(), *ends), (None, 44_000, NOW + 99));
+}
+
+#[tokio::test]
+async fn one_revocation_replaces_too_many() {
+    let store = Unsteady::new();
+    let open = || log_of(Arc::new(Arc::clone(&store)));
+    let (one, other) = (open(), open());
+    let tokens: Vec<_> = (0..44_000)
+        .map(|id| token(&format!("{id}"), "1", far()))
         .collect();
-    assert_eq!(
-        logged,
-        [
-            (RevocationEventKind::Token, "b", None),
-            (RevocationEventKind::User, "2", Some("ada@desk")),
-        ]
-    );
-    assert!(events::events(&after, &after, None).is_empty());
+    let now = unix_now() - 60;
+    for some in tokens.chunks(4_000) {
+        let changes = some.iter();
+        let changes = changes.map(|it| Fact::of(it, now).append(it.ends, 0).unwrap());
+        store.commit(changes.collect()).await.unwrap();
+    }
+    for log in [&other, &one, &other] {
+        log.poll().await.unwrap();
+    }
+    assert!(count(&store).await <= 2);
+    for log in [&one, &other] {
+        assert!(log.published().list().after(None).lines().count() <= 2);
+        assert!(revokes(log, "not revoked by itself") && revokes(log, "1"));
+    }
+}
+
+#[tokio::test]
+async fn the_list_of_each_signing_type_verifies_from_a_cursor_on() {
+    for signing_type in SigningType::ALL {
+        let log = log_of(Arc::new(Unsteady::new()));
+        let keys = LiveKeys::holding(pair(signing_type));
+        let (signer, keys) = (RevocationListSigner::default(), keys.published().unwrap());
+        let mut known: Option<RevocationList> = None;
+        for id in ["a", "b"] {
+            log.append(&[token(id, "1", far())], Vec::new())
+                .await
+                .unwrap();
+            let cursor = known.as_ref().map(RevocationList::cursor);
+            let list = |now| {
+                let pair = Arc::clone(keys.ring().current());
+                signer.list(&log, pair, cursor.as_deref(), now).unwrap()
+            };
+            let response = list(NOW + 599);
+            assert_eq!(response, list(NOW), "signed once");
+            assert_ne!(response, list(NOW + 600));
+            let response = String::from_utf8(response.to_vec()).unwrap();
+            assert_eq!(response.lines().count(), 2, "{response}");
+            let verified =
+                RevocationList::verify(keys.verification_keys(), &response, known.as_ref());
+            let verified = verified.unwrap();
+            assert_eq!(verified.issued_at(), NOW);
+            let digests = TokenDigests::of(&claims(id, "1", 0));
+            assert!(verified.revoked().revokes(&digests));
+            known = Some(verified);
+        }
+        assert_eq!(known.unwrap().count(), 2, "{signing_type}");
+    }
 }

@@ -137,11 +137,13 @@ impl SessionRecord {
         (used.next(&self.secret, self.counter), issued, self.renewed)
     }
 
-    /// Returns the revocation of all access tokens; `None` if no program accepts one at `now`, by its own
-    /// clock and leeway.
+    /// Returns the revocation of the session with all access tokens; `None` if it is over at `now` and no
+    /// program accepts one, by its own clock and leeway.
     pub(crate) fn revocation(&self, id: SessionId, now: i64) -> Option<Revocation> {
-        let until = self.live_until.saturating_add(KEEP_AFTER_EXPIRY);
-        (until > now).then(|| revocation(id, Some(self.user_id.clone()), until))
+        let live = self.live_until.saturating_add(KEEP_AFTER_EXPIRY);
+        let user = Some(self.user_id.clone());
+        let revocation = revocation(id, user, (live, self.ends));
+        (revocation.ends > now).then_some(revocation)
     }
 
     /// Returns true for the `jti` of an access token of the session, which is named `id`.
@@ -187,14 +189,20 @@ impl SessionRecord {
     }
 }
 
-/// Revokes the access tokens of a session, none of which is valid from `until` on.
-pub(super) fn revocation(id: SessionId, user: Option<String>, until: i64) -> Revocation {
+/// Revokes a session that would end at `ends` with its access tokens, none of which is valid from
+/// `live` on.
+pub(super) fn revocation(
+    id: SessionId,
+    user: Option<String>,
+    (live, ends): (i64, i64),
+) -> Revocation {
     Revocation {
         revoked: Revoked::Token {
             id: id.text(),
             user,
         },
-        until,
+        live: Some(live),
+        ends: live.max(ends),
     }
 }
 
@@ -322,11 +330,10 @@ mod tests {
         for forged in [id.token_id("secret", 2), id.token_id("other", 0), id.text()] {
             assert!(!renewed.has_token(id, &forged));
         }
-        // The token of the login outlives the next one.
-        let until = 100 + KEEP_AFTER_EXPIRY;
-        let revoked = revocation(id, Some("1".to_owned()), until);
-        assert_eq!(renewed.revocation(id, until - 1), Some(revoked));
-        assert_eq!(renewed.revocation(id, until), None);
+        // The token of the login outlives the next one, and the session both.
+        let revoked = revocation(id, Some("1".to_owned()), (100 + KEEP_AFTER_EXPIRY, 1000));
+        assert_eq!(renewed.revocation(id, 999), Some(revoked));
+        assert_eq!(renewed.revocation(id, 1000), None);
         let json = serde_json::to_string(&renewed).unwrap();
         assert!(json.contains("\"newer\":1"), "{json}");
         let read: SessionRecord = serde_json::from_str(&json).unwrap();

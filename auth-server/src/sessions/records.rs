@@ -25,6 +25,16 @@ pub(crate) struct Held {
     pub(crate) record: Result<SessionRecord, StoreError>,
 }
 
+impl Held {
+    /// Returns the change that removes it, if it is still the one of this version.
+    pub(crate) fn removal(&self, id: SessionId) -> Change {
+        Change::Delete {
+            key: id.key(),
+            expected: self.version.clone(),
+        }
+    }
+}
+
 impl SessionRecords {
     pub(crate) fn new(store: Arc<dyn Store>, encryption: Arc<KeyEncryption>) -> Self {
         Self { store, encryption }
@@ -75,16 +85,6 @@ impl SessionRecords {
             ends: Some(ends),
         };
         Ok(self.store.commit(vec![put]).await? == Outcome::Committed)
-    }
-
-    /// Removes a session. Returns `false` and changes nothing if it is not the one of this version any
-    /// more.
-    pub(crate) async fn remove(&self, id: SessionId, held: Held) -> Result<bool, StoreError> {
-        let delete = Change::Delete {
-            key: id.key(),
-            expected: held.version,
-        };
-        Ok(self.store.commit(vec![delete]).await? == Outcome::Committed)
     }
 
     /// Lists the sessions of the user of this one; those that end first come first.

@@ -1,17 +1,13 @@
 //! Sessions on each kind of store, also where it fails in the middle.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-use std::sync::atomic::AtomicUsize;
-
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use runtime::process::clock::unix_now;
 use tokio::task::JoinSet;
-use wire::keys::signing_type::SigningType;
 
 use super::*;
-use crate::keys::pair::tests::pair;
-use crate::revocations::queue::revocation_queue;
+use crate::revocations::tests::log_of;
 use crate::store::conformance::installations::{Files, Installation, Redis};
 use crate::store::envelope_encryption::KeyEncryption;
 use crate::store::envelope_encryption::tests::with;
@@ -79,9 +75,6 @@ impl Store for FailingStore {
 struct Server {
     store: Arc<FailingStore>,
     sessions: Sessions,
-    /// The numbers of revocations that were written, and of writes that are to fail.
-    revoked: Arc<AtomicUsize>,
-    failing: Arc<AtomicUsize>,
 }
 
 fn user() -> PresentUser {
@@ -94,22 +87,7 @@ impl Server {
             store: installation.open(),
             failure: Mutex::default(),
         });
-        let (revocations, mut inbox) = revocation_queue();
-        let (revoked, failing) = <(Arc<AtomicUsize>, Arc<AtomicUsize>)>::default();
-        let counts = (Arc::clone(&revoked), Arc::clone(&failing));
-        tokio::spawn(async move {
-            loop {
-                inbox.fill().await;
-                let fails = counts.1.load(Ordering::Relaxed) > 0;
-                if fails {
-                    counts.1.fetch_sub(1, Ordering::Relaxed);
-                } else {
-                    let written = inbox.waiting().len();
-                    counts.0.fetch_add(written, Ordering::Relaxed);
-                }
-                inbox.settle(!fails, true);
-            }
-        });
+        let log = log_of(Arc::clone(&store) as _);
         let records = SessionRecords::new(Arc::clone(&store) as _, Arc::new(encryption));
         let sessions = Sessions::new(SessionParts {
             records,
@@ -117,17 +95,11 @@ impl Server {
             token_lifetime: 300,
             max_of_user: NonZeroUsize::new(8),
             users: Arc::new(BuiltinUser),
-            live_keys: Arc::new(LiveKeys::holding(pair(SigningType::Ecdsa))),
-            revocations,
+            log,
             clock: Arc::default(),
             metrics: Metrics::default(),
         });
-        Self {
-            store,
-            sessions,
-            revoked,
-            failing,
-        }
+        Self { store, sessions }
     }
 
     async fn begin(&self) -> Result<Option<Zeroizing<String>>, StoreError> {
@@ -157,6 +129,12 @@ impl Server {
 
     fn fail(&self, failure: Failure) {
         *self.store.failure.lock() = Some(failure);
+    }
+
+    /// Returns the number of revocations in the store.
+    async fn revoked(&self) -> usize {
+        let entries = self.store.since(Log::Revocations, 0).await;
+        entries.unwrap().len()
     }
 
     async fn count(&self, token: &str) -> usize {
@@ -255,31 +233,51 @@ async fn every_login_at_once_begins_a_session_and_the_limit_stays() {
         let last = server.begun().await;
         until_ended().await;
         assert!(server.refresh(&last).await.is_ok());
-        assert!(server.revoked.load(Ordering::Relaxed) >= 60 - 7);
+        assert!(server.revoked().await >= 60 - 7);
     }
 }
 
 #[tokio::test]
-async fn a_session_ends_once_its_tokens_are_revoked_in_the_store() {
+async fn a_session_ends_in_one_commit_with_its_revocation() {
     for store in stores() {
         let server = Server::of(&*store, KeyEncryption::default());
         let token = server.begun().await;
         let next = server.refresh(&token).await.unwrap();
-        server.failing.store(2, Ordering::Relaxed);
-        for _ in 0..2 {
-            let rejected = server.log_out(&token).await;
-            assert!(matches!(rejected, Err(StoreError::Unavailable(_))));
-            assert_eq!(server.count(&token).await, 1);
-        }
-        server.failing.store(1, Ordering::Relaxed);
+        server.fail(Failure::Away);
+        let rejected = server.log_out(&token).await;
+        assert!(matches!(rejected, Err(StoreError::Unavailable(_))));
+        assert_eq!((server.count(&token).await, server.revoked().await), (1, 0));
         let old = server.refresh(&next.refresh_token).await.unwrap();
         assert!(server.refresh(&old.refresh_token).await.is_ok());
+        server.fail(Failure::Away);
         let theft = server.refresh(&token).await.err().unwrap();
         assert!(matches!(theft, SessionError::Store(_)), "not ended yet");
         let theft = server.refresh(&token).await.err().unwrap();
         assert!(matches!(theft, SessionError::Ended));
+        assert_eq!((server.count(&token).await, server.revoked().await), (0, 1));
+    }
+}
+
+/// The access tokens of the session are over by then.
+#[tokio::test]
+async fn an_ended_session_stays_ended_where_an_older_store_has_it() {
+    for store in stores() {
+        let server = Server::of(&*store, KeyEncryption::default());
+        let token = server.begun().await;
+        let key = id(&token).key();
+        let older = server.store.get(&key).await.unwrap().unwrap();
+        assert_eq!(server.log_out(&token).await, Ok(()));
+        let again = Change::Put {
+            key,
+            expected: None,
+            value: older.value,
+            ends: Some(unix_now() + 3600),
+        };
+        server.store.commit(vec![again]).await.unwrap();
+        let later = unix_now() + 300 + 600 + 60;
+        let ended = server.sessions.open(&token, later).await.err().unwrap();
+        assert!(matches!(ended, SessionError::Ended));
         assert_eq!(server.count(&token).await, 0);
-        assert_eq!(server.revoked.load(Ordering::Relaxed), 1);
     }
 }
 
@@ -302,10 +300,11 @@ async fn an_unreadable_session_is_not_absent_and_ends_by_name() {
             assert_eq!(refreshed.to_string(), rejected.to_string());
             assert!(server.count(&token).await > 0);
 
-            let verified = Some(unix_now() + 900);
+            let (verified, before) = (Some(unix_now() + 900), server.revoked().await);
             assert_eq!(server.end(&token, verified).await, Ok(()));
-            assert_eq!(server.revoked.load(Ordering::Relaxed), 1);
             assert_eq!(server.count(&token).await, 0);
+            assert_eq!(server.end(&token, verified).await, Ok(()));
+            assert_eq!(server.revoked().await, before + 1, "once");
         }
     }
 }

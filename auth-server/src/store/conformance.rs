@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use zeroize::Zeroizing;
 
 use self::installations::{Installation, Memory, Topology};
-use super::{Change, Key, Kind, Log, Outcome, Store, Version};
+use super::{Change, Key, Kind, Log, NewEntry, Outcome, Store, Version};
 
 /// Makes one test of each rule for each kind of store; with a name in front also a function of all
 /// rules, where a store takes long to start.
@@ -49,6 +49,7 @@ for_every_store!(every_rule:
     a_list_has_every_record_of_its_kind_in_order,
     the_ids_of_a_group_come_in_the_order_of_their_ends,
     a_log_is_read_from_a_cursor_and_keeps_its_order,
+    what_is_over_or_removed_leaves_a_log_but_for_the_last_id,
     of_many_who_change_a_record_at_once_each_is_counted,
 );
 
@@ -102,11 +103,12 @@ pub(crate) fn put(id: &str, expected: Option<&Version>, value: &str) -> Change {
 }
 
 fn append(value: &str, ends: i64) -> Change {
-    Change::Append {
+    Change::Append(NewEntry {
         log: Log::Revocations,
         value: value.to_owned(),
         ends,
-    }
+        above: 0,
+    })
 }
 
 async fn version(store: &dyn Store, id: &str) -> Option<Version> {
@@ -266,12 +268,42 @@ async fn a_log_is_read_from_a_cursor_and_keeps_its_order(installation: &dyn Inst
     one.commit(changes).await.unwrap();
     let first = other.since(Log::Revocations, 0).await.unwrap();
     let values: Vec<_> = first.iter().map(|entry| entry.value.as_str()).collect();
-    assert_eq!(values, ["a", "b"]);
+    assert_eq!(values.last(), Some(&"b"));
     let cursor = first.last().unwrap().id;
     other.commit(vec![append("c", end)]).await.unwrap();
     let later = one.since(Log::Revocations, cursor).await.unwrap();
     assert_eq!(later.len(), 1);
     assert!(later[0].id > cursor);
+}
+
+async fn what_is_over_or_removed_leaves_a_log_but_for_the_last_id(installation: &dyn Installation) {
+    let (store, log) = (installation.open(), Log::Revocations);
+    let end = store.now().await.unwrap() + 1000;
+    let values = async || {
+        let entries = store.since(log, 0).await.unwrap();
+        let values = entries.iter().map(|entry| entry.value.clone());
+        (values.collect::<Vec<_>>(), entries.last().map(|it| it.id))
+    };
+    for value in ["a", "b", "c"] {
+        store.commit(vec![append(value, end)]).await.unwrap();
+    }
+    let ids = store.since(log, 0).await.unwrap();
+    let ids: Vec<i64> = ids.iter().map(|entry| entry.id).collect();
+    let removed = vec![ids[0], ids[2], 999];
+    let remove = Change::Remove { log, ids: removed };
+    store.commit(vec![remove]).await.unwrap();
+    assert_eq!(values().await, (vec!["b".into(), "c".into()], Some(ids[2])));
+    let above = |value: &str, above| {
+        let Change::Append(entry) = append(value, 1) else {
+            unreachable!("an entry")
+        };
+        Change::Append(NewEntry { above, ..entry })
+    };
+    store.commit(vec![above("over", 5000)]).await.unwrap();
+    let all = ["b", "c", "over"].map(str::to_owned);
+    assert_eq!(values().await, (all.to_vec(), Some(5001)));
+    store.commit(vec![above("over", 0)]).await.unwrap();
+    assert_eq!(values().await, (all.to_vec(), Some(5002)));
 }
 
 async fn of_many_who_change_a_record_at_once_each_is_counted(installation: &dyn Installation) {

@@ -33,7 +33,6 @@ pub(crate) enum Slot {
     Ring,
     /// A record of this kind, bound to its id in place of a key.
     Record(Kind),
-    Revocations,
 }
 
 impl Slot {
@@ -43,7 +42,6 @@ impl Slot {
             Self::Public => "public",
             Self::Ring => "ring",
             Self::Record(kind) => kind.name(),
-            Self::Revocations => "revocations",
         }
     }
 }

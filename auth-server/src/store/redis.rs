@@ -25,7 +25,8 @@ use self::client::CurrentEndpoint;
 use self::connection::Connection;
 use self::credentials::Credentials;
 use super::{
-    CALL_TIMEOUT, Change, Key, Kind, Log, LogEntry, Outcome, Store, StoreError, Stored, Version,
+    CALL_TIMEOUT, Change, Key, Kind, Log, LogEntry, NewEntry, Outcome, Store, StoreError, Stored,
+    Version,
 };
 use crate::random;
 
@@ -57,14 +58,10 @@ const IDS: &str = "
 return redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. redis.call('TIME')[1], '+inf')
 ";
 
-/// Reads the clock and the entries after a cursor.
-const SINCE: &str = "
-return {redis.call('TIME')[1], redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. ARGV[1], '+inf')}
-";
-
 /// `KEYS`: the mark of this commit, the counter of log entries, and three for each change: record and
 /// the indexes of kind and group, or a log and twice its ends. `ARGV`: five for each change: its name, the expected version or
-/// nothing, the value, the end or nothing, the id.
+/// nothing, the value, the end or nothing, the id; of a log in place of the last one the id to exceed, and
+/// of its removed entries their ids as the value.
 ///
 /// The mark makes a repeated commit one: the response to the first may be lost. All keys are read
 /// before the first write, since an error after it would leave half a commit; without the right to
@@ -76,7 +73,7 @@ local changes = #ARGV / 5
 if redis.call('EXISTS', KEYS[1]) == 1 then return 1 end
 redis.call('GET', KEYS[2])
 for change = 1, changes do
-  if argument(change, 1) == 'append' then
+  if argument(change, 1) == 'append' or argument(change, 1) == 'remove' then
     redis.call('ZCARD', key(change, 1))
   else
     local held = redis.call('GET', key(change, 1))
@@ -87,6 +84,12 @@ for change = 1, changes do
 end
 redis.call('SET', KEYS[1], '', 'EX', 60)
 local time = redis.pcall('TIME')
+local function forget(change, id)
+  if id ~= redis.call('GET', KEYS[2]) then
+    redis.call('ZREMRANGEBYSCORE', key(change, 1), id, id)
+    redis.call('ZREM', key(change, 2), id)
+  end
+end
 for change = 1, changes do
   local name, ends, id = argument(change, 1), argument(change, 4), argument(change, 5)
   if name == 'put' then
@@ -101,15 +104,17 @@ for change = 1, changes do
     redis.call('DEL', key(change, 1))
     for index = 2, 3 do redis.call('ZREM', key(change, index), id) end
   elseif name == 'append' then
-    local number = redis.call('INCR', KEYS[2])
+    local number = math.max(redis.call('GET', KEYS[2]) or 0, id) + 1
+    redis.call('SET', KEYS[2], number)
     redis.call('ZADD', key(change, 1), number, number .. ' ' .. ends .. ' ' .. argument(change, 3))
     redis.call('ZADD', key(change, 2), ends, number)
+  elseif name == 'remove' then
+    for id in string.gmatch(argument(change, 3), '%d+') do forget(change, id) end
   end
-  for index = 2, name ~= 'check' and not time.err and 3 or 0 do
+  for index = 2, name ~= 'check' and name ~= 'remove' and not time.err and 3 or 0 do
     local over = redis.call('ZRANGEBYSCORE', key(change, index), '-inf', time[1], 'LIMIT', 0, 100)
     for _, id in ipairs(over) do
-      if name == 'append' then redis.call('ZREMRANGEBYSCORE', key(change, 1), id, id) end
-      redis.call('ZREM', key(change, index), id)
+      if name == 'append' then forget(change, id) else redis.call('ZREM', key(change, index), id) end
     end
   end
 end
@@ -282,10 +287,14 @@ impl Store for RedisStore {
     }
 
     async fn since(&self, log: Log, cursor: i64) -> Result<Vec<LogEntry>, StoreError> {
-        let mut command = script(SINCE, &log_keys(log));
-        let (now, entries): (i64, Vec<String>) = self.call(command.arg(cursor)).await?;
-        let entries = entries.iter().filter_map(|entry| log_entry(entry));
-        Ok(entries.filter(|entry| entry.ends > now).collect())
+        let [entries, _] = log_keys(log);
+        let mut command = ::redis::cmd("ZRANGEBYSCORE");
+        command.arg(entries).arg(format!("({cursor}")).arg("+inf");
+        let entries: Vec<String> = self.call(&command).await?;
+        Ok(entries
+            .iter()
+            .filter_map(|entry| log_entry(entry))
+            .collect())
     }
 
     async fn now(&self) -> Result<i64, StoreError> {
@@ -335,7 +344,7 @@ fn keys_of(change: &Change) -> [String; 3] {
             index_key(key.kind, ""),
             index_key(key.kind, key.group()),
         ],
-        Change::Append { log, .. } => {
+        Change::Append(NewEntry { log, .. }) | Change::Remove { log, .. } => {
             let [entries, ends] = log_keys(*log);
             [entries, ends.clone(), ends]
         }
@@ -344,6 +353,7 @@ fn keys_of(change: &Change) -> [String; 3] {
 
 /// Returns the five arguments of a change; an empty value is a value.
 fn arguments(change: &Change) -> [Zeroizing<String>; 5] {
+    let (removed, above);
     let (name, expected, value, ends, id) = match change {
         Change::Put {
             key,
@@ -353,7 +363,15 @@ fn arguments(change: &Change) -> [Zeroizing<String>; 5] {
         } => ("put", expected.as_ref(), value.as_str(), *ends, &*key.id),
         Change::Delete { key, expected } => ("delete", Some(expected), "", None, &*key.id),
         Change::Check { key, expected } => ("check", expected.as_ref(), "", None, &*key.id),
-        Change::Append { value, ends, .. } => ("append", None, value.as_str(), Some(*ends), ""),
+        Change::Append(entry) => {
+            above = entry.above.to_string();
+            ("append", None, &*entry.value, Some(entry.ends), &*above)
+        }
+        Change::Remove { ids, .. } => {
+            let ids: Vec<_> = ids.iter().map(i64::to_string).collect();
+            removed = ids.join(" ");
+            ("remove", None, &*removed, None, "")
+        }
     };
     let version = expected.map_or("", |version| version.0.as_str());
     let ends = ends.map_or_else(String::new, |ends| ends.to_string());

@@ -44,7 +44,7 @@ const IDS: &str = "SELECT id FROM record
  WHERE kind = ?1 AND id >= ?2 AND id < ?2 || char(1114111) AND (ends IS NULL OR ends > unixepoch())
  ORDER BY ends, id";
 const SINCE: &str = "SELECT id, value, ends FROM log
- WHERE log = ?1 AND id > ?2 AND ends > unixepoch() ORDER BY id";
+ WHERE log = ?1 AND id > ?2 ORDER BY id";
 
 /// Stands in messages for the file of a store in memory.
 const MEMORY: &str = "memory";

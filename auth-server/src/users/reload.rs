@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use runtime::files::file_watch::{FailureDedup, PollTimer, Transition, run_blocking};
 use tokio::sync::Notify;
-use tracing::{error, warn};
+use tracing::{debug, error, warn};
 
 use super::UserStore;
 use super::file::{FileUsers, Reloaded};
@@ -14,7 +14,7 @@ use crate::audit;
 use crate::audit::events::{UserChange, UserChangeKind};
 use crate::metrics::Metrics;
 use crate::revocations::Revocation;
-use crate::revocations::queue::RevocationQueue;
+use crate::revocations::log::RevocationLog;
 use crate::store::clock::StoreClock;
 
 pub(crate) struct UsersReload {
@@ -22,8 +22,7 @@ pub(crate) struct UsersReload {
     metrics: Metrics,
     /// Logs an unusable file once, not at every poll.
     dedup: FailureDedup,
-    /// The way of revocations into the store, and the seconds for which a login may count.
-    revocations: (RevocationQueue, i64),
+    revocations: Arc<RevocationLog>,
     registrations: Arc<ApplicationRegistry>,
     clock: Arc<StoreClock>,
     /// Notified after each change of the users.
@@ -35,7 +34,7 @@ impl UsersReload {
     pub(crate) fn new(
         users: Arc<FileUsers>,
         metrics: Metrics,
-        revocations: (RevocationQueue, i64),
+        revocations: Arc<RevocationLog>,
         (registrations, clock): (Arc<ApplicationRegistry>, Arc<StoreClock>),
     ) -> Self {
         metrics.users(users.count(), users.uncommon());
@@ -93,28 +92,27 @@ impl UsersReload {
             Some(other) => other.log("users file"),
             None => {}
         }
-        self.revoke(ended).await;
-        self.revoke_applications(&changes).await;
+        self.revoke(ended);
+        self.revoke_applications(&changes);
+        if let Err(error) = self.revocations.flush().await {
+            debug!(%error, "revocations of users wait for the store");
+        }
         if !changes.is_empty() {
             self.changed.notify_one();
         }
     }
 
     /// Revokes every token that these users have.
-    async fn revoke(&self, ids: Vec<String>) {
-        if ids.is_empty() {
-            return;
-        }
-        let ((queue, login_lifetime), now) = (&self.revocations, self.clock.now());
-        let revocations = ids.into_iter();
-        let revocations = revocations.map(|id| Revocation::of_user(id, now, *login_lifetime));
-        queue.note(revocations.collect()).await;
+    fn revoke(&self, ids: Vec<String>) {
+        let now = self.clock.now();
+        let revocations = ids.into_iter().map(|id| Revocation::of_user(id, now));
+        self.revocations.note(revocations);
     }
 
     /// Revokes the tokens of applications that have the name of a new user: services could take them
     /// for the user's.
-    async fn revoke_applications(&self, changes: &[UserChange]) {
-        let ((queue, lifetime), now) = (&self.revocations, self.clock.now());
+    fn revoke_applications(&self, changes: &[UserChange]) {
+        let now = self.clock.now();
         let added = changes.iter().filter(|it| it.kind == UserChangeKind::Added);
         let names = added.flat_map(|it| {
             let id = self
@@ -127,11 +125,7 @@ impl UsersReload {
         let taken = names
             .iter()
             .filter_map(|name| self.registrations.registered_id(name));
-        let revocations = taken
-            .map(|id| Revocation::of_application(id.to_string(), now, *lifetime))
-            .collect::<Vec<_>>();
-        if !revocations.is_empty() {
-            queue.note(revocations).await;
-        }
+        let revocations = taken.map(|id| Revocation::of_application(id.to_string(), now));
+        self.revocations.note(revocations);
     }
 }

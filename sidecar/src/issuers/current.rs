@@ -285,7 +285,7 @@ impl CurrentKeys {
         async move {
             let is_revoked = |list: &Option<Arc<Revocations>>| {
                 let list = list.as_deref().map(Revocations::list);
-                list.is_some_and(|list| list.revokes(&token))
+                list.is_some_and(|list| list.revoked().revokes(&token))
             };
             if lists.wait_for(is_revoked).await.is_err() {
                 // The program ends: there will be no further list.
@@ -314,7 +314,9 @@ impl InstalledKeys {
     /// [`Rejection::TokenRevoked`].
     pub(crate) fn check_revoked(&self, token: &TokenDigests) -> Result<(), Rejection> {
         match &self.revocations {
-            Some(revocations) if revocations.list().revokes(token) => Err(Rejection::TokenRevoked),
+            Some(revocations) if revocations.list().revoked().revokes(token) => {
+                Err(Rejection::TokenRevoked)
+            }
             _ => Ok(()),
         }
     }
@@ -464,10 +466,8 @@ mod tests {
         assert_eq!(checked(now + MINUTE), Ok(1));
         let later = now + 2 * MINUTE;
         assert_eq!(checked(later), Err(Rejection::RevocationsStale));
-        let state = keys.load();
-        let known = state.as_deref().and_then(InstalledKeys::revocations);
-        let confirmed = known.unwrap().confirmed(&key_set("a"), later);
-        keys.install_revocations(confirmed, false);
+        let again = Revocations::new(list_of(A, 1, &[]), &key_set("a"), later);
+        keys.install_revocations(again, false);
         assert_eq!(checked(later), Ok(1));
     }
 

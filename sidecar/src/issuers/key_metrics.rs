@@ -61,7 +61,7 @@ impl KeyMetrics {
         let list = |named: &NamedKeys| {
             let state = named.keys.load();
             let revocations = state.as_deref()?.revocations()?;
-            let entries = u64::try_from(revocations.list().entries()).unwrap_or(u64::MAX);
+            let entries = revocations.list().count();
             Some((entries, revocations.age(now).as_secs_f64()))
         };
         let Some((entries, age)) = self.0.iter().find_map(list) else {

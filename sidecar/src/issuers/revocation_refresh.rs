@@ -7,16 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use http::HeaderValue;
 use parking_lot::Mutex;
 use runtime::files::owner_only_file;
 use runtime::process::clock::unix_now;
 use wire::token::revocations::RevocationList;
 
 use super::current::{CurrentKeys, FetchTime};
-use super::revocations::{
-    FetchedList, ListError, Revocations, Taken, check_signature_age, take, verified,
-};
+use super::revocations::{FetchedList, ListError, Revocations, Taken, take, verified};
 use crate::telemetry::metrics::{ListResult, Metrics};
 
 /// Max length of the copy in the file; no list is as long.
@@ -29,6 +26,8 @@ pub(crate) struct RevocationRefresh {
     metrics: Metrics,
     /// True once an outage is logged: it is one line.
     is_failing: AtomicBool,
+    /// True after a response that was no list, or not the end of the one in force.
+    wants_whole: AtomicBool,
     /// The last list, beside the key cache, and its content.
     cache: Option<(PathBuf, Arc<Mutex<String>>)>,
 }
@@ -39,6 +38,7 @@ impl RevocationRefresh {
             keys,
             metrics,
             is_failing: AtomicBool::new(false),
+            wants_whole: AtomicBool::new(false),
             cache: None,
         }
     }
@@ -49,31 +49,31 @@ impl RevocationRefresh {
         let Some(file) = file else {
             return self;
         };
-        let jws = match owner_only_file::read(&file, MAX_FILE_BYTES) {
-            Ok(jws) => jws.map(|jws| jws.trim().to_owned()),
+        let list = match owner_only_file::read(&file, MAX_FILE_BYTES) {
+            Ok(list) => list.map(|list| list.to_string()),
             Err(error) => {
                 let file = owner_only_file::describe(&file);
                 tracing::warn!(file, %error, "the cached revocation list is not used");
                 None
             }
         };
-        if let Some(jws) = &jws {
-            self.on_cache_hit(jws);
+        if let Some(list) = &list {
+            self.on_cache_hit(list);
         }
-        let cache = Some((file, Arc::new(Mutex::new(jws.unwrap_or_default()))));
+        let cache = Some((file, Arc::new(Mutex::new(list.unwrap_or_default()))));
         Self { cache, ..self }
     }
 
-    fn on_cache_hit(&self, jws: &str) {
+    fn on_cache_hit(&self, cached: &str) {
         let state = self.keys.load();
         let Some(state) = state.as_deref() else {
             return;
         };
-        match RevocationList::verify(state.keys(), jws) {
+        match RevocationList::verify(state.keys(), cached, None) {
             Ok(list) => {
                 let age = unix_now().saturating_sub(list.issued_at());
                 let age = Duration::from_secs(u64::try_from(age).unwrap_or_default());
-                let (seq, entries) = (list.seq(), list.entries());
+                let (seq, entries) = (list.seq(), list.count());
                 let fetched = FetchTime::before(Instant::now(), age);
                 self.keys
                     .install_revocations(Revocations::new(list, state.keys(), fetched), true);
@@ -83,29 +83,37 @@ impl RevocationRefresh {
         }
     }
 
-    /// Puts a fetched list in force. Returns the version that the next fetch names, if the list was
-    /// accepted.
-    pub(crate) fn on_fetch(&self, fetched: FetchedList, server: &str) -> Option<HeaderValue> {
+    /// Returns the name of the lines that the next fetch need not bring.
+    pub(crate) fn cursor(&self) -> Option<String> {
+        if self.wants_whole.load(Ordering::Relaxed) {
+            return None;
+        }
+        let state = self.keys.load();
+        Some(state.as_deref()?.revocations()?.list().cursor())
+    }
+
+    /// Puts a fetched list in force.
+    pub(crate) fn on_fetch(&self, fetched: FetchedList, server: &str) {
         let outcome = match fetched {
-            FetchedList::NotRequested => return None,
-            FetchedList::NotModified => self.on_confirmed().map(|it| (it, None)),
-            FetchedList::List { jws, version } => self.on_list(&jws).map(|it| (it, version)),
+            FetchedList::NotRequested => return,
+            FetchedList::List(response) => self.on_list(&response),
             FetchedList::Absent if !self.keys.requires_revocations() => {
                 tracing::debug!(server, "the auth server publishes no revocation list");
-                return None;
+                return;
             }
             FetchedList::Absent => Err(ListError::Absent),
             FetchedList::Failed(error) => Err(error),
         };
-        let (result, version) = match outcome {
-            Ok(fetched) => {
+        let is_no_list = matches!(outcome, Err(ListError::List(_)));
+        self.wants_whole.store(is_no_list, Ordering::Relaxed);
+        let result = match outcome {
+            Ok(result) => {
                 self.is_failing.store(false, Ordering::Relaxed);
-                fetched
+                result
             }
-            Err(error) => (self.on_failure(server, &error), None),
+            Err(error) => self.on_failure(server, &error),
         };
         self.metrics.revocations_refreshed(result);
-        version
     }
 
     /// Logs the first failure. An older list is no failure while the one in force is fresh: another
@@ -127,64 +135,47 @@ impl RevocationRefresh {
         }
     }
 
-    fn on_list(&self, jws: &str) -> Result<ListResult, ListError> {
+    fn on_list(&self, response: &str) -> Result<ListResult, ListError> {
         let state = self.keys.load();
         let Some(state) = state.as_deref() else {
             return Ok(ListResult::Failed);
         };
-        let list = verified(state.keys(), jws, unix_now())?;
         let (known, keys) = (state.revocations(), state.keys());
-        let (seq, known_seq) = (list.seq(), known.map_or(0, |known| known.list().seq()));
-        match take(known, keys, list) {
+        let list = verified(keys, response, known.map(Revocations::list), unix_now())?;
+        let (seq, entries) = (list.seq(), list.count());
+        let (list, result) = match take(known, keys, list) {
             Taken::Older => {
                 return Err(ListError::Older {
                     number: seq,
-                    known: known_seq,
+                    known: known.map_or(0, |known| known.list().seq()),
                 });
             }
-            Taken::Unchanged(list) => {
-                self.keys
-                    .install_revocations(Revocations::new(list, keys, Instant::now()), false);
-                self.keep(jws);
-                return Ok(ListResult::Unchanged);
-            }
+            Taken::Unchanged(list) => (list, ListResult::Unchanged),
             Taken::Replaced(list) => {
-                let entries = list.entries();
                 tracing::info!(seq, entries, "revocation list fetched");
-                self.keys
-                    .install_revocations(Revocations::new(list, keys, Instant::now()), true);
+                (list, ListResult::Replaced)
             }
-        }
-        self.keep(jws);
-        Ok(ListResult::Replaced)
-    }
-
-    /// The server has the list in force. A server signs it anew within the hour, with another version.
-    fn on_confirmed(&self) -> Result<ListResult, ListError> {
-        let state = self.keys.load();
-        if let Some(state) = state.as_ref()
-            && let Some(known) = state.revocations()
-        {
-            check_signature_age(known.list(), unix_now())?;
-            let confirmed = known.confirmed(state.keys(), Instant::now());
-            self.keys.install_revocations(confirmed, false);
-        }
-        Ok(ListResult::Unchanged)
+        };
+        self.keep(&list);
+        let is_changed = result == ListResult::Replaced;
+        self.keys
+            .install_revocations(Revocations::new(list, keys, Instant::now()), is_changed);
+        Ok(result)
     }
 
     /// Writes the list in the background, if it is not there already.
-    fn keep(&self, jws: &str) {
+    fn keep(&self, list: &RevocationList) {
         let Some((file, kept)) = self.cache.clone() else {
             return;
         };
-        let jws = jws.to_owned();
+        let list = list.to_string();
         tokio::task::spawn_blocking(move || {
             let mut kept = kept.lock();
-            if *kept == jws {
+            if *kept == list {
                 return;
             }
-            match owner_only_file::replace(&file, &jws) {
-                Ok(()) => *kept = jws,
+            match owner_only_file::replace(&file, &list) {
+                Ok(()) => *kept = list,
                 Err(error) => {
                     let file = owner_only_file::describe(&file);
                     tracing::warn!(file, %error, "the revocation list cannot be cached");
@@ -200,7 +191,7 @@ mod tests {
     use wire::keys::signing_type::SigningType;
     use wire::keys::{KeySet, VerificationKey};
 
-    use super::super::revocations::tests::signed_at;
+    use super::super::revocations::tests::{signed_at, signed_list};
     use super::*;
     use crate::issuers::token_cache::TokenCacheConfig;
     use crate::telemetry::metrics::TokenCacheCounters;
@@ -216,60 +207,58 @@ mod tests {
         RevocationRefresh::new(Arc::new(keys), metrics)
     }
 
-    fn list(seq: u64, signed_ago: i64) -> FetchedList {
-        FetchedList::List {
-            jws: signed_at(SECRET, seq, unix_now() - signed_ago),
-            version: Some(HeaderValue::from_static("\"1\"")),
-        }
+    fn list(seq: u64, signed_ago: i64) -> String {
+        signed_at(SECRET, seq, unix_now() - signed_ago)
     }
 
-    /// Returns true if the fetch was accepted, and is followed by one that names its version.
-    fn is_accepted(refresh: &RevocationRefresh, fetched: FetchedList) -> bool {
-        refresh.on_fetch(fetched, "auth").is_some()
+    fn fetched(refresh: &RevocationRefresh, list: String) {
+        refresh.on_fetch(FetchedList::List(list), "auth");
     }
 
-    #[test]
-    fn an_old_signature_is_not_confirmed_for_ever() {
-        for (signed_ago, is_failing) in [(3_500, false), (3_700, true)] {
-            let refresh = refresh();
-            let jws = signed_at(SECRET, 7, unix_now() - signed_ago);
-            refresh.on_cache_hit(&jws);
-            refresh.on_fetch(FetchedList::NotModified, "auth");
-            let failing = refresh.is_failing.load(Ordering::Relaxed);
-            assert_eq!(failing, is_failing, "{signed_ago}");
-        }
+    fn is_failing(refresh: &RevocationRefresh) -> bool {
+        refresh.is_failing.load(Ordering::Relaxed)
     }
 
     #[test]
-    fn a_new_signature_of_the_same_list_counts() {
+    fn a_list_of_a_former_process_goes_on_from_its_cursor() {
         let refresh = refresh();
-        let jws = signed_at(SECRET, 7, unix_now() - 3_700);
-        refresh.on_cache_hit(&jws);
-        assert!(is_accepted(&refresh, list(7, 10)));
-        refresh.on_fetch(FetchedList::NotModified, "auth");
-        assert!(!refresh.is_failing.load(Ordering::Relaxed));
-        // An older signature takes nothing back.
-        assert!(is_accepted(&refresh, list(7, 3_500)));
-        let state = refresh.keys.load();
-        let known = state.as_ref().unwrap().revocations().unwrap();
-        assert!(unix_now() - known.list().issued_at() < 60);
+        assert_eq!(refresh.cursor(), None);
+        refresh.on_cache_hit(&list(7, 10));
+        let cursor = refresh.cursor();
+        assert!(cursor.is_some());
+        for (response, next) in [("strange".to_owned(), &None), (list(7, 0), &cursor)] {
+            fetched(&refresh, response);
+            assert_eq!(refresh.cursor(), *next);
+        }
+    }
+
+    #[test]
+    fn an_old_signature_is_not_fresh() {
+        for (signed_ago, fails) in [(3_500, false), (3_700, true)] {
+            let refresh = refresh();
+            fetched(&refresh, list(7, signed_ago));
+            assert_eq!(is_failing(&refresh), fails, "{signed_ago}");
+        }
     }
 
     #[test]
     fn an_older_list_fails_once_the_known_one_is_stale() {
         let refresh = refresh();
-        assert!(is_accepted(&refresh, list(7, 0)));
-        assert!(!is_accepted(&refresh, list(6, 0)));
-        assert!(!refresh.is_failing.load(Ordering::Relaxed));
-        let jws = signed_at(SECRET, 7, unix_now());
-        let key = VerificationKey::parse(SigningType::Hmac, SECRET).unwrap();
-        let keys = KeySet::nameless(key);
-        let list_of = RevocationList::verify(&keys, &jws).unwrap();
+        let known = list_of_now(7, &["x"]);
+        fetched(&refresh, known.clone());
+        fetched(&refresh, list(6, 0));
+        assert!(!is_failing(&refresh) && refresh.cursor().is_some());
+        let state = refresh.keys.load();
+        let keys = state.as_deref().unwrap().keys();
         let stale = FetchTime::before(Instant::now(), MAX_AGE * 2);
-        refresh
-            .keys
-            .install_revocations(Revocations::new(list_of, &keys, stale), false);
-        assert!(!is_accepted(&refresh, list(6, 0)));
-        assert!(refresh.is_failing.load(Ordering::Relaxed));
+        let known = RevocationList::verify(keys, &known, None).unwrap();
+        let stale = Revocations::new(known, keys, stale);
+        refresh.keys.install_revocations(stale, false);
+        fetched(&refresh, list(6, 0));
+        assert!(is_failing(&refresh));
+    }
+
+    fn list_of_now(seq: u64, tokens: &[&str]) -> String {
+        signed_list(SECRET, seq, unix_now(), tokens)
     }
 }

@@ -1,9 +1,8 @@
 //! The revocation list in force, and the rule by which a fetched list takes its place.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::{HeaderValue, StatusCode};
+use http::StatusCode;
 use wire::keys::{KeyId, KeySet};
 use wire::token::revocations::{RevocationList, RevocationListError};
 
@@ -19,26 +18,17 @@ const MAX_AHEAD: i64 = 300;
 /// A list, its fetch time, and the names of the keys in force at that time.
 #[derive(Debug)]
 pub(crate) struct Revocations {
-    list: Arc<RevocationList>,
+    list: RevocationList,
     keys: Vec<KeyId>,
     fetched: FetchTime,
 }
 
 impl Revocations {
     pub(crate) fn new(list: RevocationList, keys: &KeySet, fetched: impl Into<FetchTime>) -> Self {
-        Self::of(Arc::new(list), keys, fetched.into())
-    }
-
-    /// Returns the same list, fetched again `now`.
-    pub(crate) fn confirmed(&self, keys: &KeySet, now: Instant) -> Self {
-        Self::of(Arc::clone(&self.list), keys, now.into())
-    }
-
-    fn of(list: Arc<RevocationList>, keys: &KeySet, fetched: FetchTime) -> Self {
         Self {
             list,
             keys: names(keys).cloned().collect(),
-            fetched,
+            fetched: fetched.into(),
         }
     }
 
@@ -65,13 +55,8 @@ pub(crate) enum FetchedList {
     NotRequested,
     /// The server publishes no list.
     Absent,
-    /// The list is the accepted one.
-    NotModified,
-    /// A list, not verified yet.
-    List {
-        jws: String,
-        version: Option<HeaderValue>,
-    },
+    /// A list, or the end of one, not verified yet.
+    List(String),
     Failed(ListError),
 }
 
@@ -101,7 +86,7 @@ pub(crate) enum ListError {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     Replaced(RevocationList),
-    /// The same entries, signed at another time.
+    /// The same lines, signed at another time.
     Unchanged(RevocationList),
     /// The list in force is newer: a server that has not read its store yet, or a replay.
     Older,
@@ -110,18 +95,14 @@ pub(crate) enum Taken {
 /// Verifies a fetched list at `now`, in seconds since the epoch.
 ///
 /// # Errors
-/// [`ListError::List`], and those of [`check_signature_age`].
-pub(crate) fn verified(keys: &KeySet, jws: &str, now: i64) -> Result<RevocationList, ListError> {
-    let list = RevocationList::verify(keys, jws)?;
-    check_signature_age(&list, now)?;
-    Ok(list)
-}
-
-/// Checks the age of a list at `now`, in seconds since the epoch, also of one that is confirmed.
-///
-/// # Errors
-/// [`ListError::TooOld`], [`ListError::Ahead`].
-pub(crate) fn check_signature_age(list: &RevocationList, now: i64) -> Result<(), ListError> {
+/// [`ListError::List`], [`ListError::TooOld`], [`ListError::Ahead`].
+pub(crate) fn verified(
+    keys: &KeySet,
+    response: &str,
+    known: Option<&RevocationList>,
+    now: i64,
+) -> Result<RevocationList, ListError> {
+    let list = RevocationList::verify(keys, response, known)?;
     let age = now.saturating_sub(list.issued_at());
     if age > MAX_SIGNATURE_AGE {
         return Err(ListError::TooOld(age));
@@ -129,27 +110,20 @@ pub(crate) fn check_signature_age(list: &RevocationList, now: i64) -> Result<(),
     if age < -MAX_AHEAD {
         return Err(ListError::Ahead(age.saturating_neg()));
     }
-    Ok(())
+    Ok(list)
 }
 
-/// Compares a verified list with the one in force. Lists of one number and different entries come
-/// from servers that have lost their store, and count together.
+/// Compares a verified list with the one in force. One that only adds to it is never older.
 pub(crate) fn take(known: Option<&Revocations>, keys: &KeySet, list: RevocationList) -> Taken {
     let Some(known) = known.filter(|known| known.is_comparable(keys)) else {
         return Taken::Replaced(list);
     };
     let known = known.list();
-    if list.seq() < known.seq() {
-        return Taken::Older;
-    }
-    if list.seq() > known.seq() {
-        return Taken::Replaced(list);
-    }
-    let joined = list.joined(known);
-    if joined.revokes_same(known) {
-        Taken::Unchanged(joined)
-    } else {
-        Taken::Replaced(joined)
+    match (list.extends(known), list.count() == known.count()) {
+        (true, true) => Taken::Unchanged(list),
+        (true, false) => Taken::Replaced(list),
+        (false, _) if list.seq() < known.seq() => Taken::Older,
+        (false, _) => Taken::Replaced(list),
     }
 }
 
@@ -165,7 +139,7 @@ pub(crate) mod tests {
     use serde_json::json;
     use wire::keys::VerificationKey;
     use wire::keys::signing_type::SigningType;
-    use wire::token::revocations::{LIST_TYPE, RevocationClaims, RevocationDigest};
+    use wire::token::revocations::{Chain, LIST_TYPE, ListHead, RevocationDigest, Revoked};
 
     use super::*;
 
@@ -189,7 +163,7 @@ pub(crate) mod tests {
     pub(crate) fn list_of(secret: &str, seq: u64, tokens: &[&str]) -> RevocationList {
         let key = VerificationKey::parse(SigningType::Hmac, secret).unwrap();
         let jws = signed_with(secret, seq, tokens);
-        verified(&KeySet::nameless(key), &jws, NOW).unwrap()
+        verified(&KeySet::nameless(key), &jws, None, NOW).unwrap()
     }
 
     fn signed_with(secret: &str, seq: u64, tokens: &[&str]) -> String {
@@ -201,23 +175,19 @@ pub(crate) mod tests {
         signed_list(secret, seq, issued_at, &[])
     }
 
-    fn signed_list(secret: &str, seq: u64, issued_at: i64, tokens: &[&str]) -> String {
-        let claims = RevocationClaims {
-            seq,
-            issued_at,
-            tokens: tokens
-                .iter()
-                .map(|id| RevocationDigest::of_token(id))
-                .collect(),
-            ..RevocationClaims::default()
-        };
+    pub(crate) fn signed_list(secret: &str, seq: u64, issued_at: i64, tokens: &[&str]) -> String {
+        let line = |id: &&str| Revoked::Token(RevocationDigest::of_token(id)).to_string();
+        let lines: Vec<String> = tokens.iter().map(line).collect();
+        let chain = lines
+            .iter()
+            .fold(Chain::default(), |chain, line| chain.next(line));
         let header = json!({"alg": "HS256", "typ": LIST_TYPE}).to_string();
-        let payload = serde_json::to_string(&claims).unwrap();
+        let payload = serde_json::to_string(&ListHead::of(&chain, seq, issued_at)).unwrap();
         let encode = |text: &str| URL_SAFE_NO_PAD.encode(text);
         let signed = format!("{}.{}", encode(&header), encode(&payload));
         let key = EncodingKey::from_secret(secret.as_bytes());
         let signature = crypto::sign(signed.as_bytes(), &key, Algorithm::HS256).unwrap();
-        format!("{signed}.{signature}")
+        format!("{signed}.{signature}\n{}", lines.join("\n"))
     }
 
     fn list(letter: char, seq: u64, tokens: &[&str]) -> RevocationList {
@@ -225,17 +195,19 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn numbers_never_go_back() {
+    fn numbers_never_go_back_but_for_what_only_adds() {
         let known = known("a");
-        for (seq, tokens, entries) in [
-            (6, &["x", "y"][..], None),
+        for (seq, tokens, replaced) in [
+            (6, &["y"][..], None),
+            (6, &[], None),
+            (6, &["x", "y"], Some(2)),
             (7, &["x"], None),
-            (7, &["y"], Some(2)),
-            (8, &[], Some(0)),
+            (7, &[], Some(0)),
+            (8, &["y"], Some(1)),
         ] {
             let taken = take(Some(&known), &keys('a'), list('a', seq, tokens));
-            match (taken, entries) {
-                (Taken::Replaced(list), Some(entries)) => assert_eq!(list.entries(), entries),
+            match (taken, replaced) {
+                (Taken::Replaced(list), Some(lines)) => assert_eq!(list.count(), lines),
                 (Taken::Older, None) => assert_eq!(seq, 6),
                 (Taken::Unchanged(_), None) => assert_eq!(seq, 7),
                 other => unreachable!("{seq} {tokens:?}: {other:?}"),
@@ -270,12 +242,12 @@ pub(crate) mod tests {
     #[test]
     fn a_list_of_another_key_or_another_day_is_not_trusted() {
         let jws = signed('a', 1, &[]);
-        assert!(verified(&keys('b'), &jws, NOW).is_err());
-        assert!(verified(&keys('a'), &jws, NOW + 3_600).is_ok());
-        let error = verified(&keys('a'), &jws, NOW + 3_601).unwrap_err();
+        assert!(verified(&keys('b'), &jws, None, NOW).is_err());
+        assert!(verified(&keys('a'), &jws, None, NOW + 3_600).is_ok());
+        let error = verified(&keys('a'), &jws, None, NOW + 3_601).unwrap_err();
         assert_eq!(error.to_string(), "it was signed 3601 s ago");
-        assert!(verified(&keys('a'), &jws, NOW - 300).is_ok());
-        let error = verified(&keys('a'), &jws, NOW - 301).unwrap_err();
+        assert!(verified(&keys('a'), &jws, None, NOW - 300).is_ok());
+        let error = verified(&keys('a'), &jws, None, NOW - 301).unwrap_err();
         assert!(error.to_string().contains("301 s ahead"), "{error}");
     }
 }

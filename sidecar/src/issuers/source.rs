@@ -9,7 +9,6 @@ pub(crate) mod jwks_url;
 use std::path::PathBuf;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use http::HeaderValue;
 use runtime::files::file_watch::run_blocking;
 use runtime::process::exit::ExitError;
 use wire::keys::Algorithm;
@@ -222,10 +221,10 @@ impl KeySource {
         }
     }
 
-    /// Names the version of an accepted list in the next fetch.
-    pub(crate) fn accept_revocations(&mut self, version: HeaderValue) {
+    /// Names the lines of the list that the next fetch need not bring.
+    pub(crate) fn set_list_cursor(&mut self, cursor: Option<String>) {
         if let Self::AuthServer(endpoint) = self {
-            endpoint.accept_revocations(version);
+            endpoint.set_list_cursor(cursor);
         }
     }
 

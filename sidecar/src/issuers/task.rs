@@ -114,6 +114,9 @@ impl IssuerTask {
             let (keys, metrics) = (Arc::clone(&task.keys), task.metrics.clone());
             RevocationRefresh::new(keys, metrics).with_cache(list_file)
         });
+        let cursor = task.revocations.as_ref();
+        let cursor = cursor.and_then(RevocationRefresh::cursor);
+        task.source.set_list_cursor(cursor);
         Ok((task, sender))
     }
 
@@ -224,9 +227,8 @@ impl IssuerTask {
             return;
         };
         let fetched = self.source.take_revocations();
-        if let Some(version) = revocations.on_fetch(fetched, &self.source.last_endpoint()) {
-            self.source.accept_revocations(version);
-        }
+        revocations.on_fetch(fetched, &self.source.last_endpoint());
+        self.source.set_list_cursor(revocations.cursor());
     }
 
     fn on_keys(&mut self, keys: KeySet) {

@@ -2,7 +2,7 @@
 //! refresh beside those of a login and of a token for an application. `make bench-sessions`.
 //!
 //! A poll is a new connection with three requests, as a sidecar makes it: the key, the key set and
-//! the revocation list, of which the last two are normally a 304.
+//! the end of the revocation list, of which the second is normally a 304.
 #![expect(
     clippy::expect_used,
     clippy::print_stdout,
@@ -27,6 +27,7 @@ use tests::programs::{Program, repository};
 use tests::redis_server::RedisServer;
 use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
 use tests::socket_server::{Reply, SocketServer, response};
+use wire::token::revocations::Chain;
 
 /// The minute of the product, scaled down.
 const POLL: Duration = Duration::from_secs(1);
@@ -99,7 +100,7 @@ fn revocation(settings: &Settings) -> String {
 
 fn one_revocation(server: &AuthServer, sidecars: &[Sidecar]) -> (Vec<f64>, Vec<f64>) {
     let token = server.login();
-    let (begun, known) = (Barrier::new(SIMULATED + REAL + 1), etag(server.address()));
+    let (begun, known) = (Barrier::new(SIMULATED + REAL + 1), cursor(server.address()));
     thread::scope(|scope| {
         let (begun, known, token) = (&begun, &known, &token);
         let poller = |number: u32| {
@@ -108,7 +109,7 @@ fn one_revocation(server: &AuthServer, sidecars: &[Sidecar]) -> (Vec<f64>, Vec<f
                 let from = Instant::now();
                 // Spread over the second, as sidecars with other clocks.
                 thread::sleep(POLL / 100 * number);
-                while etag(server.address()) == *known {
+                while cursor(server.address()) == *known {
                     thread::sleep(POLL);
                 }
                 from.elapsed().as_secs_f64()
@@ -146,16 +147,19 @@ fn one_revocation(server: &AuthServer, sidecars: &[Sidecar]) -> (Vec<f64>, Vec<f
     })
 }
 
-/// Fetches the list on a connection of its own; returns its version.
-fn etag(address: SocketAddr) -> String {
-    version(address, LIST)
+/// Fetches the list on a connection of its own; returns the name of its lines.
+fn cursor(address: SocketAddr) -> String {
+    let list = fetched(address, LIST);
+    let list = String::from_utf8_lossy(list.body());
+    let lines = list.lines().skip(1);
+    let chain = lines.fold(Chain::default(), |chain, line| chain.next(line));
+    chain.cursor()
 }
 
-fn version(address: SocketAddr, path: &str) -> String {
+fn fetched(address: SocketAddr, path: &str) -> KeepAlive {
     let mut line = KeepAlive::connect(address).expect("a connection");
     assert_eq!(line.exchange(&get(path, &[])).expect("a response"), 200);
-    let version = line.header("etag").expect("a version");
-    version.to_owned()
+    line
 }
 
 /// Measures the CPU of the auth server for each poll of a fleet.
@@ -165,13 +169,12 @@ fn polls(settings: &Settings) -> String {
     let logout = format!("token={}", server.login());
     let status = list.exchange(&form("/auth/oauth/revoke", &[], &logout));
     assert_eq!(status.expect("a response"), 200, "a logout");
-    let conditional = |path: &str| {
-        let known = format!("If-None-Match: {}", version(server.address(), path));
-        get(path, &[&known])
-    };
     let key = get(&format!("/auth{SECRET_KEY}"), &[]);
-    let (jwks, list) = (conditional(JWKS), conditional(LIST));
-    let full = [(&key, 200), (&jwks, 304), (&list, 304)];
+    let version = fetched(server.address(), JWKS);
+    let version = version.header("etag").expect("a version");
+    let jwks = get(JWKS, &[&format!("If-None-Match: {version}")]);
+    let list = get(&format!("{LIST}?after={}", cursor(server.address())), &[]);
+    let full = [(&key, 200), (&jwks, 304), (&list, 200)];
     let mut text = "| auth server's CPU for | µs a poll | ms a minute, 100 sidecars | 1,000 sidecars |\n|---|---|---|---|\n".to_owned();
     for (name, requests, times) in [
         ("the poll of each minute", &full[..], 1),

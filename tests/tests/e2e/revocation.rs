@@ -1,16 +1,16 @@
 //! Tokens that end before their expiry: revoked by their bearer, by a command, with their user; on
 //! one sidecar and on several, through lost stores and old lists.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use tests::auth_server::{
     AuthServer, AuthServerPlan, ECDSA, TOKEN_REVOKED, USER_DETAILS, file_store,
 };
 use tests::client::{Client, verdict};
 use tests::echo_service::EchoService;
-use tests::file_store;
 use tests::programs::Program;
 use tests::raw_client::{HANDSHAKE, RawClient, exchange, head_with_token};
 use tests::redis_server::RedisServer;
@@ -119,14 +119,15 @@ fn a_command_ends_a_token_and_all_of_a_user() {
         let token = server.login();
         verdict(&sidecar.bearing(&token).get("/list")) == "200"
     });
+    let of_token = format!("event=token_revoked jti=\"{}\"", jti_of(&first));
+    let of_user = format!("event=user_revoked user=\"{user}\"");
     let output = server.process().output();
-    for part in [
-        "event=token_revoked",
-        "reason=\"laptop stolen\"",
-        "event=user_revoked",
-    ] {
+    for part in [&of_token, "reason=\"laptop stolen\"", &of_user] {
         assert!(output.contains(part), "{part} in {output}");
     }
+    let third = server.login();
+    server.done(&["revoke", "--all"]);
+    sidecar.until_revoked(&third);
 }
 
 #[test]
@@ -192,6 +193,7 @@ fn a_command_that_revokes_nothing_in_particular_is_rejected() {
     for (arguments, code) in [
         (&[][..], 64),
         (&["--jti", "a", "--user", "b"], 64),
+        (&["--all", "--user", "b"], 64),
         (&["--jti", "a", "--before", "1"], 64),
         (&["--user", ""], 64),
         (&["--user", "a", "--before", "2099-01-01T00:00:00Z"], 64),
@@ -241,18 +243,14 @@ fn a_user_who_is_disabled_removed_or_changed_is_out() {
     }
 }
 
-#[test]
-fn a_lost_file_store_gets_its_revocations_back() {
-    let server = AuthServerPlan::polling().ready();
-    let token = server.login();
-    assert_eq!(server.log_out(&token).status(), 200);
-    let data = server.home().join("data");
-    file_store::remove(&data, file_store::REVOCATIONS);
-    wait::until("the revocations in the store", || {
-        let text = file_store::value(&data, file_store::REVOCATIONS)?;
-        text.contains(&jti_of(&token)).then_some(())
-    });
-    assert_eq!(server.verdict(&token), TOKEN_REVOKED);
+const LOG: &str = "{auth:user-token}:log:revocations";
+
+/// Returns the number of different revocations in the store.
+fn in_log(redis: &RedisServer) -> usize {
+    let entries = redis.command(&["ZRANGE", LOG, "0", "-1"]);
+    let entries = entries.unwrap_or_default();
+    let facts = entries.lines().filter_map(|entry| entry.split_once(' '));
+    facts.map(|(_, fact)| fact).collect::<BTreeSet<_>>().len()
 }
 
 #[test]
@@ -268,28 +266,22 @@ fn revocations_on_one_redis_survive_flush_and_backup() {
         SidecarPlan::polling(&service, &other.url()).ready(),
     ];
     let (first, second) = (one.login(), other.login());
-    let list = "{auth:user-token}:revocations";
     assert_eq!(one.log_out(&first).status(), 200);
     other.until_revoked(&first);
-    let backup = redis.command(&["GET", list]).unwrap();
     assert_eq!(other.log_out(&second).status(), 200);
     one.until_revoked(&second);
     for sidecar in &behind {
         sidecar.until_revoked(&first);
         sidecar.until_revoked(&second);
     }
-    let until_stored = || {
-        wait::until("both revocations in the store", || {
-            let text = redis.command(&["GET", list]).unwrap_or_default();
-            [&first, &second]
-                .iter()
-                .all(|it| text.contains(&jti_of(it)))
-        });
-    };
-    redis.command(&["FLUSHALL"]);
-    until_stored();
-    redis.command(&["SET", list, &backup]);
-    until_stored();
+    let older = ["ZREMRANGEBYRANK", LOG, "1", "1"];
+    for lose in [&["FLUSHALL"][..], &older] {
+        redis.command(lose);
+        wait::until("both revocations in the store", || in_log(&redis) == 2);
+    }
+    let restored = "postern_auth_server_revocations_restored_total";
+    let counts = [&one, &other].map(|server| server.metric(restored).unwrap_or_default());
+    assert!(counts.iter().sum::<u64>() >= 3, "{counts:?}");
     drop(one);
     let third = start();
     for server in [&other, &third] {
@@ -305,13 +297,50 @@ fn revocations_on_one_redis_survive_flush_and_backup() {
     }
 }
 
+/// A logout moves as much beside many revocations as beside none.
+#[test]
+fn a_logout_beside_25_000_revocations_moves_at_most_24_kib() {
+    let Some(redis) = RedisServer::start() else {
+        return;
+    };
+    // No poll of the store counts.
+    let flags = ["--refresh-tokens", "--store-poll-interval", "3600"];
+    let plan = AuthServerPlan::new().flags(ECDSA).flags(flags);
+    let server = plan.store(redis.url()).ready();
+    let (first, second) = (server.login(), server.login());
+    assert_eq!(server.log_out(&first).status(), 200);
+    let entry = redis.command(&["ZRANGE", LOG, "0", "0"]).unwrap();
+    let (_, entry) = entry.split_once(' ').unwrap();
+    let fill = "for id = 2, 25001 do redis.call('ZADD', KEYS[1], id, id .. ' ' .. ARGV[1]) end
+        redis.call('SET', KEYS[2], 25001)";
+    let counter = "{auth:user-token}:last";
+    redis.command(&["EVAL", fill, "2", LOG, counter, entry]);
+    // One that is not measured reads them.
+    assert_eq!(server.log_out(&server.login()).status(), 200);
+    let before = traffic(&redis);
+    assert_eq!(server.log_out(&second).status(), 200);
+    let bytes = traffic(&redis) - before;
+    assert!(bytes <= 24 * 1024, "{bytes}");
+    assert_eq!(server.verdict(&second), TOKEN_REVOKED);
+}
+
+/// Returns the bytes that Redis has received and sent.
+fn traffic(redis: &RedisServer) -> u64 {
+    let stats = redis.command(&["INFO", "stats"]).unwrap();
+    let field = |name: &str| -> u64 {
+        let line = stats.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap().trim().parse().unwrap()
+    };
+    field("total_net_input_bytes:") + field("total_net_output_bytes:")
+}
+
 /// Passes requests on to an auth server, except those for the list while an old one is replayed.
 fn relay(server: &AuthServer, old: &Arc<AtomicBool>) -> SocketServer {
     let (address, old) = (server.address(), Arc::clone(old));
     let replayed = server.anonymous().get(LIST).body;
     SocketServer::start(move |request| {
         let target = String::from_utf8(request.target()).unwrap();
-        if target.ends_with(LIST) && old.load(Ordering::SeqCst) {
+        if target.contains(LIST) && old.load(Ordering::SeqCst) {
             return Reply::Bytes(response("200 OK", &[], &replayed));
         }
         let line = format!("GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
@@ -489,21 +518,20 @@ fn the_published_list_is_signed_and_names_no_user() {
     assert_eq!(server.log_out(&token).status(), 200);
     let response = server.anonymous().get(LIST);
     let list = response.text();
-    assert_eq!(header_of(&list)["typ"], "postern-revocations+jwt");
-    let payload = payload_of(&list);
-    assert_eq!(payload["tokens"].as_array().map(Vec::len), Some(1));
-    let text = payload.to_string();
-    assert!(!text.contains(&jti_of(&token)), "{text}");
-    assert_eq!(payload["users"], json!({}));
+    let (head, lines) = list.split_once('\n').unwrap();
+    assert_eq!(header_of(head)["typ"], "postern-revocations+jwt");
+    let payload = payload_of(head);
+    assert_eq!(payload["count"], 1);
+    assert!(lines.starts_with("token ") && !lines.contains(&jti_of(&token)));
     // It is no access token.
-    let used = server.anonymous().bearing(&list).get(USER_DETAILS);
+    let used = server.anonymous().bearing(head).get(USER_DETAILS);
     assert_eq!(verdict(&used), "401 token_header");
-    let tag = response.header("etag")[0].clone();
     let client = server.anonymous();
-    let again = client
-        .request("GET", LIST)
-        .line(format!("If-None-Match: {tag}"));
-    assert_eq!(client.send(&again).status(), 304);
+    let digest = payload["digest"].as_str().unwrap();
+    for (after, rest) in [(format!("1.{digest}"), ""), (format!("2.{digest}"), lines)] {
+        let again = client.get(&format!("{LIST}?after={after}")).text();
+        assert_eq!(again, format!("{head}\n{rest}"), "{after}");
+    }
     let links = client.get(tests::auth_server::SECRET_KEY).header("link");
     let link = "</auth/.well-known/revocations>; rel=\"revocations\"";
     assert!(links.iter().any(|one| one == link), "{links:?}");

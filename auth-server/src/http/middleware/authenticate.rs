@@ -26,6 +26,7 @@ use crate::http::routes::revoke::REVOKE_PATH;
 use crate::http::routes::token::TOKEN_PATH;
 use crate::http::routes::verification_key::VERIFICATION_KEY_PATH;
 use crate::keys::live::LiveKeys;
+use crate::revocations::log::RevocationLog;
 use crate::store::clock::StoreClock;
 
 /// Methods of all routes, for `Allow` on requests that no route accepts (TRACE, CONNECT).
@@ -39,6 +40,7 @@ pub(crate) struct Authentication {
     interceptor: Interceptor,
     policy: VerificationPolicy,
     live_keys: Arc<LiveKeys>,
+    revocations: Arc<RevocationLog>,
     clock: Arc<StoreClock>,
     /// Exempt regardless of the pass list (contract §4.3: the controller ignores the user token; the
     /// token endpoint has credentials of its own); compared exactly, so that no similar path is
@@ -54,7 +56,8 @@ impl Authentication {
         context: &ContextPath,
         interceptor: Interceptor,
         policy: VerificationPolicy,
-        (live_keys, clock): (Arc<LiveKeys>, Arc<StoreClock>),
+        (live_keys, revocations): (Arc<LiveKeys>, Arc<RevocationLog>),
+        clock: Arc<StoreClock>,
     ) -> Self {
         let path = |relative: &str| format!("{}{relative}", context.as_str());
         Self {
@@ -77,6 +80,7 @@ impl Authentication {
             interceptor,
             policy,
             live_keys,
+            revocations,
             clock,
         }
     }
@@ -121,7 +125,7 @@ impl Authentication {
         let claims = self
             .policy
             .verify_at(keys.verification_keys(), token, now)?;
-        if keys.ring().revocations().revokes(&claims) {
+        if self.revocations.revokes(&claims) {
             return Err(Rejection::TokenRevoked);
         }
         Ok(CurrentUser(claims))

@@ -58,7 +58,7 @@ fn jwks_response(set: &JwkSet, headers: &HeaderMap) -> Response {
 
 /// Returns true if the caller has this version (RFC 9110 §13.1.2: weak comparison, `*` matches
 /// any).
-pub(super) fn matches_etag(headers: &HeaderMap, etag: &HeaderValue) -> bool {
+fn matches_etag(headers: &HeaderMap, etag: &HeaderValue) -> bool {
     let tags = headers.get_all(IF_NONE_MATCH).iter();
     tags.flat_map(|field| field.as_bytes().split(|&b| b == b','))
         .map(<[u8]>::trim_ascii)

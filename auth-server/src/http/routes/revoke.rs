@@ -28,7 +28,7 @@ use crate::http::unfinished::Unfinished;
 use crate::http::{body, oauth, response};
 use crate::keys::live::LiveKeys;
 use crate::rate_limit::{AddressLimit, RetryAfter};
-use crate::revocations::queue::{NotStored, RevocationQueue};
+use crate::revocations::log::RevocationLog;
 use crate::revocations::{KEEP_AFTER_EXPIRY, Revocation, Revoked};
 use crate::sessions::refresh_token::{RefreshToken, SessionId};
 use crate::sessions::{EndCause, Sessions};
@@ -43,7 +43,7 @@ pub(crate) struct RevokeEndpoint {
     pub(crate) live_keys: Arc<LiveKeys>,
     /// The policy of [`policy`].
     pub(crate) policy: VerificationPolicy,
-    pub(crate) queue: RevocationQueue,
+    pub(crate) log: Arc<RevocationLog>,
     pub(crate) clock: Arc<StoreClock>,
     /// `None` without refresh tokens.
     pub(crate) sessions: Option<Sessions>,
@@ -114,7 +114,6 @@ impl RevokeEndpoint {
         })
     }
 
-    /// Asks the store whatever this server knows: a revocation may be in its memory alone.
     async fn revoke_access_token(&self, token: &str, client: IpAddr) -> Result<(), ErrorResponse> {
         let keys = self.live_keys.published();
         let keys = keys.ok_or(Rejection::StoreUnavailable)?;
@@ -124,27 +123,28 @@ impl RevokeEndpoint {
         let Ok(claims) = verified else {
             return Ok(());
         };
+        let is_revoked = self.log.revokes(&claims);
         let session = claims.session.as_deref().and_then(SessionId::parse);
         let Some(revocation) = revocation_of(claims) else {
             return Ok(());
         };
         let session = session.filter(|_| self.sessions.is_some());
-        if session.is_none() && revocation.until <= now {
+        if session.is_none() && (is_revoked || revocation.ends <= now) {
             return Ok(());
         }
         self.count(client)?;
         let ended = match session {
-            Some(session) => self.end_session(session, Some(revocation.until)).await,
-            None => self.submit(revocation).await,
+            Some(session) => self.end_session(session, Some(revocation.ends)).await,
+            None => self.append(revocation).await,
         };
         Ok(ended?)
     }
 
-    async fn submit(&self, revocation: Revocation) -> Result<(), Rejection> {
-        let stored = self.queue.submit(vec![revocation]).await;
-        stored.map_err(|error| match error {
-            NotStored::Busy => Rejection::ServerBusy,
-            NotStored::StoreUnavailable => Rejection::StoreUnavailable,
+    async fn append(&self, revocation: Revocation) -> Result<(), Rejection> {
+        let stored = self.log.append(&[revocation], Vec::new()).await;
+        stored.map(drop).map_err(|error| {
+            warn!(%error, "a token is not revoked");
+            store_rejection(&error)
         })
     }
 }
@@ -152,8 +152,10 @@ impl RevokeEndpoint {
 /// Returns the revocation of a verified token; `None` for one without an id, which this server does
 /// not issue.
 fn revocation_of(claims: Claims) -> Option<Revocation> {
+    let ends = claims.expires_at?.saturating_add(KEEP_AFTER_EXPIRY);
     Some(Revocation {
-        until: claims.expires_at?.saturating_add(KEEP_AFTER_EXPIRY),
+        live: Some(ends),
+        ends,
         revoked: Revoked::Token {
             id: claims.token_id?,
             user: Some(claims.user_id),

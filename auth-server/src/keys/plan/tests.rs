@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 use super::*;
 use crate::keys::pair::KeyPairError;
 use crate::keys::pair::tests::pair;
-use crate::keys::ring::with_revocations;
+use crate::keys::ring::with_revoked_keys;
 use crate::keys::{StoredKeyPair, StoredText};
 
 const TYPE: SigningType = SigningType::Ecdsa;
@@ -182,7 +182,6 @@ fn revoked_keys_are_added_beside_an_unusable_pair() {
             public: Zeroizing::new("not ours".to_owned()),
         }),
         ring: ring.map(|text| StoredText(Zeroizing::new(text.to_owned()))),
-        revocations: None,
     };
     for ring in [
         None,
@@ -190,12 +189,12 @@ fn revoked_keys_are_added_beside_an_unusable_pair() {
         Some(r#"{"next":{"private":"","public":"","signsFrom":1}}"#),
     ] {
         let stored = foreign(ring);
-        let carried = with_revocations(&stored, &mine, NOW).unwrap();
+        let carried = with_revoked_keys(&stored, &mine).unwrap();
         assert_eq!(carried.pair, stored.pair);
-        assert_eq!(with_revocations(&carried, &mine, NOW), None);
+        assert_eq!(with_revoked_keys(&carried, &mine), None);
     }
-    assert_eq!(with_revocations(&foreign(Some("{")), &mine, NOW), None);
-    assert_eq!(with_revocations(&foreign(None), &ring(), NOW), None);
+    assert_eq!(with_revoked_keys(&foreign(Some("{")), &mine), None);
+    assert_eq!(with_revoked_keys(&foreign(None), &ring()), None);
 }
 
 #[test]
@@ -360,13 +359,6 @@ fn unusable_stored_keys_are_an_error_whatever_memory_holds() {
         (
             with_ring(text("{")),
             KeyRingError::MalformedRing { line: 1, column: 1 },
-        ),
-        (
-            StoredKeys {
-                revocations: text("{"),
-                ..stored(&mine)
-            },
-            KeyRingError::MalformedRevocations { line: 1, column: 1 },
         ),
         (
             with_ring(text(r#"{"retired":[],"version":2}"#)),

@@ -39,15 +39,14 @@ impl Shared {
 
     /// Returns the stored strings.
     async fn raw(&self) -> Values<String> {
-        let [mut private, mut public, mut ring, mut revocations] = [const { None }; 4];
-        for (entry, text) in
-            ENTRIES
-                .into_iter()
-                .zip([&mut private, &mut public, &mut ring, &mut revocations])
+        let [mut private, mut public, mut ring] = [const { None }; 3];
+        for (entry, text) in ENTRIES
+            .into_iter()
+            .zip([&mut private, &mut public, &mut ring])
         {
             *text = self.0.raw(&entry.key()).await;
         }
-        [private, public, ring, revocations]
+        [private, public, ring]
     }
 
     async fn plant(&self, entry: Entry, text: Option<&str>) {
@@ -63,7 +62,6 @@ fn fresh(signing_type: SigningType) -> StoredKeys {
     StoredKeys {
         pair: Some(generate(signing_type).unwrap()),
         ring: text(r#"{"next": "private"}"#),
-        revocations: text(r#"{"tokens": "some"}"#),
     }
 }
 
@@ -86,8 +84,8 @@ async fn every_private_value_is_encrypted_and_a_public_half_is_not() {
         let shared = Shared::new();
         let keys = fresh(signing_type);
         install(&shared.open(with(1)), &keys).await;
-        let [private, public, ring, revocations] = shared.raw().await;
-        for text in [private, ring, revocations] {
+        let [private, public, ring] = shared.raw().await;
+        for text in [private, ring] {
             assert!(is_encrypted(text.as_ref()), "{signing_type}");
         }
         // In hmac mode both names hold the same secret.
@@ -161,7 +159,7 @@ async fn a_value_that_was_moved_to_another_slot_or_key_is_rejected() {
     let (shared, other) = (Shared::new(), Shared::new());
     install(&shared.open(with(1)), &fresh(TYPE)).await;
     install(&other.open(with(1)), &fresh(TYPE)).await;
-    let [private, public, ring, _] = shared.raw().await;
+    let [private, public, ring] = shared.raw().await;
     let [foreign_private, foreign_public, ..] = other.raw().await;
     for (private, public) in [
         // Another key's private half, correctly encrypted.
@@ -189,7 +187,6 @@ async fn in_an_encrypted_store_no_value_in_clear_counts() {
     let planted = generate(TYPE).unwrap();
     for (entry, value, is_strict) in [
         (Entry::Ring, "{}", false),
-        (Entry::Revocations, "{}", false),
         (Entry::Private, planted.private.as_str(), false),
         (Entry::Ring, "{}", true),
     ] {
@@ -307,10 +304,6 @@ async fn a_commit_needs_all_values_as_they_were_read(installation: &dyn Installa
         },
         StoredKeys {
             ring: None,
-            ..first.clone()
-        },
-        StoredKeys {
-            revocations: text("{}"),
             ..first.clone()
         },
     ] {

@@ -14,15 +14,13 @@ use super::*;
 use crate::applications::secret_hash::SecretHashes;
 use crate::keys::StoredKeys;
 use crate::keys::pair::tests::pair;
-use crate::revocations::queue::{NotStored, RevocationQueue, revocation_queue};
-use crate::revocations::tests::token;
+use crate::revocations::tests::log_of;
 use crate::store::envelope_encryption::KeyEncryption;
 use crate::store::envelope_encryption::tests::{key, with};
 
 /// The keys of one server.
 struct Server {
     store: Directory,
-    revocations: RevocationQueue,
     live_keys: Arc<LiveKeys>,
     registrations: Arc<ApplicationRegistry>,
     health: Health,
@@ -44,7 +42,6 @@ impl Server {
         let registrations = Arc::new(ApplicationRegistry::new(signing_type == SigningType::Hmac));
         let health = Health::new();
         health.set_started();
-        let (revocations, inbox) = revocation_queue();
         let key_sync = KeySync::new(
             (store.opened_with(encryption), store.applications()),
             signing_type,
@@ -52,15 +49,14 @@ impl Server {
             SyncedState {
                 live_keys: Arc::clone(&live_keys),
                 registrations: Arc::clone(&registrations),
+                revocations: log_of(store.open()),
                 clock: Arc::default(),
                 metrics: Metrics::default(),
             },
             &health,
-            inbox,
         );
         Self {
             store,
-            revocations,
             live_keys,
             registrations,
             health,
@@ -216,42 +212,6 @@ async fn a_lost_pair_is_put_back_and_another_one_is_adopted() {
     assert_eq!(server.keys().pair, theirs.pair);
     assert_eq!(server.keys(), server.store.keys().await);
     assert_eq!(server.ring().retired().len(), 1);
-}
-
-#[tokio::test]
-async fn a_revoked_token_reaches_the_store_and_the_other_servers() {
-    let mut server = Server::started().await;
-    let mut other = Server::on(server.store.clone(), TYPE);
-    other.key_sync.start().await.unwrap();
-    let queue = server.revocations.clone();
-    let submitted =
-        tokio::spawn(async move { queue.submit(vec![token("a", "1", NOW + 99)]).await });
-    server.key_sync.revocations.arrived().await;
-    server.poll().await;
-    assert_eq!(submitted.await.unwrap(), Ok(()));
-    assert_eq!(server.store.ring().await.revocations().counts(), [1, 0, 0]);
-    other.poll().await;
-    assert_eq!(other.ring(), server.ring());
-    server.store.lose_everything();
-    other.poll().await;
-    assert!(server.ring().is_followed_by(&server.store.ring().await));
-}
-
-#[tokio::test]
-async fn a_revocation_counts_while_the_store_is_away() {
-    let mut server = Server::started().await;
-    let queue = server.revocations.clone();
-    server.store.set_away(true);
-    let submitted =
-        tokio::spawn(async move { queue.submit(vec![token("a", "1", NOW + 99)]).await });
-    server.key_sync.revocations.arrived().await;
-    server.poll().await;
-    assert_eq!(submitted.await.unwrap(), Err(NotStored::StoreUnavailable));
-    assert_eq!(server.ring().revocations().counts(), [1, 0, 0]);
-    server.store.set_away(false);
-    server.poll().await;
-    assert_eq!(server.store.ring().await, server.ring());
-    assert_eq!(server.store.ring().await.revocations().counts(), [1, 0, 0]);
 }
 
 #[tokio::test]
@@ -444,15 +404,11 @@ async fn an_older_copy_under_a_server_is_replaced() {
     let older = server.store.keys().await;
     let announced = server.ring().publish(fresh(), NOW, POLICY.lead);
     let announced = server.store.put_ring(announced).await;
-    let queue = server.revocations.clone();
-    queue.note(vec![token("a", "1", NOW + 99)]).await;
-    server.key_sync.revocations.arrived().await;
     server.poll().await;
     server.store.put(&older).await;
     server.poll().await;
     let restored = server.store.ring().await;
     assert_eq!(restored.next(), announced.next());
-    assert_eq!(restored.revocations().counts(), [1, 0, 0]);
     assert_eq!(restored, server.ring());
 }
 
@@ -463,15 +419,15 @@ async fn a_server_without_a_key_goes_on_until_the_store_is_encrypted() {
     let store = plain.store.clone();
     let mut keyed = Server::with(store.clone(), TYPE, with(1));
     keyed.poll().await;
-    for (id, count) in [("a", 1), ("b", 2)] {
-        keyed.revocations.note(vec![token(id, "1", NOW + 99)]).await;
-        keyed.key_sync.revocations.arrived().await;
-        keyed.poll().await;
-        plain.poll().await;
-        assert_eq!(plain.note(), None);
-        assert_eq!(plain.ring().revocations().counts(), [count, 0, 0]);
-        assert_eq!(plain.ring(), keyed.ring());
-    }
+    let records = store.opened_with(with(1));
+    let held = records.read().await.unwrap();
+    let announced = keyed.ring().publish(fresh(), NOW, POLICY.lead);
+    let announced = announced.in_next_generation(1).to_stored().unwrap();
+    assert_eq!(records.commit(&held, &announced).await, Ok(true));
+    keyed.poll().await;
+    plain.poll().await;
+    assert_eq!(plain.note(), None);
+    assert_eq!((plain.keys(), keyed.keys()), (announced.clone(), announced));
     store.opened_with(with(1)).reencrypt().await.unwrap();
     plain.poll().await;
     assert!(!plain.health.is_ready(), "it misses what follows");
@@ -516,32 +472,6 @@ async fn a_new_note_is_logged_once_whatever_else_is_in_the_note() {
     }
     let note = server.note().unwrap();
     assert!(note.contains("cannot be read") && note.contains("signs only from"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn revocations_keep_the_back_off_of_a_store_that_is_away() {
-    let mut server = Server::started().await;
-    let queue = server.revocations.clone();
-    server.store.set_away(true);
-    server.poll().await;
-    let began = tokio::time::Instant::now();
-    let pause = Duration::from_secs(5);
-    let submit = async {
-        for id in ["a", "b"] {
-            queue.note(vec![token(id, "1", NOW + 9_000)]).await;
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        }
-    };
-    tokio::join!(server.key_sync.wait(pause), submit);
-    assert_eq!(began.elapsed(), pause);
-    assert_eq!(server.ring().revocations().counts(), [2, 0, 0]);
-    server.store.set_away(false);
-    server.poll().await;
-    assert_eq!(server.store.ring().await.revocations().counts(), [2, 0, 0]);
-    let began = tokio::time::Instant::now();
-    queue.note(vec![token("c", "1", NOW + 9_000)]).await;
-    server.key_sync.wait(pause).await;
-    assert_eq!(began.elapsed(), Duration::ZERO);
 }
 
 /// The warnings of this thread.

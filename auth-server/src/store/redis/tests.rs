@@ -51,11 +51,12 @@ async fn a_replica_or_a_full_store_takes_nothing_and_is_away_for_now() {
 async fn a_repeated_commit_is_one() {
     let Some(redis) = Redis::start() else { return };
     let store = redis.store();
-    let append = Change::Append {
+    let append = Change::Append(NewEntry {
         log: Log::Revocations,
         value: "entry".to_owned(),
         ends: store.now().await.unwrap() + 1000,
-    };
+        above: 0,
+    });
     let command = store.commit_command(&[append]).unwrap();
     for _ in 0..2 {
         assert_eq!(store.commit_once(&command).await, Ok(true));

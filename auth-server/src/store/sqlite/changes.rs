@@ -3,13 +3,16 @@
 use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params};
 
 use super::{GET, Opened, stored};
-use crate::store::Change;
+use crate::store::{Change, NewEntry};
 
 /// Max number of records with an end, some 100 MB.
 const MAX_ENDING: u32 = 100_000;
 /// Records with an end that are taken between two counts.
 const ROOM: u32 = 256;
 
+/// The last entry of a log stays.
+const REMOVE: &str =
+    "DELETE FROM log WHERE id < (SELECT max(id) FROM log AS all_of WHERE all_of.log = log.log)";
 const COUNT: &str = "SELECT count(*) FROM record WHERE ends IS NOT NULL";
 
 /// Makes all changes, to be committed; `None` where a record has another version.
@@ -21,7 +24,6 @@ pub(super) fn change(
 ) -> rusqlite::Result<Option<Transaction<'_>>> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     transaction.execute("DELETE FROM record WHERE ends <= unixepoch()", [])?;
-    transaction.execute("DELETE FROM log WHERE ends <= unixepoch()", [])?;
     for change in &changes {
         if !is_expected(&transaction, change)? {
             return Ok(None);
@@ -31,6 +33,8 @@ pub(super) fn change(
     for change in changes {
         apply(&transaction, change)?;
     }
+    let over = format!("{REMOVE} AND ends <= unixepoch()");
+    transaction.execute(&over, [])?;
     Ok(Some(transaction))
 }
 
@@ -72,7 +76,7 @@ fn is_expected(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Resu
             (key, expected.as_ref())
         }
         Change::Delete { key, expected } => (key, Some(expected)),
-        Change::Append { .. } => return Ok(true),
+        Change::Append(_) | Change::Remove { .. } => return Ok(true),
     };
     let held = transaction
         .query_row(GET, (key.kind.name(), &key.id), stored)
@@ -90,7 +94,7 @@ fn apply(transaction: &Transaction<'_>, change: Change) -> rusqlite::Result<()> 
                 key.kind.name(),
                 key.id,
                 value.as_str(),
-                next_number(transaction)?,
+                next_number(transaction, 0)?,
                 ends
             ],
         ),
@@ -99,15 +103,28 @@ fn apply(transaction: &Transaction<'_>, change: Change) -> rusqlite::Result<()> 
             (key.kind.name(), key.id),
         ),
         Change::Check { .. } => Ok(0),
-        Change::Append { log, value, ends } => transaction.execute(
-            "INSERT INTO log VALUES (?1, ?2, ?3, ?4)",
-            (log.name(), next_number(transaction)?, value, ends),
-        ),
+        Change::Append(NewEntry {
+            log,
+            value,
+            ends,
+            above,
+        }) => {
+            let id = next_number(transaction, above)?;
+            let insert = "INSERT INTO log VALUES (?1, ?2, ?3, ?4)";
+            transaction.execute(insert, (log.name(), id, value, ends))
+        }
+        Change::Remove { log, ids } => {
+            let mut remove = transaction.prepare(&format!("{REMOVE} AND log = ?1 AND id = ?2"))?;
+            for id in ids {
+                remove.execute((log.name(), id))?;
+            }
+            Ok(0)
+        }
     }
     .map(drop)
 }
 
-fn next_number(transaction: &Transaction<'_>) -> rusqlite::Result<i64> {
-    let next = "UPDATE last SET number = number + 1 RETURNING number";
-    transaction.query_row(next, [], |row| row.get(0))
+fn next_number(transaction: &Transaction<'_>, above: i64) -> rusqlite::Result<i64> {
+    let next = "UPDATE last SET number = max(number, ?1) + 1 RETURNING number";
+    transaction.query_row(next, [above], |row| row.get(0))
 }

@@ -1,16 +1,19 @@
 //! The revocation list: access tokens that end before their expiry.
 //!
-//! The auth server publishes it as a compact JWS of its current key. It names digests, because any
-//! client may fetch it, and an id of a user or a token is not public.
+//! The auth server publishes one line for each revocation, in the order of its log, behind a head: a
+//! compact JWS of its current key with their number and the last digest of their chain. A reader that
+//! has the first lines fetches only the others. The lines name digests, because any client may fetch
+//! them, and an id of a user or a token is not public.
 
-use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::str::FromStr;
+use std::sync::Arc;
 
-use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::digest::{Context, SHA256, digest};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use serde::de::{Deserialize, Deserializer, Error};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::claims::Claims;
@@ -20,8 +23,9 @@ use crate::rejection::Rejection;
 
 /// `typ` of the list: no list passes for a token, and no token for a list.
 pub const LIST_TYPE: &str = "postern-revocations+jwt";
-/// Length of the longest list.
-pub const MAX_LIST_BYTES: usize = 1024 * 1024;
+/// Length of the longest response. Half of it is the auth server's bound; the rest is room for the
+/// revocations before it has noticed that there are too many.
+pub const MAX_LIST_BYTES: usize = 2 * 1024 * 1024;
 /// Bytes of a digest: enough that no two of a million ids share one.
 const DIGEST_BYTES: usize = 12;
 
@@ -56,23 +60,66 @@ impl RevocationDigest {
     }
 }
 
-impl Serialize for RevocationDigest {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&URL_SAFE_NO_PAD.encode(self.0))
+impl fmt::Display for RevocationDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&URL_SAFE_NO_PAD.encode(self.0))
     }
 }
 
-impl<'de> Deserialize<'de> for RevocationDigest {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(serde::Deserialize)]
-        struct Text<'t>(#[serde(borrow)] Cow<'t, str>);
+impl FromStr for RevocationDigest {
+    type Err = Malformed;
 
-        let Text(text) = Text::deserialize(deserializer)?;
+    fn from_str(text: &str) -> Result<Self, Malformed> {
         let mut bytes = [0; DIGEST_BYTES];
-        match URL_SAFE_NO_PAD.decode_slice(&*text, &mut bytes) {
+        match URL_SAFE_NO_PAD.decode_slice(text, &mut bytes) {
             Ok(DIGEST_BYTES) => Ok(Self(bytes)),
-            _ => Err(D::Error::custom("not a digest")),
+            _ => Err(Malformed),
         }
+    }
+}
+
+/// A text that is no digest and no line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a revocation")]
+pub struct Malformed;
+
+/// The tokens that one line ends; times in seconds since the epoch, before which they were issued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Revoked {
+    /// A single token, or those of a session.
+    Token(RevocationDigest),
+    /// Those of a user.
+    User(RevocationDigest, i64),
+    /// Those of an application.
+    Application(RevocationDigest, i64),
+    /// All.
+    Everyone(i64),
+}
+
+impl fmt::Display for Revoked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Token(id) => write!(f, "token {id}"),
+            Self::User(id, before) => write!(f, "user {id} {before}"),
+            Self::Application(id, before) => write!(f, "application {id} {before}"),
+            Self::Everyone(before) => write!(f, "everyone {before}"),
+        }
+    }
+}
+
+impl FromStr for Revoked {
+    type Err = Malformed;
+
+    fn from_str(line: &str) -> Result<Self, Malformed> {
+        let words: Vec<&str> = line.split(' ').collect();
+        let time = |text: &str| text.parse().map_err(|_| Malformed);
+        Ok(match *words.as_slice() {
+            ["token", id] => Self::Token(id.parse()?),
+            ["user", id, before] => Self::User(id.parse()?, time(before)?),
+            ["application", id, before] => Self::Application(id.parse()?, time(before)?),
+            ["everyone", before] => Self::Everyone(time(before)?),
+            _ => return Err(Malformed),
+        })
     }
 }
 
@@ -121,39 +168,143 @@ impl TokenDigests {
     }
 }
 
-/// The claims of a list as the auth server writes them: the same bytes for the same revocations.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct RevocationClaims {
-    /// Grows with each change, and never falls.
+/// Revocations, by the digests of the tokens that they end.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RevokedTokens {
+    tokens: Digests,
+    users: NotBefore,
+    applications: NotBefore,
+    everyone: Option<i64>,
+}
+
+impl RevokedTokens {
+    /// Adds what one line ends; the latest time counts.
+    pub fn add(&mut self, revoked: Revoked) {
+        let later = |times: &mut NotBefore, id, before| {
+            let time = times.entry(id).or_insert(before);
+            *time = before.max(*time);
+        };
+        match revoked {
+            Revoked::Token(id) => drop(self.tokens.insert(id)),
+            Revoked::User(id, before) => later(&mut self.users, id, before),
+            Revoked::Application(id, before) => later(&mut self.applications, id, before),
+            Revoked::Everyone(before) => self.everyone = self.everyone.max(Some(before)),
+        }
+    }
+
+    /// Returns true if this token was revoked.
+    pub fn revokes(&self, token: &TokenDigests) -> bool {
+        let issued_before = |time: Option<i64>| {
+            // A token without `iat` may have been issued at any time.
+            time.is_some_and(|time| token.issued_at.is_none_or(|issued| issued < time))
+        };
+        let application = token.application.as_ref();
+        let mut names = token.token.iter().chain(&token.session);
+        names.any(|id| self.tokens.contains(id))
+            || issued_before(self.before_of_user(&token.user))
+            || issued_before(application.and_then(|id| self.before_of_application(id)))
+            || issued_before(self.everyone)
+    }
+
+    /// Returns the time before which the tokens of a user were revoked.
+    pub fn before_of_user(&self, id: &RevocationDigest) -> Option<i64> {
+        self.users.get(id).copied()
+    }
+
+    /// Returns the time before which those of an application were.
+    pub fn before_of_application(&self, id: &RevocationDigest) -> Option<i64> {
+        self.applications.get(id).copied()
+    }
+
+    /// Returns the time before which all were.
+    pub const fn before_of_everyone(&self) -> Option<i64> {
+        self.everyone
+    }
+
+    /// Returns the numbers of tokens, users and applications.
+    pub fn counts(&self) -> [usize; 3] {
+        [self.tokens.len(), self.users.len(), self.applications.len()]
+    }
+}
+
+/// The lines up to one of them: each digest is over the former one and the line.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Chain {
+    count: u64,
+    digest: [u8; 32],
+}
+
+impl Chain {
+    /// Returns the chain with one line more.
+    #[must_use]
+    pub fn next(&self, line: &str) -> Self {
+        let mut context = Context::new(&SHA256);
+        context.update(&self.digest);
+        context.update(line.as_bytes());
+        let mut digest = [0; 32];
+        digest.copy_from_slice(context.finish().as_ref());
+        Self {
+            count: self.count + 1,
+            digest,
+        }
+    }
+
+    /// Returns the number of lines.
+    pub const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Returns the last digest in base64url.
+    pub fn digest(&self) -> String {
+        URL_SAFE_NO_PAD.encode(self.digest)
+    }
+
+    /// Returns the name by which a reader requests the lines after these.
+    pub fn cursor(&self) -> String {
+        format!("{}.{}", self.count, self.digest())
+    }
+}
+
+/// The claims of a head.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListHead {
+    /// The number of the last revocation in the log, which never falls.
     pub seq: u64,
     /// Seconds since the epoch.
     #[serde(rename = "iat")]
     pub issued_at: i64,
-    /// Single tokens and sessions.
-    pub tokens: BTreeSet<RevocationDigest>,
-    /// Users, each with the time before which their revoked tokens were issued.
-    pub users: BTreeMap<RevocationDigest, i64>,
-    /// Applications, likewise.
-    pub applications: BTreeMap<RevocationDigest, i64>,
-    /// The time before which every token was revoked.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub everyone: Option<i64>,
+    /// The number of lines.
+    pub count: u64,
+    /// The last digest of their chain.
+    pub digest: String,
+}
+
+impl ListHead {
+    /// Returns the head of these lines.
+    pub fn of(chain: &Chain, seq: u64, issued_at: i64) -> Self {
+        Self {
+            seq,
+            issued_at,
+            count: chain.count,
+            digest: chain.digest(),
+        }
+    }
 }
 
 /// A verified list.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RevocationList {
-    seq: u64,
-    #[serde(rename = "iat")]
-    issued_at: i64,
-    #[serde(default)]
-    tokens: Digests,
-    #[serde(default)]
-    users: NotBefore,
-    #[serde(default)]
-    applications: NotBefore,
-    #[serde(default)]
-    everyone: Option<i64>,
+    /// The signed head as it was received.
+    jws: String,
+    head: ListHead,
+    chain: Chain,
+    lines: Arc<Lines>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Lines {
+    text: String,
+    revoked: RevokedTokens,
 }
 
 /// The reason why a list is not trusted.
@@ -165,76 +316,99 @@ pub enum RevocationListError {
     /// Its content.
     #[error("the revocation list cannot be read")]
     Malformed,
+    /// Lines that the head was not signed for.
+    #[error("the lines of the revocation list are not those of its head")]
+    Lines,
+}
+
+impl From<Malformed> for RevocationListError {
+    fn from(_: Malformed) -> Self {
+        Self::Malformed
+    }
 }
 
 impl RevocationList {
-    /// Verifies a compact JWS with the keys in force.
+    /// Verifies a response with the keys in force: a whole list, or the lines after those of `known`.
     ///
     /// # Errors
     /// See [`RevocationListError`].
-    pub fn verify(keys: &KeySet, jws: &str) -> Result<Self, RevocationListError> {
+    pub fn verify(
+        keys: &KeySet,
+        response: &str,
+        known: Option<&Self>,
+    ) -> Result<Self, RevocationListError> {
+        let (jws, lines) = response.split_once('\n').unwrap_or((response, ""));
         let payload =
             verified_payload(keys, jws, check_type).map_err(RevocationListError::Signature)?;
-        serde_json::from_slice(&payload).map_err(|_| RevocationListError::Malformed)
+        let head: ListHead =
+            serde_json::from_slice(&payload).map_err(|_| RevocationListError::Malformed)?;
+        let begins = known.map(|known| (known.chain, &known.lines));
+        for (begin, before) in begins
+            .into_iter()
+            .chain([(Chain::default(), &Arc::default())])
+        {
+            let chain = lines.lines().fold(begin, |chain, line| chain.next(line));
+            if chain.count == head.count && chain.digest() == head.digest {
+                return Ok(Self {
+                    jws: jws.to_owned(),
+                    head,
+                    chain,
+                    lines: with(before, lines)?,
+                });
+            }
+        }
+        Err(RevocationListError::Lines)
     }
 
-    /// Returns true if the list names this token.
-    pub fn revokes(&self, token: &TokenDigests) -> bool {
-        let issued_before = |time: Option<&i64>| {
-            // A token without `iat` may have been issued at any time.
-            time.is_some_and(|time| token.issued_at.is_none_or(|issued| issued < *time))
-        };
-        let application = token.application.as_ref();
-        let mut names = token.token.iter().chain(&token.session);
-        names.any(|id| self.tokens.contains(id))
-            || issued_before(self.users.get(&token.user))
-            || issued_before(application.and_then(|id| self.applications.get(id)))
-            || issued_before(self.everyone.as_ref())
+    /// Returns true if the list has all lines of `other`.
+    pub fn extends(&self, other: &Self) -> bool {
+        self.lines.text.starts_with(&other.lines.text)
+    }
+
+    /// Returns the tokens that the list ends.
+    pub fn revoked(&self) -> &RevokedTokens {
+        &self.lines.revoked
     }
 
     /// Returns the number that never falls.
     pub const fn seq(&self) -> u64 {
-        self.seq
+        self.head.seq
     }
 
     /// Returns the time of the signature in seconds since the epoch.
     pub const fn issued_at(&self) -> i64 {
-        self.issued_at
+        self.head.issued_at
     }
 
-    /// Returns the number of entries.
-    pub fn entries(&self) -> usize {
-        self.tokens.len()
-            + self.users.len()
-            + self.applications.len()
-            + usize::from(self.everyone.is_some())
+    /// Returns the number of lines.
+    pub const fn count(&self) -> u64 {
+        self.chain.count
     }
 
-    /// Returns true if both revoke the same tokens.
-    pub fn revokes_same(&self, other: &Self) -> bool {
-        self.tokens == other.tokens
-            && self.users == other.users
-            && self.applications == other.applications
-            && self.everyone == other.everyone
-    }
-
-    /// Adds the entries of `other`; the later signature counts.
-    #[must_use]
-    pub fn joined(mut self, other: &Self) -> Self {
-        self.issued_at = self.issued_at.max(other.issued_at);
-        self.tokens.extend(&other.tokens);
-        join(&mut self.users, &other.users);
-        join(&mut self.applications, &other.applications);
-        self.everyone = self.everyone.max(other.everyone);
-        self
+    /// Returns the name under which the lines after these are fetched.
+    pub fn cursor(&self) -> String {
+        self.chain.cursor()
     }
 }
 
-fn join(times: &mut NotBefore, others: &NotBefore) {
-    for (id, other) in others {
-        let time = times.entry(*id).or_insert(*other);
-        *time = (*time).max(*other);
+/// Returns the response that would be the whole list.
+impl fmt::Display for RevocationList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n{}", self.jws, self.lines.text)
     }
+}
+
+fn with(before: &Arc<Lines>, lines: &str) -> Result<Arc<Lines>, Malformed> {
+    let mut all = Arc::clone(before);
+    if !lines.is_empty() {
+        let all = Arc::make_mut(&mut all);
+        for line in lines.lines() {
+            all.revoked.add(line.parse()?);
+            all.text.push_str(line);
+            all.text.push('\n');
+        }
+    }
+    Ok(all)
 }
 
 fn check_type(header: &Map<String, Value>) -> Result<(), Rejection> {
@@ -244,220 +418,4 @@ fn check_type(header: &Map<String, Value>) -> Result<(), Rejection> {
 }
 
 #[cfg(test)]
-mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use std::hash::BuildHasher;
-
-    use jsonwebtoken::{Algorithm, EncodingKey, crypto};
-    use serde_json::json;
-
-    use super::*;
-    use crate::keys::VerificationKey;
-    use crate::keys::signing_type::SigningType;
-
-    const SECRET: &str = "0123456789abcdef0123456789abcdef";
-
-    fn keys(secret: &str) -> KeySet {
-        KeySet::nameless(VerificationKey::parse(SigningType::Hmac, secret).unwrap())
-    }
-
-    fn signed(header: &Value, payload: &Value) -> String {
-        let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
-        let signed = format!("{}.{}", encode(header), encode(payload));
-        let key = EncodingKey::from_secret(SECRET.as_bytes());
-        let signature = crypto::sign(signed.as_bytes(), &key, Algorithm::HS256).unwrap();
-        format!("{signed}.{signature}")
-    }
-
-    fn list(payload: &Value) -> RevocationList {
-        let jws = signed(&json!({"alg": "HS256", "typ": LIST_TYPE}), payload);
-        RevocationList::verify(&keys(SECRET), &jws).unwrap()
-    }
-
-    fn of(claims: &RevocationClaims) -> RevocationList {
-        list(&serde_json::to_value(claims).unwrap())
-    }
-
-    fn token(id: &str, user: &str, issued_at: Option<i64>) -> TokenDigests {
-        TokenDigests::of(&Claims {
-            token_id: (!id.is_empty()).then(|| id.to_owned()),
-            user_id: user.to_owned(),
-            issued_at,
-            ..Claims::default()
-        })
-    }
-
-    #[test]
-    fn each_kind_of_entry_ends_its_tokens_and_no_others() {
-        let user = RevocationDigest::of_user("7");
-        let by_token = RevocationClaims {
-            tokens: [RevocationDigest::of_token("a")].into(),
-            ..RevocationClaims::default()
-        };
-        let by_user = RevocationClaims {
-            users: [(user, 100)].into(),
-            ..RevocationClaims::default()
-        };
-        let by_time = RevocationClaims {
-            everyone: Some(100),
-            ..RevocationClaims::default()
-        };
-        let empty = RevocationClaims::default();
-        for (claims, id, who, issued_at, revoked) in [
-            (&by_token, "a", "7", Some(1), true),
-            (&by_token, "b", "7", Some(1), false),
-            (&by_token, "", "a", Some(1), false),
-            (&by_user, "a", "7", Some(99), true),
-            (&by_user, "a", "7", Some(100), false),
-            (&by_user, "a", "7", None, true),
-            (&by_user, "7", "8", Some(1), false),
-            (&by_time, "a", "8", Some(99), true),
-            (&by_time, "a", "8", Some(100), false),
-            (&empty, "a", "7", None, false),
-        ] {
-            let is_revoked = of(claims).revokes(&token(id, who, issued_at));
-            assert_eq!(is_revoked, revoked, "{id} {who} {issued_at:?}");
-        }
-    }
-
-    #[test]
-    fn the_tokens_of_an_application_are_those_with_its_client_id() {
-        let application = RevocationDigest::of_application("orders");
-        let claims = RevocationClaims {
-            applications: [(application, 100)].into(),
-            ..RevocationClaims::default()
-        };
-        for (client_id, issued_at, revoked) in [
-            (Some("orders"), 99, true),
-            (Some("orders"), 100, false),
-            (Some("stock"), 99, false),
-            (None, 99, false),
-        ] {
-            let token = TokenDigests::of(&Claims {
-                user_id: "orders".to_owned(),
-                client_id: client_id.map(ToOwned::to_owned),
-                issued_at: Some(issued_at),
-                ..Claims::default()
-            });
-            assert_eq!(of(&claims).revokes(&token), revoked, "{client_id:?}");
-        }
-    }
-
-    #[test]
-    fn only_a_list_signed_by_a_key_in_force_counts() {
-        let payload = json!({"seq": 1, "iat": 5});
-        let of_type = |name: &str| json!({"alg": "HS256", "typ": name});
-        let good = signed(&of_type(LIST_TYPE), &payload);
-        assert!(RevocationList::verify(&keys(SECRET), &good).is_ok());
-        let other = keys("another secret of thirty-two bytes");
-        assert_eq!(
-            RevocationList::verify(&other, &good).unwrap_err(),
-            RevocationListError::Signature(Rejection::TokenSignature)
-        );
-        for header in [of_type("JWT"), of_type("at+jwt"), json!({"alg": "HS256"})] {
-            assert_eq!(
-                RevocationList::verify(&keys(SECRET), &signed(&header, &payload)).unwrap_err(),
-                RevocationListError::Signature(Rejection::TokenHeader)
-            );
-        }
-        for bad in [
-            json!({"iat": 5}),
-            json!({"seq": 1}),
-            json!({"seq": -1, "iat": 5}),
-            json!({"seq": 1, "iat": 5, "tokens": ["short"]}),
-            json!({"seq": 1, "iat": 5, "users": {"short": 1}}),
-        ] {
-            let jws = signed(&of_type(LIST_TYPE), &bad);
-            assert_eq!(
-                RevocationList::verify(&keys(SECRET), &jws).unwrap_err(),
-                RevocationListError::Malformed,
-                "{bad}"
-            );
-        }
-    }
-
-    #[test]
-    fn two_lists_join_to_all_entries_of_both() {
-        let user = RevocationDigest::of_user("7");
-        let one = of(&RevocationClaims {
-            tokens: [RevocationDigest::of_token("a")].into(),
-            users: [(user, 100)].into(),
-            ..RevocationClaims::default()
-        });
-        let other = of(&RevocationClaims {
-            tokens: [RevocationDigest::of_token("b")].into(),
-            users: [(user, 50)].into(),
-            everyone: Some(10),
-            ..RevocationClaims::default()
-        });
-        let joined = one.clone().joined(&other);
-        assert!(joined.revokes_same(&other.joined(&one)));
-        assert_eq!(joined.entries(), 4);
-        assert!(joined.revokes(&token("", "7", Some(99))));
-    }
-
-    #[test]
-    fn digests_are_spread_by_their_hashes() {
-        let digests = (0..100).map(|id| RevocationDigest::of_token(&id.to_string()));
-        let hashes = digests.map(|digest| Digests::default().hasher().hash_one(digest));
-        assert_eq!(hashes.collect::<BTreeSet<u64>>().len(), 100);
-    }
-
-    #[test]
-    fn a_list_has_its_number_and_its_time() {
-        let list = list(&json!({"seq": 7, "iat": 5}));
-        assert_eq!((list.seq(), list.issued_at()), (7, 5));
-    }
-
-    #[test]
-    fn lists_revoke_the_same_only_if_every_kind_agrees() {
-        let user = RevocationDigest::of_user("7");
-        let empty = RevocationClaims::default();
-        let lists = [
-            empty.clone(),
-            RevocationClaims {
-                tokens: [RevocationDigest::of_token("a")].into(),
-                ..empty.clone()
-            },
-            RevocationClaims {
-                users: [(user, 100)].into(),
-                ..empty.clone()
-            },
-            RevocationClaims {
-                applications: [(user, 100)].into(),
-                ..empty.clone()
-            },
-            RevocationClaims {
-                everyone: Some(100),
-                ..empty
-            },
-        ];
-        for (at, one) in lists.iter().enumerate() {
-            for (index, other) in lists.iter().enumerate() {
-                let same = of(one).revokes_same(&of(other));
-                assert_eq!(same, at == index, "{at} {index}");
-            }
-            assert_eq!(of(one).entries(), usize::from(at > 0), "{at}");
-        }
-    }
-
-    #[test]
-    fn forty_thousand_tokens_fit_into_the_longest_list() {
-        let claims = RevocationClaims {
-            tokens: (0..40_000)
-                .map(|number| RevocationDigest::of_token(&format!("token {number}")))
-                .collect(),
-            ..RevocationClaims::default()
-        };
-        let jws = signed(
-            &json!({"alg": "HS256", "typ": LIST_TYPE}),
-            &serde_json::to_value(&claims).unwrap(),
-        );
-        assert!(jws.len() <= MAX_LIST_BYTES, "{}", jws.len());
-        let list = RevocationList::verify(&keys(SECRET), &jws).unwrap();
-        let entry = size_of::<RevocationDigest>() + 1;
-        assert!(list.tokens.capacity() * 8 / 7 * entry < 3_000_000);
-        assert!(list.revokes(&token("token 39999", "", None)));
-        assert!(!list.revokes(&token("token 40000", "", None)));
-    }
-}
+mod tests;

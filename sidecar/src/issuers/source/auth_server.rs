@@ -2,7 +2,7 @@
 //!
 //! `appId` and `appSecret` travel in the query, so no error text here ever holds a URL with one.
 
-use http::{HeaderValue, StatusCode, header};
+use http::{StatusCode, header};
 use runtime::process::exit::ExitError;
 use secrecy::{ExposeSecret, SecretString};
 use wire::keys::signing_type::SigningType;
@@ -57,8 +57,8 @@ pub(crate) struct KeyEndpointSource {
     wants_list: bool,
     /// The revocation list of the last fetch, until it is taken.
     list: FetchedList,
-    /// Path and `ETag` of the accepted one.
-    accepted_list: Option<(String, HeaderValue)>,
+    /// The name of the lines that it need not have.
+    list_cursor: Option<String>,
     /// Server and path of the last one.
     list_location: Option<(Instance, String)>,
 }
@@ -79,7 +79,7 @@ impl KeyEndpointSource {
             known: None,
             wants_list: false,
             list: FetchedList::default(),
-            accepted_list: None,
+            list_cursor: None,
             list_location: None,
         })
     }
@@ -94,10 +94,9 @@ impl KeyEndpointSource {
         std::mem::take(&mut self.list)
     }
 
-    /// Names the version of an accepted list in the next fetch.
-    pub(crate) fn accept_revocations(&mut self, version: HeaderValue) {
-        let location = self.list_location.as_ref();
-        self.accepted_list = location.map(|(_, target)| (target.clone(), version));
+    /// Names the lines that the next list need not have.
+    pub(crate) fn set_list_cursor(&mut self, cursor: Option<String>) {
+        self.list_cursor = cursor;
     }
 
     /// Fetches the revocation list again, from the server of the last fetch.
@@ -167,14 +166,16 @@ impl KeyEndpointSource {
     }
 
     async fn revocation_list(&mut self, instance: &Instance, target: String) -> FetchedList {
-        let accepted = self.accepted_list.take();
-        let accepted = accepted.filter(|(of_target, _)| *of_target == target);
+        let after = match &self.list_cursor {
+            Some(cursor) => format!("{target}?after={cursor}"),
+            None => target.clone(),
+        };
         let question = KeyRequest {
-            target: &target,
+            target: &after,
             credentials: &[],
             bearer: None,
-            accept: "application/jwt",
-            known: accepted.as_ref().map(|(_, version)| version),
+            accept: "text/plain",
+            known: None,
             is_last: true,
             max_bytes: MAX_LIST_BYTES,
         };
@@ -184,16 +185,11 @@ impl KeyEndpointSource {
             Ok(response) => response,
             Err(error) => return FetchedList::Failed(error.into()),
         };
-        match (response.status, accepted) {
-            (StatusCode::OK, _) => FetchedList::List {
-                jws: String::from_utf8_lossy(&response.body).into_owned(),
-                version: response.headers.get(header::ETAG).cloned(),
-            },
-            (StatusCode::NOT_MODIFIED, Some(accepted)) => {
-                self.accepted_list = Some(accepted);
-                FetchedList::NotModified
+        match response.status {
+            StatusCode::OK => {
+                FetchedList::List(String::from_utf8_lossy(&response.body).into_owned())
             }
-            (status, _) => FetchedList::Failed(ListError::Status(status)),
+            status => FetchedList::Failed(ListError::Status(status)),
         }
     }
 

@@ -15,7 +15,7 @@ use tests::socket_server::{Reply, SocketServer, response};
 use tests::token_forge::signing_input;
 use wire::keys::VerificationKey;
 use wire::keys::signing_type;
-use wire::token::revocations::{LIST_TYPE, RevocationClaims, RevocationDigest};
+use wire::token::revocations::{Chain, LIST_TYPE, ListHead, RevocationDigest, Revoked};
 
 /// `iss` of every token.
 pub(crate) const ISSUER: &str = "auth";
@@ -111,13 +111,9 @@ impl Issuer {
             }
             let bytes = match request.target().as_slice() {
                 KEY_PATH => response("200 OK", &[json], jwk_set.as_bytes()),
-                REVOCATIONS_PATH => {
+                target if target.starts_with(REVOCATIONS_PATH) => {
                     let list = revocations.as_deref().unwrap_or_default();
-                    response(
-                        "200 OK",
-                        &["Content-Type: application/jwt"],
-                        list.as_bytes(),
-                    )
+                    response("200 OK", &["Content-Type: text/plain"], list.as_bytes())
                 }
                 _ => response("200 OK", &fields, envelope.as_bytes()),
             };
@@ -128,16 +124,17 @@ impl Issuer {
     /// Returns a signed revocation list of the tokens of these numbers.
     fn revocations(&self, numbers: Range<usize>) -> String {
         let digest = |number| RevocationDigest::of_token(&token_id(number));
-        let claims = RevocationClaims {
-            seq: 1,
-            issued_at: clock::now(),
-            tokens: numbers.map(digest).collect(),
-            ..RevocationClaims::default()
-        };
+        let lines = numbers.map(|number| Revoked::Token(digest(number)).to_string());
+        let lines: Vec<String> = lines.collect();
+        let chain = lines
+            .iter()
+            .fold(Chain::default(), |chain, line| chain.next(line));
+        let head = ListHead::of(&chain, 1, clock::now());
         let algorithm = self.key.algorithm().name();
         let header = json!({"alg": algorithm, "kid": self.kid, "typ": LIST_TYPE});
-        let claims = serde_json::to_vec(&claims).expect("claims of a list");
-        self.signed(&signing_input(header.to_string().as_bytes(), &claims))
+        let claims = serde_json::to_vec(&head).expect("claims of a head");
+        let head = self.signed(&signing_input(header.to_string().as_bytes(), &claims));
+        format!("{head}\n{}", lines.join("\n"))
     }
 
     /// Returns a good token, a different one for each number.

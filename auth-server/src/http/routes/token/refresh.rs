@@ -30,6 +30,9 @@ impl TokenEndpoint {
         if !self.users.is_current() {
             return Err(Rejection::UsersStale);
         }
+        // Before the keys are there, revocations may not be either.
+        let keys = self.issuance.live_keys.load();
+        keys.ok_or(Rejection::StoreUnavailable)?;
         let now = self.issuance.clock.now();
         let session = sessions.open(token, now).await.map_err(rejected)?;
         let scope = scope(form.value("scope"), &session.user.grant)?;

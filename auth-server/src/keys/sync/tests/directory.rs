@@ -31,7 +31,7 @@ impl std::ops::Deref for Directory {
 }
 
 impl Directory {
-    fn open(&self) -> Arc<dyn Store> {
+    pub(super) fn open(&self) -> Arc<dyn Store> {
         Arc::new(Arc::clone(&self.0))
     }
 
@@ -53,12 +53,7 @@ impl Directory {
 
     /// Replaces the keys.
     pub(super) async fn put(&self, keys: &StoredKeys) {
-        for entry in [
-            Entry::Private,
-            Entry::Public,
-            Entry::Ring,
-            Entry::Revocations,
-        ] {
+        for entry in [Entry::Private, Entry::Public, Entry::Ring] {
             self.plant(entry.key(), None).await;
         }
         let records = self.records();

@@ -1,0 +1,174 @@
+//! An entry of the log: digests, so that it needs no encryption and every server can read it, and the
+//! note of the command that wrote it, encrypted where there is a key-encryption key.
+
+use serde::{Deserialize, Serialize};
+use wire::token::revocations::{RevocationDigest, Revoked};
+
+use super::end_of_tokens;
+use crate::audit::events::{RevocationEvent, RevocationEventKind};
+use crate::changed_by::ChangedBy;
+use crate::store::envelope_encryption::KeyEncryption;
+use crate::store::{Change, Key, Kind, Log, LogEntry, NewEntry};
+
+/// Seconds by which clocks of servers may differ.
+const SKEW: i64 = 5;
+
+/// A revocation as it stands in the log. It never changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Fact {
+    pub(super) revokes: Revoked,
+    /// The time of the revocation, in seconds since the epoch.
+    at: i64,
+    /// See [`super::Revocation::live`].
+    live: Option<i64>,
+    /// The user of a single token or a session, where that is known.
+    pub(super) user: Option<RevocationDigest>,
+}
+
+/// Its stored form.
+#[derive(Serialize, Deserialize)]
+struct Value {
+    revokes: String,
+    at: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    live: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    user: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+}
+
+/// An entry that was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(super) id: i64,
+    pub(super) fact: Fact,
+    pub(super) ends: i64,
+}
+
+impl Fact {
+    pub(crate) fn of(revocation: &super::Revocation, now: i64) -> Self {
+        let user = match &revocation.revoked {
+            super::Revoked::Token { user, .. } => user.as_deref(),
+            _ => None,
+        };
+        Self {
+            user: user.map(RevocationDigest::of_user),
+            live: revocation.live,
+            ..Self::of_digests(revocation.revoked.digests(), now)
+        }
+    }
+
+    pub(super) fn of_digests(revokes: Revoked, now: i64) -> Self {
+        Self {
+            revokes,
+            at: now,
+            live: None,
+            user: None,
+        }
+    }
+
+    /// Returns the time until which it is listed; `keep`: the seconds for which a token of this server
+    /// may be valid.
+    pub(super) fn listed_until(&self, keep: i64) -> i64 {
+        let time = match self.revokes {
+            Revoked::Token(_) => self.at,
+            Revoked::User(_, before)
+            | Revoked::Application(_, before)
+            | Revoked::Everyone(before) => before.max(self.at),
+        };
+        self.live.unwrap_or_else(|| end_of_tokens(time, keep))
+    }
+
+    /// Returns the time before which everything that this fact ends was issued.
+    pub(super) fn latest(&self) -> i64 {
+        match self.revokes {
+            Revoked::Token(_) => self.at.saturating_add(SKEW),
+            Revoked::User(_, before)
+            | Revoked::Application(_, before)
+            | Revoked::Everyone(before) => before,
+        }
+    }
+
+    /// Returns the change that appends it, with an id above `above`; `None` only for what is no JSON.
+    pub(crate) fn append(&self, ends: i64, above: i64) -> Option<Change> {
+        self.append_with(None, ends, above)
+    }
+
+    /// Returns the change of a command that appends it with its note, which names the id.
+    pub(crate) fn append_by(
+        &self,
+        by: &ChangedBy,
+        encryption: &KeyEncryption,
+        ends: i64,
+        above: i64,
+    ) -> Option<Change> {
+        let note = serde_json::to_string(by).ok()?;
+        let note = encryption.seal_record(&key(), &note).ok()?;
+        self.append_with(Some(note.to_string()), ends, above)
+    }
+
+    fn append_with(&self, note: Option<String>, ends: i64, above: i64) -> Option<Change> {
+        let value = Value {
+            revokes: self.revokes.to_string(),
+            at: self.at,
+            live: self.live,
+            user: self.user.map(|user| user.to_string()),
+            note,
+        };
+        Some(Change::Append(NewEntry {
+            log: Log::Revocations,
+            value: serde_json::to_string(&value).ok()?,
+            ends,
+            above,
+        }))
+    }
+}
+
+impl Entry {
+    /// Parses an entry; `None` for one that this version does not know.
+    pub(super) fn parse(stored: &LogEntry) -> Option<Self> {
+        let value: Value = serde_json::from_str(&stored.value).ok()?;
+        Some(Self {
+            id: stored.id,
+            fact: Fact {
+                revokes: value.revokes.parse().ok()?,
+                at: value.at,
+                live: value.live,
+                user: value.user.map(|user| user.parse()).transpose().ok()?,
+            },
+            ends: stored.ends,
+        })
+    }
+
+    /// Returns the audit event of an entry that a command wrote; without an id where its note cannot be
+    /// read.
+    pub(super) fn event(
+        &self,
+        stored: &LogEntry,
+        encryption: &KeyEncryption,
+    ) -> Option<RevocationEvent> {
+        let value: Value = serde_json::from_str(&stored.value).ok()?;
+        let note = encryption.open_record(&key(), &value.note?).ok();
+        let by: Option<ChangedBy> = note.and_then(|note| serde_json::from_str(&note).ok());
+        Some(RevocationEvent {
+            kind: match self.fact.revokes {
+                Revoked::Token(_) => RevocationEventKind::Token,
+                Revoked::User(..) => RevocationEventKind::User,
+                Revoked::Application(..) => RevocationEventKind::Application,
+                Revoked::Everyone(_) => RevocationEventKind::Everyone,
+            },
+            id: by.as_ref().and_then(ChangedBy::named).unwrap_or_default(),
+            user: None,
+            changed_by: by,
+        })
+    }
+}
+
+/// Names the notes, apart from other encrypted values.
+fn key() -> Key {
+    Key {
+        kind: Kind::Installation,
+        id: "revocation note".to_owned(),
+    }
+}
