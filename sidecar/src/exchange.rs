@@ -1,7 +1,7 @@
 //! The one way of every request: to a service of HTTP/1.x or HTTP/2, and back to a client of either.
 
 mod action;
-pub(crate) mod auth_proxy;
+mod auth_proxy;
 mod chunks;
 mod download;
 pub(crate) mod head_search;
@@ -31,7 +31,6 @@ use pingora::{Error, ErrorType};
 use tokio_util::sync::CancellationToken;
 use wire::rejection::Rejection;
 
-use self::auth_proxy::AuthProxy;
 use self::one_exchange::Limits;
 use self::pace::Pace;
 use self::pool::Pool;
@@ -39,6 +38,7 @@ use self::request::{Authorized, Progress, Request};
 use self::response_head::ResponseHead;
 use self::service::{Http2Stream, Service};
 use self::upload::Upload;
+use crate::app::App;
 use crate::decision::authorize::{Decision, Forward, Rejected};
 use crate::identity::forwarded::Client;
 use crate::request::kind::RequestKind;
@@ -48,7 +48,7 @@ use crate::telemetry::request_span::RequestSpan;
 
 /// Server of requests.
 pub(crate) struct Exchanges {
-    pub(crate) proxy: AuthProxy,
+    pub(crate) proxy: Arc<App>,
     connector: TransportConnector,
     /// Of HTTP/2, or of the version that the service chooses.
     http_2: Arc<Connector>,
@@ -72,7 +72,7 @@ fn unresolved() -> Box<Error> {
 impl Exchanges {
     /// Creates the server; so many connections to the service may wait `idle_timeout` for their
     /// next request.
-    pub(crate) fn new(proxy: AuthProxy, max_idle: usize, idle_timeout: Duration) -> Self {
+    pub(crate) fn new(proxy: Arc<App>, max_idle: usize, idle_timeout: Duration) -> Self {
         Self {
             proxy,
             connector: TransportConnector::new(None),

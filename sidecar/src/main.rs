@@ -2,6 +2,7 @@
 //! through.
 
 mod admin;
+mod app;
 mod background;
 mod cli;
 mod commands;

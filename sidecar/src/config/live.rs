@@ -5,6 +5,10 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::gauge::ConstGauge;
+use runtime::process::clock::unix_now;
 
 use crate::decision::authorize::AuthPolicy;
 use crate::upstream::request::UpstreamRequestPolicy;
@@ -38,5 +42,22 @@ impl CurrentRules {
             .auth_policy
             .next_generation(&self.0.load().auth_policy);
         self.0.store(Arc::new(rules));
+    }
+}
+
+/// `enforcing`, computed at the scrape, because report-only mode ends by itself.
+#[derive(Debug)]
+pub(crate) struct Enforcing(pub(crate) Arc<CurrentRules>);
+
+impl Collector for Enforcing {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let reports = self.0.load().auth_policy.reports_until(unix_now());
+        let enforcing = ConstGauge::new(u64::from(reports.is_none()));
+        enforcing.encode(encoder.encode_descriptor(
+            "enforcing",
+            "1 if requests are rejected, 0 while they are only reported (--enforce report)",
+            None,
+            enforcing.metric_type(),
+        )?)
     }
 }

@@ -9,7 +9,7 @@ use runtime::process::clock::unix_now;
 use wire::rejection::Rejection;
 use wire::token::bearer::Bearer;
 
-use super::auth_proxy::AuthProxy;
+use crate::app::App;
 use crate::decision::authorize::{AuthPolicy, Decision, Forward, Rejected};
 use crate::exchange::response::LocalResponse;
 use crate::issuers::on_demand::OnDemandFetch;
@@ -22,7 +22,7 @@ pub(super) enum Action {
     Respond(Outcome, LocalResponse),
 }
 
-impl AuthProxy {
+impl App {
     /// Takes a permit for an authorized request, from the share of its user or else of `client`, or
     /// prepares our own response.
     pub(super) fn act_on(

@@ -1,8 +1,7 @@
-//! The parts of the program that requests use, whichever version of HTTP they came in.
+//! Facts about a request that the parts of the program know together.
 
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -10,37 +9,16 @@ use pingora::protocols::l4::socket::SocketAddr as ServiceAddress;
 use runtime::process::clock::unix_now;
 use wire::rejection::Rejection;
 
-use crate::background::Draining;
-use crate::config::live::{CurrentRules, Rules};
+use crate::app::App;
+use crate::config::live::Rules;
 use crate::decision::authorize::Forward;
-use crate::downstream::in_flight::InFlight;
-use crate::issuers::issuer_keys::IssuerKeys;
-use crate::telemetry::metrics::Metrics;
 use crate::telemetry::outcome::Outcome;
 use crate::telemetry::request_id::RequestIds;
-use crate::telemetry::request_log::RequestLogger;
-use crate::upstream::Upstream;
 
 /// The end of a stream by an event.
 pub(crate) type StreamEnd = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The proxy in front of the service. Shared by all requests, without a lock.
-#[derive(Debug)]
-pub(crate) struct AuthProxy {
-    pub(crate) rules: Arc<CurrentRules>,
-    pub(crate) keys: Arc<IssuerKeys>,
-    pub(crate) upstream: Arc<Upstream>,
-    pub(crate) request_logger: RequestLogger,
-    pub(crate) request_body_timeout: Option<Duration>,
-    pub(crate) downstream_write_timeout: Option<Duration>,
-    pub(crate) in_flight: InFlight,
-    pub(crate) close_streams_on_expiry: bool,
-    pub(crate) metrics: Metrics,
-    pub(crate) request_ids: bool,
-    pub(crate) draining: Draining,
-}
-
-impl AuthProxy {
+impl App {
     /// Returns the client's IP, through trusted proxies.
     pub(super) fn client_ip(
         &self,

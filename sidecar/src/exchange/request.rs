@@ -14,10 +14,10 @@ use super::download::Download;
 use super::response_head::{Handshake, ResponseTo};
 use super::service::Service;
 use super::upload::Upload;
+use crate::app::App;
 use crate::config::live::Rules;
 use crate::decision::authorize::Forward;
 use crate::decision::strip_token;
-use crate::exchange::auth_proxy::AuthProxy;
 use crate::identity::forwarded::Client;
 use crate::identity::forwarded_head::ForwardedHead;
 use crate::identity::service_head::ServiceHead;
@@ -127,7 +127,7 @@ impl Progress {
 }
 
 impl Request {
-    pub(crate) fn new(head: ReceivedHead, proxy: &AuthProxy, client: &Client) -> Self {
+    pub(crate) fn new(head: ReceivedHead, proxy: &App, client: &Client) -> Self {
         let began = Instant::now();
         let mut ids = RequestIds::of(&head.headers, proxy.request_ids);
         let received = SpanHead {
@@ -224,7 +224,7 @@ impl Request {
     }
 
     /// Returns the client, which holds what no user holds.
-    pub(super) fn client(&self, proxy: &AuthProxy, client: &Client) -> Holder {
+    pub(super) fn client(&self, proxy: &App, client: &Client) -> Holder {
         Holder::at(proxy.client_ip(client.address, &self.head.headers))
     }
 
@@ -235,7 +235,7 @@ impl Request {
 
     /// Returns the headers of every response of the sidecar.
     pub(super) fn common_response_headers(&self) -> Vec<(HeaderName, HeaderValue)> {
-        AuthProxy::common_response_headers(&self.rules, &self.ids, &self.head.headers)
+        App::common_response_headers(&self.rules, &self.ids, &self.head.headers)
     }
 
     pub(super) fn for_response<'a>(

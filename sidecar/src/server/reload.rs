@@ -19,13 +19,11 @@ use tokio::task::{JoinError, spawn_blocking};
 use toml::Table;
 
 pub(crate) use self::watched::WatchedFiles;
+use crate::app::App;
 use crate::cli::{Cli, Command, ServeArgs};
 use crate::config::Config;
-use crate::config::live::CurrentRules;
 use crate::issuers::task::{Change, Changes};
 use crate::server::reminder::Reminder;
-use crate::telemetry::metrics::Metrics;
-use crate::upstream::Upstream;
 use runtime::tls::clients::{ClientTls, NextClients};
 
 /// The parts of the program that a reload changes.
@@ -35,11 +33,9 @@ pub(crate) struct Reload {
     pub(crate) start: ServeArgs,
     /// Files of the configuration, in their state before they were read.
     pub(crate) watched: WatchedFiles,
-    pub(crate) rules: Arc<CurrentRules>,
-    pub(crate) upstream: Arc<Upstream>,
+    pub(crate) app: Arc<App>,
     pub(crate) client_tls: Option<Arc<ClientTls>>,
     pub(crate) issuers: Changes,
-    pub(crate) metrics: Metrics,
 }
 
 /// Returns the files of `args` in their present state. Called before they are read, so that later
@@ -78,7 +74,7 @@ impl Reload {
 
     fn remind(&self, reminder: &mut Reminder) {
         let now = unix_now();
-        let until = self.rules.load().auth_policy.reports_until(now);
+        let until = self.app.rules.load().auth_policy.reports_until(now);
         if let Some(notice) = reminder.due(until, now) {
             notice.log();
         }
@@ -97,12 +93,12 @@ impl Reload {
                     tracing::warn!(settings, "these settings take effect at the next start");
                 }
                 *effective = now;
-                self.metrics.config_reloaded(true);
-                self.metrics.restart_needed(!waiting.is_empty());
+                self.app.metrics.config_reloaded(true);
+                self.app.metrics.restart_needed(!waiting.is_empty());
             }
             Err(error) => {
                 tracing::error!(%error, "the configuration is not usable: keeping the previous one");
-                self.metrics.config_reloaded(false);
+                self.app.metrics.config_reloaded(false);
             }
         }
     }
@@ -132,15 +128,16 @@ impl Reload {
             tls.set_client_roots(clients);
             tracing::info!("the authorities for client certificates were replaced");
         }
-        if self.upstream.set_tls(config.upstream.tls.clone()) {
+        if self.app.upstream.set_tls(config.upstream.tls.clone()) {
             tracing::info!("the certificates for the service were replaced");
         }
         for warning in config.warnings() {
             tracing::warn!("{warning}");
         }
-        self.metrics
+        self.app
+            .metrics
             .expect_rules(config.rules.auth_policy.rule_names());
-        self.rules.replace(config.rules);
+        self.app.rules.replace(config.rules);
         for (issuer, settings) in self.issuers.iter().zip(config.issuers) {
             let _ = issuer.send(Change::Settings(Box::new(settings)));
         }

@@ -1,14 +1,6 @@
-//! Reminders that requests are only reported: a log line every hour, and a metric.
+//! Reminders that requests are only reported: a log line every hour.
 
-use std::sync::Arc;
-
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::gauge::ConstGauge;
-use runtime::process::clock::unix_now;
 use wire::explain::report::moment;
-
-use crate::config::live::CurrentRules;
 
 const SECONDS_BETWEEN: i64 = 60 * 60;
 
@@ -54,23 +46,6 @@ impl Notice {
             ),
             Self::Enforcing => tracing::info!("requests without a valid token are rejected"),
         }
-    }
-}
-
-/// `enforcing`, computed at the scrape, because report-only mode ends by itself.
-#[derive(Debug)]
-pub(super) struct Enforcing(pub(super) Arc<CurrentRules>);
-
-impl Collector for Enforcing {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let reports = self.0.load().auth_policy.reports_until(unix_now());
-        let enforcing = ConstGauge::new(u64::from(reports.is_none()));
-        enforcing.encode(encoder.encode_descriptor(
-            "enforcing",
-            "1 if requests are rejected, 0 while they are only reported (--enforce report)",
-            None,
-            enforcing.metric_type(),
-        )?)
     }
 }
 

@@ -1,0 +1,120 @@
+//! The parts of the program that requests use, built in one place and shared by all tasks.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use prometheus_client::registry::Registry;
+use runtime::admin::health::Health;
+use runtime::net::fd_limit;
+use runtime::process::exit::ExitError;
+use runtime::traces;
+
+use crate::background::Draining;
+use crate::config::Config;
+use crate::config::live::{CurrentRules, Enforcing};
+use crate::downstream::in_flight::InFlight;
+use crate::downstream::limits;
+use crate::issuers::IssuerSettings;
+use crate::issuers::current::CurrentKeys;
+use crate::issuers::issuer_keys::{IssuerKeys, NamedKeys};
+use crate::issuers::key_metrics::KeyMetrics;
+use crate::issuers::readiness;
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::request_log::RequestLogger;
+use crate::upstream::Upstream;
+
+/// All parts. Requests read them without a lock; rules and keys are replaced as a whole.
+#[derive(Debug)]
+pub(crate) struct App {
+    pub(crate) rules: Arc<CurrentRules>,
+    pub(crate) keys: Arc<IssuerKeys>,
+    pub(crate) upstream: Arc<Upstream>,
+    pub(crate) request_logger: RequestLogger,
+    /// `None`: forever.
+    pub(crate) request_body_timeout: Option<Duration>,
+    /// `None`: forever.
+    pub(crate) downstream_write_timeout: Option<Duration>,
+    pub(crate) in_flight: InFlight,
+    pub(crate) close_streams_on_expiry: bool,
+    pub(crate) metrics: Metrics,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) request_ids: bool,
+    pub(crate) health: Health,
+    pub(crate) draining: Draining,
+}
+
+impl App {
+    /// Builds the parts; no key is fetched yet.
+    ///
+    /// # Errors
+    /// [`ExitError::Config`] for an address of the service that does not resolve.
+    pub(crate) fn new(config: &Config) -> Result<Self, ExitError> {
+        let issuers = config.issuers.iter();
+        let keys = issuers.map(|issuer| keys_of(issuer, config)).collect();
+        let keys = Arc::new(IssuerKeys::new(keys));
+        let rules = Arc::new(CurrentRules::new(config.rules.clone()));
+        let (metrics, registry) = metrics(config, &keys, &rules);
+        let health = Health::new();
+        let known = Arc::clone(&keys);
+        health.computed(move || readiness::report(&known, Instant::now()));
+        let max = (
+            "--max-requests",
+            config.max_requests,
+            fd_limit::for_clients(),
+        );
+        Ok(Self {
+            rules,
+            keys,
+            upstream: upstream(config)?,
+            request_logger: RequestLogger {
+                metrics: metrics.clone(),
+                access_log: config.access_log,
+                logged_user: config.logged_user,
+                trusted_proxies: Arc::new(config.trusted_proxies.clone()),
+                reported: Arc::default(),
+            },
+            request_body_timeout: config.request_body_timeout,
+            downstream_write_timeout: config.downstream_write_timeout,
+            in_flight: InFlight::new(limits::max_of(max.0, max.1, max.2)),
+            close_streams_on_expiry: config.close_streams_on_expiry,
+            metrics,
+            registry: Arc::new(registry),
+            request_ids: config.request_ids,
+            health,
+            draining: Draining::default(),
+        })
+    }
+}
+
+fn keys_of(issuer: &IssuerSettings, config: &Config) -> NamedKeys {
+    let required = issuer.revocations.and_then(|list| list.required);
+    let keys = CurrentKeys::new(config.token_cache.clone(), config.max_key_age, required);
+    NamedKeys {
+        name: issuer.name.clone(),
+        keys: Arc::new(keys),
+    }
+}
+
+fn metrics(
+    config: &Config,
+    keys: &Arc<IssuerKeys>,
+    rules: &Arc<CurrentRules>,
+) -> (Metrics, Registry) {
+    let (metrics, mut registry) = Metrics::new(&config.token_cache.counters);
+    registry.register_collector(Box::new(KeyMetrics(Arc::clone(keys))));
+    metrics.expect_rules(config.rules.auth_policy.rule_names());
+    if config.tls.is_some() {
+        metrics.tls.register(&mut registry);
+    }
+    traces::register(&mut registry);
+    registry.register_collector(Box::new(Enforcing(Arc::clone(rules))));
+    (metrics, registry)
+}
+
+fn upstream(config: &Config) -> Result<Arc<Upstream>, ExitError> {
+    let settings = config.upstream.clone();
+    let address = settings.address.to_string();
+    Upstream::new(settings)
+        .map(Arc::new)
+        .map_err(|error| ExitError::Config(format!("--upstream '{address}': {error}")))
+}
