@@ -1,5 +1,6 @@
 //! The issuers: the one that flags describe, and those of the `[[issuer]]` tables in the file.
 
+mod accepted;
 mod description;
 mod user_prefix;
 
@@ -151,7 +152,12 @@ fn reject_flags_of_one_issuer(args: &ServeArgs) -> Result<(), ExitError> {
     ];
     match of_one.into_iter().find(|(_, given)| *given) {
         None if has_auth_server => Ok(()),
-        None => key_source::tls_files(args, None).map(drop),
+        None => match key_source::unused(&key_source::tls_files(args), None) {
+            None => Ok(()),
+            Some(flag) => Err(ExitError::Config(format!(
+                "--{flag}: has an effect only with --auth-server; a table has `ca`"
+            ))),
+        },
         Some((flag, _)) => Err(ExitError::Config(format!(
             "--{flag}: has no meaning beside [[issuer]] tables, each of which has its own"
         ))),

@@ -45,40 +45,42 @@ pub(super) fn endpoint(args: &ServeArgs) -> Result<EndpointSettings, ExitError> 
         .parse::<AuthServer>()
         .map_err(|error| flag_error("auth-server", without_credentials(url), error))?
         .with_registry(&args.keys.registry)?;
+    let tls = tls_files(args);
+    if let Some(flag) = unused(&tls, Some(auth_server.scheme())) {
+        return Err(without_tls(flag));
+    }
     Ok(EndpointSettings {
-        tls: tls_files(args, Some(auth_server.scheme()))?,
+        tls,
         auth_server,
         application: application(args)?,
         signing_type: signing_type(args)?,
     })
 }
 
-/// Rejects a certificate without effect: it was meant for something else.
-pub(super) fn tls_files(args: &ServeArgs, scheme: Option<&Scheme>) -> Result<TlsFiles, ExitError> {
-    let identity = args
-        .keys
-        .auth_client_cert
-        .clone()
-        .zip(args.keys.auth_client_key.clone());
-    let files = TlsFiles {
-        ca: args.keys.auth_ca.clone(),
+/// Returns the certificates of the flags.
+pub(super) fn tls_files(args: &ServeArgs) -> TlsFiles {
+    let keys = &args.keys;
+    TlsFiles {
+        ca: keys.auth_ca.clone(),
         is_of_table: false,
-        identity,
-    };
-    if files.is_empty() || scheme == Some(&Scheme::HTTPS) {
-        return Ok(files);
+        identity: keys
+            .auth_client_cert
+            .clone()
+            .zip(keys.auth_client_key.clone()),
     }
+}
+
+/// Returns the flag of a certificate that has no effect with `scheme`, or with a file of keys.
+pub(super) fn unused(files: &TlsFiles, scheme: Option<&Scheme>) -> Option<&'static str> {
     let flag = match files.ca {
         Some(_) => "auth-ca",
         None => "auth-client-cert",
     };
-    let why = match scheme {
-        None if !args.issuers.is_empty() => {
-            "has an effect only with --auth-server; a table has `ca`"
-        }
-        _ => "has an effect only with https",
-    };
-    Err(ExitError::Config(format!("--{flag}: {why}")))
+    (!files.is_empty() && scheme != Some(&Scheme::HTTPS)).then_some(flag)
+}
+
+pub(super) fn without_tls(flag: &str) -> ExitError {
+    ExitError::Config(format!("--{flag}: has an effect only with https"))
 }
 
 /// Returns the use of the auth server's revocation list.

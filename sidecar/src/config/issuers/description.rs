@@ -1,6 +1,7 @@
 //! One issuer, as flags or an `[[issuer]]` table describe it: its rules, and the source of its keys.
 
 use std::fmt::Display;
+use std::path::PathBuf;
 
 use http::HeaderName;
 use http::uri::Scheme;
@@ -11,6 +12,7 @@ use wire::token::claim_mapping::ClaimMapping;
 use wire::token::claim_name::ClaimName;
 use wire::token::verifier::VerificationPolicy;
 
+use super::accepted::{KUBERNETES, accepted};
 use super::user_prefix::UserPrefix;
 use super::{key_source, policy};
 use crate::cli::ServeArgs;
@@ -35,10 +37,6 @@ const MAX_NAME_BYTES: usize = 32;
 /// The ends of files beside the key cache: the auth server's revocation list, and the file that
 /// replaces the cache.
 const RESERVED_NAMES: [&str; 2] = ["revocations", "new"];
-/// Max number of tenants: a token that is not cached is compared with each.
-const MAX_TENANTS: usize = 256;
-/// The `issuer` of the cluster whose pod this is.
-const KUBERNETES: &str = "kubernetes:///";
 
 /// The description of one issuer, and the settings for all issuers.
 pub(super) struct Description<'a> {
@@ -47,6 +45,12 @@ pub(super) struct Description<'a> {
     args: &'a ServeArgs,
     /// The accepted `iss`, of each tenant; empty where the auth server's is not checked.
     issuers: Vec<String>,
+    /// Fields of the user, each as `FIELD=CLAIM`.
+    claims: Vec<String>,
+    /// Certificates for the way to the keys.
+    tls: TlsFiles,
+    /// The file of the key cache.
+    cache: Option<PathBuf>,
 }
 
 impl<'a> Description<'a> {
@@ -56,11 +60,27 @@ impl<'a> Description<'a> {
     /// [`ExitError::Config`] that names the table.
     pub(super) fn of_table(table: &IssuerTable, args: &'a ServeArgs) -> Result<Self, ExitError> {
         check_name(&table.name)?;
-        let issuers = accepted(table).map_err(|why| super::rejected(&table.name, why))?;
+        let claims = table.claim.iter().flat_map(|(field, claims)| {
+            let claims = claims.as_slice().iter();
+            claims.map(move |claim| format!("{field}={claim}"))
+        });
+        let cache = args.keys.key_cache.as_ref().map(|file| {
+            let mut file = file.clone().into_os_string();
+            file.push(".");
+            file.push(&table.name);
+            file.into()
+        });
         Ok(Self {
             table: table.clone(),
             args,
-            issuers,
+            issuers: accepted(table).map_err(|why| super::rejected(&table.name, why))?,
+            claims: claims.collect(),
+            tls: TlsFiles {
+                ca: table.ca.clone(),
+                is_of_table: true,
+                identity: None,
+            },
+            cache,
         })
     }
 
@@ -81,6 +101,9 @@ impl<'a> Description<'a> {
                 .collect(),
             table,
             args,
+            claims: args.rules.tokens.claim.clone(),
+            tls: key_source::tls_files(args),
+            cache: args.keys.key_cache.clone(),
         }))
     }
 
@@ -187,14 +210,8 @@ impl<'a> Description<'a> {
         if !is_missing && !audiences.iter().any(String::is_empty) {
             return Ok(audiences.clone());
         }
-        Err(match self.is_of_flags() {
-            true => flag_error(
-                "audience",
-                audiences.join(","),
-                "is missing, or one is empty",
-            ),
-            false => self.rejected("`audience` is missing, or one of it is empty"),
-        })
+        let given = audiences.join(",");
+        Err(self.rejected_value("audience", &given, "is missing, or one of it is empty"))
     }
 
     /// The auth server's tokens have the claims of the contract.
@@ -202,47 +219,31 @@ impl<'a> Description<'a> {
         if self.table.auth_server {
             return Ok(None);
         }
-        let of_table = self.table.claim.iter().flat_map(|(field, claims)| {
-            let claims = claims.as_slice().iter();
-            claims.map(move |claim| format!("{field}={claim}"))
-        });
-        let entries: Vec<_> = match self.is_of_flags() {
-            true => self.args.rules.tokens.claim.clone(),
-            false => of_table.collect(),
-        };
         let audience = self.table.audience_claim.as_deref();
         let audience = audience.map(|claim| {
             let parsed: Result<ClaimName, _> = claim.parse();
             parsed.map_err(|error| self.rejected_value("audience-claim", claim, error))
         });
         let audience = audience.transpose()?;
-        ClaimMapping::parse(entries.iter().map(String::as_str))
+        ClaimMapping::parse(self.claims.iter().map(String::as_str))
             .map(|mapping| Some(mapping.with_audience(audience)))
             .map_err(|(entry, error)| self.rejected_value("claim", entry, error))
     }
 
-    /// Returns the file of `--key-cache`, with the name of a table at its end; of a table none for
-    /// keys of a file.
+    /// Returns the settings of the key cache; of a table none for keys of a file.
     fn key_cache(&self, source: &SourceSettings) -> Result<Option<KeyCacheSettings>, ExitError> {
-        let Some(file) = self.args.keys.key_cache.as_deref() else {
+        let (Some(given), Some(file)) = (&self.args.keys.key_cache, &self.cache) else {
             return Ok(None);
         };
-        let rejected = |why: &str| flag_error("key-cache", file.display(), why);
-        if file.file_name().is_none() {
+        let rejected = |why: &str| flag_error("key-cache", given.display(), why);
+        if given.file_name().is_none() {
             return Err(rejected("is not the name of a file"));
         }
-        let issuer = match &self.table.issuer_pattern {
-            Some(pattern) => Some(pattern.clone()),
-            None => self.issuers.first().cloned(),
-        };
-        if self.is_of_flags() {
-            let cached = source.cached_in(file.to_owned(), issuer);
-            return cached.map(Some).map_err(rejected);
+        let issuer = self.table.issuer_pattern.as_ref().or(self.issuers.first());
+        match source.cached_in(file.clone(), issuer.cloned()) {
+            Err(why) if self.is_of_flags() => Err(rejected(why)),
+            cached => Ok(cached.ok()),
         }
-        let mut file = file.as_os_str().to_owned();
-        file.push(".");
-        file.push(&self.table.name);
-        Ok(source.cached_in(file.into(), issuer).ok())
     }
 
     fn source(&self) -> Result<SourceSettings, ExitError> {
@@ -260,9 +261,7 @@ impl<'a> Description<'a> {
             }
             (_, Some(url)) if is_url(url) => self.jwks_url(url).map(SourceSettings::JwksUrl),
             (_, Some(file)) => {
-                if self.is_of_flags() {
-                    key_source::tls_files(self.args, None)?;
-                }
+                self.tls(None)?;
                 Ok(SourceSettings::File(KeyFile {
                     path: file.into(),
                     algorithms: self.algorithms(),
@@ -303,7 +302,6 @@ impl<'a> Description<'a> {
                 table.token_file.is_some() && !self.is_kubernetes(),
                 KUBERNETES,
             ),
-            ("ca", table.ca.is_some() && is_file, "https"),
             ("keys-proxy", table.keys_proxy.is_some() && is_file, "https"),
         ] {
             if given {
@@ -340,7 +338,7 @@ impl<'a> Description<'a> {
         let scheme = issuer.document().scheme().clone();
         Ok(DiscoverySettings {
             hosts: self.table.jwks_hosts.clone(),
-            tls: self.tls(&scheme)?,
+            tls: self.tls(Some(&scheme))?,
             proxy: self.keys_proxy(&scheme)?,
             issuer,
             algorithms: self.algorithms(),
@@ -353,7 +351,7 @@ impl<'a> Description<'a> {
             .parse()
             .map_err(|error| self.rejected_value("jwks", &without_credentials(url), error))?;
         Ok(JwksUrlSettings {
-            tls: self.tls(url.scheme())?,
+            tls: self.tls(Some(url.scheme()))?,
             proxy: self.keys_proxy(url.scheme())?,
             bearer_file: None,
             url,
@@ -370,19 +368,13 @@ impl<'a> Description<'a> {
         }
     }
 
-    fn tls(&self, scheme: &Scheme) -> Result<TlsFiles, ExitError> {
-        if self.is_of_flags() {
-            return key_source::tls_files(self.args, Some(scheme));
+    /// Returns the certificates; without TLS they were meant for something else.
+    fn tls(&self, scheme: Option<&Scheme>) -> Result<TlsFiles, ExitError> {
+        match key_source::unused(&self.tls, scheme) {
+            None => Ok(self.tls.clone()),
+            Some(setting) if self.is_of_flags() => Err(key_source::without_tls(setting)),
+            Some(_) => Err(self.rejected("`ca` has an effect only with https")),
         }
-        let ca = self.table.ca.clone();
-        if ca.is_some() && *scheme != Scheme::HTTPS {
-            return Err(self.rejected("`ca` has an effect only with https"));
-        }
-        Ok(TlsFiles {
-            ca,
-            is_of_table: true,
-            identity: None,
-        })
     }
 
     fn keys_proxy(&self, scheme: &Scheme) -> Result<Option<KeysProxy>, ExitError> {
@@ -402,54 +394,6 @@ impl<'a> Description<'a> {
 /// Returns true if a set of keys is fetched from an address; else it is a file.
 fn is_url(jwks: &str) -> bool {
     jwks.contains("://")
-}
-
-/// Returns each accepted `iss` of a table.
-fn accepted(table: &IssuerTable) -> Result<Vec<String>, String> {
-    match (table.issuer.as_deref(), table.issuer_pattern.as_deref()) {
-        (Some(_), Some(_)) => Err("`issuer` and `issuer-pattern` exclude each other".to_owned()),
-        (None | Some(""), None) => Err("`issuer`, the accepted iss, is missing".to_owned()),
-        (Some(_), None) if !table.tenants.is_empty() => {
-            Err("`tenants` has an effect only with `issuer-pattern`".to_owned())
-        }
-        (Some(KUBERNETES), None) => kubernetes::issuer(table.token_file.as_deref())
-            .map(|issuer| vec![issuer])
-            .map_err(|why| format!("{KUBERNETES}: {why}")),
-        (Some(issuer), None) => Ok(vec![issuer.to_owned()]),
-        (None, Some(pattern)) => of_tenants(pattern, &table.tenants),
-    }
-}
-
-/// Puts each tenant into the pattern: only listed ones are accepted, because a tenant's own
-/// administrator issues its tokens.
-fn of_tenants(pattern: &str, tenants: &[String]) -> Result<Vec<String>, String> {
-    let parts = pattern
-        .split_once('{')
-        .and_then(|(before, rest)| Some((before, rest.split_once('}')?.1)))
-        .filter(|(_, after)| !after.contains(['{', '}']));
-    let Some((before, after)) = parts else {
-        return Err(format!(
-            "issuer-pattern '{pattern}': expected one {{…}} for the tenant"
-        ));
-    };
-    if tenants.is_empty() || tenants.iter().any(String::is_empty) {
-        return Err("`tenants` is missing, or one of it is empty".to_owned());
-    }
-    // A pattern would be compared literally; a part of a path could be another issuer's.
-    let is_one = |tenant: &&String| {
-        let plain = |c: char| c.is_ascii_graphic() && !"*?/\\#{}".contains(c);
-        tenant.chars().all(plain) && !tenant.starts_with('.')
-    };
-    if let Some(tenant) = tenants.iter().find(|tenant| !is_one(tenant)) {
-        return Err(format!(
-            "tenant '{tenant}': is not the name of one; list each"
-        ));
-    }
-    if tenants.len() > MAX_TENANTS {
-        return Err(format!("`tenants` has more than {MAX_TENANTS}"));
-    }
-    let issuer = |tenant: &String| format!("{before}{tenant}{after}");
-    Ok(tenants.iter().map(issuer).collect())
 }
 
 fn check_name(name: &str) -> Result<(), ExitError> {

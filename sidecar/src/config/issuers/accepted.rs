@@ -1,0 +1,57 @@
+//! The accepted `iss` of a table: one, the cluster's own, or one for each tenant.
+
+use crate::cli::issuer_table::IssuerTable;
+use crate::issuers::kubernetes;
+
+/// Max number of tenants: a token that is not cached is compared with each.
+const MAX_TENANTS: usize = 256;
+/// The `issuer` of the cluster whose pod this is.
+pub(super) const KUBERNETES: &str = "kubernetes:///";
+
+/// Returns each accepted `iss` of a table.
+pub(super) fn accepted(table: &IssuerTable) -> Result<Vec<String>, String> {
+    match (table.issuer.as_deref(), table.issuer_pattern.as_deref()) {
+        (Some(_), Some(_)) => Err("`issuer` and `issuer-pattern` exclude each other".to_owned()),
+        (None | Some(""), None) => Err("`issuer`, the accepted iss, is missing".to_owned()),
+        (Some(_), None) if !table.tenants.is_empty() => {
+            Err("`tenants` has an effect only with `issuer-pattern`".to_owned())
+        }
+        (Some(KUBERNETES), None) => kubernetes::issuer(table.token_file.as_deref())
+            .map(|issuer| vec![issuer])
+            .map_err(|why| format!("{KUBERNETES}: {why}")),
+        (Some(issuer), None) => Ok(vec![issuer.to_owned()]),
+        (None, Some(pattern)) => of_tenants(pattern, &table.tenants),
+    }
+}
+
+/// Puts each tenant into the pattern: only listed ones are accepted, because a tenant's own
+/// administrator issues its tokens.
+fn of_tenants(pattern: &str, tenants: &[String]) -> Result<Vec<String>, String> {
+    let parts = pattern
+        .split_once('{')
+        .and_then(|(before, rest)| Some((before, rest.split_once('}')?.1)))
+        .filter(|(_, after)| !after.contains(['{', '}']));
+    let Some((before, after)) = parts else {
+        return Err(format!(
+            "issuer-pattern '{pattern}': expected one {{…}} for the tenant"
+        ));
+    };
+    if tenants.is_empty() || tenants.iter().any(String::is_empty) {
+        return Err("`tenants` is missing, or one of it is empty".to_owned());
+    }
+    // A pattern would be compared literally; a part of a path could be another issuer's.
+    let is_one = |tenant: &&String| {
+        let plain = |c: char| c.is_ascii_graphic() && !"*?/\\#{}".contains(c);
+        tenant.chars().all(plain) && !tenant.starts_with('.')
+    };
+    if let Some(tenant) = tenants.iter().find(|tenant| !is_one(tenant)) {
+        return Err(format!(
+            "tenant '{tenant}': is not the name of one; list each"
+        ));
+    }
+    if tenants.len() > MAX_TENANTS {
+        return Err(format!("`tenants` has more than {MAX_TENANTS}"));
+    }
+    let issuer = |tenant: &String| format!("{before}{tenant}{after}");
+    Ok(tenants.iter().map(issuer).collect())
+}
