@@ -25,7 +25,7 @@ pub(super) struct State {
     entries: Vec<Entry>,
     /// The id of the last entry that was read; 0 before the first.
     cursor: i64,
-    /// The times of users, applications and all.
+    /// The tokens that the entries end.
     revoked: RevokedTokens,
     list: List,
     /// The time up to which lines have ended; 0 before the first reading.
