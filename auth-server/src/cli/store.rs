@@ -58,8 +58,9 @@ pub(crate) struct StoreArgs {
 #[derive(Debug, Args, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct EncryptionArgs {
-    /// Key that private keys are encrypted with in the store: 32 random bytes in base64 or hex, as
-    /// openssl rand -base64 32 prints them
+    /// Keys that encrypt private keys in the store, one a line: the first encrypts, all decrypt; each 32
+    /// random bytes in base64 or hex, as openssl rand -base64 32 prints them. The word clear in place of
+    /// the first: new values are not encrypted
     #[arg(
         long,
         env,
@@ -71,24 +72,9 @@ pub(crate) struct EncryptionArgs {
     )]
     #[serde(skip)]
     pub(crate) key_encryption_key: Option<SecretString>,
-    /// File that holds the key-encryption key
+    /// File that holds these keys
     #[arg(long, env, value_name = "FILE")]
     pub(crate) key_encryption_key_file: Option<PathBuf>,
-    /// Former key-encryption key: still reads what it encrypted
-    #[arg(
-        long,
-        env,
-        hide_env_values = true,
-        // One key in 64 begins with a hyphen in base64url.
-        allow_hyphen_values = true,
-        value_name = "KEY",
-        conflicts_with = "key_encryption_key_previous_file"
-    )]
-    #[serde(skip)]
-    pub(crate) key_encryption_key_previous: Option<SecretString>,
-    /// File that holds the former key-encryption key
-    #[arg(long, env, value_name = "FILE")]
-    pub(crate) key_encryption_key_previous_file: Option<PathBuf>,
     /// Reject private keys in clear, and records of applications that the key-encryption key does not
     /// authenticate, so that write access to the store is not enough to plant one
     #[arg(long, env)]

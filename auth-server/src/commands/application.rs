@@ -143,26 +143,20 @@ async fn remove(args: &ApplicationRemoveArgs) -> Result<(), ExitError> {
 
 /// Returns true for an application with a valid secret.
 pub(super) async fn is_registered(store: &StoreArgs, id: &AppId) -> Result<bool, ExitError> {
-    let applications = records(&store_location(store)?)?.read().await?;
+    let applications = records(&store_location(store)?).await?.read().await?;
     Ok(applications.registered().any(|(known, _)| known == id))
 }
 
 async fn list(args: &ApplicationListArgs) -> Result<(), ExitError> {
     let location = store_location(&args.store)?;
     let is_absent = location.is_absent();
-    let applications = records(&location)?.read().await?;
+    let applications = records(&location).await?.read().await?;
     if is_absent {
         print_note(&format!("{location}: is not there yet"));
     } else if applications.is_empty() {
         print_note(NONE_LEFT);
     }
-    for id in applications.unauthenticated() {
-        print_note(&format!(
-            "the record of {id} is not authenticated with the key-encryption key"
-        ));
-    }
-    let is_forged = |id: &str| applications.unauthenticated().any(|it| it.as_str() == id);
-    for id in applications.unreadable().filter(|id| !is_forged(id)) {
+    for id in applications.unreadable() {
         print_note(&format!("the record of {} cannot be read", LogText(id)));
     }
     if args.json {
@@ -204,8 +198,11 @@ fn new_secret() -> Result<zeroize::Zeroizing<String>, ExitError> {
     random::secret().map_err(|_| ExitError::Software("no randomness for a secret".to_owned()))
 }
 
-fn records(location: &StoreLocation) -> Result<ApplicationRecords, StoreError> {
-    Ok(location.applications(&location.open()?))
+/// Opens the records, once it is known if they are encrypted.
+async fn records(location: &StoreLocation) -> Result<ApplicationRecords, StoreError> {
+    let store = location.open()?;
+    location.keys(&store).read().await?;
+    Ok(location.applications(&store))
 }
 
 const NONE_LEFT: &str = "no application is registered: any appId and appSecret get the key";
@@ -227,7 +224,7 @@ impl<'a> Target<'a> {
     }
 
     async fn warn_if_none_is_left(&self) -> Result<(), ExitError> {
-        if records(&self.location)?.read().await?.is_empty() {
+        if records(&self.location).await?.read().await?.is_empty() {
             print_note(NONE_LEFT);
         }
         Ok(())
@@ -236,7 +233,7 @@ impl<'a> Target<'a> {
     /// Reads, decides and swaps, until no other change came in between.
     async fn change(&self, change: Change<'_>) -> Result<(), ExitError> {
         let Self { location, id, by } = self;
-        let records = records(location)?;
+        let records = records(location).await?;
         for _ in 0..TRIES {
             let there = records.read().await?;
             let record = there.record(id.as_str());
@@ -247,9 +244,6 @@ impl<'a> Target<'a> {
             };
             if record.is_some_and(|record| changed.as_ref() == Ok(record)) {
                 return Ok(());
-            }
-            if !there.is_authentic(id) && !matches!(change, Change::Remove) {
-                return Err(unauthenticated(id, location));
             }
             let event = change.event(record).name();
             let changed = changed
@@ -275,16 +269,6 @@ impl<'a> Target<'a> {
             "--app-id {id}: others keep changing this application in {location}"
         )))
     }
-}
-
-/// Returns the error for a record that a change would authenticate although it was written without
-/// the key-encryption key. A removal leaves no secret, so it is allowed.
-fn unauthenticated(id: &AppId, location: &StoreLocation) -> ExitError {
-    ExitError::Config(format!(
-        "--app-id {id}: its record in {location} is not authenticated with the key-encryption key; without \
-         --require-encrypted-keys, auth-server keys reencrypt --accept-application {id} does that, if you know \
-         who wrote it, and application remove ends it"
-    ))
 }
 
 fn exit_error(rejected: Rejected, id: &AppId, location: &StoreLocation) -> ExitError {
@@ -332,7 +316,12 @@ mod tests {
         }
 
         async fn secrets(&self, id: &str) -> usize {
-            let applications = records(&self.location()).unwrap().read().await.unwrap();
+            let applications = records(&self.location())
+                .await
+                .unwrap()
+                .read()
+                .await
+                .unwrap();
             applications.record(id).map_or(0, |secrets| secrets.len())
         }
     }
@@ -378,7 +367,12 @@ mod tests {
     async fn who_changed_an_application_and_why_is_recorded() {
         let desk = Desk(tempfile::tempdir().unwrap());
         let record = async || {
-            let applications = records(&desk.location()).unwrap().read().await.unwrap();
+            let applications = records(&desk.location())
+                .await
+                .unwrap()
+                .read()
+                .await
+                .unwrap();
             applications.record("orders").unwrap().clone()
         };
         for (words, reason) in [

@@ -95,11 +95,7 @@ mod tests {
     }
 
     /// Secrets have no key in a file.
-    const SECRETS: [&str; 3] = [
-        "key-encryption-key",
-        "key-encryption-key-previous",
-        "registry-password",
-    ];
+    const SECRETS: [&str; 2] = ["key-encryption-key", "registry-password"];
 
     /// Returns a value for every flag, with files for those that name one.
     fn everything(authority: &Authority) -> Vec<String> {
@@ -111,7 +107,6 @@ mod tests {
         };
         std::fs::create_dir(directory.join("static")).unwrap();
         let kek: String = (0..32).map(|byte| format!("{byte:02x}")).collect();
-        let former: String = kek.chars().rev().collect();
         let certificate = authority.issue("certificate");
         let [cert, key] =
             [certificate.cert, certificate.key].map(|path| path.display().to_string());
@@ -129,10 +124,6 @@ mod tests {
             ("--store-sentinel-user", "sentinel".to_owned()),
             ("--store-sentinel-password-file", file("sentinel", "hush")),
             ("--key-encryption-key-file", file("kek", &kek)),
-            (
-                "--key-encryption-key-previous-file",
-                file("former", &former),
-            ),
             ("--static-dir", directory.display().to_string()),
             (
                 "--applications-dir",

@@ -1,6 +1,7 @@
 //! `keys …`: changes the store while servers run, which apply it at their next poll.
 
 mod listing;
+mod reencrypt;
 
 use std::sync::Arc;
 
@@ -12,13 +13,12 @@ use wire::keys::KeyId;
 use wire::keys::signing_type::SigningType;
 
 use self::listing::Listing;
+use self::reencrypt::reencrypt;
 use super::{changed_by, print, print_note};
-use crate::applications::{AppId, Applications};
 use crate::changed_by::ChangedBy;
 use crate::cli::store::StoreArgs;
 use crate::cli::{
-    KeyArgs, KeysCommand, KeysImportArgs, KeysReencryptArgs, KeysRevokeArgs, KeysRotateArgs,
-    KeysShowArgs, ReasonArgs,
+    KeyArgs, KeysCommand, KeysImportArgs, KeysRevokeArgs, KeysRotateArgs, KeysShowArgs, ReasonArgs,
 };
 use crate::config::store_location;
 use crate::keys::StoredKeys;
@@ -191,36 +191,6 @@ async fn import(args: &KeysImportArgs) -> Result<(), ExitError> {
     print(&format!("{current} signs"))
 }
 
-/// Writes the same keys and records again, which encrypts and authenticates them anew.
-async fn reencrypt(args: &KeysReencryptArgs) -> Result<(), ExitError> {
-    let store = KeysInStore::open(&args.keys)?;
-    let held = store.keys.reencrypt().await?;
-    let ring = store.parse(&held.keys)?;
-    let unreadable = store.sessions().reencrypt(!held.is_encrypted()).await?;
-    if unreadable > 0 {
-        print_note(&format!(
-            "{unreadable} sessions cannot be read, and stay as they are"
-        ));
-    }
-    let authenticated = store.reauthenticate(&args.accept_application).await;
-    print(&format!(
-        "{}: the private keys are {} ({} signs)",
-        store.location,
-        store.location.at_rest(),
-        ring.current().id()
-    ))?;
-    authenticated
-}
-
-/// Returns the ids of the records to authenticate. Beside an authentic record, one without a code
-/// was written without the key-encryption key.
-fn to_authenticate<'t>(applications: &'t Applications, accepted: &[AppId]) -> Vec<&'t AppId> {
-    let ids: Vec<_> = applications.records().map(|(id, _)| id).collect();
-    let is_first = !ids.iter().any(|id| applications.is_authentic(id));
-    let counts = |id: &&AppId| is_first || applications.is_authentic(id) || accepted.contains(id);
-    ids.into_iter().filter(counts).collect()
-}
-
 fn already_gone(kid: &KeyId, ring: &KeyRing, location: &StoreLocation) -> Result<(), ExitError> {
     if ring.revoked().contains(kid) {
         return print(&format!("{kid} was revoked before"));
@@ -235,11 +205,6 @@ fn print_change(ring: &KeyRing, kid: &KeyId, by: &ChangedBy) {
     if ring.changed_by() == Some(&by.of(kid)) {
         print_note(&format!("{kid}: changed by {by}"));
     }
-}
-
-fn joined(ids: &[&AppId]) -> String {
-    let ids: Vec<_> = ids.iter().map(|id| id.as_str()).collect();
-    ids.join(", ")
 }
 
 pub(super) struct KeysInStore {
@@ -328,37 +293,6 @@ impl KeysInStore {
             Ok(decide(self.parse(stored)?, fresh))
         });
         Ok(updated.await?.ring)
-    }
-
-    /// Authenticates records; fails at the end if one remains without a valid code.
-    async fn reauthenticate(&self, accepted: &[AppId]) -> Result<(), ExitError> {
-        let records = self.location.applications(self.keys.store());
-        let applications = records.read().await?;
-        let ids = to_authenticate(&applications, accepted);
-        for id in &ids {
-            let record = applications.record(id.as_str());
-            let Some(record) = record else { continue };
-            if !records.swap(&applications, id, record).await? {
-                return Err(ExitError::Unavailable(format!(
-                    "{id}: this application was changed at the same moment; repeat the command"
-                )));
-            }
-        }
-        if self.location.is_encrypted() && !ids.is_empty() {
-            print_note(&format!("authenticated applications: {}", joined(&ids)));
-        }
-        let others = applications.unauthenticated();
-        let others: Vec<_> = others.filter(|id| !ids.contains(id)).collect();
-        if others.is_empty() {
-            return Ok(());
-        }
-        Err(ExitError::Config(format!(
-            "{}: not authenticated with the key-encryption key, and left so: {}; if you know who registered \
-             them, repeat this with --accept-application ID for each, without --require-encrypted-keys; \
-             otherwise remove them",
-            self.location,
-            joined(&others)
-        )))
     }
 
     fn parse(&self, stored: &StoredKeys) -> Result<KeyRing, StoreError> {

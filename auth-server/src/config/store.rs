@@ -1,15 +1,12 @@
 //! Settings of a key store; every named file is read at once.
 
-use std::path::Path;
-
 use runtime::files::secret_file;
 use runtime::process::exit::ExitError;
-use secrecy::{ExposeSecret, SecretString};
-use zeroize::Zeroizing;
+use secrecy::ExposeSecret;
 
 use crate::cli::store::{EncryptionArgs, StoreArgs};
 use crate::keys::location::StoreLocation;
-use crate::store::envelope_encryption::{KeyEncryption, KeyEncryptionKey};
+use crate::store::envelope_encryption::KeyEncryption;
 use crate::store::redis::credentials::{CredentialFiles, Credentials};
 
 /// Validates the store flags of a command.
@@ -36,25 +33,23 @@ fn access_files(args: &StoreArgs) -> CredentialFiles {
     }
 }
 
-fn secret(flag: &str, file: Option<&Path>) -> Result<Option<Zeroizing<String>>, ExitError> {
-    file.map(secret_file::read)
-        .transpose()
-        .map_err(|error| rejected(flag, &error))
-}
-
 fn encryption(args: &EncryptionArgs) -> Result<KeyEncryption, ExitError> {
-    let encryption = KeyEncryption {
-        current: encryption_key(
+    let (value, file) = (&args.key_encryption_key, &args.key_encryption_key_file);
+    let (flag, keys) = match (value, file) {
+        (Some(value), _) => (
             "--key-encryption-key",
-            args.key_encryption_key.as_ref(),
-            args.key_encryption_key_file.as_deref(),
-        )?,
-        previous: encryption_key(
-            "--key-encryption-key-previous",
-            args.key_encryption_key_previous.as_ref(),
-            args.key_encryption_key_previous_file.as_deref(),
-        )?,
+            KeyEncryption::parse(value.expose_secret()),
+        ),
+        (None, Some(file)) => {
+            let flag = "--key-encryption-key-file";
+            let text = secret_file::read(file).map_err(|error| rejected(flag, &error))?;
+            (flag, KeyEncryption::parse(&text))
+        }
+        (None, None) => ("", Ok(KeyEncryption::default())),
+    };
+    let encryption = KeyEncryption {
         required: args.require_encrypted_keys,
+        ..keys.map_err(|error| rejected(flag, &error))?
     };
     if encryption.required && encryption.current.is_none() {
         return Err(rejected(
@@ -63,23 +58,6 @@ fn encryption(args: &EncryptionArgs) -> Result<KeyEncryption, ExitError> {
         ));
     }
     Ok(encryption)
-}
-
-fn encryption_key(
-    flag: &str,
-    value: Option<&SecretString>,
-    file: Option<&Path>,
-) -> Result<Option<KeyEncryptionKey>, ExitError> {
-    let file_flag = format!("{flag}-file");
-    let (flag, key) = match value {
-        Some(text) => (flag, Some(KeyEncryptionKey::parse(text.expose_secret()))),
-        None => {
-            let text = secret(&file_flag, file)?;
-            let key = text.map(|text| KeyEncryptionKey::parse(&text));
-            (file_flag.as_str(), key)
-        }
-    };
-    key.transpose().map_err(|error| rejected(flag, &error))
 }
 
 fn rejected(flag: &str, cause: &dyn std::fmt::Display) -> ExitError {

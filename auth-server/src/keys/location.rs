@@ -137,17 +137,12 @@ impl StoreLocation {
         Arc::clone(&self.encryption)
     }
 
-    /// Describes the encryption of values that are written anew.
+    /// Describes the encryption of a new store.
     pub(crate) fn at_rest(&self) -> String {
         self.encryption.current.as_ref().map_or_else(
             || "stored in clear".to_owned(),
             |key| format!("encrypted with the key-encryption key {}", key.id()),
         )
-    }
-
-    /// Returns true if written values are encrypted and authenticated.
-    pub(crate) fn is_encrypted(&self) -> bool {
-        self.encryption.current.is_some()
     }
 
     /// Returns true if the directory does not exist: mistyped, or nothing was ever stored.

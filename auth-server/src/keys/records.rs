@@ -1,28 +1,26 @@
 //! The keys in the store: the contract's two values and the ring, which are read at one moment and
 //! change together.
 //!
-//! Private values are encrypted where there is a key-encryption key. What the store holds decides, not
-//! what a server has: a store in clear stays so until `keys reencrypt`, so that the first server with a
-//! key takes nothing away from the others; in an encrypted store no value in clear counts.
+//! What the store holds decides about its encryption, not what a server has: a store in clear stays so
+//! until `keys reencrypt`, so that the first server with a key takes nothing away from the others; in an
+//! encrypted store no value in clear counts. Other records follow what stands here.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
 use tracing::{info, warn};
 use wire::keys::signing_type::SigningType;
 use wire::keys::{KeyId, VerificationKey};
 use zeroize::Zeroizing;
 
-use super::ring::KeyRingError;
+use super::ring::{KeyRingError, is_being_encrypted};
 use super::{Half, StoredKeyPair, StoredKeys, StoredText};
-use crate::store::envelope_encryption::{
-    Decrypted, EncryptionError, EncryptionState, KeyEncryption, KeyEncryptionKey, Slot,
-};
+use crate::store::at_rest::AtRest;
+use crate::store::envelope_encryption::{Decrypted, EncryptionError, KeyEncryption, Slot};
 use crate::store::{Change, Key, Kind, Outcome, Store, StoreError, Stored, Version};
 
 /// Each retry means a change by another server: only an endlessly changing store reaches this.
-pub(super) const ATTEMPTS: usize = 64;
+pub(crate) const ATTEMPTS: usize = 64;
 /// Stands in place of a kid: a ring holds several keys.
 const NO_KID: &str = "-";
 
@@ -57,14 +55,8 @@ type Values<T> = [Option<T>; 3];
 pub(crate) struct HeldKeys {
     pub(crate) keys: StoredKeys,
     versions: Values<Version>,
-    /// `None` before the first value.
-    is_encrypted: Option<bool>,
-}
-
-impl HeldKeys {
-    pub(crate) fn is_encrypted(&self) -> bool {
-        self.is_encrypted == Some(true)
-    }
+    /// What the store is, or becomes with the first value.
+    pub(crate) at_rest: AtRest,
 }
 
 #[derive(Debug)]
@@ -73,8 +65,6 @@ pub(crate) struct KeyRecords {
     encryption: Arc<KeyEncryption>,
     /// The store, for an operator.
     location: String,
-    /// Each change is logged once.
-    logged_state: Mutex<Option<EncryptionState>>,
     lacks_key: AtomicBool,
 }
 
@@ -88,7 +78,6 @@ impl KeyRecords {
             store,
             encryption,
             location,
-            logged_state: Mutex::default(),
             lacks_key: AtomicBool::new(false),
         }
     }
@@ -116,17 +105,30 @@ impl KeyRecords {
             .each_ref()
             .map(|held| Some(held.as_ref()?.version.clone()));
         let [private, public, ring] = held.map(|held| Some(held?.value));
-        let (ring_at_rest, ring) = self.open_text(Entry::Ring, Slot::Ring, ring)?.unzip();
+        let (ring_under, ring) = self.open_text(Entry::Ring, Slot::Ring, ring)?.unzip();
         let pair = private.zip(public);
         let pair = pair.map(|(private, public)| self.open_pair(&StoredKeyPair { private, public }));
-        let (pair_at_rest, pair) = pair.transpose()?.unzip();
+        let (pair_under, pair) = pair.transpose()?.unzip();
         let keys = StoredKeys { pair, ring };
-        let found = [(Entry::Private, pair_at_rest), (Entry::Ring, ring_at_rest)];
-        let is_encrypted = self.is_encrypted(found)?;
+        let found = [(Entry::Private, pair_under), (Entry::Ring, ring_under)];
+        let at_rest = match self.key_of(found)? {
+            None => self.encryption.at_rest(),
+            Some(key) => {
+                let at_rest = match key {
+                    None => AtRest::InClear,
+                    Some(id) if is_being_encrypted(keys.ring.as_ref()) => {
+                        AtRest::BeingEncrypted(id)
+                    }
+                    Some(id) => AtRest::Encrypted(id),
+                };
+                self.take_over(&at_rest);
+                at_rest
+            }
+        };
         Ok(HeldKeys {
             keys,
             versions,
-            is_encrypted,
+            at_rest,
         })
     }
 
@@ -136,34 +138,31 @@ impl KeyRecords {
         held: &HeldKeys,
         new: &StoredKeys,
     ) -> Result<bool, StoreError> {
-        let key = match held.is_encrypted {
-            None => self.encryption.current.as_ref(),
-            Some(false) => None,
-            Some(true) => self.encryption.any(),
-        };
-        self.commit_under(key, held, new, false).await
+        self.commit_as(&held.at_rest, held, new, false).await
     }
 
-    /// Writes every value again, and returns the former ones: encrypted with the current key-encryption key, in clear without one.
-    pub(crate) async fn reencrypt(&self) -> Result<HeldKeys, StoreError> {
-        let key = self.encryption.current.as_ref();
-        for _ in 0..ATTEMPTS {
-            let held = self.read().await?;
-            if self.commit_under(key, &held, &held.keys, true).await? {
-                return Ok(held);
-            }
-        }
-        Err(keep_changing())
-    }
-
-    async fn commit_under(
+    /// Writes `new` in place of all values of `held`, as `at_rest` says.
+    pub(crate) async fn rewrite(
         &self,
-        key: Option<&KeyEncryptionKey>,
+        at_rest: &AtRest,
+        held: &HeldKeys,
+        new: &StoredKeys,
+    ) -> Result<bool, StoreError> {
+        let is_done = self.commit_as(at_rest, held, new, true).await?;
+        if is_done {
+            self.take_over(at_rest);
+        }
+        Ok(is_done)
+    }
+
+    async fn commit_as(
+        &self,
+        at_rest: &AtRest,
         held: &HeldKeys,
         new: &StoredKeys,
         is_anew: bool,
     ) -> Result<bool, StoreError> {
-        let sealed = self.seal(key, new)?;
+        let sealed = self.seal(at_rest, new)?;
         let (former, new) = (values(&held.keys), values(new));
         let mut changes = Vec::new();
         let parts = sealed.into_iter().zip(&held.versions).zip(former).zip(new);
@@ -185,9 +184,11 @@ impl KeyRecords {
 
     fn seal(
         &self,
-        key: Option<&KeyEncryptionKey>,
+        at_rest: &AtRest,
         keys: &StoredKeys,
     ) -> Result<Values<Zeroizing<String>>, StoreError> {
+        let key = self.encryption.key_of(at_rest);
+        let key = key.map_err(|error| self.not_open(Entry::Private, &error))?;
         let pair = keys.pair.as_ref();
         let kid = pair.and_then(kid_of);
         let kid = kid.as_ref().map_or(NO_KID, KeyId::as_str);
@@ -220,15 +221,15 @@ impl KeyRecords {
         entry: Entry,
         slot: Slot,
         text: Option<Zeroizing<String>>,
-    ) -> Result<Option<(EncryptionState, StoredText)>, StoreError> {
+    ) -> Result<Option<(Option<String>, StoredText)>, StoreError> {
         let opened = text.map(|text| self.open(entry, slot, &text)).transpose()?;
-        Ok(opened.map(|opened| (opened.at_rest, StoredText(opened.text))))
+        Ok(opened.map(|opened| (opened.under, StoredText(opened.text))))
     }
 
     fn open_pair(
         &self,
         pair: &StoredKeyPair,
-    ) -> Result<(EncryptionState, StoredKeyPair), StoreError> {
+    ) -> Result<(Option<String>, StoredKeyPair), StoreError> {
         let private = self.open(Entry::Private, Slot::Private, &pair.private)?;
         let public = if is_public(&pair.public) {
             pair.public.clone()
@@ -248,27 +249,26 @@ impl KeyRecords {
         if private.kid.is_some_and(|kid| kid != expected) {
             return Err(self.not_open(Entry::Private, &EncryptionError::Forged));
         }
-        self.log_state(private.at_rest);
-        Ok((private.at_rest, opened))
+        Ok((private.under, opened))
     }
 
-    /// Returns true for an encrypted store, in which a value in clear is an error: its writer had no
-    /// key.
-    fn is_encrypted(
+    /// Returns the id of the key of an encrypted store, in which a value in clear is an error: its writer
+    /// had no key. `None` before the first value.
+    fn key_of(
         &self,
-        found: [(Entry, Option<EncryptionState>); 2],
-    ) -> Result<Option<bool>, StoreError> {
-        let mut states = found.iter().filter_map(|(_, at_rest)| *at_rest).peekable();
-        if states.peek().is_none() {
-            return Ok(None);
-        }
-        if states.all(|at_rest| at_rest == EncryptionState::InClear) {
-            return Ok(Some(false));
-        }
-        let in_clear = |(_, at_rest): &&_| *at_rest == Some(EncryptionState::InClear);
-        match found.iter().find(in_clear) {
-            Some((entry, _)) => Err(self.not_open(*entry, &EncryptionError::Planted)),
-            None => Ok(Some(true)),
+        found: [(Entry, Option<Option<String>>); 2],
+    ) -> Result<Option<Option<String>>, StoreError> {
+        let found = || {
+            found
+                .iter()
+                .filter_map(|(entry, under)| Some((entry, under.as_ref()?)))
+        };
+        let key = found().find_map(|(_, under)| under.clone());
+        match found().find(|(_, under)| under.is_none()) {
+            Some((entry, _)) if key.is_some() => {
+                Err(self.not_open(*entry, &EncryptionError::Planted))
+            }
+            _ => Ok(found().next().map(|_| key)),
         }
     }
 
@@ -297,25 +297,30 @@ impl KeyRecords {
         StoreError::Unusable(format!("{location}: {error}"))
     }
 
-    /// Logs the state of the stored values; nothing without a key-encryption key, when plaintext is
-    /// expected.
-    fn log_state(&self, at_rest: EncryptionState) {
-        let logged = self.logged_state.lock().replace(at_rest);
-        let Some(current) = &self.encryption.current else {
+    /// Takes over the state of the store, and logs another one where there is a key-encryption key.
+    fn take_over(&self, at_rest: &AtRest) {
+        let is_another = self.encryption.take_over(at_rest);
+        if !is_another || self.encryption.keys().next().is_none() {
             return;
-        };
-        let key = current.id();
+        }
+        let mine = self.encryption.current.as_ref().map(|key| key.id());
         match at_rest {
-            _ if logged == Some(at_rest) => {}
-            EncryptionState::InClear => warn!(
-                "the private key is stored in clear; auth-server keys reencrypt encrypts it, once \
+            AtRest::Encrypted(key) if mine == Some(key) => info!(key, "the store is encrypted"),
+            AtRest::InClear if mine.is_none() => info!("the store is in clear"),
+            AtRest::InClear => warn!(
+                "the store is in clear; auth-server keys reencrypt encrypts it, once every server has the \
+                 key-encryption key"
+            ),
+            AtRest::BeingEncrypted(key) => warn!(
+                key,
+                "the store is being encrypted, and values in clear count until auth-server keys reencrypt \
+                 runs again"
+            ),
+            AtRest::Encrypted(key) => warn!(
+                key,
+                "another key than the configured one encrypts the store; auth-server keys reencrypt changes that, once \
                  every server has the key-encryption key"
             ),
-            EncryptionState::Outdated => warn!(
-                "the private key is encrypted with the previous key-encryption key; auth-server \
-                 keys reencrypt encrypts it with {key}, once every server has that one"
-            ),
-            EncryptionState::Encrypted => info!(key, "the private key is stored encrypted"),
         }
     }
 }

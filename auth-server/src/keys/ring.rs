@@ -14,7 +14,7 @@ use wire::keys::{KeyError, KeyId, KeySet, VerificationKey};
 
 use self::record::{CurrentRecord, Generation, NextRecord, RetiredRecord, RingRecord, Unknown};
 use super::pair::{KeyPairError, SigningKeyPair};
-use super::{StoredKeyPair, StoredKeys};
+use super::{StoredKeyPair, StoredKeys, StoredText};
 use crate::changed_by::ChangedBy;
 
 /// All keys in use. Equal rings have equal stored forms.
@@ -37,6 +37,8 @@ pub(crate) struct RingMetadata {
     pub(super) revoked: BTreeSet<KeyId>,
     /// The last change of keys by a command.
     pub(super) changed_by: Option<ChangedBy>,
+    /// True until the other records of the store are encrypted as the ring is.
+    being_encrypted: bool,
     pub(super) generation: Generation,
     /// Members of a newer version, written back unchanged.
     unknown: Unknown,
@@ -178,6 +180,15 @@ impl KeyRing {
         self
     }
 
+    /// Notes at `now` if the other records of the store are yet to be encrypted.
+    pub(crate) fn being_encrypted(mut self, is_being: bool, now: i64) -> Self {
+        if self.metadata.being_encrypted == is_being {
+            return self;
+        }
+        self.metadata.being_encrypted = is_being;
+        self.in_next_generation(now)
+    }
+
     /// Returns every key that may have signed a valid token: current, next, retired.
     pub(crate) fn verification_keys(&self) -> impl Iterator<Item = &VerificationKey> {
         let signing = std::iter::once(&self.current).chain(self.next().map(|next| &next.pair));
@@ -229,6 +240,11 @@ pub(super) fn with_revoked_keys(stored: &StoredKeys, memory: &KeyRing) -> Option
     })
 }
 
+/// Returns true if the other records of the store are yet to be encrypted; false for what is no ring.
+pub(super) fn is_being_encrypted(stored: Option<&StoredText>) -> bool {
+    RingRecord::parse(stored).is_ok_and(|record| record.being_encrypted)
+}
+
 impl RingMetadata {
     pub(super) fn parse(
         signing_type: SigningType,
@@ -252,6 +268,7 @@ impl RingMetadata {
                 .filter_map(|kid| KeyId::new(kid))
                 .collect(),
             changed_by: record.changed_by,
+            being_encrypted: record.being_encrypted,
             generation: record.generation,
             unknown: record.unknown,
         })
@@ -269,6 +286,7 @@ impl RingMetadata {
             retired: self.retired.iter().map(RetiredKey::record).collect(),
             revoked: self.revoked.iter().map(KeyId::to_string).collect(),
             changed_by: self.changed_by.clone(),
+            being_encrypted: self.being_encrypted,
             generation: self.generation,
             unknown: self.unknown.clone(),
             ..RingRecord::default()

@@ -136,8 +136,9 @@ impl KeySync {
 
     async fn synchronize(&self, now: i64) -> Result<(), StoreError> {
         if self.shared.live_keys.load().is_none() {
-            // Before the keys: a key must not be served before it is known who may fetch it, and no token
-            // be accepted that was revoked.
+            // Before the keys: how the store is encrypted decides which applications count, a key must not
+            // be served before it is known who may fetch it, and no token be accepted that was revoked.
+            self.keys.read().await?;
             self.synchronize_applications().await?;
             self.compare_clocks().await?;
             self.shared.revocations.poll().await?;

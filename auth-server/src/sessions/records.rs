@@ -1,4 +1,4 @@
-//! The records of sessions in the store, encrypted where there is a key-encryption key.
+//! The records of sessions, encrypted where the store is.
 
 use std::sync::Arc;
 
@@ -6,11 +6,9 @@ use zeroize::Zeroizing;
 
 use super::record::SessionRecord;
 use super::refresh_token::SessionId;
+use crate::keys::records::KeyRecords;
 use crate::store::envelope_encryption::{EncryptionError, KeyEncryption};
 use crate::store::{Change, Key, Kind, Outcome, Store, StoreError, Version};
-
-/// Each retry means that the record was replaced meanwhile.
-const ATTEMPTS: usize = 8;
 
 #[derive(Clone)]
 pub(crate) struct SessionRecords {
@@ -42,17 +40,33 @@ impl SessionRecords {
 
     pub(crate) async fn read(&self, id: SessionId) -> Result<Option<Held>, StoreError> {
         let key = id.key();
-        let held = self.store.get(&key).await?;
-        Ok(held.map(|held| {
-            let opened = self.encryption.open_record(&key, &held.value);
-            Held {
-                version: held.version,
-                record: opened
-                    .map_err(|error| error.to_string())
-                    .and_then(|text| serde_json::from_str(&text).map_err(malformed))
-                    .map_err(|cause| self.unusable(&key, &cause)),
-            }
+        let Some(held) = self.store.get(&key).await? else {
+            return Ok(None);
+        };
+        let opened = self.open(&key, &held.value).await?;
+        Ok(Some(Held {
+            version: held.version,
+            record: opened
+                .map_err(|error| error.to_string())
+                .and_then(|text| serde_json::from_str(&text).map_err(malformed))
+                .map_err(|cause| self.unusable(&key, &cause)),
         }))
+    }
+
+    async fn open(
+        &self,
+        key: &Key,
+        value: &str,
+    ) -> Result<Result<Zeroizing<String>, EncryptionError>, StoreError> {
+        let opened = self.encryption.open_record(key, value);
+        if opened != Err(EncryptionError::Planted) {
+            return Ok(opened);
+        }
+        // It was not if the store has been decrypted since it was read.
+        let (store, encryption) = (Arc::clone(&self.store), Arc::clone(&self.encryption));
+        let keys = KeyRecords::new(store, encryption, String::new());
+        keys.read().await?;
+        Ok(self.encryption.open_record(key, value))
     }
 
     /// Writes a session in place of `expected`, none for a new one. Returns `false` and changes nothing
@@ -93,48 +107,15 @@ impl SessionRecords {
         Ok(ids.iter().filter_map(|id| SessionId::parse(id)).collect())
     }
 
-    /// Writes all sessions under the current key, also those in clear if `in_clear_counts`. Returns the
-    /// number of those that it cannot read.
-    pub(crate) async fn reencrypt(&self, in_clear_counts: bool) -> Result<usize, StoreError> {
-        let mut unreadable = 0;
-        for id in self.store.ids(Kind::Session, "").await? {
-            let key = Key {
-                kind: Kind::Session,
-                id,
-            };
-            if !self.reencrypt_one(&key, in_clear_counts).await? {
-                unreadable += 1;
-            }
-        }
-        Ok(unreadable)
-    }
-
-    async fn reencrypt_one(&self, key: &Key, in_clear_counts: bool) -> Result<bool, StoreError> {
-        for _ in 0..ATTEMPTS {
-            let Some(held) = self.store.get(key).await? else {
-                return Ok(true);
-            };
-            let text = match self.encryption.open_record(key, &held.value) {
-                Ok(text) => text,
-                Err(EncryptionError::RecordInClear) if in_clear_counts => held.value,
-                Err(_) => return Ok(false),
-            };
-            let Ok(record) = serde_json::from_str::<SessionRecord>(&text) else {
-                return Ok(false);
-            };
-            let (key, expected) = (key.clone(), Some(held.version));
-            if self.write(key, expected, &text, record.ends).await? {
-                return Ok(true);
-            }
-        }
-        Err(StoreError::Unavailable(
-            "a session keeps changing".to_owned(),
-        ))
-    }
-
     fn unusable(&self, key: &Key, cause: &str) -> StoreError {
         StoreError::Unusable(format!("{}: {cause}", self.store.describe(key)))
     }
+}
+
+/// Reads when the session of a record ends; `None` for what is no session.
+pub(crate) fn end_of(text: &str) -> Option<i64> {
+    let record = serde_json::from_str::<SessionRecord>(text);
+    record.ok().map(|record| record.ends)
 }
 
 /// Describes an error without its text, which may quote the record.

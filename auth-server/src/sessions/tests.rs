@@ -308,19 +308,3 @@ async fn an_unreadable_session_is_not_absent_and_ends_by_name() {
         }
     }
 }
-
-#[tokio::test]
-async fn sessions_are_encrypted_anew_in_clear_or_not() {
-    let store = Files::new();
-    let begun = Server::of(&store, KeyEncryption::default()).begun().await;
-    let records = |encryption| SessionRecords::new(store.open(), Arc::new(encryption));
-    assert_eq!(records(with(1)).reencrypt(false).await, Ok(1));
-    assert_eq!(records(with(1)).reencrypt(true).await, Ok(0));
-    assert!(Server::of(&store, with(1)).refresh(&begun).await.is_ok());
-    let rotated = KeyEncryption {
-        previous: with(1).current,
-        ..with(2)
-    };
-    assert_eq!(records(rotated).reencrypt(false).await, Ok(0));
-    assert!(Server::of(&store, with(2)).refresh(&begun).await.is_ok());
-}

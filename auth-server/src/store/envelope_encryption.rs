@@ -12,15 +12,19 @@ use aws_lc_rs::digest::{Context, SHA256};
 use base64::alphabet;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, URL_SAFE_NO_PAD};
 use base64::engine::{DecodePaddingMode, Engine};
+use parking_lot::Mutex;
 use runtime::logs::sanitize::LogText;
 use zeroize::Zeroizing;
 
+use super::Kind;
+use super::at_rest::AtRest;
 use super::record_mac::RecordKey;
-use super::{Key, Kind};
 
 /// No plaintext value (PEM, base64, JSON) starts like this.
-const MARK: &str = "postern-encrypted:";
+pub(super) const MARK: &str = "postern-encrypted:";
 const VERSION: &str = "1";
+/// In place of the key that encrypts.
+const CLEAR: &str = "clear";
 const KEY_BYTES: usize = 32;
 /// Length of the digest that identifies a key to operators, who have a handful at most.
 const ID_BYTES: usize = 6;
@@ -46,10 +50,14 @@ impl Slot {
     }
 }
 
-/// Error for an invalid key-encryption key, without its text.
+/// Error for invalid key-encryption keys, without their text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("expected 32 random bytes in base64 or hex, such as openssl rand -base64 32 prints")]
-pub(crate) struct EncryptionKeyError;
+pub(crate) enum EncryptionKeyError {
+    #[error("expected 32 random bytes in base64 or hex, such as openssl rand -base64 32 prints")]
+    NoKey,
+    #[error("'{CLEAR}' comes before a key that decrypts")]
+    ClearAlone,
+}
 
 pub(crate) struct KeyEncryptionKey {
     /// A digest; the key cannot be derived from it.
@@ -71,10 +79,10 @@ impl KeyEncryptionKey {
     /// # Errors
     /// For any other text, and for a placeholder: 32 equal bytes.
     pub(crate) fn parse(text: &str) -> Result<Self, EncryptionKeyError> {
-        let bytes = decode(text.trim()).ok_or(EncryptionKeyError)?;
+        let bytes = decode(text.trim()).ok_or(EncryptionKeyError::NoKey)?;
         let is_random = bytes.iter().any(|byte| Some(byte) != bytes.first());
         if bytes.len() != KEY_BYTES || !is_random {
-            return Err(EncryptionKeyError);
+            return Err(EncryptionKeyError::NoKey);
         }
         let mut digest = Context::new(&SHA256);
         digest.update(b"postern key-encryption key");
@@ -82,8 +90,9 @@ impl KeyEncryptionKey {
         let named = digest.finish();
         Ok(Self {
             id: URL_SAFE_NO_PAD.encode(named.as_ref().get(..ID_BYTES).unwrap_or_default()),
-            key: RandomizedNonceKey::new(&AES_256_GCM, &bytes).map_err(|_| EncryptionKeyError)?,
-            records: RecordKey::derive(&bytes).map_err(|_| EncryptionKeyError)?,
+            key: RandomizedNonceKey::new(&AES_256_GCM, &bytes)
+                .map_err(|_| EncryptionKeyError::NoKey)?,
+            records: RecordKey::derive(&bytes).map_err(|_| EncryptionKeyError::NoKey)?,
         })
     }
 
@@ -154,55 +163,60 @@ pub(crate) enum EncryptionError {
         "not encrypted, which --require-encrypted-keys demands; auth-server keys reencrypt without that flag encrypts it"
     )]
     InClear,
-    #[error("not encrypted, though there is a key-encryption key")]
-    RecordInClear,
-    #[error("not encrypted, though other values of this store are: who wrote it had no key")]
+    #[error("not encrypted, though the store is: who wrote it had no key")]
     Planted,
     #[error("could not be encrypted")]
     Failed,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum EncryptionState {
-    Encrypted,
-    /// Encrypted with the previous key.
-    Outdated,
-    InClear,
-}
-
 /// The configured keys.
 #[derive(Debug, Default)]
 pub(crate) struct KeyEncryption {
-    /// Encrypts new values; `None` to write plaintext.
+    /// Encrypts a new store, and one that is encrypted anew; `None` for plaintext.
     pub(crate) current: Option<KeyEncryptionKey>,
-    /// Decrypts values written before the key was replaced.
-    pub(crate) previous: Option<KeyEncryptionKey>,
+    /// Decrypt what others write, or wrote before.
+    pub(crate) others: Vec<KeyEncryptionKey>,
     /// Rejects private values in plaintext.
     pub(crate) required: bool,
+    /// The store as it was read last.
+    pub(crate) at_rest: Mutex<Option<AtRest>>,
 }
 
 pub(crate) struct Decrypted {
     pub(crate) text: Zeroizing<String>,
     /// The key that it was encrypted for.
     pub(crate) kid: Option<String>,
-    pub(crate) at_rest: EncryptionState,
+    /// The id of the key-encryption key; `None` for plaintext.
+    pub(crate) under: Option<String>,
 }
 
 impl KeyEncryption {
-    /// Encrypts with the current key; returns `None` without one.
-    pub(crate) fn seal(
-        &self,
-        slot: Slot,
-        kid: &str,
-        text: &str,
-    ) -> Result<Option<Zeroizing<String>>, EncryptionError> {
-        let current = self.current.as_ref();
-        current.map(|key| key.seal(slot, kid, text)).transpose()
+    /// Parses keys with white space between them: the first encrypts, unless `clear` stands in its place.
+    ///
+    /// # Errors
+    /// For a text that is no key, and for `clear` alone.
+    pub(crate) fn parse(text: &str) -> Result<Self, EncryptionKeyError> {
+        let mut words = text.split_whitespace().peekable();
+        let in_clear = words.next_if_eq(&CLEAR).is_some();
+        let mut keys = words
+            .map(KeyEncryptionKey::parse)
+            .collect::<Result<Vec<_>, _>>()?;
+        if keys.is_empty() {
+            return Err(match in_clear {
+                true => EncryptionKeyError::ClearAlone,
+                false => EncryptionKeyError::NoKey,
+            });
+        }
+        Ok(Self {
+            current: (!in_clear).then(|| keys.remove(0)),
+            others: keys,
+            ..Self::default()
+        })
     }
 
-    /// Returns the key for an encrypted store: the current one, else the previous one.
-    pub(crate) fn any(&self) -> Option<&KeyEncryptionKey> {
-        self.current.as_ref().or(self.previous.as_ref())
+    /// Returns all keys, the one that encrypts first.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &KeyEncryptionKey> {
+        self.current.iter().chain(&self.others)
     }
 
     /// Decrypts; returns plaintext as it is.
@@ -214,7 +228,7 @@ impl KeyEncryption {
                 Ok(Decrypted {
                     text: Zeroizing::new(text.to_owned()),
                     kid: None,
-                    at_rest: EncryptionState::InClear,
+                    under: None,
                 })
             };
         };
@@ -222,59 +236,20 @@ impl KeyEncryption {
         let [VERSION, id, kid, data] = parts.as_slice() else {
             return Err(EncryptionError::Unknown);
         };
-        let (key, at_rest) = self.key(id)?;
+        let key = self.key(id)?;
         let head = text.strip_suffix(data).unwrap_or_default();
         Ok(Decrypted {
-            text: decrypt(key, additional(head, slot), data).ok_or(EncryptionError::Forged)?,
+            text: decrypt(&key.key, additional(head, slot), data).ok_or(EncryptionError::Forged)?,
             kid: Some((*kid).to_owned()),
-            at_rest,
+            under: Some(key.id.clone()),
         })
     }
 
-    /// Encrypts the value of a record; returns it as it is without a key.
-    pub(crate) fn seal_record(
-        &self,
-        key: &Key,
-        text: &str,
-    ) -> Result<Zeroizing<String>, EncryptionError> {
-        let sealed = self.seal(Slot::Record(key.kind), &key.id, text)?;
-        Ok(sealed.unwrap_or_else(|| Zeroizing::new(text.to_owned())))
-    }
-
-    /// Decrypts the value of a record. Unlike a signing key, one in clear is not read once there is a
-    /// key: who writes to the store could have planted it.
-    pub(crate) fn open_record(
-        &self,
-        key: &Key,
-        value: &str,
-    ) -> Result<Zeroizing<String>, EncryptionError> {
-        if !value.starts_with(MARK) {
-            return match self.current {
-                Some(_) => Err(EncryptionError::RecordInClear),
-                None => Ok(Zeroizing::new(value.to_owned())),
-            };
+    pub(super) fn key(&self, id: &str) -> Result<&KeyEncryptionKey, EncryptionError> {
+        if let Some(found) = self.keys().find(|key| key.id == id) {
+            return Ok(found);
         }
-        let opened = self.open(Slot::Record(key.kind), value)?;
-        match opened.kid {
-            Some(id) if id == key.id => Ok(opened.text),
-            _ => Err(EncryptionError::Forged),
-        }
-    }
-
-    fn key(&self, id: &str) -> Result<(&RandomizedNonceKey, EncryptionState), EncryptionError> {
-        let current = self
-            .current
-            .iter()
-            .map(|key| (key, EncryptionState::Encrypted));
-        let previous = self
-            .previous
-            .iter()
-            .map(|key| (key, EncryptionState::Outdated));
-        let configured: Vec<_> = current.chain(previous).collect();
-        if let Some((found, at_rest)) = configured.iter().find(|(key, _)| key.id == id) {
-            return Ok((&found.key, *at_rest));
-        }
-        let ids: Vec<_> = configured.iter().map(|(key, _)| key.id.as_str()).collect();
+        let ids: Vec<_> = self.keys().map(|key| key.id.as_str()).collect();
         Err(EncryptionError::NoKey {
             needed: LogText(id).to_string(),
             configured: (!ids.is_empty()).then(|| ids.join(", ")),
@@ -317,6 +292,31 @@ pub(crate) mod tests {
         }
     }
 
+    #[test]
+    fn the_first_key_encrypts_and_all_decrypt() {
+        let (one, two) = (
+            format!("01{}", "5a".repeat(31)),
+            format!("02{}", "5a".repeat(31)),
+        );
+        for (text, current, others) in [
+            (one.clone(), Some("1"), vec![]),
+            (format!("{one}\n{two}\n"), Some("1"), vec!["2"]),
+            (format!("clear {two} {one}"), None, vec!["2", "1"]),
+        ] {
+            let keys = KeyEncryption::parse(&text).unwrap();
+            let name = |found: &KeyEncryptionKey| if found.id == key(1).id { "1" } else { "2" };
+            assert_eq!(keys.current.as_ref().map(name), current);
+            assert_eq!(keys.others.iter().map(name).collect::<Vec<_>>(), others);
+        }
+        for (text, error) in [
+            ("", EncryptionKeyError::NoKey),
+            ("clear", EncryptionKeyError::ClearAlone),
+            (&format!("{one}\nclear"), EncryptionKeyError::NoKey),
+        ] {
+            assert_eq!(KeyEncryption::parse(text).unwrap_err(), error, "{text}");
+        }
+    }
+
     fn opened(keys: &KeyEncryption, slot: Slot, text: &str) -> Result<String, EncryptionError> {
         keys.open(slot, text).map(|opened| opened.text.to_string())
     }
@@ -346,7 +346,7 @@ pub(crate) mod tests {
             &format!("{base64}AAAA"),
         ] {
             let error = KeyEncryptionKey::parse(text).unwrap_err();
-            assert_eq!(error, EncryptionKeyError, "{text}");
+            assert_eq!(error, EncryptionKeyError::NoKey, "{text}");
         }
     }
 
@@ -357,7 +357,7 @@ pub(crate) mod tests {
     #[test]
     fn what_is_encrypted_opens_in_its_slot_and_no_two_are_alike() {
         let keys = with(1);
-        let seal = || keys.seal(Slot::Private, "kid", "a key").unwrap().unwrap();
+        let seal = || key(1).seal(Slot::Private, "kid", "a key").unwrap();
         let (one, other) = (seal(), seal());
         assert_ne!(one, other);
         assert!(!one.contains("a key"));
@@ -365,14 +365,14 @@ pub(crate) mod tests {
             let opened = keys.open(Slot::Private, &sealed).unwrap();
             assert_eq!(opened.text.as_str(), "a key");
             assert_eq!(opened.kid.as_deref(), Some("kid"));
-            assert_eq!(opened.at_rest, EncryptionState::Encrypted);
+            assert_eq!(opened.under, Some(key(1).id));
         }
     }
 
     #[test]
     fn what_was_moved_renamed_or_changed_does_not_open() {
         let keys = with(1);
-        let sealed = keys.seal(Slot::Private, "kid", "a key").unwrap().unwrap();
+        let sealed = key(1).seal(Slot::Private, "kid", "a key").unwrap();
         for (slot, text) in [
             (Slot::Public, sealed.to_string()),
             (Slot::Ring, sealed.to_string()),
@@ -397,17 +397,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_previous_key_reads_and_another_one_is_named() {
-        let sealed = with(1).seal(Slot::Ring, "-", "{}").unwrap().unwrap();
+    fn the_other_keys_read_and_a_missing_one_is_named() {
+        let sealed = key(1).seal(Slot::Ring, "-", "{}").unwrap();
         let rotated = KeyEncryption {
-            previous: Some(key(1)),
+            others: vec![key(1)],
             ..with(2)
         };
         let read = rotated.open(Slot::Ring, &sealed).unwrap();
-        assert_eq!(
-            (read.text.as_str(), read.at_rest),
-            ("{}", EncryptionState::Outdated)
-        );
+        assert_eq!((read.text.as_str(), read.under), ("{}", Some(key(1).id)));
         let line = opened(&with(2), Slot::Ring, &sealed)
             .unwrap_err()
             .to_string();

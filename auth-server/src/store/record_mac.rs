@@ -13,7 +13,7 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::Value;
 
 use super::Key;
-use super::envelope_encryption::{KeyEncryption, KeyEncryptionKey};
+use super::envelope_encryption::{EncryptionError, KeyEncryption, KeyEncryptionKey};
 
 const VERSION: &str = "1";
 /// Separates the derived key from other uses of the key-encryption key.
@@ -33,12 +33,18 @@ impl RecordKey {
 pub(crate) type Members = BTreeMap<String, Value>;
 
 impl KeyEncryption {
-    /// Returns the code of the current key; none without a key.
-    pub(crate) fn code(&self, key: &Key, members: &Members) -> Option<String> {
-        let current = self.current.as_ref()?;
-        let code = hmac::sign(&current.records().0, &message(key, members)?);
-        let code = URL_SAFE_NO_PAD.encode(code);
-        Some(format!("{VERSION}:{}:{code}", current.id()))
+    /// Returns the code of a record that is written as the store is: none in clear.
+    pub(crate) fn code(
+        &self,
+        key: &Key,
+        members: &Members,
+    ) -> Result<Option<String>, EncryptionError> {
+        let Some(under) = self.key_of(&self.at_rest())? else {
+            return Ok(None);
+        };
+        let message = message(key, members).ok_or(EncryptionError::Failed)?;
+        let code = URL_SAFE_NO_PAD.encode(hmac::sign(&under.records().0, &message));
+        Ok(Some(format!("{VERSION}:{}:{code}", under.id())))
     }
 
     /// Returns true if the record was written under one of the configured keys.
@@ -48,8 +54,7 @@ impl KeyEncryption {
             let code = URL_SAFE_NO_PAD.decode(code.strip_prefix(&prefix)?).ok()?;
             hmac::verify(&configured.records().0, &message(key, members)?, &code).ok()
         };
-        let mut keys = self.current.iter().chain(&self.previous);
-        keys.any(|configured| is_of(configured).is_some())
+        self.keys().any(|configured| is_of(configured).is_some())
     }
 }
 

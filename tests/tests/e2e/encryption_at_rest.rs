@@ -25,23 +25,17 @@ impl Keyring {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// Returns the path of a key file: always the same key under one name.
-    fn file(&self, name: char) -> String {
-        let path = self.0.path().join(name.to_string());
-        let digit = u32::from(name) % 10;
-        write_private(&path, &format!("{digit}0{}\n", "c3".repeat(31)));
-        path.display().to_string()
-    }
-
-    /// Returns the flags of a server or command that writes with one key and still reads with
-    /// another.
-    fn flags(&self, current: char, previous: Option<char>) -> Vec<String> {
-        let mut flags = vec!["--key-encryption-key-file".to_owned(), self.file(current)];
-        if let Some(previous) = previous {
-            flags.push("--key-encryption-key-previous-file".to_owned());
-            flags.push(self.file(previous));
-        }
-        flags
+    /// Returns the flags of a server or command that encrypts with the first of these keys, and reads
+    /// with all: a digit is always the same key, `-` no key.
+    fn flags(&self, names: &str) -> Vec<String> {
+        let line = |name: char| match name {
+            '-' => "clear\n".to_owned(),
+            digit => format!("{digit}0{}\n", "c3".repeat(31)),
+        };
+        let path = self.0.path().join(names);
+        write_private(&path, &names.chars().map(line).collect::<String>());
+        let path = path.display().to_string();
+        vec!["--key-encryption-key-file".to_owned(), path]
     }
 }
 
@@ -71,14 +65,14 @@ fn no_private_key_is_in_clear_through_a_rotation() {
     for signing_type in [SigningType::Rsa, SigningType::Ecdsa] {
         let (keyring, directory) = (Keyring::new(), tempfile::tempdir().unwrap());
         let (store, data) = files(&directory);
-        let mut flags = keyring.flags('1', None);
+        let mut flags = keyring.flags("1");
         let signing = ["--signing-type".to_owned(), signing_type.name().to_owned()];
         flags.extend(signing);
         let server = plan(&store, &flags).ready();
         let token = server.login();
         let rotated = command(&["keys", "rotate"], &store, &flags);
         assert_eq!(rotated.code, Some(0), "{}", rotated.stderr);
-        server.until_logged("stored encrypted");
+        server.until_logged("the store is encrypted");
         for file in fs::read_dir(&data).unwrap() {
             let bytes = fs::read(file.unwrap().path()).unwrap();
             assert!(!String::from_utf8_lossy(&bytes).contains("PRIVATE"));
@@ -98,7 +92,7 @@ fn a_shared_secret_is_encrypted_under_both_names() {
         return;
     };
     let keyring = Keyring::new();
-    let mut flags = keyring.flags('1', None);
+    let mut flags = keyring.flags("1");
     let added = command(
         &["application", "add", "--app-id", "orders"],
         &redis.url(),
@@ -118,13 +112,13 @@ fn a_shared_secret_is_encrypted_under_both_names() {
 fn without_the_right_key_start_and_commands_end_clearly() {
     let (keyring, directory) = (Keyring::new(), tempfile::tempdir().unwrap());
     let (store, data) = files(&directory);
-    drop(plan(&store, &keyring.flags('1', None)).ready());
+    drop(plan(&store, &keyring.flags("1")).ready());
     let private = || file_store::value(&data, file_store::PRIVATE);
     let before = private();
     for (flags, said) in [
         (Vec::new(), "none is configured (--key-encryption-key-file)"),
-        (keyring.flags('2', None), "what is configured is"),
-        (keyring.flags('2', Some('3')), "what is configured is"),
+        (keyring.flags("2"), "what is configured is"),
+        (keyring.flags("23"), "what is configured is"),
     ] {
         let start = plan(&store, &flags).fails();
         let show = command(&["keys", "show"], &store, &flags);
@@ -149,9 +143,9 @@ fn the_key_is_introduced_while_servers_run_and_turned_off_again() {
     let old = plan(&url, &[]).ready();
     let token = old.login();
     // A server with the key reads records in clear, warns, and leaves them to the operator.
-    let with_key = plan(&url, &keyring.flags('1', None)).ready();
+    let with_key = plan(&url, &keyring.flags("1")).ready();
     assert!(accepts(&with_key, &token));
-    with_key.until_logged("stored in clear");
+    with_key.until_logged("the store is in clear");
     // What it writes, the others go on reading: also one that starts now.
     assert_eq!(with_key.log_out(&token).status(), 200);
     old.until_revoked(&token);
@@ -159,13 +153,10 @@ fn the_key_is_introduced_while_servers_run_and_turned_off_again() {
     let in_clear = redis.pair();
     assert!(!in_clear.0.as_ref().unwrap().starts_with(MARK));
 
-    let done = command(&["keys", "reencrypt"], &url, &keyring.flags('1', None));
+    let done = command(&["keys", "reencrypt"], &url, &keyring.flags("1"));
     assert_eq!(done.code, Some(0), "{}", done.stderr);
-    assert!(
-        done.stdout.contains("are encrypted with"),
-        "{}",
-        done.stdout
-    );
+    let said = "is being encrypted with";
+    assert!(done.stdout.contains(said), "{}", done.stdout);
     assert!(redis.pair().0.unwrap().starts_with(MARK));
     // A server without the new flag would miss what follows, and is not ready.
     wait::until("the old server to leave service", || old.readiness() == 503);
@@ -174,8 +165,7 @@ fn the_key_is_introduced_while_servers_run_and_turned_off_again() {
     let rejected = command(&["keys", "rotate"], &url, &[]);
     assert_eq!(rejected.code, Some(78), "{}", rejected.stderr);
 
-    let mut off = keyring.flags('1', None);
-    off[0] = "--key-encryption-key-previous-file".to_owned();
+    let off = keyring.flags("-1");
     let rotated = command(&["keys", "rotate"], &url, &off);
     assert_eq!(rotated.code, Some(0), "{}", rotated.stderr);
     assert!(redis.pair().0.unwrap().starts_with(MARK));
@@ -195,14 +185,14 @@ fn the_key_encryption_key_rotates_while_servers_run() {
     };
     let (keyring, url) = (Keyring::new(), redis.url());
     // First all servers can read the new key, then they write with it.
-    let one = plan(&url, &keyring.flags('1', Some('2'))).ready();
+    let one = plan(&url, &keyring.flags("12")).ready();
     let token = one.login();
-    let two = plan(&url, &keyring.flags('2', Some('1'))).ready();
+    let two = plan(&url, &keyring.flags("21")).ready();
     let before = redis.pair().0;
-    let done = command(&["keys", "reencrypt"], &url, &keyring.flags('2', Some('1')));
+    let done = command(&["keys", "reencrypt"], &url, &keyring.flags("21"));
     assert_eq!(done.code, Some(0), "{}", done.stderr);
     assert_ne!(redis.pair().0, before);
-    let three = plan(&url, &keyring.flags('2', None)).ready();
+    let three = plan(&url, &keyring.flags("2")).ready();
     for server in [&one, &two, &three] {
         assert!(accepts(server, &token));
         assert!(accepts(&one, &server.login()));
@@ -222,7 +212,7 @@ fn where_encryption_is_required_a_planted_key_is_not_adopted() {
         return;
     };
     let (keyring, url) = (Keyring::new(), redis.url());
-    let mut flags = keyring.flags('1', None);
+    let mut flags = keyring.flags("1");
     flags.push("--require-encrypted-keys".to_owned());
     let server = plan(&url, &flags).ready();
     let (token, served) = (server.login(), server.served_key());
@@ -242,52 +232,153 @@ fn where_encryption_is_required_a_planted_key_is_not_adopted() {
     assert_eq!(fresh.code, Some(78), "{}", fresh.stderr);
 }
 
+/// Two servers of one store, each with its file of keys.
+struct Pair<'a> {
+    url: String,
+    keyring: &'a Keyring,
+    users: String,
+    servers: [AuthServer; 2],
+    /// The refresh token of a session that goes on through everything.
+    lasting: String,
+}
+
+impl<'a> Pair<'a> {
+    fn start(url: String, keyring: &'a Keyring, users: &UsersFile) -> Self {
+        let users = users.location();
+        let servers = [(); 2].map(|()| one_of_two(&url, &users, &[]));
+        let lasting = log_in(&servers[0], "eve").1;
+        Self {
+            url,
+            keyring,
+            users,
+            servers,
+            lasting,
+        }
+    }
+
+    fn flags(&self, names: &str) -> Vec<String> {
+        match names {
+            "" => Vec::new(),
+            names => self.keyring.flags(names),
+        }
+    }
+
+    /// Starts one server again with these keys; at once they are both in use.
+    fn restart(&mut self, server: usize, names: &str) {
+        self.servers[server] = one_of_two(&self.url, &self.users, &self.flags(names));
+        self.assert_served();
+    }
+
+    fn reencrypt(&mut self, names: &str) -> String {
+        let done = command(&["keys", "reencrypt"], &self.url, &self.flags(names));
+        assert_eq!(done.code, Some(0), "{}", done.stderr);
+        self.assert_served();
+        done.stdout
+    }
+
+    /// Checks that what one server begins, the other one goes on with and ends.
+    fn assert_served(&mut self) {
+        for [begins, goes_on] in [[0, 1], [1, 0]].map(|it| it.map(|at| &self.servers[at])) {
+            assert_eq!((begins.readiness(), goes_on.readiness()), (200, 200));
+            let (access, session) = log_in(begins, "ada");
+            assert!(accepts(goes_on, &access));
+            let next = refresh(goes_on, &session).unwrap();
+            assert_eq!(begins.log_out(&next).status(), 200);
+            assert_eq!(refresh(goes_on, &next), Err(400));
+            self.lasting = refresh(goes_on, &self.lasting).unwrap();
+        }
+    }
+}
+
+fn one_of_two(url: &str, users: &str, flags: &[String]) -> AuthServer {
+    let plan = plan(url, flags).flags(["--refresh-tokens", "on", "--users", users]);
+    plan.ready()
+}
+
+/// Returns an access token and a refresh token.
+fn log_in(server: &AuthServer, account: &str) -> (String, String) {
+    let response = server.login_as(account, "enchantress").json();
+    let token = |name: &str| response["data"][name].as_str().unwrap().to_owned();
+    (token("access_token"), token("refresh_token"))
+}
+
+/// Returns the next refresh token, or the status of the rejection.
+fn refresh(server: &AuthServer, token: &str) -> Result<String, u16> {
+    let form = format!("grant_type=refresh_token&refresh_token={token}");
+    let response = server.anonymous().post_form("/oauth/token", &form);
+    let next = response.json()["refresh_token"].as_str().map(str::to_owned);
+    next.ok_or_else(|| response.status())
+}
+
 #[test]
-fn sessions_and_who_leaves_are_known_under_each_key_in_turn() {
-    let (keyring, home) = (Keyring::new(), tempfile::tempdir().unwrap());
+fn one_procedure_introduces_changes_and_removes_the_key() {
+    let Some(redis) = RedisServer::start() else {
+        return;
+    };
+    let keyring = Keyring::new();
     let users = UsersFile::with("ada", "enchantress");
     users.add("eve", "enchantress", &[]);
-    let store = format!("file:{}", home.path().join("data").display());
-    let start = |flags: &[String]| {
-        let plan = plan(&store, flags).flags(["--refresh-tokens", "on", "--log-level", "debug"]);
-        let server = plan.flags(["--users", &users.location()]).ready();
-        server.until_logged("the store has the users of the file");
-        server
+    let mut pair = Pair::start(redis.url(), &keyring, &users);
+    let sealed = |pair: &Pair<'_>| {
+        let session = redis.command(&["ZRANGE", "{auth:user-token}:index:session", "0", "0"]);
+        let key = format!("{{auth:user-token}}:session:{}", session.unwrap());
+        assert!(!pair.lasting.is_empty());
+        redis.command(&["GET", &key]).unwrap().starts_with(MARK)
     };
-    let log_in = |server: &AuthServer, account: &str| {
-        let response = server.login_as(account, "enchantress").json();
-        let token = |name: &str| response["data"][name].as_str().unwrap().to_owned();
-        (token("access_token"), token("refresh_token"))
+    for order in [[0, 1], [1, 0]] {
+        for (both, key, becomes) in [
+            ("1", "1", "is encrypted"),
+            ("21", "2", "is encrypted"),
+            ("-2", "", "is in clear"),
+        ] {
+            for server in order {
+                pair.restart(server, both);
+            }
+            let first = pair.reencrypt(both);
+            for server in &pair.servers {
+                let logged = if first.contains("being") {
+                    "being encrypted"
+                } else {
+                    becomes
+                };
+                server.until_logged(logged);
+            }
+            let second = pair.reencrypt(both);
+            assert!(second.contains(becomes), "{second}");
+            for server in &pair.servers {
+                server.until_logged(becomes);
+            }
+            pair.assert_served();
+            assert_eq!(sealed(&pair), !key.is_empty());
+            for server in order {
+                pair.restart(server, key);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_session_in_clear_does_not_count_in_an_encrypted_store() {
+    let Some(redis) = RedisServer::start() else {
+        return;
     };
-    let refresh = |server: &AuthServer, token: &str| {
-        let form = format!("grant_type=refresh_token&refresh_token={token}");
-        let response = server.anonymous().post_form("/oauth/token", &form);
-        let next = response.json()["refresh_token"].as_str().map(str::to_owned);
-        next.ok_or_else(|| response.status())
-    };
-    let (_, in_clear) = log_in(&start(&[]), "eve");
-    let server = start(&keyring.flags('1', None));
-    // Unreadable is not absent.
-    assert_eq!(refresh(&server, &in_clear), Err(503));
-    assert_eq!(server.log_out(&in_clear).status(), 503);
-    let reencrypt = |flags: &[String]| {
-        let end = command(&["keys", "reencrypt"], &store, flags);
-        assert_eq!(end.code, Some(0), "{}", end.stderr);
-    };
-    reencrypt(&keyring.flags('1', None));
-    let eve = refresh(&server, &in_clear).unwrap();
-    let (ada, _) = log_in(&server, "ada");
+    let keyring = Keyring::new();
+    let users = UsersFile::with("ada", "enchantress");
+    let server = one_of_two(&redis.url(), &users.location(), &[]);
+    let (access, planted) = log_in(&server, "ada");
+    let names = redis.command(&["ZRANGE", "{auth:user-token}:index:session", "0", "0"]);
+    let key = format!("{{auth:user-token}}:session:{}", names.unwrap());
+    let in_clear = redis.command(&["GET", &key]).unwrap();
     drop(server);
-    drop(start(&keyring.flags('2', Some('1'))));
-    reencrypt(&keyring.flags('2', Some('1')));
-    assert_eq!(users.command("remove", "ada", &[], "").code, Some(0));
-    // The record of the last start is under the new key.
-    let server = start(&keyring.flags('2', None));
-    server.until_revoked(&ada);
-    let eve = refresh(&server, &eve).unwrap();
-    drop(server);
-    // Turned off, with no start in between that reads the former key.
-    let flag = "--key-encryption-key-previous-file".to_owned();
-    reencrypt(&[flag, keyring.file('2')]);
-    assert!(refresh(&start(&[]), &eve).is_ok());
+    for _ in 0..2 {
+        let done = command(&["keys", "reencrypt"], &redis.url(), &keyring.flags("1"));
+        assert_eq!(done.code, Some(0), "{}", done.stderr);
+    }
+    redis.command(&["SET", &key, &in_clear]);
+    let server = one_of_two(&redis.url(), &users.location(), &keyring.flags("1"));
+    // Unreadable is not absent; a verified access token ends it by its name all the same.
+    assert_eq!(refresh(&server, &planted), Err(503));
+    assert_eq!(server.log_out(&planted).status(), 503);
+    assert_eq!(server.log_out(&access).status(), 200);
+    assert_eq!(refresh(&server, &planted), Err(400));
 }

@@ -157,39 +157,6 @@ fn a_store_that_lost_an_unreadable_record_opens_nothing() {
 }
 
 #[test]
-fn a_record_that_is_not_authentic_is_never_put_back() {
-    let of = |record: &SecretHashes, is_authentic: bool| {
-        let mut all = applications(&[("orders", record.clone())]);
-        all.mark(&"orders".parse().unwrap(), is_authentic);
-        all
-    };
-    let one = SecretHashes::of("right");
-    let two = SecretHashes::of("former").with_new("right");
-    let dropped = two.newest();
-    let lost = Applications::default;
-    for (reads, puts_back) in [
-        (vec![of(&one, false), lost()], false),
-        (vec![of(&one, true), lost()], true),
-        (vec![of(&one, false), of(&one, true), lost()], true),
-        (vec![of(&one, true), of(&one, false), lost()], true),
-        (vec![of(&one, true), of(&two, false), lost()], false),
-        (vec![of(&one, false), lost(), lost()], false),
-        (vec![of(&dropped, true), of(&two, true)], true),
-        (vec![of(&dropped, true), of(&two, false)], true),
-        (
-            vec![of(&dropped, true), of(&SecretHashes::of("evil"), false)],
-            true,
-        ),
-    ] {
-        let registrations = ApplicationRegistry::new(false);
-        let reconciled = reads.iter().map(|read| registrations.reconcile(read));
-        let last = reconciled.last().unwrap();
-        assert_eq!(!last.restored.is_empty(), puts_back, "{reads:?}");
-        assert_eq!(authorize(&registrations, "orders", "right"), Ok(()));
-    }
-}
-
-#[test]
 fn a_log_shows_what_was_sent_as_an_id_unless_it_may_be_a_secret() {
     let registrations = ApplicationRegistry::new(false);
     assert_eq!(

@@ -74,6 +74,12 @@ async fn install(records: &KeyRecords, keys: &StoredKeys) {
     assert_eq!(records.commit(&held, keys).await, Ok(true));
 }
 
+async fn rewrite(records: &KeyRecords, at_rest: &AtRest) -> StoredKeys {
+    let held = records.read().await.unwrap();
+    assert_eq!(records.rewrite(at_rest, &held, &held.keys).await, Ok(true));
+    held.keys
+}
+
 fn is_encrypted(text: Option<&String>) -> bool {
     text.unwrap().starts_with("postern-encrypted:1:")
 }
@@ -118,37 +124,38 @@ async fn a_store_stays_as_it_is_until_it_is_encrypted_anew() {
         install(writer, &keys).await;
         assert_eq!(read(&plain).await, Ok(keys));
     }
-    let keys = keyed.reencrypt().await.unwrap().keys;
+    let keys = rewrite(&keyed, &AtRest::Encrypted(key(1).id().to_owned())).await;
     assert!(read(&plain).await.is_err() && plain.lacks_key());
     assert_eq!(read(&keyed).await, Ok(keys));
-    // One that only reads the key keeps the store encrypted, until it is written anew.
+    // One that would make another store writes as this one is.
     let leaving = shared.open(KeyEncryption {
-        previous: Some(key(1)),
+        others: vec![key(1)],
         ..KeyEncryption::default()
     });
     install(&leaving, &fresh(TYPE)).await;
     assert!(read(&keyed).await.is_ok() && read(&plain).await.is_err());
-    leaving.reencrypt().await.unwrap();
+    rewrite(&leaving, &AtRest::InClear).await;
     assert!(read(&plain).await.is_ok());
 }
 
 #[tokio::test]
-async fn the_key_encryption_key_rotates_with_the_previous_one_at_hand() {
+async fn the_key_encryption_key_rotates_with_the_other_one_at_hand() {
     let shared = Shared::new();
     let keys = fresh(TYPE);
     install(&shared.open(with(1)), &keys).await;
     // Servers that read both keys, whichever they write with.
     let prepared = KeyEncryption {
-        previous: Some(key(2)),
+        others: vec![key(2)],
         ..with(1)
     };
     let rotated = KeyEncryption {
-        previous: Some(key(1)),
+        others: vec![key(1)],
         ..with(2)
     };
     let (prepared, rotated) = (shared.open(prepared), shared.open(rotated));
     assert_eq!(read(&rotated).await, Ok(keys.clone()));
-    assert_eq!(rotated.reencrypt().await.unwrap().keys, keys);
+    let encrypted = AtRest::Encrypted(key(2).id().to_owned());
+    assert_eq!(rewrite(&rotated, &encrypted).await, keys);
     assert_eq!(read(&prepared).await, Ok(keys.clone()));
     assert_eq!(read(&shared.open(with(2))).await, Ok(keys));
     assert!(read(&shared.open(with(1))).await.is_err());

@@ -1,7 +1,7 @@
 //! Stored form of the ring, beside the contract's two values:
 //! `{"current": {"kid", "since"}, "next": {"private", "public", "signsFrom"},
 //! "retired": [{"public", "until"}], "revoked": ["kid"], "changedBy": {"of", "by", "reason", "at"},
-//! "epoch": 1, "generation": 1, "version": 1}`, times in seconds since the epoch.
+//! "beingEncrypted": true, "epoch": 1, "generation": 1, "version": 1}`, times in seconds since the epoch.
 //!
 //! During an upgrade servers of two versions share one store: unknown members are kept, and a change
 //! that older servers must not overwrite gets a new `version`.
@@ -38,6 +38,9 @@ pub(super) struct RingRecord {
         skip_serializing_if = "Option::is_none"
     )]
     pub(super) changed_by: Option<ChangedBy>,
+    /// True until the other records of the store are encrypted as the ring is.
+    #[serde(rename = "beingEncrypted", skip_serializing_if = "std::ops::Not::not")]
+    pub(super) being_encrypted: bool,
     #[serde(flatten)]
     pub(super) generation: Generation,
     #[serde(flatten)]

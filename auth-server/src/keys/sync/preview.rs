@@ -22,11 +22,11 @@ pub(crate) async fn preview(
     policy: &RotationPolicy,
     registrations: &ApplicationRegistry,
 ) -> Result<(), StoreError> {
+    let held = keys.read().await?;
     registrations.reconcile(&applications.read().await?);
     if registrations.are_missing() {
         return Err(missing_applications(signing_type, keys.location()));
     }
-    let held = keys.read().await?;
     let planner = Planner {
         signing_type,
         policy,

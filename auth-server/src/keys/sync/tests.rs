@@ -15,6 +15,7 @@ use crate::applications::secret_hash::SecretHashes;
 use crate::keys::StoredKeys;
 use crate::keys::pair::tests::pair;
 use crate::revocations::tests::log_of;
+use crate::store::at_rest::AtRest;
 use crate::store::envelope_encryption::KeyEncryption;
 use crate::store::envelope_encryption::tests::{key, with};
 
@@ -428,7 +429,10 @@ async fn a_server_without_a_key_goes_on_until_the_store_is_encrypted() {
     plain.poll().await;
     assert_eq!(plain.note(), None);
     assert_eq!((plain.keys(), keyed.keys()), (announced.clone(), announced));
-    store.opened_with(with(1)).reencrypt().await.unwrap();
+    let held = records.read().await.unwrap();
+    let encrypted = AtRest::Encrypted(key(1).id().to_owned());
+    let done = records.rewrite(&encrypted, &held, &held.keys).await;
+    assert_eq!(done, Ok(true));
     plain.poll().await;
     assert!(!plain.health.is_ready(), "it misses what follows");
     let reasons = plain.health.conditions();

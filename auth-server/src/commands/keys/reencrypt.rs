@@ -1,0 +1,115 @@
+//! `keys reencrypt`: changes what the store is, in clear or encrypted under a key, while servers run.
+//!
+//! They write as the store is one poll later. So the first run leaves nothing of the former state but what
+//! they write meanwhile, and the second one nothing.
+
+use runtime::process::exit::ExitError;
+
+use super::{KeysInStore, print, print_note};
+use crate::cli::KeyArgs;
+use crate::keys::records::ATTEMPTS;
+use crate::sessions::records::end_of;
+use crate::store::at_rest::AtRest;
+use crate::store::{Change, Key, Kind, Outcome, StoreError};
+
+pub(super) async fn reencrypt(args: &KeyArgs) -> Result<(), ExitError> {
+    let store = KeysInStore::open(args)?;
+    let before = store.keys.read().await?.at_rest;
+    let encryption = store.location.encryption();
+    let wanted = encryption.current.as_ref();
+    let wanted = wanted.map(|key| key.id().to_owned());
+    let next = match (&before, wanted) {
+        (_, None) => AtRest::InClear,
+        (AtRest::Encrypted(_), Some(id)) => AtRest::Encrypted(id),
+        (_, Some(id)) => AtRest::BeingEncrypted(id),
+    };
+    store.turn_into(&next).await?;
+    let left = store.rewrite_records().await?;
+    if left > 0 {
+        print_note(&format!(
+            "{left} records cannot be read, and stay as they are"
+        ));
+    }
+    let location = &store.location;
+    print(&match next {
+        AtRest::InClear => format!("{location} is in clear"),
+        AtRest::BeingEncrypted(id) if before.key() == Some(&id) => {
+            store.turn_into(&AtRest::Encrypted(id.clone())).await?;
+            format!("{location} is encrypted with the key-encryption key {id}")
+        }
+        AtRest::BeingEncrypted(id) => {
+            format!("{location} is being encrypted with the key-encryption key {id}")
+        }
+        AtRest::Encrypted(id) => {
+            format!("{location} is encrypted with the key-encryption key {id}")
+        }
+    })?;
+    if before.key() != encryption.at_rest().key() {
+        print_note(
+            "run this once more when every server has read the store: one --store-poll-interval later",
+        );
+    }
+    Ok(())
+}
+
+impl KeysInStore {
+    /// Writes the keys again, and with them what the store is.
+    async fn turn_into(&self, at_rest: &AtRest) -> Result<(), ExitError> {
+        let is_being = matches!(at_rest, AtRest::BeingEncrypted(_));
+        for _ in 0..ATTEMPTS {
+            let held = self.keys.read().await?;
+            let ring = self.parse(&held.keys)?;
+            let ring = ring.being_encrypted(is_being, self.now().await?);
+            let new = ring.to_stored();
+            let new = new.map_err(|error| ExitError::Software(error.to_string()))?;
+            if self.keys.rewrite(at_rest, &held, &new).await? {
+                return Ok(());
+            }
+        }
+        Err(keep_changing("the stored keys"))
+    }
+
+    /// Writes every other record again, and returns the number of those that cannot be read.
+    async fn rewrite_records(&self) -> Result<usize, ExitError> {
+        let applications = self.location.applications(self.keys.store());
+        let mut left = applications.rewrite().await?;
+        for kind in [Kind::Session, Kind::Users] {
+            for id in self.keys.store().ids(kind, "").await? {
+                let key = Key { kind, id };
+                left += usize::from(!self.rewrite_record(&key).await?);
+            }
+        }
+        Ok(left)
+    }
+
+    async fn rewrite_record(&self, key: &Key) -> Result<bool, ExitError> {
+        let encryption = self.location.encryption();
+        for _ in 0..ATTEMPTS {
+            let Some(held) = self.keys.store().get(key).await? else {
+                return Ok(true);
+            };
+            let Ok(text) = encryption.open_record(key, &held.value) else {
+                return Ok(false);
+            };
+            let ends = match key.kind {
+                Kind::Session => end_of(&text),
+                _ => None,
+            };
+            let value = encryption.seal_record(key, &text);
+            let put = Change::Put {
+                key: key.clone(),
+                expected: Some(held.version),
+                value: value.map_err(|error| ExitError::Config(error.to_string()))?,
+                ends,
+            };
+            if self.keys.store().commit(vec![put]).await? == Outcome::Committed {
+                return Ok(true);
+            }
+        }
+        Err(keep_changing("a record"))
+    }
+}
+
+fn keep_changing(what: &str) -> ExitError {
+    StoreError::Unavailable(format!("{what} keep changing")).into()
+}

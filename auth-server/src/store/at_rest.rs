@@ -1,0 +1,141 @@
+//! The encryption of a store as a whole: it stands in the private key and the ring, and every other
+//! record is written and read as it says.
+
+use zeroize::Zeroizing;
+
+use super::Key;
+use super::envelope_encryption::{EncryptionError, KeyEncryption, KeyEncryptionKey, MARK, Slot};
+
+/// The encryption of a store as a whole, by which every server and command writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum AtRest {
+    InClear,
+    /// Under the key of this id; what is in clear still counts.
+    BeingEncrypted(String),
+    /// Under the key of this id; what is in clear was planted.
+    Encrypted(String),
+}
+
+impl AtRest {
+    /// Returns the id of the key that encrypts.
+    pub(crate) fn key(&self) -> Option<&str> {
+        match self {
+            Self::InClear => None,
+            Self::BeingEncrypted(id) | Self::Encrypted(id) => Some(id),
+        }
+    }
+}
+
+impl KeyEncryption {
+    /// Returns the state of the store, or the one that a new store gets.
+    pub(crate) fn at_rest(&self) -> AtRest {
+        let known = self.at_rest.lock().clone();
+        known.unwrap_or_else(|| match &self.current {
+            Some(key) => AtRest::Encrypted(key.id().to_owned()),
+            None => AtRest::InClear,
+        })
+    }
+
+    /// Takes over the state of the store; returns true for another one than before.
+    pub(crate) fn take_over(&self, at_rest: &AtRest) -> bool {
+        let former = self.at_rest.lock().replace(at_rest.clone());
+        former.as_ref() != Some(at_rest)
+    }
+
+    /// Returns true if records in clear are read.
+    pub(crate) fn accepts_clear(&self) -> bool {
+        !self.required && !matches!(self.at_rest(), AtRest::Encrypted(_))
+    }
+
+    /// Returns the key by which the store is encrypted.
+    pub(crate) fn key_of(
+        &self,
+        at_rest: &AtRest,
+    ) -> Result<Option<&KeyEncryptionKey>, EncryptionError> {
+        at_rest.key().map(|id| self.key(id)).transpose()
+    }
+
+    /// Writes the value of a record as the store is.
+    pub(crate) fn seal_record(
+        &self,
+        key: &Key,
+        text: &str,
+    ) -> Result<Zeroizing<String>, EncryptionError> {
+        match self.key_of(&self.at_rest())? {
+            Some(under) => under.seal(Slot::Record(key.kind), &key.id, text),
+            None => Ok(Zeroizing::new(text.to_owned())),
+        }
+    }
+
+    /// Reads the value of a record. One in clear does not count in an encrypted store: who writes to the
+    /// store could have planted it.
+    pub(crate) fn open_record(
+        &self,
+        key: &Key,
+        value: &str,
+    ) -> Result<Zeroizing<String>, EncryptionError> {
+        if !value.starts_with(MARK) {
+            return match self.accepts_clear() {
+                true => Ok(Zeroizing::new(value.to_owned())),
+                false => Err(EncryptionError::Planted),
+            };
+        }
+        let opened = self.open(Slot::Record(key.kind), value)?;
+        match opened.kid {
+            Some(id) if id == key.id => Ok(opened.text),
+            _ => Err(EncryptionError::Forged),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::super::Kind;
+    use super::super::envelope_encryption::tests::{key, with};
+    use super::*;
+
+    #[test]
+    fn a_record_is_written_and_read_as_the_store_is() {
+        let record = Key {
+            kind: Kind::Session,
+            id: "a".to_owned(),
+        };
+        let both = || KeyEncryption {
+            others: vec![key(2)],
+            ..with(1)
+        };
+        let (one, two) = (|| key(1).id().to_owned(), || key(2).id().to_owned());
+        for (at_rest, under, accepts_clear) in [
+            (None, Some(one()), false),
+            (Some(AtRest::InClear), None, true),
+            (Some(AtRest::BeingEncrypted(one())), Some(one()), true),
+            (Some(AtRest::Encrypted(one())), Some(one()), false),
+            (Some(AtRest::Encrypted(two())), Some(two()), false),
+        ] {
+            let keys = both();
+            at_rest.iter().for_each(|at_rest| {
+                keys.take_over(at_rest);
+            });
+            let written = keys.seal_record(&record, "text").unwrap();
+            let opened = both().open(Slot::Record(Kind::Session), &written).unwrap();
+            assert_eq!(opened.under, under, "{at_rest:?}");
+            assert_eq!(
+                keys.open_record(&record, &written).unwrap().as_str(),
+                "text"
+            );
+            let in_clear = keys.open_record(&record, "text");
+            assert_eq!(in_clear.is_ok(), accepts_clear, "{at_rest:?}");
+            let strict = KeyEncryption {
+                required: true,
+                ..keys
+            };
+            let in_clear = strict.open_record(&record, "text");
+            assert_eq!(in_clear, Err(EncryptionError::Planted));
+        }
+        let without = KeyEncryption::default();
+        without.take_over(&AtRest::Encrypted(one()));
+        let error = without.seal_record(&record, "text").unwrap_err();
+        assert!(error.to_string().contains(&one()), "{error}");
+    }
+}
