@@ -55,7 +55,7 @@ type Values<T> = [Option<T>; 3];
 pub(crate) struct HeldKeys {
     pub(crate) keys: StoredKeys,
     versions: Values<Version>,
-    /// What the store is, or becomes with the first value.
+    /// The state of the store, or of a new one before the first value.
     pub(crate) at_rest: AtRest,
 }
 
