@@ -54,6 +54,7 @@ pub(super) fn endpoint(args: &ServeArgs) -> Result<EndpointSettings, ExitError> 
         auth_server,
         application: application(args)?,
         signing_type: signing_type(args)?,
+        wants_list: revocations(&args.revocations).is_some(),
     })
 }
 

@@ -199,13 +199,6 @@ impl KeySource {
         }
     }
 
-    /// Fetches the revocation list with each key, where the source is the auth server.
-    pub(crate) fn want_revocations(&mut self) {
-        if let Self::AuthServer(endpoint) = self {
-            endpoint.want_revocations();
-        }
-    }
-
     /// Fetches the revocation list alone, where one is known.
     pub(crate) async fn fetch_revocations(&mut self) {
         if let Self::AuthServer(endpoint) = self {
@@ -230,8 +223,14 @@ impl KeySource {
 
     /// Sets the credentials for later fetches.
     pub(crate) fn set_credentials(&mut self, application: Application) {
-        if let Self::AuthServer(endpoint) = self {
-            endpoint.set_credentials(application);
+        match self {
+            Self::AuthServer(endpoint) => endpoint.set_credentials(application),
+            Self::Unopened(settings) => {
+                if let SourceSettings::AuthServer(settings) = &mut **settings {
+                    settings.application = application;
+                }
+            }
+            Self::IssuerUrl(_) | Self::JwksUrl(_) | Self::File(_) => {}
         }
     }
 

@@ -73,15 +73,12 @@ impl IssuerTask {
         schedule: Schedule,
         metrics: Metrics,
     ) -> Result<(Self, mpsc::UnboundedSender<Change>), ExitError> {
-        let mut source = match settings.name {
+        let source = match settings.name {
             Some(_) => KeySource::of_several(settings.source),
             None => KeySource::new(settings.source)?,
         };
         if let Some(warning) = source.warning() {
             tracing::warn!("{warning}");
-        }
-        if settings.revocations.is_some() {
-            source.want_revocations();
         }
         metrics.expect_key_refreshes(of.name.as_deref());
         // Beside the keys that verify it.

@@ -42,6 +42,8 @@ pub(crate) struct EndpointSettings {
     pub(crate) tls: TlsFiles,
     pub(crate) application: Application,
     pub(crate) signing_type: SigningType,
+    /// True where the revocation list is fetched with each key.
+    pub(crate) wants_list: bool,
 }
 
 /// The endpoint, its last instance, and the last key set beside it.
@@ -77,16 +79,11 @@ impl KeyEndpointSource {
             signing_type: settings.signing_type,
             attempts: RecentAttempts::default(),
             known: None,
-            wants_list: false,
+            wants_list: settings.wants_list,
             list: FetchedList::default(),
             list_cursor: None,
             list_location: None,
         })
-    }
-
-    /// Fetches the revocation list with each key.
-    pub(crate) fn want_revocations(&mut self) {
-        self.wants_list = true;
     }
 
     /// Takes the revocation list of the last fetch.

@@ -39,6 +39,7 @@ fn task(cron: &str, envelopes: Vec<String>) -> (IssuerTask, Arc<CurrentKeys>) {
             tls: TlsFiles::default(),
             application,
             signing_type: SigningType::Hmac,
+            wants_list: false,
         }),
         key_cache: None,
         revocations: None,

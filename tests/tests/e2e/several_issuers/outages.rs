@@ -5,7 +5,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
-use tests::auth_server::admin_get;
+use tests::auth_server::{AuthServerPlan, ECDSA, admin_get};
+use tests::certificates::Authority;
 use tests::client::verdict;
 use tests::clock;
 use tests::fake_auth_server::{FakeAuthServer, json_response};
@@ -86,6 +87,27 @@ fn a_required_list_that_is_missing_hurts_no_other_issuer() {
         seen == "503 revocations_stale"
     });
     assert_eq!(sidecar.readiness(), 200);
+}
+
+#[test]
+fn a_late_authority_brings_keys_and_revocations_of_its_server() {
+    let (issuers, authority) = (Issuers::publish(&["shop"]), Authority::new());
+    let plan = AuthServerPlan::new().flags(ECDSA);
+    let auth_server = plan.tls(&authority, &authority.issue("auth")).ready();
+    let members =
+        "[[issuer]]\nname = 'members'\nissuer = 'auth'\nauth-server = true\nuser-prefix = ''\n";
+    fs::write(issuers.file(), format!("{members}{}", issuers.tables())).unwrap();
+    let ca = issuers.file().with_file_name("late.pem");
+    let sidecar = SidecarPlan::polling(&issuers.service, &auth_server.url())
+        .flags(["--config", issuers.file().to_str().unwrap()])
+        .flags(["--auth-ca", ca.to_str().unwrap()])
+        .flags(["--revocations", "required"])
+        .ready();
+    let member = sidecar.bearing(&auth_server.login());
+    let without = verdict(&member.get("/list"));
+    assert_eq!(without, "503 auth_keys_unavailable");
+    fs::copy(authority.file(), &ca).unwrap();
+    wait::until("keys and list", || verdict(&member.get("/list")) == "200");
 }
 
 #[test]

@@ -60,6 +60,7 @@ fn source_at(auth_server: &str, signing_type: SigningType, tls: TlsFiles) -> Key
         tls,
         application,
         signing_type,
+        wants_list: false,
     };
     KeyEndpointSource::new(settings).unwrap()
 }
