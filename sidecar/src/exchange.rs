@@ -3,9 +3,12 @@
 mod action;
 mod auth_proxy;
 mod chunks;
+mod client_head;
 mod download;
 pub(crate) mod head_search;
 mod held;
+mod http2_connections;
+mod malformed_head;
 mod one_exchange;
 mod pace;
 mod pool;
@@ -24,13 +27,13 @@ use std::time::{Duration, Instant};
 
 use http::Version;
 use pingora::connectors::TransportConnector;
-use pingora::connectors::http::v2::Connector;
-use pingora::protocols::http::client::HttpSession;
+use pingora::protocols::ALPN;
 use pingora::upstreams::peer::Peer;
-use pingora::{Error, ErrorType};
+use pingora::{Error, ErrorType, OrErr};
 use tokio_util::sync::CancellationToken;
 use wire::rejection::Rejection;
 
+use self::http2_connections::Http2Connections;
 use self::one_exchange::Limits;
 use self::pace::Pace;
 use self::pool::Pool;
@@ -50,8 +53,7 @@ use crate::telemetry::request_span::RequestSpan;
 pub(crate) struct Exchanges {
     pub(crate) proxy: Arc<App>,
     connector: TransportConnector,
-    /// Of HTTP/2, or of the version that the service chooses.
-    http_2: Arc<Connector>,
+    http_2: Http2Connections,
     pool: Pool,
     /// Closes the connections that wait for their next request.
     pub(crate) closing: CancellationToken,
@@ -76,7 +78,7 @@ impl Exchanges {
         Self {
             proxy,
             connector: TransportConnector::new(None),
-            http_2: Arc::new(Connector::new(None)),
+            http_2: Http2Connections::new(idle_timeout),
             pool: Pool::new(max_idle, idle_timeout),
             closing: CancellationToken::new(),
         }
@@ -198,33 +200,39 @@ impl Exchanges {
         let upstream = &self.proxy.upstream;
         let peer = upstream.peer().ok_or_else(unresolved)?;
         progress.service = Some(peer.address().clone());
-        // A connection that ends is no failure: there will be another one.
-        let reused = self.http_2.reused_http_session(&*peer).await;
-        let (session, is_reused) = match reused.ok().flatten() {
-            Some(session) => (HttpSession::H2(session), true),
-            None => {
-                let opened = Box::pin(self.http_2.new_http_session::<_, ()>(&*peer)).await;
-                (opened.inspect_err(|_| upstream.unreachable(&peer))?, false)
-            }
+        let (key, scheme) = (
+            peer.reuse_hash(),
+            if peer.is_tls() { "https" } else { "http" },
+        );
+        let stream = |slot| Service::Http2(Box::new(Http2Stream::new(slot, scheme)));
+        if let Some(slot) = self.http_2.take(key) {
+            return Ok(Connected {
+                service: stream(slot),
+                pool_key: key,
+                is_reused: true,
+            });
+        }
+        let opened = Box::pin(self.connector.new_stream(&*peer)).await;
+        let opened = opened.inspect_err(|_| upstream.unreachable(&peer))?;
+        // Without TLS, the settings chose HTTP/2.
+        let is_http_2 = !peer.is_tls() || opened.selected_alpn_proto() == Some(ALPN::H2);
+        let (version, service, pool_key) = if is_http_2 {
+            let slot = self.http_2.begin(opened, key).await;
+            let slot = slot.or_err(ErrorType::HandshakeError, "HTTP/2");
+            (
+                Version::HTTP_2,
+                stream(slot.map_err(|error| error.into_up())?),
+                key,
+            )
+        } else {
+            let (_, pool_key) = upstream.http_1_pool().ok_or_else(unresolved)?;
+            (Version::HTTP_11, Service::Http1(opened), pool_key)
         };
-        let (service, pool_key) = match session {
-            HttpSession::H2(session) => {
-                upstream.has_chosen(Version::HTTP_2);
-                let connector = Arc::clone(&self.http_2);
-                let stream = Http2Stream::new(session, connector, peer);
-                (Service::Http2(Box::new(stream)), 0)
-            }
-            HttpSession::H1(session) => {
-                upstream.has_chosen(Version::HTTP_11);
-                let (_, pool_key) = upstream.http_1_pool().ok_or_else(unresolved)?;
-                (Service::Http1(session.into_inner()), pool_key)
-            }
-            HttpSession::Custom(()) => return Err(Error::new_in(ErrorType::InternalError)),
-        };
+        upstream.has_chosen(version);
         Ok(Connected {
             service,
             pool_key,
-            is_reused,
+            is_reused: false,
         })
     }
 

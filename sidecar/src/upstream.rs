@@ -32,12 +32,6 @@ pub(crate) use tls::{TlsFiles, TlsFilesError, UpstreamTls};
 /// Below the 5 s of Node, the shortest of the common servers: a POST on a connection that is being
 /// closed fails.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
-/// The limit of most HTTP/2 servers; a lower one of the service applies.
-const MAX_STREAMS: u32 = 100;
-/// Window of one HTTP/2 response. Pingora's 8 MiB, for each stream and for all of them together,
-/// would let one client that does not read block all others; less would block more calls in which
-/// both sides only send.
-const STREAM_WINDOW: u32 = 512 * 1024;
 /// Pool group of connections that must not be HTTP/2, which Pingora's pool does not check.
 const HTTP_1_GROUP: u64 = 1;
 /// Number of pool groups for each generation of TLS.
@@ -252,9 +246,6 @@ impl UpstreamSettings {
         options.connection_timeout = Some(self.timeouts.connect);
         options.total_connection_timeout = Some(self.timeouts.connect);
         options.idle_timeout = Some(IDLE_TIMEOUT);
-        options.max_h2_streams = MAX_STREAMS as usize;
-        options.h2_stream_window_size = Some(STREAM_WINDOW);
-        options.h2_connection_window_size = Some(MAX_STREAMS * STREAM_WINDOW);
         match self.address.protocol {
             Protocol::Http => options.set_http_version(1, 1),
             Protocol::H2c => options.set_http_version(2, 2),

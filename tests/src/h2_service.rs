@@ -1,5 +1,5 @@
 //! A service that speaks HTTP/2 only, as gRPC services do: it echoes every body and ends each
-//! response with a trailer. `GET …/large` returns 20 MB, `…/early` responds before its body, `…/reset`
+//! response with a trailer. `GET …/large` returns 20 MB, `…/early` responds before its body, `…/hints` with an interim response first, `…/reset`
 //! breaks its response off, and gRPC's health service knows `down`, which does not serve, and the service without a name.
 
 use std::net::SocketAddr;
@@ -23,6 +23,7 @@ pub const TRAILER: &str = "x-echo-trailer";
 const LARGE: &str = "/large";
 const BEFORE_BODY: &str = "/early";
 const RESET: &str = "/reset";
+const HINTS: &str = "/hints";
 const HEALTH: &str = "/grpc.health.v1.Health/Check";
 const LARGE_BYTES: usize = 20_000_000;
 
@@ -148,12 +149,20 @@ async fn serve(connection: impl AsyncRead + AsyncWrite + Unpin, seen: Arc<Seen>)
     }
 }
 
-async fn respond_to(request: Request<RecvStream>, respond: SendResponse<Bytes>, seen: Arc<Seen>) {
+async fn respond_to(
+    request: Request<RecvStream>,
+    mut respond: SendResponse<Bytes>,
+    seen: Arc<Seen>,
+) {
     let (head, body) = request.into_parts();
     let is_large = head.uri.path().ends_with(LARGE);
     let is_health = head.uri.path() == HEALTH;
     let is_before_body = head.uri.path().ends_with(BEFORE_BODY);
     let is_reset = head.uri.path().ends_with(RESET);
+    if head.uri.path().ends_with(HINTS) {
+        let hints = Response::builder().status(103).header("link", "</a.css>");
+        let _ = respond.send_informational(hints.body(()).expect("a head"));
+    }
     let index = {
         let mut requests = lock(&seen.requests);
         requests.push(SeenRequest {

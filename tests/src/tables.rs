@@ -94,6 +94,9 @@ pub struct PathRow {
     /// byte; the reason is then `request_malformed`. `expect` is the result of the crate `wire`.
     #[serde(default)]
     pub rejected_by_parser: bool,
+    /// `true` where only the library of the auth server does so.
+    #[serde(default)]
+    pub rejected_by_auth_server: bool,
 }
 
 /// `odd_requests.toml`

@@ -87,7 +87,10 @@ impl Download {
     ) -> Poll<pingora::Result<()>> {
         let Some(head) = self.head else {
             let received = std::task::ready!(stream.poll_head(cx))?;
-            let head = response_head::relay_http_2(received, request, &mut self.out)?;
+            let head = response_head::relay_http_2(&received, request, &mut self.out)?;
+            if head.is_interim() {
+                return Poll::Ready(Ok(()));
+            }
             self.head = Some(head);
             if head.body.is_done() {
                 self.finish();
@@ -183,7 +186,9 @@ impl Download {
         };
         while !head.body.is_done() && !self.received.is_empty() {
             let piece = head.body.next_piece(&self.received);
-            let piece = piece.map_err(|_| Error::new_up(ErrorType::InvalidHTTPHeader))?;
+            let piece = piece.map_err(|error| {
+                Error::explain(ErrorType::InvalidHTTPHeader, error.to_string()).into_up()
+            })?;
             self.received.advance(piece.skipped);
             let data = self.received.split_to(piece.data);
             self.body_bytes += data.len() as u64;

@@ -101,7 +101,7 @@ impl Progress {
     /// Returns the status of the response, if one was sent.
     pub(super) fn sent_status(&self) -> Option<u16> {
         let head = self.download.head();
-        self.status.or(head.map(|head| head.status))
+        self.status.or(head.map(|head| head.status.as_u16()))
     }
 
     /// Returns the length of the response's body.
@@ -164,7 +164,7 @@ impl Request {
                 upload.begin_stream()?;
                 let mut head = ForwardedHead::to_http_2(&self.head);
                 self.rewrite(&mut head, client, forward)?;
-                let head = head.into_stream_head(stream.scheme())?;
+                let head = head.into_stream_head(stream.scheme)?;
                 stream.begin(head, self.head.body.is_done())
             }
         }

@@ -3,16 +3,15 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use bytes::BufMut;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version, header};
-use pingora::protocols::http::date::get_cached_date;
-use pingora_http::ResponseHeader;
+use bytes::{BufMut, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
 use wire::api::envelope::Envelope;
 use wire::http::cors::Endpoint;
 use wire::rejection::Rejection;
 
+use super::client_head::ClientHead;
+use super::side::Outgoing;
 use crate::decision::protected_resource::ProtectedResource;
-use crate::exchange::side::Outgoing;
 use crate::request::kind::{GRPC_STATUS, is_grpc_call};
 
 /// Wait for a client that is still sending: closing earlier would reset the connection before it
@@ -141,33 +140,35 @@ impl LocalResponse {
         }
     }
 
-    fn head(&self, method: &Method) -> pingora::Result<ResponseHeader> {
-        let mut head = ResponseHeader::build(self.status, Some(8))?;
+    /// Returns the fields of the head.
+    fn fields(&self, method: &Method) -> HeaderMap {
+        let mut fields = HeaderMap::new();
         // RFC 9110 §8.6: a 204 has no body.
-        if self.status != StatusCode::NO_CONTENT {
-            head.insert_header(header::CONTENT_TYPE, self.media_type)?;
+        let has_body = self.status != StatusCode::NO_CONTENT;
+        if has_body {
+            let media_type = HeaderValue::from_static(self.media_type);
+            fields.insert(header::CONTENT_TYPE, media_type);
         }
-        if self.media_type == JSON && self.status != StatusCode::NO_CONTENT {
-            head.insert_header(header::CONTENT_LENGTH, self.body.len())?;
-            head.insert_header(header::X_CONTENT_TYPE_OPTIONS, "nosniff")?;
+        if has_body && self.media_type == JSON {
+            fields.insert(header::CONTENT_LENGTH, self.body.len().into());
+            let options = HeaderValue::from_static("nosniff");
+            fields.insert(header::X_CONTENT_TYPE_OPTIONS, options);
         }
-        for (name, value) in &self.fields {
-            head.insert_header(name, value)?;
-        }
-        head.insert_header(header::CACHE_CONTROL, "no-store")?;
-        let Some(rejection) = self.rejection else {
-            return Ok(head);
-        };
-        if let Some(challenge) = self.full_challenge(rejection) {
-            head.insert_header("WWW-Authenticate", &*challenge)?;
+        fields.extend(self.fields.iter().cloned());
+        fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        let challenge = self.rejection.and_then(|it| self.full_challenge(it));
+        // Scopes and metadata are printable: it cannot fail.
+        if let Some(Ok(challenge)) = challenge.map(|it| HeaderValue::from_str(&it)) {
+            fields.insert(header::WWW_AUTHENTICATE, challenge);
         }
         if let Some(seconds) = self.retry_after {
-            head.insert_header("Retry-After", seconds)?;
+            fields.insert(header::RETRY_AFTER, seconds.into());
         }
-        if rejection == Rejection::MethodNotAllowed {
-            head.insert_header("Allow", allowed_methods(method))?;
+        if self.rejection == Some(Rejection::MethodNotAllowed) {
+            let methods = HeaderValue::from_static(allowed_methods(method));
+            fields.insert(header::ALLOW, methods);
         }
-        Ok(head)
+        fields
     }
 
     /// Returns the challenge of a rejection with the scope and the metadata that belong to it.
@@ -199,22 +200,18 @@ impl LocalResponse {
         out: &mut Outgoing,
     ) {
         out.is_whole = true;
-        let Ok(mut head) = self.head(method) else {
-            let bytes = raw_http1_response(Rejection::Internal);
-            return out.bytes.extend_from_slice(&bytes);
+        let head = ClientHead {
+            version,
+            status: self.status,
+            reason: self.status.canonical_reason().unwrap_or_default(),
+            connection: Some(if keep_alive { "keep-alive" } else { "close" }),
         };
-        let _ = head.insert_header(header::DATE, get_cached_date());
-        if version == Version::HTTP_2 {
-            out.heads
-                .push(Response::from_parts(head.as_owned_parts(), ()));
-        } else {
-            let connection = if keep_alive { "keep-alive" } else { "close" };
-            let _ = head.insert_header(header::CONNECTION, connection);
-            let line = format!("HTTP/1.1 {}\r\n", self.status);
-            out.bytes.put_slice(line.as_bytes());
-            head.header_to_h1_wire(&mut out.bytes);
-            out.bytes.put_slice(b"\r\n");
-        }
+        head.write(out, self.body.len(), |fields| {
+            for (name, value) in &self.fields(method) {
+                fields.put(name.as_str(), value.as_bytes());
+            }
+            false
+        });
         if *method != Method::HEAD {
             out.bytes.put_slice(&self.body);
         }
@@ -229,17 +226,11 @@ impl LocalResponse {
     }
 }
 
-/// Returns the bytes of an HTTP/1.1 response to a request that could not be parsed: it has no
-/// session.
-pub(crate) fn raw_http1_response(rejection: Rejection) -> Vec<u8> {
-    let response = LocalResponse::rejection(rejection);
-    let head = format!(
-        "HTTP/1.1 {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
-         X-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n",
-        response.status,
-        response.body.len()
-    );
-    [head.into_bytes(), response.body].concat()
+/// Returns the bytes of an HTTP/1.1 response to a request that could not be parsed.
+pub(crate) fn raw_http1_response(rejection: Rejection) -> BytesMut {
+    let mut out = Outgoing::default();
+    LocalResponse::rejection(rejection).write(&Method::GET, Version::HTTP_11, false, &mut out);
+    out.bytes
 }
 
 fn allowed_methods(method: &Method) -> &'static str {
@@ -255,20 +246,15 @@ mod tests {
     use super::*;
 
     fn field(rejection: Rejection, name: &str) -> Option<String> {
-        let head = LocalResponse::rejection(rejection)
-            .head(&Method::POST)
-            .unwrap();
-        let value = head.headers.get(name)?;
+        let fields = LocalResponse::rejection(rejection).fields(&Method::POST);
+        let value = fields.get(name)?;
         Some(value.to_str().unwrap().to_owned())
     }
 
     #[test]
     fn status_header_and_envelope_of_a_rejection_agree() {
         let response = LocalResponse::rejection(Rejection::TokenExpired);
-        assert_eq!(
-            response.head(&Method::GET).unwrap().status,
-            StatusCode::UNAUTHORIZED
-        );
+        assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
         let body: serde_json::Value = serde_json::from_slice(&response.body).unwrap();
         assert_eq!(body["status"], 401);
         assert_eq!(body["data"]["reason"], "token_expired");
@@ -299,8 +285,8 @@ mod tests {
         let response = LocalResponse::rejection(Rejection::AuthKeysUnavailable);
         let response = response.into_grpc(Rejection::AuthKeysUnavailable);
         assert!(response.body.is_empty());
-        let head = response.head(&Method::POST).unwrap();
-        assert_eq!(head.status, StatusCode::OK);
+        let fields = response.fields(&Method::POST);
+        assert_eq!(response.status(), StatusCode::OK);
         for (name, value) in [
             ("content-type", "application/grpc"),
             ("grpc-status", "14"),
@@ -310,25 +296,25 @@ mod tests {
             ),
             ("retry-after", "5"),
         ] {
-            assert_eq!(head.headers[name], value);
+            assert_eq!(fields[name], value);
         }
-        assert!(!head.headers.contains_key("content-length"));
+        assert!(!fields.contains_key("content-length"));
     }
 
     #[test]
     fn retry_after_can_be_overridden() {
         let response = LocalResponse::rejection(Rejection::AuthKeysUnavailable).retry_after(61);
-        let head = response.head(&Method::GET).unwrap();
-        assert_eq!(head.headers[header::RETRY_AFTER], "61");
+        assert_eq!(response.fields(&Method::GET)[header::RETRY_AFTER], "61");
     }
 
     #[test]
     fn a_raw_response_has_an_envelope_too() {
-        let response = String::from_utf8(raw_http1_response(Rejection::RequestMalformed)).unwrap();
+        let response = raw_http1_response(Rejection::RequestMalformed);
+        let response = str::from_utf8(&response).unwrap();
         let (head, body) = response.split_once("\r\n\r\n").unwrap();
         assert!(head.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{head}");
-        assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", body.len())));
-        assert!(head.contains("\r\nX-Content-Type-Options: nosniff\r\n"));
+        assert!(head.contains(&format!("\r\ncontent-length: {}\r\n", body.len())));
+        assert!(head.contains("\r\nx-content-type-options: nosniff\r\n"));
         assert!(body.contains(r#""reason":"request_malformed""#), "{body}");
     }
 

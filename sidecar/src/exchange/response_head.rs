@@ -1,26 +1,18 @@
-//! The head of a response: parsed from the service, written for the client.
+//! The head of a response, as the service sent it.
 
 use std::mem::MaybeUninit;
 
-use bytes::{BufMut, BytesMut};
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Version};
-use pingora::protocols::http::date::get_cached_date;
-use pingora::{Error, ErrorType};
-use pingora_http::ResponseHeader;
-use smallvec::SmallVec;
+use http::{HeaderName, HeaderValue, Response, StatusCode, Version};
+use pingora::{Error, ErrorType, ImmutStr};
 use wire::http::framing::body::BodyReader;
 use wire::http::framing::responses::ResponseFraming;
 
+use super::malformed_head;
 use super::side::Outgoing;
-use crate::decision::strip_token::BEARER;
 use crate::request::kind::{GRPC_STATUS, RequestKind};
 
-/// Pingora's own limits for the head of a response.
-const MAX_FIELDS: usize = 256;
+pub(super) const MAX_FIELDS: usize = 256;
 pub(super) const MAX_HEAD_BYTES: usize = 1024 * 1024;
-const SWITCHING_PROTOCOLS: u16 = 101;
-/// Room for the fields that are added on the way to the client.
-const ADDED_BYTES: usize = 192;
 
 /// Properties of the request that affect the head of its response.
 #[derive(Debug, Clone, Copy)]
@@ -48,7 +40,7 @@ pub(super) struct Handshake {
 pub(super) struct ResponseHead {
     /// Length of the head in bytes.
     pub(super) length: usize,
-    pub(super) status: u16,
+    pub(super) status: StatusCode,
     /// True if the response ends with its token, and may be silent until then.
     pub(super) is_stream: bool,
     pub(super) body: BodyReader,
@@ -60,13 +52,13 @@ pub(super) struct ResponseHead {
 
 impl ResponseHead {
     /// Returns true for a 1xx: another head follows.
-    pub(super) const fn is_interim(&self) -> bool {
-        self.status < 200 && !self.opens_tunnel()
+    pub(super) fn is_interim(&self) -> bool {
+        self.status.is_informational() && !self.opens_tunnel()
     }
 
     /// Returns true if the bytes that follow, of both sides, are no HTTP.
-    pub(super) const fn opens_tunnel(&self) -> bool {
-        self.status == SWITCHING_PROTOCOLS
+    pub(super) fn opens_tunnel(&self) -> bool {
+        self.status == StatusCode::SWITCHING_PROTOCOLS
     }
 }
 
@@ -84,26 +76,21 @@ pub(super) fn relay(
     let mut parsed = httparse::Response::new(&mut []);
     let status = httparse::ParserConfig::default()
         .parse_response_with_uninit_headers(&mut parsed, received, &mut fields)
-        .map_err(|_| malformed())?;
+        .map_err(|error| malformed(malformed_head::cause(received, error)))?;
     // The end of a head may arrive with the bytes that exceed the limit.
     let length = match status {
         httparse::Status::Complete(length) if length <= MAX_HEAD_BYTES => length,
         httparse::Status::Partial if received.len() <= MAX_HEAD_BYTES => return Ok(None),
-        _ => return Err(malformed()),
+        _ => return Err(malformed("the head is longer than 1 MiB")),
     };
     let parsed = Parsed {
-        status: parsed.code.ok_or_else(malformed)?,
+        status: parsed.code.unwrap_or_default(),
         reason: parsed.reason.unwrap_or_default(),
         is_http_1_0: parsed.version == Some(0),
         is_http_2: false,
         fields: parsed.headers,
     };
-    let head = parsed.head(length, request)?;
-    // HTTP/1.0 has no interim responses (RFC 9110 §15.2).
-    if !(head.is_interim() && request.version == Version::HTTP_10) {
-        parsed.write(&head, request, out);
-    }
-    Ok(Some(head))
+    parsed.relay(length, request, out).map(Some)
 }
 
 /// Appends the client's head to `out` for one that the service sent over HTTP/2.
@@ -111,11 +98,11 @@ pub(super) fn relay(
 /// # Errors
 /// [`ErrorType::InvalidHTTPHeader`], as [`relay`].
 pub(super) fn relay_http_2(
-    received: &ResponseHeader,
+    received: &Response<()>,
     request: ResponseTo<'_>,
     out: &mut Outgoing,
 ) -> pingora::Result<ResponseHead> {
-    let fields = received.headers.iter();
+    let fields = received.headers().iter();
     let fields: Vec<_> = fields
         .map(|(name, value)| httparse::Header {
             name: name.as_str(),
@@ -123,45 +110,60 @@ pub(super) fn relay_http_2(
         })
         .collect();
     let parsed = Parsed {
-        status: received.status.as_u16(),
-        reason: received.status.canonical_reason().unwrap_or_default(),
+        status: received.status().as_u16(),
+        reason: received.status().canonical_reason().unwrap_or_default(),
         is_http_1_0: false,
         is_http_2: true,
         fields: &fields,
     };
-    let head = parsed.head(0, request)?;
-    parsed.write(&head, request, out);
-    Ok(head)
+    parsed.relay(0, request, out)
 }
 
-fn malformed() -> Box<Error> {
-    Error::new_up(ErrorType::InvalidHTTPHeader)
+fn malformed(why: impl Into<ImmutStr>) -> Box<Error> {
+    Error::explain(ErrorType::InvalidHTTPHeader, why).into_up()
 }
 
-struct Parsed<'h> {
+/// A head in parts.
+pub(super) struct Parsed<'h> {
     status: u16,
-    reason: &'h str,
+    pub(super) reason: &'h str,
     is_http_1_0: bool,
-    is_http_2: bool,
-    fields: &'h [httparse::Header<'h>],
+    pub(super) is_http_2: bool,
+    pub(super) fields: &'h [httparse::Header<'h>],
 }
 
 impl<'h> Parsed<'h> {
+    fn relay(
+        &self,
+        length: usize,
+        request: ResponseTo<'_>,
+        out: &mut Outgoing,
+    ) -> pingora::Result<ResponseHead> {
+        let head = self.head(length, request)?;
+        // HTTP/1.0 has no interim responses (RFC 9110 §15.2).
+        if !(head.is_interim() && request.version == Version::HTTP_10) {
+            self.write(&head, request, out);
+        }
+        Ok(head)
+    }
+
     fn head(&self, length: usize, request: ResponseTo<'_>) -> pingora::Result<ResponseHead> {
-        let opens_tunnel = self.status == SWITCHING_PROTOCOLS;
-        if self.status < 100 || (opens_tunnel && request.handshake.is_none()) {
-            // A tunnel without a request for one is rejected.
-            return Err(malformed());
+        let opens_tunnel = self.status == StatusCode::SWITCHING_PROTOCOLS.as_u16();
+        let status = StatusCode::from_u16(self.status);
+        let status = status.map_err(|_| malformed("the status is less than 100"))?;
+        if opens_tunnel && request.handshake.is_none() {
+            return Err(malformed("a 101 without a request to switch protocols"));
         }
         let has_no_body = self.status < 200 || request.is_head || matches!(self.status, 204 | 304);
         let fields = self.fields.iter().map(|field| (field.name, field.value));
-        let framing = ResponseFraming::read(fields, has_no_body).map_err(|_| malformed())?;
+        let framing = ResponseFraming::read(fields, has_no_body);
+        let framing = framing.map_err(|error| malformed(error.to_string()))?;
         let needs_chunks = !has_no_body && framing.length.is_none();
         // RFC 9112 §6.1: such a message may be framed in another way than it says.
         let is_doubtful = framing.is_doubtful || (self.is_http_1_0 && self.has_coding());
         Ok(ResponseHead {
             length,
-            status: self.status,
+            status,
             is_stream: opens_tunnel || self.is_stream(request.kind),
             body: if opens_tunnel {
                 BodyReader::UNTIL_CLOSE
@@ -181,18 +183,18 @@ impl<'h> Parsed<'h> {
         kind.becomes_stream(self.values("content-type"), has_status)
     }
 
-    fn has_coding(&self) -> bool {
+    pub(super) fn has_coding(&self) -> bool {
         self.values("transfer-encoding").next().is_some()
     }
 
     /// Returns the values of a field, by its name in lower case.
-    fn values(&self, name: &'static str) -> impl Iterator<Item = &'h [u8]> {
+    pub(super) fn values(&self, name: &'static str) -> impl Iterator<Item = &'h [u8]> {
         let named = move |field: &&httparse::Header<'h>| is_named(field.name, name);
         self.fields.iter().filter(named).map(|field| field.value)
     }
 
     /// Returns the members of `Connection` (RFC 9110 §7.6.1).
-    fn connection_options(&self) -> impl Iterator<Item = &'h [u8]> {
+    pub(super) fn connection_options(&self) -> impl Iterator<Item = &'h [u8]> {
         let values = self.values("connection");
         values.flat_map(|value| value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii))
     }
@@ -204,148 +206,9 @@ impl<'h> Parsed<'h> {
         };
         !has(b"close") && (!self.is_http_1_0 || has(b"keep-alive"))
     }
-
-    /// Writes the client's head.
-    fn write(&self, head: &ResponseHead, request: ResponseTo<'_>, out: &mut Outgoing) {
-        if request.version == Version::HTTP_2 {
-            let mut fields = HeaderMap::with_capacity(self.fields.len() + 2);
-            self.write_fields(head, request, &mut fields);
-            let mut response = Response::new(());
-            *response.status_mut() = StatusCode::from_u16(self.status).unwrap_or_default();
-            *response.headers_mut() = fields;
-            return out.heads.push(response);
-        }
-        let out = &mut out.bytes;
-        // For the begin of the body too, which arrived with the head.
-        out.reserve(head.length + ADDED_BYTES);
-        out.put_slice(b"HTTP/1.1 ");
-        let digit = |unit: u16| b'0' + (self.status / unit % 10) as u8;
-        out.put_slice(&[digit(100), digit(10), digit(1), b' ']);
-        out.put_slice(self.reason.as_bytes());
-        out.put_slice(b"\r\n");
-        self.write_fields(head, request, out);
-        out.put_slice(b"\r\n");
-    }
-
-    /// Writes all fields of the client's head.
-    fn write_fields(&self, head: &ResponseHead, request: ResponseTo<'_>, out: &mut impl FieldSink) {
-        let has_date = self.write_passed(head, request, out);
-        if let Some((name, value)) = request.echo {
-            out.put(name.as_str(), value.as_bytes());
-        }
-        if head.sends_chunks {
-            out.put("Transfer-Encoding", b"chunked");
-        }
-        if head.opens_tunnel() {
-            self.write_handshake(request, out);
-        } else if !head.is_interim() {
-            if !has_date {
-                out.put("Date", get_cached_date().as_bytes());
-            }
-            if request.version != Version::HTTP_2 {
-                let connection: &[u8] = if head.keep_client {
-                    b"keep-alive"
-                } else {
-                    b"close"
-                };
-                out.put("Connection", connection);
-            }
-        }
-    }
-
-    /// Completes the response to a handshake.
-    fn write_handshake(&self, request: ResponseTo<'_>, out: &mut impl FieldSink) {
-        out.put("Connection", b"Upgrade");
-        let offers_token = request.handshake.is_some_and(|it| it.offers_token);
-        if offers_token && self.values("sec-websocket-protocol").next().is_none() {
-            out.put("Sec-WebSocket-Protocol", BEARER.as_bytes());
-        }
-    }
-
-    /// Writes the fields of the service that are for the client; returns true if `Date` is among
-    /// them.
-    fn write_passed(
-        &self,
-        head: &ResponseHead,
-        request: ResponseTo<'_>,
-        out: &mut impl FieldSink,
-    ) -> bool {
-        let nominated: SmallVec<[&[u8]; 4]> = self.connection_options().collect();
-        let to_http_2 = request.version == Version::HTTP_2;
-        let has_coding = self.has_coding();
-        // RFC 9110 §8.6 and RFC 9112 §6.1: a recipient could wait for a body.
-        let has_no_framing = head.status < 200 || head.status == 204;
-        let (mut has_length, mut has_date) = (false, false);
-        for field in self.fields {
-            let name = field.name;
-            if is_named(name, "content-length") {
-                // Ignored beside a coding (RFC 9112 §6.3); `2, 2` and repeated fields become one.
-                if !(has_no_framing || has_coding || std::mem::replace(&mut has_length, true)) {
-                    out.put(name, first_length(field.value));
-                }
-                continue;
-            }
-            let is_dropped = if is_named(name, "transfer-encoding") {
-                // A response without a body may announce a coding, except to HTTP/1.0 clients.
-                has_no_framing
-                    || head.sends_chunks
-                    || !head.body.is_done()
-                    || request.version != Version::HTTP_11
-            } else {
-                is_named(name, "connection")
-                    || is_named(name, "keep-alive")
-                    // Trailers go from HTTP/2 to HTTP/2 alone.
-                    || (is_named(name, "trailer") && !(self.is_http_2 && to_http_2))
-                    // RFC 9113 §8.2.2.
-                    || (to_http_2 && (is_named(name, "upgrade") || is_named(name, "proxy-connection")))
-                    || request
-                        .echo
-                        .is_some_and(|(echo, _)| is_named(name, echo.as_str()))
-                    || (nominated
-                        .iter()
-                        .any(|one| one.eq_ignore_ascii_case(name.as_bytes()))
-                        && !(head.opens_tunnel() && is_named(name, "upgrade")))
-            };
-            if !is_dropped {
-                has_date |= is_named(name, "date");
-                out.put(name, field.value);
-            }
-        }
-        has_date
-    }
 }
 
-/// The fields of a head in one version of HTTP.
-trait FieldSink {
-    fn put(&mut self, name: &str, value: &[u8]);
-}
-
-impl FieldSink for BytesMut {
-    fn put(&mut self, name: &str, value: &[u8]) {
-        self.put_slice(name.as_bytes());
-        self.put_slice(b": ");
-        self.put_slice(value);
-        self.put_slice(b"\r\n");
-    }
-}
-
-impl FieldSink for HeaderMap {
-    fn put(&mut self, name: &str, value: &[u8]) {
-        let name = HeaderName::from_bytes(name.as_bytes());
-        // The parser has checked both.
-        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(value)) {
-            self.append(name, value);
-        }
-    }
-}
-
-/// Returns the first of several equal lengths.
-fn first_length(value: &[u8]) -> &[u8] {
-    let first = value.split(|&byte| byte == b',').next();
-    first.unwrap_or_default().trim_ascii()
-}
-
-fn is_named(name: &str, known: &str) -> bool {
+pub(super) fn is_named(name: &str, known: &str) -> bool {
     name.len() == known.len() && name.eq_ignore_ascii_case(known)
 }
 
@@ -562,7 +425,7 @@ mod tests {
             assert!(!head.keep_client && !head.keep_upstream);
             let expected = format!(
                 "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\
-                 Connection: Upgrade\r\n{chosen}\r\n"
+                 {chosen}Connection: Upgrade\r\n\r\n"
             );
             assert_eq!(sent, expected);
         }

@@ -1,19 +1,17 @@
 //! A connection to the service, in the version of HTTP that it speaks.
 
 use std::io;
-use std::pin::pin;
-use std::sync::Arc;
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use h2::{Reason, SendStream};
-use http::HeaderMap;
-use pingora::connectors::http::v2::Connector;
+use h2::client::ResponseFuture;
+use h2::{Reason, RecvStream, SendStream};
+use http::{HeaderMap, Request, Response};
 use pingora::protocols::Stream;
-use pingora::protocols::http::v2::client::Http2Session;
-use pingora::upstreams::peer::{HttpPeer, Peer};
-use pingora::{Error, ErrorType, RetryType};
-use pingora_http::{RequestHeader, ResponseHeader};
+use pingora::{Error, ErrorType};
+
+use super::http2_connections::Slot;
 
 /// Code of a reset before any processing (RFC 9113 §7).
 const NOT_PROCESSED: u32 = 7;
@@ -35,47 +33,37 @@ impl Service {
     }
 }
 
-/// A stream of HTTP/2, which goes back to its connection when it is dropped; unfinished, it is
-/// reset.
+/// A stream of HTTP/2; dropped unfinished, it is reset.
 pub(super) struct Http2Stream {
-    /// `None` once dropped.
-    session: Option<Http2Session>,
-    /// The sender of the body.
-    body: Option<SendStream<Bytes>>,
-    connector: Arc<Connector>,
-    peer: Box<HttpPeer>,
+    slot: Slot,
+    /// The scheme of requests.
+    pub(super) scheme: &'static str,
+    request: Option<SendStream<Bytes>>,
+    head: Option<ResponseFuture>,
+    body: Option<RecvStream>,
 }
 
 impl Http2Stream {
-    pub(super) fn new(
-        session: Http2Session,
-        connector: Arc<Connector>,
-        peer: Box<HttpPeer>,
-    ) -> Self {
+    pub(super) const fn new(slot: Slot, scheme: &'static str) -> Self {
         Self {
-            session: Some(session),
+            slot,
+            scheme,
+            request: None,
+            head: None,
             body: None,
-            connector,
-            peer,
         }
     }
 
-    /// Returns the scheme of requests.
-    pub(super) fn scheme(&self) -> &'static str {
-        if self.peer.is_tls() { "https" } else { "http" }
-    }
-
-    fn session(&mut self) -> pingora::Result<&mut Http2Session> {
-        let session = self.session.as_mut();
-        session.ok_or_else(|| Error::new_in(ErrorType::InternalError))
-    }
-
     /// Sends the head of a request, which is the whole of it without a body.
-    pub(super) fn begin(&mut self, head: RequestHeader, is_whole: bool) -> pingora::Result<()> {
-        let session = self.session()?;
-        let sent = session.write_request_header(Box::new(head), is_whole);
-        sent.map_err(|error| error.into_up())?;
-        self.body = session.take_request_body_writer();
+    pub(super) fn begin(&mut self, head: Request<()>, is_whole: bool) -> pingora::Result<()> {
+        let sent = self.slot.requests.send_request(head, is_whole);
+        let (response, request) = sent.map_err(|error| {
+            let mut error = Error::because(ErrorType::H2Error, "request", error).into_up();
+            // Nothing was sent.
+            error.set_retry(true);
+            error
+        })?;
+        (self.head, self.request) = (Some(response), Some(request));
         Ok(())
     }
 
@@ -85,45 +73,53 @@ impl Http2Stream {
         data: &[u8],
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
-        let body = self.body.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
-        body.reserve_capacity(data.len());
-        while body.capacity() == 0 {
-            match ready!(body.poll_capacity(cx)) {
+        let request = self.request.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
+        request.reserve_capacity(data.len());
+        while request.capacity() == 0 {
+            match ready!(request.poll_capacity(cx)) {
                 Some(granted) => granted.map_err(io::Error::other)?,
                 None => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
             };
         }
-        let part = data.get(..body.capacity()).unwrap_or(data);
-        let sent = body.send_data(Bytes::copy_from_slice(part), false);
+        let part = data.get(..request.capacity()).unwrap_or(data);
+        let sent = request.send_data(Bytes::copy_from_slice(part), false);
         Poll::Ready(sent.map(|()| part.len()).map_err(io::Error::other))
     }
 
     /// Ends the request.
     pub(super) fn end(&mut self, trailers: Option<HeaderMap>) -> io::Result<()> {
-        let body = self.body.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
+        let request = self.request.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
         let ended = match trailers {
-            Some(trailers) => body.send_trailers(trailers),
-            None => body.send_data(Bytes::new(), true),
+            Some(trailers) => request.send_trailers(trailers),
+            None => request.send_data(Bytes::new(), true),
         };
         ended.map_err(io::Error::other)
     }
 
     /// Ends the stream, for the reason that the client gave.
     fn reset(&mut self, reason: Reason) {
-        if let Some(body) = &mut self.body {
-            body.send_reset(reason);
+        if let Some(request) = &mut self.request {
+            request.send_reset(reason);
         }
     }
 
-    /// Reads the head of the response.
+    /// Reads the next head: of an interim response, or the final one.
     pub(super) fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<pingora::Result<&ResponseHeader>> {
-        let session = self.session()?;
-        ready!(session.poll_read_response_header(cx)).map_err(before_response)?;
-        let head = session.response_header();
-        Poll::Ready(head.ok_or_else(|| Error::new_up(ErrorType::H2Error)))
+    ) -> Poll<pingora::Result<Response<()>>> {
+        let head = self.head.as_mut().ok_or_else(unbegun)?;
+        if let Poll::Ready(Some(interim)) = head.poll_informational(cx) {
+            return Poll::Ready(interim.map_err(before_response));
+        }
+        let response = ready!(Pin::new(head).poll(cx)).map_err(before_response)?;
+        let (head, body) = response.into_parts();
+        self.body = Some(body);
+        Poll::Ready(Ok(Response::from_parts(head, ())))
+    }
+
+    fn body(&mut self) -> pingora::Result<&mut RecvStream> {
+        self.body.as_mut().ok_or_else(unbegun)
     }
 
     /// Reads a part of the body; `None` after its end.
@@ -131,18 +127,20 @@ impl Http2Stream {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<pingora::Result<Option<Bytes>>> {
-        let read = ready!(self.session()?.poll_read_response_body(cx)).transpose();
-        Poll::Ready(
-            read.map_err(|error| Error::because(ErrorType::ReadError, "response", error).into_up()),
-        )
+        let body = self.body()?;
+        let data = ready!(body.poll_data(cx))
+            .transpose()
+            .map_err(within_response)?;
+        if let Some(data) = &data {
+            // An error means that the stream has ended, which the next read says.
+            let _ = body.flow_control().release_capacity(data.len());
+        }
+        Poll::Ready(Ok(data))
     }
-}
 
-impl Http2Stream {
     /// Returns true once the rest of the response is here: its last part, or an error.
     pub(super) fn has_ended(&self) -> bool {
-        let session = self.session.as_ref();
-        session.is_some_and(Http2Session::response_finished)
+        self.body.as_ref().is_some_and(RecvStream::is_end_stream)
     }
 
     /// Reads the trailers, after the body.
@@ -150,21 +148,16 @@ impl Http2Stream {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<pingora::Result<Option<HeaderMap>>> {
-        // It keeps no state between two polls.
-        let trailers = pin!(self.session()?.read_trailers());
-        trailers.poll(cx).map_err(|error| error.into_up())
+        self.body()?.poll_trailers(cx).map_err(within_response)
     }
 }
 
-impl Drop for Http2Stream {
-    fn drop(&mut self) {
-        self.body = None;
-        if let Some(session) = self.session.take() {
-            let idle_timeout = self.peer.idle_timeout();
-            self.connector
-                .release_http_session(session, &*self.peer, idle_timeout);
-        }
-    }
+fn unbegun() -> Box<Error> {
+    Error::new_in(ErrorType::InternalError)
+}
+
+fn within_response(error: h2::Error) -> Box<Error> {
+    Error::because(ErrorType::ReadError, "response", error).into_up()
 }
 
 /// Returns the error of a stream without a response, which says if the service has processed the
@@ -182,7 +175,7 @@ fn before_response(error: h2::Error) -> Box<Error> {
     };
     let mut error = Error::because(kind, "response", error).into_up();
     if is_unprocessed {
-        error.retry = RetryType::Decided(true);
+        error.set_retry(true);
     }
     error
 }

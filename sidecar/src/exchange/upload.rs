@@ -76,25 +76,19 @@ impl Upload {
 
     /// Begins on a connection of HTTP/1.1, with the head of the first try; `head` gets true if
     /// another request may follow the body on it.
-    ///
-    /// # Errors
-    /// [`ErrorType::ConnectError`] after a try over HTTP/2: the body has another framing.
     pub(super) fn begin(
         &mut self,
         head: impl FnOnce(bool) -> pingora::Result<BytesMut>,
     ) -> pingora::Result<()> {
-        match self.is_http_2 {
-            Some(true) => return Err(Error::new_up(ErrorType::ConnectError)),
-            Some(false) => {}
-            None => {
-                self.is_http_2 = Some(false);
-                self.in_chunks = self.is_chunked;
-                let body = std::mem::take(&mut self.bytes);
-                self.bytes = head(self.is_harmless(&body))?;
-                chunks::put(&mut self.bytes, &body, self.in_chunks);
-                self.end_chunks();
-            }
+        if self.is_http_2.replace(false) == Some(false) {
+            return Ok(());
         }
+        // The body without a framing: received before its head, or tried over HTTP/2.
+        let body = std::mem::take(&mut self.bytes);
+        self.bytes = head(self.is_harmless(&body))?;
+        self.in_chunks = self.is_chunked;
+        chunks::put(&mut self.bytes, &body, self.in_chunks);
+        self.end_chunks();
         Ok(())
     }
 
@@ -107,12 +101,14 @@ impl Upload {
     /// Begins on a stream of HTTP/2, which has its head.
     ///
     /// # Errors
-    /// [`ErrorType::ConnectError`] after a try over HTTP/1.1.
+    /// [`ErrorType::H2Downgrade`] after a try over HTTP/1.1, with whose framing the body is stored.
     pub(super) fn begin_stream(&mut self) -> pingora::Result<()> {
-        if self.is_http_2 == Some(false) {
-            return Err(Error::new_up(ErrorType::ConnectError));
+        if self.is_http_2.replace(true) == Some(false) {
+            if self.has_body {
+                return Err(Error::new_up(ErrorType::H2Downgrade));
+            }
+            self.bytes.clear();
         }
-        self.is_http_2 = Some(true);
         self.needs_flush = self.has_body;
         Ok(())
     }

@@ -1,9 +1,10 @@
 //! The head of a request on its way to the service.
 
+use std::borrow::Cow;
+
 use bytes::{BufMut, Bytes, BytesMut};
-use http::{HeaderName, HeaderValue, Uri, Version, header};
-use pingora::{Error, ErrorType, OrErr};
-use pingora_http::RequestHeader;
+use http::{HeaderName, HeaderValue, Request, Uri, Version, header};
+use pingora::{ErrorType, OrErr};
 use smallvec::SmallVec;
 
 use crate::identity::service_head::ServiceHead;
@@ -30,7 +31,7 @@ const NEXT_HOP: [&str; 9] = [
 pub(crate) struct ForwardedHead<'r> {
     pub(crate) received: &'r ReceivedHead,
     is_http_2: bool,
-    target: Option<Uri>,
+    target: Option<Vec<u8>>,
     left: SmallVec<[(&'r str, &'r [u8]); 16]>,
     set: SmallVec<[(Bytes, HeaderValue); 6]>,
 }
@@ -77,26 +78,25 @@ impl<'r> ForwardedHead<'r> {
     ///
     /// # Errors
     /// [`ErrorType::InvalidHTTPHeader`] for a target that is no UTF-8.
-    pub(crate) fn into_stream_head(self, scheme: &str) -> pingora::Result<RequestHeader> {
+    pub(crate) fn into_stream_head(self, scheme: &str) -> pingora::Result<Request<()>> {
         let host = self.values(&header::HOST).next().unwrap_or_default();
         let uri = Uri::builder().scheme(scheme).authority(host);
-        let uri = uri.path_and_query(self.target()).build();
-        let uri = uri.map_err(|_| Error::new_down(ErrorType::InvalidHTTPHeader))?;
-        let mut head = RequestHeader::build(self.received.method.clone(), b"/", None)?;
-        head.set_uri(uri);
+        let uri = uri.path_and_query(&*escaped(self.target())).build();
+        let request = Request::builder().method(self.received.method.clone());
+        let mut request = request.version(Version::HTTP_2);
         let fields = self.fields();
         for (name, value) in fields.filter(|(name, _)| !name.eq_ignore_ascii_case(b"host")) {
-            let name = HeaderName::from_bytes(name)
-                .or_err(ErrorType::InvalidHTTPHeader, "forwarded field")?;
-            head.append_header(name, value)?;
+            request = request.header(name, value);
         }
-        Ok(head)
+        let request = uri.and_then(|uri| request.uri(uri).body(()));
+        request
+            .or_err(ErrorType::InvalidHTTPHeader, "forwarded head")
+            .map_err(|error| error.into_down())
     }
 
     /// Returns the target that the service gets.
     pub(crate) fn target(&self) -> &[u8] {
-        let target = self.target.as_ref().and_then(Uri::path_and_query);
-        let target = target.map(|target| target.as_str().as_bytes());
+        let target = self.target.as_deref();
         target.unwrap_or_else(|| self.received.target())
     }
 
@@ -151,12 +151,25 @@ impl<'r> ForwardedHead<'r> {
     }
 }
 
+/// Escapes the bytes that no URI of the library holds, as browsers do.
+fn escaped(target: &[u8]) -> Cow<'_, [u8]> {
+    let is_escaped = |byte: &u8| b"\"<>`".contains(byte);
+    if !target.iter().any(is_escaped) {
+        return Cow::Borrowed(target);
+    }
+    let escape = |byte: &u8| match is_escaped(byte) {
+        true => format!("%{byte:02X}").into_bytes(),
+        false => vec![*byte],
+    };
+    Cow::Owned(target.iter().flat_map(escape).collect())
+}
+
 impl ServiceHead for ForwardedHead<'_> {
     fn is_http_2(&self) -> bool {
         self.is_http_2
     }
 
-    fn set_target(&mut self, target: Uri) {
+    fn set_target(&mut self, target: Vec<u8>) {
         self.target = Some(target);
     }
 
@@ -265,7 +278,7 @@ mod tests {
             set(head, "x-A", "3");
             assert_eq!(head.values(&X_A).collect::<Vec<_>>(), [b"3"]);
             set(head, "X-a", "4");
-            head.set_target("/c".parse().unwrap());
+            head.set_target(b"/c".to_vec());
         });
         assert_eq!(
             text,

@@ -1,8 +1,8 @@
 //! The fields of a request on their way to the service: of a head, or after a body.
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue};
-use http::{HeaderMap, Uri};
 use pingora::{ErrorType, OrErr};
 
 /// The parts of a head that the rules for requests may read and change.
@@ -11,7 +11,7 @@ pub(crate) trait ServiceHead {
     fn is_http_2(&self) -> bool;
 
     /// Replaces the target.
-    fn set_target(&mut self, target: Uri);
+    fn set_target(&mut self, target: Vec<u8>);
 
     /// Returns the values of a field, in order.
     fn values<'h>(&'h self, name: &'h HeaderName) -> impl Iterator<Item = &'h [u8]>;
@@ -37,7 +37,7 @@ impl ServiceHead for HeaderMap {
         true
     }
 
-    fn set_target(&mut self, _: Uri) {}
+    fn set_target(&mut self, _: Vec<u8>) {}
 
     fn values<'h>(&'h self, name: &'h HeaderName) -> impl Iterator<Item = &'h [u8]> {
         self.get_all(name).into_iter().map(HeaderValue::as_bytes)

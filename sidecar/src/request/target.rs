@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use http::{HeaderValue, Uri};
+use http::HeaderValue;
 use wire::http::destination::AbsoluteForm;
 use wire::rejection::Rejection;
 
@@ -18,7 +18,7 @@ pub(crate) struct Target<'a> {
 /// The target and the host of a request that came with an absolute target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OriginForm {
-    pub(crate) target: Uri,
+    pub(crate) target: Vec<u8>,
     pub(crate) host: HeaderValue,
 }
 
@@ -60,8 +60,7 @@ impl<'a> Target<'a> {
         let Some(host) = &self.host else {
             return Ok(None);
         };
-        let target = Uri::try_from(self.origin_form.as_ref());
-        let target = target.map_err(|_| Rejection::PathNotCanonical)?;
+        let target = self.origin_form.to_vec();
         let host = HeaderValue::from_bytes(host).map_err(|_| Rejection::RequestMalformed)?;
         Ok(Some(OriginForm { target, host }))
     }
@@ -93,7 +92,8 @@ mod tests {
         let target = Target::parse(target.as_bytes(), false)?;
         let path = String::from_utf8(target.path().to_vec()).unwrap();
         let sent = target.replacement()?;
-        let sent = sent.map(|sent| format!("{:?} {}", sent.host, sent.target));
+        let text = |target| String::from_utf8(target).unwrap();
+        let sent = sent.map(|sent| format!("{:?} {}", sent.host, text(sent.target)));
         Ok((path, sent))
     }
 

@@ -1,7 +1,9 @@
 //! Maps Pingora's errors to rejections and to causes for the log.
 
+use std::io;
+
 use h2::Reason;
-use pingora::{Error, ErrorSource, ErrorType};
+use pingora::{Error, ErrorSource, ErrorType, ImmutStr};
 use wire::rejection::Rejection;
 
 /// Returns the rejection of a failed request; `None` if the client is gone.
@@ -46,12 +48,47 @@ pub(crate) fn was_reset_for_framing(error: &Error) -> bool {
         })
 }
 
-/// Returns the cause for the log, without Pingora's context, which may quote received bytes.
+/// Returns the cause for the log. Of Pingora's errors it has no text that may quote received bytes.
 pub(crate) fn log_cause(error: &Error) -> String {
-    let kind = error.etype().as_str();
-    match error.root_cause().downcast_ref::<std::io::Error>() {
-        Some(cause) => format!("{kind}: {cause}"),
-        None => kind.to_owned(),
+    let ours = error.context.as_ref().map(ImmutStr::as_str);
+    let what = match error.etype() {
+        ErrorType::InvalidHTTPHeader => ours.unwrap_or("a malformed message"),
+        kind => in_words(error.esource(), kind),
+    };
+    let cause = error.root_cause();
+    let io = cause.downcast_ref::<io::Error>().map(ToString::to_string);
+    let reset = cause.downcast_ref::<h2::Error>();
+    let code = reset
+        .and_then(h2::Error::reason)
+        .map(|code| code.description().to_owned());
+    match io.or(code) {
+        Some(cause) => format!("{what}: {cause}"),
+        None => what.to_owned(),
+    }
+}
+
+const fn in_words(source: &ErrorSource, kind: &ErrorType) -> &'static str {
+    use ErrorType as Kind;
+    match (source, kind) {
+        (_, Kind::ConnectTimedout) => "no connection within --upstream-connect-timeout",
+        (_, Kind::ConnectRefused) => "nothing listens at the service's address",
+        (_, Kind::ConnectNoRoute) => "no route to the service's address",
+        (_, Kind::ConnectError) => "the service's name has no address",
+        (_, Kind::TLSHandshakeTimedout) => "no TLS handshake within --upstream-connect-timeout",
+        (_, Kind::TLSHandshakeFailure | Kind::InvalidCert) => "the TLS handshake failed",
+        (_, Kind::HandshakeError) => "the handshake of HTTP/2 failed",
+        (_, Kind::H2Downgrade) => "another version of HTTP than on the first try",
+        (ErrorSource::Downstream, Kind::ReadTimedout) => "the body came too slowly",
+        (_, Kind::ReadTimedout) => "nothing came within --upstream-read-timeout",
+        (_, Kind::WriteTimedout) => "the client took nothing within --downstream-write-timeout",
+        (ErrorSource::Downstream, Kind::ConnectionClosed) => "the client left",
+        (_, Kind::ConnectionClosed) => "the connection ended before the response",
+        (_, Kind::ReadError) => "the connection broke",
+        (_, Kind::WriteError) => "the connection broke behind a part of the request",
+        (_, Kind::H2Error) => "the stream ended",
+        (_, Kind::InvalidH2) => "no HTTP/2",
+        (ErrorSource::Upstream, _) => "no connection to the service",
+        _ => "an error within the sidecar",
     }
 }
 
@@ -93,8 +130,9 @@ mod tests {
 
     #[test]
     fn a_cause_quotes_no_received_bytes() {
-        let rejected = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        let rejected = io::Error::from(io::ErrorKind::ConnectionRefused);
         let error = Error::because(ErrorType::ConnectRefused, "buf: Cookie: secret", rejected);
-        assert_eq!(log_cause(&error), "ConnectRefused: connection refused");
+        let expected = "nothing listens at the service's address: connection refused";
+        assert_eq!(log_cause(&error), expected);
     }
 }

@@ -2,6 +2,7 @@
 //! through a real sidecar over raw sockets.
 
 use http::{HeaderMap, HeaderValue, Method, header};
+use serde::Deserialize;
 use tests::auth_server::{AuthServer, AuthServerPlan};
 use tests::client::{Request, verdict};
 use tests::keys::SigningType;
@@ -241,7 +242,61 @@ fn check_row(server: &AuthServer, row: &PathRow, token: &str) -> Result<(), Stri
     };
     let by_parser = ("400 request_malformed", "400 request_malformed");
     let observed = (observed.0.as_str(), observed.1.as_str());
-    let good = observed == expected || (row.rejected_by_parser && observed == by_parser);
+    let is_rejected = row.rejected_by_parser || row.rejected_by_auth_server;
+    let good = observed == expected || (is_rejected && observed == by_parser);
     good.then_some(())
         .ok_or_else(|| format!("{observed:?}, not {expected:?}"))
+}
+
+/// `request_targets.toml`
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TargetTable {
+    row: Vec<TargetRow>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TargetRow {
+    target: String,
+    /// `public`, `token`, or status and reason.
+    expect: String,
+    /// The target that the service gets, if it is another.
+    sent: Option<String>,
+    host: Option<String>,
+    why: String,
+}
+
+#[test]
+fn request_targets_hold_what_the_table_says() {
+    let stack = ForgedStack::with_public([]);
+    let bearer = format!("Authorization: Bearer {}\r\n", stack.token());
+    let mut verdicts = Verdicts::default();
+    for row in tables::load::<TargetTable>("request_targets.toml").row {
+        let sent = row.sent.as_ref().unwrap_or(&row.target);
+        let forwarded = format!("{sent} {}", row.host.as_deref().unwrap_or("a"));
+        let outcome = |token: &str| {
+            let request = format!("GET {} HTTP/1.1\r\nHost: a\r\n{token}\r\n", row.target);
+            stack.service.take_requests();
+            let response = exchange(stack.sidecar.address(), "GET", request.as_bytes());
+            match stack.service.take_requests().pop() {
+                Some(seen) => {
+                    let target = String::from_utf8(seen.target()).unwrap();
+                    format!("{target} {}", seen.header("host").concat())
+                }
+                None => verdict(&response),
+            }
+        };
+        let expected = match &*row.expect {
+            "public" => [&*forwarded, &*forwarded],
+            "token" => ["401 token_missing", &*forwarded],
+            rejected => [rejected, rejected],
+        };
+        let found = [outcome(""), outcome(&bearer)];
+        verdicts.row(
+            &row.target,
+            (found != expected).then(|| format!("{found:?}: {}", row.why)),
+        );
+    }
+    verdicts.conclude();
 }

@@ -158,7 +158,11 @@ fn a_request_that_a_deadline_ends_has_its_end_in_the_span() {
     ];
     for (cause, outcome, reason) in [
         ("the token of the stream has expired", "verified", None),
-        ("ReadTimedout", "refused", Some("request_timeout")),
+        (
+            "the body came too slowly",
+            "refused",
+            Some("request_timeout"),
+        ),
     ] {
         let ended = span(&collector, cause, |span| {
             span.attribute("error.message") == Some(cause)

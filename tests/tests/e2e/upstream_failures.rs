@@ -35,18 +35,52 @@ fn a_service_that_is_away_is_502() {
 #[test]
 fn a_malformed_response_is_502_with_a_reason_of_its_own() {
     let stack = stack();
-    for response in [
-        "no http\r\n\r\n".to_owned(),
-        format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "a".repeat(2_000_000)),
-        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n".to_owned(),
+    let head = |fields: &str| format!("HTTP/1.1 200 OK\r\n{fields}\r\n");
+    let large = format!("X: {}\r\n", "a".repeat(2_000_000));
+    for (response, cause) in [
+        (
+            "no http\r\n\r\n",
+            "the response does not begin with a status line of HTTP/1.x",
+        ),
+        (&*head(&large), "the head is longer than 1 MiB"),
+        (
+            &head(&"X: 1\r\n".repeat(300)),
+            "the head has more than 256 fields",
+        ),
+        (
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n",
+            "a 101 without a request to switch protocols",
+        ),
+        ("HTTP/1.1 099 Low\r\n\r\n", "the status is less than 100"),
+        (
+            &head("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n"),
+            "Transfer-Encoding: it stands twice",
+        ),
+        (
+            &head("Transfer-Encoding: gzip, chunked\r\n"),
+            "Transfer-Encoding: another coding than chunked",
+        ),
+        (
+            &head("Content-Length: 2, 3\r\n"),
+            "Content-Length: two values",
+        ),
+        (&head("Content-Length: -2\r\n"), "Content-Length: no number"),
+        (&head("X-Long: a\r\n b\r\n"), "X-Long: a folded line"),
+        (&head("X A: b\r\n"), "X A: a blank in the name"),
+        (
+            &head("X-A: secret\u{1}\r\n"),
+            "X-A: a control character in the value",
+        ),
     ] {
-        stack.service.responds(response.clone().into_bytes());
-        assert_eq!(
-            verdict(&stack.sidecar.bearing(&stack.token()).get("/list")),
-            "502 upstream_malformed",
-            "{response:.40}"
-        );
+        stack.service.responds(response.as_bytes().to_vec());
+        let response = stack.sidecar.bearing(&stack.token()).get("/list");
+        assert_eq!(verdict(&response), "502 upstream_malformed", "{cause}");
+        stack.sidecar.until_logged(&format!("cause=\"{cause}\""));
     }
+    assert_eq!(
+        stack.sidecar.process().stderr().matches("secret").count(),
+        0
+    );
 }
 
 #[test]

@@ -11,6 +11,7 @@ use tests::certificates::Authority;
 use tests::client::verdict;
 use tests::echo_service::MARK;
 use tests::free_address::free_address;
+use tests::h2_client::{FrameClient, get_fields};
 use tests::h2_service::H2Service;
 use tests::message::Message;
 use tests::raw_client::RawClient;
@@ -96,6 +97,29 @@ fn many_requests_share_one_h2c_connection() {
         assert_eq!(client.send(&request).status(), 200);
     }
     assert_eq!(service.connections(), 1);
+}
+
+#[test]
+fn interim_responses_of_an_h2c_service_pass() {
+    let stack = stack();
+    let service = H2Service::start();
+    let sidecar = stack.in_front_of(&service.url(), &["--public-path", "/public/**"]);
+    let mut client = RawClient::connect(sidecar.address());
+    client.send(b"GET /orders/public/hints HTTP/1.1\r\nHost: a\r\n\r\n");
+    let text = client.text_until("0\r\n\r\n");
+    let (hints, response) = text.split_once("\r\n\r\n").unwrap();
+    assert_eq!(hints, "HTTP/1.1 103 Early Hints\r\nlink: </a.css>");
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
+    let mut client = FrameClient::connect(sidecar.address());
+    client.head(1, &get_fields("/orders/public/hints"), true);
+    let heads = client.frames_of(1).filter(|frame| frame.kind == 1);
+    assert_eq!(
+        heads
+            .map(|frame| frame.flags & 1)
+            .take(3)
+            .collect::<Vec<_>>(),
+        [0, 0, 1]
+    );
 }
 
 #[test]

@@ -34,7 +34,7 @@ impl Rejection {
                 "Fix the client or the proxy that builds the message: one `Content-Length`, or `Transfer-Encoding: chunked`, never both. `Connection` is for fields of one hop, such as `Keep-Alive`. An unexpected wave of these is an attempt of request smuggling.",
             ),
             Self::RequestMalformed => (
-                "What arrived is no HTTP/1.1 request: a broken request line or header field, a blank, a quote or `<` in the target that is not escaped, TLS or HTTP/2 on a plain HTTP/1.1 port, two `Host` fields, a `Host` that is no host and port, or another one than `:authority` names.",
+                "What arrived is no HTTP/1.1 request: a broken request line or header field, a blank in the target that is not escaped, TLS or HTTP/2 on a plain HTTP/1.1 port, two `Host` fields, a `Host` that is no host and port, or another one than `:authority` names.",
                 "Look at what is sent (`curl -v`). `https://` sent to a plain port, or an HTTP/2-only client, is the usual reason. A client that names two hosts, or a proxy that rewrites one of them, has to settle for one.",
             ),
             Self::HostMissing => (
@@ -167,7 +167,7 @@ impl Rejection {
             ),
             Self::UpstreamMalformed => (
                 "The service's response is not valid HTTP, is too large, or opens a tunnel without a request.",
-                "Ask the service directly with `curl -v`. Something else than the service may listen on that port, or it speaks TLS.",
+                "The log line's `cause` names the field and the rule. Where it names the status line, something else than the service may listen on that port, or it speaks TLS.",
             ),
             Self::UpstreamTimeout => (
                 "The service accepted the request and did not respond in time.",

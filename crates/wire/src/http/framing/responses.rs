@@ -14,10 +14,22 @@ pub struct ResponseFraming {
     pub is_doubtful: bool,
 }
 
-/// The framing of a response is ambiguous.
+/// The field and the rule for which the framing of a response is ambiguous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("response framing has no single meaning")]
-pub struct AmbiguousResponse;
+pub enum AmbiguousResponse {
+    /// Something else than digits.
+    #[error("Content-Length: no number")]
+    Length,
+    /// Lengths that are not written alike.
+    #[error("Content-Length: two values")]
+    Lengths,
+    /// Another coding, alone or beside `chunked`.
+    #[error("Transfer-Encoding: another coding than chunked")]
+    Coding,
+    /// `chunked` in two fields.
+    #[error("Transfer-Encoding: it stands twice")]
+    Codings,
+}
 
 impl ResponseFraming {
     /// Reads the fields of a final response. `has_no_body` is true for responses to HEAD, 204 and
@@ -36,16 +48,19 @@ impl ResponseFraming {
                 is_doubtful |= named.is_some() || value.contains(&b',');
                 for part in value.split(|&byte| byte == b',') {
                     let text = part.trim_ascii();
-                    let length = length(text).ok_or(AmbiguousResponse)?;
+                    let length = length(text).ok_or(AmbiguousResponse::Length)?;
                     // `2` and `02` are equal to some recipients only.
                     if named.is_some_and(|(named, _)| named != text) {
-                        return Err(AmbiguousResponse);
+                        return Err(AmbiguousResponse::Lengths);
                     }
                     named = Some((text, length));
                 }
             } else if name.eq_ignore_ascii_case("transfer-encoding") {
-                if is_chunked || !value.eq_ignore_ascii_case(b"chunked") {
-                    return Err(AmbiguousResponse);
+                if !value.eq_ignore_ascii_case(b"chunked") {
+                    return Err(AmbiguousResponse::Coding);
+                }
+                if is_chunked {
+                    return Err(AmbiguousResponse::Codings);
                 }
                 is_chunked = true;
             }

@@ -1,0 +1,198 @@
+//! The head of a response as the client gets it: one of the service's, or the sidecar's own. Here
+//! is the place for a field of every response.
+
+use bytes::{BufMut, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Version};
+use pingora::protocols::http::date::get_cached_date;
+use smallvec::SmallVec;
+
+use super::response_head::{Parsed, ResponseHead, ResponseTo, is_named};
+use super::side::Outgoing;
+use crate::decision::strip_token::BEARER;
+
+/// Room for the fields that are added on the way to the client.
+const ADDED_BYTES: usize = 192;
+
+/// The fields of a head in one version of HTTP.
+pub(super) enum Fields<'o> {
+    Http1(&'o mut BytesMut),
+    Http2(HeaderMap),
+}
+
+impl Fields<'_> {
+    pub(super) fn put(&mut self, name: &str, value: &[u8]) {
+        match self {
+            Self::Http1(out) => {
+                for part in [name.as_bytes(), b": ", value, b"\r\n"] {
+                    out.put_slice(part);
+                }
+            }
+            Self::Http2(fields) => {
+                let name = HeaderName::from_bytes(name.as_bytes());
+                // The parser has checked both.
+                if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(value)) {
+                    fields.append(name, value);
+                }
+            }
+        }
+    }
+}
+
+/// Properties of a head beside its own fields.
+pub(super) struct ClientHead<'a> {
+    pub(super) version: Version,
+    pub(super) status: StatusCode,
+    pub(super) reason: &'a str,
+    /// The field of HTTP/1.x; `None` for an interim response.
+    pub(super) connection: Option<&'static str>,
+}
+
+impl ClientHead<'_> {
+    /// Appends the head, with the fields that `put` writes; it returns true for `Date` among them.
+    /// Their `length` in bytes makes room for them, and for the begin of the body.
+    pub(super) fn write(
+        &self,
+        out: &mut Outgoing,
+        length: usize,
+        put: impl FnOnce(&mut Fields<'_>) -> bool,
+    ) {
+        if self.version == Version::HTTP_2 {
+            let mut fields = Fields::Http2(HeaderMap::new());
+            self.write_fields(&mut fields, put);
+            let mut response = Response::new(());
+            *response.status_mut() = self.status;
+            if let Fields::Http2(fields) = fields {
+                *response.headers_mut() = fields;
+            }
+            return out.heads.push(response);
+        }
+        let bytes = &mut out.bytes;
+        bytes.reserve(length + ADDED_BYTES);
+        for part in ["HTTP/1.1 ", self.status.as_str(), " ", self.reason, "\r\n"] {
+            bytes.put_slice(part.as_bytes());
+        }
+        self.write_fields(&mut Fields::Http1(bytes), put);
+        out.bytes.put_slice(b"\r\n");
+    }
+
+    fn write_fields(&self, fields: &mut Fields<'_>, put: impl FnOnce(&mut Fields<'_>) -> bool) {
+        let has_date = put(fields);
+        if !has_date && !self.status.is_informational() {
+            fields.put("Date", get_cached_date().as_bytes());
+        }
+        if let Some(connection) = self.connection.filter(|_| self.version != Version::HTTP_2) {
+            fields.put("Connection", connection.as_bytes());
+        }
+    }
+}
+
+impl Parsed<'_> {
+    /// Writes the client's head.
+    pub(super) fn write(&self, head: &ResponseHead, request: ResponseTo<'_>, out: &mut Outgoing) {
+        let names_protocol = head.status == StatusCode::UPGRADE_REQUIRED;
+        let connection = match (head.keep_client, names_protocol) {
+            _ if head.is_interim() => None,
+            _ if head.opens_tunnel() => Some("Upgrade"),
+            (true, false) => Some("keep-alive"),
+            (false, false) => Some("close"),
+            (true, true) => Some("keep-alive, Upgrade"),
+            (false, true) => Some("close, Upgrade"),
+        };
+        let client = ClientHead {
+            version: request.version,
+            status: head.status,
+            reason: self.reason,
+            connection,
+        };
+        client.write(out, head.length, |fields| {
+            let has_date = self.write_passed(head, request, fields);
+            if let Some((name, value)) = request.echo {
+                fields.put(name.as_str(), value.as_bytes());
+            }
+            if head.sends_chunks {
+                fields.put("Transfer-Encoding", b"chunked");
+            }
+            let offers_token = request.handshake.is_some_and(|it| it.offers_token);
+            let has_protocol = || self.values("sec-websocket-protocol").next().is_some();
+            if head.opens_tunnel() && offers_token && !has_protocol() {
+                fields.put("Sec-WebSocket-Protocol", BEARER.as_bytes());
+            }
+            has_date
+        });
+    }
+
+    /// Writes the fields of the service that are for the client; returns true if `Date` is among
+    /// them.
+    fn write_passed(
+        &self,
+        head: &ResponseHead,
+        request: ResponseTo<'_>,
+        out: &mut Fields<'_>,
+    ) -> bool {
+        let nominated: SmallVec<[&[u8]; 4]> = self.connection_options().collect();
+        let has_coding = self.has_coding();
+        // RFC 9110 §8.6 and RFC 9112 §6.1: a recipient could wait for a body.
+        let has_no_framing =
+            head.status.is_informational() || head.status == StatusCode::NO_CONTENT;
+        let (mut has_length, mut has_date) = (false, false);
+        for field in self.fields {
+            let name = field.name;
+            if is_named(name, "content-length") {
+                // Ignored beside a coding (RFC 9112 §6.3); `2, 2` and repeated fields become one.
+                if !(has_no_framing || has_coding || std::mem::replace(&mut has_length, true)) {
+                    out.put(name, first_length(field.value));
+                }
+                continue;
+            }
+            let is_dropped = if is_named(name, "transfer-encoding") {
+                // A response without a body may announce a coding, except to HTTP/1.0 clients.
+                has_no_framing
+                    || head.sends_chunks
+                    || !head.body.is_done()
+                    || request.version != Version::HTTP_11
+            } else if is_named(name, "upgrade") {
+                !self.passes_upgrade(head, request.version, &nominated)
+            } else {
+                let echo = request.echo.map(|(echo, _)| echo.as_str());
+                self.is_of_connection(name, request.version)
+                    || echo.is_some_and(|echo| is_named(name, echo))
+                    || nominated
+                        .iter()
+                        .any(|one| one.eq_ignore_ascii_case(name.as_bytes()))
+            };
+            if !is_dropped {
+                has_date |= is_named(name, "date");
+                out.put(name, field.value);
+            }
+        }
+        has_date
+    }
+
+    /// Returns true for a field of the service's connection.
+    fn is_of_connection(&self, name: &str, to: Version) -> bool {
+        let to_http_2 = to == Version::HTTP_2;
+        is_named(name, "connection")
+            || is_named(name, "keep-alive")
+            // Trailers go from HTTP/2 to HTTP/2 alone.
+            || (is_named(name, "trailer") && !(self.is_http_2 && to_http_2))
+            || (to_http_2 && is_named(name, "proxy-connection"))
+    }
+
+    /// Returns true if `Upgrade` is for the client: a 101 and a 426 need it (RFC 9110 §15.5.22), and
+    /// HTTP/2 has none (RFC 9113 §8.2.2).
+    fn passes_upgrade(&self, head: &ResponseHead, to: Version, nominated: &[&[u8]]) -> bool {
+        let is_needed = head.opens_tunnel() || head.status == StatusCode::UPGRADE_REQUIRED;
+        let is_nominated = || {
+            nominated
+                .iter()
+                .any(|one| one.eq_ignore_ascii_case(b"upgrade"))
+        };
+        to != Version::HTTP_2 && (is_needed || !is_nominated())
+    }
+}
+
+/// Returns the first of several equal lengths.
+fn first_length(value: &[u8]) -> &[u8] {
+    let first = value.split(|&byte| byte == b',').next();
+    first.unwrap_or_default().trim_ascii()
+}
