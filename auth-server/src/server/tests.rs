@@ -10,17 +10,17 @@ use super::*;
 use crate::cli::{Cli, Command};
 use crate::store::{Change, Key, Kind, Log, LogEntry, Outcome, StoreError, Stored};
 
-/// Takes any change, and panics once it was read, as a library may.
+/// Takes any change, and panics at the next read, as a library may.
 #[derive(Debug, Default)]
 struct PanickingStore {
-    was_read: AtomicBool,
+    was_changed: AtomicBool,
 }
 
 #[async_trait]
 impl Store for PanickingStore {
     async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>, StoreError> {
         assert!(
-            !self.was_read.swap(true, Ordering::Relaxed),
+            !self.was_changed.load(Ordering::Relaxed),
             "an index is out of bounds"
         );
         Ok(vec![None; keys.len()])
@@ -35,6 +35,7 @@ impl Store for PanickingStore {
     }
 
     async fn commit(&self, _: Vec<Change>) -> Result<Outcome, StoreError> {
+        self.was_changed.store(true, Ordering::Relaxed);
         Ok(Outcome::Committed)
     }
 
