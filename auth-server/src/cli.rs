@@ -4,7 +4,6 @@
 pub(crate) mod application;
 pub(crate) mod dev;
 pub(crate) mod revoke;
-mod rotate_every;
 mod serve;
 pub(crate) mod store;
 pub(crate) mod token;
@@ -14,7 +13,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
-use runtime::command_line::FromTables;
+use runtime::command_line::WithFile;
 use runtime::command_line::completions::CompletionsArgs;
 use runtime::command_line::seconds::{Seconds, within};
 use runtime::command_line::serialize::displayed;
@@ -34,22 +33,46 @@ use crate::changed_by::Reason;
 
 /// Issues signed access tokens (JWT) and serves the key that verifies them
 #[derive(Debug, Parser)]
-#[command(name = "auth-server", version)]
+#[command(name = "auth-server", version, after_help = EXAMPLES)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-impl FromTables for Cli {}
+impl WithFile for Cli {
+    const SUMMARY: &'static str = "listen tls-cert tls-key store key-encryption-key-file signing-type \
+        token-lifetime issuer refresh-tokens users applications-dir";
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  auth-server serve --users file:users.toml
+  auth-server user add --users file:users.toml --account ada
+  auth-server application add --app-id orders
+  auth-server keys rotate";
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  One server, its users in a file (auth-server user add):
+    auth-server serve --users file:users.toml
+  Two servers with one store:
+    auth-server serve --store rediss://auth@redis.internal \\
+      --store-password-file password --users file:users.toml \\
+      --listen 0.0.0.0:9000 --tls-cert server.pem --tls-key server.key
+  Settings in a file, tried before:
+    auth-server check --config auth.toml
+    auth-server serve --config auth.toml";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Serve until SIGTERM or SIGINT
+    #[command(after_help = SERVE_EXAMPLES)]
     Serve(Box<ServeArgs>),
     /// Serve on this machine for development and tests: keys in memory, tokens with any claims
     Dev(DevArgs),
-    /// Check the configuration of `serve`, read its store without changing it, and print the
-    /// configuration as a file, without secrets
+    /// Check the configuration of serve, and print it as a file, without secrets
+    ///
+    /// Its store is read, not changed
     Check(Box<CheckArgs>),
     /// Check if a running server is ready
     Healthcheck(HealthcheckArgs),
@@ -183,8 +206,9 @@ pub(crate) struct KeysRevokeArgs {
     /// The key's id, as keys show prints it
     #[arg(value_name = "KID", allow_hyphen_values = true, value_parser = key_id)]
     pub(crate) kid: KeyId,
-    /// Look again after this time [35s], when every server has read the store, and fail unless the store
-    /// still says that the key is revoked
+    /// Look again after this time [35s], and fail unless the store still has the key revoked
+    ///
+    /// Every server has read the store by then
     #[arg(
         long,
         value_name = "DURATION",
@@ -208,11 +232,32 @@ fn key_id(text: &str) -> Result<KeyId, &'static str> {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use ::tests::reference;
+    use serde_json::Value;
+
     use super::*;
+    use crate::users::toml_schema::UsersDocument;
 
     #[test]
     fn the_command_line_is_consistent() {
         runtime::command_line::command::<Cli>().debug_assert();
+    }
+
+    #[test]
+    fn the_documents_say_what_the_command_line_takes() {
+        let command = runtime::command_line::command::<Cli>();
+        reference::hold_tables(&command);
+        reference::hold_schema("auth-server", &reference::schema(&command, Value::Null));
+        let users = schemars::schema_for!(UsersDocument).to_value();
+        reference::hold_schema("users", &users);
+    }
+
+    #[test]
+    fn the_short_help_of_serve_is_one_screen() {
+        let mut command = runtime::command_line::command::<Cli>();
+        let help = command.find_subcommand_mut("serve").unwrap().render_help();
+        let lines = help.to_string().lines().count();
+        assert!(lines <= 45, "{lines} lines:\n{help}");
     }
 
     #[test]

@@ -39,6 +39,9 @@ const PASS_LIST: [&str; 3] = ["/oauth/jwt/**", "/static/**", "/assets/**"];
 /// Maximum before a token is parsed; far above our own tokens.
 pub(crate) const MAX_AUTHORIZATION_BYTES: usize = 8 * 1024;
 
+/// Servers of one store share its clock, but for the measurement of their own.
+const LEEWAY_SECONDS: u32 = 5;
+
 /// Default per address with password checks: enough for an office behind one address, too few to
 /// try one password on many accounts.
 const LOGINS_PER_MINUTE: u32 = 300;
@@ -64,7 +67,6 @@ pub(crate) struct Config {
     pub(crate) metadata: Option<ServerMetadata>,
     pub(crate) interceptor: Interceptor,
     pub(crate) policy: VerificationPolicy,
-    pub(crate) rfc6749_response: bool,
     /// Seconds from a login to the end of its session; `None` without refresh tokens.
     pub(crate) session_lifetime: Option<u32>,
     /// Max number of sessions of one user; 0 for any number.
@@ -82,7 +84,6 @@ pub(crate) struct Config {
     /// `None` if this server is not registered.
     pub(crate) registry: Option<RegistryConfig>,
     pub(crate) allowed_origins: AllowedOrigins,
-    pub(crate) request_ids: bool,
     pub(crate) access_log: AccessLog,
     /// True for `dev`: tokens with any claims are signed.
     pub(crate) any_claims: bool,
@@ -115,7 +116,6 @@ impl Config {
             )
             .with_allowed_origins(AllowedOrigins::new(args.pages.cors_origin.clone())),
             allowed_origins: AllowedOrigins::new(args.pages.cors_origin.clone()),
-            request_ids: args.access.request_id,
             access_log: args.access.access_log,
             any_claims: false,
             context_path,
@@ -132,8 +132,7 @@ impl Config {
                 audience: args.tokens.audience.clone(),
                 lifetime: args.tokens.token_lifetime.get(),
             },
-            policy: verification_policy(&args.tokens.issuer, args.tokens.leeway.get()),
-            rfc6749_response: args.tokens.rfc6749_response,
+            policy: verification_policy(&args.tokens.issuer),
             session_lifetime: args
                 .tokens
                 .refresh_tokens
@@ -167,12 +166,12 @@ impl Config {
 }
 
 /// Returns the policy for our own tokens.
-pub(crate) fn verification_policy(issuer: &str, leeway_seconds: u32) -> VerificationPolicy {
+pub(crate) fn verification_policy(issuer: &str) -> VerificationPolicy {
     VerificationPolicy {
         issuer: Some(issuer.to_owned()),
         audiences: Vec::new(),
         any_access_token: true,
-        leeway_seconds,
+        leeway_seconds: LEEWAY_SECONDS,
         require_expiry: true,
         accept_bound_tokens: false,
         mapping: None,
@@ -246,7 +245,7 @@ mod tests {
         assert_eq!(config.signing_type, SigningType::Rsa);
         assert_eq!(config.issuer.lifetime, 18_000);
         assert_eq!(config.store_poll_interval, Duration::from_secs(30));
-        assert!(!config.rfc6749_response);
+        assert_eq!(config.session_lifetime, None);
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl RegistryConfig {
         }
         let settings = RegistrySettings::of_server(url)
             .map_err(|error| ExitError::Config(format!("{FLAG}: {error}")))?;
-        let settings = settings.configured(&args.registration.registry_args, FLAG)?;
+        let settings = settings.configured(FLAG)?;
         let advertised = match advertised {
             Some(advertised) => advertised,
             None => Advertised::from_listen(args.listening.listen).map_err(rejected)?,

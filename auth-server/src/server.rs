@@ -389,7 +389,6 @@ fn max_connections(configured: u32) -> usize {
 fn logger(config: &Config, shared: &SyncedState) -> RequestLogger {
     RequestLogger {
         access_log: config.access_log,
-        request_ids: config.request_ids,
         allowed_origins: config.allowed_origins.clone(),
         trusted_proxies: config.trusted_proxies.clone(),
         metrics: shared.metrics.clone(),
@@ -474,7 +473,6 @@ fn routes(
             users: Authenticator::new(users),
             used_codes,
             issuance,
-            rfc6749_response: config.rfc6749_response,
             sessions: sessions.clone(),
         },
         jwks: Jwks {

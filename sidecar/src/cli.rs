@@ -18,54 +18,90 @@ use std::net::SocketAddr;
 use clap::{Args, Parser, Subcommand};
 use runtime::command_line::completions::CompletionsArgs;
 use runtime::command_line::seconds::{Seconds, at_least_one};
-use runtime::command_line::{ArrayTables, FromTables};
+use runtime::command_line::{ConfigFile, WithFile};
 use runtime::net::listener::ip_address_and_port;
 use runtime::process::exit::ExitError;
 
 use explain_args::ExplainArgs;
+use issuer_table::{IssuerTable, tables_or_name};
+use rule_args::{DefaultRule, RuleTable};
+use serde::Deserialize;
 pub(crate) use serve_args::ServeArgs;
+
+const EXAMPLES: &str = "\
+Examples:
+  sidecar serve --issuer-url https://id.example.com --audience orders \\
+    --upstream http://127.0.0.1:3000
+  sidecar check --online --config orders.toml
+  sidecar explain -H 'Authorization: Bearer …' /orders/42";
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  Tokens of your identity provider, for a service on port 3000:
+    sidecar serve --issuer-url https://id.example.com --audience orders \\
+      --upstream http://127.0.0.1:3000
+  Tokens of the auth server, and paths without a token:
+    sidecar serve --auth-server http://127.0.0.1:9000/auth --app-id orders \\
+      --app-secret-file secret --public-path '/static/**'
+  Settings in a file, tried before:
+    sidecar check --online --config orders.toml
+    sidecar serve --config orders.toml";
 
 /// Stands in front of one service and lets only requests with a valid access token through
 #[derive(Debug, Parser)]
-#[command(name = "sidecar", version)]
+#[command(name = "sidecar", version, after_help = EXAMPLES)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-impl FromTables for Cli {
-    const NAMES: &'static [&'static str] = &[RULE, ISSUER];
+impl WithFile for Cli {
+    const KEYS: &'static [&'static str] = &["rule", "default-rule", "issuer"];
+    const SUMMARY: &'static str = "listen upstream issuer-url audience auth-server app-id app-secret-file public-path claim user-header";
 
-    fn take(&mut self, tables: &ArrayTables) -> Result<(), ExitError> {
+    fn take(&mut self, file: &ConfigFile) -> Result<(), ExitError> {
         let settings = match &mut self.command {
             Command::Serve(settings) => &mut **settings,
             Command::Check(check) => &mut check.settings,
             _ => return Ok(()),
         };
-        settings.rules.rule = tables.read(RULE)?;
-        settings.set_issuers(tables.read(ISSUER)?)
+        let only: FileOnly = file.read_only()?;
+        settings.rules.rule = only.rule;
+        settings.rules.default_rule = only.default_rule;
+        settings.set_issuers(only.issuer)
     }
 }
 
-/// The array of tables of rules.
-const RULE: &str = "rule";
-/// The array of tables of further issuers.
-const ISSUER: &str = "issuer";
+/// The keys of the file alone.
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case", default)]
+struct FileOnly {
+    rule: Vec<RuleTable>,
+    default_rule: DefaultRule,
+    #[serde(deserialize_with = "tables_or_name")]
+    issuer: Vec<IssuerTable>,
+}
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve until SIGTERM or SIGINT. The files of settings, certificates, keys and the
-    /// application's secret are read again when they change, and at SIGHUP
+    /// Serve until SIGTERM or SIGINT
+    ///
+    /// The files of settings, certificates, keys and the application's secret are read again when
+    /// they change, and at SIGHUP
+    #[command(after_help = SERVE_EXAMPLES)]
     Serve(Box<ServeArgs>),
     /// Check the configuration and print the effective settings without secrets
     Check(Box<CheckArgs>),
     /// Check that a running sidecar is ready
     Healthcheck(HealthcheckArgs),
-    /// Have a running sidecar explain why it accepts or rejects a request, and print the request that
-    /// the service would get, without sending it
+    /// Have a running sidecar explain why it accepts or rejects a request
+    ///
+    /// It prints the request that the service would get, without sending it
     Explain(ExplainArgs),
-    /// Take a running sidecar out of service: it reports not ready and goes on serving; this
-    /// command ends when no request is in flight
+    /// Take a running sidecar out of service
+    ///
+    /// It reports not ready and goes on serving; this command ends when no request is in flight
     Drain(DrainArgs),
     /// Wait until a sidecar is ready
     Wait(WaitArgs),
@@ -76,8 +112,10 @@ pub(crate) enum Command {
 /// The settings of `serve`, and the strictness of the check.
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// Fetch the key, compare clocks with its server, connect to the service, and probe the service
-    /// on the pod's address: exit code 69 if something is unreachable, 78 if it is rejected
+    /// Try what a request needs: fetch the key, compare clocks, connect to the service
+    ///
+    /// Exit code 69 if something is unreachable, 78 if it is rejected. The service is probed on the
+    /// pod's address too
     #[arg(long)]
     pub(crate) online: bool,
 
@@ -138,23 +176,11 @@ pub(crate) struct WaitArgs {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use super::*;
+    use ::tests::programs::repository;
+    use ::tests::reference;
+    use runtime::command_line::settings;
 
-    fn serve(arguments: &[&str]) -> Result<ServeArgs, ExitError> {
-        let required = [
-            "sidecar",
-            "serve",
-            "--auth-server",
-            "http://a:1/auth",
-            "--app-id",
-            "id",
-        ];
-        let cli = runtime::command_line::parse_words::<Cli>(required.iter().chain(arguments))?;
-        match cli.command {
-            Command::Serve(args) => Ok(*args),
-            other => unreachable!("{other:?}"),
-        }
-    }
+    use super::*;
 
     #[test]
     fn the_declaration_is_consistent() {
@@ -162,30 +188,40 @@ mod tests {
     }
 
     #[test]
-    fn every_setting_can_come_from_the_environment() {
+    fn the_documents_say_what_the_command_line_takes() {
         let command = runtime::command_line::command::<Cli>();
-        let serve = command.find_subcommand("serve").unwrap();
-        for flag in serve.get_arguments() {
-            let name = flag.get_long().unwrap().to_uppercase().replace('-', "_");
-            let variable = flag.get_env().unwrap().to_str().unwrap();
-            assert_eq!(variable, format!("POSTERN_{name}"));
-        }
+        reference::hold_tables(&command);
+        let only = schemars::schema_for!(FileOnly).to_value();
+        reference::hold_schema("sidecar", &reference::schema(&command, only));
     }
 
     #[test]
-    fn the_effective_configuration_is_toml_without_the_secret() {
-        let args = serve(&["--app-secret", "hush", "--public-path", "/a/**,/b"]).unwrap();
-        let toml = toml::to_string(&args).unwrap();
-        assert!(!toml.contains("hush") && !format!("{args:?}").contains("hush"));
-        for line in [
-            "listen = \"127.0.0.1:8080\"",
-            "request-header-timeout = \"10s\"",
-            "signing-type = \"rsa\"",
-            "access-log = \"refusals\"",
-            "public-path = [\"/a/**\", \"/b\"]",
-            "leeway = \"30s\"",
-        ] {
-            assert!(toml.lines().any(|other| other == line), "{line}\n{toml}");
-        }
+    fn the_documents_of_kubernetes_list_the_variables() {
+        let command = runtime::command_line::command::<Cli>();
+        let serve = command.find_subcommand("serve").unwrap();
+        let public = settings(serve).filter(|setting| !setting.is_hide_env_values_set());
+        let mut variables: Vec<_> = public
+            .filter_map(|setting| Some(format!("{}\n", setting.get_env()?.to_str()?)))
+            .collect();
+        variables.sort();
+        let file = repository().join("k8s/tool/sidecar_variables.txt");
+        reference::hold(&file, &variables.concat());
+    }
+
+    #[test]
+    fn a_reader_of_the_short_help_alone_gets_a_protected_service() {
+        let mut command = runtime::command_line::command::<Cli>();
+        let serve = command.find_subcommand_mut("serve").unwrap();
+        let help = serve.render_help().to_string();
+        assert!(help.lines().count() <= 45, "no screen:\n{help}");
+        let joined = help.replace("\\\n", " ");
+        let mut lines = joined.lines();
+        let shortest = lines.find(|line| line.contains("serve --issuer-url"));
+        let words = shortest.unwrap().split_whitespace();
+        let cli = runtime::command_line::parse_words::<Cli>(words).unwrap();
+        let Command::Serve(settings) = cli.command else {
+            unreachable!("the example serves")
+        };
+        assert!(crate::config::Config::new(&settings).is_ok());
     }
 }

@@ -14,7 +14,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use http::uri::Scheme;
-use registry::{InvalidRegistryUrl, RegistryArgs, RegistrySettings};
+use registry::{InvalidRegistryUrl, RegistrySettings};
 use runtime::net::host_port::NoPort;
 use runtime::net::loopback::is_loopback_host;
 use runtime::net::server_url::{ServerUrl, ServerUrlError};
@@ -109,14 +109,14 @@ impl AuthServer {
         }
     }
 
-    /// Adds the password of the registry.
+    /// Reads the files that the URL of a registry names.
     ///
     /// # Errors
     /// [`ExitError::Config`], one line with the flag and without a password.
-    pub(crate) fn with_registry(mut self, args: &RegistryArgs) -> Result<Self, ExitError> {
+    pub(crate) fn with_registry(mut self) -> Result<Self, ExitError> {
         if let Location::Nacos(service) = &mut self.location {
             let settings = service.settings.clone();
-            service.settings = settings.configured(args, "--auth-server")?;
+            service.settings = settings.configured("--auth-server")?;
         }
         Ok(self)
     }
@@ -264,8 +264,11 @@ mod tests {
                 "dns://auth.internal:9000/auth",
             ),
             ("nacos://registry/auth", "nacos://registry:8848/auth"),
-            ("nacos://me@[::1]:1/auth/?group=G", "nacos://[::1]:1/auth"),
-            ("nacos+https://me@a/auth", "nacos+https://a:8848/auth"),
+            (
+                "nacos://me@[::1]:1/auth/?group=G&password-file=f",
+                "nacos://[::1]:1/auth",
+            ),
+            ("nacos+https://a/auth", "nacos+https://a:8848/auth"),
             ("https://auth/auth", "https://auth/auth"),
             ("dns+https://auth:9000/a", "dns+https://auth:9000/a"),
         ] {

@@ -45,6 +45,7 @@ pub mod python;
 pub mod raw_client;
 pub mod redis_server;
 pub mod redis_topologies;
+pub mod reference;
 pub mod rnacos_server;
 pub mod sidecar;
 pub mod skip;

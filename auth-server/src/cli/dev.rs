@@ -9,7 +9,6 @@ use runtime::net::listener::ip_address_and_port;
 use runtime::process::exit::ExitError;
 use wire::http::path_patterns::ContextPath;
 
-use super::rotate_every::RotateEvery;
 use super::{Cli, Command, ServeArgs};
 
 #[derive(Debug, Args)]
@@ -33,9 +32,9 @@ pub(crate) struct DevArgs {
     #[arg(long, value_name = "DURATION",
           default_value_t = Seconds::new(3600), value_parser = within(1..=31_536_000))]
     pub(crate) token_lifetime: Seconds,
-    /// Time that a key signs until a fresh one takes its place, to see what a rotation does; or off
-    #[arg(long, value_name = "DURATION", default_value_t)]
-    pub(crate) rotate_every: RotateEvery,
+    /// Time that a key signs until a fresh one takes its place, to see what a rotation does; 0: always
+    #[arg(long, value_name = "DURATION", default_value_t = Seconds::new(0))]
+    pub(crate) rotate_every: Seconds,
     /// Lowest level of log lines: error, warn, info, debug, or a filter as of RUST_LOG
     #[arg(long, value_name = "FILTER", default_value = "error")]
     pub(crate) log_level: String,

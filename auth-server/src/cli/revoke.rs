@@ -17,8 +17,10 @@ const MAX_ID: usize = 128;
 pub(crate) struct RevokeArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
-    /// The token with this `jti`, as token inspect and the audit line login_succeeded show it, or a whole
-    /// token; an unknown one is recorded all the same
+    /// The token with this `jti`, or a whole token
+    ///
+    /// As token inspect and the audit line login_succeeded show it; an unknown one is recorded all
+    /// the same
     // Not parsed here: an error of the command line quotes the value, which may be a token.
     #[arg(long, value_name = "ID", group = "revoked", allow_hyphen_values = true)]
     pub(crate) jti: Option<SecretString>,
@@ -40,8 +42,10 @@ pub(crate) struct RevokeArgs {
     /// All tokens: every user has to log in again
     #[arg(long, group = "revoked")]
     pub(crate) all: bool,
-    /// Only tokens issued before this time, up to an hour ahead: seconds since the epoch, or
-    /// 2026-01-31T12:00:00Z [default: now]
+    /// Only tokens issued before this time: seconds since the epoch, or 2026-01-31T12:00:00Z
+    /// [default: now]
+    ///
+    /// Up to an hour ahead
     #[arg(long, value_name = "TIME", conflicts_with = "jti", value_parser = parse_moment)]
     pub(crate) before: Option<i64>,
     #[command(flatten)]

@@ -4,8 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
-use registry::RegistryArgs;
-use runtime::command_line::not_empty;
+use runtime::command_line::name;
 use runtime::command_line::seconds::{Seconds, within};
 use runtime::command_line::serialize::{displayed, each_displayed, word};
 use runtime::logs::access_log::AccessLog;
@@ -17,7 +16,6 @@ use serde::Serialize;
 use wire::http::cors::Origin;
 use wire::http::path_patterns::ContextPath;
 
-use super::rotate_every::RotateEvery;
 use super::store::StoreArgs;
 use super::{LeadArgs, SigningArgs};
 use crate::revocations::MAX_SESSION_LIFETIME;
@@ -65,7 +63,9 @@ pub(crate) struct ServeArgs {
 #[command(next_help_heading = "Listening")]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct ListenArgs {
-    /// Address to serve on; port 0 picks a free one, printed as `listening on …`
+    /// Address to serve on; port 0 picks a free one
+    ///
+    /// It is printed as `listening on …`
     #[arg(
         long,
         env,
@@ -110,10 +110,9 @@ pub(crate) struct KeyStoreArgs {
     #[command(flatten)]
     #[serde(flatten)]
     pub(crate) lead: LeadArgs,
-    /// Time that a key signs until a fresh one takes its place, or off: only keys rotate does
-    #[arg(long, env, value_name = "DURATION", default_value_t)]
-    #[serde(serialize_with = "displayed")]
-    pub(crate) rotate_every: RotateEvery,
+    /// Time that a key signs until a fresh one takes its place; 0: only keys rotate does that
+    #[arg(long, env, value_name = "DURATION", default_value_t = Seconds::new(0))]
+    pub(crate) rotate_every: Seconds,
 }
 
 /// Claims of the issued tokens, and the response that carries them.
@@ -125,29 +124,25 @@ pub(crate) struct TokenArgs {
     #[arg(long, env, value_name = "DURATION",
           default_value_t = Seconds::new(18_000), value_parser = within(1..=31_536_000))]
     pub(crate) token_lifetime: Seconds,
-    /// The tokens' `iss` claim, which is required of tokens in turn
-    #[arg(long, env, value_name = "NAME", default_value = "auth", value_parser = not_empty)]
+    /// The tokens' `iss` claim: a name, or the URL of this server for discovery
+    #[arg(long, env, value_name = "NAME", default_value = "auth", value_parser = name)]
     pub(crate) issuer: String,
-    /// Put this audience into the tokens' `aud` claim, for sidecars with the same --audience; repeatable
-    #[arg(long, env, value_name = "NAME", value_delimiter = ',', value_parser = not_empty)]
+    /// Audience in the tokens' `aud` claim, for sidecars with the same --audience; repeatable
+    #[arg(long, env, value_name = "NAME", value_delimiter = ',', value_parser = name)]
     pub(crate) audience: Vec<String>,
-    /// Clock difference granted to a token's `exp` and `nbf`
-    #[arg(long, env, value_name = "DURATION",
-          default_value_t = Seconds::new(30), value_parser = within(0..=300))]
-    pub(crate) leeway: Seconds,
-    /// Fill `token_type` and `expires_in` of the login response (RFC 6749); they are null otherwise
-    #[arg(long, env)]
-    pub(crate) rfc6749_response: bool,
-    /// Fill `refresh_token` of the login response, and take it at /oauth/token (RFC 6749): a new one with
-    /// each use, and a late second use ends the session. It is null otherwise
+    /// Give a refresh token at each login, and take it at /oauth/token (RFC 6749)
+    ///
+    /// The login response then has `token_type`, `expires_in` and `refresh_token`, which are null
+    /// otherwise. Each use gives a new one, and a late second use ends the session
     #[arg(long, env, default_value_t = false, action = ArgAction::Set)]
     pub(crate) refresh_tokens: bool,
     /// Time from a login until the user has to log in again, however often the token was refreshed
     #[arg(long, env, value_name = "DURATION",
           default_value_t = Seconds::new(604_800), value_parser = within(1..=MAX_SESSION_LIFETIME))]
     pub(crate) refresh_token_lifetime: Seconds,
-    /// Sessions with a refresh token that a user has at a time, 0 for any number: one more login ends the
-    /// oldest [default: 100 with a file of users, else 0]
+    /// Sessions of one user, 0 for any number [default: 100 with a file of users, else 0]
+    ///
+    /// One more login ends the oldest
     #[arg(long, env, value_name = "NUMBER",
           value_parser = clap::value_parser!(u32).range(0..=1_000))]
     pub(crate) sessions_per_user: Option<u32>,
@@ -158,13 +153,17 @@ pub(crate) struct TokenArgs {
 #[command(next_help_heading = "Users and applications")]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct AccountArgs {
-    /// Users that can log in: builtin, where any name with any password is the same fixed user; or
-    /// file:FILE, the users of a TOML file, reloaded when it changes
+    /// Users that can log in: builtin, or file:FILE
+    ///
+    /// builtin: any name with any password is the same fixed user. file: the users of a TOML file,
+    /// reloaded when it changes
     #[arg(long, env, value_name = "USERS", default_value = "builtin")]
     #[serde(serialize_with = "displayed")]
     pub(crate) users: UsersLocation,
-    /// Directory of applications that may fetch the verification key, beside those in the store: a file
-    /// each, its name the id, its content the secret (or two, each on a line); followed when it changes
+    /// Directory of applications that may fetch the verification key, a file each
+    ///
+    /// Beside those in the store. A file's name is the id, its content the secret (or two, each on
+    /// a line); followed when it changes
     #[arg(long, env, value_name = "DIR")]
     pub(crate) applications_dir: Option<PathBuf>,
 }
@@ -214,18 +213,17 @@ pub(crate) struct LimitArgs {
 #[command(next_help_heading = "Registry")]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct RegistrationArgs {
-    /// Where the server registers itself: none, or
-    /// nacos[+https]://[USER@]HOST[:PORT][/NAMESPACE][?group=NAME&service=NAME&ca=FILE]
+    /// Registry for this server: none, or nacos://[USER@]HOST[:PORT][/NAMESPACE]
+    ///
+    /// Also nacos+https, with ?password-file=FILE&group=NAME&service=NAME&ca=FILE
     #[arg(long, env, value_name = "URL", default_value = "none")]
     pub(crate) registry: String,
-    /// Where others reach this server, for the registry: HOST:PORT, or HOST for the port of --listen
-    /// [default: the address of --listen, unless it is a loopback or unspecified one]
+    /// Where others reach this server, for the registry: HOST:PORT, or HOST
+    ///
+    /// Default: the address of --listen, unless it is a loopback or unspecified one
     #[arg(long, env, value_name = "HOST:PORT")]
     #[serde(skip)]
     pub(crate) advertise: Option<String>,
-    #[command(flatten)]
-    #[serde(flatten)]
-    pub(crate) registry_args: RegistryArgs,
 }
 
 /// The times of a stop.
@@ -239,14 +237,11 @@ pub(crate) struct StopArgs {
     pub(crate) lame_duck: Seconds,
 }
 
-/// Access log and request ids.
+/// The access log.
 #[derive(Debug, Args, Serialize)]
 #[command(next_help_heading = "Logs")]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct AccessLogArgs {
-    /// Give each request an id (X-Request-Id), unless it brings one: for the response and the log
-    #[arg(long, env)]
-    pub(crate) request_id: bool,
     /// Which requests get a log line
     #[arg(
         long,

@@ -24,30 +24,38 @@ pub(crate) struct StoreBackupArgs {
 #[derive(Debug, Args, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct StoreArgs {
-    /// Where the keys live: file:DIR for one server, memory for one that forgets them; for several redis://[USER@]HOST[:PORT][/DB],
-    /// redis+sentinel://[USER@]HOST,HOST/MASTER[/DB] or redis+cluster://[USER@]HOST,HOST, each with
-    /// rediss instead of redis for TLS; redis+unix:///SOCKET
+    /// Where keys and sessions live: file:DIR or memory for one server, redis://HOST for several
+    ///
+    /// memory forgets them. redis://[USER@]HOST[:PORT][/DB], redis+sentinel://[USER@]HOST,HOST/MASTER[/DB] or
+    /// redis+cluster://[USER@]HOST,HOST, each with rediss instead of redis for TLS;
+    /// redis+unix:///SOCKET
     #[arg(long, env, value_name = "STORE", default_value = "file:./data")]
     #[serde(skip)]
     pub(crate) store: String,
-    /// File holding the password of the redis store; read again for each connection
+    /// File of the password of the redis store; read again for each connection
     #[arg(long, env, value_name = "FILE")]
     pub(crate) store_password_file: Option<PathBuf>,
-    /// File of the certificate authorities for a rediss store: PEM, read again for
-    /// each connection [default: the system's]
+    /// PEM file of the authorities for a rediss store [default: the system's]
+    ///
+    /// Read again for each connection
     #[arg(long, env, value_name = "FILE")]
     pub(crate) store_ca: Option<PathBuf>,
-    /// File of the client certificate for a rediss store: PEM, its issuers after it; read again for each
-    /// connection
+    /// PEM file of the client certificate for a rediss store
+    ///
+    /// Its issuers after it; read again for each connection
     #[arg(long, env, value_name = "FILE", requires = "store_client_key")]
     pub(crate) store_client_cert: Option<PathBuf>,
-    /// File of that certificate's private key: PEM, not encrypted; read again for each connection
+    /// PEM file of its private key, not encrypted
+    ///
+    /// Read again for each connection
     #[arg(long, env, value_name = "FILE", requires = "store_client_cert")]
     pub(crate) store_client_key: Option<PathBuf>,
-    /// User at the Sentinels themselves; the one in the address is for the servers they watch
+    /// User at the Sentinels themselves
+    ///
+    /// The one in the address is for the servers they watch
     #[arg(long, env, value_name = "USER")]
     pub(crate) store_sentinel_user: Option<String>,
-    /// File holding the password at the Sentinels themselves; read again for each connection
+    /// File of the password at the Sentinels; read again for each connection
     #[arg(long, env, value_name = "FILE")]
     pub(crate) store_sentinel_password_file: Option<PathBuf>,
     #[command(flatten)]
@@ -58,9 +66,10 @@ pub(crate) struct StoreArgs {
 #[derive(Debug, Args, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct EncryptionArgs {
-    /// Keys that encrypt private keys in the store, one a line: the first encrypts, all decrypt; each 32
-    /// random bytes in base64 or hex, as openssl rand -base64 32 prints them. The word clear in place of
-    /// the first: new values are not encrypted
+    /// Keys that encrypt private keys in the store, one a line: the first encrypts, all decrypt
+    ///
+    /// Each is 32 random bytes in base64 or hex, as openssl rand -base64 32 prints them. The word
+    /// clear in place of the first: new values are not encrypted
     #[arg(
         long,
         env,
@@ -72,11 +81,12 @@ pub(crate) struct EncryptionArgs {
     )]
     #[serde(skip)]
     pub(crate) key_encryption_key: Option<SecretString>,
-    /// File that holds these keys
+    /// File of the keys that encrypt private keys in the store
     #[arg(long, env, value_name = "FILE")]
     pub(crate) key_encryption_key_file: Option<PathBuf>,
-    /// Reject private keys in clear, and records of applications that the key-encryption key does not
-    /// authenticate, so that write access to the store is not enough to plant one
+    /// Reject private keys in clear, and records of applications that no such key authenticates
+    ///
+    /// So write access to the store is not enough to plant one
     #[arg(long, env)]
     pub(crate) require_encrypted_keys: bool,
 }

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use runtime::command_line::seconds::{Seconds, within};
 
 use super::KeyArgs;
 
@@ -24,10 +23,6 @@ pub(crate) struct TokenInspectArgs {
     /// The required issuer
     #[arg(long, env, value_name = "NAME", default_value = "auth")]
     pub(crate) issuer: String,
-    /// Clock difference granted
-    #[arg(long, env, value_name = "DURATION",
-          default_value_t = Seconds::new(30), value_parser = within(0..=300))]
-    pub(crate) leeway: Seconds,
     /// Verify as of this time: seconds since the epoch, or 2026-01-31T12:00:00Z
     #[arg(long, value_name = "TIME", value_parser = wire::explain::report::parse_moment)]
     pub(crate) at: Option<i64>,

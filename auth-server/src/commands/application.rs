@@ -261,7 +261,9 @@ impl<'a> Target<'a> {
                 swapped => swapped?,
             };
             if swapped {
-                print_note(&format!("{id}: {event} by {by}"));
+                print_note(&format!(
+                    "{id}: {event} by {by}; servers follow within their --store-poll-interval"
+                ));
                 return Ok(());
             }
         }

@@ -12,6 +12,7 @@ use crate::applications::AppId;
 use crate::changed_by::ChangedBy;
 use crate::cli::revoke::{RevokeArgs, id};
 use crate::cli::store::StoreArgs;
+use crate::random;
 use crate::revocations::{Revocation, Revoked};
 use crate::sessions::refresh_token::SessionId;
 use crate::store::Outcome;
@@ -173,10 +174,17 @@ fn user_id(named: &str, users: Option<&UsersLocation>) -> String {
     named.to_owned()
 }
 
-/// Returns a note about an application that is not registered.
+/// Returns a note about a token that is not ours, or an application that is not registered.
 async fn unknown(named: &Named, args: &RevokeArgs) -> Result<Option<String>, ExitError> {
-    let Named::Application(id) = named else {
-        return Ok(None);
+    let id = match named {
+        Named::Token(id) if !random::is_token_id(id) && SessionId::of_token(id).is_none() => {
+            let id = id.escape_debug();
+            return Ok(Some(format!(
+                "{id} is the jti of no token of ours; it is recorded all the same"
+            )));
+        }
+        Named::Application(id) => id,
+        Named::Token(_) | Named::User(_) | Named::Everyone => return Ok(None),
     };
     let note = || format!("no application {id} is registered; it is recorded all the same");
     let is_known = is_registered(&args.store, id).await?;

@@ -71,7 +71,7 @@ async fn keys(args: &TokenInspectArgs) -> Result<KeySet, ExitError> {
 }
 
 fn explain(args: &TokenInspectArgs, token: &str, keys: &KeySet, now: i64) -> Explanation {
-    let policy = verification_policy(&args.issuer, args.leeway.get());
+    let policy = verification_policy(&args.issuer);
     let mut explanation = Explanation {
         at: now,
         ..Explanation::default()
@@ -148,7 +148,7 @@ mod tests {
         let named_otherwise = renamed(&token_of(&ours), &ours);
         let revoked = token_of(&pair(SigningType::Hmac));
         let keys = KeyRing::of(ours).verification_key_set(SigningType::Hmac);
-        let policy = verification_policy("auth", 30);
+        let policy = verification_policy("auth");
         for (token, expected) in [
             (named_otherwise, Ok(())),
             (revoked, Err(Rejection::TokenSignature)),

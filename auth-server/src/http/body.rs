@@ -46,6 +46,18 @@ pub(in crate::http) fn is_of_type(headers: &HeaderMap, expected: &str) -> bool {
     media_type.eq_ignore_ascii_case(expected.as_bytes())
 }
 
+/// Rejects a compressed body.
+///
+/// # Errors
+/// [`Rejection::BodyEncoding`]
+pub(in crate::http) fn check_coding(headers: &HeaderMap) -> Result<(), Rejection> {
+    let mut codings = headers.get_all(header::CONTENT_ENCODING).iter();
+    match codings.all(|coding| coding.as_bytes().eq_ignore_ascii_case(b"identity")) {
+        true => Ok(()),
+        false => Err(Rejection::BodyEncoding),
+    }
+}
+
 /// Copies the data: a slice of a body would keep its whole receive buffer alive.
 async fn copy(mut body: Body, mut held: Held) -> Result<BytesMut, Rejection> {
     let mut copied = BytesMut::new();

@@ -43,6 +43,7 @@ pub(in crate::http) async fn form(
 /// # Errors
 /// [`Rejection::FormMalformed`], described.
 pub(in crate::http) fn parse_form(headers: &HeaderMap, body: &[u8]) -> Result<Form, ErrorResponse> {
+    body::check_coding(headers)?;
     let malformed =
         |description| ErrorResponse::from(Rejection::FormMalformed).described(description);
     match body::is_of_type(headers, FORM) {

@@ -4,8 +4,8 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use http::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, RETRY_AFTER,
-    WWW_AUTHENTICATE,
+    ACCEPT_ENCODING, ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
+    RETRY_AFTER, WWW_AUTHENTICATE,
 };
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
@@ -135,6 +135,10 @@ fn json_response(status: StatusCode, json: impl Into<Body>) -> Response {
 }
 
 fn add_fields(headers: &mut HeaderMap, rejection: Rejection) {
+    if rejection == Rejection::BodyEncoding {
+        // RFC 9110 §15.5.16
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    }
     if let Some(challenge) = rejection.www_authenticate() {
         headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
     }

@@ -95,7 +95,6 @@ fn routes(live_keys: LiveKeys, applications: Applications) -> Routes {
             users: Authenticator::new(Arc::new(BuiltinUser)),
             used_codes: None,
             issuance: issuance.clone(),
-            rfc6749_response: false,
             sessions: None,
         },
         token: TokenEndpoint {

@@ -7,6 +7,7 @@ use super::users_file::UsersFileError;
 use crate::grants::{Audience, FurtherClaims, Scope};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct UsersDocument {
     #[serde(default, rename = "user")]
@@ -15,6 +16,7 @@ pub(crate) struct UsersDocument {
 
 /// One `[[user]]` table.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct UserEntry {
     pub(crate) account: String,
@@ -41,15 +43,18 @@ pub(crate) struct UserEntry {
     pub(crate) disabled: bool,
     /// In place of the server's `--audience`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(test, schemars(with = "Vec<String>"))]
     pub(crate) audience: Vec<Audience>,
     /// Values with spaces between them.
     #[serde(default, skip_serializing_if = "Scope::is_empty")]
+    #[cfg_attr(test, schemars(with = "String"))]
     pub(crate) scope: Scope,
     /// The claim `roles`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) roles: Vec<String>,
     /// Further claims. A table, so it comes last.
     #[serde(default, skip_serializing_if = "FurtherClaims::is_empty")]
+    #[cfg_attr(test, schemars(with = "serde_json::Map<String, serde_json::Value>"))]
     pub(crate) claims: FurtherClaims,
 }
 

@@ -10,4 +10,4 @@ mod settings;
 
 pub use client::{RegistryClient, RegistryError};
 pub use instance::Instance;
-pub use settings::{Instances, InvalidRegistryUrl, RegistryArgs, RegistrySettings};
+pub use settings::{Instances, InvalidRegistryUrl, RegistrySettings};

@@ -1,10 +1,9 @@
-//! The settings of the registry: a URL, and a password.
+//! The settings of the registry: a URL.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use clap::Args;
 use http::uri::Authority;
 use percent_encoding::percent_decode_str;
 use reqwest::Url;
@@ -13,7 +12,6 @@ use runtime::net::loopback::is_loopback_host;
 use runtime::process::exit::ExitError;
 use runtime::tls::trusted;
 use secrecy::SecretString;
-use serde::Serialize;
 
 /// The default of Nacos, with and without TLS.
 const DEFAULT_PORT: u16 = 8848;
@@ -22,26 +20,6 @@ const DEFAULT_GROUP: &str = "DEFAULT_GROUP";
 /// Contract §1.
 const DEFAULT_SERVICE: &str = "auth";
 
-/// The settings that are no part of the URL. Serialised, they are part of a configuration file.
-#[derive(Debug, Clone, Args, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct RegistryArgs {
-    /// Password of the registry's user
-    #[arg(
-        long,
-        env,
-        hide_env_values = true,
-        allow_hyphen_values = true,
-        conflicts_with = "registry_password_file",
-        value_name = "PASSWORD"
-    )]
-    #[serde(skip)]
-    pub registry_password: Option<SecretString>,
-    /// File holding the password of the registry's user
-    #[arg(long, env, value_name = "FILE")]
-    pub registry_password_file: Option<PathBuf>,
-}
-
 /// The address of a registry, our credentials there, and the name of the service.
 #[derive(Debug, Clone)]
 pub struct RegistrySettings {
@@ -49,6 +27,8 @@ pub struct RegistrySettings {
     /// `host:port`.
     pub(crate) server: Authority,
     user: Option<String>,
+    password_file: Option<PathBuf>,
+    /// Read from the file by [`RegistrySettings::configured`].
     password: Option<SecretString>,
     /// Empty: public.
     pub(crate) namespace: String,
@@ -76,10 +56,10 @@ pub enum InvalidRegistryUrl {
     #[error("expected nacos://[USER@]HOST[:PORT]/…, also with nacos+https")]
     Malformed,
     /// A password in the URL.
-    #[error("no password is allowed here: use --registry-password-file")]
+    #[error("no password is allowed here: name its file, ?password-file=FILE")]
     Password,
-    /// A user without a password, or a password without a user.
-    #[error("a user needs a password, and a password a user")]
+    /// A user without a file of the password, or the file without a user.
+    #[error("a user needs password-file=FILE among the parameters, and the file a user")]
     HalfOfCredentials,
     /// A parameter that does not exist, is given twice, or has an unusable value or no effect.
     #[error("the parameter '{0}' is unknown, given twice, unusable or without effect here")]
@@ -160,6 +140,10 @@ impl RegistrySettings {
         if let Some(service) = parameters.remove("service") {
             self.service = service;
         }
+        self.password_file = parameters.remove("password-file").map(PathBuf::from);
+        if self.user.is_some() != self.password_file.is_some() {
+            return Err(InvalidRegistryUrl::HalfOfCredentials);
+        }
         if self.is_https {
             self.ca = parameters.remove("ca").map(PathBuf::from);
         }
@@ -169,31 +153,21 @@ impl RegistrySettings {
         }
     }
 
-    /// Adds the password, and checks the file of authorities. `flag` holds the URL.
+    /// Reads the password, and checks the file of authorities. `flag` holds the URL.
     ///
     /// # Errors
     /// [`ExitError::Config`], one line that names the flag and repeats no password.
-    pub fn configured(self, args: &RegistryArgs, flag: &str) -> Result<Self, ExitError> {
-        let rejected =
-            |flag: &str, error: &dyn fmt::Display| ExitError::Config(format!("{flag}: {error}"));
-        let of_file = args
-            .registry_password_file
-            .as_deref()
-            .map(secret_file::read);
-        let of_file = of_file
-            .transpose()
-            .map_err(|error| rejected("--registry-password-file", &error))?;
-        let password = args
-            .registry_password
-            .clone()
-            .or_else(|| of_file.map(|text| SecretString::from(text.as_str())));
-        if self.user.is_some() != password.is_some() {
-            return Err(rejected(flag, &InvalidRegistryUrl::HalfOfCredentials));
-        }
+    pub fn configured(self, flag: &str) -> Result<Self, ExitError> {
+        let rejected = |error: &dyn fmt::Display| ExitError::Config(format!("{flag}: {error}"));
+        let password = self.password_file.as_deref().map(secret_file::read);
+        let password = password.transpose().map_err(|error| rejected(&error))?;
         if let Some(ca) = &self.ca {
-            trusted(ca).map_err(|error| rejected(flag, &error))?;
+            trusted(ca).map_err(|error| rejected(&error))?;
         }
-        Ok(Self { password, ..self })
+        Ok(Self {
+            password: password.map(|text| SecretString::from(text.as_str())),
+            ..self
+        })
     }
 
     /// Returns true if the password could be read on its way.
@@ -247,6 +221,7 @@ impl Parts {
                 is_https,
                 server,
                 user: Some(user).filter(|user| !user.is_empty()),
+                password_file: None,
                 password: None,
                 namespace: String::new(),
                 group: DEFAULT_GROUP.to_owned(),
@@ -311,8 +286,8 @@ mod tests {
             ("nacos", "nacos:8848", None),
             ("10.0.0.1:8849", "10.0.0.1:8849", None),
             ("[::1]:65535/n", "[::1]:65535", None),
-            ("me@a", "a:8848", Some("me")),
-            ("m%40e@a", "a:8848", Some("m@e")),
+            ("me@a?password-file=f", "a:8848", Some("me")),
+            ("m%40e@a?password-file=f", "a:8848", Some("m@e")),
         ] {
             let settings = RegistrySettings::of_server(&format!("nacos://{text}")).unwrap();
             assert_eq!(settings.to_string(), server);
@@ -355,7 +330,7 @@ mod tests {
 
     #[test]
     fn what_is_no_url_or_has_no_effect_is_rejected() {
-        use InvalidRegistryUrl::{Malformed, Password};
+        use InvalidRegistryUrl::{HalfOfCredentials, Malformed, Password};
         for (url, why) in [
             ("a", Malformed),
             ("nacos:a", Malformed),
@@ -376,6 +351,8 @@ mod tests {
             ("nacos://me:hu/sh@a", Malformed),
             ("nacos://me:hush@a", Password),
             ("nacos://:hu@sh@a", Password),
+            ("nacos://me@a", HalfOfCredentials),
+            ("nacos://a?password-file=f", HalfOfCredentials),
             ("nacos://a?group=", unusable("group")),
             ("nacos://a?group=b%20c", unusable("group")),
             ("nacos://a?group=b%ff", unusable("group")),
@@ -399,25 +376,21 @@ mod tests {
     }
 
     #[test]
-    fn a_password_needs_a_user_and_is_readable_without_tls() {
-        for (url, password, expected) in [
-            ("nacos://a", None, Some(false)),
-            ("nacos://a", Some("hush"), None),
-            ("nacos://me@a", None, None),
-            ("nacos://me@a", Some("hush"), Some(true)),
-            ("nacos://me@localhost:1", Some("hush"), Some(false)),
-            ("nacos://me@[::1]", Some("hush"), Some(false)),
-            ("nacos+https://me@a", Some("hush"), Some(false)),
+    fn a_password_is_readable_on_its_way_without_tls() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("password");
+        ::tests::certificates::write_private(&file, "hush");
+        for (url, expected) in [
+            ("nacos://me@a", true),
+            ("nacos://me@localhost:1", false),
+            ("nacos://me@[::1]", false),
+            ("nacos+https://me@a", false),
         ] {
-            let args = RegistryArgs {
-                registry_password: password.map(Into::into),
-                registry_password_file: None,
-            };
-            let settings = RegistrySettings::of_server(url).unwrap();
-            let settings = settings.configured(&args, "--registry");
+            let url = format!("{url}?password-file={}", file.display());
+            let settings = RegistrySettings::of_server(&url).unwrap();
+            let settings = settings.configured("--registry").unwrap();
             assert!(!format!("{settings:?}").contains("hush"));
-            let is_readable = settings.map(|settings| settings.shows_password()).ok();
-            assert_eq!(is_readable, expected, "{url}");
+            assert_eq!(settings.shows_password(), expected, "{url}");
         }
     }
 }

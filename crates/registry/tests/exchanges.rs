@@ -10,9 +10,10 @@
 use std::path::Path;
 use std::sync::Mutex;
 
-use registry::{Instance, RegistryArgs, RegistryClient, RegistryError, RegistrySettings};
+use registry::{Instance, RegistryClient, RegistryError, RegistrySettings};
 use serde::Deserialize;
 use tests::certificates::Authority;
+use tests::certificates::write_private;
 use tests::message::Message;
 use tests::socket_server::{Reply, SocketServer, response};
 
@@ -30,14 +31,15 @@ struct Exchange {
     outcome: String,
 }
 
-fn client(url: &str, password: Option<&str>) -> RegistryClient {
+/// Returns a client of the registry at `url`, which names a file of the password if it names a user.
+fn client(url: &str) -> RegistryClient {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let args = RegistryArgs {
-        registry_password: password.map(Into::into),
-        registry_password_file: None,
-    };
-    let settings = RegistrySettings::of_server(url).unwrap();
-    RegistryClient::new(settings.configured(&args, "--registry").unwrap())
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("password");
+    write_private(&file, PASSWORD);
+    let url = url.replace("FILE", &file.display().to_string());
+    let settings = RegistrySettings::of_server(&url).unwrap();
+    RegistryClient::new(settings.configured("--registry").unwrap())
 }
 
 /// Starts a registry that sends these responses in order, and then none.
@@ -105,9 +107,11 @@ async fn every_exchange_of_the_table_ends_as_it_says() {
     let table = include_str!("data/exchanges.json");
     for exchange in serde_json::from_str::<Vec<Exchange>>(table).unwrap() {
         let registry = registry(exchange.responses);
-        let user = if exchange.user { "me@" } else { "" };
-        let url = format!("nacos://{user}{}", registry.address());
-        let mut client = client(&url, exchange.user.then_some(PASSWORD));
+        let address = registry.address();
+        let mut client = client(&match exchange.user {
+            true => format!("nacos://me@{address}?password-file=FILE"),
+            false => format!("nacos://{address}"),
+        });
         let mut outcome = String::new();
         for name in &exchange.calls {
             let result = call(&mut client, name).await;
@@ -128,10 +132,10 @@ async fn a_registration_is_whole_and_no_address_holds_a_secret() {
     ];
     let registry = registry(responses.map(|body| (200, body.to_owned())).into());
     let url = format!(
-        "nacos://m%40e@{}/team-a?group=G%26&service=s",
+        "nacos://m%40e@{}/team-a?group=G%26&service=s&password-file=FILE",
         registry.address()
     );
-    let mut client = client(&url, Some(PASSWORD));
+    let mut client = client(&url);
     client.register(&own()).await.unwrap();
     client.renew(&own()).await.unwrap();
     let requests = registry.requests();
@@ -161,7 +165,7 @@ async fn a_list_without_end_is_cut() {
         let body = vec![b'x'; 3 * 1024 * 1024];
         Reply::Bytes(response("200 OK", &[], &body))
     });
-    let mut client = client(&format!("nacos://{}", endless.address()), None);
+    let mut client = client(&format!("nacos://{}", endless.address()));
     let error = client.instances().await.unwrap_err();
     assert!(matches!(error, RegistryError::NotUnderstood), "{error}");
 }
@@ -175,10 +179,7 @@ async fn over_https_the_authority_counts_that_the_file_holds_now() {
     });
     let file = other.file();
     let ca = Path::new(&file).display();
-    let mut client = client(
-        &format!("nacos+https://{}?ca={ca}", registry.address()),
-        None,
-    );
+    let mut client = client(&format!("nacos+https://{}?ca={ca}", registry.address()));
     let error = client.register(&own()).await.unwrap_err().to_string();
     assert!(
         error.contains("certificate") && !error.contains("https://"),

@@ -4,8 +4,8 @@
 //! A program declares its flags with clap and nothing else. A flag with `env` is a setting: its
 //! long name is its key in the file. A setting with `hide_env_values` is a secret and is rejected
 //! there. `--config FILE` itself is added here. clap ranks and validates: settings of the file
-//! become further flags, unless the command line or the environment has them. Arrays of tables stand
-//! in the file alone ([`FromTables`]).
+//! become further flags, unless the command line or the environment has them. What no flag can say
+//! stands in the file alone ([`WithFile`]).
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -16,16 +16,14 @@ use clap::builder::OsStringValueParser;
 use clap::error::ErrorKind;
 use clap::{Arg, ArgMatches, Command, Parser, value_parser};
 
-pub use self::array_tables::{ArrayTables, FromTables};
 use self::clap_errors::exit_error;
-use self::config_file::ConfigFile;
+pub use self::config_file::ConfigFile;
 pub use self::exposed::exposed_secrets;
 use self::from_file::FromFile;
 pub use self::sources::{overridden_keys, with_sources};
 use self::switch::with_switches;
 use crate::process::exit::{ExitError, one_line};
 
-mod array_tables;
 mod clap_errors;
 pub mod completions;
 mod config_file;
@@ -39,12 +37,31 @@ mod switch;
 const CONFIG: &str = "config";
 const VARIABLE_PREFIX: &str = "POSTERN_";
 const DEFAULT_PREFIX: &str = "POSTERN_DEFAULT_";
+/// The end of the help of `serve`.
+const EVERYWHERE: &str = "Each setting is also a variable (--upstream is POSTERN_UPSTREAM) and a key of the file of --config.";
+
+/// A command line whose file says more than its flags.
+pub trait WithFile: Parser {
+    /// The keys that no flag has, or that may hold tables in place of the flag's value.
+    const KEYS: &'static [&'static str] = &[];
+
+    /// The settings of `serve` that most people need, which `serve -h` lists: words.
+    const SUMMARY: &'static str = "";
+
+    /// Takes them for the commands that use them; others leave them unread.
+    ///
+    /// # Errors
+    /// [`ExitError::Config`] for the first unusable one.
+    fn take(&mut self, _file: &ConfigFile) -> Result<(), ExitError> {
+        Ok(())
+    }
+}
 
 /// Parses the program's settings. `--help` and `--version` print and end the process.
 ///
 /// # Errors
 /// [`ExitError::Usage`] for a wrong flag or variable, [`ExitError::Config`] for the file.
-pub fn parse<C: FromTables>() -> Result<C, ExitError> {
+pub fn parse<C: WithFile>() -> Result<C, ExitError> {
     match parse_from(std::env::args_os().collect()) {
         Ok(settings) => Ok(settings),
         Err(ParseOutcome::Help(help)) => help.exit(),
@@ -54,7 +71,7 @@ pub fn parse<C: FromTables>() -> Result<C, ExitError> {
 
 /// Returns a warning for each `POSTERN_*` variable that is not a setting, for the log of a server.
 #[must_use]
-pub fn unknown_variables<C: Parser>() -> Vec<String> {
+pub fn unknown_variables<C: WithFile>() -> Vec<String> {
     let names = std::env::vars_os().map(|(name, _)| name);
     unknown(&command::<C>(), names).collect()
 }
@@ -71,7 +88,7 @@ pub fn warn(warnings: &[String]) {
 ///
 /// # Errors
 /// Those of [`parse`].
-pub fn reread<C: FromTables>() -> Result<C, ExitError> {
+pub fn reread<C: WithFile>() -> Result<C, ExitError> {
     parse_words(std::env::args_os())
 }
 
@@ -79,7 +96,7 @@ pub fn reread<C: FromTables>() -> Result<C, ExitError> {
 ///
 /// # Errors
 /// Those of [`parse`].
-pub fn parse_words<C: FromTables>(
+pub fn parse_words<C: WithFile>(
     words: impl IntoIterator<Item = impl Into<OsString>>,
 ) -> Result<C, ExitError> {
     parse_from(words.into_iter().map(Into::into).collect()).map_err(|stop| match stop {
@@ -90,20 +107,25 @@ pub fn parse_words<C: FromTables>(
 
 /// Returns the file of settings, if there is one.
 #[must_use]
-pub fn config_file<C: Parser>() -> Option<PathBuf> {
+pub fn config_file<C: WithFile>() -> Option<PathBuf> {
     let arguments: Vec<_> = std::env::args_os().collect();
     let given = lenient_matches::<C>(&arguments).ok()?;
     file_of(&given).cloned()
 }
 
-/// Parses the value of a setting that must not be empty.
+/// Parses a name that others compare byte for byte.
 ///
 /// # Errors
-/// For an empty value, which is a mistake in a manifest.
-pub fn not_empty(text: &str) -> Result<String, &'static str> {
+/// For an empty value, which is a mistake in a manifest, and for what a file of variables leaves
+/// around a value: quotes, blanks, a carriage return.
+pub fn name(text: &str) -> Result<String, &'static str> {
+    let is_within = |quote| text.len() > 1 && text.starts_with(quote) && text.ends_with(quote);
     match text {
         "" => Err("is empty"),
-        text => Ok(text.to_owned()),
+        _ if text.contains(char::is_control) => Err("holds a control character"),
+        _ if text.trim() != text => Err("has a blank at an end"),
+        _ if is_within('"') || is_within('\'') => Err("is in quotes: leave them out"),
+        _ => Ok(text.to_owned()),
     }
 }
 
@@ -129,17 +151,24 @@ impl From<ExitError> for ParseOutcome {
     }
 }
 
-fn parse_from<C: FromTables>(mut arguments: Vec<OsString>) -> Result<C, ParseOutcome> {
+fn parse_from<C: WithFile>(mut arguments: Vec<OsString>) -> Result<C, ParseOutcome> {
     let given = lenient_matches::<C>(&arguments)?;
     let mut command = command::<C>();
     // Built, so that the global flags stand in every subcommand.
     command.build();
-    let (mut file, mut tables) = (None, ArrayTables::default());
-    if let Some(path) = file_of(&given) {
-        let file = file.insert(ConfigFile::read(path)?);
-        tables = file.take_tables(C::NAMES, |name| is_setting(&command, name))?;
+    let mut file = file_of(&given)
+        .map(|path| ConfigFile::read(path))
+        .transpose()?;
+    if let Some(file) = &mut file {
+        file.remove(C::KEYS, |name| is_setting(&command, name));
     }
-    let from_file = FromFile::resolve(&command, &given, file, &|name| std::env::var_os(name))?;
+    let variable = |name: &str| std::env::var_os(name);
+    let from_file = FromFile::resolve(
+        &command,
+        &given,
+        file.as_ref().map(|file| (file, C::KEYS)),
+        &variable,
+    )?;
     let end = before_operands(&arguments).len();
     arguments.splice(end..end, from_file.arguments.iter().cloned());
 
@@ -147,27 +176,32 @@ fn parse_from<C: FromTables>(mut arguments: Vec<OsString>) -> Result<C, ParseOut
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ParseOutcome::Help(error),
         _ => exit_error(&command, &given, &from_file, &error).into(),
     };
-    let mut matches = with_values_hidden(command.clone())
+    let mut matches = command
+        .clone()
         .try_get_matches_from(&arguments)
         .map_err(outcome)?;
     let mut settings = C::from_arg_matches_mut(&mut matches).map_err(outcome)?;
-    settings.take(&tables)?;
+    if let Some(file) = &file {
+        settings.take(file)?;
+    }
     Ok(settings)
 }
 
 /// Returns the program's command with `--config` and the names of its variables.
 #[must_use]
-pub fn command<C: Parser>() -> Command {
+pub fn command<C: WithFile>() -> Command {
     let config = Arg::new(CONFIG)
         .long(CONFIG)
         .env("POSTERN_CONFIG")
+        .hide_env(true)
         .value_name("FILE")
         .value_parser(value_parser!(PathBuf))
         .global(true)
         .display_order(0)
         .help("TOML file with settings; its keys are the long names of the flags");
     let command = with_variables(C::command()).arg(config);
-    with_short_check(with_negative_numbers(with_switches(command)))
+    let command = with_short_check(with_switches(command));
+    with_summary(command, C::SUMMARY)
 }
 
 fn is_set(variable: &str) -> bool {
@@ -178,7 +212,7 @@ fn is_set(variable: &str) -> bool {
 fn with_variables(command: Command) -> Command {
     command
         .mut_args(|arg| match variable_of(&arg) {
-            Some(variable) => arg.env(variable),
+            Some(variable) => arg.env(variable).hide_env(true),
             None => arg,
         })
         .mut_subcommands(with_variables)
@@ -192,7 +226,7 @@ fn variable_of(arg: &Arg) -> Option<String> {
 
 /// Returns true for a variable of `serve` that holds no secret.
 #[must_use]
-pub fn is_public_variable<C: Parser>(name: &str) -> bool {
+pub fn is_public_variable<C: WithFile>(name: &str) -> bool {
     let command = command::<C>();
     let serve = command.find_subcommand("serve");
     let mut settings = serve.into_iter().flat_map(settings);
@@ -229,29 +263,31 @@ fn with_short_check(command: Command) -> Command {
     })
 }
 
-/// Has a number below zero rejected as a value, not as a flag.
-fn with_negative_numbers(command: Command) -> Command {
-    command
-        .mut_args(|argument| {
-            let takes_one = argument.get_action().takes_values() && !argument.is_positional();
-            argument.allow_negative_numbers(takes_one)
-        })
-        .mut_subcommands(with_negative_numbers)
-}
-
-/// Hides the values of variables in `--help`: an address may hold a password.
-fn with_values_hidden(command: Command) -> Command {
-    command
-        .mut_args(|argument| argument.hide_env_values(true))
-        .mut_subcommands(with_values_hidden)
+/// Leaves to `serve -h` the settings of these names.
+fn with_summary(command: Command, names: &str) -> Command {
+    if names.is_empty() {
+        return command;
+    }
+    command.mut_subcommand("serve", |serve| {
+        let serve = serve.mut_args(|setting| {
+            let mut names = names.split_whitespace();
+            let is_rare = setting
+                .get_long()
+                .is_some_and(|own| names.all(|name| name != own));
+            setting.hide_short_help(is_rare)
+        });
+        let examples = serve.get_after_help().map(ToString::to_string);
+        let help = format!("{}\n\n{EVERYWHERE}", examples.unwrap_or_default());
+        serve
+            .after_help(format!("{help} All settings: --help"))
+            .after_long_help(help)
+    })
 }
 
 /// Parses command line and environment alone. Settings of the file may be missing and values are
 /// taken as they are: the real parse rejects.
-fn lenient_matches<C: Parser>(arguments: &[OsString]) -> Result<ArgMatches, ParseOutcome> {
-    let lenient = with_values_hidden(command::<C>())
-        .ignore_errors(true)
-        .args_override_self(true);
+fn lenient_matches<C: WithFile>(arguments: &[OsString]) -> Result<ArgMatches, ParseOutcome> {
+    let lenient = command::<C>().ignore_errors(true).args_override_self(true);
     let matches = with_any_values(lenient.clone()).try_get_matches_from(arguments);
     // Help was requested: that with the values that each setting takes.
     matches
@@ -273,7 +309,7 @@ fn file_of(given: &ArgMatches) -> Option<&PathBuf> {
 }
 
 /// Returns the flags of one command that are settings.
-fn settings(command: &Command) -> impl Iterator<Item = &Arg> {
+pub fn settings(command: &Command) -> impl Iterator<Item = &Arg> {
     command
         .get_arguments()
         .filter(|arg| arg.get_env().is_some() && arg.get_id() != CONFIG)

@@ -34,11 +34,12 @@ use crate::process::exit::ExitError;
 #[derive(Debug, Clone, Default, Args, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct TlsArgs {
-    /// File of the certificate to serve TLS with: PEM, the server's own first, then its issuers;
-    /// followed when it changes
+    /// PEM file of the certificate to serve TLS with
+    ///
+    /// The server's own first, then its issuers; followed when it changes
     #[arg(long, env, value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
-    /// File of the certificate's private key: PEM, not encrypted
+    /// PEM file of its private key, not encrypted
     #[arg(long, env, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
 }

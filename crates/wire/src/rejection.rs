@@ -195,11 +195,13 @@ rejections! {
     /// The login's body is missing, or username or password is empty (contract §4.1 rule 1).
     LoginIncomplete: BAD_REQUEST, "login_incomplete", "login information incomplete", none, AuthServer, always;
     /// The body is not the JSON object that is expected here.
-    BodyMalformed: BAD_REQUEST, "body_malformed", "the body is not the expected JSON object", none, AuthServer, always;
+    BodyMalformed: BAD_REQUEST, "body_malformed", "the body is not the expected JSON object in UTF-8", none, AuthServer, always;
     /// The body is longer than allowed.
     BodyTooLarge: PAYLOAD_TOO_LARGE, "body_too_large", "the body is too large", none, AuthServer, always;
     /// The body's media type is not `application/json`.
     MediaTypeUnsupported: UNSUPPORTED_MEDIA_TYPE, "media_type_unsupported", "the body must be application/json", none, AuthServer, always;
+    /// A content coding.
+    BodyEncoding: UNSUPPORTED_MEDIA_TYPE, "body_encoding", "the body must not be compressed", none, AuthServer, always;
     /// The body is no form, or repeats a parameter (RFC 6749 §3.2).
     FormMalformed: BAD_REQUEST, "form_malformed", "the body is not a form with each parameter once", none, AuthServer, always;
     /// A required parameter is missing, empty or unreadable.

@@ -4,25 +4,32 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use runtime::command_line::FromTables;
+use runtime::command_line::WithFile;
 use runtime::logs::telemetry::LogArgs;
 use runtime::net::listener::ip_address_and_port;
 use runtime::tls::TlsArgs;
 
 /// Puts the sidecar into Kubernetes manifests and pods, and finds what only looks protected
 #[derive(Debug, Parser)]
-#[command(name = "postern-k8s", version)]
+#[command(name = "postern-k8s", version, after_help = EXAMPLES)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-impl FromTables for Cli {}
+impl WithFile for Cli {}
+
+const EXAMPLES: &str = "\
+Examples:
+  postern-k8s inject -f deployment.yaml | kubectl apply -f -
+  postern-k8s lint -f deployment.yaml";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Put the sidecar into Kubernetes manifests: into every workload labelled postern/sidecar:
-    /// "true", and in front of it in the Services that select its pods
+    /// Put the sidecar into Kubernetes manifests
+    ///
+    /// Into every workload labelled postern/sidecar: "true", and in front of it in the Services
+    /// that select its pods
     Inject(InjectArgs),
     /// Find what looks protected in Kubernetes manifests and is not; exit code 78 for an error
     Lint(LintArgs),
@@ -38,15 +45,17 @@ pub(crate) struct SidecarsArgs {
     #[arg(long, value_name = "IMAGE")]
     pub(crate) image: Option<String>,
 
-    /// A setting of all sidecars as its variable, as in
-    /// POSTERN_AUTH_SERVER=dns://auth.identity.svc:9000/auth; an empty value takes the default
-    /// away. Repeatable
+    /// A setting of all sidecars as its variable; repeatable
+    ///
+    /// As in POSTERN_AUTH_SERVER=dns://auth.identity.svc:9000/auth; an empty value takes the
+    /// default away
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) set: Vec<String>,
 
-    /// A resource of the sidecars, as in memory-limit=512Mi or cpu-request=50m (cpu-request,
-    /// cpu-limit, memory-request, memory-limit); none behind the = takes the default away. What
-    /// they take on at a time follows from the memory. Repeatable; annotations of pods count more
+    /// A resource of the sidecars, as in memory-limit=512Mi; repeatable
+    ///
+    /// cpu-request, cpu-limit, memory-request, memory-limit; none behind the = takes the default
+    /// away. What they take on at a time follows from the memory. Annotations of pods count more
     #[arg(long, value_name = "NAME=QUANTITY")]
     pub(crate) resources: Vec<String>,
 }
@@ -58,8 +67,10 @@ pub(crate) struct InjectArgs {
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     pub(crate) files: Vec<String>,
 
-    /// Print the objects of one kind alone: in front of running pods, first the workloads with all
-    /// that is no Service, and after their rollout the Services
+    /// Print the objects of one kind alone
+    ///
+    /// In front of running pods, first the workloads with all that is no Service, and after their
+    /// rollout the Services
     #[arg(long, value_name = "KIND")]
     pub(crate) only: Option<Only>,
 
@@ -120,4 +131,13 @@ pub(crate) struct WebhookArgs {
 
     #[command(flatten)]
     pub(crate) logs: LogArgs,
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_documents_say_what_the_command_line_takes() {
+        let command = runtime::command_line::command::<super::Cli>();
+        ::tests::reference::hold_tables(&command);
+    }
 }

@@ -9,13 +9,16 @@ use serde::Serialize;
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct EnforcementArgs {
     /// Reject requests, or only report those that would be rejected for their token or by a
-    /// [[rule]]: they are forwarded, with a user only if their token was verified. Framing, paths
-    /// and sizes are enforced always
+    /// [[rule]]
+    ///
+    /// They are forwarded, with a user only if their token was verified. Framing, paths and sizes
+    /// are enforced always
     #[arg(long, env, value_enum, default_value_t, value_name = "MODE")]
     pub(crate) enforce: Enforce,
 
-    /// With --enforce report: the time from which they are rejected all the same, as in
-    /// 2026-12-31T00:00:00Z, at most 30 days ahead
+    /// With --enforce report: the time from which requests are rejected all the same
+    ///
+    /// As in 2026-12-31T00:00:00Z, at most 30 days ahead
     #[arg(long, env, value_name = "TIME")]
     pub(crate) report_until: Option<String>,
 }

@@ -7,8 +7,9 @@ use super::AdminArgs;
 /// The request, and the sidecar that explains it by its own settings.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// Path, with a query if there is one, as it stands in the request: /orders/42?page=2. Of a
-    /// URL, its host becomes the Host
+    /// Path, with a query if there is one, as in the request: /orders/42?page=2
+    ///
+    /// Of a URL, its host becomes the Host
     #[arg(value_name = "TARGET")]
     pub(crate) target: String,
 
@@ -16,8 +17,10 @@ pub(crate) struct ExplainArgs {
     #[arg(long, short = 'X', default_value = "GET", value_name = "METHOD")]
     pub(crate) method: String,
 
-    /// Header of the request, 'NAME: VALUE'; may be repeated. @- reads headers from standard input,
-    /// line by line: other users of the machine can see what stands on a command line
+    /// Header of the request, 'NAME: VALUE'; repeatable
+    ///
+    /// @- reads headers from standard input, line by line: other users of the machine can see what
+    /// stands on a command line
     #[arg(
         long = "header",
         short = 'H',
@@ -34,8 +37,9 @@ pub(crate) struct ExplainArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// End with exit code 1 unless this is the outcome: `verified`, `passed`, `answered`, or the
-    /// reason code of the rejection, such as token_expired
+    /// End with exit code 1 unless this is the outcome
+    ///
+    /// `verified`, `passed`, `answered`, or the reason code of the rejection, such as token_expired
     #[arg(long, value_name = "OUTCOME")]
     pub(crate) expect: Option<String>,
 

@@ -1,11 +1,13 @@
 //! The `[[issuer]]` tables of the configuration file.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 
 use runtime::command_line::serialize::each_displayed;
 use runtime::process::exit::ExitError;
-use serde::de::Error as _;
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use toml::{Table, Value};
 use wire::keys::algorithms::AsymmetricAlgorithm;
@@ -88,7 +90,7 @@ impl ServeArgs {
             "auth-server = true: no auth server is set"
         } else if table != plain {
             "with auth-server = true a table has name, issuer, audience, user-prefix and claim-header only"
-        } else if table.issuer.is_none() {
+        } else if table.issuer.as_deref().is_none_or(str::is_empty) {
             "`issuer`, the accepted iss, is missing"
         } else if tokens.issuer.is_some() || !tokens.audience.is_empty() {
             "`issuer` or `audience` outside of the tables (flag, variable or key) is set already"
@@ -127,8 +129,8 @@ impl ServeArgs {
         })
     }
 
-    /// Returns the settings as the text of a configuration file. Secrets, which a file may not
-    /// hold, are comments.
+    /// Returns the settings as the text of a configuration file. The secret, which a file may not
+    /// hold, is a comment.
     ///
     /// # Errors
     /// Those of the serializer.
@@ -136,14 +138,9 @@ impl ServeArgs {
         let settings = self.to_table().map_err(|error| {
             ExitError::Software(format!("the configuration cannot be printed: {error}"))
         })?;
-        let secrets: String = [
-            ("app-secret", &self.keys.app_secret),
-            ("registry-password", &self.keys.registry.registry_password),
-        ]
-        .into_iter()
-        .filter_map(|(name, secret)| secret.as_ref().map(|_| format!("# {name} is set\n")))
-        .collect();
-        Ok(format!("{settings}{secrets}"))
+        let secret = self.keys.app_secret.as_ref();
+        let secret = secret.map_or("", |_| "# app-secret is set\n");
+        Ok(format!("{settings}{secret}"))
     }
 
     /// Returns the settings as a configuration file has them, without secrets.
@@ -168,6 +165,7 @@ impl ServeArgs {
 
 /// An issuer beside the auth server, or in place of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct IssuerTable {
     /// Its name in logs and metrics.
@@ -199,6 +197,7 @@ pub(crate) struct IssuerTable {
         deserialize_with = "texts",
         skip_serializing_if = "Vec::is_empty"
     )]
+    #[cfg_attr(test, schemars(with = "OneOrSeveral"))]
     pub(crate) audience: Vec<String>,
     /// The claim that names it in place of `aud`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -210,6 +209,7 @@ pub(crate) struct IssuerTable {
         serialize_with = "each_displayed",
         skip_serializing_if = "Vec::is_empty"
     )]
+    #[cfg_attr(test, schemars(with = "Vec<String>"))]
     pub(crate) algorithms: Vec<AsymmetricAlgorithm>,
     /// Fields of the user and their claims; of several the first that is there counts.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -248,6 +248,7 @@ impl IssuerTable {
 
 /// A text, or a list of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged, expecting = "expected a text or a list of texts")]
 pub(crate) enum OneOrSeveral {
     One(String),
@@ -265,6 +266,29 @@ impl OneOrSeveral {
 
 fn texts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     Ok(OneOrSeveral::deserialize(deserializer)?.as_slice().to_vec())
+}
+
+/// Reads the tables; a text is the flag `--issuer`.
+pub(super) fn tables_or_name<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<IssuerTable>, D::Error> {
+    struct Tables;
+    impl<'de> Visitor<'de> for Tables {
+        type Value = Vec<IssuerTable>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a string, or tables: [[issuer]]")
+        }
+
+        fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
+            Ok(Vec::new())
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, tables: A) -> Result<Self::Value, A::Error> {
+            Vec::deserialize(SeqAccessDeserializer::new(tables))
+        }
+    }
+    deserializer.deserialize_any(Tables)
 }
 
 #[expect(

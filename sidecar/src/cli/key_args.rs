@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use clap::builder::ArgPredicate;
 use clap::{ArgGroup, Args};
-use registry::RegistryArgs;
 use runtime::command_line::seconds::Seconds;
 use runtime::command_line::serialize::displayed_if_any;
 use secrecy::SecretString;
@@ -22,10 +21,12 @@ const KEY_SOURCE: &str = "key_source";
 #[command(next_help_heading = "Keys", group = ArgGroup::new(KEY_SOURCE))]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct KeyArgs {
-    /// The auth server with its context path: http(s)://HOST:PORT/CONTEXT; dns://NAME:PORT/CONTEXT
-    /// to resolve the name at each tick and rotate its addresses; these also with +https;
-    /// nacos[+https]://[USER@]HOST[:PORT]/CONTEXT for the instances that a registry lists,
-    /// with ?namespace=ID&group=NAME&service=NAME&server-name=NAME&ca=FILE&registry-tls=on|off
+    /// The auth server with its context path: http://HOST:PORT/CONTEXT
+    ///
+    /// Also https; dns://NAME:PORT/CONTEXT to resolve the name at each tick and rotate its
+    /// addresses; nacos://[USER@]HOST[:PORT]/CONTEXT for the instances that a registry lists, with
+    /// ?password-file=FILE&namespace=ID&group=NAME&service=NAME&server-name=NAME&ca=FILE and
+    /// registry-tls=on|off; both also with +https
     #[arg(
         long,
         env,
@@ -36,8 +37,9 @@ pub(crate) struct KeyArgs {
     )]
     pub(crate) auth_server: Option<String>,
 
-    /// Any issuer in place of the auth server, by its own address, which is its iss: its discovery
-    /// document names the JWK Set
+    /// Your identity provider, by the address that is the iss of its tokens
+    ///
+    /// In place of the auth server; its discovery document names the JWK Set
     #[arg(
         long,
         env,
@@ -48,8 +50,9 @@ pub(crate) struct KeyArgs {
     )]
     pub(crate) issuer_url: Option<String>,
 
-    /// Any issuer in place of the auth server: the address of its JWK Set, https or http, or a file
-    /// with it or with public keys in PEM, which is read again at each tick
+    /// Keys of any issuer: the address of its JWK Set, or a file
+    ///
+    /// The file holds a JWK Set or public keys in PEM, and is read again at each tick
     #[arg(
         long,
         env,
@@ -59,8 +62,9 @@ pub(crate) struct KeyArgs {
     )]
     pub(crate) jwks: Option<String>,
 
-    /// Certificates to trust with https in place of the system's: a bundle in PEM, read again when
-    /// it changes
+    /// PEM file of the authorities to trust with https in place of the system's
+    ///
+    /// Of the auth server or any issuer; read again when it changes
     #[arg(long, env, value_name = "FILE")]
     pub(crate) auth_ca: Option<PathBuf>,
 
@@ -71,10 +75,6 @@ pub(crate) struct KeyArgs {
     /// Private key of that certificate in PEM
     #[arg(long, env, requires = "auth_client_cert", value_name = "FILE")]
     pub(crate) auth_client_key: Option<PathBuf>,
-
-    #[command(flatten)]
-    #[serde(flatten)]
-    pub(crate) registry: RegistryArgs,
 
     /// Application id for the auth server
     #[arg(long, env, conflicts_with_all = ISSUERS, value_name = "ID")]
@@ -97,8 +97,9 @@ pub(crate) struct KeyArgs {
     #[arg(long, env, conflicts_with_all = ISSUERS, value_name = "FILE")]
     pub(crate) app_secret_file: Option<PathBuf>,
 
-    /// Signing type of the auth server: rsa (the default), hmac or ecdsa. It is configured with the
-    /// same
+    /// Signing type of the auth server: rsa (the default), hmac or ecdsa
+    ///
+    /// It is configured with the same
     #[arg(
         long,
         env,
@@ -117,14 +118,16 @@ pub(crate) struct KeyArgs {
     #[arg(long, env, default_value = "0 * * * * *", value_name = "CRON")]
     pub(crate) refresh_cron: String,
 
-    /// File that keeps the last fetched keys, so that a sidecar that starts while no key server is
-    /// reachable serves at once; --max-key-age counts on from the fetch. Readable by its owner
-    /// only. Not with hmac, where the key is a secret
+    /// File that keeps the last fetched keys for a start while no key server is reachable
+    ///
+    /// --max-key-age counts on from the fetch. Readable by its owner only. Not with hmac, where the
+    /// key is a secret
     #[arg(long, env, value_name = "FILE")]
     pub(crate) key_cache: Option<PathBuf>,
 
-    /// Time for which keys are trusted that cannot be fetched again, for example while the auth
-    /// server is down; then tokens get 503 auth_keys_stale. 0: forever
+    /// Time for which keys are trusted that cannot be fetched again; 0: forever
+    ///
+    /// For example while the auth server is down; then tokens get 503 auth_keys_stale
     #[arg(
         long,
         env,

@@ -9,8 +9,7 @@ use serde::Serialize;
 #[command(next_help_heading = "Limits")]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct LimitArgs {
-    /// Close WebSockets, server-sent events and gRPC calls when the token that opened them expires
-    /// (exp and leeway)
+    /// Close WebSockets, event streams and gRPC calls when the token that opened them expires
     #[arg(long, env, default_value_t = true, action = ArgAction::Set)]
     pub(crate) close_streams_on_expiry: bool,
 
@@ -18,36 +17,43 @@ pub(crate) struct LimitArgs {
     #[arg(long, env, default_value_t = Seconds::new(2), value_parser = at_least_one, value_name = "DURATION")]
     pub(crate) upstream_connect_timeout: Seconds,
 
-    /// Time the service may be silent before and within its response; 0: forever. WebSockets, gRPC
-    /// calls and event streams are exempt once their response has begun, if the request brought a
-    /// token
+    /// Time the service may be silent before and within its response; 0: forever
+    ///
+    /// WebSockets, gRPC calls and event streams are exempt once their response has begun, if the
+    /// request brought a token
     #[arg(long, env, default_value_t = Seconds::new(60), value_name = "DURATION")]
     pub(crate) upstream_read_timeout: Seconds,
 
-    /// Time from the first byte of a request to the end of its header, at most 59s; a new
-    /// connection may be silent for as long
+    /// Time from the first byte of a request to the end of its header, at most 59s
+    ///
+    /// A new connection may be silent for as long
     #[arg(long, env, default_value_t = Seconds::new(10), value_parser = within(1..=59), value_name = "DURATION")]
     pub(crate) request_header_timeout: Seconds,
 
-    /// Time a client may be silent within the body of its request; 0: forever. WebSockets, and gRPC
-    /// calls that brought a token, are exempt until their response ends; before it begins,
-    /// --upstream-read-timeout bounds their silence
+    /// Time a client may be silent within the body of its request; 0: forever
+    ///
+    /// WebSockets, and gRPC calls that brought a token, are exempt until their response ends;
+    /// before it begins, --upstream-read-timeout bounds their silence
     #[arg(long, env, default_value_t = Seconds::new(60), value_name = "DURATION")]
     pub(crate) request_body_timeout: Seconds,
 
-    /// Time a client may read nothing of what is sent to it; 0: forever. Then its connection is
-    /// closed
+    /// Time a client may read nothing of what is sent to it; 0: forever
+    ///
+    /// Then its connection is closed
     #[arg(long, env, default_value_t = Seconds::new(60), value_name = "DURATION")]
     pub(crate) downstream_write_timeout: Seconds,
 
-    /// Max. connections of clients at once; more are closed. Default: half of the file descriptors
-    /// that the process may have, less a few, and at most 16384
+    /// Max. connections of clients at once; more are closed
+    ///
+    /// Default: half of the file descriptors that the process may have, less a few, and at most
+    /// 16384
     #[arg(long, env, value_parser = connections, value_name = "COUNT")]
     pub(crate) max_connections: Option<usize>,
 
-    /// Max. requests at once on their way to the service and back, over all connections; more get
-    /// 503 server_busy. Four fifths of them at most for one user, or one address without a token.
-    /// Default: as for --max-connections
+    /// Max. requests at once on their way to the service and back; more get 503 server_busy
+    ///
+    /// Over all connections. Four fifths of them at most for one user, or one address without a
+    /// token. Default: as for --max-connections
     #[arg(long, env, value_parser = connections, value_name = "COUNT")]
     pub(crate) max_requests: Option<usize>,
 

@@ -12,8 +12,9 @@ use crate::telemetry::access_log::{AccessLog, LoggedUser};
 #[command(next_help_heading = "Logs")]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct TracingArgs {
-    /// Give each request an id (X-Request-Id), unless it brings one: for the service, the response
-    /// and the log
+    /// Give each request an id (X-Request-Id), unless it brings one
+    ///
+    /// For the service, the response and the log
     #[arg(long, env)]
     pub(crate) request_id: bool,
 }
@@ -33,9 +34,10 @@ pub(crate) struct AccessLogArgs {
     #[serde(serialize_with = "word")]
     pub(crate) access_log_user: LoggedUser,
 
-    /// Network of proxies, such as 10.0.0.0/8, whose X-Forwarded-For is trusted when a log line
-    /// names the client, and whose X-Original-URL and other fields with a path reach the service;
-    /// repeatable
+    /// Network of proxies in front, such as 10.0.0.0/8; repeatable
+    ///
+    /// Their X-Forwarded-For is trusted when a log line names the client, and their X-Original-URL
+    /// and other fields with a path reach the service
     #[arg(long, env, value_name = "CIDR", value_delimiter = ',', value_parser = parse_network)]
     #[serde(serialize_with = "each_displayed")]
     pub(crate) trusted_proxy: Vec<IpNet>,

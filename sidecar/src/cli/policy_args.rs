@@ -1,6 +1,7 @@
 //! The rules for requests: settings of `serve` and `check`.
 
 use clap::{ArgAction, Args};
+use runtime::command_line::name;
 use runtime::command_line::seconds::{Seconds, within};
 use serde::Serialize;
 use wire::settings::whole_patterns;
@@ -21,43 +22,47 @@ const MAX_LEEWAY_SECONDS: u32 = 300;
 #[command(next_help_heading = "Rules")]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct RulesArgs {
-    /// Application name of the service; its context path is /NAME. Empty: no context path
+    /// Application name of the service; its context path is /NAME, empty for none
     #[arg(long, env, default_value = "", value_name = "NAME")]
     pub(crate) app_name: String,
 
-    /// Ant pattern, relative to the context path, of paths that need no token; may be repeated, or
-    /// hold several separated by commas. Methods in front limit it, as in 'GET,HEAD /products/**'
+    /// Path without a token, as in '/static/**' or 'GET /products/**'; repeatable
+    ///
+    /// An Ant pattern, relative to the context path; methods in front limit it: GET,HEAD. May hold
+    /// several separated by commas
     #[arg(long, env, value_delimiter = ',', value_name = "PATTERN")]
     #[serde(serialize_with = "serialize_whole")]
     pub(crate) public_path: Vec<String>,
 
-    /// Ant pattern, relative to the context path, of paths where the token is optional: without one
-    /// the request is forwarded without a user. A bad token is rejected there too. Written as
-    /// --public-path
+    /// Path where the token is optional: without one the request is forwarded without a user;
+    /// repeatable
+    ///
+    /// A bad token is rejected there too. Written as --public-path
     #[arg(long, env, value_delimiter = ',', value_name = "PATTERN")]
     #[serde(serialize_with = "serialize_whole")]
     pub(crate) optional_auth_path: Vec<String>,
 
-    /// Fate of a request with a valid token that no [[rule]] of the file is for: the token is
-    /// enough, or it is rejected
-    #[arg(long, env, value_enum, default_value_t, value_name = "FATE")]
+    /// Of the file alone, as `[[rule]]` is.
+    #[arg(skip)]
     pub(crate) default_rule: DefaultRule,
 
-    /// `[[rule]]` of the file.
     #[arg(skip)]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) rule: Vec<RuleTable>,
 
-    /// Origin whose pages may call the service from a browser, as in https://app.example; may be
-    /// repeated, or hold several separated by commas. Its preflights pass without a token, and the
-    /// sidecar's own responses carry the CORS fields; the service adds its own. The cookie of
-    /// --token-cookie is accepted from them no more than from any other site
+    /// Origin whose pages may call the service from a browser, as in https://app.example;
+    /// repeatable
+    ///
+    /// Its preflights pass without a token, and the sidecar's own responses carry the CORS fields;
+    /// the service adds its own. The cookie of --token-cookie is accepted from them no more than
+    /// from any other site
     #[arg(long, env, value_delimiter = ',', value_name = "ORIGIN")]
     pub(crate) cors_origin: Vec<String>,
 
-    /// URL under which clients know the service, as in https://api.example/orders. The sidecar then
-    /// serves its metadata as an OAuth protected resource (RFC 9728) and names them in every
-    /// challenge, so that clients find its issuers that are URLs
+    /// URL under which clients know the service, as in https://api.example/orders
+    ///
+    /// The sidecar then serves its metadata as an OAuth protected resource (RFC 9728) and names
+    /// them in every challenge, so that clients find its issuers that are URLs
     #[arg(long, env, value_name = "URL")]
     pub(crate) resource: Option<String>,
 
@@ -96,18 +101,21 @@ impl RulesArgs {
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct TokenArgs {
     /// Accept only tokens of this issuer (iss)
-    #[arg(long, env, value_name = "NAME")]
+    #[arg(long, env, value_parser = name, value_name = "NAME")]
     pub(crate) issuer: Option<String>,
 
-    /// Accept only tokens meant for this audience (aud); may be repeated, or hold several separated
-    /// by commas: for any of them
-    #[arg(long, env, value_delimiter = ',', value_name = "NAME")]
+    /// Accept only tokens for this audience (aud); repeatable
+    ///
+    /// For any of them; may hold several separated by commas
+    #[arg(long, env, value_delimiter = ',', value_parser = name, value_name = "NAME")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) audience: Vec<String>,
 
-    /// FIELD=CLAIM: fill a field of the user from a claim of another issuer's token; may be
-    /// repeated. A claim's name is taken whole; one that begins with / is a JSON Pointer to a
-    /// nested claim. id and account come from sub unless mapped
+    /// Fill a field of the user from a claim; repeatable
+    ///
+    /// For tokens of another issuer than the auth server. A claim's name is taken whole; one that
+    /// begins with / is a JSON Pointer to a nested claim. id and account come from sub unless
+    /// mapped
     #[arg(long, env, value_delimiter = ',', value_name = "FIELD=CLAIM")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) claim: Vec<String>,
@@ -126,26 +134,28 @@ pub(crate) struct TokenArgs {
     #[arg(long, env)]
     pub(crate) allow_no_exp: bool,
 
-    /// Accept tokens that their issuer bound to a key of the client (cnf), without a proof of it:
-    /// for a proxy in front that checks the proof
+    /// Accept tokens bound to a key of the client (cnf) without a proof: a proxy in front checks it
     #[arg(long, env, default_value_t = false, action = ArgAction::Set)]
     pub(crate) accept_bound_tokens: bool,
 
-    /// Cookie that may hold the token if there is no Authorization header. WebSockets, and requests
-    /// other than GET, HEAD and OPTIONS, are rejected if another site made the browser send them
+    /// Cookie that may hold the token if there is no Authorization header
+    ///
+    /// WebSockets, and requests other than GET, HEAD and OPTIONS, are rejected if another site made
+    /// the browser send them
     #[arg(long, env, value_name = "NAME")]
     pub(crate) token_cookie: Option<String>,
 
-    /// Origin of another site, as in https://app.example, whose pages may make the browser send
-    /// that cookie, or the one for which a proxy adds the token-header of an [[issuer]]; may be
-    /// repeated, or hold several separated by commas. Those of --cors-origin may not unless they
-    /// are listed here too
+    /// Origin of another site whose pages may make the browser send that cookie; repeatable
+    ///
+    /// As in https://app.example. Also one for which a proxy adds the token-header of an
+    /// [[issuer]]. Those of --cors-origin may not unless they are listed here too
     #[arg(long, env, value_delimiter = ',', value_name = "ORIGIN")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) cookie_origin: Vec<String>,
 
-    /// Take the token of a WebSocket from Sec-WebSocket-Protocol: bearer, TOKEN, the only field
-    /// that a browser can set
+    /// Take the token of a WebSocket from Sec-WebSocket-Protocol: bearer, TOKEN
+    ///
+    /// It is the only field that a browser can set
     #[arg(long, env)]
     pub(crate) websocket_token: bool,
 }
@@ -159,16 +169,15 @@ pub(crate) struct IdentityArgs {
     #[arg(long, env, default_value = "X-Current-User", value_name = "NAME")]
     pub(crate) user_header: String,
 
-    /// Encoding of the user in that header: JSON in ASCII, or the same JSON in base64url without
-    /// padding
+    /// Encoding of the user in that header: JSON in ASCII, or the same in base64url without padding
     #[arg(long, env, value_enum, default_value_t = Encoding::Json, value_name = "ENCODING")]
     pub(crate) user_header_encoding: Encoding,
 
-    /// NAME=CLAIM: pass one claim of the token to the service in one more header, as in
-    /// X-User-Id=sub; may be repeated, or hold several separated by commas. A claim is named as in
-    /// --claim. Text is percent-encoded except visible ASCII, and so are % and the comma, which
-    /// separates the members of a list; an object is JSON. Without the claim there is no header;
-    /// values that clients send under the name are always removed
+    /// Pass one claim of the token to the service in a header, as in X-User-Id=sub; repeatable
+    ///
+    /// A claim is named as in --claim. Text is percent-encoded except visible ASCII, and so are %
+    /// and the comma, which separates the members of a list; an object is JSON. Without the claim
+    /// there is no header; values that clients send under the name are always removed
     #[arg(long, env, value_delimiter = ',', value_name = "NAME=CLAIM")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) claim_header: Vec<String>,

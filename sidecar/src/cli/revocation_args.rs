@@ -24,9 +24,10 @@ pub(crate) enum RevocationMode {
 #[command(next_help_heading = "Keys")]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct RevocationArgs {
-    /// Reject revoked tokens by the auth server's list, which is fetched with the key: off; on, also while
-    /// the list cannot be fetched again; or required, where tokens get 503 revocations_stale once the list
-    /// is older than --max-revocation-age [default: on with an auth server]
+    /// Reject revoked tokens by the auth server's list [default: on with an auth server]
+    ///
+    /// It is fetched with the key. on: also while the list cannot be fetched again; required:
+    /// tokens get 503 revocations_stale once the list is older than --max-revocation-age
     #[arg(
         long,
         env,
@@ -39,8 +40,9 @@ pub(crate) struct RevocationArgs {
     #[serde(serialize_with = "word_if_any")]
     pub(crate) revocations: Option<RevocationMode>,
 
-    /// Fetch the revocation list this often beside the key's schedule, so that a logout takes effect sooner;
-    /// an unchanged list is a short response. 0: only with the key
+    /// Fetch the revocation list this often beside the key's schedule; 0: only with the key
+    ///
+    /// A logout then takes effect sooner; an unchanged list is a short response
     #[arg(long, env, default_value_t = Seconds::new(0), value_name = "DURATION")]
     pub(crate) revocation_poll: Seconds,
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use clap::ValueEnum;
 use serde::{Deserialize, Serialize, Serializer};
 use wire::settings::whole_patterns;
 
 /// One `[[rule]]`, before its values are checked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RuleTable {
     /// The name in metrics and explanations.
@@ -29,6 +29,7 @@ pub(crate) struct RuleTable {
 
 /// A value of a claim.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged, expecting = "expected a string, an integer, true or false")]
 pub(crate) enum ClaimValue {
     Text(String),
@@ -37,7 +38,8 @@ pub(crate) enum ClaimValue {
 }
 
 /// The fate of a request with a valid token that no rule is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum DefaultRule {
     /// The token is enough.

@@ -31,7 +31,7 @@ pub(super) fn access_rules(
     let unmatched = match args.default_rule {
         DefaultRule::Token => Unmatched::Token,
         DefaultRule::Deny if args.rule.is_empty() => {
-            let line = "--default-rule deny: without a [[rule]] every request is rejected";
+            let line = "`default-rule` deny: without a [[rule]] every request is rejected";
             return Err(ExitError::Config(line.to_owned()));
         }
         DefaultRule::Deny => Unmatched::Deny,

@@ -2,14 +2,7 @@
 
 use std::fmt::Display;
 
-use runtime::command_line::not_empty;
 use runtime::process::exit::ExitError;
-
-/// Returns the value if there is one; an empty one is an error, because it would disable the check.
-pub(super) fn given(flag: &str, value: Option<&str>) -> Result<Option<String>, ExitError> {
-    let given = value.map(not_empty).transpose();
-    given.map_err(|error| flag_error(flag, "", error))
-}
 
 /// Parses the value of a flag.
 pub(super) fn parsed<T: std::str::FromStr<Err: Display>>(

@@ -44,7 +44,7 @@ pub(super) fn endpoint(args: &ServeArgs) -> Result<EndpointSettings, ExitError> 
     let auth_server = url
         .parse::<AuthServer>()
         .map_err(|error| flag_error("auth-server", without_credentials(url), error))?
-        .with_registry(&args.keys.registry)?;
+        .with_registry()?;
     let tls = tls_files(args);
     if let Some(flag) = unused(&tls, Some(auth_server.scheme())) {
         return Err(without_tls(flag));

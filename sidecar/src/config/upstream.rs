@@ -6,7 +6,7 @@ use runtime::net::host_port::without_credentials;
 use runtime::net::loopback::is_loopback_host;
 use runtime::process::exit::ExitError;
 
-use super::flag_value::{flag_error, given};
+use super::flag_value::flag_error;
 use crate::cli::ServeArgs;
 use crate::cli::service_args::ServiceArgs;
 use crate::upstream::exposure_check;
@@ -62,10 +62,7 @@ pub(super) fn upstream_tls(
             return Err(ExitError::Config(line.to_owned()));
         }
     };
-    let server_name = given(
-        "upstream-server-name",
-        args.upstream.upstream_server_name.as_deref(),
-    )?;
+    let server_name = args.upstream.upstream_server_name.clone();
     let ca = args.upstream.upstream_ca.clone();
     let files = TlsFiles {
         // No authority certifies 127.0.0.1, and nothing stands between.

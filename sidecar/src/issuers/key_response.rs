@@ -11,7 +11,7 @@ use super::http_client::Unexpected;
 /// The reason why a response holds no key string.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum KeyResponseError {
-    #[error("the auth server responded with {} ({reason})", Unexpected(*status))]
+    #[error("the auth server responded with {} ({reason}){}", Unexpected(*status), remedy(reason))]
     Rejected { status: StatusCode, reason: String },
     #[error("the response is not the contract's envelope")]
     NotAnEnvelope,
@@ -30,6 +30,16 @@ impl KeyResponseError {
             }
             Self::NotAnEnvelope | Self::NotAString => false,
         }
+    }
+}
+
+/// Names the remedy for a wrong application.
+fn remedy(reason: &str) -> &'static str {
+    match reason == Rejection::ApplicationUnknown.reason() {
+        true => {
+            ": compare --app-id and --app-secret-file with `auth-server application list`; `application add` registers one"
+        }
+        false => "",
     }
 }
 

@@ -272,7 +272,6 @@ mod tests {
         for (flag, value, at_once) in [
             ("--public-path", "/a/**", true),
             ("--optional-auth-path", "/a/**", true),
-            ("--default-rule", "deny", true),
             ("--cors-origin", "https://app.example", true),
             ("--issuer", "auth", true),
             ("--audience", "orders", true),
@@ -360,7 +359,6 @@ mod tests {
             "--upstream-ca=/2",
             "--audience=2",
             "--public-path=/2",
-            "--default-rule=deny",
         ]);
         let read = args(&["--jwks=https://b/", "--issuer=i", "--audience=3"]);
         let now = apply_reloadable(&start, &effective, &read);

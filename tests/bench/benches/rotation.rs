@@ -112,12 +112,7 @@ fn auth_server(store: &str) -> AuthServer {
     let seconds = |duration: Duration| duration.as_secs().to_string();
     AuthServerPlan::new()
         .store(store)
-        .flags([
-            "--store-poll-interval",
-            &seconds(STORE_POLL_INTERVAL),
-            "--leeway",
-            "0",
-        ])
+        .flags(["--store-poll-interval", &seconds(STORE_POLL_INTERVAL)])
         .flags(["--rotation-lead", LEAD_SECONDS])
         .flags(["--token-lifetime", &seconds(TOKEN_LIFETIME)])
         .ready()

@@ -22,13 +22,7 @@ fn event(server: &AuthServer, name: &str) -> Value {
 }
 
 fn logging_json(users: &UsersFile) -> AuthServer {
-    let flags = [
-        "--users",
-        &users.location(),
-        "--log-format",
-        "json",
-        "--request-id",
-    ];
+    let flags = ["--users", &users.location(), "--log-format", "json"];
     AuthServerPlan::new().flags(flags).ready()
 }
 

@@ -6,13 +6,11 @@ use std::path::{Path, PathBuf};
 
 use tests::openapi;
 use tests::programs::repository;
+use tests::reference;
 use wire::rejection::Rejection;
 
-mod configuration;
 mod flags;
-
-/// The variable that rewrites the generated blocks instead of comparing them.
-const UPDATE: &str = "POSTERN_UPDATE_DOCS";
+mod settings;
 
 #[test]
 fn the_contract_s_table_and_its_tests_name_each_other() {
@@ -275,12 +273,5 @@ fn every_reason_code_has_its_cause_and_remedy_in_the_document() {
     let (before, rest) = text.split_once(START).unwrap();
     let (_, after) = rest.split_once("<!-- end -->").unwrap();
     let updated = format!("{before}{START}{}<!-- end -->{after}", reason_sections());
-    if std::env::var_os(UPDATE).is_some() {
-        fs::write(&path, updated).unwrap();
-    } else {
-        assert_eq!(
-            text, updated,
-            "{REASONS} is out of date: {UPDATE}=1 rewrites it"
-        );
-    }
+    reference::hold(&path, &updated);
 }

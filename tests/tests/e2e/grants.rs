@@ -433,7 +433,7 @@ fn logins_and_token_requests_share_the_limit_of_an_address() {
 
 #[test]
 fn each_token_request_is_counted_and_written_down() {
-    let installation = Installation::start(&["--log-format", "json", "--request-id"]);
+    let installation = Installation::start(&["--log-format", "json"]);
     let server = &installation.server;
     let client = server.anonymous();
     let body = format!("{GRANT}&client_id=jobs&client_secret={}", installation.jobs);
@@ -482,7 +482,7 @@ fn each_token_request_is_counted_and_written_down() {
     for (grant, outcome) in [
         ("client_credentials", "ok"),
         ("client_credentials", "application_unknown"),
-        ("other", "application_unknown"),
+        ("other", "grant_unsupported"),
     ] {
         let labels = format!("{{grant=\"{grant}\",outcome=\"{outcome}\"}}");
         let name = format!("postern_auth_server_tokens_issued_total{labels}");

@@ -57,6 +57,13 @@ fn documented(heading: &str, replaced: &[(&str, &str)]) -> Vec<String> {
         if flag == "--app-name" || flag == "--upstream" {
             continue;
         }
+        // The issuer is not on this machine, its key set is.
+        let discovered = replaced.iter().find(|_| flag == "--issuer-url");
+        if let Some((flag_of_set, set)) = discovered {
+            let flags_of_set = ["--issuer", &value, flag_of_set, set];
+            flags.extend(flags_of_set.map(str::to_owned));
+            continue;
+        }
         let other = replaced.iter().find(|(name, _)| *name == flag);
         let value = other.map_or(value, |(_, value)| (*value).to_owned());
         flags.extend([flag, value]);
@@ -91,6 +98,13 @@ fn keycloak_s_tokens_are_verified_by_the_documented_command() {
 #[test]
 fn auth0_s_tokens_are_verified_by_the_documented_command() {
     every_token_gets_its_verdict("Auth0");
+}
+
+#[test]
+fn usual_tokens_of_other_providers_become_the_documented_user() {
+    for provider in ["Microsoft Entra ID", "Okta", "Google", "Amazon Cognito"] {
+        every_token_gets_its_verdict(provider);
+    }
 }
 
 #[test]

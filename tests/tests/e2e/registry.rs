@@ -260,15 +260,16 @@ fn a_registry_that_needs_a_login_gets_one_unlogged() {
     write_private(&password, PASSWORD);
     let loud = ["--log-level", "trace,hyper_util=trace,reqwest=trace"];
 
-    let server = registering(&format!("nacos://{USER}@{address}"))
-        .flags(["--registry-password-file", &text(&password)])
-        .flags(loud)
-        .ready();
+    let password = text(&password);
+    let server = registering(&format!(
+        "nacos://{USER}@{address}?password-file={password}"
+    ))
+    .flags(loud)
+    .ready();
     registry.lists(&[server.address()]);
     let service = EchoService::start();
-    let url = format!("nacos://{USER}@{address}/auth");
+    let url = format!("nacos://{USER}@{address}/auth?password-file={password}");
     let sidecar = SidecarPlan::new(&service, &url)
-        .environment("POSTERN_REGISTRY_PASSWORD", PASSWORD)
         .flags(EVERY_SECOND)
         .flags(loud)
         .ready();
@@ -291,9 +292,14 @@ fn a_login_that_the_registry_rejects_is_logged_alone() {
         return;
     };
     let address = registry.address();
-    let server = registering(&format!("nacos://{USER}@{address}"))
-        .environment("POSTERN_REGISTRY_PASSWORD", "wrong-hush")
-        .ready();
+    let home = tempfile::tempdir().unwrap();
+    let password = home.path().join("password");
+    write_private(&password, "wrong-hush");
+    let password = text(&password);
+    let server = registering(&format!(
+        "nacos://{USER}@{address}?password-file={password}"
+    ))
+    .ready();
     server.until_logged("the registry rejects the login: 403");
     assert_eq!(registry.listed(), Vec::<String>::new());
     assert!(!says_registered(&server));
@@ -349,17 +355,18 @@ fn nacos_3_over_tls_serves_both_programs_and_may_fail() {
     let registry = Nacos3::start(&authority);
     let (address, ca) = (registry.address(), authority.file());
     let ca = ca.display();
-    let user = nacos_3::USER;
-    let server = registering(&format!("nacos+https://{user}@{address}/team-a?ca={ca}"))
-        .environment("POSTERN_REGISTRY_PASSWORD", nacos_3::PASSWORD)
-        .ready();
+    let home = tempfile::tempdir().unwrap();
+    let password = home.path().join("password");
+    write_private(&password, nacos_3::PASSWORD);
+    let (user, files) = (
+        nacos_3::USER,
+        format!("password-file={}&ca={ca}", text(&password)),
+    );
+    let server = registering(&format!("nacos+https://{user}@{address}/team-a?{files}")).ready();
     wait::until("the registration", || registry.registered());
     let service = EchoService::start();
-    let url = format!("nacos://{user}@{address}/auth?namespace=team-a&registry-tls=on&ca={ca}");
-    let sidecar = SidecarPlan::new(&service, &url)
-        .environment("POSTERN_REGISTRY_PASSWORD", nacos_3::PASSWORD)
-        .flags(EVERY_SECOND)
-        .ready();
+    let url = format!("nacos://{user}@{address}/auth?namespace=team-a&registry-tls=on&{files}");
+    let sidecar = SidecarPlan::new(&service, &url).flags(EVERY_SECOND).ready();
     registry.drop_instance();
     let form = wait::until("a second registration", || registry.registered());
     assert!(

@@ -18,7 +18,7 @@ const PASSWORD: &str = "enchantress";
 #[test]
 fn a_logout_ends_a_token_that_only_sidecars_still_accept() {
     let server = AuthServerPlan::polling()
-        .flags(["--token-lifetime", "1", "--leeway", "0"])
+        .flags(["--token-lifetime", "1"])
         .ready();
     let service = EchoService::start();
     let lenient = SidecarPlan::polling(&service, &server.url())

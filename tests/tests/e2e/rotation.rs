@@ -86,7 +86,7 @@ impl Traffic {
 /// A next key is published four seconds before it signs; server and sidecar poll every second.
 #[test]
 fn five_rotations_under_load_reject_no_request() {
-    let server = auth_server(&["--token-lifetime", "8", "--leeway", "0"]);
+    let server = auth_server(&["--token-lifetime", "8"]);
     let service = EchoService::start();
     let sidecar = sidecar(&service, &server.url(), EVERY_SECOND);
     let traffic = Traffic::default();

@@ -41,7 +41,7 @@ fn whole_run(signing_type: SigningType) -> Vec<String> {
     let plan = AuthServerPlan::new()
         .directory(directory.path())
         .flags(["--signing-type", signing_type.name()])
-        .flags(["--access-log", "all", "--request-id"]);
+        .flags(["--access-log", "all"]);
     let auth_server = TALKATIVE
         .iter()
         .fold(plan, |plan, (name, value)| plan.environment(name, value))

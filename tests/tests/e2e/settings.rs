@@ -4,48 +4,18 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use tests::auth_server::AuthServerPlan;
+use tests::certificates::write_private;
 use tests::programs::Program;
 
 use super::command_line::{CONFIG, SIDECAR};
 
 #[test]
-fn flags_come_before_variables_before_the_file_before_defaults() {
+fn flags_variables_file_and_image_rank_in_this_order() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("postern.toml");
     fs::write(
         &file,
-        "issuer = \"file\"\ntoken-lifetime = 60\nleeway = \"5m\"\n",
-    )
-    .unwrap();
-    let command = Program::AuthServer
-        .command()
-        .arguments(["check", "--issuer", "flag", "--config"])
-        .arguments([&file])
-        .environment("POSTERN_ISSUER", "variable")
-        .environment("POSTERN_TOKEN_LIFETIME", "70");
-    let end = command.run();
-    assert_eq!(end.code, Some(0), "{}", end.stderr);
-    for line in [
-        "issuer = \"flag\"",
-        "token-lifetime = \"70s\"",
-        "leeway = \"5m\"",
-        "signing-type = \"rsa\"",
-    ] {
-        assert!(
-            end.stdout.lines().any(|printed| printed == line),
-            "{line} in\n{}",
-            end.stdout
-        );
-    }
-}
-
-#[test]
-fn what_an_image_brings_ranks_below_the_file() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("postern.toml");
-    fs::write(
-        &file,
-        "listen = \"127.0.0.1:1\"\nissuer = \"file\"\naudience = \"a\"\n",
+        "listen = \"127.0.0.1:1\"\nlame-duck = 2\nissuer = \"file\"\naudience = \"a\"\n",
     )
     .unwrap();
     for (program, needed) in [
@@ -56,6 +26,7 @@ fn what_an_image_brings_ranks_below_the_file() {
             .command()
             .arguments(["check"])
             .arguments(needed.iter().copied())
+            .arguments(["--lame-duck", "60"])
             .environment("POSTERN_CONFIG", &file)
             .environment("POSTERN_DEFAULT_LISTEN", "127.0.0.1:2")
             .environment("POSTERN_DEFAULT_ADMIN_LISTEN", "127.0.0.1:3")
@@ -66,6 +37,7 @@ fn what_an_image_brings_ranks_below_the_file() {
             "listen = \"127.0.0.1:1\"",
             "admin-listen = \"127.0.0.1:3\"",
             "issuer = \"variable\"",
+            "lame-duck = \"1m\"",
             &format!(
                 "# warning: POSTERN_ISSUER overrides `issuer` in {}",
                 file.display()
@@ -98,56 +70,6 @@ fn a_start_says_once_which_keys_of_the_file_have_no_effect() {
     let log = server.process().stderr();
     let line = "POSTERN_ISSUER overrides `issuer` in ";
     assert_eq!(log.matches(line).count(), 1, "{log}");
-}
-
-#[test]
-fn durations_and_switches_are_written_alike_everywhere() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("postern.toml");
-    fs::write(&file, "lame-duck = \"1m\"\nrequest-id = \"on\"\n").unwrap();
-    let own = [
-        (
-            Program::AuthServer,
-            &[][..],
-            "REFRESH_TOKENS",
-            "1",
-            "--rotation-lead",
-        ),
-        (
-            Program::Sidecar,
-            &SIDECAR[1..],
-            "CLOSE_STREAMS_ON_EXPIRY",
-            "0",
-            "--max-key-age",
-        ),
-    ];
-    for (program, needed, switch, value, duration) in own {
-        let end = program
-            .command()
-            .arguments(["check"])
-            .arguments(needed.iter().copied())
-            .arguments([duration, "120s", "--config"])
-            .arguments([&file])
-            .environment("POSTERN_LEEWAY", "1m")
-            .environment(&format!("POSTERN_{switch}"), value)
-            .run();
-        assert_eq!(end.code, Some(0), "{}", end.stderr);
-        let switch = switch.to_lowercase().replace('_', "-");
-        let duration = duration.trim_start_matches('-');
-        for line in [
-            format!("{switch} = {}", value == "1"),
-            format!("{duration} = \"2m\""),
-            "leeway = \"1m\"".to_owned(),
-            "lame-duck = \"1m\"".to_owned(),
-            "request-id = true".to_owned(),
-        ] {
-            assert!(
-                end.stdout.lines().any(|printed| printed == line),
-                "{line} in\n{}",
-                end.stdout
-            );
-        }
-    }
 }
 
 #[test]
@@ -196,10 +118,10 @@ fn a_value_that_is_rejected_is_named_with_its_source() {
                 .to_owned(),
         ),
         (
-            Program::AuthServer,
-            ("POSTERN_ISSUER", "me"),
+            Program::Sidecar,
+            ("POSTERN_APP_NAME", "me"),
             "leeway = 301",
-            &[],
+            &SIDECAR[1..],
             format!("{path}: invalid value '301' for '--leeway <DURATION>': expected 0s to 5m"),
         ),
         (
@@ -235,11 +157,17 @@ fn the_auth_server_s_check_warns_of_all_that_serve_warns_of() {
             .filter_map(|line| line.strip_prefix("# warning: "));
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
+    let directory = tempfile::tempdir().unwrap();
+    let password = directory.path().join("password");
+    write_private(&password, "hush");
+    let registry = format!(
+        "--registry=nacos://me@10.0.0.9?password-file={}",
+        password.display()
+    );
     let flags = [
         "--listen=0.0.0.0:0",
         "--rotation-lead=1",
-        "--registry=nacos://me@10.0.0.9",
-        "--registry-password=hush",
+        &*registry,
         "--advertise=10.0.0.5:9000",
         "--store=redis://store.invalid",
     ];
@@ -250,7 +178,6 @@ fn the_auth_server_s_check_warns_of_all_that_serve_warns_of() {
         "--registry",
         "--users builtin",
         "--listen",
-        "--registry-password: every user of this machine",
         "--store: redis://store.invalid:6379/0: ",
     ];
     assert_eq!(warnings.len(), about.len(), "{warnings:#?}");
@@ -266,29 +193,6 @@ fn the_auth_server_s_check_warns_of_all_that_serve_warns_of() {
         let log = server.process().stderr();
         assert!(log.contains(warning.as_str()), "{warning}\n{log}");
     }
-}
-
-#[test]
-fn what_check_prints_is_a_configuration_file() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("postern.toml");
-    let first = Program::AuthServer.run(&[
-        "check",
-        "--issuer",
-        "me",
-        "--public-path",
-        "/a/**",
-        "--public-path",
-        "/b",
-    ]);
-    fs::write(&file, &first.stdout).unwrap();
-    let second = Program::AuthServer.run(&["check", "--config", file.to_str().unwrap()]);
-    assert_eq!(
-        (second.code, second.stdout),
-        (Some(0), first.stdout),
-        "{}",
-        second.stderr
-    );
 }
 
 #[test]
@@ -317,33 +221,6 @@ fn the_output_of_check_is_a_file_without_secrets() {
         "{}",
         second.stderr
     );
-}
-
-#[test]
-fn an_unknown_key_of_the_file_is_fatal_and_named_with_the_file() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("postern.toml");
-    for (text, mentions) in [
-        ("isuer = \"x\"\n", "isuer"),
-        ("token_lifetime = 60\n", "token_lifetime"),
-        ("token-lifetime = \"soon\"\n", "token-lifetime"),
-        ("issuer = \n", "postern.toml"),
-        ("[serve]\nissuer = \"x\"\n", "serve"),
-    ] {
-        fs::write(&file, text).unwrap();
-        let end = Program::AuthServer.run(&["check", "--config", file.to_str().unwrap()]);
-        assert_eq!(
-            (end.code, end.stderr.lines().count()),
-            (Some(CONFIG), 1),
-            "{text}: {}",
-            end.stderr
-        );
-        assert!(
-            end.stderr.contains(mentions) && end.stderr.contains("postern.toml"),
-            "{text}: {}",
-            end.stderr
-        );
-    }
 }
 
 #[test]

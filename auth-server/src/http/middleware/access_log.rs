@@ -24,7 +24,6 @@ use crate::random;
 #[derive(Debug, Clone)]
 pub(crate) struct RequestLogger {
     pub(crate) access_log: AccessLog,
-    pub(crate) request_ids: bool,
     pub(crate) allowed_origins: AllowedOrigins,
     pub(crate) trusted_proxies: TrustedProxies,
     pub(crate) metrics: Metrics,
@@ -44,17 +43,10 @@ impl RequestLogger {
     pub(crate) fn disabled() -> Self {
         Self {
             access_log: AccessLog::Off,
-            request_ids: false,
             allowed_origins: AllowedOrigins::default(),
             trusted_proxies: TrustedProxies::default(),
             metrics: Metrics::default(),
         }
-    }
-
-    fn request_id(&self, headers: &HeaderMap) -> Option<RequestId> {
-        self.request_ids.then(|| {
-            RequestId::received(headers).unwrap_or_else(|| RequestId::new(random::number()))
-        })
     }
 
     fn log(&self, record: &RequestRecord, response: &Response) {
@@ -101,6 +93,11 @@ impl RequestLogger {
     }
 }
 
+/// Returns the id that the request brings, or a new one.
+fn request_id(headers: &HeaderMap) -> RequestId {
+    RequestId::received(headers).unwrap_or_else(|| RequestId::new(random::number()))
+}
+
 const fn outcome(rejected: bool) -> &'static str {
     if rejected { "refused" } else { "answered" }
 }
@@ -117,7 +114,7 @@ pub(crate) async fn log_request(
         uri: request.uri().clone(),
         client: client_of(&logger.trusted_proxies, request.extensions(), headers),
         ids: RequestIds {
-            request_id: logger.request_id(headers),
+            request_id: Some(request_id(headers)),
             trace_id: span.trace_id().or_else(|| TraceId::received(headers)),
         },
         began: Instant::now(),

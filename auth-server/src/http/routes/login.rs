@@ -36,7 +36,6 @@ pub(crate) struct Login {
     pub(crate) used_codes: Option<UsedCodes>,
     pub(crate) issuance: Issuance,
     /// Fills `token_type` and `expires_in` as in RFC 6749 §5.1; the contract leaves them null.
-    pub(crate) rfc6749_response: bool,
     /// `None` without refresh tokens.
     pub(crate) sessions: Option<Sessions>,
 }
@@ -138,6 +137,7 @@ fn parse(headers: &HeaderMap, body: &[u8]) -> Result<LoginRequest, Rejection> {
     if !body::is_of_type(headers, JSON) {
         return Err(Rejection::MediaTypeUnsupported);
     }
+    body::check_coding(headers)?;
     LoginRequest::from_json(body)
 }
 
@@ -199,8 +199,8 @@ impl Login {
         let token = AccessTokenInfo {
             access_token: signed.token,
             refresh_token: refresh_token.map(|token| token.to_string()),
-            token_type: self.rfc6749_response.then(|| "Bearer".to_owned()),
-            expires_in: self.rfc6749_response.then(|| u64::from(issuer.lifetime)),
+            token_type: self.sessions.as_ref().map(|_| "Bearer".to_owned()),
+            expires_in: self.sessions.as_ref().map(|_| issuer.lifetime.into()),
             info: user.info(),
             ..AccessTokenInfo::default()
         };

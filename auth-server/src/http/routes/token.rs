@@ -32,6 +32,7 @@ use crate::sessions::Sessions;
 use crate::tokens::issuer::Machine;
 use crate::users::UserStore;
 
+const NO_AUDIENCE: &str = "this application has no audience: auth-server application grant --app-id ID --audience NAME gives it one";
 pub(crate) const TOKEN_PATH: &str = "/oauth/token";
 
 pub(crate) const CLIENT_CREDENTIALS: &str = "client_credentials";
@@ -81,7 +82,7 @@ pub(crate) async fn token(
     let client = client_of(&issuance.trusted_proxies, &parts.extensions, headers);
     let held = issuance.unfinished.nothing_held(Holder::at(Some(client)));
     let form = oauth::form(headers, body, issuance.body_timeout, held).await;
-    let received = form.and_then(|form| Ok(endpoint.read(headers, form)?));
+    let received = form.and_then(|form| endpoint.read(headers, form));
     let outcome = match &received {
         Ok(received) => endpoint.issue(received, client).await,
         Err(error) => Err(*error),
@@ -124,25 +125,25 @@ impl Received {
     fn grant(&self) -> &'static str {
         match self {
             Self::Refresh(..) => REFRESH_TOKEN,
-            Self::Application(form, _) => match form.value("grant_type") {
-                Some(CLIENT_CREDENTIALS) => CLIENT_CREDENTIALS,
-                _ => OTHER_GRANT,
-            },
+            Self::Application(..) => CLIENT_CREDENTIALS,
         }
     }
 }
 
 impl TokenEndpoint {
-    fn read(&self, headers: &HeaderMap, form: Form) -> Result<Received, Rejection> {
-        match &self.sessions {
-            Some(sessions) if form.value("grant_type") == Some(REFRESH_TOKEN) => {
+    /// Checks the grant first: to another one no credentials would help.
+    fn read(&self, headers: &HeaderMap, form: Form) -> Result<Received, ErrorResponse> {
+        match (form.value("grant_type"), &self.sessions) {
+            (Some(REFRESH_TOKEN), Some(sessions)) => {
                 refresh::check_client(headers, &form)?;
                 Ok(Received::Refresh(form, sessions.clone()))
             }
-            _ => {
+            (Some(CLIENT_CREDENTIALS), _) => {
                 let presented = Presented::read(headers, &form)?;
                 Ok(Received::Application(form, presented))
             }
+            (Some(_), _) => Err(Rejection::GrantUnsupported.into()),
+            (None, _) => Err(Rejection::ParameterMissing.into()),
         }
     }
 
@@ -176,11 +177,6 @@ impl TokenEndpoint {
         let now = self.issuance.clock.now();
         let pairs = presented.pairs();
         let (id, grant) = self.registrations.authenticate(&pairs, Instant::now())?;
-        match form.value("grant_type") {
-            Some(CLIENT_CREDENTIALS) => {}
-            Some(_) => return Err(Rejection::GrantUnsupported.into()),
-            None => return Err(Rejection::ParameterMissing.into()),
-        }
         self.check_allowed(&id, &grant)?;
         let scope = scope(form.value("scope"), &grant)?;
         let machine = Machine {
@@ -191,13 +187,13 @@ impl TokenEndpoint {
         Ok(self.token_for(machine, now)?)
     }
 
-    fn check_allowed(&self, id: &AppId, grant: &Grant) -> Result<(), Rejection> {
+    fn check_allowed(&self, id: &AppId, grant: &Grant) -> Result<(), ErrorResponse> {
         if grant.audience.is_empty() {
-            return Err(Rejection::GrantNotAllowed);
+            return Err(ErrorResponse::from(Rejection::GrantNotAllowed).described(NO_AUDIENCE));
         }
         if self.users.is_user(id.as_str()) {
             warn!(app_id = %id, "an application has the name of a user: it gets no token");
-            return Err(Rejection::GrantNotAllowed);
+            return Err(Rejection::GrantNotAllowed.into());
         }
         Ok(())
     }

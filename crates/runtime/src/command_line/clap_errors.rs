@@ -1,12 +1,11 @@
 //! clap's errors as one line that names the flag, and the file if the flag stood there.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::parser::ValueSource;
 use clap::{ArgMatches, Command};
 
 use super::all_settings;
 use super::from_file::FromFile;
-use super::sources::{SEE_HELP, chosen_subcommand, source};
+use super::sources::SEE_HELP;
 use crate::process::exit::ExitError;
 
 /// Returns an unusable, missing or excluded setting as a configuration failure, regardless of its
@@ -23,9 +22,10 @@ pub(super) fn exit_error(
         }
         _ => {
             let line = without_secret(command, error, what_is_wrong(&error.to_string()));
+            let line = line + &missing_command(command, given, error);
             if from_file.is_named_in(&line) {
                 ExitError::Config(format!("{}: {line}", from_file.path.display()))
-            } else if is_configuration(command, given, error) {
+            } else if is_configuration(command, error) {
                 ExitError::Config(format!("{line}{SEE_HELP}"))
             } else {
                 ExitError::Usage(format!("{line}{SEE_HELP}"))
@@ -34,35 +34,31 @@ pub(super) fn exit_error(
     }
 }
 
-fn is_configuration(command: &Command, given: &ArgMatches, error: &clap::Error) -> bool {
-    let flags = |kind| named_flags(error, kind);
-    let invalid = flags(ContextKind::InvalidArg);
-    let settings = all_settings(command);
-    let setting_of = |flag: &String| {
-        let flag = Some(flag.as_str());
-        settings.iter().find(|setting| setting.get_long() == flag)
+/// Returns the remedy for a setting of `serve` without a command in front.
+fn missing_command(command: &Command, given: &ArgMatches, error: &clap::Error) -> String {
+    let serve = command.find_subcommand("serve");
+    let typed = named_flags(error, ContextKind::InvalidArg);
+    let is_its = |serve: &Command| {
+        let mut settings = super::settings(serve);
+        settings.any(|setting| setting.get_long().map(str::to_owned) == typed.first().cloned())
     };
-    match error.kind() {
-        ErrorKind::MissingRequiredArgument | ErrorKind::ValueValidation => {}
-        // A flag at the end of the line has no value; clap calls that an empty one.
-        ErrorKind::InvalidValue if is_empty_value(error) => {
-            let given = chosen_subcommand(command, given).1;
-            let mut settings = invalid.iter().filter_map(setting_of);
-            if !settings.any(|it| source(it, given) == Some(ValueSource::EnvVariable)) {
-                return false;
-            }
+    match given.subcommand_name() {
+        None if error.kind() == ErrorKind::UnknownArgument && serve.is_some_and(is_its) => {
+            format!("; it is a setting of `{} serve`", command.get_name())
         }
-        ErrorKind::InvalidValue => {}
-        // Except for one flag that was given twice.
-        ErrorKind::ArgumentConflict if flags(ContextKind::PriorArg) != invalid => {}
-        _ => return false,
+        _ => String::new(),
     }
-    !invalid.is_empty() && invalid.iter().all(|flag| setting_of(flag).is_some())
 }
 
-fn is_empty_value(error: &clap::Error) -> bool {
-    let value = error.get(ContextKind::InvalidValue);
-    matches!(value, Some(ContextValue::String(text)) if text.is_empty())
+/// Returns true for an error about settings of the program alone.
+fn is_configuration(command: &Command, error: &clap::Error) -> bool {
+    let named = named_flags(error, ContextKind::InvalidArg);
+    let settings = all_settings(command);
+    let is_setting = |flag: &String| {
+        let mut settings = settings.iter();
+        settings.any(|setting| setting.get_long() == Some(flag.as_str()))
+    };
+    error.kind() != ErrorKind::UnknownArgument && !named.is_empty() && named.iter().all(is_setting)
 }
 
 /// Returns the long names that a context holds; an operand has the empty name.
@@ -110,31 +106,19 @@ fn what_is_wrong(message: &str) -> String {
         };
         sentence += line.strip_prefix("tip: ").unwrap_or(line);
     }
-    in_plain_words(sentence)
+    in_plain_words(&sentence)
 }
 
 /// Rewords the standard library's errors about numbers.
-fn in_plain_words(mut sentence: String) -> String {
-    for (theirs, ours) in [
-        ("invalid digit found in string", "expected a whole number"),
-        (
-            "cannot parse integer from empty string",
-            "expected a whole number",
-        ),
-        (
-            "number too large to fit in target type",
-            "the number is too large",
-        ),
-        (
-            "number too small to fit in target type",
-            "the number is too small",
-        ),
-    ] {
-        if let Some(start) = sentence.strip_suffix(theirs) {
-            sentence = format!("{start}{ours}");
-        }
-    }
-    sentence
+fn in_plain_words(sentence: &str) -> String {
+    let theirs = [
+        "invalid digit found in string",
+        "cannot parse integer from empty string",
+    ];
+    let of_number = |text: &str, theirs: &str| text.replace(theirs, "expected a whole number");
+    theirs
+        .iter()
+        .fold(sentence.to_owned(), |text, theirs| of_number(&text, theirs))
 }
 
 /// Removes the rejected value, which clap quotes, if it is a secret.

@@ -1,9 +1,9 @@
 //! Shell scripts that complete the commands and flags of a program.
 
-use clap::{Args, Parser};
+use clap::Args;
 use clap_complete::{Shell, generate};
 
-use super::command;
+use super::{WithFile, command};
 use crate::process::exit::ExitError;
 use crate::process::output::print;
 
@@ -19,7 +19,7 @@ pub struct CompletionsArgs {
 ///
 /// # Errors
 /// Those of [`print`].
-pub fn print_completions<C: Parser>(args: &CompletionsArgs) -> Result<(), ExitError> {
+pub fn print_completions<C: WithFile>(args: &CompletionsArgs) -> Result<(), ExitError> {
     let mut command = command::<C>();
     let name = command.get_name().to_owned();
     let mut script = Vec::new();

@@ -2,14 +2,15 @@
 
 use std::ffi::OsStr;
 
-use clap::{Arg, Parser};
+use clap::Arg;
 
+use super::WithFile;
 use super::sources::Sources;
 
 /// Returns one line for each typed secret and for each typed address with a password; no line
 /// repeats a value.
 #[must_use]
-pub fn exposed_secrets<C: Parser>() -> Vec<String> {
+pub fn exposed_secrets<C: WithFile>() -> Vec<String> {
     Sources::of_process::<C>().map_or(Vec::new(), |sources| exposed(&sources))
 }
 

@@ -21,21 +21,22 @@ pub(super) struct FromFile {
 }
 
 impl FromFile {
-    /// Takes the settings of the chosen subcommand that are not given yet. Every key must be a
-    /// setting of the program; `variable` returns the value of a default.
+    /// Takes the settings of the chosen subcommand that are not given yet. Every key must be a setting
+    /// of the program, whose file has further keys; `variable` returns the value of a default.
     pub(super) fn resolve(
         command: &Command,
         given: &ArgMatches,
-        file: Option<ConfigFile>,
+        file: Option<(&ConfigFile, &[&str])>,
         variable: &dyn Fn(&str) -> Option<OsString>,
     ) -> Result<Self, ExitError> {
-        if let Some(file) = &file {
-            reject_wrong_keys(file, command)?;
+        if let Some((file, further)) = file {
+            reject_wrong_keys(file, command, further)?;
         }
+        let file = file.map(|(file, _)| file);
         let (chosen, given) = chosen_subcommand(command, given);
         let mut resolved = Self::default();
         for setting in settings(chosen).filter(|setting| !is_given(setting, given)) {
-            let in_file = file.as_ref().and_then(|file| {
+            let in_file = file.and_then(|file| {
                 let key = setting.get_long()?;
                 file.has(key).then_some((file, key))
             });
@@ -49,7 +50,7 @@ impl FromFile {
                 resolved.arguments.extend(arguments);
             }
         }
-        resolved.path = file.map(ConfigFile::into_path).unwrap_or_default();
+        resolved.path = file.map(|file| file.path().to_owned()).unwrap_or_default();
         Ok(resolved)
     }
 
@@ -72,7 +73,11 @@ fn default(setting: &Arg, variable: &dyn Fn(&str) -> Option<OsString>) -> Option
 }
 
 /// Rejects unknown keys and secrets.
-fn reject_wrong_keys(file: &ConfigFile, command: &Command) -> Result<(), ExitError> {
+fn reject_wrong_keys(
+    file: &ConfigFile,
+    command: &Command,
+    further: &[&str],
+) -> Result<(), ExitError> {
     let known = all_settings(command);
     let named = |key: &str| {
         let mut settings = known.iter();
@@ -81,8 +86,8 @@ fn reject_wrong_keys(file: &ConfigFile, command: &Command) -> Result<(), ExitErr
     for key in file.keys() {
         match named(key) {
             None => {
-                let meant = named(&key.replace('_', "-"));
-                let meant = meant.and_then(|setting| setting.get_long());
+                let names = known.iter().filter_map(|setting| setting.get_long());
+                let meant = alike(key, names.chain(further.iter().copied()));
                 let meant = meant.map(|name| format!("; `{name}` is"));
                 let why = format!("is no setting of this program{}", meant.unwrap_or_default());
                 return Err(file.reject(key, &why));
@@ -95,6 +100,16 @@ fn reject_wrong_keys(file: &ConfigFile, command: &Command) -> Result<(), ExitErr
         }
     }
     Ok(())
+}
+
+/// Returns the name that is most like a misspelt one.
+fn alike<'n>(key: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    const ENOUGH: f64 = 0.9;
+    let key = key.replace('_', "-");
+    let likeness = names.map(|name| (strsim::jaro_winkler(&key, name), name));
+    let best = likeness.max_by(|one, other| one.0.total_cmp(&other.0));
+    best.filter(|(likeness, _)| *likeness > ENOUGH)
+        .map(|(_, name)| name)
 }
 
 fn is_given(setting: &Arg, given: &ArgMatches) -> bool {

@@ -4,10 +4,10 @@
 use std::ffi::{OsStr, OsString};
 
 use clap::parser::ValueSource;
-use clap::{Arg, ArgMatches, Command, Parser};
+use clap::{Arg, ArgMatches, Command};
 
 use super::config_file::ConfigFile;
-use super::{command, default_variable, file_of, is_set, lenient_matches, settings};
+use super::{WithFile, command, default_variable, file_of, is_set, lenient_matches, settings};
 use crate::process::exit::ExitError;
 
 /// The end of a command line error, which stays its end.
@@ -16,7 +16,7 @@ pub(super) const SEE_HELP: &str = "; see --help";
 /// Adds the variable or the file to the settings that the failure names. A defect of the program
 /// itself stays as it is.
 #[must_use]
-pub fn with_sources<C: Parser>(failure: ExitError) -> ExitError {
+pub fn with_sources<C: WithFile>(failure: ExitError) -> ExitError {
     if matches!(failure, ExitError::Software(_)) {
         return failure;
     }
@@ -28,7 +28,7 @@ pub fn with_sources<C: Parser>(failure: ExitError) -> ExitError {
 
 /// Returns a line for each key of the file that a variable overrides.
 #[must_use]
-pub fn overridden_keys<C: Parser>() -> Vec<String> {
+pub fn overridden_keys<C: WithFile>() -> Vec<String> {
     Sources::of_process::<C>().map_or(Vec::new(), |sources| sources.overridden())
 }
 
@@ -40,12 +40,12 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    pub(super) fn of_process<C: Parser>() -> Option<Self> {
+    pub(super) fn of_process<C: WithFile>() -> Option<Self> {
         Self::of::<C>(&std::env::args_os().collect::<Vec<_>>())
     }
 
     /// Returns `None` where help was requested.
-    pub(super) fn of<C: Parser>(arguments: &[OsString]) -> Option<Self> {
+    pub(super) fn of<C: WithFile>(arguments: &[OsString]) -> Option<Self> {
         let given = lenient_matches::<C>(arguments).ok()?;
         let file = file_of(&given).and_then(|path| ConfigFile::read(path).ok());
         let command = command::<C>();

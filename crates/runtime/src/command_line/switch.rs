@@ -10,9 +10,11 @@ const OFF: &str = "off";
 /// Replaces clap's two kinds of booleans, of which one takes no value and the other `true` or
 /// `false`. Flags of a single command, which are not settings, stay as they are.
 pub(super) fn with_switches(command: Command) -> Command {
+    // A switch before an operand would take it as its value.
+    let has_operands = command.get_positionals().next().is_some();
     command
         .mut_args(|argument| match argument.get_env() {
-            Some(_) if is_switch(&argument) => switched(argument),
+            Some(_) if is_switch(&argument) => switched(argument).require_equals(has_operands),
             _ => argument,
         })
         .mut_subcommands(with_switches)
@@ -33,24 +35,16 @@ fn has_default(argument: &Arg, text: &str) -> bool {
     values.any(|value| value == text)
 }
 
-fn switched_on_by_its_name(argument: Arg) -> Arg {
+fn switched(argument: Arg) -> Arg {
+    let is_on = has_default(&argument, "true");
     argument
         .action(ArgAction::Set)
         .num_args(0..=1)
         .default_missing_value(ON)
-        .default_value(OFF)
-        .hide_default_value(true)
-}
-
-fn switched(argument: Arg) -> Arg {
-    let argument = match argument.get_action() {
-        // Otherwise a flag before an operand would take it as its value.
-        ArgAction::SetTrue => switched_on_by_its_name(argument).require_equals(true),
-        _ if has_default(&argument, "true") => argument.default_value(ON),
-        // May stand alone or before its value: for commands without operands.
-        _ => switched_on_by_its_name(argument),
-    };
-    argument.value_parser(parse).value_name("on|off")
+        .default_value(if is_on { ON } else { OFF })
+        .hide_default_value(!is_on)
+        .value_parser(parse)
+        .value_name("on|off")
 }
 
 /// Parses the value of a switch.

@@ -47,10 +47,15 @@ struct Serve {
     #[arg(long)]
     not_a_setting: bool,
     #[arg(skip)]
+    only: FileOnly,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, serde::Deserialize)]
+#[serde(default)]
+struct FileOnly {
     rule: Vec<Row>,
-    /// An array of tables with the name of a setting.
-    #[arg(skip)]
-    upstreams: Vec<Row>,
+    /// Tables, or the value of a flag.
+    name: Option<toml::Value>,
 }
 
 #[derive(Debug, Clone, PartialEq, serde::Deserialize)]
@@ -61,13 +66,12 @@ struct Row {
     claims: std::collections::BTreeMap<String, Vec<u32>>,
 }
 
-impl FromTables for Program {
-    const NAMES: &'static [&'static str] = &["rule", "upstream"];
+impl WithFile for Program {
+    const KEYS: &'static [&'static str] = &["rule", "name"];
 
-    fn take(&mut self, tables: &ArrayTables) -> Result<(), ExitError> {
+    fn take(&mut self, file: &ConfigFile) -> Result<(), ExitError> {
         if let Self::Serve(serve) = self {
-            serve.rule = tables.read("rule")?;
-            serve.upstreams = tables.read("upstream")?;
+            serve.only = file.read_only()?;
         }
         Ok(())
     }
@@ -157,10 +161,16 @@ fn a_switch_is_on_or_off_wherever_it_stands() {
         ("false", false),
         ("0", false),
     ] {
-        let flag = format!("--shout={word}");
-        assert_eq!(serve(&["--no-upstream", &flag], "").shout, on, "{word}");
-        for value in [&["--hum", word][..], &[&format!("--hum={word}")]] {
-            assert_eq!(serve(value, "no-upstream = true").hum, on, "{word}");
+        for switch in ["--shout", "--hum"] {
+            for value in [&[switch, word][..], &[&format!("{switch}={word}")]] {
+                let read = serve(value, "no-upstream = true");
+                let is_on = if switch == "--hum" {
+                    read.hum
+                } else {
+                    read.shout
+                };
+                assert_eq!(is_on, on, "{switch} {word}");
+            }
         }
         assert_eq!(serve(&["--no-upstream", "--whisper", word], "").whisper, on);
         let file = format!("no-upstream = true\nwhisper = '{word}'\nshout = '{word}'");
@@ -178,7 +188,7 @@ fn a_switch_is_on_or_off_wherever_it_stands() {
     for word in ["yes", "", "ON", "2"] {
         let flag = format!("--shout={word}");
         let rejected = failure(&["serve", "--no-upstream", &flag], "").to_string();
-        assert!(rejected.contains("'--shout[=<on|off>]'"), "{rejected}");
+        assert!(rejected.contains("'--shout [<on|off>]'"), "{rejected}");
     }
 }
 
@@ -207,7 +217,15 @@ fn a_subcommand_takes_its_own_settings_and_leaves_the_others() {
 #[test]
 fn a_bad_file_is_fatal_with_one_line_naming_file_and_key() {
     for (file, line) in [
-        ("nmae = 'x'", "`nmae` is no setting of this program"),
+        (
+            "nmae = 'x'",
+            "`nmae` is no setting of this program; `name` is",
+        ),
+        (
+            "[[rules]]\nx = 1",
+            "`rules` is no setting of this program; `rule` is",
+        ),
+        ("zzz = 1", "`zzz` is no setting of this program"),
         ("config = 'x'", "`config` is no setting of this program"),
         (
             "not-a-setting = true",
@@ -221,10 +239,9 @@ fn a_bad_file_is_fatal_with_one_line_naming_file_and_key() {
             "secret = 'abcdefgh'",
             "`secret` is a secret: give `secret-file` instead",
         ),
-        ("name = 5", "`name` must be a string, not integer"),
         (
-            "lifetime = '60'",
-            "`lifetime` must be an integer, not string",
+            "lifetime = 1.5",
+            "invalid value '1.5' for '--lifetime <LIFETIME>': expected a whole number",
         ),
         (
             "lifetime = -1",
@@ -232,15 +249,24 @@ fn a_bad_file_is_fatal_with_one_line_naming_file_and_key() {
         ),
         (
             "no-upstream = 'yes'",
-            "invalid value 'yes' for '--no-upstream[=<on|off>]': expected on or off",
+            "invalid value 'yes' for '--no-upstream [<on|off>]': expected on or off",
         ),
         (
             "no-upstream = [true]",
-            "`no-upstream` must be on or off, true or false, not array",
+            "`no-upstream` must be a text, a number, true or false, not array",
         ),
-        ("name = ['a']", "`name` must be a string, not array"),
-        ("pass = [['a']]", "`pass` must be a string, not array"),
-        ("[name]", "`name` must be a string, not table"),
+        (
+            "name = ['a']",
+            "`name` must be a text, a number, true or false, not array",
+        ),
+        (
+            "pass = [['a']]",
+            "`pass` must be a text, a number, true or false, not array",
+        ),
+        (
+            "[name]",
+            "`name` must be a text, a number, true or false, not table",
+        ),
         ("name = 'a'\nname = 'b'", "line 2: "),
         ("name =", "line 1: "),
     ] {
@@ -256,64 +282,61 @@ fn a_bad_file_is_fatal_with_one_line_naming_file_and_key() {
 }
 
 #[test]
-fn arrays_of_tables_become_types_of_the_program_in_their_order() {
+fn what_no_flag_can_say_becomes_a_type_of_the_program() {
     let row = |path: &str| Row {
         paths: vec![path.to_owned()],
         claims: std::collections::BTreeMap::new(),
     };
     let file = "no-upstream = true\n[[rule]]\npaths = ['/a']\n[[rule]]\npaths = ['/b']\nclaims = {x = [1]}";
-    let read = serve(&[], file);
     let claims = [("x".to_owned(), vec![1])].into();
     let second = Row {
         claims,
         ..row("/b")
     };
-    assert_eq!(read.rule, [row("/a"), second]);
+    assert_eq!(serve(&[], file).only.rule, [row("/a"), second]);
     // A setting has the name too.
-    let read = serve(&[], "no-upstream = true\n[[upstream]]\npaths = ['/a']");
-    assert_eq!((read.upstream, read.upstreams), (None, vec![row("/a")]));
-    let read = serve(&[], "upstream = 'u'\nrule = []");
-    assert_eq!((read.upstream.as_deref(), read.rule), (Some("u"), vec![]));
+    let read = serve(&[], "no-upstream = true\n[[name]]\nx = 1");
+    assert_eq!(read.name, "default");
+    assert!(read.only.name.unwrap().is_array());
+    let read = serve(&[], "no-upstream = true\nname = 'u'\nrule = []");
+    assert_eq!((&*read.name, read.only.rule), ("u", vec![]));
     // A command without them leaves them unread.
     let other = run(&["keys", "revoke", "kid"], "store = 's'\n[[rule]]\nx = 1");
     assert!(matches!(other, Ok(Program::Keys { .. })), "{other:?}");
 }
 
 #[test]
-fn an_unusable_table_is_named_by_file_position_and_member() {
+fn what_is_unusable_there_is_named_by_file_line_and_member() {
     for (file, line) in [
         (
             "[[rule]]\npaths = ['/a']\n[[rule]]\npahts = ['/b']",
-            "prog.toml: [[rule]] 2: unknown field `pahts`, expected `paths` or `claims`",
+            "prog.toml: line 4: unknown field `pahts`, expected `paths` or `claims`",
         ),
-        ("[[rule]]", "prog.toml: [[rule]] 1: missing field `paths`"),
+        ("[[rule]]", "prog.toml: line 1: missing field `paths`"),
         (
             "[[rule]]\npaths = 'a'",
-            "[[rule]] 1: invalid type: string \"a\", expected a sequence in `paths`",
+            "prog.toml: line 2: invalid type: string \"a\", expected a sequence",
         ),
         (
             "[[rule]]\npaths = []\nclaims = {x = [-1]}",
-            "expected u32 in `claims.x`",
+            "prog.toml: line 3: invalid value: integer `-1`, expected u32",
         ),
         (
             "[rule]\npaths = []",
-            "`rule` must be an array of tables: [[rule]]",
-        ),
-        ("rule = 'a'", "`rule` must be an array of tables: [[rule]]"),
-        (
-            "rule = [{}, 1]",
-            "`rule` must be an array of tables: [[rule]]",
+            "invalid type: map, expected a sequence",
         ),
         (
             "[[rules]]\npaths = []",
             "`rules` is no setting of this program",
         ),
-        ("[[name]]\npaths = []", "`name` must be a string, not array"),
         (
-            "[upstream]\npaths = []",
-            "`upstream` must be a string, not table",
+            "[[pass]]\npaths = []",
+            "`pass` must be a text, a number, true or false, not table",
         ),
-        ("upstream = []", "`upstream` must be a string, not array"),
+        (
+            "name = []",
+            "`name` must be a text, a number, true or false, not array",
+        ),
     ] {
         let failure = failure(&["serve", "--no-upstream"], file);
         let said = failure.to_string();
@@ -333,7 +356,9 @@ fn a_missing_file_is_fatal() {
     };
     assert_eq!(failure.code(), 78);
     assert!(
-        failure.to_string().starts_with("/nowhere/prog.toml: "),
+        failure
+            .to_string()
+            .starts_with("--config /nowhere/prog.toml: "),
         "{failure}"
     );
 }
@@ -347,11 +372,6 @@ fn what_is_rejected_is_one_line_naming_the_flag() {
             &["serve", "--lifetime", "x"][..],
             CONFIG,
             "invalid value 'x' for '--lifetime <LIFETIME>': expected a whole number",
-        ),
-        (
-            &["serve", "--lifetime", "-1"],
-            CONFIG,
-            "invalid value '-1' for '--lifetime <LIFETIME>': ",
         ),
         (
             &["serve", "--lifetime="],
@@ -381,19 +401,24 @@ fn what_is_rejected_is_one_line_naming_the_flag() {
         (
             &["serve", "--no-upstream", "--upstream", "u"],
             CONFIG,
-            "the argument '--no-upstream[=<on|off>]' cannot be used with '--upstream <UPSTREAM>'",
+            "the argument '--no-upstream [<on|off>]' cannot be used with '--upstream <UPSTREAM>'",
         ),
         (
             &["serve", "--name", "a", "--name", "b"],
-            USAGE,
+            CONFIG,
             "the argument '--name <NAME>' cannot be used multiple times",
         ),
         (
             &["serve", "--no-upstream", "--name"],
-            USAGE,
+            CONFIG,
             "a value is required for '--name <NAME>' but none was supplied",
         ),
         (&["srve"], USAGE, "unrecognized subcommand 'srve'"),
+        (
+            &["--upstream", "u"],
+            USAGE,
+            "unexpected argument '--upstream' found; it is a setting of `prog serve`",
+        ),
         (
             &["serve", "--secret", "hunter2"],
             CONFIG,

@@ -28,10 +28,12 @@ pub enum SecretFileError {
         cause: ReadError,
     },
     /// Others than its owner may read or change it.
-    #[error("secret file {} is open to others: allow its owner only, chmod 600 ({})", path.display(), access)]
+    #[error("secret file {} is open to others: {remedy} ({access})", path.display())]
     Exposed {
         /// The file as configured.
         path: PathBuf,
+        /// The way to close it and leave it readable for this process.
+        remedy: &'static str,
         /// Owner, mode and the user this process runs as.
         access: String,
     },
@@ -87,7 +89,12 @@ pub fn read_up_to(path: &Path, max_bytes: u64) -> Result<Zeroizing<String>, Secr
     let access = describe(&content.metadata);
     if is_exposed(content.metadata.mode(), content.metadata.uid()) {
         let path = path.to_owned();
-        return Err(SecretFileError::Exposed { path, access });
+        let remedy = remedy(content.metadata.uid(), geteuid().as_raw());
+        return Err(SecretFileError::Exposed {
+            path,
+            remedy,
+            access,
+        });
     }
     let text = match content.into_text() {
         Ok(text) => text,
@@ -106,6 +113,20 @@ pub fn read_up_to(path: &Path, max_bytes: u64) -> Result<Zeroizing<String>, Secr
 fn is_exposed(mode: u32, owner: u32) -> bool {
     let closed_to_others = if owner == 0 { 0o037 } else { 0o077 };
     mode & closed_to_others != 0
+}
+
+/// Returns what closes a file of `owner` to others, but not to `user`: the mode alone could take it away.
+const fn remedy(owner: u32, user: u32) -> &'static str {
+    match owner {
+        _ if owner == user => "allow its owner only, chmod 600",
+        0 => {
+            "root owns it: chmod 440 with a group of this user (Kubernetes: fsGroup and defaultMode 0440), or \
+             give it to this user with mode 0400 (Compose: uid and mode of the secret)"
+        }
+        _ => {
+            "another user owns it: chown it to this user, then chmod 600 (Compose: uid and mode of the secret)"
+        }
+    }
 }
 
 fn access_of(path: &Path) -> String {
@@ -162,6 +183,18 @@ mod tests {
         ];
         for (mode, owner, exposed) in table {
             assert_eq!(is_exposed(mode, owner), exposed, "{mode:o} of uid {owner}");
+        }
+    }
+
+    #[test]
+    fn what_is_advised_leaves_the_file_readable() {
+        for (owner, user, advice) in [
+            (7, 7, "chmod 600"),
+            (0, 0, "chmod 600"),
+            (0, 7, "fsGroup and defaultMode 0440"),
+            (8, 7, "chown"),
+        ] {
+            assert!(remedy(owner, user).contains(advice), "{owner} {user}");
         }
     }
 

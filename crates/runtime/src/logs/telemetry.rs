@@ -54,6 +54,16 @@ const CAPPED_AT_INFO: [&str; 7] = [
     "rustls",
 ];
 
+/// The beginnings of the targets of our own lines.
+const OUR_TARGETS: [&str; 6] = [
+    "auth_server",
+    "postern_k8s",
+    "registry",
+    "runtime",
+    "sidecar",
+    "wire",
+];
+
 /// Targets that warn about a client's bytes, as often as a client sends them: off unless a filter
 /// names them. The programs count and log such rejections themselves.
 const SILENT: &str = "h2=off,rustls=off,pingora_core::apps=off,\
@@ -118,6 +128,16 @@ fn filter(directives: &str) -> Result<EnvFilter, ExitError> {
     if let Some(word) = lone.find(|word| word.parse::<LevelFilter>().is_err()) {
         return Err(ExitError::Config(format!(
             "--log-level: '{word}' is no level: expected off, error, warn, info, debug or trace, or PART=LEVEL"
+        )));
+    }
+    let selects = |word: &str| {
+        let target = word.split(['=', '[', ':']).next().unwrap_or_default();
+        word.parse::<LevelFilter>().is_ok()
+            || OUR_TARGETS.iter().any(|ours| target.starts_with(ours))
+    };
+    if !directives.split(',').any(|word| selects(word.trim())) {
+        return Err(ExitError::Config(format!(
+            "--log-level: '{directives}' selects no line of this program: begin with a level, as in info,{directives}"
         )));
     }
     EnvFilter::builder()
@@ -188,7 +208,7 @@ mod tests {
     fn no_directive_lets_the_debug_lines_of_capped_crates_through() {
         for directives in [
             "trace",
-            "pingora_proxy=trace,redis=debug",
+            "off,pingora_proxy=trace,redis=debug",
             "pingora=debug,info",
         ] {
             let lines = logged(directives, || {
@@ -240,7 +260,7 @@ mod tests {
         for directives in ["", "trace", "pingora_core=info,debug"] {
             assert_eq!(lines(directives), "", "{directives}");
         }
-        let named = lines("h2=warn,pingora_core::apps=error");
+        let named = lines("off,h2=warn,pingora_core::apps=error");
         assert!(named.contains("one") && named.contains("three"), "{named}");
         assert!(!named.contains("two") && !named.contains("four"), "{named}");
     }

@@ -7,6 +7,8 @@ use serde_json::{Map, Value};
 
 use crate::{rejection::Rejection, strict_json};
 
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// Account, password and verification code of a login (contract §2.2).
 #[derive(Clone, PartialEq, Eq)]
 pub struct LoginRequest {
@@ -37,6 +39,8 @@ impl LoginRequest {
     /// §4.1 rule 1); [`Rejection::BodyMalformed`] if the body is not a JSON object, repeats a
     /// member or gives account or password the wrong type.
     pub fn from_json(body: &[u8]) -> Result<Self, Rejection> {
+        // Of Windows' clients.
+        let body = body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(body);
         if Self::is_absent(body) {
             return Err(Rejection::LoginIncomplete);
         }
@@ -140,6 +144,7 @@ mod tests {
     fn contract_2_2_username_and_password_are_enough() {
         for body in [
             r#"{"username":"a","password":"b"}"#,
+            "\u{feff}{\"username\":\"a\",\"password\":\"b\"}",
             r#"{"username":"a","password":"b","code":"1234"}"#,
             r#"{"username":"a","password":"b","code":null,"more":[1]}"#,
             r#"{"username":"a","password":"b","code":1234}"#,

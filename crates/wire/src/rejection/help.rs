@@ -63,7 +63,7 @@ impl Rejection {
             ),
             Self::TokenMissing => (
                 "The path needs an access token and the request has none.",
-                "Log in (`POST /auth/oauth/jwt/token`) and send `Authorization: Bearer <token>`. If the path is meant to be open, add a pattern to `--public-path`, relative to the context path; `sidecar explain` shows which pattern matches. A proxy in front may also have dropped the field.",
+                "Log in (`POST /auth/oauth/jwt/token`) and send `Authorization: Bearer <token>`. If the path is meant to be open, add a pattern to `--public-path`, relative to the context path; `sidecar explain` shows which pattern matches. A browser can send the token of a WebSocket only in `Sec-WebSocket-Protocol: bearer, TOKEN`: `--websocket-token`. A proxy in front may also have dropped the field.",
             ),
             Self::AuthorizationRepeated => (
                 "The request has more than one `Authorization` field, more than one of the headers that tables name as `token-header`, two values for the cookie of `--token-cookie`, or `bearer` twice among its WebSocket protocols.",
@@ -142,7 +142,7 @@ impl Rejection {
                 "Give the user the role, then log in again: a token keeps the claims of its time. `sidecar explain` lists the rules of the request with what each requires and what it found. A nested claim is named by a JSON Pointer, `/realm_access/roles`.",
             ),
             Self::NoRule => (
-                "With `--default-rule deny` a request with a token needs a `[[rule]]` for its method and path, and there is none.",
+                "With `default-rule = \"deny\"` a request with a token needs a `[[rule]]` for its method and path, and there is none.",
                 "Add a rule for it; one without `scope` and `claims` lets every valid token through.",
             ),
             Self::AuthKeysUnavailable => (
@@ -167,7 +167,7 @@ impl Rejection {
             ),
             Self::UpstreamMalformed => (
                 "The service's response is not valid HTTP, is too large, or opens a tunnel without a request.",
-                "The log line's `cause` names the field and the rule. Where it names the status line, something else than the service may listen on that port, or it speaks TLS.",
+                "The log line's `cause` names the field and the rule. Where it names the status line, something else than the service may listen on that port, or it speaks TLS (`--upstream https://…`) or HTTP/2 alone, as gRPC does (`--upstream h2c://…`): `sidecar check --online` tells.",
             ),
             Self::UpstreamTimeout => (
                 "The service accepted the request and did not respond in time.",
@@ -188,6 +188,10 @@ impl Rejection {
             Self::MediaTypeUnsupported => (
                 "The body has another media type than `application/json`.",
                 "Send `Content-Type: application/json`. A form is not accepted.",
+            ),
+            Self::BodyEncoding => (
+                "The body is compressed (`Content-Encoding`).",
+                "Send the body without a `Content-Encoding`.",
             ),
             Self::FormMalformed => (
                 "The body is not `application/x-www-form-urlencoded`: another media type, a broken escape, a control character, a parameter that stands there twice, or more than 32 of them.",
@@ -214,7 +218,7 @@ impl Rejection {
                 "`auth-server application grant --app-id ID --audience NAME` gives it one; `application list` shows what it has. Where a user has the same name, register the application under another id.",
             ),
             Self::GrantInvalid => (
-                "The refresh token is unknown or expired, was used before (which ends its session), or its user logged out, was disabled or revoked, or has another password; or an application sent it with its own credentials.",
+                "The refresh token is unknown or expired, was used before (which ends its session), or its user logged out, was disabled or revoked, or has another password.",
                 "Log in again. If it happens often, two parts of the client use the same token: each response brings a new one, which takes the place of the former. The audit line `session_ended` has the `cause`.",
             ),
             Self::ScopeNotGranted => (

@@ -3,10 +3,14 @@
 
 use std::fmt::{self, Display};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use pingora::ErrorType;
 use pingora::connectors::TransportConnector;
+use pingora::protocols::Stream;
 use runtime::process::exit::ExitError;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
 
 use super::Source;
 use crate::config::Config;
@@ -16,7 +20,15 @@ use crate::issuers::fetch::{Fetched, Purpose};
 use crate::issuers::source::KeySource;
 use crate::upstream::errors::log_cause;
 use crate::upstream::exposure_check;
-use crate::upstream::{Upstream, UpstreamSettings};
+use crate::upstream::{Protocol, Upstream, UpstreamSettings};
+
+/// For the first bytes of the service's response.
+const RESPONSE_WITHIN: Duration = Duration::from_secs(2);
+const OPTIONS: &[u8] = b"OPTIONS * HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+/// The preface of HTTP/2 with an empty frame of settings (RFC 9113 §3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+/// The type of a TLS record (RFC 8446 §5.1).
+const TLS_ALERT: u8 = 21;
 
 /// One line for each check.
 #[derive(Debug, Default)]
@@ -138,6 +150,7 @@ impl Findings {
 
 /// Connects as a request would, TLS included.
 async fn connected(settings: UpstreamSettings) -> Result<(), ExitError> {
+    let protocol = settings.address.protocol;
     let upstream = Upstream::new(settings).map_err(ExitError::Config)?;
     let peer = upstream
         .peer()
@@ -145,9 +158,50 @@ async fn connected(settings: UpstreamSettings) -> Result<(), ExitError> {
     let connecting = TransportConnector::new(None);
     let rejected = [ErrorType::TLSHandshakeFailure, ErrorType::InvalidCert];
     match connecting.new_stream(&*peer).await {
-        Ok(_) => Ok(()),
+        Ok(mut stream) => timeout(RESPONSE_WITHIN, speaks(&mut stream, protocol))
+            .await
+            .unwrap_or(Ok(())),
         Err(error) if rejected.contains(error.etype()) => Err(ExitError::Config(log_cause(&error))),
         Err(error) => Err(ExitError::Unavailable(log_cause(&error))),
+    }
+}
+
+/// Sends a request that changes nothing, and checks the first bytes of the response. A service that stays
+/// silent, or closes the connection, may be of the right version.
+async fn speaks(stream: &mut Stream, protocol: Protocol) -> Result<(), ExitError> {
+    let sent = match protocol {
+        Protocol::Http => OPTIONS,
+        Protocol::H2c => PREFACE,
+        Protocol::Https => return Ok(()),
+    };
+    let mut first = [0; 7];
+    let exchanged = async {
+        stream.write_all(sent).await?;
+        stream.flush().await?;
+        stream.read_exact(&mut first).await
+    };
+    match (exchanged.await, wrong_version(protocol, first)) {
+        (Ok(_), Some(remedy)) => Err(ExitError::Config(remedy.to_owned())),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the remedy for a response of another protocol.
+fn wrong_version(protocol: Protocol, first: [u8; 7]) -> Option<&'static str> {
+    match (protocol, first) {
+        (Protocol::H2c, [b'H', b'T', b'T', b'P', b'/', b'1', _]) => {
+            Some("the service speaks HTTP/1.1 alone: http:// in place of h2c://")
+        }
+        (Protocol::Http, [b'H', b'T', b'T', b'P', b'/', b'1', _]) => None,
+        // A frame with settings, or with the end of the connection (RFC 9113 §6).
+        (Protocol::Http, [0, _, _, 4 | 7, ..]) => {
+            Some("the service speaks HTTP/2 alone: h2c:// in place of http://")
+        }
+        (Protocol::Http, [TLS_ALERT, 3, ..]) => {
+            Some("the service speaks TLS: https:// in place of http://")
+        }
+        (Protocol::Http, _) => Some("the service's response is not HTTP/1.1"),
+        _ => None,
     }
 }
 
@@ -156,5 +210,31 @@ impl Display for Findings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut lines = self.lines.iter();
         lines.try_for_each(|line| writeln!(f, "# online: {line}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_response_of_another_protocol_names_the_scheme() {
+        use Protocol::{H2c, Http};
+        for (protocol, first, remedy) in [
+            (Http, *b"HTTP/1.", None),
+            (Http, [0, 0, 12, 4, 0, 0, 0], Some("h2c://")),
+            (Http, [0, 0, 8, 7, 0, 0, 0], Some("h2c://")),
+            (Http, [21, 3, 3, 0, 2, 2, 70], Some("https://")),
+            (Http, *b"SSH-2.0", Some("not HTTP/1.1")),
+            (H2c, *b"HTTP/1.", Some("http://")),
+            (H2c, [0, 0, 12, 4, 0, 0, 0], None),
+        ] {
+            let found = wrong_version(protocol, first);
+            let fits = match remedy {
+                Some(part) => found.is_some_and(|text| text.contains(part)),
+                None => found.is_none(),
+            };
+            assert!(fits, "{protocol:?} {first:?}: {found:?}");
+        }
     }
 }

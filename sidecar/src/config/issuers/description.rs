@@ -17,7 +17,7 @@ use super::user_prefix::UserPrefix;
 use super::{key_source, policy};
 use crate::cli::ServeArgs;
 use crate::cli::issuer_table::IssuerTable;
-use crate::config::flag_value::{flag_error, given};
+use crate::config::flag_value::flag_error;
 use crate::decision::reporting::WOULD_REJECT;
 use crate::identity::field_name::plain_name;
 use crate::identity::user_header::UserHeader;
@@ -96,9 +96,7 @@ impl<'a> Description<'a> {
             check_name(&table.name)?;
         }
         Ok(Some(Self {
-            issuers: given("issuer", table.issuer.as_deref())?
-                .into_iter()
-                .collect(),
+            issuers: table.issuer.iter().cloned().collect(),
             table,
             args,
             claims: args.rules.tokens.claim.clone(),

@@ -7,6 +7,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
+use runtime::logs::sanitize::LogText;
 use runtime::process::exit::ExitError;
 use serde::Deserialize;
 use wire::keys::algorithms::AsymmetricAlgorithm;
@@ -93,15 +94,18 @@ pub(crate) struct DiscoverySettings {
     pub(crate) max_key_age: Option<Duration>,
 }
 
-/// The reason why a document is not followed. Its own text is foreign, and not logged.
+/// The reason why a document is not followed. Of its own text, which is foreign, only the issuer is logged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum DocumentError {
     #[error("the response to the request for the discovery document was {}", Unexpected(*.0))]
     Status(StatusCode),
     #[error("the response is not a discovery document, or has a member twice")]
     NotADocument,
-    #[error("the discovery document is another issuer's; `issuer` has to be equal byte for byte")]
-    OtherIssuer,
+    #[error(
+        "the discovery document is of the issuer '{}', not of '{expected}': both have to be equal byte for byte",
+        LogText(found)
+    )]
+    OtherIssuer { found: String, expected: String },
     #[error("the jwks_uri of the discovery document is no usable address")]
     NoAddress,
     #[error(
@@ -227,7 +231,10 @@ impl DiscoverySettings {
             serde_json::from_slice(body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(body))
                 .map_err(|_| DocumentError::NotADocument)?;
         if document.issuer != self.issuer.issuer {
-            return Err(DocumentError::OtherIssuer);
+            return Err(DocumentError::OtherIssuer {
+                found: document.issuer,
+                expected: self.issuer.issuer.clone(),
+            });
         }
         let address = document.jwks_uri.parse::<JwksAddress>();
         let address = address.map_err(|_| DocumentError::NoAddress)?;
@@ -359,14 +366,18 @@ mod tests {
         ] {
             assert_eq!(address_in(IDP, hosts, &leads(uri)), expected, "{uri}");
         }
+        let other_issuer = |found: &str| DocumentError::OtherIssuer {
+            found: found.to_owned(),
+            expected: IDP.to_owned(),
+        };
         for (document, expected) in [
             (
                 json!({"issuer": "https://idp/a/", "jwks_uri": "https://idp/"}),
-                DocumentError::OtherIssuer,
+                other_issuer("https://idp/a/"),
             ),
             (
                 json!({"issuer": "https://idp/b", "jwks_uri": "https://idp/"}),
-                DocumentError::OtherIssuer,
+                other_issuer("https://idp/b"),
             ),
             (
                 json!({"jwks_uri": "https://idp/"}),

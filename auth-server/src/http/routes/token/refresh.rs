@@ -1,19 +1,27 @@
 //! The grant of RFC 6749 §6: the next access token of a user, and the next refresh token.
 
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderValue, header};
 use wire::api::form::Form;
 use wire::rejection::Rejection;
 
 use super::{AccessTokenResponse, Issued, REFRESH_TOKEN, TokenEndpoint, scope};
-use crate::http::response::store_rejection;
+use crate::http::response::{ErrorResponse, store_rejection};
 use crate::sessions::{Renewed, SessionError, Sessions, log_error};
 
-/// Rejects the credentials of an application: a login belongs to none. A mere `client_id`, which
-/// public clients send, is ignored.
-pub(super) fn check_client(headers: &HeaderMap, form: &Form) -> Result<(), Rejection> {
+const CREDENTIALS: &str =
+    "a session belongs to no application: leave out client_secret and Authorization: Basic";
+
+/// Rejects the credentials of an application. A mere `client_id`, which public clients send, is
+/// ignored, and the access token that others send with every request.
+pub(super) fn check_client(headers: &HeaderMap, form: &Form) -> Result<(), ErrorResponse> {
     let has_secret = form.value("client_secret").is_some();
-    if has_secret || headers.contains_key(header::AUTHORIZATION) {
-        return Err(Rejection::GrantInvalid);
+    let mut fields = headers.get_all(header::AUTHORIZATION).iter();
+    let is_token = |field: &HeaderValue| {
+        let scheme = field.as_bytes().get(..7).unwrap_or_default();
+        scheme.eq_ignore_ascii_case(b"bearer ")
+    };
+    if has_secret || !fields.all(is_token) {
+        return Err(ErrorResponse::from(Rejection::ApplicationUnknown).described(CREDENTIALS));
     }
     Ok(())
 }
