@@ -118,10 +118,6 @@ measure = cargo build $(LOCKED) $(if $(SMOKE),,--release) -p sidecar -p auth-ser
 bench: cmake ## Race the sidecar against HAProxy, Envoy and nginx, 18 minutes (WRITE=1: into docs/performance.md)
 	$(measure) race
 
-.PHONY: bench-rotation
-bench-rotation: cmake ## 20 rotations under load without a rejection, then revocations in time, 2 minutes
-	$(measure) rotation
-
 .PHONY: bench-fleet
 bench-fleet: cmake ## 10 000 sidecars fetch the keys at once
 	$(measure) fleet
@@ -134,17 +130,13 @@ bench-login: cmake ## Logins for each second of CPU against the machine's own si
 bench-sessions: cmake ## Revocation across 100 sidecars, the CPU of their polls and of a refresh (WRITE=1: into docs/performance.md)
 	$(measure) sessions
 
-.PHONY: bench-slots
-bench-slots: ## Choose the connection that gives way on a full port
-	cargo bench $(LOCKED) $(if $(SMOKE),--profile dev) -p bench --bench slots
-
 .PHONY: bench-soak
 bench-soak: cmake ## 10 minutes at full load, one request in twenty bad, in flat memory
 	$(measure) soak
 
 .PHONY: bench-smoke
 bench-smoke: ## A moment of every measurement, to see that it works
-	$(MAKE) SMOKE=1 bench bench-rotation bench-fleet bench-login bench-sessions bench-slots bench-soak
+	$(MAKE) SMOKE=1 bench bench-fleet bench-login bench-sessions bench-soak
 
 .PHONY: bench-peers
 bench-peers: ## Install what `make bench` races against: Debian and PyPI packages

@@ -192,99 +192,46 @@ async fn token(router: &Router) -> String {
         .to_owned()
 }
 
+/// Method, path, and the outcomes without and with a token.
+const PATHS: &str = "
+    GET     /auth/current/user/details                        token_missing       ok
+    POST    /auth/current/user/details                        method_not_allowed  method_not_allowed
+    GET     /auth/oauth/jwt/token                             method_not_allowed  method_not_allowed
+    GET     /auth/oauth/jwt/other                             not_found           not_found
+    GET     /auth/client/user/secret/key?appId=a&appSecret=b  ok                  ok
+    GET     /auth/client/user/secret/key?appId=a              parameter_missing   parameter_missing
+    DELETE  /auth/client/user/secret/key                      method_not_allowed  method_not_allowed
+    GET     /auth/client/user/secret/key/                     token_missing       not_found
+    GET     /auth/client/user/secret/ke%79                    token_missing       not_found
+    GET     /auth/static/missing.css                          not_found           not_found
+    POST    /auth/static/                                     method_not_allowed  method_not_allowed
+    TRACE   /auth/static/                                     method_not_allowed  method_not_allowed
+    GET     /auth/static/../current                           path_not_canonical  path_not_canonical
+    GET     /auth/static/%61.css                              token_missing       not_found
+    GET     /auth/unknown                                     token_missing       not_found
+    GET     /static/                                          token_missing       not_found
+    GET     /                                                 token_missing       not_found
+    GET     /auth/oauth/jwt                                   not_found           not_found
+    GET     /auth/assets/missing.js                           not_found           not_found
+    GET     /auth                                             token_missing       not_found
+    GET     /auth/oauth                                       token_missing       not_found
+    GET     /auth/Oauth/jwt/token                             token_missing       not_found
+    GET     /auth/client/user/secret                          token_missing       not_found
+    GET     /auth/client/user/secret/keys                     token_missing       not_found
+    GET     /auth/client/user/secret//key                     token_missing       not_found
+    GET     /auth/current/user/details/x                      token_missing       not_found
+";
+
 #[tokio::test]
 async fn contract_4_each_path_without_and_with_a_token() {
     let router = serving();
     let token = token(&router).await;
-    for (method, path, without, with) in [
-        (
-            Method::GET,
-            "/auth/current/user/details",
-            "token_missing",
-            "ok",
-        ),
-        (
-            Method::POST,
-            "/auth/current/user/details",
-            "method_not_allowed",
-            "method_not_allowed",
-        ),
-        (
-            Method::GET,
-            "/auth/oauth/jwt/token",
-            "method_not_allowed",
-            "method_not_allowed",
-        ),
-        (
-            Method::GET,
-            "/auth/oauth/jwt/other",
-            "not_found",
-            "not_found",
-        ),
-        (
-            Method::GET,
-            "/auth/client/user/secret/key?appId=a&appSecret=b",
-            "ok",
-            "ok",
-        ),
-        (
-            Method::GET,
-            "/auth/client/user/secret/key?appId=a",
-            "parameter_missing",
-            "parameter_missing",
-        ),
-        (
-            Method::DELETE,
-            "/auth/client/user/secret/key",
-            "method_not_allowed",
-            "method_not_allowed",
-        ),
-        (
-            Method::GET,
-            "/auth/client/user/secret/key/",
-            "token_missing",
-            "not_found",
-        ),
-        (
-            Method::GET,
-            "/auth/client/user/secret/ke%79",
-            "token_missing",
-            "not_found",
-        ),
-        (
-            Method::GET,
-            "/auth/static/missing.css",
-            "not_found",
-            "not_found",
-        ),
-        (
-            Method::POST,
-            "/auth/static/",
-            "method_not_allowed",
-            "method_not_allowed",
-        ),
-        (
-            Method::TRACE,
-            "/auth/static/",
-            "method_not_allowed",
-            "method_not_allowed",
-        ),
-        (
-            Method::GET,
-            "/auth/static/../current",
-            "path_not_canonical",
-            "path_not_canonical",
-        ),
-        (
-            Method::GET,
-            "/auth/static/%61.css",
-            "token_missing",
-            "not_found",
-        ),
-        (Method::GET, "/auth/unknown", "token_missing", "not_found"),
-        (Method::GET, "/static/", "token_missing", "not_found"),
-        (Method::GET, "/", "token_missing", "not_found"),
-    ] {
+    for row in PATHS.trim().lines() {
+        let cells: Vec<&str> = row.split_whitespace().collect();
+        let [method, path, without, with] = cells[..] else {
+            unreachable!("{row}")
+        };
+        let method: Method = method.parse().unwrap();
         for (token, expected) in [(None, without), (Some(token.as_str()), with)] {
             let (_, envelope) = send(&router, request(method.clone(), path, token, "")).await;
             let code = envelope["data"]["reason"].as_str().unwrap_or("ok");
@@ -407,23 +354,18 @@ async fn a_token_of_another_key_is_rejected() {
 #[tokio::test]
 async fn without_a_key_login_and_key_wait_for_the_store() {
     let router = router(LiveKeys::default(), Applications::default());
+    let (login, key) = (
+        "/auth/oauth/jwt/token",
+        "/auth/client/user/secret/key?appId=a&appSecret=b",
+    );
+    let foreign = Some("a.b.c");
     for (method, path, token, reason) in [
-        (
-            Method::POST,
-            "/auth/oauth/jwt/token",
-            None,
-            "store_unavailable",
-        ),
-        (
-            Method::GET,
-            "/auth/client/user/secret/key?appId=a&appSecret=b",
-            None,
-            "store_unavailable",
-        ),
+        (Method::POST, login, None, "store_unavailable"),
+        (Method::GET, key, None, "store_unavailable"),
         (
             Method::GET,
             "/auth/unknown",
-            Some("a.b.c"),
+            foreign,
             "auth_keys_unavailable",
         ),
     ] {

@@ -78,38 +78,6 @@ impl KeepAlive {
     }
 }
 
-/// A connection that is opened again when it ends.
-#[derive(Debug)]
-pub struct ReopenedConnection {
-    address: SocketAddr,
-    open: Option<KeepAlive>,
-}
-
-impl ReopenedConnection {
-    /// Connects at the first request.
-    pub const fn to(address: SocketAddr) -> Self {
-        Self {
-            address,
-            open: None,
-        }
-    }
-
-    /// Sends one request and returns the status and the body of its response.
-    ///
-    /// # Errors
-    /// As [`KeepAlive::connect`] and [`KeepAlive::exchange`]; the next request opens a connection.
-    pub fn exchange(&mut self, request: &[u8]) -> io::Result<(u16, Vec<u8>)> {
-        let mut connection = match self.open.take() {
-            Some(connection) => connection,
-            None => KeepAlive::connect(self.address)?,
-        };
-        let status = connection.exchange(request)?;
-        let body = connection.body().to_vec();
-        self.open = Some(connection);
-        Ok((status, body))
-    }
-}
-
 /// The head of a response.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Head {

@@ -110,12 +110,6 @@ impl Algorithm {
         Self::HS256,
     ];
 
-    /// The algorithms that verifiers can accept from another issuer.
-    pub const ASYMMETRIC: [Self; 9] = {
-        let [asymmetric @ .., _hs256] = Self::VERIFIED;
-        asymmetric
-    };
-
     /// Returns the name in a token's header.
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,137 +1,43 @@
 //! Requests that two parsers could read differently, or that no service can use, are rejected
 //! (lessons A5, A9a, C24).
 
-use tests::client::{Request, verdict};
+use tests::client::verdict;
 use tests::echo_service::MARK;
-use tests::message::Message;
 use tests::raw_client::{RawClient, exchange};
 
 use super::forwarding::stack;
 
+/// Lines that `odd_requests.toml` cannot hold, because `sidecar explain` takes no such bytes, and one of
+/// each kind that it does.
 #[test]
 fn lesson_c24_what_parsers_read_differently_is_rejected() {
     let stack = stack();
     let token = stack.token();
-    let rows: [(&str, &str, &str); 19] = [
-        (
-            "both lengths",
-            "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-            "400 request_framing",
-        ),
-        (
-            "a repeated length",
-            "Content-Length: 4\r\nContent-Length: 4\r\n\r\nbody",
-            "400 request_framing",
-        ),
-        (
-            "a length as a list",
-            "Content-Length: 4, 4\r\n\r\nbody",
-            "400 request_framing",
-        ),
-        (
-            "two lengths",
-            "Content-Length: 4\r\nContent-Length: 5\r\n\r\nbody",
-            "400 request_",
-        ),
-        (
-            "a signed length",
-            "Content-Length: +4\r\n\r\nbody",
-            "400 request_",
-        ),
-        (
-            "a length in hex",
-            "Content-Length: 0x4\r\n\r\nbody",
-            "400 request_",
-        ),
-        (
-            "a length without digits",
-            "Content-Length:\r\n\r\n",
-            "400 request_",
-        ),
-        (
-            "a look-alike of the length",
-            "Content_Length: 4\r\n\r\n",
-            "400 request_framing",
-        ),
-        (
-            "a look-alike of the coding",
-            "Transfer_Encoding: chunked\r\n\r\n",
-            "400 request_framing",
-        ),
-        (
-            "another coding",
-            "Transfer-Encoding: gzip\r\n\r\n",
-            "400 request_",
-        ),
-        (
-            "chunked twice",
-            "Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
-            "400 request_",
-        ),
-        (
-            "chunked with a tail",
-            "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n",
-            "400 request_",
-        ),
-        (
-            "an odd spelling of chunked",
-            "Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n",
-            "400 request_",
-        ),
-        (
-            "a nominated length",
-            "Connection: content-length\r\nContent-Length: 4\r\n\r\nbody",
-            "400 request_framing",
-        ),
-        (
-            "a nominated coding",
-            "Connection: close, Transfer-Encoding\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-            "400 request_framing",
-        ),
-        (
-            "a bare line feed",
-            "X-A: 1\nX-B: 2\r\n\r\n",
-            "400 request_framing",
-        ),
-        ("a folded line", "X-A: 1\r\n 2\r\n\r\n", "400 request_"),
-        (
-            "a blank before the colon",
-            "Content-Length : 4\r\n\r\nbody",
-            "400 request_",
-        ),
-        ("a line without a colon", "nonsense\r\n\r\n", "400 request_"),
-    ];
-    for (name, rest, expected) in rows {
+    for rest in [
+        "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "Content-Length: 0x4\r\n\r\nbody",
+        "Content-Length:\r\n\r\n",
+        "Content-Length : 4\r\n\r\nbody",
+        "Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n",
+        "Connection: close, Transfer-Encoding\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "X-A: 1\nX-B: 2\r\n\r\n",
+        "X-A: 1\r\n 2\r\n\r\n",
+        "nonsense\r\n\r\n",
+    ] {
         for (path, credentials) in [
             ("list", format!("Authorization: Bearer {token}\r\n")),
             ("public/x", String::new()),
         ] {
             let request = format!("POST /orders/{path} HTTP/1.1\r\nHost: a\r\n{credentials}{rest}");
             let response = exchange(stack.sidecar.address(), "POST", request.as_bytes());
+            let found = verdict(&response);
             assert!(
-                verdict(&response).starts_with(expected),
-                "{name} on {path}: {}",
-                verdict(&response)
+                found.starts_with("400 request_"),
+                "{rest:?} on {path}: {found}"
             );
         }
     }
     assert_eq!(stack.service.requests().len(), 0);
-}
-
-#[test]
-fn chunks_with_more_framing_than_data_are_rejected() {
-    let stack = stack();
-    for chunks in [
-        format!("1;{}\r\nx\r\n0\r\n\r\n", "a".repeat(5_000)),
-        format!("1{}\r\nx\r\n0\r\n\r\n", " ".repeat(5_000)),
-        format!("0\r\n{}\r\n", "A: b\r\n".repeat(20_000)),
-    ] {
-        let request = format!(
-            "POST /orders/public/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}"
-        );
-        let response = exchange(stack.sidecar.address(), "POST", request.as_bytes());
-        assert_eq!(verdict(&response), "400 request_framing", "{:.20}", chunks);
-    }
 }
 
 /// Behind a gateway that ends such a line elsewhere, `/orders/public/hidden` is a second request.
@@ -191,135 +97,41 @@ fn lesson_c24_chunks_that_gateways_count_differently() {
     assert!(!format!("{paths:?}").contains("hidden"), "{paths:?}");
 }
 
+/// More methods, hosts and targets are in `odd_requests.toml`; here are those without a host or with
+/// another version.
 #[test]
 fn lesson_a5_and_c24_hosts_methods_and_targets_for_no_service() {
     let stack = stack();
     let token = stack.token();
-    for (first, host, expected) in [
+    for (head, expected) in [
+        ("GET /orders/list HTTP/1.1\r\n", "400 host_missing"),
+        ("GET http://a/orders/list HTTP/1.0\r\n", "400 host_missing"),
+        ("GET /orders/list HTTP/1.0\r\nHost:\r\n", "400 host_missing"),
         (
-            "TRACE /orders/list HTTP/1.1",
-            "Host: a\r\n",
-            "405 method_not_allowed",
-        ),
-        (
-            "TRACE /orders/public/x HTTP/1.1",
-            "Host: a\r\n",
-            "405 method_not_allowed",
-        ),
-        (
-            "CONNECT /orders/list HTTP/1.1",
-            "Host: a\r\n",
-            "405 method_not_allowed",
-        ),
-        (
-            "CONNECT service:443 HTTP/1.1",
-            "Host: a\r\n",
-            "405 method_not_allowed",
-        ),
-        (
-            "OPTIONS * HTTP/1.1",
-            "Host: a\r\n",
-            "400 path_not_canonical",
-        ),
-        ("GET /orders/list HTTP/1.1", "", "400 host_missing"),
-        (
-            "GET /orders/list HTTP/1.1",
-            "Host: a\r\nHost: b\r\n",
-            "400 request_malformed",
-        ),
-        ("GET http://a/orders/list HTTP/1.0", "", "400 host_missing"),
-        ("GET /orders/list HTTP/1.0", "Host:\r\n", "400 host_missing"),
-        ("GET /orders/list HTTP/1.1", "Host:\r\n", "400 host_missing"),
-        (
-            "GET /orders/list HTTP/1.1",
-            "Host: a/../b c\r\n",
-            "400 request_malformed",
-        ),
-        (
-            "GET orders/list HTTP/1.1",
-            "Host: a\r\n",
+            "GET orders/list HTTP/1.1\r\nHost: a\r\n",
             "400 path_not_canonical",
         ),
         (
-            "GET /orders/public/x HTTP/1.1 HTTP/1.1",
-            "Host: a\r\n",
-            "400 request_malformed",
+            "TRACE /orders/public/x HTTP/1.1\r\nHost: a\r\n",
+            "405 method_not_allowed",
         ),
-        (
-            "GET /orders/list HTTP/1.1",
-            "Host: a:x\r\n",
-            "400 request_malformed",
-        ),
-        (
-            "GET /orders/list HTTP/1.1",
-            "Host: :80\r\n",
-            "400 request_malformed",
-        ),
-        (
-            "GET /orders/list HTTP/1.1",
-            "Host: [::1\r\n",
-            "400 request_malformed",
-        ),
-        ("GET /orders/list HTTP/2.0", "Host: a\r\n", ""),
+        // A close without a response is a rejection as well.
+        ("GET /orders/list HTTP/2.0\r\nHost: a\r\n", ""),
     ] {
-        let request = format!("{first}\r\n{host}Authorization: Bearer {token}\r\n\r\n");
+        let request = format!("{head}Authorization: Bearer {token}\r\n\r\n");
         let mut client = RawClient::connect(stack.sidecar.address());
         client.send(request.as_bytes());
         client.finish();
         match client.try_response("GET") {
             Ok(response) => assert!(
                 verdict(&response).starts_with(expected) && response.status() >= 400,
-                "{first} {host}: {}",
+                "{head}: {}",
                 verdict(&response)
             ),
-            // A close without a response is a rejection as well.
-            Err(_) => assert_eq!(expected, "", "{first} {host}"),
+            Err(_) => assert_eq!(expected, "", "{head}"),
         }
     }
     assert_eq!(stack.service.requests().len(), 0);
-}
-
-#[test]
-fn lesson_c24_an_absolute_target_becomes_origin_form() {
-    let stack = stack();
-    let get = |target: &str, token: Option<&str>| -> Message {
-        let request = Request::new("GET", target);
-        let request = token.map_or(request.clone(), |token| {
-            request.line(format!("Authorization: Bearer {token}"))
-        });
-        exchange(
-            stack.sidecar.address(),
-            "GET",
-            &request.bytes("service.example"),
-        )
-    };
-    let token = stack.token();
-    assert_eq!(
-        get("http://service.example/orders/list?x=1", Some(&token)).status(),
-        200
-    );
-    assert_eq!(stack.service.last_request().target(), b"/orders/list?x=1");
-    assert_eq!(
-        verdict(&get("http://service.example/orders/list", None)),
-        "401 token_missing"
-    );
-    assert_eq!(
-        get("http://service.example/orders/public/x", None).status(),
-        200
-    );
-    assert_eq!(stack.service.last_request().target(), b"/orders/public/x");
-    assert_eq!(
-        verdict(&get(
-            "http://service.example/orders/public/../list",
-            Some(&token)
-        )),
-        "400 path_not_canonical"
-    );
-    // Its host counts, and the service gets no other.
-    let response = get("http://Other.example:80/orders/list", Some(&token));
-    assert_eq!(response.status(), 200);
-    let request = stack.service.last_request();
-    assert_eq!(request.header("host"), ["other.example"]);
 }
 
 #[test]

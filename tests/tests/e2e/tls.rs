@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
 
 use rustls::version::{TLS12, TLS13};
 use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, USER_DETAILS, admin_get, credentials};
@@ -177,57 +176,6 @@ fn a_bad_new_pair_is_rejected_counted_and_named() {
         &server,
         "postern_auth_server_tls_last_reload_successful 1"
     ));
-}
-
-#[test]
-fn what_cannot_be_served_with_stops_start_and_check() {
-    let authority = Authority::new();
-    let (certificate, other) = (authority.issue("auth"), authority.issue("other"));
-    let open_key = authority.issue("open").key;
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-    fs::set_permissions(&open_key, mode).unwrap();
-    let nowhere = Path::new("/nonexistent/tls.pem");
-    for (cert, key, line) in [
-        (
-            nowhere,
-            &*certificate.key,
-            "--tls-cert: /nonexistent/tls.pem: ",
-        ),
-        (
-            &certificate.cert,
-            nowhere,
-            "--tls-key: secret file /nonexistent/tls.pem: ",
-        ),
-        (
-            &certificate.cert,
-            &other.key,
-            "the private key does not belong to",
-        ),
-        (
-            &certificate.key,
-            &certificate.key,
-            "holds no certificate in PEM",
-        ),
-        (&certificate.cert, &open_key, "is open to others"),
-    ] {
-        let flags = [
-            "--tls-cert",
-            cert.to_str().unwrap(),
-            "--tls-key",
-            key.to_str().unwrap(),
-        ];
-        let check = Program::AuthServer.command();
-        let check = check.arguments(["check"]).arguments(flags).run();
-        for end in [AuthServerPlan::new().flags(flags).fails(), check] {
-            assert_eq!(end.code, Some(78), "{}", end.stderr);
-            assert!(end.stderr.contains(line), "{}", end.stderr);
-            assert_eq!(end.stderr.lines().count(), 1, "{}", end.stderr);
-        }
-    }
-    let alone = ["--tls-cert", certificate.cert.to_str().unwrap()];
-    let end = AuthServerPlan::new().flags(alone).fails();
-    assert_eq!(end.code, Some(78), "{}", end.stderr);
-    assert!(end.stderr.contains("--tls-key"), "{}", end.stderr);
 }
 
 #[test]

@@ -222,37 +222,6 @@ fn an_https_service_may_require_a_certificate_of_the_sidecar() {
 }
 
 #[test]
-fn a_client_key_that_is_open_or_wrong_stops_the_start() {
-    use std::os::unix::fs::PermissionsExt;
-
-    let stack = stack();
-    let authority = Authority::new();
-    let (ours, other) = (authority.issue("sidecar"), authority.issue("other"));
-    let text = |path: &PathBuf| path.display().to_string();
-    let start = |key: &PathBuf| {
-        SidecarPlan::to("https://localhost:1", &stack.auth_server.url())
-            .flags(["--upstream-client-cert", &text(&ours.cert)])
-            .flags(["--upstream-client-key", &text(key)])
-            .fails()
-    };
-    std::fs::set_permissions(&ours.key, std::fs::Permissions::from_mode(0o644)).unwrap();
-    for (key, complaint) in [
-        (&ours.key, "is open to others: allow its owner only"),
-        (&other.key, "does not belong to the first certificate"),
-        (&ours.cert, "holds no private key"),
-    ] {
-        std::fs::set_permissions(&ours.cert, std::fs::Permissions::from_mode(0o600)).unwrap();
-        let end = start(key);
-        assert_eq!(end.code, Some(78), "{}", end.stderr);
-        let line = end.stderr.lines().last().unwrap_or_default();
-        assert!(
-            line.contains("--upstream-client-key: ") && line.contains(complaint),
-            "{line}"
-        );
-    }
-}
-
-#[test]
 fn an_unresolved_service_name_does_not_stop_the_sidecar() {
     let stack = stack();
     let sidecar = stack.in_front_of("http://postern.invalid:3000", &[]);
