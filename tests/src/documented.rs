@@ -38,23 +38,3 @@ fn words(command: &str) -> Vec<String> {
     }
     words
 }
-
-#[cfg(test)]
-mod tests {
-    use super::words;
-
-    #[test]
-    fn a_command_is_split_as_a_shell_would() {
-        let command = "sidecar serve --a b \\\n  --public-path '/x/**' \\\n  --c\n";
-        let expected = [
-            "sidecar",
-            "serve",
-            "--a",
-            "b",
-            "--public-path",
-            "/x/**",
-            "--c",
-        ];
-        assert_eq!(words(command), expected);
-    }
-}

@@ -203,28 +203,3 @@ fn has_form(text: &[u8], form: &[u8]) -> bool {
     };
     text.len() == form.len() && text.iter().zip(form).all(fits)
 }
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::wrong_date;
-
-    #[test]
-    fn contract_8_dates_are_recognised_wherever_they_stand() {
-        assert_eq!(
-            wrong_date(&json!({"data": {"t": "2024-02-29 23:59:59", "n": "2024", "s": null}})),
-            None
-        );
-        for wrong in [
-            "2024-02-29",
-            "2024-02-29T23:59:59Z",
-            "2024-02-29 23:59:59.000",
-        ] {
-            assert!(
-                wrong_date(&json!({"data": [{"t": wrong}]})).is_some(),
-                "{wrong}"
-            );
-        }
-    }
-}

@@ -9,66 +9,41 @@ use crate::process::{CommandLine, Process};
 use crate::programs::interop;
 use crate::skip;
 
-/// A Python interpreter with PyJWT.
+/// A Python interpreter.
 #[derive(Debug)]
 pub struct Python(PathBuf);
 
 impl Python {
-    /// Returns `POSTERN_TEST_PYTHON`, or a `python3` that imports PyJWT; `None`, with a SKIP line,
-    /// otherwise.
+    /// Returns an interpreter with PyJWT; `None`, with a SKIP line, otherwise.
     pub fn with_pyjwt() -> Option<Self> {
-        let python = Self(
-            std::env::var_os("POSTERN_TEST_PYTHON")
-                .unwrap_or_else(|| "python3".into())
-                .into(),
-        );
-        let imports = Command::new(&python.0)
-            .args(["-c", "import jwt, cryptography"])
-            .output();
-        if imports.is_ok_and(|output| output.status.success()) {
-            return Some(python);
-        }
         let how = "python3 -m venv V && V/bin/pip install 'pyjwt[crypto]', then POSTERN_TEST_PYTHON=V/bin/python";
-        skip::skip("the interop tests with PyJWT", how);
-        None
+        Self::importing("jwt, cryptography", how)
     }
 
-    /// Returns the same interpreter if it imports grpcio and websockets; `None`, with a SKIP line,
-    /// otherwise.
+    /// Returns an interpreter with grpcio and websockets; `None`, with a SKIP line, otherwise.
     pub fn with_protocols() -> Option<Self> {
-        let python = Self(
-            std::env::var_os("POSTERN_TEST_PYTHON")
-                .unwrap_or_else(|| "python3".into())
-                .into(),
-        );
+        Self::importing("grpc, websockets", "make venv")
+    }
+
+    /// Returns an interpreter with authlib and requests-oauthlib; `None`, with a SKIP line, otherwise.
+    pub fn with_oauth() -> Option<Self> {
+        Self::importing("authlib, requests_oauthlib", "make venv")
+    }
+
+    /// Returns `POSTERN_TEST_PYTHON`, or `python3`, if it imports these modules.
+    fn importing(modules: &str, how_to_get_them: &str) -> Option<Self> {
+        let named = std::env::var_os("POSTERN_TEST_PYTHON");
+        let python = Self(named.unwrap_or_else(|| "python3".into()).into());
         let imports = Command::new(&python.0)
-            .args(["-c", "import grpc, websockets"])
+            .args(["-c", &format!("import {modules}")])
             .output();
         if imports.is_ok_and(|output| output.status.success()) {
             return Some(python);
         }
         skip::skip(
-            "the conformance tests with grpcio and websockets",
-            "make venv",
+            &format!("the tests with Python's {modules}"),
+            how_to_get_them,
         );
-        None
-    }
-
-    /// Returns the same interpreter if it imports authlib and requests-oauthlib; `None`, with a SKIP
-    /// line, otherwise.
-    pub fn with_oauth() -> Option<Self> {
-        let python = Self(
-            std::env::var_os("POSTERN_TEST_PYTHON")
-                .unwrap_or_else(|| "python3".into())
-                .into(),
-        );
-        let imports = Command::new(&python.0)
-            .args(["-c", "import authlib, requests_oauthlib"])
-            .output();
-        if imports.is_ok_and(|output| output.status.success()) {
-            return Some(python);
-        }
-        skip::skip("the tests with authlib and requests-oauthlib", "make venv");
         None
     }
 

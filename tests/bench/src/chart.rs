@@ -113,38 +113,3 @@ pub(crate) fn escaped(text: &str) -> String {
         .replace('<', "&lt;")
         .replace('>', "&gt;")
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn bar(label: &str, median: f64) -> Bar {
-        Bar {
-            label: label.to_owned(),
-            value: Summary {
-                median,
-                lowest: median,
-                highest: median,
-            },
-            ours: false,
-        }
-    }
-
-    #[test]
-    fn the_longest_bar_fills_the_room_and_text_is_escaped() {
-        let chart = Chart {
-            title: "a < b".to_owned(),
-            subtitle: String::new(),
-            groups: vec![Group {
-                heading: "x & y".to_owned(),
-                bars: vec![bar("half", 20.0), bar("whole", 40.0)],
-            }],
-        };
-        let svg = chart.to_svg();
-        assert!(
-            svg.contains("a &lt; b") && svg.contains("x &amp; y"),
-            "{svg}"
-        );
-        assert!(svg.contains("width=\"490.0\"") && svg.contains("width=\"245.0\""));
-    }
-}

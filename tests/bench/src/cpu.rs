@@ -73,22 +73,3 @@ pub fn microseconds_each(spent: Duration, requests: u64) -> f64 {
     let each = spent.as_micros() as f64 / requests as f64;
     each
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_name_of_a_process_does_not_shift_the_fields() {
-        let stat = "7 (a) b (c) S 1 7 7 0 -1 4194560 1 2 3 4 120 35 0 0 20 0 3 0 5 6 7";
-        assert_eq!(ticks(stat), Some(155));
-        assert_eq!(ticks(""), None);
-        assert_eq!(ticks("7 (x) S 1"), None);
-    }
-
-    #[test]
-    fn this_process_has_a_cost() {
-        let before = time_of(std::process::id());
-        assert!(time_of(std::process::id()) >= before);
-    }
-}

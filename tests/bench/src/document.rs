@@ -23,18 +23,3 @@ fn with_part(document: &str, part: &str, text: &str) -> Option<String> {
     let (_, after) = rest.split_once(&end)?;
     Some(format!("{before}{begin}{}\n{end}{after}", text.trim_end()))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_stands_between_the_marks_is_replaced() {
-        let document = "a\n<!-- x: begin -->\nold\n<!-- x: end -->\nb\n";
-        let written = with_part(document, "x", "new\n");
-        let expected = "a\n<!-- x: begin -->\nnew\n<!-- x: end -->\nb\n";
-        assert_eq!(written.as_deref(), Some(expected));
-        assert_eq!(with_part(document, "y", "new"), None);
-        assert_eq!(with_part("<!-- x: begin -->\n", "x", "new"), None);
-    }
-}

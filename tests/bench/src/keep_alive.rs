@@ -147,35 +147,3 @@ pub fn post_json(path: &str, json: &str) -> Vec<u8> {
     )
     .into_bytes()
 }
-
-#[cfg(test)]
-mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use super::*;
-
-    fn parsed(text: &str) -> Option<(u16, std::ops::Range<usize>)> {
-        let head = Head::parse(text.as_bytes()).unwrap()?;
-        Some((head.status, head.body))
-    }
-
-    #[test]
-    fn the_end_of_a_response_is_known_from_its_head() {
-        let ok = "HTTP/1.1 200 OK\r\nContent-length: 5\r\n\r\n";
-        assert_eq!(parsed(ok), Some((200, ok.len()..ok.len() + 5)));
-        let not_modified = "HTTP/1.1 304 Not Modified\r\netag: \"x\"\r\n\r\n";
-        let end = not_modified.len();
-        assert_eq!(parsed(not_modified), Some((304, end..end)));
-        assert_eq!(parsed("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n"), None);
-    }
-
-    #[test]
-    fn what_cannot_be_framed_is_an_error_and_not_a_result() {
-        for text in [
-            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n",
-            "HTTP/1.1 2\r\n\r\n",
-            "SSH-2.0-x\r\n\r\n",
-        ] {
-            assert!(Head::parse(text.as_bytes()).is_err(), "{text}");
-        }
-    }
-}

@@ -47,43 +47,17 @@ fn what_is_away_is_69_and_what_rejects_is_78() {
     let unreachable = format!("http://{}", free_address());
     let no_server = format!("{unreachable}/auth");
     let wrong_context = server.url().replace("/auth", "/other");
+    let (server_url, service_url) = (server.url(), service.url());
+    let exposed = ["--pod-ip=127.0.0.1", "--require-unexposed"];
+    let (no_key, away) = ("--auth-server: no key", "--upstream http://");
+    let reachable = "--require-unexposed: the service is reachable on the pod's address";
     for (auth_server, upstream, more, code, named) in [
-        (
-            &no_server,
-            &service.url(),
-            &[][..],
-            UNAVAILABLE,
-            "--auth-server: no key",
-        ),
-        (
-            &server.url(),
-            &unreachable,
-            &[],
-            UNAVAILABLE,
-            "--upstream http://",
-        ),
-        (
-            &wrong_context,
-            &service.url(),
-            &[],
-            CONFIG,
-            "--auth-server: no key",
-        ),
+        (&no_server, &service_url, &[][..], UNAVAILABLE, no_key),
+        (&server_url, &unreachable, &[], UNAVAILABLE, away),
+        (&wrong_context, &service_url, &[], CONFIG, no_key),
         // Permanent errors come before temporary ones.
-        (
-            &wrong_context,
-            &unreachable,
-            &[],
-            CONFIG,
-            "--auth-server: no key",
-        ),
-        (
-            &server.url(),
-            &service.url(),
-            &["--pod-ip=127.0.0.1", "--require-unexposed"],
-            CONFIG,
-            "--require-unexposed: the service is reachable on the pod's address",
-        ),
+        (&wrong_context, &unreachable, &[], CONFIG, no_key),
+        (&server_url, &service_url, &exposed, CONFIG, reachable),
     ] {
         let end = online(auth_server, upstream, more);
         assert_eq!(end.code, Some(code), "{}{}", end.stdout, end.stderr);
@@ -199,15 +173,10 @@ fn a_claim_or_a_pattern_that_would_never_match_is_warned_about() {
         "--issuer=i",
         "--audience=a",
     ];
+    let pointer = Some("/realm_access/roles");
     for (flag, warning) in [
-        (
-            "--claim=other=realm_access.roles",
-            Some("/realm_access/roles"),
-        ),
-        (
-            "--claim-header=X-Roles=realm_access.roles",
-            Some("/realm_access/roles"),
-        ),
+        ("--claim=other=realm_access.roles", pointer),
+        ("--claim-header=X-Roles=realm_access.roles", pointer),
         ("--claim=other=/realm_access/roles", None),
         ("--claim=other=https://example.com/roles", None),
     ] {

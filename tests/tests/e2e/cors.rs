@@ -49,40 +49,6 @@ fn lesson_c23_a_preflight_reaches_the_service_without_a_user() {
 }
 
 #[test]
-fn lesson_c23_nothing_less_than_that_passes() {
-    let stack = stack();
-    let client = stack.sidecar.anonymous();
-    let options = |lines: &[&str]| {
-        let request = client.request("OPTIONS", "/list");
-        lines
-            .iter()
-            .fold(request, |request, line| request.line(*line))
-    };
-    for request in [
-        options(&[]),
-        options(&["Origin: https://app.example"]),
-        options(&["Access-Control-Request-Method: GET"]),
-        preflight(&client, "/list", "https://evil.example"),
-        preflight(&client, "/list", "null"),
-        preflight(&client, "/list", ORIGIN).line("Origin: https://evil.example"),
-        // What a service may carry out as another method, and a body: browsers send neither.
-        preflight(&client, "/list", ORIGIN).line("X-HTTP-Method-Override: POST"),
-        preflight(&client, "/list", ORIGIN).line("X_Method_Override: DELETE"),
-        preflight(&client, "/list", ORIGIN).line("Content-Length: 1"),
-        preflight(&client, "/list", ORIGIN).line("Transfer-Encoding: chunked"),
-    ] {
-        assert_eq!(
-            reason(&client.send(&request)),
-            "token_missing",
-            "{request:?}"
-        );
-    }
-    let dots = preflight(&client, "/static/../list", ORIGIN);
-    assert_eq!(reason(&client.send(&dots)), "path_not_canonical");
-    assert!(stack.service.requests().is_empty());
-}
-
-#[test]
 fn a_preflight_with_a_body_is_a_usual_request_in_both_versions() {
     let stack =
         ForgedStack::with_flags(["--cors-origin", ORIGIN, "--optional-auth-path", "/feed/**"]);

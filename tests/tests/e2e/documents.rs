@@ -94,26 +94,6 @@ fn anchor(heading: &str) -> String {
 }
 
 #[test]
-fn a_link_that_leads_nowhere_is_found_out() {
-    let from = repository().join("README.md");
-    for link in [
-        "docs/api.md",
-        "docs/api.md#the-envelope",
-        "#try-it",
-        "docs/adr",
-    ] {
-        assert!(leads_somewhere(&from, link), "{link}");
-    }
-    for link in [
-        "docs/no.md",
-        "docs/api.md#no-such-heading",
-        "#no-such-heading",
-    ] {
-        assert!(!leads_somewhere(&from, link), "{link}");
-    }
-}
-
-#[test]
 fn every_source_file_that_a_document_names_exists() {
     let sources = files_below(repository(), "rs");
     let mut missing = Vec::new();
@@ -178,7 +158,7 @@ fn test_sources() -> String {
 }
 
 fn unit_sources() -> String {
-    sources_below(&["auth-server/src", "crates/runtime/src", "sidecar/src"])
+    sources_below(&["auth-server/src", "crates", "sidecar/src"])
 }
 
 fn sources_below(directories: &[&str]) -> String {

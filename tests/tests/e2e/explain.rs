@@ -131,60 +131,32 @@ fn what_cannot_be_explained_is_a_named_usage_error() {
 fn explain_is_for_loopback_and_for_no_page_of_another_site() {
     let stack = ForgedStack::start();
     let admin = stack.sidecar.admin();
-    let json = ("application/json", "/explain");
-    let form = ("application/x-www-form-urlencoded", "/");
-    let question = r#"{"method":"GET","target":"/","headers":[["host","a"]]}"#.to_owned();
-    let fields = "method=GET&target=%2F&headers=".to_owned();
+    let (json, form) = ("application/json", "application/x-www-form-urlencoded");
+    let question = r#"{"method":"GET","target":"/","headers":[["host","a"]]}"#;
+    let fields = "method=GET&target=%2F&headers=";
+    let (own_host, long) = (admin.to_string(), " ".repeat(200_000));
     let own = format!("http://{admin}");
-    for ((media_type, path), host, origin, body, status) in [
-        (json, admin.to_string(), None, &question, 200),
-        (
-            ("text/plain", "/explain"),
-            admin.to_string(),
-            None,
-            &question,
-            415,
-        ),
-        (json, "evil.example".into(), None, &question, 421),
-        (
-            json,
-            admin.to_string(),
-            Some("http://evil.example"),
-            &question,
-            403,
-        ),
-        (json, admin.to_string(), None, &"{}".to_owned(), 400),
-        (json, admin.to_string(), None, &" ".repeat(200_000), 413),
-        (form, admin.to_string(), Some(&*own), &fields, 200),
-        (
-            form,
-            admin.to_string(),
-            Some("http://evil.example"),
-            &fields,
-            403,
-        ),
-        (
-            form,
-            "evil.example".into(),
-            Some("http://evil.example"),
-            &fields,
-            421,
-        ),
-        (
-            form,
-            admin.to_string(),
-            Some(&*own),
-            &" ".repeat(200_000),
-            413,
-        ),
+    let (evil_host, evil) = ("evil.example", Some("http://evil.example"));
+    for (media_type, host, origin, body, status) in [
+        (json, &*own_host, None, question, 200),
+        ("text/plain", &own_host, None, question, 415),
+        (json, evil_host, None, question, 421),
+        (json, &own_host, evil, question, 403),
+        (json, &own_host, None, "{}", 400),
+        (json, &own_host, None, &long, 413),
+        (form, &own_host, Some(&*own), fields, 200),
+        (form, &own_host, evil, fields, 403),
+        (form, evil_host, evil, fields, 421),
+        (form, &own_host, Some(&*own), &long, 413),
     ] {
+        let path = if media_type == form { "/" } else { "/explain" };
         let request = Request::new("POST", path)
             .line(format!("Content-Type: {media_type}"))
             .body(body.as_bytes());
         let request = origin.into_iter().fold(request, |request, origin| {
             request.line(format!("Origin: {origin}"))
         });
-        let response = exchange(admin, "POST", &request.bytes(&host));
+        let response = exchange(admin, "POST", &request.bytes(host));
         assert_eq!(response.status(), status, "{path} {host} {origin:?}");
     }
     assert_eq!(admin_get(admin, "/livez").status(), 200);

@@ -205,18 +205,6 @@ fn each_token_has_an_id_of_its_own() {
 }
 
 #[test]
-fn a_login_in_pieces_is_put_together() {
-    let server = AuthServer::start();
-    let mut client = tests::raw_client::RawClient::connect(server.address());
-    client.send(
-        b"POST /auth/oauth/jwt/token HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n",
-    );
-    client.send(b"Transfer-Encoding: chunked\r\n\r\n10\r\n{\"username\":\"a\",\r\n");
-    client.send(b"10\r\n\"password\":\"pw\"}\r\n0\r\n\r\n");
-    assert_eq!(client.response("POST").status(), 200);
-}
-
-#[test]
 fn an_audience_limits_a_token_to_its_services() {
     let service = EchoService::start();
     let auth_server = AuthServerPlan::new()

@@ -359,27 +359,6 @@ fn each_alert_fires_in_a_case_of_promtool() {
 }
 
 #[test]
-fn a_query_for_something_else_is_found_out() {
-    let labels = BTreeSet::from(["reason".to_owned()]);
-    let exported = BTreeMap::from([("postern_x_total".to_owned(), labels)]);
-    assert!(
-        problems(
-            r#"sum by (reason, job) (rate(postern_x_total{reason="a,b",job="c"}[5m]))"#,
-            &exported
-        )
-        .is_empty()
-    );
-    for query in [
-        "postern_y_total",
-        r#"postern_x_total{path="/"}"#,
-        "sum by (user) (postern_x_total)",
-        "up",
-    ] {
-        assert!(!problems(query, &exported).is_empty(), "{query}");
-    }
-}
-
-#[test]
 fn no_metric_has_a_path_a_user_or_a_token_as_label() {
     let allowed = [
         "outcome", "reason", "code", "result", "version", "le", "app_id", "kid", "role", "rule",

@@ -178,72 +178,45 @@ fn another_site_cannot_hide_a_change_behind_a_get() {
 
 #[test]
 fn a_destination_is_matched_like_a_path() {
+    let (missing, scope) = ("401 token_missing", "403 insufficient_scope");
+    let malformed = "400 request_destination";
+    let rows = [
+        ("MOVE", "/list", "/orders/b", missing, "200"),
+        ("MOVE", "/list", "http://HOST/orders/b", missing, "200"),
+        ("MOVE", "/list", "/orders/admin/b", missing, scope),
+        (
+            "COPY",
+            "/list",
+            "https://HOST/orders/ADMIN/b?c",
+            missing,
+            scope,
+        ),
+        ("copy", "/list", "/elsewhere", missing, scope),
+        ("MOVE", "/open/a", "/orders/open/b", "200", "200"),
+        ("MOVE", "/open/a", "/orders/list", missing, "200"),
+        (
+            "MOVE",
+            "/open/a",
+            "/orders/open/%2e%2e/x",
+            malformed,
+            malformed,
+        ),
+        (
+            "MOVE",
+            "/list",
+            "http://other/orders/b",
+            malformed,
+            malformed,
+        ),
+        ("MOVE", "/list", "orders/b", malformed, malformed),
+        ("GET", "/list", "Paris", missing, "200"),
+    ];
     for way in WAYS {
         for flags in [&[][..], &TRUSTED] {
             let protected = Protected::by(way, flags);
             let host = protected.stack.sidecar.address().to_string();
             let bearer = protected.bearer("none");
-            for (method, path, destination, without, with) in [
-                ("MOVE", "/list", "/orders/b", "401 token_missing", "200"),
-                (
-                    "MOVE",
-                    "/list",
-                    "http://HOST/orders/b",
-                    "401 token_missing",
-                    "200",
-                ),
-                (
-                    "MOVE",
-                    "/list",
-                    "/orders/admin/b",
-                    "401 token_missing",
-                    "403 insufficient_scope",
-                ),
-                (
-                    "COPY",
-                    "/list",
-                    "https://HOST/orders/ADMIN/b?c",
-                    "401 token_missing",
-                    "403 insufficient_scope",
-                ),
-                (
-                    "copy",
-                    "/list",
-                    "/elsewhere",
-                    "401 token_missing",
-                    "403 insufficient_scope",
-                ),
-                ("MOVE", "/open/a", "/orders/open/b", "200", "200"),
-                (
-                    "MOVE",
-                    "/open/a",
-                    "/orders/list",
-                    "401 token_missing",
-                    "200",
-                ),
-                (
-                    "MOVE",
-                    "/open/a",
-                    "/orders/open/%2e%2e/x",
-                    "400 request_destination",
-                    "400 request_destination",
-                ),
-                (
-                    "MOVE",
-                    "/list",
-                    "http://other/orders/b",
-                    "400 request_destination",
-                    "400 request_destination",
-                ),
-                (
-                    "MOVE",
-                    "/list",
-                    "orders/b",
-                    "400 request_destination",
-                    "400 request_destination",
-                ),
-                ("GET", "/list", "Paris", "401 token_missing", "200"),
-            ] {
+            for (method, path, destination, without, with) in rows {
                 let destination = destination.replace("HOST", &host);
                 let field = ("Destination", &*destination);
                 let found = protected.send(method, path, &[field]);

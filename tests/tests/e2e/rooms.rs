@@ -53,25 +53,6 @@ fn arrows_between_rooms_run_down() {
     }
 }
 
-#[test]
-fn imports_are_found_in_code_only() {
-    for (text, rooms) in [
-        ("use crate::keys::cache::KeyCache;", &["keys"][..]),
-        ("use crate::{auth, keys::{cache, tls}};", &["auth", "keys"]),
-        ("    let now = crate::config::live::now();", &["config"]),
-        ("pub(crate) fn accept() {}", &[]),
-        ("//! As [`crate::keys`] has it.\n/// [`crate::keys`]", &[]),
-        ("use my_crate::keys;", &[]),
-        (
-            "use crate::auth;\n#[cfg(test)]\nmod tests {\n    use crate::keys;\n}",
-            &["auth"],
-        ),
-    ] {
-        let expected: BTreeSet<String> = rooms.iter().map(ToString::to_string).collect();
-        assert_eq!(imported_rooms(text), expected, "{text}");
-    }
-}
-
 /// Returns the tables: each stands below a heading that is the path of its sources.
 fn plans() -> Vec<Plan> {
     let map = fs::read_to_string(repository().join(MAP)).unwrap();

@@ -39,12 +39,6 @@ fn proves(signing_type: SigningType) {
 }
 
 #[test]
-fn contract_2_4_rsa_is_the_default() {
-    let server = AuthServer::start();
-    assert_eq!(header_of(&server.login())["alg"], "RS256");
-}
-
-#[test]
 fn contract_2_4_and_5_4_rsa_through_both_programs() {
     proves(SigningType::Rsa);
 }

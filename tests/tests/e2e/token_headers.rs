@@ -198,33 +198,6 @@ fn explanations_name_the_token_header() {
 }
 
 #[test]
-fn a_token_header_is_reloaded() {
-    let table: HeaderTable = load("token_headers.toml");
-    let issuers = Issuers::of_rows(table.issuer);
-    let sidecar = issuers.plan().flags(FLAGS).with_all_keys();
-    let access = issuers.of("access");
-    let token = access.own();
-    let bearer = || verdict(&sidecar.bearing(&token).get("/list"));
-    let in_header = || {
-        let client = sidecar.anonymous();
-        let line = format!("Cf-Access-Jwt-Assertion: {token}");
-        verdict(&client.send(&client.request("GET", "/list").line(line)))
-    };
-    assert_eq!([bearer(), in_header()], ["401 token_issuer", "200"]);
-    let without = issuers
-        .tables()
-        .replace("token-header = \"Cf-Access-Jwt-Assertion\"", "");
-    for (config, expected) in [
-        (without, ["200", "401 token_missing"]),
-        (issuers.tables(), ["401 token_issuer", "200"]),
-    ] {
-        std::fs::write(issuers.file(), config).unwrap();
-        sidecar.process().signal("HUP");
-        wait::until("the reload", || [bearer(), in_header()] == expected);
-    }
-}
-
-#[test]
 fn the_documented_token_headers_are_valid() {
     let text = std::fs::read_to_string(repository().join("docs/access-proxies.md")).unwrap();
     let block = text.split("```toml\n").nth(1).unwrap();
