@@ -1,4 +1,4 @@
-//! Observations of a case through one program: at the service, at the client, in metrics and in the log.
+//! Observations of a case: at the service, at the client, in metrics and in the log.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -20,7 +20,7 @@ const SILENCE: Duration = Duration::from_secs(6);
 /// Behind a body whose end did not arrive.
 const UNFINISHED: &str = " without its end";
 
-/// Metrics that count the same with both programs.
+/// Metrics that are recorded.
 const COUNTED: [&str; 7] = [
     "postern_sidecar_requests_total",
     "postern_sidecar_upstream_errors_total",
@@ -30,7 +30,7 @@ const COUNTED: [&str; 7] = [
     "postern_sidecar_token_cache_hits_total",
     "postern_sidecar_token_cache_misses_total",
 ];
-/// Members of a log record that are the same.
+/// Members of a log record that are recorded.
 const LOGGED: [&str; 6] = ["outcome", "reason", "status", "method", "path", "client"];
 
 /// Everything that a case shows.
@@ -53,153 +53,15 @@ struct Received {
     body: String,
 }
 
-impl Received {
-    fn is_interim(&self) -> bool {
-        let first_line = self.head.first();
-        first_line.is_some_and(|line| line.starts_with("HTTP/1.1 1"))
-    }
-}
-
 impl Observation {
     /// Returns the observation as data that does not depend on the `token`.
     pub(super) fn record(&self, token: &str) -> Value {
         let text = serde_json::to_string(self).unwrap();
         serde_json::from_str(&text.replace(token, "{{token}}")).unwrap()
     }
-
-    /// Returns true if a response of the service was rejected.
-    pub(super) fn rejects_response(&self) -> bool {
-        self.log
-            .iter()
-            .any(|line| line.contains("upstream_malformed"))
-    }
-
-    /// Returns true if a response ended in the middle because its chunks are malformed.
-    pub(super) fn breaks_off(&self) -> bool {
-        let late =
-            |line: &String| line.contains("upstream_malformed") && !line.contains("status=502");
-        self.log.iter().any(late)
-    }
-
-    /// Returns the parts that differ from those of the other program, apart from what ADR 0045 allows.
-    pub(super) fn difference(&self, former: &Self) -> Option<String> {
-        // Pingora's proxy may drop interim responses before a response that it rejects.
-        let without_interim = |responses: &[Received]| {
-            let mut responses = responses.to_vec();
-            responses.retain(|response| !response.is_interim() || !self.rejects_response());
-            responses
-        };
-        let (mut received, by_pingora) = (
-            without_interim(&self.received),
-            without_interim(&former.received),
-        );
-        if received.len() > by_pingora.len() {
-            // It also keeps the begin of a response back until there is more of it.
-            let _ = received.pop_if(|last| last.body.ends_with(UNFINISHED));
-        }
-        let client = part("client", &received, &by_pingora);
-        let parts = [
-            part("service", &requests(&self.seen), &requests(&former.seen)),
-            part("reuse", &reused_more(&self.seen, &former.seen), &false),
-            client,
-            part("closed", &self.closed, &former.closed),
-            part("metrics", &self.counts, &former.counts),
-            part("log", &self.log, &former.log),
-        ];
-        let compared = if self.rejects_what_is_escaped(former) {
-            // Pingora escapes a control byte, and a filter rejects the path.
-            0
-        } else if self.rejects_head() && former.names_no_reason() {
-            // Pingora rejects two lengths, other codings, two hosts and some of CONNECT before a
-            // filter can name reason, method and path.
-            2
-        } else if former.has_no_response() {
-            // Pingora's proxy closes the connection of an event stream that does not begin.
-            2
-        } else if former.rejects_request_late() {
-            // After an early response, it waits for the rest of the request.
-            4
-        } else {
-            6
-        };
-        let differing: Vec<_> = parts.into_iter().take(compared).flatten().collect();
-        (!differing.is_empty()).then(|| differing.join("\n"))
-    }
-
-    /// Returns true if the last request is no HTTP here, and has no canonical path on the other side.
-    fn rejects_what_is_escaped(&self, former: &Self) -> bool {
-        let last = self.log.len().checked_sub(1);
-        let theirs = last.and_then(|last| former.log.get(last));
-        self.names_no_reason() && theirs.is_some_and(|line| line.contains("path_not_canonical"))
-    }
-
-    /// Returns true if the last request was rejected for its framing, its hosts or its method.
-    fn rejects_head(&self) -> bool {
-        let rejected = [
-            "reason=\"request_framing\" status=400",
-            "reason=\"request_malformed\" status=400",
-            "reason=\"method_not_allowed\" status=405",
-        ];
-        let last = self.log.last();
-        last.is_some_and(|line| rejected.iter().any(|one| line.contains(one)))
-    }
-
-    /// Returns true if the last request was rejected as no HTTP.
-    fn names_no_reason(&self) -> bool {
-        let last = self.log.last();
-        last.is_some_and(|line| line.contains("reason=\"request_malformed\" status=400"))
-    }
-
-    /// Returns true if a timeout of the service ended the last request without a response.
-    fn has_no_response(&self) -> bool {
-        let is_silent = |line: &String| {
-            line.contains("upstream_timeout")
-                && (self.received.is_empty() || line.contains("status=null"))
-        };
-        self.log.last().is_some_and(is_silent)
-    }
-
-    /// Returns true if a request was rejected after the response of the service.
-    fn rejects_request_late(&self) -> bool {
-        self.log.iter().any(|line| {
-            line.contains("reason=\"request_timeout\"") && !line.contains("status=408")
-                || line.contains("reason=\"request_framing\"") && !line.contains("status=400")
-        })
-    }
 }
 
-/// Returns the difference of one part.
-fn part<T: std::fmt::Debug + PartialEq>(name: &str, present: &T, former: &T) -> Option<String> {
-    (present != former)
-        .then(|| format!("  {name}\n    present: {present:?}\n    former:  {former:?}"))
-}
-
-/// Returns the whole requests without their connections: of one that is rejected within its body,
-/// the head may be sent.
-fn requests(seen: &[Seen]) -> Vec<Seen> {
-    let request = |seen: &Seen| Seen {
-        connection: 0,
-        ..seen.clone()
-    };
-    let is_whole = |seen: &&Seen| seen.body.is_some();
-    seen.iter().filter(is_whole).map(request).collect()
-}
-
-/// Returns true if a request went over a used connection that Pingora's proxy did not use again.
-fn reused_more(present: &[Seen], former: &[Seen]) -> bool {
-    let reuses = |seen: &[Seen]| -> Vec<bool> {
-        let connections: Vec<_> = seen.iter().map(|seen| seen.connection).collect();
-        let is_used = |at: usize| connections[..at].contains(&connections[at]);
-        (0..connections.len()).map(is_used).collect()
-    };
-    let (present, former) = (reuses(present), reuses(former));
-    present
-        .iter()
-        .zip(&former)
-        .any(|(present, former)| *present && !former)
-}
-
-/// Sends the case through one program.
+/// Sends the case through the sidecar.
 pub(super) fn observe(side: &Side, case: &Case, pause: Duration) -> Observation {
     let before = counts(side);
     let logged = log(side).len();
@@ -300,8 +162,7 @@ fn responses(received: &[u8]) -> Vec<Received> {
             _ => content(&head, after),
         };
         let end = if after.is_some() { "" } else { UNFINISHED };
-        // Pingora repeats the version of the service.
-        head.insert(0, first_line.replacen("HTTP/1.0", "HTTP/1.1", 1));
+        head.insert(0, first_line);
         responses.push(Received {
             head,
             body: format!("{}{end}", body.escape_ascii()),
