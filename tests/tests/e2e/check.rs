@@ -110,7 +110,7 @@ fn check_and_start_name_expired_certificates_alike() {
     }
 }
 
-/// What is wrong with a pair is the table of `runtime::tls::certificate`; each flag goes through it.
+/// The faults of a pair are a table of `runtime::tls::certificate`; each flag goes through it.
 #[test]
 fn files_of_tls_that_cannot_be_used_stop_start_and_check() {
     let open = Authority::new().issue("open");

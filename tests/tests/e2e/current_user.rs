@@ -56,7 +56,7 @@ fn contract_2_5_all_27_fields_are_returned_or_null() {
 }
 
 #[test]
-fn contract_4_2_rules_2_and_3_both_programs_return_the_same_user() {
+fn contract_4_2_rules_2_and_3_both_programs_have_the_same_user() {
     let stack = Stack::start();
     let token = stack.auth_server.login();
     let [one, other] = both(&stack, &token).map(|client| client.get(USER_DETAILS));

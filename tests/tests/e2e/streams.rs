@@ -218,7 +218,7 @@ fn what_a_token_opens_may_be_silent_once_it_is_a_stream() {
 }
 
 #[test]
-fn a_request_for_a_stream_without_a_response_ends_with_its_token() {
+fn a_stream_without_a_response_ends_with_its_token() {
     let stack = stack();
     let service = StreamingService::start();
     let sidecar = in_front_of(&stack, &service.url(), &["--upstream-read-timeout", "0"]);

@@ -2,11 +2,8 @@
 //! accept (lesson B19).
 
 use serde_json::json;
-use tests::auth_server::USER_DETAILS;
-use tests::client::verdict;
 use tests::clock;
 use tests::stack::ForgedStack;
-use tests::wait;
 
 const HITS: &str = "postern_sidecar_token_cache_hits_total";
 const MISSES: &str = "postern_sidecar_token_cache_misses_total";

@@ -12,7 +12,6 @@ use tests::programs::repository;
 use tests::raw_client::exchange;
 use tests::sidecar::{NEVER, Sidecar};
 use tests::tables::{Verdicts, load};
-use tests::wait;
 
 use super::several_issuers::published::{Issuers, check};
 

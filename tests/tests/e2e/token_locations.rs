@@ -1,7 +1,7 @@
 //! Tokens from a cookie, and paths on which a token may be missing.
 
 use serde_json::json;
-use tests::client::{Client, Request, verdict};
+use tests::client::{Client, verdict};
 use tests::clock;
 use tests::h2_client::H2Client;
 use tests::keys::SigningType;
