@@ -1,5 +1,4 @@
-//! The Grafana dashboard as data: its panels with their queries, and the panels that
-//! `docs/observe.md` names.
+//! The Grafana dashboard as data: its panels with their queries.
 
 use std::fs;
 
@@ -52,43 +51,4 @@ fn panel(panel: &Value) -> Option<Panel> {
         title: text(&panel["title"]),
         targets: panel["targets"].as_array()?.iter().map(target).collect(),
     })
-}
-
-/// One of the worked incidents.
-#[derive(Debug)]
-pub struct Incident {
-    /// Its heading.
-    pub heading: String,
-    /// Titles of the panels that its text names in italics, each once.
-    pub panels: Vec<String>,
-}
-
-/// Returns the incidents of `docs/observe.md`.
-///
-/// # Panics
-/// When the document cannot be read.
-pub fn incidents() -> Vec<Incident> {
-    let text = fs::read_to_string(repository().join("docs/observe.md")).expect("the document");
-    let (_, text) = text
-        .split_once("\n## Four incidents\n")
-        .expect("the incidents");
-    let sections = text.split("### ").skip(1);
-    let incident = |section: &str| {
-        let (heading, text) = section.split_once('\n').unwrap_or((section, ""));
-        let mut panels: Vec<String> = Vec::new();
-        // Code is no prose: a `*` in a query begins no italics.
-        for prose in text.split('`').step_by(2) {
-            for title in prose.split('*').skip(1).step_by(2) {
-                let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
-                if !panels.contains(&title) {
-                    panels.push(title);
-                }
-            }
-        }
-        Incident {
-            heading: heading.to_owned(),
-            panels,
-        }
-    };
-    sections.map(incident).collect()
 }

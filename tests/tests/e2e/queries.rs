@@ -6,7 +6,7 @@ use std::fs;
 
 use tests::auth_server::{AuthServer, AuthServerPlan, admin_get};
 use tests::certificates::{Authority, write_private};
-use tests::dashboard::{self, Incident};
+use tests::dashboard;
 use tests::process::CommandLine;
 use tests::programs::repository;
 use tests::prometheus::Prometheus;
@@ -227,24 +227,6 @@ fn dashboard_queries() -> Vec<String> {
     let panels = dashboard::panels();
     let targets = panels.iter().flat_map(|panel| &panel.targets);
     targets.map(|target| target.query.clone()).collect()
-}
-
-#[test]
-fn the_incidents_name_panels_of_the_dashboard() {
-    let panels = dashboard::panels();
-    let incidents = dashboard::incidents();
-    assert_eq!(incidents.len(), 4);
-    for Incident {
-        heading,
-        panels: named,
-    } in incidents
-    {
-        assert!((4..=6).contains(&named.len()), "{heading}: {named:?}");
-        for title in named {
-            let exists = panels.iter().any(|panel| panel.title == title);
-            assert!(exists, "{heading}: {title}");
-        }
-    }
 }
 
 #[test]

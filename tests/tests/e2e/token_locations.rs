@@ -206,15 +206,3 @@ fn a_bound_token_is_no_bearer_token_wherever_it_stands() {
     };
     wait::until("the rejections to be counted", || counted() == 10);
 }
-
-#[test]
-fn a_bound_token_that_was_accepted_is_rejected_after_a_reload() {
-    let reloading = Reloading::with("accept-bound-tokens = true");
-    let claims = json!({"cnf": {}});
-    let token = reloading.stack.forge.token(clock::now(), &claims);
-    let bearer = reloading.sidecar().bearing(&token);
-    for (setting, expected) in [("on", "200"), ("off", "401 token_bound"), ("on", "200")] {
-        reloading.reload(&format!("accept-bound-tokens = '{setting}'"), "applied");
-        assert_eq!(verdict(&bearer.get("/list")), expected, "{setting}");
-    }
-}
