@@ -337,16 +337,13 @@ mod tests {
     #[test]
     fn contract_4_4_every_path_is_intercepted_but_the_pass_list() {
         let token = [(AUTHORIZATION, "Bearer a.b.c")];
+        let malformed = "path_not_canonical";
         for (path, without, with) in [
             ("/orders/static/a.css", "pass", "pass"),
             ("/orders/list", "token_missing", "token"),
             ("/static/a.css", "token_missing", "token"),
             ("/orders/static//a.css", "token_missing", "token"),
-            (
-                "/orders/static/../list",
-                "path_not_canonical",
-                "path_not_canonical",
-            ),
+            ("/orders/static/../list", malformed, malformed),
             ("/orders/current/user/details", "token_missing", "user"),
             ("/orders/current/user/details/", "pass", "pass"),
         ] {
@@ -445,21 +442,15 @@ mod tests {
         let kind = |interceptor: &Interceptor, path: &str, of| {
             kind_of(interceptor, &Method::OPTIONS, path, &requesting(of))
         };
+        let (app, evil) = ("https://app.example", "https://evil.example");
+        let details = "/orders/current/user/details";
         for (path, of, expected) in [
-            ("/orders/list", "https://app.example", "preflight false"),
-            ("/orders//list", "https://app.example", "preflight false"),
-            (
-                "/orders/current/user/details",
-                "https://app.example",
-                "preflight true",
-            ),
-            ("/orders/../x", "https://app.example", "path_not_canonical"),
-            ("/orders/list", "https://evil.example", "token_missing"),
-            (
-                "/orders/current/user/details",
-                "https://evil.example",
-                "method_not_allowed",
-            ),
+            ("/orders/list", app, "preflight false"),
+            ("/orders//list", app, "preflight false"),
+            (details, app, "preflight true"),
+            ("/orders/../x", app, "path_not_canonical"),
+            ("/orders/list", evil, "token_missing"),
+            (details, evil, "method_not_allowed"),
         ] {
             assert_eq!(kind(&with, path, of), expected, "{path} {of}");
         }
@@ -517,36 +508,19 @@ mod tests {
             ..TokenSources::default()
         };
         let none = TokenSources::default();
+        let [of_cookie, of_protocol] = [Some(("c.o.k", Cookie)), Some(("w.s.p", Explicit))];
+        let (of_bearer, of_header) = (Some(("a.b.c", Explicit)), Some(("p.r.x", Header(0))));
+        let every = [&cookie, &protocol, &bearer, &assertion];
         for (sources, opens_websocket, fields, token) in [
-            (&none, true, vec![&cookie, &protocol, &assertion], None),
-            (&all, true, vec![&cookie], Some(("c.o.k", Cookie))),
-            (
-                &all,
-                true,
-                vec![&cookie, &protocol],
-                Some(("w.s.p", Explicit)),
-            ),
-            (
-                &all,
-                false,
-                vec![&cookie, &protocol],
-                Some(("c.o.k", Cookie)),
-            ),
-            (&all, false, vec![&protocol], None),
-            (
-                &all,
-                true,
-                vec![&cookie, &protocol, &bearer],
-                Some(("a.b.c", Explicit)),
-            ),
-            (
-                &all,
-                true,
-                vec![&cookie, &protocol, &bearer, &assertion],
-                Some(("p.r.x", Header(0))),
-            ),
+            (&none, true, &[&cookie, &protocol, &assertion][..], None),
+            (&all, true, &every[..1], of_cookie),
+            (&all, true, &every[..2], of_protocol),
+            (&all, false, &every[..2], of_cookie),
+            (&all, false, &every[1..2], None),
+            (&all, true, &every[..3], of_bearer),
+            (&all, true, &every, of_header),
         ] {
-            let headers = headers(&fields.into_iter().cloned().collect::<Vec<_>>());
+            let headers = headers(&fields.iter().copied().cloned().collect::<Vec<_>>());
             let interceptor = interceptor().with_sources(sources.clone());
             let (path, observer) = (b"/orders/list", &mut Unobserved);
             let requirement = interceptor.classify_observed(

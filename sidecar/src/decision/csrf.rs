@@ -49,72 +49,32 @@ mod tests {
 
     #[test]
     fn requests_of_another_site_are_recognised() {
+        const POST: Method = Method::POST;
+        const GET: Method = Method::GET;
+        let from = |site| ("sec-fetch-site", site);
+        let (own, evil) = (("origin", "https://a:1"), ("origin", "https://evil.test"));
+        let beside = ("origin", "https://b.a");
+        let deletes = ("x_http_method_override", "DELETE");
         for (method, websocket, fields, forged) in [
+            (POST, false, &[from("cross-site")][..], true),
+            (POST, false, &[evil], true),
+            (POST, false, &[("origin", "null")], true),
+            (Method::DELETE, false, &[from("same-site"), beside], true),
+            (GET, true, &[evil], true),
+            (GET, false, &[from("cross-site")], false),
+            (GET, false, &[from("cross-site"), deletes], true),
+            (POST, false, &[from("same-origin")], false),
+            (POST, false, &[own], false),
+            (GET, true, &[("origin", "http://a:1")], false),
+            (POST, false, &[], false),
             (
-                Method::POST,
+                POST,
                 false,
-                &[("sec-fetch-site", "cross-site")][..],
+                &[from("same-origin"), from("cross-site")],
                 true,
             ),
-            (
-                Method::POST,
-                false,
-                &[("origin", "https://evil.test")],
-                true,
-            ),
-            (Method::POST, false, &[("origin", "null")], true),
-            (
-                Method::DELETE,
-                false,
-                &[("sec-fetch-site", "same-site"), ("origin", "https://b.a")],
-                true,
-            ),
-            (Method::GET, true, &[("origin", "https://evil.test")], true),
-            (
-                Method::GET,
-                false,
-                &[("sec-fetch-site", "cross-site")],
-                false,
-            ),
-            (
-                Method::GET,
-                false,
-                &[
-                    ("sec-fetch-site", "cross-site"),
-                    ("x_http_method_override", "DELETE"),
-                ],
-                true,
-            ),
-            (
-                Method::POST,
-                false,
-                &[("sec-fetch-site", "same-origin")],
-                false,
-            ),
-            (Method::POST, false, &[("origin", "https://a:1")], false),
-            (Method::GET, true, &[("origin", "http://a:1")], false),
-            (Method::POST, false, &[], false),
-            (
-                Method::POST,
-                false,
-                &[
-                    ("sec-fetch-site", "same-origin"),
-                    ("sec-fetch-site", "cross-site"),
-                ],
-                true,
-            ),
-            (
-                Method::POST,
-                false,
-                &[("origin", "https://a:1"), ("origin", "https://evil.test")],
-                true,
-            ),
-            (
-                Method::GET,
-                false,
-                &[("origin", "https://a:1"), ("origin", "https://evil.test")],
-                false,
-            ),
+            (POST, false, &[own, evil], true),
+            (GET, false, &[own, evil], false),
         ] {
             let mut headers = HeaderMap::new();
             for (name, value) in fields {

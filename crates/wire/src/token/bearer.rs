@@ -303,25 +303,19 @@ mod tests {
     #[test]
     fn one_field_of_all_token_headers_holds_a_bare_token() {
         let names = ["x-first", "x-second"].map(HeaderName::from_static);
+        use Rejection as R;
+        let (repeated, malformed) = (Err(R::AuthorizationRepeated), Err(R::TokenMalformed));
+        let (first, second) = (("x-first", "a.b.c"), ("x-second", "a.b.c"));
         for (fields, expected) in [
             (&[][..], Ok(None)),
-            (&[("x-first", "a.b.c")], Ok(Some(("a.b.c", 0)))),
-            (&[("x-second", "a.b.c")], Ok(Some(("a.b.c", 1)))),
+            (&[first], Ok(Some(("a.b.c", 0)))),
+            (&[second], Ok(Some(("a.b.c", 1)))),
             (&[("x_first", "a.b.c")], Ok(None)),
-            (&[("x-first", "")], Err(Rejection::TokenMalformed)),
-            (&[("x-first", "Bearer a")], Err(Rejection::TokenMalformed)),
-            (
-                &[("x-first", "aaaaaaaaaaa")],
-                Err(Rejection::AuthorizationTooLarge),
-            ),
-            (
-                &[("x-first", "a.b.c"), ("x-first", "a.b.c")],
-                Err(Rejection::AuthorizationRepeated),
-            ),
-            (
-                &[("x-first", ""), ("x-second", "a.b.c")],
-                Err(Rejection::AuthorizationRepeated),
-            ),
+            (&[("x-first", "")], malformed),
+            (&[("x-first", "Bearer a")], malformed),
+            (&[("x-first", "aaaaaaaaaaa")], Err(R::AuthorizationTooLarge)),
+            (&[first, first], repeated),
+            (&[("x-first", ""), second], repeated),
         ] {
             let mut headers = HeaderMap::new();
             for (name, value) in fields {
@@ -337,46 +331,31 @@ mod tests {
 
     #[test]
     fn a_websocket_announces_its_token_as_the_first_two_protocols() {
+        use Rejection as R;
+        let (repeated, malformed) = (Err(R::AuthorizationRepeated), Err(R::TokenMalformed));
+        let large = Err(R::AuthorizationTooLarge);
+        let (nothing, chat) = (|| Some(vec![]), || Some(vec!["chat"]));
+        let token = Ok(Some("a.b.c"));
         for (protocols, expected, left) in [
-            (&["bearer, a.b.c"][..], Ok(Some("a.b.c")), Some(vec![])),
+            (&["bearer, a.b.c"][..], token, nothing()),
             (
                 &["bearer,a.b.c,chat", "log"],
-                Ok(Some("a.b.c")),
+                token,
                 Some(vec!["chat", "log"]),
             ),
-            (&["bearer", "a.b.c"], Ok(Some("a.b.c")), Some(vec![])),
-            (&[",bearer,,a.b.c"], Ok(Some("a.b.c")), Some(vec![])),
-            (&["bearer, a, chat, a"], Ok(Some("a")), Some(vec!["chat"])),
-            (&["chat, bearer, a.b.c"], Ok(None), Some(vec!["chat"])),
-            (
-                &["bearer, a, bearer, a, chat"],
-                Err(Rejection::AuthorizationRepeated),
-                Some(vec!["chat"]),
-            ),
-            (
-                &["bearer, a", "chat, bearer, b"],
-                Err(Rejection::AuthorizationRepeated),
-                Some(vec!["chat"]),
-            ),
-            (
-                &["bearer, bearer, a"],
-                Err(Rejection::AuthorizationRepeated),
-                Some(vec![]),
-            ),
+            (&["bearer", "a.b.c"], token, nothing()),
+            (&[",bearer,,a.b.c"], token, nothing()),
+            (&["bearer, a, chat, a"], Ok(Some("a")), chat()),
+            (&["chat, bearer, a.b.c"], Ok(None), chat()),
+            (&["bearer, a, bearer, a, chat"], repeated, chat()),
+            (&["bearer, a", "chat, bearer, b"], repeated, chat()),
+            (&["bearer, bearer, a"], repeated, nothing()),
             (&["Bearer, a.b.c"], Ok(None), None),
             (&[], Ok(None), None),
-            (&["bearer"], Err(Rejection::TokenMalformed), Some(vec![])),
-            (&["bearer,"], Err(Rejection::TokenMalformed), Some(vec![])),
-            (
-                &["bearer, a b"],
-                Err(Rejection::TokenMalformed),
-                Some(vec![]),
-            ),
-            (
-                &["bearer, aaaaaaaaaaa"],
-                Err(Rejection::AuthorizationTooLarge),
-                Some(vec![]),
-            ),
+            (&["bearer"], malformed, nothing()),
+            (&["bearer,"], malformed, nothing()),
+            (&["bearer, a b"], malformed, nothing()),
+            (&["bearer, aaaaaaaaaaa"], large, nothing()),
         ] {
             let headers = headers_of(SEC_WEBSOCKET_PROTOCOL, protocols);
             let token = from_websocket_protocol(&headers, 10);

@@ -180,50 +180,35 @@ fn bodies_that_are_no_reviews_are_errors() {
 fn services_are_moved_where_one_port_is_certain() {
     let one = |target: Value| json!([{"port": 80, "targetPort": target}]);
     let two = json!([{"name": "a", "port": 80}, {"name": "b", "port": 81}]);
+    let first = |target: u16, second: Value| json!([{"name": "a", "port": 80, "targetPort": target}, second]);
+    let (second, metrics) = (
+        json!({"name": "b", "port": 81}),
+        json!({"name": "m", "port": 81, "targetPort": 18081}),
+    );
+    let udp = json!([{"port": 80, "targetPort": 3000, "protocol": "UDP"}]);
+    let open = |ports: &str| json!({"postern/open-ports": ports});
+    let both = json!({"postern/port": "80", "postern/open-ports": "b"});
+    let (moved, none) = (Some(18080), json!({}));
     for (annotations, ports, moved) in [
-        (json!({}), one(3000.into()), Some(18080)),
-        (json!({}), one(8080.into()), Some(18080)),
-        (json!({}), one("http".into()), Some(18080)),
-        (json!({}), one(18080.into()), Some(18080)),
-        (json!({}), json!([{"port": 80}]), Some(18080)),
+        (&none, one(3000.into()), moved),
+        (&none, one(8080.into()), moved),
+        (&none, one("http".into()), moved),
+        (&none, one(18080.into()), moved),
+        (&none, json!([{"port": 80}]), moved),
         // Neither earlier annotations nor new mistakes lead anywhere else.
         (
-            json!({"postern/sidecar-port": "8080"}),
+            &json!({"postern/sidecar-port": "8080"}),
             one(8080.into()),
-            Some(18080),
+            moved,
         ),
-        (
-            json!({"postern/port": "18080"}),
-            one(8080.into()),
-            Some(18080),
-        ),
-        (
-            json!({"postern/open-ports": "80"}),
-            one(3000.into()),
-            Some(3000),
-        ),
-        (
-            json!({}),
-            json!([{"port": 80, "targetPort": 3000, "protocol": "UDP"}]),
-            None,
-        ),
-        (json!({}), two.clone(), None),
-        (json!({"postern/port": "80"}), two.clone(), None),
-        (
-            json!({"postern/port": "80", "postern/open-ports": "b"}),
-            json!([{"name": "a", "port": 80, "targetPort": 80}, {"name": "b", "port": 81}]),
-            Some(18080),
-        ),
-        (
-            json!({"postern/open-ports": "b, 7"}),
-            json!([{"name": "a", "port": 80, "targetPort": 3000}, {"name": "b", "port": 81}]),
-            Some(18080),
-        ),
-        (
-            json!({}),
-            json!([{"name": "a", "port": 80, "targetPort": 3000}, {"name": "m", "port": 81, "targetPort": 18081}]),
-            Some(18080),
-        ),
+        (&json!({"postern/port": "18080"}), one(8080.into()), moved),
+        (&open("80"), one(3000.into()), Some(3000)),
+        (&none, udp, None),
+        (&none, two.clone(), None),
+        (&json!({"postern/port": "80"}), two, None),
+        (&both, first(80, second.clone()), moved),
+        (&open("b, 7"), first(3000, second), moved),
+        (&none, first(3000, metrics), moved),
     ] {
         let service = json!({
             "kind": "Service",
