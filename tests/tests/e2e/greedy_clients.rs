@@ -53,16 +53,6 @@ fn a_header_that_drips_past_its_time_is_408() {
 }
 
 #[test]
-fn the_header_of_a_later_request_has_to_end_in_time_as_well() {
-    let stack = ForgedStack::with_public(["--request-header-timeout", "1"]);
-    let mut client = RawClient::connect(stack.sidecar.address());
-    client.send(b"GET /orders/public/x HTTP/1.1\r\nHost: a\r\n\r\n");
-    assert_eq!(client.response("GET").status(), 200);
-    client.send(b"GET /orders/public/y HTTP/1.1\r\n");
-    assert_eq!(verdict(&client.response("GET")), "408 request_timeout");
-}
-
-#[test]
 fn who_says_nothing_is_closed_without_a_word() {
     let stack = ForgedStack::with_public(["--request-header-timeout", "1"]);
     let mut silent = RawClient::connect(stack.sidecar.address());
