@@ -66,21 +66,6 @@ fn rejected_for(sidecar: &Sidecar, auth_server: &FakeAuthServer, why: &str) {
     );
 }
 
-#[test]
-fn the_key_is_fetched_over_tls_from_the_given_authority() {
-    let (authority, forge) = (Authority::new(), Forge::new(SigningType::Ecdsa));
-    let tls = authority.issue_server(&["127.0.0.1"]).serving(None);
-    let auth_server = FakeAuthServer::serving_tls(tls, &forge.trusted().served());
-    let service = EchoService::start();
-    let url = format!("https://{}/auth", auth_server.address());
-    let sidecar = plan_of(&service, &url, &trusting(&authority)).ready();
-    let token = forge.token(clock::now(), &Value::Null);
-    assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
-    assert!(!sidecar.process().stderr().contains("plain HTTP"));
-    let first = &auth_server.retrievals()[0];
-    assert_eq!(first.header("host"), [auth_server.address().to_string()]);
-}
-
 /// Covers both programs: the key endpoint, and the key set that its response links to.
 #[test]
 fn the_auth_server_s_key_set_is_followed_over_tls() {
@@ -109,25 +94,16 @@ fn a_server_of_another_authority_gets_no_secret() {
     let (authority, untrusted) = (Authority::new(), Authority::new());
     let forge = Forge::new(SigningType::Ecdsa);
     let service = EchoService::start();
+    let here = |authority: &Authority| authority.issue_server(&["127.0.0.1"]);
+    let elsewhere = authority.issue_server(&["auth.internal", "127.0.0.2"]);
+    let trusted = trusting(&authority);
     for (certified, flags, why) in [
-        (
-            untrusted.issue_server(&["127.0.0.1"]),
-            &trusting(&authority)[..],
-            "UnknownIssuer",
-        ),
+        (here(&untrusted), &trusted[..], "UnknownIssuer"),
         // Without --auth-ca the system's authorities count, and this one is not among them.
-        (authority.issue_server(&["127.0.0.1"]), &[], "certificate"),
-        (
-            authority.issue_server(&["auth.internal", "127.0.0.2"]),
-            &trusting(&authority),
-            "not valid for name",
-        ),
+        (here(&authority), &[], "certificate"),
+        (elsewhere, &trusted, "not valid for name"),
         // A client certificate does not identify a server.
-        (
-            authority.issue_client(),
-            &trusting(&authority),
-            "certificate",
-        ),
+        (authority.issue_client(), &trusted, "certificate"),
     ] {
         let auth_server =
             FakeAuthServer::serving_tls(certified.serving(None), &forge.trusted().served());

@@ -113,7 +113,8 @@ fn check_and_start_name_expired_certificates_alike() {
 /// The faults of a pair are a table of `runtime::tls::certificate`; each flag goes through it.
 #[test]
 fn files_of_tls_that_cannot_be_used_stop_start_and_check() {
-    let open = Authority::new().issue("open");
+    let authority = Authority::new();
+    let open = authority.issue("open");
     fs::set_permissions(&open.key, fs::Permissions::from_mode(0o644)).unwrap();
     let (cert, key) = open.paths();
     let (auth_server, service) = ("https://127.0.0.1:1/auth", "https://127.0.0.1:1");

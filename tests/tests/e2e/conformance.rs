@@ -77,16 +77,12 @@ fn grpc_go_sees_the_code_and_the_reason_of_a_rejection() {
     let keyless = SidecarPlan::to("h2c://127.0.0.1:1", "http://127.0.0.1:1/auth").start();
     let bearer = format!("Bearer {}", stack.token());
     let of_long_name = format!("Bearer {}", stack.token_of_long_name());
+    let exhausted = "ResourceExhausted";
     for (sidecar, authorization, code, reason) in [
         (&gone, "", "Unauthenticated", "token_missing"),
         (&gone, "Bearer a.b.c", "Unauthenticated", "token_malformed"),
         (&strict, &*bearer, "PermissionDenied", "insufficient_scope"),
-        (
-            &gone,
-            &*of_long_name,
-            "ResourceExhausted",
-            "identity_too_large",
-        ),
+        (&gone, &*of_long_name, exhausted, "identity_too_large"),
         (&keyless, &*bearer, "Unavailable", "auth_keys_unavailable"),
         (&gone, &*bearer, "Unavailable", "upstream_unavailable"),
     ] {

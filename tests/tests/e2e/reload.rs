@@ -179,24 +179,18 @@ fn flags_and_variables_stay_above_the_file() {
 fn a_bad_configuration_is_rejected_and_the_previous_stays() {
     let reloading = Reloading::with("public-path = [\"/open/**\"]");
     let sidecar = reloading.sidecar();
+    let other = "public-path = [\"/other/**\"]";
+    let with = |line: &str| format!("{other}\n{line}");
+    let tls = "tls-cert = \"/nowhere\"\ntls-key = \"/nowhere\"";
     for (config, named) in [
-        ("public-path = [\"open/**\"]", "--public-path"),
-        (
-            "public-path = [\"/other/**\"]\nno-such-setting = 1",
-            "no-such-setting",
-        ),
-        (
-            "public-path = [\"/other/**\"]\nupstream-ca = \"/nowhere\"",
-            "upstream",
-        ),
-        ("public-path = [\"/other/**\"", "line 1"),
-        (
-            "public-path = [\"/other/**\"]\ntls-cert = \"/nowhere\"\ntls-key = \"/nowhere\"",
-            "/nowhere",
-        ),
+        ("public-path = [\"open/**\"]".to_owned(), "--public-path"),
+        (with("no-such-setting = 1"), "no-such-setting"),
+        (with("upstream-ca = \"/nowhere\""), "upstream"),
+        (other.trim_end_matches(']').to_owned(), "line 1"),
+        (with(tls), "/nowhere"),
     ] {
         let lines = sidecar.process().output().lines().count();
-        reloading.reload(config, "refused");
+        reloading.reload(&config, "refused");
         assert_eq!(reloading.open("/open/a"), "200", "{config}");
         assert_eq!(reloading.open("/other/a"), "401 token_missing", "{config}");
         let said = wait::until("the error line", || {

@@ -6,7 +6,7 @@ use tests::clock::{self, within_one_second};
 use tests::keys::SigningType;
 use tests::message::Message;
 use tests::programs::Program;
-use tests::raw_client::exchange;
+use tests::raw_client::{HANDSHAKE, exchange};
 use tests::stack::ForgedStack;
 use tests::tables::Verdicts;
 use tests::token_rows::{KeySetShape, Policy, TokenRow, TokenTable};
@@ -106,20 +106,13 @@ fn what_is_not_about_the_token_is_rejected_all_the_same() {
         let response = exchange(stack.sidecar.address(), "GET", bytes.as_bytes());
         verdict(&response)
     };
+    let lengths = "Content-Length: 1\r\nContent-Length: 1\r\n";
     for (target, lines, expected) in [
         ("/orders/../x", "", "400 path_not_canonical"),
         ("/orders/a%00", "", "400 path_not_canonical"),
-        (
-            "/orders/a",
-            "Content-Length: 1\r\nContent-Length: 1\r\n",
-            "400 request_framing",
-        ),
+        ("/orders/a", lengths, "400 request_framing"),
         ("/orders/current/user/details", "", "401 token_missing"),
-        (
-            "/orders/socket",
-            "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n",
-            "401 token_missing",
-        ),
+        ("/orders/socket", HANDSHAKE, "401 token_missing"),
     ] {
         let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
         assert_eq!(response(&request), expected, "{target}");

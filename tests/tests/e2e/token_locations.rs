@@ -9,8 +9,6 @@ use tests::metrics::sum;
 use tests::stack::ForgedStack;
 use tests::wait;
 
-use super::reload::Reloading;
-
 fn stack() -> ForgedStack {
     ForgedStack::with(SigningType::Ecdsa, |plan| {
         plan.flags([

@@ -149,32 +149,19 @@ fn an_https_service_is_verified_by_its_authority_and_its_name() {
     let ca = authority.file().display().to_string();
     let untrusted = Authority::new().file();
     let untrusted = untrusted.display().to_string();
+    let trusted = ["--upstream-ca", &*ca];
+    let named = ["--upstream-server-name", "localhost", "--upstream-ca", &ca];
+    let misnamed = ["--upstream-server-name", "other.test", "--upstream-ca", &ca];
+    let rejected = "502 upstream_unavailable";
     for (host, flags, expected) in [
-        ("localhost", &["--upstream-ca", &*ca][..], "200"),
-        ("127.0.0.1", &["--upstream-ca", &*ca], "200"),
-        (
-            "127.0.0.1",
-            &["--upstream-ca", &*ca, "--upstream-server-name", "localhost"],
-            "200",
-        ),
-        (
-            "localhost",
-            &[
-                "--upstream-ca",
-                &*ca,
-                "--upstream-server-name",
-                "other.test",
-            ],
-            "502 upstream_unavailable",
-        ),
+        ("localhost", &trusted[..], "200"),
+        ("127.0.0.1", &trusted, "200"),
+        ("127.0.0.1", &named, "200"),
+        ("localhost", &misnamed, rejected),
         // Nothing stands between the two on one machine.
         ("localhost", &[], "200"),
         ("127.0.0.1", &[], "200"),
-        (
-            "127.0.0.1",
-            &["--upstream-server-name", "localhost"],
-            "502 upstream_unavailable",
-        ),
+        ("127.0.0.1", &named[..2], rejected),
     ] {
         let sidecar = stack.in_front_of(&service.url(host), flags);
         let response = sidecar.bearing(&stack.token()).get("/list");
