@@ -1,0 +1,145 @@
+//! Faults of the store under a running server, and older copies of it: what got no 200 has ended nothing,
+//! and the same request succeeds afterwards.
+
+use std::fs;
+
+use rusqlite::Connection;
+use tests::auth_server::{AuthServer, AuthServerPlan, file_store};
+use tests::file_store;
+use tests::programs::Program;
+use tests::redis_server::RedisServer;
+use tests::small_disk::{self, SmallDisk};
+
+const AWAY: &str = "store_unavailable";
+const UNKNOWN: &str = "store_outcome_unknown";
+
+/// Checks both tokens of a session while the fault lasts, and after it.
+fn assert_survived(server: &AuthServer, fault: &str, reasons: &[&str], lasts: impl Fn(bool)) {
+    let data = server.login_as("ada", "enchantress").json()["data"].clone();
+    let token = |name: &str| data[name].as_str().unwrap().to_owned();
+    let (access, refresh) = (token("access_token"), token("refresh_token"));
+    lasts(true);
+    for token in [&refresh, &access] {
+        let rejected = server.log_out(token);
+        let reason = rejected.json()["reason"].as_str().map(str::to_owned);
+        assert_eq!(rejected.status(), 503, "{fault}");
+        let reason = reason.unwrap_or_default();
+        assert!(reasons.contains(&reason.as_str()), "{fault}: {reason}");
+    }
+    assert_eq!(server.readiness(), 200, "{fault}");
+    lasts(false);
+    tests::wait::until("the same request to succeed", || {
+        server.log_out(&refresh).status() == 200
+    });
+    server.until_revoked(&access);
+    let form = format!("grant_type=refresh_token&refresh_token={refresh}");
+    let ended = server.anonymous().post_form("/oauth/token", &form);
+    assert_eq!(ended.status(), 400, "{fault}");
+}
+
+fn plan(store: &str) -> AuthServerPlan {
+    let plan = AuthServerPlan::polling().store(store);
+    plan.flags(["--refresh-tokens", "on"])
+}
+
+#[test]
+fn a_locked_database_takes_nothing_and_goes_on_afterwards() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    let server = plan(&file_store(&data)).ready();
+    let other = Connection::open(file_store::database(&data)).unwrap();
+    assert_survived(&server, "another process", &[AWAY], |lasts| {
+        let statement = if lasts { "BEGIN IMMEDIATE" } else { "ROLLBACK" };
+        other.execute_batch(statement).unwrap();
+    });
+}
+
+#[test]
+fn a_redis_that_takes_nothing_ends_nothing_and_goes_on_afterwards() {
+    let Some(redis) = RedisServer::start() else {
+        return;
+    };
+    let server = plan(&redis.url()).ready();
+    for (fault, begins, ends, reasons) in [
+        (
+            "full",
+            &["CONFIG", "SET", "maxmemory", "1"][..],
+            &["CONFIG", "SET", "maxmemory", "0"][..],
+            &[AWAY][..],
+        ),
+        (
+            "a replica",
+            &["REPLICAOF", "127.0.0.1", "1"],
+            &["REPLICAOF", "NO", "ONE"],
+            &[AWAY],
+        ),
+        (
+            "without its replicas",
+            &["CONFIG", "SET", "min-replicas-to-write", "1"],
+            &["CONFIG", "SET", "min-replicas-to-write", "0"],
+            &[AWAY],
+        ),
+        (
+            "slow",
+            &["CLIENT", "PAUSE", "600000", "WRITE"],
+            &["CLIENT", "UNPAUSE"],
+            &[AWAY, UNKNOWN],
+        ),
+    ] {
+        assert_survived(&server, fault, reasons, |lasts| {
+            redis.command(if lasts { begins } else { ends });
+        });
+    }
+    assert_survived(&server, "stalled", &[AWAY, UNKNOWN], |lasts| {
+        redis.signal(if lasts { "STOP" } else { "CONT" });
+    });
+}
+
+#[test]
+fn a_read_only_file_system_stops_a_start_and_stays_as_it_is() {
+    let Some(disk) = SmallDisk::new() else {
+        return;
+    };
+    let holder = disk.mounted();
+    let start = || AuthServerPlan::polling().on_disk(&disk, &holder);
+    let served = start().ready().served_key();
+    let remount = |options: &str| {
+        let point = disk.path().display().to_string();
+        let words = ["mount", "-o", options, &point];
+        let done = small_disk::inside(&holder).arguments(words).run();
+        assert_eq!(done.code, Some(0), "{}", done.stderr);
+    };
+    remount("remount,ro");
+    let end = start().fails();
+    assert_eq!(end.code, Some(78), "{}", end.stderr);
+    remount("remount,rw");
+    assert_eq!(start().ready().served_key(), served);
+}
+
+#[test]
+fn an_older_copy_restored_while_no_server_runs_is_true_until_all_is_revoked() {
+    let home = tempfile::tempdir().unwrap();
+    let (data, copy) = (home.path().join("data"), home.path().join("copy"));
+    let store = file_store(&data);
+    let command = |words: &[&str]| {
+        let end = Program::AuthServer.run(&[words, &["--store", &store]].concat());
+        assert_eq!(end.code, Some(0), "{}", end.stderr);
+    };
+    let server = plan(&store).ready();
+    let token = server.login();
+    command(&["store", "backup", &copy.display().to_string()]);
+    assert_eq!(server.log_out(&token).status(), 200);
+    drop(server);
+    fs::remove_dir_all(&data).unwrap();
+    fs::create_dir(&data).unwrap();
+    fs::set_permissions(&data, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    fs::rename(&copy, file_store::database(&data)).unwrap();
+    let server = plan(&store).ready();
+    assert_eq!(
+        server.verdict(&token),
+        "200",
+        "it cannot know of the logout"
+    );
+    command(&["revoke", "--all"]);
+    server.until_revoked(&token);
+}
