@@ -8,7 +8,6 @@ use tests::auth_server::{AuthServer, AuthServerPlan, file_store};
 use tests::file_store;
 use tests::programs::Program;
 use tests::redis_server::RedisServer;
-use tests::small_disk::{self, SmallDisk};
 
 const AWAY: &str = "store_unavailable";
 const UNKNOWN: &str = "store_outcome_unknown";
@@ -93,27 +92,6 @@ fn a_redis_that_takes_nothing_ends_nothing_and_goes_on_afterwards() {
     assert_survived(&server, "stalled", &[AWAY, UNKNOWN], |lasts| {
         redis.signal(if lasts { "STOP" } else { "CONT" });
     });
-}
-
-#[test]
-fn a_read_only_file_system_stops_a_start_and_stays_as_it_is() {
-    let Some(disk) = SmallDisk::new() else {
-        return;
-    };
-    let holder = disk.mounted();
-    let start = || AuthServerPlan::polling().on_disk(&disk, &holder);
-    let served = start().ready().served_key();
-    let remount = |options: &str| {
-        let point = disk.path().display().to_string();
-        let words = ["mount", "-o", options, &point];
-        let done = small_disk::inside(&holder).arguments(words).run();
-        assert_eq!(done.code, Some(0), "{}", done.stderr);
-    };
-    remount("remount,ro");
-    let end = start().fails();
-    assert_eq!(end.code, Some(78), "{}", end.stderr);
-    remount("remount,rw");
-    assert_eq!(start().ready().served_key(), served);
 }
 
 #[test]

@@ -135,7 +135,7 @@ fn a_document_of_another_issuer_or_host_is_not_followed() {
     for (document, said) in [
         (
             json!({"issuer": format!("{issuer}/"), "jwks_uri": keys}),
-            "another issuer's",
+            "both have to be equal byte for byte",
         ),
         (
             json!({"issuer": issuer, "jwks_uri": elsewhere}),
