@@ -87,7 +87,7 @@ mod e2e {
     mod spoofing;
     mod spring;
     mod store_crashes;
-    mod store_faults;
+    mod store_failures;
     mod stored_keys;
     mod streams;
     mod tls;

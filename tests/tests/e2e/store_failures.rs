@@ -1,4 +1,4 @@
-//! Faults of the store under a running server, and older copies of it: what got no 200 has ended nothing,
+//! Failures of the store under a running server, and older copies of it: what got no 200 has ended nothing,
 //! and the same request succeeds afterwards.
 
 use std::fs;
@@ -12,8 +12,8 @@ use tests::redis_server::RedisServer;
 const AWAY: &str = "store_unavailable";
 const UNKNOWN: &str = "store_outcome_unknown";
 
-/// Checks both tokens of a session while the fault lasts, and after it.
-fn assert_survived(server: &AuthServer, fault: &str, reasons: &[&str], lasts: impl Fn(bool)) {
+/// Checks both tokens of a session while the failure lasts, and after it.
+fn assert_survived(server: &AuthServer, failure: &str, reasons: &[&str], lasts: impl Fn(bool)) {
     let data = server.login_as("ada", "enchantress").json()["data"].clone();
     let token = |name: &str| data[name].as_str().unwrap().to_owned();
     let (access, refresh) = (token("access_token"), token("refresh_token"));
@@ -21,11 +21,11 @@ fn assert_survived(server: &AuthServer, fault: &str, reasons: &[&str], lasts: im
     for token in [&refresh, &access] {
         let rejected = server.log_out(token);
         let reason = rejected.json()["reason"].as_str().map(str::to_owned);
-        assert_eq!(rejected.status(), 503, "{fault}");
+        assert_eq!(rejected.status(), 503, "{failure}");
         let reason = reason.unwrap_or_default();
-        assert!(reasons.contains(&reason.as_str()), "{fault}: {reason}");
+        assert!(reasons.contains(&reason.as_str()), "{failure}: {reason}");
     }
-    assert_eq!(server.readiness(), 200, "{fault}");
+    assert_eq!(server.readiness(), 200, "{failure}");
     lasts(false);
     tests::wait::until("the same request to succeed", || {
         server.log_out(&refresh).status() == 200
@@ -33,7 +33,7 @@ fn assert_survived(server: &AuthServer, fault: &str, reasons: &[&str], lasts: im
     server.until_revoked(&access);
     let form = format!("grant_type=refresh_token&refresh_token={refresh}");
     let ended = server.anonymous().post_form("/oauth/token", &form);
-    assert_eq!(ended.status(), 400, "{fault}");
+    assert_eq!(ended.status(), 400, "{failure}");
 }
 
 fn plan(store: &str) -> AuthServerPlan {
@@ -54,12 +54,12 @@ fn a_locked_database_takes_nothing_and_goes_on_afterwards() {
 }
 
 #[test]
-fn a_redis_that_takes_nothing_ends_nothing_and_goes_on_afterwards() {
+fn a_redis_that_takes_nothing_ends_nothing() {
     let Some(redis) = RedisServer::start() else {
         return;
     };
     let server = plan(&redis.url()).ready();
-    for (fault, begins, ends, reasons) in [
+    for (failure, begins, ends, reasons) in [
         (
             "full",
             &["CONFIG", "SET", "maxmemory", "1"][..],
@@ -85,7 +85,7 @@ fn a_redis_that_takes_nothing_ends_nothing_and_goes_on_afterwards() {
             &[AWAY, UNKNOWN],
         ),
     ] {
-        assert_survived(&server, fault, reasons, |lasts| {
+        assert_survived(&server, failure, reasons, |lasts| {
             redis.command(if lasts { begins } else { ends });
         });
     }
@@ -95,7 +95,7 @@ fn a_redis_that_takes_nothing_ends_nothing_and_goes_on_afterwards() {
 }
 
 #[test]
-fn an_older_copy_restored_while_no_server_runs_is_true_until_all_is_revoked() {
+fn an_older_copy_counts_until_all_is_revoked() {
     let home = tempfile::tempdir().unwrap();
     let (data, copy) = (home.path().join("data"), home.path().join("copy"));
     let store = file_store(&data);
