@@ -213,6 +213,11 @@ impl KeyRecords {
         let opened = self.encryption.open(slot, text);
         let lacks_key = matches!(opened, Err(EncryptionError::NoKey { .. }));
         self.lacks_key.store(lacks_key, Ordering::Relaxed);
+        if let Err(EncryptionError::NoKey { needed, .. }) = &opened {
+            // Not in clear, should the store lose its content next.
+            self.encryption
+                .take_over(&AtRest::Encrypted(needed.clone()));
+        }
         opened.map_err(|error| self.not_open(entry, &error))
     }
 

@@ -103,14 +103,20 @@ async fn every_private_value_is_encrypted_and_a_public_half_is_not() {
 
 #[tokio::test]
 async fn without_the_right_key_nothing_is_read_and_that_is_known() {
-    let shared = Shared::new();
-    install(&shared.open(with(1)), &fresh(TYPE)).await;
     for encryption in [KeyEncryption::default(), with(2)] {
+        let shared = Shared::new();
+        install(&shared.open(with(1)), &fresh(TYPE)).await;
         let records = shared.open(encryption);
         let error = read(&records).await.unwrap_err();
         assert!(matches!(&error, StoreError::Unusable(_)), "{error}");
         assert!(error.to_string().contains(key(1).id()), "{error}");
         assert!(records.lacks_key());
+        // Nor is a store that lost its content filled in clear, or under another key.
+        for entry in ENTRIES {
+            shared.plant(entry, None).await;
+        }
+        let held = records.read().await.unwrap();
+        assert!(records.commit(&held, &fresh(TYPE)).await.is_err());
     }
 }
 
