@@ -194,7 +194,7 @@ pub(crate) struct LimitArgs {
     #[arg(long, env, value_name = "DURATION",
           default_value_t = Seconds::new(10), value_parser = within(1..=300))]
     pub(crate) request_timeout: Seconds,
-    /// Connections served at a time; further ones wait
+    /// Connections served at a time; a further one takes the place of an idle one, or is closed
     #[arg(long, env, value_name = "NUMBER", default_value_t = 16_384,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) max_connections: u32,

@@ -66,10 +66,11 @@ pub(crate) struct StoreArgs {
 #[derive(Debug, Args, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct EncryptionArgs {
-    /// Keys that encrypt private keys in the store, one a line: the first encrypts, all decrypt
+    /// Keys that encrypt private keys in the store, one a line: all decrypt
     ///
-    /// Each is 32 random bytes in base64 or hex, as openssl rand -base64 32 prints them. The word
-    /// clear in place of the first: new values are not encrypted
+    /// The first encrypts a new store, and any store with keys reencrypt; the word clear in its place
+    /// leaves them in clear. Each is 32 random bytes in base64 or hex, as openssl rand -base64 32 prints
+    /// them
     #[arg(
         long,
         env,
@@ -84,7 +85,7 @@ pub(crate) struct EncryptionArgs {
     /// File of the keys that encrypt private keys in the store
     #[arg(long, env, value_name = "FILE")]
     pub(crate) key_encryption_key_file: Option<PathBuf>,
-    /// Reject private keys in clear, and records of applications that no such key authenticates
+    /// Reject what is in clear in the store, and applications that no such key authenticates
     ///
     /// So write access to the store is not enough to plant one
     #[arg(long, env)]
