@@ -33,9 +33,9 @@ def run(name, *arguments, values=None, stdin=None):
 
 
 def variables(name):
-    """Returns every variable that one of the program's commands reads."""
-    help_text = run(name, "serve", "--help").stdout
-    return set(re.findall(r"POSTERN_[A-Z_]+", re.sub(r"_\n\s+", "_", help_text)))
+    """Returns the variable of each setting of `serve`."""
+    flags = re.findall(r"^ +--([a-z0-9-]+)", run(name, "serve", "--help").stdout, re.MULTILINE)
+    return {"POSTERN_" + flag.upper().replace("-", "_") for flag in flags}
 
 
 class Mounts:
