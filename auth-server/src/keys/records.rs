@@ -121,6 +121,7 @@ impl KeyRecords {
                     }
                     Some(id) => AtRest::Encrypted(id),
                 };
+                self.check_not_stripped(&at_rest)?;
                 self.take_over(&at_rest);
                 at_rest
             }
@@ -279,6 +280,18 @@ impl KeyRecords {
 
     fn not_open(&self, entry: Entry, error: &EncryptionError) -> StoreError {
         StoreError::Unusable(format!("{}: {error}", self.store.describe(&entry.key())))
+    }
+
+    /// Checks that a store which was encrypted is not in clear now, unless this server is to decrypt it: a
+    /// writer without a key would get the keys in memory written back in clear.
+    fn check_not_stripped(&self, found: &AtRest) -> Result<(), StoreError> {
+        let known = self.encryption.known_at_rest();
+        let was_encrypted = known.is_some_and(|known| known.key().is_some());
+        let encrypts = self.encryption.current.is_some();
+        match *found == AtRest::InClear && was_encrypted && encrypts {
+            true => Err(self.not_open(Entry::Private, &EncryptionError::Planted)),
+            false => Ok(()),
+        }
     }
 
     /// Returns an error that locates the faulty value.

@@ -29,11 +29,15 @@ impl AtRest {
 impl KeyEncryption {
     /// Returns the state of the store, or the one that a new store gets.
     pub(crate) fn at_rest(&self) -> AtRest {
-        let known = self.at_rest.lock().clone();
-        known.unwrap_or_else(|| match &self.current {
+        self.known_at_rest().unwrap_or_else(|| match &self.current {
             Some(key) => AtRest::Encrypted(key.id().to_owned()),
             None => AtRest::InClear,
         })
+    }
+
+    /// Returns the state of the store, once it was read.
+    pub(crate) fn known_at_rest(&self) -> Option<AtRest> {
+        self.at_rest.lock().clone()
     }
 
     /// Takes over the state of the store; returns true for another one than before.

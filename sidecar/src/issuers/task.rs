@@ -205,6 +205,8 @@ impl IssuerTask {
             }
             Err(error) => {
                 self.on_failure(&error);
+                // It needs no application: one that is rejected must not keep revocations away.
+                self.fetch_revocations().await;
                 false
             }
         }

@@ -222,6 +222,23 @@ async fn in_an_encrypted_store_no_value_in_clear_counts() {
     assert!(read(&shared.open(with(1))).await.is_ok());
 }
 
+#[tokio::test]
+async fn an_encrypted_store_does_not_turn_clear_under_a_server() {
+    let shared = Shared::new();
+    let records = shared.open(with(1));
+    install(&records, &fresh(TYPE)).await;
+    read(&records).await.unwrap();
+    for (entry, value) in [
+        (Entry::Private, None),
+        (Entry::Public, None),
+        (Entry::Ring, Some("{}")),
+    ] {
+        shared.plant(entry, value).await;
+    }
+    let error = read(&records).await.unwrap_err();
+    assert!(error.to_string().contains("not encrypted"), "{error}");
+}
+
 for_every_store!(
     contract_1_half_a_pair_is_missing_and_both_are_written,
     many_servers_at_the_same_instant_end_with_one_pair,
