@@ -199,10 +199,10 @@ fn registration(
     let Some(registry) = &config.registry else {
         return Ok(Registration::none());
     };
-    let listening = public
-        .local_addr()
-        .map_err(|error| ExitError::Software(format!("the listener has no address: {error}")))?;
-    let (port, secure) = (listening.port(), config.certificate.is_some());
+    let (port, secure) = (
+        listener::address(public)?.port(),
+        config.certificate.is_some(),
+    );
     let own = registry
         .advertised
         .instance(port, &config.context_path, secure);

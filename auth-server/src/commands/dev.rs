@@ -23,9 +23,7 @@ pub(crate) async fn run(args: &DevArgs) -> Result<(), ExitError> {
         )));
     }
     let listener = listener::bind(Port::Public, args.listen)?;
-    let address = listener
-        .local_addr()
-        .map_err(|error| ExitError::Software(format!("the listener has no address: {error}")))?;
+    let address = listener::address(&listener)?;
     let settings = args.as_serve(address)?;
     let config = Config {
         any_claims: true,

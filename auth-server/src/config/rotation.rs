@@ -12,7 +12,7 @@ const POLL_SECONDS: i64 = 60;
 /// Margin for clock differences and slow responses.
 const MARGIN_SECONDS: i64 = 15;
 /// The default of `--leeway` at sidecars.
-const LEEWAY_SECONDS: i64 = 30;
+const SIDECAR_LEEWAY_SECONDS: i64 = 30;
 /// A sidecar reads 64 KiB of keys; even far below that a schedule is a mistake.
 const MAX_KEYS: i64 = 32;
 
@@ -26,7 +26,7 @@ pub(super) fn policy(args: &ServeArgs) -> Result<RotationPolicy, ExitError> {
         // The last token of a key is signed by the server that learns of the next key last, one
         // re-read late, and is accepted until its lifetime and the leeway are over.
         keep: i64::from(args.tokens.token_lifetime.get())
-            + LEEWAY_SECONDS
+            + SIDECAR_LEEWAY_SECONDS
             + i64::from(args.keys.store_poll_interval.get()),
         every: args
             .keys

@@ -95,6 +95,16 @@ fn keep_alive(listener: &TcpListener) -> rustix::io::Result<()> {
     sockopt::set_socket_keepalive(listener, true)
 }
 
+/// Returns the address of a listener, with the port that was picked.
+///
+/// # Errors
+/// [`ExitError::Software`] if the socket has no address.
+pub fn address(listener: &TcpListener) -> Result<SocketAddr, ExitError> {
+    listener
+        .local_addr()
+        .map_err(|error| ExitError::Software(format!("the listener has no address: {error}")))
+}
+
 /// Announces the address of the listener, because port 0 picks a free one. Text is a line on
 /// standard output, JSON a log line: collectors merge both streams and expect JSON from the first
 /// byte.
@@ -106,9 +116,7 @@ pub fn announce(
     listener: &TcpListener,
     format: LogFormat,
 ) -> Result<SocketAddr, ExitError> {
-    let address = listener
-        .local_addr()
-        .map_err(|error| ExitError::Software(format!("the listener has no address: {error}")))?;
+    let address = address(listener)?;
     let announcement = port.announcement();
     match format {
         LogFormat::Json => tracing::info!(%address, "{announcement}"),
