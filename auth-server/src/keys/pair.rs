@@ -147,8 +147,8 @@ fn other_type(expected: SigningType, stored: &StoredKeyPair) -> Option<KeyPairEr
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 pub(crate) mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::generation::generate;
     use super::*;
 

@@ -55,8 +55,8 @@ fn the_user() -> User {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 pub(crate) mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use wire::api::login::UserInfo;
 
     use super::*;

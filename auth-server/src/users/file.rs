@@ -169,8 +169,8 @@ impl UserStore for FileUsers {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 pub(crate) mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use std::fs::{self, Permissions};
     use std::os::unix::fs::PermissionsExt;
 

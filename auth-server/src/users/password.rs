@@ -160,8 +160,8 @@ pub(crate) fn hash(password: &str, params: &Params) -> Result<String, HashingErr
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 pub(crate) mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
     /// Returns a cheap hash, for tests that do not measure time.

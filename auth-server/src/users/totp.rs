@@ -132,8 +132,8 @@ impl UsedCodes {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 pub(crate) mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
     /// The secret of RFC 6238 Appendix B, `12345678901234567890`, in base32.

@@ -344,8 +344,8 @@ fn most_common<'p>(passwords: impl Iterator<Item = &'p HashedPassword>) -> Hashe
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 pub(crate) mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use wire::keys::signing_type::SigningType;
 
     use super::super::password::tests::cheap;

@@ -126,8 +126,8 @@ fn remembered(response: &KeyResponse, keys: &KeySet) -> Option<CachedJwks> {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 pub(super) mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use serde_json::json;
     use wire::keys::signing_type::SigningType;
     use zeroize::Zeroizing;

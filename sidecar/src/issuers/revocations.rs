@@ -132,8 +132,8 @@ fn names(keys: &KeySet) -> impl Iterator<Item = &KeyId> {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 pub(crate) mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
     use jsonwebtoken::{Algorithm, EncodingKey, crypto};
     use serde_json::json;
