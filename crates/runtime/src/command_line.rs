@@ -224,17 +224,6 @@ fn variable_of(arg: &Arg) -> Option<String> {
     (declared == in_capitals(arg.get_id().as_str()).as_str()).then(|| variable(long))
 }
 
-/// Returns true for a variable of `serve` that holds no secret.
-#[must_use]
-pub fn is_public_variable<C: WithFile>(name: &str) -> bool {
-    let command = command::<C>();
-    let serve = command.find_subcommand("serve");
-    let mut settings = serve.into_iter().flat_map(settings);
-    settings.any(|setting| {
-        !setting.is_hide_env_values_set() && setting.get_env().is_some_and(|env| env == name)
-    })
-}
-
 fn variable(flag: &str) -> String {
     format!("{VARIABLE_PREFIX}{}", in_capitals(flag))
 }

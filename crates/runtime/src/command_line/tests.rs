@@ -472,19 +472,6 @@ fn a_variable_of_ours_that_no_flag_declares_is_noticed() {
     assert_eq!(warnings, [expected]);
 }
 
-#[test]
-fn a_variable_of_serve_without_a_secret_is_public() {
-    for (name, public) in [
-        ("POSTERN_UNSET_NAME", true),
-        ("POSTERN_UNSET_NAEM", false),
-        ("POSTERN_UNSET_SECRET", false),
-        ("POSTERN_UNSET_STORE", false),
-        ("POSTERN_CONFIG", false),
-    ] {
-        assert_eq!(is_public_variable::<Program>(name), public, "{name}");
-    }
-}
-
 /// Returns `text` with its sources, for the command line `arguments`, a set variable of
 /// `--from-env` alone, and the text `file` of the file, whose path is left out.
 fn described(text: &str, arguments: &[&str], file: &str) -> String {
