@@ -128,15 +128,7 @@ def test_what_the_webhook_patches_is_valid_and_restricted(tmp_path):
 
 
 def apply(thing, operation):
-    *above, last = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]]
-    for part in above:
-        thing = thing[int(part) if isinstance(thing, list) else part]
-    if isinstance(thing, list):
-        thing.insert(int(last), operation["value"])
-    elif operation["op"] == "remove":
-        del thing[last]
-    else:
-        thing[last] = operation["value"]
+    thing[operation["path"].removeprefix("/")] = operation["value"]
 
 
 def comparable(found):

@@ -122,7 +122,7 @@ def test_lint_finds_what_the_component_leaves_open(tmp_path):
     del service["metadata"]["labels"]
     rendered = component(tmp_path, deployment, service)
     end = run("postern-k8s", "lint", stdin=yaml.safe_dump_all(rendered))
-    assert end.returncode == 78 and "service-past-sidecar" in end.stdout, end.stdout
+    assert end.returncode == 78 and "leads past the sidecar" in end.stdout, end.stdout
 
 
 ANNOTATIONS = json.loads((REPOSITORY / "tests/data/annotations.json").read_text())

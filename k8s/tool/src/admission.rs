@@ -9,12 +9,11 @@ use runtime::named_enum;
 use serde_json::{Value, json};
 
 use crate::annotations::SIDECAR;
-use crate::metadata::{follow, inherit};
+use crate::inject::of_workload;
+use crate::metadata::inherit;
 use crate::object::{Object, text};
 use crate::original;
-use crate::patch::difference;
-use crate::pod::add_sidecar;
-use crate::ports::Ports;
+use crate::ports;
 use crate::services::move_alone;
 use crate::settings::Settings;
 use crate::yaml::MAX_LINE;
@@ -102,7 +101,12 @@ fn changes(request: &Value, settings: &Settings) -> Result<(Vec<Value>, Vec<Stri
     }
     let mut after = before.clone();
     let warnings = change(&mut after, operation, settings)?;
-    Ok((difference(before, &after), warnings))
+    let differs = |member: &&str| before[*member] != after[*member];
+    let changed = ["metadata", "spec"].into_iter().filter(differs);
+    // In JSON Patch a member that is there is replaced.
+    let operation =
+        |member| json!({"op": "add", "path": format!("/{member}"), "value": after[member]});
+    Ok((changed.map(operation).collect(), warnings))
 }
 
 /// Changes an object as its kind needs it, and returns warnings.
@@ -114,19 +118,18 @@ fn change(object: &mut Value, operation: &str, settings: &Settings) -> Result<Ve
         "Service" => Ok(original::take_away(object).unwrap_or_default()),
         // Their pods cannot change any more.
         "Pod" | "Job" if operation == "UPDATE" => Ok(Vec::new()),
-        _ if view.pod().is_none() || !view.wants_sidecar() => Ok(Vec::new()),
-        "Pod" => add_sidecar(object, settings, &[]),
-        _ => {
-            let edited = follow(object);
-            if !Object(object).wants_sidecar() {
-                return Ok(edited);
+        kind => {
+            let Some((whole, warnings)) = of_workload(view, &[], settings)? else {
+                return Ok(Vec::new());
+            };
+            // The pods get the sidecar themselves: a workload was changed for the reason of a
+            // rejection alone, which reaches the user who applies it.
+            let protected = ports::of_protected(Object(&whole)).filter(|_| kind != "Pod");
+            match protected {
+                // A container that others add to the pods later may have a port too.
+                Some((_, port)) => inherit(object, port)?,
+                None => *object = whole,
             }
-            // The whole pod, so that a rejection reaches the user who applies the workload.
-            let mut whole = object.clone();
-            let warnings = add_sidecar(&mut whole, settings, &[])?;
-            // A container that others add to the pods later may have a port too.
-            let ports = Object(&whole).pod().map(Ports::of);
-            inherit(object, ports.and_then(|ports| ports.ok()?.service))?;
             Ok(warnings)
         }
     }

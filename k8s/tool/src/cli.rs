@@ -31,7 +31,7 @@ pub(crate) enum Command {
     /// Into every workload labelled postern/sidecar: "true", and in front of it in the Services
     /// that select its pods
     Inject(InjectArgs),
-    /// Find what looks protected in Kubernetes manifests and is not; exit code 78 for an error
+    /// Name what `inject` would change or reject in Kubernetes manifests; exit code 78 for any
     Lint(LintArgs),
     /// Serve the admission webhook of a Kubernetes cluster, which puts the sidecar into labelled
     /// pods as `inject` does

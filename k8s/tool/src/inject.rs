@@ -7,7 +7,7 @@ use runtime::process::exit::ExitError;
 use serde_json::Value;
 
 use crate::metadata::follow;
-use crate::object::{Object, objects, text};
+use crate::object::{Object, objects, share_namespace, text};
 use crate::original::take_away;
 use crate::pod::add_sidecar;
 use crate::ports;
@@ -31,11 +31,54 @@ pub(crate) fn inject(documents: &mut [Document], settings: &Settings) -> Result<
     let without = objects(documents).filter(|each| is_running(each) && !each.is_protected());
     let without: BTreeSet<String> = without.map(Object::described).collect();
     change(documents, |object, input| {
-        of_workload(object, input, settings)
+        let changed = of_workload(object, input, settings)?;
+        Ok(changed.map(|(value, warnings)| {
+            let missing = missing(Object(&value), input);
+            (value, [warnings, missing].concat())
+        }))
     })?;
     change(documents, |object, input| {
         of_service(object, input, &without)
     })
+}
+
+/// Returns a line for each object that `inject` would change or reject: it looks protected and is
+/// not.
+pub(crate) fn lint(input: &[Document], settings: &Settings) -> Vec<String> {
+    let of_document = |document: &Document| {
+        let object = Object(&document.value);
+        let changed = match of_workload(object, input, settings) {
+            Ok(None) => of_service(object, input, &BTreeSet::new()),
+            changed => changed,
+        };
+        let why = match (changed, object.kind()) {
+            (Err(why), _) => why,
+            (Ok(Some((value, _))), kind) if value != document.value => match kind {
+                "Service" => "leads past the sidecar".to_owned(),
+                _ => "has no sidecar: the service is reached without a token".to_owned(),
+            },
+            _ => return None,
+        };
+        Some(format!(
+            "{}: {}: {why}",
+            document.location,
+            object.described()
+        ))
+    };
+    input.iter().filter_map(of_document).collect()
+}
+
+/// Returns a line for each object that the sidecar reads and the input lacks.
+fn missing(owner: Object<'_>, input: &[Document]) -> Vec<String> {
+    let needed = owner.pod().into_iter().flat_map(Object::needed);
+    let lacking = needed.filter(|(kind, name)| {
+        let mut all = objects(input).filter(|each| share_namespace(*each, owner));
+        !all.any(|each| each.kind() == *kind && each.name() == *name)
+    });
+    let why = "is not in this input, and no pod starts without it: create it first";
+    lacking
+        .map(|(kind, name)| format!("the {kind} {name} {why}"))
+        .collect()
 }
 
 /// Takes away what was put into the chosen objects.
@@ -114,16 +157,16 @@ fn of_service(
     }
     let mut value = service.0.clone();
     let first = selected.iter().find_map(|each| ports::of_protected(*each));
-    let Some((pod, own)) = first.filter(|_| !is_exempt) else {
+    let Some((pod, port)) = first.filter(|_| !is_exempt) else {
         let edited = take_away(&mut value).unwrap_or_default();
         return Ok(Some((value, edited)));
     };
     let mut others = selected.iter().map(|each| ports::of_protected(*each));
-    if others.any(|other| other.is_none_or(|(_, ports)| ports != own)) {
+    if others.any(|other| other.is_none_or(|(_, other)| other != port)) {
         return Err("selects pods with and without a sidecar, or with different ports".to_owned());
     }
-    let is_moved = services::move_to_sidecar(&mut value, own.admin, |target| {
-        own.service.is_some() && ports::resolved(pod, target) == own.service
+    let is_moved = services::move_to_sidecar(&mut value, |target| {
+        port.is_some() && ports::resolved(pod, target) == port
     })?;
     let mut selected = selected.iter().map(|each| each.described());
     let is_early = is_moved && selected.any(|described| without.contains(&described));

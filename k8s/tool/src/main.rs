@@ -1,8 +1,8 @@
-//! Puts the sidecar into the pods of a Kubernetes cluster, and finds what is missing.
+//! Puts the sidecar into the pods of a Kubernetes cluster.
 //!
-//! One set of functions for three ways in: `inject` edits a stream of YAML, `webhook` patches an
-//! object at its admission, `lint` reads what another tool has made. The container itself is the
-//! one of the kustomize component, which is part of the program.
+//! One transformation for three ways in: `inject` prints its result, `webhook` patches an object at
+//! its admission, `lint` names the objects that it would change or reject. The container itself is
+//! the one of the kustomize component, which is part of the program.
 
 mod admission;
 mod annotations;
@@ -10,12 +10,9 @@ mod cli;
 mod commands;
 mod component;
 mod inject;
-mod lint;
 mod metadata;
-mod monitors;
 mod object;
 mod original;
-mod patch;
 mod pod;
 mod ports;
 mod probes;

@@ -101,6 +101,11 @@ fn retain(object: &mut Value, name: &str, stays: impl Fn(&Value) -> bool) {
     }
 }
 
+/// Returns the JSON pointer of a member.
+pub(crate) fn below(path: &str, name: &str) -> String {
+    format!("{path}/{}", name.replace('~', "~0").replace('/', "~1"))
+}
+
 /// Reads the annotation. Any author may write it: members deeper than ours are not followed.
 fn record(object: &Value) -> Option<Record> {
     let record: Record = serde_json::from_str(text(object, ANNOTATION)).ok()?;

@@ -10,23 +10,16 @@ use crate::annotations as names;
 use crate::metadata::inherit;
 use crate::object::{Object, list, name_of};
 use crate::original;
-use crate::ports::{self, Ports};
+use crate::ports;
 use crate::resources::{self, Bounds};
 use crate::settings::{
-    ADMIN_LISTEN, APP_ID, APP_NAME, AUTH_SERVER, BOUNDS, PROBES, PUBLIC_PATH, Settings, UPSTREAM,
+    APP_ID, APP_NAME, AUTH_SERVER, BOUNDS, PROBES, PUBLIC_PATH, Settings, UPSTREAM,
 };
 use crate::yaml::Document;
 use crate::{probes, protocol};
 
 /// Labels that name an application, the usual one first.
 const NAME_LABELS: [&str; 4] = ["app.kubernetes.io/name", "app", "k8s-app", "run"];
-/// Members of the container that hold the admin port.
-const ADMIN_PORTS: [&str; 4] = [
-    "/ports/1/containerPort",
-    "/startupProbe/httpGet/port",
-    "/readinessProbe/httpGet/port",
-    "/livenessProbe/httpGet/port",
-];
 /// Kubernetes' default; the sidecar's whole stop fits into it.
 const GRACE_PERIOD: u64 = 30;
 
@@ -50,8 +43,8 @@ pub(crate) fn add_sidecar(
         return Err("has no containers".to_owned());
     };
     check(pod)?;
-    let ports = Ports::of(pod)?;
-    if let Some(port) = ports.service.and_then(|port| ports::of_node(pod, port)) {
+    let service = ports::of_service(pod)?;
+    if let Some(port) = service.and_then(|port| ports::of_node(pod, port)) {
         return Err(format!(
             "hostPort {port}: the service is reached on the node's address"
         ));
@@ -68,17 +61,17 @@ pub(crate) fn add_sidecar(
             let name = names::PROBES;
             return Err(format!("the annotation {name} is {other:?}, not \"own\""));
         }
-        None => probes::redirected(pod, ports, &mut warnings),
+        None => probes::redirected(pod, service, &mut warnings),
     };
-    if let Some(number) = hook(pod, ports, &mut warnings) {
+    if let Some(number) = hook(pod, service, &mut warnings) {
         let path = format!("/spec/containers/{number}/lifecycle/preStop");
         changes.push((path, settings.component.hook.clone()));
     }
     let config_map = pod.annotation(names::CONFIG_MAP);
     let sidecar = Sidecar {
         pod,
-        ports,
-        protocol: protocol::of_service(object, pod, ports.service, input)?,
+        service,
+        protocol: protocol::of_service(object, pod, service, input)?,
         settings,
         config_map,
         has_application: settings.variables.contains_key(AUTH_SERVER)
@@ -136,10 +129,9 @@ fn prepend(pod: &mut Value, name: &str, mut items: Vec<Value>) -> Result<(), Str
 
 /// Returns the container that has to outlive the drain by a hook: where none is set, and there is
 /// time for it.
-fn hook(pod: Object<'_>, ports: Ports, warnings: &mut Vec<String>) -> Option<usize> {
-    let declares = |container: &Value| {
-        ports::of_container(container).any(|(_, port)| Some(port) == ports.service)
-    };
+fn hook(pod: Object<'_>, service: Option<u16>, warnings: &mut Vec<String>) -> Option<usize> {
+    let declares =
+        |container: &Value| ports::of_container(container).any(|(_, port)| Some(port) == service);
     let number = pod.containers().position(declares).unwrap_or(0);
     let own = pod.containers().nth(number)?.pointer("/lifecycle/preStop");
     if pod.is_task() || own.is_some() {
@@ -159,7 +151,7 @@ fn hook(pod: Object<'_>, ports: Ports, warnings: &mut Vec<String>) -> Option<usi
 /// The sidecar of one pod.
 struct Sidecar<'a> {
     pod: Object<'a>,
-    ports: Ports,
+    service: Option<u16>,
     protocol: &'static str,
     settings: &'a Settings,
     config_map: Option<&'a str>,
@@ -173,19 +165,9 @@ impl Sidecar<'_> {
         let of_all = &self.settings.resources;
         let is_http_1 = self.protocol == protocol::HTTP;
         let bounds = resources::set(&mut container, self.pod, of_all, is_http_1)?;
-        for path in ADMIN_PORTS {
-            if let Some(port) = container.pointer_mut(path) {
-                *port = self.ports.admin.into();
-            }
-        }
         let of_component = list(&container["env"]).filter(|each| name_of(each) != APP_ID);
         let mut env = Vec::from_iter(self.app_id()?);
         env.extend(of_component.cloned());
-        for variable in &mut env {
-            if name_of(variable) == ADMIN_LISTEN {
-                variable["value"] = format!("[::]:{}", self.ports.admin).into();
-            }
-        }
         let variables = self.variables(probes, bounds)?.into_iter();
         env.extend(variables.map(|(name, value)| json!({"name": name, "value": value})));
         container["env"] = env.into();
@@ -237,7 +219,7 @@ impl Sidecar<'_> {
             }
         }
         let mut set = |name: &str, value: String| variables.insert(name.to_owned(), value);
-        if let Some(port) = self.ports.service {
+        if let Some(port) = self.service {
             set(UPSTREAM, format!("{}://127.0.0.1:{port}", self.protocol));
         }
         if let Some(name) = self.setting(names::APP_NAME, settings::context_path)? {

@@ -1,4 +1,4 @@
-//! The three ports of a protected pod: the service's, the sidecar's, the sidecar's for probes.
+//! The ports of a protected pod: the service's, and the two of the sidecar.
 
 use std::collections::BTreeSet;
 
@@ -8,56 +8,40 @@ use crate::annotations::PORT;
 use crate::object::{Object, actions, list, name_of, text, variable};
 use crate::settings::UPSTREAM;
 
-/// The sidecar's port in every pod: Services and policies that know no pod lead to it alone.
+/// The sidecar's port in every pod: Services and policies know no pod.
 pub(crate) const SIDECAR_PORT: u16 = 18080;
-/// The first admin port that is tried.
+/// The sidecar's port for probes and metrics.
 pub(crate) const ADMIN_PORT: u16 = 18081;
+const OWN: [u16; 2] = [SIDECAR_PORT, ADMIN_PORT];
 /// The service's port where nothing declares one, as the component has it.
 const UNDECLARED: u16 = 3000;
 
-/// The ports of one pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ports {
-    /// `None` where the settings of a sidecar do not say.
-    pub(crate) service: Option<u16>,
-    pub(crate) admin: u16,
-}
-
-impl Ports {
-    /// Finds the ports of a pod.
-    ///
-    /// # Errors
-    /// The reason, where the service's port is not certain or the sidecar's is taken.
-    pub(crate) fn of(pod: Object<'_>) -> Result<Self, String> {
-        let mut used: BTreeSet<u16> = declared(pod).map(|(_, port)| port).collect();
-        let (service, admin) = if let Some(present) = pod.sidecar() {
-            let mut own = of_container(present);
-            let admin = own.find(|(name, _)| *name == "sidecar-admin");
-            let service = upstream(present).unwrap_or_else(|| of_service(pod).ok());
-            (service, admin.map_or(ADMIN_PORT, |(_, port)| port))
-        } else {
-            let service = of_service(pod)?;
-            used.extend(probed(pod));
-            used.insert(service);
-            let admin = (ADMIN_PORT..u16::MAX).find(|port| !used.contains(port));
-            (Some(service), admin.ok_or("no port is free")?)
-        };
-        match [SIDECAR_PORT, admin]
-            .iter()
-            .find(|port| used.contains(port))
-        {
-            Some(port) => Err(format!(
-                "port {port} is the sidecar's: let the service listen on another one"
-            )),
-            None => Ok(Self { service, admin }),
+/// Returns the port of a pod's service; `None` where the settings of its sidecar do not say.
+///
+/// # Errors
+/// The reason, where the port is not certain or one of the sidecar's is taken.
+pub(crate) fn of_service(pod: Object<'_>) -> Result<Option<u16>, String> {
+    let mut used: Vec<u16> = declared(pod).map(|(_, port)| port).collect();
+    let service = match pod.sidecar() {
+        Some(present) => upstream(present).unwrap_or_else(|| found(pod).ok()),
+        None => {
+            let service = found(pod)?;
+            used.extend(probed(pod).chain([service]));
+            Some(service)
         }
+    };
+    match OWN.iter().find(|port| used.contains(port)) {
+        Some(port) => Err(format!(
+            "port {port} is the sidecar's: let the service listen on another one"
+        )),
+        None => Ok(service),
     }
 }
 
-/// Returns the pod of an object that has a sidecar, and its ports.
-pub(crate) fn of_protected(object: Object<'_>) -> Option<(Object<'_>, Ports)> {
+/// Returns the pod of an object that has a sidecar, and the port of its service.
+pub(crate) fn of_protected(object: Object<'_>) -> Option<(Object<'_>, Option<u16>)> {
     let pod = object.pod().filter(|pod| pod.sidecar().is_some())?;
-    Some((pod, Ports::of(pod).ok()?))
+    Some((pod, of_service(pod).ok()?))
 }
 
 /// Parses a port.
@@ -108,7 +92,7 @@ pub(crate) fn is_tcp(port: &Value) -> bool {
 ///
 /// # Errors
 /// The reason, where it is not certain.
-fn of_service(pod: Object<'_>) -> Result<u16, String> {
+fn found(pod: Object<'_>) -> Result<u16, String> {
     if let Some(text) = pod.annotation(PORT) {
         return resolved(pod, &text.into())
             .ok_or_else(|| format!("the annotation {PORT} {text:?} is no port of a container"));
@@ -119,7 +103,8 @@ fn of_service(pod: Object<'_>) -> Result<u16, String> {
     let mut named = tcp.iter().filter(|port| name_of(port) == "http");
     let only = match (tcp.as_slice(), named.next(), named.next()) {
         ([], ..) => {
-            let probed: BTreeSet<u16> = probed(pod).collect();
+            let probed = probed(pod).filter(|port| !OWN.contains(port));
+            let probed: BTreeSet<u16> = probed.collect();
             let only = probed.first().filter(|_| probed.len() == 1);
             return Ok(only.copied().unwrap_or(UNDECLARED));
         }
@@ -138,15 +123,8 @@ fn upstream(sidecar: &Value) -> Option<Option<u16>> {
 
 /// Returns the ports that probes of containers name by number: some are not declared.
 fn probed<'v>(pod: Object<'v>) -> impl Iterator<Item = u16> + use<'v> {
-    let own: Vec<u16> = pod
-        .sidecar()
-        .into_iter()
-        .flat_map(of_container)
-        .map(|(_, port)| port)
-        .collect();
     let actions = pod.others().flat_map(actions);
-    let ports = actions.filter_map(|(.., action)| u16::try_from(action["port"].as_u64()?).ok());
-    ports.filter(move |port| !own.contains(port))
+    actions.filter_map(|(.., action)| u16::try_from(action["port"].as_u64()?).ok())
 }
 
 fn declared<'v>(pod: Object<'v>) -> impl Iterator<Item = (&'v str, u16)> + use<'v> {

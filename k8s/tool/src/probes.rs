@@ -4,20 +4,19 @@ use serde_json::{Map, Value, json};
 use wire::settings::probes;
 
 use crate::object::{Object, PROBES, action, name_of, text};
-use crate::ports::{self, Ports};
+use crate::ports::{self, ADMIN_PORT};
 
 /// Returns what the sidecar forwards for the probes of the service's port, by name, and the changes
 /// that send these to the admin port. One with a `host` stays as it is.
 pub(crate) fn redirected(
     pod: Object<'_>,
-    ports: Ports,
+    service: Option<u16>,
     warnings: &mut Vec<String>,
 ) -> (Map<String, Value>, Vec<(String, Value)>) {
     let (mut all, mut changes) = (Map::new(), Vec::new());
     for (number, container) in pod.containers().enumerate() {
         for (kind, end) in PROBES {
             let probe = &container[kind];
-            let service = ports.service;
             let forwarded = service.and_then(|service| forwarded(probe, container, service));
             let Some((action, forwarded)) = forwarded else {
                 continue;
@@ -34,13 +33,13 @@ pub(crate) fn redirected(
                 let mut change =
                     |member, value| changes.push((format!("{probe}/httpGet/{member}"), value));
                 change("path", path.into());
-                change("port", ports.admin.into());
+                change("port", ADMIN_PORT.into());
                 if text(&forwarded, "/httpGet/scheme") == "HTTPS" {
                     change("scheme", "HTTP".into());
                 }
             } else {
                 // With the member that the API server would add.
-                let http = json!({"path": path, "port": ports.admin, "scheme": "HTTP"});
+                let http = json!({"path": path, "port": ADMIN_PORT, "scheme": "HTTP"});
                 changes.push((format!("{probe}/{action}"), Value::Null));
                 changes.push((format!("{probe}/httpGet"), http));
             }
@@ -154,10 +153,6 @@ mod tests {
 
     #[test]
     fn what_the_sidecar_would_reject_stays_with_a_warning() {
-        let ports = Ports {
-            service: Some(9898),
-            admin: 18081,
-        };
         for action in [
             json!({"httpGet": {"port": 9898, "path": "/a b"}}),
             json!({"httpGet": {"port": 9898, "httpHeaders": [{"name": "a b", "value": ""}]}}),
@@ -167,7 +162,7 @@ mod tests {
         ] {
             let pod = json!({"spec": {"containers": [{"name": "web", "livenessProbe": action}]}});
             let mut warnings = Vec::new();
-            let (all, changes) = redirected(Object(&pod), ports, &mut warnings);
+            let (all, changes) = redirected(Object(&pod), Some(9898), &mut warnings);
             assert!(all.is_empty() && changes.is_empty());
             assert_eq!(warnings.len(), 1, "{warnings:?}");
         }

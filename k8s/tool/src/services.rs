@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::annotations::{OPEN_PORTS, PORT, SIDECAR};
-use crate::object::{Object, list, name_of, share_namespace, text};
+use crate::object::{Object, list, name_of, share_namespace};
 use crate::original;
 use crate::ports::{self, ADMIN_PORT, SIDECAR_PORT};
 
@@ -74,26 +74,6 @@ pub(crate) fn selects(service: Object<'_>, object: Object<'_>) -> bool {
         && selector.iter().all(|(name, value)| meets(name, value))
 }
 
-/// Returns true for a label selector that an object's labels meet; an empty one selects all.
-pub(crate) fn meets(selector: &Value, own: Object<'_>) -> bool {
-    let mut labels = selector["matchLabels"].as_object().into_iter().flatten();
-    labels.all(|(name, value)| own.label(name).is_some_and(|label| value == label))
-        && list(&selector["matchExpressions"])
-            .all(|each| meets_one(each, own.label(text(each, "/key"))))
-}
-
-fn meets_one(expression: &Value, label: Option<&str>) -> bool {
-    let is_listed =
-        label.is_some_and(|label| list(&expression["values"]).any(|value| value == label));
-    match text(expression, "/operator") {
-        "In" => is_listed,
-        "NotIn" => !is_listed,
-        "Exists" => label.is_some(),
-        "DoesNotExist" => label.is_none(),
-        _ => false,
-    }
-}
-
 /// Returns true for a Service that may lead to the service itself, or leads to no pods at all.
 pub(crate) fn is_exempt(service: Object<'_>) -> bool {
     service.label(SIDECAR) == Some("false") || service.spec("type") == "ExternalName"
@@ -103,11 +83,8 @@ fn is_headless(service: Object<'_>) -> bool {
     service.spec("clusterIP") == "None"
 }
 
-/// Returns the reasons why ports of a Service lead past a sidecar with this admin port.
-pub(crate) fn past(service: Object<'_>, admin: u16) -> Vec<String> {
-    if is_exempt(service) {
-        return Vec::new();
-    }
+/// Returns the reason why a port of a Service leads past the sidecar.
+fn past(service: Object<'_>) -> Option<String> {
     let reason = |port: ServicePort<'_>| {
         let target = port.target;
         let name = match name_of(port.value) {
@@ -117,7 +94,7 @@ pub(crate) fn past(service: Object<'_>, admin: u16) -> Vec<String> {
         let is = |own: &str, number: u16| {
             ports::is_tcp(port.value) && (target == own || *target == number)
         };
-        if is("sidecar-admin", admin) || port.is_open {
+        if is("sidecar-admin", ADMIN_PORT) || port.is_open {
             None
         } else if !is("sidecar", SIDECAR_PORT) {
             Some(format!("port {name} leads to {target}, past the sidecar"))
@@ -126,7 +103,7 @@ pub(crate) fn past(service: Object<'_>, admin: u16) -> Vec<String> {
             is_headless(service).then_some(why)
         }
     };
-    ports_of(service).into_iter().filter_map(reason).collect()
+    ports_of(service).into_iter().find_map(reason)
 }
 
 /// Moves the ports that lead to the service of a pod, and returns true if there were any.
@@ -135,7 +112,6 @@ pub(crate) fn past(service: Object<'_>, admin: u16) -> Vec<String> {
 /// The first port that would still lead past the sidecar.
 pub(crate) fn move_to_sidecar(
     value: &mut Value,
-    admin: u16,
     is_service: impl Fn(&Value) -> bool,
 ) -> Result<bool, String> {
     let ports = ports_of(Object(value)).into_iter().enumerate();
@@ -151,7 +127,7 @@ pub(crate) fn move_to_sidecar(
     if is_moved {
         original::change(value, changes)?;
     }
-    match past(Object(value), admin).into_iter().next() {
+    match past(Object(value)) {
         None => Ok(is_moved),
         Some(reason) => Err(format!(
             "{reason}: list it in the annotation {OPEN_PORTS}, or label the Service {SIDECAR}: \"false\", if no token is required"
@@ -190,5 +166,5 @@ pub(crate) fn move_alone(value: &mut Value) -> Result<bool, String> {
             "the annotation {PORT} {target} is no target of its ports: write one of {targets} there"
         ));
     }
-    move_to_sidecar(value, ADMIN_PORT, |port| *port == target)
+    move_to_sidecar(value, |port| *port == target)
 }

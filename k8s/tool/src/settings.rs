@@ -16,7 +16,6 @@ pub(crate) const UPSTREAM: &str = "POSTERN_UPSTREAM";
 pub(crate) const PROBES: &str = "POSTERN_PROBES";
 /// Requests and connections at a time.
 pub(crate) const BOUNDS: [&str; 2] = ["POSTERN_MAX_REQUESTS", "POSTERN_MAX_CONNECTIONS"];
-pub(crate) const ADMIN_LISTEN: &str = "POSTERN_ADMIN_LISTEN";
 pub(crate) const APP_ID: &str = "POSTERN_APP_ID";
 pub(crate) const APP_NAME: &str = "POSTERN_APP_NAME";
 pub(crate) const PUBLIC_PATH: &str = "POSTERN_PUBLIC_PATH";
@@ -24,7 +23,7 @@ pub(crate) const PUBLIC_PATH: &str = "POSTERN_PUBLIC_PATH";
 const OTHER_KEY_SOURCES: [&str; 2] = ["POSTERN_JWKS", "POSTERN_ISSUER_URL"];
 
 /// Variables that no operator sets for all sidecars.
-const OF_EACH_POD: [&str; 4] = [UPSTREAM, "POSTERN_LISTEN", ADMIN_LISTEN, PROBES];
+const OF_EACH_POD: [&str; 4] = [UPSTREAM, "POSTERN_LISTEN", "POSTERN_ADMIN_LISTEN", PROBES];
 
 /// The sidecar's variables that hold no secret, one a line: a test compares them with its help.
 const KNOWN: &str = include_str!("../sidecar_variables.txt");

@@ -12,9 +12,9 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use crate::cli::SidecarsArgs;
-use crate::lint::{Level, lint};
+use crate::inject::lint;
 use crate::object::{Object, list, name_of, text};
-use crate::patch::below;
+use crate::original::below;
 use crate::pod::add_sidecar;
 use crate::settings::Settings;
 use crate::yaml::{documents, stream};
@@ -49,13 +49,6 @@ fn inject(text: &str, settings: &Settings) -> Result<String, String> {
     let mut documents = documents("-", text).map_err(|error| error.to_string())?;
     super::inject::inject(&mut documents, settings).map_err(|error| error.to_string())?;
     Ok(stream(documents.iter().map(|document| &document.value)))
-}
-
-fn errors(text: &str) -> Vec<String> {
-    let documents = documents("-", text).unwrap();
-    let found = lint(&documents, settings()).into_iter();
-    let errors = found.filter(|finding| finding.level == Level::Error);
-    errors.map(|finding| finding.to_string()).collect()
 }
 
 /// Returns the setting by which sidecars forward probes, as Kubernetes expands it.
@@ -110,7 +103,7 @@ proptest! {
         for (before, after) in before.iter().zip(values(&once)) {
             prop_assert_eq!(lost(before, &after, ""), None, "{}\n{}", text, once);
         }
-        prop_assert_eq!(errors(&once), Vec::<String>::new(), "{}", once);
+        prop_assert_eq!(lint(&documents("-", &once).unwrap(), settings()), Vec::<String>::new());
         for probes in values(&once).iter().flat_map(forwarded_probes) {
             prop_assert!(probes::parse(&probes).is_ok(), "{}", probes);
         }

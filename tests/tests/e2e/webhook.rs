@@ -117,10 +117,8 @@ fn the_webhook_puts_the_sidecar_into_labelled_pods() {
     let uid = "705ab4f5-6393-11e8-b7cc-42010a800002";
     assert_eq!(response["response"]["uid"], uid);
     let operations = patch(&response);
-    let added = operations
-        .iter()
-        .find(|each| each["path"] == "/spec/initContainers");
-    let container = &added.unwrap()["value"][0];
+    let spec = operations.iter().find(|each| each["path"] == "/spec");
+    let container = &spec.unwrap()["value"]["initContainers"][0];
     assert_eq!(
         container["image"],
         "registry.example.com/postern/sidecar:1.2.3"
@@ -171,8 +169,7 @@ fn large_objects_are_reviewed_and_endless_ones_rejected() {
     large["metadata"]["annotations"] = json!({"example.com/blob": "x".repeat(1024 * 1024)});
     let mut update = review("CREATE", &large);
     update["request"]["oldObject"] = large.clone();
-    let operations = patch(&webhook.review(&update));
-    assert!(operations.len() >= 2, "{operations:?}");
+    assert!(!patch(&webhook.review(&update)).is_empty());
 
     let length = format!("Content-Length: {}", 8 * 1024 * 1024);
     let response = webhook.send(&Request::new("POST", "/mutate").line(length));
@@ -194,7 +191,7 @@ fn objects_of_many_parts_hold_up_no_review() {
     annotated["metadata"]["annotations"] = numbered(9_000, |number| format!("postern/a{number}"));
     let mut ports = pod(&protected());
     ports["metadata"]["annotations"] = json!({"postern/port": "9898"});
-    let others = (0..15_000).map(|number| json!({"containerPort": 18_081 + number}));
+    let others = (0..15_000).map(|number| json!({"containerPort": 20_001 + number}));
     let declared = [json!({"containerPort": 9898})].into_iter().chain(others);
     ports["spec"]["containers"][0]["ports"] = declared.collect();
     let mut open = json!({

@@ -9,7 +9,6 @@ use runtime::process::output;
 
 use crate::cli::{InjectArgs, Only, SidecarsArgs};
 use crate::inject::{inject, remove};
-use crate::lint::{Level, lint};
 use crate::object::Object;
 use crate::settings::Settings;
 use crate::yaml::{self, Document};
@@ -37,14 +36,8 @@ pub(crate) fn run(args: &InjectArgs) -> Result<(), ExitError> {
             .is_none_or(|only| (only == Only::Services) == is_service)
     };
     let printed = documents.iter().filter(is_printed);
-    let own = printed.clone().flat_map(|each| each.warnings.clone());
-    let mut warnings: Vec<String> = own.collect();
-    if !args.remove {
-        let found = lint(&documents, &settings).into_iter();
-        let found = found.filter(|each| each.level != Level::Note && is_printed(&each.document));
-        warnings.extend(found.map(|each| each.of_object()));
-    }
-    command_line::warn(&warnings);
+    let warnings = printed.clone().flat_map(|each| each.warnings.clone());
+    command_line::warn(&warnings.collect::<Vec<_>>());
     output::print(&yaml::stream(printed.map(|each| &each.value)))
 }
 

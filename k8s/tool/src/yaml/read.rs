@@ -25,13 +25,12 @@ pub(crate) fn documents(file: &str, stream: &str) -> Result<Vec<Document>, ExitE
     let mut reader = Reader {
         events: Parser::new_from_str(stream),
         line: 1,
-        items: Vec::new(),
         anchors: BTreeMap::new(),
         copied: 0,
     };
     let read = if let Ok(object) = strict_json::object(stream.as_bytes()) {
         // JSON has escapes that YAML lacks.
-        Ok(objects(1, object.into(), &[]))
+        Ok(objects(1, object.into()))
     } else if let Some((before, _)) = stream.split_once(OTHER_LINE_BREAKS) {
         reader.line = before.matches('\n').count() + 1;
         Err("has a line break of another kind: write it as an escape".to_owned())
@@ -47,31 +46,29 @@ pub(crate) fn documents(file: &str, stream: &str) -> Result<Vec<Document>, ExitE
     Ok(located.collect())
 }
 
-/// Returns the items of a list with their lines, or the object itself. As for `kubectl` an item is
-/// of the list's kind if it has none.
-fn objects(line: usize, value: Value, lines: &[usize]) -> Vec<(usize, Value)> {
+/// Returns the items of a list, or the object itself. As for `kubectl` an item is of the list's kind
+/// if it has none.
+fn objects(line: usize, value: Value) -> Vec<(usize, Value)> {
     let kind = value["kind"].as_str();
     let kind = kind.and_then(|kind| kind.strip_suffix("List"));
     let (Some(kind), Some(items)) = (kind, value["items"].as_array()) else {
         return vec![(line, value)];
     };
-    let of_item = |(number, item): (usize, &Value)| {
+    let of_item = |item: &Value| {
         let mut item = item.clone();
         if item.is_object() && item.get("kind").is_none() && !kind.is_empty() {
             item["kind"] = kind.into();
             item["apiVersion"] = value["apiVersion"].clone();
         }
-        objects(lines.get(number).copied().unwrap_or(line), item, &[])
+        objects(line, item)
     };
-    items.iter().enumerate().flat_map(of_item).collect()
+    items.iter().flat_map(of_item).collect()
 }
 
 struct Reader<I> {
     events: I,
     /// Of the present event.
     line: usize,
-    /// Lines of the items of the document's last list.
-    items: Vec<usize>,
     /// By the parser's number of the anchor.
     anchors: BTreeMap<usize, Value>,
     copied: usize,
@@ -91,7 +88,7 @@ impl<'t, I: Iterator<Item = Result<(Event<'t>, Span), ScanError>>> Reader<I> {
                     let line = self.line;
                     let value = self.value(first, MAX_DEPTH)?;
                     if !value.is_null() {
-                        found.extend(objects(line, value, &self.items));
+                        found.extend(objects(line, value));
                     }
                 }
                 _ => {}
@@ -142,19 +139,12 @@ impl<'t, I: Iterator<Item = Result<(Event<'t>, Span), ScanError>>> Reader<I> {
 
     fn list(&mut self, depth: usize) -> Result<Value, String> {
         let mut items = Vec::new();
-        let mut lines = Vec::new();
         loop {
             match self.next()? {
-                Event::SequenceEnd => break,
-                first => {
-                    lines.push(self.line);
-                    items.push(self.value(first, depth)?);
-                }
+                Event::SequenceEnd => return Ok(items.into()),
+                first => items.push(self.value(first, depth)?),
             }
         }
-        // Lists end behind those within them.
-        self.items = lines;
-        Ok(items.into())
     }
 
     fn map(&mut self, depth: usize) -> Result<Value, String> {
