@@ -75,11 +75,10 @@ fn plans() -> Vec<Plan> {
 
 /// Returns the rooms that product code names as `crate::ROOM`.
 fn imported_rooms(text: &str) -> BTreeSet<String> {
-    let code: String = text
-        .split("\n#[cfg(test)]\nmod ")
-        .next()
-        .and_then(|code| code.split("\n#[cfg(test)]\npub(crate) mod ").next())
-        .unwrap_or_default()
+    let tests = ["mod ", "pub(crate) mod ", "#[expect("];
+    let tests = tests.map(|start| format!("\n#[cfg(test)]\n{start}"));
+    let end = tests.iter().filter_map(|start| text.find(start)).min();
+    let code: String = text[..end.unwrap_or(text.len())]
         .lines()
         .filter(|line| !line.trim_start().starts_with("//"))
         .collect::<Vec<_>>()
