@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::HeaderValue;
 use runtime::logs::access_log::AccessLog;
 use runtime::net::client_address::TrustedProxies;
+use runtime::net::server_url::ServerUrl;
 use runtime::process::exit::ExitError;
 use runtime::tls::ServerCertificate;
 use wire::http::cors::AllowedOrigins;
@@ -24,9 +24,6 @@ pub(crate) use self::warnings::warnings;
 use crate::applications::directory::MountedApplications;
 use crate::applications::registry::ApplicationRegistry;
 use crate::cli::ServeArgs;
-use crate::http::routes::server_metadata::{IssuerUrl, ServerMetadata};
-use crate::http::routes::static_files::StaticFiles;
-use crate::http::routes::{jwks, revocations};
 use crate::keys::location::StoreLocation;
 use crate::keys::ring::rotation::RotationPolicy;
 use crate::nacos::RegistryConfig;
@@ -38,6 +35,12 @@ use crate::users::file::FileUsers;
 const PASS_LIST: [&str; 3] = ["/oauth/jwt/**", "/static/**", "/assets/**"];
 /// Maximum before a token is parsed; far above our own tokens.
 pub(crate) const MAX_AUTHORIZATION_BYTES: usize = 8 * 1024;
+
+/// Below `--static-dir` and the context path.
+pub(crate) const TREES: [&str; 2] = ["static", "assets"];
+/// Cache lifetime of the JWK Set: a revoked key disappears and a new one appears this much later.
+/// Short for the former; part of the rotation lead for the latter.
+pub(crate) const MAX_AGE_SECONDS: i64 = 15;
 
 /// Servers of one store share its clock, but for the measurement of their own.
 const LEEWAY_SECONDS: u32 = 5;
@@ -56,15 +59,10 @@ pub(crate) struct Config {
     pub(crate) store: StoreLocation,
     pub(crate) store_poll_interval: Duration,
     pub(crate) rotation: RotationPolicy,
-    /// `Link` fields of the key response.
-    pub(crate) jwks_link: HeaderValue,
-    pub(crate) revocations_link: HeaderValue,
     pub(crate) signing_type: SigningType,
     pub(crate) issuer: TokenIssuer,
-    /// `None` for an issuer that is no URL.
-    pub(crate) issuer_url: Option<IssuerUrl>,
-    /// `None` where there is nothing to discover.
-    pub(crate) metadata: Option<ServerMetadata>,
+    /// The issuer, where keys are discovered there: it is a URL, and there are public keys.
+    pub(crate) issuer_url: Option<ServerUrl>,
     pub(crate) interceptor: Interceptor,
     pub(crate) policy: VerificationPolicy,
     /// Seconds from a login to the end of its session; `None` without refresh tokens.
@@ -83,7 +81,6 @@ pub(crate) struct Config {
     pub(crate) trusted_proxies: TrustedProxies,
     /// `None` if this server is not registered.
     pub(crate) registry: Option<RegistryConfig>,
-    pub(crate) allowed_origins: AllowedOrigins,
     pub(crate) access_log: AccessLog,
     /// True for `dev`: tokens with any claims are signed.
     pub(crate) any_claims: bool,
@@ -97,17 +94,13 @@ impl Config {
     pub(crate) fn from_args(args: &ServeArgs) -> Result<Self, ExitError> {
         let context_path = args.listening.context_path.clone();
         let signing_type = args.keys.signing.signing_type;
-        let issuer_url = IssuerUrl::parse(&args.tokens.issuer);
-        let metadata = issuer_url.as_ref().and_then(|url| {
-            ServerMetadata::new(url, &context_path, signing_type, args.tokens.refresh_tokens)
-        });
         let with_a_file = |limit| match args.accounts.users {
             UsersLocation::Builtin => 0,
             UsersLocation::File(_) => limit,
         };
         Ok(Self {
-            issuer_url,
-            metadata,
+            issuer_url: issuer_url(&args.tokens.issuer)
+                .filter(|_| signing_type != SigningType::Hmac),
             certificate: args.listening.tls.certificate()?,
             interceptor: Interceptor::new(
                 context_path.clone(),
@@ -115,17 +108,12 @@ impl Config {
                 MAX_AUTHORIZATION_BYTES,
             )
             .with_allowed_origins(AllowedOrigins::new(args.pages.cors_origin.clone())),
-            allowed_origins: AllowedOrigins::new(args.pages.cors_origin.clone()),
             access_log: args.access.access_log,
             any_claims: false,
             context_path,
             store: store_location(&args.keys.store)?,
             store_poll_interval: args.keys.store_poll_interval.duration(),
             rotation: rotation::policy(args)?,
-            jwks_link: jwks::link(&args.listening.context_path)
-                .map_err(|error| ExitError::Config(format!("--context-path: {error}")))?,
-            revocations_link: revocations::link(&args.listening.context_path)
-                .map_err(|error| ExitError::Config(format!("--context-path: {error}")))?,
             signing_type,
             issuer: TokenIssuer {
                 issuer: args.tokens.issuer.clone(),
@@ -212,30 +200,47 @@ fn pass_list(args: &ServeArgs) -> Result<PassList, ExitError> {
     })
 }
 
+/// Returns the canonical directory if it can be served.
 fn static_root(args: &ServeArgs) -> Result<Option<PathBuf>, ExitError> {
     let Some(directory) = &args.pages.static_dir else {
         return Ok(None);
     };
-    StaticFiles::root(directory).map(Some).map_err(|error| {
-        ExitError::Config(format!("--static-dir {}: {error}", directory.display()))
-    })
+    let rejected = |why: &dyn std::fmt::Display| {
+        ExitError::Config(format!("--static-dir {}: {why}", directory.display()))
+    };
+    let root = directory.canonicalize().map_err(|error| rejected(&error))?;
+    match TREES.iter().any(|tree| root.join(tree).is_dir()) {
+        true => Ok(Some(root)),
+        false => Err(rejected(&"it holds neither a directory static nor assets")),
+    }
+}
+
+/// Returns the URL of this server's context path (RFC 8414 §2); `None` for an issuer that is a name.
+fn issuer_url(issuer: &str) -> Option<ServerUrl> {
+    let url: ServerUrl = issuer.parse().ok()?;
+    (url.is_http() && url.target().query().is_none()).then_some(url)
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
     use super::*;
     use crate::cli::{Cli, Command};
 
-    fn config(flags: &[&str]) -> Result<Config, ExitError> {
-        let cli =
-            runtime::command_line::parse_words::<Cli>(["auth-server", "serve"].iter().chain(flags))
-                .unwrap();
-        let Command::Serve(args) = cli.command else {
-            unreachable!("the command is serve")
-        };
-        Config::from_args(&args)
+    pub(crate) fn config(flags: &[&str]) -> Result<Config, ExitError> {
+        Config::from_args(&args(flags))
+    }
+
+    pub(crate) fn args(flags: &[&str]) -> Box<ServeArgs> {
+        let words = ["auth-server", "serve"].iter().chain(flags);
+        match runtime::command_line::parse_words::<Cli>(words)
+            .unwrap()
+            .command
+        {
+            Command::Serve(args) => args,
+            other => unreachable!("{other:?}"),
+        }
     }
 
     #[test]
@@ -298,6 +303,54 @@ mod tests {
             let failure = config(&flags).err().unwrap();
             assert_eq!(failure.code(), 78);
             assert!(failure.to_string().starts_with(start), "{failure}");
+        }
+    }
+
+    #[test]
+    fn an_issuer_is_a_url_or_a_name() {
+        for (issuer, expected) in [
+            ("https://login.example/auth", true),
+            ("https://login.example", true),
+            ("http://127.0.0.1:9000/auth", true),
+            ("auth", false),
+            ("login.example/auth", false),
+            ("urn:example:auth", false),
+            ("ftp://login.example", false),
+            ("https://login.example/auth?x=1", false),
+            ("https://login.example/auth#x", false),
+            ("https://me@login.example/auth", false),
+            ("https://", false),
+            ("https://login.example:65536/auth", false),
+        ] {
+            assert_eq!(issuer_url(issuer).is_some(), expected, "{issuer}");
+        }
+    }
+
+    #[test]
+    fn what_an_operator_should_know_about_the_issuer_is_a_warning() {
+        for (issuer, context, expected) in [
+            ("https://login.example/auth", "/auth", &[][..]),
+            ("https://login.example/auth/", "/auth", &[]),
+            ("https://login.example/", "", &[]),
+            ("https://login.example", "/auth", &["has to map"]),
+            ("http://localhost:9000/auth", "/auth", &[]),
+            ("http://auth-server:9000/auth", "/auth", &["plain HTTP"]),
+        ] {
+            let flags = [
+                &*format!("--issuer={issuer}"),
+                &*format!("--context-path={context}"),
+            ];
+            let args = args(&flags);
+            let warnings = warnings(&args, &Config::from_args(&args).unwrap());
+            let about = warnings.iter().filter(|line| line.starts_with("--issuer"));
+            let about: Vec<_> = about.collect();
+            assert_eq!(about.len(), expected.len(), "{about:?}");
+            assert!(
+                about
+                    .iter()
+                    .zip(expected)
+                    .all(|(line, part)| line.contains(part))
+            );
         }
     }
 }

@@ -1,13 +1,13 @@
 //! `auth-server`: issues signed access tokens, keeps the key pair they are signed with, and hands
 //! out the half that verifies them. See `ARCHITECTURE.md` for the map.
 
+mod app;
 mod applications;
 mod audit;
 mod changed_by;
 mod cli;
 mod commands;
 mod config;
-mod downstream;
 mod grants;
 mod http;
 mod keys;

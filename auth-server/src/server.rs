@@ -1,69 +1,50 @@
 //! `serve`: builds the parts and runs them until a signal.
 
 use std::net::TcpListener;
-use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use prometheus_client::registry::Registry;
 use runtime::admin::health::{Condition, Health};
+use runtime::http_port::HttpPort;
 use runtime::logs::telemetry::LogFormat;
-use runtime::net::connection_slots::ConnectionSlots;
-use runtime::net::fd_limit;
 use runtime::net::listener::{self, Port};
-use runtime::net::shares::Shares;
 use runtime::process::exit::ExitError;
 use runtime::process::signals::{SighupStream, Termination, Terminations};
 use runtime::process::supervisor::{FirstFailure, Supervisor, supervisor};
+use runtime::tls::clients::{ClientTls, ClientTlsSettings, HTTP_1};
 use runtime::traces;
 use runtime::{admin, tls};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
+use crate::app::App;
 use crate::audit;
 use crate::cli::ServeArgs;
 use crate::config::{Config, warnings};
-use crate::downstream::{self, Draining, ServerParts};
-use crate::http::Routes;
-use crate::http::issuance::Issuance;
-use crate::http::middleware::access_log::RequestLogger;
-use crate::http::middleware::authenticate::Authentication;
-use crate::http::middleware::in_flight::InFlight;
-use crate::http::routes::dev::{DEV_PAGE_PATH, DEV_TOKEN_PATH, DevEndpoint};
-use crate::http::routes::jwks::Jwks;
-use crate::http::routes::login::Login;
-use crate::http::routes::revocations::RevocationEndpoint;
-use crate::http::routes::revoke::{self, RevokeEndpoint};
-use crate::http::routes::static_files::StaticFiles;
-use crate::http::routes::token::TokenEndpoint;
-use crate::http::routes::verification_key::KeyEndpoint;
-use crate::http::unfinished::Unfinished;
-use crate::keys::sync::{KeySync, SyncedState};
+use crate::http;
+use crate::http::middleware::access_log::reject_unparsed;
+use crate::keys::sync::KeySync;
 use crate::loaded_users::LoadedUsers;
-use crate::metrics::Metrics;
 use crate::nacos::registration::Registration;
-use crate::rate_limit::AddressLimit;
-use crate::revocations::log::RevocationLog;
-use crate::sessions::records::SessionRecords;
-use crate::sessions::used_codes::UsedCodes;
-use crate::sessions::{SessionParts, Sessions};
 use crate::store::Store;
-use crate::tokens::revocation_list::RevocationListSigner;
-use crate::users::UserStore;
-use crate::users::authenticate::Authenticator;
-use crate::users::builtin::BuiltinUser;
 use crate::users::reload::UsersReload;
+
+/// Longest wait for requests in flight. They are short, and orchestrators grant 10 to 30 seconds in
+/// all.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Serves until SIGTERM or SIGINT.
 ///
 /// # Errors
 /// Start errors; later only a background task that has ended.
 pub(crate) async fn serve(args: &ServeArgs) -> Result<(), ExitError> {
-    let hang_ups = SighupStream::install().map_err(no_signals)?;
     let config = Config::from_args(args)?;
+    // Before the port is taken: a former server on it may be ending.
     let store = config.store.open_for_serving()?;
     let public = listener::bind(Port::Public, args.listening.listen)?;
-    serve_with(args, config, (store, hang_ups), public).await
+    serve_on(public, args, config, store).await
 }
 
 /// Serves on a listener that is bound already.
@@ -74,36 +55,13 @@ pub(crate) async fn serve_on(
     public: TcpListener,
     args: &ServeArgs,
     config: Config,
-) -> Result<(), ExitError> {
-    let hang_ups = SighupStream::install().map_err(no_signals)?;
-    let store = config.store.open_for_serving()?;
-    serve_with(args, config, (store, hang_ups), public).await
-}
-
-async fn serve_with(
-    args: &ServeArgs,
-    config: Config,
-    (store, hang_ups): (Arc<dyn Store>, SighupStream),
-    public: TcpListener,
+    store: Arc<dyn Store>,
 ) -> Result<(), ExitError> {
     let started = Instant::now();
     // Before the addresses are printed: a reader of them may send a signal at once.
+    let hang_ups = SighupStream::install().map_err(no_signals)?;
     let terminations = Terminations::install().map_err(no_signals)?;
     let (background, ends) = supervisor();
-    let (clock, metrics) = (Arc::default(), Metrics::default());
-    let shared = SyncedState {
-        live_keys: Arc::default(),
-        registrations: Arc::new(config.registrations()),
-        revocations: Arc::new(RevocationLog::new(
-            Arc::clone(&store),
-            config.store.encryption(),
-            Arc::clone(&clock),
-            metrics.clone(),
-            config.rotation.keep,
-        )),
-        clock,
-        metrics,
-    };
     info!(
         version = env!("CARGO_PKG_VERSION"),
         listen = %args.listening.listen,
@@ -115,43 +73,32 @@ async fn serve_with(
     for warning in warnings(args, &config) {
         warn!("{warning}");
     }
+    let app = Arc::new(App::new(config, store));
     let health = Health::new();
     let admin = listener::bind(Port::Admin, args.listening.admin_listen)?;
-
-    let mut key_sync = KeySync::new(
-        (config.store.keys(&store), config.store.applications(&store)),
-        config.signing_type,
-        config.rotation,
-        shared.clone(),
-        &health,
-    );
+    let mut key_sync = key_sync(&app, &health);
     // Probes first: a process waiting for a stalled store must not seem to hang.
     let stop = watch::Sender::new(());
     listener::announce(Port::Admin, &admin, args.logs.log_format)?;
-    let metrics = metrics_registry(&config, &shared.metrics);
-    let admin_task = admin::spawn(admin, &health, metrics, &stop, &background);
+    let admin_task = admin::spawn(admin, &health, metrics_registry(&app), &stop, &background);
     key_sync.start().await?;
-    follow_users(&config, &shared, &store, &background)?;
-    follow_applications(&config, &shared, &background)?;
-    follow_certificate(&config, &shared.metrics, &background)?;
-    let hang_ups = log_sighups(hang_ups, reloaded_parts(&config));
+    follow_files(&app, &background)?;
+    let hang_ups = log_sighups(hang_ups, reloaded_parts(&app.config));
     background.spawn_critical("listening for SIGHUP", hang_ups);
     background.spawn_critical(
         "the key synchronization",
-        key_sync.run(config.store_poll_interval),
+        key_sync.run(app.config.store_poll_interval),
     );
-    let draining = Draining::default();
+    let closing = Arc::<AtomicBool>::default();
     let end = shutdown(
         terminations,
         ends,
-        registration(&public, &config, &shared, &background)?,
+        registration(&public, &app, &background)?,
         health.condition("serving", "starting"),
-        draining.clone(),
+        Arc::clone(&closing),
         args.stop.lame_duck.duration(),
     );
-    let format = args.logs.log_format;
-    let shared = (shared, store);
-    let outcome = serve_public(public, format, config, shared, &health, draining, end).await;
+    let outcome = serve_public(app, public, args.logs.log_format, &health, closing, end).await;
 
     traces::flush().await;
     stop.send_replace(());
@@ -162,6 +109,16 @@ async fn serve_with(
 
 fn no_signals(error: std::io::Error) -> ExitError {
     ExitError::Software(format!("signals cannot be received: {error}"))
+}
+
+fn key_sync(app: &App, health: &Health) -> KeySync {
+    let config = &app.config;
+    let records = (
+        config.store.keys(&app.store),
+        config.store.applications(&app.store),
+    );
+    let (of_type, policy) = (config.signing_type, config.rotation);
+    KeySync::new(records, of_type, policy, app.synced.clone(), health)
 }
 
 fn reloaded_parts(config: &Config) -> Vec<&'static str> {
@@ -192,10 +149,10 @@ async fn log_sighups(mut hang_ups: SighupStream, reloaded_parts: Vec<&'static st
 
 fn registration(
     public: &TcpListener,
-    config: &Config,
-    shared: &SyncedState,
+    app: &App,
     background: &Supervisor,
 ) -> Result<Registration, ExitError> {
+    let config = &app.config;
     let Some(registry) = &config.registry else {
         return Ok(Registration::none());
     };
@@ -203,80 +160,56 @@ fn registration(
         listener::address(public)?.port(),
         config.certificate.is_some(),
     );
-    let own = registry
-        .advertised
-        .instance(port, &config.context_path, secure);
-    let (live_keys, metrics) = (Arc::clone(&shared.live_keys), shared.metrics.clone());
     Ok(Registration::start(
         registry.settings.clone(),
-        own,
-        live_keys,
-        metrics,
+        registry
+            .advertised
+            .instance(port, &config.context_path, secure),
+        Arc::clone(&app.synced.live_keys),
+        app.metrics().clone(),
         background,
     ))
 }
 
-fn follow_users(
-    config: &Config,
-    shared: &SyncedState,
-    store: &Arc<dyn Store>,
-    background: &Supervisor,
-) -> Result<(), ExitError> {
-    let metrics = &shared.metrics;
-    let Some(users) = &config.users else {
-        metrics.builtin_users();
-        return Ok(());
-    };
-    users.remove_unfinished();
-    let revocations = Arc::clone(&shared.revocations);
-    let clock = Arc::clone(&shared.clock);
-    let checked = (Arc::clone(&shared.registrations), Arc::clone(&clock));
-    let reload = UsersReload::new(Arc::clone(users), metrics.clone(), revocations, checked);
-    let loaded = LoadedUsers {
-        store: Arc::clone(store),
-        encryption: config.store.encryption(),
-        clock,
-        users: Arc::clone(users),
-        revocations: Arc::clone(&shared.revocations),
-    };
-    let recording = loaded.follow(reload.changed());
-    background.spawn_critical("recording the users", recording);
-    let following = reload.watch().map_err(no_signals)?;
-    background.spawn_critical("following the users file", following);
+/// Follows the users, the applications and the certificate in their files.
+fn follow_files(app: &App, background: &Supervisor) -> Result<(), ExitError> {
+    let (config, metrics, synced) = (&app.config, app.metrics(), &app.synced);
+    match &config.users {
+        None => metrics.builtin_users(),
+        Some(users) => {
+            users.remove_unfinished();
+            let clock = Arc::clone(&synced.clock);
+            let revocations = Arc::clone(&synced.revocations);
+            let checked = (Arc::clone(&synced.registrations), Arc::clone(&clock));
+            let reload = UsersReload::new(Arc::clone(users), metrics.clone(), revocations, checked);
+            let loaded = LoadedUsers {
+                store: Arc::clone(&app.store),
+                encryption: config.store.encryption(),
+                clock,
+                users: Arc::clone(users),
+                revocations: Arc::clone(&synced.revocations),
+            };
+            let recording = loaded.follow(reload.changed());
+            background.spawn_critical("recording the users", recording);
+            let following = reload.watch().map_err(no_signals)?;
+            background.spawn_critical("following the users file", following);
+        }
+    }
+    if let Some(mounted) = config.mounted_applications.clone() {
+        let following = mounted.watch(Arc::clone(&synced.registrations), metrics.clone());
+        let following = following.map_err(no_signals)?;
+        background.spawn_critical("following the applications directory", following);
+    }
+    if let Some(certificate) = &config.certificate {
+        let following = tls::follow(Arc::clone(certificate), metrics.tls.clone());
+        let following = following.map_err(no_signals)?;
+        background.spawn_critical("following the TLS certificate", following);
+    }
     Ok(())
 }
 
-fn follow_applications(
-    config: &Config,
-    shared: &SyncedState,
-    background: &Supervisor,
-) -> Result<(), ExitError> {
-    let Some(mounted) = config.mounted_applications.clone() else {
-        return Ok(());
-    };
-    let (registrations, metrics) = (Arc::clone(&shared.registrations), shared.metrics.clone());
-    let following = mounted.watch(registrations, metrics).map_err(no_signals)?;
-    background.spawn_critical("following the applications directory", following);
-    Ok(())
-}
-
-fn follow_certificate(
-    config: &Config,
-    metrics: &Metrics,
-    background: &Supervisor,
-) -> Result<(), ExitError> {
-    let Some(certificate) = &config.certificate else {
-        return Ok(());
-    };
-    let following = tls::follow(Arc::clone(certificate), metrics.tls.clone());
-    background.spawn_critical(
-        "following the TLS certificate",
-        following.map_err(no_signals)?,
-    );
-    Ok(())
-}
-
-fn metrics_registry(config: &Config, metrics: &Metrics) -> Registry {
+fn metrics_registry(app: &App) -> Registry {
+    let (config, metrics) = (&app.config, app.metrics());
     let mut registry = metrics.registry();
     traces::register(&mut registry);
     if config.users.is_some() {
@@ -305,7 +238,7 @@ async fn shutdown(
     ends: FirstFailure,
     registration: Registration,
     serving: Condition,
-    draining: Draining,
+    closing: Arc<AtomicBool>,
     lame_duck: Duration,
 ) -> Result<(), ExitError> {
     serving.set_ready();
@@ -317,7 +250,7 @@ async fn shutdown(
         error!(%failure, "stopping after an error, to be restarted");
     }
     audit::server_stopping(&cause(&reason, gradually));
-    draining.begin();
+    closing.store(true, Ordering::Relaxed);
     let gradual = async {
         registration.end().await;
         serving.set_not_ready("stopping");
@@ -343,169 +276,44 @@ fn cause(reason: &Result<(), ExitError>, gradually: bool) -> String {
 }
 
 async fn serve_public(
+    app: Arc<App>,
     listener: TcpListener,
     format: LogFormat,
-    config: Config,
-    (shared, store): (SyncedState, Arc<dyn Store>),
     health: &Health,
-    draining: Draining,
+    closing: Arc<AtomicBool>,
     end: impl Future<Output = Result<(), ExitError>>,
 ) -> Result<(), ExitError> {
-    let max_connections = max_connections(config.max_connections);
-    let evictions = shared.metrics.connections_evicted();
-    let slots = ConnectionSlots::counting("public port", max_connections, evictions);
-    let tls = config.certificate.clone().map(tls::http1).transpose()?;
-    let logger = logger(&config, &shared);
-    let unfinished = Unfinished::for_this_process();
-    let served = ServerParts {
-        tls,
-        logger: logger.clone(),
-        request_timeout: config.request_timeout,
-        draining,
-        unfinished: unfinished.clone(),
-        router: routes(config, shared, store, logger, unfinished, max_connections).into_router(),
-    };
-    listener::announce(Port::Public, &listener, format)?;
-    let listener = tokio::net::TcpListener::from_std(listener)
-        .map_err(|error| ExitError::Software(format!("the listener cannot be served: {error}")))?;
-    health.set_started();
-    audit::server_started(listener.local_addr().ok());
-    downstream::serve(listener, served, &slots, end).await
-}
-
-/// Returns the configured number, or as many as there are descriptors.
-fn max_connections(configured: u32) -> usize {
-    let configured = configured as usize;
-    let max = configured.min(fd_limit::for_clients());
-    if max < configured {
-        warn!(
-            configured,
-            max, "fewer connections than --max-connections: the limit of open files is low"
-        );
-    }
-    max
-}
-
-fn logger(config: &Config, shared: &SyncedState) -> RequestLogger {
-    RequestLogger {
-        access_log: config.access_log,
-        allowed_origins: config.allowed_origins.clone(),
-        trusted_proxies: config.trusted_proxies.clone(),
-        metrics: shared.metrics.clone(),
-    }
-}
-
-fn routes(
-    config: Config,
-    shared: SyncedState,
-    store: Arc<dyn Store>,
-    logger: RequestLogger,
-    unfinished: Unfinished,
-    max_requests: usize,
-) -> Routes {
-    let SyncedState {
-        live_keys,
-        registrations,
-        revocations,
-        clock,
-        metrics,
-    } = shared;
-    let used_codes = config.users.as_ref();
-    let used_codes = used_codes.map(|_| UsedCodes::new(Arc::clone(&store), Arc::clone(&clock)));
-    let users: Arc<dyn UserStore> = match config.users {
-        Some(users) => users,
-        None => Arc::new(BuiltinUser),
-    };
-    let sessions = config.session_lifetime.map(|lifetime| {
-        Sessions::new(SessionParts {
-            records: SessionRecords::new(store, config.store.encryption()),
-            lifetime: lifetime.into(),
-            token_lifetime: config.issuer.lifetime.into(),
-            max_of_user: usize::try_from(config.sessions_per_user)
-                .ok()
-                .and_then(NonZeroUsize::new),
-            users: Arc::clone(&users),
-            log: Arc::clone(&revocations),
-            clock: Arc::clone(&clock),
-            metrics: metrics.clone(),
+    let tls = app.config.certificate.as_ref().map(|certificate| {
+        ClientTls::new(&ClientTlsSettings {
+            certificate: Arc::clone(certificate),
+            protocols: HTTP_1,
+            client_ca: None,
         })
     });
-    let address_limit = AddressLimit::per_minute(config.login_rate_limit).map(Arc::new);
-    let issuance = Issuance {
-        address_limit: address_limit.clone(),
-        trusted_proxies: config.trusted_proxies.clone(),
-        issuer: config.issuer,
-        live_keys: Arc::clone(&live_keys),
-        clock: Arc::clone(&clock),
-        metrics: metrics.clone(),
-        body_timeout: config.request_timeout,
-        unfinished: unfinished.clone(),
-    };
-    let dev_paths = config.any_claims.then_some([DEV_TOKEN_PATH, DEV_PAGE_PATH]);
-    let dev_paths = dev_paths.into_iter().flatten();
-    let dev_paths = dev_paths.map(|path| format!("{}{path}", config.context_path));
-    Routes {
-        logger,
-        in_flight: InFlight {
-            permits: Shares::of(max_requests),
-            trusted_proxies: config.trusted_proxies.clone(),
-        },
-        authentication: Authentication::new(
-            &config.context_path,
-            config.interceptor,
-            config.policy.clone(),
-            (Arc::clone(&live_keys), Arc::clone(&revocations)),
-            Arc::clone(&clock),
+    let of_app = Arc::clone(&app);
+    let port = HttpPort {
+        tls: tls.transpose()?.map(Arc::new),
+        keep_alive: true,
+        is_busy_with_requests: true,
+        drain_timeout: DRAIN_TIMEOUT,
+        closing,
+        unfinished: app.unfinished.clone(),
+        reject: Arc::new(move |rejection, client| reject_unparsed(&of_app, rejection, client)),
+        ..HttpPort::new(
+            "public port",
+            http::router(Arc::clone(&app)),
+            app.config.request_timeout,
         )
-        .exempt(config.metadata.iter().flat_map(|it| it.paths.clone()))
-        .exempt(dev_paths),
-        dev: config.any_claims.then(|| DevEndpoint {
-            issuance: issuance.clone(),
-        }),
-        token: TokenEndpoint {
-            registrations: Arc::clone(&registrations),
-            users: Arc::clone(&users),
-            sessions: sessions.clone(),
-            issuance: issuance.clone(),
-        },
-        metadata: config.metadata,
-        login: Login {
-            users: Authenticator::new(users),
-            used_codes,
-            issuance,
-            sessions: sessions.clone(),
-        },
-        jwks: Jwks {
-            live_keys: Arc::clone(&live_keys),
-        },
-        revocations: RevocationEndpoint {
-            live_keys: Arc::clone(&live_keys),
-            log: Arc::clone(&revocations),
-            clock: Arc::clone(&clock),
-            signer: RevocationListSigner::default(),
-        },
-        revoke: RevokeEndpoint {
-            live_keys: Arc::clone(&live_keys),
-            policy: revoke::policy(config.policy, config.session_lifetime),
-            log: revocations,
-            clock,
-            sessions,
-            address_limit,
-            trusted_proxies: config.trusted_proxies.clone(),
-            body_timeout: config.request_timeout,
-            unfinished,
-        },
-        verification_key: KeyEndpoint {
-            jwks_link: config.jwks_link,
-            revocations_link: config.revocations_link,
-            live_keys,
-            registrations,
-            trusted_proxies: config.trusted_proxies,
-            metrics,
-        },
-        static_files: StaticFiles::new(&config.context_path, config.static_root),
-        context_path: config.context_path,
-    }
+    };
+    let address = listener::announce(Port::Public, &listener, format)?;
+    health.set_started();
+    audit::server_started(Some(address));
+    let served = port.serve(listener, |peer| app.slot(peer), end).await;
+    served.unwrap_or_else(|error| {
+        Err(ExitError::Software(format!(
+            "the listener cannot be served: {error}"
+        )))
+    })
 }
 
 #[cfg(test)]

@@ -31,7 +31,8 @@ pub(crate) async fn run(args: &DevArgs) -> Result<(), ExitError> {
     };
     // A closed standard output does not matter.
     let _ = std::io::stdout().write_all(welcome(&args.url(address)).as_bytes());
-    server::serve_on(listener, &settings, config).await
+    let store = config.store.open_for_serving()?;
+    server::serve_on(listener, &settings, config, store).await
 }
 
 /// Returns what a developer copies from the terminal.

@@ -3,15 +3,15 @@
 use runtime::process::exit::ExitError;
 use wire::keys::signing_type::SigningType;
 
+use super::MAX_AGE_SECONDS;
 use crate::cli::ServeArgs;
-use crate::http::routes::jwks::MAX_AGE_SECONDS;
 use crate::keys::ring::rotation::RotationPolicy;
 
 /// A sidecar fetches the keys at second 0 of every minute (contract §8).
 const POLL_SECONDS: i64 = 60;
 /// Margin for clock differences and slow responses.
 const MARGIN_SECONDS: i64 = 15;
-/// The default of `--leeway` at sidecars.
+/// The default of `--leeway` at sidecars, whose clocks are not the store's.
 const SIDECAR_LEEWAY_SECONDS: i64 = 30;
 /// A sidecar reads 64 KiB of keys; even far below that a schedule is a mistake.
 const MAX_KEYS: i64 = 32;
@@ -73,20 +73,11 @@ pub(crate) fn shortest_lead(store_poll_interval: u32) -> i64 {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+    use super::super::tests::args;
     use super::*;
-    use crate::cli::{Cli, Command};
 
     fn serve(flags: &str) -> Box<ServeArgs> {
-        let words = ["auth-server", "serve"]
-            .into_iter()
-            .chain(flags.split_whitespace());
-        let Command::Serve(args) = runtime::command_line::parse_words::<Cli>(words)
-            .unwrap()
-            .command
-        else {
-            unreachable!("the command is serve")
-        };
-        args
+        args(&flags.split_whitespace().collect::<Vec<_>>())
     }
 
     #[test]

@@ -113,7 +113,9 @@ fn plain_issuer(args: &ServeArgs, config: &Config) -> Option<String> {
 fn mapped_issuer(args: &ServeArgs, config: &Config) -> Option<String> {
     let url = config.issuer_url.as_ref()?;
     let context = &args.listening.context_path;
-    (config.metadata.is_some() && !url.leads_to(context)).then(|| {
+    // Otherwise the URL ends with the context path.
+    let path = url.target().path().trim_end_matches('/');
+    (path != context.as_str()).then(|| {
         format!(
             "--issuer {}: the discovery documents name endpoints below it, and the context path is '{}': \
              a gateway has to map one to the other",

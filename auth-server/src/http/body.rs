@@ -1,19 +1,43 @@
 //! Reads request bodies within limits of size, time and total memory.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use axum::body::Body;
+use axum::extract::Request;
 use bytes::BytesMut;
+use http::request::Parts;
 use http::{HeaderMap, header};
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
+use runtime::net::shares::Holder;
+use runtime::net::unfinished::{Exhausted, Held};
 use tokio::time::timeout;
 use wire::rejection::Rejection;
 
-use super::unfinished::{Exhausted, Held};
+use crate::app::App;
 
 /// Max length of a body; a login has a few hundred bytes.
 pub(in crate::http) const MAX_BODY_BYTES: usize = 8 * 1024;
+
+/// A request with its client and its body.
+pub(in crate::http) struct Received {
+    pub(in crate::http) parts: Parts,
+    pub(in crate::http) client: IpAddr,
+    pub(in crate::http) body: Result<BytesMut, Rejection>,
+}
+
+/// Receives a whole request.
+pub(in crate::http) async fn receive(app: &App, request: Request) -> Received {
+    let (parts, body) = request.into_parts();
+    let client = app.client_of(&parts.extensions, &parts.headers);
+    let held = app.unfinished.nothing_held(Holder::at(Some(client)));
+    Received {
+        body: read(body, app.config.request_timeout, held).await,
+        parts,
+        client,
+    }
+}
 
 /// Reads the whole body; `held` accounts for its memory while it is incomplete.
 ///
@@ -21,11 +45,7 @@ pub(in crate::http) const MAX_BODY_BYTES: usize = 8 * 1024;
 /// [`Rejection::BodyTooLarge`], before reading where the length is declared;
 /// [`Rejection::RequestTimeout`]; [`Rejection::ServerBusy`] where incomplete requests fill the
 /// budget; [`Rejection::BodyMalformed`] on broken framing.
-pub(in crate::http) async fn read(
-    body: Body,
-    limit: Duration,
-    held: Held,
-) -> Result<BytesMut, Rejection> {
+async fn read(body: Body, limit: Duration, held: Held) -> Result<BytesMut, Rejection> {
     if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
         return Err(Rejection::BodyTooLarge);
     }
@@ -85,11 +105,9 @@ mod tests {
 
     use futures_util::stream;
     use http::HeaderValue;
-    use runtime::net::shares::Holder;
+    use runtime::net::unfinished::{UNCOUNTED, Unfinished};
 
     use super::*;
-
-    use crate::http::unfinished::{UNCOUNTED, Unfinished};
 
     #[test]
     fn a_media_type_is_known_in_any_case_and_with_parameters() {

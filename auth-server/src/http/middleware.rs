@@ -2,7 +2,6 @@
 
 pub(crate) mod access_log;
 pub(crate) mod authenticate;
-pub(crate) mod client_ip;
 pub(crate) mod in_flight;
 pub(crate) mod security_headers;
 mod server_span;

@@ -2,8 +2,6 @@
 
 mod client_authentication;
 
-use std::time::Duration;
-
 use axum::body::Body;
 use axum::response::Response;
 use http::header::{PRAGMA, WWW_AUTHENTICATE};
@@ -15,7 +13,6 @@ use wire::rejection::Rejection;
 pub(in crate::http) use self::client_authentication::Presented;
 use super::body;
 use super::response::{self, ErrorResponse};
-use super::unfinished::Held;
 
 const FORM: &str = "application/x-www-form-urlencoded";
 const OTHER_TYPE: &str = "the body is not of the type application/x-www-form-urlencoded";
@@ -23,20 +20,6 @@ const NO_BODY: &str = "the body is empty: its parameters belong there, as a form
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 /// The scheme that a rejected application may use (RFC 6749 §5.2).
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Basic realm=\"postern\"");
-
-/// Reads the form of a request.
-///
-/// # Errors
-/// Those of [`body::read`], and [`Rejection::FormMalformed`].
-pub(in crate::http) async fn form(
-    headers: &HeaderMap,
-    body: Body,
-    limit: Duration,
-    held: Held,
-) -> Result<Form, ErrorResponse> {
-    let body = body::read(body, limit, held).await?;
-    parse_form(headers, &body)
-}
 
 /// Parses the form of a request.
 ///

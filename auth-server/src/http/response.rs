@@ -148,7 +148,7 @@ fn add_fields(headers: &mut HeaderMap, rejection: Rejection) {
 }
 
 /// Returns a rejection as bytes, for input that hyper cannot parse; the connection closes after it.
-pub(crate) fn raw_http1_response(rejection: Rejection) -> Vec<u8> {
+pub(in crate::http) fn raw_http1_response(rejection: Rejection) -> Vec<u8> {
     let mut response = self::rejection(rejection);
     security_headers::add(response.headers_mut());
     let status = response.status();

@@ -3,35 +3,24 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use axum::body::Body;
 use http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST};
 use http::{Method, Request};
 use http_body_util::BodyExt;
-use runtime::net::client_address::TrustedProxies;
-use runtime::net::shares::Shares;
 use serde_json::Value;
 use tower::ServiceExt;
 use wire::api::login::LoginRequest;
-use wire::http::path_patterns::PassList;
-use wire::interceptor::Interceptor;
 use wire::keys::signing_type::SigningType;
-use wire::token::verifier::VerificationPolicy;
 
-use super::issuance::Issuance;
-use super::unfinished::Unfinished;
 use super::*;
 use crate::applications::Applications;
-use crate::applications::registry::ApplicationRegistry;
 use crate::applications::secret_hash::SecretHashes;
+use crate::config::tests::config;
 use crate::keys::live::LiveKeys;
 use crate::keys::pair::tests::pair;
-use crate::metrics::Metrics;
-use crate::revocations::tests::log_of;
+use crate::keys::sync::SyncedState;
 use crate::store::conformance::unsteady::Unsteady;
-use crate::tokens::issuer::TokenIssuer;
-use crate::tokens::revocation_list::RevocationListSigner;
 use crate::users::authenticate::Authenticator;
 use crate::users::builtin::BuiltinUser;
 use crate::users::{PresentUser, User, UserStore};
@@ -41,108 +30,30 @@ mod limits;
 
 const LOGIN: &str = r#"{"username":"a","password":"b"}"#;
 
-fn router(live_keys: LiveKeys, applications: Applications) -> Router {
-    routes(live_keys, applications).into_router()
+/// Returns the parts of a server with these flags, which holds the keys and knows the applications.
+fn app(flags: &[&str], live_keys: LiveKeys, applications: &Applications) -> App {
+    let config = config(flags).unwrap();
+    let app = App::new(config, Arc::new(Unsteady::new()));
+    app.synced.registrations.reconcile(applications);
+    let live_keys = Arc::new(live_keys);
+    App {
+        synced: SyncedState {
+            live_keys,
+            ..app.synced
+        },
+        ..app
+    }
 }
 
-fn routes(live_keys: LiveKeys, applications: Applications) -> Routes {
-    let context: ContextPath = "/auth".parse().unwrap();
-    let live_keys = Arc::new(live_keys);
-    let registrations = ApplicationRegistry::new(false);
-    registrations.reconcile(&applications);
-    let pass_list = PassList::parse(["/oauth/jwt/**", "/static/**", "/assets/**"]).unwrap();
-    let policy = VerificationPolicy {
-        issuer: Some("auth".into()),
-        audiences: Vec::new(),
-        any_access_token: true,
-        leeway_seconds: 30,
-        require_expiry: true,
-        accept_bound_tokens: false,
-        mapping: None,
-        extra_claims: Vec::new(),
-    };
-    let issuer = TokenIssuer {
-        issuer: "auth".into(),
-        audience: Vec::new(),
-        lifetime: 60,
-    };
-    let registrations = Arc::new(registrations);
-    let log = log_of(Arc::new(Unsteady::new()));
-    let issuance = Issuance {
-        address_limit: None,
-        trusted_proxies: TrustedProxies::default(),
-        issuer,
-        live_keys: Arc::clone(&live_keys),
-        clock: Arc::default(),
-        metrics: Metrics::default(),
-        body_timeout: Duration::from_secs(5),
-        unfinished: Unfinished::of(1024 * 1024),
-    };
-    Routes {
-        logger: RequestLogger::disabled(),
-        in_flight: InFlight {
-            permits: Shares::of(10),
-            trusted_proxies: TrustedProxies::default(),
-        },
-        authentication: Authentication::new(
-            &context,
-            Interceptor::new(context.clone(), pass_list, 8192),
-            policy.clone(),
-            (Arc::clone(&live_keys), Arc::clone(&log)),
-            Arc::default(),
-        ),
-        login: Login {
-            users: Authenticator::new(Arc::new(BuiltinUser)),
-            used_codes: None,
-            issuance: issuance.clone(),
-            sessions: None,
-        },
-        token: TokenEndpoint {
-            registrations: Arc::clone(&registrations),
-            users: Arc::new(BuiltinUser),
-            sessions: None,
-            issuance,
-        },
-        metadata: None,
-        dev: None,
-        jwks: Jwks {
-            live_keys: Arc::clone(&live_keys),
-        },
-        revocations: RevocationEndpoint {
-            live_keys: Arc::clone(&live_keys),
-            log: Arc::clone(&log),
-            clock: Arc::default(),
-            signer: RevocationListSigner::default(),
-        },
-        revoke: RevokeEndpoint {
-            live_keys: Arc::clone(&live_keys),
-            policy: policy.clone(),
-            log,
-            clock: Arc::default(),
-            sessions: None,
-            address_limit: None,
-            trusted_proxies: TrustedProxies::default(),
-            body_timeout: Duration::from_secs(5),
-            unfinished: Unfinished::of(1024 * 1024),
-        },
-        verification_key: KeyEndpoint {
-            jwks_link: routes::jwks::link(&context).unwrap(),
-            revocations_link: routes::revocations::link(&context).unwrap(),
-            live_keys,
-            registrations,
-            trusted_proxies: TrustedProxies::default(),
-            metrics: Metrics::default(),
-        },
-        static_files: StaticFiles::new(&context, None),
-        context_path: context,
-    }
+fn router(live_keys: LiveKeys, applications: &Applications) -> Router {
+    super::router(Arc::new(app(&[], live_keys, applications)))
 }
 
 /// Builds a server with a key, without registered applications.
 fn serving() -> Router {
     router(
         LiveKeys::holding(pair(SigningType::Ecdsa)),
-        Applications::default(),
+        &Applications::default(),
     )
 }
 
@@ -307,10 +218,10 @@ impl UserStore for LeavingUser {
 #[tokio::test]
 async fn a_user_who_is_disabled_during_a_login_gets_no_token() {
     let live_keys = LiveKeys::holding(pair(SigningType::Ecdsa));
-    let mut routes = routes(live_keys, Applications::default());
-    routes.login.users = Authenticator::new(Arc::new(LeavingUser::default()));
+    let mut app = app(&[], live_keys, &Applications::default());
+    app.authenticator = Authenticator::new(Arc::new(LeavingUser::default()));
     let login = request(Method::POST, "/auth/oauth/jwt/token", None, LOGIN);
-    let (status, envelope) = send(&routes.into_router(), login).await;
+    let (status, envelope) = send(&super::router(Arc::new(app)), login).await;
     assert_eq!(
         (status, envelope["data"]["reason"].as_str()),
         (401, Some("login_failed"))
@@ -319,7 +230,7 @@ async fn a_user_who_is_disabled_during_a_login_gets_no_token() {
 
 #[tokio::test]
 async fn without_a_key_login_and_key_wait_for_the_store() {
-    let router = router(LiveKeys::default(), Applications::default());
+    let router = router(LiveKeys::default(), &Applications::default());
     let (login, key) = (
         "/auth/oauth/jwt/token",
         "/auth/client/user/secret/key?appId=a&appSecret=b",
@@ -347,7 +258,7 @@ async fn without_a_key_login_and_key_wait_for_the_store() {
 async fn with_an_application_registered_pairs_are_checked() {
     let mut applications = Applications::default();
     applications.put("orders".parse().unwrap(), SecretHashes::of("right"));
-    let router = router(LiveKeys::holding(pair(SigningType::Ecdsa)), applications);
+    let router = router(LiveKeys::holding(pair(SigningType::Ecdsa)), &applications);
     for (query, expected) in [
         ("appId=orders&appSecret=right", 200),
         ("appId=orders&appSecret=wrong", 401),

@@ -69,10 +69,9 @@ async fn a_server_whose_key_sync_ends_stops_to_be_restarted() {
         unreachable!("the command is serve")
     };
     let config = Config::from_args(&args).unwrap();
-    let hang_ups = SighupStream::install().unwrap();
     let store = Arc::<PanickingStore>::default();
     let public = listener::bind(Port::Public, args.listening.listen).unwrap();
-    let serving = serve_with(&args, config, (store, hang_ups), public);
+    let serving = serve_on(public, &args, config, store);
     let outcome = tokio::time::timeout(Duration::from_secs(60), serving).await;
 
     let failure = outcome.unwrap().unwrap_err();

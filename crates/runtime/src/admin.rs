@@ -5,6 +5,7 @@ pub mod health;
 pub mod healthcheck;
 
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use tokio::task::JoinHandle;
 use crate::admin::health::Health;
 use crate::http_port::HttpPort;
 use crate::metrics::exposition::{MEDIA_TYPE, exposition};
-use crate::net::connection_slots::ConnectionSlots;
+use crate::net::connection_slots::{ConnectionSlots, Slot};
 use crate::net::fd_limit::ADMIN_CONNECTIONS;
 use crate::process::supervisor::Supervisor;
 
@@ -75,23 +76,24 @@ pub async fn serve(
 
 fn port(health: Health, metrics: Arc<Registry>, open: Router, extra: Router) -> HttpPort {
     HttpPort {
-        name: PORT,
-        routes: routes(health, metrics, open, extra),
-        tls: None,
-        timeout: TIMEOUT,
-        keep_alive: None,
         drain_timeout: DRAIN_TIMEOUT,
+        ..HttpPort::new(PORT, routes(health, metrics, open, extra), TIMEOUT)
     }
 }
 
-/// Returns the slots of each peer. None of them ever counts as busy: a slow reader of metrics gives
-/// way as well.
-fn slots() -> impl Fn(IpAddr) -> ConnectionSlots {
+/// Takes the slot of each peer. None of them ever counts as busy: a slow reader of metrics gives way as
+/// well.
+fn slots() -> impl Fn(IpAddr) -> Pin<Box<dyn Future<Output = Option<Slot>> + Send>> {
     let others = ConnectionSlots::new(PORT, MAX_OF_OTHERS);
     let loopback = ConnectionSlots::new(PORT, MAX_OF_LOOPBACK);
-    move |peer| match peer.is_loopback() {
-        true => loopback.clone(),
-        false => others.clone(),
+    move |peer| {
+        let slots = if peer.is_loopback() {
+            &loopback
+        } else {
+            &others
+        }
+        .clone();
+        Box::pin(async move { slots.take(peer, false).await })
     }
 }
 

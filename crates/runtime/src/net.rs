@@ -9,4 +9,5 @@ pub mod listener;
 pub mod loopback;
 pub mod server_url;
 pub mod shares;
+pub mod unfinished;
 pub mod write_deadline;

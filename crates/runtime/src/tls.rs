@@ -74,14 +74,6 @@ pub fn install_provider() -> Result<(), ExitError> {
         .map_err(|_| ExitError::Software("a TLS provider is installed already".to_owned()))
 }
 
-/// Configures TLS 1.2 and 1.3 for HTTP/1.1 with `certificate` for every server name.
-///
-/// # Errors
-/// [`ExitError::Software`] if the cryptographic library rejects its own defaults.
-pub fn http1(certificate: Arc<ServerCertificate>) -> Result<Arc<ServerConfig>, ExitError> {
-    server(certificate, None, &["http/1.1"])
-}
-
 /// Configures TLS 1.2 and 1.3 with `certificate` for every server name; clients present
 /// a certificate of one of `authorities`, if there are any. They resume sessions without state in the server.
 ///

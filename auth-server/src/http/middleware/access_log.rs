@@ -1,6 +1,7 @@
 //! The outermost layer: access log, rejection counter, CORS headers and request id.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::HttpBody;
@@ -8,26 +9,15 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use http::{HeaderMap, Method, Uri};
-use runtime::logs::access_log::{AccessLine, AccessLog, LoggedPath, short};
-use runtime::net::client_address::TrustedProxies;
-use wire::http::cors::AllowedOrigins;
+use runtime::logs::access_log::{AccessLine, LoggedPath, short};
 use wire::http::trace::{REQUEST_ID, RequestId, TraceId};
 use wire::rejection::Rejection;
 
-use super::client_ip::client_of;
 use super::server_span::ServerSpan;
+use crate::app::App;
 use crate::audit::events::RequestIds;
-use crate::metrics::Metrics;
+use crate::http::response::raw_http1_response;
 use crate::random;
-
-/// Sinks and settings; clones share them.
-#[derive(Debug, Clone)]
-pub(crate) struct RequestLogger {
-    pub(crate) access_log: AccessLog,
-    pub(crate) allowed_origins: AllowedOrigins,
-    pub(crate) trusted_proxies: TrustedProxies,
-    pub(crate) metrics: Metrics,
-}
 
 struct RequestRecord {
     method: Method,
@@ -37,60 +27,48 @@ struct RequestRecord {
     began: Instant,
 }
 
-impl RequestLogger {
-    /// Logs nothing, for tests.
-    #[cfg(test)]
-    pub(crate) fn disabled() -> Self {
-        Self {
-            access_log: AccessLog::Off,
-            allowed_origins: AllowedOrigins::default(),
-            trusted_proxies: TrustedProxies::default(),
-            metrics: Metrics::default(),
-        }
+fn log(app: &App, record: &RequestRecord, response: &Response) {
+    let rejection = response.extensions().get::<Rejection>();
+    let duration = record.began.elapsed();
+    app.metrics().responded(response.status(), Some(duration));
+    if let Some(rejection) = rejection {
+        app.metrics().rejected(*rejection);
     }
+    let reason = rejection.map(|rejection| rejection.reason());
+    if !app.config.access_log.wants(reason) {
+        return;
+    }
+    AccessLine {
+        outcome: outcome(rejection.is_some()),
+        reason,
+        status: Some(response.status().as_u16()),
+        method: Some(short(record.method.as_str())),
+        path: Some(LoggedPath(record.uri.path().as_bytes())),
+        client: Some(record.client),
+        duration: Some(duration),
+        bytes: response.body().size_hint().exact(),
+        request_id: record.ids.request_id.as_ref().map(|id| id as _),
+        trace_id: record.ids.trace_id.as_ref().map(|id| id as _),
+        ..AccessLine::default()
+    }
+    .write();
+}
 
-    fn log(&self, record: &RequestRecord, response: &Response) {
-        let rejection = response.extensions().get::<Rejection>();
-        let duration = record.began.elapsed();
-        self.metrics.responded(response.status(), Some(duration));
-        if let Some(rejection) = rejection {
-            self.metrics.rejected(*rejection);
-        }
-        let reason = rejection.map(|rejection| rejection.reason());
-        if !self.access_log.wants(reason) {
-            return;
-        }
+/// Logs input that never became a request, and returns its response as bytes.
+pub(crate) fn reject_unparsed(app: &App, rejection: Rejection, client: IpAddr) -> Vec<u8> {
+    app.metrics().rejected(rejection);
+    app.metrics().responded(rejection.status(), None);
+    if app.config.access_log.wants(Some(rejection.reason())) {
         AccessLine {
-            outcome: outcome(rejection.is_some()),
-            reason,
-            status: Some(response.status().as_u16()),
-            method: Some(short(record.method.as_str())),
-            path: Some(LoggedPath(record.uri.path().as_bytes())),
-            client: Some(record.client),
-            duration: Some(duration),
-            bytes: response.body().size_hint().exact(),
-            request_id: record.ids.request_id.as_ref().map(|id| id as _),
-            trace_id: record.ids.trace_id.as_ref().map(|id| id as _),
+            outcome: outcome(true),
+            reason: Some(rejection.reason()),
+            status: Some(rejection.status().as_u16()),
+            client: Some(client),
             ..AccessLine::default()
         }
         .write();
     }
-
-    /// Logs a rejection of input that never became a request.
-    pub(crate) fn log_unparsed(&self, rejection: Rejection, client: IpAddr) {
-        self.metrics.rejected(rejection);
-        self.metrics.responded(rejection.status(), None);
-        if self.access_log.wants(Some(rejection.reason())) {
-            AccessLine {
-                outcome: outcome(true),
-                reason: Some(rejection.reason()),
-                status: Some(rejection.status().as_u16()),
-                client: Some(client),
-                ..AccessLine::default()
-            }
-            .write();
-        }
-    }
+    raw_http1_response(rejection)
 }
 
 /// Returns the id that the request brings, or a new one.
@@ -103,7 +81,7 @@ const fn outcome(rejected: bool) -> &'static str {
 }
 
 pub(crate) async fn log_request(
-    State(logger): State<RequestLogger>,
+    State(app): State<Arc<App>>,
     mut request: Request,
     next: Next,
 ) -> Response {
@@ -112,14 +90,15 @@ pub(crate) async fn log_request(
     let record = RequestRecord {
         method: request.method().clone(),
         uri: request.uri().clone(),
-        client: client_of(&logger.trusted_proxies, request.extensions(), headers),
+        client: app.client_of(request.extensions(), headers),
         ids: RequestIds {
             request_id: Some(request_id(headers)),
             trace_id: span.trace_id().or_else(|| TraceId::received(headers)),
         },
         began: Instant::now(),
     };
-    let cors = logger.allowed_origins.response_fields(headers);
+    let cors = app.config.interceptor.allowed_origins();
+    let cors = cors.response_fields(headers);
     request.extensions_mut().insert(record.ids.clone());
     let mut response = next.run(request).await;
     // Appended: a response may have a `Vary` of its own.
@@ -131,7 +110,7 @@ pub(crate) async fn log_request(
             .headers_mut()
             .insert(REQUEST_ID, id.value().clone());
     }
-    logger.log(&record, &response);
+    log(&app, &record, &response);
     span.end(record.client, &response);
     response
 }

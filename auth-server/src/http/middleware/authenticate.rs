@@ -11,23 +11,21 @@ use runtime::logs::access_log::LoggedPath;
 use tracing::debug;
 use wire::http::cors::Endpoint;
 use wire::http::host;
-use wire::http::path_patterns::ContextPath;
-use wire::interceptor::{AuthRequirement, Interceptor, USER_DETAILS_PATH};
+use wire::interceptor::{AuthRequirement, USER_DETAILS_PATH};
 use wire::rejection::Rejection;
 use wire::token::bearer::Bearer;
 use wire::token::claims::Claims;
-use wire::token::verifier::VerificationPolicy;
 
+use crate::app::App;
 use crate::http::response;
+use crate::http::routes::dev::{DEV_PAGE_PATH, DEV_TOKEN_PATH};
 use crate::http::routes::jwks::JWKS_PATH;
 use crate::http::routes::login::LOGIN_PATH;
 use crate::http::routes::revocations::REVOCATIONS_PATH;
 use crate::http::routes::revoke::REVOKE_PATH;
+use crate::http::routes::server_metadata;
 use crate::http::routes::token::TOKEN_PATH;
 use crate::http::routes::verification_key::VERIFICATION_KEY_PATH;
-use crate::keys::live::LiveKeys;
-use crate::revocations::log::RevocationLog;
-use crate::store::clock::StoreClock;
 
 /// Methods of all routes, for `Allow` on requests that no route accepts (TRACE, CONNECT).
 const ANY_METHOD: &str = "GET,HEAD,POST";
@@ -36,124 +34,78 @@ const ANY_METHOD: &str = "GET,HEAD,POST";
 #[derive(Debug, Clone)]
 pub(crate) struct CurrentUser(pub(crate) Claims);
 
-pub(crate) struct Authentication {
-    interceptor: Interceptor,
-    policy: VerificationPolicy,
-    live_keys: Arc<LiveKeys>,
-    revocations: Arc<RevocationLog>,
-    clock: Arc<StoreClock>,
-    /// Exempt regardless of the pass list (contract §4.3: the controller ignores the user token; the
-    /// token endpoint has credentials of its own); compared exactly, so that no similar path is
-    /// exempt.
-    exempt_paths: Vec<String>,
-    user_details_path: String,
-    /// Paths with CORS rules of their own.
-    endpoints: [(String, Endpoint); 4],
+/// Returns a path below the context path.
+fn relative<'p>(app: &App, path: &'p str) -> Option<&'p str> {
+    path.strip_prefix(app.config.context_path.as_str())
 }
 
-impl Authentication {
-    pub(crate) fn new(
-        context: &ContextPath,
-        interceptor: Interceptor,
-        policy: VerificationPolicy,
-        (live_keys, revocations): (Arc<LiveKeys>, Arc<RevocationLog>),
-        clock: Arc<StoreClock>,
-    ) -> Self {
-        let path = |relative: &str| format!("{}{relative}", context.as_str());
-        Self {
-            endpoints: [
-                (path(LOGIN_PATH), Endpoint::Login),
-                (path(TOKEN_PATH), Endpoint::Login),
-                (path(VERIFICATION_KEY_PATH), Endpoint::Key),
-                (path(REVOKE_PATH), Endpoint::Login),
-            ],
-            exempt_paths: [
-                VERIFICATION_KEY_PATH,
-                JWKS_PATH,
-                REVOCATIONS_PATH,
-                REVOKE_PATH,
-                TOKEN_PATH,
-            ]
-            .map(path)
-            .into(),
-            user_details_path: path(USER_DETAILS_PATH),
-            interceptor,
-            policy,
-            live_keys,
-            revocations,
-            clock,
+/// Returns true for a path that is exempt regardless of the pass list (contract §4.3: the controller
+/// ignores the user token; the token endpoint has credentials of its own); compared exactly, so that
+/// no similar path is exempt.
+fn is_exempt(app: &App, path: &str) -> bool {
+    match relative(app, path) {
+        Some(VERIFICATION_KEY_PATH | JWKS_PATH | REVOCATIONS_PATH | REVOKE_PATH | TOKEN_PATH) => {
+            true
         }
+        Some(DEV_TOKEN_PATH | DEV_PAGE_PATH) if app.config.any_claims => true,
+        _ => path.contains("/.well-known/") && server_metadata::paths(&app.config).contains(path),
     }
+}
 
-    /// Exempts these paths as well.
-    pub(crate) fn exempt(mut self, paths: impl IntoIterator<Item = String>) -> Self {
-        self.exempt_paths.extend(paths);
-        self
+/// Returns the CORS rules of a path.
+fn endpoint(app: &App, path: &str) -> Endpoint {
+    match relative(app, path) {
+        Some(LOGIN_PATH | TOKEN_PATH | REVOKE_PATH) => Endpoint::Login,
+        Some(VERIFICATION_KEY_PATH) => Endpoint::Key,
+        _ => Endpoint::Reading,
     }
+}
 
-    fn authorize(&self, request: &Request, now: i64) -> Result<Access, Rejection> {
-        check_host(request)?;
-        let path = request.uri().path();
-        let origins = self.interceptor.allowed_origins();
-        let is_preflight = origins.is_preflight(request.method(), request.headers());
-        if !is_preflight && self.exempt_paths.iter().any(|exempt| exempt == path) {
-            return Ok(Access::Public);
-        }
-        match self
-            .interceptor
-            .classify(request.method(), path.as_bytes(), request.headers())
-        {
-            AuthRequirement::Pass => Ok(Access::Public),
-            AuthRequirement::Preflight { .. } => Ok(Access::Preflight(self.endpoint(path))),
-            AuthRequirement::Reject(rejection) => Err(rejection),
-            AuthRequirement::NeedsToken(token) | AuthRequirement::UserDetails(token) => self
-                .verify(token, now)
-                .map(|user| Access::User(Box::new(user))),
-        }
+fn allowed_methods(app: &App, path: &str) -> &'static str {
+    match endpoint(app, path) {
+        Endpoint::Login => "POST",
+        Endpoint::Key => "GET",
+        _ if relative(app, path) == Some(USER_DETAILS_PATH) => "GET,HEAD",
+        _ => ANY_METHOD,
     }
+}
 
-    fn endpoint(&self, path: &str) -> Endpoint {
-        let mut known = self.endpoints.iter();
-        known
-            .find(|(of_endpoint, _)| of_endpoint == path)
-            .map_or(Endpoint::Reading, |(_, endpoint)| *endpoint)
+fn authorize(app: &App, request: &Request) -> Result<Access, Rejection> {
+    check_host(request)?;
+    let (path, interceptor) = (request.uri().path(), &app.config.interceptor);
+    let origins = interceptor.allowed_origins();
+    let is_preflight = origins.is_preflight(request.method(), request.headers());
+    if !is_preflight && is_exempt(app, path) {
+        return Ok(Access::Public);
     }
+    match interceptor.classify(request.method(), path.as_bytes(), request.headers()) {
+        AuthRequirement::Pass => Ok(Access::Public),
+        AuthRequirement::Preflight { .. } => Ok(Access::Preflight(endpoint(app, path))),
+        AuthRequirement::Reject(rejection) => Err(rejection),
+        AuthRequirement::NeedsToken(token) | AuthRequirement::UserDetails(token) => {
+            verify(app, token).map(|user| Access::User(Box::new(user)))
+        }
+    }
+}
 
-    fn verify(&self, token: Bearer<'_>, now: i64) -> Result<CurrentUser, Rejection> {
-        let keys = self.live_keys.published();
-        let keys = keys.ok_or(Rejection::AuthKeysUnavailable)?;
-        let claims = self
-            .policy
-            .verify_at(keys.verification_keys(), token, now)?;
-        if self.revocations.revokes(&claims) {
-            return Err(Rejection::TokenRevoked);
-        }
-        Ok(CurrentUser(claims))
+fn verify(app: &App, token: Bearer<'_>) -> Result<CurrentUser, Rejection> {
+    let keys = app.synced.live_keys.published();
+    let keys = keys.ok_or(Rejection::AuthKeysUnavailable)?;
+    let policy = &app.config.policy;
+    let claims = policy.verify_at(keys.verification_keys(), token, app.now())?;
+    if app.synced.revocations.revokes(&claims) {
+        return Err(Rejection::TokenRevoked);
     }
+    Ok(CurrentUser(claims))
+}
 
-    fn reject(&self, request: &Request, rejection: Rejection) -> Response {
-        let path = request.uri().path();
-        debug!(method = %request.method(), path = %LoggedPath(path.as_bytes()), reason = rejection.reason(), "request rejected");
-        if rejection == Rejection::MethodNotAllowed {
-            return response::method_not_allowed(self.allowed_methods(path));
-        }
-        response::rejection(rejection)
+fn reject(app: &App, request: &Request, rejection: Rejection) -> Response {
+    let path = request.uri().path();
+    debug!(method = %request.method(), path = %LoggedPath(path.as_bytes()), reason = rejection.reason(), "request rejected");
+    if rejection == Rejection::MethodNotAllowed {
+        return response::method_not_allowed(allowed_methods(app, path));
     }
-
-    fn allowed_methods(&self, path: &str) -> &'static str {
-        if path == self.user_details_path {
-            return "GET,HEAD";
-        }
-        let known = self
-            .endpoints
-            .iter()
-            .find(|(of_endpoint, _)| of_endpoint == path);
-        match known {
-            Some((_, Endpoint::Login)) => "POST",
-            Some((_, Endpoint::Key)) => "GET",
-            _ => ANY_METHOD,
-        }
-    }
+    response::rejection(rejection)
 }
 
 enum Access {
@@ -176,12 +128,12 @@ fn check_host(request: &Request) -> Result<(), Rejection> {
 }
 
 pub(crate) async fn authenticate_request(
-    State(authentication): State<Arc<Authentication>>,
+    State(app): State<Arc<App>>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    match authentication.authorize(&request, authentication.clock.now()) {
-        Err(rejection) => authentication.reject(&request, rejection),
+    match authorize(&app, &request) {
+        Err(rejection) => reject(&app, &request, rejection),
         Ok(Access::Preflight(endpoint)) => response::preflight(endpoint),
         Ok(Access::Public) => next.run(request).await,
         Ok(Access::User(user)) => {

@@ -1,6 +1,5 @@
 //! `{ctx}/dev/`, which `auth-server dev` alone has: tokens with any claims, and a page to make them.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
@@ -8,13 +7,13 @@ use axum::response::{Html, IntoResponse, Response};
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY};
 use http::uri::Authority;
 use http::{HeaderMap, header};
-use runtime::net::shares::Holder;
+use runtime::net::loopback::is_loopback_host;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use wire::rejection::Rejection;
 
-use crate::http::issuance::{Issuance, internal_error};
-use crate::http::middleware::client_ip::client_of;
+use crate::app::App;
+use crate::http::issuance::internal_error;
 use crate::http::response::ErrorResponse;
 use crate::http::{body, oauth};
 use crate::random;
@@ -35,10 +34,6 @@ const NOT_AN_OBJECT: &str =
 const NO_LIFETIME: &str =
     "lifetime is no whole number of seconds; a negative one makes an expired token";
 const FOREIGN_HOST: &str = "the Host field names no address of this machine";
-
-pub(crate) struct DevEndpoint {
-    pub(crate) issuance: Issuance,
-}
 
 /// The response of RFC 6749 §5.1.
 #[derive(Serialize)]
@@ -74,11 +69,8 @@ impl Requested {
     }
 }
 
-pub(crate) async fn dev_token(
-    State(endpoint): State<Arc<DevEndpoint>>,
-    request: Request,
-) -> Response {
-    match endpoint.issue(request).await {
+pub(crate) async fn dev_token(State(app): State<Arc<App>>, request: Request) -> Response {
+    match issue(&app, request).await {
         Ok(token) => oauth::success(&token),
         Err(error) => oauth::error(error),
     }
@@ -95,31 +87,20 @@ pub(crate) async fn dev_page(headers: HeaderMap) -> Response {
     (fields, Html(PAGE)).into_response()
 }
 
-impl DevEndpoint {
-    async fn issue(&self, request: Request) -> Result<DevToken, ErrorResponse> {
-        check_host(request.headers())?;
-        let issuance = &self.issuance;
-        let (parts, body) = request.into_parts();
-        let client = client_of(&issuance.trusted_proxies, &parts.extensions, &parts.headers);
-        let held = issuance.unfinished.nothing_held(Holder::at(Some(client)));
-        let body = body::read(body, issuance.body_timeout, held).await?;
-        let requested = Requested::parse(&body)?;
-
-        let now = issuance.clock.now();
-        let token_id = random::token_id().map_err(|error| internal_error(&error))?;
-        let lifetime = requested.lifetime;
-        let lifetime = lifetime.unwrap_or(issuance.issuer.lifetime.into());
-        let claims = issuance
-            .issuer
-            .completed(requested.claims, (now, lifetime), token_id);
-        let signed = issuance.sign(|_, pair| sign_claims(pair, &claims))?;
-        let expires_at = claims.get("exp").and_then(Value::as_i64);
-        Ok(DevToken {
-            access_token: signed.token,
-            token_type: "Bearer",
-            expires_in: expires_at.map(|exp| exp.saturating_sub(now).max(0)),
-        })
-    }
+async fn issue(app: &App, request: Request) -> Result<DevToken, ErrorResponse> {
+    check_host(request.headers())?;
+    let requested = Requested::parse(&body::receive(app, request).await.body?)?;
+    let (now, issuer) = (app.now(), &app.config.issuer);
+    let token_id = random::token_id().map_err(|error| internal_error(&error))?;
+    let lifetime = requested.lifetime.unwrap_or(issuer.lifetime.into());
+    let claims = issuer.completed(requested.claims, (now, lifetime), token_id);
+    let signed = app.sign(|_, pair| sign_claims(pair, &claims))?;
+    let expires_at = claims.get("exp").and_then(Value::as_i64);
+    Ok(DevToken {
+        access_token: signed.token,
+        token_type: "Bearer",
+        expires_in: expires_at.map(|exp| exp.saturating_sub(now).max(0)),
+    })
 }
 
 /// Checks that the client addressed this machine: a page of another site, whose name was made to
@@ -127,16 +108,10 @@ impl DevEndpoint {
 fn check_host(headers: &HeaderMap) -> Result<(), ErrorResponse> {
     let host = headers.get(header::HOST).and_then(|it| it.to_str().ok());
     let authority = host.and_then(|it| it.parse::<Authority>().ok());
-    match authority.is_some_and(|it| is_loopback(it.host())) {
+    match authority.is_some_and(|it| is_loopback_host(it.host())) {
         true => Ok(()),
         false => Err(ErrorResponse::from(Rejection::RequestMalformed).described(FOREIGN_HOST)),
     }
-}
-
-fn is_loopback(host: &str) -> bool {
-    let address = host.trim_start_matches('[').trim_end_matches(']');
-    let address = address.parse::<IpAddr>();
-    address.map_or(host == "localhost", |address| address.is_loopback())
 }
 
 #[cfg(test)]

@@ -6,14 +6,12 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use http::header::InvalidHeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderValue, StatusCode};
-use wire::http::path_patterns::ContextPath;
 use wire::rejection::Rejection;
 
+use crate::app::App;
 use crate::http::response;
-use crate::keys::live::LiveKeys;
 use crate::keys::published::JwkSet;
 
 pub(crate) const JWKS_PATH: &str = "/.well-known/jwks.json";
@@ -21,17 +19,11 @@ pub(crate) const JWKS_PATH: &str = "/.well-known/jwks.json";
 /// RFC 7517 §8.5.2.
 const JWK_SET: HeaderValue = HeaderValue::from_static("application/jwk-set+json");
 
-/// Cache lifetime: a revoked key disappears and a new one appears this much later. Short for the
-/// former; part of the rotation lead for the latter.
-pub(crate) const MAX_AGE_SECONDS: i64 = 15;
+/// For [`crate::config::MAX_AGE_SECONDS`].
 const CACHEABLE: HeaderValue = HeaderValue::from_static("public, max-age=15, must-revalidate");
 
-pub(crate) struct Jwks {
-    pub(crate) live_keys: Arc<LiveKeys>,
-}
-
-pub(crate) async fn jwks(State(state): State<Arc<Jwks>>, request: Request) -> Response {
-    let Some(keys) = state.live_keys.published() else {
+pub(crate) async fn jwks(State(app): State<Arc<App>>, request: Request) -> Response {
+    let Some(keys) = app.synced.live_keys.published() else {
         return response::rejection(Rejection::StoreUnavailable);
     };
     match keys.jwk_set() {
@@ -65,17 +57,10 @@ fn matches_etag(headers: &HeaderMap, etag: &HeaderValue) -> bool {
         .any(|tag| tag == b"*" || tag.strip_prefix(b"W/").unwrap_or(tag) == etag.as_bytes())
 }
 
-/// Returns the `Link` field (RFC 8288) that leads from the contract's key response to the JWK Set.
-///
-/// # Errors
-/// A context path that fits into no header field.
-pub(crate) fn link(context: &ContextPath) -> Result<HeaderValue, InvalidHeaderValue> {
-    HeaderValue::try_from(format!("<{}{JWKS_PATH}>; rel=\"jwks\"", context.as_str()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::MAX_AGE_SECONDS;
 
     #[test]
     fn a_version_is_known_by_its_tag_in_any_list() {

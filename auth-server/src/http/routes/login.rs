@@ -6,67 +6,55 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use http::HeaderMap;
-use runtime::net::shares::Holder;
 use tracing::warn;
 use wire::api::envelope::MSG_LOGIN_SUCCEEDED;
 use wire::api::login::{AccessTokenInfo, LoginRequest};
 use wire::keys::KeyId;
 use wire::rejection::Rejection;
 
+use crate::app::App;
 use crate::audit::{self, LoginEvent, LoginLine};
-use crate::http::issuance::{Issuance, internal_error};
-use crate::http::middleware::client_ip::client_of;
+use crate::http::body::Received;
+use crate::http::issuance::internal_error;
 use crate::http::response::{ErrorResponse, store_rejection};
 use crate::http::{body, response};
 use crate::metrics::OK;
 use crate::random;
 use crate::rate_limit::RetryAfter;
-use crate::sessions::used_codes::UsedCodes;
-use crate::sessions::{Beginning, Sessions};
+use crate::sessions::Beginning;
 use crate::store::StoreError;
 use crate::users::User;
-use crate::users::authenticate::{AuthenticationError, Authenticator};
+use crate::users::authenticate::AuthenticationError;
 
 pub(crate) const LOGIN_PATH: &str = "/oauth/jwt/token";
 const JSON: &str = "application/json";
 
-pub(crate) struct Login {
-    pub(crate) users: Authenticator,
-    /// `None` where no user has a second factor.
-    pub(crate) used_codes: Option<UsedCodes>,
-    pub(crate) issuance: Issuance,
-    /// Fills `token_type` and `expires_in` as in RFC 6749 §5.1; the contract leaves them null.
-    /// `None` without refresh tokens.
-    pub(crate) sessions: Option<Sessions>,
-}
-
-pub(crate) async fn login(State(login): State<Arc<Login>>, request: Request) -> Response {
-    let (parts, body) = request.into_parts();
-    let issuance = &login.issuance;
-    let client = client_of(&issuance.trusted_proxies, &parts.extensions, &parts.headers);
-    let held = issuance.unfinished.nothing_held(Holder::at(Some(client)));
-    let parsed = body::read(body, issuance.body_timeout, held)
-        .await
-        .and_then(|body| parse(&parts.headers, &body));
+pub(crate) async fn login(State(app): State<Arc<App>>, request: Request) -> Response {
+    let Received {
+        parts,
+        client,
+        body,
+    } = body::receive(&app, request).await;
+    let parsed = body.and_then(|body| parse(&parts.headers, &body));
     let username = parsed
         .as_ref()
         .map(|request| request.username.clone())
         .unwrap_or_default();
     let outcome = match parsed {
-        Ok(request) => login.attempt(request, client).await,
+        Ok(request) => attempt(&app, request, client).await,
         Err(rejection) => Err(LoginError::Rejected(rejection)),
     };
 
     let response = outcome.as_ref().err().map(|error| error.response());
     let code = response.map_or(OK, |response| response.rejection.reason());
-    issuance.metrics.login(code);
+    app.metrics().login(code);
     let event = outcome
         .as_ref()
         .map_or_else(LoginError::event, |_| LoginEvent::Succeeded);
     let issued = outcome.as_ref().ok();
     audit::login(&LoginLine {
         event,
-        account: &login.users.loggable(&username),
+        account: &app.authenticator.loggable(&username),
         client,
         outcome: code,
         token_id: issued.map(|issued| issued.token_id.as_str()),
@@ -141,75 +129,72 @@ fn parse(headers: &HeaderMap, body: &[u8]) -> Result<LoginRequest, Rejection> {
     LoginRequest::from_json(body)
 }
 
-impl Login {
-    async fn attempt(&self, request: LoginRequest, client: IpAddr) -> Result<Issued, LoginError> {
-        self.issuance.check_limits::<LoginError>(client)?;
-        if !self.users.are_current() {
-            return Err(Rejection::UsersStale.into());
-        }
-        let clock = &self.issuance.clock;
-        let (account, code) = (request.username.clone(), request.code.clone());
-        let before = self.users.present(&account);
-        let beginning = self.sessions.as_ref().zip(before.as_ref());
-        let session = beginning.and_then(|(_, user)| Beginning::new(user, clock.now()));
-        let user = self.users.authenticate(request, client).await;
-        let user = user.map_err(LoginError::Authentication)?;
-        // The check takes long. A user who was disabled meanwhile is revoked by a later time than
-        // this one, or is not present any more.
-        let now = clock.now();
-        if self.users.present(&account) != before {
-            return Err(LoginError::Authentication(AuthenticationError::Failed));
-        }
-        let code = code.filter(|_| before.is_some_and(|user| user.has_second_factor));
-        if let Some((used, code)) = self.used_codes.as_ref().zip(code)
-            && !(used.record(&user.id, code.trim()).await).map_err(outcome_unknown)?
-        {
-            self.users.count_failure(&account, client);
-            return Err(LoginError::Authentication(AuthenticationError::Failed));
-        }
-        Ok(self.token_for(&user, session, now).await?)
+async fn attempt(app: &App, request: LoginRequest, client: IpAddr) -> Result<Issued, LoginError> {
+    app.check_limits::<LoginError>(client)?;
+    let users = &app.authenticator;
+    if !users.are_current() {
+        return Err(Rejection::UsersStale.into());
     }
+    let (account, code) = (request.username.clone(), request.code.clone());
+    let before = users.present(&account);
+    let beginning = app.sessions.as_ref().zip(before.as_ref());
+    let session = beginning.and_then(|(_, user)| Beginning::new(user, app.now()));
+    let user = users.authenticate(request, client).await;
+    let user = user.map_err(LoginError::Authentication)?;
+    // The check takes long. A user who was disabled meanwhile is revoked by a later time than this
+    // one, or is not present any more.
+    let now = app.now();
+    if users.present(&account) != before {
+        return Err(LoginError::Authentication(AuthenticationError::Failed));
+    }
+    let code = code.filter(|_| before.is_some_and(|user| user.has_second_factor));
+    if let Some((used, code)) = app.used_codes.as_ref().zip(code)
+        && !(used.record(&user.id, code.trim()).await).map_err(outcome_unknown)?
+    {
+        users.count_failure(&account, client);
+        return Err(LoginError::Authentication(AuthenticationError::Failed));
+    }
+    Ok(token_for(app, &user, session, now).await?)
+}
 
-    /// Issues a token at `now`, in seconds since the epoch.
-    async fn token_for(
-        &self,
-        user: &User,
-        session: Option<Beginning>,
-        now: i64,
-    ) -> Result<Issued, Rejection> {
-        let (token_id, id) = match &session {
-            Some(session) => (session.token_id(), Some(session.id())),
-            None => (
-                random::token_id().map_err(|error| internal_error(&error))?,
-                None,
-            ),
-        };
-        let signed = self
-            .issuance
-            .sign(|issuer, pair| issuer.issue(pair, user, now, (token_id.clone(), id)))?;
-        let issuer = &self.issuance.issuer;
-        let refresh_token = match (&self.sessions, session) {
-            (Some(sessions), Some(session)) => {
-                let expires = issuer.expiry(now);
-                let begun = sessions.begin(session, user, expires).await;
-                begun.map_err(outcome_unknown)?
-            }
-            _ => None,
-        };
-        let token = AccessTokenInfo {
-            access_token: signed.token,
-            refresh_token: refresh_token.map(|token| token.to_string()),
-            token_type: self.sessions.as_ref().map(|_| "Bearer".to_owned()),
-            expires_in: self.sessions.as_ref().map(|_| issuer.lifetime.into()),
-            info: user.info(),
-            ..AccessTokenInfo::default()
-        };
-        Ok(Issued {
-            token,
-            token_id,
-            key_id: signed.key_id,
-        })
-    }
+/// Issues a token at `now`, in seconds since the epoch. With refresh tokens it fills `token_type` and
+/// `expires_in` as in RFC 6749 §5.1; the contract leaves them null.
+async fn token_for(
+    app: &App,
+    user: &User,
+    session: Option<Beginning>,
+    now: i64,
+) -> Result<Issued, Rejection> {
+    let (token_id, id) = match &session {
+        Some(session) => (session.token_id(), Some(session.id())),
+        None => (
+            random::token_id().map_err(|error| internal_error(&error))?,
+            None,
+        ),
+    };
+    let signed = app.sign(|issuer, pair| issuer.issue(pair, user, now, (token_id.clone(), id)))?;
+    let issuer = &app.config.issuer;
+    let refresh_token = match (&app.sessions, session) {
+        (Some(sessions), Some(session)) => {
+            let begun = sessions.begin(session, user, issuer.expiry(now)).await;
+            begun.map_err(outcome_unknown)?
+        }
+        _ => None,
+    };
+    let has_sessions = app.sessions.is_some();
+    let token = AccessTokenInfo {
+        access_token: signed.token,
+        refresh_token: refresh_token.map(|token| token.to_string()),
+        token_type: has_sessions.then(|| "Bearer".to_owned()),
+        expires_in: has_sessions.then(|| issuer.lifetime.into()),
+        info: user.info(),
+        ..AccessTokenInfo::default()
+    };
+    Ok(Issued {
+        token,
+        token_id,
+        key_id: signed.key_id,
+    })
 }
 
 fn outcome_unknown(error: StoreError) -> Rejection {

@@ -1,7 +1,6 @@
 //! `GET {ctx}/static/**` and `{ctx}/assets/**` (contract §4.4), from `static` and `assets` below
 //! `--static-dir`: no listings, no hidden files, nothing outside of the two.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,79 +11,45 @@ use http::StatusCode;
 use tower::ServiceExt;
 use tower_http::services::ServeFile;
 use tracing::debug;
-use wire::http::path_patterns::ContextPath;
 use wire::http::request_path::RequestPath;
 use wire::rejection::Rejection;
 
+use crate::app::App;
+use crate::config::TREES;
 use crate::http::response;
 
-/// Both directory names and path segments.
-pub(crate) const TREES: [&str; 2] = ["static", "assets"];
 const INDEX: &str = "index.html";
 
-/// Served directories.
-#[derive(Debug, Clone)]
-pub(crate) struct StaticFiles {
-    context: String,
-    /// Canonical; `None` where no files are served.
-    root: Option<PathBuf>,
+/// Finds the file for a path below the context.
+async fn find(root: &Path, relative: &str) -> Option<PathBuf> {
+    let relative = relative.strip_prefix('/')?;
+    if relative.split('/').any(|segment| segment.starts_with('.')) {
+        return None;
+    }
+    let tree = TREES
+        .iter()
+        .find(|tree| relative.split('/').next() == Some(tree))?;
+    // A tree may itself be a symbolic link (to the current release) set by the operator.
+    let tree = tokio::fs::canonicalize(root.join(tree)).await.ok()?;
+    let index = if relative.ends_with('/') { INDEX } else { "" };
+    // Resolved first, then compared: a link inside may lead outside.
+    let file = tokio::fs::canonicalize(root.join(format!("{relative}{index}")))
+        .await
+        .ok()?;
+    let is_file = tokio::fs::metadata(&file)
+        .await
+        .is_ok_and(|metadata| metadata.is_file());
+    (is_file && file.starts_with(tree)).then_some(file)
 }
 
-impl StaticFiles {
-    pub(crate) fn new(context: &ContextPath, root: Option<PathBuf>) -> Self {
-        Self {
-            context: context.as_str().to_owned(),
-            root,
-        }
-    }
-
-    /// Returns the canonical `--static-dir` if it can be served.
-    pub(crate) fn root(directory: &Path) -> io::Result<PathBuf> {
-        let root = directory.canonicalize()?;
-        if TREES.iter().any(|tree| root.join(tree).is_dir()) {
-            Ok(root)
-        } else {
-            Err(io::Error::new(
-                io::ErrorKind::NotFound,
-                "it holds neither a directory static nor assets",
-            ))
-        }
-    }
-
-    /// Finds the file for a path below the context.
-    async fn find(&self, relative: &str) -> Option<PathBuf> {
-        let root = self.root.as_deref()?;
-        let relative = relative.strip_prefix('/')?;
-        if relative.split('/').any(|segment| segment.starts_with('.')) {
-            return None;
-        }
-        let tree = TREES
-            .iter()
-            .find(|tree| relative.split('/').next() == Some(tree))?;
-        // A tree may itself be a symbolic link (to the current release) set by the operator.
-        let tree = tokio::fs::canonicalize(root.join(tree)).await.ok()?;
-        let index = if relative.ends_with('/') { INDEX } else { "" };
-        // Resolved first, then compared: a link inside may lead outside.
-        let file = tokio::fs::canonicalize(root.join(format!("{relative}{index}")))
-            .await
-            .ok()?;
-        let is_file = tokio::fs::metadata(&file)
-            .await
-            .is_ok_and(|metadata| metadata.is_file());
-        (is_file && file.starts_with(tree)).then_some(file)
-    }
-}
-
-pub(crate) async fn static_file(
-    State(files): State<Arc<StaticFiles>>,
-    request: Request,
-) -> Response {
+pub(crate) async fn static_file(State(app): State<Arc<App>>, request: Request) -> Response {
     let canonical =
         RequestPath::parse(request.uri().path().as_bytes()).map(|path| path.canonical().cloned());
     let Ok(Some(path)) = canonical else {
         return response::rejection(Rejection::NotFound);
     };
-    let Some(relative) = path.as_str().strip_prefix(&files.context) else {
+    let context = app.config.context_path.as_str();
+    let Some(relative) = path.as_str().strip_prefix(context) else {
         return response::rejection(Rejection::NotFound);
     };
     if TREES
@@ -94,7 +59,11 @@ pub(crate) async fn static_file(
         // Relative links of an index page need the slash.
         return Redirect::permanent(&format!("{}/", request.uri().path())).into_response();
     }
-    match files.find(relative).await {
+    let file = match &app.config.static_root {
+        Some(root) => find(root, relative).await,
+        None => None,
+    };
+    match file {
         Some(file) => send(&file, request).await,
         None => response::rejection(Rejection::NotFound),
     }
@@ -141,8 +110,7 @@ mod tests {
     #[tokio::test]
     async fn only_files_inside_the_two_trees_are_found() {
         let directory = directory();
-        let root = StaticFiles::root(directory.path()).unwrap();
-        let files = StaticFiles::new(&"/auth".parse().unwrap(), Some(root));
+        let root = directory.path().canonicalize().unwrap();
         for (path, found) in [
             ("/static/a.css", true),
             ("/static/inside.css", true),
@@ -158,7 +126,7 @@ mod tests {
             ("/static/a.css/", false),
             ("/assets/a.css", false),
         ] {
-            assert_eq!(files.find(path).await.is_some(), found, "{path}");
+            assert_eq!(find(&root, path).await.is_some(), found, "{path}");
         }
     }
 
@@ -169,8 +137,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let link = directory.path().join("static");
         symlink(&one, &link).unwrap();
-        let root = StaticFiles::root(directory.path()).unwrap();
-        let files = StaticFiles::new(&"/auth".parse().unwrap(), Some(root));
+        let root = directory.path().canonicalize().unwrap();
         for (path, found) in [
             ("/static/a.css", true),
             ("/static/inside.css", true),
@@ -178,18 +145,11 @@ mod tests {
             ("/static/escape", false),
             ("/static/.hidden", false),
         ] {
-            assert_eq!(files.find(path).await.is_some(), found, "{path}");
+            assert_eq!(find(&root, path).await.is_some(), found, "{path}");
         }
         fs::remove_file(&link).unwrap();
         symlink(one.join("sub"), &link).unwrap();
-        assert!(files.find("/static/index.html").await.is_some());
-        assert!(files.find("/static/a.css").await.is_none());
-    }
-
-    #[test]
-    fn a_directory_without_either_tree_is_rejected() {
-        let empty = tempfile::tempdir().unwrap();
-        assert!(StaticFiles::root(empty.path()).is_err());
-        assert!(StaticFiles::root(&empty.path().join("missing")).is_err());
+        assert!(find(&root, "/static/index.html").await.is_some());
+        assert!(find(&root, "/static/a.css").await.is_none());
     }
 }

@@ -11,26 +11,23 @@ use std::time::Instant;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use http::HeaderMap;
-use runtime::net::shares::Holder;
 use serde::Serialize;
 use tracing::warn;
 use wire::api::form::Form;
 use wire::keys::KeyId;
 use wire::rejection::Rejection;
 
-use crate::applications::AppId;
-use crate::applications::registry::ApplicationRegistry;
+use crate::app::App;
 use crate::audit::{self, TokenLine};
 use crate::grants::{Grant, Scope};
-use crate::http::issuance::{Issuance, internal_error};
-use crate::http::middleware::client_ip::client_of;
+use crate::http::body::{self, Received};
+use crate::http::issuance::internal_error;
 use crate::http::oauth::{self, Presented};
 use crate::http::response::ErrorResponse;
 use crate::metrics::OK;
 use crate::random;
 use crate::sessions::Sessions;
 use crate::tokens::issuer::Machine;
-use crate::users::UserStore;
 
 const NO_AUDIENCE: &str = "this application has no audience: auth-server application grant --app-id ID --audience NAME gives it one";
 pub(crate) const TOKEN_PATH: &str = "/oauth/token";
@@ -42,14 +39,6 @@ const OTHER_GRANT: &str = "other";
 
 /// Characters of an unknown id that are logged.
 const MAX_UNKNOWN_ID: usize = 8;
-
-pub(crate) struct TokenEndpoint {
-    pub(crate) registrations: Arc<ApplicationRegistry>,
-    pub(crate) users: Arc<dyn UserStore>,
-    /// `None` without refresh tokens.
-    pub(crate) sessions: Option<Sessions>,
-    pub(crate) issuance: Issuance,
-}
 
 /// The response of RFC 6749 §5.1.
 #[derive(Serialize)]
@@ -72,33 +61,32 @@ struct Issued {
     key_id: KeyId,
 }
 
-pub(crate) async fn token(
-    State(endpoint): State<Arc<TokenEndpoint>>,
-    request: Request,
-) -> Response {
-    let (parts, body) = request.into_parts();
-    let headers = &parts.headers;
-    let issuance = &endpoint.issuance;
-    let client = client_of(&issuance.trusted_proxies, &parts.extensions, headers);
-    let held = issuance.unfinished.nothing_held(Holder::at(Some(client)));
-    let form = oauth::form(headers, body, issuance.body_timeout, held).await;
-    let received = form.and_then(|form| endpoint.read(headers, form));
-    let outcome = match &received {
-        Ok(received) => endpoint.issue(received, client).await,
+pub(crate) async fn token(State(app): State<Arc<App>>, request: Request) -> Response {
+    let Received {
+        parts,
+        client,
+        body,
+    } = body::receive(&app, request).await;
+    let form = body
+        .map_err(ErrorResponse::from)
+        .and_then(|body| oauth::parse_form(&parts.headers, &body));
+    let granted = form.and_then(|form| GrantRequest::read(&app, &parts.headers, form));
+    let outcome = match &granted {
+        Ok(granted) => issue(&app, granted, client).await,
         Err(error) => Err(*error),
     };
 
     let code = outcome
         .as_ref()
         .map_or_else(|error| error.rejection.reason(), |_| OK);
-    let grant = received.as_ref().map_or(OTHER_GRANT, Received::grant);
-    issuance.metrics.token_request(grant, code);
+    let grant = granted.as_ref().map_or(OTHER_GRANT, GrantRequest::grant);
+    app.metrics().token_request(grant, code);
     let issued = outcome.as_ref().ok();
     audit::token(&TokenLine {
         grant,
-        app_id: &received
+        app_id: &granted
             .as_ref()
-            .map_or_else(|_| "".into(), |it| endpoint.logged_id(it)),
+            .map_or_else(|_| "".into(), |it| it.logged_id(&app)),
         account: issued.and_then(|issued| issued.account.as_deref()),
         client,
         outcome: code,
@@ -113,14 +101,30 @@ pub(crate) async fn token(
     }
 }
 
-enum Received {
+enum GrantRequest<'a> {
     /// A form with the credentials of an application.
     Application(Form, Presented),
-    /// The form of a user's client, which has no credentials, and its sessions.
-    Refresh(Form, Sessions),
+    /// The form of a user's client, which has no credentials, and the sessions.
+    Refresh(Form, &'a Sessions),
 }
 
-impl Received {
+impl<'a> GrantRequest<'a> {
+    /// Checks the grant first: to another one no credentials would help.
+    fn read(app: &'a App, headers: &HeaderMap, form: Form) -> Result<Self, ErrorResponse> {
+        match (form.value("grant_type"), &app.sessions) {
+            (Some(REFRESH_TOKEN), Some(sessions)) => {
+                refresh::check_client(headers, &form)?;
+                Ok(Self::Refresh(form, sessions))
+            }
+            (Some(CLIENT_CREDENTIALS), _) => {
+                let presented = Presented::read(headers, &form)?;
+                Ok(Self::Application(form, presented))
+            }
+            (Some(_), _) => Err(Rejection::GrantUnsupported.into()),
+            (None, _) => Err(Rejection::ParameterMissing.into()),
+        }
+    }
+
     /// Returns the grant type as a label.
     fn grant(&self) -> &'static str {
         match self {
@@ -128,94 +132,70 @@ impl Received {
             Self::Application(..) => CLIENT_CREDENTIALS,
         }
     }
-}
-
-impl TokenEndpoint {
-    /// Checks the grant first: to another one no credentials would help.
-    fn read(&self, headers: &HeaderMap, form: Form) -> Result<Received, ErrorResponse> {
-        match (form.value("grant_type"), &self.sessions) {
-            (Some(REFRESH_TOKEN), Some(sessions)) => {
-                refresh::check_client(headers, &form)?;
-                Ok(Received::Refresh(form, sessions.clone()))
-            }
-            (Some(CLIENT_CREDENTIALS), _) => {
-                let presented = Presented::read(headers, &form)?;
-                Ok(Received::Application(form, presented))
-            }
-            (Some(_), _) => Err(Rejection::GrantUnsupported.into()),
-            (None, _) => Err(Rejection::ParameterMissing.into()),
-        }
-    }
 
     /// Cuts what is no id to a half: users send their password as one.
-    fn logged_id<'r>(&self, received: &'r Received) -> Cow<'r, str> {
-        match received {
-            Received::Refresh(..) => "".into(),
-            Received::Application(_, presented) => {
+    fn logged_id(&self, app: &App) -> Cow<'_, str> {
+        match self {
+            Self::Refresh(..) => "".into(),
+            Self::Application(_, presented) => {
                 let (id, secret) = (presented.id(), presented.secret());
                 let half = id.chars().count() / 2;
-                self.registrations
-                    .logged_id(id, secret, half.min(MAX_UNKNOWN_ID))
+                let registrations = &app.synced.registrations;
+                registrations.logged_id(id, secret, half.min(MAX_UNKNOWN_ID))
             }
         }
     }
+}
 
-    async fn issue(&self, received: &Received, client: IpAddr) -> Result<Issued, ErrorResponse> {
-        self.issuance.check_limits::<ErrorResponse>(client)?;
-        match received {
-            Received::Application(form, presented) => self.issue_to_application(form, presented),
-            Received::Refresh(form, sessions) => Ok(self.refresh(form, sessions).await?),
-        }
+async fn issue(
+    app: &App,
+    granted: &GrantRequest<'_>,
+    client: IpAddr,
+) -> Result<Issued, ErrorResponse> {
+    app.check_limits::<ErrorResponse>(client)?;
+    match granted {
+        GrantRequest::Application(form, presented) => issue_to_application(app, form, presented),
+        GrantRequest::Refresh(form, sessions) => Ok(refresh::refresh(app, form, sessions).await?),
     }
+}
 
-    fn issue_to_application(
-        &self,
-        form: &Form,
-        presented: &Presented,
-    ) -> Result<Issued, ErrorResponse> {
-        // Before the registration is read: a removal is recorded with a later time than this one.
-        let now = self.issuance.clock.now();
-        let pairs = presented.pairs();
-        let (id, grant) = self.registrations.authenticate(&pairs, Instant::now())?;
-        self.check_allowed(&id, &grant)?;
-        let scope = scope(form.value("scope"), &grant)?;
-        let machine = Machine {
-            id: &id,
-            grant: &grant,
-            scope: &scope,
-        };
-        Ok(self.token_for(machine, now)?)
+fn issue_to_application(
+    app: &App,
+    form: &Form,
+    presented: &Presented,
+) -> Result<Issued, ErrorResponse> {
+    // Before the registration is read: a removal is recorded with a later time than this one.
+    let now = app.now();
+    let registrations = &app.synced.registrations;
+    let (id, grant) = registrations.authenticate(&presented.pairs(), Instant::now())?;
+    if grant.audience.is_empty() {
+        return Err(ErrorResponse::from(Rejection::GrantNotAllowed).described(NO_AUDIENCE));
     }
-
-    fn check_allowed(&self, id: &AppId, grant: &Grant) -> Result<(), ErrorResponse> {
-        if grant.audience.is_empty() {
-            return Err(ErrorResponse::from(Rejection::GrantNotAllowed).described(NO_AUDIENCE));
-        }
-        if self.users.is_user(id.as_str()) {
-            warn!(app_id = %id, "an application has the name of a user: it gets no token");
-            return Err(Rejection::GrantNotAllowed.into());
-        }
-        Ok(())
+    if app.users.is_user(id.as_str()) {
+        warn!(app_id = %id, "an application has the name of a user: it gets no token");
+        return Err(Rejection::GrantNotAllowed.into());
     }
-
-    fn token_for(&self, machine: Machine<'_>, now: i64) -> Result<Issued, Rejection> {
-        let token_id = random::token_id().map_err(|error| internal_error(&error))?;
-        let signed = self.issuance.sign(|issuer, pair| {
-            issuer.issue_to_application(pair, machine, now, token_id.clone())
-        })?;
-        Ok(Issued {
-            response: AccessTokenResponse {
-                access_token: signed.token,
-                token_type: "Bearer",
-                expires_in: self.issuance.issuer.lifetime,
-                refresh_token: None,
-                scope: machine.scope.text(),
-            },
-            account: None,
-            token_id,
-            key_id: signed.key_id,
-        })
-    }
+    let scope = scope(form.value("scope"), &grant)?;
+    let machine = Machine {
+        id: &id,
+        grant: &grant,
+        scope: &scope,
+    };
+    let token_id = random::token_id().map_err(|error| internal_error(&error))?;
+    let signed =
+        app.sign(|issuer, pair| issuer.issue_to_application(pair, machine, now, token_id.clone()))?;
+    Ok(Issued {
+        response: AccessTokenResponse {
+            access_token: signed.token,
+            token_type: "Bearer",
+            expires_in: app.config.issuer.lifetime,
+            refresh_token: None,
+            scope: machine.scope.text(),
+        },
+        account: None,
+        token_id,
+        key_id: signed.key_id,
+    })
 }
 
 /// Returns the requested part of what was given, or all of it (RFC 6749 §3.3).

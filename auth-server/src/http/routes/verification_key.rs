@@ -10,17 +10,17 @@ use axum::extract::{Query, Request, State};
 use axum::response::Response;
 use http::header::LINK;
 use http::{HeaderMap, HeaderValue, Uri};
-use runtime::net::client_address::TrustedProxies;
 use wire::rejection::Rejection;
 
-use crate::applications::registry::{ApplicationError, ApplicationRegistry};
+use super::jwks::JWKS_PATH;
+use super::revocations::REVOCATIONS_PATH;
+use crate::app::App;
+use crate::applications::registry::ApplicationError;
 use crate::audit;
-use crate::http::middleware::client_ip::client_of;
 use crate::http::response;
 use crate::http::response::ErrorResponse;
-use crate::keys::live::LiveKeys;
 use crate::keys::published::PublishedKeys;
-use crate::metrics::{Metrics, OK};
+use crate::metrics::OK;
 
 pub(crate) const VERIFICATION_KEY_PATH: &str = "/client/user/secret/key";
 
@@ -31,77 +31,55 @@ const APP_SECRET: (&str, &str) = ("appSecret", "x-app-secret");
 /// Characters of an unknown id that are logged (contract §4.3 rule 3).
 const MAX_UNKNOWN_ID: usize = 16;
 
-pub(crate) struct KeyEndpoint {
-    pub(crate) live_keys: Arc<LiveKeys>,
-    pub(crate) registrations: Arc<ApplicationRegistry>,
-    pub(crate) trusted_proxies: TrustedProxies,
-    pub(crate) metrics: Metrics,
-    /// Leads to the JWK Set, unless in hmac mode.
-    pub(crate) jwks_link: HeaderValue,
-    /// Leads to the revocation list.
-    pub(crate) revocations_link: HeaderValue,
-}
-
-pub(crate) async fn verification_key(
-    State(state): State<Arc<KeyEndpoint>>,
-    request: Request,
-) -> Response {
+pub(crate) async fn verification_key(State(app): State<Arc<App>>, request: Request) -> Response {
     let query = query_pairs(request.uri());
     let app_id = parameter(APP_ID, &query, request.headers());
     let app_secret = parameter(APP_SECRET, &query, request.headers());
-    let outcome = state.key_for(app_id, app_secret);
+    let outcome = key_for(&app, app_id, app_secret);
 
     let code = outcome
         .as_ref()
         .map_or_else(|rejected| rejected.rejection.reason(), |_| OK);
-    let client = client_of(
-        &state.trusted_proxies,
-        request.extensions(),
-        request.headers(),
-    );
-    let logged_id = state.registrations.logged_id(
-        app_id.unwrap_or_default(),
-        app_secret.unwrap_or_default(),
-        MAX_UNKNOWN_ID,
-    );
+    let client = app.client_of(request.extensions(), request.headers());
+    let (app_id, app_secret) = (app_id.unwrap_or_default(), app_secret.unwrap_or_default());
+    let registrations = &app.synced.registrations;
+    let logged_id = registrations.logged_id(app_id, app_secret, MAX_UNKNOWN_ID);
     audit::key_retrieval(&logged_id, client, code, code == OK);
-    state.count(app_id.unwrap_or_default(), code);
+    let registered = registrations.registered_id(app_id);
+    app.metrics()
+        .key_retrieval(registered.map(|id| id.to_string()), code);
     match outcome {
-        Ok(keys) => state.jwks_response(&keys),
+        Ok(keys) => key_response(&app, &keys),
         Err(rejected) => response::error_response(rejected),
     }
 }
 
-impl KeyEndpoint {
-    fn count(&self, app_id: &str, code: &'static str) {
-        let registered = self.registrations.registered_id(app_id);
-        self.metrics
-            .key_retrieval(registered.map(|id| id.to_string()), code);
-    }
-
-    fn jwks_response(&self, keys: &PublishedKeys) -> Response {
-        let mut response = response::prepared(keys.key_response());
-        let fields = response.headers_mut();
-        if keys.jwk_set().is_some() {
-            fields.append(LINK, self.jwks_link.clone());
+/// Leads (RFC 8288) to the revocation list and, unless in hmac mode, to the JWK Set.
+fn key_response(app: &App, keys: &PublishedKeys) -> Response {
+    let mut response = response::prepared(keys.key_response());
+    let context = &app.config.context_path;
+    let jwks = keys.jwk_set().map(|_| (JWKS_PATH, "jwks"));
+    for (path, rel) in jwks.into_iter().chain([(REVOCATIONS_PATH, "revocations")]) {
+        // A context path is plain, so that it fits.
+        if let Ok(link) = HeaderValue::try_from(format!("<{context}{path}>; rel=\"{rel}\"")) {
+            response.headers_mut().append(LINK, link);
         }
-        fields.append(LINK, self.revocations_link.clone());
-        response
     }
+    response
+}
 
-    fn key_for(
-        &self,
-        app_id: Option<&str>,
-        app_secret: Option<&str>,
-    ) -> Result<Arc<PublishedKeys>, ErrorResponse> {
-        let (Some(app_id), Some(app_secret)) = (app_id, app_secret) else {
-            return Err(Rejection::ParameterMissing.into());
-        };
-        self.registrations
-            .authorize(app_id, app_secret, Instant::now())?;
-        let keys = self.live_keys.published();
-        Ok(keys.ok_or(Rejection::StoreUnavailable)?)
-    }
+fn key_for(
+    app: &App,
+    app_id: Option<&str>,
+    app_secret: Option<&str>,
+) -> Result<Arc<PublishedKeys>, ErrorResponse> {
+    let (Some(app_id), Some(app_secret)) = (app_id, app_secret) else {
+        return Err(Rejection::ParameterMissing.into());
+    };
+    let registrations = &app.synced.registrations;
+    registrations.authorize(app_id, app_secret, Instant::now())?;
+    let keys = app.synced.live_keys.published();
+    Ok(keys.ok_or(Rejection::StoreUnavailable)?)
 }
 
 /// An unknown application and a wrong secret are not distinguished.

@@ -23,7 +23,7 @@ fn fresh(signing_type: SigningType) -> Arc<SigningKeyPair> {
 }
 
 fn serving_ring(ring: KeyRing) -> Router {
-    router(LiveKeys::holding_ring(ring), Applications::default())
+    router(LiveKeys::holding_ring(ring), &Applications::default())
 }
 
 async fn get(router: &Router, path: &str, etag: Option<&str>) -> (StatusCode, HeaderMap, Vec<u8>) {
@@ -146,7 +146,7 @@ async fn the_set_is_exempt_by_route_and_nothing_beside_it_is() {
     let head = request(Method::HEAD, JWKS, None, "");
     let response = serving().oneshot(head).await.unwrap();
     assert_eq!(response.status(), StatusCode::OK);
-    let without_key = router(LiveKeys::default(), Applications::default());
+    let without_key = router(LiveKeys::default(), &Applications::default());
     let (status, _) = send(&without_key, request(Method::GET, JWKS, None, "")).await;
     assert_eq!(status, 503);
 }

@@ -1,31 +1,27 @@
 //! Logins against a users file, and their limits.
 
 use std::convert::Infallible;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
+use axum::extract::ConnectInfo;
 use futures_util::stream;
 use http::HeaderValue;
 use http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
-use runtime::net::client_address::{TrustedProxies, parse_network};
+use runtime::net::unfinished::Unfinished;
 
 use super::*;
-use crate::http::middleware::client_ip::Peer;
-use crate::rate_limit::AddressLimit;
-use crate::users::file::FileUsers;
 use crate::users::file::tests::file_with;
 
 /// Builds a server with the user ada (password `ada's`) behind the proxies of 10.0.0.0/8.
 fn with_users(logins_per_minute: u32) -> Router {
-    let mut routes = routes(
-        LiveKeys::holding(pair(SigningType::Ecdsa)),
-        Applications::default(),
-    );
-    let users = FileUsers::open(file_with(&["ada"]).path().to_owned()).unwrap();
-    routes.login.users = Authenticator::new(Arc::new(users));
-    routes.login.issuance.address_limit = AddressLimit::per_minute(logins_per_minute).map(Arc::new);
-    routes.login.issuance.trusted_proxies =
-        TrustedProxies::new(vec![parse_network("10.0.0.0/8").unwrap()]);
-    routes.into_router()
+    let (file, limit) = (file_with(&["ada"]), logins_per_minute.to_string());
+    let flags = [
+        &format!("--users=file:{}", file.path().display()),
+        &format!("--login-rate-limit={limit}"),
+        "--trusted-proxy=10.0.0.0/8",
+    ];
+    let live_keys = LiveKeys::holding(pair(SigningType::Ecdsa));
+    super::super::router(Arc::new(app(&flags, live_keys, &Applications::default())))
 }
 
 fn login(account: &str, password: &str) -> Request<Body> {
@@ -40,7 +36,8 @@ fn login(account: &str, password: &str) -> Request<Body> {
 
 fn from(mut request: Request<Body>, peer: &str, forwarded_for: &'static str) -> Request<Body> {
     let peer: IpAddr = peer.parse().unwrap();
-    request.extensions_mut().insert(Peer(peer));
+    let peer = ConnectInfo(SocketAddr::new(peer, 1));
+    request.extensions_mut().insert(peer);
     let value = HeaderValue::from_static(forwarded_for);
     request.headers_mut().insert("x-forwarded-for", value);
     request
@@ -138,23 +135,24 @@ async fn what_is_no_login_takes_none_of_them() {
 
 #[tokio::test]
 async fn a_login_in_pieces_needs_no_part_of_a_full_budget() {
-    let mut routes = routes(
-        LiveKeys::holding(pair(SigningType::Ecdsa)),
-        Applications::default(),
-    );
-    routes.login.issuance.unfinished = Unfinished::of(0);
+    let live_keys = LiveKeys::holding(pair(SigningType::Ecdsa));
+    let mut app = app(&[], live_keys, &Applications::default());
+    app.unfinished = Unfinished::of(0);
     let pieces = LOGIN.as_bytes().chunks(1);
     let pieces = stream::iter(pieces.map(Ok::<_, Infallible>));
     let login = request(Method::POST, "/auth/oauth/jwt/token", None, "");
     let login = login.map(|_| Body::from_stream(pieces));
-    assert_eq!(reason(&routes.into_router(), login).await, "ok");
+    assert_eq!(
+        reason(&super::super::router(Arc::new(app)), login).await,
+        "ok"
+    );
 }
 
 #[tokio::test]
 async fn an_application_is_limited_by_wrong_secrets_alone() {
     let mut applications = Applications::default();
     applications.put("orders".parse().unwrap(), SecretHashes::of("right"));
-    let router = router(LiveKeys::holding(pair(SigningType::Ecdsa)), applications);
+    let router = router(LiveKeys::holding(pair(SigningType::Ecdsa)), &applications);
     let fetch = |secret: &str| {
         let path = format!("/auth/client/user/secret/key?appId=orders&appSecret={secret}");
         request(Method::GET, &path, None, "")

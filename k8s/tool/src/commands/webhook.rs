@@ -95,16 +95,18 @@ async fn serve(args: &WebhookArgs) -> Result<(), ExitError> {
     listener::announce(Port::Admin, &admin, format)?;
     admin::spawn(admin, &health, registry, &stop, &background);
     let port = HttpPort {
-        name: PORT,
-        routes: reviews::routes(settings, reviewed),
         tls: Some(clients),
-        timeout: TIMEOUT,
-        keep_alive: Some(listener::CLIENT_IDLE),
+        keep_alive: true,
         drain_timeout: DRAIN_TIMEOUT,
+        ..HttpPort::new(PORT, reviews::routes(settings, reviewed), TIMEOUT)
     };
     listener::announce(Port::Public, &public, format)?;
     let slots = ConnectionSlots::new(PORT, MAX_CONNECTIONS);
-    let accepting = port.spawn(public, move |_| slots.clone(), &stop, &background);
+    let slot = move |peer| {
+        let slots = slots.clone();
+        async move { slots.take(peer, false).await }
+    };
+    let accepting = port.spawn(public, slot, &stop, &background);
     health.set_started();
     serving.set_ready();
 

@@ -7,14 +7,15 @@ use std::net::SocketAddr;
 
 use axum::routing::{get, post};
 use http::StatusCode;
-use runtime::net::shares::Holder;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::http::unfinished::UNCOUNTED;
+use crate::net::connection_slots::ConnectionSlots;
+use crate::net::listener::Port;
+use crate::net::unfinished::UNCOUNTED;
 
 struct Running {
     address: SocketAddr,
@@ -32,23 +33,28 @@ async fn running_with(request_timeout: Duration, unfinished: Unfinished) -> Runn
         .route("/echo", post(async |body: String| body))
         .route("/large", get(async || vec![b'x'; LARGE]))
         .route("/refuses", post(StatusCode::PAYLOAD_TOO_LARGE));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let listener = listener::bind(Port::Public, "127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel();
     let stopped = async {
         let _ = stopped.await;
     };
+    let port = HttpPort {
+        keep_alive: true,
+        is_busy_with_requests: true,
+        drain_timeout: LONG,
+        unfinished,
+        reject: Arc::new(|rejection, _| {
+            let (status, reason) = (rejection.status(), rejection.reason());
+            let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}", reason.len());
+            format!("{head}\r\nconnection: close\r\n\r\n{reason}").into_bytes()
+        }),
+        ..HttpPort::new("a port", router, request_timeout)
+    };
     let server = tokio::spawn(async move {
-        let slots = ConnectionSlots::new("public port", SLOTS);
-        let served = ServerParts {
-            router,
-            logger: RequestLogger::disabled(),
-            tls: None,
-            request_timeout,
-            draining: Draining::default(),
-            unfinished,
-        };
-        serve(listener, served, &slots, stopped).await;
+        let slots = ConnectionSlots::new("a port", SLOTS);
+        let served = port.serve(listener, |peer| slots.take(peer, false), stopped);
+        served.await.unwrap();
     });
     Running {
         address,
@@ -82,7 +88,7 @@ async fn try_exchange(server: &Running, sent: &[u8]) -> io::Result<String> {
 }
 
 #[tokio::test]
-async fn what_is_no_request_gets_the_envelope() {
+async fn what_is_no_request_gets_the_response_of_the_program() {
     let server = running(LONG).await;
     let oversize = format!(
         "GET /ok HTTP/1.1\r\nAuthorization: Bearer {}\r\n\r\n",
@@ -110,10 +116,7 @@ async fn what_is_no_request_gets_the_envelope() {
             response.starts_with(&format!("HTTP/1.1 {status} ")),
             "{sent:.60}: {response}"
         );
-        assert!(
-            response.ends_with(&format!(r#""data":{{"reason":"{reason}"}}}}"#)),
-            "{response}"
-        );
+        assert!(response.ends_with(reason), "{response}");
     }
 }
 

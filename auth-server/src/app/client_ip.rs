@@ -1,8 +1,9 @@
 //! Client IP, through trusted proxies: for limits and logs, never for a permission.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Once;
 
+use axum::extract::ConnectInfo;
 use http::{Extensions, HeaderMap};
 use runtime::net::client_address::TrustedProxies;
 use tracing::warn;
@@ -10,17 +11,14 @@ use tracing::warn;
 /// Set once the warning is logged: any client can send the header.
 static UNNAMED_GATEWAY: Once = Once::new();
 
-/// The peer address of the connection, set on each request by the server.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Peer(pub(crate) IpAddr);
-
+/// Returns the client of a request.
 pub(crate) fn client_of(
     proxies: &TrustedProxies,
     extensions: &Extensions,
     headers: &HeaderMap,
 ) -> IpAddr {
-    let peer = extensions.get::<Peer>();
-    let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0);
+    let peer = extensions.get::<ConnectInfo<SocketAddr>>();
+    let peer = peer.map_or(Ipv4Addr::UNSPECIFIED.into(), |peer| peer.0.ip());
     if proxies.miss_a_name(headers) {
         UNNAMED_GATEWAY.call_once(|| warn_of_gateway(peer));
     }

@@ -1,4 +1,4 @@
-//! A stream under hyper that rejects ambiguous HTTP/1 and gives each error response its envelope.
+//! A stream under hyper that rejects ambiguous HTTP/1 and lets the program write each error response.
 //!
 //! hyper rejects unparsable heads with an empty body, which is replaced here. It also accepts heads
 //! that two parsers could read differently: such a head, or such a line among the chunks of a body,
@@ -10,15 +10,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use runtime::net::connection_slots::{Activity, OpenStream};
-use runtime::net::listener::CLIENT_IDLE;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 use wire::http::framing::requests::{FramingError, Part, RequestBoundaries};
 use wire::rejection::Rejection;
 
-use crate::http::raw_http1_response;
-use crate::http::unfinished::{Exhausted, Held};
+use crate::net::connection_slots::{Activity, OpenStream};
+use crate::net::unfinished::{Exhausted, Held};
 
 /// Bytes that hyper rejects as a head, whatever part of a head precedes them.
 const NO_REQUEST: &[u8] = b"\0\r\n\r\n";
@@ -28,7 +26,8 @@ const NO_CHUNK: &[u8] = b"\r\r";
 /// A socket, or TLS on it, under hyper.
 pub(super) struct Http1Guard<S, R> {
     stream: S,
-    report: R,
+    /// Writes the response to what is no request.
+    reject: R,
     /// The unwritten part of a response that replaces hyper's own.
     replacement: Option<Replacement>,
     requests: RequestBoundaries,
@@ -39,6 +38,8 @@ pub(super) struct Http1Guard<S, R> {
     /// Held while the client does not read.
     unread: Option<OpenStream>,
     head_timeout: Duration,
+    /// Longest silence between two requests.
+    idle_timeout: Duration,
     /// Timer of the current wait, created on the first pending read: most heads arrive at once.
     timer: Option<Pin<Box<Sleep>>>,
     is_head_overdue: bool,
@@ -71,14 +72,14 @@ struct Replacement {
 impl<S, R> Http1Guard<S, R> {
     pub(super) fn new(
         stream: S,
-        head_timeout: Duration,
+        (head_timeout, idle_timeout): (Duration, Duration),
         unfinished: Held,
         activity: Activity,
-        report: R,
+        reject: R,
     ) -> Self {
         Self {
             stream,
-            report,
+            reject,
             replacement: None,
             requests: RequestBoundaries::default(),
             unfinished,
@@ -86,6 +87,7 @@ impl<S, R> Http1Guard<S, R> {
             activity,
             unread: None,
             head_timeout,
+            idle_timeout,
             timer: None,
             is_head_overdue: false,
         }
@@ -109,7 +111,7 @@ impl<S, R> Http1Guard<S, R> {
         if is_first || self.requests.is_within_head() {
             Some(self.head_timeout)
         } else {
-            self.requests.is_between().then_some(CLIENT_IDLE)
+            self.requests.is_between().then_some(self.idle_timeout)
         }
     }
 
@@ -180,7 +182,7 @@ fn replacement(written: &[u8]) -> Option<Rejection> {
         .then_some(rejection)
 }
 
-impl<S: AsyncWrite + Unpin, R: Fn(Rejection) + Unpin> AsyncWrite for Http1Guard<S, R> {
+impl<S: AsyncWrite + Unpin, R: Fn(Rejection) -> Vec<u8> + Unpin> AsyncWrite for Http1Guard<S, R> {
     // Not vectored, so that hyper writes a head in one piece.
     fn poll_write(
         mut self: Pin<&mut Self>,
@@ -189,7 +191,7 @@ impl<S: AsyncWrite + Unpin, R: Fn(Rejection) + Unpin> AsyncWrite for Http1Guard<
     ) -> Poll<io::Result<usize>> {
         let Self {
             stream,
-            report,
+            reject,
             replacement: pending,
             withheld,
             requests,
@@ -203,9 +205,8 @@ impl<S: AsyncWrite + Unpin, R: Fn(Rejection) + Unpin> AsyncWrite for Http1Guard<
         if pending.is_none() {
             *pending = replacement(written).map(|rejection| {
                 let rejection = withheld.as_ref().map_or(rejection, |held| held.rejection);
-                report(rejection);
                 Replacement {
-                    bytes: raw_http1_response(rejection),
+                    bytes: reject(rejection),
                     sent: 0,
                 }
             });
@@ -268,11 +269,12 @@ impl<S: AsyncRead + Unpin, R: Unpin> AsyncRead for Http1Guard<S, R> {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use runtime::net::shares::Holder;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
     use super::*;
-    use crate::http::unfinished::Unfinished;
+    use crate::net::listener::CLIENT_IDLE;
+    use crate::net::shares::Holder;
+    use crate::net::unfinished::Unfinished;
 
     #[test]
     fn hyper_s_own_responses_are_distinguished_from_ours() {
@@ -316,7 +318,9 @@ mod tests {
     const HEAD: Duration = Duration::from_secs(10);
 
     /// Returns the time until the next read fails, and true if it failed within a head.
-    async fn waits(stream: &mut Http1Guard<DuplexStream, fn(Rejection)>) -> (Duration, bool) {
+    async fn waits(
+        stream: &mut Http1Guard<DuplexStream, fn(Rejection) -> Vec<u8>>,
+    ) -> (Duration, bool) {
         let began = tokio::time::Instant::now();
         let read = stream.read(&mut [0; 1024]).await;
         assert_eq!(read.unwrap_err().kind(), io::ErrorKind::TimedOut);
@@ -324,7 +328,7 @@ mod tests {
     }
 
     async fn receive(
-        stream: &mut Http1Guard<DuplexStream, fn(Rejection)>,
+        stream: &mut Http1Guard<DuplexStream, fn(Rejection) -> Vec<u8>>,
         client: &mut DuplexStream,
         sent: &str,
     ) {
@@ -339,10 +343,16 @@ mod tests {
         const POST: &str = "POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\n";
         let connection = || {
             let (stream, client) = tokio::io::duplex(1024);
-            let report: fn(Rejection) = |_| {};
+            let reject: fn(Rejection) -> Vec<u8> = |_| Vec::new();
             let unfinished = Unfinished::of(1024).nothing_held(Holder::at(None));
             (
-                Http1Guard::new(stream, HEAD, unfinished, Activity::default(), report),
+                Http1Guard::new(
+                    stream,
+                    (HEAD, CLIENT_IDLE),
+                    unfinished,
+                    Activity::default(),
+                    reject,
+                ),
                 client,
             )
         };

@@ -3,8 +3,8 @@
 //!
 //! Ordinary requests take nothing of it, and are served even when it is full.
 
-use runtime::net::shares::{Holder, Share, Shares};
-use runtime::process::memory_limit::memory_limit;
+use super::shares::{Holder, Share, Shares};
+use crate::process::memory_limit::memory_limit;
 
 /// Share of the memory limit; the rest is for connections and password checks.
 const PART: u64 = 8;
@@ -15,37 +15,39 @@ const MIN_BYTES: usize = 4 * 1024 * 1024;
 
 /// Bytes of each connection that are not counted, because `--max-connections` bounds them: a head
 /// of 1 KiB, held twice, or a body of 2 KiB, in buffers that grow by doubling.
-pub(crate) const UNCOUNTED: usize = 4 * 1024;
+pub const UNCOUNTED: usize = 4 * 1024;
 
 /// Clones share the budget.
 #[derive(Debug, Clone)]
-pub(crate) struct Unfinished(Shares);
+pub struct Unfinished(Shares);
 
 /// Bytes that one request takes of the budget, given back at the end.
 #[derive(Debug)]
-pub(crate) struct Held(Share);
+pub struct Held(Share);
 
 /// Other requests take all of the budget, or of the client's share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Exhausted;
+pub struct Exhausted;
 
 impl Unfinished {
     /// Makes a budget that suits what this process may take.
-    pub(crate) fn for_this_process() -> Self {
+    pub fn for_this_process() -> Self {
         let part = memory_limit().and_then(|limit| usize::try_from(limit / PART).ok());
         Self::of(part.map_or(MAX_BYTES, |part| part.clamp(MIN_BYTES, MAX_BYTES)))
     }
 
-    pub(crate) fn of(bytes: usize) -> Self {
+    /// Makes a budget of so many bytes.
+    pub fn of(bytes: usize) -> Self {
         Self(Shares::of(bytes))
     }
 
-    #[cfg(test)]
-    pub(crate) fn left(&self) -> usize {
+    /// Returns the bytes that are not taken.
+    pub fn left(&self) -> usize {
         self.0.free()
     }
 
-    pub(crate) fn nothing_held(&self, client: Holder) -> Held {
+    /// Returns an empty part of a client, which may grow.
+    pub fn nothing_held(&self, client: Holder) -> Held {
         Held(self.0.nothing_for(client))
     }
 }
@@ -55,7 +57,7 @@ impl Held {
     ///
     /// # Errors
     /// [`Exhausted`] if less is left; the bytes held so far stay held.
-    pub(crate) fn set(&mut self, bytes: usize) -> Result<(), Exhausted> {
+    pub fn set(&mut self, bytes: usize) -> Result<(), Exhausted> {
         let is_set = self.0.set(bytes.saturating_sub(UNCOUNTED));
         is_set.then_some(()).ok_or(Exhausted)
     }

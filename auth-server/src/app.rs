@@ -1,0 +1,153 @@
+//! The parts that requests use, built in one place and shared.
+
+mod client_ip;
+
+use std::net::IpAddr;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Instant;
+
+use http::{Extensions, HeaderMap};
+use runtime::net::connection_slots::{ConnectionSlots, Slot};
+use runtime::net::fd_limit;
+use runtime::net::shares::Shares;
+use runtime::net::unfinished::Unfinished;
+use tracing::warn;
+
+use self::client_ip::client_of;
+use crate::config::Config;
+use crate::keys::live::LiveKeys;
+use crate::keys::sync::SyncedState;
+use crate::metrics::Metrics;
+use crate::rate_limit::{AddressLimit, RetryAfter};
+use crate::revocations::log::RevocationLog;
+use crate::sessions::records::SessionRecords;
+use crate::sessions::used_codes::UsedCodes;
+use crate::sessions::{SessionParts, Sessions};
+use crate::store::Store;
+use crate::tokens::revocation_list::RevocationListSigner;
+use crate::users::UserStore;
+use crate::users::authenticate::Authenticator;
+use crate::users::builtin::BuiltinUser;
+
+pub(crate) struct App {
+    pub(crate) config: Config,
+    pub(crate) store: Arc<dyn Store>,
+    /// Follows the store.
+    pub(crate) synced: SyncedState,
+    pub(crate) users: Arc<dyn UserStore>,
+    pub(crate) authenticator: Authenticator,
+    /// `None` where no user has a second factor.
+    pub(crate) used_codes: Option<UsedCodes>,
+    /// `None` without refresh tokens.
+    pub(crate) sessions: Option<Sessions>,
+    /// Of logins, token requests and ends of sessions together; `None` for no limit.
+    pub(crate) address_limit: Option<AddressLimit>,
+    pub(crate) list_signer: RevocationListSigner,
+    /// Budget for incomplete heads and bodies.
+    pub(crate) unfinished: Unfinished,
+    pub(crate) connections: ConnectionSlots,
+    /// Permits of requests in flight.
+    pub(crate) in_flight: Shares,
+}
+
+impl App {
+    pub(crate) fn new(config: Config, store: Arc<dyn Store>) -> Self {
+        let (clock, metrics) = (Arc::default(), Metrics::default());
+        let revocations = Arc::new(RevocationLog::new(
+            Arc::clone(&store),
+            config.store.encryption(),
+            Arc::clone(&clock),
+            metrics.clone(),
+            config.rotation.keep,
+        ));
+        let users: Arc<dyn UserStore> = match &config.users {
+            Some(users) => Arc::clone(users) as _,
+            None => Arc::new(BuiltinUser),
+        };
+        let sessions = config.session_lifetime.map(|lifetime| {
+            Sessions::new(SessionParts {
+                records: SessionRecords::new(Arc::clone(&store), config.store.encryption()),
+                lifetime: lifetime.into(),
+                token_lifetime: config.issuer.lifetime.into(),
+                max_of_user: usize::try_from(config.sessions_per_user)
+                    .ok()
+                    .and_then(NonZeroUsize::new),
+                users: Arc::clone(&users),
+                log: Arc::clone(&revocations),
+                clock: Arc::clone(&clock),
+                metrics: metrics.clone(),
+            })
+        });
+        let used_codes = config.users.as_ref();
+        let max = max_connections(config.max_connections);
+        let evictions = metrics.connections_evicted();
+        Self {
+            authenticator: Authenticator::new(Arc::clone(&users)),
+            users,
+            used_codes: used_codes.map(|_| UsedCodes::new(Arc::clone(&store), Arc::clone(&clock))),
+            sessions,
+            address_limit: AddressLimit::per_minute(config.login_rate_limit),
+            list_signer: RevocationListSigner::default(),
+            unfinished: Unfinished::for_this_process(),
+            connections: ConnectionSlots::counting("public port", max, evictions),
+            in_flight: Shares::of(max),
+            synced: SyncedState {
+                live_keys: Arc::new(LiveKeys::default()),
+                registrations: Arc::new(config.registrations()),
+                revocations,
+                clock,
+                metrics,
+            },
+            store,
+            config,
+        }
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.synced.metrics
+    }
+
+    /// Returns the present time in seconds since the epoch, by the store's clock.
+    pub(crate) fn now(&self) -> i64 {
+        self.synced.clock.now()
+    }
+
+    /// Takes the slot of a connection; `None` where it is to be closed.
+    pub(crate) async fn slot(&self, peer: IpAddr) -> Option<Slot> {
+        let is_proxy = self.config.trusted_proxies.trusts(peer);
+        let slot = self.connections.take(peer, is_proxy).await;
+        if slot.is_none() {
+            self.metrics().connection_rejected();
+        }
+        slot
+    }
+
+    pub(crate) fn client_of(&self, extensions: &Extensions, headers: &HeaderMap) -> IpAddr {
+        client_of(&self.config.trusted_proxies, extensions, headers)
+    }
+
+    /// Counts a request of a client that calls the store or takes a check of credentials.
+    ///
+    /// # Errors
+    /// [`RetryAfter`] over the limit.
+    pub(crate) fn count(&self, client: IpAddr) -> Result<(), RetryAfter> {
+        match &self.address_limit {
+            Some(limit) => limit.take(client, Instant::now()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Returns the configured number, or as many as there are descriptors.
+fn max_connections(configured: u32) -> usize {
+    let configured = configured as usize;
+    let max = configured.min(fd_limit::for_clients());
+    if max < configured {
+        warn!(
+            configured,
+            max, "fewer connections than --max-connections: the limit of open files is low"
+        );
+    }
+    max
+}
