@@ -68,7 +68,7 @@ pub struct HttpPort {
     pub timeout: Duration,
     /// True for many requests a connection, false for one.
     pub keep_alive: bool,
-    /// True where a connection is busy until its response has left; otherwise while its route says so.
+    /// True where a connection is busy until its response has left; otherwise its route decides.
     pub is_busy_with_requests: bool,
     /// Of requests in flight at the end.
     pub drain_timeout: Duration,
@@ -82,7 +82,7 @@ pub struct HttpPort {
 }
 
 impl HttpPort {
-    /// Makes a plain port of one request a connection, which responds to what is none with a status.
+    /// Makes a port without TLS, of one request a connection; other bytes get a mere status.
     #[must_use]
     pub fn new(name: &'static str, routes: Router, timeout: Duration) -> Self {
         Self {
