@@ -1,12 +1,19 @@
 //! Bodies that a service leaves unread, and then takes for the begin of its next request (CL.0
 //! request smuggling).
 
-use memchr::{memchr_iter, memchr2_iter};
+use memchr::{memchr_iter, memchr2_iter, memchr3_iter};
 
 use super::is_tchar;
 
 /// Longer than any method.
 const MAX_METHOD: usize = 64;
+/// The bytes that some parser takes for a blank, by three: Python splits a request line at each.
+const BLANKS: [[u8; 3]; 4] = [
+    [b' ', b'\t', 0xa0],
+    [0x0b, 0x0c, 0x85],
+    [0x1c, 0x1d, 0x1e],
+    [0x1f, b'\r', b'\r'],
+];
 /// The protocols before the `/` of a version; llhttp reads all three.
 const PROTOCOLS: [&[u8]; 3] = [b"HTTP", b"RTSP", b"ICE"];
 
@@ -43,32 +50,43 @@ fn has_simple_request(body: &[u8]) -> bool {
     })
 }
 
-/// Returns true if a line begins like a request, or if the last one is the begin of a method, which
-/// the next request would complete.
+/// Returns true if a line begins like a request, or if the next request could complete the last one.
 fn has_request_line(body: &[u8]) -> bool {
     let mut begin = 0;
-    for end in memchr2_iter(b'\r', b'\n', body).chain([body.len()]) {
-        let line = body.get(begin..end).unwrap_or_default();
-        let blanks = line.iter().take_while(|byte| is_blank(**byte)).count();
-        let line = line.get(blanks..).unwrap_or_default();
-        let begins_with = line.iter().take(MAX_METHOD + 1);
-        let token = begins_with.take_while(|byte| is_tchar(**byte)).count();
-        let is_request = match line.get(token) {
-            Some(&byte) => token > 0 && is_blank(byte),
-            None => end == body.len() && token > 0,
-        };
-        if is_request {
+    for end in memchr2_iter(b'\r', b'\n', body) {
+        if begins_like_request(body.get(begin..end).unwrap_or_default()) {
             return true;
         }
         begin = end + 1;
     }
-    false
+    may_be_completed(body.get(begin..).unwrap_or_default())
 }
 
-/// Returns true for a byte that some parser takes for a blank: Python splits a request line at each.
-const fn is_blank(byte: u8) -> bool {
-    matches!(
-        byte,
-        b'\t' | b'\x0b' | b'\x0c' | b'\r' | 0x1c..=0x1f | b' ' | 0x85 | 0xa0
-    )
+fn begins_like_request(line: &[u8]) -> bool {
+    let line = without_indent(line);
+    let token = line.iter().take_while(|byte| is_tchar(**byte)).count();
+    token > 0 && line.get(token).copied().is_some_and(is_blank)
+}
+
+/// Returns true if the next head behind the last line, or behind the part of it that a service has not
+/// read, could be a request line: it holds a method and a blank, or ends within a method.
+fn may_be_completed(line: &[u8]) -> bool {
+    let word = without_indent(line);
+    let is_word = (1..=MAX_METHOD).contains(&word.len()) && word.iter().copied().all(is_tchar);
+    // Methods are in upper case, for all that compare them.
+    let ends_in_method = matches!(line.last(), Some(b'A'..=b'Z' | b'-'));
+    let is_behind_token = |at: usize| matches!(line.get(..at), Some([.., end]) if is_tchar(*end));
+    let mut blanks = BLANKS
+        .iter()
+        .flat_map(|&[a, b, c]| memchr3_iter(a, b, c, line));
+    is_word || ends_in_method || blanks.any(is_behind_token)
+}
+
+fn without_indent(line: &[u8]) -> &[u8] {
+    let blanks = line.iter().take_while(|byte| is_blank(**byte)).count();
+    line.get(blanks..).unwrap_or_default()
+}
+
+fn is_blank(byte: u8) -> bool {
+    BLANKS.as_flattened().contains(&byte)
 }
