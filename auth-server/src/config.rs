@@ -12,7 +12,7 @@ use runtime::logs::access_log::AccessLog;
 use runtime::net::client_address::TrustedProxies;
 use runtime::net::server_url::ServerUrl;
 use runtime::process::exit::ExitError;
-use runtime::tls::ServerCertificate;
+use runtime::tls::{HTTP_1, ServerTls};
 use wire::http::cors::AllowedOrigins;
 use wire::http::path_patterns::{ContextPath, PassList};
 use wire::interceptor::Interceptor;
@@ -54,7 +54,7 @@ const SESSIONS_PER_USER: u32 = 100;
 /// The settings of `serve`, without addresses and logs.
 pub(crate) struct Config {
     /// `None` for plain HTTP.
-    pub(crate) certificate: Option<Arc<ServerCertificate>>,
+    pub(crate) tls: Option<Arc<ServerTls>>,
     pub(crate) context_path: ContextPath,
     pub(crate) store: StoreLocation,
     pub(crate) store_poll_interval: Duration,
@@ -101,7 +101,7 @@ impl Config {
         Ok(Self {
             issuer_url: issuer_url(&args.tokens.issuer)
                 .filter(|_| signing_type != SigningType::Hmac),
-            certificate: args.listening.tls.certificate()?,
+            tls: args.listening.tls.server(None, HTTP_1)?,
             interceptor: Interceptor::new(
                 context_path.clone(),
                 pass_list(args)?,

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use prometheus_client::registry::Registry;
+use runtime::admin;
 use runtime::admin::health::{Condition, Health};
 use runtime::http_port::HttpPort;
 use runtime::logs::telemetry::LogFormat;
@@ -13,9 +14,7 @@ use runtime::net::listener::{self, Port};
 use runtime::process::exit::ExitError;
 use runtime::process::signals::{SighupStream, Termination, Terminations};
 use runtime::process::supervisor::{FirstFailure, Supervisor, supervisor};
-use runtime::tls::clients::{ClientTls, ClientTlsSettings, HTTP_1};
 use runtime::traces;
-use runtime::{admin, tls};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
@@ -125,7 +124,7 @@ fn reloaded_parts(config: &Config) -> Vec<&'static str> {
     let users = config.users.as_ref().map(|_| "users file");
     let mounted = config.mounted_applications.as_ref();
     let mounted = mounted.map(|_| "applications directory");
-    let certificate = config.certificate.as_ref().map(|_| "TLS certificate");
+    let certificate = config.tls.as_ref().map(|_| "TLS certificate");
     [users, mounted, certificate]
         .into_iter()
         .flatten()
@@ -156,10 +155,7 @@ fn registration(
     let Some(registry) = &config.registry else {
         return Ok(Registration::none());
     };
-    let (port, secure) = (
-        listener::address(public)?.port(),
-        config.certificate.is_some(),
-    );
+    let (port, secure) = (listener::address(public)?.port(), config.tls.is_some());
     Ok(Registration::start(
         registry.settings.clone(),
         registry
@@ -200,8 +196,8 @@ fn follow_files(app: &App, background: &Supervisor) -> Result<(), ExitError> {
         let following = following.map_err(no_signals)?;
         background.spawn_critical("following the applications directory", following);
     }
-    if let Some(certificate) = &config.certificate {
-        let following = tls::follow(Arc::clone(certificate), metrics.tls.clone());
+    if let Some(tls) = &config.tls {
+        let following = Arc::clone(tls).follow(metrics.tls.clone());
         let following = following.map_err(no_signals)?;
         background.spawn_critical("following the TLS certificate", following);
     }
@@ -221,7 +217,7 @@ fn metrics_registry(app: &App) -> Registry {
     if config.session_lifetime.is_some() {
         metrics.sessions.register(&mut registry);
     }
-    if config.certificate.is_some() {
+    if config.tls.is_some() {
         metrics.tls.register(&mut registry);
     }
     if config.registry.is_some() {
@@ -283,16 +279,9 @@ async fn serve_public(
     closing: Arc<AtomicBool>,
     end: impl Future<Output = Result<(), ExitError>>,
 ) -> Result<(), ExitError> {
-    let tls = app.config.certificate.as_ref().map(|certificate| {
-        ClientTls::new(&ClientTlsSettings {
-            certificate: Arc::clone(certificate),
-            protocols: HTTP_1,
-            client_ca: None,
-        })
-    });
     let of_app = Arc::clone(&app);
     let port = HttpPort {
-        tls: tls.transpose()?.map(Arc::new),
+        tls: app.config.tls.clone(),
         keep_alive: true,
         is_busy_with_requests: true,
         drain_timeout: DRAIN_TIMEOUT,

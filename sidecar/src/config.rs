@@ -1,12 +1,14 @@
 //! The validated configuration. Each error names its flag.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use runtime::command_line::exposed_secrets;
 use runtime::net::client_address::TrustedProxies;
 use runtime::process::clock::unix_now;
 use runtime::process::exit::ExitError;
+use runtime::tls::{HTTP_2_OR_1, ServerTls};
 use wire::explain::report::moment;
 use wire::keys::signing_type::SigningType;
 
@@ -18,7 +20,6 @@ use crate::issuers::source::SourceSettings;
 use crate::issuers::token_cache::TokenCacheConfig;
 use crate::telemetry::access_log::{AccessLog, LoggedUser};
 use crate::upstream::{UpstreamSettings, UpstreamTls};
-use runtime::tls::clients::{ClientTls, ClientTlsSettings, HTTP_2_OR_1};
 
 mod access_rules;
 mod flag_value;
@@ -61,7 +62,7 @@ pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
     pub(crate) admin_listen: SocketAddr,
     /// `None`: plain HTTP.
-    pub(crate) tls: Option<ClientTlsSettings>,
+    pub(crate) tls: Option<Arc<ServerTls>>,
     /// About patterns and rules, and expired certificates.
     of_settings: Vec<String>,
     /// The service's probes that the admin port forwards.
@@ -103,12 +104,16 @@ impl Config {
         let upstream = upstream_address(&args.service)?;
         reject_own_address(args, "upstream", &upstream)?;
         require_pod_ip(args)?;
-        let (tls, upstream_tls) = (client_tls(args)?, upstream_tls(args, &upstream)?);
+        let listening = &args.listening;
+        let tls = listening
+            .tls
+            .server(listening.client_ca.as_deref(), HTTP_2_OR_1)?;
+        let upstream_tls = upstream_tls(args, &upstream)?;
         let mut of_settings = policy::open_to_all(&args.rules)?;
         of_settings.extend(access_rules::warnings(&args.rules, &issuers.known)?);
         of_settings.extend(policy::dotted_claims(args));
         of_settings.extend(upstream_tls.as_ref().and_then(UpstreamTls::unverified));
-        of_settings.extend(expired(tls.as_ref(), upstream_tls.as_ref(), unix_now()));
+        of_settings.extend(expired(tls.as_deref(), upstream_tls.as_ref(), unix_now()));
         let sources_of_keys = std::mem::take(&mut issuers.sources);
         let auth_policy = auth_policy(&args.rules, &upstream, issuers)?;
         reporting::check(args, auth_policy.reporting_until, unix_now())?;
@@ -265,28 +270,13 @@ impl Config {
     }
 }
 
-fn client_tls(args: &ServeArgs) -> Result<Option<ClientTlsSettings>, ExitError> {
-    let settings = args
-        .listening
-        .tls
-        .certificate()?
-        .map(|certificate| ClientTlsSettings {
-            certificate,
-            protocols: HTTP_2_OR_1,
-            client_ca: args.listening.client_ca.clone(),
-        });
-    // Read here so that `check` reports its errors too.
-    settings.as_ref().map(ClientTls::new).transpose()?;
-    Ok(settings)
-}
-
 /// Warns of expired certificates that this process presents, except the one for the key server.
 fn expired(
-    tls: Option<&ClientTlsSettings>,
+    tls: Option<&ServerTls>,
     upstream: Option<&UpstreamTls>,
     now: i64,
 ) -> impl Iterator<Item = String> {
-    let to_clients = tls.and_then(|tls| tls.certificate.expired(now));
+    let to_clients = tls.and_then(|tls| tls.expired(now));
     let to_the_service = upstream.and_then(|tls| tls.expired_certificate(now));
     to_clients.into_iter().chain(to_the_service)
 }

@@ -20,7 +20,6 @@ pub(crate) mod revocations;
 pub(crate) mod schedule;
 pub(crate) mod source;
 pub(crate) mod task;
-pub(crate) mod tls;
 pub(crate) mod token_cache;
 
 use std::time::Duration;

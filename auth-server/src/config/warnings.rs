@@ -91,7 +91,7 @@ fn builtin_users(config: &Config) -> Option<String> {
 }
 
 fn open_port(args: &ServeArgs, config: &Config) -> Option<String> {
-    (config.certificate.is_none() && !args.listening.listen.ip().is_loopback()).then(|| {
+    (config.tls.is_none() && !args.listening.listen.ip().is_loopback()).then(|| {
         format!(
             "--listen {} without --tls-cert: passwords and application secrets travel \
              unencrypted unless something in front of this server sees to it",
@@ -126,5 +126,5 @@ fn mapped_issuer(args: &ServeArgs, config: &Config) -> Option<String> {
 }
 
 fn expired_certificate(config: &Config) -> Option<String> {
-    config.certificate.as_ref()?.expired(unix_now())
+    config.tls.as_ref()?.expired(unix_now())
 }

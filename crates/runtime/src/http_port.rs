@@ -40,7 +40,7 @@ use crate::net::shares::Holder;
 use crate::net::unfinished::Unfinished;
 use crate::net::write_deadline::WriteDeadline;
 use crate::process::supervisor::Supervisor;
-use crate::tls::clients::ClientTls;
+use crate::tls::ServerTls;
 
 /// Limits of a head as in most servers: 100 fields, 16 KiB.
 const MAX_HEADER_FIELDS: usize = 100;
@@ -63,7 +63,7 @@ pub struct HttpPort {
     /// Their requests have the extensions `ConnectInfo<SocketAddr>` and [`Activity`].
     pub routes: Router,
     /// `None` for a port without TLS.
-    pub tls: Option<Arc<ClientTls>>,
+    pub tls: Option<Arc<ServerTls>>,
     /// Of a handshake, of a head, and of a blocked write.
     pub timeout: Duration,
     /// True for many requests a connection, false for one.
@@ -203,7 +203,7 @@ impl Connection {
         }
     }
 
-    async fn serve_tls(self, tls: &ClientTls, stream: Socket) {
+    async fn serve_tls(self, tls: &ServerTls, stream: Socket) {
         match self.handshake(tls, stream).await {
             Ok(FirstBytes::Tls(stream)) => self.serve_requests(*stream).await,
             // The response names the remedy.
@@ -220,7 +220,7 @@ impl Connection {
     }
 
     /// Shakes hands within the timeout, and aborts soon after a stop: nothing was requested yet.
-    async fn handshake(&self, tls: &ClientTls, stream: Socket) -> io::Result<FirstBytes> {
+    async fn handshake(&self, tls: &ServerTls, stream: Socket) -> io::Result<FirstBytes> {
         let (limit, mut stop) = (self.port.timeout, self.stop.clone());
         tokio::select! {
             begun = tokio::time::timeout(limit, detect_tls(tls, stream, limit)) => {
@@ -328,7 +328,7 @@ impl HttpPort {
     }
 }
 
-async fn detect_tls(tls: &ClientTls, stream: Socket, limit: Duration) -> io::Result<FirstBytes> {
+async fn detect_tls(tls: &ServerTls, stream: Socket, limit: Duration) -> io::Result<FirstBytes> {
     let mut first = [0];
     stream.get_ref().peek(&mut first).await?;
     if first.iter().all(u8::is_ascii_alphabetic) {

@@ -1,33 +1,22 @@
-//! TLS for a listening port: the two settings, their certificate, and its reload when the files
-//! change.
-//!
-//! A TLS library gets the certificate of [`ServerCertificate`] at each handshake; the programs
-//! accept the connections. [`http1`] is the configuration for a port that speaks HTTP/1.1.
+//! TLS: certificates in files, for a listening port and towards other servers. Both follow changes of
+//! their files.
 
 mod certificate;
-pub mod clients;
 mod metrics;
-mod reload;
+pub mod peer;
+mod server;
 
-use std::fmt::Display;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use rustls::ServerConfig;
-use rustls::crypto::aws_lc_rs::{Ticketer, default_provider};
-use rustls::pki_types::CertificateDer;
-use rustls::server::WebPkiClientVerifier;
-use rustls::version::{TLS12, TLS13};
+use rustls::crypto::aws_lc_rs::default_provider;
 use serde::Serialize;
 
-use self::certificate::roots;
-pub use self::certificate::{
-    CertificateError, CertificateFiles, ServerCertificate, authorities, expired, read_bounded,
-    trusted,
-};
+pub use self::certificate::{CertificateError, CertificateFiles, expired, trusted};
 pub use self::metrics::CertificateMetrics;
-pub use self::reload::follow;
+use self::server::ServerFiles;
+pub use self::server::{HTTP_1, HTTP_2_OR_1, ServerTls};
 use crate::process::exit::ExitError;
 
 /// The TLS settings of a server, alike in both programs.
@@ -45,22 +34,25 @@ pub struct TlsArgs {
 }
 
 impl TlsArgs {
-    /// Reads and checks the configured certificate; `None` for a port without TLS.
-    ///
-    /// An expired one is not a failure: [`expired`] is the warning.
+    /// Reads and checks the certificates of a port, whose clients present one that an authority in
+    /// `client_ca` has issued; `None` for a port without TLS. An expired one is not a failure.
     ///
     /// # Errors
     /// [`ExitError::Config`] naming the flag and the file.
-    pub fn certificate(&self) -> Result<Option<Arc<ServerCertificate>>, ExitError> {
+    pub fn server(
+        &self,
+        client_ca: Option<&Path>,
+        protocols: &'static [&'static str],
+    ) -> Result<Option<Arc<ServerTls>>, ExitError> {
         let (Some(cert), Some(key)) = (&self.tls_cert, &self.tls_key) else {
             return Ok(None);
         };
-        ServerCertificate::open(cert.clone(), key.clone())
-            .map(|certificate| Some(Arc::new(certificate)))
-            .map_err(|error| {
-                let flag = error.setting("--tls-cert", "--tls-key");
-                ExitError::Config(format!("{flag}: {error}"))
-            })
+        let files = ServerFiles {
+            cert: cert.clone(),
+            key: key.clone(),
+            client_ca: client_ca.map(Path::to_owned),
+        };
+        ServerTls::open(files, protocols).map(|tls| Some(Arc::new(tls)))
     }
 }
 
@@ -72,38 +64,4 @@ pub fn install_provider() -> Result<(), ExitError> {
     default_provider()
         .install_default()
         .map_err(|_| ExitError::Software("a TLS provider is installed already".to_owned()))
-}
-
-/// Configures TLS 1.2 and 1.3 with `certificate` for every server name; clients present
-/// a certificate of one of `authorities`, if there are any. They resume sessions without state in the server.
-///
-/// # Errors
-/// [`ExitError::Software`] if the cryptographic library rejects its own defaults, or authorities
-/// that [`authorities`] has not checked.
-pub fn server(
-    certificate: Arc<ServerCertificate>,
-    authorities: Option<&[CertificateDer<'static>]>,
-    protocols: &[&str],
-) -> Result<Arc<ServerConfig>, ExitError> {
-    let failed =
-        |error: &dyn Display| ExitError::Software(format!("TLS cannot be set up: {error}"));
-    let provider = Arc::new(default_provider());
-    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
-        .with_protocol_versions(&[&TLS13, &TLS12])
-        .map_err(|error| failed(&error))?;
-    let builder = match authorities {
-        None => builder.with_no_client_auth(),
-        Some(authorities) => {
-            let roots = Arc::new(roots(authorities).map_err(|error| failed(&error))?);
-            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
-            builder.with_client_cert_verifier(verifier.map_err(|error| failed(&error))?)
-        }
-    };
-    let mut config = builder.with_cert_resolver(certificate);
-    config.alpn_protocols = protocols
-        .iter()
-        .map(|name| name.as_bytes().to_vec())
-        .collect();
-    config.ticketer = Ticketer::new().map_err(|error| failed(&error))?;
-    Ok(Arc::new(config))
 }

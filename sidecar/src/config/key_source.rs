@@ -4,6 +4,7 @@ use http::uri::Scheme;
 use runtime::files::secret_file;
 use runtime::net::host_port::without_credentials;
 use runtime::process::exit::ExitError;
+use runtime::tls::peer::{PeerFiles, PeerSettings};
 use secrecy::{ExposeSecret, SecretString};
 use wire::keys::signing_type::SigningType;
 use wire::settings;
@@ -15,7 +16,6 @@ use crate::discovery::AuthServer;
 use crate::issuers::RevocationSettings;
 use crate::issuers::source::SourceSettings;
 use crate::issuers::source::auth_server::{Application, EndpointSettings};
-use crate::issuers::tls::TlsFiles;
 
 /// Warns of a proxy in the environment, which is not used: a proxy could replace the keys. `is_set`
 /// reads a variable.
@@ -59,11 +59,15 @@ pub(super) fn endpoint(args: &ServeArgs) -> Result<EndpointSettings, ExitError> 
 }
 
 /// Returns the certificates of the flags.
-pub(super) fn tls_files(args: &ServeArgs) -> TlsFiles {
+pub(super) fn tls_files(args: &ServeArgs) -> PeerFiles {
     let keys = &args.keys;
-    TlsFiles {
+    PeerFiles {
+        settings: PeerSettings {
+            ca: "--auth-ca",
+            certificate: "--auth-client-cert",
+            key: "--auth-client-key",
+        },
         ca: keys.auth_ca.clone(),
-        is_of_table: false,
         identity: keys
             .auth_client_cert
             .clone()
@@ -72,7 +76,7 @@ pub(super) fn tls_files(args: &ServeArgs) -> TlsFiles {
 }
 
 /// Returns the flag of a certificate that has no effect with `scheme`, or with a file of keys.
-pub(super) fn unused(files: &TlsFiles, scheme: Option<&Scheme>) -> Option<&'static str> {
+pub(super) fn unused(files: &PeerFiles, scheme: Option<&Scheme>) -> Option<&'static str> {
     let flag = match files.ca {
         Some(_) => "auth-ca",
         None => "auth-client-cert",

@@ -5,13 +5,18 @@ use std::net::SocketAddr;
 use runtime::net::host_port::without_credentials;
 use runtime::net::loopback::is_loopback_host;
 use runtime::process::exit::ExitError;
+use runtime::tls::peer::{PeerFiles, PeerSettings};
 
 use super::flag_value::flag_error;
 use crate::cli::ServeArgs;
 use crate::cli::service_args::ServiceArgs;
 use crate::upstream::exposure_check;
-use crate::upstream::{
-    Endpoint, Protocol, TlsFiles, TlsFilesError, UpstreamAddress, UpstreamTimeouts, UpstreamTls,
+use crate::upstream::{Endpoint, Protocol, UpstreamAddress, UpstreamTimeouts, UpstreamTls};
+
+const PEER_SETTINGS: PeerSettings = PeerSettings {
+    ca: "--upstream-ca",
+    certificate: "--upstream-client-cert",
+    key: "--upstream-client-key",
 };
 
 /// Parses the address of the service.
@@ -51,32 +56,24 @@ pub(super) fn upstream_tls(
         Endpoint::Tcp { host, .. } if address.protocol == Protocol::Https => host,
         _ => return no_upstream_tls(args),
     };
-    let client = match (
-        &args.upstream.upstream_client_cert,
-        &args.upstream.upstream_client_key,
-    ) {
-        (Some(certificate), Some(key)) => Some((certificate.clone(), key.clone())),
-        (None, None) => None,
-        _ => {
-            let line = "--upstream-client-cert and --upstream-client-key belong together";
-            return Err(ExitError::Config(line.to_owned()));
-        }
+    let settings = &args.upstream;
+    let (cert, key) = (
+        &settings.upstream_client_cert,
+        &settings.upstream_client_key,
+    );
+    if cert.is_some() != key.is_some() {
+        let line = "--upstream-client-cert and --upstream-client-key belong together";
+        return Err(ExitError::Config(line.to_owned()));
+    }
+    let server_name = settings.upstream_server_name.as_deref();
+    let files = PeerFiles {
+        settings: PEER_SETTINGS,
+        ca: settings.upstream_ca.clone(),
+        identity: cert.clone().zip(key.clone()),
     };
-    let server_name = args.upstream.upstream_server_name.clone();
-    let ca = args.upstream.upstream_ca.clone();
-    let files = TlsFiles {
-        // No authority certifies 127.0.0.1, and nothing stands between.
-        is_verified: ca.is_some() || server_name.is_some() || !is_loopback_host(host),
-        server_name: server_name.unwrap_or_else(|| host.clone()),
-        ca,
-        client,
-    };
-    UpstreamTls::load(&files)
-        .map(Some)
-        .map_err(|error| match error {
-            TlsFilesError::ServerName(_) => flag_error("upstream", &args.service.upstream, error),
-            TlsFilesError::File { .. } => ExitError::Config(error.to_string()),
-        })
+    // No authority certifies 127.0.0.1, and nothing stands between.
+    let is_verified = files.ca.is_some() || server_name.is_some() || !is_loopback_host(host);
+    UpstreamTls::read(server_name.unwrap_or(host), is_verified, files).map(Some)
 }
 
 fn no_upstream_tls(args: &ServeArgs) -> Result<Option<UpstreamTls>, ExitError> {

@@ -13,10 +13,11 @@ use arc_swap::ArcSwapOption;
 use http::uri::Scheme;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::{Client, Proxy, Response, redirect};
+use reqwest::{Certificate, Client, ClientBuilder, Identity, Proxy, Response, redirect, tls};
 use runtime::files::file_watch::{FailureDedup, run_blocking};
 use runtime::process::clock::unix_now;
 use runtime::process::exit::ExitError;
+use runtime::tls::peer::{PeerCertificates, PeerFiles};
 use rustls::InvalidMessage;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
@@ -26,7 +27,6 @@ use zeroize::Zeroizing;
 
 use super::fetch_span::FetchSpan;
 use super::proxy::KeysProxy;
-use super::tls::{TlsFileError, TlsFiles, TlsMaterial};
 use crate::discovery::Instance;
 
 /// Max length of a response; the largest RSA key takes 2 KB in an envelope, and less in a key set.
@@ -45,22 +45,13 @@ pub(crate) enum TransportError {
     #[error("the response is longer than {0} bytes")]
     TooLong(usize),
     #[error(transparent)]
-    Client(#[from] ClientError),
+    Client(#[from] ExitError),
 }
 
 impl From<reqwest::Error> for TransportError {
     fn from(error: reqwest::Error) -> Self {
         Self::Http(error.without_url())
     }
-}
-
-/// The reason why there is no client.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ClientError {
-    #[error(transparent)]
-    File(#[from] TlsFileError),
-    #[error("the HTTP client cannot be built: {}", with_causes(.0))]
-    Http(#[from] reqwest::Error),
 }
 
 impl TransportError {
@@ -127,11 +118,11 @@ impl fmt::Display for Unexpected {
 pub(crate) struct Transport {
     scheme: Scheme,
     addresses: Arc<Addresses>,
-    files: TlsFiles,
+    files: PeerFiles,
     proxy: Option<KeysProxy>,
     failures: FailureDedup,
     /// The certificates and key of `client`.
-    material: TlsMaterial,
+    material: PeerCertificates,
     client: Client,
     /// True while it may hold a connection to the last address.
     keeps: bool,
@@ -177,15 +168,13 @@ impl Transport {
     /// [`ExitError::Config`] for TLS files that cannot be used.
     pub(crate) fn new(
         scheme: Scheme,
-        files: TlsFiles,
+        files: PeerFiles,
         proxy: Option<KeysProxy>,
     ) -> Result<Self, ExitError> {
         let addresses = Arc::new(Addresses::default());
-        let rejected = |error: ClientError| ExitError::Config(error.to_string());
-        let material = files.read().map_err(|error| rejected(error.into()))?;
-        let client = client(&scheme, &addresses, proxy.as_ref(), &files, &material);
+        let material = files.read()?;
         Ok(Self {
-            client: client.map_err(rejected)?,
+            client: client(&scheme, &addresses, proxy.as_ref(), &material)?,
             scheme,
             addresses,
             files,
@@ -277,7 +266,7 @@ impl Transport {
 
     /// Sets the address of the instance. All instances have the same name, by which the client
     /// pools connections: it is replaced where it may hold one to another address.
-    fn choose(&mut self, address: Option<SocketAddr>) -> Result<(), ClientError> {
+    fn choose(&mut self, address: Option<SocketAddr>) -> Result<(), ExitError> {
         let former = self.addresses.chosen.load_full();
         if self.keeps && former.as_deref() != address.as_ref() {
             self.client = self.client_with(&self.material)?;
@@ -286,17 +275,17 @@ impl Transport {
         Ok(())
     }
 
-    fn client_with(&self, material: &TlsMaterial) -> Result<Client, ClientError> {
+    fn client_with(&self, material: &PeerCertificates) -> Result<Client, ExitError> {
         let proxy = self.proxy.as_ref();
-        client(&self.scheme, &self.addresses, proxy, &self.files, material)
+        client(&self.scheme, &self.addresses, proxy, material)
     }
 
-    fn replace(&mut self, material: TlsMaterial) -> Result<bool, String> {
+    fn replace(&mut self, material: PeerCertificates) -> Result<bool, String> {
         if material == self.material {
             return Ok(false);
         }
         // An expired client certificate stays, and does not keep a fresh authority out.
-        let is_another = !material.presents_same_as(&self.material);
+        let is_another = material.identity != self.material.identity;
         if let Some(expired) = self
             .files
             .expired(&material, unix_now())
@@ -316,9 +305,21 @@ fn client(
     scheme: &Scheme,
     addresses: &Arc<Addresses>,
     proxy: Option<&KeysProxy>,
-    files: &TlsFiles,
-    material: &TlsMaterial,
-) -> Result<Client, ClientError> {
+    material: &PeerCertificates,
+) -> Result<Client, ExitError> {
+    let built = builder(scheme, addresses, proxy, material).and_then(ClientBuilder::build);
+    built.map_err(|error| {
+        let causes = with_causes(&error);
+        ExitError::Config(format!("the HTTP client cannot be built: {causes}"))
+    })
+}
+
+fn builder(
+    scheme: &Scheme,
+    addresses: &Arc<Addresses>,
+    proxy: Option<&KeysProxy>,
+    material: &PeerCertificates,
+) -> reqwest::Result<ClientBuilder> {
     let client = Client::builder()
         .timeout(TIMEOUT)
         // No redirect and no proxy from the environment: both could replace the key.
@@ -332,13 +333,22 @@ fn client(
         Some(proxy) => client.proxy(Proxy::all(proxy.as_str())?),
         None => client,
     };
-    let client = if *scheme == Scheme::HTTPS {
-        files.configure(material, client)?
-    } else {
+    if *scheme != Scheme::HTTPS {
         // Avoids loading the system's certificates.
-        client.tls_certs_only([])
+        return Ok(client.tls_certs_only([]));
+    }
+    let client = client.tls_version_min(tls::Version::TLS_1_2);
+    let client = match &material.authorities {
+        Some(trusted) => {
+            let trusted = trusted.iter().map(|one| Certificate::from_der(one));
+            client.tls_certs_only(trusted.collect::<reqwest::Result<Vec<_>>>()?)
+        }
+        None => client,
     };
-    Ok(client.build()?)
+    match &material.identity {
+        Some(identity) => Ok(client.identity(Identity::from_pem(&identity.pem())?)),
+        None => Ok(client),
+    }
 }
 
 /// Returns seconds since the epoch (RFC 9110 §6.6.1).

@@ -32,11 +32,10 @@ use crate::issuers::task::{Changes, IssuerTask};
 use crate::server::connections::ClientConnections;
 use crate::server::listener::{BoundService, ListenAddresses};
 use crate::server::reload::{Reload, WatchedFiles};
-use crate::server::services::{reload_certificate, run_issuers, serve_admin_port};
+use crate::server::services::{follow_tls, run_issuers, serve_admin_port};
 use crate::server::shutdown::{ExitReason, GracefulStop};
 use crate::upstream::exposure_check::ExposureProbe;
 use crate::upstream::{IDLE_TIMEOUT, UpstreamNames};
-use runtime::tls::clients::ClientTls;
 
 /// Serves until a signal. `config` comes from `args`; `files` holds the state of their files before
 /// that.
@@ -65,20 +64,16 @@ pub(crate) fn serve(
     if let Some(names) = UpstreamNames::of(&app.upstream) {
         server.add_service(supervised("name lookup", names.run(), &background));
     }
-    let tls = config.tls.as_ref().map(ClientTls::new).transpose()?;
-    let tls = tls.map(Arc::new);
     let reload = Reload {
         start: args.clone(),
         watched: files,
         app: Arc::clone(&app),
-        client_tls: tls.clone(),
         issuers: changes,
     };
     server.add_service(supervised("reload", reload.run(), &background));
-    if let Some(settings) = &config.tls {
-        let certificate = Arc::clone(&settings.certificate);
-        let reload = reload_certificate(certificate, app.metrics.tls.clone());
-        server.add_service(supervised("certificate reload", reload, &background));
+    if let Some(tls) = &config.tls {
+        let following = follow_tls(Arc::clone(tls), app.metrics.tls.clone());
+        server.add_service(supervised("certificate reload", following, &background));
     }
     if let Some((target, rejected)) = config.bypass {
         let condition = || app.health.condition("bypass", "not probed yet");
@@ -90,7 +85,7 @@ pub(crate) fn serve(
         server.add_service(supervised("bypass check", check.run(), &background));
     }
     let probes = probes::routes(config.probes.clone())?;
-    let clients = client_connections(&config, tls, Arc::clone(&app));
+    let clients = client_connections(&config, Arc::clone(&app));
     let clients = BoundService::new("proxy", clients, public, connections, background.clone())
         .map_err(|error| ExitError::Software(format!("the listener has no address: {error}")))?;
     server.add_service(clients);
@@ -182,17 +177,18 @@ fn issuer_tasks(config: &Config, app: &App) -> Result<(Vec<IssuerTask>, Changes)
     issuers.map(task).collect()
 }
 
-fn client_connections(
-    config: &Config,
-    tls: Option<Arc<ClientTls>>,
-    app: Arc<App>,
-) -> ClientConnections {
+fn client_connections(config: &Config, app: Arc<App>) -> ClientConnections {
     let descriptors = fd_limit::for_clients();
     let max = limits::max_of("--max-connections", config.max_connections, descriptors);
     let evictions = app.metrics.connections_evicted();
     let slots = ConnectionSlots::counting("public port", max, evictions);
     let requests = Exchanges::new(app, limits::max_idle(descriptors), IDLE_TIMEOUT);
-    ClientConnections::new(requests, tls, slots, config.request_header_timeout)
+    ClientConnections::new(
+        requests,
+        config.tls.clone(),
+        slots,
+        config.request_header_timeout,
+    )
 }
 
 fn pingora_conf(config: &Config) -> ServerConf {

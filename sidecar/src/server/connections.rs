@@ -11,7 +11,7 @@ use pingora::protocols::Stream;
 use pingora::server::ShutdownWatch;
 use runtime::net::connection_slots::{Activity, ConnectionSlots};
 use runtime::net::listener::LAST_REQUEST;
-use runtime::tls::clients::ClientTls;
+use runtime::tls::ServerTls;
 use tokio::sync::Notify;
 use wire::rejection::Rejection::RequestMalformed;
 
@@ -25,7 +25,7 @@ use crate::identity::forwarded::Client;
 /// Handler of accepted connections.
 pub(crate) struct ClientConnections {
     requests: Arc<Exchanges>,
-    tls: Option<Arc<ClientTls>>,
+    tls: Option<Arc<ServerTls>>,
     slots: ConnectionSlots,
     head_timeout: Duration,
 }
@@ -33,7 +33,7 @@ pub(crate) struct ClientConnections {
 impl ClientConnections {
     pub(crate) fn new(
         requests: Exchanges,
-        tls: Option<Arc<ClientTls>>,
+        tls: Option<Arc<ServerTls>>,
         slots: ConnectionSlots,
         head_timeout: Duration,
     ) -> Self {

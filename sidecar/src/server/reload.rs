@@ -24,7 +24,6 @@ use crate::cli::{Cli, Command, ServeArgs};
 use crate::config::Config;
 use crate::issuers::task::{Change, Changes};
 use crate::server::reminder::Reminder;
-use runtime::tls::clients::{ClientTls, NextClients};
 
 /// The parts of the program that a reload changes.
 #[derive(Debug)]
@@ -34,7 +33,6 @@ pub(crate) struct Reload {
     /// Files of the configuration, in their state before they were read.
     pub(crate) watched: WatchedFiles,
     pub(crate) app: Arc<App>,
-    pub(crate) client_tls: Option<Arc<ClientTls>>,
     pub(crate) issuers: Changes,
 }
 
@@ -110,24 +108,18 @@ impl Reload {
         effective: &ServeArgs,
     ) -> Result<(ServeArgs, Vec<String>), ExitError> {
         let (start, effective) = (self.start.clone(), effective.clone());
-        let client_tls = self.client_tls.clone();
         // All that reads files or can fail comes first.
         let reading = spawn_blocking(move || {
-            read_and_check(&start, &effective, client_tls.as_deref())
-                .map_err(command_line::with_sources::<Cli>)
+            read_and_check(&start, &effective).map_err(command_line::with_sources::<Cli>)
         });
         let ended = |error: JoinError| ExitError::Software(error.to_string());
         let valid = reading.await.map_err(ended)??;
-        self.apply(valid.config, valid.clients);
+        self.apply(valid.config);
         Ok((valid.now, valid.waiting))
     }
 
     /// Applies the parts, which cannot fail.
-    fn apply(&self, config: Config, clients: Option<NextClients>) {
-        if let (Some(tls), Some(clients)) = (&self.client_tls, clients) {
-            tls.set_client_roots(clients);
-            tracing::info!("the authorities for client certificates were replaced");
-        }
+    fn apply(&self, config: Config) {
         if self.app.upstream.set_tls(config.upstream.tls.clone()) {
             tracing::info!("the certificates for the service were replaced");
         }
@@ -150,15 +142,9 @@ struct ValidConfig {
     config: Config,
     /// Names of the settings that wait for the next start.
     waiting: Vec<String>,
-    /// Changed authorities for client certificates.
-    clients: Option<NextClients>,
 }
 
-fn read_and_check(
-    start: &ServeArgs,
-    effective: &ServeArgs,
-    client_tls: Option<&ClientTls>,
-) -> Result<ValidConfig, ExitError> {
+fn read_and_check(start: &ServeArgs, effective: &ServeArgs) -> Result<ValidConfig, ExitError> {
     let read = read()?;
     // With an invalid one the next start would fail.
     Config::new(&read)?;
@@ -170,12 +156,10 @@ fn read_and_check(
             "without {waiting}, which wait for the next start: {error}"
         ))
     })?;
-    let clients = client_tls.map(|tls| tls.read_client_roots(now.listening.client_ca.as_deref()));
     Ok(ValidConfig {
         now,
         config,
         waiting,
-        clients: clients.transpose()?.flatten(),
     })
 }
 
@@ -230,7 +214,6 @@ fn files_of(args: &ServeArgs) -> Vec<PathBuf> {
         args.upstream.upstream_ca.clone(),
         args.upstream.upstream_client_cert.clone(),
         args.upstream.upstream_client_key.clone(),
-        args.listening.client_ca.clone(),
     ]
     .into_iter()
     .flatten()

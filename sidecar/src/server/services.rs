@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use axum::Router;
 use prometheus_client::registry::Registry;
+use runtime::admin;
 use runtime::admin::health::Health;
 use runtime::process::supervisor::STOPPED_UNEXPECTEDLY;
-use runtime::tls::{CertificateMetrics, ServerCertificate};
-use runtime::{admin, tls};
+use runtime::tls::{CertificateMetrics, ServerTls};
 use tokio::task::JoinSet;
 
 use crate::issuers::task::IssuerTask;
@@ -32,12 +32,12 @@ pub(crate) async fn serve_admin_port(
     Err(STOPPED_UNEXPECTEDLY.to_owned())
 }
 
-/// Reloads the certificate that clients get.
-pub(crate) async fn reload_certificate(
-    certificate: Arc<ServerCertificate>,
+/// Reloads the certificate that clients get, and the authorities of theirs.
+pub(crate) async fn follow_tls(
+    tls: Arc<ServerTls>,
     metrics: CertificateMetrics,
 ) -> Result<Infallible, String> {
-    let following = tls::follow(certificate, metrics);
+    let following = tls.follow(metrics);
     following.map_err(|error| error.to_string())?.await;
     Err(STOPPED_UNEXPECTEDLY.to_owned())
 }

@@ -1,82 +1,40 @@
-//! TLS towards the service: trusted authorities and the client certificate.
-//!
-//! All files are checked when they are read: Pingora panics on a malformed certificate, and
-//! verifies nothing if the server name is empty.
+//! TLS towards the service: trusted authorities and the client certificate, for Pingora, which panics
+//! on a malformed certificate, and verifies nothing if the server name is empty.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pingora::protocols::tls::CaType;
 use pingora::upstreams::peer::HttpPeer;
 use pingora::utils::tls::{CertKey, WrappedX509, parse_x509};
-use runtime::tls::{CertificateFiles, authorities, expired};
-use rustls::pki_types::pem::PemObject;
+use runtime::process::exit::ExitError;
+use runtime::tls::peer::{PeerCertificates, PeerFiles};
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 
-const CA: &str = "--upstream-ca";
-const CERTIFICATE: &str = "--upstream-client-cert";
-const KEY: &str = "--upstream-client-key";
-
-/// Configured files and server name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct TlsFiles {
-    /// Name in the service's certificate, never empty.
-    pub(crate) server_name: String,
-    /// PEM file of the trusted authorities; `None` for those of the system.
-    pub(crate) ca: Option<PathBuf>,
-    /// PEM files of a certificate chain and its private key.
-    pub(crate) client: Option<(PathBuf, PathBuf)>,
-    /// False for a service on this machine's loopback address.
-    pub(crate) is_verified: bool,
-}
-
-/// Content of [`TlsFiles`].
+/// Checked content of the files.
 #[derive(Clone)]
 pub(crate) struct UpstreamTls {
+    /// Name in the service's certificate, never empty.
     server_name: String,
-    ca: Option<Arc<CaType>>,
-    client: Option<Identity>,
+    /// False for a service on this machine's loopback address.
     is_verified: bool,
+    files: PeerFiles,
+    read: Arc<PeerCertificates>,
+    ca: Option<Arc<CaType>>,
+    client: Option<Arc<CertKey>>,
 }
 
-/// Client certificate for the service.
-#[derive(Clone)]
-struct Identity {
-    pair: Arc<CertKey>,
-    file: PathBuf,
-    /// In seconds since 1970.
-    not_after: i64,
-}
-
-/// Compares names and certificates; equal certificates have equal private keys.
 impl PartialEq for UpstreamTls {
     fn eq(&self, other: &Self) -> bool {
         (&self.server_name, self.is_verified) == (&other.server_name, other.is_verified)
-            && self.authorities() == other.authorities()
-            && self.chain() == other.chain()
+            && self.read == other.read
     }
 }
 
-fn raw_certificates<'c>(certificates: impl Iterator<Item = &'c WrappedX509>) -> Vec<&'c [u8]> {
-    let raw = |certificate: &'c WrappedX509| certificate.borrow_raw_cert().as_slice();
-    certificates.map(raw).collect()
-}
-
-/// Error of a file or of the server name.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum TlsFilesError {
-    #[error("'{0}' is not the name of a server")]
-    ServerName(String),
-    #[error("{flag}: {why}")]
-    File { flag: &'static str, why: String },
-}
-
-impl TlsFilesError {
-    /// Creates the error of a file; `why` names the file.
-    fn file(flag: &'static str, why: impl fmt::Display) -> Self {
-        let why = why.to_string();
-        Self::File { flag, why }
+impl fmt::Debug for UpstreamTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.files.fmt(f)
     }
 }
 
@@ -84,21 +42,33 @@ impl UpstreamTls {
     /// Reads the files.
     ///
     /// # Errors
-    /// [`TlsFilesError`] for an unreadable file, a file without a certificate, or a key that does
-    /// not match its certificate or is readable by others.
-    pub(crate) fn load(files: &TlsFiles) -> Result<Self, TlsFilesError> {
-        if ServerName::try_from(files.server_name.as_str()).is_err() {
-            return Err(TlsFilesError::ServerName(files.server_name.clone()));
+    /// [`ExitError::Config`] for a file that cannot be used, or a name that no server can have.
+    pub(crate) fn read(
+        server_name: &str,
+        is_verified: bool,
+        files: PeerFiles,
+    ) -> Result<Self, ExitError> {
+        let invalid = |what: String| ExitError::Config(format!("--upstream: {what}"));
+        if ServerName::try_from(server_name).is_err() {
+            return Err(invalid(format!(
+                "'{server_name}' is not the name of a server"
+            )));
         }
+        let read = files.read()?;
+        let client = read.identity.as_ref().map(|identity| {
+            let chain = identity.certified.cert.iter().map(|link| link.to_vec());
+            let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes())?;
+            Ok(CertKey::new(chain.collect(), key.secret_der().to_vec()))
+        });
+        let client = client.transpose();
+        let client = client.map_err(|error: pem::Error| invalid(error.to_string()))?;
         Ok(Self {
-            server_name: files.server_name.clone(),
-            ca: files.ca.as_deref().map(trusted).transpose()?,
-            client: files
-                .client
-                .as_ref()
-                .map(|(certificate, key)| client_identity(certificate, key))
-                .transpose()?,
-            is_verified: files.is_verified,
+            server_name: server_name.to_owned(),
+            is_verified,
+            files,
+            ca: read.authorities.as_deref().map(authorities),
+            client: client.map(Arc::new),
+            read: Arc::new(read),
         })
     }
 
@@ -113,61 +83,22 @@ impl UpstreamTls {
     /// Returns the warning of a client certificate that has expired at `now`, in seconds since
     /// 1970.
     pub(crate) fn expired_certificate(&self, now: i64) -> Option<String> {
-        let client = self.client.as_ref()?;
-        expired(CERTIFICATE, &client.file, client.not_after, now)
-    }
-
-    fn authorities(&self) -> Option<Vec<&[u8]>> {
-        Some(raw_certificates(self.ca.as_deref()?.iter()))
-    }
-
-    fn chain(&self) -> Option<Vec<&[u8]>> {
-        let client = &self.client.as_ref()?.pair;
-        let intermediates = client.intermediates().into_iter();
-        Some(raw_certificates(
-            std::iter::once(client.leaf()).chain(intermediates),
-        ))
+        self.files.expired(&self.read, now)
     }
 
     /// Configures `peer` for TLS.
     pub(crate) fn apply_to(&self, peer: &mut HttpPeer) {
         peer.sni.clone_from(&self.server_name);
         peer.options.ca.clone_from(&self.ca);
-        peer.client_cert_key = self.client.as_ref().map(|client| Arc::clone(&client.pair));
+        peer.client_cert_key.clone_from(&self.client);
         peer.options.verify_cert = self.is_verified;
         peer.options.verify_hostname = self.is_verified;
     }
 }
 
-impl fmt::Debug for UpstreamTls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UpstreamTls")
-            .field("server_name", &self.server_name)
-            .finish_non_exhaustive()
-    }
-}
-
-fn trusted(path: &Path) -> Result<Arc<CaType>, TlsFilesError> {
-    let certificates = authorities(path).map_err(|error| TlsFilesError::file(CA, error))?;
-    let parsed: Vec<WrappedX509> = certificates
-        .into_iter()
-        .map(|certificate| WrappedX509::new(certificate.to_vec(), parse_x509))
-        .collect();
-    Ok(parsed.into())
-}
-
-fn client_identity(file: &Path, key: &Path) -> Result<Identity, TlsFilesError> {
-    let files = CertificateFiles::read(file, key)
-        .map_err(|error| TlsFilesError::file(error.setting(CERTIFICATE, KEY), error))?;
-    let chain = CertificateDer::pem_slice_iter(&files.chain)
-        .map(|link| link.map(|link| link.to_vec()))
-        .collect::<Result<_, _>>()
-        .map_err(|error| TlsFilesError::file(CERTIFICATE, error))?;
-    let private = PrivateKeyDer::from_pem_slice(files.key.as_bytes())
-        .map_err(|error| TlsFilesError::file(KEY, error))?;
-    Ok(Identity {
-        pair: Arc::new(CertKey::new(chain, private.secret_der().to_vec())),
-        file: file.to_owned(),
-        not_after: files.not_after,
-    })
+fn authorities(certificates: &[CertificateDer<'static>]) -> Arc<CaType> {
+    let parsed = certificates
+        .iter()
+        .map(|certificate| WrappedX509::new(certificate.to_vec(), parse_x509));
+    parsed.collect::<Vec<_>>().into()
 }

@@ -152,7 +152,7 @@ fn a_new_certificate_is_served_and_a_bad_one_is_not() {
     std::fs::copy(authority.issue("other").key, &certificate.key).unwrap();
     let mode = std::fs::Permissions::from_mode(0o600);
     std::fs::set_permissions(&certificate.key, mode).unwrap();
-    sidecar.until_logged("TLS certificate: unusable");
+    sidecar.until_logged("TLS files: unusable");
     assert_eq!(presented(), second);
     let request = format!(
         "GET /orders/list HTTP/1.1\r\nHost: a\r\n{}\r\n",

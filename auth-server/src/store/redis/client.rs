@@ -143,9 +143,8 @@ mod tests {
         let certificate = authority.issue("client");
         let showing = |not_after| Credentials {
             client: Some(CertificateFiles {
-                chain: std::fs::read(&certificate.cert).unwrap(),
-                key: Zeroizing::new(std::fs::read_to_string(&certificate.key).unwrap()),
                 not_after,
+                ..CertificateFiles::read(&certificate.cert, &certificate.key).unwrap()
             }),
             ..Credentials::default()
         };

@@ -17,8 +17,7 @@ use runtime::process::clock::unix_now;
 use runtime::process::exit::ExitError;
 use runtime::process::signals::Terminations;
 use runtime::process::supervisor::supervisor;
-use runtime::tls::clients::{ClientTls, ClientTlsSettings, HTTP_1};
-use runtime::tls::{self, CertificateMetrics};
+use runtime::tls::{CertificateMetrics, HTTP_1};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
@@ -53,13 +52,8 @@ async fn serve(args: &WebhookArgs) -> Result<(), ExitError> {
         |error: std::io::Error| ExitError::Software(format!("signals cannot be received: {error}"));
     let mut terminations = Terminations::install().map_err(no_signals)?;
     let missing = "--tls-cert and --tls-key are missing: the API server speaks TLS";
-    let certificate = args.tls.certificate()?;
-    let certificate = certificate.ok_or_else(|| ExitError::Config(missing.to_owned()))?;
-    let clients = Arc::new(ClientTls::new(&ClientTlsSettings {
-        certificate: Arc::clone(&certificate),
-        protocols: HTTP_1,
-        client_ca: args.client_ca.clone(),
-    })?);
+    let tls = args.tls.server(args.client_ca.as_deref(), HTTP_1)?;
+    let tls = tls.ok_or_else(|| ExitError::Config(missing.to_owned()))?;
     let settings = Settings::new(&args.sidecars)?;
     info!(
         version = env!("CARGO_PKG_VERSION"),
@@ -68,7 +62,7 @@ async fn serve(args: &WebhookArgs) -> Result<(), ExitError> {
         image = settings.image,
         "starting"
     );
-    if let Some(warning) = certificate.expired(unix_now()) {
+    if let Some(warning) = tls.expired(unix_now()) {
         warn!("{warning}");
     }
     let format = args.logs.log_format;
@@ -81,13 +75,10 @@ async fn serve(args: &WebhookArgs) -> Result<(), ExitError> {
     let help = "Reviewed objects by outcome (allowed, patched, rejected, malformed)";
     registry.register("reviews", help, reviewed.clone());
     of_certificate.register(&mut registry);
-    let following = tls::follow(certificate, of_certificate).map_err(no_signals)?;
-    background.spawn_critical("following the TLS certificate", following);
-    if let Some(file) = args.client_ca.clone() {
-        let following = Arc::clone(&clients).follow_client_roots(file);
-        let following = following.map_err(no_signals)?;
-        background.spawn_critical("following the authorities of clients", following);
-    }
+    let following = Arc::clone(&tls)
+        .follow(of_certificate)
+        .map_err(no_signals)?;
+    background.spawn_critical("following the TLS files", following);
 
     let health = Health::new();
     let serving = health.condition("serving", "starting");
@@ -95,7 +86,7 @@ async fn serve(args: &WebhookArgs) -> Result<(), ExitError> {
     listener::announce(Port::Admin, &admin, format)?;
     admin::spawn(admin, &health, registry, &stop, &background);
     let port = HttpPort {
-        tls: Some(clients),
+        tls: Some(tls),
         keep_alive: true,
         drain_timeout: DRAIN_TIMEOUT,
         ..HttpPort::new(PORT, reviews::routes(settings, reviewed), TIMEOUT)

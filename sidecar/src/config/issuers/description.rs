@@ -7,6 +7,7 @@ use http::HeaderName;
 use http::uri::Scheme;
 use runtime::net::host_port::without_credentials;
 use runtime::process::exit::ExitError;
+use runtime::tls::peer::{PeerFiles, PeerSettings};
 use wire::keys::algorithms::AsymmetricAlgorithm;
 use wire::token::claim_mapping::ClaimMapping;
 use wire::token::claim_name::ClaimName;
@@ -30,7 +31,6 @@ use crate::issuers::source::SourceSettings;
 use crate::issuers::source::file::KeyFile;
 use crate::issuers::source::issuer_url::{DiscoverySettings, IssuerUrl};
 use crate::issuers::source::jwks_url::JwksUrlSettings;
-use crate::issuers::tls::TlsFiles;
 
 /// The name stands in labels of metrics and in names of files.
 const MAX_NAME_BYTES: usize = 32;
@@ -48,7 +48,7 @@ pub(super) struct Description<'a> {
     /// Fields of the user, each as `FIELD=CLAIM`.
     claims: Vec<String>,
     /// Certificates for the way to the keys.
-    tls: TlsFiles,
+    tls: PeerFiles,
     /// The file of the key cache.
     cache: Option<PathBuf>,
 }
@@ -75,9 +75,12 @@ impl<'a> Description<'a> {
             args,
             issuers: accepted(table).map_err(|why| super::rejected(&table.name, why))?,
             claims: claims.collect(),
-            tls: TlsFiles {
+            tls: PeerFiles {
+                settings: PeerSettings {
+                    ca: "ca",
+                    ..PeerSettings::default()
+                },
                 ca: table.ca.clone(),
-                is_of_table: true,
                 identity: None,
             },
             cache,
@@ -321,7 +324,7 @@ impl<'a> Description<'a> {
             .unwrap_or_else(|| kubernetes::CA_FILE.into());
         let token_file = self.table.token_file.clone();
         Ok(JwksUrlSettings {
-            tls: TlsFiles {
+            tls: PeerFiles {
                 ca: Some(ca),
                 ..settings.tls
             },
@@ -367,7 +370,7 @@ impl<'a> Description<'a> {
     }
 
     /// Returns the certificates; without TLS they were meant for something else.
-    fn tls(&self, scheme: Option<&Scheme>) -> Result<TlsFiles, ExitError> {
+    fn tls(&self, scheme: Option<&Scheme>) -> Result<PeerFiles, ExitError> {
         match key_source::unused(&self.tls, scheme) {
             None => Ok(self.tls.clone()),
             Some(setting) if self.is_of_flags() => Err(key_source::without_tls(setting)),

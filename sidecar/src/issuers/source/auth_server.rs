@@ -4,6 +4,7 @@
 
 use http::{StatusCode, header};
 use runtime::process::exit::ExitError;
+use runtime::tls::peer::PeerFiles;
 use secrecy::{ExposeSecret, SecretString};
 use wire::keys::signing_type::SigningType;
 use wire::keys::{KeySet, VerificationKey};
@@ -17,7 +18,6 @@ use crate::issuers::http_client::{
 use crate::issuers::jwks::{self, CachedJwks};
 use crate::issuers::key_response::{KeyResponseError, key_string};
 use crate::issuers::revocations::{FetchedList, ListError};
-use crate::issuers::tls::TlsFiles;
 
 /// Relative to the auth server's context path.
 const KEY_PATH: &str = "/client/user/secret/key";
@@ -39,7 +39,7 @@ pub(crate) struct Application {
 #[derive(Debug, Clone)]
 pub(crate) struct EndpointSettings {
     pub(crate) auth_server: AuthServer,
-    pub(crate) tls: TlsFiles,
+    pub(crate) tls: PeerFiles,
     pub(crate) application: Application,
     pub(crate) signing_type: SigningType,
     /// True where the revocation list is fetched with each key.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use http::StatusCode;
 use runtime::logs::sanitize::LogText;
 use runtime::process::exit::ExitError;
+use runtime::tls::peer::PeerFiles;
 use serde::Deserialize;
 use wire::keys::algorithms::AsymmetricAlgorithm;
 
@@ -17,7 +18,6 @@ use crate::issuers::fetch::{FetchError, Fetched, Purpose};
 use crate::issuers::http_client::{KeyRequest, KeyResponse, MAX_BODY_BYTES, Transport, Unexpected};
 use crate::issuers::jwks_address::{JwksAddress, JwksAddressError};
 use crate::issuers::proxy::KeysProxy;
-use crate::issuers::tls::TlsFiles;
 use wire::keys::BYTE_ORDER_MARK;
 
 /// The path of the document, behind the issuer without its final slash.
@@ -88,7 +88,7 @@ pub(crate) struct DiscoverySettings {
     pub(crate) issuer: IssuerUrl,
     /// Other hosts that may serve its key set.
     pub(crate) hosts: Vec<String>,
-    pub(crate) tls: TlsFiles,
+    pub(crate) tls: PeerFiles,
     pub(crate) proxy: Option<KeysProxy>,
     pub(crate) algorithms: Vec<AsymmetricAlgorithm>,
     pub(crate) max_key_age: Option<Duration>,
@@ -263,7 +263,7 @@ impl DiscoverySettings {
             tls: if url.is_https() {
                 self.tls.clone()
             } else {
-                TlsFiles::default()
+                PeerFiles::default()
             },
             url,
             proxy: self.proxy.clone(),
@@ -298,7 +298,7 @@ mod tests {
         let settings = DiscoverySettings {
             issuer: IssuerUrl::new(issuer).unwrap(),
             hosts: hosts.iter().map(ToString::to_string).collect(),
-            tls: TlsFiles::default(),
+            tls: PeerFiles::default(),
             proxy: None,
             algorithms: Vec::new(),
             max_key_age: None,

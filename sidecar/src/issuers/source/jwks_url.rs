@@ -9,6 +9,7 @@ use http::{HeaderMap, header};
 use runtime::files::bounded_read;
 use runtime::files::file_watch::run_blocking;
 use runtime::process::exit::ExitError;
+use runtime::tls::peer::PeerFiles;
 use wire::keys::algorithms::AsymmetricAlgorithm;
 use zeroize::Zeroizing;
 
@@ -17,7 +18,6 @@ use crate::issuers::http_client::{KeyRequest, MAX_BODY_BYTES, Transport};
 use crate::issuers::jwks::{self, CachedJwks, jws};
 use crate::issuers::jwks_address::JwksAddress;
 use crate::issuers::proxy::KeysProxy;
-use crate::issuers::tls::TlsFiles;
 
 /// Max. freshness: a longer promise of the issuer would keep a revoked key trusted.
 const MAX_FRESHNESS: Duration = Duration::from_secs(300);
@@ -25,7 +25,7 @@ const MAX_FRESHNESS: Duration = Duration::from_secs(300);
 #[derive(Debug, Clone)]
 pub(crate) struct JwksUrlSettings {
     pub(crate) url: JwksAddress,
-    pub(crate) tls: TlsFiles,
+    pub(crate) tls: PeerFiles,
     pub(crate) proxy: Option<KeysProxy>,
     /// A file with a token for the key server, read at each fetch.
     pub(crate) bearer_file: Option<PathBuf>,

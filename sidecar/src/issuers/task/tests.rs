@@ -7,9 +7,9 @@ use wire::keys::signing_type::SigningType;
 use wire::token::bearer::Bearer;
 
 use super::super::source::auth_server::{Application, EndpointSettings};
-use super::super::tls::TlsFiles;
 use super::*;
 use crate::telemetry::metrics::TokenCacheCounters;
+use runtime::tls::peer::PeerFiles;
 
 const YEARLY: &str = "0 0 0 1 1 *";
 
@@ -36,7 +36,7 @@ fn task(cron: &str, envelopes: Vec<String>) -> (IssuerTask, Arc<CurrentKeys>) {
         name: None,
         source: SourceSettings::AuthServer(EndpointSettings {
             auth_server: auth_server.parse().unwrap(),
-            tls: TlsFiles::default(),
+            tls: PeerFiles::default(),
             application,
             signing_type: SigningType::Hmac,
             wants_list: false,

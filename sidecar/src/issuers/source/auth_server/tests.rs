@@ -41,14 +41,18 @@ fn source(address: SocketAddr) -> KeyEndpointSource {
 }
 
 fn source_of(address: SocketAddr, signing_type: SigningType) -> KeyEndpointSource {
-    source_with(address, signing_type, TlsFiles::default())
+    source_with(address, signing_type, PeerFiles::default())
 }
 
-fn source_with(address: SocketAddr, signing_type: SigningType, tls: TlsFiles) -> KeyEndpointSource {
+fn source_with(
+    address: SocketAddr,
+    signing_type: SigningType,
+    tls: PeerFiles,
+) -> KeyEndpointSource {
     source_at(&format!("http://{address}/auth"), signing_type, tls)
 }
 
-fn source_at(auth_server: &str, signing_type: SigningType, tls: TlsFiles) -> KeyEndpointSource {
+fn source_at(auth_server: &str, signing_type: SigningType, tls: PeerFiles) -> KeyEndpointSource {
     // The first test of the process installs it, the others find it there.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let application = Application {
@@ -125,7 +129,7 @@ async fn whatever_fails_brings_no_key_and_gives_the_reason() {
 async fn plain_http_where_https_is_expected_is_named() {
     let (address, _heads) = auth_server(response("400 Bad Request", ""));
     let url = format!("https://{address}/auth");
-    let mut source = source_at(&url, SigningType::Rsa, TlsFiles::default());
+    let mut source = source_at(&url, SigningType::Rsa, PeerFiles::default());
     let error = source.fetch().await.unwrap_err().to_string();
     assert!(error.contains("http:// in place of https://"), "{error}");
     assert!(!error.contains("InvalidContentType"), "{error}");
