@@ -348,7 +348,7 @@ impl State {
                     ("", Some(revocation(id, None, (live, ends))))
                 }
             };
-            let removal = Some(held.removal(id));
+            let removal = Some(held.removal());
             if self.revoke(revoked.as_slice(), removal).await? == Outcome::Committed {
                 audit::session_ended(account, cause.name());
                 parts.metrics.session(match cause {

@@ -9,8 +9,8 @@ pub(crate) mod clock;
 pub(crate) mod conformance;
 pub(crate) mod directory;
 pub(crate) mod envelope_encryption;
-pub(crate) mod record_mac;
 pub(crate) mod redis;
+pub(crate) mod sealed;
 pub(crate) mod sqlite;
 
 use std::fmt;

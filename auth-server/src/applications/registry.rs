@@ -43,8 +43,7 @@ pub(crate) enum ApplicationError {
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reconciled {
-    /// Records to write back: lost by the store (FLUSHALL, a failover to an empty replica), or later
-    /// than its own.
+    /// Records to write back: lost by the store (FLUSHALL, a failover to an empty replica), or older there.
     pub(crate) restored: Vec<(AppId, SecretHashes)>,
     /// Changes by others since the last poll.
     pub(crate) events: Vec<ApplicationEvent>,
@@ -170,8 +169,8 @@ impl ApplicationRegistry {
     /// Takes over the stored records, and returns those to write back.
     ///
     /// A record missing in the store was lost, because a removed application keeps one: it stays in
-    /// force, so a lost store never disables a check. So does one in memory that is later than the
-    /// store's. An unreadable record leaves the one in memory in force, and is not overwritten.
+    /// force, so a lost store never disables a check. So does one of a later generation than the store's,
+    /// whole; of two alike the store's counts. An unreadable record leaves the one in memory in force, and is not overwritten.
     pub(crate) fn reconcile(&self, stored: &Applications) -> Reconciled {
         let former = self.known.load_full();
         let mut all = stored.clone();
@@ -182,13 +181,12 @@ impl ApplicationRegistry {
         let mut restored = Vec::new();
         for (id, mine) in memory.records() {
             let held = stored.record(id.as_str());
-            if held == Some(mine) {
+            if held.is_some_and(|held| !held.is_older_than(mine)) {
                 continue;
             }
-            let record = held.map_or_else(|| mine.clone(), |held| held.or_later(mine));
-            all.put(id.clone(), record.clone());
-            if held != Some(&record) && !stored.is_unreadable(id) {
-                restored.push((id.clone(), record));
+            all.put(id.clone(), mine.clone());
+            if !stored.is_unreadable(id) {
+                restored.push((id.clone(), mine.clone()));
             }
         }
         // Applications were registered, though their records are unreadable.

@@ -60,7 +60,7 @@ impl TryFrom<String> for SecretHash {
 /// without an interruption, and the dropped ones. Without a valid one it belongs to a removed
 /// application.
 ///
-/// It counts whole: which of two is the later one says their generation.
+/// It counts whole: the generation tells the later of two.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SecretHashes {
     /// Raised by each change.
@@ -79,10 +79,7 @@ pub(crate) struct SecretHashes {
     /// For tokens; an application without one only fetches keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     grant: Option<RecordedGrant>,
-    /// Authenticates the record in a store with a key-encryption key.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    mac: Option<String>,
-    /// Members of a newer version, kept unchanged and authenticated with the rest.
+    /// Members of a newer version, kept unchanged.
     #[serde(flatten)]
     unknown: BTreeMap<String, Value>,
 }
@@ -103,7 +100,6 @@ impl FromIterator<SecretHash> for SecretHashes {
             hashes: hashes.into_iter().collect(),
             dropped: BTreeSet::new(),
             grant: None,
-            mac: None,
             unknown: BTreeMap::new(),
         }
     }
@@ -182,44 +178,9 @@ impl SecretHashes {
         self.dropped.contains(&SecretHash::of(secret))
     }
 
-    /// Returns the record in force where the store has this one and memory has `memory`. The later one
-    /// counts whole, memory's of two alike; of the other one only the dropped secrets count.
-    ///
-    /// What the store does not hold has a later generation, or two servers would undo each other.
-    pub(crate) fn or_later(&self, memory: &Self) -> Self {
-        if self.generation > memory.generation {
-            return self.without_dropped_of(memory);
-        }
-        let mut record = memory.without_dropped_of(self);
-        if record.generation == self.generation && record != *self {
-            record.generation = record.generation.saturating_add(1);
-        }
-        record
-    }
-
-    fn without_dropped_of(&self, other: &Self) -> Self {
-        if other.dropped.is_subset(&self.dropped) {
-            return self.clone();
-        }
-        let dropped = &self.dropped | &other.dropped;
-        let hashes = self.hashes.iter().copied();
-        Self {
-            generation: self.generation.saturating_add(1),
-            hashes: hashes.filter(|hash| !dropped.contains(hash)).collect(),
-            dropped,
-            ..self.clone()
-        }
-    }
-
-    pub(crate) fn mac(&self) -> Option<&str> {
-        self.mac.as_deref()
-    }
-
-    pub(crate) fn with_mac(&self, mac: Option<String>) -> Self {
-        Self {
-            mac,
-            ..self.clone()
-        }
+    /// Returns true for the record of an older copy of the store.
+    pub(crate) fn is_older_than(&self, known: &Self) -> bool {
+        self.generation < known.generation
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -266,35 +227,6 @@ mod tests {
     }
 
     #[test]
-    fn the_later_record_counts_whole_and_dropped_secrets_stay_so() {
-        let one = SecretHashes::of("first");
-        let two = one.with_new("second");
-        let dropped = two.newest();
-        let removed = two.removed();
-        let forked = one.with_new("other");
-        let later = forked.with_new("third").with_new("fourth");
-        for (stored, memory, valid) in [
-            (&one, &one, ["first"].as_slice()),
-            (&two, &one, &["first", "second"]),
-            (&dropped, &two, &["second"]),
-            (&one, &dropped, &["second"]),
-            (&two, &dropped, &["second"]),
-            (&forked, &two, &["first", "second"]),
-            (&one, &removed, &[]),
-            (&removed, &dropped, &[]),
-            (&later, &two.newest(), &["third", "fourth"]),
-            (&later.with_new("second"), &removed, &["fourth"]),
-        ] {
-            let record = stored.or_later(memory);
-            let matching = |secret: &&str| record.match_any(secret);
-            let all = ["first", "second", "other", "third", "fourth"];
-            assert_eq!(all.into_iter().filter(matching).collect::<Vec<_>>(), valid);
-            assert_eq!(stored.or_later(&record), record, "once is enough");
-            assert_eq!(record.or_later(memory), record, "others follow");
-        }
-    }
-
-    #[test]
     fn a_grant_stays_with_its_secrets() {
         let grant = |scope: &str| Grant {
             scope: scope.parse().unwrap_or_default(),
@@ -305,8 +237,6 @@ mod tests {
         for changed in [
             narrow.with_new("second"),
             narrow.with_new("second").newest(),
-            wide.or_later(&narrow),
-            narrow.or_later(&wide),
         ] {
             assert_eq!(changed.grant(), Some(&grant("a")));
         }
@@ -315,15 +245,10 @@ mod tests {
 
     #[test]
     fn members_of_a_newer_version_stay_where_they_are() {
-        let json = r#"{"secretSha256":[],"droppedSha256":[],"owner":{"name":"ada"},"grant":{"scope":"a","resources":["x"]},"mac":"1:a:b"}"#;
+        let json = r#"{"secretSha256":[],"droppedSha256":[],"owner":{"name":"ada"},"grant":{"scope":"a","resources":["x"]}}"#;
         let newer: SecretHashes =
             serde_json::from_str(json).unwrap_or_else(|_| SecretHashes::none());
-        for changed in [
-            newer.with_new("third"),
-            newer.newest(),
-            newer.removed(),
-            newer.with_mac(None),
-        ] {
+        for changed in [newer.with_new("third"), newer.newest(), newer.removed()] {
             let written = serde_json::to_string(&changed).unwrap_or_default();
             assert!(written.contains(r#""owner":{"name":"ada"}"#), "{written}");
             let is_removed = changed.grant().is_none();

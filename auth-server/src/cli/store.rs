@@ -85,7 +85,7 @@ pub(crate) struct EncryptionArgs {
     /// File of the keys that encrypt private keys in the store
     #[arg(long, env, value_name = "FILE")]
     pub(crate) key_encryption_key_file: Option<PathBuf>,
-    /// Reject what is in clear in the store, and applications that no such key authenticates
+    /// Reject what is in clear in the store
     ///
     /// So write access to the store is not enough to plant one
     #[arg(long, env)]

@@ -1,5 +1,5 @@
-//! `check`: prints the effective configuration as a file, without secrets. Succeeds where `serve`
-//! would start; the store is read, not changed.
+//! `check`: prints the effective configuration as a file, without secrets. The store is read, not
+//! changed: a directory that cannot be made is found by `serve` alone.
 
 use runtime::process::exit::{self, ExitError};
 use toml::Table;

@@ -103,7 +103,7 @@ async fn end_session(
             return Ok(false);
         };
         let append = store.revocation(&revocation, by, now)?;
-        let changes = vec![held.removal(session), append];
+        let changes = vec![held.removal(), append];
         if store.store().commit(changes).await? == Outcome::Committed {
             print_note(
                 "its session has ended as well, with all access tokens: the refresh token is of no use any more",

@@ -112,11 +112,13 @@ impl StoreLocation {
     /// Opens the store to check a start; creates, locks and writes nothing.
     ///
     /// # Errors
-    /// Those of [`SqliteStore::for_preview`]; a Redis store is not contacted yet.
+    /// For a store in memory that cannot be made.
     pub(crate) fn open_for_preview(&self) -> Result<Arc<dyn Store>, StoreError> {
         Ok(match &self.backend {
             Backend::Memory => Arc::new(SqliteStore::in_memory()?),
-            Backend::File(directory) => Arc::new(SqliteStore::for_preview(directory.clone())?),
+            Backend::File(directory) => {
+                Arc::new(SqliteStore::new(directory.clone(), Access::Preview))
+            }
             Backend::Redis(_) => self.open()?,
         })
     }

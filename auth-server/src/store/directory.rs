@@ -9,8 +9,6 @@ use std::time::Duration;
 
 use runtime::files::lock_file;
 use runtime::files::owner_only_file::{self, describe};
-use rustix::fs::{Access, PROC_SUPER_MAGIC, access, statfs};
-use rustix::io::Errno;
 use rustix::process::geteuid;
 use tracing::warn;
 
@@ -43,41 +41,6 @@ impl PrivateDirectory {
                 _ => rejected(&self.0, &error),
             })?;
         self.inspect()
-    }
-
-    /// Returns the error that [`create`](Self::create) or opening the file `name` would have, and
-    /// changes nothing.
-    pub(crate) fn preview(&self, name: &str) -> Result<(), StoreError> {
-        for path in self.0.ancestors() {
-            let path = if path.as_os_str().is_empty() {
-                Path::new(".")
-            } else {
-                path
-            };
-            match fs::metadata(path) {
-                Err(error) if error.kind() == ErrorKind::NotFound && !path.is_symlink() => {}
-                Err(error) => return Err(rejected(path, &error)),
-                Ok(metadata) if !metadata.is_dir() => return Err(unusable(path, NO_DIRECTORY)),
-                Ok(_) if path == self.0 => {
-                    self.inspect()?;
-                    return self.preview_file(name);
-                }
-                Ok(_) => return allows_new_entries(path),
-            }
-        }
-        Ok(())
-    }
-
-    fn preview_file(&self, name: &str) -> Result<(), StoreError> {
-        let path = self.0.join(name);
-        match fs::symlink_metadata(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => allows_new_entries(&self.0),
-            Err(error) => Err(rejected(&path, &error)),
-            Ok(metadata) if !metadata.is_file() => Err(unusable(&path, "not a regular file")),
-            Ok(_) => {
-                access(&path, Access::WRITE_OK).map_err(|error| rejected(&path, &error.into()))
-            }
-        }
     }
 
     pub(crate) fn inspect(&self) -> Result<(), StoreError> {
@@ -122,16 +85,6 @@ impl PrivateDirectory {
     pub(crate) fn is_in_place(&self, held: &File) -> bool {
         lock_file::is_in_place(held, &self.0)
     }
-}
-
-/// Checks access rights; `/proc` grants root rights that it then denies to every process.
-fn allows_new_entries(directory: &Path) -> Result<(), StoreError> {
-    let of_directory = |error: Errno| rejected(directory, &error.into());
-    access(directory, Access::WRITE_OK | Access::EXEC_OK).map_err(of_directory)?;
-    if statfs(directory).map_err(of_directory)?.f_type == PROC_SUPER_MAGIC {
-        return Err(unusable(directory, "nothing can be created here"));
-    }
-    Ok(())
 }
 
 /// Maps errors: a transient one must not make a good store unusable.

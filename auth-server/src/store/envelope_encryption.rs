@@ -18,7 +18,6 @@ use zeroize::Zeroizing;
 
 use super::Kind;
 use super::at_rest::AtRest;
-use super::record_mac::RecordKey;
 
 /// No plaintext value (PEM, base64, JSON) starts like this.
 pub(super) const MARK: &str = "postern-encrypted:";
@@ -63,8 +62,6 @@ pub(crate) struct KeyEncryptionKey {
     /// A digest; the key cannot be derived from it.
     id: String,
     key: RandomizedNonceKey,
-    /// Derived from the key.
-    records: RecordKey,
 }
 
 impl fmt::Debug for KeyEncryptionKey {
@@ -92,16 +89,11 @@ impl KeyEncryptionKey {
             id: URL_SAFE_NO_PAD.encode(named.as_ref().get(..ID_BYTES).unwrap_or_default()),
             key: RandomizedNonceKey::new(&AES_256_GCM, &bytes)
                 .map_err(|_| EncryptionKeyError::NoKey)?,
-            records: RecordKey::derive(&bytes).map_err(|_| EncryptionKeyError::NoKey)?,
         })
     }
 
     pub(crate) fn id(&self) -> &str {
         &self.id
-    }
-
-    pub(super) fn records(&self) -> &RecordKey {
-        &self.records
     }
 
     pub(crate) fn seal(

@@ -124,15 +124,6 @@ impl SqliteStore {
         }))
     }
 
-    /// Opens the store to check a start; creates, locks and writes nothing.
-    ///
-    /// # Errors
-    /// Those of [`for_serving`](Self::for_serving), except for another server's lock.
-    pub(crate) fn for_preview(directory: PathBuf) -> Result<Arc<Self>, StoreError> {
-        PrivateDirectory::new(directory.clone()).preview(FILE)?;
-        Ok(Self::new(directory, Access::Preview))
-    }
-
     /// Copies the whole store, also beside a server that uses it, into a file that it makes.
     pub(crate) fn backup(&self, file: &Path) -> Result<(), StoreError> {
         // Absolute: SQLite has a meaning of its own for some names.

@@ -1,5 +1,5 @@
 //! Records of applications in a store that others can write to: older ones, planted ones, and the
-//! way from records in clear to authenticated ones. Applications outside of any store as well.
+//! way from records in clear to encrypted ones. Applications outside of any store as well.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

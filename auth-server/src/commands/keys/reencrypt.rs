@@ -3,14 +3,16 @@
 //! They write as the store is one poll later. So the first run leaves nothing of the former state but what
 //! they write meanwhile, and the second one nothing.
 
+use std::sync::Arc;
+
 use runtime::process::exit::ExitError;
 
 use super::{KeysInStore, print, print_note};
 use crate::cli::KeyArgs;
 use crate::keys::records::ATTEMPTS;
-use crate::sessions::records::end_of;
 use crate::store::at_rest::AtRest;
-use crate::store::{Change, Key, Kind, Outcome, StoreError};
+use crate::store::sealed::SealedRecords;
+use crate::store::{Kind, StoreError};
 
 pub(super) async fn reencrypt(args: &KeyArgs) -> Result<(), ExitError> {
     let store = KeysInStore::open(args)?;
@@ -66,50 +68,20 @@ impl KeysInStore {
                 return Ok(());
             }
         }
-        Err(keep_changing("the stored keys"))
+        let changing = "the stored keys keep changing".to_owned();
+        Err(StoreError::Unavailable(changing).into())
     }
 
     /// Writes every other record again, and returns the number of those that cannot be read.
     async fn rewrite_records(&self) -> Result<usize, ExitError> {
-        let applications = self.location.applications(self.keys.store());
-        let mut left = applications.rewrite().await?;
-        for kind in [Kind::Session, Kind::Users] {
-            for id in self.keys.store().ids(kind, "").await? {
-                let key = Key { kind, id };
-                left += usize::from(!self.rewrite_record(&key).await?);
-            }
+        let records = SealedRecords {
+            store: Arc::clone(self.keys.store()),
+            encryption: self.location.encryption(),
+        };
+        let mut left = 0;
+        for kind in [Kind::Application, Kind::Session, Kind::Users] {
+            left += records.rewrite(kind).await?;
         }
         Ok(left)
     }
-
-    async fn rewrite_record(&self, key: &Key) -> Result<bool, ExitError> {
-        let encryption = self.location.encryption();
-        for _ in 0..ATTEMPTS {
-            let Some(held) = self.keys.store().get(key).await? else {
-                return Ok(true);
-            };
-            let Ok(text) = encryption.open_record(key, &held.value) else {
-                return Ok(false);
-            };
-            let ends = match key.kind {
-                Kind::Session => end_of(&text),
-                _ => None,
-            };
-            let value = encryption.seal_record(key, &text);
-            let put = Change::Put {
-                key: key.clone(),
-                expected: Some(held.version),
-                value: value.map_err(|error| ExitError::Config(error.to_string()))?,
-                ends,
-            };
-            if self.keys.store().commit(vec![put]).await? == Outcome::Committed {
-                return Ok(true);
-            }
-        }
-        Err(keep_changing("a record"))
-    }
-}
-
-fn keep_changing(what: &str) -> ExitError {
-    StoreError::Unavailable(format!("{what} keep changing")).into()
 }

@@ -238,7 +238,7 @@ async fn servers_agree_on_the_later_record_of_an_application() {
     let (known, other) = (first.with_new("known"), first.with_new("other"));
     applications.put_record(&known).await;
     one.poll().await;
-    for (copy, counts) in [(&first, "known"), (&other, "known")] {
+    for (copy, counts, lost) in [(&first, "known", "other"), (&other, "other", "known")] {
         applications.put_record(copy).await;
         two.poll().await;
         one.poll().await;
@@ -251,12 +251,8 @@ async fn servers_agree_on_the_later_record_of_an_application() {
         for server in [&one, &two] {
             let accepts = server.registrations.authorize("orders", counts, now);
             assert_eq!(accepts, Ok(()), "{counts}");
-            assert!(
-                server
-                    .registrations
-                    .authorize("orders", "other", now)
-                    .is_err()
-            );
+            let rejected = server.registrations.authorize("orders", lost, now);
+            assert!(rejected.is_err(), "{lost}");
         }
     }
 }

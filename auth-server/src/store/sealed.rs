@@ -1,0 +1,126 @@
+//! Records as JSON, sealed as the store is: the one place that tells an authentic record from a planted
+//! one.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use zeroize::Zeroizing;
+
+use super::envelope_encryption::{EncryptionError, KeyEncryption};
+use super::{Change, Key, Kind, Outcome, Store, StoreError, Stored, Version};
+
+/// The records of a store. Clones share it.
+#[derive(Clone)]
+pub(crate) struct SealedRecords {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) encryption: Arc<KeyEncryption>,
+}
+
+/// A record as it stands in the store.
+pub(crate) struct Held<R> {
+    pub(crate) key: Key,
+    pub(crate) version: Version,
+    /// The record, or the reason why this program cannot read it.
+    pub(crate) record: Result<R, StoreError>,
+    /// True for a record in clear in an encrypted store.
+    pub(crate) is_planted: bool,
+}
+
+impl<R> Held<R> {
+    /// Returns the change that removes it, if it is still the one of this version.
+    pub(crate) fn removal(&self) -> Change {
+        Change::Delete {
+            key: self.key.clone(),
+            expected: self.version.clone(),
+        }
+    }
+}
+
+impl SealedRecords {
+    pub(crate) async fn read<R: DeserializeOwned>(
+        &self,
+        key: &Key,
+    ) -> Result<Option<Held<R>>, StoreError> {
+        let held = self.store.get(key).await?;
+        Ok(held.map(|held| self.opened(key.clone(), held)))
+    }
+
+    /// Reads the records of a kind, in the order of their ids.
+    pub(crate) async fn list<R: DeserializeOwned>(
+        &self,
+        kind: Kind,
+    ) -> Result<Vec<Held<R>>, StoreError> {
+        let held = self.store.list(kind).await?.into_iter();
+        let opened = held.map(|(id, held)| self.opened(Key { kind, id }, held));
+        Ok(opened.collect())
+    }
+
+    fn opened<R: DeserializeOwned>(&self, key: Key, held: Stored) -> Held<R> {
+        let opened = self.encryption.open_record(&key, &held.value);
+        let is_planted = opened == Err(EncryptionError::Planted);
+        let record = opened.map_err(|error| error.to_string());
+        // Without the text of the error, which may quote the record.
+        let record = record.and_then(|text| {
+            serde_json::from_str(&text)
+                .map_err(|error| format!("not a record of its kind: {:?}", error.classify()))
+        });
+        Held {
+            record: record.map_err(|cause| self.unusable(&key, &cause)),
+            version: held.version,
+            key,
+            is_planted,
+        }
+    }
+
+    /// Writes a record in place of `expected`, none for a new one. Returns `false` and changes nothing if
+    /// another one is there.
+    pub(crate) async fn write(
+        &self,
+        key: Key,
+        expected: Option<Version>,
+        record: &impl Serialize,
+        ends: Option<i64>,
+    ) -> Result<bool, StoreError> {
+        let text = serde_json::to_string(record).map(Zeroizing::new);
+        let text = text.map_err(|error| self.unusable(&key, &error.to_string()))?;
+        let value = self.encryption.seal_record(&key, &text);
+        let put = Change::Put {
+            value: value.map_err(|error| self.unusable(&key, &error.to_string()))?,
+            key,
+            expected,
+            ends,
+        };
+        Ok(self.store.commit(vec![put]).await? == Outcome::Committed)
+    }
+
+    /// Writes every record of a kind again as the store is, and returns the number of those that cannot
+    /// be read.
+    pub(crate) async fn rewrite(&self, kind: Kind) -> Result<usize, StoreError> {
+        let mut left = 0;
+        for id in self.store.ids(kind, "").await? {
+            let key = Key { kind, id };
+            while let Some(held) = self.read::<Value>(&key).await? {
+                let Ok(record) = held.record else {
+                    left += 1;
+                    break;
+                };
+                let ends = match kind {
+                    Kind::Session => record.get("ends").and_then(Value::as_i64),
+                    _ => None,
+                };
+                let version = Some(held.version);
+                if self.write(key.clone(), version, &record, ends).await? {
+                    break;
+                }
+            }
+        }
+        Ok(left)
+    }
+
+    /// Returns an error that names the place of a record.
+    pub(crate) fn unusable(&self, key: &Key, cause: &str) -> StoreError {
+        StoreError::Unusable(format!("{}: {cause}", self.store.describe(key)))
+    }
+}
