@@ -65,13 +65,6 @@ skips:
 cmake:
 	@scripts/ensure-cmake.sh
 
-# Not a measurement of time: it counts, and so distinguishes small changes on any machine.
-.PHONY: bench-instructions
-bench-instructions: cmake ## Count the sidecar's instructions for each kind of request; needs valgrind
-	cargo build $(LOCKED) --release -p sidecar -p auth-server
-	POSTERN_BENCH_SIDECAR=$(abspath $(or $(CARGO_TARGET_DIR),target))/release/sidecar \
-	    cargo bench $(LOCKED) --profile dev -p tests --bench instructions
-
 # The e2e tests start the programs that stand beside their own executable, so those are built first.
 .PHONY: tests
 tests: cmake

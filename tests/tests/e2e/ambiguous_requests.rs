@@ -2,7 +2,6 @@
 //! (lessons A5, A9a, C24).
 
 use tests::client::verdict;
-use tests::echo_service::MARK;
 use tests::raw_client::{RawClient, exchange};
 
 use super::forwarding::stack;
@@ -95,71 +94,4 @@ fn lesson_c24_chunks_that_gateways_count_differently() {
     }
     let paths = stack.service.requests();
     assert!(!format!("{paths:?}").contains("hidden"), "{paths:?}");
-}
-
-/// More methods, hosts and targets are in `odd_requests.toml`; here are those without a host or with
-/// another version.
-#[test]
-fn lesson_a5_and_c24_hosts_methods_and_targets_for_no_service() {
-    let stack = stack();
-    let token = stack.token();
-    for (head, expected) in [
-        ("GET /orders/list HTTP/1.1\r\n", "400 host_missing"),
-        ("GET http://a/orders/list HTTP/1.0\r\n", "400 host_missing"),
-        ("GET /orders/list HTTP/1.0\r\nHost:\r\n", "400 host_missing"),
-        (
-            "GET orders/list HTTP/1.1\r\nHost: a\r\n",
-            "400 path_not_canonical",
-        ),
-        (
-            "TRACE /orders/public/x HTTP/1.1\r\nHost: a\r\n",
-            "405 method_not_allowed",
-        ),
-        // A close without a response is a rejection as well.
-        ("GET /orders/list HTTP/2.0\r\nHost: a\r\n", ""),
-    ] {
-        let request = format!("{head}Authorization: Bearer {token}\r\n\r\n");
-        let mut client = RawClient::connect(stack.sidecar.address());
-        client.send(request.as_bytes());
-        client.finish();
-        match client.try_response("GET") {
-            Ok(response) => assert!(
-                verdict(&response).starts_with(expected) && response.status() >= 400,
-                "{head}: {}",
-                verdict(&response)
-            ),
-            Err(_) => assert_eq!(expected, "", "{head}"),
-        }
-    }
-    assert_eq!(stack.service.requests().len(), 0);
-}
-
-#[test]
-fn an_upgrade_needs_a_verified_websocket_handshake() {
-    let stack = stack();
-    let switching = format!(
-        "HTTP/1.1 101 Switching Protocols\r\n{MARK}: 1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nhello"
-    );
-    stack.service.responds(switching.into_bytes());
-    let handshake = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
-    let open = |path: &str, credentials: &str| {
-        let mut client = RawClient::connect(stack.sidecar.address());
-        client
-            .send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n{credentials}{handshake}").as_bytes());
-        client.response("GET")
-    };
-    assert_eq!(verdict(&open("/orders/ws", "")), "401 token_missing");
-    assert_eq!(
-        verdict(&open("/orders/public/ws", "")),
-        "400 upgrade_not_allowed"
-    );
-    assert_eq!(stack.service.requests().len(), 0);
-    assert_eq!(
-        open(
-            "/orders/ws",
-            &format!("Authorization: Bearer {}\r\n", stack.token())
-        )
-        .status(),
-        101
-    );
 }

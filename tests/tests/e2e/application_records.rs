@@ -334,18 +334,3 @@ fn a_directory_of_applications_is_followed_file_by_file() {
         (output.matches("event=application_removed").count() == 2).then_some(())
     });
 }
-
-#[test]
-fn hmac_starts_with_the_applications_of_a_directory() {
-    let home = tempfile::tempdir().unwrap();
-    let (file, secret) = (home.path().join("orders"), "s".repeat(32));
-    fs::write(&file, &secret).unwrap();
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-    let directory = home.path().display().to_string();
-    let server = AuthServerPlan::new()
-        .flags(["--signing-type", "hmac", "--applications-dir", &directory])
-        .start()
-        .ready();
-    assert_eq!(status(&server, "orders", &secret), 200);
-    assert_eq!(status(&server, "orders", "wrong"), 401);
-}

@@ -9,7 +9,6 @@ use tests::clock;
 use tests::echo_service::EchoService;
 use tests::fake_auth_server::FakeAuthServer;
 use tests::keys::SigningType;
-use tests::programs::Program;
 use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
 use tests::token_forge::{Forge, Signature, encode, signing_input};
 use tests::wait;
@@ -240,20 +239,6 @@ fn an_ended_client_certificate_warns_and_replaces_none() {
         log.contains("the certificate has expired: its peers reject it"),
         "{log}"
     );
-    let check = Program::Sidecar
-        .command()
-        .arguments(["check", "--auth-server", &url, "--app-id", "orders"])
-        .arguments(["--app-secret", "s"])
-        .arguments(flags)
-        .run();
-    let warned = check.stdout.contains("# warning: --auth-client-cert");
-    assert!(
-        check.code == Some(0) && warned,
-        "{}{}",
-        check.stdout,
-        check.stderr
-    );
-
     put(&good);
     let sidecar = plan().ready();
     let log = sidecar.process().output();

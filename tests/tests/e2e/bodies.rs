@@ -111,57 +111,6 @@ fn slow_readers_and_slow_writers_slow_the_other_side() {
 }
 
 #[test]
-fn bodies_of_unknown_length_pass_both_ways() {
-    let stack = stack();
-    let service = StreamingService::start();
-    let sidecar = stack.in_front_of(&service.url(), &[]);
-    let mut client = RawClient::connect(sidecar.address());
-    client.send(&stack.head("POST", "/orders/upload", "Transfer-Encoding: chunked\r\n"));
-    client.send(b"5\r\nhello\r\n");
-    wait::until("the first chunk to be forwarded", || {
-        service.received() == 5
-    });
-    client.send(b"6;x=y\r\n world\r\n0\r\nX-Trailer: 1\r\n\r\n");
-    assert_eq!(client.response("POST").text(), "11");
-    let response = sidecar.bearing(&stack.token()).get("/until-close");
-    assert_eq!(response.text(), "until the end");
-}
-
-#[test]
-fn a_client_that_expects_a_continue_gets_the_service_s() {
-    let stack = stack();
-    let service = StreamingService::start();
-    let sidecar = stack.in_front_of(&service.url(), &[]);
-    let mut client = RawClient::connect(sidecar.address());
-    let more = "Expect: 100-continue\r\nContent-Length: 5\r\n";
-    client.send(&stack.head("POST", "/orders/upload", more));
-    let text = client.text_until("\r\n\r\n");
-    assert!(text.starts_with("HTTP/1.1 100 Continue\r\n"), "{text}");
-    client.send(b"hello");
-    assert_eq!(client.response("POST").text(), "5");
-}
-
-#[test]
-fn interim_responses_pass_to_clients_that_know_them() {
-    let stack = stack();
-    let service = StreamingService::start();
-    let sidecar = stack.in_front_of(&service.url(), &[]);
-    let mut client = RawClient::connect(sidecar.address());
-    client.send(&stack.head("GET", "/orders/early", ""));
-    let text = client.text_until("fine");
-    assert!(text.starts_with("HTTP/1.1 103 Early Hints\r\n"), "{text}");
-    assert!(text.contains("\r\n\r\nHTTP/1.1 200 OK\r\n"), "{text}");
-    let old = String::from_utf8(stack.head("GET", "/orders/early", "")).unwrap();
-    let mut client = RawClient::connect(sidecar.address());
-    client.send(old.replace("HTTP/1.1", "HTTP/1.0").as_bytes());
-    let text = client.text_until("fine");
-    assert!(
-        text.contains(" 200 OK\r\n") && !text.contains(" 103 "),
-        "{text}"
-    );
-}
-
-#[test]
 fn a_response_that_breaks_off_is_never_taken_for_a_whole_one() {
     let stack = stack();
     let service = StreamingService::start();

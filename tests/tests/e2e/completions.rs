@@ -40,14 +40,3 @@ fn bash_completes_commands_and_flags() {
         }
     }
 }
-
-#[test]
-fn an_unknown_shell_is_rejected_with_the_known_ones() {
-    for program in Program::ALL {
-        let end = program.command().arguments(["completions", "tcsh"]).run();
-        assert_eq!((end.code, &*end.stdout), (Some(64), ""), "{}", end.stderr);
-        assert_eq!(end.stderr.lines().count(), 1, "{}", end.stderr);
-        let is_named = end.stderr.contains("'tcsh'") && end.stderr.contains("zsh");
-        assert!(is_named, "{}", end.stderr);
-    }
-}

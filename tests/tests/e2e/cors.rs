@@ -37,18 +37,6 @@ fn allows(response: &Message) -> Vec<String> {
 }
 
 #[test]
-fn lesson_c23_a_preflight_reaches_the_service_without_a_user() {
-    let stack = stack();
-    let client = stack.sidecar.anonymous();
-    let request = preflight(&client, "/list", ORIGIN).line("X_Current_User: forged");
-    assert_eq!(client.send(&request).status(), 200);
-    let received = stack.service.last_request();
-    assert_eq!(received.method(), "OPTIONS");
-    assert!(received.header("X_Current_User").is_empty());
-    assert!(received.header("X-Current-User").is_empty());
-}
-
-#[test]
 fn a_preflight_with_a_body_is_a_usual_request_in_both_versions() {
     let stack =
         ForgedStack::with_flags(["--cors-origin", ORIGIN, "--optional-auth-path", "/feed/**"]);

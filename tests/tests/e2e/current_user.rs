@@ -38,30 +38,21 @@ const FIELDS: [&str; 27] = [
 ];
 
 #[test]
-fn contract_2_5_all_27_fields_are_returned_or_null() {
-    let stack = Stack::start();
-    let token = stack.auth_server.login();
-    for client in both(&stack, &token) {
-        let user = client.get(USER_DETAILS).json()["data"].clone();
-        let members = user.as_object().unwrap();
-        assert_eq!(members.len(), 27);
-        for name in FIELDS {
-            let value = members
-                .get(name)
-                .unwrap_or_else(|| panic!("{name} is missing"));
-            let has_value = ["id", "nickName", "account", "userType"].contains(&name);
-            assert_eq!(value.is_string(), has_value, "{name} is {value}");
-        }
-    }
-}
-
-#[test]
 fn contract_4_2_rules_2_and_3_both_programs_have_the_same_user() {
     let stack = Stack::start();
     let token = stack.auth_server.login();
     let [one, other] = both(&stack, &token).map(|client| client.get(USER_DETAILS));
     assert_eq!((one.status(), one.json()), (200, other.json()));
     assert_eq!(one.json()["msg"], "operation succeeded");
+    let user = &one.json()["data"];
+    assert_eq!(
+        user.as_object().map(serde_json::Map::len),
+        Some(FIELDS.len())
+    );
+    for name in FIELDS {
+        let has_value = ["id", "nickName", "account", "userType"].contains(&name);
+        assert_eq!(user[name].is_string(), has_value, "{name}");
+    }
     // No cache is to keep the user (§4.2), and a ticket is allowed and not required (§5.2).
     for client in both(&stack, &token) {
         let request = client
@@ -94,20 +85,6 @@ fn contract_4_2_rule_1_the_user_is_resolved_from_the_token() {
             "{name}"
         );
     }
-}
-
-#[test]
-fn contract_4_2_without_a_token_both_programs_respond_401() {
-    let stack = Stack::start();
-    for client in [stack.auth_server.anonymous(), stack.sidecar.anonymous()] {
-        let response = client.get(USER_DETAILS);
-        assert_eq!(verdict(&response), "401 token_missing");
-        assert_eq!(
-            response.header("www-authenticate"),
-            [r#"Bearer realm="postern""#]
-        );
-    }
-    assert_eq!(stack.service.requests().len(), 0);
 }
 
 #[test]

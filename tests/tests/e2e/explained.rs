@@ -67,6 +67,11 @@ impl Request {
         let received = stack.service.take_requests();
         assert!(received.len() <= 1, "{received:?}");
         let received = received.first();
+        let lines = received.map(Message::header_lines).unwrap_or_default();
+        assert!(
+            !lines.iter().any(|line| line.contains("forged")),
+            "{lines:?}"
+        );
         let outcome = match received {
             _ if response.status() >= 400 => verdict(&response),
             None => "answered".to_owned(),
@@ -140,6 +145,9 @@ fn explain_says_what_serve_does() {
     let named = |name: &str| match name {
         "token" => Some(with(Value::Null)),
         "expired" => Some(with(json!({"exp": now - 100}))),
+        "bound" => Some(with(
+            json!({"cnf": {"jkt": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I"}}),
+        )),
         "email" => Some(with(json!({"email": "ü, 50% <a@b>"}))),
         "crowded" => Some(with(json!({"email": "ü".repeat(1100)}))),
         "early" => Some(with(json!({"nbf": now + 1000}))),

@@ -7,16 +7,12 @@ use serde_json::{Value, json};
 use tests::auth_server::admin_get;
 use tests::client::{Request, reason};
 use tests::clock;
-use tests::echo_service::EchoService;
-use tests::fake_auth_server::FakeAuthServer;
 use tests::free_address::free_address;
-use tests::keys::SigningType;
 use tests::message::Message;
 use tests::metrics::rejections;
 use tests::programs::repository;
 use tests::sidecar::{Sidecar, SidecarPlan};
-use tests::stack::{ForgedStack, signing_flags};
-use tests::token_forge::Forge;
+use tests::stack::ForgedStack;
 use tests::wait;
 
 /// Checks that the response has this reason, and that metrics, page and log agree with it.
@@ -52,48 +48,35 @@ fn issued(stack: &ForgedStack, changes: &Value) -> String {
 fn lesson_d27_each_failure_has_one_reason_everywhere() {
     let stack = stack();
     let now = clock::now();
-    let of = |changes: Value| issued(&stack, &changes);
-    let expired = format!("Authorization: Bearer {}", of(json!({"exp": now - 60})));
+    let bearer = |claims| format!("Authorization: Bearer {}", issued(&stack, &claims));
     let oversize = format!("Cookie: {}", "x".repeat(70_000));
-    for (line, expected) in [
-        (expired, "token_expired"),
-        (oversize, "request_header_too_large"),
-        ("X-Current-User: {\"id\":\"0\"}".to_owned(), "token_missing"),
+    let (away, keyless) = (
+        stack.in_front_of(
+            &format!("http://{}", free_address()),
+            &["--issuer", "postern"],
+        ),
+        SidecarPlan::to("http://127.0.0.1:1", "http://127.0.0.1:1/auth").start(),
+    );
+    let forged = "X-Current-User: {\"id\":\"0\"}".to_owned();
+    for (sidecar, line, expected) in [
+        (
+            &stack.sidecar,
+            bearer(json!({"exp": now - 60})),
+            "token_expired",
+        ),
+        (&stack.sidecar, oversize, "request_header_too_large"),
+        (&stack.sidecar, forged, "token_missing"),
+        (&away, bearer(json!({})), "upstream_unavailable"),
+        (&keyless, bearer(json!({})), "auth_keys_unavailable"),
     ] {
         let request = Request::new("GET", "/orders/list").line(line);
-        let response = stack.sidecar.anonymous().send(&request);
-        is_explained(&stack.sidecar, &response, expected);
+        let response = sidecar.anonymous().send(&request);
+        is_explained(sidecar, &response, expected);
     }
     assert!(stack.service.requests().is_empty());
-}
-
-#[test]
-fn a_service_that_is_down_has_a_reason() {
-    let closed = free_address();
-    let forge = Forge::new(SigningType::Ecdsa);
-    let auth_server = FakeAuthServer::serving(&forge.trusted().served());
-    let sidecar = SidecarPlan::to(&format!("http://{closed}"), &auth_server.url())
-        .flags(signing_flags(SigningType::Ecdsa).iter().copied())
-        .ready();
-    let token = forge.token(clock::now(), &Value::Null);
-    let response = sidecar.bearing(&token).get("/list");
-    is_explained(&sidecar, &response, "upstream_unavailable");
     let errors = "postern_sidecar_upstream_errors_total{reason=\"upstream_unavailable\"}";
-    assert_eq!(sidecar.metric(errors), Some(1));
-}
-
-#[test]
-fn an_auth_server_that_is_down_has_a_reason() {
-    let closed = free_address();
-    let service = EchoService::start();
-    let sidecar = SidecarPlan::new(&service, &format!("http://{closed}/auth")).start();
-    let forge = Forge::new(SigningType::Rsa);
-    let token = forge.token(clock::now(), &Value::Null);
-    let response = sidecar.bearing(&token).get("/list");
-    is_explained(&sidecar, &response, "auth_keys_unavailable");
-    let page = admin_get(sidecar.admin(), "/").text();
-    assert!(
-        page.contains("Not ready") && page.contains("verification_key"),
-        "{page}"
-    );
+    assert_eq!(away.metric(errors), Some(1));
+    let page = admin_get(keyless.admin(), "/").text();
+    let why = ["Not ready", "verification_key"];
+    assert!(why.iter().all(|part| page.contains(part)), "{page}");
 }

@@ -9,8 +9,6 @@ use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, USER_DETAILS, admin_
 use tests::client::{Request, verdict};
 use tests::echo_service::EchoService;
 use tests::message::Message;
-use tests::process::Finished;
-use tests::programs::Program;
 use tests::sidecar::{Sidecar, SidecarPlan};
 use tests::tables::{self, TokenRequestRow, TokenRequestTable, Verdicts};
 use tests::token_forge::{header_of, payload_of};
@@ -35,7 +33,7 @@ impl Installation {
 
     pub(super) fn of(plan: AuthServerPlan) -> Self {
         let server = plan.flags(["--store-poll-interval", "1"]).ready();
-        let sidecar = done(&server, &["application", "add", "--app-id", "sidecar"]);
+        let sidecar = server.done(&["application", "add", "--app-id", "sidecar"]);
         let add = [
             "application",
             "add",
@@ -48,7 +46,7 @@ impl Installation {
             "--claim=tenant=t1",
             "--claim=roles:=[\"batch\"]",
         ];
-        let jobs = done(&server, &[&add[..], &claims].concat());
+        let jobs = server.done(&[&add[..], &claims].concat());
         let installation = Self {
             server,
             jobs,
@@ -64,7 +62,7 @@ impl Installation {
     /// Requests a token for `jobs`.
     fn request(&self, more: &str) -> Message {
         let body = format!("{GRANT}&client_id=jobs&client_secret={}{more}", self.jobs);
-        post_form(&self.server, &body)
+        self.server.anonymous().post_form(TOKEN, &body)
     }
 
     fn token(&self, more: &str) -> String {
@@ -75,27 +73,6 @@ impl Installation {
 fn access_token(response: &Message) -> String {
     let token = response.json()["access_token"].as_str().map(str::to_owned);
     token.unwrap_or_else(|| panic!("no token: {}", response.text()))
-}
-
-fn post_form(server: &AuthServer, body: &str) -> Message {
-    let client = server.anonymous();
-    client.send(&client.request("POST", TOKEN).line(FORM).body(body))
-}
-
-/// Runs a command on the server's store.
-fn command(server: &AuthServer, words: &[&str]) -> Finished {
-    Program::AuthServer
-        .command()
-        .arguments(words)
-        .arguments(["--store", &file_store(&server.home().join("data"))])
-        .run()
-}
-
-/// Returns the output of a command.
-fn done(server: &AuthServer, words: &[&str]) -> String {
-    let end = command(server, words);
-    assert_eq!(end.code, Some(0), "{words:?}: {}", end.stderr);
-    end.stdout.trim().to_owned()
 }
 
 /// Waits until requests of `jobs` have this status.
@@ -150,20 +127,17 @@ fn rfc_9068_an_application_obtains_what_it_was_given() {
 fn every_row_of_the_token_requests_gets_its_response() {
     let installation = Installation::start(&[]);
     let server = &installation.server;
-    let admin = done(
-        server,
-        &[
-            "application",
-            "add",
-            "--app-id",
-            "admin",
-            "--audience",
-            "orders",
-        ],
-    );
+    let admin = server.done(&[
+        "application",
+        "add",
+        "--app-id",
+        "admin",
+        "--audience",
+        "orders",
+    ]);
     let as_admin = format!("{GRANT}&client_id=admin&client_secret={admin}");
     wait::until("the server to know admin", || {
-        post_form(server, &as_admin).status() == 400
+        server.anonymous().post_form(TOKEN, &as_admin).status() == 400
     });
     let user = server.login();
     let fill = |text: &str| {
@@ -303,12 +277,9 @@ fn a_grant_is_replaced_listed_and_taken_away() {
     let installation = Installation::start(&[]);
     let server = &installation.server;
     let grant = |flags: &[&str]| {
-        done(
-            server,
-            &[&["application", "grant", "--app-id", "jobs"], flags].concat(),
-        )
+        server.done(&[&["application", "grant", "--app-id", "jobs"], flags].concat())
     };
-    let listed = done(server, &["application", "list"]);
+    let listed = server.done(&["application", "list"]);
     assert!(
         listed
             .contains("jobs\t1 valid secret(s)\ttokens for orders, scope orders:read orders:write"),
@@ -322,7 +293,7 @@ fn a_grant_is_replaced_listed_and_taken_away() {
     let claims = payload_of(&token);
     assert_eq!(claims["aud"], json!(["orders", "stock"]));
     assert_eq!(claims.get("tenant"), None);
-    let listed = done(server, &["application", "list", "--json"]);
+    let listed = server.done(&["application", "list", "--json"]);
     let listed: Value = serde_json::from_str(&listed).unwrap();
     let expected = json!({"audience": ["orders", "stock"], "scope": "stock:read"});
     assert_eq!(listed[0]["grant"], expected, "{listed}");
@@ -354,46 +325,9 @@ fn a_grant_is_replaced_listed_and_taken_away() {
         ),
     ] {
         let words = [&["application", "grant", "--app-id", "jobs"], flags].concat();
-        let end = command(server, &words);
+        let end = server.command(&words);
         assert_eq!(end.code, Some(code), "{flags:?}: {}", end.stderr);
         assert!(end.stderr.contains(complaint), "{flags:?}: {}", end.stderr);
-    }
-}
-
-#[test]
-fn a_malformed_form_is_described_without_its_content() {
-    let server = AuthServer::start();
-    let client = server.anonymous();
-    for (line, body, description) in [
-        (
-            FORM,
-            "a=hush&a=hush",
-            "a parameter stands in the form twice",
-        ),
-        (FORM, "a=%00hush", "holds a control character"),
-        (FORM, "a=hush hush", "a space as + or %20"),
-        (FORM, "a=%zzhush", "a broken escape"),
-        (FORM, "=hush", "has no name"),
-        ("Content-Type: application/json", "hush", "not of the type"),
-        ("X-Nothing: 1", "", "the body is empty"),
-    ] {
-        for path in [TOKEN, "/oauth/revoke"] {
-            let response = client.send(&client.request("POST", path).line(line).body(body));
-            let json = response.json();
-            if path == "/oauth/revoke" && body.is_empty() {
-                assert_eq!(json["reason"], "parameter_missing");
-                continue;
-            }
-            assert_eq!(
-                (response.status(), &json["reason"]),
-                (400, &json!("form_malformed"))
-            );
-            let text = json["error_description"].as_str().unwrap();
-            assert!(
-                text.contains(description) && !text.contains("hush"),
-                "{text}"
-            );
-        }
     }
 }
 
@@ -402,7 +336,7 @@ fn wrong_secrets_are_slowed_down_and_the_right_one_is_not() {
     let installation = Installation::start(&[]);
     let guess = || {
         let body = format!("{GRANT}&client_id=jobs&client_secret=guess");
-        post_form(&installation.server, &body)
+        installation.server.anonymous().post_form(TOKEN, &body)
     };
     let limited = wait::until("the limit of wrong secrets", || {
         let response = guess();
@@ -422,11 +356,23 @@ fn logins_and_token_requests_share_the_limit_of_an_address() {
     let server = AuthServerPlan::new()
         .flags(["--users", &users.location(), "--login-rate-limit", "1"])
         .ready();
-    let first = post_form(&server, GRANT);
+    let first = server.anonymous().post_form(TOKEN, GRANT);
     assert_eq!(first.status(), 401, "no credentials, nothing counted");
     let with_credentials = format!("{GRANT}&client_id=jobs&client_secret=guess");
-    assert_eq!(post_form(&server, &with_credentials).status(), 401);
-    assert_eq!(post_form(&server, &with_credentials).status(), 429);
+    assert_eq!(
+        server
+            .anonymous()
+            .post_form(TOKEN, &with_credentials)
+            .status(),
+        401
+    );
+    assert_eq!(
+        server
+            .anonymous()
+            .post_form(TOKEN, &with_credentials)
+            .status(),
+        429
+    );
     let credentials = json!({"username": "ada", "password": "enchantress"});
     assert_eq!(server.anonymous().post(LOGIN, &credentials).status(), 429);
 }
@@ -442,12 +388,12 @@ fn each_token_request_is_counted_and_written_down() {
         .line(FORM)
         .line("X-Request-Id: nightly-1");
     let token = access_token(&client.send(&request.body(body)));
-    post_form(
-        server,
+    server.anonymous().post_form(
+        TOKEN,
         &format!("{GRANT}&client_id=jobs&client_secret=hush-hush"),
     );
-    post_form(
-        server,
+    server.anonymous().post_form(
+        TOKEN,
         "grant_type=magic&client_id=jobs&client_secret=hush-hush",
     );
 
@@ -500,13 +446,16 @@ fn rfc_8414_metadata_is_there_only_where_the_issuer_is_a_url() {
         "/.well-known/openid-configuration/auth",
     ];
     let get = |server: &AuthServer, path: &str| server.anonymous().send(&Request::new("GET", path));
-    let server = AuthServerPlan::new().flags(["--issuer", url]).ready();
+    let flags = ["--issuer", url, "--refresh-tokens", "on"];
+    let server = AuthServerPlan::new().flags(flags).ready();
     for path in documents {
         let response = get(&server, path);
         assert_eq!(response.status(), 200, "{path}");
         assert_eq!(response.header("content-type"), ["application/json"]);
         let document = response.json();
         assert_eq!(document["issuer"], url);
+        let grants = json!(["client_credentials", "refresh_token"]);
+        assert_eq!(document["grant_types_supported"], grants);
         assert_eq!(document["token_endpoint"], format!("{url}/oauth/token"));
         assert_eq!(document["jwks_uri"], format!("{url}/.well-known/jwks.json"));
         let post = server.anonymous().send(&Request::new("POST", path));
@@ -602,74 +551,48 @@ fn rfc_9728_a_client_without_a_token_finds_the_issuer() {
 }
 
 #[test]
-fn without_a_resource_no_metadata_is_served_or_named() {
-    let service = EchoService::start();
-    let server = AuthServer::start();
-    let sidecar = Sidecar::start(&service, &server);
-    let client = sidecar.anonymous();
-    let request = Request::new("GET", "/.well-known/oauth-protected-resource");
-    let response = client.send(&request);
-    assert_eq!(verdict(&response), "401 token_missing");
-    assert_eq!(
-        response.header("www-authenticate"),
-        [r#"Bearer realm="postern""#]
-    );
-}
-
-#[test]
 fn a_user_s_scope_audience_roles_and_claims_reach_the_service() {
-    let users = UsersFile::with("ada", "enchantress");
-    users.add("bob", "enchantress", &[]);
+    let users = UsersFile::with("bob", "enchantress");
+    let flags = [
+        "--role=admin",
+        "--role=ops",
+        "--scope=orders:write orders:read",
+        "--claim=region=eu",
+        "--claim=level:=7",
+    ];
+    users.add("ada", "enchantress", &flags);
+    let end = users.command("add", "eve", &["--claim=sub=1", "--password-stdin"], "x");
+    assert_eq!(end.code, Some(64), "{}", end.stderr);
+    let own = "the claim sub is this server's own";
+    assert!(end.stderr.contains(own), "{}", end.stderr);
+    // No flag sets an audience.
     let text = std::fs::read_to_string(users.path()).unwrap();
-    let grant = "audience = [\"orders\"]\nscope = \"orders:read\"\nroles = [\"admin\", \"ops\"]\n\
-                 claims = { region = \"eu\" }\n\n[[user]]";
-    // Ada's table is the first of two.
-    let (ada, bob) = text.rsplit_once("[[user]]").unwrap();
-    std::fs::write(users.path(), format!("{}\n{grant}{bob}", ada.trim_end())).unwrap();
+    let text = text.replace("[user.claims]", "audience = [\"orders\"]\n[user.claims]");
+    std::fs::write(users.path(), text).unwrap();
     let server = AuthServerPlan::new()
         .flags(["--users", &users.location(), "--audience", "stock"])
         .ready();
-    let login = |account: &str| {
-        let credentials = json!({"username": account, "password": "enchantress"});
-        let response = server.anonymous().post(LOGIN, &credentials);
-        let token = response.json()["data"]["access_token"]
-            .as_str()
-            .map(str::to_owned);
-        token.unwrap_or_else(|| panic!("no token: {}", response.text()))
-    };
-    let (ada, bob) = (login("ada"), login("bob"));
+    let [ada, bob] = ["ada", "bob"].map(|account| server.token_of(account, "enchantress"));
     let claims = payload_of(&ada);
     for (name, expected) in [
         ("aud", json!(["orders"])),
-        ("scope", json!("orders:read")),
+        ("scope", json!("orders:read orders:write")),
         ("roles", json!(["admin", "ops"])),
         ("region", json!("eu")),
+        ("level", json!(7)),
     ] {
         assert_eq!(claims[name], expected, "{name}");
     }
     assert_eq!(header_of(&ada)["typ"], "JWT");
-    let names: Vec<_> = payload_of(&bob)
+    let claims = payload_of(&bob);
+    let names: Vec<_> = claims
         .as_object()
         .unwrap()
         .keys()
-        .cloned()
+        .map(String::as_str)
         .collect();
-    assert_eq!(
-        names,
-        [
-            "aud",
-            "exp",
-            "extraInfo",
-            "iat",
-            "iss",
-            "jti",
-            "nbf",
-            "nickName",
-            "sub",
-            "userId",
-            "username"
-        ]
-    );
+    let usual = "aud exp extraInfo iat iss jti nbf nickName sub userId username";
+    assert_eq!(names.join(" "), usual);
     let service = EchoService::start();
     let sidecar = SidecarPlan::new(&service, &server.url())
         .flags(["--audience", "orders", "--claim-header", "X-Roles=roles"])
@@ -679,38 +602,5 @@ fn a_user_s_scope_audience_roles_and_claims_reach_the_service() {
     assert_eq!(
         verdict(&sidecar.bearing(&bob).get("/list")),
         "401 token_audience"
-    );
-}
-
-#[test]
-fn a_user_is_added_with_roles_scope_and_claims() {
-    let users = UsersFile::new();
-    let flags = [
-        "--role=admin",
-        "--role=ops",
-        "--scope=orders:write orders:read",
-        "--claim=region=eu",
-        "--claim=level:=7",
-        "--password-stdin",
-    ];
-    let end = users.command("add", "ada", &flags, "enchantress");
-    assert_eq!(end.code, Some(0), "{}", end.stderr);
-    let server = AuthServerPlan::new()
-        .flags(["--users", &users.location()])
-        .ready();
-    let claims = payload_of(&server.token_of("ada", "enchantress"));
-    assert_eq!(claims["roles"], json!(["admin", "ops"]));
-    assert_eq!(claims["scope"], "orders:read orders:write");
-    assert_eq!(
-        [&claims["region"], &claims["level"]],
-        [&json!("eu"), &json!(7)]
-    );
-
-    let end = users.command("add", "bob", &["--claim=sub=1", "--password-stdin"], "x");
-    assert_eq!(end.code, Some(64), "{}", end.stderr);
-    assert!(
-        end.stderr.contains("the claim sub is this server's own"),
-        "{}",
-        end.stderr
     );
 }

@@ -582,22 +582,6 @@ fn reset_streams_end_the_connection_and_nothing_else() {
 }
 
 #[test]
-fn h2c_by_upgrade_is_not_offered() {
-    let stack = stack();
-    let request = format!(
-        "GET /orders/list HTTP/1.1\r\nHost: a\r\nAuthorization: {}\r\n\
-         Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n",
-        bearer(&stack)
-    );
-    let response = exchange(stack.sidecar.address(), "GET", request.as_bytes());
-    assert_eq!(response.status(), 200);
-    let seen = stack.service.last_request();
-    for name in ["upgrade", "http2-settings"] {
-        assert_eq!(seen.header(name), Vec::<String>::new(), "{name}");
-    }
-}
-
-#[test]
 fn open_streams_end_before_the_process_does() {
     let stack = stack();
     let service = H2Service::start();

@@ -4,7 +4,6 @@
 use std::path::Path;
 
 use serde_json::json;
-use tests::auth_server::AuthServer;
 use tests::certificates::{Authority, write_private};
 use tests::client::verdict;
 use tests::documented::command_under;
@@ -21,7 +20,7 @@ use tests::tables::{Verdicts, load};
 use tests::token_forge::encode;
 use tests::wait;
 
-use super::several_issuers::published::{AWAY, Published};
+use super::several_issuers::published::Published;
 use super::several_issuers::tokens_get_their_verdicts;
 
 const DOCUMENT: &str = "docs/issuers.md";
@@ -349,34 +348,4 @@ fn invented_keys_hide_no_new_key() {
     assert!((1..=11).contains(&seconds), "{seconds}");
     // Clients of a key that is gone log in again.
     assert_eq!(verdict(&invented(0)), "401 token_key_unknown");
-}
-
-#[test]
-fn rules_for_other_issuers_hold_for_our_own_too() {
-    let auth_server = AuthServer::start();
-    let service = EchoService::start();
-    let url = format!("{}/.well-known/jwks.json", auth_server.url());
-    let flags = [
-        "--jwks",
-        &url,
-        "--issuer=auth",
-        "--audience=orders",
-        "--claim=id=userId",
-    ];
-    let sidecar = SidecarPlan::of_issuer(&service, flags).ready();
-    let response = sidecar.bearing(&auth_server.login()).get("/list");
-    assert_eq!(verdict(&response), "401 token_audience");
-}
-
-#[test]
-fn a_missing_key_set_is_fetched_before_the_next_tick() {
-    let (one, service) = (published("Several algorithms"), EchoService::start());
-    let set = one.jwks();
-    one.replies(json_response(AWAY, "{}"));
-    let sidecar = fetching(&service, &one).flags(NEVER).start();
-    sidecar.until_logged("ERROR");
-    one.replies(json_response("200 OK", &set));
-    let sidecar = sidecar.ready();
-    let token = one.signed(one.token("ES256"));
-    assert_eq!(verdict(&sidecar.bearing(&token).get("/list")), "200");
 }

@@ -237,16 +237,6 @@ fn a_start_that_cannot_replace_the_cache_does_not_trust_it() {
 }
 
 #[test]
-fn a_cache_that_cannot_be_written_is_one_warning() {
-    let cache = ["--key-cache", "/proc/keys.json"];
-    let stack = ForgedStack::with_flags(EVERY_SECOND.into_iter().chain(cache));
-    let sidecar = &stack.sidecar;
-    wait::until("several failures", || cache_writes(sidecar, "failed") > 1);
-    assert_eq!(sidecar.bearing(&stack.token()).get("/list").status(), 200);
-    assert_eq!(sidecar.until_logged("the key cache cannot be written"), 1);
-}
-
-#[test]
 fn a_full_disk_keeps_the_old_cache_until_there_is_room() {
     let Some(disk) = SmallDisk::new() else {
         return;

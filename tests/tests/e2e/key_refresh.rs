@@ -2,7 +2,7 @@
 //! §8).
 
 use serde_json::Value;
-use tests::auth_server::{AuthServer, AuthServerPlan, ECDSA, SECRET_KEY, USER_DETAILS};
+use tests::auth_server::{AuthServer, ECDSA, SECRET_KEY, USER_DETAILS};
 use tests::client::verdict;
 use tests::clock;
 use tests::echo_service::EchoService;
@@ -206,17 +206,6 @@ fn contract_5_3_a_key_without_pem_armour_is_read() {
     let (auth_server, service) = (FakeAuthServer::serving(&bare), EchoService::start());
     let sidecar = Sidecar::trusting(&service, &auth_server);
     let token = forge.token(clock::now(), &Value::Null);
-    assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
-}
-
-#[test]
-fn an_auth_server_that_restarts_with_its_store_is_not_noticed() {
-    let (service, directory) = (EchoService::start(), tempfile::tempdir().unwrap());
-    let plan = || AuthServerPlan::new().directory(directory.path());
-    let auth_server = plan().ready();
-    let sidecar = Sidecar::start(&service, &auth_server);
-    drop(auth_server);
-    let token = plan().ready().login();
     assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
 }
 

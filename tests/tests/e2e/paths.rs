@@ -1,7 +1,6 @@
 //! `data/pass_list.toml` and `data/canonical_paths.toml`: every row on the crate `wire`, and
 //! through a real sidecar over raw sockets.
 
-use http::{HeaderMap, HeaderValue, Method, header};
 use serde::Deserialize;
 use tests::auth_server::{AuthServer, AuthServerPlan};
 use tests::client::{Request, verdict};
@@ -11,8 +10,6 @@ use tests::raw_client::exchange;
 use tests::stack::ForgedStack;
 use tests::tables::{self, PathClass, PathGroup, PathRow, PathTable, Verdicts};
 use tests::template;
-use wire::http::path_patterns::{ContextPath, PassList};
-use wire::interceptor::{AuthRequirement, Interceptor};
 
 const TABLES: [&str; 2] = ["pass_list.toml", "canonical_paths.toml"];
 
@@ -21,61 +18,6 @@ fn groups() -> Vec<PathGroup> {
         .iter()
         .flat_map(|file| tables::load::<PathTable>(file).group)
         .collect()
-}
-
-#[test]
-fn contract_4_4_the_path_tables_at_the_interceptor() {
-    let mut verdicts = Verdicts::default();
-    for group in groups() {
-        let interceptor = interceptor(&group);
-        for row in &group.row {
-            let (without, with) = (
-                class_of(&interceptor, row, false),
-                class_of(&interceptor, row, true),
-            );
-            let expected = match row.expect {
-                PathClass::Pass => ("pass", "pass"),
-                PathClass::Token => ("token_missing", "token"),
-                PathClass::Rejected => ("path_not_canonical", "path_not_canonical"),
-            };
-            let difference = ((without, with) != expected).then(|| {
-                format!(
-                    "{without} without, {with} with a token; not {expected:?} ({})",
-                    row.why
-                )
-            });
-            verdicts.row(&format!("{} [{}]", row.path, group.name), difference);
-        }
-    }
-    assert!(verdicts.checked() >= 140, "the tables have lost rows");
-    verdicts.conclude();
-}
-
-fn interceptor(group: &PathGroup) -> Interceptor {
-    let context: ContextPath = group.context.parse().expect("a context path");
-    let pass_list =
-        PassList::parse(group.patterns.iter().map(String::as_str)).expect("a pass list");
-    Interceptor::new(context, pass_list, 8 * 1024)
-}
-
-fn class_of(interceptor: &Interceptor, row: &PathRow, with_token: bool) -> &'static str {
-    let target = template::fill(&row.path, |_| None);
-    let path = target
-        .split(|byte| *byte == b'?')
-        .next()
-        .unwrap_or_default();
-    let mut headers = HeaderMap::new();
-    if with_token {
-        headers.insert(
-            header::AUTHORIZATION,
-            HeaderValue::from_static("Bearer a.b.c"),
-        );
-    }
-    match interceptor.classify(&Method::GET, path, &headers) {
-        AuthRequirement::Pass | AuthRequirement::Preflight { .. } => "pass",
-        AuthRequirement::NeedsToken(_) | AuthRequirement::UserDetails(_) => "token",
-        AuthRequirement::Reject(rejection) => rejection.reason(),
-    }
 }
 
 /// Sends every row over a raw socket, and compares the sidecar's response and the service's

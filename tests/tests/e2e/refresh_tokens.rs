@@ -1,15 +1,12 @@
 //! Refresh tokens (RFC 6749 §6): sessions that a login begins, that each use renews, and that the use of
 //! an older token, a logout or a change of the user ends; in both stores.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
-use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 use tests::applications::register_in;
 use tests::auth_server::{AuthServer, AuthServerPlan, file_store};
-use tests::client::{Request, verdict};
+use tests::client::verdict;
 use tests::clock;
 use tests::echo_service::EchoService;
 use tests::message::Message;
@@ -646,50 +643,6 @@ fn a_server_s_wrong_clock_decides_about_no_user() {
     }
 }
 
-/// Writes a session of the built-in user into Redis, past any server; returns its refresh token.
-fn planted(redis: &RedisServer) -> String {
-    let token = format!("postern_rt_{}", URL_SAFE_NO_PAD.encode([7; 48]));
-    let sha256 = |bytes: &[u8]| digest(&SHA256, bytes).as_ref().to_vec();
-    let session = [&[7; 9], &sha256(&[7; 21])[..12]].concat();
-    let session = URL_SAFE_NO_PAD.encode(session);
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap()
-        .as_secs();
-    let record = json!({
-        "secret": "x", "counter": 0, "tokenSha256": URL_SAFE_NO_PAD.encode(sha256(token.as_bytes())),
-        "userId": "1", "account": "admin", "credentials": "", "began": now, "renewed": now,
-        "ends": now + 3600, "expires": now, "liveUntil": now
-    });
-    let key = format!("{{auth:user-token}}:session:{session}");
-    redis.command(&["SET", &key, &record.to_string()]);
-    token
-}
-
-#[test]
-fn a_planted_session_is_rejected_with_a_key_encryption_key() {
-    let Some(redis) = RedisServer::start() else {
-        return;
-    };
-    let on_redis = || plan().store(redis.url());
-    let server = on_redis().ready();
-    assert_eq!(found(&refresh(&server, &planted(&redis))), "200");
-    drop(server);
-    redis.command(&["FLUSHALL"]);
-
-    let key = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
-    let server = on_redis().flags(["--key-encryption-key", key]).ready();
-    assert_eq!(found(&refresh(&server, &planted(&redis))), UNREADABLE);
-    let (tokens, other) = (log_in(&server), log_in(&server));
-    // Copied to another session.
-    let [from, to] =
-        [&tokens, &other].map(|tokens| format!("{{auth:user-token}}:session:{}", tokens.session()));
-    let record = redis.command(&["GET", &from]).unwrap();
-    redis.command(&["SET", &to, &record]);
-    assert_eq!(found(&refresh(&server, &other.refresh)), UNREADABLE);
-    refreshed(&server, &tokens);
-}
-
 #[test]
 fn others_clients_refresh_and_understand_the_end() {
     let Some(python) = Python::with_oauth() else {
@@ -711,16 +664,4 @@ fn others_clients_refresh_and_understand_the_end() {
             assert_eq!(claims["username"], "admin", "{name}");
         }
     }
-}
-
-#[test]
-fn the_discovery_document_names_the_grant() {
-    let flags = ["--issuer", "https://login.example/auth"];
-    let server = plan().flags(flags).ready();
-    let path = "/auth/.well-known/openid-configuration";
-    let document = server.anonymous().send(&Request::new("GET", path)).json();
-    assert_eq!(
-        document["grant_types_supported"],
-        json!(["client_credentials", "refresh_token"])
-    );
 }

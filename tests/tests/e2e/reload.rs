@@ -318,17 +318,6 @@ fn no_request_fails_while_the_configuration_reloads() {
 }
 
 #[test]
-fn a_signal_ends_no_sidecar_that_has_nothing_to_reload() {
-    let stack = ForgedStack::start();
-    stack.sidecar.process().signal("HUP");
-    wait::until("the reload", || reloads(&stack.sidecar, "applied") == 1);
-    assert_eq!(
-        stack.sidecar.bearing(&stack.token()).get("/a").status(),
-        200
-    );
-}
-
-#[test]
 fn another_application_secret_is_sent_at_the_next_fetch() {
     let forge = Forge::new(SigningType::Ecdsa);
     let (service, auth_server) = (

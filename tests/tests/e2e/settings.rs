@@ -224,35 +224,6 @@ fn the_output_of_check_is_a_file_without_secrets() {
 }
 
 #[test]
-fn what_stops_serve_stops_check() {
-    for (program, serve) in [
-        (Program::AuthServer, &["serve"][..]),
-        (Program::Sidecar, &SIDECAR),
-    ] {
-        let flags = [&serve[1..], &["--log-level", "foo=bar=baz,,=="]].concat();
-        for command in ["serve", "check"] {
-            let end = program.run(&[&[command], &flags[..]].concat());
-            assert_eq!(end.code, Some(CONFIG), "{command}: {}", end.stderr);
-            assert!(end.stderr.contains("--log-level"), "{}", end.stderr);
-        }
-    }
-}
-
-#[test]
-fn an_unknown_variable_is_warned_about_and_stops_nothing() {
-    let plan = AuthServerPlan::new()
-        .environment("POSTERN_TOKEN_LIFETYME", "60")
-        .environment("AUTH_SERVER_PORT", "tcp://10.0.0.1:9000");
-    let server = plan.ready();
-    assert!(
-        server.process().stderr().contains("POSTERN_TOKEN_LIFETYME"),
-        "{}",
-        server.process().stderr()
-    );
-    assert!(!server.process().stderr().contains("AUTH_SERVER_PORT"));
-}
-
-#[test]
 fn a_secret_file_that_others_may_read_stops_the_start() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("secret");

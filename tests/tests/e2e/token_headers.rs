@@ -8,12 +8,11 @@ use tests::client::{Request, verdict};
 use tests::clock;
 use tests::issuer::IssuerRow;
 use tests::message::Message;
-use tests::programs::repository;
 use tests::raw_client::exchange;
 use tests::sidecar::{NEVER, Sidecar};
 use tests::tables::{Verdicts, load};
 
-use super::several_issuers::published::{Issuers, check};
+use super::several_issuers::published::Issuers;
 
 /// `token_headers.toml`
 #[derive(Deserialize)]
@@ -194,16 +193,4 @@ fn explanations_name_the_token_header() {
         let signature = token.rsplit('.').next().unwrap();
         assert!(!end.stdout.contains(signature), "{}", end.stdout);
     }
-}
-
-#[test]
-fn the_documented_token_headers_are_valid() {
-    let text = std::fs::read_to_string(repository().join("docs/access-proxies.md")).unwrap();
-    let block = text.split("```toml\n").nth(1).unwrap();
-    let block = block.split("```").next().unwrap();
-    // The command line has the context path here.
-    let config = block.replace("app-name = \"orders\"\n", "");
-    let home = tempfile::tempdir().unwrap();
-    let end = check(&home.path().join("sidecar.toml"), &config, &["--strict"]);
-    assert_eq!(end.code, Some(0), "{}{}", end.stdout, end.stderr);
 }

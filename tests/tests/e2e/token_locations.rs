@@ -1,25 +1,10 @@
 //! Tokens from a cookie, and paths on which a token may be missing.
 
-use serde_json::json;
 use tests::client::{Client, verdict};
 use tests::clock;
 use tests::h2_client::H2Client;
 use tests::keys::SigningType;
-use tests::metrics::sum;
 use tests::stack::ForgedStack;
-use tests::wait;
-
-fn stack() -> ForgedStack {
-    ForgedStack::with(SigningType::Ecdsa, |plan| {
-        plan.flags([
-            "--token-cookie",
-            "session",
-            "--optional-auth-path",
-            "/feed/**",
-        ])
-        .public_paths(["/public/**"])
-    })
-}
 
 fn with(client: &Client, method: &str, path: &str, lines: &[&str]) -> String {
     let request = lines
@@ -28,46 +13,6 @@ fn with(client: &Client, method: &str, path: &str, lines: &[&str]) -> String {
             request.line(*line)
         });
     verdict(&client.send(&request))
-}
-
-#[test]
-fn a_cookie_is_as_good_as_a_header_and_no_better() {
-    let stack = stack();
-    let token = stack.token();
-    let (cookie, bearer) = (
-        format!("Cookie: a=1; session={token}"),
-        format!("Authorization: Bearer {token}"),
-    );
-    let client = stack.sidecar.anonymous();
-    for (lines, expected) in [
-        (&[&*cookie][..], "200"),
-        (&[&*bearer, "Cookie: session=bad"], "200"),
-        (
-            &["Authorization: Bearer bad", &*cookie],
-            "401 token_malformed",
-        ),
-        (
-            &["Authorization: Basic eDp5", &*cookie],
-            "401 authorization_scheme",
-        ),
-        (&["Cookie: session=bad"], "401 token_malformed"),
-        (&["Cookie: session="], "401 token_malformed"),
-        (
-            &[&*cookie, "Cookie: session=bad"],
-            "400 authorization_repeated",
-        ),
-        (&[&*cookie, &*cookie, "Cookie: b=2"], "200"),
-        (&["Cookie: other=1"], "401 token_missing"),
-        (&[], "401 token_missing"),
-    ] {
-        assert_eq!(with(&client, "GET", "/list", lines), expected, "{lines:?}");
-    }
-    let seen = stack.service.last_request();
-    assert_eq!(seen.header("X-Current-User").len(), 1);
-    assert_eq!(
-        with(&client, "GET", "/current/user/details", &[&cookie]),
-        "200"
-    );
 }
 
 /// Forwarded requests with the token, once more, in every spelling, over both versions of HTTP.
@@ -157,50 +102,4 @@ fn the_service_learns_the_way_a_request_came() {
         received(&["--forwarded", "off"], &theirs),
         ["203.0.113.7", "https", "", "203.0.113.8"]
     );
-}
-
-#[test]
-fn a_bound_token_is_no_bearer_token_wherever_it_stands() {
-    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
-        let locations = ["--token-cookie=session", "--websocket-token"];
-        plan.flags(locations)
-            .flags(["--optional-auth-path", "/feed/**"])
-    });
-    let claims = json!({"cnf": {"jkt": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I"}});
-    let token = stack.forge.token(clock::now(), &claims);
-    let bearer = format!("Bearer {token}");
-    let client = stack.sidecar.anonymous();
-    let bound = "401 token_bound";
-    for lines in [
-        &[&*format!("Authorization: {bearer}")][..],
-        &[&format!("Cookie: session={token}")],
-        &[
-            &format!("Sec-WebSocket-Protocol: bearer, {token}"),
-            "Connection: Upgrade",
-            "Upgrade: websocket",
-            "Sec-WebSocket-Version: 13",
-            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
-        ],
-    ] {
-        for path in ["/list", "/feed/a", "/current/user/details"] {
-            assert_eq!(with(&client, "GET", path, lines), bound, "{path} {lines:?}");
-        }
-    }
-    // No scheme of ours promises a proof.
-    let dpop = format!("Authorization: DPoP {token}");
-    let scheme = "401 authorization_scheme";
-    assert_eq!(with(&client, "GET", "/list", &[&dpop]), scheme);
-    let client = H2Client::connect(stack.sidecar.address());
-    let request = client.request("GET", "/orders/list", &[("authorization", &bearer)]);
-    assert_eq!(client.send(request, &[]).unwrap().verdict(), bound);
-    assert_eq!(stack.service.requests().len(), 0);
-    let counted = || {
-        let reason = [("reason", "token_bound")];
-        sum(
-            stack.sidecar.admin(),
-            "postern_sidecar_requests_total",
-            &reason,
-        )
-    };
-    wait::until("the rejections to be counted", || counted() == 10);
 }

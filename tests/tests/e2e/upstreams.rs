@@ -208,17 +208,6 @@ fn an_https_service_may_require_a_certificate_of_the_sidecar() {
     );
 }
 
-#[test]
-fn an_unresolved_service_name_does_not_stop_the_sidecar() {
-    let stack = stack();
-    let sidecar = stack.in_front_of("http://postern.invalid:3000", &[]);
-    assert_eq!(
-        verdict(&sidecar.bearing(&stack.token()).get("/list")),
-        "502 upstream_unavailable"
-    );
-    assert_eq!(sidecar.readiness(), 200);
-}
-
 /// Ends the loops of other threads, on a panic too: otherwise their scope waits forever.
 struct SetOnDrop<'a>(&'a AtomicBool);
 

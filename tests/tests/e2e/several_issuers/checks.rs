@@ -1,9 +1,6 @@
 //! Checks of the tables: unusable ones, `sidecar check`, and the documented ones.
 
-use std::fs;
-
 use tests::fake_auth_server::json_response;
-use tests::programs::{Program, repository};
 
 use super::published::{AWAY, Issuers, check};
 
@@ -59,38 +56,4 @@ fn check_online_fetches_the_keys_of_each_issuer() {
         "{}",
         end.stderr
     );
-}
-
-/// Returns the TOML blocks below a heading of the document.
-fn documented_tables(heading: &str) -> Vec<String> {
-    let text = fs::read_to_string(repository().join("docs/issuers.md")).unwrap();
-    let (_, section) = text.split_once(&format!("\n## {heading}\n")).unwrap();
-    let section = section.split("\n## ").next().unwrap();
-    let blocks = section.split("```toml\n").skip(1);
-    blocks
-        .map(|block| block.split("```").next().unwrap().to_owned())
-        .collect()
-}
-
-#[test]
-fn the_documented_tables_are_valid() {
-    let issuers = Issuers::publish(&["cluster"]);
-    let token_file = issuers.home.path().join("token");
-    fs::write(&token_file, issuers.of("cluster").own()).unwrap();
-    let secret_file = issuers.home.path().join("app-secret");
-    tests::certificates::write_private(&secret_file, "secret");
-    let blocks = documented_tables("Several issuers");
-    assert_eq!(blocks.len(), 2);
-    let kubernetes = "issuer = \"kubernetes:///\"\n";
-    for block in blocks {
-        let here = format!("{kubernetes}token-file = '{}'\n", token_file.display());
-        let config = block.replace(kubernetes, &here);
-        let config = config.replace("/etc/postern/app-secret", secret_file.to_str().unwrap());
-        fs::write(issuers.file(), &config).unwrap();
-        let end = Program::Sidecar
-            .command()
-            .arguments(["check", "--config", issuers.file().to_str().unwrap()])
-            .run();
-        assert_eq!(end.code, Some(0), "{config}\n{}", end.stderr);
-    }
 }
