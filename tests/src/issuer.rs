@@ -2,17 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use aws_lc_rs::encoding::{AsDer, PublicKeyX509Der};
-use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::rsa::{self, KeySize};
-use aws_lc_rs::signature::{
-    ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair,
-    KeyPair, RSA_PKCS1_SHA256, RSA_PKCS1_SHA384, RSA_PKCS1_SHA512, RSA_PSS_SHA256, RSA_PSS_SHA384,
-    RSA_PSS_SHA512,
-};
 use serde::Deserialize;
 
-use crate::keys::{hmac_sha256, pem};
+use crate::keys::{Algorithm, Family, SigningKey, hmac_sha256};
 use crate::template::{fill, moment};
 use crate::token_forge::{encode, signing_input};
 
@@ -80,14 +72,7 @@ impl IssuerToken {
 /// An issuer with generated keys.
 #[derive(Debug)]
 pub struct Issuer {
-    keys: BTreeMap<String, IssuerKey>,
-}
-
-#[derive(Debug)]
-enum IssuerKey {
-    Rsa(rsa::KeyPair),
-    Ec(EcdsaKeyPair),
-    Ed25519(Ed25519KeyPair),
+    keys: BTreeMap<String, SigningKey>,
 }
 
 impl Issuer {
@@ -96,8 +81,15 @@ impl Issuer {
     /// # Panics
     /// When a kind is unknown.
     pub fn new(row: &IssuerRow) -> Self {
+        let key = |kind: &String| match kind.as_str() {
+            "RSA" => SigningKey::generate(Algorithm::RS256),
+            "P-256" => SigningKey::generate(Algorithm::ES256),
+            "P-384" => SigningKey::generate(Algorithm::ES384),
+            "Ed25519" => SigningKey::generate(Algorithm::EdDSA),
+            other => panic!("unknown kind of key {other}"),
+        };
         let keys = row.keys.iter();
-        let keys = keys.map(|(name, kind)| (name.clone(), IssuerKey::generate(kind)));
+        let keys = keys.map(|(name, kind)| (name.clone(), key(kind)));
         Self {
             keys: keys.collect(),
         }
@@ -109,8 +101,8 @@ impl Issuer {
     /// When a placeholder is unknown.
     pub fn jwks(&self, row: &IssuerRow) -> String {
         let filled = fill(&row.jwks, |placeholder| {
-            let (member, key) = placeholder.split_once(':')?;
-            let value = self.keys.get(key)?.member(member)?;
+            let (name, key) = placeholder.split_once(':')?;
+            let value = member(self.keys.get(key)?, name)?;
             Some(encode(&value).into_bytes())
         });
         String::from_utf8(filled).expect("a key set is text")
@@ -118,7 +110,7 @@ impl Issuer {
 
     /// Returns the public half of a key in PEM.
     pub fn public_pem(&self, key: &str) -> String {
-        self.key(key).public_pem()
+        self.key(key).served()
     }
 
     /// Returns a token of the table.
@@ -127,110 +119,47 @@ impl Issuer {
     /// When the row is not well formed.
     pub fn token(&self, token: &IssuerToken, now: i64) -> String {
         let named = |name: &str| moment(name, now);
-        let input = signing_input(&fill(&token.header, named), &fill(&token.payload, named));
-        let signature = self.key(&token.key).sign(&token.sign, input.as_bytes());
-        format!("{input}.{}", encode(&signature))
+        let text = signing_input(&fill(&token.header, named), &fill(&token.payload, named));
+        let (key, input) = (self.key(&token.key), text.as_bytes());
+        let signature = match token.sign.as_str() {
+            "HS256" => hmac_sha256(key.served().as_bytes(), input),
+            "none" => Vec::new(),
+            name if key.algorithm().family() == Family::Rsa => {
+                let mut all = Algorithm::VERIFIED.into_iter();
+                let named = all.find(|algorithm| algorithm.name() == name);
+                key.sign_as(named.expect("an algorithm"), input)
+            }
+            _ => key.sign(input),
+        };
+        format!("{text}.{}", encode(&signature))
     }
 
-    fn key(&self, name: &str) -> &IssuerKey {
+    fn key(&self, name: &str) -> &SigningKey {
         self.keys
             .get(name)
             .unwrap_or_else(|| panic!("the issuer has no key {name}"))
     }
 }
 
-impl IssuerKey {
-    fn generate(kind: &str) -> Self {
-        match kind {
-            "RSA" => Self::Rsa(rsa::KeyPair::generate(KeySize::Rsa2048).expect("an RSA key")),
-            "P-256" => Self::Ec(
-                EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).expect("a P-256 key"),
-            ),
-            "P-384" => Self::Ec(
-                EcdsaKeyPair::generate(&ECDSA_P384_SHA384_FIXED_SIGNING).expect("a P-384 key"),
-            ),
-            "Ed25519" => Self::Ed25519(Ed25519KeyPair::generate().expect("an Ed25519 key")),
-            other => panic!("unknown kind of key {other}"),
-        }
-    }
-
-    /// Returns a member of the key's JWK (RFC 7518 §6, RFC 8037 §2), not yet encoded.
-    fn member(&self, name: &str) -> Option<Vec<u8>> {
-        match (self, name) {
-            (Self::Rsa(key), "n") => Some(rsa_integers(key.public_key().as_ref()).0),
-            (Self::Rsa(_), "0n") => Some([&[0][..], &self.member("n")?].concat()),
-            (Self::Rsa(key), "e") => Some(rsa_integers(key.public_key().as_ref()).1),
-            (Self::Ec(key), "x" | "y") => {
-                // An uncompressed point: 4, x, y (SEC 1 §2.3.3).
-                let point = key.public_key().as_ref().get(1..)?;
-                let (x, y) = point.split_at(point.len() / 2);
-                Some(if name == "x" { x } else { y }.to_vec())
-            }
-            (Self::Ed25519(key), "x") => Some(key.public_key().as_ref().to_vec()),
-            _ => None,
-        }
-    }
-
-    fn public_pem(&self) -> String {
-        let der: PublicKeyX509Der<'_> = match self {
-            Self::Rsa(key) => key.public_key().as_der(),
-            Self::Ec(key) => key.public_key().as_der(),
-            Self::Ed25519(key) => key.public_key().as_der(),
-        }
-        .expect("an SPKI");
-        pem("PUBLIC KEY", der.as_ref())
-    }
-
-    fn sign(&self, algorithm: &str, input: &[u8]) -> Vec<u8> {
-        let random = SystemRandom::new();
-        match (self, algorithm) {
-            (_, "HS256") => hmac_sha256(self.public_pem().as_bytes(), input),
-            (_, "none") => Vec::new(),
-            (Self::Rsa(key), algorithm) => {
-                let encoding = match algorithm {
-                    "RS256" => &RSA_PKCS1_SHA256,
-                    "RS384" => &RSA_PKCS1_SHA384,
-                    "RS512" => &RSA_PKCS1_SHA512,
-                    "PS256" => &RSA_PSS_SHA256,
-                    "PS384" => &RSA_PSS_SHA384,
-                    "PS512" => &RSA_PSS_SHA512,
-                    other => panic!("an RSA key does not sign with {other}"),
-                };
-                let mut signature = vec![0; key.public_modulus_len()];
-                key.sign(encoding, &random, input, &mut signature)
-                    .expect("a signature");
-                signature
-            }
-            (Self::Ec(key), _) => {
-                let signature = key.sign(&random, input).expect("a signature");
-                signature.as_ref().to_vec()
-            }
-            (Self::Ed25519(key), _) => key.sign(input).as_ref().to_vec(),
-        }
-    }
-}
-
-/// Reads `RSAPublicKey ::= SEQUENCE { modulus INTEGER, publicExponent INTEGER }` (RFC 8017 §A.1.1),
-/// both without the zero that keeps them positive.
-fn rsa_integers(der: &[u8]) -> (Vec<u8>, Vec<u8>) {
-    let (sequence, _) = der_value(der);
-    let (modulus, rest) = der_value(sequence);
-    let (exponent, _) = der_value(rest);
-    let unsigned = |bytes: &[u8]| bytes.strip_prefix(&[0]).unwrap_or(bytes).to_vec();
-    (unsigned(modulus), unsigned(exponent))
-}
-
-/// Returns the content of the first DER value, and the bytes behind it.
-fn der_value(der: &[u8]) -> (&[u8], &[u8]) {
-    let first = usize::from(der[1]);
-    let (start, length) = if first < 0x80 {
-        (2, first)
-    } else {
-        let digits = &der[2..2 + (first & 0x7f)];
-        let length = digits
-            .iter()
-            .fold(0, |sum, digit| sum << 8 | usize::from(*digit));
-        (2 + digits.len(), length)
+/// Returns a member of a key's JWK (RFC 7518 §6, RFC 8037 §2), not yet encoded. Their bytes are at the
+/// end of the SubjectPublicKeyInfo.
+fn member(key: &SigningKey, name: &str) -> Option<Vec<u8>> {
+    const MODULUS: usize = 256;
+    /// Behind the modulus: an INTEGER of three bytes.
+    const EXPONENT: usize = 5;
+    let der = key.public_der();
+    let before_end = |start: usize, end: usize| {
+        let bytes = der.get(der.len() - start..der.len() - end);
+        bytes.map(<[u8]>::to_vec)
     };
-    der[start..].split_at(length)
+    match (key.algorithm(), name) {
+        (Algorithm::RS256, "n") => before_end(MODULUS + EXPONENT, EXPONENT),
+        (Algorithm::RS256, "0n") => Some([&[0][..], &member(key, "n")?].concat()),
+        (Algorithm::RS256, "e") => before_end(3, 0),
+        (Algorithm::ES256, "x") => before_end(64, 32),
+        (Algorithm::ES384, "x") => before_end(96, 48),
+        (Algorithm::ES256, "y") | (Algorithm::EdDSA, "x") => before_end(32, 0),
+        (Algorithm::ES384, "y") => before_end(48, 0),
+        _ => None,
+    }
 }

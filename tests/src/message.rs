@@ -41,17 +41,30 @@ impl Message {
         Self::read(stream, has_body, UnframedBody::UntilClose)
     }
 
+    /// Reads a head alone.
+    ///
+    /// # Errors
+    /// As `read_request`.
+    pub fn read_head(stream: &mut impl BufRead) -> io::Result<Option<Self>> {
+        let body = Vec::new();
+        Ok(read_head(stream)?.map(|head| Self { head, body }))
+    }
+
+    /// Reads the body of a request whose head this is.
+    ///
+    /// # Errors
+    /// As `read_request`.
+    pub fn request_body(&self, stream: &mut impl BufRead) -> io::Result<Vec<u8>> {
+        self.read_body(stream, UnframedBody::Empty)
+    }
+
     fn read(
         stream: &mut impl BufRead,
         has_body: impl Fn(u16) -> bool,
         unframed: UnframedBody,
     ) -> io::Result<Option<Self>> {
-        let Some(head) = read_head(stream)? else {
+        let Some(mut message) = Self::read_head(stream)? else {
             return Ok(None);
-        };
-        let mut message = Self {
-            head,
-            body: Vec::new(),
         };
         if has_body(message.status()) {
             message.body = message.read_body(stream, unframed)?;

@@ -56,6 +56,13 @@ impl SidecarPlan {
         }
     }
 
+    /// Sets another upstream.
+    #[must_use]
+    pub fn upstream(mut self, url: &str) -> Self {
+        url.clone_into(&mut self.upstream);
+        self
+    }
+
     /// Returns a sidecar for ECDSA keys that fetches them every second.
     pub fn polling(service: &EchoService, auth_server: &str) -> Self {
         Self::new(service, auth_server)
@@ -296,6 +303,11 @@ impl Sidecar {
         wait::until("the requests in flight", || {
             self.metric("postern_sidecar_requests_in_flight") == Some(count)
         });
+    }
+
+    /// Waits until no request is in flight.
+    pub fn until_idle(&self) {
+        self.until_in_flight(0);
     }
 
     /// Waits for a text in the output, and returns how often it stands there.

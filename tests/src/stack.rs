@@ -60,6 +60,12 @@ impl ForgedStack {
         Self::with(SigningType::Ecdsa, |plan| plan.flags(flags))
     }
 
+    /// Starts a stack with ECDSA keys whose sidecar has another service and these flags.
+    pub fn before(upstream: &str, flags: &[&str]) -> Self {
+        let plan = |plan: SidecarPlan| plan.upstream(upstream).flags(flags.iter().copied());
+        Self::with(SigningType::Ecdsa, plan)
+    }
+
     /// Starts a stack with the public path `/public/**` and these flags of the sidecar.
     pub fn with_public<'f>(flags: impl IntoIterator<Item = &'f str>) -> Self {
         let plan = |plan: SidecarPlan| plan.public_paths(["/public/**"]).flags(flags);

@@ -46,10 +46,6 @@ fn file() -> Vec<u8> {
     response("200 OK", &[&format!("{MARK}: 1")], &[b'x'; FILE_BYTES])
 }
 
-fn wait_for_free_permits(sidecar: &Sidecar) {
-    wait::until("all places to be free", || metric(sidecar, IN_FLIGHT) == 0);
-}
-
 fn wait_for_ended_requests(sidecar: &Sidecar, count: u64) {
     wait::until("every request to end", || {
         metric(sidecar, "postern_sidecar_requests_total{") >= count
@@ -140,7 +136,7 @@ fn unread_responses_fit_into_the_memory_of_the_manifests() {
         let resident = stack.sidecar.process().resident_kib().unwrap_or(0);
         assert!(resident < limit_kib, "{resident} KiB of {limit_kib}");
         drop(held);
-        wait_for_free_permits(&stack.sidecar);
+        stack.sidecar.until_idle();
     }
 }
 
@@ -158,7 +154,7 @@ fn an_unread_response_of_http_2_keeps_its_permit() {
     let user = stack.sidecar.bearing(&stack.token()).get("/list");
     assert_eq!(user.status(), 200);
     drop(held);
-    wait_for_free_permits(&stack.sidecar);
+    stack.sidecar.until_idle();
 }
 
 /// Queues many responses, then withdraws the window that they were queued for. Returns the client,
@@ -176,12 +172,7 @@ fn take_window_back(stack: &ForgedStack) -> (FrameClient, usize) {
 }
 
 fn stack_with_write_timeout(seconds: &str) -> ForgedStack {
-    let flags = [
-        "--max-requests",
-        "200",
-        "--downstream-write-timeout",
-        seconds,
-    ];
+    let flags = ["--max-requests=200", "--downstream-write-timeout", seconds];
     ForgedStack::with_public(flags)
 }
 
@@ -189,7 +180,7 @@ fn stack_with_write_timeout(seconds: &str) -> ForgedStack {
 fn a_window_that_is_taken_back_keeps_no_permit() {
     let stack = stack_with_write_timeout("4");
     let (mut client, _) = take_window_back(&stack);
-    wait_for_free_permits(&stack.sidecar);
+    stack.sidecar.until_idle();
     // The streams alone are reset.
     let mut frames = std::iter::from_fn(|| client.frame_from_server());
     assert!(frames.any(|frame| frame.kind == 3));
@@ -205,7 +196,7 @@ fn a_window_that_is_given_back_in_time_gets_its_responses() {
         let frame = client.frame_from_server().expect("the other responses");
         ended += usize::from(frame.ends_body());
     }
-    wait_for_free_permits(&stack.sidecar);
+    stack.sidecar.until_idle();
 }
 
 #[test]
@@ -285,7 +276,7 @@ fn unread_rejections_take_permits_alone() {
     let user = stack.sidecar.bearing(&stack.token()).get("/list");
     assert_eq!(user.status(), 200);
     drop(client);
-    wait_for_free_permits(&stack.sidecar);
+    stack.sidecar.until_idle();
 }
 
 #[test]
@@ -335,12 +326,7 @@ fn an_upload_that_is_not_read_stops_no_other_on_its_connection() {
 fn a_handshake_has_no_more_time_than_any_request_before_its_101() {
     let stack = stack();
     let service = StreamingService::start();
-    let flags = [
-        "--upstream-read-timeout",
-        "1",
-        "--request-body-timeout",
-        "1",
-    ];
+    let flags = ["--upstream-read-timeout=1", "--request-body-timeout", "1"];
     let sidecar = in_front_of(
         &stack,
         &service.url(),
@@ -358,7 +344,7 @@ fn a_handshake_has_no_more_time_than_any_request_before_its_101() {
         let lines = format!("{HANDSHAKE}{more}");
         client.send(&stack.head("GET", &format!("/orders/{path}"), &lines));
         assert!(client.is_at_end(), "{path} {more}");
-        wait_for_free_permits(&sidecar);
+        sidecar.until_idle();
     }
     assert_eq!(
         metric(&sidecar, "postern_sidecar_streams_expired_total "),
@@ -371,12 +357,10 @@ fn a_grpc_call_outside_its_response_has_any_request_s_time() {
     let stack = stack();
     let (plain, grpc) = (StreamingService::start(), H2Service::start());
     let flags = [
-        "--upstream-read-timeout",
-        "1",
+        "--upstream-read-timeout=1",
         "--request-body-timeout",
         "1",
-        "--downstream-write-timeout",
-        "1",
+        "--downstream-write-timeout=1",
     ];
     let bearer = format!("Bearer {}", stack.token());
     let fields = [
@@ -393,7 +377,7 @@ fn a_grpc_call_outside_its_response_has_any_request_s_time() {
         let client = H2Client::connect(sidecar.address());
         let call = client.open(client.request("POST", &format!("/orders/{path}"), &fields));
         wait_for_ended_requests(&sidecar, 1);
-        wait_for_free_permits(&sidecar);
+        sidecar.until_idle();
         drop(call);
     }
 }
@@ -402,12 +386,7 @@ fn a_grpc_call_outside_its_response_has_any_request_s_time() {
 fn a_grpc_call_goes_on_while_the_client_sends() {
     let stack = stack();
     let slow = StreamingService::start();
-    let flags = [
-        "--upstream-read-timeout",
-        "1",
-        "--request-body-timeout",
-        "1",
-    ];
+    let flags = ["--upstream-read-timeout=1", "--request-body-timeout", "1"];
     let bearer = format!("Bearer {}", stack.token());
     let fields = [
         ("authorization", &*bearer),

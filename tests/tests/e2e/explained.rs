@@ -142,7 +142,10 @@ fn explain_says_what_serve_does() {
     let stack = ForgedStack::with_flags(RULES);
     let now = clock::now();
     let with = |claims: Value| stack.forge.token(now, &claims).into_bytes();
+    let same = stack.token();
     let named = |name: &str| match name {
+        // Each of the others has a signature of its own.
+        "same" => Some(same.clone().into_bytes()),
         "token" => Some(with(Value::Null)),
         "expired" => Some(with(json!({"exp": now - 100}))),
         "bound" => Some(with(

@@ -34,13 +34,7 @@ impl Installation {
     pub(super) fn of(plan: AuthServerPlan) -> Self {
         let server = plan.flags(["--store-poll-interval", "1"]).ready();
         let sidecar = server.done(&["application", "add", "--app-id", "sidecar"]);
-        let add = [
-            "application",
-            "add",
-            "--app-id",
-            "jobs",
-            "--audience=orders",
-        ];
+        let add = ["application", "add", "--app-id=jobs", "--audience=orders"];
         let claims = [
             "--scope=orders:read orders:write",
             "--claim=tenant=t1",
@@ -130,8 +124,7 @@ fn every_row_of_the_token_requests_gets_its_response() {
     let admin = server.done(&[
         "application",
         "add",
-        "--app-id",
-        "admin",
+        "--app-id=admin",
         "--audience",
         "orders",
     ]);

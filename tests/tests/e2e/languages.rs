@@ -8,14 +8,11 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use tests::client::{Request, verdict};
 use tests::clock;
-use tests::fake_auth_server::FakeAuthServer;
-use tests::keys::SigningType;
 use tests::process::{CommandLine, Process};
 use tests::programs::repository;
 use tests::raw_client::exchange;
-use tests::sidecar::{Sidecar, SidecarPlan};
-use tests::stack::signing_flags;
-use tests::token_forge::Forge;
+use tests::sidecar::Sidecar;
+use tests::stack::ForgedStack;
 use tests::{skip, wait};
 
 /// Characters that headers and JSON parsers can damage.
@@ -30,41 +27,30 @@ const ALIASES: [&str; 4] = [
 ];
 
 #[test]
-fn a_python_service_reads_the_user() {
-    reads_the_user(
-        "python",
-        &["python3", "service.py"],
-        "apt-get install python3",
-    );
-}
-
-#[test]
-fn a_wsgi_service_reads_the_user_and_no_alias() {
-    reads_the_user(
-        "wsgi",
-        &["python3", "service.py"],
-        "apt-get install python3",
-    );
-}
-
-#[test]
-fn a_node_service_reads_the_user() {
-    reads_the_user("node", &["node", "service.js"], "apt-get install nodejs");
-}
-
-#[test]
-fn a_java_service_reads_the_user() {
-    let how = "apt-get install default-jdk-headless";
-    reads_the_user("java", &["java", "Service.java"], how);
-}
-
-#[test]
-fn a_go_service_reads_the_user() {
-    if !is_installed("go") {
-        return skip::skip("the demo service in go", "apt-get install golang-go");
-    }
+fn a_service_in_each_language_reads_the_user_and_no_alias() {
     let directory = tempfile::tempdir().unwrap();
-    reads_the_user("go", &[&go_service(directory.path())], "");
+    let python = ["python3", "service.py"];
+    std::thread::scope(|scope| {
+        for (language, command, how) in [
+            ("python", &python[..], "python3"),
+            ("wsgi", &python, "python3"),
+            ("node", &["node", "service.js"], "nodejs"),
+            ("java", &["java", "Service.java"], "default-jdk-headless"),
+            ("php", &["php", "-S", "127.0.0.1:0", "index.php"], "php-cli"),
+            ("go", &["go"], "golang-go"),
+        ] {
+            if !is_installed(command[0]) {
+                let how = format!("apt-get install {how}");
+                skip::skip(&format!("the demo service in {language}"), &how);
+                continue;
+            }
+            let directory = directory.path();
+            scope.spawn(move || match language {
+                "go" => reads_the_user(language, &[&go_service(directory)]),
+                _ => reads_the_user(language, command),
+            });
+        }
+    });
 }
 
 /// Builds the service in Go. Not `go run`: it would be a child process of that, and outlive it.
@@ -79,40 +65,27 @@ pub(super) fn go_service(directory: &Path) -> String {
     program
 }
 
-#[test]
-fn a_php_service_reads_the_user_and_no_alias() {
-    let how = "apt-get install php-cli";
-    reads_the_user("php", &["php", "-S", "127.0.0.1:0", "index.php"], how);
-}
-
-fn reads_the_user(language: &str, command: &[&str], how_to_get_it: &str) {
-    if !is_installed(command[0]) {
-        return skip::skip(&format!("the demo service in {language}"), how_to_get_it);
-    }
+fn reads_the_user(language: &str, command: &[&str]) {
     let mut service = start(language, command);
     let address = announced(&mut service);
-    let forge = Forge::new(SigningType::Ecdsa);
-    let auth_server = FakeAuthServer::serving(&forge.trusted().served());
-    let sidecar = SidecarPlan::to(&format!("http://{address}"), &auth_server.url())
-        .flags(signing_flags(SigningType::Ecdsa).iter().copied())
-        .public_paths(["/public/**"])
-        .ready();
-
+    let stack = ForgedStack::before(
+        &format!("http://{address}"),
+        &["--public-path", "/public/**"],
+    );
+    let sidecar = &stack.sidecar;
     let anonymous = sidecar.anonymous().get("/list");
     assert_eq!(verdict(&anonymous), "401 token_missing");
 
-    let token = forge.token(
-        clock::now(),
-        &json!({"nickName": NICK_NAME, "username": "žofie"}),
-    );
+    let claims = json!({"nickName": NICK_NAME, "username": "žofie"});
+    let token = stack.forge.token(clock::now(), &claims);
     for aliases in [&[][..], &ALIASES] {
-        let seen = fetch(&sidecar, "/orders/list", Some(&token), aliases);
+        let seen = fetch(sidecar, "/orders/list", Some(&token), aliases);
         assert_eq!(seen["service"], language);
         assert_eq!(seen["path"], "/orders/list");
         assert_eq!(seen["user"]["account"], "žofie", "{aliases:?}: {seen}");
         assert_eq!(seen["user"]["nickName"], NICK_NAME, "{aliases:?}: {seen}");
     }
-    let seen = fetch(&sidecar, "/orders/public/page", None, &ALIASES);
+    let seen = fetch(sidecar, "/orders/public/page", None, &ALIASES);
     assert_eq!(seen["user"], Value::Null, "{seen}");
 }
 

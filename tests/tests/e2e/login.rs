@@ -133,12 +133,7 @@ fn contract_2_2_the_verification_code_is_not_evaluated() {
 
 #[test]
 fn the_lifetime_and_the_issuer_of_tokens_are_settings() {
-    let flags = [
-        "--token-lifetime",
-        "60",
-        "--issuer",
-        "https://login.example",
-    ];
+    let flags = ["--token-lifetime=60", "--issuer", "https://login.example"];
     let server = AuthServerPlan::new().flags(flags).start().ready();
     let claims = payload_of(&server.login());
     assert_eq!(

@@ -339,8 +339,7 @@ fn an_exposed_service_is_reported_and_can_cost_readiness() {
     let stack = ForgedStack::start();
     let plan = || {
         SidecarPlan::new(&stack.service, &stack.auth_server.url()).flags([
-            "--signing-type",
-            "ecdsa",
+            "--signing-type=ecdsa",
             "--pod-ip",
             "127.0.0.1",
         ])

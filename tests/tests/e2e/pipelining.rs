@@ -4,16 +4,10 @@
 use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
 
-use serde_json::Value;
-use tests::clock;
 use tests::echo_service::MARK;
-use tests::fake_auth_server::FakeAuthServer;
-use tests::keys::SigningType;
 use tests::raw_client::RawClient;
-use tests::sidecar::{Sidecar, SidecarPlan};
 use tests::socket_server::{Reply, SocketServer, response};
-use tests::stack::signing_flags;
-use tests::token_forge::Forge;
+use tests::stack::ForgedStack;
 use tests::wait;
 
 /// Starts a service that echoes the target of each request, once per message on the channel.
@@ -31,28 +25,16 @@ fn gated_service() -> (SocketServer, Sender<()>) {
     (service, go)
 }
 
-/// Starts a sidecar in front of `service`, and returns a token that it trusts as well.
-fn sidecar_before(service: &SocketServer) -> (Sidecar, FakeAuthServer, String) {
-    sidecar_with(service, &[])
-}
-
-fn sidecar_with(service: &SocketServer, flags: &[&str]) -> (Sidecar, FakeAuthServer, String) {
-    let forge = Forge::new(SigningType::Ecdsa);
-    let auth_server = FakeAuthServer::serving(&forge.trusted().served());
+fn before(service: &SocketServer) -> ForgedStack {
     let upstream = format!("http://{}", service.address());
-    let plan = SidecarPlan::to(&upstream, &auth_server.url())
-        .flags(signing_flags(SigningType::Ecdsa).iter().copied())
-        .flags(flags.iter().copied())
-        .public_paths(["/public/**"]);
-    let token = forge.token(clock::now(), &Value::Null);
-    (plan.ready(), auth_server, token)
+    ForgedStack::before(&upstream, &["--public-path", "/public/**"])
 }
 
 #[test]
 fn pipelined_requests_get_every_response_in_order() {
     let (service, go) = gated_service();
-    let (sidecar, _auth_server, _) = sidecar_before(&service);
-    let mut client = RawClient::connect(sidecar.address());
+    let stack = before(&service);
+    let mut client = RawClient::connect(stack.sidecar.address());
     client.send(b"POST /orders/public/1 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc");
     wait::until("the first request", || service.requests().pop());
     // While the service is at work: an empty line (RFC 9112 §2.2), then two requests.
@@ -70,13 +52,8 @@ fn pipelined_requests_get_every_response_in_order() {
 #[test]
 fn a_client_that_left_is_noticed_behind_what_it_sent_ahead() {
     let (service, go) = gated_service();
-    let (sidecar, _auth_server, token) = sidecar_before(&service);
-    let in_flight = |count: u64| {
-        wait::until("the requests in flight", || {
-            let now = sidecar.metric("postern_sidecar_requests_in_flight");
-            now == Some(count)
-        });
-    };
+    let stack = before(&service);
+    let (sidecar, token) = (&stack.sidecar, stack.token());
     let get = "GET /orders/public/1 HTTP/1.1\r\nHost: a\r\n\r\n";
     let post = "POST /orders/public/1 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc";
     let handshake = format!(
@@ -93,12 +70,12 @@ fn a_client_that_left_is_noticed_behind_what_it_sent_ahead() {
         // A malformed request, in the same segment as the good one.
         (&format!("{get}\n"), "G"),
     ] {
-        let mut client = RawClient::connect(sidecar.address());
+        let mut client = RawClient::connect(stack.sidecar.address());
         client.send(request.as_bytes());
-        in_flight(1);
+        sidecar.until_in_flight(1);
         client.send(ahead.as_bytes());
         drop(client);
-        in_flight(0);
+        sidecar.until_idle();
     }
     for _ in service.requests() {
         go.send(()).unwrap();

@@ -11,13 +11,9 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use serde_json::Value;
-use tests::clock;
-use tests::fake_auth_server::FakeAuthServer;
-use tests::keys::SigningType;
-use tests::sidecar::{Sidecar, SidecarPlan};
-use tests::stack::signing_flags;
+use tests::sidecar::Sidecar;
+use tests::stack::ForgedStack;
 use tests::tables::{self, Verdicts};
-use tests::token_forge::Forge;
 
 use self::cases::{Case, cases};
 use self::observation::observe;
@@ -35,35 +31,20 @@ struct Side {
     service: ScriptedService,
 }
 
-struct Keys {
-    forge: Forge,
-    auth_server: FakeAuthServer,
-}
-
-impl Keys {
-    fn new() -> Self {
-        let forge = Forge::new(SigningType::Ecdsa);
-        let auth_server = FakeAuthServer::serving(&forge.trusted().served());
-        Self { forge, auth_server }
-    }
-
-    fn token(&self) -> String {
-        self.forge.token(clock::now(), &Value::Null)
-    }
-
-    fn side(&self) -> Side {
-        let service = ScriptedService::start();
-        let sidecar = SidecarPlan::to(&service.url(), &self.auth_server.url())
-            .flags(signing_flags(SigningType::Ecdsa).iter().copied())
-            .public_paths(["/public/**"])
-            .flags(["--forwarded", "off", "--log-format", "json"])
-            .flags(["--access-log", "all", "--upstream-reuse-after-body"])
-            .flags(["--request-header-timeout", "1s"])
-            .flags(["--request-body-timeout", "1s"])
-            .flags(["--upstream-read-timeout", "2s"])
-            .ready();
-        Side { sidecar, service }
-    }
+fn side(stack: &ForgedStack) -> Side {
+    let flags = [
+        "--public-path=/public/**",
+        "--forwarded=off",
+        "--log-format=json",
+        "--access-log=all",
+        "--upstream-reuse-after-body",
+        "--request-header-timeout=1s",
+        "--request-body-timeout=1s",
+        "--upstream-read-timeout=2s",
+    ];
+    let service = ScriptedService::start();
+    let sidecar = stack.in_front_of(&service.url(), &flags);
+    Side { sidecar, service }
 }
 
 /// The outcome of each case, by the case's name.
@@ -71,13 +52,13 @@ type Outcomes = BTreeMap<String, Value>;
 
 /// Returns what a sidecar shows of each case: with the first pause as in `expected`, else with the
 /// last.
-fn outcomes(cases: Vec<Case>, keys: &Keys, token: &str, expected: &Outcomes) -> Outcomes {
+fn outcomes(cases: Vec<Case>, stack: &ForgedStack, token: &str, expected: &Outcomes) -> Outcomes {
     let cases = Mutex::new(cases.into_iter());
     let outcomes = Mutex::new(Outcomes::new());
     std::thread::scope(|scope| {
         for _ in 0..SIDECARS {
             scope.spawn(|| {
-                let side = keys.side();
+                let side = side(stack);
                 let next = || cases.lock().unwrap().next();
                 while let Some(case) = next() {
                     let is_expected = |outcome: &Value| expected.get(&case.name) == Some(outcome);
@@ -103,10 +84,10 @@ pub(super) fn client_bytes() -> impl Iterator<Item = Vec<u8>> {
 
 #[test]
 fn raw_requests_have_their_recorded_outcome() {
-    let keys = Keys::new();
-    let token = keys.token();
+    let stack = ForgedStack::start();
+    let token = stack.token();
     let recorded: Outcomes = tables::load_json("raw_responses.json");
-    let outcomes = outcomes(cases(&token), &keys, &token, &recorded);
+    let outcomes = outcomes(cases(&token), &stack, &token, &recorded);
     if std::env::var_os("POSTERN_UPDATE_DOCS").is_some() {
         return tables::record_json("raw_responses.json", &outcomes);
     }

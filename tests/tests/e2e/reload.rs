@@ -161,12 +161,7 @@ fn flags_and_variables_stay_above_the_file() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("sidecar.toml");
     fs::write(&file, "leeway = 10").unwrap();
-    let flags = [
-        "--config",
-        file.to_str().unwrap(),
-        "--public-path",
-        "/flag/**",
-    ];
+    let flags = ["--config", file.to_str().unwrap(), "--public-path=/flag/**"];
     let stack = ForgedStack::with_flags(flags);
     let open = |path: &str| stack.sidecar.anonymous().get(path).status();
     fs::write(&file, "leeway = 20\npublic-path = [\"/file/**\"]").unwrap();
@@ -333,8 +328,7 @@ fn another_application_secret_is_sent_at_the_next_fetch() {
         [
             "--auth-server",
             &url,
-            "--app-id",
-            "orders",
+            "--app-id=orders",
             "--app-secret-file",
         ],
     )

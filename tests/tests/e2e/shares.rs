@@ -5,15 +5,12 @@ use tests::abuse::STREAMS;
 use tests::auth_server::{AuthServerPlan, LOGIN, credentials};
 use tests::client::{Request, verdict};
 use tests::clock;
-use tests::fake_auth_server::FakeAuthServer;
 use tests::h2_client::FrameClient;
-use tests::keys::SigningType;
 use tests::loopback::connect_as;
 use tests::metrics::{rejections, sum};
 use tests::raw_client::RawClient;
-use tests::sidecar::{Sidecar, SidecarPlan};
+use tests::stack::ForgedStack;
 use tests::streaming_service::StreamingService;
-use tests::token_forge::Forge;
 use tests::wait;
 
 /// Permits, and the part of them that one client gets.
@@ -107,33 +104,27 @@ const ATTACKS: [Attack; 9] = {
 };
 
 /// A sidecar with `PERMITS`, and the holder of its key.
-struct Stack {
-    sidecar: Sidecar,
-    forge: Forge,
-    _auth_server: FakeAuthServer,
-}
-
-fn stack(reports: bool) -> Stack {
-    let forge = Forge::new(SigningType::Ecdsa);
-    let auth_server = FakeAuthServer::serving(&forge.trusted().served());
-    let until = format!("--report-until={}", clock::now() + 3600);
-    let plan = SidecarPlan::to(&StreamingService::start().url(), &auth_server.url())
-        .flags(["--signing-type", "ecdsa", "--public-path", "/public/**"])
-        .flags(["--optional-auth-path", "/feed/**"])
-        .flags(["--max-requests", PERMITS, "--max-connections", "300"]);
-    let plan = if reports {
-        plan.flags(["--enforce=report", &until])
-    } else {
-        plan
-    };
-    Stack {
-        sidecar: plan.ready(),
-        forge,
-        _auth_server: auth_server,
-    }
-}
+struct Stack(ForgedStack);
 
 impl Stack {
+    fn start(reports: bool) -> Self {
+        let until = format!("--report-until={}", clock::now() + 3600);
+        let usual = [
+            "--public-path=/public/**",
+            "--optional-auth-path=/feed/**",
+            "--max-connections=300",
+            "--max-requests",
+            PERMITS,
+        ];
+        let reporting = ["--enforce=report", &until];
+        let mode = if reports { &reporting[..] } else { &[] };
+        let service = StreamingService::start();
+        Self(ForgedStack::before(
+            &service.url(),
+            &[&usual, mode].concat(),
+        ))
+    }
+
     fn authorization(&self, token: Token, user: u8) -> Option<String> {
         let expires = match token {
             Token::Absent => return None,
@@ -143,14 +134,14 @@ impl Stack {
         let claims = json!({"sub": user.to_string(), "userId": user.to_string(), "exp": expires});
         Some(format!(
             "Bearer {}",
-            self.forge.token(clock::now(), &claims)
+            self.0.forge.token(clock::now(), &claims)
         ))
     }
 
     /// Begins the requests, and returns the connections of HTTP/2 or of HTTP/1.1.
     fn begin(&self, attack: &Attack) -> (Vec<FrameClient>, Vec<RawClient>) {
         let authorization = self.authorization(attack.token, 1);
-        let address = self.sidecar.address();
+        let address = self.0.sidecar.address();
         let (method, path) = attack.request;
         let connect = || connect_as(1, address).unwrap();
         if attack.over_http2 {
@@ -198,7 +189,7 @@ impl Stack {
         if let Some(value) = self.authorization(token, client) {
             request = request.line(format!("Authorization: {value}"));
         }
-        let connect = || RawClient::on(connect_as(client, self.sidecar.address()).unwrap());
+        let connect = || RawClient::on(connect_as(client, self.0.sidecar.address()).unwrap());
         let mut kept = connect();
         let exchange = |connection: &mut RawClient| {
             connection.send(&request.bytes("a"));
@@ -214,8 +205,8 @@ impl Stack {
 #[test]
 fn one_client_s_requests_keep_no_other_client_out() {
     for attack in &ATTACKS {
-        let stack = stack(attack.reports);
-        let admin = stack.sidecar.admin();
+        let stack = Stack::start(attack.reports);
+        let admin = stack.0.sidecar.admin();
         let in_flight = || sum(admin, "postern_sidecar_requests_in_flight", &[]);
         let held = stack.begin(attack);
         wait::until(attack.name, || {

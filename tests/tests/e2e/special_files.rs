@@ -40,12 +40,10 @@ fn a_pipe_or_a_device_stops_a_start_and_a_check_by_name() {
     let certificate = authority.issue("one");
     let [cert, key] = [&certificate.cert, &certificate.key].map(|file| file.to_str().unwrap());
     let of_server = [
-        "--auth-server",
-        "https://127.0.0.1:1/auth",
+        "--auth-server=https://127.0.0.1:1/auth",
         "--app-id",
         "orders",
-        "--app-secret",
-        "s",
+        "--app-secret=s",
     ];
     let of_issuer = ["--issuer", "i", "--audience", "a"];
     let mut verdicts = Verdicts::default();
@@ -68,12 +66,7 @@ fn a_pipe_or_a_device_stops_a_start_and_a_check_by_name() {
             vec!["--users", &users],
             vec!["--tls-cert", path, "--tls-key", key],
             vec!["--store", "rediss://127.0.0.1:1", "--store-ca", path],
-            vec![
-                "--store",
-                "redis://127.0.0.1:1",
-                "--store-password-file",
-                path,
-            ],
+            vec!["--store=redis://127.0.0.1:1", "--store-password-file", path],
         ]
         .map(|flags| (Program::AuthServer, flags));
         let rows: Vec<_> = sidecar

@@ -140,12 +140,7 @@ const ACCEPT_EVENTS: &str = "Accept: text/event-stream\r\n";
 fn a_client_without_a_token_gets_no_time_by_requesting_a_stream() {
     let stack = stack();
     let service = StreamingService::start();
-    let flags = [
-        "--public-path",
-        "/public/**",
-        "--upstream-read-timeout",
-        "1",
-    ];
+    let flags = ["--public-path=/public/**", "--upstream-read-timeout", "1"];
     let sidecar = in_front_of(&stack, &service.url(), &flags);
     let get = |path: &str| {
         let mut client = RawClient::connect(sidecar.address());

@@ -71,9 +71,7 @@ struct Row {
 
 impl Row {
     fn bytes(&self) -> Vec<u8> {
-        let filled = String::from_utf8(template::fill(&self.body, |_| None)).unwrap();
-        let byte = |byte| u8::try_from(byte).unwrap();
-        filled.chars().map(byte).collect()
+        template::fill_bytes(&self.body, |_| None)
     }
 }
 

@@ -101,12 +101,10 @@ fn sidecar(service: &EchoService) -> Unread {
         &service.url(),
         "--jwks",
         path(&keys),
-        "--issuer",
-        "auth",
+        "--issuer=auth",
         "--audience",
         "orders",
-        "--public-path",
-        "/open",
+        "--public-path=/open",
     ];
     Unread::start(Program::Sidecar, &flags, home)
 }

@@ -169,8 +169,7 @@ fn an_https_service_is_verified_by_its_authority_and_its_name() {
     }
     // The temporary directory of the other authority no longer exists.
     let plan = SidecarPlan::to(&service.url("localhost"), &stack.auth_server.url()).flags([
-        "--signing-type",
-        "ecdsa",
+        "--signing-type=ecdsa",
         "--upstream-ca",
         &untrusted,
     ]);

@@ -68,8 +68,7 @@ fn check(home: &TempDir, text: &str, file: &toml::Table) -> tests::process::Fini
     fs::write(&path, text).unwrap();
     let sources = ["auth-server", "issuer-url", "jwks", "issuer"];
     let source = [
-        "--issuer-url",
-        "https://id.example.com",
+        "--issuer-url=https://id.example.com",
         "--audience",
         "orders",
     ];
@@ -120,12 +119,10 @@ fn what_check_prints_and_what_it_rejects_the_schema_does_too() {
     let [_, sidecar, auth_server] = Kind::all();
     let flags = [
         "check",
-        "--jwks",
-        "https://a/",
+        "--jwks=https://a/",
         "--issuer",
         "i",
-        "--audience",
-        "b",
+        "--audience=b",
     ];
     for (kind, end) in [
         (&sidecar, Program::Sidecar.run(&flags)),

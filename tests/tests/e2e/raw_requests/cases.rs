@@ -2,12 +2,12 @@
 
 use serde::Deserialize;
 use tests::tables;
-use tests::template;
+use tests::template::fill_bytes;
 
 /// The last request of each case, so that the sidecar closes the connection.
 const LAST: &[u8] = b"GET /orders/public/last HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 /// The response to a request without one in the case.
-const USUAL: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfine";
+const USUAL: &str = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfine";
 
 /// `raw_requests.toml`
 #[derive(Deserialize)]
@@ -24,20 +24,8 @@ struct Row {
     client: Vec<String>,
     /// The responses of the service, in order.
     #[serde(default)]
-    service: Vec<ReplyRow>,
+    service: Vec<Reply>,
     why: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ReplyRow {
-    parts: Vec<String>,
-    /// True if the connection closes behind it.
-    #[serde(default)]
-    close: bool,
-    /// True if it is sent before the body of the request is read.
-    #[serde(default)]
-    before_body: bool,
 }
 
 /// The bytes of a client, and the response of the service.
@@ -49,17 +37,28 @@ pub(super) struct Case {
 }
 
 /// One response of the service, in parts.
-#[derive(Clone)]
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Reply {
-    pub(super) parts: Vec<Vec<u8>>,
+    parts: Vec<String>,
+    /// True if the connection closes behind it.
+    #[serde(default)]
     pub(super) close: bool,
+    /// True if it is sent before the body of the request is read.
+    #[serde(default)]
     pub(super) before_body: bool,
+}
+
+impl Reply {
+    pub(super) fn parts(&self) -> impl Iterator<Item = Vec<u8>> {
+        self.parts.iter().map(|part| fill_bytes(part, |_| None))
+    }
 }
 
 impl Default for Reply {
     fn default() -> Self {
         Self {
-            parts: vec![USUAL.to_vec()],
+            parts: vec![USUAL.to_owned()],
             close: false,
             before_body: false,
         }
@@ -69,28 +68,14 @@ impl Default for Reply {
 /// Reads the table, with this valid token.
 pub(super) fn cases(token: &str) -> Vec<Case> {
     let table: Table = tables::load("raw_requests.toml");
-    let bytes = |text: &String| bytes_of(text, token);
-    let reply = |row: &ReplyRow| Reply {
-        parts: row.parts.iter().map(bytes).collect(),
-        close: row.close,
-        before_body: row.before_body,
-    };
-    let case = |row: &Row| {
-        let client = row.client.iter().map(bytes);
+    let named = |name: &str| (name == "token").then(|| token.into());
+    let case = |row: Row| {
+        let client = row.client.iter().map(|text| fill_bytes(text, named));
         Case {
-            name: row.why.clone(),
+            name: row.why,
             client: client.chain([LAST.to_vec()]).collect(),
-            service: row.service.iter().map(reply).collect(),
+            service: row.service,
         }
     };
-    table.row.iter().map(case).collect()
-}
-
-fn bytes_of(text: &str, token: &str) -> Vec<u8> {
-    let filled = template::fill(text, |name| (name == "token").then(|| token.into()));
-    let filled = String::from_utf8(filled).unwrap();
-    filled
-        .chars()
-        .map(|byte| u8::try_from(byte).unwrap())
-        .collect()
+    table.row.into_iter().map(case).collect()
 }

@@ -1,12 +1,13 @@
 //! A service that plays the responses of a case, and records what it received.
 
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde::Serialize;
+use tests::message::Message;
 use tests::wait;
 
 use super::cases::Reply;
@@ -95,7 +96,7 @@ fn serve(connection: TcpStream, state: &Mutex<State>) -> Option<()> {
     let mut writer = connection.try_clone().ok()?;
     let mut reader = BufReader::new(connection);
     loop {
-        let head = read_head(&mut reader)?;
+        let message = Message::read_head(&mut reader).ok()??;
         let reply = {
             let mut state = state.lock().unwrap();
             if state.case != case {
@@ -104,9 +105,10 @@ fn serve(connection: TcpStream, state: &Mutex<State>) -> Option<()> {
             state.unread += 1;
             state.replies.pop_front().unwrap_or_default()
         };
-        let (first_line, fields) = split(&head);
+        let (first_line, fields) = split(&message.head);
         let before_body = reply.before_body.then(|| play(&mut writer, &reply));
-        let body = read_body(&mut reader, &fields);
+        let body = message.request_body(&mut reader).ok();
+        let body = body.map(|body| body.escape_ascii().to_string());
         let is_whole = body.is_some();
         {
             let mut state = state.lock().unwrap();
@@ -135,23 +137,13 @@ fn serve(connection: TcpStream, state: &Mutex<State>) -> Option<()> {
 }
 
 fn play(writer: &mut TcpStream, reply: &Reply) -> Option<()> {
-    for (index, part) in reply.parts.iter().enumerate() {
+    for (index, part) in reply.parts().enumerate() {
         if index > 0 {
             std::thread::sleep(PAUSE);
         }
-        writer.write_all(part).ok()?;
+        writer.write_all(&part).ok()?;
     }
     Some(())
-}
-
-fn read_head(reader: &mut impl BufRead) -> Option<Vec<u8>> {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        if reader.read_until(b'\n', &mut head).ok()? == 0 {
-            return None;
-        }
-    }
-    Some(head)
 }
 
 /// Returns the first line, and the fields in the order of their names, which are in lower case.
@@ -174,43 +166,4 @@ pub(super) fn split(head: &[u8]) -> (String, Vec<String>) {
 pub(super) fn name_of(field: &str) -> String {
     let (name, _) = field.split_once(':').unwrap_or((field, ""));
     name.to_ascii_lowercase()
-}
-
-fn value_of<'f>(fields: &'f [String], name: &str) -> Option<&'f str> {
-    let field = fields.iter().find(|field| name_of(field) == name)?;
-    Some(field.split_once(':')?.1.trim())
-}
-
-fn read_body(reader: &mut impl BufRead, fields: &[String]) -> Option<String> {
-    let mut body = Vec::new();
-    if value_of(fields, "transfer-encoding").is_some() {
-        read_chunks(reader, &mut body)?;
-    } else if let Some(length) = value_of(fields, "content-length") {
-        let length = length.parse::<u64>().ok()?;
-        reader.take(length).read_to_end(&mut body).ok()?;
-        (body.len() as u64 == length).then_some(())?;
-    }
-    Some(body.escape_ascii().to_string())
-}
-
-fn read_chunks(reader: &mut impl BufRead, body: &mut Vec<u8>) -> Option<()> {
-    loop {
-        let line = read_line(reader)?;
-        let size = line.split(';').next().unwrap_or_default().trim();
-        let size = u64::from_str_radix(size, 16).ok()?;
-        if size == 0 {
-            while !read_line(reader)?.is_empty() {}
-            return Some(());
-        }
-        let before = body.len() as u64;
-        reader.take(size).read_to_end(body).ok()?;
-        (body.len() as u64 == before + size).then_some(())?;
-        read_line(reader)?.is_empty().then_some(())?;
-    }
-}
-
-fn read_line(reader: &mut impl BufRead) -> Option<String> {
-    let mut line = String::new();
-    reader.read_line(&mut line).ok()?;
-    line.strip_suffix("\r\n").map(str::to_owned)
 }
