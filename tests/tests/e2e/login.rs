@@ -80,7 +80,7 @@ fn contract_7_an_empty_login_is_login_information_incomplete() {
 }
 
 #[test]
-fn contract_2_3_2_4_4_1_and_8_a_login_gives_this_response_and_token() {
+fn contract_2_3_2_4_4_1_and_8_a_login_s_response_and_token() {
     let server = AuthServer::start();
     let before = clock::now();
     let mut response = server.anonymous().post(LOGIN, &credentials()).json();
