@@ -130,10 +130,12 @@ pub(crate) enum Change {
         expected: Option<Version>,
     },
     Append(NewEntry),
-    /// Removes entries; the last one given stays, and its id with it.
+    /// Removes entries; the last one given stays, and its id with it. `expected` is one that was read:
+    /// in another history the ids are those of others.
     Remove {
         log: Log,
         ids: Vec<i64>,
+        expected: LogEntry,
     },
 }
 

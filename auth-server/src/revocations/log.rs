@@ -2,7 +2,8 @@
 //! entry on.
 //!
 //! One thing is ever written back: entries that an older copy of the store lacks. It is noticed where
-//! the last known entry is not in its place, and facts only add to each other.
+//! the last known entry is not in its place, and facts only add to each other. Readings do not wait for
+//! one another: of two at once each takes over what the other one has not.
 
 use std::sync::Arc;
 
@@ -36,8 +37,6 @@ pub(crate) struct RevocationLog {
     /// Seconds for which a line without an end of its own is listed.
     keep: i64,
     state: RwLock<State>,
-    /// One reads at a time.
-    reading: tokio::sync::Mutex<()>,
     calls: Calls,
     /// Revocations that no request waits for, until the store has them.
     noted: Mutex<Vec<Revocation>>,
@@ -59,7 +58,6 @@ impl RevocationLog {
             metrics,
             keep: keep.max(MAX_SESSION_LIFETIME.into()),
             state: RwLock::default(),
-            reading: tokio::sync::Mutex::default(),
             calls: Calls::default(),
             noted: Mutex::default(),
         }
@@ -85,7 +83,7 @@ impl RevocationLog {
         revocations: &[Revocation],
         mut changes: Vec<Change>,
     ) -> Result<Outcome, StoreError> {
-        let (now, above) = (self.clock.now(), self.state.read().cursor());
+        let (now, above) = (self.clock.now(), self.state.read().above());
         changes.extend(
             revocations
                 .iter()
@@ -95,7 +93,7 @@ impl RevocationLog {
         if outcome == Outcome::Committed && !revocations.is_empty() {
             let events: Vec<_> = revocations.iter().map(|it| it.revoked.event()).collect();
             audit::revocations(&events);
-            if let Err(error) = self.catch_up().await {
+            if let Err(error) = self.calls.run(self.catch_up()).await {
                 debug!(%error, "a revocation counts here from the next poll on");
             }
         }
@@ -125,54 +123,61 @@ impl RevocationLog {
     /// Reads what the store has more, writes what it has lost, and bounds the list.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Those of the store, and entries of a newer version.
     pub(crate) async fn poll(&self) -> Result<(), StoreError> {
         self.catch_up().await?;
         self.flush().await?;
         let now = self.clock.now();
-        let surplus = self.state.read().surplus(now.saturating_add(1));
-        for one in surplus {
-            self.collapse(one, now).await?;
+        let (surplus, last) = {
+            let state = self.state.read();
+            let surplus = state.surplus(now.saturating_add(1));
+            (surplus, state.last().cloned())
+        };
+        for (one, last) in surplus.into_iter().zip(last.iter().cycle()) {
+            self.collapse(one, last, now).await?;
         }
-        Ok(())
+        match self.state.read().unknown() {
+            0 => Ok(()),
+            count => Err(StoreError::Unusable(format!(
+                "{count} revocations are of a newer version of this program: tokens that they end are accepted here"
+            ))),
+        }
     }
 
     async fn catch_up(&self) -> Result<(), StoreError> {
-        let _reading = self.reading.lock().await;
         let now = self.clock.now();
-        let known = self.state.read().last_there(now);
+        let known = self.state.read().last().cloned();
         // From the last known entry on, to see that it is there.
-        let begin = known.map_or(0, |known| known.id.saturating_sub(1));
+        let begin = known.as_ref().map_or(0, |known| known.id.saturating_sub(1));
         let read = self.store.since(Log::Revocations, begin).await?;
-        let there = read.first().and_then(Entry::parse);
-        if known.is_some() && there != known {
-            return self.restore(now).await;
+        if known.is_some() && read.first() != known.as_ref() {
+            self.restore(now).await?;
+        } else {
+            self.log_events(&read);
+            self.state.write().extend(&read, now, self.keep);
         }
-        self.log_events(&read);
-        let (entries, last) = (parsed(&read), last_id(&read));
-        let mut state = self.state.write();
-        match known {
-            Some(_) => state.add(&entries, last, now, self.keep),
-            None => state.replace(&entries, last, now, self.keep),
-        }
-        self.metrics.revocations(state.revoked().counts());
+        let counts = self.state.read().revoked().counts();
+        self.metrics.revocations(counts);
         Ok(())
     }
 
     /// Appends the entries that an older copy of the store lacks, and goes on with what it has.
     async fn restore(&self, now: i64) -> Result<(), StoreError> {
         for _ in 0..ATTEMPTS {
-            let read = self.store.since(Log::Revocations, 0).await?;
-            let there = parsed(&read);
-            let (missing, above) = {
+            let (known, above) = {
                 let state = self.state.read();
-                (state.missing_in(&there, now), state.cursor())
+                (state.last().cloned(), state.above())
             };
+            let read = self.store.since(Log::Revocations, 0).await?;
+            let missing = self.state.read().missing_in(&read, now);
             if missing.is_empty() {
                 let mut state = self.state.write();
-                state.replace(&there, last_id(&read), now, self.keep);
-                self.metrics.revocations(state.revoked().counts());
-                return Ok(());
+                // Not over what another reading has taken over meanwhile, which may be later.
+                if state.last() == known.as_ref() {
+                    state.replace(&read, now, self.keep);
+                    return Ok(());
+                }
+                continue;
             }
             for batch in missing.chunks(BATCH) {
                 let changes = batch.iter();
@@ -194,7 +199,7 @@ impl RevocationLog {
     /// Logs what commands revoked since this server read the log before.
     fn log_events(&self, read: &[LogEntry]) {
         let cursor = match &*self.state.read() {
-            state if state.is_read() => state.cursor(),
+            state if state.is_read() => state.above(),
             _ => return,
         };
         let new = read.iter().filter(|entry| entry.id > cursor);
@@ -202,8 +207,14 @@ impl RevocationLog {
         audit::revocations(&events.collect::<Vec<_>>());
     }
 
-    /// Revokes all tokens of a user, or all, in place of single ones.
-    async fn collapse(&self, surplus: Surplus, now: i64) -> Result<(), StoreError> {
+    /// Revokes all tokens of a user, or all, in place of single ones, unless the store lacks `last`: in
+    /// an older copy other entries may have their ids.
+    pub(super) async fn collapse(
+        &self,
+        surplus: Surplus,
+        last: &LogEntry,
+        now: i64,
+    ) -> Result<(), StoreError> {
         let before = now.saturating_add(1);
         let (kind, id, revoked) = match surplus.user {
             Some(user) => {
@@ -217,10 +228,13 @@ impl RevocationLog {
         };
         let ends = surplus.ends.max(super::end_of_tokens(before, self.keep));
         let (log, ids) = (Log::Revocations, surplus.ids);
-        let append = Fact::of_digests(revoked, now).append(ends, self.state.read().cursor());
+        let append = Fact::of_digests(revoked, now).append(ends, self.state.read().above());
         let mut changes: Vec<_> = append.into_iter().collect();
-        changes.push(Change::Remove { log, ids });
-        self.store.commit(changes).await?;
+        let expected = last.clone();
+        changes.push(Change::Remove { log, ids, expected });
+        if self.store.commit(changes).await? == Outcome::Conflict {
+            return Ok(());
+        }
         audit::revocations(&[RevocationEvent {
             kind,
             id,
@@ -228,6 +242,15 @@ impl RevocationLog {
             changed_by: None,
         }]);
         self.catch_up().await
+    }
+}
+
+#[cfg(test)]
+impl RevocationLog {
+    /// Takes all entries for a surplus of one user.
+    pub(super) fn surplus_of(&self, user: &str) -> (Surplus, LogEntry) {
+        let state = self.state.read();
+        (state.surplus_of(user), state.last().cloned().unwrap())
     }
 }
 
@@ -240,20 +263,6 @@ impl Published<'_> {
     }
 
     pub(crate) fn seq(&self) -> i64 {
-        self.0.cursor()
+        self.0.seq()
     }
-}
-
-fn last_id(read: &[LogEntry]) -> i64 {
-    read.last().map_or(0, |last| last.id)
-}
-
-/// Returns the entries that this version knows.
-fn parsed(read: &[LogEntry]) -> Vec<Entry> {
-    let entries: Vec<_> = read.iter().filter_map(Entry::parse).collect();
-    let unknown = read.len().saturating_sub(entries.len());
-    if unknown > 0 {
-        warn!(unknown, "revocations of a newer version are not known here");
-    }
-    entries
 }

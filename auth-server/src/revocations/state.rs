@@ -6,6 +6,7 @@ use wire::token::revocations::{RevocationDigest, Revoked, RevokedTokens};
 
 use super::entry::{Entry, Fact};
 use super::list::List;
+use crate::store::LogEntry;
 
 /// Seconds for which ended lines wait to be removed together, on all servers at once: every sidecar then
 /// reads the list whole.
@@ -16,15 +17,19 @@ const MAX_PUBLISHED: usize = 1_000_000;
 const LINE: usize = 23;
 /// Max entries of one user, some 5 MB.
 const MAX_OF_USER: usize = 50_000;
-/// Seconds before its end from which on a store may have removed an entry.
+/// Seconds before its end from which on a store may have removed an entry, by another clock.
 const MARGIN: i64 = 60;
 
 #[derive(Debug, Default)]
 pub(super) struct State {
     /// In the order of their ids; without those that others imply.
     entries: Vec<Entry>,
-    /// The id of the last entry that was read; 0 before the first.
-    cursor: i64,
+    /// The last entry that was read: a store that has it not, as it was, is an older copy.
+    last: Option<LogEntry>,
+    /// The number of the list, which never becomes smaller: numbers of an older copy may.
+    seq: i64,
+    /// The number of entries that only a newer version knows.
+    unknown: usize,
     /// The tokens that the entries end.
     revoked: RevokedTokens,
     list: List,
@@ -41,8 +46,21 @@ pub(super) struct Surplus {
 }
 
 impl State {
-    pub(super) const fn cursor(&self) -> i64 {
-        self.cursor
+    pub(super) const fn last(&self) -> Option<&LogEntry> {
+        self.last.as_ref()
+    }
+
+    pub(super) const fn seq(&self) -> i64 {
+        self.seq
+    }
+
+    /// Returns the largest number so far, which the next one is to exceed.
+    pub(super) fn above(&self) -> i64 {
+        self.last.as_ref().map_or(0, |last| last.id).max(self.seq)
+    }
+
+    pub(super) const fn unknown(&self) -> usize {
+        self.unknown
     }
 
     pub(super) const fn is_read(&self) -> bool {
@@ -57,51 +75,67 @@ impl State {
         &self.list
     }
 
-    /// Returns the last entry that the store must have as well.
-    pub(super) fn last_there(&self, now: i64) -> Option<Entry> {
-        let mut last = self.entries.iter().rev();
-        last.find(|entry| entry.ends > now.saturating_add(MARGIN))
-            .copied()
+    /// Adds the entries behind the last known one, unless another reading has taken them over meanwhile;
+    /// `keep`: the seconds for which a token of this server may be valid.
+    pub(super) fn extend(&mut self, read: &[LogEntry], now: i64, keep: i64) {
+        let known = match &self.last {
+            None => Some(0),
+            Some(last) => read.iter().position(|it| it == last).map(|at| at + 1),
+        };
+        if let Some(new) = known.and_then(|known| read.get(known..)) {
+            self.add(new, now, keep);
+        }
     }
 
-    /// Adds entries that were read, up to the id `last`; `keep`: the seconds for which a token of this
-    /// server may be valid.
-    pub(super) fn add(&mut self, read: &[Entry], last: i64, now: i64, keep: i64) {
-        let cursor = self.cursor;
-        let new = read.iter().filter(|entry| entry.id > cursor).copied();
-        let first = self.entries.len();
-        self.entries.extend(new);
-        self.cursor = cursor.max(last);
+    /// Replaces all entries by those of an older copy of the store.
+    pub(super) fn replace(&mut self, read: &[LogEntry], now: i64, keep: i64) {
+        *self = Self {
+            seq: self.seq,
+            ..Self::default()
+        };
+        self.add(read, now, keep);
+    }
+
+    fn add(&mut self, read: &[LogEntry], now: i64, keep: i64) {
         let removed = now.saturating_sub(now.rem_euclid(REMOVED_EVERY));
-        let new = self.entries.get(first..).unwrap_or_default();
-        let only_adds = removed == self.removed
-            && new.iter().all(|entry| {
-                matches!(entry.fact.revokes, Revoked::Token(_)) && !is_implied(&self.revoked, entry)
-            });
-        let begin = if only_adds { first } else { 0 };
-        if !only_adds {
-            self.removed = removed;
-            self.begin_anew();
-        }
-        for entry in self.entries.get(begin..).unwrap_or_default() {
-            self.revoked.add(entry.fact.revokes);
-            if entry.fact.listed_until(keep) > removed {
-                self.list.push(entry.fact.revokes);
+        let mut is_anew = removed != self.removed;
+        for stored in read {
+            match Entry::parse(stored) {
+                Some(entry) => {
+                    is_anew |= !self.only_adds(&entry);
+                    self.entries.push(entry);
+                    if !is_anew {
+                        self.publish(&entry, keep);
+                    }
+                }
+                None => self.unknown += 1,
             }
+            // A list that lacks an entry must not have the number of one that has it.
+            if self.unknown == 0 {
+                self.seq = self.seq.max(stored.id);
+            }
+            self.last = Some(stored.clone());
+        }
+        if is_anew {
+            self.removed = removed;
+            self.begin_anew(keep);
         }
     }
 
-    /// Replaces all entries by what an older copy of the store has.
-    pub(super) fn replace(&mut self, read: &[Entry], last: i64, now: i64, keep: i64) {
-        let cursor = self.cursor;
-        *self = Self::default();
-        self.add(read, last, now, keep);
-        self.cursor = self.cursor.max(cursor);
+    /// Returns true if the entry replaces no other one, and none does what it does.
+    fn only_adds(&self, entry: &Entry) -> bool {
+        match &entry.fact.revokes {
+            Revoked::Token(id) => !self.revoked.has_token(id) && !is_implied(&self.revoked, entry),
+            _ => false,
+        }
     }
 
-    fn begin_anew(&mut self) {
+    fn begin_anew(&mut self, keep: i64) {
         let mut times = RevokedTokens::default();
-        self.entries.retain(|entry| entry.ends > self.removed);
+        // Servers that restore a store at the same time write the same facts.
+        let mut facts = HashSet::new();
+        self.entries
+            .retain(|entry| entry.ends > self.removed && facts.insert(entry.fact));
         for entry in &self.entries {
             if !matches!(entry.fact.revokes, Revoked::Token(_)) {
                 times.add(entry.fact.revokes);
@@ -110,15 +144,34 @@ impl State {
         self.entries.retain(|entry| !is_implied(&times, entry));
         self.revoked = RevokedTokens::default();
         self.list = List::default();
+        let entries = std::mem::take(&mut self.entries);
+        entries.iter().for_each(|entry| self.publish(entry, keep));
+        self.entries = entries;
+    }
+
+    fn publish(&mut self, entry: &Entry, keep: i64) {
+        self.revoked.add(entry.fact.revokes);
+        if entry.fact.listed_until(keep) > self.removed {
+            self.list.push(entry.fact.revokes);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn surplus_of(&self, user: &str) -> Surplus {
+        let entries: Vec<_> = self.entries.iter().collect();
+        Surplus::of(Some(RevocationDigest::of_user(user)), &entries)
     }
 
     /// Returns the entries that a store lacks, which has `there`.
-    pub(super) fn missing_in(&self, there: &[Entry], now: i64) -> Vec<Entry> {
+    pub(super) fn missing_in(&self, there: &[LogEntry], now: i64) -> Vec<Entry> {
+        let there: Vec<_> = there.iter().filter_map(Entry::parse).collect();
         let facts: HashSet<Fact> = there.iter().map(|entry| entry.fact).collect();
         let mut times = RevokedTokens::default();
         there.iter().for_each(|entry| times.add(entry.fact.revokes));
         let is_missing = |entry: &&Entry| {
-            entry.ends > now && !facts.contains(&entry.fact) && !is_implied(&times, entry)
+            entry.ends > now.saturating_add(MARGIN)
+                && !facts.contains(&entry.fact)
+                && !is_implied(&times, entry)
         };
         self.entries.iter().filter(is_missing).copied().collect()
     }

@@ -21,7 +21,7 @@ use crate::store::conformance::installations::Installation;
 use crate::store::conformance::unsteady::Unsteady;
 use crate::store::envelope_encryption::KeyEncryption;
 use crate::store::envelope_encryption::tests::with;
-use crate::store::{Log, Store};
+use crate::store::{Change, Log, LogEntry, NewEntry, Store, StoreError};
 use crate::tokens::revocation_list::RevocationListSigner;
 
 /// A multiple of the time after which lines are removed together.
@@ -74,17 +74,18 @@ fn state(revocations: &[Revocation]) -> State {
 }
 
 fn add(state: &mut State, revocations: &[Revocation], now: i64) {
-    let first = state.cursor() + 1;
-    let entries: Vec<_> = (first..)
-        .zip(revocations)
-        .map(|(id, it)| Entry {
+    let new = revocations.iter().zip(state.above() + 1..).map(|(it, id)| {
+        let Some(Change::Append(new)) = Fact::of(it, now).append(it.ends, 0) else {
+            unreachable!("an entry")
+        };
+        LogEntry {
             id,
-            fact: Fact::of(it, now),
-            ends: it.ends,
-        })
-        .collect();
-    let last = state.cursor() + entries.len() as i64;
-    state.add(&entries, last, now, KEEP);
+            value: new.value,
+            ends: new.ends,
+        }
+    });
+    let read: Vec<_> = state.last().cloned().into_iter().chain(new).collect();
+    state.extend(&read, now, KEEP);
 }
 
 fn lines(state: &State) -> usize {
@@ -94,6 +95,8 @@ fn lines(state: &State) -> usize {
 for_every_store!(
     a_revocation_counts_at_once_here_and_elsewhere_after_a_poll,
     an_older_copy_gets_back_what_it_lacks_and_nothing_twice,
+    a_store_that_began_anew_is_read_whatever_its_numbers,
+    nothing_is_removed_from_another_history,
 );
 
 async fn a_revocation_counts_at_once_here_and_elsewhere_after_a_poll(
@@ -150,6 +153,105 @@ async fn an_older_copy_gets_back_what_it_lacks_and_nothing_twice(installation: &
         }
         assert_eq!(count(&*store).await, 3);
     }
+}
+
+async fn a_store_that_began_anew_is_read_whatever_its_numbers(installation: &dyn Installation) {
+    let one = log_of(installation.open());
+    for id in ["over", "also over", "as well"] {
+        one.append(&[token(id, "1", unix_now())], Vec::new())
+            .await
+            .unwrap();
+    }
+    let number = one.published().seq();
+    installation.clear().await;
+    let other = log_of(installation.open());
+    for id in ["a", "b"] {
+        other
+            .append(&[token(id, "1", far())], Vec::new())
+            .await
+            .unwrap();
+        one.poll().await.unwrap();
+        assert!(revokes(&one, id), "{id}");
+        assert!(one.published().seq() >= number);
+    }
+}
+
+async fn nothing_is_removed_from_another_history(installation: &dyn Installation) {
+    let one = log_of(installation.open());
+    one.append(
+        &[token("a", "1", far()), token("b", "1", far())],
+        Vec::new(),
+    )
+    .await
+    .unwrap();
+    let (surplus, last) = one.surplus_of("1");
+    installation.clear().await;
+    let other = log_of(installation.open());
+    other
+        .append(
+            &[token("c", "2", far()), token("d", "2", far())],
+            Vec::new(),
+        )
+        .await
+        .unwrap();
+    one.collapse(surplus, &last, unix_now()).await.unwrap();
+    let third = log_of(installation.open());
+    third.poll().await.unwrap();
+    let of_other = |id: &&str| third.revokes(&claims(id, "2", 0));
+    assert!(["c", "d"].iter().all(of_other));
+}
+
+#[tokio::test]
+async fn a_logout_does_not_wait_for_a_reading_before_it() {
+    let store = Unsteady::new();
+    let log = log_of(Arc::new(Arc::clone(&store)));
+    store.hold_next_reading();
+    let waiting = tokio::spawn({
+        let log = Arc::clone(&log);
+        async move { log.poll().await }
+    });
+    while store.holds_next_reading() {
+        tokio::task::yield_now().await;
+    }
+    log.append(&[token("a", "1", far())], Vec::new())
+        .await
+        .unwrap();
+    assert!(revokes(&log, "a"));
+    waiting.abort();
+}
+
+#[tokio::test]
+async fn what_only_a_newer_version_knows_is_not_passed_as_known() {
+    let store = Unsteady::new();
+    let log = log_of(Arc::new(Arc::clone(&store)));
+    log.append(&[token("a", "1", far())], Vec::new())
+        .await
+        .unwrap();
+    let number = log.published().seq();
+    let newer = Change::Append(NewEntry {
+        log: Log::Revocations,
+        value: r#"{"revokes":"tenant 7","at":1}"#.to_owned(),
+        ends: far(),
+        above: 0,
+    });
+    store.commit(vec![newer]).await.unwrap();
+    log.append(&[token("b", "1", far())], Vec::new())
+        .await
+        .unwrap();
+    assert!(matches!(log.poll().await, Err(StoreError::Unusable(_))));
+    assert!(revokes(&log, "b"), "others count");
+    assert_eq!(log.published().seq(), number);
+}
+
+#[test]
+fn a_fact_that_is_there_twice_is_listed_once() {
+    let mut state = state(&[token("a", "1", NOW + 10), token("b", "1", NOW + 10)]);
+    add(
+        &mut state,
+        &[token("b", "1", NOW + 10), token("c", "1", NOW + 10)],
+        NOW,
+    );
+    assert_eq!(lines(&state), 3);
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use zeroize::Zeroizing;
 
 use self::installations::{Installation, Memory, Topology};
-use super::{Change, Key, Kind, Log, NewEntry, Outcome, Store, Version};
+use super::{Change, Key, Kind, Log, LogEntry, NewEntry, Outcome, Store, Version};
 
 /// Makes one test of each rule for each kind of store; with a name in front also a function of all
 /// rules, where a store takes long to start.
@@ -287,11 +287,21 @@ async fn what_is_over_or_removed_leaves_a_log_but_for_the_last_id(installation: 
     for value in ["a", "b", "c"] {
         store.commit(vec![append(value, end)]).await.unwrap();
     }
-    let ids = store.since(log, 0).await.unwrap();
-    let ids: Vec<i64> = ids.iter().map(|entry| entry.id).collect();
-    let removed = vec![ids[0], ids[2], 999];
-    let remove = Change::Remove { log, ids: removed };
-    store.commit(vec![remove]).await.unwrap();
+    let read = store.since(log, 0).await.unwrap();
+    let ids: Vec<i64> = read.iter().map(|entry| entry.id).collect();
+    let other = LogEntry {
+        value: "x".to_owned(),
+        ..read[1].clone()
+    };
+    for (expected, outcome) in [
+        (other, Outcome::Conflict),
+        (read[1].clone(), Outcome::Committed),
+    ] {
+        let removed = vec![ids[0], ids[2], 999];
+        let ids = removed;
+        let remove = Change::Remove { log, ids, expected };
+        assert_eq!(store.commit(vec![remove]).await, Ok(outcome));
+    }
     assert_eq!(values().await, (vec!["b".into(), "c".into()], Some(ids[2])));
     let above = |value: &str, above| {
         let Change::Append(entry) = append(value, 1) else {

@@ -60,8 +60,8 @@ return redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. redis.call('TIME')[1], '+inf'
 
 /// `KEYS`: the mark of this commit, the counter of log entries, and three for each change: record and
 /// the indexes of kind and group, or a log and twice its ends. `ARGV`: five for each change: its name, the expected version or
-/// nothing, the value, the end or nothing, the id; of a log in place of the last one the id to exceed, and
-/// of its removed entries their ids as the value.
+/// nothing, the value, the end or nothing, the id; of a log in place of the last one the id to exceed; of
+/// its removed entries the expected one with its id, and their ids as the value.
 ///
 /// The mark makes a repeated commit one: the response to the first may be lost. All keys are read
 /// before the first write, since an error after it would leave half a commit; without the right to
@@ -73,8 +73,12 @@ local changes = #ARGV / 5
 if redis.call('EXISTS', KEYS[1]) == 1 then return 1 end
 redis.call('GET', KEYS[2])
 for change = 1, changes do
-  if argument(change, 1) == 'append' or argument(change, 1) == 'remove' then
+  local name, id = argument(change, 1), argument(change, 5)
+  if name == 'append' then
     redis.call('ZCARD', key(change, 1))
+  elseif name == 'remove' then
+    local held = redis.call('ZRANGEBYSCORE', key(change, 1), id, id)[1]
+    if held ~= argument(change, 2) then return 0 end
   else
     local held = redis.call('GET', key(change, 1))
     if (held and redis.sha1hex(held) or '') ~= argument(change, 2) then return 0 end
@@ -353,29 +357,35 @@ fn keys_of(change: &Change) -> [String; 3] {
 
 /// Returns the five arguments of a change; an empty value is a value.
 fn arguments(change: &Change) -> [Zeroizing<String>; 5] {
-    let (removed, above);
+    let (removed, number);
+    let text = |version: &Option<Version>| version.as_ref().map(|Version(text)| text.clone());
     let (name, expected, value, ends, id) = match change {
         Change::Put {
             key,
             expected,
             value,
             ends,
-        } => ("put", expected.as_ref(), value.as_str(), *ends, &*key.id),
-        Change::Delete { key, expected } => ("delete", Some(expected), "", None, &*key.id),
-        Change::Check { key, expected } => ("check", expected.as_ref(), "", None, &*key.id),
-        Change::Append(entry) => {
-            above = entry.above.to_string();
-            ("append", None, &*entry.value, Some(entry.ends), &*above)
+        } => ("put", text(expected), value.as_str(), *ends, &*key.id),
+        Change::Delete { key, expected } => {
+            ("delete", Some(expected.0.clone()), "", None, &*key.id)
         }
-        Change::Remove { ids, .. } => {
+        Change::Check { key, expected } => ("check", text(expected), "", None, &*key.id),
+        Change::Append(entry) => {
+            number = entry.above.to_string();
+            ("append", None, &*entry.value, Some(entry.ends), &*number)
+        }
+        Change::Remove { ids, expected, .. } => {
             let ids: Vec<_> = ids.iter().map(i64::to_string).collect();
             removed = ids.join(" ");
-            ("remove", None, &*removed, None, "")
+            let LogEntry { id, ends, value } = expected;
+            number = id.to_string();
+            let entry = Some(format!("{id} {ends} {value}"));
+            ("remove", entry, &*removed, None, &*number)
         }
     };
-    let version = expected.map_or("", |version| version.0.as_str());
     let ends = ends.map_or_else(String::new, |ends| ends.to_string());
-    [name, version, value, &ends, id].map(|text| Zeroizing::new(text.to_owned()))
+    [name, &expected.unwrap_or_default(), value, &ends, id]
+        .map(|text| Zeroizing::new(text.to_owned()))
 }
 
 fn stored((value, digest): (Vec<u8>, String)) -> Stored {

@@ -16,6 +16,8 @@ pub(crate) struct Unsteady {
     is_away: AtomicBool,
     /// Seconds by which its clock is ahead of this machine's.
     ahead: AtomicI64,
+    /// The next reading of a log never ends.
+    holds_next: AtomicBool,
 }
 
 impl Unsteady {
@@ -24,6 +26,7 @@ impl Unsteady {
             store: Mutex::new(SqliteStore::in_memory().unwrap()),
             is_away: AtomicBool::new(false),
             ahead: AtomicI64::new(0),
+            holds_next: AtomicBool::new(false),
         })
     }
 
@@ -33,6 +36,14 @@ impl Unsteady {
 
     pub(crate) fn set_ahead(&self, seconds: i64) {
         self.ahead.store(seconds, Ordering::Relaxed);
+    }
+
+    pub(crate) fn hold_next_reading(&self) {
+        self.holds_next.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn holds_next_reading(&self) -> bool {
+        self.holds_next.load(Ordering::Relaxed)
     }
 
     pub(crate) async fn raw(&self, key: &Key) -> Option<String> {
@@ -92,6 +103,9 @@ impl Store for Arc<Unsteady> {
     }
 
     async fn since(&self, log: Log, cursor: i64) -> Result<Vec<LogEntry>, StoreError> {
+        if self.holds_next.swap(false, Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
         self.there()?.since(log, cursor).await
     }
 

@@ -3,7 +3,7 @@
 use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params};
 
 use super::{GET, Opened, stored};
-use crate::store::{Change, NewEntry};
+use crate::store::{Change, LogEntry, NewEntry};
 
 /// Max number of records with an end, some 100 MB.
 const MAX_ENDING: u32 = 100_000;
@@ -13,6 +13,7 @@ const ROOM: u32 = 256;
 /// The last entry of a log stays.
 const REMOVE: &str =
     "DELETE FROM log WHERE id < (SELECT max(id) FROM log AS all_of WHERE all_of.log = log.log)";
+const IS_THERE: &str = "SELECT 1 FROM log WHERE log = ?1 AND id = ?2 AND value = ?3 AND ends = ?4";
 const COUNT: &str = "SELECT count(*) FROM record WHERE ends IS NOT NULL";
 
 /// Makes all changes, to be committed; `None` where a record has another version.
@@ -76,7 +77,12 @@ fn is_expected(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Resu
             (key, expected.as_ref())
         }
         Change::Delete { key, expected } => (key, Some(expected)),
-        Change::Append(_) | Change::Remove { .. } => return Ok(true),
+        Change::Append(_) => return Ok(true),
+        Change::Remove { log, expected, .. } => {
+            let LogEntry { id, value, ends } = expected;
+            let entry = params![log.name(), id, value, ends];
+            return transaction.prepare_cached(IS_THERE)?.exists(entry);
+        }
     };
     let held = transaction
         .query_row(GET, (key.kind.name(), &key.id), stored)
@@ -113,7 +119,7 @@ fn apply(transaction: &Transaction<'_>, change: Change) -> rusqlite::Result<()> 
             let insert = "INSERT INTO log VALUES (?1, ?2, ?3, ?4)";
             transaction.execute(insert, (log.name(), id, value, ends))
         }
-        Change::Remove { log, ids } => {
+        Change::Remove { log, ids, .. } => {
             let mut remove = transaction.prepare(&format!("{REMOVE} AND log = ?1 AND id = ?2"))?;
             for id in ids {
                 remove.execute((log.name(), id))?;

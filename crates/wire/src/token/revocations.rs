@@ -206,6 +206,11 @@ impl RevokedTokens {
             || issued_before(self.everyone)
     }
 
+    /// Returns true if this token or session was revoked by its own id.
+    pub fn has_token(&self, id: &RevocationDigest) -> bool {
+        self.tokens.contains(id)
+    }
+
     /// Returns the time before which the tokens of a user were revoked.
     pub fn before_of_user(&self, id: &RevocationDigest) -> Option<i64> {
         self.users.get(id).copied()
