@@ -56,7 +56,6 @@ impl App {
         let (clock, metrics) = (Arc::default(), Metrics::default());
         let revocations = Arc::new(RevocationLog::new(
             Arc::clone(&store),
-            config.store.encryption(),
             Arc::clone(&clock),
             metrics.clone(),
             config.rotation.keep,

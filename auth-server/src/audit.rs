@@ -18,7 +18,6 @@ use wire::keys::KeyId;
 use self::events::{
     ApplicationEvent, KeyEvent, RequestIds, RevocationEvent, RevocationEventKind, UserChange,
 };
-use crate::changed_by::ChangedBy;
 
 const TARGET: &str = "audit";
 
@@ -140,34 +139,25 @@ const fn retrieval_name(allowed: bool) -> &'static str {
     }
 }
 
-pub(crate) fn application(change: &ApplicationEvent) {
+/// Logs a change of an application; `by` is the actor of a command.
+pub(crate) fn application(change: &ApplicationEvent, by: Option<&str>) {
     let event = change.kind.name();
     let app_id = LogText(&change.id).to_string();
-    let (by, reason) = actor(change.changed_by.as_ref());
-    info!(target: TARGET, %event, app_id, by, reason, "application");
-}
-
-/// Returns the actor and the reason of a change, where a command recorded them.
-fn actor(changed_by: Option<&ChangedBy>) -> (Option<String>, Option<String>) {
-    let text = |text: &String| LogText(text).to_string();
-    let reason = changed_by.and_then(|change| change.reason.as_ref());
-    (changed_by.map(|change| text(&change.by)), reason.map(text))
+    info!(target: TARGET, %event, app_id, by, "application");
 }
 
 /// Logs a key event; `at` is when the key starts to sign, or is dropped, in seconds since the
-/// epoch.
-pub(crate) fn key(event: &KeyEvent) {
-    let (by, reason) = actor(event.changed_by.as_ref());
-    info!(target: TARGET, event = %event.kind.name(), kid = %event.kid, at = event.at, by, reason, "key");
+/// epoch, and `by` the actor of a command.
+pub(crate) fn key(event: &KeyEvent, by: Option<&str>) {
+    info!(target: TARGET, event = %event.kind.name(), kid = %event.kid, at = event.at, by, "key");
 }
 
 /// Bounds the lines where many revocations arrive at once.
 const MAX_REVOCATION_LINES: usize = 1000;
 
-/// Logs revocations of tokens.
-pub(crate) fn revocations(events: &[RevocationEvent]) {
+/// Logs revocations of tokens; `by` is the actor of a command.
+pub(crate) fn revocations(events: &[RevocationEvent], by: Option<&str>) {
     for event in events.iter().take(MAX_REVOCATION_LINES) {
-        let (by, reason) = actor(event.changed_by.as_ref());
         let id = LogText(&event.id).to_string();
         let of = |kind| (event.kind == kind).then_some(&id);
         let user = event.user.as_ref().map(|user| LogText(user).to_string());
@@ -175,7 +165,7 @@ pub(crate) fn revocations(events: &[RevocationEvent]) {
         let jti = of(RevocationEventKind::Token);
         let app_id = of(RevocationEventKind::Application);
         let event = event.kind.name();
-        info!(target: TARGET, %event, jti, user, app_id, by, reason, "revocation");
+        info!(target: TARGET, %event, jti, user, app_id, by, "revocation");
     }
 }
 

@@ -29,7 +29,6 @@ pub(crate) use self::serve::ServeArgs;
 use self::store::{StoreArgs, StoreCommand};
 use self::token::TokenCommand;
 use self::user::UserCommand;
-use crate::changed_by::Reason;
 
 /// Issues signed access tokens (JWT) and serves the key that verifies them
 #[derive(Debug, Parser)]
@@ -167,12 +166,6 @@ pub(crate) struct KeyArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ReasonArgs {
-    /// Why, for the audit log: up to 128 characters, recorded in the store with user@host and the time
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) reason: Option<Reason>,
-}
-#[derive(Debug, Args)]
 pub(crate) struct KeysImportArgs {
     #[command(flatten)]
     pub(crate) keys: KeyArgs,
@@ -195,8 +188,6 @@ pub(crate) struct KeysRotateArgs {
     pub(crate) keys: KeyArgs,
     #[command(flatten)]
     pub(crate) lead: LeadArgs,
-    #[command(flatten)]
-    pub(crate) reason: ReasonArgs,
 }
 
 #[derive(Debug, Args)]
@@ -218,8 +209,6 @@ pub(crate) struct KeysRevokeArgs {
         value_parser = within(1..=86_400)
     )]
     pub(crate) wait: Option<Seconds>,
-    #[command(flatten)]
-    pub(crate) reason: ReasonArgs,
     /// Print help
     #[arg(long, action = ArgAction::Help)]
     help: Option<bool>,

@@ -16,22 +16,72 @@ use runtime::process::output;
 use rustix::process::getuid;
 use rustix::system::uname;
 
-use crate::changed_by::{ChangedBy, actor};
-use crate::cli::ReasonArgs;
+/// Max characters of the name of an account or a host.
+const MAX_NAME: usize = 64;
 
 fn print_note(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Returns the note about a change that this process makes.
-fn changed_by(args: &ReasonArgs, now: i64) -> ChangedBy {
+/// Returns the actor of this process, for the audit log. It proves nothing.
+fn actor() -> String {
     let variable = |name: &str| std::env::var(name).ok();
     let system = uname();
-    let host = system.nodename().to_str().ok();
-    let actor = actor(variable, getuid().as_raw(), host);
-    ChangedBy::new(actor, args.reason.as_ref(), now)
+    actor_of(variable, getuid().as_raw(), system.nodename().to_str().ok())
+}
+
+/// Returns `user@host`. Of a user behind `sudo` the own name counts; without a usable name in the
+/// environment, as in most containers, the uid does.
+fn actor_of(variable: impl Fn(&str) -> Option<String>, uid: u32, host: Option<&str>) -> String {
+    let is_plain = |name: &str| {
+        let plain = |c: char| !c.is_whitespace() && !c.is_control();
+        (1..=MAX_NAME).contains(&name.chars().count()) && name.chars().all(plain)
+    };
+    let names = ["SUDO_USER", "LOGNAME", "USER"];
+    let user = names.into_iter().filter_map(variable);
+    let user = user.into_iter().find(|name| is_plain(name));
+    let user = user.unwrap_or_else(|| format!("uid-{uid}"));
+    let host = host.filter(|name| is_plain(name)).unwrap_or("unknown");
+    format!("{user}@{host}")
 }
 
 fn print(text: &str) -> Result<(), ExitError> {
     output::print(&format!("{text}\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_actor_is_a_user_at_a_host_whatever_the_environment_holds() {
+        let long = "x".repeat(65);
+        for (variables, host, expected) in [
+            (
+                &[("USER", "b"), ("LOGNAME", "ada")][..],
+                Some("desk"),
+                "ada@desk",
+            ),
+            (
+                &[("USER", "root"), ("SUDO_USER", "ada")],
+                Some("desk"),
+                "ada@desk",
+            ),
+            (
+                &[("LOGNAME", ""), ("USER", "ada")],
+                Some("desk"),
+                "ada@desk",
+            ),
+            (&[("USER", "a\nb")], Some("desk"), "uid-7@desk"),
+            (&[("USER", "a b")], Some("desk"), "uid-7@desk"),
+            (&[("USER", long.as_str())], Some("desk"), "uid-7@desk"),
+            (&[], Some("a\u{1b}b"), "uid-7@unknown"),
+        ] {
+            let variable = |name: &str| {
+                let found = variables.iter().find(|(known, _)| *known == name);
+                found.map(|(_, value)| (*value).to_owned())
+            };
+            assert_eq!(actor_of(variable, 7, host), expected);
+        }
+    }
 }

@@ -4,7 +4,6 @@
 mod app;
 mod applications;
 mod audit;
-mod changed_by;
 mod cli;
 mod commands;
 mod config;
@@ -76,9 +75,9 @@ fn run() -> Result<(), ExitError> {
             block_on(commands::check::run(&args, warnings, &overridden))
         }
         Command::Healthcheck(args) => healthcheck::ready(args.admin_listen, HEALTHCHECK_TIMEOUT),
-        Command::Keys(command) => block_on(commands::keys::run(&command)),
-        Command::Revoke(args) => block_on(commands::revoke::run(&args)),
-        Command::Application(command) => block_on(commands::application::run(&command)),
+        Command::Keys(command) => audited(commands::keys::run(&command)),
+        Command::Revoke(args) => audited(commands::revoke::run(&args)),
+        Command::Application(command) => audited(commands::application::run(&command)),
         Command::Token(command) => block_on(commands::token::run(&command)),
         Command::User(command) => commands::user::run(&command),
         Command::Store(command) => commands::store::run(&command),
@@ -93,6 +92,12 @@ fn serve(args: &ServeArgs, warnings: &[String]) -> Result<(), ExitError> {
     }
     runtime::traces::install("postern-auth-server", env!("CARGO_PKG_VERSION"))?;
     block_on(server::serve(args))
+}
+
+/// Runs a command that logs what it changes.
+fn audited(command: impl Future<Output = Result<(), ExitError>>) -> Result<(), ExitError> {
+    let _logs = telemetry::init(LogFormat::Text, "error,audit=info")?;
+    block_on(command)
 }
 
 fn block_on(work: impl Future<Output = Result<(), ExitError>>) -> Result<(), ExitError> {

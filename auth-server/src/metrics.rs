@@ -362,7 +362,6 @@ mod tests {
         let kid = start.current().id().clone();
         let ring = start.publish(Arc::new(pair(SigningType::Ecdsa)), 0, 150);
         let event = |kind| KeyEvent {
-            changed_by: None,
             kind,
             kid: kid.clone(),
             at: None,

@@ -56,7 +56,7 @@ impl Revoked {
     }
 
     /// Returns the line of the audit log.
-    fn event(&self) -> RevocationEvent {
+    pub(crate) fn event(&self) -> RevocationEvent {
         let (kind, user) = match self {
             Self::Token { user, .. } => (RevocationEventKind::Token, user.clone()),
             Self::User { .. } => (RevocationEventKind::User, None),
@@ -67,7 +67,6 @@ impl Revoked {
             kind,
             id: self.id().to_owned(),
             user,
-            changed_by: None,
         }
     }
 }

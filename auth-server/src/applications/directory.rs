@@ -78,7 +78,9 @@ impl MountedApplications {
             info!("every file of --applications-dir is usable again");
         }
         let events = registrations.mount(self.applications.clone());
-        events.iter().for_each(audit::application);
+        events
+            .iter()
+            .for_each(|event| audit::application(event, None));
         metrics.registered_applications(registrations.count().unwrap_or_default());
     }
 

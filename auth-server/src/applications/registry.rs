@@ -45,8 +45,6 @@ pub(crate) enum ApplicationError {
 pub(crate) struct Reconciled {
     /// Records to write back: lost by the store (FLUSHALL, a failover to an empty replica), or older there.
     pub(crate) restored: Vec<(AppId, SecretHashes)>,
-    /// Changes by others since the last poll.
-    pub(crate) events: Vec<ApplicationEvent>,
     /// Removed applications that could obtain tokens.
     pub(crate) ended: Vec<AppId>,
 }
@@ -87,7 +85,6 @@ impl ApplicationRegistry {
             Some(ApplicationEvent {
                 id: id.to_string(),
                 kind,
-                changed_by: None,
             })
         };
         ids.into_iter().filter_map(event).collect()
@@ -193,14 +190,9 @@ impl ApplicationRegistry {
         if all.is_empty() {
             all.keep_unreadable(memory);
         }
-        let events = events(memory, &all);
         let ended = ended(memory, &all);
         self.known.store(Some(Arc::new(all)));
-        Reconciled {
-            restored,
-            events,
-            ended,
-        }
+        Reconciled { restored, ended }
     }
 
     pub(crate) fn unreadable(&self) -> Vec<String> {
@@ -280,23 +272,6 @@ fn ended(memory: &Applications, now: &Applications) -> Vec<AppId> {
     let removed = known.filter(|id| now.registered_id(id.as_str()).is_none());
     let ended = removed.filter(|id| !granted(memory, id).audience.is_empty());
     ended.cloned().collect()
-}
-
-/// Returns the changes whose notes are new.
-fn events(memory: &Applications, now: &Applications) -> Vec<ApplicationEvent> {
-    let event = |(id, record): (&AppId, &SecretHashes)| {
-        let former = memory.record(id.as_str());
-        let note = record.changed_by()?;
-        let is_new = former.and_then(SecretHashes::changed_by).as_ref() != Some(&note);
-        let mut kinds = ApplicationEventKind::ALL.into_iter();
-        let kind = kinds.find(|kind| note.event() == Some(kind.name()))?;
-        is_new.then_some(ApplicationEvent {
-            id: id.to_string(),
-            kind,
-            changed_by: Some(note),
-        })
-    };
-    now.records().filter_map(event).collect()
 }
 
 #[cfg(test)]

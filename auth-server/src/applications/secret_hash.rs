@@ -8,16 +8,11 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::changed_by::ChangedBy;
 use crate::grants::Grant;
 
 /// Minimum length: secrets are stored as fast, unsalted hashes, which suits random text of this
 /// length, not words.
 pub(crate) const MIN_SECRET_LENGTH: usize = 32;
-
-/// The member with the last change by a command, which is kept and authenticated as others of a
-/// newer version are.
-const CHANGED_BY: &str = "changedBy";
 
 /// SHA-256 of a random secret of 32 bytes, in base64url; a slow hash is not needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -147,19 +142,6 @@ impl SecretHashes {
     /// Returns what tokens it may obtain; `None` if nothing was ever granted.
     pub(crate) fn grant(&self) -> Option<&Grant> {
         self.grant.as_ref().map(|recorded| &recorded.grant)
-    }
-
-    /// With the actor of the change that made it.
-    pub(crate) fn with_change(mut self, by: &ChangedBy) -> Self {
-        let by = serde_json::to_value(by).unwrap_or_default();
-        self.unknown.insert(CHANGED_BY.to_owned(), by);
-        self
-    }
-
-    /// Returns the last change by a command, where that is recorded.
-    pub(crate) fn changed_by(&self) -> Option<ChangedBy> {
-        let by = self.unknown.get(CHANGED_BY)?;
-        serde_json::from_value(by.clone()).ok()
     }
 
     /// Keeps these secrets and drops the others.

@@ -4,8 +4,6 @@ use runtime::named_enum;
 use wire::http::trace::{RequestId, TraceId};
 use wire::keys::KeyId;
 
-use crate::changed_by::ChangedBy;
-
 /// Ids that correlate log lines of a request, across programs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RequestIds {
@@ -19,8 +17,6 @@ pub(crate) struct KeyEvent {
     pub(crate) kid: KeyId,
     /// Seconds since the epoch when the key will sign or be dropped, if still to come.
     pub(crate) at: Option<i64>,
-    /// The actor, where a command recorded one with this very change.
-    pub(crate) changed_by: Option<ChangedBy>,
 }
 
 named_enum! {
@@ -64,8 +60,6 @@ named_enum! {
 pub(crate) struct ApplicationEvent {
     pub(crate) id: String,
     pub(crate) kind: ApplicationEventKind,
-    /// The actor, where a command recorded one with this very change.
-    pub(crate) changed_by: Option<ChangedBy>,
 }
 
 named_enum! {
@@ -78,7 +72,7 @@ named_enum! {
     }
 }
 
-/// A revocation of tokens that this server saw appear, for the audit log.
+/// A revocation of tokens by this process, for the audit log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RevocationEvent {
     pub(crate) kind: RevocationEventKind,
@@ -86,8 +80,6 @@ pub(crate) struct RevocationEvent {
     pub(crate) id: String,
     /// The user of a single token, where that is known.
     pub(crate) user: Option<String>,
-    /// The actor, where a command recorded one.
-    pub(crate) changed_by: Option<ChangedBy>,
 }
 
 named_enum! {

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::ReasonArgs;
 use super::store::StoreArgs;
 use crate::applications::AppId;
 use crate::grants::{Audience, NamedClaim, Scope};
@@ -51,8 +50,6 @@ pub(crate) struct ApplicationAddArgs {
     pub(crate) application: ApplicationArgs,
     #[command(flatten)]
     pub(crate) grant: GrantArgs,
-    #[command(flatten)]
-    pub(crate) reason: ReasonArgs,
 }
 
 /// The tokens that an application may obtain.
@@ -78,8 +75,6 @@ pub(crate) struct ApplicationGrantArgs {
     /// Take everything away: the application fetches keys and obtains no token
     #[arg(long, conflicts_with_all = ["audience", "scope", "claim"])]
     pub(crate) none: bool,
-    #[command(flatten)]
-    pub(crate) reason: ReasonArgs,
 }
 
 #[derive(Debug, Args)]
@@ -89,8 +84,6 @@ pub(crate) struct ApplicationEnsureArgs {
     /// File that holds the secret: 32 or more random characters, which the application is given too
     #[arg(long, value_name = "FILE")]
     pub(crate) app_secret_file: PathBuf,
-    #[command(flatten)]
-    pub(crate) reason: ReasonArgs,
 }
 
 #[derive(Debug, Args)]
@@ -100,14 +93,10 @@ pub(crate) struct RotateSecretArgs {
     /// Make no secret; end the validity of all but the newest, unless only one is valid
     #[arg(long)]
     pub(crate) drop_old: bool,
-    #[command(flatten)]
-    pub(crate) reason: ReasonArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ApplicationRemoveArgs {
     #[command(flatten)]
     pub(crate) application: ApplicationArgs,
-    #[command(flatten)]
-    pub(crate) reason: ReasonArgs,
 }

@@ -4,7 +4,6 @@ use clap::{ArgGroup, Args};
 use secrecy::SecretString;
 use wire::explain::report::parse_moment;
 
-use super::ReasonArgs;
 use super::store::StoreArgs;
 use crate::applications::AppId;
 use crate::users::UsersLocation;
@@ -48,8 +47,6 @@ pub(crate) struct RevokeArgs {
     /// Up to an hour ahead
     #[arg(long, value_name = "TIME", conflicts_with = "jti", value_parser = parse_moment)]
     pub(crate) before: Option<i64>,
-    #[command(flatten)]
-    pub(crate) reason: ReasonArgs,
 }
 
 /// Accepts what ids of users and tokens may be.

@@ -2,19 +2,18 @@
 
 use runtime::files::secret_file;
 use runtime::logs::sanitize::LogText;
-use runtime::process::clock::unix_now;
 use runtime::process::exit::ExitError;
 use runtime::process::output;
 use serde_json::{Value, json};
 
 use super::revoke::end_application;
-use super::{changed_by, print, print_note};
+use super::{actor, print, print_note};
 use crate::applications::AppId;
 use crate::applications::command::{Change, Rejected};
 use crate::applications::records::ApplicationRecords;
 use crate::applications::secret_hash::{MIN_SECRET_LENGTH, SecretHashes};
-use crate::changed_by::ChangedBy;
-use crate::cli::ReasonArgs;
+use crate::audit;
+use crate::audit::events::ApplicationEvent;
 use crate::cli::application::{
     ApplicationAddArgs, ApplicationArgs, ApplicationCommand, ApplicationEnsureArgs,
     ApplicationGrantArgs, ApplicationListArgs, ApplicationRemoveArgs, GrantArgs, RotateSecretArgs,
@@ -46,7 +45,7 @@ pub(crate) async fn run(command: &ApplicationCommand) -> Result<(), ExitError> {
 async fn add(args: &ApplicationAddArgs) -> Result<(), ExitError> {
     let grant = grant_of(&args.grant, &args.application.app_id)?;
     let secret = new_secret()?;
-    let target = Target::new(&args.application, &args.reason)?;
+    let target = Target::new(&args.application)?;
     let add = Change::Add {
         secret: &secret,
         grant: &grant,
@@ -63,7 +62,7 @@ async fn grant(args: &ApplicationGrantArgs) -> Result<(), ExitError> {
                 .to_owned(),
         ));
     }
-    let target = Target::new(&args.application, &args.reason)?;
+    let target = Target::new(&args.application)?;
     target.change(Change::Grant { grant: &grant }).await
 }
 
@@ -96,12 +95,12 @@ async fn ensure(args: &ApplicationEnsureArgs) -> Result<(), ExitError> {
             args.app_secret_file.display()
         )));
     }
-    let target = Target::new(&args.application, &args.reason)?;
+    let target = Target::new(&args.application)?;
     target.change(Change::Ensure { secret: &secret }).await
 }
 
 async fn rotate_secret(args: &RotateSecretArgs) -> Result<(), ExitError> {
-    let target = Target::new(&args.application, &args.reason)?;
+    let target = Target::new(&args.application)?;
     if args.drop_old {
         return target.change(Change::DropOld).await;
     }
@@ -121,14 +120,9 @@ fn hand_over(secret: &str, id: &AppId) -> Result<(), ExitError> {
 }
 
 async fn remove(args: &ApplicationRemoveArgs) -> Result<(), ExitError> {
-    let target = Target::new(&args.application, &args.reason)?;
+    let target = Target::new(&args.application)?;
     target.change(Change::Remove).await?;
-    let ended = end_application(
-        &args.application.store,
-        &args.application.app_id,
-        &target.by,
-    )
-    .await;
+    let ended = end_application(&args.application.store, &args.application.app_id).await;
     ended.map_err(|failure| {
         failure.reworded(|why| {
             format!(
@@ -166,21 +160,13 @@ async fn list(args: &ApplicationListArgs) -> Result<(), ExitError> {
             if let Some(grant) = secrets.grant().filter(|grant| **grant != Grant::default()) {
                 row["grant"] = json!(grant);
             }
-            if let Some(by) = secrets.changed_by() {
-                row["changedBy"] = by.to_json();
-            }
             row
         });
         return print(&format!("{:#}", each.collect::<Value>()));
     }
     for (id, secrets) in applications.registered() {
-        let by = secrets.changed_by();
-        let by = by.map_or_else(String::new, |by| format!("\tchanged by {by}"));
         let grant = described_grant(secrets.grant());
-        print(&format!(
-            "{id}\t{} valid secret(s){grant}{by}",
-            secrets.len()
-        ))?;
+        print(&format!("{id}\t{} valid secret(s){grant}", secrets.len()))?;
     }
     Ok(())
 }
@@ -207,19 +193,17 @@ async fn records(location: &StoreLocation) -> Result<ApplicationRecords, StoreEr
 
 const NONE_LEFT: &str = "no application is registered: any appId and appSecret get the key";
 
-/// The application that a command changes, and the note about it.
+/// The application that a command changes.
 struct Target<'a> {
     location: StoreLocation,
     id: &'a AppId,
-    by: ChangedBy,
 }
 
 impl<'a> Target<'a> {
-    fn new(application: &'a ApplicationArgs, reason: &ReasonArgs) -> Result<Self, ExitError> {
+    fn new(application: &'a ApplicationArgs) -> Result<Self, ExitError> {
         Ok(Self {
             location: store_location(&application.store)?,
             id: &application.app_id,
-            by: changed_by(reason, unix_now()),
         })
     }
 
@@ -232,7 +216,7 @@ impl<'a> Target<'a> {
 
     /// Reads, decides and swaps, until no other change came in between.
     async fn change(&self, change: Change<'_>) -> Result<(), ExitError> {
-        let Self { location, id, by } = self;
+        let Self { location, id } = self;
         let records = records(location).await?;
         for _ in 0..TRIES {
             let there = records.read().await?;
@@ -245,10 +229,11 @@ impl<'a> Target<'a> {
             if record.is_some_and(|record| changed.as_ref() == Ok(record)) {
                 return Ok(());
             }
-            let event = change.event(record).name();
-            let changed = changed
-                .map_err(|rejected| exit_error(rejected, id, location))?
-                .with_change(&by.with_event(event));
+            let event = ApplicationEvent {
+                id: id.to_string(),
+                kind: change.event(record),
+            };
+            let changed = changed.map_err(|rejected| exit_error(rejected, id, location))?;
             let swapped = match records.swap(&there, id, &changed).await {
                 // The response was lost: the store knows.
                 Err(unclear @ StoreError::Unclear(_)) => {
@@ -261,9 +246,8 @@ impl<'a> Target<'a> {
                 swapped => swapped?,
             };
             if swapped {
-                print_note(&format!(
-                    "{id}: {event} by {by}; servers follow within their --store-poll-interval"
-                ));
+                audit::application(&event, Some(&actor()));
+                print_note("servers follow within their --store-poll-interval");
                 return Ok(());
             }
         }
@@ -362,42 +346,6 @@ mod tests {
                 "{words:?}"
             );
             assert_eq!(desk.secrets("orders").await, secrets, "{words:?}");
-        }
-    }
-
-    #[tokio::test]
-    async fn who_changed_an_application_and_why_is_recorded() {
-        let desk = Desk(tempfile::tempdir().unwrap());
-        let record = async || {
-            let applications = records(&desk.location())
-                .await
-                .unwrap()
-                .read()
-                .await
-                .unwrap();
-            applications.record("orders").unwrap().clone()
-        };
-        for (words, reason) in [
-            (&["add", "--reason", "new team"][..], Some("new team")),
-            (&["rotate-secret"], None),
-            (
-                &["rotate-secret", "--reason=leaked", "--drop-old"],
-                Some("leaked"),
-            ),
-            (&["remove", "--reason", "closed"], Some("closed")),
-        ] {
-            let words = [words, &["--app-id", "orders"]].concat();
-            desk.run(&words).await.unwrap();
-            let change = record().await.changed_by().unwrap();
-            assert_eq!(change.reason.as_deref(), reason, "{words:?}");
-            assert!(change.by.contains('@'), "{change}");
-        }
-        let file = desk.secret_file(&"a".repeat(32));
-        let ensure = ["ensure", "--app-id", "orders", "--app-secret-file", &file];
-        for reason in ["--reason=back", "--reason=nothing to do"] {
-            desk.run(&[&ensure[..], &[reason]].concat()).await.unwrap();
-            let change = record().await.changed_by().unwrap();
-            assert_eq!(change.reason.as_deref(), Some("back"));
         }
     }
 

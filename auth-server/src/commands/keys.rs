@@ -14,11 +14,12 @@ use wire::keys::signing_type::SigningType;
 
 use self::listing::Listing;
 use self::reencrypt::reencrypt;
-use super::{changed_by, print, print_note};
-use crate::changed_by::ChangedBy;
+use super::{actor, print, print_note};
+use crate::audit;
+use crate::audit::events::{KeyEvent, KeyEventKind};
 use crate::cli::store::StoreArgs;
 use crate::cli::{
-    KeyArgs, KeysCommand, KeysImportArgs, KeysRevokeArgs, KeysRotateArgs, KeysShowArgs, ReasonArgs,
+    KeyArgs, KeysCommand, KeysImportArgs, KeysRevokeArgs, KeysRotateArgs, KeysShowArgs,
 };
 use crate::config::store_location;
 use crate::keys::StoredKeys;
@@ -26,12 +27,12 @@ use crate::keys::location::StoreLocation;
 use crate::keys::pair::SigningKeyPair;
 use crate::keys::records::KeyRecords;
 use crate::keys::ring::KeyRing;
-use crate::keys::update::{Plan, update};
+use crate::keys::update::{Plan, Updated, update};
 use crate::revocations::Revocation;
 use crate::revocations::entry::Fact;
 use crate::sessions::records::SessionRecords;
 use crate::store::clock::StoreClock;
-use crate::store::{Change, Store, StoreError};
+use crate::store::{Change, Outcome, StoreError};
 
 pub(crate) async fn run(command: &KeysCommand) -> Result<(), ExitError> {
     match command {
@@ -69,15 +70,11 @@ async fn show(args: &KeysShowArgs) -> Result<(), ExitError> {
 
 /// Publishes a next key; simultaneous calls result in one key, which all of them print.
 async fn rotate(args: &KeysRotateArgs) -> Result<(), ExitError> {
-    rotate_in(
-        &KeysInStore::open(&args.keys)?,
-        args.lead.rotation_lead.get().into(),
-        &args.reason,
-    )
-    .await
+    let store = KeysInStore::open(&args.keys)?;
+    rotate_in(&store, args.lead.rotation_lead.get().into()).await
 }
 
-async fn rotate_in(store: &KeysInStore, lead: i64, reason: &ReasonArgs) -> Result<(), ExitError> {
+async fn rotate_in(store: &KeysInStore, lead: i64) -> Result<(), ExitError> {
     if store.signing_type == SigningType::Hmac {
         return Err(ExitError::Usage(
             "--signing-type hmac: a shared secret cannot be announced; keys revoke replaces it at once"
@@ -86,25 +83,27 @@ async fn rotate_in(store: &KeysInStore, lead: i64, reason: &ReasonArgs) -> Resul
     }
     let before = store.load().await?;
     let now = store.now().await?;
-    let by = changed_by(reason, now);
-    let recorded = |ring: KeyRing| match ring.next().map(|next| next.pair.id().clone()) {
-        Some(next) => Plan::Write(ring.with_change(next, &by)),
-        None => Plan::Write(ring),
-    };
-    let ring = store
+    let updated = store
         .update(now, |ring, fresh| match fresh {
             // Another call's next key signs already.
             _ if ring.current() != before.current() => Plan::Keep(ring),
             // Delayed by a wrong clock or a longer lead.
-            _ if ring.next_is_far_off(now, lead) => recorded(ring.bring_forward(now, lead)),
+            _ if ring.next_is_far_off(now, lead) => Plan::Write(ring.bring_forward(now, lead)),
             _ if ring.next().is_some() => Plan::Keep(ring),
             None => Plan::Generate,
-            Some(fresh) => recorded(ring.publish(Arc::clone(fresh), now, lead)),
+            Some(fresh) => Plan::Write(ring.publish(Arc::clone(fresh), now, lead)),
         })
         .await?;
-    if let Some(next) = ring.next() {
-        print_change(&ring, next.pair.id(), &by);
+    if let Some(next) = updated.ring.next() {
+        let signs_from = Some(next.signs_from);
+        log_change(
+            &updated,
+            KeyEventKind::Published,
+            next.pair.id(),
+            signs_from,
+        );
     }
+    let ring = updated.ring;
     print(&match ring.next() {
         Some(next) => format!("{} signs from {}", next.pair.id(), moment(next.signs_from)),
         None => format!("{} signs already", ring.current().id()),
@@ -113,7 +112,7 @@ async fn rotate_in(store: &KeysInStore, lead: i64, reason: &ReasonArgs) -> Resul
 
 async fn revoke(args: &KeysRevokeArgs) -> Result<(), ExitError> {
     let store = KeysInStore::open(&args.keys)?;
-    revoke_in(&store, &args.kid, &args.reason).await?;
+    revoke_in(&store, &args.kid).await?;
     match args.wait {
         Some(time) => confirm(&store, &args.kid, time).await,
         None => {
@@ -126,26 +125,23 @@ async fn revoke(args: &KeysRevokeArgs) -> Result<(), ExitError> {
     }
 }
 
-async fn revoke_in(store: &KeysInStore, kid: &KeyId, reason: &ReasonArgs) -> Result<(), ExitError> {
+async fn revoke_in(store: &KeysInStore, kid: &KeyId) -> Result<(), ExitError> {
     let before = store.load().await?;
     if !before.is_listed(kid) {
         return already_gone(kid, &before, &store.location);
     }
     let now = store.now().await?;
-    let by = changed_by(reason, now);
-    let after = store
+    let updated = store
         .update(now, |ring, fresh| {
             if !ring.is_listed(kid) {
                 return Plan::Keep(ring);
             }
             let revoked = ring.revoke(kid, fresh, now);
-            revoked.map_or(Plan::Generate, |ring| {
-                Plan::Write(ring.with_change(kid, &by))
-            })
+            revoked.map_or(Plan::Generate, Plan::Write)
         })
         .await?;
-    let current = after.current().id();
-    print_change(&after, kid, &by);
+    log_change(&updated, KeyEventKind::Revoked, kid, None);
+    let current = updated.ring.current().id();
     print(&format!("{kid} is revoked; {current} signs"))
 }
 
@@ -181,7 +177,9 @@ async fn import(args: &KeysImportArgs) -> Result<(), ExitError> {
         };
         plan.map_err(|error| store.keys.unusable(&error))
     });
-    let current = updated.await?.ring.current().id().clone();
+    let updated = updated.await?;
+    log_change(&updated, KeyEventKind::Adopted, pair.id(), None);
+    let current = updated.ring.current().id().clone();
     if current != *pair.id() {
         return Err(ExitError::Config(format!(
             "{} holds the key {current} already: import goes before the first start",
@@ -200,10 +198,11 @@ fn already_gone(kid: &KeyId, ring: &KeyRing, location: &StoreLocation) -> Result
     )))
 }
 
-/// Prints the actor as servers log it, unless another command made the change first.
-fn print_change(ring: &KeyRing, kid: &KeyId, by: &ChangedBy) {
-    if ring.changed_by() == Some(&by.of(kid)) {
-        print_note(&format!("{kid}: changed by {by}"));
+/// Logs a change, unless another command made it first.
+fn log_change(updated: &Updated, kind: KeyEventKind, kid: &KeyId, at: Option<i64>) {
+    if updated.is_written {
+        let kid = kid.clone();
+        audit::key(&KeyEvent { kind, kid, at }, Some(&actor()));
     }
 }
 
@@ -250,21 +249,23 @@ impl KeysInStore {
         SessionRecords::new(Arc::clone(self.keys.store()), self.location.encryption())
     }
 
-    pub(super) fn store(&self) -> &Arc<dyn Store> {
-        self.keys.store()
-    }
-
-    /// Returns the change that appends a revocation with its note. Its number is above all numbers
+    /// Appends a revocation, together with another change, and logs it. Its number is above all numbers
     /// before this time, so that sidecars go on with the list of an older copy.
-    pub(super) fn revocation(
+    pub(super) async fn append(
         &self,
         revocation: &Revocation,
-        by: &ChangedBy,
+        change: Option<Change>,
         now: i64,
-    ) -> Result<Change, ExitError> {
-        let (fact, by) = (Fact::of(revocation, now), by.of(revocation.revoked.id()));
-        let append = fact.append_by(&by, &self.location.encryption(), revocation.ends, now);
-        append.ok_or_else(|| ExitError::Software("a revocation cannot be written".to_owned()))
+    ) -> Result<Outcome, ExitError> {
+        let append = Fact::of(revocation, now).append(revocation.ends, now);
+        let append = append
+            .ok_or_else(|| ExitError::Software("a revocation cannot be written".to_owned()))?;
+        let changes = change.into_iter().chain([append]).collect();
+        let outcome = self.keys.store().commit(changes).await?;
+        if outcome == Outcome::Committed {
+            audit::revocations(&[revocation.revoked.event()], Some(&actor()));
+        }
+        Ok(outcome)
     }
 
     /// Returns the store's time: the operator's clock may be wrong.
@@ -288,11 +289,11 @@ impl KeysInStore {
         &self,
         now: i64,
         decide: impl Fn(KeyRing, Option<&Arc<SigningKeyPair>>) -> Plan,
-    ) -> Result<KeyRing, ExitError> {
+    ) -> Result<Updated, ExitError> {
         let updated = update(&self.keys, (self.signing_type, now), |stored, fresh| {
             Ok(decide(self.parse(stored)?, fresh))
         });
-        Ok(updated.await?.ring)
+        Ok(updated.await?)
     }
 
     fn parse(&self, stored: &StoredKeys) -> Result<KeyRing, StoreError> {

@@ -7,9 +7,8 @@ use wire::explain::unverified::DecodedToken;
 
 use super::application::is_registered;
 use super::keys::KeysInStore;
-use super::{changed_by, print, print_note};
+use super::{print, print_note};
 use crate::applications::AppId;
-use crate::changed_by::ChangedBy;
 use crate::cli::revoke::{RevokeArgs, id};
 use crate::cli::store::StoreArgs;
 use crate::random;
@@ -46,17 +45,14 @@ pub(crate) async fn run(args: &RevokeArgs) -> Result<(), ExitError> {
         print_note(&note);
     }
     let (revoked, done) = revoked(named, before);
-    let by = changed_by(&args.reason, now);
     let ended = match &revoked {
-        Revoked::Token { id, .. } => end_session(&store, id, &by, now).await?,
+        Revoked::Token { id, .. } => end_session(&store, id, now).await?,
         _ => false,
     };
     if !ended {
         let revocation = Revocation::of_time(revoked, before.max(now));
-        let append = store.revocation(&revocation, &by, now)?;
-        store.store().commit(vec![append]).await?;
+        store.append(&revocation, None, now).await?;
     }
-    print_note(&format!("changed by {by}"));
     print_note(
         "the store has it, every server one --store-poll-interval later, every sidecar at its next fetch",
     );
@@ -65,11 +61,7 @@ pub(crate) async fn run(args: &RevokeArgs) -> Result<(), ExitError> {
 
 /// Revokes the tokens of an application that was removed. Servers revoke them again when they learn of
 /// the removal, because they may issue some until then.
-pub(super) async fn end_application(
-    store: &StoreArgs,
-    id: &AppId,
-    by: &ChangedBy,
-) -> Result<(), ExitError> {
+pub(super) async fn end_application(store: &StoreArgs, id: &AppId) -> Result<(), ExitError> {
     let store = KeysInStore::of_its_type(store).await?;
     // Without a pair there are no tokens.
     if !store.holds_pair().await? {
@@ -79,20 +71,14 @@ pub(super) async fn end_application(
     let id = id.to_string();
     let note = format!("{id}: its tokens are revoked");
     let revocation = Revocation::of_application(id, now);
-    let append = store.revocation(&revocation, by, now)?;
-    store.store().commit(vec![append]).await?;
+    store.append(&revocation, None, now).await?;
     print_note(&note);
     Ok(())
 }
 
 /// Ends the session that has this access token, with the other access tokens of it, in one commit: the
 /// session's name alone may be forged. Returns false without one.
-async fn end_session(
-    store: &KeysInStore,
-    token_id: &str,
-    by: &ChangedBy,
-    now: i64,
-) -> Result<bool, ExitError> {
+async fn end_session(store: &KeysInStore, token_id: &str, now: i64) -> Result<bool, ExitError> {
     let Some(session) = SessionId::of_token(token_id) else {
         return Ok(false);
     };
@@ -102,9 +88,8 @@ async fn end_session(
         let Some(revocation) = revocation.filter(|_| record.has_token(session, token_id)) else {
             return Ok(false);
         };
-        let append = store.revocation(&revocation, by, now)?;
-        let changes = vec![held.removal(), append];
-        if store.store().commit(changes).await? == Outcome::Committed {
+        let removal = Some(held.removal());
+        if store.append(&revocation, removal, now).await? == Outcome::Committed {
             print_note(
                 "its session has ended as well, with all access tokens: the refresh token is of no use any more",
             );

@@ -15,7 +15,6 @@ use wire::keys::{KeyError, KeyId, KeySet, VerificationKey};
 use self::record::{CurrentRecord, Generation, NextRecord, RetiredRecord, RingRecord, Unknown};
 use super::pair::{KeyPairError, SigningKeyPair};
 use super::{StoredKeyPair, StoredKeys, StoredText};
-use crate::changed_by::ChangedBy;
 
 /// All keys in use. Equal rings have equal stored forms.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,8 +34,6 @@ pub(crate) struct RingMetadata {
     /// Never listed again, and kept forever (43 bytes each): a server that has not heard of a
     /// revocation, or a backup, would bring the key back.
     pub(super) revoked: BTreeSet<KeyId>,
-    /// The last change of keys by a command.
-    pub(super) changed_by: Option<ChangedBy>,
     /// True until the other records of the store are encrypted as the ring is.
     being_encrypted: bool,
     pub(super) generation: Generation,
@@ -163,23 +160,6 @@ impl KeyRing {
         &self.metadata.revoked
     }
 
-    /// Returns the last change by a command, where that is recorded.
-    pub(crate) fn changed_by(&self) -> Option<&ChangedBy> {
-        self.metadata.changed_by.as_ref()
-    }
-
-    /// Returns the last change by a command if it was made since `before`.
-    pub(crate) fn changed_since(&self, before: &Self) -> Option<&ChangedBy> {
-        self.changed_by()
-            .filter(|by| before.changed_by() != Some(*by))
-    }
-
-    /// Records the actor of a change of `id`.
-    pub(crate) fn with_change(mut self, id: impl ToString, by: &ChangedBy) -> Self {
-        self.metadata.changed_by = Some(by.of(id));
-        self
-    }
-
     /// Notes at `now` if the other records of the store are yet to be encrypted.
     pub(crate) fn being_encrypted(mut self, is_being: bool, now: i64) -> Self {
         if self.metadata.being_encrypted == is_being {
@@ -267,7 +247,6 @@ impl RingMetadata {
                 .iter()
                 .filter_map(|kid| KeyId::new(kid))
                 .collect(),
-            changed_by: record.changed_by,
             being_encrypted: record.being_encrypted,
             generation: record.generation,
             unknown: record.unknown,
@@ -285,7 +264,6 @@ impl RingMetadata {
             }),
             retired: self.retired.iter().map(RetiredKey::record).collect(),
             revoked: self.revoked.iter().map(KeyId::to_string).collect(),
-            changed_by: self.changed_by.clone(),
             being_encrypted: self.being_encrypted,
             generation: self.generation,
             unknown: self.unknown.clone(),

@@ -237,7 +237,7 @@ impl KeySync {
         let events = events(memory, &ring, generated.map(SigningKeyPair::id));
         let keys = PublishedKeys::new(self.signing_type, ring)
             .map_err(|error| serialization_error(&error))?;
-        events.iter().for_each(audit::key);
+        events.iter().for_each(|event| audit::key(event, None));
         self.shared.metrics.keys(keys.ring().listed(), &events);
         self.shared.live_keys.replace(keys);
         Ok(())
@@ -248,7 +248,6 @@ impl KeySync {
         let was_open = self.shared.registrations.accepts_any();
         let reconciled = self.shared.registrations.reconcile(&stored);
         self.log_application_count(was_open);
-        reconciled.events.iter().for_each(audit::application);
         for id in &reconciled.ended {
             // Not the begin of the poll: until now this server may have issued tokens.
             let now = self.clock().now();

@@ -26,7 +26,7 @@ pub(crate) struct Updated {
     pub(crate) ring: KeyRing,
     /// A pair generated on the way, accepted by the store or not.
     pub(crate) generated: Option<Arc<SigningKeyPair>>,
-    is_written: bool,
+    pub(crate) is_written: bool,
 }
 
 impl Updated {

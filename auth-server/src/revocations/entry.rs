@@ -1,14 +1,10 @@
-//! An entry of the log: digests, so that it needs no encryption and every server can read it, and the
-//! note of the command that wrote it, encrypted where there is a key-encryption key.
+//! An entry of the log: digests, so that it needs no encryption and every server can read it.
 
 use serde::{Deserialize, Serialize};
 use wire::token::revocations::{RevocationDigest, Revoked};
 
 use super::end_of_tokens;
-use crate::audit::events::{RevocationEvent, RevocationEventKind};
-use crate::changed_by::ChangedBy;
-use crate::store::envelope_encryption::KeyEncryption;
-use crate::store::{Change, Key, Kind, Log, LogEntry, NewEntry};
+use crate::store::{Change, Log, LogEntry, NewEntry};
 
 /// Seconds by which clocks of servers may differ.
 const SKEW: i64 = 5;
@@ -34,8 +30,6 @@ struct Value {
     live: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     user: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    note: Option<String>,
 }
 
 /// An entry that was read.
@@ -92,29 +86,11 @@ impl Fact {
 
     /// Returns the change that appends it, with an id above `above`; `None` only for what is no JSON.
     pub(crate) fn append(&self, ends: i64, above: i64) -> Option<Change> {
-        self.append_with(None, ends, above)
-    }
-
-    /// Returns the change of a command that appends it with its note, which names the id.
-    pub(crate) fn append_by(
-        &self,
-        by: &ChangedBy,
-        encryption: &KeyEncryption,
-        ends: i64,
-        above: i64,
-    ) -> Option<Change> {
-        let note = serde_json::to_string(by).ok()?;
-        let note = encryption.seal_record(&key(), &note).ok()?;
-        self.append_with(Some(note.to_string()), ends, above)
-    }
-
-    fn append_with(&self, note: Option<String>, ends: i64, above: i64) -> Option<Change> {
         let value = Value {
             revokes: self.revokes.to_string(),
             at: self.at,
             live: self.live,
             user: self.user.map(|user| user.to_string()),
-            note,
         };
         Some(Change::Append(NewEntry {
             log: Log::Revocations,
@@ -139,36 +115,5 @@ impl Entry {
             },
             ends: stored.ends,
         })
-    }
-
-    /// Returns the audit event of an entry that a command wrote; without an id where its note cannot be
-    /// read.
-    pub(super) fn event(
-        &self,
-        stored: &LogEntry,
-        encryption: &KeyEncryption,
-    ) -> Option<RevocationEvent> {
-        let value: Value = serde_json::from_str(&stored.value).ok()?;
-        let note = encryption.open_record(&key(), &value.note?).ok();
-        let by: Option<ChangedBy> = note.and_then(|note| serde_json::from_str(&note).ok());
-        Some(RevocationEvent {
-            kind: match self.fact.revokes {
-                Revoked::Token(_) => RevocationEventKind::Token,
-                Revoked::User(..) => RevocationEventKind::User,
-                Revoked::Application(..) => RevocationEventKind::Application,
-                Revoked::Everyone(_) => RevocationEventKind::Everyone,
-            },
-            id: by.as_ref().and_then(ChangedBy::named).unwrap_or_default(),
-            user: None,
-            changed_by: by,
-        })
-    }
-}
-
-/// Names the notes, apart from other encrypted values.
-fn key() -> Key {
-    Key {
-        kind: Kind::Installation,
-        id: "revocation note".to_owned(),
     }
 }

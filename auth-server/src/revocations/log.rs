@@ -12,7 +12,7 @@ use tracing::{debug, warn};
 use wire::token::claims::Claims;
 use wire::token::revocations::{self, TokenDigests};
 
-use super::entry::{Entry, Fact};
+use super::entry::Fact;
 use super::list::List;
 use super::state::{State, Surplus};
 use super::{MAX_SESSION_LIFETIME, Revocation};
@@ -20,7 +20,6 @@ use crate::audit;
 use crate::audit::events::{RevocationEvent, RevocationEventKind};
 use crate::metrics::Metrics;
 use crate::store::clock::StoreClock;
-use crate::store::envelope_encryption::KeyEncryption;
 use crate::store::{Calls, Change, Log, LogEntry, Outcome, Store, StoreError};
 
 /// Each retry means that the store has become an older copy meanwhile.
@@ -30,8 +29,6 @@ const BATCH: usize = 500;
 
 pub(crate) struct RevocationLog {
     store: Arc<dyn Store>,
-    /// Of the notes of commands.
-    encryption: Arc<KeyEncryption>,
     clock: Arc<StoreClock>,
     metrics: Metrics,
     /// Seconds for which a line without an end of its own is listed.
@@ -46,14 +43,12 @@ impl RevocationLog {
     /// `keep`: the seconds for which a token of this server may be valid.
     pub(crate) fn new(
         store: Arc<dyn Store>,
-        encryption: Arc<KeyEncryption>,
         clock: Arc<StoreClock>,
         metrics: Metrics,
         keep: i64,
     ) -> Self {
         Self {
             store,
-            encryption,
             clock,
             metrics,
             keep: keep.max(MAX_SESSION_LIFETIME.into()),
@@ -92,7 +87,7 @@ impl RevocationLog {
         let outcome = self.calls.run(self.store.commit(changes)).await?;
         if outcome == Outcome::Committed && !revocations.is_empty() {
             let events: Vec<_> = revocations.iter().map(|it| it.revoked.event()).collect();
-            audit::revocations(&events);
+            audit::revocations(&events, None);
             if let Err(error) = self.calls.run(self.catch_up()).await {
                 debug!(%error, "a revocation counts here from the next poll on");
             }
@@ -153,7 +148,6 @@ impl RevocationLog {
         if known.is_some() && read.first() != known.as_ref() {
             self.restore(now).await?;
         } else {
-            self.log_events(&read);
             self.state.write().extend(&read, now, self.keep);
         }
         let counts = self.state.read().revoked().counts();
@@ -196,17 +190,6 @@ impl RevocationLog {
         ))
     }
 
-    /// Logs what commands revoked since this server read the log before.
-    fn log_events(&self, read: &[LogEntry]) {
-        let cursor = match &*self.state.read() {
-            state if state.is_read() => state.above(),
-            _ => return,
-        };
-        let new = read.iter().filter(|entry| entry.id > cursor);
-        let events = new.filter_map(|stored| Entry::parse(stored)?.event(stored, &self.encryption));
-        audit::revocations(&events.collect::<Vec<_>>());
-    }
-
     /// Revokes all tokens of a user, or all, in place of single ones, unless the store lacks `last`: in
     /// an older copy other entries may have their ids.
     pub(super) async fn collapse(
@@ -235,22 +218,20 @@ impl RevocationLog {
         if self.store.commit(changes).await? == Outcome::Conflict {
             return Ok(());
         }
-        audit::revocations(&[RevocationEvent {
+        let event = RevocationEvent {
             kind,
             id,
             user: None,
-            changed_by: None,
-        }]);
+        };
+        audit::revocations(&[event], None);
         self.catch_up().await
     }
 }
 
 #[cfg(test)]
 impl RevocationLog {
-    /// Takes all entries for a surplus of one user.
-    pub(super) fn surplus_of(&self, user: &str) -> (Surplus, LogEntry) {
-        let state = self.state.read();
-        (state.surplus_of(user), state.last().cloned().unwrap())
+    pub(super) fn state(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read()
     }
 }
 

@@ -63,10 +63,6 @@ impl State {
         self.unknown
     }
 
-    pub(super) const fn is_read(&self) -> bool {
-        self.removed > 0
-    }
-
     pub(super) const fn revoked(&self) -> &RevokedTokens {
         &self.revoked
     }
@@ -154,12 +150,6 @@ impl State {
         if entry.fact.listed_until(keep) > self.removed {
             self.list.push(entry.fact.revokes);
         }
-    }
-
-    #[cfg(test)]
-    pub(super) fn surplus_of(&self, user: &str) -> Surplus {
-        let entries: Vec<_> = self.entries.iter().collect();
-        Surplus::of(Some(RevocationDigest::of_user(user)), &entries)
     }
 
     /// Returns the entries that a store lacks, which has `there`.

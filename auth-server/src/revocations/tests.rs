@@ -12,15 +12,12 @@ use super::entry::{Entry, Fact};
 use super::log::RevocationLog;
 use super::state::{State, Surplus};
 use super::*;
-use crate::changed_by::tests::note;
 use crate::keys::live::LiveKeys;
 use crate::keys::pair::tests::pair;
 use crate::metrics::Metrics;
 use crate::store::conformance::for_every_store;
 use crate::store::conformance::installations::Installation;
 use crate::store::conformance::unsteady::Unsteady;
-use crate::store::envelope_encryption::KeyEncryption;
-use crate::store::envelope_encryption::tests::with;
 use crate::store::{Change, Log, LogEntry, NewEntry, Store, StoreError};
 use crate::tokens::revocation_list::RevocationListSigner;
 
@@ -30,7 +27,7 @@ const KEEP: i64 = 1_000;
 
 pub(crate) fn log_of(store: Arc<dyn Store>) -> Arc<RevocationLog> {
     let (clock, metrics) = (Arc::default(), Metrics::default());
-    let log = RevocationLog::new(store, Arc::default(), clock, metrics, KEEP);
+    let log = RevocationLog::new(store, clock, metrics, KEEP);
     Arc::new(log)
 }
 
@@ -184,7 +181,12 @@ async fn nothing_is_removed_from_another_history(installation: &dyn Installation
     )
     .await
     .unwrap();
-    let (surplus, last) = one.surplus_of("1");
+    let last = one.state().last().cloned().unwrap();
+    let surplus = Surplus {
+        user: Some(RevocationDigest::of_user("1")),
+        ids: vec![last.id - 1, last.id],
+        ends: far(),
+    };
     installation.clear().await;
     let other = log_of(installation.open());
     other
@@ -267,28 +269,6 @@ async fn what_no_request_waits_for_reaches_the_store_in_the_end() {
         log.poll().await.unwrap();
         assert!(log.revokes(&claims("a", "7", 0)));
         assert_eq!(count(&store).await, 1);
-    }
-}
-
-#[tokio::test]
-async fn the_note_of_a_command_is_read_with_its_key_alone() {
-    let store = Unsteady::new();
-    let by = note("ada@desk", NOW).of("7");
-    let fact = Fact::of(&Revocation::of_user("7".to_owned(), NOW), NOW);
-    let append = fact.append_by(&by, &with(1), far(), NOW).unwrap();
-    store.commit(vec![append]).await.unwrap();
-    let stored = store.since(Log::Revocations, 0).await.unwrap().remove(0);
-    assert!(!stored.value.contains("ada"), "{}", stored.value);
-    let entry = Entry::parse(&stored).unwrap();
-    assert_eq!((entry.fact, entry.id), (fact, NOW + 1));
-    for (encryption, id) in [
-        (with(1), "7"),
-        (with(2), ""),
-        (KeyEncryption::default(), ""),
-    ] {
-        let event = entry.event(&stored, &encryption).unwrap();
-        assert_eq!((event.kind, &*event.id), (RevocationEventKind::User, id));
-        assert_eq!(event.changed_by.is_some(), !id.is_empty());
     }
 }
 

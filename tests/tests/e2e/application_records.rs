@@ -218,54 +218,32 @@ fn records_in_clear_count_until_the_store_is_encrypted() {
 }
 
 #[test]
-fn every_server_logs_who_changed_a_key_and_why() {
+fn a_command_logs_what_it_changed_and_its_actor() {
     let Some(store) = Store::start() else { return };
     let flags = store.encryption(false);
-    let server = store.server(&flags);
-    let event = |event: &str, reason: &str| {
-        wait::until(reason, || {
-            let log = server.process().output();
-            let line = log
-                .lines()
-                .find(|line| line.contains(&format!("event={event} ")) && line.contains(reason))?;
-            Some(line.to_owned())
-        })
-    };
-    for (words, name, reason) in [
-        (&["keys", "rotate"][..], "key_published", "first"),
+    let _server = store.server(&flags);
+    for (words, event) in [
+        (&["keys", "rotate"][..], "key_published"),
         (
             &["application", "add", "--app-id=orders"],
             "application_added",
-            "second \"by=eve\"",
         ),
         (
             &["application", "rotate-secret", "--app-id=orders"],
             "application_secrets_changed",
-            "third",
         ),
+        (&["revoke", "--app=orders"], "application_revoked"),
         (
             &["application", "remove", "--app-id=orders"],
             "application_removed",
-            "fourth",
         ),
     ] {
-        let flag = format!("--reason={reason}");
-        let remark = store.remarks(&[words, &[&flag]].concat(), &flags);
-        assert!(remark.contains(" by "), "{remark}");
-        let word = reason.split(' ').next().unwrap();
-        let line = event(name, word);
-        let by = line
-            .split("by=\"")
-            .nth(1)
-            .unwrap()
-            .split('"')
-            .next()
-            .unwrap();
-        assert!(by.contains('@') && remark.contains(by), "{line}\n{remark}");
-        assert_eq!(line.matches(" by=").count(), 1, "{line}");
+        let log = store.remarks(words, &flags);
+        let mut lines = log.lines();
+        let line = lines.find(|line| line.contains(&format!("event={event} ")));
+        let by = line.and_then(|line| line.split_once(" by=\""));
+        assert!(by.is_some_and(|(_, by)| by.contains('@')), "{log}");
     }
-    let end = store.command(&["keys", "rotate", "--reason=a\nb"], &flags);
-    assert_eq!(end.code, Some(64), "{}", end.stderr);
 }
 
 #[test]

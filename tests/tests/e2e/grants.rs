@@ -47,8 +47,8 @@ impl Installation {
             sidecar,
         };
         wait::until("the server to know the applications", || {
-            let output = installation.server.process().output();
-            output.matches("application_added").count() == 2
+            let known = "postern_auth_server_registered_applications";
+            installation.server.metric(known) == Some(2)
         });
         installation
     }

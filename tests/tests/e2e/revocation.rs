@@ -102,13 +102,7 @@ fn a_command_ends_a_token_and_all_of_a_user() {
     let service = EchoService::start();
     let sidecar = SidecarPlan::polling(&service, &server.url()).ready();
     let (first, second) = (server.login(), server.login());
-    server.done(&[
-        "revoke",
-        "--jti",
-        &jti_of(&first),
-        "--reason",
-        "laptop stolen",
-    ]);
+    server.done(&["revoke", "--jti", &jti_of(&first)]);
     sidecar.until_revoked(&first);
     allowed(&sidecar.bearing(&second));
     let user = payload_of(&second)["sub"].as_str().unwrap().to_owned();
@@ -119,12 +113,6 @@ fn a_command_ends_a_token_and_all_of_a_user() {
         let token = server.login();
         verdict(&sidecar.bearing(&token).get("/list")) == "200"
     });
-    let of_token = format!("event=token_revoked jti=\"{}\"", jti_of(&first));
-    let of_user = format!("event=user_revoked user=\"{user}\"");
-    let output = server.process().output();
-    for part in [&of_token, "reason=\"laptop stolen\"", &of_user] {
-        assert!(output.contains(part), "{part} in {output}");
-    }
     let third = server.login();
     server.done(&["revoke", "--all"]);
     sidecar.until_revoked(&third);

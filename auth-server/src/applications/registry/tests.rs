@@ -1,7 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 use super::*;
 use crate::audit::events::ApplicationEventKind;
-use crate::changed_by::tests::note;
 
 fn applications(records: &[(&str, SecretHashes)]) -> Applications {
     let mut all = Applications::default();
@@ -23,7 +22,6 @@ fn event(id: &str, kind: ApplicationEventKind) -> ApplicationEvent {
     ApplicationEvent {
         id: id.to_owned(),
         kind,
-        changed_by: None,
     }
 }
 
@@ -294,38 +292,11 @@ fn a_dropped_secret_stays_dropped_when_an_older_record_is_back() {
     let reconciled = registrations.reconcile(&applications(&[("orders", leaked)]));
     let expected = ("orders".parse().unwrap(), dropped.clone());
     assert_eq!(reconciled.restored, [expected]);
-    assert_eq!(reconciled.events, []);
     let leaked = authorize(&registrations, "orders", "leaked");
     assert_eq!(leaked, Err(ApplicationError::Unknown));
     assert_eq!(authorize(&registrations, "orders", "next"), Ok(()));
     let healed = registrations.reconcile(&applications(&[("orders", dropped)]));
     assert_eq!(healed, Reconciled::default());
-}
-
-#[test]
-fn each_note_that_is_new_makes_one_event() {
-    use ApplicationEventKind::{Added, Removed, SecretsChanged};
-    let registrations = ApplicationRegistry::new(false);
-    registrations.reconcile(&Applications::default());
-    let read = |record: &SecretHashes| {
-        let reconciled = registrations.reconcile(&applications(&[("orders", record.clone())]));
-        let events = reconciled.events.into_iter();
-        let events = events.map(|it| (it.kind, it.changed_by.unwrap().by));
-        events.collect::<Vec<_>>()
-    };
-    let by = |record: SecretHashes, kind: ApplicationEventKind, by| {
-        record.with_change(&note(by, 1).with_event(kind.name()))
-    };
-    let added = by(SecretHashes::of("right"), Added, "ada@desk");
-    let changed = by(added.with_new("next"), SecretsChanged, "bob@desk");
-    assert_eq!(read(&added), [(Added, "ada@desk".to_owned())]);
-    assert_eq!(read(&changed), [(SecretsChanged, "bob@desk".to_owned())]);
-    // An older copy, and a change that no command of ours made.
-    assert_eq!(read(&added), []);
-    assert_eq!(read(&changed.with_new("foreign")), []);
-    let removed = by(changed.with_new("foreign").removed(), Removed, "eve@desk");
-    assert_eq!(read(&removed), [(Removed, "eve@desk".to_owned())]);
-    assert_eq!(read(&removed), []);
 }
 
 #[test]

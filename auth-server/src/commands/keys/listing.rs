@@ -2,11 +2,10 @@
 
 use std::fmt;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use wire::explain::report::moment;
 use wire::keys::signing_type::SigningType;
 
-use crate::changed_by::ChangedBy;
 use crate::keys::location::StoreLocation;
 use crate::keys::ring::KeyRing;
 use crate::keys::ring::rotation::Role;
@@ -18,9 +17,6 @@ pub(super) struct Listing {
     store: String,
     keys: Vec<Key>,
     revoked: Vec<String>,
-    /// The last change by a command.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_json")]
-    changed_by: Option<ChangedBy>,
 }
 
 #[derive(Debug, Serialize)]
@@ -70,20 +66,6 @@ impl Listing {
                 .chain(retired)
                 .collect(),
             revoked: ring.revoked().iter().map(ToString::to_string).collect(),
-            changed_by: ring.changed_by().cloned(),
-        }
-    }
-}
-
-fn as_json<S: Serializer>(by: &Option<ChangedBy>, serializer: S) -> Result<S::Ok, S::Error> {
-    by.as_ref().map(ChangedBy::to_json).serialize(serializer)
-}
-
-impl Listing {
-    fn write_change(&self, f: &mut fmt::Formatter<'_>, kid: &str) -> fmt::Result {
-        match self.changed_by.as_ref().filter(|by| by.is_of(kid)) {
-            Some(by) => write!(f, "  changed by {by}"),
-            None => Ok(()),
         }
     }
 }
@@ -103,11 +85,9 @@ impl fmt::Display for Listing {
                     write!(f, "  {what} {time}")?;
                 }
             }
-            self.write_change(f, &key.kid)?;
         }
         for kid in &self.revoked {
             write!(f, "\n{kid:43}  revoked")?;
-            self.write_change(f, kid)?;
         }
         Ok(())
     }

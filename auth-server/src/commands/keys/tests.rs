@@ -86,12 +86,11 @@ async fn a_rotation_goes_by_the_clock_of_the_store() {
     let pair = KeyRing::of(Arc::new(pair(TYPE))).to_stored().unwrap();
     let held = keys.keys.read().await.unwrap();
     assert_eq!(keys.keys.commit(&held, &pair).await, Ok(true));
-    let reason = ReasonArgs { reason: None };
     let mut next = None;
     // The first is off by an hour by the clock of the second, which brings it forward.
     for ahead in [HOUR, 0] {
         store.set_ahead(ahead);
-        rotate_in(&keys, 150, &reason).await.unwrap();
+        rotate_in(&keys, 150).await.unwrap();
         let ring = keys.load().await.unwrap();
         let signs_in = ring.next().unwrap().signs_from - unix_now();
         assert!(
@@ -113,36 +112,6 @@ async fn a_revoked_key_is_replaced_at_once_and_again_is_no_error() {
         assert!(!ring.is_listed(&old) && ring.revoked().contains(&old));
         assert_eq!(ring.verification_keys().count(), 1);
     }
-}
-
-#[tokio::test]
-async fn who_changed_a_key_and_why_is_recorded_and_printed() {
-    let installation = Installation::new().await;
-    installation.run("rotate --reason=OPS-7").await.unwrap();
-    let ring = installation.ring().await;
-    let next = ring.next().unwrap().pair.id().clone();
-    let change = ring.changed_by().unwrap().clone();
-    assert!(change.by.contains('@'), "{change}");
-    assert_eq!(change.reason.as_deref(), Some("OPS-7"));
-    // Nothing has changed, so no actor is recorded.
-    installation.run("rotate --reason=again").await.unwrap();
-    assert_eq!(installation.ring().await, ring);
-
-    let revoke = format!("revoke {next} --reason=stolen");
-    installation.run(&revoke).await.unwrap();
-    let ring = installation.ring().await;
-    let reason = ring.changed_by().unwrap().reason.clone();
-    assert_eq!(reason.as_deref(), Some("stolen"));
-    let listing = Listing::of(TYPE, &installation.keys().location, &ring);
-    let text = listing.to_string();
-    let revoked = text.lines().last().unwrap();
-    assert!(revoked.starts_with(&format!("{next}  revoked  changed by ")));
-    assert!(revoked.ends_with(" (stolen)"), "{revoked}");
-    let json = serde_json::to_value(&listing).unwrap();
-    assert_eq!(json["revoked"][0], next.as_str());
-    assert_eq!(json["changedBy"]["reason"], "stolen");
-    let at = json["changedBy"]["at"].as_str().unwrap();
-    assert!(at.ends_with('Z'), "{at}");
 }
 
 #[tokio::test]

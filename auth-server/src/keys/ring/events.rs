@@ -12,13 +12,11 @@ pub(crate) fn events(
     generated: Option<&KeyId>,
 ) -> Vec<KeyEvent> {
     let mut events = Vec::new();
-    let by = before.and_then(|before| after.changed_since(before));
     let mut add = |kind, kid: &KeyId, at| {
         events.push(KeyEvent {
             kind,
             kid: kid.clone(),
             at,
-            changed_by: by.filter(|by| by.is_of(kid.as_str())).cloned(),
         });
     };
     let current = after.current().id();
@@ -81,7 +79,6 @@ mod tests {
     use wire::keys::signing_type::SigningType;
 
     use super::*;
-    use crate::changed_by::tests::note;
     use crate::keys::pair::SigningKeyPair;
     use crate::keys::pair::tests::pair;
     use crate::keys::ring::rotation::RotationPolicy;
@@ -126,28 +123,6 @@ mod tests {
             ["key_promoted", "key_retired"]
         );
         assert_eq!(names(&promoted, &dropped), ["key_dropped"]);
-    }
-
-    #[test]
-    fn the_actor_of_a_change_is_in_its_event_and_in_no_later_one() {
-        let next = fresh();
-        let ada = note("ada@desk", 1).of(next.id());
-        let start = KeyRing::of(fresh());
-        let published = start.clone().publish(Arc::clone(&next), 0, 150);
-        let published = published.with_change(next.id(), &ada);
-        let promoted = published.clone().advance(150, &POLICY);
-        let bob = note("bob@desk", 2).of(next.id());
-        let revoked = promoted.clone().revoke(next.id(), Some(&fresh()), 200);
-        let revoked = revoked.unwrap().with_change(next.id(), &bob);
-        for (before, after, expected) in [
-            (&start, &published, [Some(&ada)].as_slice()),
-            (&published, &promoted, &[None, None]),
-            (&promoted, &revoked, &[None, Some(&bob)]),
-        ] {
-            let events = events(Some(before), after, None);
-            let actors: Vec<_> = events.iter().map(|it| it.changed_by.as_ref()).collect();
-            assert_eq!(actors, expected);
-        }
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Stored form of the ring, beside the contract's two values:
 //! `{"current": {"kid", "since"}, "next": {"private", "public", "signsFrom"},
-//! "retired": [{"public", "until"}], "revoked": ["kid"], "changedBy": {"of", "by", "reason", "at"},
-//! "beingEncrypted": true, "epoch": 1, "generation": 1, "version": 1}`, times in seconds since the epoch.
+//! "retired": [{"public", "until"}], "revoked": ["kid"], "beingEncrypted": true, "epoch": 1, "generation": 1, "version": 1}`, times in seconds since the epoch.
 //!
 //! During an upgrade servers of two versions share one store: unknown members are kept, and a change
 //! that older servers must not overwrite gets a new `version`.
@@ -12,7 +11,6 @@ use wire::keys::KeyId;
 use zeroize::Zeroizing;
 
 use super::KeyRingError;
-use crate::changed_by::{self, ChangedBy};
 use crate::keys::StoredText;
 
 /// Version of the format; a ring without one has the first.
@@ -32,12 +30,6 @@ pub(super) struct RingRecord {
     pub(super) next: Option<NextRecord>,
     pub(super) retired: Vec<RetiredRecord>,
     pub(super) revoked: Vec<String>,
-    #[serde(
-        rename = "changedBy",
-        deserialize_with = "changed_by::readable",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub(super) changed_by: Option<ChangedBy>,
     /// True until the other records of the store are encrypted as the ring is.
     #[serde(rename = "beingEncrypted", skip_serializing_if = "std::ops::Not::not")]
     pub(super) being_encrypted: bool,

@@ -81,7 +81,7 @@ fn is_expected(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Resu
         Change::Remove { log, expected, .. } => {
             let LogEntry { id, value, ends } = expected;
             let entry = params![log.name(), id, value, ends];
-            return transaction.prepare_cached(IS_THERE)?.exists(entry);
+            return transaction.prepare(IS_THERE)?.exists(entry);
         }
     };
     let held = transaction

@@ -131,7 +131,7 @@ impl Rejection {
             ),
             Self::TokenRevoked => (
                 "The token was ended before its expiry: by its own bearer (`POST /auth/oauth/revoke`), or with `auth-server revoke`, or because its user was disabled or removed.",
-                "Log in again, if the user still may. For operators: the audit line `token_revoked`, `user_revoked`, `application_revoked` or `everyone_revoked` names the reason and who did it.",
+                "Log in again, if the user still may. For operators: the audit line `token_revoked`, `user_revoked`, `application_revoked` or `everyone_revoked` of a server or a command.",
             ),
             Self::InsufficientScope => (
                 "The token is valid, and a `[[rule]]` for this method and path requires a scope that it does not have: neither in `scope` nor in `scp`. `WWW-Authenticate` names the scopes of the rule; one of them is enough.",
