@@ -29,6 +29,7 @@ use crate::tokens::revocation_list::RevocationListSigner;
 use crate::users::UserStore;
 use crate::users::authenticate::Authenticator;
 use crate::users::builtin::BuiltinUser;
+use crate::users::recorded::RecordedUsers;
 
 pub(crate) struct App {
     pub(crate) config: Config,
@@ -37,6 +38,8 @@ pub(crate) struct App {
     pub(crate) synced: SyncedState,
     pub(crate) users: Arc<dyn UserStore>,
     pub(crate) authenticator: Authenticator,
+    /// The users of a file, in the store.
+    pub(crate) recorded_users: Option<Arc<RecordedUsers>>,
     /// `None` where no user has a second factor.
     pub(crate) used_codes: Option<UsedCodes>,
     /// `None` without refresh tokens.
@@ -64,6 +67,11 @@ impl App {
             Some(users) => Arc::clone(users) as _,
             None => Arc::new(BuiltinUser),
         };
+        let recorded_users = config.users.as_ref().map(|users| {
+            let parts = (Arc::clone(&store), config.store.encryption());
+            let (clock, log) = (Arc::clone(&clock), Arc::clone(&revocations));
+            Arc::new(RecordedUsers::new(parts, clock, Arc::clone(users), log))
+        });
         let sessions = config.session_lifetime.map(|lifetime| {
             Sessions::new(SessionParts {
                 records: SessionRecords::new(Arc::clone(&store), config.store.encryption()),
@@ -84,6 +92,7 @@ impl App {
         Self {
             authenticator: Authenticator::new(Arc::clone(&users)),
             users,
+            recorded_users,
             used_codes: used_codes.map(|_| UsedCodes::new(Arc::clone(&store), Arc::clone(&clock))),
             sessions,
             address_limit: AddressLimit::per_minute(config.login_rate_limit),

@@ -10,7 +10,6 @@ mod config;
 mod grants;
 mod http;
 mod keys;
-mod loaded_users;
 mod metrics;
 mod nacos;
 mod random;

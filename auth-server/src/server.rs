@@ -25,7 +25,6 @@ use crate::config::{Config, warnings};
 use crate::http;
 use crate::http::middleware::access_log::reject_unparsed;
 use crate::keys::sync::KeySync;
-use crate::loaded_users::LoadedUsers;
 use crate::nacos::registration::Registration;
 use crate::store::Store;
 use crate::users::reload::UsersReload;
@@ -170,23 +169,13 @@ fn registration(
 /// Follows the users, the applications and the certificate in their files.
 fn follow_files(app: &App, background: &Supervisor) -> Result<(), ExitError> {
     let (config, metrics, synced) = (&app.config, app.metrics(), &app.synced);
-    match &config.users {
+    match &app.recorded_users {
         None => metrics.builtin_users(),
-        Some(users) => {
-            users.remove_unfinished();
-            let clock = Arc::clone(&synced.clock);
-            let revocations = Arc::clone(&synced.revocations);
-            let checked = (Arc::clone(&synced.registrations), Arc::clone(&clock));
-            let reload = UsersReload::new(Arc::clone(users), metrics.clone(), revocations, checked);
-            let loaded = LoadedUsers {
-                store: Arc::clone(&app.store),
-                encryption: config.store.encryption(),
-                clock,
-                users: Arc::clone(users),
-                revocations: Arc::clone(&synced.revocations),
-            };
-            let recording = loaded.follow(reload.changed());
-            background.spawn_critical("recording the users", recording);
+        Some(recorded) => {
+            recorded.users.remove_unfinished();
+            let registrations = Arc::clone(&synced.registrations);
+            let reload = UsersReload::new(Arc::clone(recorded), metrics.clone(), registrations);
+            background.spawn_critical("recording the users", Arc::clone(recorded).follow());
             let following = reload.watch().map_err(no_signals)?;
             background.spawn_critical("following the users file", following);
         }

@@ -10,6 +10,7 @@ pub(crate) mod edit;
 pub(crate) mod file;
 mod hash_pool;
 pub(crate) mod password;
+pub(crate) mod recorded;
 pub(crate) mod reload;
 pub(crate) mod toml_schema;
 pub(crate) mod totp;

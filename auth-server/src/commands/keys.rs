@@ -87,8 +87,6 @@ async fn rotate_in(store: &KeysInStore, lead: i64) -> Result<(), ExitError> {
         .update(now, |ring, fresh| match fresh {
             // Another call's next key signs already.
             _ if ring.current() != before.current() => Plan::Keep(ring),
-            // Delayed by a wrong clock or a longer lead.
-            _ if ring.next_is_far_off(now, lead) => Plan::Write(ring.bring_forward(now, lead)),
             _ if ring.next().is_some() => Plan::Keep(ring),
             None => Plan::Generate,
             Some(fresh) => Plan::Write(ring.publish(Arc::clone(fresh), now, lead)),

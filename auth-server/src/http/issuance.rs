@@ -11,6 +11,7 @@ use crate::app::App;
 use crate::keys::pair::SigningKeyPair;
 use crate::rate_limit::RetryAfter;
 use crate::tokens::issuer::{SigningError, TokenIssuer};
+use crate::users::PresentUser;
 
 /// A signed token.
 pub(in crate::http) struct Signed {
@@ -31,6 +32,21 @@ impl App {
         let pair = self.synced.live_keys.load();
         pair.ok_or(Rejection::StoreUnavailable)?;
         Ok(self.count(client)?)
+    }
+
+    /// Checks that no server has loaded a later users file, in which the user left or has other
+    /// credentials.
+    ///
+    /// # Errors
+    /// [`Rejection::UsersStale`].
+    pub(in crate::http) async fn check_standing(
+        &self,
+        user: Option<&PresentUser>,
+    ) -> Result<(), Rejection> {
+        match self.recorded_users.as_ref().zip(user) {
+            Some((recorded, user)) if !recorded.knows(user).await => Err(Rejection::UsersStale),
+            _ => Ok(()),
+        }
     }
 
     /// Signs a token with the present key.

@@ -59,7 +59,6 @@ impl Planner<'_> {
         };
         let ring = KeyRing { current, metadata };
         let ring = self.with_keys_in_use(ring).bounded();
-        let ring = ring.with_corrected_times(self.now, self.policy);
         let Some(ring) = self.with_due_steps(ring, fresh) else {
             return Ok(Plan::Generate);
         };

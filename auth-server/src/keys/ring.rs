@@ -202,24 +202,6 @@ impl KeyRing {
     }
 }
 
-/// Returns the stored keys with the revoked keys of `memory` and everything else as it is; `None` where
-/// that changes nothing, or the ring is no ring.
-pub(super) fn with_revoked_keys(stored: &StoredKeys, memory: &KeyRing) -> Option<StoredKeys> {
-    let held = RingRecord::parse(stored.ring.as_ref()).ok()?;
-    let mut record = held.clone();
-    for id in memory.revoked() {
-        let kid = id.to_string();
-        if !record.revoked.contains(&kid) {
-            record.revoked.push(kid);
-        }
-    }
-    (record != held).then_some(())?;
-    Some(StoredKeys {
-        pair: stored.pair.clone(),
-        ring: Some(record.into_stored().ok()?),
-    })
-}
-
 /// Returns true if the other records of the store are yet to be encrypted; false for what is no ring.
 pub(super) fn is_being_encrypted(stored: Option<&StoredText>) -> bool {
     RingRecord::parse(stored).is_ok_and(|record| record.being_encrypted)

@@ -14,7 +14,6 @@ use runtime::admin::health::{Condition, Health};
 use runtime::logs::sanitize::LogText;
 use runtime::process::clock::{unix_now, until};
 use tracing::{debug, error, info, warn};
-use wire::explain::report::moment;
 use wire::keys::signing_type::SigningType;
 
 use self::backoff::next_poll;
@@ -23,9 +22,9 @@ use super::pair::SigningKeyPair;
 use super::plan::Planner;
 use super::published::PublishedKeys;
 use super::records::KeyRecords;
+use super::ring::KeyRing;
 use super::ring::events::events;
 use super::ring::rotation::RotationPolicy;
-use super::ring::{KeyRing, with_revoked_keys};
 use super::update::{serialization_error, update};
 use crate::applications::records::ApplicationRecords;
 use crate::applications::registry::ApplicationRegistry;
@@ -57,8 +56,6 @@ pub(crate) struct KeySync {
     store_condition: Condition,
     /// A store error that does not keep this server from serving, for `/readyz`.
     store_error_note: Arc<ArcSwapOption<String>>,
-    /// The parts of it that were logged since the store failed last.
-    logged_notes: Vec<String>,
     failures: u32,
     /// True once an outage is logged: it is one line, not one per retry.
     last_failure: Option<StoreError>,
@@ -85,7 +82,6 @@ impl KeySync {
             key_condition: health.condition("signing_key", unread),
             store_condition: health.condition_with_note("store", unread, note),
             store_error_note,
-            logged_notes: Vec::new(),
             failures: 0,
             last_failure: None,
         }
@@ -100,7 +96,7 @@ impl KeySync {
         match self.synchronize(now).await {
             Err(unusable @ StoreError::Unusable(_)) => Err(unusable),
             outcome => {
-                self.report(outcome, now);
+                self.report(outcome);
                 Ok(())
             }
         }
@@ -125,7 +121,7 @@ impl KeySync {
         {
             outcome = Err(failure);
         }
-        self.report(outcome, now);
+        self.report(outcome);
     }
 
     fn next_due(&self) -> Option<i64> {
@@ -172,13 +168,7 @@ impl KeySync {
             let plan = planner.plan(stored, fresh);
             plan.map_err(|error| self.keys.unusable(&error))
         });
-        let updated = match updated.await {
-            Err(unusable @ StoreError::Unusable(_)) => {
-                self.carry_revoked_keys(memory).await?;
-                return Err(unusable);
-            }
-            updated => updated?,
-        };
+        let updated = updated.await?;
         if updated.is_restored(memory) {
             info!("the keys in memory were restored to the store");
         }
@@ -198,18 +188,6 @@ impl KeySync {
             ),
             (true, false) => info!(skew_seconds, "the clocks agree again"),
             _ => {}
-        }
-        Ok(())
-    }
-
-    /// Adds revoked keys from memory to stored keys that are unusable, so that they survive a repair.
-    async fn carry_revoked_keys(&self, memory: Option<&KeyRing>) -> Result<(), StoreError> {
-        let Some(memory) = memory else {
-            return Ok(());
-        };
-        let held = self.keys.read().await?;
-        if let Some(new) = with_revoked_keys(&held.keys, memory) {
-            self.keys.commit(&held, &new).await?;
         }
         Ok(())
     }
@@ -282,19 +260,6 @@ impl KeySync {
         ))
     }
 
-    fn far_off_note(&self, now: i64) -> Option<String> {
-        let keys = self.shared.live_keys.published()?;
-        let next = keys.ring().next()?;
-        let is_far_off = keys.ring().next_is_far_off(now, self.policy.lead);
-        is_far_off.then(|| {
-            format!(
-                "the next key {} signs only from {}: auth-server keys rotate brings it forward",
-                next.pair.id(),
-                moment(next.signs_from)
-            )
-        })
-    }
-
     /// Logs the number of applications where it matters: removing the last one opens the key
     /// endpoint.
     fn log_application_count(&self, was_open: bool) {
@@ -308,31 +273,25 @@ impl KeySync {
         }
     }
 
-    fn report(&mut self, outcome: Result<(), StoreError>, now: i64) {
+    fn report(&mut self, outcome: Result<(), StoreError>) {
         self.shared.metrics.store_up(outcome.is_ok());
         match outcome {
-            Ok(()) => self.report_success(self.clock().at(now)),
+            Ok(()) => self.report_success(),
             Err(failure) => self.report_failure(failure),
         }
     }
 
-    fn report_success(&mut self, now: i64) {
+    fn report_success(&mut self) {
         if self.failures > 0 {
             info!("the key store is available again");
         }
         self.failures = 0;
         self.last_failure = None;
-        let notes = [self.unreadable_note(), self.far_off_note(now)];
-        let notes: Vec<String> = notes.into_iter().flatten().collect();
-        for note in notes
-            .iter()
-            .filter(|note| !self.logged_notes.contains(note))
-        {
+        let note = self.unreadable_note().map(Arc::new);
+        let former = self.store_error_note.swap(note.clone());
+        if let Some(note) = note.filter(|note| former.as_ref() != Some(note)) {
             warn!("{note}");
         }
-        let note = (!notes.is_empty()).then(|| Arc::new(notes.join("; ")));
-        self.store_error_note.store(note);
-        self.logged_notes = notes;
         self.key_condition.set_ready();
         self.store_condition.set_ready();
     }
@@ -346,7 +305,6 @@ impl KeySync {
             // out of service at once, although each can still serve.
             self.store_error_note
                 .store(Some(Arc::new(failure.to_string())));
-            self.logged_notes.clear();
         } else {
             self.key_condition.set_not_ready(failure.to_string());
             self.store_condition.set_not_ready(failure.to_string());

@@ -17,7 +17,7 @@ pub(super) struct Compared<'u> {
 }
 
 /// The users who can log in: each id with the digest of the credentials.
-pub(crate) type EnabledUsers = BTreeMap<String, String>;
+pub(super) type EnabledUsers = BTreeMap<String, String>;
 
 /// Lists the changes between two files, sorted by account.
 pub(super) fn changes(before: &Users, after: &Users) -> Vec<UserChange> {
@@ -37,7 +37,7 @@ pub(super) fn changes(before: &Users, after: &Users) -> Vec<UserChange> {
 
 /// Lists the ids of the users who could log in before and cannot any more, or only with another
 /// password or second factor.
-pub(crate) fn ended(before: &EnabledUsers, after: &EnabledUsers) -> Vec<String> {
+pub(super) fn ended(before: &EnabledUsers, after: &EnabledUsers) -> Vec<String> {
     let ended = before
         .iter()
         .filter(|(id, credentials)| after.get(*id) != Some(credentials));
@@ -49,16 +49,6 @@ pub(super) fn enabled(users: &Users) -> EnabledUsers {
         .accounts()
         .filter_map(|account| users.present(account));
     all.map(|present| (present.user.id, present.credentials))
-        .collect()
-}
-
-/// Lists the ids of the disabled users.
-pub(super) fn disabled(users: &Users) -> Vec<String> {
-    let all = users
-        .accounts()
-        .filter_map(|account| users.compared(account));
-    all.filter(|known| known.disabled)
-        .map(|known| known.user.id.clone())
         .collect()
 }
 

@@ -2,15 +2,17 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use aws_lc_rs::digest::{SHA256, digest};
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use runtime::files::owner_only_file;
 use runtime::files::replaced_file;
 use runtime::files::secret_file::SecretFileError;
 use wire::api::login::LoginRequest;
 
-use super::changes::{EnabledUsers, changes, disabled, enabled, ended};
+use super::changes::{EnabledUsers, changes, enabled};
 use super::totp::UsedCodes;
 use super::users_file::{self, Users, UsersFileError};
 use super::{PresentUser, User, UserStore};
@@ -24,19 +26,14 @@ pub(crate) struct FileUsers {
     used_codes: UsedCodes,
 }
 
-/// The difference that a reload made.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Reloaded {
-    pub(crate) changes: Vec<UserChange>,
-    /// Ids of users who cannot log in any more, or only with other credentials.
-    pub(crate) ended: Vec<String>,
-}
-
 #[derive(Debug)]
-struct Loaded {
+pub(super) struct Loaded {
     users: Users,
     /// Digest of the text: times and sizes of files miss changes, and reading is cheap.
     digest: Vec<u8>,
+    /// Digest of the users who can log in.
+    pub(super) enabled: String,
+    pub(super) since: Instant,
 }
 
 /// Load error: one line that names the file.
@@ -66,26 +63,18 @@ impl FileUsers {
     ///
     /// # Errors
     /// For an unusable file; the users stay as they were.
-    pub(crate) fn reload(&self) -> Result<Option<Reloaded>, UsersLoadError> {
+    pub(crate) fn reload(&self) -> Result<Option<Vec<UserChange>>, UsersLoadError> {
         let text = users_file::read(&self.path)?;
         if self.loaded.load().digest == digest_of(&text) {
             return Ok(None);
         }
         let loaded = Arc::new(Loaded::parse(&self.path, &text)?);
         let former = self.loaded.swap(Arc::clone(&loaded));
-        Ok(Some(Reloaded {
-            changes: changes(&former.users, &loaded.users),
-            ended: ended(&enabled(&former.users), &enabled(&loaded.users)),
-        }))
+        Ok(Some(changes(&former.users, &loaded.users)))
     }
 
-    /// Returns the ids of the disabled users.
-    pub(crate) fn disabled(&self) -> Vec<String> {
-        disabled(&self.loaded.load().users)
-    }
-
-    pub(crate) fn enabled(&self) -> EnabledUsers {
-        enabled(&self.loaded.load().users)
+    pub(super) fn loaded(&self) -> Arc<Loaded> {
+        self.loaded.load_full()
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -123,10 +112,17 @@ impl Loaded {
             path: path.to_owned(),
             cause,
         })?;
+        let enabled = serde_json::to_string(&enabled(&users)).unwrap_or_default();
         Ok(Self {
             users,
             digest: digest_of(text),
+            enabled: URL_SAFE_NO_PAD.encode(digest_of(&enabled)),
+            since: Instant::now(),
         })
+    }
+
+    pub(super) fn enabled(&self) -> EnabledUsers {
+        enabled(&self.users)
     }
 }
 
@@ -186,7 +182,7 @@ pub(crate) mod tests {
         file
     }
 
-    fn write(file: &tempfile::NamedTempFile, accounts: &[&str]) {
+    pub(crate) fn write(file: &tempfile::NamedTempFile, accounts: &[&str]) {
         let entries: String = accounts
             .iter()
             .map(|account| entry(account, &format!("{account}'s")))
@@ -219,9 +215,7 @@ pub(crate) mod tests {
             change("ada", UserChangeKind::Removed),
             change("bob", UserChangeKind::Added),
         ];
-        let reloaded = users.reload().unwrap().unwrap();
-        assert_eq!(reloaded.changes, changes);
-        assert_eq!(reloaded.ended, ["id of ada"]);
+        assert_eq!(users.reload().unwrap().unwrap(), changes);
         assert!(!knows(&users, "ada") && knows(&users, "bob"));
         assert_eq!(users.count(), 1);
     }
@@ -276,9 +270,7 @@ pub(crate) mod tests {
             ),
         ] {
             fs::write(file.path(), &text).unwrap();
-            let Reloaded { changes, ended } = users.reload().unwrap().unwrap();
-            let ends = [Disabled, PasswordChanged];
-            assert_eq!(ended.is_empty(), !ends.contains(&expected[0]), "{text}");
+            let changes = users.reload().unwrap().unwrap();
             assert!(changes.iter().all(|change| change.account == "ada"));
             let kinds: Vec<_> = changes.iter().map(|change| change.kind).collect();
             assert_eq!(kinds, expected, "{text}");

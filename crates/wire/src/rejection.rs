@@ -220,7 +220,7 @@ rejections! {
     ScopeNotGranted: BAD_REQUEST, "scope_not_granted", "this scope was not given", none, AuthServer, always;
     /// An unknown account, a wrong password or a disabled user; all look alike on purpose.
     LoginFailed: UNAUTHORIZED, "login_failed", "the account or the password is wrong", bare, AuthServer, always;
-    /// The users file was replaced where this program cannot read it.
+    /// The users file was replaced where this program cannot read it, or another server has a newer one.
     UsersStale: SERVICE_UNAVAILABLE, "users_stale", "the users are too old to be trusted", none, AuthServer, always;
     /// Too many failures, or too many logins from one address; `Retry-After` has the seconds.
     TooManyAttempts: TOO_MANY_REQUESTS, "too_many_attempts", "too many attempts", none, AuthServer, always;

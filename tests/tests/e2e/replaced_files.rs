@@ -13,6 +13,7 @@ use tests::keys::SigningType;
 use tests::message::Message;
 use tests::process::Process;
 use tests::programs::Program;
+use tests::redis_server::RedisServer;
 use tests::stack::ForgedStack;
 use tests::users_file::UsersFile;
 use tests::wait;
@@ -51,6 +52,27 @@ fn until_said(process: &Process, admin: SocketAddr, file: &str) {
         metrics.contains("_files_replaced_under_mount 1\n"),
         "{metrics}"
     );
+}
+
+#[test]
+fn an_older_users_file_lets_no_user_in_who_has_left() {
+    let mounts = FileMounts::of(&[("users.toml", &users())]);
+    let (Some(mounts), Some(redis)) = (mounts, RedisServer::start()) else {
+        return;
+    };
+    let path = mounts.inside("users.toml");
+    let location = format!("file:{}", path.display());
+    let plan = || AuthServerPlan::polling().store(redis.url());
+    let old = plan().mounts(&mounts).flags(["--users", &location]).ready();
+    let token = old.token_of("ada", PASSWORD);
+    let later = fs::read_to_string(UsersFile::with("bob", PASSWORD).path()).unwrap();
+    write_private(&path, &later);
+    let new = plan().flags(["--users", &location]).ready();
+    old.until_revoked(&token);
+    assert_eq!(reason(&log_in(&old)), "\"users_stale\"");
+    assert_eq!(log_in(&new).status(), 401);
+    let bob = new.token_of("bob", PASSWORD);
+    assert_eq!(old.verdict(&bob), "200", "nothing of his has ended");
 }
 
 #[test]

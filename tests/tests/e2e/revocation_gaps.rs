@@ -1,8 +1,6 @@
 //! Revocations that would miss a token, or end too many: lifetimes and clocks that differ, ids that
 //! no token has, users and applications that leave.
 
-use std::fmt::Write;
-
 use tests::auth_server::{AuthServer, AuthServerPlan};
 use tests::client::verdict;
 use tests::echo_service::EchoService;
@@ -32,68 +30,6 @@ fn a_logout_ends_a_token_that_only_sidecars_still_accept() {
     assert_eq!(verdict(&bearer.get("/list")), "200");
     assert_eq!(server.log_out(&token).status(), 200);
     lenient.until_revoked(&token);
-}
-
-/// Appends users who cannot log in.
-fn add_disabled(users: &UsersFile, count: usize) {
-    let mut text = std::fs::read_to_string(users.path()).unwrap();
-    let hash = text.lines().find(|line| line.starts_with("password"));
-    let hash = hash.unwrap().to_owned();
-    for number in 0..count {
-        write!(
-            text,
-            "\n[[user]]\naccount = \"gone{number}\"\nid = \"gone{number}\"\ndisabled = true\n{hash}\n"
-        )
-        .unwrap();
-    }
-    std::fs::write(users.path(), text).unwrap();
-}
-
-#[test]
-fn many_disabled_users_revoke_no_other_token_at_a_start() {
-    let users = UsersFile::with("ada", PASSWORD);
-    add_disabled(&users, 26_000);
-    let home = tempfile::tempdir().unwrap();
-    let start = || {
-        let plan = AuthServerPlan::polling().directory(home.path());
-        plan.flags(["--users", &users.location()]).ready()
-    };
-    let token = {
-        let server = start();
-        server.until_logged("16000 of 26000 disabled users");
-        server.token_of("ada", PASSWORD)
-    };
-    let server = start();
-    let marker = server.token_of("ada", PASSWORD);
-    assert_eq!(server.log_out(&marker).status(), 200);
-    let output = server.process().output();
-    assert!(!output.contains("everyone_revoked"), "everyone is out");
-    assert_eq!(server.verdict(&token), "200");
-}
-
-#[test]
-fn a_file_of_disabled_users_is_revoked_once() {
-    let users = UsersFile::with("ada", PASSWORD);
-    add_disabled(&users, 3);
-    let home = tempfile::tempdir().unwrap();
-    let start = || {
-        let plan = AuthServerPlan::polling().directory(home.path());
-        plan.flags(["--users", &users.location(), "--log-level", "debug"])
-            .ready()
-    };
-    let lines = |server: &AuthServer| server.process().output().matches("user_revoked").count();
-    let first = start();
-    wait::until("the revocations of the start", || lines(&first) == 3);
-    until_recorded(&first, 1);
-    drop(first);
-    let second = start();
-    let marker = second.token_of("ada", PASSWORD);
-    assert_eq!(second.log_out(&marker).status(), 200);
-    assert_eq!(lines(&second), 0, "they are revoked already");
-    drop(second);
-    assert_eq!(users.command("disable", "ada", &[], "").code, Some(0));
-    let third = start();
-    wait::until("the revocation after the change", || lines(&third) == 1);
 }
 
 #[test]

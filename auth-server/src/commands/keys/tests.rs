@@ -86,20 +86,11 @@ async fn a_rotation_goes_by_the_clock_of_the_store() {
     let pair = KeyRing::of(Arc::new(pair(TYPE))).to_stored().unwrap();
     let held = keys.keys.read().await.unwrap();
     assert_eq!(keys.keys.commit(&held, &pair).await, Ok(true));
-    let mut next = None;
-    // The first is off by an hour by the clock of the second, which brings it forward.
-    for ahead in [HOUR, 0] {
-        store.set_ahead(ahead);
-        rotate_in(&keys, 150).await.unwrap();
-        let ring = keys.load().await.unwrap();
-        let signs_in = ring.next().unwrap().signs_from - unix_now();
-        assert!(
-            (ahead + 140..=ahead + 150).contains(&signs_in),
-            "{signs_in}"
-        );
-        let published = ring.next().unwrap().pair.clone();
-        assert_eq!(next.get_or_insert(published.clone()), &published);
-    }
+    store.set_ahead(HOUR);
+    rotate_in(&keys, 150).await.unwrap();
+    let ring = keys.load().await.unwrap();
+    let signs_in = ring.next().unwrap().signs_from - unix_now();
+    assert!((HOUR + 140..=HOUR + 150).contains(&signs_in), "{signs_in}");
 }
 
 #[tokio::test]

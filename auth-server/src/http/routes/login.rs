@@ -147,6 +147,7 @@ async fn attempt(app: &App, request: LoginRequest, client: IpAddr) -> Result<Iss
     if users.present(&account) != before {
         return Err(LoginError::Authentication(AuthenticationError::Failed));
     }
+    app.check_standing(before.as_ref()).await?;
     let code = code.filter(|_| before.is_some_and(|user| user.has_second_factor));
     if let Some((used, code)) = app.used_codes.as_ref().zip(code)
         && !(used.record(&user.id, code.trim()).await).map_err(outcome_unknown)?

@@ -7,7 +7,6 @@ use zeroize::Zeroizing;
 use super::*;
 use crate::keys::pair::KeyPairError;
 use crate::keys::pair::tests::pair;
-use crate::keys::ring::with_revoked_keys;
 use crate::keys::{StoredKeyPair, StoredText};
 
 const TYPE: SigningType = SigningType::Ecdsa;
@@ -174,30 +173,6 @@ fn a_stored_pair_whose_key_was_revoked_counts_as_no_pair() {
 }
 
 #[test]
-fn revoked_keys_are_added_beside_an_unusable_pair() {
-    let mine = ring().revoke(fresh().id(), None, NOW).unwrap();
-    let foreign = |ring: Option<&str>| StoredKeys {
-        pair: Some(StoredKeyPair {
-            private: Zeroizing::new("not ours".to_owned()),
-            public: Zeroizing::new("not ours".to_owned()),
-        }),
-        ring: ring.map(|text| StoredText(Zeroizing::new(text.to_owned()))),
-    };
-    for ring in [
-        None,
-        Some("{}"),
-        Some(r#"{"next":{"private":"","public":"","signsFrom":1}}"#),
-    ] {
-        let stored = foreign(ring);
-        let carried = with_revoked_keys(&stored, &mine).unwrap();
-        assert_eq!(carried.pair, stored.pair);
-        assert_eq!(with_revoked_keys(&carried, &mine), None);
-    }
-    assert_eq!(with_revoked_keys(&foreign(Some("{")), &mine), None);
-    assert_eq!(with_revoked_keys(&foreign(None), &ring()), None);
-}
-
-#[test]
 fn an_older_copy_is_replaced_by_what_this_server_knows() {
     let installed = next(ring());
     let announced = next(installed.clone().publish(fresh(), NOW - 150, 150));
@@ -301,14 +276,6 @@ fn members_of_a_newer_version_survive_a_write_by_this_one() {
         assert_eq!(written.pointer(path).unwrap()["fromTheFuture"], news);
     }
     assert_eq!(written["version"], 1);
-}
-
-#[test]
-fn times_that_no_clock_can_have_written_are_corrected() {
-    let mut theirs = ring();
-    theirs.retire(&fresh(), 1 << 40);
-    let healed = written(None, &stored(&theirs));
-    assert_eq!(healed.retired()[0].until, NOW + POLICY.keep);
 }
 
 #[test]

@@ -87,14 +87,6 @@ impl KeyRing {
         self
     }
 
-    /// Moves the next key's start to one lead from now.
-    pub(crate) fn bring_forward(mut self, now: i64, lead: i64) -> Self {
-        if let Some(next) = &mut self.metadata.next {
-            next.signs_from = now.saturating_add(lead);
-        }
-        self
-    }
-
     /// Makes the next key current and retires the former one; unchanged without a next key.
     fn promote(mut self, now: i64, policy: &RotationPolicy) -> Self {
         let Some(next) = self.metadata.next.take() else {

@@ -4,11 +4,6 @@
 
 mod directory;
 
-use std::io::Write;
-use std::sync::Mutex;
-
-use tracing::subscriber::DefaultGuard;
-
 use self::directory::Directory;
 use super::*;
 use crate::applications::secret_hash::SecretHashes;
@@ -442,65 +437,14 @@ async fn a_server_without_a_key_goes_on_until_the_store_is_encrypted() {
 }
 
 #[tokio::test]
-async fn a_next_key_that_is_far_off_is_in_the_note() {
-    let mut server = Server::started().await;
-    let far_off = server.ring().publish(fresh(), NOW, 1 << 40);
-    let far_off = server.store.put_ring(far_off).await;
-    server.poll().await;
-    assert!(server.note().unwrap().contains("keys rotate"));
-    let nearer = far_off.bring_forward(NOW, POLICY.lead);
-    server.store.put_ring(nearer).await;
-    server.poll().await;
-    assert_eq!(server.note(), None);
-}
-
-#[tokio::test]
-async fn a_new_note_is_logged_once_whatever_else_is_in_the_note() {
-    let log = Log::default();
-    let _capture = log.capture();
+async fn a_record_that_cannot_be_read_is_in_the_note() {
     let mut server = Server::started().await;
     server.store.put_application("orders", Some("1")).await;
-    let far_off = server.ring().publish(fresh(), NOW, 1 << 40);
-    for next in [0, 0, 1, 1] {
-        if next == 1 {
-            server.store.put_ring(far_off.clone()).await;
-        }
-        server.poll().await;
-        let lines = log.text();
-        assert_eq!(lines.matches("cannot be read").count(), 1, "{lines}");
-        assert_eq!(lines.matches("signs only from").count(), next, "{lines}");
-    }
-    let note = server.note().unwrap();
-    assert!(note.contains("cannot be read") && note.contains("signs only from"));
-}
-
-/// The warnings of this thread.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    fn capture(&self) -> DefaultGuard {
-        let lines = self.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .with_ansi(false)
-            .with_max_level(tracing::Level::WARN)
-            .with_writer(move || lines.clone());
-        tracing::subscriber::set_default(subscriber.finish())
-    }
-
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-    }
-}
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
+    server.poll().await;
+    assert!(server.note().unwrap().contains("cannot be read"));
+    server.store.put_application("orders", None).await;
+    server.poll().await;
+    assert_eq!(server.note(), None);
 }
 
 const TYPE: SigningType = SigningType::Ecdsa;

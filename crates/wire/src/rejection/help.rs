@@ -242,8 +242,8 @@ impl Rejection {
                 "Check the path, the context path in front of it (`/auth`) and the trailing slash.",
             ),
             Self::UsersStale => (
-                "The users file is mounted alone and was replaced on the host, so this server cannot read who may log in now; or a refresh token is of a user whom its file does not have, or with another password: another server has read a newer file.",
-                "Mount the directory of the file and restart. Issued tokens go on; `/readyz` of the admin port names the file. During a roll-out, send the same refresh token again.",
+                "The users file is mounted alone and was replaced on the host, so this server cannot read who may log in now; or another server has read a newer file, which lacks the user or has another password.",
+                "Mount the directory of the file and restart. Issued tokens go on; `/readyz` of the admin port names the file. During a roll-out, send the same request again.",
             ),
             Self::StoreUnavailable => (
                 "The auth server has not reached its key store yet, so it has no key to sign with.",

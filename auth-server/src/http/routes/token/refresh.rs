@@ -43,6 +43,8 @@ pub(super) async fn refresh(
     keys.ok_or(Rejection::StoreUnavailable)?;
     let now = app.now();
     let session = sessions.open(token, now).await.map_err(rejected)?;
+    let present = app.users.present(&session.user.account);
+    app.check_standing(present.as_ref()).await?;
     let scope = scope(form.value("scope"), &session.user.grant)?;
     let renewed = sessions.renew(session, now).await.map_err(rejected)?;
     let Renewed {

@@ -1,0 +1,341 @@
+//! The users of the file in the store: the tokens of those who left since another load are revoked once,
+//! on whatever server, and a server lets no one in whom a later file knows otherwise.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+use tokio::time::sleep;
+use tracing::{debug, info, warn};
+
+use super::PresentUser;
+use super::changes::{EnabledUsers, ended};
+use super::file::FileUsers;
+use crate::revocations::Revocation;
+use crate::revocations::log::RevocationLog;
+use crate::store::clock::StoreClock;
+use crate::store::envelope_encryption::{EncryptionError, KeyEncryption};
+use crate::store::{Change, Key, Kind, Outcome, Store, StoreError, Stored};
+
+/// Pause before another try while the store is away.
+const RETRY: Duration = Duration::from_secs(30);
+/// Each retry sees what the former one, or another server at the same moment, has written.
+const ATTEMPTS: usize = 4;
+/// Revocations of one commit, as in the log.
+const BATCH: usize = 500;
+
+pub(crate) struct RecordedUsers {
+    store: Arc<dyn Store>,
+    encryption: Arc<KeyEncryption>,
+    pub(super) clock: Arc<StoreClock>,
+    pub(crate) users: Arc<FileUsers>,
+    pub(super) revocations: Arc<RevocationLog>,
+    changed: Notify,
+    /// The generation that has these users; 0 before the store has them.
+    generation: AtomicI64,
+    /// Those of the last record that was compared, should the store lose it.
+    recorded: Mutex<EnabledUsers>,
+    /// Those of a later file, and their digest.
+    others: ArcSwapOption<(String, EnabledUsers)>,
+}
+
+/// The part of the record that each login reads.
+#[derive(Serialize, Deserialize)]
+struct Head {
+    /// Larger than every former one, also of a former installation.
+    generation: i64,
+    /// The digest of the users.
+    users: String,
+}
+
+/// The store did not take the users or a revocation.
+#[derive(Debug, thiserror::Error)]
+enum NotRecorded {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("another server writes it at the same time")]
+    Race,
+    #[error("it cannot be written: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error(transparent)]
+    Encryption(#[from] EncryptionError),
+}
+
+impl RecordedUsers {
+    pub(crate) fn new(
+        (store, encryption): (Arc<dyn Store>, Arc<KeyEncryption>),
+        clock: Arc<StoreClock>,
+        users: Arc<FileUsers>,
+        revocations: Arc<RevocationLog>,
+    ) -> Self {
+        Self {
+            store,
+            encryption,
+            clock,
+            users,
+            revocations,
+            changed: Notify::new(),
+            generation: AtomicI64::new(0),
+            recorded: Mutex::default(),
+            others: ArcSwapOption::empty(),
+        }
+    }
+
+    /// Records the users at the start and after each change, for as long as the process lives.
+    pub(crate) async fn follow(self: Arc<Self>) {
+        let mut was_logged = false;
+        loop {
+            let Err(error) = self.record().await else {
+                was_logged = false;
+                self.changed.notified().await;
+                continue;
+            };
+            if !std::mem::replace(&mut was_logged, true) {
+                warn!(%error, "the store does not have the users of the file yet: those who left keep their tokens");
+            }
+            sleep(RETRY).await;
+        }
+    }
+
+    /// Notes that the file has changed.
+    pub(crate) fn changed(&self) {
+        self.changed.notify_one();
+    }
+
+    /// Writes the users, in one commit with the revocations of those who left.
+    async fn record(&self) -> Result<(), NotRecorded> {
+        for _ in 0..ATTEMPTS {
+            let loaded = self.users.loaded();
+            let users = loaded.enabled();
+            let [head, record] = self.read().await?;
+            let generation = self.head(head.as_ref()).map_or(0, |head| head.generation);
+            let before: Option<EnabledUsers> = self.parsed(&self.key(), record.as_ref());
+            if before.as_ref() == Some(&users) && generation > 0 {
+                debug!(users = users.len(), "the store has the users of the file");
+                self.is_recorded(users, generation);
+                return Ok(());
+            }
+            let left = ended(&self.recorded.lock(), &users);
+            let left: BTreeSet<_> = before
+                .iter()
+                .flat_map(|before| ended(before, &users))
+                .chain(left)
+                .collect();
+            // Up to the load, not up to now: who logged in since then is a user of this file.
+            let passed = i64::try_from(loaded.since.elapsed().as_secs()).unwrap_or_default();
+            let at = self.clock.now().saturating_sub(passed);
+            let revocations = left.into_iter().map(|id| Revocation::of_user(id, at));
+            let revocations: Vec<_> = revocations.collect();
+            let generation = self.clock.now().max(generation.saturating_add(1));
+            let next = Head {
+                generation,
+                users: loaded.enabled.clone(),
+            };
+            let changes = vec![
+                self.put(self.head_key(), head, &next)?,
+                self.put(self.key(), record, &users)?,
+            ];
+            let (first, last) = revocations.split_at(revocations.len().saturating_sub(BATCH));
+            for some in first.chunks(BATCH) {
+                self.revocations.append(some, Vec::new()).await?;
+            }
+            if self.revocations.append(last, changes).await? == Outcome::Committed {
+                if !revocations.is_empty() {
+                    info!(
+                        users = revocations.len(),
+                        "the tokens of users who left are revoked"
+                    );
+                }
+                self.is_recorded(users, generation);
+                return Ok(());
+            }
+        }
+        Err(NotRecorded::Race)
+    }
+
+    fn is_recorded(&self, users: EnabledUsers, generation: i64) {
+        *self.recorded.lock() = users;
+        self.generation.store(generation, Ordering::Relaxed);
+    }
+
+    /// Returns false where a file that another server has loaded later lacks the user, or has other
+    /// credentials: this one's is older, and the user was revoked already. Logins go on without the store.
+    pub(crate) async fn knows(&self, user: &PresentUser) -> bool {
+        let held = self.store.get(&self.head_key()).await;
+        let Some(head) = held.ok().and_then(|held| self.head(held.as_ref())) else {
+            return true;
+        };
+        if head.users == self.users.loaded().enabled {
+            return true;
+        }
+        let generation = self.generation.load(Ordering::Relaxed);
+        if generation == 0 {
+            return true;
+        }
+        if head.generation <= generation {
+            // The file was just loaded, or the store is an older copy.
+            self.changed();
+            return true;
+        }
+        let others = self.others_of(&head).await;
+        others.is_some_and(|others| others.1.get(&user.user.id) == Some(&user.credentials))
+    }
+
+    /// Returns the users of a later file; `None` where the record cannot be read.
+    async fn others_of(&self, head: &Head) -> Option<Arc<(String, EnabledUsers)>> {
+        let known = self.others.load_full();
+        if known.as_ref().is_some_and(|known| known.0 == head.users) {
+            return known;
+        }
+        let held = self.store.get(&self.key()).await.ok()?;
+        let users = self.parsed(&self.key(), held.as_ref())?;
+        warn!(
+            "another server has loaded a later users file: whom it knows otherwise cannot log in here"
+        );
+        self.others
+            .store(Some(Arc::new((head.users.clone(), users))));
+        self.others.load_full()
+    }
+
+    async fn read(&self) -> Result<[Option<Stored>; 2], StoreError> {
+        let held = self.store.read(&[self.head_key(), self.key()]).await?;
+        let incomplete =
+            |_| StoreError::Unavailable("the record of the users is cut off".to_owned());
+        held.try_into().map_err(incomplete)
+    }
+
+    fn put(
+        &self,
+        key: Key,
+        held: Option<Stored>,
+        value: &impl Serialize,
+    ) -> Result<Change, NotRecorded> {
+        let text = serde_json::to_string(value)?;
+        Ok(Change::Put {
+            value: self.encryption.seal_record(&key, &text)?,
+            key,
+            expected: held.map(|held| held.version),
+            ends: None,
+        })
+    }
+
+    /// Names one record for each path: servers with other users may share the store.
+    fn key(&self) -> Key {
+        let path = self.users.path().to_string_lossy();
+        Key {
+            kind: Kind::Users,
+            id: URL_SAFE_NO_PAD.encode(digest(&SHA256, path.as_bytes())),
+        }
+    }
+
+    fn head_key(&self) -> Key {
+        let key = self.key();
+        Key {
+            id: format!("{}.head", key.id),
+            ..key
+        }
+    }
+
+    fn head(&self, held: Option<&Stored>) -> Option<Head> {
+        self.parsed(&self.head_key(), held)
+    }
+
+    /// Reads a value; one that cannot be read counts for none, and gives way to the next.
+    fn parsed<T: DeserializeOwned>(&self, key: &Key, held: Option<&Stored>) -> Option<T> {
+        let text = self.encryption.open_record(key, &held?.value);
+        serde_json::from_str(&text.ok()?).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use wire::token::claims::Claims;
+
+    use super::super::UserStore;
+    use super::super::file::tests::{file_with, write};
+    use super::*;
+    use crate::revocations::tests::log_of;
+    use crate::store::Log;
+    use crate::store::conformance::unsteady::Unsteady;
+
+    /// A server that has loaded the file as it is.
+    fn server(store: &Arc<Unsteady>, file: &tempfile::NamedTempFile) -> RecordedUsers {
+        let users = Arc::new(FileUsers::open(file.path().to_owned()).unwrap());
+        let store: Arc<dyn Store> = Arc::new(Arc::clone(store));
+        let log = log_of(Arc::clone(&store));
+        RecordedUsers::new((store, Arc::default()), Arc::default(), users, log)
+    }
+
+    async fn logs_in(server: &RecordedUsers, account: &str) -> bool {
+        server.knows(&server.users.present(account).unwrap()).await
+    }
+
+    async fn revocations(store: &Arc<Unsteady>) -> usize {
+        store.since(Log::Revocations, 0).await.unwrap().len()
+    }
+
+    #[tokio::test]
+    async fn an_older_file_lets_no_one_in_who_has_left() {
+        let (store, file) = (Unsteady::new(), file_with(&["ada", "eve"]));
+        let old = server(&store, &file);
+        old.record().await.unwrap();
+        write(&file, &["ada", "bob"]);
+        let new = server(&store, &file);
+        assert!(logs_in(&new, "bob").await, "a file that was just loaded");
+        new.record().await.unwrap();
+        assert_eq!(revocations(&store).await, 1);
+        new.revocations.poll().await.unwrap();
+        let of_eve = Claims {
+            user_id: "id of eve".to_owned(),
+            ..Claims::default()
+        };
+        assert!(new.revocations.revokes(&of_eve));
+        assert!(!logs_in(&old, "eve").await);
+        assert!(logs_in(&old, "ada").await && logs_in(&new, "bob").await);
+        old.users.reload().unwrap();
+        for server in [&old, &new] {
+            server.record().await.unwrap();
+        }
+        assert_eq!(revocations(&store).await, 1, "once");
+        assert!(logs_in(&old, "bob").await);
+    }
+
+    #[tokio::test]
+    async fn an_older_copy_of_the_store_ends_no_login() {
+        let (store, file) = (Unsteady::new(), file_with(&["ada"]));
+        let server = server(&store, &file);
+        server.record().await.unwrap();
+        let older = [server.head_key(), server.key()];
+        let older = [store.raw(&older[0]).await, store.raw(&older[1]).await];
+        write(&file, &["ada", "bob"]);
+        server.users.reload().unwrap();
+        server.record().await.unwrap();
+        for (key, text) in [server.head_key(), server.key()].into_iter().zip(&older) {
+            store.plant(key, text.as_deref()).await;
+        }
+        assert!(logs_in(&server, "bob").await);
+        server.record().await.unwrap();
+        assert_ne!(store.raw(&server.key()).await, older[1]);
+        store.lose_everything();
+        assert!(logs_in(&server, "bob").await);
+        write(&file, &["ada"]);
+        server.users.reload().unwrap();
+        server.record().await.unwrap();
+        assert_eq!(
+            revocations(&store).await,
+            1,
+            "of a user whom the store has lost"
+        );
+        store.set_away(true);
+        assert!(logs_in(&server, "ada").await);
+    }
+}
