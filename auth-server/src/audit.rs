@@ -15,9 +15,7 @@ use tracing::field::display;
 use tracing::info;
 use wire::keys::KeyId;
 
-use self::events::{
-    ApplicationEvent, KeyEvent, RequestIds, RevocationEvent, RevocationEventKind, UserChange,
-};
+use self::events::{ApplicationEvent, KeyEvent, RequestIds, RevocationEventKind, UserChange};
 
 const TARGET: &str = "audit";
 
@@ -152,21 +150,19 @@ pub(crate) fn key(event: &KeyEvent, by: Option<&str>) {
     info!(target: TARGET, event = %event.kind.name(), kid = %event.kid, at = event.at, by, "key");
 }
 
-/// Bounds the lines where many revocations arrive at once.
-const MAX_REVOCATION_LINES: usize = 1000;
+/// A revocation of tokens: what it names, and the actor of a command.
+#[derive(Default)]
+pub(crate) struct RevocationLine<'l> {
+    pub(crate) jti: Option<&'l str>,
+    pub(crate) user: Option<&'l str>,
+    pub(crate) app_id: Option<&'l str>,
+    pub(crate) by: Option<&'l str>,
+}
 
-/// Logs revocations of tokens; `by` is the actor of a command.
-pub(crate) fn revocations(events: &[RevocationEvent], by: Option<&str>) {
-    for event in events.iter().take(MAX_REVOCATION_LINES) {
-        let id = LogText(&event.id).to_string();
-        let of = |kind| (event.kind == kind).then_some(&id);
-        let user = event.user.as_ref().map(|user| LogText(user).to_string());
-        let user = user.as_ref().or(of(RevocationEventKind::User));
-        let jti = of(RevocationEventKind::Token);
-        let app_id = of(RevocationEventKind::Application);
-        let event = event.kind.name();
-        info!(target: TARGET, %event, jti, user, app_id, by, "revocation");
-    }
+pub(crate) fn revocation(kind: RevocationEventKind, line: &RevocationLine<'_>) {
+    let text = |id: Option<&str>| id.map(|id| LogText(id).to_string());
+    let (jti, user, app_id) = (text(line.jti), text(line.user), text(line.app_id));
+    info!(target: TARGET, event = %kind.name(), jti, user, app_id, by = line.by, "revocation");
 }
 
 const USERS_CHANGED: &str = "users_changed";

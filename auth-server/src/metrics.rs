@@ -172,8 +172,6 @@ metrics! {
     pub(crate) struct UsersFileMetrics {
         /// Users in the users file
         users: Gauge,
-        /// Users whose password takes another time to check than most, so that timing shows that they exist
-        users_uncommon_cost: Gauge,
         /// 1 if the users file could be used at the last poll
         users_file_usable: Gauge,
     }
@@ -309,10 +307,9 @@ impl Metrics {
         self.builtin_users.set(1);
     }
 
-    /// Sets the numbers of users; `uncommon` ones have a password of another cost than most.
-    pub(crate) fn users(&self, count: usize, uncommon: usize) {
+    /// Sets the number of users.
+    pub(crate) fn users(&self, count: usize) {
         self.users_file.users.set(gauge(count));
-        self.users_file.users_uncommon_cost.set(gauge(uncommon));
     }
 
     pub(crate) fn registered(&self, registered: bool) {
@@ -369,7 +366,7 @@ mod tests {
         let events = [KeyEventKind::Promoted, KeyEventKind::Revoked].map(event);
         metrics.keys(ring.listed(), &events);
         metrics.builtin_users();
-        metrics.users(3, 1);
+        metrics.users(3);
         metrics.users_file_usable(true);
         let unusable = Transition::Unusable("why".to_owned());
         metrics.tls.report(7, Some(&unusable));
@@ -402,7 +399,6 @@ mod tests {
             "postern_auth_server_key_revocations_total 1",
             "postern_auth_server_builtin_users 1",
             "postern_auth_server_users 3",
-            "postern_auth_server_users_uncommon_cost 1",
             "postern_auth_server_users_file_usable 1",
             r#"postern_auth_server_tls_certificate_reloads_total{outcome="replaced"} 1"#,
             r#"postern_auth_server_tls_certificate_reloads_total{outcome="refused"} 1"#,

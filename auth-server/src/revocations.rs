@@ -8,7 +8,8 @@ mod state;
 
 use wire::token::revocations::{self, RevocationDigest};
 
-use crate::audit::events::{RevocationEvent, RevocationEventKind};
+use crate::audit::events::RevocationEventKind;
+use crate::audit::{self, RevocationLine};
 
 /// Seconds beyond `exp` for which a token is listed: the largest leeway of a sidecar, and as much for
 /// its clock.
@@ -34,14 +35,6 @@ pub(crate) enum Revoked {
 }
 
 impl Revoked {
-    /// Returns the `jti`, or the id of the user or the application.
-    pub(crate) fn id(&self) -> &str {
-        match self {
-            Self::Token { id, .. } | Self::User { id, .. } | Self::Application { id, .. } => id,
-            Self::Everyone { .. } => "",
-        }
-    }
-
     fn digests(&self) -> revocations::Revoked {
         match self {
             Self::Token { id, .. } => revocations::Revoked::Token(RevocationDigest::of_token(id)),
@@ -54,20 +47,35 @@ impl Revoked {
             Self::Everyone { before } => revocations::Revoked::Everyone(*before),
         }
     }
+}
 
-    /// Returns the line of the audit log.
-    pub(crate) fn event(&self) -> RevocationEvent {
-        let (kind, user) = match self {
-            Self::Token { user, .. } => (RevocationEventKind::Token, user.clone()),
-            Self::User { .. } => (RevocationEventKind::User, None),
-            Self::Application { .. } => (RevocationEventKind::Application, None),
-            Self::Everyone { .. } => (RevocationEventKind::Everyone, None),
+/// Bounds the audit lines of many revocations at once.
+const MAX_LINES: usize = 1000;
+
+/// Writes the audit lines; `by` is the actor of a command.
+pub(crate) fn log_revocations(revocations: &[Revocation], by: Option<&str>) {
+    use RevocationEventKind::{Application, Everyone, Token, User};
+    for Revocation { revoked, .. } in revocations.iter().take(MAX_LINES) {
+        let mut line = RevocationLine {
+            by,
+            ..RevocationLine::default()
         };
-        RevocationEvent {
-            kind,
-            id: self.id().to_owned(),
-            user,
-        }
+        let kind = match revoked {
+            Revoked::Token { id, user } => {
+                (line.jti, line.user) = (Some(id), user.as_deref());
+                Token
+            }
+            Revoked::User { id, .. } => {
+                line.user = Some(id);
+                User
+            }
+            Revoked::Application { id, .. } => {
+                line.app_id = Some(id);
+                Application
+            }
+            Revoked::Everyone { .. } => Everyone,
+        };
+        audit::revocation(kind, &line);
     }
 }
 

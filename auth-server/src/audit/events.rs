@@ -72,17 +72,8 @@ named_enum! {
     }
 }
 
-/// A revocation of tokens by this process, for the audit log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct RevocationEvent {
-    pub(crate) kind: RevocationEventKind,
-    /// The `jti`, or the id of the user or the application.
-    pub(crate) id: String,
-    /// The user of a single token, where that is known.
-    pub(crate) user: Option<String>,
-}
-
 named_enum! {
+    /// A revocation of tokens by this process.
     pub(crate) enum RevocationEventKind {
         Token = "token_revoked",
         User = "user_revoked",

@@ -42,12 +42,7 @@ async fn check_store(config: &Config) -> Result<Option<String>, ExitError> {
     let store = config.store.open_for_preview()?;
     let (keys, applications) = (config.store.keys(&store), config.store.applications(&store));
     let registrations = config.registrations();
-    let outcome = preview(
-        (&keys, &applications),
-        config.signing_type,
-        &config.rotation,
-        &registrations,
-    );
+    let outcome = preview((&keys, &applications), config.signing_type, &registrations);
     match outcome.await {
         Ok(()) => Ok(None),
         Err(StoreError::Unavailable(cause)) => Ok(Some(format!(

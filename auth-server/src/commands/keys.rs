@@ -28,7 +28,7 @@ use crate::keys::pair::SigningKeyPair;
 use crate::keys::records::KeyRecords;
 use crate::keys::ring::KeyRing;
 use crate::keys::update::{Plan, Updated, update};
-use crate::revocations::Revocation;
+use crate::revocations::{Revocation, log_revocations};
 use crate::revocations::entry::Fact;
 use crate::sessions::records::SessionRecords;
 use crate::store::clock::StoreClock;
@@ -261,7 +261,7 @@ impl KeysInStore {
         let changes = change.into_iter().chain([append]).collect();
         let outcome = self.keys.store().commit(changes).await?;
         if outcome == Outcome::Committed {
-            audit::revocations(&[revocation.revoked.event()], Some(&actor()));
+            log_revocations(std::slice::from_ref(revocation), Some(&actor()));
         }
         Ok(outcome)
     }

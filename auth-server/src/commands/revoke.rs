@@ -21,16 +21,7 @@ use crate::users::users_file::{self, Users};
 /// Max seconds by which `--before` may be ahead: no clock of a server is further ahead.
 const MAX_AHEAD: i64 = 3_600;
 
-/// Tokens that a command line names.
-enum Named {
-    Token(String),
-    User(String),
-    Application(AppId),
-    Everyone,
-}
-
 pub(crate) async fn run(args: &RevokeArgs) -> Result<(), ExitError> {
-    let named = named(args)?;
     let store = KeysInStore::of_its_type(&args.store).await?;
     let now = store.now().await?;
     let before = args.before.unwrap_or_else(|| now.saturating_add(1));
@@ -41,10 +32,11 @@ pub(crate) async fn run(args: &RevokeArgs) -> Result<(), ExitError> {
     }
     // Without a pair there are no tokens.
     store.load().await?;
-    if let Some(note) = unknown(&named, args).await? {
+    let revoked = revoked(args, before)?;
+    if let Some(note) = unknown(&revoked, args).await? {
         print_note(&note);
     }
-    let (revoked, done) = revoked(named, before);
+    let done = described(&revoked);
     let ended = match &revoked {
         Revoked::Token { id, .. } => end_session(&store, id, now).await?,
         _ => false,
@@ -99,16 +91,24 @@ async fn end_session(store: &KeysInStore, token_id: &str, now: i64) -> Result<bo
     Ok(false)
 }
 
-fn named(args: &RevokeArgs) -> Result<Named, ExitError> {
+/// Returns the tokens that a command line names.
+fn revoked(args: &RevokeArgs, before: i64) -> Result<Revoked, ExitError> {
     if let Some(text) = &args.jti {
-        return token_id(text.expose_secret()).map(Named::Token);
+        let id = token_id(text.expose_secret())?;
+        return Ok(Revoked::Token { id, user: None });
     }
     if let Some(user) = &args.user {
-        return Ok(Named::User(user_id(user, args.users.as_ref())));
+        let id = user_id(user, args.users.as_ref());
+        return Ok(Revoked::User { id, before });
     }
     // clap requires one of the four.
-    let app = args.app.clone().map(Named::Application);
-    Ok(app.unwrap_or(Named::Everyone))
+    let app = args.app.as_ref().map(ToString::to_string);
+    Ok(
+        app.map_or(Revoked::Everyone { before }, |id| Revoked::Application {
+            id,
+            before,
+        }),
+    )
 }
 
 /// Returns the id of a token: `text` itself, or the `jti` in a whole token, which is not verified.
@@ -160,43 +160,32 @@ fn user_id(named: &str, users: Option<&UsersLocation>) -> String {
 }
 
 /// Returns a note about a token that is not ours, or an application that is not registered.
-async fn unknown(named: &Named, args: &RevokeArgs) -> Result<Option<String>, ExitError> {
-    let id = match named {
-        Named::Token(id) if !random::is_token_id(id) && SessionId::of_token(id).is_none() => {
-            let id = id.escape_debug();
-            return Ok(Some(format!(
-                "{id} is the jti of no token of ours; it is recorded all the same"
-            )));
-        }
-        Named::Application(id) => id,
-        Named::Token(_) | Named::User(_) | Named::Everyone => return Ok(None),
+async fn unknown(revoked: &Revoked, args: &RevokeArgs) -> Result<Option<String>, ExitError> {
+    if let Revoked::Token { id, .. } = revoked
+        && !random::is_token_id(id)
+        && SessionId::of_token(id).is_none()
+    {
+        let id = id.escape_debug();
+        return Ok(Some(format!(
+            "{id} is the jti of no token of ours; it is recorded all the same"
+        )));
+    }
+    let Some(id) = &args.app else {
+        return Ok(None);
     };
     let note = || format!("no application {id} is registered; it is recorded all the same");
     let is_known = is_registered(&args.store, id).await?;
     Ok((!is_known).then(note))
 }
 
-/// Returns the revoked tokens and the line that reports them.
-fn revoked(named: Named, before: i64) -> (Revoked, String) {
-    match named {
-        Named::Token(id) => {
-            let done = format!("token {} is revoked", id.escape_debug());
-            (Revoked::Token { id, user: None }, done)
+/// Returns the line that reports a revocation.
+fn described(revoked: &Revoked) -> String {
+    match revoked {
+        Revoked::Token { id, .. } => format!("token {} is revoked", id.escape_debug()),
+        Revoked::User { id, .. } => {
+            format!("the tokens of user {} are revoked", id.escape_debug())
         }
-        Named::User(id) => {
-            let done = format!("the tokens of user {} are revoked", id.escape_debug());
-            (Revoked::User { id, before }, done)
-        }
-        Named::Application(id) => {
-            let (id, done) = (
-                id.to_string(),
-                format!("the tokens of application {id} are revoked"),
-            );
-            (Revoked::Application { id, before }, done)
-        }
-        Named::Everyone => {
-            let done = "all tokens are revoked".to_owned();
-            (Revoked::Everyone { before }, done)
-        }
+        Revoked::Application { id, .. } => format!("the tokens of application {id} are revoked"),
+        Revoked::Everyone { .. } => "all tokens are revoked".to_owned(),
     }
 }

@@ -21,9 +21,7 @@ use crate::cli::user::{
 };
 use crate::grants::FurtherClaims;
 use crate::random;
-use crate::users::edit::{
-    EditError, with_disabled, with_password, with_totp, with_user, without_user,
-};
+use crate::users::edit::{EditError, with_change, with_user, without_user};
 use crate::users::toml_schema::{UserEntry, UsersDocument};
 use crate::users::users_file::{self, Users};
 use crate::users::{UsersLocation, password};
@@ -44,12 +42,8 @@ pub(crate) fn run(command: &UserCommand) -> Result<(), ExitError> {
         UserCommand::List(args) => list(args),
         UserCommand::SetPassword(args) => set_password(args),
         UserCommand::SetTotp(args) => set_totp(args),
-        UserCommand::Disable(args) => {
-            edit(&args.file, |text| with_disabled(text, &args.account, true))
-        }
-        UserCommand::Enable(args) => {
-            edit(&args.file, |text| with_disabled(text, &args.account, false))
-        }
+        UserCommand::Disable(args) => edit_user(args, |user| user.disabled = true),
+        UserCommand::Enable(args) => edit_user(args, |user| user.disabled = false),
         UserCommand::Remove(args) => edit(&args.file, |text| without_user(text, &args.account)),
     }
 }
@@ -93,18 +87,18 @@ fn set_password(args: &UserSetPasswordArgs) -> Result<(), ExitError> {
         return Err(rejected(&path, &EditError::NotThere(account.clone())));
     }
     let hash = hash_of_new_password(&args.password, account, &there)?;
-    edit(file, |text| with_password(text, account, &hash))
+    edit_user(&args.user, |user| user.password = hash)
 }
 
 fn set_totp(args: &UserTotpArgs) -> Result<(), ExitError> {
-    let UserAccountArgs { file, account } = &args.user;
+    let account = &args.user.account;
     if args.remove {
-        return edit(file, |text| with_totp(text, account, None));
+        return edit_user(&args.user, |user| user.totp = None);
     }
     let secret = random::totp_secret()
         .map_err(|_| ExitError::Software("no randomness for a secret".to_owned()))?;
     let secret = Zeroizing::new(BASE32_NOPAD.encode(secret.as_slice()));
-    edit(file, |text| with_totp(text, account, Some(&secret)))?;
+    edit_user(&args.user, |user| user.totp = Some(secret.to_string()))?;
     let address = otpauth_address(&args.label, account, &secret);
     output::hand_over(&address).map_err(|error| {
         ExitError::Software(format!(
@@ -208,7 +202,7 @@ fn rejected(path: &Path, error: &EditError) -> ExitError {
     match error {
         EditError::Taken(_) | EditError::NotThere(_) => ExitError::Usage(line),
         EditError::Invalid(_) => ExitError::Config(line),
-        EditError::Toml(_) | EditError::NoList => ExitError::Software(line),
+        EditError::Toml(_) => ExitError::Software(line),
     }
 }
 
@@ -225,6 +219,10 @@ fn edit(
     let changed = change(&text(&path)?).map_err(|error| rejected(&path, &error))?;
     owner_only_file::replace_prepared(&path, &changed, |new| like_former(new, &path))
         .map_err(failed)
+}
+
+fn edit_user(args: &UserAccountArgs, change: impl FnOnce(&mut UserEntry)) -> Result<(), ExitError> {
+    edit(&args.file, |text| with_change(text, &args.account, change))
 }
 
 /// Maps errors: a full disk is not a configuration error.
@@ -283,9 +281,6 @@ fn hash_of_new_password(
     let password = new_password(args)?;
     if password.to_lowercase() == account.to_lowercase() {
         return Err(ExitError::Usage("the password is the account".to_owned()));
-    }
-    if let Some(weakness) = there.weak_params_note() {
-        print_note(&weakness);
     }
     password::hash(&password, there.common_params())
         .map_err(|error| ExitError::Software(error.to_string()))

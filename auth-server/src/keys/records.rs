@@ -325,19 +325,13 @@ impl KeyRecords {
         match at_rest {
             AtRest::Encrypted(key) if mine == Some(key) => info!(key, "the store is encrypted"),
             AtRest::InClear if mine.is_none() => info!("the store is in clear"),
-            AtRest::InClear => warn!(
-                "the store is in clear; auth-server keys reencrypt encrypts it, once every server has the \
-                 key-encryption key"
-            ),
-            AtRest::BeingEncrypted(key) => warn!(
-                key,
+            AtRest::BeingEncrypted(_) => warn!(
                 "the store is being encrypted, and values in clear count until auth-server keys reencrypt \
                  runs again"
             ),
-            AtRest::Encrypted(key) => warn!(
-                key,
-                "another key than the configured one encrypts the store; auth-server keys reencrypt changes that, once \
-                 every server has the key-encryption key"
+            AtRest::InClear | AtRest::Encrypted(_) => warn!(
+                "the configured key-encryption key does not encrypt the store: auth-server keys reencrypt changes \
+                 that, once every server has it"
             ),
         }
     }

@@ -124,15 +124,6 @@ impl KeyRing {
         })
     }
 
-    /// Returns true if `other` is this one, written again.
-    pub(super) fn is_followed_by(&self, other: &Self) -> bool {
-        let metadata = RingMetadata {
-            generation: self.metadata.generation,
-            ..other.metadata.clone()
-        };
-        self.current == other.current && self.metadata == metadata
-    }
-
     /// Counts a change of the keys at `now`.
     pub(super) fn in_next_generation(mut self, now: i64) -> Self {
         self.metadata.generation = self.metadata.generation.next(now);

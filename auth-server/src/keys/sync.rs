@@ -52,7 +52,6 @@ pub(crate) struct KeySync {
     signing_type: SigningType,
     policy: RotationPolicy,
     shared: SyncedState,
-    key_condition: Condition,
     store_condition: Condition,
     /// A store error that does not keep this server from serving, for `/readyz`.
     store_error_note: Arc<ArcSwapOption<String>>,
@@ -79,7 +78,6 @@ impl KeySync {
             signing_type,
             policy,
             shared,
-            key_condition: health.condition("signing_key", unread),
             store_condition: health.condition_with_note("store", unread, note),
             store_error_note,
             failures: 0,
@@ -169,8 +167,8 @@ impl KeySync {
             plan.map_err(|error| self.keys.unusable(&error))
         });
         let updated = updated.await?;
-        if updated.is_restored(memory) {
-            info!("the keys in memory were restored to the store");
+        if updated.is_written {
+            info!("the keys were written to the store");
         }
         self.install(memory, updated.ring, updated.generated.as_deref())
     }
@@ -292,7 +290,6 @@ impl KeySync {
         if let Some(note) = note.filter(|note| former.as_ref() != Some(note)) {
             warn!("{note}");
         }
-        self.key_condition.set_ready();
         self.store_condition.set_ready();
     }
 
@@ -306,7 +303,6 @@ impl KeySync {
             self.store_error_note
                 .store(Some(Arc::new(failure.to_string())));
         } else {
-            self.key_condition.set_not_ready(failure.to_string());
             self.store_condition.set_not_ready(failure.to_string());
         }
         if self.last_failure.as_ref() == Some(&failure) {

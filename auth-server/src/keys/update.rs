@@ -29,13 +29,6 @@ pub(crate) struct Updated {
     pub(crate) is_written: bool,
 }
 
-impl Updated {
-    /// Returns true if the keys of `memory` were written.
-    pub(crate) fn is_restored(&self, memory: Option<&KeyRing>) -> bool {
-        self.is_written && memory.is_some_and(|memory| memory.is_followed_by(&self.ring))
-    }
-}
-
 /// Changes the stored keys at `now` to the result of `decide`, which gets them and, on demand, a fresh
 /// pair.
 ///

@@ -15,9 +15,7 @@ use wire::token::revocations::{self, TokenDigests};
 use super::entry::Fact;
 use super::list::List;
 use super::state::{State, Surplus};
-use super::{MAX_SESSION_LIFETIME, Revocation};
-use crate::audit;
-use crate::audit::events::{RevocationEvent, RevocationEventKind};
+use super::{MAX_SESSION_LIFETIME, Revocation, Revoked, log_revocations};
 use crate::metrics::Metrics;
 use crate::store::clock::StoreClock;
 use crate::store::{Calls, Change, Log, LogEntry, Outcome, Store, StoreError};
@@ -86,8 +84,7 @@ impl RevocationLog {
         );
         let outcome = self.calls.run(self.store.commit(changes)).await?;
         if outcome == Outcome::Committed && !revocations.is_empty() {
-            let events: Vec<_> = revocations.iter().map(|it| it.revoked.event()).collect();
-            audit::revocations(&events, None);
+            log_revocations(revocations, None);
             if let Err(error) = self.calls.run(self.catch_up()).await {
                 debug!(%error, "a revocation counts here from the next poll on");
             }
@@ -199,15 +196,16 @@ impl RevocationLog {
         now: i64,
     ) -> Result<(), StoreError> {
         let before = now.saturating_add(1);
-        let (kind, id, revoked) = match surplus.user {
+        let (named, revoked) = match surplus.user {
             Some(user) => {
+                let id = user.to_string();
                 let revoked = revocations::Revoked::User(user, before);
-                (RevocationEventKind::User, user.to_string(), revoked)
+                (Revoked::User { id, before }, revoked)
             }
-            None => {
-                let revoked = revocations::Revoked::Everyone(before);
-                (RevocationEventKind::Everyone, String::new(), revoked)
-            }
+            None => (
+                Revoked::Everyone { before },
+                revocations::Revoked::Everyone(before),
+            ),
         };
         let ends = surplus.ends.max(super::end_of_tokens(before, self.keep));
         let (log, ids) = (Log::Revocations, surplus.ids);
@@ -218,12 +216,7 @@ impl RevocationLog {
         if self.store.commit(changes).await? == Outcome::Conflict {
             return Ok(());
         }
-        let event = RevocationEvent {
-            kind,
-            id,
-            user: None,
-        };
-        audit::revocations(&[event], None);
+        log_revocations(&[Revocation::of_time(named, before)], None);
         self.catch_up().await
     }
 }

@@ -2,19 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::User;
-use super::password::HashedPassword;
-use super::totp::TotpSecret;
-use super::users_file::Users;
+use super::users_file::{KnownUser, Users};
 use crate::audit::events::{UserChange, UserChangeKind};
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Compared<'u> {
-    pub(super) password: &'u HashedPassword,
-    pub(super) user: &'u User,
-    pub(super) totp: Option<&'u TotpSecret>,
-    pub(super) disabled: bool,
-}
 
 /// The users who can log in: each id with the digest of the credentials.
 pub(super) type EnabledUsers = BTreeMap<String, String>;
@@ -25,7 +14,7 @@ pub(super) fn changes(before: &Users, after: &Users) -> Vec<UserChange> {
     let mut accounts: Vec<_> = after.accounts().chain(gone).collect();
     accounts.sort_unstable();
     let of_account = |account: &String| {
-        let kinds = kinds(before.compared(account), after.compared(account));
+        let kinds = kinds(before.known(account), after.known(account));
         let account = account.clone();
         kinds.into_iter().map(move |kind| UserChange {
             account: account.clone(),
@@ -53,7 +42,7 @@ pub(super) fn enabled(users: &Users) -> EnabledUsers {
 }
 
 /// Lists the changes of one user, who is in at least one of the files.
-fn kinds(before: Option<Compared<'_>>, after: Option<Compared<'_>>) -> Vec<UserChangeKind> {
+fn kinds(before: Option<&KnownUser>, after: Option<&KnownUser>) -> Vec<UserChangeKind> {
     let (before, after) = match (before, after) {
         (None, _) => return vec![UserChangeKind::Added],
         (_, None) => return vec![UserChangeKind::Removed],

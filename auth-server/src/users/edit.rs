@@ -1,13 +1,7 @@
-//! Edits of the users file that keep its comments and formatting.
-
-use toml_edit::{ArrayOfTables, DocumentMut, Item, Table};
+//! Edits of the users file. It is written anew: of its comments those in front of the first user stay.
 
 use super::toml_schema::{UserEntry, UsersDocument};
 use super::users_file::{Users, UsersFileError};
-
-/// Marks a file without users as complete, not truncated.
-const NO_USERS: &str = "# no users\n";
-const USERS: &str = "user";
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EditError {
@@ -19,136 +13,50 @@ pub(crate) enum EditError {
     Invalid(#[from] UsersFileError),
     #[error("the file cannot be written as TOML: {0}")]
     Toml(#[from] toml::ser::Error),
-    #[error("the file holds no list of users that can be edited")]
-    NoList,
 }
 
 pub(crate) fn with_user(text: &str, entry: UserEntry) -> Result<String, EditError> {
-    if position(text, &entry.account)?.is_some() {
-        return Err(EditError::Taken(entry.account));
-    }
-    let mut new = table(entry)?;
     edited(text, |users| {
-        if !users.is_empty() {
-            new.decor_mut().set_prefix("\n");
+        if users.iter().any(|user| user.account == entry.account) {
+            return Err(EditError::Taken(entry.account));
         }
-        users.push(new);
+        users.push(entry);
+        Ok(())
     })
 }
 
-/// Removes a user. The comment in front stays: it may be the heading of the file or of those below.
 pub(crate) fn without_user(text: &str, account: &str) -> Result<String, EditError> {
-    let index = known(text, account)?;
-    let mut kept = String::new();
-    let rest = edited(text, |users| {
-        kept = comment_before(users.get(index));
-        users.remove(index);
-        if let Some(next) = users.get_mut(index) {
-            let prefix = kept.split_off(0) + &comment_before(Some(next));
-            next.decor_mut().set_prefix(prefix);
-        }
-    })?;
-    keep_not_empty(rest + &kept)
-}
-
-/// Sets the password of a user to a PHC string.
-pub(crate) fn with_password(text: &str, account: &str, phc: &str) -> Result<String, EditError> {
-    with_field(text, account, "password", toml_edit::value(phc))
-}
-
-pub(crate) fn with_disabled(
-    text: &str,
-    account: &str,
-    disabled: bool,
-) -> Result<String, EditError> {
-    with_field(text, account, "disabled", toml_edit::value(disabled))
-}
-
-/// Sets the secret of verification codes in base32, or removes it.
-pub(crate) fn with_totp(
-    text: &str,
-    account: &str,
-    secret: Option<&str>,
-) -> Result<String, EditError> {
-    match secret {
-        Some(secret) => with_field(text, account, "totp", toml_edit::value(secret)),
-        None => {
-            let index = known(text, account)?;
-            edited(text, |users| {
-                if let Some(user) = users.get_mut(index) {
-                    user.remove("totp");
-                }
-            })
-        }
-    }
-}
-
-fn with_field(text: &str, account: &str, key: &str, value: Item) -> Result<String, EditError> {
-    let index = known(text, account)?;
     edited(text, |users| {
-        if let Some(user) = users.get_mut(index) {
-            set(user, key, value);
-        }
+        let index = users.iter().position(|user| user.account == account);
+        users.remove(index.ok_or_else(|| EditError::NotThere(account.to_owned()))?);
+        Ok(())
     })
 }
 
-/// Sets a value and keeps the comment behind it.
-fn set(user: &mut Table, key: &str, mut value: Item) {
-    let former = user.get(key).and_then(Item::as_value);
-    if let (Some(former), Some(new)) = (former, value.as_value_mut()) {
-        *new.decor_mut() = former.decor().clone();
-    }
-    user.insert(key, value);
+pub(crate) fn with_change(
+    text: &str,
+    account: &str,
+    change: impl FnOnce(&mut UserEntry),
+) -> Result<String, EditError> {
+    edited(text, |users| {
+        let user = users.iter_mut().find(|user| user.account == account);
+        change(user.ok_or_else(|| EditError::NotThere(account.to_owned()))?);
+        Ok(())
+    })
 }
 
 /// Applies `change` to the users, and verifies that a server accepts the result.
-fn edited(text: &str, change: impl FnOnce(&mut ArrayOfTables)) -> Result<String, EditError> {
-    let mut document: DocumentMut = text.parse().map_err(|_| EditError::NoList)?;
-    let mut users = match document.remove(USERS) {
-        None => ArrayOfTables::new(),
-        Some(item) => item.into_array_of_tables().map_err(|_| EditError::NoList)?,
-    };
-    change(&mut users);
-    document.insert(USERS, Item::ArrayOfTables(users));
-    let text = document.to_string();
+fn edited(
+    text: &str,
+    change: impl FnOnce(&mut Vec<UserEntry>) -> Result<(), EditError>,
+) -> Result<String, EditError> {
+    let mut document = UsersDocument::parse(text)?;
+    change(&mut document.users)?;
+    let is_heading = |line: &&str| line.starts_with('#') || line.trim().is_empty();
+    let heading = text.split_inclusive('\n').take_while(is_heading);
+    let text = heading.collect::<String>() + &toml::to_string(&document)?;
     Users::parse(&text)?;
     Ok(text)
-}
-
-fn keep_not_empty(text: String) -> Result<String, EditError> {
-    let is_empty = UsersDocument::parse(&text)?.users.is_empty();
-    Ok(if is_empty && !text.contains('#') {
-        NO_USERS.to_owned()
-    } else {
-        text
-    })
-}
-
-fn comment_before(user: Option<&Table>) -> String {
-    user.and_then(|user| user.decor().prefix()?.as_str())
-        .unwrap_or_default()
-        .to_owned()
-}
-
-fn table(entry: UserEntry) -> Result<Table, EditError> {
-    let one = UsersDocument { users: vec![entry] };
-    let document: DocumentMut = toml::to_string(&one)?
-        .parse()
-        .map_err(|_| EditError::NoList)?;
-    document
-        .get(USERS)
-        .and_then(|users| users.as_array_of_tables()?.get(0))
-        .cloned()
-        .ok_or(EditError::NoList)
-}
-
-fn known(text: &str, account: &str) -> Result<usize, EditError> {
-    position(text, account)?.ok_or_else(|| EditError::NotThere(account.to_owned()))
-}
-
-fn position(text: &str, account: &str) -> Result<Option<usize>, EditError> {
-    let users = UsersDocument::parse(text)?.users;
-    Ok(users.iter().position(|user| user.account == account))
 }
 
 #[cfg(test)]
@@ -165,68 +73,35 @@ mod tests {
     }
 
     #[test]
-    fn a_user_is_added_at_the_end_and_comments_stay() {
-        let first = with_user("", entry("ada")).unwrap();
+    fn users_come_and_go_under_the_heading() {
+        let text = format!("# ours\n\n{}", with_user("", entry("ada")).unwrap());
+        let two = with_user(&text, entry("bob")).unwrap();
         assert!(
-            first.starts_with("[[user]]\naccount = \"ada\"\n"),
-            "{first}"
+            two.starts_with("# ours\n\n[[user]]\naccount = \"ada\"\n"),
+            "{two}"
         );
-        let text = format!("# ours\n{}", first.trim_end());
-        let second = with_user(&text, entry("bob")).unwrap();
-        assert!(second.starts_with(&text), "{second}");
-        assert_eq!(accounts(&second), ["ada", "bob"]);
-    }
-
-    #[test]
-    fn a_user_is_removed_and_the_comments_of_the_others_stay() {
-        let (ada, bob, eve) = (table("ada", "p"), table("bob", "p"), table("eve", "p"));
-        let text = format!("# ours\n{ada}\n# the second\n{bob}\n# the third\n{eve}# end\n");
-        let expected = format!("# ours\n{ada}\n# the second\n\n# the third\n{eve}# end\n");
-        assert_eq!(without_user(&text, "bob").unwrap(), expected);
-        let none = ["ada", "bob", "eve"]
-            .iter()
-            .fold(text, |text, account| without_user(&text, account).unwrap());
-        assert_eq!(accounts(&none), [""; 0]);
-        assert!(none.contains("# the third"), "{none}");
-    }
-
-    #[test]
-    fn one_field_changes_and_everything_around_it_stays() {
-        let (ada, bob) = (table("ada", "p"), table("bob", "p"));
-        let text = format!("# ours\n{ada}disabled = true # on leave\n\n{bob}# end\n");
-        let enabled = with_disabled(&text, "ada", false).unwrap();
-        assert_eq!(enabled, text.replace("disabled = true", "disabled = false"));
-
-        let phc = cheap("another");
-        let changed = with_password(&text, "bob", &phc).unwrap();
-        let users = UsersDocument::parse(&changed).unwrap().users;
-        assert_eq!(users[1].password, phc);
+        assert_eq!(accounts(&two), ["ada", "bob"]);
+        assert_eq!(without_user(&two, "bob").unwrap(), text);
+        let none = without_user(&with_user("", entry("ada")).unwrap(), "ada").unwrap();
         assert!(
-            changed.starts_with(&text[..text.len() - bob.len() - 6]),
-            "{changed}"
+            !none.is_empty(),
+            "an empty file is taken for a truncated one"
         );
-        assert!(changed.ends_with("# end\n"), "{changed}");
-
-        let secret = super::super::totp::tests::SECRET;
-        let with_secret = with_totp(&text, "ada", Some(secret)).unwrap();
-        let users = UsersDocument::parse(&with_secret).unwrap().users;
-        assert_eq!(users[0].totp.as_deref(), Some(secret));
-        assert_eq!(with_totp(&with_secret, "ada", None).unwrap(), text);
-        assert_eq!(with_totp(&text, "ada", None).unwrap(), text);
-        assert!(with_totp(&text, "ada", Some("hush")).is_err());
-        assert!(with_totp(&text, "eve", None).is_err());
-
-        let anew = with_disabled(&bob, "bob", true).unwrap();
-        assert!(UsersDocument::parse(&anew).unwrap().users[0].disabled);
-        assert!(with_password(&text, "bob", "no hash").is_err());
-        assert!(with_disabled(&text, "eve", true).is_err());
-    }
-
-    #[test]
-    fn the_last_one_leaves_a_file_that_is_not_empty() {
-        let none = without_user(&table("ada", "p"), "ada").unwrap();
-        assert_eq!(none, NO_USERS);
         assert_eq!(accounts(&with_user(&none, entry("ada")).unwrap()), ["ada"]);
+    }
+
+    #[test]
+    fn one_user_changes_and_the_others_stay() {
+        let text = with_user("", entry("ada")).unwrap();
+        let text = with_user(&text, entry("bob")).unwrap();
+        let changed = with_change(&text, "bob", |user| user.disabled = true).unwrap();
+        let users = UsersDocument::parse(&changed).unwrap().users;
+        assert_eq!(users[0], entry("ada"));
+        let disabled = UserEntry {
+            disabled: true,
+            ..entry("bob")
+        };
+        assert_eq!(users[1], disabled);
     }
 
     #[test]
@@ -238,42 +113,33 @@ mod tests {
         let two = with_user(&inline, entry("bob")).unwrap();
         assert_eq!(accounts(&two), ["ada", "bob"]);
         assert_eq!(accounts(&without_user(&two, "ada").unwrap()), ["bob"]);
-        assert_eq!(accounts(&without_user(&inline, "ada").unwrap()), [""; 0]);
-    }
-
-    #[test]
-    fn a_table_header_within_a_string_does_not_mislead() {
-        let tricky = format!(
-            "{}nickName = \"\"\"\\\n[[user]]\\\n\"\"\"\n{}",
-            table("ada", "p"),
-            table("bob", "p")
-        );
-        assert_eq!(accounts(&without_user(&tricky, "bob").unwrap()), ["ada"]);
-        assert_eq!(accounts(&without_user(&tricky, "ada").unwrap()), ["bob"]);
     }
 
     #[test]
     fn what_would_not_be_a_users_file_is_not_written() {
         let text = table("ada", "p");
-        assert!(matches!(
-            with_user(&text, entry("ada")),
-            Err(EditError::Taken(_))
-        ));
-        assert!(matches!(
+        let taken = with_user(&text, entry("ada"));
+        assert!(matches!(taken, Err(EditError::Taken(_))));
+        let of_no_one = [
             without_user(&text, "bob"),
-            Err(EditError::NotThere(_))
-        ));
+            with_change(&text, "bob", |_| {}),
+        ];
+        assert!(
+            of_no_one
+                .iter()
+                .all(|it| matches!(it, Err(EditError::NotThere(_))))
+        );
         let same_id = UserEntry {
             id: "id of ada".into(),
             ..entry("bob")
         };
-        assert!(matches!(
+        for invalid in [
             with_user(&text, same_id),
-            Err(EditError::Invalid(_))
-        ));
-        assert!(matches!(
             with_user("broken", entry("bob")),
-            Err(EditError::Invalid(_))
-        ));
+            with_change(&text, "ada", |user| user.password = "no hash".to_owned()),
+            with_change(&text, "ada", |user| user.totp = Some("hush".to_owned())),
+        ] {
+            assert!(matches!(invalid, Err(EditError::Invalid(_))));
+        }
     }
 }

@@ -92,11 +92,6 @@ impl FileUsers {
         self.loaded.load().users.len()
     }
 
-    /// Counts passwords of another cost than most.
-    pub(crate) fn uncommon(&self) -> usize {
-        self.loaded.load().users.uncommon()
-    }
-
     /// Returns warnings that name the file.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let users = &self.loaded.load().users;

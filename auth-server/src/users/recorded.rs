@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use arc_swap::ArcSwapOption;
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use parking_lot::Mutex;
@@ -14,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio::time::sleep;
-use tracing::{debug, info, warn};
+use tracing::{debug, warn};
 
 use super::PresentUser;
 use super::changes::{EnabledUsers, ended};
@@ -22,7 +21,7 @@ use super::file::FileUsers;
 use crate::revocations::Revocation;
 use crate::revocations::log::RevocationLog;
 use crate::store::clock::StoreClock;
-use crate::store::envelope_encryption::{EncryptionError, KeyEncryption};
+use crate::store::envelope_encryption::KeyEncryption;
 use crate::store::{Change, Key, Kind, Outcome, Store, StoreError, Stored};
 
 /// Pause before another try while the store is away.
@@ -43,30 +42,15 @@ pub(crate) struct RecordedUsers {
     generation: AtomicI64,
     /// Those of the last record that was compared, should the store lose it.
     recorded: Mutex<EnabledUsers>,
-    /// Those of a later file, and their digest.
-    others: ArcSwapOption<(String, EnabledUsers)>,
 }
 
-/// The part of the record that each login reads.
-#[derive(Serialize, Deserialize)]
+/// The part of the record that each login reads; the default before the first one.
+#[derive(Default, Serialize, Deserialize)]
 struct Head {
     /// Larger than every former one, also of a former installation.
     generation: i64,
     /// The digest of the users.
     users: String,
-}
-
-/// The store did not take the users or a revocation.
-#[derive(Debug, thiserror::Error)]
-enum NotRecorded {
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error("another server writes it at the same time")]
-    Race,
-    #[error("it cannot be written: {0}")]
-    Json(#[from] serde_json::Error),
-    #[error(transparent)]
-    Encryption(#[from] EncryptionError),
 }
 
 impl RecordedUsers {
@@ -85,7 +69,6 @@ impl RecordedUsers {
             changed: Notify::new(),
             generation: AtomicI64::new(0),
             recorded: Mutex::default(),
-            others: ArcSwapOption::empty(),
         }
     }
 
@@ -111,15 +94,14 @@ impl RecordedUsers {
     }
 
     /// Writes the users, in one commit with the revocations of those who left.
-    async fn record(&self) -> Result<(), NotRecorded> {
+    async fn record(&self) -> Result<(), StoreError> {
         for _ in 0..ATTEMPTS {
             let loaded = self.users.loaded();
             let users = loaded.enabled();
             let [head, record] = self.read().await?;
-            let generation = self.head(head.as_ref()).map_or(0, |head| head.generation);
+            let generation = self.head(head.as_ref()).generation;
             let before: Option<EnabledUsers> = self.parsed(&self.key(), record.as_ref());
             if before.as_ref() == Some(&users) && generation > 0 {
-                debug!(users = users.len(), "the store has the users of the file");
                 self.is_recorded(users, generation);
                 return Ok(());
             }
@@ -148,20 +130,17 @@ impl RecordedUsers {
                 self.revocations.append(some, Vec::new()).await?;
             }
             if self.revocations.append(last, changes).await? == Outcome::Committed {
-                if !revocations.is_empty() {
-                    info!(
-                        users = revocations.len(),
-                        "the tokens of users who left are revoked"
-                    );
-                }
                 self.is_recorded(users, generation);
                 return Ok(());
             }
         }
-        Err(NotRecorded::Race)
+        Err(StoreError::Unavailable(
+            "another server writes the users at the same time".to_owned(),
+        ))
     }
 
     fn is_recorded(&self, users: EnabledUsers, generation: i64) {
+        debug!(users = users.len(), "the store has the users of the file");
         *self.recorded.lock() = users;
         self.generation.store(generation, Ordering::Relaxed);
     }
@@ -169,15 +148,12 @@ impl RecordedUsers {
     /// Returns false where a file that another server has loaded later lacks the user, or has other
     /// credentials: this one's is older, and the user was revoked already. Logins go on without the store.
     pub(crate) async fn knows(&self, user: &PresentUser) -> bool {
-        let held = self.store.get(&self.head_key()).await;
-        let Some(head) = held.ok().and_then(|held| self.head(held.as_ref())) else {
+        let Ok(held) = self.store.get(&self.head_key()).await else {
             return true;
         };
-        if head.users == self.users.loaded().enabled {
-            return true;
-        }
+        let head = self.head(held.as_ref());
         let generation = self.generation.load(Ordering::Relaxed);
-        if generation == 0 {
+        if generation == 0 || head.users == self.users.loaded().enabled {
             return true;
         }
         if head.generation <= generation {
@@ -185,24 +161,9 @@ impl RecordedUsers {
             self.changed();
             return true;
         }
-        let others = self.others_of(&head).await;
-        others.is_some_and(|others| others.1.get(&user.user.id) == Some(&user.credentials))
-    }
-
-    /// Returns the users of a later file; `None` where the record cannot be read.
-    async fn others_of(&self, head: &Head) -> Option<Arc<(String, EnabledUsers)>> {
-        let known = self.others.load_full();
-        if known.as_ref().is_some_and(|known| known.0 == head.users) {
-            return known;
-        }
-        let held = self.store.get(&self.key()).await.ok()?;
-        let users = self.parsed(&self.key(), held.as_ref())?;
-        warn!(
-            "another server has loaded a later users file: whom it knows otherwise cannot log in here"
-        );
-        self.others
-            .store(Some(Arc::new((head.users.clone(), users))));
-        self.others.load_full()
+        let others = self.store.get(&self.key()).await.ok().flatten();
+        let others: Option<EnabledUsers> = self.parsed(&self.key(), others.as_ref());
+        others.is_some_and(|others| others.get(&user.user.id) == Some(&user.credentials))
     }
 
     async fn read(&self) -> Result<[Option<Stored>; 2], StoreError> {
@@ -217,10 +178,11 @@ impl RecordedUsers {
         key: Key,
         held: Option<Stored>,
         value: &impl Serialize,
-    ) -> Result<Change, NotRecorded> {
-        let text = serde_json::to_string(value)?;
+    ) -> Result<Change, StoreError> {
+        let text = serde_json::to_string(value).unwrap_or_default();
+        let sealed = self.encryption.seal_record(&key, &text);
         Ok(Change::Put {
-            value: self.encryption.seal_record(&key, &text)?,
+            value: sealed.map_err(|error| StoreError::Unusable(error.to_string()))?,
             key,
             expected: held.map(|held| held.version),
             ends: None,
@@ -244,8 +206,8 @@ impl RecordedUsers {
         }
     }
 
-    fn head(&self, held: Option<&Stored>) -> Option<Head> {
-        self.parsed(&self.head_key(), held)
+    fn head(&self, held: Option<&Stored>) -> Head {
+        self.parsed(&self.head_key(), held).unwrap_or_default()
     }
 
     /// Reads a value; one that cannot be read counts for none, and gives way to the next.

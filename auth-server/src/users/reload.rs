@@ -28,7 +28,7 @@ impl UsersReload {
         metrics: Metrics,
         registrations: Arc<ApplicationRegistry>,
     ) -> Self {
-        metrics.users(recorded.users.count(), recorded.users.uncommon());
+        metrics.users(recorded.users.count());
         metrics.users_file_usable(true);
         Self {
             recorded,
@@ -57,7 +57,7 @@ impl UsersReload {
         let reloaded = run_blocking(move || users.reload()).await;
         let users = &self.recorded.users;
         self.metrics.users_file_usable(reloaded.is_ok());
-        self.metrics.users(users.count(), users.uncommon());
+        self.metrics.users(users.count());
         let (replaced, changes) = match reloaded {
             Ok(changes) => (Ok(changes.is_some()), changes.unwrap_or_default()),
             Err(failure) => (Err(failure), Vec::new()),

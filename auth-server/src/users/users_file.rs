@@ -11,7 +11,6 @@ use runtime::files::toml_error::TomlError;
 use wire::token::claims::ExtraInfo;
 use zeroize::Zeroizing;
 
-use super::changes::Compared;
 use super::password::{HashedPassword, PasswordHashError};
 use super::toml_schema::{UserEntry, UsersDocument};
 use super::totp::{InvalidTotpSecret, TotpSecret};
@@ -39,14 +38,14 @@ pub(crate) struct Users {
 }
 
 #[derive(Debug)]
-struct KnownUser {
-    password: HashedPassword,
-    user: User,
+pub(super) struct KnownUser {
+    pub(super) password: HashedPassword,
+    pub(super) user: User,
     /// `None` for a user without a second factor.
-    totp: Option<TotpSecret>,
+    pub(super) totp: Option<TotpSecret>,
     /// See [`PresentUser::credentials`].
     credentials: String,
-    disabled: bool,
+    pub(super) disabled: bool,
 }
 
 /// Content error. The texts hold no password, hashed or not.
@@ -146,17 +145,12 @@ impl Users {
         self.stand_in.params()
     }
 
-    /// Counts passwords whose check takes another time than most, which reveals that the accounts
-    /// exist.
-    pub(crate) fn uncommon(&self) -> usize {
+    /// Returns a warning about passwords whose check takes another time than most, which reveals that
+    /// the accounts exist.
+    pub(crate) fn cost_warning(&self) -> Option<String> {
         let common = self.stand_in.cost();
         let costs = self.by_account.values().map(|known| known.password.cost());
-        costs.filter(|cost| *cost != common).count()
-    }
-
-    /// Returns a warning if there are [`uncommon`](Self::uncommon) passwords.
-    pub(crate) fn cost_warning(&self) -> Option<String> {
-        let uncommon = self.uncommon();
+        let uncommon = costs.filter(|cost| *cost != common).count();
         (uncommon > 0).then(|| {
             format!(
                 "{uncommon} of {} passwords have other argon2id parameters than most ({}): the time of a \
@@ -181,31 +175,12 @@ impl Users {
         })
     }
 
-    /// Returns a note where new passwords get parameters weaker than recommended.
-    pub(crate) fn weak_params_note(&self) -> Option<String> {
-        let (common, recommended) = (self.common_params(), Params::default());
-        let work = |params: &Params| u64::from(params.m_cost()) * u64::from(params.t_cost());
-        (work(common) < work(&recommended)).then(|| {
-            format!(
-                "hashed with the parameters of most passwords in the file, {}, which are weaker than the \
-                 recommended {}",
-                parameters(common),
-                parameters(&recommended)
-            )
-        })
-    }
-
     pub(super) fn accounts(&self) -> impl Iterator<Item = &String> {
         self.by_account.keys()
     }
 
-    pub(super) fn compared(&self, account: &str) -> Option<Compared<'_>> {
-        self.by_account.get(account).map(|known| Compared {
-            password: &known.password,
-            user: &known.user,
-            totp: known.totp.as_ref(),
-            disabled: known.disabled,
-        })
+    pub(super) fn known(&self, account: &str) -> Option<&KnownUser> {
+        self.by_account.get(account)
     }
 
     /// Returns the secret of an account that has a second factor.
@@ -529,17 +504,14 @@ pub(crate) mod tests {
     fn passwords_that_cost_more_or_less_than_most_are_counted() {
         let (ada, bob, eve) = (entry("ada", "a"), entry("bob", "b"), entry("eve", "e"));
         let even = Users::parse(&format!("{ada}{bob}")).unwrap();
-        assert_eq!((even.uncommon(), even.cost_warning()), (0, None));
+        assert_eq!(even.cost_warning(), None);
         let costly = eve.replace("m=8,t=1", "m=16,t=2");
         let uneven = Users::parse(&format!("{ada}{costly}{bob}")).unwrap();
-        assert_eq!(uneven.uncommon(), 1);
         let warning = uneven.cost_warning().unwrap();
         assert!(warning.starts_with("1 of 3 passwords"), "{warning}");
         assert!(warning.contains("(m=8,t=1,p=1)"), "{warning}");
         assert_eq!(uneven.common_params().m_cost(), 8);
-        assert!(uneven.weak_params_note().is_some());
         let empty = Users::parse("# nobody\n").unwrap();
-        assert_eq!(empty.weak_params_note(), None);
         assert_eq!(empty.common_params(), &Params::default());
     }
 

@@ -143,7 +143,7 @@ fn a_server_that_lacks_the_key_of_its_store_is_not_ready() {
     let without = plan(&url, &[]).ready();
     let token = without.login();
     let with_key = plan(&url, &keyring.flags("1")).ready();
-    with_key.until_logged("the store is in clear");
+    with_key.until_logged("does not encrypt the store");
     // What it writes, the others go on reading: also one that starts now.
     assert_eq!(with_key.log_out(&token).status(), 200);
     without.until_revoked(&token);

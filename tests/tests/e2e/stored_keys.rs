@@ -105,26 +105,6 @@ fn a_revoked_key_stays_revoked_when_an_older_store_returns() {
 }
 
 #[test]
-fn a_revocation_is_carried_on_beside_an_unusable_pair() {
-    let Some(redis) = RedisServer::start() else {
-        return;
-    };
-    let running = server(&redis);
-    let (stolen, (private, _)) = (running.login(), redis.pair());
-    let kid = kid_of(&stolen);
-    running.keys(&["revoke", &kid]);
-    wait::until("the revocation", || is_rejected(&running, &stolen));
-    let foreign = SigningKey::generate(SigningType::Ecdsa).served();
-    let mixed = (private, Some(foreign));
-    put_back(&redis, &mixed, None);
-    wait::until("the revocation to be in the store again", || {
-        revoked(&redis, &kid)
-    });
-    assert_eq!(redis.pair(), mixed, "a pair is never overwritten");
-    wait::until("a note about the store", || running.store_note());
-}
-
-#[test]
 fn a_revocation_that_the_store_lost_is_no_success() {
     let Some(redis) = RedisServer::start() else {
         return;
@@ -201,26 +181,6 @@ fn times_that_no_clock_can_have_written_are_corrected() {
         healed.0 <= now && healed.1 <= now + 600 + 30 + 1,
         "{healed:?}"
     );
-}
-
-#[test]
-fn a_next_key_that_is_years_off_is_reported_and_brought_forward() {
-    let Some(redis) = RedisServer::start() else {
-        return;
-    };
-    let running = server(&redis);
-    let next = SigningKey::generate(SigningType::Ecdsa);
-    let planted = json!({
-        "next": {"private": next.private(), "public": next.served(), "signsFrom": FAR_OFF},
-        "retired": [], "revoked": [], "epoch": FAR_OFF, "generation": 1,
-    });
-    redis.command(&["SET", RING, &planted.to_string()]);
-    let note = wait::until("a note about it", || running.store_note());
-    assert!(note.contains("keys rotate"), "{note}");
-    running.keys(&["rotate", "--rotation-lead", "1"]);
-    wait::until("the next key to sign", || {
-        running.served_key().trim() == next.served().trim()
-    });
 }
 
 #[test]

@@ -367,18 +367,12 @@ fn passwords_of_uneven_cost_are_warned_about_and_made_even() {
         let output = server.process().output();
         output.contains(warning).then_some(())
     });
-    let uncommon = || server.metric("postern_auth_server_users_uncommon_cost");
-    assert_eq!(uncommon(), Some(1));
 
     let set = users.command("set-password", "eve", &["--password-stdin"], "enchantress");
     assert_eq!(set.code, Some(0), "{}", set.stderr);
-    assert!(set.stderr.contains("weaker"), "{}", set.stderr);
     users.add("joe", "enchantress", &[]);
     let text = fs::read_to_string(users.path()).unwrap();
     assert_eq!(text.matches("m=8,t=1,p=1").count(), 4, "{text}");
-    wait::until("the server to see it", || {
-        (uncommon() == Some(0)).then_some(())
-    });
 }
 
 #[test]

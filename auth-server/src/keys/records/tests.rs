@@ -242,7 +242,6 @@ async fn an_encrypted_store_does_not_turn_clear_under_a_server() {
 for_every_store!(
     contract_1_half_a_pair_is_missing_and_both_are_written,
     many_servers_at_the_same_instant_end_with_one_pair,
-    many_servers_that_rotate_at_the_same_instant_do_it_once,
     a_commit_needs_all_values_as_they_were_read,
 );
 
@@ -296,26 +295,6 @@ async fn many_servers_at_the_same_instant_end_with_one_pair(installation: &dyn I
         let held = start(&open(installation)).await;
         assert!(rings.iter().all(|ring| *ring == held));
     }
-}
-
-async fn many_servers_that_rotate_at_the_same_instant_do_it_once(installation: &dyn Installation) {
-    start(&open(installation)).await;
-    let mut racing = JoinSet::new();
-    for records in (0..8).map(|_| open(installation)) {
-        racing.spawn(async move {
-            let publish = |stored: &StoredKeys, fresh: Option<&Arc<SigningKeyPair>>| {
-                let ring = KeyRing::parse(TYPE, stored).unwrap().unwrap();
-                Ok(match (ring.next(), fresh) {
-                    (Some(_), _) => Plan::Keep(ring),
-                    (None, None) => Plan::Generate,
-                    (None, Some(fresh)) => Plan::Write(ring.publish(Arc::clone(fresh), NOW, 150)),
-                })
-            };
-            update(&records, (TYPE, NOW), publish).await.unwrap().ring
-        });
-    }
-    let rings = racing.join_all().await;
-    assert!(rings.iter().all(|ring| *ring == rings[0]));
 }
 
 async fn a_commit_needs_all_values_as_they_were_read(installation: &dyn Installation) {

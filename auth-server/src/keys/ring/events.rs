@@ -3,6 +3,7 @@
 use wire::keys::KeyId;
 
 use super::KeyRing;
+use super::rotation::Role;
 use crate::audit::events::{KeyEvent, KeyEventKind};
 
 /// Lists the events between two states; `generated` is the pair made in between, if any.
@@ -11,64 +12,44 @@ pub(crate) fn events(
     after: &KeyRing,
     generated: Option<&KeyId>,
 ) -> Vec<KeyEvent> {
-    let mut events = Vec::new();
-    let mut add = |kind, kid: &KeyId, at| {
-        events.push(KeyEvent {
-            kind,
-            kid: kid.clone(),
-            at,
-        });
+    let was = |kid: &KeyId| before.and_then(|before| before.role_of(kid.as_str()));
+    let event = |kind, kid: &KeyId, at| KeyEvent {
+        kind,
+        kid: kid.clone(),
+        at,
     };
+    let mut events = Vec::new();
     let current = after.current().id();
+    let kind = match was(current) {
+        Some(Role::Current) => None,
+        Some(Role::Next) => Some(KeyEventKind::Promoted),
+        _ if generated == Some(current) => Some(KeyEventKind::Generated),
+        _ => Some(KeyEventKind::Adopted),
+    };
+    events.extend(kind.map(|kind| event(kind, current, None)));
     let Some(before) = before else {
-        add(found(current, generated), current, None);
         return events;
     };
-    let next = before.next().map(|next| next.pair.id());
-    if before.current().id() != current {
-        let kind = if next == Some(current) {
-            KeyEventKind::Promoted
-        } else {
-            found(current, generated)
-        };
-        add(kind, current, None);
-    }
-    if let Some(published) = after.next()
-        && next != Some(published.pair.id())
-    {
-        let at = Some(published.signs_from);
-        add(KeyEventKind::Published, published.pair.id(), at);
-    }
-    for retired in newly_retired(before, after) {
-        add(KeyEventKind::Retired, retired.key.id(), Some(retired.until));
-    }
-    for retired in before.retired() {
-        let id = retired.key.id();
-        if !after.is_listed(id) && !after.revoked().contains(id) {
-            add(KeyEventKind::Dropped, id, None);
+    let next = after.next();
+    let next = next.filter(|next| was(next.pair.id()) != Some(Role::Next));
+    events.extend(next.map(|next| {
+        let at = Some(next.signs_from);
+        event(KeyEventKind::Published, next.pair.id(), at)
+    }));
+    for retired in after.retired() {
+        if was(retired.key.id()) != Some(Role::Retired) {
+            let at = Some(retired.until);
+            events.push(event(KeyEventKind::Retired, retired.key.id(), at));
         }
     }
-    for revoked in after.revoked().difference(before.revoked()) {
-        add(KeyEventKind::Revoked, revoked, None);
+    for id in before.retired().iter().map(|retired| retired.key.id()) {
+        if !after.is_listed(id) && !after.revoked().contains(id) {
+            events.push(event(KeyEventKind::Dropped, id, None));
+        }
     }
+    let revoked = after.revoked().difference(before.revoked());
+    events.extend(revoked.map(|id| event(KeyEventKind::Revoked, id, None)));
     events
-}
-
-fn newly_retired<'a>(
-    before: &'a KeyRing,
-    after: &'a KeyRing,
-) -> impl Iterator<Item = &'a super::RetiredKey> {
-    let knew = |id: &KeyId| before.retired().iter().any(|key| key.key.id() == id);
-    let retired = after.retired().iter();
-    retired.filter(move |key| !knew(key.key.id()))
-}
-
-fn found(kid: &KeyId, generated: Option<&KeyId>) -> KeyEventKind {
-    if generated == Some(kid) {
-        KeyEventKind::Generated
-    } else {
-        KeyEventKind::Adopted
-    }
 }
 
 #[cfg(test)]

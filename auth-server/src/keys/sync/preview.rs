@@ -1,14 +1,12 @@
 //! A dry run of a server's first synchronization.
 
-use runtime::process::clock::unix_now;
 use wire::keys::signing_type::SigningType;
 
 use super::missing_applications;
 use crate::applications::records::ApplicationRecords;
 use crate::applications::registry::ApplicationRegistry;
-use crate::keys::plan::Planner;
 use crate::keys::records::KeyRecords;
-use crate::keys::ring::rotation::RotationPolicy;
+use crate::keys::ring::KeyRing;
 use crate::store::StoreError;
 
 /// Reads applications and keys in the order of a start.
@@ -19,7 +17,6 @@ use crate::store::StoreError;
 pub(crate) async fn preview(
     (keys, applications): (&KeyRecords, &ApplicationRecords),
     signing_type: SigningType,
-    policy: &RotationPolicy,
     registrations: &ApplicationRegistry,
 ) -> Result<(), StoreError> {
     let held = keys.read().await?;
@@ -27,12 +24,6 @@ pub(crate) async fn preview(
     if registrations.are_missing() {
         return Err(missing_applications(signing_type, keys.location()));
     }
-    let planner = Planner {
-        signing_type,
-        policy,
-        memory: None,
-        now: unix_now(),
-    };
-    let plan = planner.plan(&held.keys, None);
-    plan.map(drop).map_err(|error| keys.unusable(&error))
+    let ring = KeyRing::parse(signing_type, &held.keys);
+    ring.map(drop).map_err(|error| keys.unusable(&error))
 }
