@@ -150,19 +150,11 @@ pub(crate) fn key(event: &KeyEvent, by: Option<&str>) {
     info!(target: TARGET, event = %event.kind.name(), kid = %event.kid, at = event.at, by, "key");
 }
 
-/// A revocation of tokens: what it names, and the actor of a command.
-#[derive(Default)]
-pub(crate) struct RevocationLine<'l> {
-    pub(crate) jti: Option<&'l str>,
-    pub(crate) user: Option<&'l str>,
-    pub(crate) app_id: Option<&'l str>,
-    pub(crate) by: Option<&'l str>,
-}
-
-pub(crate) fn revocation(kind: RevocationEventKind, line: &RevocationLine<'_>) {
-    let text = |id: Option<&str>| id.map(|id| LogText(id).to_string());
-    let (jti, user, app_id) = (text(line.jti), text(line.user), text(line.app_id));
-    info!(target: TARGET, event = %kind.name(), jti, user, app_id, by = line.by, "revocation");
+/// Logs a revocation of tokens with the `jti`, the user and the application that it names; `by` is the
+/// actor of a command.
+pub(crate) fn revocation(kind: RevocationEventKind, named: [Option<&str>; 3], by: Option<&str>) {
+    let [jti, user, app_id] = named.map(|id| id.map(|id| LogText(id).to_string()));
+    info!(target: TARGET, event = %kind.name(), jti, user, app_id, by, "revocation");
 }
 
 const USERS_CHANGED: &str = "users_changed";

@@ -74,10 +74,3 @@ pub(crate) struct StoredKeys {
     /// As serialized by `ring::record`; `None` beside a pair that only other software wrote.
     pub(crate) ring: Option<StoredText>,
 }
-
-/// One of the two stored values, named in messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Half {
-    Private,
-    Public,
-}

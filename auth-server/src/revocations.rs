@@ -8,8 +8,8 @@ mod state;
 
 use wire::token::revocations::{self, RevocationDigest};
 
+use crate::audit;
 use crate::audit::events::RevocationEventKind;
-use crate::audit::{self, RevocationLine};
 
 /// Seconds beyond `exp` for which a token is listed: the largest leeway of a sidecar, and as much for
 /// its clock.
@@ -56,26 +56,13 @@ const MAX_LINES: usize = 1000;
 pub(crate) fn log_revocations(revocations: &[Revocation], by: Option<&str>) {
     use RevocationEventKind::{Application, Everyone, Token, User};
     for Revocation { revoked, .. } in revocations.iter().take(MAX_LINES) {
-        let mut line = RevocationLine {
-            by,
-            ..RevocationLine::default()
+        let (kind, named) = match revoked {
+            Revoked::Token { id, user } => (Token, [Some(id.as_str()), user.as_deref(), None]),
+            Revoked::User { id, .. } => (User, [None, Some(id.as_str()), None]),
+            Revoked::Application { id, .. } => (Application, [None, None, Some(id.as_str())]),
+            Revoked::Everyone { .. } => (Everyone, [None; 3]),
         };
-        let kind = match revoked {
-            Revoked::Token { id, user } => {
-                (line.jti, line.user) = (Some(id), user.as_deref());
-                Token
-            }
-            Revoked::User { id, .. } => {
-                line.user = Some(id);
-                User
-            }
-            Revoked::Application { id, .. } => {
-                line.app_id = Some(id);
-                Application
-            }
-            Revoked::Everyone { .. } => Everyone,
-        };
-        audit::revocation(kind, &line);
+        audit::revocation(kind, named, by);
     }
 }
 

@@ -14,7 +14,7 @@ use wire::keys::{KeyId, VerificationKey};
 use zeroize::Zeroizing;
 
 use super::ring::{KeyRingError, is_being_encrypted};
-use super::{Half, StoredKeyPair, StoredKeys, StoredText};
+use super::{StoredKeyPair, StoredKeys, StoredText};
 use crate::store::at_rest::AtRest;
 use crate::store::envelope_encryption::{Decrypted, EncryptionError, KeyEncryption, Slot};
 use crate::store::{Change, Key, Kind, Outcome, Store, StoreError, Stored, Version};
@@ -294,25 +294,8 @@ impl KeyRecords {
         }
     }
 
-    /// Returns an error that locates the faulty value.
     pub(crate) fn unusable(&self, error: &KeyRingError) -> StoreError {
-        let describe = |entry: Entry| self.store.describe(&entry.key());
-        let location = match error {
-            KeyRingError::Pair(error) => match error.half() {
-                Some(Half::Private) => describe(Entry::Private),
-                Some(Half::Public) => describe(Entry::Public),
-                None => format!(
-                    "{} and {}",
-                    describe(Entry::Private),
-                    describe(Entry::Public)
-                ),
-            },
-            KeyRingError::MalformedRing { .. }
-            | KeyRingError::NewerRing(_)
-            | KeyRingError::Next(_)
-            | KeyRingError::Retired(_) => describe(Entry::Ring),
-        };
-        StoreError::Unusable(format!("{location}: {error}"))
+        StoreError::Unusable(format!("{}: {error}", self.location))
     }
 
     /// Takes over the state of the store, and logs another one where there is a key-encryption key.

@@ -133,9 +133,7 @@ async fn an_unusable_pair_at_the_start_is_for_the_operator() {
         let mut server = Server::new(TYPE);
         server.store.put(&bad).await;
         let failure = server.key_sync.start().await.unwrap_err();
-        assert!(
-            matches!(&failure, StoreError::Unusable(line) if line.starts_with("private and public: "))
-        );
+        assert!(matches!(&failure, StoreError::Unusable(line) if line.starts_with("Store: ")));
         assert_eq!(
             (server.keys(), server.store.keys().await),
             (StoredKeys::default(), bad)
@@ -152,7 +150,7 @@ async fn later_it_is_neither_used_nor_overwritten_and_memory_goes_on() {
     assert_eq!(server.keys(), mine);
     assert!(server.store.keys().await != mine);
     assert!(server.health.is_ready(), "all servers would go at once");
-    assert!(server.note().unwrap().starts_with("private and public: "));
+    assert!(server.note().unwrap().starts_with("Store: "));
 
     server.store.put(&mine).await;
     server.poll().await;
@@ -187,7 +185,7 @@ async fn a_store_unusable_before_the_first_key_is_not_ready() {
         .map(|it| it.reason)
         .collect();
     assert!(
-        matches!(&reasons[..], [None, Some(store)] if store.starts_with("private and public: ")),
+        matches!(&reasons[..], [None, Some(store)] if store.starts_with("Store: ")),
         "{reasons:?}"
     );
     assert_eq!(server.note(), None);
