@@ -4,13 +4,11 @@
 //! §4.3), and a lost store is restored from them. Nothing here signs.
 
 pub(crate) mod live;
-pub(crate) mod location;
 pub(crate) mod pair;
 pub(crate) mod plan;
 pub(crate) mod published;
 pub(crate) mod records;
 pub(crate) mod ring;
-pub(crate) mod sync;
 pub(crate) mod update;
 
 use std::fmt;

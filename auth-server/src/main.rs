@@ -18,6 +18,7 @@ mod revocations;
 mod server;
 mod sessions;
 mod store;
+mod synchronization;
 mod tokens;
 mod users;
 

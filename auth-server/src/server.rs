@@ -24,9 +24,9 @@ use crate::cli::ServeArgs;
 use crate::config::{Config, warnings};
 use crate::http;
 use crate::http::middleware::access_log::reject_unparsed;
-use crate::keys::sync::KeySync;
 use crate::nacos::registration::Registration;
 use crate::store::Store;
+use crate::synchronization::Synchronization;
 use crate::users::reload::UsersReload;
 
 /// Longest wait for requests in flight. They are short, and orchestrators grant 10 to 30 seconds in
@@ -74,18 +74,18 @@ pub(crate) async fn serve_on(
     let app = Arc::new(App::new(config, store));
     let health = Health::new();
     let admin = listener::bind(Port::Admin, args.listening.admin_listen)?;
-    let mut key_sync = key_sync(&app, &health);
+    let mut synchronization = synchronization(&app, &health);
     // Probes first: a process waiting for a stalled store must not seem to hang.
     let stop = watch::Sender::new(());
     listener::announce(Port::Admin, &admin, args.logs.log_format)?;
     let admin_task = admin::spawn(admin, &health, metrics_registry(&app), &stop, &background);
-    key_sync.start().await?;
+    synchronization.start().await?;
     follow_files(&app, &background)?;
     let hang_ups = log_sighups(hang_ups, reloaded_parts(&app.config));
     background.spawn_critical("listening for SIGHUP", hang_ups);
     background.spawn_critical(
-        "the key synchronization",
-        key_sync.run(app.config.store_poll_interval),
+        "the synchronization",
+        synchronization.run(app.config.store_poll_interval),
     );
     let closing = Arc::<AtomicBool>::default();
     let end = shutdown(
@@ -109,14 +109,14 @@ fn no_signals(error: std::io::Error) -> ExitError {
     ExitError::Software(format!("signals cannot be received: {error}"))
 }
 
-fn key_sync(app: &App, health: &Health) -> KeySync {
+fn synchronization(app: &App, health: &Health) -> Synchronization {
     let config = &app.config;
     let records = (
         config.store.keys(&app.store),
         config.store.applications(&app.store),
     );
     let (of_type, policy) = (config.signing_type, config.rotation);
-    KeySync::new(records, of_type, policy, app.synced.clone(), health)
+    Synchronization::new(records, of_type, policy, app.synced.clone(), health)
 }
 
 fn reloaded_parts(config: &Config) -> Vec<&'static str> {

@@ -9,6 +9,7 @@ pub(crate) mod clock;
 pub(crate) mod conformance;
 pub(crate) mod directory;
 pub(crate) mod envelope_encryption;
+pub(crate) mod location;
 pub(crate) mod redis;
 pub(crate) mod sealed;
 pub(crate) mod sqlite;

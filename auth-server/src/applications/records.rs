@@ -5,10 +5,18 @@ use std::sync::Arc;
 use super::secret_hash::SecretHashes;
 use super::{AppId, Applications};
 use crate::store::envelope_encryption::KeyEncryption;
+use crate::store::location::StoreLocation;
 use crate::store::sealed::SealedRecords;
 use crate::store::{Key, Kind, Store, StoreError};
 
 pub(crate) struct ApplicationRecords(SealedRecords);
+
+impl StoreLocation {
+    /// Returns the records of applications in the opened store.
+    pub(crate) fn applications(&self, store: &Arc<dyn Store>) -> ApplicationRecords {
+        ApplicationRecords::new(Arc::clone(store), self.encryption())
+    }
+}
 
 impl ApplicationRecords {
     pub(crate) fn new(store: Arc<dyn Store>, encryption: Arc<KeyEncryption>) -> Self {

@@ -21,9 +21,9 @@ use crate::cli::application::{
 use crate::cli::store::StoreArgs;
 use crate::config::store_location;
 use crate::grants::{FurtherClaims, Grant};
-use crate::keys::location::StoreLocation;
 use crate::random;
 use crate::store::StoreError;
+use crate::store::location::StoreLocation;
 
 /// Retries after another change of the same application; more than that is no coincidence.
 const TRIES: usize = 5;

@@ -7,8 +7,8 @@ use toml::Table;
 use super::print;
 use crate::cli::{CheckArgs, ServeArgs};
 use crate::config::{Config, warnings};
-use crate::keys::sync::preview::preview;
 use crate::store::StoreError;
+use crate::synchronization::preview::preview;
 
 /// Runs the command. Overridden keys of the file are reported, and accepted with `--strict`.
 ///

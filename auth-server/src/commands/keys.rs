@@ -23,7 +23,6 @@ use crate::cli::{
 };
 use crate::config::store_location;
 use crate::keys::StoredKeys;
-use crate::keys::location::StoreLocation;
 use crate::keys::pair::SigningKeyPair;
 use crate::keys::records::KeyRecords;
 use crate::keys::ring::KeyRing;
@@ -32,6 +31,7 @@ use crate::revocations::entry::Fact;
 use crate::revocations::{Revocation, log_revocations};
 use crate::sessions::records::SessionRecords;
 use crate::store::clock::StoreClock;
+use crate::store::location::StoreLocation;
 use crate::store::{Change, Outcome, StoreError};
 
 pub(crate) async fn run(command: &KeysCommand) -> Result<(), ExitError> {

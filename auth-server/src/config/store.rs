@@ -5,8 +5,8 @@ use runtime::process::exit::ExitError;
 use secrecy::ExposeSecret;
 
 use crate::cli::store::{EncryptionArgs, StoreArgs};
-use crate::keys::location::StoreLocation;
 use crate::store::envelope_encryption::KeyEncryption;
+use crate::store::location::StoreLocation;
 use crate::store::redis::credentials::{CredentialFiles, Credentials};
 
 /// Validates the store flags of a command.

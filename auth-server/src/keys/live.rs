@@ -22,8 +22,8 @@ impl LiveKeys {
         self.0.load_full()
     }
 
-    /// Replaces the keys. Only `sync` calls this, and only with keys that the store holds.
-    pub(super) fn replace(&self, keys: PublishedKeys) {
+    /// Replaces the keys. Only `synchronization` calls this, and only with keys that the store holds.
+    pub(crate) fn replace(&self, keys: PublishedKeys) {
         self.0.store(Some(Arc::new(keys)));
     }
 }

@@ -17,6 +17,7 @@ use super::ring::{KeyRingError, is_being_encrypted};
 use super::{StoredKeyPair, StoredKeys, StoredText};
 use crate::store::at_rest::AtRest;
 use crate::store::envelope_encryption::{Decrypted, EncryptionError, KeyEncryption, Slot};
+use crate::store::location::StoreLocation;
 use crate::store::{Change, Key, Kind, Outcome, Store, StoreError, Stored, Version};
 
 /// Each retry means a change by another server: only an endlessly changing store reaches this.
@@ -66,6 +67,13 @@ pub(crate) struct KeyRecords {
     /// The store, for an operator.
     location: String,
     lacks_key: AtomicBool,
+}
+
+impl StoreLocation {
+    /// Returns the keys in the opened store.
+    pub(crate) fn keys(&self, store: &Arc<dyn Store>) -> KeyRecords {
+        KeyRecords::new(Arc::clone(store), self.encryption(), self.to_string())
+    }
 }
 
 impl KeyRecords {

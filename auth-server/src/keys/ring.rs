@@ -125,7 +125,7 @@ impl KeyRing {
     }
 
     /// Counts a change of the keys at `now`.
-    pub(super) fn in_next_generation(mut self, now: i64) -> Self {
+    pub(crate) fn in_next_generation(mut self, now: i64) -> Self {
         self.metadata.generation = self.metadata.generation.next(now);
         self
     }

@@ -114,7 +114,7 @@ async fn fresh_pair(signing_type: SigningType) -> Result<Arc<SigningKeyPair>, St
 }
 
 /// Returns an error without the cause, whose text may quote a key.
-pub(super) fn serialization_error(error: &serde_json::Error) -> StoreError {
+pub(crate) fn serialization_error(error: &serde_json::Error) -> StoreError {
     StoreError::Unavailable(format!(
         "the keys cannot be written as JSON: {:?}",
         error.classify()

@@ -53,7 +53,7 @@ impl Store for PanickingStore {
 }
 
 #[tokio::test]
-async fn a_server_whose_key_sync_ends_stops_to_be_restarted() {
+async fn a_server_whose_synchronization_ends_stops_to_be_restarted() {
     let flags = [
         "auth-server",
         "serve",
@@ -78,7 +78,7 @@ async fn a_server_whose_key_sync_ends_stops_to_be_restarted() {
     assert_eq!(failure.code(), 70);
     let line = failure.to_string();
     assert!(
-        line.starts_with("the key synchronization has ended: ") && line.contains("out of bounds"),
+        line.starts_with("the synchronization has ended: ") && line.contains("out of bounds"),
         "{line}"
     );
 }

@@ -72,7 +72,7 @@ fn an_older_users_file_lets_no_user_in_who_has_left() {
     assert_eq!(reason(&log_in(&old)), "\"users_stale\"");
     assert_eq!(log_in(&new).status(), 401);
     let bob = new.token_of("bob", PASSWORD);
-    assert_eq!(old.verdict(&bob), "200", "nothing of his has ended");
+    assert_eq!(old.verdict(&bob), "200", "nothing of theirs has ended");
 }
 
 #[test]

@@ -6,9 +6,9 @@ use serde::Serialize;
 use wire::explain::report::moment;
 use wire::keys::signing_type::SigningType;
 
-use crate::keys::location::StoreLocation;
 use crate::keys::ring::KeyRing;
 use crate::keys::ring::rotation::Role;
+use crate::store::location::StoreLocation;
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -5,12 +5,11 @@
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::keys::pair::SigningKeyPair;
 use crate::keys::pair::generation::generate;
 use crate::keys::plan::Planner;
 use crate::keys::ring::KeyRing;
 use crate::keys::ring::rotation::RotationPolicy;
-use crate::keys::update::{Plan, update};
+use crate::keys::update::update;
 use crate::store::conformance::for_every_store;
 use crate::store::conformance::installations::Installation;
 use crate::store::conformance::unsteady::Unsteady;

@@ -17,18 +17,18 @@ use tracing::{debug, error, info, warn};
 use wire::keys::signing_type::SigningType;
 
 use self::backoff::next_poll;
-use super::live::LiveKeys;
-use super::pair::SigningKeyPair;
-use super::plan::Planner;
-use super::published::PublishedKeys;
-use super::records::KeyRecords;
-use super::ring::KeyRing;
-use super::ring::events::events;
-use super::ring::rotation::RotationPolicy;
-use super::update::{serialization_error, update};
 use crate::applications::records::ApplicationRecords;
 use crate::applications::registry::ApplicationRegistry;
 use crate::audit;
+use crate::keys::live::LiveKeys;
+use crate::keys::pair::SigningKeyPair;
+use crate::keys::plan::Planner;
+use crate::keys::published::PublishedKeys;
+use crate::keys::records::KeyRecords;
+use crate::keys::ring::KeyRing;
+use crate::keys::ring::events::events;
+use crate::keys::ring::rotation::RotationPolicy;
+use crate::keys::update::{serialization_error, update};
 use crate::metrics::Metrics;
 use crate::revocations::Revocation;
 use crate::revocations::log::RevocationLog;
@@ -46,7 +46,7 @@ pub(crate) struct SyncedState {
     pub(crate) metrics: Metrics,
 }
 
-pub(crate) struct KeySync {
+pub(crate) struct Synchronization {
     keys: KeyRecords,
     applications: ApplicationRecords,
     signing_type: SigningType,
@@ -60,7 +60,7 @@ pub(crate) struct KeySync {
     last_failure: Option<StoreError>,
 }
 
-impl KeySync {
+impl Synchronization {
     pub(crate) fn new(
         (keys, applications): (KeyRecords, ApplicationRecords),
         signing_type: SigningType,
@@ -316,7 +316,7 @@ impl KeySync {
 
 /// Returns the error of [`ApplicationRegistry::are_missing`], a state in which no key is made or
 /// loaded.
-pub(super) fn missing_applications(signing_type: SigningType, location: &str) -> StoreError {
+fn missing_applications(signing_type: SigningType, location: &str) -> StoreError {
     StoreError::Unusable(format!(
         "--signing-type {signing_type} gives the signing secret to every client that fetches the key, and no application \
          is registered yet: run auth-server application add --store {location} --app-id ID"

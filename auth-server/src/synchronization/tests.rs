@@ -20,7 +20,7 @@ struct Server {
     live_keys: Arc<LiveKeys>,
     registrations: Arc<ApplicationRegistry>,
     health: Health,
-    key_sync: KeySync,
+    synchronization: Synchronization,
 }
 
 impl Server {
@@ -38,7 +38,7 @@ impl Server {
         let registrations = Arc::new(ApplicationRegistry::new(signing_type == SigningType::Hmac));
         let health = Health::new();
         health.set_started();
-        let key_sync = KeySync::new(
+        let synchronization = Synchronization::new(
             (store.opened_with(encryption), store.applications()),
             signing_type,
             POLICY,
@@ -56,14 +56,14 @@ impl Server {
             live_keys,
             registrations,
             health,
-            key_sync,
+            synchronization,
         }
     }
 
     /// Starts a server with an ecdsa pair, the fastest to generate.
     async fn started() -> Self {
         let mut server = Self::new(TYPE);
-        server.key_sync.start().await.unwrap();
+        server.synchronization.start().await.unwrap();
         server
     }
 
@@ -73,7 +73,7 @@ impl Server {
     }
 
     async fn poll_at(&mut self, now: i64) {
-        self.key_sync.poll(now).await;
+        self.synchronization.poll(now).await;
     }
 
     /// Returns the keys as this server would store them.
@@ -107,7 +107,7 @@ async fn contract_1_a_full_store_is_loaded() {
     let mut server = Server::new(TYPE);
     let theirs = other();
     server.store.put(&theirs).await;
-    server.key_sync.start().await.unwrap();
+    server.synchronization.start().await.unwrap();
     assert_eq!(server.keys(), theirs);
 }
 
@@ -115,7 +115,7 @@ async fn contract_1_a_full_store_is_loaded() {
 async fn a_store_that_is_away_stops_no_start_and_nothing_signs() {
     let mut server = Server::new(TYPE);
     server.store.set_away(true);
-    server.key_sync.start().await.unwrap();
+    server.synchronization.start().await.unwrap();
     server.poll().await;
     assert_eq!(server.keys(), StoredKeys::default());
     assert!(!server.health.is_ready());
@@ -132,7 +132,7 @@ async fn an_unusable_pair_at_the_start_is_for_the_operator() {
     for bad in [mixed(), of_another_type.to_stored().unwrap()] {
         let mut server = Server::new(TYPE);
         server.store.put(&bad).await;
-        let failure = server.key_sync.start().await.unwrap_err();
+        let failure = server.synchronization.start().await.unwrap_err();
         assert!(matches!(&failure, StoreError::Unusable(line) if line.starts_with("Store: ")));
         assert_eq!(
             (server.keys(), server.store.keys().await),
@@ -173,7 +173,7 @@ async fn with_a_key_in_memory_a_store_that_is_away_changes_readyz() {
 async fn a_store_unusable_before_the_first_key_is_not_ready() {
     let mut server = Server::new(TYPE);
     server.store.set_away(true);
-    server.key_sync.start().await.unwrap();
+    server.synchronization.start().await.unwrap();
     server.store.set_away(false);
     server.store.put(&mixed()).await;
     server.poll().await;
@@ -237,7 +237,7 @@ async fn servers_agree_on_the_later_record_of_an_application() {
 async fn a_bad_record_of_an_application_stops_nothing_but_itself() {
     let mut server = Server::new(TYPE);
     server.store.put_application("orders", Some("1")).await;
-    server.key_sync.start().await.unwrap();
+    server.synchronization.start().await.unwrap();
     let old = server.ring();
     let id = old.current().id().clone();
     let revoked = old.revoke(&id, Some(&fresh()), NOW).unwrap();
@@ -259,7 +259,7 @@ async fn a_bad_record_of_an_application_stops_nothing_but_itself() {
 #[tokio::test]
 async fn hmac_makes_no_secret_before_an_application_is_registered() {
     let mut server = Server::new(SigningType::Hmac);
-    let failure = server.key_sync.start().await.unwrap_err();
+    let failure = server.synchronization.start().await.unwrap_err();
     assert!(
         failure
             .to_string()
@@ -307,7 +307,7 @@ async fn keys_go_by_the_clock_of_the_store() {
     server.store.set_ahead(-TEN_YEARS);
     server.poll_at(NOW + TEN_YEARS).await;
     assert_eq!(server.store.ring().await, announced);
-    let due = server.key_sync.next_due().unwrap();
+    let due = server.synchronization.next_due().unwrap();
     assert!((due - TEN_YEARS - NOW - POLICY.lead).abs() < 10, "{due}");
 
     server.poll_at(NOW + TEN_YEARS + POLICY.lead + 10).await;

@@ -8,8 +8,6 @@ use std::time::Duration;
 use runtime::process::exit::ExitError;
 use runtime::tls;
 
-use super::records::KeyRecords;
-use crate::applications::records::ApplicationRecords;
 use crate::store::envelope_encryption::KeyEncryption;
 use crate::store::redis::RedisStore;
 use crate::store::redis::credentials::{CLIENT_CERTIFICATE, Credentials};
@@ -121,17 +119,6 @@ impl StoreLocation {
             }
             Backend::Redis(_) => self.open()?,
         })
-    }
-
-    /// Returns the keys in the opened store.
-    pub(crate) fn keys(&self, store: &Arc<dyn Store>) -> KeyRecords {
-        let encryption = Arc::clone(&self.encryption);
-        KeyRecords::new(Arc::clone(store), encryption, self.to_string())
-    }
-
-    /// Returns the records of applications in the opened store.
-    pub(crate) fn applications(&self, store: &Arc<dyn Store>) -> ApplicationRecords {
-        ApplicationRecords::new(Arc::clone(store), Arc::clone(&self.encryption))
     }
 
     /// Returns the configured key-encryption keys.
