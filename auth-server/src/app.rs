@@ -24,6 +24,7 @@ use crate::sessions::records::SessionRecords;
 use crate::sessions::used_codes::UsedCodes;
 use crate::sessions::{SessionParts, Sessions};
 use crate::store::Store;
+use crate::store::sealed::SealedRecords;
 use crate::synchronization::SyncedState;
 use crate::tokens::revocation_list::RevocationListSigner;
 use crate::users::UserStore;
@@ -68,9 +69,12 @@ impl App {
             None => Arc::new(BuiltinUser),
         };
         let recorded_users = config.users.as_ref().map(|users| {
-            let parts = (Arc::clone(&store), config.store.encryption());
+            let records = SealedRecords {
+                store: Arc::clone(&store),
+                encryption: config.store.encryption(),
+            };
             let (clock, log) = (Arc::clone(&clock), Arc::clone(&revocations));
-            Arc::new(RecordedUsers::new(parts, clock, Arc::clone(users), log))
+            Arc::new(RecordedUsers::new(records, clock, Arc::clone(users), log))
         });
         let sessions = config.session_lifetime.map(|lifetime| {
             Sessions::new(SessionParts {

@@ -74,8 +74,26 @@ impl SealedRecords {
         }
     }
 
-    /// Writes a record in place of `expected`, none for a new one. Returns `false` and changes nothing if
-    /// another one is there.
+    /// Returns the change that writes a record in place of `expected`, none for a new one.
+    pub(crate) fn put(
+        &self,
+        key: Key,
+        expected: Option<Version>,
+        record: &impl Serialize,
+        ends: Option<i64>,
+    ) -> Result<Change, StoreError> {
+        let text = serde_json::to_string(record).map(Zeroizing::new);
+        let text = text.map_err(|error| self.unusable(&key, &error.to_string()))?;
+        let value = self.encryption.seal_record(&key, &text);
+        Ok(Change::Put {
+            value: value.map_err(|error| self.unusable(&key, &error.to_string()))?,
+            key,
+            expected,
+            ends,
+        })
+    }
+
+    /// Writes a record. Returns `false` and changes nothing if another one than `expected` is there.
     pub(crate) async fn write(
         &self,
         key: Key,
@@ -83,15 +101,7 @@ impl SealedRecords {
         record: &impl Serialize,
         ends: Option<i64>,
     ) -> Result<bool, StoreError> {
-        let text = serde_json::to_string(record).map(Zeroizing::new);
-        let text = text.map_err(|error| self.unusable(&key, &error.to_string()))?;
-        let value = self.encryption.seal_record(&key, &text);
-        let put = Change::Put {
-            value: value.map_err(|error| self.unusable(&key, &error.to_string()))?,
-            key,
-            expected,
-            ends,
-        };
+        let put = self.put(key, expected, record, ends)?;
         Ok(self.store.commit(vec![put]).await? == Outcome::Committed)
     }
 

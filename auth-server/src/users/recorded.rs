@@ -21,8 +21,8 @@ use super::file::FileUsers;
 use crate::revocations::Revocation;
 use crate::revocations::log::RevocationLog;
 use crate::store::clock::StoreClock;
-use crate::store::envelope_encryption::KeyEncryption;
-use crate::store::{Change, Key, Kind, Outcome, Store, StoreError, Stored};
+use crate::store::sealed::SealedRecords;
+use crate::store::{Key, Kind, Outcome, StoreError, Version};
 
 /// Pause before another try while the store is away.
 const RETRY: Duration = Duration::from_secs(30);
@@ -32,8 +32,7 @@ const ATTEMPTS: usize = 4;
 const BATCH: usize = 500;
 
 pub(crate) struct RecordedUsers {
-    store: Arc<dyn Store>,
-    encryption: Arc<KeyEncryption>,
+    records: SealedRecords,
     pub(super) clock: Arc<StoreClock>,
     pub(crate) users: Arc<FileUsers>,
     pub(super) revocations: Arc<RevocationLog>,
@@ -55,14 +54,13 @@ struct Head {
 
 impl RecordedUsers {
     pub(crate) fn new(
-        (store, encryption): (Arc<dyn Store>, Arc<KeyEncryption>),
+        records: SealedRecords,
         clock: Arc<StoreClock>,
         users: Arc<FileUsers>,
         revocations: Arc<RevocationLog>,
     ) -> Self {
         Self {
-            store,
-            encryption,
+            records,
             clock,
             users,
             revocations,
@@ -98,9 +96,10 @@ impl RecordedUsers {
         for _ in 0..ATTEMPTS {
             let loaded = self.users.loaded();
             let users = loaded.enabled();
-            let [head, record] = self.read().await?;
-            let generation = self.head(head.as_ref()).generation;
-            let before: Option<EnabledUsers> = self.parsed(&self.key(), record.as_ref());
+            // Read apart: a commit in between is a conflict.
+            let (head, head_version) = self.read::<Head>(self.head_key()).await?;
+            let (before, version) = self.read::<EnabledUsers>(self.key()).await?;
+            let generation = head.unwrap_or_default().generation;
             if before.as_ref() == Some(&users) && generation > 0 {
                 self.is_recorded(users, generation);
                 return Ok(());
@@ -122,8 +121,9 @@ impl RecordedUsers {
                 users: loaded.enabled.clone(),
             };
             let changes = vec![
-                self.put(self.head_key(), head, &next)?,
-                self.put(self.key(), record, &users)?,
+                self.records
+                    .put(self.head_key(), head_version, &next, None)?,
+                self.records.put(self.key(), version, &users, None)?,
             ];
             let (first, last) = revocations.split_at(revocations.len().saturating_sub(BATCH));
             for some in first.chunks(BATCH) {
@@ -148,10 +148,10 @@ impl RecordedUsers {
     /// Returns false where a file that another server has loaded later lacks the user, or has other
     /// credentials: this one's is older, and the user was revoked already. Logins go on without the store.
     pub(crate) async fn knows(&self, user: &PresentUser) -> bool {
-        let Ok(held) = self.store.get(&self.head_key()).await else {
+        let Ok((head, _)) = self.read::<Head>(self.head_key()).await else {
             return true;
         };
-        let head = self.head(held.as_ref());
+        let head = head.unwrap_or_default();
         let generation = self.generation.load(Ordering::Relaxed);
         if generation == 0 || head.users == self.users.loaded().enabled {
             return true;
@@ -161,32 +161,19 @@ impl RecordedUsers {
             self.changed();
             return true;
         }
-        let others = self.store.get(&self.key()).await.ok().flatten();
-        let others: Option<EnabledUsers> = self.parsed(&self.key(), others.as_ref());
+        let others = self.read::<EnabledUsers>(self.key()).await;
+        let others = others.ok().and_then(|(others, _)| others);
         others.is_some_and(|others| others.get(&user.user.id) == Some(&user.credentials))
     }
 
-    async fn read(&self) -> Result<[Option<Stored>; 2], StoreError> {
-        let held = self.store.read(&[self.head_key(), self.key()]).await?;
-        let incomplete =
-            |_| StoreError::Unavailable("the record of the users is cut off".to_owned());
-        held.try_into().map_err(incomplete)
-    }
-
-    fn put(
+    /// Reads a value; one that cannot be read counts for none, and gives way to the next.
+    async fn read<T: DeserializeOwned>(
         &self,
         key: Key,
-        held: Option<Stored>,
-        value: &impl Serialize,
-    ) -> Result<Change, StoreError> {
-        let text = serde_json::to_string(value).unwrap_or_default();
-        let sealed = self.encryption.seal_record(&key, &text);
-        Ok(Change::Put {
-            value: sealed.map_err(|error| StoreError::Unusable(error.to_string()))?,
-            key,
-            expected: held.map(|held| held.version),
-            ends: None,
-        })
+    ) -> Result<(Option<T>, Option<Version>), StoreError> {
+        let held = self.records.read(&key).await?;
+        let (record, version) = held.map(|held| (held.record.ok(), held.version)).unzip();
+        Ok((record.flatten(), version))
     }
 
     /// Names one record for each path: servers with other users may share the store.
@@ -205,16 +192,6 @@ impl RecordedUsers {
             ..key
         }
     }
-
-    fn head(&self, held: Option<&Stored>) -> Head {
-        self.parsed(&self.head_key(), held).unwrap_or_default()
-    }
-
-    /// Reads a value; one that cannot be read counts for none, and gives way to the next.
-    fn parsed<T: DeserializeOwned>(&self, key: &Key, held: Option<&Stored>) -> Option<T> {
-        let text = self.encryption.open_record(key, &held?.value);
-        serde_json::from_str(&text.ok()?).ok()
-    }
 }
 
 #[cfg(test)]
@@ -226,15 +203,19 @@ mod tests {
     use super::super::file::tests::{file_with, write};
     use super::*;
     use crate::revocations::tests::log_of;
-    use crate::store::Log;
     use crate::store::conformance::unsteady::Unsteady;
+    use crate::store::{Log, Store};
 
     /// A server that has loaded the file as it is.
     fn server(store: &Arc<Unsteady>, file: &tempfile::NamedTempFile) -> RecordedUsers {
         let users = Arc::new(FileUsers::open(file.path().to_owned()).unwrap());
         let store: Arc<dyn Store> = Arc::new(Arc::clone(store));
         let log = log_of(Arc::clone(&store));
-        RecordedUsers::new((store, Arc::default()), Arc::default(), users, log)
+        let records = SealedRecords {
+            store,
+            encryption: Arc::default(),
+        };
+        RecordedUsers::new(records, Arc::default(), users, log)
     }
 
     async fn logs_in(server: &RecordedUsers, account: &str) -> bool {
