@@ -5,6 +5,7 @@ mod auth_proxy;
 mod chunks;
 mod client_head;
 mod download;
+mod handshake;
 pub(crate) mod head_search;
 mod held;
 mod http2_connections;

@@ -136,6 +136,10 @@ pub const HANDSHAKE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\n\
                              Sec-WebSocket-Version: 13\r\n\
                              Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 
+/// Header lines of the response that completes it.
+pub const COMPLETION: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\n\
+                              Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n";
+
 /// Returns the head of a request with a token, and these header lines with their ends.
 pub fn head_with_token(method: &str, target: &str, token: &str, lines: &str) -> Vec<u8> {
     let head = format!("{method} {target} HTTP/1.1\r\nHost: a\r\n");

@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::echo_service::MARK;
+use crate::raw_client::COMPLETION;
 use crate::wait;
 
 /// The service. It lives as long as the test's process.
@@ -154,8 +155,7 @@ impl State {
             .unwrap_or_default();
         write!(
             connection,
-            "HTTP/1.1 101 Switching Protocols\r\n{MARK}: 1\r\nUpgrade: websocket\r\n\
-             Connection: Upgrade\r\n{protocol}\r\n"
+            "HTTP/1.1 101 Switching Protocols\r\n{MARK}: 1\r\n{COMPLETION}{protocol}\r\n"
         )?;
         let mut buffer = [0; 1024];
         while let Ok(count @ 1..) = reader.read(&mut buffer) {

@@ -11,7 +11,8 @@ use wire::http::framing::body::BodyReader;
 
 use super::Connected;
 use super::download::Download;
-use super::response_head::{Handshake, ResponseTo};
+use super::handshake::Handshake;
+use super::response_head::ResponseTo;
 use super::service::Service;
 use super::upload::Upload;
 use crate::app::App;
@@ -255,8 +256,11 @@ impl Request {
 
     fn handshake(&self) -> Handshake {
         let sources = self.rules.auth_policy.interceptor.sources();
-        Handshake {
-            offers_token: strip_token::offers_token(sources, &self.head.headers),
-        }
+        let headers = &self.head.headers;
+        let key = headers.get(header::SEC_WEBSOCKET_KEY);
+        Handshake::new(
+            key.map(HeaderValue::as_bytes).unwrap_or_default(),
+            strip_token::offers_token(sources, headers),
+        )
     }
 }

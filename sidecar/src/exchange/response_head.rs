@@ -7,6 +7,7 @@ use pingora::{Error, ErrorType, ImmutStr};
 use wire::http::framing::body::BodyReader;
 use wire::http::framing::responses::ResponseFraming;
 
+use super::handshake::Handshake;
 use super::malformed_head;
 use super::side::Outgoing;
 use crate::request::kind::{GRPC_STATUS, RequestKind};
@@ -26,13 +27,6 @@ pub(super) struct ResponseTo<'a> {
     pub(super) handshake: Option<Handshake>,
     /// A field that the response echoes.
     pub(super) echo: Option<&'a (HeaderName, HeaderValue)>,
-}
-
-/// The handshake of a WebSocket.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Handshake {
-    /// True if the client offered the protocol `bearer` with its token.
-    pub(super) offers_token: bool,
 }
 
 /// A complete head.
@@ -151,8 +145,11 @@ impl<'h> Parsed<'h> {
         let opens_tunnel = self.status == StatusCode::SWITCHING_PROTOCOLS.as_u16();
         let status = StatusCode::from_u16(self.status);
         let status = status.map_err(|_| malformed("the status is less than 100"))?;
-        if opens_tunnel && request.handshake.is_none() {
-            return Err(malformed("a 101 without a request to switch protocols"));
+        let completes = |handshake: Handshake| handshake.is_completed_by(self);
+        if opens_tunnel && !request.handshake.is_some_and(completes) {
+            return Err(malformed(
+                "a 101 that completes no handshake of a WebSocket",
+            ));
         }
         let has_no_body = self.status < 200 || request.is_head || matches!(self.status, 204 | 304);
         let fields = self.fields.iter().map(|field| (field.name, field.value));
@@ -413,24 +410,39 @@ mod tests {
     #[test]
     fn only_the_response_to_a_handshake_opens_a_tunnel() {
         let of = |offers_token| ResponseTo {
-            handshake: Some(Handshake { offers_token }),
+            handshake: Some(Handshake::new(b"dGhlIHNhbXBsZSBub25jZQ==", offers_token)),
             ..REQUEST
         };
-        let text = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\
-                    Connection: Upgrade, X-Hop\r\nX-Hop: 1\r\nContent-Length: 3\r\n\r\n";
+        const ACCEPT: &str = "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n";
+        let text = format!(
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n{ACCEPT}\
+             Connection: Upgrade, X-Hop\r\nX-Hop: 1\r\nContent-Length: 3\r\n\r\n"
+        );
         for (offers_token, chosen) in [(false, ""), (true, "Sec-WebSocket-Protocol: bearer\r\n")] {
-            let (head, sent) = relayed(text, of(offers_token)).unwrap().unwrap();
+            let (head, sent) = relayed(&text, of(offers_token)).unwrap().unwrap();
             assert!(head.opens_tunnel() && !head.is_interim());
             assert!(head.body.ends_with_connection() && !head.sends_chunks);
             assert!(!head.keep_client && !head.keep_upstream);
             let expected = format!(
-                "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\
+                "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n{ACCEPT}\
                  {chosen}Connection: Upgrade\r\n\r\n"
             );
             assert_eq!(sent, expected);
         }
         let chose = text.replace("X-Hop: 1", "sec-websocket-protocol: chat");
         assert!(!written(&chose, of(true)).contains("bearer"));
+        let twice = format!("{ACCEPT}{ACCEPT}");
+        for (part, other) in [
+            (ACCEPT, ""),
+            (ACCEPT, &*twice),
+            ("K+xOo=", "K+xOp="),
+            ("Upgrade: websocket\r\n", ""),
+            ("Upgrade: websocket", "Upgrade: websocket, h2c"),
+            ("Upgrade: websocket", "Upgrade: h2c"),
+        ] {
+            let relayed = relayed(&text.replacen(part, other, 1), of(false));
+            assert!(relayed.is_err(), "{part} becomes {other}");
+        }
     }
 
     #[test]
