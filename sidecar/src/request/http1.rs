@@ -30,9 +30,9 @@ pub(super) fn check(head: &ReceivedHead) -> Result<(), Rejection> {
     }
 }
 
-/// Returns true if `Connection` would remove a field that frames or routes the request, so that the
-/// service reads another request than was authorized, or if it names something that is no field
-/// name.
+/// Returns true if `Connection` would remove a field that frames or routes the request, or that its
+/// decision reads, so that the service reads another request than was authorized, or if it names
+/// something that is no field name.
 fn connection_names_end_to_end_header(headers: &HeaderMap) -> bool {
     let named = members(headers, &header::CONNECTION).filter(|name| !name.is_empty());
     let is_never = |name: &[u8]| {
@@ -45,13 +45,18 @@ fn connection_names_end_to_end_header(headers: &HeaderMap) -> bool {
     })
 }
 
-const END_TO_END: [&[u8]; 6] = [
+const END_TO_END: [&[u8]; 11] = [
     b"content-length",
     b"transfer-encoding",
     b"host",
     b"x-forwarded-for",
     b"x-forwarded-host",
     b"x-forwarded-proto",
+    b"access-control-request-headers",
+    b"access-control-request-method",
+    b"destination",
+    b"origin",
+    b"sec-fetch-site",
 ];
 /// More than any client names.
 const MAX_CONNECTION_OPTIONS: usize = 9;
@@ -117,11 +122,12 @@ mod tests {
     }
 
     #[test]
-    fn connection_names_no_field_that_frames_or_routes() {
+    fn connection_names_no_field_that_frames_routes_or_decides() {
         for names in [
             "close",
             "keep-alive, Upgrade",
             "x-hop",
+            "Authorization, Cookie",
             "x-content-length",
             "a,b,,c,d,e,f,g,h,i",
             "",
@@ -136,6 +142,9 @@ mod tests {
             "close, X-Forwarded-For",
             "x-forwarded-host",
             "X-FORWARDED-PROTO",
+            "Origin, Access-Control-Request-Method",
+            "destination",
+            "Sec-Fetch-Site",
             "\"x-hop\"",
             ":authority",
             "x hop",

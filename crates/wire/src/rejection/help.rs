@@ -30,11 +30,11 @@ impl Rejection {
                 "Send a path, or a URL with the host that `Host` has. If a gateway in front rewrites `Host`, let it keep it.",
             ),
             Self::RequestFraming => (
-                "It is unclear where the message ends: `Content-Length` with `Transfer-Encoding`, a repeated or listed length, another transfer coding than `chunked`, bare line feeds, control characters in the size line of a chunk, or such a line without a size. Or `Connection` names what no hop may remove (`Content-Length`, `Transfer-Encoding`, `Host`, `X-Forwarded-For`, `-Host`, `-Proto`), what is no field name, or more than nine fields.",
+                "It is unclear where the message ends: `Content-Length` with `Transfer-Encoding`, a repeated or listed length, another transfer coding than `chunked`, bare line feeds, control characters in the size line of a chunk, or such a line without a size. Or `Connection` names what no hop may remove (`Content-Length`, `Transfer-Encoding`, `Host`, `X-Forwarded-For`, `-Host`, `-Proto`, or what the decision reads beside a token, as `Origin`), what is no field name, or more than nine fields.",
                 "Fix the client or the proxy that builds the message: one `Content-Length`, or `Transfer-Encoding: chunked`, never both. `Connection` is for fields of one hop, such as `Keep-Alive`. An unexpected wave of these is an attempt of request smuggling.",
             ),
             Self::RequestMalformed => (
-                "What arrived is no HTTP/1.1 request: a broken request line or header field, a blank in the target that is not escaped, TLS or HTTP/2 on a plain HTTP/1.1 port, two `Host` fields, a `Host` that is no host and port, or another one than `:authority` names.",
+                "What arrived is no HTTP/1.1 request: a broken request line or header field, a blank in the target that is not escaped, TLS or HTTP/2 on a plain HTTP/1.1 port, two `Host` fields, a `Host` that is no host and port, or another one than `:authority` names, or over HTTP/2 a blank at an end of a value.",
                 "Look at what is sent (`curl -v`). `https://` sent to a plain port, or an HTTP/2-only client, is the usual reason. A client that names two hosts, or a proxy that rewrites one of them, has to settle for one.",
             ),
             Self::HostMissing => (
