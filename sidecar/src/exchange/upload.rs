@@ -16,6 +16,7 @@ use wire::http::framing::unread::may_be_request;
 use super::chunks;
 use super::service::{Http2Stream, Service};
 use crate::config::live::Rules;
+use crate::request::http2;
 
 /// Max bytes that wait for the service before the next read from the client.
 const MAX_WAITING: usize = 32 * 1024;
@@ -204,6 +205,8 @@ impl Upload {
         } = &*self.rules;
         self.trailers = trailers;
         if let Some(trailers) = &mut self.trailers {
+            let checked = http2::check_values(trailers);
+            checked.map_err(|_| Error::new_down(ErrorType::InvalidHTTPHeader))?;
             upstream_request.rewrite_trailers(trailers, auth_policy)?;
         }
         self.body = BodyReader::NONE;

@@ -3,7 +3,7 @@
 //!
 //! The `h2` crate resets most such streams; these checks do not rely on it.
 
-use http::{HeaderMap, HeaderName, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use wire::http::framing;
 use wire::http::host;
 use wire::rejection::Rejection;
@@ -38,9 +38,21 @@ pub(crate) fn check(
     {
         return Err(Rejection::RequestFraming);
     }
+    check_values(headers)?;
     let fields = headers.iter();
     framing::check_fields(fields.map(|(name, value)| (name.as_str(), value.as_bytes())))?;
     check_host(authority, headers)
+}
+
+/// Rejects a value with a blank at an end, which HTTP/1.1 drops and for which a service may end the
+/// connection (RFC 9113 §8.2.1).
+pub(crate) fn check_values(fields: &HeaderMap) -> Result<(), Rejection> {
+    let is_blank = |byte: Option<&u8>| byte.is_some_and(|byte| b" \t".contains(byte));
+    let mut values = fields.values().map(HeaderValue::as_bytes);
+    match values.any(|value| is_blank(value.first()) || is_blank(value.last())) {
+        true => Err(Rejection::RequestMalformed),
+        false => Ok(()),
+    }
 }
 
 /// Checks that the request names one host, in its authority, in a field or alike in both.
@@ -66,8 +78,6 @@ fn bytes(headers: &HeaderMap) -> usize {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use http::HeaderValue;
-
     use super::*;
 
     fn checked(fields: &[(&str, &str)]) -> Result<(), Rejection> {
@@ -111,6 +121,19 @@ mod tests {
                 Err(Rejection::RequestFraming),
                 "{fields:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_value_begins_and_ends_without_a_blank() {
+        for (value, expected) in [
+            ("a b", Ok(())),
+            ("", Ok(())),
+            (" a", Err(Rejection::RequestMalformed)),
+            ("a\t", Err(Rejection::RequestMalformed)),
+            (" ", Err(Rejection::RequestMalformed)),
+        ] {
+            assert_eq!(checked(&[("x", value)]), expected, "{value:?}");
         }
     }
 

@@ -229,6 +229,7 @@ fn a_head_that_no_client_should_send_reaches_no_service() {
             with(&[(":path", "/orders/public/x")]),
         ),
         ("two lengths", with(&lengths)),
+        ("a blank behind a value", with(&[("x", "1 ")])),
         ("no path", without(":path")),
         ("no method", without(":method")),
         ("an asterisk", instead(":path", "*")),

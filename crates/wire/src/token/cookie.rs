@@ -33,8 +33,9 @@ pub fn token_of<'a>(
 /// Returns all cookies but those of this name and its look-alikes, as one field; `None` without
 /// such a cookie.
 pub fn cookies_without(headers: &HeaderMap, name: &str) -> Option<Vec<u8>> {
-    let (removed, left): (Vec<_>, Vec<_>) =
-        pairs(headers).partition(|pair| may_be_read_as(pair, name));
+    // An empty pair at the end would leave a blank there, which HTTP/2 does not allow.
+    let pairs = pairs(headers).filter(|pair| !pair.is_empty());
+    let (removed, left): (Vec<_>, Vec<_>) = pairs.partition(|pair| may_be_read_as(pair, name));
     (!removed.is_empty()).then(|| left.join(&b"; "[..]))
 }
 
@@ -141,6 +142,7 @@ mod tests {
             (&["x=1; token=a; y=2"], Some("x=1; y=2")),
             (&["x=1", "token=a", "y"], Some("x=1; y")),
             (&["token=a; token=b; x=1"], Some("x=1")),
+            (&["; x=1;; token=a;", ""], Some("x=1")),
             (&["token; tokens=1; xtoken=a; a=token=b"], None),
             (&["x=\"token\"; token-b=1; b.token=2"], None),
             (&[], None),
