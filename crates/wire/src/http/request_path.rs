@@ -245,10 +245,12 @@ const fn is_confusable(c: char) -> bool {
     matches!(
         c,
         '\u{80}'..='\u{9f}'
+            | '\u{a5}'
             | '\u{37e}'
             | '\u{2024}'..='\u{2026}'
             | '\u{2044}'
             | '\u{2047}'..='\u{2049}'
+            | '\u{20a9}'
             | '\u{2100}'..='\u{2101}'
             | '\u{2105}'..='\u{2106}'
             | '\u{2215}'
@@ -376,6 +378,8 @@ mod tests {
             (b"/caf%e9", "opaque"),
             (b"/caf\xc3\xa9", "opaque"),
             (b"/a%ef%bc%8fb", "opaque"),
+            (b"/a%c2%a5b", "opaque"),
+            (b"/a%e2%82%a9b", "opaque"),
             (b"", "rejected"),
             (b"*", "rejected"),
             (b"a", "rejected"),
