@@ -172,7 +172,7 @@ END
     start sidecar "$target/debug/sidecar" serve \
         --listen "127.0.0.1:${SIDECAR_PORT:-0}" --admin-listen "127.0.0.1:${SIDECAR_ADMIN_PORT:-0}" \
         --auth-server "http://$auth/auth" --signing-type ecdsa --app-id demo --app-secret demo \
-        --upstream "http://$service" --config "$work/rules.toml" --lame-duck 0
+        --upstream "http://$service" --config "$work/rules.toml"
     sidecar=$(address sidecar "listening on" $!)
     sidecar_admin=$(address sidecar "admin listening on" $!)
     ready sidecar "$sidecar_admin"

@@ -73,7 +73,6 @@ impl DevArgs {
         set("rotate-every", self.rotate_every.to_string());
         // A sidecar that meets the next key before its minute fetches it at once.
         set("rotation-lead", "1s".to_owned());
-        set("lame-duck", "0".to_owned());
         for audience in &self.audience {
             set("audience", audience.clone());
         }

@@ -231,9 +231,11 @@ pub(crate) struct RegistrationArgs {
 #[command(next_help_heading = "Stop")]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct StopArgs {
-    /// Time to go on accepting after SIGTERM while reporting not ready
+    /// Time to go on accepting after SIGTERM while reporting not ready; 5s in the image
+    ///
+    /// As long as what routes to this program takes to follow /readyz
     #[arg(long, env, value_name = "DURATION",
-          default_value_t = Seconds::new(5), value_parser = within(0..=300))]
+          default_value_t = Seconds::new(0), value_parser = within(0..=300))]
     pub(crate) lame_duck: Seconds,
 }
 

@@ -60,7 +60,6 @@ async fn a_server_whose_synchronization_ends_stops_to_be_restarted() {
         "--listen=127.0.0.1:0",
         "--admin-listen=127.0.0.1:0",
         "--store-poll-interval=1",
-        "--lame-duck=0",
     ];
     let Command::Serve(args) = runtime::command_line::parse_words::<Cli>(flags)
         .unwrap()

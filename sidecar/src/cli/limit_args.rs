@@ -67,8 +67,10 @@ pub(crate) struct LimitArgs {
 #[command(next_help_heading = "Stop")]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct StopArgs {
-    /// Time to go on accepting after SIGTERM while reporting not ready
-    #[arg(long, env, default_value_t = Seconds::new(5), value_name = "DURATION")]
+    /// Time to go on accepting after SIGTERM while reporting not ready; 5s in the image
+    ///
+    /// As long as what routes to this program takes to follow /readyz
+    #[arg(long, env, default_value_t = Seconds::new(0), value_name = "DURATION")]
     pub(crate) lame_duck: Seconds,
 
     /// Time after that for requests in flight to finish
