@@ -6,6 +6,8 @@ use argon2::password_hash::{self, SaltString};
 use argon2::{ARGON2ID_IDENT, Algorithm, Argon2, Block, Params, PasswordHasher, Version};
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::error::Unspecified;
+use wire::folding::compatible;
+use zeroize::Zeroizing;
 
 use crate::random;
 
@@ -75,8 +77,14 @@ impl HashedPassword {
         })
     }
 
-    /// Verifies a password; takes tens of milliseconds and the memory of the parameters.
+    /// Verifies a password; takes tens of milliseconds and the memory of the parameters. Others may
+    /// have hashed it as it was typed.
     pub(crate) fn matches(&self, password: &str) -> bool {
+        let form = Zeroizing::new(compatible(password));
+        self.hashes(&form) || *form != password && self.hashes(password)
+    }
+
+    fn hashes(&self, password: &str) -> bool {
         let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, self.params.clone());
         let mut hash = vec![0; self.hash.len()];
         let hashed = argon2.hash_password_into_with_memory(
@@ -155,7 +163,8 @@ pub(crate) fn hash(password: &str, params: &Params) -> Result<String, HashingErr
     let cost = Params::new(params.m_cost(), params.t_cost(), params.p_cost(), None)
         .map_err(password_hash::Error::from)?;
     let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, cost);
-    let hash = argon2.hash_password(password.as_bytes(), &salt)?;
+    let form = Zeroizing::new(compatible(password));
+    let hash = argon2.hash_password(form.as_bytes(), &salt)?;
     Ok(hash.to_string())
 }
 
@@ -186,6 +195,11 @@ pub(crate) mod tests {
         assert_ne!(stored, hash("correct horse"), "each has its own salt");
         let parsed = HashedPassword::parse(&stored).unwrap();
         assert!(parsed.matches("correct horse"));
+        let typed = "\u{ff2d}u\u{308}ller";
+        let composed = HashedPassword::parse(&hash("M\u{fc}ller")).unwrap();
+        assert!(composed.matches(typed) && composed.matches("M\u{fc}ller"));
+        let of_others = HashedPassword::parse(&cheap(typed)).unwrap();
+        assert!(of_others.matches(typed) && !of_others.matches("M\u{fc}ller"));
         for wrong in ["", "correct hors", "Correct horse", "correct horse\0"] {
             assert!(!parsed.matches(wrong), "{wrong:?}");
         }

@@ -8,6 +8,7 @@ use aws_lc_rs::digest::{Context, SHA256};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use runtime::files::secret_file::{self, SecretFileError};
 use runtime::files::toml_error::TomlError;
+use wire::folding::composed;
 use wire::token::claims::ExtraInfo;
 use zeroize::Zeroizing;
 
@@ -59,7 +60,9 @@ pub(crate) enum UsersFileError {
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum UserError {
-    #[error("account and id have 1 to 128 characters, none of them a control character")]
+    #[error(
+        "account and id have 1 to 128 characters in NFC, no control character and no blank at an end"
+    )]
     Name,
     #[error("{0} holds a control character")]
     Control(&'static str),
@@ -301,7 +304,10 @@ fn parameters(params: &Params) -> String {
 }
 
 fn is_name(text: &str) -> bool {
-    (1..=MAX_CHARACTERS).contains(&text.chars().count()) && !text.chars().any(char::is_control)
+    (1..=MAX_CHARACTERS).contains(&text.chars().count())
+        && !text.chars().any(char::is_control)
+        && text.trim() == text
+        && composed(text) == text
 }
 
 /// Returns a stand-in that costs as much as most passwords, so that the time reveals least.
@@ -452,6 +458,14 @@ pub(crate) mod tests {
             ),
             (
                 &ada.replace("\"ada\"", "\"\""),
+                "account and id have 1 to 128 characters",
+            ),
+            (
+                &ada.replace("\"ada\"", "\" ada\""),
+                "account and id have 1 to 128 characters",
+            ),
+            (
+                &ada.replace("\"ada\"", "\"a\u{308}da\""),
                 "account and id have 1 to 128 characters",
             ),
             (

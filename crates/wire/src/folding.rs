@@ -46,6 +46,16 @@ fn fold_once(text: &str) -> String {
     folded.filter(is_kept).collect()
 }
 
+/// Returns a name in the form in which names are compared: NFC.
+pub fn composed(name: &str) -> String {
+    name.nfc().collect()
+}
+
+/// Returns a password in the form in which it is hashed: NFKC, as keyboards differ (NIST SP 800-63B).
+pub fn compatible(password: &str) -> String {
+    password.nfkc().collect()
+}
+
 const DOT_ABOVE: char = '\u{307}';
 const IOTA: char = '\u{3b9}';
 const IOTA_BELOW: char = '\u{345}';

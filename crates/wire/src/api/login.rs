@@ -5,6 +5,7 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::folding::composed;
 use crate::{rejection::Rejection, strict_json};
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -12,7 +13,7 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// Account, password and verification code of a login (contract §2.2).
 #[derive(Clone, PartialEq, Eq)]
 pub struct LoginRequest {
-    /// The account, not empty.
+    /// The account, not empty, composed as accounts are.
     pub username: String,
     /// The password, not empty.
     pub password: String,
@@ -54,7 +55,7 @@ impl LoginRequest {
         let code = text(&mut members, "code").unwrap_or_default();
         match (username, password) {
             (Some(username), Some(password)) => Ok(Self {
-                username,
+                username: composed(&username),
                 password,
                 code,
             }),
@@ -139,6 +140,13 @@ pub struct UserInfo {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
+
+    #[test]
+    fn an_account_is_composed_whatever_keyboard_types_it() {
+        let body = "{\"username\":\"Mu\u{308}ller\",\"password\":\"b\"}";
+        let request = LoginRequest::from_json(body.as_bytes()).unwrap();
+        assert_eq!(request.username, "M\u{fc}ller");
+    }
 
     #[test]
     fn contract_2_2_username_and_password_are_enough() {
