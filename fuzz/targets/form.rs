@@ -25,6 +25,9 @@ fuzz_target!(|data: &[u8]| {
         let name = decode(name).expect("a name of a form");
         let value = decode(value).expect("a value of a form");
         assert!(!value.contains(char::is_control));
+        if name == "resource" {
+            continue;
+        }
         assert_eq!(
             form.value(&name),
             Some(value.as_str()).filter(|it| !it.is_empty())

@@ -104,8 +104,9 @@ impl MountedApplications {
                 continue;
             }
             let file = self.path.join(&name);
-            let Some(id) = name.to_str().and_then(|name| name.parse::<AppId>().ok()) else {
-                let error = format!("{}: its name is not an application id", file.display());
+            let id = name.to_str().filter(|name| !is_copy(name));
+            let Some(id) = id.and_then(|name| name.parse::<AppId>().ok()) else {
+                let error = format!("{}: its name is not an application's", file.display());
                 now.errors.push(error);
                 continue;
             };
@@ -124,6 +125,11 @@ impl MountedApplications {
         now.errors.sort();
         Ok(now)
     }
+}
+
+/// Returns true for the name of an editor's copy, whose secret may be a former one.
+fn is_copy(name: &str) -> bool {
+    name.ends_with('~') || name.ends_with(".bak")
 }
 
 /// Reads one secret, or two during a change of secrets, each on a line.
@@ -173,7 +179,9 @@ mod tests {
         write(&path("short"), "changeit", 0o600);
         write(&path("three"), &format!("{two}{two}"), 0o600);
         write(&path("exposed"), &"d".repeat(32), 0o644);
-        write(&path("an id"), &"e".repeat(32), 0o600);
+        for name in ["an id", "orders~", "stock.bak"] {
+            write(&path(name), &"e".repeat(32), 0o600);
+        }
         fs::create_dir(path("directory")).unwrap();
 
         let mounted = MountedApplications::open(home.path().to_owned()).unwrap();
@@ -181,7 +189,7 @@ mod tests {
         assert!(accepts(&mounted, "stock", "b") && accepts(&mounted, "stock", "c"));
         assert_eq!(mounted.applications.registered().count(), 2);
         let warnings: Vec<_> = mounted.warnings().collect();
-        assert_eq!(warnings.len(), 5, "{warnings:#?}");
+        assert_eq!(warnings.len(), 7, "{warnings:#?}");
         assert!(warnings.iter().all(|line| !line.contains("changeit")));
     }
 

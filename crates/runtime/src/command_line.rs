@@ -8,7 +8,7 @@
 //! stands in the file alone ([`WithFile`]).
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -330,8 +330,13 @@ fn unknown(command: &Command, set: impl Iterator<Item = OsString>) -> impl Itera
         .filter_map(|name| name.into_string().ok())
         .filter(|name| name.starts_with(VARIABLE_PREFIX))
         .collect();
-    ours.into_iter()
-        .map(|name| format!("{name} is no setting of this program: ignored"))
+    ours.into_iter().map(move |name| {
+        let setting = name.strip_suffix("_FILE");
+        let setting = setting.filter(|setting| read.contains(OsStr::new(setting)));
+        let hint = setting.map(|setting| format!("; {setting} takes the value itself"));
+        let hint = hint.unwrap_or_default();
+        format!("{name} is no setting of this program: ignored{hint}")
+    })
 }
 
 #[cfg(test)]

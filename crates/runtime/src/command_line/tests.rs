@@ -463,13 +463,17 @@ fn a_variable_of_ours_that_no_flag_declares_is_noticed() {
         "POSTERN_UNSET_NAME",
         "POSTERN_CONFIG",
         "POSTERN_NMAE",
+        "POSTERN_UNSET_NAME_FILE",
         "HOME",
     ]
     .map(OsString::from);
     let command = command::<Program>();
     let warnings: Vec<_> = unknown(&command, names.into_iter()).collect();
-    let expected = "POSTERN_NMAE is no setting of this program: ignored";
-    assert_eq!(warnings, [expected]);
+    let expected = [
+        "POSTERN_NMAE is no setting of this program: ignored",
+        "POSTERN_UNSET_NAME_FILE is no setting of this program: ignored; POSTERN_UNSET_NAME takes the value itself",
+    ];
+    assert_eq!(warnings, expected);
 }
 
 /// Returns `text` with its sources, for the command line `arguments`, a set variable of

@@ -42,6 +42,13 @@ impl TrustedProxies {
         self.0.is_empty() && headers.contains_key(FORWARDED_FOR)
     }
 
+    /// Returns true for a trusted proxy that forwards what is no address.
+    #[must_use]
+    pub fn hear_no_address(&self, peer: IpAddr, headers: &HeaderMap) -> bool {
+        let mut hops = hops_from_the_right(headers);
+        self.trusts(peer) && hops.next().is_some_and(|hop| parse(hop).is_none())
+    }
+
     /// Returns true for the address of a trusted proxy.
     #[must_use]
     pub fn trusts(&self, address: IpAddr) -> bool {

@@ -6,6 +6,9 @@ use std::fmt;
 /// OAuth requests have a handful; a body of thousands only costs memory.
 const MAX_PARAMETERS: usize = 32;
 
+/// May repeat (RFC 8707 §2), and is not evaluated.
+const UNREAD: &str = "resource";
+
 /// The parameters of a form, each at most once (RFC 6749 §3.2).
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Form(BTreeMap<String, String>);
@@ -62,6 +65,9 @@ impl Form {
             let (name, value) = (decode(name)?, decode(value)?);
             if name.is_empty() {
                 return Err(FormError::Nameless);
+            }
+            if name == UNREAD {
+                continue;
             }
             if parameters.insert(name, value).is_some() {
                 return Err(FormError::Repeated);
@@ -135,6 +141,7 @@ mod tests {
             ("&a=1&&", Some("1")),
             ("a=", None),
             ("a", None),
+            ("resource=x&a=1&resource=y", Some("1")),
             ("", None),
             ("A=1", None),
         ] {
