@@ -74,7 +74,7 @@ impl Rejection {
                 "Put less into the token.",
             ),
             Self::AuthorizationScheme => (
-                "The `Authorization` field has another scheme than `Bearer`.",
+                "The `Authorization` field has another scheme than `Bearer`. At the auth server any path that it does not serve requires it, such as `/oauth/token/`.",
                 "Send `Authorization: Bearer <token>`: the word, a space, the token.",
             ),
             Self::TokenMalformed => (
