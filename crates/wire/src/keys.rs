@@ -57,7 +57,7 @@ pub enum KeyError {
     #[error("this is a private key; only the public half may be published")]
     PrivateKey,
     /// A key of another type than configured.
-    #[error("the key is not of the configured type {expected}")]
+    #[error("the key is not of the type {expected} that --signing-type names")]
     OtherType {
         /// `--signing-type`.
         expected: SigningType,

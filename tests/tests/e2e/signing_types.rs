@@ -67,7 +67,7 @@ fn contract_5_4_a_sidecar_of_another_type_trusts_nothing() {
     let sidecar = SidecarPlan::new(&service, &server.url())
         .application("orders", &secret)
         .start();
-    sidecar.until_logged("of the configured type");
+    sidecar.until_logged("that --signing-type names");
     let response = sidecar.bearing(&server.login()).get("/list");
     assert_eq!(verdict(&response), "503 auth_keys_unavailable");
     assert_eq!(service.requests().len(), 0);
