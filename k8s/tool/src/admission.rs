@@ -9,7 +9,7 @@ use runtime::named_enum;
 use serde_json::{Value, json};
 
 use crate::annotations::SIDECAR;
-use crate::inject::of_workload;
+use crate::inject::change_workload;
 use crate::metadata::inherit;
 use crate::object::{Object, text};
 use crate::original;
@@ -119,12 +119,12 @@ fn change(object: &mut Value, operation: &str, settings: &Settings) -> Result<Ve
         // Their pods cannot change any more.
         "Pod" | "Job" if operation == "UPDATE" => Ok(Vec::new()),
         kind => {
-            let Some((whole, warnings)) = of_workload(view, &[], settings)? else {
-                return Ok(Vec::new());
-            };
+            let has_template = kind != "Pod" && view.wants_sidecar();
+            let mut whole = object.clone();
+            let warnings = change_workload(&mut whole, &[], settings)?;
             // The pods get the sidecar themselves: a workload was changed for the reason of a
             // rejection alone, which reaches the user who applies it.
-            let protected = ports::of_protected(Object(&whole)).filter(|_| kind != "Pod");
+            let protected = ports::of_protected(Object(&whole)).filter(|_| has_template);
             match protected {
                 // A container that others add to the pods later may have a port too.
                 Some((_, port)) => inherit(object, port)?,

@@ -18,9 +18,6 @@ use crate::yaml::{Document, error};
 /// Of a Service whose pods have their sidecars later.
 const EARLY: &str = "is moved at once, before the pods that it leads to have their sidecars: apply --only workloads, wait for the rollout, then apply --only services";
 
-/// An object after a change, with lines for the operator; `None` for one that stays as it is.
-type Changed = Option<(Value, Vec<String>)>;
-
 /// Puts the sidecar into every labelled workload, and moves the Services of its pods. A workload that
 /// has one stays as it is.
 ///
@@ -30,15 +27,12 @@ pub(crate) fn inject(documents: &mut [Document], settings: &Settings) -> Result<
     let is_running = |object: &Object<'_>| !text(object.0, "/metadata/resourceVersion").is_empty();
     let without = objects(documents).filter(|each| is_running(each) && !each.is_protected());
     let without: BTreeSet<String> = without.map(Object::described).collect();
-    change(documents, |object, input| {
-        let changed = of_workload(object, input, settings)?;
-        Ok(changed.map(|(value, warnings)| {
-            let missing = missing(Object(&value), input);
-            (value, [warnings, missing].concat())
-        }))
+    change(documents, |value, input| {
+        let warnings = change_workload(value, input, settings)?;
+        Ok([warnings, missing(Object(value), input)].concat())
     })?;
-    change(documents, |object, input| {
-        of_service(object, input, &without)
+    change(documents, |value, input| {
+        change_service(value, input, &without)
     })
 }
 
@@ -47,17 +41,14 @@ pub(crate) fn inject(documents: &mut [Document], settings: &Settings) -> Result<
 pub(crate) fn lint(input: &[Document], settings: &Settings) -> Vec<String> {
     let of_document = |document: &Document| {
         let object = Object(&document.value);
-        let changed = match of_workload(object, input, settings) {
-            Ok(None) => of_service(object, input, &BTreeSet::new()),
-            changed => changed,
-        };
-        let why = match (changed, object.kind()) {
-            (Err(why), _) => why,
-            (Ok(Some((value, _))), kind) if value != document.value => match kind {
-                "Service" => "leads past the sidecar".to_owned(),
-                _ => "has no sidecar: the service is reached without a token".to_owned(),
-            },
-            _ => return None,
+        let mut value = document.value.clone();
+        let changed = change_workload(&mut value, input, settings)
+            .and_then(|_| change_service(&mut value, input, &BTreeSet::new()));
+        let why = match changed {
+            Err(why) => why,
+            Ok(_) if value == document.value => return None,
+            Ok(_) if object.kind() == "Service" => "leads past the sidecar".to_owned(),
+            Ok(_) => "has no sidecar: the service is reached without a token".to_owned(),
         };
         Some(format!(
             "{}: {}: {why}",
@@ -104,72 +95,71 @@ fn warn(document: &mut Document, lines: Vec<String>) {
 /// Replaces each object by what it becomes among all of them.
 fn change(
     documents: &mut [Document],
-    changed: impl Fn(Object<'_>, &[Document]) -> Result<Changed, String>,
+    changed: impl Fn(&mut Value, &[Document]) -> Result<Vec<String>, String>,
 ) -> Result<(), ExitError> {
     let of_document = |document: &Document| {
-        let object = Object(&document.value);
-        let line = |why| format!("{}: {why}", object.described());
-        let changed = changed(object, documents);
-        changed.map_err(|why| error(&document.location, &line(why)))
-    };
-    let all: Result<Vec<Changed>, ExitError> = documents.iter().map(of_document).collect();
-    for (document, changed) in documents.iter_mut().zip(all?) {
-        if let Some((value, warnings)) = changed {
-            document.value = value;
-            warn(document, warnings);
+        let mut value = document.value.clone();
+        let line = |why| format!("{}: {why}", Object(&document.value).described());
+        match changed(&mut value, documents) {
+            Ok(warnings) => Ok((value, warnings)),
+            Err(why) => Err(error(&document.location, &line(why))),
         }
+    };
+    let all: Result<Vec<_>, ExitError> = documents.iter().map(of_document).collect();
+    for (document, (value, warnings)) in documents.iter_mut().zip(all?) {
+        document.value = value;
+        warn(document, warnings);
     }
     Ok(())
 }
 
-/// Puts the sidecar into a labelled workload.
+/// Puts the sidecar into a labelled workload, and returns warnings.
 ///
 /// # Errors
-/// The reason why it would look protected and not be.
-pub(crate) fn of_workload(
-    object: Object<'_>,
+/// The reason why it would look protected and not be; the object is then of no use.
+pub(crate) fn change_workload(
+    value: &mut Value,
     input: &[Document],
     settings: &Settings,
-) -> Result<Changed, String> {
+) -> Result<Vec<String>, String> {
+    let object = Object(value);
     object.check()?;
     if object.pod().is_none() || !object.wants_sidecar() {
-        return Ok(None);
+        return Ok(Vec::new());
     }
-    let mut value = object.0.clone();
-    let mut warnings = follow(&mut value);
-    if Object(&value).wants_sidecar() {
-        warnings.extend(add_sidecar(&mut value, settings, input)?);
+    let mut warnings = follow(value);
+    if Object(value).wants_sidecar() {
+        warnings.extend(add_sidecar(value, settings, input)?);
     }
-    Ok(Some((value, warnings)))
+    Ok(warnings)
 }
 
 /// Moves a Service to the sidecars of its pods. `without` are running workloads that have none yet.
-fn of_service(
-    service: Object<'_>,
+fn change_service(
+    value: &mut Value,
     input: &[Document],
     without: &BTreeSet<String>,
-) -> Result<Changed, String> {
+) -> Result<Vec<String>, String> {
+    let service = Object(value);
     let selected = objects(input).filter(|each| services::selects(service, *each));
     let selected: Vec<Object<'_>> = selected.collect();
     let is_exempt = services::is_exempt(service);
     if service.kind() != "Service" || selected.is_empty() && !is_exempt {
-        return Ok(None);
+        return Ok(Vec::new());
     }
-    let mut value = service.0.clone();
     let first = selected.iter().find_map(|each| ports::of_protected(*each));
     let Some((pod, port)) = first.filter(|_| !is_exempt) else {
-        let edited = take_away(&mut value).unwrap_or_default();
-        return Ok(Some((value, edited)));
+        return Ok(take_away(value).unwrap_or_default());
     };
     let mut others = selected.iter().map(|each| ports::of_protected(*each));
     if others.any(|other| other.is_none_or(|(_, other)| other != port)) {
         return Err("selects pods with and without a sidecar, or with different ports".to_owned());
     }
-    let is_moved = services::move_to_sidecar(&mut value, |target| {
+    let is_moved = services::move_to_sidecar(value, |target| {
         port.is_some() && ports::resolved(pod, target) == port
     })?;
     let mut selected = selected.iter().map(|each| each.described());
     let is_early = is_moved && selected.any(|described| without.contains(&described));
     let warning = is_early.then(|| EARLY.to_owned());
-    Ok(Some((value, Vec::from_iter(warning))))
+    Ok(Vec::from_iter(warning))
 }
