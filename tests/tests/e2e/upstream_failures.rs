@@ -26,7 +26,7 @@ fn a_malformed_response_is_502_with_a_reason_of_its_own() {
         ),
         (
             "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n",
-            "a 101 without a request to switch protocols",
+            "a 101 that completes no handshake of a WebSocket",
         ),
         ("HTTP/1.1 099 Low\r\n\r\n", "the status is less than 100"),
         (
