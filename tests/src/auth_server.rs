@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::certificates::{Authority, Certificate};
-use crate::client::{Client, verdict};
+use crate::client::Client;
 use crate::file_mounts::FileMounts;
 use crate::message::Message;
 use crate::process::{CommandLine, Finished, Process};
@@ -347,7 +347,7 @@ impl AuthServer {
 
     /// Returns the server's verdict on a token.
     pub fn verdict(&self, token: &str) -> String {
-        verdict(&self.anonymous().bearing(token).get(USER_DETAILS))
+        self.anonymous().bearing(token).verdict(USER_DETAILS)
     }
 
     /// Waits until the server rejects a token as revoked: it has read the store.

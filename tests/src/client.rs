@@ -119,6 +119,16 @@ impl Client {
         self.send(&self.request("GET", path))
     }
 
+    /// Returns the status of GET.
+    pub fn status(&self, path: &str) -> u16 {
+        self.get(path).status()
+    }
+
+    /// Returns the verdict on GET.
+    pub fn verdict(&self, path: &str) -> String {
+        self.get(path).verdict()
+    }
+
     /// Sends POST with a JSON body.
     pub fn post(&self, path: &str, body: &Value) -> Message {
         self.send(&self.request("POST", path).json(body))
@@ -166,29 +176,39 @@ impl Client {
     }
 }
 
-/// Returns the reason code in the body of a failure.
-///
-/// # Panics
-/// When the body is no envelope.
-pub fn reason(response: &Message) -> String {
-    let envelope = response.json();
-    envelope["data"]["reason"]
-        .as_str()
-        .unwrap_or_else(|| panic!("no reason in {envelope}"))
-        .to_owned()
+impl Message {
+    /// Returns the reason code in the body of a failure.
+    ///
+    /// # Panics
+    /// When the body is no envelope.
+    pub fn reason(&self) -> String {
+        let envelope = self.json();
+        let reason = envelope["data"]["reason"].as_str().map(str::to_owned);
+        reason.unwrap_or_else(|| panic!("no reason in {envelope}"))
+    }
+
+    /// Returns status and reason code of a rejection, `200` for a success, as the tables write it.
+    pub fn verdict(&self) -> String {
+        verdict_of(self.status(), &self.body)
+    }
 }
 
-/// Returns status and reason code of a rejection, `200` for a success, as the tables write it.
+/// Returns status and reason code of a rejection, `200` for a success.
 pub fn verdict(response: &Message) -> String {
-    if response.status() < 400 {
-        return response.status().to_string();
+    response.verdict()
+}
+
+/// Returns the reason code in the body of a failure.
+pub fn reason(response: &Message) -> String {
+    response.reason()
+}
+
+/// Returns status and reason code of a rejection, `200` for a success.
+pub(crate) fn verdict_of(status: u16, body: &[u8]) -> String {
+    if status < 400 {
+        return status.to_string();
     }
-    let reason = serde_json::from_slice::<Value>(&response.body)
-        .ok()
-        .and_then(|envelope| envelope["data"]["reason"].as_str().map(str::to_owned));
-    format!(
-        "{} {}",
-        response.status(),
-        reason.unwrap_or_else(|| "without a reason".to_owned())
-    )
+    let envelope: Value = serde_json::from_slice(body).unwrap_or_default();
+    let reason = envelope["data"]["reason"].as_str();
+    format!("{status} {}", reason.unwrap_or("without a reason"))
 }

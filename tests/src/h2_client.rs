@@ -10,6 +10,7 @@ use h2::{RecvStream, SendStream};
 use http::{HeaderMap, Request, Response};
 use tokio::runtime::Runtime;
 
+use crate::client;
 use crate::wait::TIMEOUT;
 
 /// A well-behaved client with one connection.
@@ -33,29 +34,11 @@ pub struct H2Response {
 
 impl H2Response {
     /// Returns status and reason code of a rejection, `200` for a success.
-    ///
-    /// # Panics
-    /// When a rejection has no envelope.
     pub fn verdict(&self) -> String {
-        let status = self.head.status().as_u16();
-        if let Some(verdict) = self.grpc_verdict() {
-            return verdict;
-        }
-        if status < 400 {
-            return status.to_string();
-        }
-        let envelope: serde_json::Value =
-            serde_json::from_slice(&self.body).expect("an envelope in the rejection");
-        format!(
-            "{status} {}",
-            envelope["data"]["reason"]
-                .as_str()
-                .unwrap_or("without a reason")
-        )
+        let of_status = || client::verdict_of(self.head.status().as_u16(), &self.body);
+        self.grpc_verdict().unwrap_or_else(of_status)
     }
-}
 
-impl H2Response {
     /// Returns `grpc STATUS REASON` of a call that is rejected in its head.
     fn grpc_verdict(&self) -> Option<String> {
         let field = |name| self.head.headers().get(name)?.to_str().ok();

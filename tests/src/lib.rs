@@ -21,6 +21,7 @@ pub mod connect_proxy;
 pub mod dashboard;
 pub mod documented;
 pub mod echo_service;
+pub mod expect;
 pub mod fake_auth_server;
 pub mod file_mounts;
 pub mod file_store;

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::auth_server::{AuthServer, ECDSA, TOKEN_REVOKED, admin_get, announced_address};
-use crate::client::{Client, verdict};
+use crate::client::Client;
 use crate::echo_service::EchoService;
 use crate::fake_auth_server::FakeAuthServer;
 use crate::metrics;
@@ -298,6 +298,11 @@ impl Sidecar {
         self.anonymous().bearing(token)
     }
 
+    /// Returns the verdict on GET with a token.
+    pub fn verdict_of(&self, token: &str) -> String {
+        self.bearing(token).verdict("/list")
+    }
+
     /// Waits until so many requests are in flight.
     pub fn until_in_flight(&self, count: u64) {
         wait::until("the requests in flight", || {
@@ -318,7 +323,7 @@ impl Sidecar {
     /// Waits until a token is rejected as revoked.
     pub fn until_revoked(&self, token: &str) {
         wait::until("the sidecar to reject the token", || {
-            verdict(&self.bearing(token).get("/list")) == TOKEN_REVOKED
+            self.verdict_of(token) == TOKEN_REVOKED
         });
     }
 

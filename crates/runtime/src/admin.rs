@@ -259,20 +259,16 @@ mod tests {
             let fields = request.headers_mut();
             fields.append(header::HOST, host.parse().unwrap());
         }
-        let peer: SocketAddr = peer.parse().unwrap();
-        request.extensions_mut().insert(ConnectInfo(peer));
+        let peer = ConnectInfo(peer.parse::<SocketAddr>().unwrap());
+        request.extensions_mut().insert(peer);
         let mut registry = Registry::default();
         let requests = prometheus_client::metrics::counter::Counter::<u64>::default();
         registry.register("requests", "Requests", requests);
-        let response = routes(health.clone(), Arc::new(registry), open(), extra())
-            .oneshot(request)
-            .await
-            .unwrap();
+        let routes = routes(health.clone(), Arc::new(registry), open(), extra());
+        let response = routes.oneshot(request).await.unwrap();
         let status = response.status().as_u16();
-        let body = axum::body::to_bytes(response.into_body(), 64 * 1024)
-            .await
-            .unwrap();
-        (status, String::from_utf8(body.to_vec()).unwrap())
+        let body = axum::body::to_bytes(response.into_body(), 64 * 1024).await;
+        (status, String::from_utf8(body.unwrap().to_vec()).unwrap())
     }
 
     #[tokio::test]
@@ -283,16 +279,9 @@ mod tests {
         let peer = "10.0.0.7:40000";
         assert_eq!(response(&health, peer, "/livez").await.0, 200);
         assert_eq!(response(&health, peer, "/startupz").await.0, 503);
-        for (peer, expected) in [
-            (
-                "127.0.0.1:40000",
-                r#"[{"name":"started","ok":false,"reason":"starting"},{"name":"signing_key","ok":false,"reason":"no key pair yet","note":"of /store"}]"#,
-            ),
-            (
-                peer,
-                r#"[{"name":"started","ok":false,"reason":null},{"name":"signing_key","ok":false,"reason":null}]"#,
-            ),
-        ] {
+        let whole = r#"[{"name":"started","ok":false,"reason":"starting"},{"name":"signing_key","ok":false,"reason":"no key pair yet","note":"of /store"}]"#;
+        let of_others = r#"[{"name":"started","ok":false,"reason":null},{"name":"signing_key","ok":false,"reason":null}]"#;
+        for (peer, expected) in [("127.0.0.1:40000", whole), (peer, of_others)] {
             let (status, report) = response(&health, peer, "/readyz").await;
             assert_eq!((status, report.as_str()), (503, expected), "{peer}");
         }
@@ -302,10 +291,8 @@ mod tests {
         assert_eq!(response(&health, peer, "/startupz").await.0, 200);
         let (status, report) = response(&health, peer, "/readyz").await;
         assert_eq!(status, 200);
-        assert!(
-            report.contains(r#"{"name":"signing_key","ok":true,"reason":null}"#),
-            "{report}"
-        );
+        let ready = r#"{"name":"signing_key","ok":true,"reason":null}"#;
+        assert!(report.contains(ready), "{report}");
     }
 
     #[tokio::test]
@@ -339,11 +326,8 @@ mod tests {
             ("10.0.0.7:1", "/probe/", 403),
             ("127.0.0.1:1", "/probe/another", 404),
         ] {
-            assert_eq!(
-                response(&health, peer, path).await.0,
-                status,
-                "{peer} {path}"
-            );
+            let found = response(&health, peer, path).await.0;
+            assert_eq!(found, status, "{peer} {path}");
         }
     }
 
@@ -381,47 +365,24 @@ mod tests {
 
     #[test]
     fn what_a_page_of_another_site_has_a_browser_send_is_recognised() {
+        let own = ("origin", "http://127.0.0.1:8081");
         for (fields, expected) in [
             (&[][..], false),
             (&[("accept", "x")], false),
-            (&[("origin", "http://127.0.0.1:8081")], false),
-            (
-                &[
-                    ("origin", "http://127.0.0.1:8081"),
-                    ("sec-fetch-site", "same-origin"),
-                ],
-                false,
-            ),
+            (&[own], false),
+            (&[own, ("sec-fetch-site", "same-origin")], false),
             (&[("origin", "null")], true),
             (&[("origin", "http://127.0.0.1:3000")], true),
             (&[("origin", "https://127.0.0.1:8081")], true),
             (&[("origin", "http://evil.example")], true),
             (&[("sec-fetch-site", "cross-site")], true),
-            (
-                &[
-                    ("origin", "http://127.0.0.1:8081"),
-                    ("sec-fetch-site", "same-site"),
-                ],
-                true,
-            ),
-            (
-                &[
-                    ("origin", "http://127.0.0.1:8081"),
-                    ("origin", "http://evil.example"),
-                ],
-                true,
-            ),
+            (&[own, ("sec-fetch-site", "same-site")], true),
+            (&[own, ("origin", "http://evil.example")], true),
         ] {
-            let fields = fields.iter().chain(&[("host", "127.0.0.1:8081")]);
-            let field = |(name, value): &(&'static str, &'static str)| {
-                (name.parse().unwrap(), HeaderValue::from_static(value))
-            };
             let mut headers = HeaderMap::new();
-            fields
-                .map(field)
-                .for_each(|(name, value): (http::HeaderName, _)| {
-                    headers.append(name, value);
-                });
+            for (name, value) in fields.iter().chain(&[("host", "127.0.0.1:8081")]) {
+                headers.append(*name, HeaderValue::from_static(value));
+            }
             assert_eq!(is_of_another_page(&headers), expected, "{headers:?}");
         }
     }
@@ -448,18 +409,25 @@ mod tests {
         tokio::spawn(serve(listener, health, metrics, open(), extra, shutdown))
     }
 
+    const PROBE: &str = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+    /// Returns what a client gets for these bytes until the end of the connection.
+    async fn exchange(client: &mut TcpStream, request: &str) -> String {
+        client.write_all(request.as_bytes()).await.unwrap();
+        let mut response = String::new();
+        let read = client.read_to_string(&mut response);
+        let _ = tokio::time::timeout(LONG, read).await.unwrap();
+        response
+    }
+
     #[tokio::test]
     async fn the_peer_is_the_connection_s_and_the_end_is_graceful() {
         let (address, stop, served) = running();
         let mut client = TcpStream::connect(address).await.unwrap();
         let request = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-        client.write_all(request.as_bytes()).await.unwrap();
-        let mut response = String::new();
-        client.read_to_string(&mut response).await.unwrap();
-        assert!(
-            response.starts_with("HTTP/1.1 200") && response.ends_with("status page"),
-            "{response}"
-        );
+        let response = exchange(&mut client, request).await;
+        let is_page = response.starts_with("HTTP/1.1 200") && response.ends_with("status page");
+        assert!(is_page, "{response}");
 
         let _idle = TcpStream::connect(address).await.unwrap();
         stop.send(()).unwrap();
@@ -481,11 +449,8 @@ mod tests {
             .unwrap();
         serving(listener, echo, std::future::pending());
 
-        let request = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 8\r\n\r\nhalf";
-        client.write_all(request).await.unwrap();
-        let mut response = String::new();
-        let read = client.read_to_string(&mut response);
-        tokio::time::timeout(LONG, read).await.unwrap().unwrap();
+        let request = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 8\r\n\r\nhalf";
+        let response = exchange(&mut client, request).await;
         assert!(response.starts_with("HTTP/1.1 408"), "{response}");
     }
 
@@ -498,7 +463,6 @@ mod tests {
         socket.connect(address).await.unwrap()
     }
 
-    /// The crowd connects before the port accepts, from the address of the probe.
     #[tokio::test]
     #[expect(clippy::panic, reason = "a route that panics is what this is about")]
     async fn a_route_that_panics_ends_its_own_connection_and_nothing_else() {
@@ -509,29 +473,23 @@ mod tests {
         for (path, begin) in [("/panics", ""), ("/livez", "HTTP/1.1 200")] {
             let mut client = TcpStream::connect(address).await.unwrap();
             let request = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
-            client.write_all(request.as_bytes()).await.unwrap();
-            let mut response = String::new();
-            let read = client.read_to_string(&mut response);
-            let _ = tokio::time::timeout(LONG, read).await.unwrap();
+            let response = exchange(&mut client, &request).await;
             assert_eq!(response.get(..12).unwrap_or_default(), begin, "{path}");
         }
     }
 
+    /// The crowd connects before the port accepts, from the address of the probe.
     async fn probe_before_a_crowd() -> String {
         let listener = listener::bind(Port::Admin, "127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
         let mut probe = connect_from("127.0.0.2", address).await;
-        let request = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
-        probe.write_all(request).await.unwrap();
+        probe.write_all(PROBE.as_bytes()).await.unwrap();
         let mut crowd = Vec::new();
         for _ in 0..3 * ADMIN_CONNECTIONS {
             crowd.push(connect_from("127.0.0.2", address).await);
         }
         serving(listener, extra(), std::future::pending());
-        let mut response = String::new();
-        let read = probe.read_to_string(&mut response);
-        let _ = tokio::time::timeout(LONG, read).await.unwrap();
-        response
+        exchange(&mut probe, "").await
     }
 
     #[tokio::test]
@@ -559,11 +517,8 @@ mod tests {
             let ended = tokio::time::timeout(TIMEOUT / 2, stream.read(&mut [0; 1])).await;
             assert!(!matches!(ended.unwrap(), Ok(1..)));
         }
-        let probe = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
         for stream in [&mut single, &mut connect_from("127.0.0.1", address).await] {
-            stream.write_all(probe).await.unwrap();
-            let mut response = String::new();
-            stream.read_to_string(&mut response).await.unwrap();
+            let response = exchange(stream, PROBE).await;
             assert!(response.starts_with("HTTP/1.1 200"), "{response}");
         }
     }

@@ -318,10 +318,8 @@ mod tests {
     #[test]
     fn a_shared_secret_has_at_least_32_bytes_and_is_never_a_jwk() {
         let parse = |text: &str| VerificationKey::parse(SigningType::Hmac, text);
-        assert_eq!(
-            parse(&"a".repeat(31)).unwrap_err(),
-            KeyError::SecretTooShort { bytes: 31 }
-        );
+        let found = parse(&"a".repeat(31)).unwrap_err();
+        assert_eq!(found, KeyError::SecretTooShort { bytes: 31 });
         let key = parse(&"a".repeat(32)).unwrap();
         assert!(key.to_jwk().is_none());
         let printed = format!(

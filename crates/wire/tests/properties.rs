@@ -1,12 +1,15 @@
-//! Properties that hold for all input. The values are made up by `proptest`, which shows the smallest that fails.
+//! Properties that hold for all input, and the tables of tokens and paths. The values of a property are made up by
+//! `proptest`, which shows the smallest that fails.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use http::{HeaderMap, HeaderValue, Method, header::AUTHORIZATION};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header::AUTHORIZATION};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::json;
-use token_corpus::keys::{Algorithm, SigningType};
+use token_corpus::keys::{Algorithm, SigningKey, SigningType};
+use token_corpus::template;
 use token_corpus::token_forge::Forge;
+use token_corpus::token_rows::{KeySetShape, Policy, TokenTable};
 use wire::http::path_patterns::PassList;
 use wire::http::request_path::RequestPath;
 use wire::interceptor::{AuthRequirement, Interceptor};
@@ -22,38 +25,106 @@ const NOW: i64 = 1_800_000_000;
 const TOKEN68: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~+/=";
 
 fn key_set(forge: &Forge) -> KeySet {
-    let trusted = forge.trusted();
-    match trusted.algorithm() {
-        Algorithm::HS256 => {
-            let key = VerificationKey::parse(
-                wire::keys::signing_type::SigningType::Hmac,
-                &trusted.served(),
-            );
-            KeySet::nameless(key.unwrap())
-        }
-        asymmetric => {
-            let named: AsymmetricAlgorithm = asymmetric.name().parse().unwrap();
-            KeySet::from_pem(&trusted.served(), &[named.jws()]).unwrap()
-        }
+    KeySet::nameless(verification_key(forge.trusted()))
+}
+
+fn verification_key(key: &SigningKey) -> VerificationKey {
+    if key.algorithm() == Algorithm::HS256 {
+        let hmac = wire::keys::signing_type::SigningType::Hmac;
+        return VerificationKey::parse(hmac, &key.served()).unwrap();
     }
+    let named: AsymmetricAlgorithm = key.algorithm().name().parse().unwrap();
+    let keys = KeySet::from_pem(&key.served(), &[named.jws()]).unwrap();
+    keys.keys()[0].clone()
 }
 
 fn verify(keys: &KeySet, value: &[u8]) -> Result<Claims, Rejection> {
-    let mut headers = HeaderMap::new();
     let value = HeaderValue::from_bytes(value).map_err(|_| Rejection::RequestMalformed)?;
-    headers.insert(AUTHORIZATION, value);
-    let token = bearer::from_headers(&headers, 8192)?.ok_or(Rejection::TokenMissing)?;
+    let headers = HeaderMap::from_iter([(AUTHORIZATION, value)]);
+    verify_with(Policy::Default, keys, &headers)
+}
+
+fn verify_with(policy: Policy, keys: &KeySet, headers: &HeaderMap) -> Result<Claims, Rejection> {
+    let token = bearer::from_headers(headers, 16 * 1024)?.ok_or(Rejection::TokenMissing)?;
+    let audience = (policy == Policy::Audience).then(|| "orders".to_owned());
     let policy = VerificationPolicy {
-        issuer: None,
-        audiences: Vec::new(),
+        issuer: (policy == Policy::Issuer).then(|| "auth".to_owned()),
+        audiences: audience.into_iter().collect(),
         any_access_token: false,
         leeway_seconds: 30,
-        require_expiry: true,
-        accept_bound_tokens: false,
+        require_expiry: policy != Policy::NoExpiry,
+        accept_bound_tokens: policy == Policy::Bound,
         mapping: None,
         extra_claims: Vec::new(),
     };
     policy.verify_at(keys, token, NOW)
+}
+
+/// Returns the lines as a server's parser does: without blanks around values.
+fn header_map(lines: &[Vec<u8>]) -> HeaderMap {
+    let field = |line: &Vec<u8>| {
+        let colon = line.iter().position(|byte| *byte == b':').unwrap();
+        let value = HeaderValue::from_bytes(line[colon + 1..].trim_ascii()).unwrap();
+        (HeaderName::from_bytes(&line[..colon]).unwrap(), value)
+    };
+    lines.iter().map(field).collect()
+}
+
+#[test]
+fn contract_5_the_token_table_at_the_verifier() {
+    let table = TokenTable::load().unwrap().token;
+    let mut forge = Forge::new(Algorithm::RS256);
+    let mut another = SigningKey::generate(Algorithm::RS256);
+    for algorithm in Algorithm::VERIFIED {
+        forge = forge.meant_for(algorithm);
+        another = another.meant_for(algorithm);
+        let key = verification_key(forge.trusted());
+        for row in table.iter().filter(|row| row.is_tried_with(algorithm)) {
+            for shape in row.shapes() {
+                let keys = match shape {
+                    KeySetShape::Nameless => KeySet::nameless(key.clone()),
+                    KeySetShape::Named => {
+                        KeySet::named(vec![verification_key(&another), key.clone()])
+                    }
+                };
+                let lines = row.header_lines(&forge, key.id().as_str(), NOW);
+                let verdict = match verify_with(row.policy, &keys, &header_map(&lines)) {
+                    Ok(_) => "accepted".to_owned(),
+                    Err(why) => format!("{} {}", why.status().as_u16(), why.reason()),
+                };
+                let name = format!("{} ({}, {shape:?})", row.name, algorithm.name());
+                assert_eq!(verdict, row.expected(shape), "{name}");
+            }
+        }
+    }
+}
+
+/// Every row of `pass_list.toml` and `canonical_paths.toml`.
+#[test]
+fn contract_4_4_the_path_tables_at_the_interceptor() {
+    for file in ["pass_list.toml", "canonical_paths.toml"] {
+        let path = format!("{}/../../tests/data/{file}", env!("CARGO_MANIFEST_DIR"));
+        let table: toml::Table = std::fs::read_to_string(path).unwrap().parse().unwrap();
+        for group in table["group"].as_array().unwrap() {
+            let context = group
+                .get("context")
+                .map_or(CONTEXT, |text| text.as_str().unwrap());
+            let patterns = group["patterns"].as_array().unwrap().iter();
+            let list = PassList::parse(patterns.map(|text| text.as_str().unwrap())).unwrap();
+            let interceptor = Interceptor::new(context.parse().unwrap(), list, 8192);
+            for row in group["row"].as_array().unwrap() {
+                let target = template::fill(row["path"].as_str().unwrap(), |_| None);
+                let path = target.split(|byte| *byte == b'?').next().unwrap();
+                let found = match interceptor.classify(&Method::GET, path, &HeaderMap::new()) {
+                    AuthRequirement::Pass => "pass",
+                    AuthRequirement::Reject(Rejection::TokenMissing) => "token",
+                    AuthRequirement::Reject(Rejection::PathNotCanonical) => "rejected",
+                    other => unreachable!("{other:?}"),
+                };
+                assert_eq!(Some(found), row["expect"].as_str(), "{row}");
+            }
+        }
+    }
 }
 
 fn bearing(token: &[u8]) -> Vec<u8> {
@@ -134,11 +205,10 @@ fn a_token_with_any_byte_changed_is_rejected() {
             for other in others.into_iter().filter(|other| *other != token[at]) {
                 let mut changed = token.clone();
                 changed[at] = other;
+                let is_rejected = verify(&keys, &bearing(&changed)).is_err();
                 assert!(
-                    verify(&keys, &bearing(&changed)).is_err(),
-                    "{algorithm:?}: {other:#04x} for {:#04x} at {at} of {}",
-                    token[at],
-                    token.len()
+                    is_rejected,
+                    "{algorithm:?}: {other:#04x} at {at} in {token:?}"
                 );
             }
         }
@@ -158,94 +228,40 @@ fn passes(path: &[u8]) -> Option<bool> {
     }
 }
 
+const PIECES: &str = r"
+    orders static a x.css admin current user details / // / . .. ; ;a=b ..; \ %2e %2E%2e %2f %2F %5c %252e
+    %252f %25 % %00 %20 %c3%a9 %c0%af %c0%ae %e0%80%af %ef%bc%8f %u002f ? # %23 %3f %3b %0a ... %41 ~ *";
+
 /// Pieces of paths with a meaning to some service.
 fn piece() -> impl Strategy<Value = String> {
-    let known = prop::sample::select(vec![
-        "orders",
-        "static",
-        "a",
-        "x.css",
-        "admin",
-        "current",
-        "user",
-        "details",
-        "/",
-        "//",
-        "/",
-        ".",
-        "..",
-        ";",
-        ";a=b",
-        "..;",
-        "\\",
-        "%2e",
-        "%2E%2e",
-        "%2f",
-        "%2F",
-        "%5c",
-        "%252e",
-        "%252f",
-        "%25",
-        "%",
-        "%00",
-        "%20",
-        "%c3%a9",
-        "%c0%af",
-        "%c0%ae",
-        "%e0%80%af",
-        "%ef%bc%8f",
-        "%u002f",
-        "?",
-        "#",
-        "%23",
-        "%3f",
-        "%3b",
-        "%0a",
-        "...",
-        "%41",
-        "~",
-        "*",
-    ]);
+    let known = PIECES.split_whitespace().collect::<Vec<_>>();
+    let known = prop::sample::select(known);
     prop_oneof![9 => known.prop_map(str::to_owned), 1 => ".{0,2}"]
 }
 
 /// A path that is open, its letters escaped here and there, and something put into it.
 fn disguised() -> impl Strategy<Value = String> {
-    let open = prop::sample::select(vec![
-        "/orders/static/x",
-        "/orders/static/",
-        "/orders/a/x.css",
-    ]);
+    let open = vec!["/orders/static/x", "/orders/static/", "/orders/a/x.css"];
+    let open = prop::sample::select(open);
     let escape = prop_oneof![40 => Just(0_u8), 1 => Just(1), 1 => Just(2)];
     let escaping = vec(escape, 20);
-    (
-        open,
-        escaping,
-        any::<prop::sample::Index>(),
-        vec(piece(), 0..4),
-    )
-        .prop_map(|(open, escaping, at, pieces)| {
-            let mut path: Vec<String> = open
-                .chars()
-                .zip(escaping)
-                .map(|(letter, escape)| match escape {
-                    0 => letter.to_string(),
-                    1 => format!("%{:02x}", u32::from(letter)),
-                    _ => format!("%25{:02X}", u32::from(letter)),
-                })
-                .collect();
-            path.insert(at.index(path.len()), pieces.concat());
-            path.concat()
-        })
+    let (at, pieces) = (any::<prop::sample::Index>(), vec(piece(), 0..4));
+    (open, escaping, at, pieces).prop_map(|(open, escaping, at, pieces)| {
+        let escaped = |(letter, escape): (char, u8)| match escape {
+            0 => letter.to_string(),
+            1 => format!("%{:02x}", u32::from(letter)),
+            _ => format!("%25{:02X}", u32::from(letter)),
+        };
+        let mut path: Vec<String> = open.chars().zip(escaping).map(escaped).collect();
+        path.insert(at.index(path.len()), pieces.concat());
+        path.concat()
+    })
 }
 
 /// Out of an open directory, in all spellings of the way up.
 fn climbing() -> impl Strategy<Value = String> {
-    let open = prop::sample::select(vec![
-        "/orders/static",
-        "/orders/static/x",
-        "/orders/a/x.css",
-    ]);
+    let open = vec!["/orders/static", "/orders/static/x", "/orders/a/x.css"];
+    let open = prop::sample::select(open);
     let slash = prop::sample::select(vec!["/", "/", "//", "\\", "%2f", "%5c", ";/", "%252f"]);
     let dots = prop::sample::select(vec![
         "..", "..", "%2e%2e", ".%2E", "..;", "..%20", "%252e.", "%c0%ae.", "..%00", ".",
@@ -290,12 +306,9 @@ fn unescaped(path: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(path.len());
     let mut rest = path;
     while let Some((&first, tail)) = rest.split_first() {
-        let digits = tail
-            .get(..2)
-            .and_then(|digits| std::str::from_utf8(digits).ok());
-        let escape = digits
-            .filter(|_| first == b'%')
-            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        let digits = tail.get(..2).filter(|_| first == b'%');
+        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        let escape = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
         bytes.push(escape.unwrap_or(first));
         rest = if escape.is_some() { &tail[2..] } else { tail };
     }

@@ -84,72 +84,43 @@ pub(crate) fn port_of(action: &Value, container: &Value) -> Option<u16> {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
     #[test]
     fn probes_of_the_service_are_forwarded() {
         let container = json!({"ports": [{"name": "web", "containerPort": 9898}]});
-        let at = |path: &str| json!({"httpGet": {"path": path, "port": 9898, "scheme": "HTTP"}});
-        let headers = json!([{"name": "A", "value": "$(B)"}]);
-        for (probe, expected) in [
-            (
-                json!({"httpGet": {"port": 9898, "path": "/healthz"}}),
-                Some(at("/healthz")),
-            ),
-            (
-                json!({"httpGet": {"port": "web", "path": "/a/b?c=1"}}),
-                Some(at("/a/b?c=1")),
-            ),
-            (
-                json!({"httpGet": {"port": "9898", "path": "a"}}),
-                Some(at("/a")),
-            ),
-            (
-                json!({"httpGet": {"port": 9898, "scheme": "HTTP"}}),
-                Some(at("/")),
-            ),
-            (
-                json!({"httpGet": {"port": 9898, "host": null}}),
-                Some(at("/")),
-            ),
-            (
-                json!({"httpGet": {"port": 9898, "scheme": "HTTPS", "httpHeaders": headers}}),
-                Some(json!({"httpGet": {
-                    "path": "/", "port": 9898, "scheme": "HTTPS", "httpHeaders": headers,
-                }})),
-            ),
-            (
-                json!({"tcpSocket": {"port": "web"}}),
-                Some(json!({"tcpSocket": {"port": 9898}})),
-            ),
-            (
-                json!({"grpc": {"port": 9898, "service": "a"}}),
-                Some(json!({"grpc": {"port": 9898, "service": "a"}})),
-            ),
-            (
-                json!({"httpGet": {"port": 9898, "path": "/a", "host": "127.0.0.1"}}),
-                None,
-            ),
-            (
-                json!({"tcpSocket": {"port": 9898, "host": "127.0.0.1"}}),
-                None,
-            ),
-            (json!({"httpGet": {"port": 9999, "path": "/a"}}), None),
-            (json!({"grpc": {"port": 9999}}), None),
-            (json!({"httpGet": {"port": "other", "path": "/a"}}), None),
-            (json!({"exec": {}}), None),
-            (json!({}), None),
-        ] {
-            let mut probe = probe;
-            probe["timeoutSeconds"] = 7.into();
-            let found = forwarded(&probe, &container, 9898).map(|(_, forwarded)| forwarded);
-            let expected = expected.map(|mut action| {
-                action["timeoutSeconds"] = 7.into();
-                action
+        for row in PROBES.trim().lines() {
+            let (probe, expected) = row.split_once(" => ").unwrap();
+            let [probe, expected] = [probe, expected].map(|text| {
+                let mut probe: Value = serde_json::from_str(text).unwrap();
+                if !probe.is_null() {
+                    probe["timeoutSeconds"] = 7.into();
+                }
+                probe
             });
-            assert_eq!(found, expected, "{probe}");
+            let found = forwarded(&probe, &container, 9898).map(|(_, forwarded)| forwarded);
+            assert_eq!(found.unwrap_or_default(), expected, "{probe}");
         }
     }
+
+    /// Rows: a probe, and the one that the sidecar forwards.
+    const PROBES: &str = r#"
+{"httpGet": {"port": 9898, "path": "/healthz"}} => {"httpGet": {"path": "/healthz", "port": 9898, "scheme": "HTTP"}}
+{"httpGet": {"port": "web", "path": "/a/b?c=1"}} => {"httpGet": {"path": "/a/b?c=1", "port": 9898, "scheme": "HTTP"}}
+{"httpGet": {"port": "9898", "path": "a"}} => {"httpGet": {"path": "/a", "port": 9898, "scheme": "HTTP"}}
+{"httpGet": {"port": 9898, "scheme": "HTTP"}} => {"httpGet": {"path": "/", "port": 9898, "scheme": "HTTP"}}
+{"httpGet": {"port": 9898, "host": null}} => {"httpGet": {"path": "/", "port": 9898, "scheme": "HTTP"}}
+{"httpGet": {"port": 9898, "scheme": "HTTPS", "httpHeaders": [{"name": "A", "value": "$(B)"}]}} => {"httpGet": {"path": "/", "port": 9898, "scheme": "HTTPS", "httpHeaders": [{"name": "A", "value": "$(B)"}]}}
+{"tcpSocket": {"port": "web"}} => {"tcpSocket": {"port": 9898}}
+{"grpc": {"port": 9898, "service": "a"}} => {"grpc": {"port": 9898, "service": "a"}}
+{"httpGet": {"port": 9898, "path": "/a", "host": "127.0.0.1"}} => null
+{"tcpSocket": {"port": 9898, "host": "127.0.0.1"}} => null
+{"httpGet": {"port": 9999, "path": "/a"}} => null
+{"grpc": {"port": 9999}} => null
+{"httpGet": {"port": "other", "path": "/a"}} => null
+{"exec": {}} => null
+{} => null"#;
 
     #[test]
     fn what_the_sidecar_would_reject_stays_with_a_warning() {

@@ -5,7 +5,6 @@ mod generated;
 mod reviews;
 
 use std::fs;
-use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use proptest::prelude::*;
@@ -26,17 +25,16 @@ fn settings() -> &'static Settings {
     &SETTINGS
 }
 
-/// Returns name and text of each example.
-fn examples() -> Vec<(String, String)> {
-    let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/inject/in");
-    let files = fs::read_dir(directory)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    let read = |path: PathBuf| {
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        (name, fs::read_to_string(path).unwrap())
-    };
-    files.map(read).collect()
+const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/inject/in");
+
+fn example(name: &str) -> String {
+    fs::read_to_string(format!("{EXAMPLES}/{name}")).unwrap()
+}
+
+/// Returns the texts of all examples.
+fn examples() -> impl Iterator<Item = String> {
+    let files = fs::read_dir(EXAMPLES).unwrap();
+    files.map(|file| fs::read_to_string(file.unwrap().path()).unwrap())
 }
 
 fn values(text: &str) -> Vec<Value> {
@@ -165,18 +163,14 @@ proptest! {
 
 #[test]
 fn the_examples_lead_back() {
-    for (_, text) in examples() {
+    for text in examples() {
         leads_back(&text);
     }
 }
 
 #[test]
 fn what_was_edited_since_stays_and_is_named() {
-    let (_, text) = examples()
-        .into_iter()
-        .find(|(name, _)| name == "podinfo.yaml")
-        .unwrap();
-    let injected = inject(&text, settings()).unwrap();
+    let injected = inject(&example("podinfo.yaml"), settings()).unwrap();
     let edited = injected
         .replacen("targetPort: 18080", "targetPort: 9999", 1)
         .replacen("seconds: 15", "seconds: 7", 1);
@@ -188,19 +182,13 @@ fn what_was_edited_since_stays_and_is_named() {
     assert_eq!(stays, expected);
     let text = stream(&removed);
     assert!(text.contains("targetPort: 9999") && text.contains("seconds: 7"));
-    assert!(
-        !text.contains("postern/original") && !text.contains("readyz: \"sidecar\""),
-        "{text}"
-    );
+    let is_free = !text.contains("postern/original") && !text.contains("readyz: \"sidecar\"");
+    assert!(is_free, "{text}");
 }
 
 #[test]
 fn an_edited_probe_stays_whole() {
-    let (_, text) = examples()
-        .into_iter()
-        .find(|(name, _)| name == "tcp-probes.yaml")
-        .unwrap();
-    let injected = inject(&text, settings()).unwrap();
+    let injected = inject(&example("tcp-probes.yaml"), settings()).unwrap();
     let edited = injected.replacen("path: \"/probe/chat-readiness\"", "path: \"/ready\"", 1);
     let (removed, stays) = remove(&edited);
     let member = "/spec/template/spec/containers/0/readinessProbe";
@@ -295,22 +283,20 @@ proptest! {
 /// Returns the pointers of all members and items below a value.
 fn pointers(value: &Value, path: &str) -> Vec<String> {
     let inner: Vec<(String, &Value)> = match value {
-        Value::Object(members) => members
-            .iter()
-            .map(|(name, value)| (below(path, name), value))
-            .collect(),
-        Value::Array(items) => (0..)
-            .map(|n: usize| format!("{path}/{n}"))
-            .zip(items)
-            .collect(),
+        Value::Object(members) => {
+            let members = members.iter();
+            members
+                .map(|(name, value)| (below(path, name), value))
+                .collect()
+        }
+        Value::Array(items) => {
+            let paths = (0..items.len()).map(|n| format!("{path}/{n}"));
+            paths.zip(items).collect()
+        }
         _ => Vec::new(),
     };
-    let inner = inner.into_iter().flat_map(|(path, value)| {
-        let mut all = pointers(value, &path);
-        all.push(path);
-        all
-    });
-    inner.collect()
+    let below = |(path, value): (String, &Value)| [pointers(value, &path), vec![path]].concat();
+    inner.into_iter().flat_map(below).collect()
 }
 
 proptest! {
@@ -352,7 +338,7 @@ proptest! {
 
 #[test]
 fn the_webhook_makes_the_pods_of_the_examples() {
-    for (_, text) in examples() {
+    for text in examples() {
         reviews::same_pods(&text);
     }
 }

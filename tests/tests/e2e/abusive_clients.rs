@@ -6,11 +6,11 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use tests::abuse::{Abuse, LARGEST_WINDOW, STREAMS, unread_streams};
-use tests::auth_server::admin_get;
 use tests::echo_service::MARK;
 use tests::h2_client::{FrameClient, H2Client, fields_of, get_fields};
 use tests::h2_service::H2Service;
 use tests::keys::SigningType;
+use tests::metrics::sum;
 use tests::programs::repository;
 use tests::raw_client::{HANDSHAKE, RawClient};
 use tests::sidecar::Sidecar;
@@ -19,27 +19,22 @@ use tests::stack::ForgedStack;
 use tests::streaming_service::StreamingService;
 use tests::wait;
 
-use super::forwarding::stack;
-
 /// More than in a release build, whose futures are smaller.
 const MAX_IDLE_BYTES: u64 = 9 * 1024;
 const OPEN: &str = "/orders/public/file";
 /// Just below the bytes that one response of HTTP/2 may have queued.
 const FILE_BYTES: usize = 65_000;
 
-fn in_front_of(stack: &ForgedStack, upstream: &str, flags: &[&str]) -> Sidecar {
-    let open = ["--public-path", "/public/**"];
-    stack.in_front_of(upstream, &[&open, flags].concat())
+fn before(upstream: &str, flags: &[&str]) -> ForgedStack {
+    ForgedStack::before(upstream, &[&["--public-path=/public/**"], flags].concat())
 }
 
-const IN_FLIGHT: &str = "postern_sidecar_requests_in_flight ";
+/// Within which a request of the timeouts that count for it ends.
+const BRIEF: [&str; 2] = ["--upstream-read-timeout=1", "--request-body-timeout=1"];
+const REQUESTS: &str = "postern_sidecar_requests_total";
 
-/// Returns the sum of all samples whose line begins with `begin`.
-fn metric(sidecar: &Sidecar, begin: &str) -> u64 {
-    let metrics = admin_get(sidecar.admin(), "/metrics").text();
-    let lines = metrics.lines().filter(|line| line.starts_with(begin));
-    let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
-    values.sum()
+fn in_flight(sidecar: &Sidecar) -> u64 {
+    sum(sidecar.admin(), "postern_sidecar_requests_in_flight", &[])
 }
 
 fn file() -> Vec<u8> {
@@ -48,19 +43,16 @@ fn file() -> Vec<u8> {
 
 fn wait_for_ended_requests(sidecar: &Sidecar, count: u64) {
     wait::until("every request to end", || {
-        metric(sidecar, "postern_sidecar_requests_total{") >= count
+        sum(sidecar.admin(), REQUESTS, &[]) >= count
     });
 }
 
 /// Waits until so many requests have their response, read by the client or not.
 fn wait_for_responses(sidecar: &Sidecar, count: u64) {
+    const OF_SERVICE: &str = "postern_sidecar_upstream_duration_seconds_count";
     wait::until("every request to have its response", || {
-        let of_service = metric(sidecar, "postern_sidecar_upstream_duration_seconds_count");
-        let rejected = metric(
-            sidecar,
-            "postern_sidecar_requests_total{outcome=\"refused\"",
-        );
-        of_service + rejected >= count
+        let rejected = sum(sidecar.admin(), REQUESTS, &[("outcome", "refused")]);
+        sum(sidecar.admin(), OF_SERVICE, &[]) + rejected >= count
     });
 }
 
@@ -115,13 +107,11 @@ fn unread_responses_fit_into_the_memory_of_the_manifests() {
             .unwrap();
         let limit_kib = limit.parse::<u64>().unwrap() * 1024;
         let connections = setting(&kustomization, "POSTERN_MAX_CONNECTIONS");
+        let requests = setting(&kustomization, "POSTERN_MAX_REQUESTS");
         let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
             plan.public_paths(["/public/**"])
                 .environment("POSTERN_MAX_CONNECTIONS", &connections)
-                .environment(
-                    "POSTERN_MAX_REQUESTS",
-                    &setting(&kustomization, "POSTERN_MAX_REQUESTS"),
-                )
+                .environment("POSTERN_MAX_REQUESTS", &requests)
         });
         stack.service.responds(file());
         let clients = connections.parse::<u64>().unwrap().min(90);
@@ -149,7 +139,7 @@ fn an_unread_response_of_http_2_keeps_its_permit() {
     let held = begin(Abuse::UnreadStreams, &stack.sidecar, "");
     wait_for_responses(&stack.sidecar, u64::from(STREAMS));
     // The kernel's buffers hold the rest.
-    let in_flight = metric(&stack.sidecar, IN_FLIGHT);
+    let in_flight = in_flight(&stack.sidecar);
     assert!(in_flight > 0);
     let user = stack.sidecar.bearing(&stack.token()).get("/list");
     assert_eq!(user.status(), 200);
@@ -167,7 +157,7 @@ fn take_window_back(stack: &ForgedStack) -> (FrameClient, usize) {
     client.initial_window(0);
     // The initial settings, the large window and this one.
     let ended = client.read_acknowledged(3);
-    assert!(metric(&stack.sidecar, IN_FLIGHT) > 0);
+    assert!(in_flight(&stack.sidecar) > 0);
     (client, ended)
 }
 
@@ -201,10 +191,9 @@ fn a_window_that_is_given_back_in_time_gets_its_responses() {
 
 #[test]
 fn a_download_whose_window_opens_bit_by_bit_goes_on() {
-    let stack = stack();
     let service = H2Service::start();
-    let sidecar = in_front_of(&stack, &service.url(), &["--downstream-write-timeout", "2"]);
-    let mut client = FrameClient::connect(sidecar.address());
+    let stack = before(&service.url(), &["--downstream-write-timeout", "2"]);
+    let mut client = FrameClient::connect(stack.sidecar.address());
     client.initial_window(0);
     client.head(1, &get_fields("/orders/public/large"), true);
     let bytes = 16 * 1024;
@@ -221,16 +210,12 @@ fn a_download_whose_window_opens_bit_by_bit_goes_on() {
 
 #[test]
 fn a_grpc_call_goes_on_while_its_window_is_closed() {
-    let stack = stack();
     let service = H2Service::start();
-    let sidecar = in_front_of(&stack, &service.url(), &["--downstream-write-timeout", "2"]);
+    let stack = before(&service.url(), &["--downstream-write-timeout", "2"]);
     let bearer = format!("Bearer {}", stack.token());
     let mut head = fields_of("POST", "/orders/pkg.Service/Chat");
-    head.extend([
-        ("content-type", "application/grpc"),
-        ("authorization", &bearer),
-    ]);
-    let mut client = FrameClient::connect(sidecar.address());
+    head.extend(grpc_of(&bearer));
+    let mut client = FrameClient::connect(stack.sidecar.address());
     client.head(1, &head, false);
     let first = chat(&mut client, b"first");
     assert_eq!(first, b"first");
@@ -271,7 +256,7 @@ fn unread_rejections_take_permits_alone() {
         client.head(2 * number + 1, &get_fields("/orders/list"), true);
     }
     wait_for_ended_requests(&stack.sidecar, u64::from(STREAMS) - 6);
-    let in_flight = metric(&stack.sidecar, IN_FLIGHT);
+    let in_flight = in_flight(&stack.sidecar);
     assert!(in_flight <= 6, "{in_flight}");
     let user = stack.sidecar.bearing(&stack.token()).get("/list");
     assert_eq!(user.status(), 200);
@@ -281,24 +266,18 @@ fn unread_rejections_take_permits_alone() {
 
 #[test]
 fn a_client_that_does_not_read_stops_no_other_over_http_2() {
-    let stack = stack();
-    let service = H2Service::start();
     for (abuse, clients) in [(Abuse::UnreadDownload, 5), (Abuse::UnreadStreams, 1)] {
-        let sidecar = in_front_of(&stack, &service.url(), &[]);
-        let before = service.requests().len();
-        let held: Vec<_> = (0..clients)
-            .map(|_| {
-                abuse
-                    .begin(sidecar.address(), "/orders/public/large", "")
-                    .unwrap()
-            })
-            .collect();
+        let service = H2Service::start();
+        let stack = before(&service.url(), &[]);
+        let address = stack.sidecar.address();
+        let held = (0..clients).map(|_| abuse.begin(address, "/orders/public/large", "").unwrap());
+        let held: Vec<_> = held.collect();
         wait::until("the service to respond to them", || {
-            service.requests().len() >= before + clients
+            service.requests().len() >= clients
         });
         // Longer than filling a window that all streams share.
         std::thread::sleep(Duration::from_secs(1));
-        let user = sidecar.bearing(&stack.token());
+        let user = stack.sidecar.bearing(&stack.token());
         let request = user.request("POST", "/list").body("two");
         for _ in 0..10 {
             assert_eq!(user.send(&request).status(), 200, "{abuse:?}");
@@ -309,10 +288,9 @@ fn a_client_that_does_not_read_stops_no_other_over_http_2() {
 
 #[test]
 fn an_upload_that_is_not_read_stops_no_other_on_its_connection() {
-    let stack = stack();
     let service = StreamingService::start();
-    let sidecar = in_front_of(&stack, &service.url(), &[]);
-    let client = H2Client::connect(sidecar.address());
+    let stack = before(&service.url(), &[]);
+    let client = H2Client::connect(stack.sidecar.address());
     let fields = [("x-wait", "1")];
     let mut stuck = client.open(client.request("POST", "/orders/public/upload", &fields));
     assert!(stuck.fill() > 0);
@@ -324,14 +302,9 @@ fn an_upload_that_is_not_read_stops_no_other_on_its_connection() {
 
 #[test]
 fn a_handshake_has_no_more_time_than_any_request_before_its_101() {
-    let stack = stack();
     let service = StreamingService::start();
-    let flags = ["--upstream-read-timeout=1", "--request-body-timeout", "1"];
-    let sidecar = in_front_of(
-        &stack,
-        &service.url(),
-        &[&flags[..], &["--downstream-write-timeout", "1"]].concat(),
-    );
+    let flags = [&BRIEF[..], &["--downstream-write-timeout=1"]].concat();
+    let stack = before(&service.url(), &flags);
     let announced = "Content-Length: 5\r\n";
     for (path, more) in [
         ("silent", ""),
@@ -340,61 +313,56 @@ fn a_handshake_has_no_more_time_than_any_request_before_its_101() {
         ("download", ""),
         ("fine", announced),
     ] {
-        let mut client = RawClient::connect(sidecar.address());
+        let mut client = RawClient::connect(stack.sidecar.address());
         let lines = format!("{HANDSHAKE}{more}");
         client.send(&stack.head("GET", &format!("/orders/{path}"), &lines));
         assert!(client.is_at_end(), "{path} {more}");
-        sidecar.until_idle();
+        stack.sidecar.until_idle();
     }
-    assert_eq!(
-        metric(&sidecar, "postern_sidecar_streams_expired_total "),
-        0
+    let expired = sum(
+        stack.sidecar.admin(),
+        "postern_sidecar_streams_expired_total",
+        &[],
     );
+    assert_eq!(expired, 0);
+}
+
+/// Returns the fields of a gRPC call.
+fn grpc_of(bearer: &str) -> [(&str, &str); 2] {
+    [
+        ("authorization", bearer),
+        ("content-type", "application/grpc"),
+    ]
 }
 
 #[test]
 fn a_grpc_call_outside_its_response_has_any_request_s_time() {
-    let stack = stack();
     let (plain, grpc) = (StreamingService::start(), H2Service::start());
-    let flags = [
-        "--upstream-read-timeout=1",
-        "--request-body-timeout",
-        "1",
-        "--downstream-write-timeout=1",
-    ];
-    let bearer = format!("Bearer {}", stack.token());
-    let fields = [
-        ("authorization", &*bearer),
-        ("content-type", "application/grpc"),
-    ];
+    let flags = [&BRIEF[..], &["--downstream-write-timeout=1"]].concat();
     for (service, path) in [
         (plain.url(), "silent"),
         (plain.url(), "fine"),
         (plain.url(), "download"),
         (grpc.url(), "early"),
     ] {
-        let sidecar = in_front_of(&stack, &service, &flags);
-        let client = H2Client::connect(sidecar.address());
-        let call = client.open(client.request("POST", &format!("/orders/{path}"), &fields));
-        wait_for_ended_requests(&sidecar, 1);
-        sidecar.until_idle();
+        let stack = before(&service, &flags);
+        let bearer = format!("Bearer {}", stack.token());
+        let client = H2Client::connect(stack.sidecar.address());
+        let call =
+            client.open(client.request("POST", &format!("/orders/{path}"), &grpc_of(&bearer)));
+        wait_for_ended_requests(&stack.sidecar, 1);
+        stack.sidecar.until_idle();
         drop(call);
     }
 }
 
 #[test]
 fn a_grpc_call_goes_on_while_the_client_sends() {
-    let stack = stack();
     let slow = StreamingService::start();
-    let flags = ["--upstream-read-timeout=1", "--request-body-timeout", "1"];
+    let stack = before(&slow.url(), &BRIEF);
     let bearer = format!("Bearer {}", stack.token());
-    let fields = [
-        ("authorization", &*bearer),
-        ("content-type", "application/grpc"),
-    ];
-    let sidecar = in_front_of(&stack, &slow.url(), &flags);
-    let client = H2Client::connect(sidecar.address());
-    let mut call = client.open(client.request("POST", "/orders/upload", &fields));
+    let client = H2Client::connect(stack.sidecar.address());
+    let mut call = client.open(client.request("POST", "/orders/upload", &grpc_of(&bearer)));
     for byte in 0..5_usize {
         call.write(b"x").unwrap();
         wait::until("the byte to arrive", || slow.received() > byte);

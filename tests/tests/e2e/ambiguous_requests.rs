@@ -1,7 +1,6 @@
 //! Requests that two parsers could read differently, or that no service can use, are rejected
 //! (lessons A5, A9a, C24).
 
-use tests::client::verdict;
 use tests::raw_client::{RawClient, exchange};
 
 use super::forwarding::stack;
@@ -29,7 +28,7 @@ fn lesson_c24_what_parsers_read_differently_is_rejected() {
         ] {
             let request = format!("POST /orders/{path} HTTP/1.1\r\nHost: a\r\n{credentials}{rest}");
             let response = exchange(stack.sidecar.address(), "POST", request.as_bytes());
-            let found = verdict(&response);
+            let found = response.verdict();
             assert!(
                 found.starts_with("400 request_"),
                 "{rest:?} on {path}: {found}"
@@ -70,11 +69,8 @@ fn lesson_c24_chunks_that_gateways_count_differently() {
             let next = "GET /orders/public/hidden HTTP/1.1\r\nHost: a\r\n\r\n";
             let request = format!("{head}{chunks}{next}");
             let response = exchange(stack.sidecar.address(), "POST", request.as_bytes());
-            assert_eq!(
-                verdict(&response),
-                "400 request_framing",
-                "{chunks:?} on {path}"
-            );
+            let found = response.verdict();
+            assert_eq!(found, "400 request_framing", "{chunks:?} on {path}");
 
             // The same in pieces, behind another request.
             let (begin, end) = head.split_at(30);
@@ -84,11 +80,8 @@ fn lesson_c24_chunks_that_gateways_count_differently() {
             assert_eq!(client.response("POST").status(), 200, "{chunks:?}");
             client.send(format!("{end}{chunks}{next}").as_bytes());
             let response = client.response("POST");
-            assert_eq!(
-                verdict(&response),
-                "400 request_framing",
-                "{chunks:?} on {path}"
-            );
+            let expected = "400 request_framing";
+            assert_eq!(response.verdict(), expected, "{chunks:?} on {path}");
             assert!(client.is_at_end(), "{chunks:?} on {path}");
         }
     }

@@ -1,120 +1,19 @@
-//! `tests/corpus/data/attack_tokens.toml`: every row on the crate `wire`, and through a sidecar.
+//! `tests/corpus/data/attack_tokens.toml` through a sidecar; the crate `wire` tries every row alone.
 
-use http::{HeaderMap, HeaderName, HeaderValue};
 use tests::auth_server::{AuthServer, USER_DETAILS};
-use tests::client::{Request, verdict};
+use tests::client::Request;
 use tests::clock::within_one_second;
 use tests::echo_service::EchoService;
-use tests::keys::{Algorithm, SigningKey, SigningType};
+use tests::keys::SigningType;
 use tests::message::Message;
 use tests::sidecar::Sidecar;
 use tests::stack::ForgedStack;
 use tests::tables::Verdicts;
 use tests::token_forge::{Forge, encode};
 use tests::token_rows::{KeySetShape, Policy, TokenRow, TokenTable};
-use wire::keys::algorithms::AsymmetricAlgorithm;
-use wire::keys::{KeySet, VerificationKey};
-use wire::token::bearer;
-use wire::token::verifier::VerificationPolicy;
-
-/// The sidecar's cap of the `Authorization` field.
-const AUTHORIZATION_CAP: usize = 16 * 1024;
 
 fn rows() -> Vec<TokenRow> {
     TokenTable::load().unwrap().token
-}
-
-#[test]
-fn contract_5_the_token_table_at_the_verifier() {
-    let mut verdicts = Verdicts::default();
-    let mut forge = Forge::new(Algorithm::RS256);
-    let mut another = SigningKey::generate(Algorithm::RS256);
-    for algorithm in Algorithm::VERIFIED {
-        forge = forge.meant_for(algorithm);
-        another = another.meant_for(algorithm);
-        for row in rows().iter().filter(|row| row.is_tried_with(algorithm)) {
-            for shape in row.shapes() {
-                let verdict = verdict_of(row, shape, &forge, &verification_key(&another));
-                let expected = row.expected(shape);
-                let difference =
-                    (verdict != expected).then(|| format!("{verdict}, not {expected}"));
-                let name = format!("{} ({}, {shape:?})", row.name, algorithm.name());
-                verdicts.row(&name, difference);
-            }
-        }
-    }
-    assert!(rows().len() >= 200, "the table has lost rows");
-    verdicts.conclude();
-}
-
-/// Returns the verdict of the crate `wire` as the table writes it. The named key set also has the
-/// key `another`.
-fn verdict_of(
-    row: &TokenRow,
-    shape: KeySetShape,
-    forge: &Forge,
-    another: &VerificationKey,
-) -> String {
-    let key = verification_key(forge.trusted());
-    let kid = key.id().as_str().to_owned();
-    let keys = match shape {
-        KeySetShape::Nameless => KeySet::nameless(key),
-        KeySetShape::Named => KeySet::named(vec![another.clone(), key]),
-    };
-    let verified = within_one_second(|now| {
-        let headers = header_map(&row.header_lines(forge, &kid, now));
-        let bearer = bearer::from_headers(&headers, AUTHORIZATION_CAP)?;
-        let bearer = bearer.ok_or(wire::rejection::Rejection::TokenMissing)?;
-        policy(row.policy).verify_at(&keys, bearer, now)
-    });
-    match verified {
-        Ok(_) => "accepted".to_owned(),
-        Err(rejection) => format!("{} {}", rejection.status().as_u16(), rejection.reason()),
-    }
-}
-
-fn verification_key(key: &SigningKey) -> VerificationKey {
-    let text = key.served();
-    if key.algorithm() == Algorithm::HS256 {
-        let hmac = wire::keys::signing_type::SigningType::Hmac;
-        return VerificationKey::parse(hmac, &text).expect("a secret");
-    }
-    let named: AsymmetricAlgorithm = key.algorithm().name().parse().expect("an algorithm");
-    let keys = KeySet::from_pem(&text, &[named.jws()]).expect("a key");
-    keys.keys()[0].clone()
-}
-
-fn policy(policy: Policy) -> VerificationPolicy {
-    VerificationPolicy {
-        issuer: (policy == Policy::Issuer).then(|| "auth".to_owned()),
-        audiences: match policy {
-            Policy::Audience => vec!["orders".to_owned()],
-            _ => Vec::new(),
-        },
-        any_access_token: false,
-        leeway_seconds: 30,
-        require_expiry: policy != Policy::NoExpiry,
-        accept_bound_tokens: policy == Policy::Bound,
-        mapping: None,
-        extra_claims: Vec::new(),
-    }
-}
-
-/// Returns the lines as a server's parser does: without blanks around values.
-fn header_map(lines: &[Vec<u8>]) -> HeaderMap {
-    let mut headers = HeaderMap::new();
-    for line in lines {
-        let colon = line
-            .iter()
-            .position(|byte| *byte == b':')
-            .expect("a header line");
-        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
-        headers.append(
-            HeaderName::from_bytes(name).expect("a header name"),
-            HeaderValue::from_bytes(value).expect("a header value"),
-        );
-    }
-    headers
 }
 
 #[test]
@@ -165,7 +64,7 @@ fn observe(
         service.take_requests();
         (send(sidecar, row, lines(now)), service.take_requests())
     });
-    let verdict = verdict(&response);
+    let verdict = response.verdict();
     let user = |request: &Message| request.header("X-Current-User");
     match row.rejection() {
         None if verdict == "200" && matches!(&seen[..], [one] if user(one).len() == 1) => Ok(()),
@@ -236,10 +135,6 @@ fn contract_5_3_the_auth_server_rejects_forged_tokens_as_well() {
         (format!("{signed}."), "401 token_signature"),
         (signed.to_owned(), "401 token_malformed"),
     ] {
-        assert_eq!(
-            verdict(&server.anonymous().bearing(&token).get(USER_DETAILS)),
-            expected,
-            "{token}"
-        );
+        assert_eq!(server.verdict(&token), expected, "{token}");
     }
 }

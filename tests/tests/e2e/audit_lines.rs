@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use tests::applications::register_in;
 use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, file_store};
 use tests::client::Request;
+use tests::expect::has;
 use tests::users_file::UsersFile;
 use tests::wait;
 
@@ -99,10 +100,8 @@ fn each_change_of_the_users_file_names_its_user() {
     assert_eq!(event(&server, "user_disabled")["account"], "ada");
     assert_eq!(event(&server, "user_added")["account"], "bob");
     let summary = event(&server, "users_changed");
-    assert_eq!(
-        (&summary["count"], &summary["changes"]),
-        (&json!(2), &json!(2))
-    );
+    let found = (&summary["count"], &summary["changes"]);
+    assert_eq!(found, (&json!(2), &json!(2)));
 }
 
 #[test]
@@ -123,7 +122,7 @@ fn contract_4_3_rule_3_an_unregistered_id_is_logged_no_secret() {
     let server = plan.flags(["--log-format", "json"]).ready();
     let retrieve = |query: &str| {
         let path = format!("/client/user/secret/key?{query}");
-        server.anonymous().get(&path).status()
+        server.anonymous().status(&path)
     };
     for query in [
         "appId=never-registered&appSecret=x".to_owned(),
@@ -177,10 +176,7 @@ fn no_account_name_adds_a_field_to_a_text_line() {
         let both = log.contains("login_succeeded") && log.contains("key_retrieved");
         both.then_some(log)
     });
-    assert!(
-        log.contains(r#"account="bob client=6.6.6.6 outcome=ok "#),
-        "{log}"
-    );
+    has(&log, r#"account="bob client=6.6.6.6 outcome=ok "#);
     for line in log.lines().filter(|line| line.contains("6.6.6.6")) {
         // Outside of the quotes there are no bytes of the client.
         let outside: String = line.split('"').step_by(2).collect();

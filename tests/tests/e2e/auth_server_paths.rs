@@ -3,7 +3,7 @@
 use std::fs;
 
 use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, USER_DETAILS, credentials};
-use tests::client::{Request, verdict};
+use tests::client::Request;
 
 /// Creates `static/app.js`, `assets/logo.svg`, and a secret beside them.
 fn site() -> tempfile::TempDir {
@@ -37,11 +37,8 @@ fn contract_4_4_static_and_assets_are_served_without_a_token() {
         ("/assets/logo.svg", "image/svg+xml", "<svg/>"),
     ] {
         let response = server.anonymous().get(path);
-        assert_eq!(
-            (response.status(), response.text().as_str()),
-            (200, text),
-            "{path}"
-        );
+        let found = (response.status(), response.text());
+        assert_eq!(found, (200, text.to_owned()), "{path}");
         assert_eq!(response.header("content-type"), [kind], "{path}");
         assert_eq!(
             response.header("x-content-type-options"),
@@ -61,21 +58,11 @@ fn contract_4_4_nothing_outside_of_static_and_assets_is_served() {
     )
     .unwrap();
     let server = serving(&site);
-    for path in [
-        "/secret.txt",
-        "/static/.env",
-        "/static/link.txt",
-        "/static/../secret.txt",
-        "/static/%2e%2e/secret.txt",
-        "/static/..%2fsecret.txt",
-        "/static/%2e%2e%2fsecret.txt",
-        "/static/..%5csecret.txt",
-        "/static/%252e%252e/secret.txt",
-        "/static/..;/secret.txt",
-        "/static//../secret.txt",
-        "/static/sub/",
-        "/static/app.js%00.png",
-    ] {
+    let paths = "/secret.txt /static/.env /static/link.txt /static/../secret.txt \
+         /static/%2e%2e/secret.txt /static/..%2fsecret.txt /static/%2e%2e%2fsecret.txt \
+         /static/..%5csecret.txt /static/%252e%252e/secret.txt /static/..;/secret.txt \
+         /static//../secret.txt /static/sub/ /static/app.js%00.png";
+    for path in paths.split(' ') {
         for client in [server.anonymous(), server.logged_in()] {
             let response = client.send(&client.request("GET", path));
             assert!(
@@ -93,31 +80,19 @@ fn contract_4_4_oauth_jwt_is_always_on_the_list() {
         .flags(["--public-path", "/public/**"])
         .ready();
     assert_eq!(server.anonymous().post(LOGIN, &credentials()).status(), 200);
-    assert_eq!(
-        verdict(&server.anonymous().get("/public/x")),
-        "404 not_found"
-    );
-    assert_eq!(
-        verdict(&server.anonymous().get("/private/x")),
-        "401 token_missing"
-    );
+    assert_eq!(server.anonymous().verdict("/public/x"), "404 not_found");
+    let found = server.anonymous().verdict("/private/x");
+    assert_eq!(found, "401 token_missing");
 }
 
 #[test]
 fn contract_1_the_context_path_is_a_setting_and_may_be_empty() {
     for context in ["", "/login-service", "/a/b"] {
         let server = AuthServerPlan::new().context(context).ready();
-        assert_eq!(
-            server.logged_in().get(USER_DETAILS).status(),
-            200,
-            "{context}"
-        );
+        assert_eq!(server.logged_in().status(USER_DETAILS), 200, "{context}");
         let outside = Request::new("POST", format!("/elsewhere{LOGIN}")).json(&credentials());
-        assert_eq!(
-            verdict(&server.anonymous().send(&outside)),
-            "401 token_missing",
-            "{context}"
-        );
+        let found = server.anonymous().send(&outside).verdict();
+        assert_eq!(found, "401 token_missing", "{context}");
     }
 }
 
@@ -126,9 +101,7 @@ fn a_tree_that_is_a_symbolic_link_is_served() {
     let (site, links) = (site(), tempfile::tempdir().unwrap());
     std::os::unix::fs::symlink(site.path().join("static"), links.path().join("static")).unwrap();
     let server = serving(&links);
-    assert_eq!(server.anonymous().get("/static/app.js").status(), 200);
-    assert_eq!(
-        verdict(&server.anonymous().get("/static/../secret.txt")),
-        "400 path_not_canonical"
-    );
+    assert_eq!(server.anonymous().status("/static/app.js"), 200);
+    let found = server.anonymous().verdict("/static/../secret.txt");
+    assert_eq!(found, "400 path_not_canonical");
 }

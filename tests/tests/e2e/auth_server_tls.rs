@@ -4,9 +4,9 @@
 use serde_json::Value;
 use tests::auth_server::{AuthServerPlan, ECDSA};
 use tests::certificates::{Authority, Certificate};
-use tests::client::verdict;
 use tests::clock;
 use tests::echo_service::EchoService;
+use tests::expect::has;
 use tests::fake_auth_server::FakeAuthServer;
 use tests::keys::SigningType;
 use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
@@ -58,11 +58,8 @@ fn rejected_for(sidecar: &Sidecar, auth_server: &FakeAuthServer, why: &str) {
     let retrievals = auth_server.retrievals().len();
     let line = next();
     assert!(line.contains(why), "{why} in {line}");
-    assert_eq!(
-        auth_server.retrievals().len(),
-        retrievals,
-        "no secret was sent"
-    );
+    let found = auth_server.retrievals().len();
+    assert_eq!(found, retrievals, "no secret was sent");
 }
 
 /// Covers both programs: the key endpoint, and the key set that its response links to.
@@ -73,10 +70,7 @@ fn the_auth_server_s_key_set_is_followed_over_tls() {
     let auth_server = plan.tls(&authority, &authority.issue("auth")).ready();
     let service = EchoService::start();
     let sidecar = plan_of(&service, &auth_server.url(), &trusting(&authority)).ready();
-    assert_eq!(
-        sidecar.bearing(&auth_server.login()).get("/list").status(),
-        200
-    );
+    assert_eq!(sidecar.bearing(&auth_server.login()).status("/list"), 200);
     // The rejection of an unknown name proves that the set is in use: a lone key has no name.
     let forge = Forge::new(SigningType::Ecdsa);
     let header = r#"{"alg":"ES256","kid":"nobody"}"#;
@@ -85,7 +79,7 @@ fn the_auth_server_s_key_set_is_followed_over_tls() {
     let response = sidecar
         .bearing(&format!("{input}.{signature}"))
         .get("/list");
-    assert_eq!(verdict(&response), "401 token_key_unknown");
+    assert_eq!(response.verdict(), "401 token_key_unknown");
 }
 
 #[test]
@@ -144,11 +138,8 @@ fn new_certificates_are_followed_without_a_restart() {
     rejected_for(&sidecar, &auth_server, "UnknownIssuer");
     rejected_for(&sidecar, &auth_server, "UnknownIssuer");
     let log = sidecar.process().stderr();
-    assert_eq!(
-        log.matches("keeping the previous content").count(),
-        1,
-        "{log}"
-    );
+    let found = log.matches("keeping the previous content").count();
+    assert_eq!(found, 1, "{log}");
 
     std::fs::write(
         authority.file(),
@@ -158,7 +149,7 @@ fn new_certificates_are_followed_without_a_restart() {
     let before = auth_server.retrievals().len();
     wait::until("a fetch", || auth_server.retrievals().len() > before);
     let token = forge.token(clock::now(), &Value::Null);
-    assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
+    assert_eq!(sidecar.bearing(&token).status("/list"), 200);
 }
 
 #[test]
@@ -182,7 +173,7 @@ fn a_server_that_requires_a_certificate_gets_one() {
         .flags(key);
     let sidecar = with.ready();
     let token = forge.token(clock::now(), &Value::Null);
-    assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
+    assert_eq!(sidecar.bearing(&token).status("/list"), 200);
 }
 
 #[test]
@@ -235,10 +226,7 @@ fn an_ended_client_certificate_warns_and_replaces_none() {
     let rejected = plan().start();
     rejected_for(&rejected, &auth_server, "key not fetched");
     let log = rejected.process().output();
-    assert!(
-        log.contains("the certificate has expired: its peers reject it"),
-        "{log}"
-    );
+    has(&log, "the certificate has expired: its peers reject it");
     put(&good);
     let sidecar = plan().ready();
     let log = sidecar.process().output();
@@ -262,7 +250,7 @@ fn a_certificate_names_what_is_configured_not_what_dns_says() {
         if good {
             let sidecar = sidecar.ready();
             let token = forge.token(clock::now(), &Value::Null);
-            assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
+            assert_eq!(sidecar.bearing(&token).status("/list"), 200);
             assert_eq!(auth_server.retrievals()[0].header("host"), [host]);
         } else {
             rejected_for(&sidecar, &auth_server, "not valid for name");

@@ -3,12 +3,12 @@
 use std::io::{BufReader, Read, Write};
 use std::net::TcpListener;
 
-use tests::client::verdict;
 use tests::echo_service::MARK;
 use tests::h2_client::H2Client;
 use tests::message::Message;
 use tests::raw_client::RawClient;
 use tests::socket_server::response;
+use tests::stack::ForgedStack;
 use tests::streaming_service::StreamingService;
 use tests::wait;
 
@@ -27,17 +27,16 @@ const FLAT_KIB: u64 = 8 * 1024;
 
 #[test]
 fn a_large_body_streams_up_and_down_in_little_memory() {
-    let stack = stack();
     let service = StreamingService::start();
-    let sidecar = stack.in_front_of(&service.url(), &[]);
-    let Some(before) = sidecar.process().resident_kib() else {
+    let stack = ForgedStack::before(&service.url(), &[]);
+    let Some(before) = stack.sidecar.process().resident_kib() else {
         tests::skip::skip("the memory of a large body", "a system with /proc");
         return;
     };
     let bytes = large();
     let chunk = vec![b'x'; 1024 * 1024];
 
-    let mut client = RawClient::connect(sidecar.address());
+    let mut client = RawClient::connect(stack.sidecar.address());
     client.send(&stack.head(
         "PUT",
         "/orders/upload",
@@ -51,7 +50,7 @@ fn a_large_body_streams_up_and_down_in_little_memory() {
     }
     assert_eq!(client.response("PUT").text(), bytes.to_string());
 
-    let mut client = RawClient::connect(sidecar.address());
+    let mut client = RawClient::connect(stack.sidecar.address());
     client.send(&stack.head("GET", "/orders/endless", ""));
     let mut handle = client.handle();
     let mut buffer = vec![0; 1024 * 1024];
@@ -61,7 +60,7 @@ fn a_large_body_streams_up_and_down_in_little_memory() {
     }
     drop((client, handle));
     service.wait_for_broken_off(1);
-    let after = sidecar.process().resident_kib().unwrap();
+    let after = stack.sidecar.process().resident_kib().unwrap();
     assert!(
         after < before + FLAT_KIB,
         "{before} KiB before, {after} KiB after"
@@ -112,22 +111,20 @@ fn slow_readers_and_slow_writers_slow_the_other_side() {
 
 #[test]
 fn a_response_that_breaks_off_is_never_taken_for_a_whole_one() {
-    let stack = stack();
     let service = StreamingService::start();
-    let sidecar = stack.in_front_of(&service.url(), &[]);
-    let mut client = RawClient::connect(sidecar.address());
+    let stack = ForgedStack::before(&service.url(), &[]);
+    let mut client = RawClient::connect(stack.sidecar.address());
     client.send(&stack.head("GET", "/orders/dies", ""));
     assert!(client.try_response("GET").is_err());
-    sidecar.until_logged("upstream_unavailable");
+    stack.sidecar.until_logged("upstream_unavailable");
 }
 
 #[test]
 fn a_rejection_reaches_a_client_that_is_still_sending() {
-    let stack = stack();
     let service = StreamingService::start();
-    let sidecar = stack.in_front_of(&service.url(), &[]);
+    let stack = ForgedStack::before(&service.url(), &[]);
     for chunked in [false, true] {
-        let mut client = RawClient::connect(sidecar.address());
+        let mut client = RawClient::connect(stack.sidecar.address());
         let framing = if chunked {
             "Transfer-Encoding: chunked"
         } else {
@@ -140,29 +137,27 @@ fn a_rejection_reaches_a_client_that_is_still_sending() {
             client.send(b"10000\r\n");
         }
         client.send(&[b'x'; 60_000]);
-        assert_eq!(verdict(&client.response("POST")), "401 token_missing");
+        assert_eq!(client.response("POST").verdict(), "401 token_missing");
     }
     assert!(service.heads().is_empty());
 }
 
 #[test]
 fn a_body_that_does_not_come_is_not_waited_for() {
-    let stack = stack();
     let service = StreamingService::start();
-    let sidecar = stack.in_front_of(&service.url(), &["--request-body-timeout", "1"]);
-    let mut client = RawClient::connect(sidecar.address());
+    let stack = ForgedStack::before(&service.url(), &["--request-body-timeout", "1"]);
+    let mut client = RawClient::connect(stack.sidecar.address());
     client.send(&stack.head("POST", "/orders/upload", "Content-Length: 5\r\n"));
     client.send(b"12");
-    assert_eq!(verdict(&client.response("POST")), "408 request_timeout");
+    assert_eq!(client.response("POST").verdict(), "408 request_timeout");
     assert!(service.heads().is_empty());
 }
 
 #[test]
 fn a_body_that_drips_in_is_not_waited_for() {
-    let stack = stack();
     let service = StreamingService::start();
-    let sidecar = stack.in_front_of(&service.url(), &[]);
-    let mut client = RawClient::connect(sidecar.address());
+    let stack = ForgedStack::before(&service.url(), &[]);
+    let mut client = RawClient::connect(stack.sidecar.address());
     client.send(&stack.head("POST", "/orders/upload", "Content-Length: 60000\r\n"));
     let mut handle = client.handle();
     let dripping = std::thread::spawn(move || {
@@ -170,7 +165,7 @@ fn a_body_that_drips_in_is_not_waited_for() {
             std::thread::sleep(std::time::Duration::from_millis(200));
         }
     });
-    assert_eq!(verdict(&client.response("POST")), "408 request_timeout");
+    assert_eq!(client.response("POST").verdict(), "408 request_timeout");
     drop(client);
     dripping.join().unwrap();
     assert!(service.heads().is_empty());
@@ -201,8 +196,7 @@ fn service_of_workers() -> String {
 
 #[test]
 fn slow_bodies_occupy_no_worker_of_the_service() {
-    let stack = stack();
-    let sidecar = stack.in_front_of(&service_of_workers(), &["--public-path", "/public/**"]);
+    let stack = ForgedStack::before(&service_of_workers(), &["--public-path", "/public/**"]);
     let bearer = format!("Authorization: Bearer {}\r\n", stack.token());
     let begun = |index: usize| {
         let (framing, part): (_, &[u8]) = match index % 4 {
@@ -216,13 +210,13 @@ fn slow_bodies_occupy_no_worker_of_the_service() {
         } else {
             &*bearer
         };
-        let mut client = RawClient::connect(sidecar.address());
+        let mut client = RawClient::connect(stack.sidecar.address());
         let head = format!("POST /orders/public/x HTTP/1.1\r\nHost: a\r\n{token}{framing}\r\n\r\n");
         client.send(&[head.as_bytes(), part].concat());
         client
     };
     let mut slow: Vec<_> = (0..SLOW).map(begun).collect();
-    let over_http_2 = H2Client::connect(sidecar.address());
+    let over_http_2 = H2Client::connect(stack.sidecar.address());
     let _streams: Vec<_> = (0..WORKERS)
         .map(|_| {
             let mut stream = over_http_2.open(over_http_2.request("POST", "/orders/public/x", &[]));
@@ -230,10 +224,12 @@ fn slow_bodies_occupy_no_worker_of_the_service() {
             stream
         })
         .collect();
-    sidecar.until_in_flight(u64::try_from(SLOW + WORKERS).unwrap());
-    let client = sidecar.bearing(&stack.token());
+    stack
+        .sidecar
+        .until_in_flight(u64::try_from(SLOW + WORKERS).unwrap());
+    let client = stack.sidecar.bearing(&stack.token());
     for _ in 0..2 * SLOW {
-        assert_eq!(client.get("/list").status(), 200);
+        assert_eq!(client.status("/list"), 200);
     }
     slow[0].send(&[b'2'; 99]);
     assert_eq!(slow[0].response("POST").status(), 200);
@@ -241,26 +237,24 @@ fn slow_bodies_occupy_no_worker_of_the_service() {
 
 #[test]
 fn a_long_body_that_drips_is_ended() {
-    let stack = stack();
     let service = StreamingService::start();
-    let sidecar = stack.in_front_of(&service.url(), &["--request-body-timeout", "0"]);
-    let mut client = RawClient::connect(sidecar.address());
+    let stack = ForgedStack::before(&service.url(), &["--request-body-timeout", "0"]);
+    let mut client = RawClient::connect(stack.sidecar.address());
     client.send(&stack.head("POST", "/orders/upload", "Content-Length: 100000\r\n"));
     client.send(&[b'1'; 70_000]);
     wait::until("the begin of the body", || service.received() > 60_000);
-    assert_eq!(verdict(&client.response("POST")), "408 request_timeout");
+    assert_eq!(client.response("POST").verdict(), "408 request_timeout");
     service.wait_for_broken_off(1);
 }
 
 #[test]
 fn a_client_that_takes_nothing_of_a_response_is_not_awaited() {
-    let stack = stack();
     let service = StreamingService::start();
-    let sidecar = stack.in_front_of(&service.url(), &["--downstream-write-timeout", "1"]);
-    let mut silent = RawClient::connect(sidecar.address());
+    let stack = ForgedStack::before(&service.url(), &["--downstream-write-timeout", "1"]);
+    let mut silent = RawClient::connect(stack.sidecar.address());
     silent.send(&stack.head("GET", "/orders/endless", ""));
     service.wait_for_broken_off(1);
-    let silent = H2Client::connect(sidecar.address());
+    let silent = H2Client::connect(stack.sidecar.address());
     let bearer = format!("Bearer {}", stack.token());
     let fields = [("authorization", bearer.as_str())];
     let mut stream = silent.open(silent.request("GET", "/orders/endless", &fields));

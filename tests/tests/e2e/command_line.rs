@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tests::auth_server::{AuthServer, file_store};
 use tests::certificates::write_private;
+use tests::expect::has;
 use tests::free_address::free_address;
 use tests::keys::{SigningKey, SigningType};
 use tests::process::Finished;
@@ -51,11 +52,7 @@ fn a_list_of_a_missing_store_reports_it() {
     ] {
         let end = Program::AuthServer.run(&words);
         assert_eq!((end.code, &*end.stdout), (Some(0), ""), "{}", end.stderr);
-        assert!(
-            end.stderr.contains("nowhere: is not there yet"),
-            "{}",
-            end.stderr
-        );
+        has(&end.stderr, "nowhere: is not there yet");
     }
 }
 
@@ -76,7 +73,7 @@ fn an_empty_list_is_reported() {
     ] {
         let end = Program::AuthServer.run(&words);
         assert_eq!((end.code, &*end.stdout), (Some(0), ""), "{}", end.stderr);
-        assert!(end.stderr.contains(said), "{}", end.stderr);
+        has(&end.stderr, said);
     }
 }
 
@@ -96,10 +93,8 @@ fn lists_are_json_on_request() {
     assert_eq!(applications, json!([{"id": "orders", "secrets": 1}]));
     let users = json(&["user", "list", "--json", "--users", &users.location()]);
     assert_eq!(users[0]["account"], "ada");
-    assert_eq!(
-        (&users[0]["enabled"], users[0].get("password")),
-        (&json!(true), None)
-    );
+    let found = (&users[0]["enabled"], users[0].get("password"));
+    assert_eq!(found, (&json!(true), None));
 }
 
 #[test]
@@ -159,13 +154,9 @@ fn help_and_version_are_output_and_no_errors() {
     for program in Program::ALL {
         for flag in ["--help", "--version", "-h", "-V"] {
             let end = program.run(&[flag]);
-            assert_eq!(
-                (end.code, end.stderr.as_str()),
-                (Some(0), ""),
-                "{} {flag}",
-                program.name()
-            );
-            assert!(end.stdout.contains(program.name()), "{}", end.stdout);
+            let found = (end.code, end.stderr.as_str());
+            assert_eq!(found, (Some(0), ""), "{} {flag}", program.name());
+            has(&end.stdout, program.name());
         }
     }
 }
@@ -240,9 +231,6 @@ fn a_new_secret_that_cannot_be_printed_is_a_failure() {
         drop(reader);
         let (code, complaint) = end_with(Program::AuthServer, &words, writer);
         assert_eq!(code, Some(70), "{command}: {complaint}");
-        assert!(
-            complaint.contains("the new secret of --app-id orders is lost"),
-            "{complaint}"
-        );
+        has(&complaint, "the new secret of --app-id orders is lost");
     }
 }

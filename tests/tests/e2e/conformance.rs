@@ -3,6 +3,7 @@
 use std::process::{Command, Output};
 
 use serde_json::{Value, json};
+use tests::expect::has;
 use tests::go::GoProgram;
 use tests::process::Process;
 use tests::python::Python;
@@ -102,10 +103,9 @@ fn websockets_holds_a_conversation_however_it_shows_its_token() {
     let Some(python) = Python::with_protocols() else {
         return;
     };
-    let stack = stack();
     let (_service, address) = service(&python, "websocket_service.py");
-    let sidecar = stack.in_front_of(&format!("http://{address}"), &["--websocket-token"]);
-    let given = json!({"address": sidecar.address().to_string(), "token": stack.token()});
+    let stack = ForgedStack::before(&format!("http://{address}"), &["--websocket-token"]);
+    let given = json!({"address": stack.sidecar.address().to_string(), "token": stack.token()});
     let result = python.run("websocket_client.py", &given);
     for (way, protocol) in [
         ("header", json!(null)),
@@ -145,11 +145,8 @@ fn h2load_gets_every_response_over_both_versions() {
             return;
         };
         let text = String::from_utf8_lossy(&output.stdout);
-        assert!(
-            text.contains("2000 succeeded, 0 failed, 0 errored"),
-            "{text}"
-        );
-        assert!(text.contains("status codes: 2000 2xx"), "{text}");
+        has(&text, "2000 succeeded, 0 failed, 0 errored");
+        has(&text, "status codes: 2000 2xx");
     }
 }
 
@@ -170,20 +167,16 @@ fn nghttp_sees_the_response_of_the_service_and_a_rejection() {
         known.contains(":status: 200") && known.contains("echo"),
         "{known}"
     );
-    assert!(unknown.contains(":status: 401"), "{unknown}");
-    assert!(
-        unknown.contains("\"reason\":\"token_missing\""),
-        "{unknown}"
-    );
+    has(&unknown, ":status: 401");
+    has(&unknown, "\"reason\":\"token_missing\"");
 }
 
 #[test]
 fn curl_sends_odd_requests() {
-    let stack = stack();
     let service = StreamingService::start();
-    let sidecar = stack.in_front_of(&service.url(), &["--public-path", "/public/**"]);
+    let stack = ForgedStack::before(&service.url(), &["--public-path", "/public/**"]);
     let authorization = format!("Authorization: Bearer {}", stack.token());
-    let base = format!("http://{}/orders", sidecar.address());
+    let base = format!("http://{}/orders", stack.sidecar.address());
     let absolute = format!("{base}/list");
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("body");

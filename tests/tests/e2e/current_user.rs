@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tests::auth_server::USER_DETAILS;
-use tests::client::{Client, verdict};
+use tests::client::Client;
 use tests::clock;
 use tests::stack::{ForgedStack, Stack};
 
@@ -45,10 +45,8 @@ fn contract_4_2_rules_2_and_3_both_programs_have_the_same_user() {
     assert_eq!((one.status(), one.json()), (200, other.json()));
     assert_eq!(one.json()["msg"], "operation succeeded");
     let user = &one.json()["data"];
-    assert_eq!(
-        user.as_object().map(serde_json::Map::len),
-        Some(FIELDS.len())
-    );
+    let found = user.as_object().map(serde_json::Map::len);
+    assert_eq!(found, Some(FIELDS.len()));
     for name in FIELDS {
         let has_value = ["id", "nickName", "account", "userType"].contains(&name);
         assert_eq!(user[name].is_string(), has_value, "{name}");
@@ -94,7 +92,7 @@ fn contract_4_2_only_get_and_head_are_allowed() {
     for client in both(&stack, &token) {
         for method in ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"] {
             let response = client.send(&client.request(method, USER_DETAILS));
-            assert_eq!(verdict(&response), "405 method_not_allowed", "{method}");
+            assert_eq!(response.verdict(), "405 method_not_allowed", "{method}");
         }
         let head = client.send(&client.request("HEAD", USER_DETAILS));
         assert_eq!((head.status(), head.body.len()), (200, 0));

@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 use tests::browser::Browser;
-use tests::client::{Client, Request, verdict};
+use tests::client::{Client, Request};
 use tests::echo_service::EchoService;
+use tests::expect::has;
 use tests::message::Message;
 use tests::process::{CommandLine, Process};
 use tests::programs::Program;
@@ -62,7 +63,7 @@ fn sidecar(words: &[&str]) -> (Process, Client) {
     let (process, address) = started(Program::Sidecar, words);
     let client = Client::anonymous(Program::Sidecar, address, "");
     wait::until("the sidecar to have keys", || {
-        verdict(&client.bearing("x").get("/42")) != "503 auth_keys_unavailable"
+        client.bearing("x").verdict("/42") != "503 auth_keys_unavailable"
     });
     (process, client)
 }
@@ -77,7 +78,7 @@ fn the_printed_sidecar_takes_a_token_with_any_claims() {
     assert_eq!(details["data"]["id"], "7");
     assert_eq!(details["data"]["account"], "ada");
     assert_eq!(details["data"]["tenantId"], "t1");
-    assert_eq!(verdict(&client.bearing(&token).get("/42")), "200");
+    assert_eq!(client.bearing(&token).verdict("/42"), "200");
 }
 
 #[test]
@@ -97,11 +98,7 @@ fn each_claim_can_be_wrong() {
         (json!({"username": null}), "401 token_claim_missing"),
     ] {
         let token = server.token(&claims);
-        assert_eq!(
-            verdict(&client.bearing(&token).get("/42")),
-            expected,
-            "{claims}"
-        );
+        assert_eq!(client.bearing(&token).verdict("/42"), expected, "{claims}");
     }
 }
 
@@ -120,11 +117,9 @@ fn its_issuer_can_be_discovered() {
     ];
     let (_process, client) = sidecar(&words);
     let token = |audience| server.token(&json!({"aud": audience}));
-    assert_eq!(verdict(&client.bearing(&token("orders")).get("/42")), "200");
-    assert_eq!(
-        verdict(&client.bearing(&token("stock")).get("/42")),
-        "401 token_audience"
-    );
+    assert_eq!(client.bearing(&token("orders")).verdict("/42"), "200");
+    let found = client.bearing(&token("stock")).verdict("/42");
+    assert_eq!(found, "401 token_audience");
 }
 
 #[test]
@@ -148,20 +143,14 @@ fn what_is_no_request_for_a_token_is_an_error_of_rfc_6749() {
         assert_eq!(response.status(), 400, "{body}");
         assert_eq!(response.json()["error"], "invalid_request");
         let description = response.json()["error_description"].to_string();
-        assert!(description.contains(why), "{description}");
+        has(&description, why);
     }
 }
 
 #[test]
 fn other_machines_cannot_reach_it() {
     let end = Program::AuthServer.run(&["dev", "--listen", "0.0.0.0:0"]);
-    assert_eq!(end.code, Some(78));
-    assert!(
-        end.stderr
-            .contains("--listen 0.0.0.0:0: dev signs any claims"),
-        "{}",
-        end.stderr
-    );
+    end.says(78, "--listen 0.0.0.0:0: dev signs any claims");
 }
 
 #[test]

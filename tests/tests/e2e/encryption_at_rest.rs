@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 use tests::auth_server::{AuthServer, AuthServerPlan, file_store};
 use tests::certificates::write_private;
+use tests::expect::has;
 use tests::file_store;
 use tests::keys::{SigningKey, SigningType};
 use tests::process::Finished;
@@ -127,8 +128,8 @@ fn without_the_right_key_start_and_commands_end_clearly() {
             assert_eq!(end.code, Some(78), "{}", end.stderr);
             let last = end.stderr.lines().last().unwrap_or_default();
             assert!(last.starts_with("error: "), "{last}");
-            assert!(last.contains("store.db"), "{last}");
-            assert!(last.contains(said), "{last}");
+            has(last, "store.db");
+            has(last, said);
         }
     }
     assert_eq!(private(), before, "nothing is overwritten");
@@ -184,7 +185,7 @@ fn where_encryption_is_required_a_planted_key_is_not_adopted() {
         &planted.served(),
     ]);
     let note = wait::until("the rejection", || server.store_note());
-    assert!(note.contains("not encrypted"), "{note}");
+    has(&note, "not encrypted");
     assert_eq!(server.served_key(), served);
     assert!(accepts(&server, &token));
     let fresh = plan(&url, &flags).fails();
@@ -303,7 +304,7 @@ fn one_procedure_introduces_changes_and_removes_the_key() {
                 server.until_logged(logged);
             }
             let second = pair.reencrypt(both);
-            assert!(second.contains(becomes), "{second}");
+            has(&second, becomes);
             for server in &pair.servers {
                 server.until_logged(becomes);
             }

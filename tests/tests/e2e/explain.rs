@@ -58,9 +58,8 @@ fn lines_of(head: &http::Request<()>) -> Vec<String> {
 
 #[test]
 fn explain_shows_the_head_that_a_service_of_http_2_gets() {
-    let stack = ForgedStack::start();
     let service = H2Service::start();
-    let sidecar = stack.in_front_of(&service.url(), &[]);
+    let stack = ForgedStack::before(&service.url(), &[]);
     for (method, framing, body) in [
         ("GET", None, ""),
         ("POST", Some("Transfer-Encoding: chunked"), "0\r\n\r\n"),
@@ -79,10 +78,12 @@ fn explain_shows_the_head_that_a_service_of_http_2_gets() {
         lines.extend(framing);
         let head = format!("{method} /orders/42?a=b HTTP/1.1\r\n{}", lines.join("\r\n"));
         let request = format!("{head}\r\n\r\n{body}");
-        let response = exchange(sidecar.address(), method, request.as_bytes());
+        let response = exchange(stack.sidecar.address(), method, request.as_bytes());
         assert_eq!(response.status(), 200);
         let received = lines_of(&service.requests().last().unwrap().head);
-        let end = sidecar.explain(&["--json", "-X", method, "/orders/42?a=b"], &lines);
+        let end = stack
+            .sidecar
+            .explain(&["--json", "-X", method, "/orders/42?a=b"], &lines);
         assert_eq!(end.code, Some(0), "{}", end.stderr);
         let explanation: Value = serde_json::from_str(&end.stdout).unwrap();
         let displayed = explanation["head"].as_array().unwrap().iter();
@@ -98,7 +99,7 @@ fn explain_shows_the_head_that_a_service_of_http_2_gets() {
         "Sec-WebSocket-Version: 13",
         "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
     ];
-    let end = sidecar.explain(
+    let end = stack.sidecar.explain(
         &["/orders/chat", "--expect=upgrade_not_allowed"],
         &websocket,
     );

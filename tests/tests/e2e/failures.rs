@@ -5,8 +5,9 @@ use std::fs;
 
 use serde_json::{Value, json};
 use tests::auth_server::admin_get;
-use tests::client::{Request, reason};
+use tests::client::Request;
 use tests::clock;
+use tests::expect::has;
 use tests::free_address::free_address;
 use tests::message::Message;
 use tests::metrics::rejections;
@@ -17,7 +18,7 @@ use tests::wait;
 
 /// Checks that the response has this reason, and that metrics, page and log agree with it.
 fn is_explained(sidecar: &Sidecar, response: &Message, expected: &str) {
-    assert_eq!(reason(response), expected, "{}", response.text());
+    assert_eq!(response.reason(), expected, "{}", response.text());
     let reasons = fs::read_to_string(repository().join("docs/reasons.md")).unwrap();
     assert!(reasons.contains(&format!("\n### `{expected}` ")));
     // A request is counted and logged after its response.
@@ -25,10 +26,7 @@ fn is_explained(sidecar: &Sidecar, response: &Message, expected: &str) {
         rejections(sidecar.admin(), expected) > 0
     });
     let page = admin_get(sidecar.admin(), "/").text();
-    assert!(
-        page.contains(&format!("reason=&quot;{expected}&quot;")),
-        "{page}"
-    );
+    has(&page, format!("reason=&quot;{expected}&quot;"));
     let logged = format!("reason=\"{expected}\"");
     sidecar.until_logged(&logged);
 }

@@ -87,7 +87,7 @@ fn contract_1_both_keys_present_are_loaded() {
     let store = Store::new();
     let before = store.contents();
     let server = store.serve().ready();
-    assert_eq!(server.logged_in().get(USER_DETAILS).status(), 200);
+    assert_eq!(server.logged_in().status(USER_DETAILS), 200);
     assert_eq!(store.contents(), before);
 }
 
@@ -98,7 +98,7 @@ fn contract_1_a_missing_key_is_replaced_together_with_the_other() {
         let before = store.contents();
         file_store::remove(store.directory.path(), missing);
         let server = store.serve().ready();
-        assert_eq!(server.logged_in().get(USER_DETAILS).status(), 200);
+        assert_eq!(server.logged_in().status(USER_DETAILS), 200);
         let after = store.contents();
         assert!(
             after
@@ -200,8 +200,7 @@ fn a_directory_of_another_owner_stops_the_start() {
     // Only root can change the owner of a directory.
     if std::os::unix::fs::chown(store.directory.path(), Some(65_534), None).is_ok() {
         let end = store.serve().fails();
-        assert_eq!(end.code, Some(78), "{}", end.stderr);
-        assert!(end.stderr.contains("owner uid 65534"), "{}", end.stderr);
+        end.says(78, "owner uid 65534");
     }
 }
 
@@ -211,7 +210,7 @@ fn a_second_server_on_the_same_directory_waits_for_the_first() {
     let first = store.serve().ready();
     let plan = store.serve();
     let second = std::thread::spawn(move || plan.ready());
-    assert_eq!(first.logged_in().get(USER_DETAILS).status(), 200);
+    assert_eq!(first.logged_in().status(USER_DETAILS), 200);
     drop(first);
     drop(second.join().unwrap());
 }
@@ -225,7 +224,7 @@ fn keys_that_vanish_while_running_are_put_back() {
         file_store::remove(store.directory.path(), id);
     }
     tests::wait::until("the pair to be back", || store.contents() == before);
-    assert_eq!(server.logged_in().get(USER_DETAILS).status(), 200);
+    assert_eq!(server.logged_in().status(USER_DETAILS), 200);
 }
 
 #[test]
@@ -247,8 +246,7 @@ fn a_backup_beside_a_running_server_is_a_store() {
         ("redis://localhost", 64, "redis-cli --rdb"),
     ] {
         let end = backup(store);
-        assert_eq!(end.code, Some(code), "{}", end.stderr);
-        assert!(end.stderr.contains(said), "{}", end.stderr);
+        end.says(code, said);
     }
     drop((server, store));
     let restored = AuthServerPlan::new().directory(copy.path()).ready();
@@ -264,8 +262,7 @@ fn a_store_in_memory_is_its_server_s_alone() {
     server.until_revoked(&token);
     server.until_logged("end with this process");
     let end = Program::AuthServer.run(&["keys", "show", "--store", "memory"]);
-    assert_eq!(end.code, Some(78), "{}", end.stderr);
-    assert!(end.stderr.contains("only its server"), "{}", end.stderr);
+    end.says(78, "only its server");
 }
 
 #[test]
@@ -277,10 +274,6 @@ fn the_public_key_is_exported_beside_a_running_server() {
     let end = command
         .arguments(["keys", "export-public", "--store", &url])
         .run();
-    assert_eq!(
-        (end.code, end.stdout.trim()),
-        (Some(0), server.served_key().trim()),
-        "{}",
-        end.stderr
-    );
+    end.says(0, "");
+    assert_eq!(end.stdout.trim(), server.served_key().trim());
 }

@@ -1,6 +1,5 @@
 //! Everything else is forwarded unchanged, in both directions.
 
-use tests::client::verdict;
 use tests::echo_service::MARK;
 use tests::raw_client::{RawClient, exchange};
 use tests::socket_server::response;
@@ -85,19 +84,10 @@ fn the_service_s_response_reaches_the_client_unchanged() {
     let stack = stack();
     let client = stack.sidecar.bearing(&stack.token());
     let body: Vec<u8> = (0..=255).rev().collect();
-    for status in [
-        "200 OK",
-        "201 Created",
-        "202 Accepted",
-        "301 Moved Permanently",
-        "400 Bad Request",
-        "401 Unauthorized",
-        "403 Forbidden",
-        "404 Not Found",
-        "418 I'm a teapot",
-        "500 Internal Server Error",
-        "503 Service Unavailable",
-    ] {
+    let statuses = "200 OK|201 Created|202 Accepted|301 Moved Permanently|400 Bad Request|401 Unauthorized|\
+         403 Forbidden|404 Not Found|418 I'm a teapot|500 Internal Server Error|\
+         503 Service Unavailable";
+    for status in statuses.split('|') {
         let lines = [
             format!("{MARK}: 1"),
             "Set-Cookie: a=1".to_owned(),
@@ -157,7 +147,7 @@ fn one_connection_has_many_requests_with_own_verdicts() {
         client.send(b"GET /orders/public/x HTTP/1.1\r\nHost: a\r\n\r\n");
         assert_eq!(client.response("GET").status(), 200);
         client.send(b"GET /orders/list HTTP/1.1\r\nHost: a\r\n\r\n");
-        assert_eq!(verdict(&client.response("GET")), "401 token_missing");
+        assert_eq!(client.response("GET").verdict(), "401 token_missing");
     }
     assert_eq!(stack.service.requests().len(), 6);
     let users: Vec<usize> = stack
@@ -166,9 +156,6 @@ fn one_connection_has_many_requests_with_own_verdicts() {
         .iter()
         .map(|request| request.header("X-Current-User").len())
         .collect();
-    assert_eq!(
-        users,
-        [1, 0, 1, 0, 1, 0],
-        "no user stays behind on the connection"
-    );
+    let expected = [1, 0, 1, 0, 1, 0];
+    assert_eq!(users, expected, "no user stays behind on the connection");
 }

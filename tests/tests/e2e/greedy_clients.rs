@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use serde_json::json;
 use tests::auth_server::{AuthServerPlan, LOGIN};
-use tests::client::verdict;
 use tests::h2_client::H2Client;
 use tests::metrics::{rejections, sum};
 use tests::raw_client::{RawClient, exchange};
@@ -46,7 +45,7 @@ fn a_header_that_drips_past_its_time_is_408() {
             drip(client.handle(), dripped);
         }
         let response = client.response("GET");
-        assert_eq!(verdict(&response), "408 request_timeout", "{begun:?}");
+        assert_eq!(response.verdict(), "408 request_timeout", "{begun:?}");
         assert_eq!(response.header("connection"), ["close"]);
     }
     assert_eq!(rejections(stack.sidecar.admin(), "request_timeout"), 3);
@@ -113,11 +112,7 @@ fn clients_behind_a_trusted_proxy_have_a_share_each() {
         let request = format!(
             "GET /orders/public/x HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: {client}\r\n\r\n"
         );
-        verdict(&exchange(
-            stack.sidecar.address(),
-            "GET",
-            request.as_bytes(),
-        ))
+        exchange(stack.sidecar.address(), "GET", request.as_bytes()).verdict()
     };
     assert_eq!(over_http_1("2001:db8::1"), "503 server_busy");
     assert_eq!(over_http_1("2001:db8:0:1::1"), "200");
@@ -139,7 +134,7 @@ fn a_header_that_is_too_large_is_431() {
     ] {
         let request = format!("GET /orders/public/x HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
         let response = exchange(stack.sidecar.address(), "GET", request.as_bytes());
-        assert_eq!(verdict(&response), "431 request_header_too_large", "{name}");
+        assert_eq!(response.verdict(), "431 request_header_too_large", "{name}");
     }
     assert_eq!(stack.service.requests().len(), 0);
 }

@@ -1,24 +1,44 @@
 //! HTTP/2 without TLS, beside HTTP/1.1 on the same port: the same rules, the same responses.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::Value;
 use tests::auth_server::admin_get;
-use tests::h2_client::{Fate, FrameClient, H2Client, fields_of, get_fields, header_block};
+use tests::expect::has;
+use tests::h2_client::{
+    Fate, FrameClient, H2Client, OpenStream, fields_of, get_fields, header_block,
+};
 use tests::h2_service::{H2Service, TRAILER};
 use tests::metrics::rejections;
 use tests::raw_client::exchange;
-use tests::sidecar::Sidecar;
 use tests::stack::ForgedStack;
 use tests::streaming_service::StreamingService;
+use tests::tables::{self, Verdicts};
 use tests::wait;
 
 use super::forwarding::stack;
 
-fn in_front_of(stack: &ForgedStack, service: &H2Service, flags: &[&str]) -> Sidecar {
-    let flags = [flags, &["--public-path", "/public/**"]].concat();
-    stack.in_front_of(&service.url(), &flags)
+fn in_front_of(service: &H2Service, flags: &[&str]) -> ForgedStack {
+    ForgedStack::before(
+        &service.url(),
+        &[flags, &["--public-path=/public/**"]].concat(),
+    )
+}
+
+/// Opens a gRPC call and waits for its head.
+fn chat<'c>(client: &'c H2Client, bearer: &str, first: &str) -> OpenStream<'c> {
+    let fields = [
+        ("authorization", bearer),
+        ("content-type", "application/grpc"),
+        ("te", "trailers"),
+    ];
+    let mut call = client.open(client.request("POST", "/orders/pkg.Service/Chat", &fields));
+    call.write(first.as_bytes()).unwrap();
+    assert_eq!(call.head().unwrap().status(), 200);
+    call
 }
 
 fn bearer(stack: &ForgedStack) -> String {
@@ -41,10 +61,8 @@ fn an_http_2_client_reaches_an_http_1_service() {
     ];
     let request = client.request("POST", "/orders/a%20b//c?d=%2F&e", &fields);
     let response = client.send(request, b"hello").unwrap();
-    assert_eq!(
-        (response.verdict().as_str(), &*response.body),
-        ("200", &b"echo"[..])
-    );
+    assert_eq!(response.verdict(), "200");
+    assert_eq!(response.body, b"echo");
     let seen = stack.service.last_request();
     assert_eq!(seen.method(), "POST");
     assert_eq!(seen.target(), b"/orders/a%20b//c?d=%2F&e");
@@ -88,11 +106,8 @@ fn rejections_and_own_responses_equal_those_of_http_1() {
         // RFC 6750 §3.1: a repeated field is an invalid request for a token.
         let challenged =
             response.head.status() == 401 || expected.ends_with("authorization_repeated");
-        assert_eq!(
-            response.head.headers().contains_key("www-authenticate"),
-            challenged,
-            "{expected}"
-        );
+        let found = response.head.headers().contains_key("www-authenticate");
+        assert_eq!(found, challenged, "{expected}");
     }
     assert_eq!(stack.service.requests().len(), 2);
 }
@@ -115,19 +130,11 @@ fn a_rejected_upload_gets_its_response_and_the_connection_stays() {
 /// arrives bit by bit, in each direction.
 #[test]
 fn both_bodies_flow_at_once_and_trailers_arrive() {
-    let stack = stack();
     let service = H2Service::start();
-    let sidecar = in_front_of(&stack, &service, &["--upstream-read-timeout", "1"]);
-    let client = H2Client::connect(sidecar.address());
+    let stack = in_front_of(&service, &["--upstream-read-timeout", "1"]);
+    let client = H2Client::connect(stack.sidecar.address());
     let bearer = bearer(&stack);
-    let fields = [
-        ("authorization", &*bearer),
-        ("content-type", "application/grpc"),
-        ("te", "trailers"),
-    ];
-    let mut call = client.open(client.request("POST", "/orders/pkg.Service/Chat", &fields));
-    call.write(b"first").unwrap();
-    assert_eq!(call.head().unwrap().status(), 200);
+    let mut call = chat(&client, &bearer, "first");
     assert_eq!(call.read().unwrap().unwrap(), "first");
     // Silent for longer than the response timeout.
     std::thread::sleep(Duration::from_millis(1500));
@@ -149,12 +156,11 @@ fn both_bodies_flow_at_once_and_trailers_arrive() {
 /// Stays within the sidecar's buffer for an unread response: see docs/limits.md.
 #[test]
 fn large_bodies_pass_whole_both_ways_many_at_once() {
-    let stack = stack();
     let service = H2Service::start();
-    let sidecar = in_front_of(&stack, &service, &[]);
+    let stack = in_front_of(&service, &[]);
     let bearer = bearer(&stack);
     let echoed = |bytes: usize| {
-        let client = H2Client::connect(sidecar.address());
+        let client = H2Client::connect(stack.sidecar.address());
         let body = vec![b'x'; bytes];
         let fields = [("authorization", &*bearer)];
         let request = client.request("POST", "/orders/upload", &fields);
@@ -172,19 +178,11 @@ fn large_bodies_pass_whole_both_ways_many_at_once() {
 
 #[test]
 fn a_call_that_the_client_gives_up_is_given_up_at_the_service() {
-    let stack = stack();
     let service = H2Service::start();
-    let sidecar = in_front_of(&stack, &service, &[]);
-    let client = H2Client::connect(sidecar.address());
+    let stack = in_front_of(&service, &[]);
+    let client = H2Client::connect(stack.sidecar.address());
     let bearer = bearer(&stack);
-    let fields = [
-        ("authorization", &*bearer),
-        ("content-type", "application/grpc"),
-    ];
-    let mut call = client.open(client.request("POST", "/orders/pkg.Service/Chat", &fields));
-    call.write(b"x").unwrap();
-    assert_eq!(call.head().unwrap().status(), 200);
-    drop(call);
+    drop(chat(&client, &bearer, "x"));
     wait::until("the service to get the end of the stream", || {
         service.cut_off() == 1
     });
@@ -196,165 +194,94 @@ fn usual<'a>(path: &'a str, authorization: &'a str) -> Vec<(&'a str, &'a str)> {
     fields
 }
 
+/// `http2_heads.toml`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Heads {
+    row: Vec<Head>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Head {
+    change: Vec<Vec<String>>,
+    #[serde(default)]
+    at_end: bool,
+    fate: String,
+}
+
 #[test]
 fn a_head_that_no_client_should_send_reaches_no_service() {
     let stack = stack();
     let bearer = bearer(&stack);
     let good = usual("/orders/list", &bearer);
-    let with = |more: &[(&'static str, &'static str)]| {
+    let (mut responded, mut verdicts) = (0, Verdicts::default());
+    let mut counts = BTreeMap::new();
+    for row in tables::load::<Heads>("http2_heads.toml").row {
         let mut fields = good.clone();
-        fields.extend_from_slice(more);
-        fields
-    };
-    let without = |name: &str| {
-        let mut fields = good.clone();
-        fields.retain(|(field, _)| *field != name);
-        fields
-    };
-    let instead = |name: &str, value: &'static str| {
-        let mut fields = good.clone();
-        for field in &mut fields {
-            if field.0 == name {
-                field.1 = value;
+        for change in &row.change {
+            let is_instead = change[0].starts_with(':') && !row.at_end;
+            if is_instead {
+                fields.retain(|(name, _)| *name != change[0]);
+            }
+            if let [name, value] = &change[..] {
+                let at = if is_instead { 0 } else { fields.len() };
+                fields.insert(at, (name, value));
             }
         }
-        fields
-    };
-    let lengths = [("content-length", "0"), ("content-length", "0")];
-    for (what, fields) in [
-        ("a coding", with(&[("transfer-encoding", "chunked")])),
-        ("an upgrade", with(&[("upgrade", "websocket")])),
-        (
-            "a pseudo-field at the end",
-            with(&[(":path", "/orders/public/x")]),
-        ),
-        ("two lengths", with(&lengths)),
-        ("a blank behind a value", with(&[("x", "1 ")])),
-        ("no path", without(":path")),
-        ("no method", without(":method")),
-        ("an asterisk", instead(":path", "*")),
-        ("no slash", instead(":path", "orders/list")),
-        ("a path in the authority", instead(":authority", "a/b")),
-    ] {
         let mut client = FrameClient::connect(stack.sidecar.address());
         client.head(1, &fields, true);
-        let fate = client.fate(1);
-        if let Fate::Response(body) = &fate {
-            let rejected = body.is_empty() || body.contains("\"success\":false");
-            assert!(rejected, "{what}: {fate:?}");
-        }
-        assert_eq!(stack.service.take_requests().len(), 0, "{what}: {fate:?}");
-    }
-    let mut client = FrameClient::connect(stack.sidecar.address());
-    client.head(1, &good, true);
-    assert_eq!(client.fate(1), Fate::Response("echo".to_owned()));
-}
-
-/// `h2` ends the stream, or the whole connection, before a filter sees the breach.
-#[test]
-fn a_breach_of_the_framing_ends_the_stream_and_is_counted() {
-    let stack = stack();
-    let bearer = bearer(&stack);
-    let good = usual("/orders/list", &bearer);
-    let with = |name: &'static str, value: &'static str| {
-        let mut fields = good.clone();
-        fields.retain(|(field, _)| *field != name);
-        if name.starts_with(':') {
-            fields.insert(0, (name, value));
-        } else {
-            fields.push((name, value));
-        }
-        fields
-    };
-    for (index, (name, value, fate)) in [
-        ("connection", "x", Fate::Reset),
-        ("te", "gzip", Fate::Reset),
-        ("content-length", "x", Fate::Reset),
-        ("content-length", "3", Fate::Reset),
-        (":path", "", Fate::Reset),
-        (":path", "http://a/orders/list", Fate::Reset),
-        (":path", "/orders/a b", Fate::Reset),
-        (":path", "/orders/\u{1}", Fate::Reset),
-        (":path", "/orders/list\r\nX: 1", Fate::Reset),
-        (":authority", "a:1:2", Fate::Reset),
-        (":authority", "[::1", Fate::Reset),
-        (":protocol", "websocket", Fate::Reset),
-        (":user", "1", Fate::Closed),
-        (":method", "G T", Fate::Closed),
-        ("X-Upper", "1", Fate::Closed),
-        ("x y", "1", Fate::Closed),
-        ("x", "1\r\ny: {}", Fate::Closed),
-        ("x", "1\0", Fate::Closed),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let what = format!("{name:?}: {value:?}");
-        let mut client = FrameClient::connect(stack.sidecar.address());
-        client.head(1, &with(name, value), true);
-        assert_eq!(client.fate(1), fate, "{what}");
-        assert_eq!(stack.service.take_requests().len(), 0, "{what}");
+        let fate = match client.fate(1) {
+            Fate::Reset => "reset".to_owned(),
+            Fate::Closed => "closed".to_owned(),
+            Fate::Response(body) => reason_of(&body),
+        };
+        verdicts.row(
+            &format!("{row:?}"),
+            (fate != row.fate).then(|| fate.clone()),
+        );
+        responded += usize::from(fate == MALFORMED);
+        assert_eq!(stack.service.take_requests().len(), 0, "{row:?}");
         client.head(3, &good, true);
-        let next = match fate {
-            Fate::Closed => Fate::Closed,
+        let next = match &*fate {
+            "closed" => Fate::Closed,
             _ => Fate::Response("echo".to_owned()),
         };
-        assert_eq!(client.fate(3), next, "{what}");
+        assert_eq!(client.fate(3), next, "{row:?}");
         stack.service.take_requests();
-        let counted = wait::until(&what, || {
-            let counted = malformed(stack.sidecar.admin());
-            (counted > index).then_some(counted)
+        let has_no_response = matches!(&*fate, "reset" | "closed");
+        let reason = if has_no_response {
+            MALFORMED.to_owned()
+        } else {
+            fate
+        };
+        let count = counts.entry(reason.clone()).or_insert(0);
+        *count += 1;
+        wait::until(&reason, || {
+            rejections(stack.sidecar.admin(), &reason) == *count
         });
-        assert_eq!(counted, index + 1, "{what}");
     }
+    verdicts.conclude();
+    // What the library ends gets no status.
     let log = stack.sidecar.process().stderr();
-    assert!(log.contains("reason=\"request_malformed\""), "{log}");
-    assert!(
-        !log.contains("reason=\"request_malformed\" status="),
-        "{log}"
-    );
+    has(&log, format!("reason=\"{MALFORMED}\""));
+    let with_status = log.matches("reason=\"request_malformed\" status=");
+    assert_eq!(with_status.count(), responded, "{log}");
+}
+
+const MALFORMED: &str = "request_malformed";
+
+fn reason_of(body: &str) -> String {
+    let envelope: Value = serde_json::from_str(body).unwrap_or_default();
+    envelope["data"]["reason"]
+        .as_str()
+        .unwrap_or(body)
+        .to_owned()
 }
 
 /// Returns the number of requests that were rejected as malformed.
 fn malformed(admin: SocketAddr) -> usize {
-    usize::try_from(rejections(admin, "request_malformed")).unwrap()
-}
-
-#[test]
-fn a_request_with_two_hosts_none_or_a_user_is_rejected() {
-    let stack = stack();
-    let bearer = bearer(&stack);
-    let head = |more: &[(&'static str, &'static str)]| {
-        let mut fields = usual("/orders/list", &bearer);
-        fields.retain(|(name, _)| *name != ":authority");
-        fields.splice(3..3, more.iter().copied());
-        fields
-    };
-    let mut client = FrameClient::connect(stack.sidecar.address());
-    let (malformed, missing) = ("request_malformed", "host_missing");
-    for (index, (hosts, reason)) in [
-        (&[(":authority", "a"), ("host", "b")][..], malformed),
-        (&[(":authority", "u@a")], malformed),
-        (&[("host", "u@a")], malformed),
-        (&[("host", "a"), ("host", "a")], malformed),
-        (&[(":authority", "a"), ("host", "A")], malformed),
-        (&[], missing),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let stream = u32::try_from(2 * index + 1).unwrap();
-        client.head(stream, &head(hosts), true);
-        let fate = client.fate(stream);
-        assert!(
-            matches!(&fate, Fate::Response(body) if body.contains(reason)),
-            "{hosts:?}: {fate:?}"
-        );
-    }
-    // The connection stays open.
-    client.head(101, &head(&[(":authority", "a")]), true);
-    assert_eq!(client.fate(101), Fate::Response("echo".to_owned()));
-    assert_eq!(stack.service.requests().len(), 1);
+    usize::try_from(rejections(admin, MALFORMED)).unwrap()
 }
 
 /// Frames that carry no part of a message would keep a core busy.
@@ -401,10 +328,9 @@ fn pings_beside_a_call_are_no_flood() {
 
 #[test]
 fn interim_responses_reach_a_client_of_http_2() {
-    let stack = stack();
     let service = StreamingService::start();
-    let sidecar = stack.in_front_of(&service.url(), &["--public-path", "/public/**"]);
-    let mut client = FrameClient::connect(sidecar.address());
+    let stack = ForgedStack::before(&service.url(), &["--public-path=/public/**"]);
+    let mut client = FrameClient::connect(stack.sidecar.address());
     client.head(1, &get_fields("/orders/public/early"), true);
     let mut heads = Vec::new();
     while heads.len() < 2 {
@@ -427,11 +353,10 @@ fn interim_responses_reach_a_client_of_http_2() {
 #[test]
 fn resets_keep_their_code_both_ways() {
     const ENHANCE_YOUR_CALM: u32 = 11;
-    let stack = stack();
     let service = H2Service::start();
-    let sidecar = in_front_of(&stack, &service, &[]);
+    let stack = in_front_of(&service, &[]);
     let bearer = bearer(&stack);
-    let mut client = FrameClient::connect(sidecar.address());
+    let mut client = FrameClient::connect(stack.sidecar.address());
     let mut fields = fields_of("POST", "/orders/pkg.Service/Chat");
     fields.extend([
         ("content-type", "application/grpc"),
@@ -453,11 +378,10 @@ fn resets_keep_their_code_both_ways() {
 
 #[test]
 fn trailers_pass_without_the_fields_that_the_sidecar_sets() {
-    let stack = stack();
     let service = H2Service::start();
-    let sidecar = in_front_of(&stack, &service, &[]);
+    let stack = in_front_of(&service, &[]);
     let bearer = bearer(&stack);
-    let mut client = FrameClient::connect(sidecar.address());
+    let mut client = FrameClient::connect(stack.sidecar.address());
     let mut fields = usual("/orders/upload", &bearer);
     fields[0].1 = "POST";
     client.head(1, &fields, false);
@@ -584,20 +508,13 @@ fn reset_streams_end_the_connection_and_nothing_else() {
 
 #[test]
 fn open_streams_end_before_the_process_does() {
-    let stack = stack();
     let service = H2Service::start();
-    let sidecar = in_front_of(&stack, &service, &["--lame-duck", "0"]);
-    let client = H2Client::connect(sidecar.address());
+    let stack = in_front_of(&service, &["--lame-duck", "0"]);
+    let client = H2Client::connect(stack.sidecar.address());
     let bearer = bearer(&stack);
-    let fields = [
-        ("authorization", &*bearer),
-        ("content-type", "application/grpc"),
-    ];
-    let mut call = client.open(client.request("POST", "/orders/pkg.Service/Chat", &fields));
-    call.write(b"x").unwrap();
-    assert_eq!(call.head().unwrap().status(), 200);
-    let address = sidecar.address();
-    sidecar.process().terminate();
+    let mut call = chat(&client, &bearer, "x");
+    let address = stack.sidecar.address();
+    stack.sidecar.process().terminate();
     wait::until("the port to be closed", || {
         std::net::TcpStream::connect(address).is_err()
     });
@@ -605,5 +522,5 @@ fn open_streams_end_before_the_process_does() {
     call.finish().unwrap();
     while call.read().unwrap().is_some() {}
     assert_eq!(call.trailers().unwrap().unwrap()[TRAILER], "2");
-    assert_eq!(sidecar.into_process().finished().code, Some(0));
+    assert_eq!(stack.sidecar.into_process().finished().code, Some(0));
 }

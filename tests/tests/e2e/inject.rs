@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 
+use tests::expect::has;
 use tests::process::{CommandLine, Finished};
 use tests::programs::{Program, repository};
 
@@ -123,7 +124,7 @@ fn the_bounds_of_sidecars_follow_from_their_memory() {
     ] {
         let end = postern_k8s(&["inject", "--resources", resource], &input);
         assert_eq!((end.code, end.stdout.as_str()), (Some(64), ""));
-        assert!(end.stderr.contains(problem), "{}", end.stderr);
+        has(&end.stderr, problem);
     }
 }
 
@@ -171,7 +172,7 @@ fn two_sources_of_the_key_are_an_error() {
     ];
     let end = postern_k8s(&["inject", "--set", pairs[0], "--set", pairs[1]], "");
     assert_eq!((end.code, &*end.stdout), (Some(64), ""));
-    assert!(end.stderr.contains("two sources"), "{}", end.stderr);
+    has(&end.stderr, "two sources");
 }
 
 #[test]
@@ -191,7 +192,7 @@ fn several_files_are_one_set_of_manifests() {
     let expected = fs::read_to_string(data("inject/out/boutique.yaml")).unwrap();
     assert_eq!(end.stdout, expected, "{}", end.stderr);
     let end = run(Program::Kubernetes, &["inject", "-f", "/nowhere.yaml"]);
-    assert!(end.stderr.contains("/nowhere.yaml"), "{}", end.stderr);
+    has(&end.stderr, "/nowhere.yaml");
     assert_eq!(end.code, Some(CONFIG));
 }
 
@@ -203,7 +204,7 @@ fn a_mistyped_annotation_is_named() {
     let end = postern_k8s(&["inject"], &input.replacen(before, mistyped, 1));
     assert_eq!(end.code, Some(0), "{}", end.stderr);
     let warning = "warning: Deployment podinfo: the annotation postern/prot means nothing";
-    assert!(end.stderr.contains(warning), "{}", end.stderr);
+    has(&end.stderr, warning);
     let of_annotations = end.stderr.matches("annotation").count();
     assert_eq!(of_annotations, 1, "{}", end.stderr);
 }

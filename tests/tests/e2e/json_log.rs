@@ -59,10 +59,8 @@ fn the_line_with_the_reason_of_an_end_is_json_too() {
     assert_eq!(end.code, Some(69));
     let lines = lines(&end);
     let last = lines.last().unwrap();
-    assert_eq!(
-        (&last["level"], &last["exit_code"]),
-        (&"ERROR".into(), &69.into())
-    );
+    let found = (&last["level"], &last["exit_code"]);
+    assert_eq!(found, (&"ERROR".into(), &69.into()));
     let why = last["message"].as_str().unwrap();
     assert!(
         why.starts_with(&format!("--listen: cannot listen on {address}")),

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tests::auth_server::{AuthServer, admin_get};
-use tests::client::verdict;
 use tests::echo_service::EchoService;
+use tests::expect::has;
 use tests::fake_auth_server::{json_response, key_response};
 use tests::keys::SigningType;
 use tests::programs::Program;
@@ -67,7 +67,7 @@ impl Cached {
     }
 
     fn verdict_of(&self, sidecar: &Sidecar) -> String {
-        verdict(&sidecar.bearing(&self.stack.token()).get("/list"))
+        sidecar.verdict_of(&self.stack.token())
     }
 }
 
@@ -95,11 +95,11 @@ fn a_restart_while_the_auth_server_is_away_serves_at_once() {
     let later = plan();
     drop(auth_server.into_process());
     let after = later.start();
-    assert_eq!(after.bearing(&token).get("/list").status(), 200);
-    assert_eq!(after.anonymous().get("/list").status(), 401);
+    assert_eq!(after.bearing(&token).status("/list"), 200);
+    assert_eq!(after.anonymous().status("/list"), 401);
     assert_eq!(after.readiness(), 200);
     let report = readiness(&after);
-    assert!(report.contains("s ago, from the key cache"), "{report}");
+    has(&report, "s ago, from the key cache");
     after.until_logged("loaded from the key cache");
 }
 
@@ -138,7 +138,7 @@ fn the_first_fetch_replaces_the_cached_key() {
     let forge = &cached.stack.forge;
     let token = forge.untrusted_token(clock::now(), &Value::Null);
     wait::until("the new key", || {
-        sidecar.bearing(&token).get("/list").status() == 200
+        sidecar.bearing(&token).status("/list") == 200
     });
     assert_eq!(cached.verdict_of(&sidecar), "401 token_signature");
     wait::until("the new cache", || cached.content()["jwks"] != old["jwks"]);
@@ -177,11 +177,8 @@ fn a_cache_that_may_not_be_used_is_left_alone() {
         let mode = std::fs::Permissions::from_mode(mode);
         std::fs::set_permissions(cached.file(), mode).unwrap();
         let sidecar = cached.plan().start();
-        assert_eq!(
-            cached.verdict_of(&sidecar),
-            "503 auth_keys_unavailable",
-            "{what}"
-        );
+        let found = cached.verdict_of(&sidecar);
+        assert_eq!(found, "503 auth_keys_unavailable", "{what}");
         sidecar.until_logged("the key cache is not used");
         std::fs::remove_file(cached.file()).unwrap();
     }
@@ -202,11 +199,7 @@ fn a_cache_that_cannot_be_replaced_does_not_count_at_a_restart() {
     let new_key = cached.stack.forge.untrusted().served();
     cached.stack.auth_server.set_reply(key_response(&new_key));
     wait::until("a failed write", || cache_writes(&sidecar, "failed") > 0);
-    assert!(
-        readiness(&sidecar).contains(NOTE),
-        "{}",
-        readiness(&sidecar)
-    );
+    has(readiness(&sidecar), NOTE);
     assert_eq!(sidecar.readiness(), 200);
     wait::until("the new key", || {
         cached.verdict_of(&sidecar) == "401 token_signature"
@@ -231,7 +224,7 @@ fn a_start_that_cannot_replace_the_cache_does_not_trust_it() {
     let sidecar = cached.plan().start();
     assert_eq!(cached.verdict_of(&sidecar), "503 auth_keys_unavailable");
     let report = readiness(&sidecar);
-    assert!(report.contains("key cache cannot be written"), "{report}");
+    has(&report, "key cache cannot be written");
     std::fs::remove_dir(&in_the_way).unwrap();
     assert_eq!(cached.verdict_of(&cached.plan().start()), "200");
 }
@@ -261,7 +254,7 @@ fn a_full_disk_keeps_the_old_cache_until_there_is_room() {
     wait::until("several failures", || cache_writes(sidecar, "failed") > 1);
     let token = stack.forge.untrusted_token(clock::now(), &Value::Null);
     let new_user = sidecar.bearing(&token);
-    assert_eq!(new_user.get("/list").status(), 200, "serving goes on");
+    assert_eq!(new_user.status("/list"), 200, "serving goes on");
     assert_eq!(sidecar.readiness(), 200);
     assert_eq!(content(), Some(old.clone()), "the old cache is whole");
     let files = std::fs::read_dir(&seen).unwrap().count();
@@ -282,7 +275,7 @@ fn a_full_disk_keeps_the_old_cache_until_there_is_room() {
     let failures = warned("the key cache cannot be written");
     assert_eq!(failures, 1, "once, however long the disk was full");
     wait::until("the count", || cache_writes(sidecar, "written") == 2);
-    assert_eq!(new_user.get("/list").status(), 200);
+    assert_eq!(new_user.status("/list"), 200);
 }
 
 #[test]
@@ -291,6 +284,5 @@ fn a_shared_secret_is_never_cached() {
         .flags(signing_flags(SigningType::Hmac).iter().copied())
         .flags(["--key-cache", "/tmp/postern-keys.json"])
         .fails();
-    assert_eq!(failed.code, Some(78), "{}", failed.stderr);
-    assert!(failed.stderr.contains("--key-cache"), "{}", failed.stderr);
+    failed.says(78, "--key-cache");
 }

@@ -3,9 +3,9 @@
 
 use serde_json::Value;
 use tests::auth_server::{AuthServer, ECDSA, SECRET_KEY, USER_DETAILS};
-use tests::client::verdict;
 use tests::clock;
 use tests::echo_service::EchoService;
+use tests::expect::has;
 use tests::fake_auth_server::{FakeAuthServer, json_response, key_response};
 use tests::free_address::free_address;
 use tests::keys::SigningType;
@@ -25,19 +25,14 @@ fn contract_7_an_auth_server_down_at_start_is_tried_each_tick() {
     sidecar.until_logged("ERROR");
     let token = forge.token(clock::now(), &Value::Null);
     let response = sidecar.bearing(&token).get("/list");
-    assert_eq!(verdict(&response), "503 auth_keys_unavailable");
+    assert_eq!(response.verdict(), "503 auth_keys_unavailable");
     assert_eq!(response.header("retry-after").len(), 1);
-    assert_eq!(
-        verdict(&sidecar.anonymous().get("/list")),
-        "401 token_missing"
-    );
-    assert_eq!(
-        verdict(&sidecar.bearing(&token).get(USER_DETAILS)),
-        "503 auth_keys_unavailable"
-    );
+    assert_eq!(sidecar.anonymous().verdict("/list"), "401 token_missing");
+    let found = sidecar.bearing(&token).verdict(USER_DETAILS);
+    assert_eq!(found, "503 auth_keys_unavailable");
     let _auth_server = FakeAuthServer::serving_on(address, &forge.trusted().served());
     let sidecar = sidecar.ready();
-    assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
+    assert_eq!(sidecar.bearing(&token).status("/list"), 200);
 }
 
 #[test]
@@ -62,22 +57,20 @@ fn contract_1_a_replaced_key_is_taken_at_the_next_tick() {
         stack.sidecar.bearing(&new),
     );
     for _ in 0..3 {
-        assert_eq!(old.get("/list").status(), 200);
+        assert_eq!(old.status("/list"), 200);
     }
-    assert_eq!(verdict(&new.get("/list")), "401 token_signature");
+    assert_eq!(new.verdict("/list"), "401 token_signature");
     assert!(stack.sidecar.metric(CACHED) > Some(0));
     let new_key = stack.forge.untrusted().served();
     stack.auth_server.set_reply(key_response(&new_key));
     let rejected = wait::until("the new key", || {
-        let verdict = verdict(&old.get("/list"));
+        let verdict = old.verdict("/list");
         (verdict != "200").then_some(verdict)
     });
-    assert_eq!(
-        rejected, "401 token_signature",
-        "contract 5.3: the last fetched"
-    );
+    let expected = "401 token_signature";
+    assert_eq!(rejected, expected, "contract 5.3: the last fetched");
     assert_eq!(stack.sidecar.metric(CACHED), Some(0), "gone with its key");
-    assert_eq!(new.get("/list").status(), 200);
+    assert_eq!(new.status("/list"), 200);
 }
 
 #[test]
@@ -88,9 +81,9 @@ fn contract_1_the_hot_path_never_calls_the_auth_server() {
     let sidecar = Sidecar::start(&service, &auth_server);
     drop(auth_server);
     for _ in 0..3 {
-        assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
+        assert_eq!(sidecar.bearing(&token).status("/list"), 200);
     }
-    assert_eq!(sidecar.bearing(&token).get(USER_DETAILS).status(), 200);
+    assert_eq!(sidecar.bearing(&token).status(USER_DETAILS), 200);
 }
 
 /// The only test with the real minute: the default schedule is the contract's.
@@ -133,7 +126,7 @@ fn a_clock_that_is_set_back_holds_up_no_fetch() {
         now_fetches("the ticks of a clock that was set back");
     }
     let noticed = stack.sidecar.process().stderr();
-    assert!(noticed.contains("two intervals"), "{noticed}");
+    has(&noticed, "two intervals");
     clock.set(HOUR);
     now_fetches("the ticks of a clock that was set forward");
 }
@@ -141,7 +134,7 @@ fn a_clock_that_is_set_back_holds_up_no_fetch() {
 /// Returns the `Retry-After` of the response to a token while no key is known.
 fn retry_after(sidecar: &Sidecar) -> u64 {
     let response = sidecar.bearing("a.b.c").get("/list");
-    assert_eq!(verdict(&response), "503 auth_keys_unavailable");
+    assert_eq!(response.verdict(), "503 auth_keys_unavailable");
     response.header("retry-after")[0].parse().unwrap()
 }
 
@@ -161,7 +154,7 @@ fn a_late_auth_server_is_retried_before_the_tick() {
     let _auth_server = FakeAuthServer::serving_on(address, &forge.trusted().served());
     let sidecar = sidecar.ready();
     let token = forge.token(clock::now(), &Value::Null);
-    assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
+    assert_eq!(sidecar.bearing(&token).status("/list"), 200);
 }
 
 #[test]
@@ -181,10 +174,7 @@ fn contract_8_a_fetch_is_one_try() {
     };
     wait::until("some failed fetches", || failures() > 2);
     for _ in 0..20 {
-        assert_eq!(
-            verdict(&sidecar.bearing("a.b.c").get("/list")),
-            "503 auth_keys_unavailable"
-        );
+        assert_eq!(sidecar.verdict_of("a.b.c"), "503 auth_keys_unavailable");
     }
     let tries = auth_server.retrievals().len();
     // One may be under way.
@@ -206,7 +196,7 @@ fn contract_5_3_a_key_without_pem_armour_is_read() {
     let (auth_server, service) = (FakeAuthServer::serving(&bare), EchoService::start());
     let sidecar = Sidecar::trusting(&service, &auth_server);
     let token = forge.token(clock::now(), &Value::Null);
-    assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
+    assert_eq!(sidecar.bearing(&token).status("/list"), 200);
 }
 
 #[test]
@@ -220,10 +210,10 @@ fn keys_that_cannot_be_fetched_are_trusted_for_a_while() {
         .ready();
     let token = forge.token(clock::now(), &Value::Null);
     let client = sidecar.bearing(&token);
-    assert_eq!(client.get("/list").status(), 200);
+    assert_eq!(client.status("/list"), 200);
     drop(auth_server);
     wait::until("the keys to be too old", || {
-        let verdict = verdict(&client.get("/list"));
+        let verdict = client.verdict("/list");
         assert!(
             ["200", "503 auth_keys_stale"].contains(&&*verdict),
             "{verdict}"
@@ -231,14 +221,11 @@ fn keys_that_cannot_be_fetched_are_trusted_for_a_while() {
         verdict != "200"
     });
     wait::until("readiness to fall", || sidecar.readiness() == 503);
-    assert_eq!(client.get("/public/x").status(), 200);
-    assert_eq!(
-        verdict(&sidecar.anonymous().get("/list")),
-        "401 token_missing"
-    );
+    assert_eq!(client.status("/public/x"), 200);
+    assert_eq!(sidecar.anonymous().verdict("/list"), "401 token_missing");
     let _again = FakeAuthServer::serving_on(address, &forge.trusted().served());
     let sidecar = sidecar.ready();
-    assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
+    assert_eq!(sidecar.bearing(&token).status("/list"), 200);
 }
 
 /// Serves the keys of `auth_server`, and counts the connections.

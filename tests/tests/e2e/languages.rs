@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use tests::client::{Request, verdict};
+use tests::client::Request;
 use tests::clock;
 use tests::process::{CommandLine, Process};
 use tests::programs::repository;
@@ -74,7 +74,7 @@ fn reads_the_user(language: &str, command: &[&str]) {
     );
     let sidecar = &stack.sidecar;
     let anonymous = sidecar.anonymous().get("/list");
-    assert_eq!(verdict(&anonymous), "401 token_missing");
+    assert_eq!(anonymous.verdict(), "401 token_missing");
 
     let claims = json!({"nickName": NICK_NAME, "username": "žofie"});
     let token = stack.forge.token(clock::now(), &claims);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use tests::auth_server::{AuthServerPlan, LOGIN};
-use tests::client::{Request, verdict};
+use tests::client::Request;
 use tests::echo_service::EchoService;
 use tests::go::GoProgram;
 use tests::loopback;
@@ -55,7 +55,7 @@ impl Stack {
 
     fn assert_accepted(&self, token: &Value) {
         let token = token.as_str().expect("a token");
-        assert_eq!(verdict(&self.sidecar.bearing(token).get("/list")), "200");
+        assert_eq!(self.sidecar.verdict_of(token), "200");
     }
 }
 
@@ -75,10 +75,8 @@ fn two_oauth_libraries_find_and_use_the_token_endpoint() {
     }
     assert_eq!(result["same"], true);
     assert_eq!(result["issuer"], stack.issuer);
-    assert_eq!(
-        (&result["keys"], &result["expires_in"]),
-        (&json!(1), &json!(18_000))
-    );
+    let found = (&result["keys"], &result["expires_in"]);
+    assert_eq!(found, (&json!(1), &json!(18_000)));
     assert_eq!(result["scope"], json!(["orders:read"]));
     let rejections = json!({"secret": "invalid_client", "scope": "invalid_scope"});
     assert_eq!(result["refusals"], rejections);

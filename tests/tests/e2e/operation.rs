@@ -7,6 +7,7 @@ use std::thread;
 use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, admin_get, credentials};
 use tests::certificates::Authority;
 use tests::client::Request;
+use tests::expect::has;
 use tests::metrics::sum;
 use tests::programs::Program;
 use tests::raw_client::{RawClient, exchange};
@@ -37,7 +38,7 @@ fn lesson_d30_probes_and_metrics_have_their_own_port() {
             "# TYPE process_cpu_seconds_total counter\n",
             "\nprocess_open_fds ",
         ] {
-            assert!(metrics.contains(line), "{metrics}");
+            has(&metrics, line);
         }
         assert_eq!(admin_get(admin, "/nowhere").status(), 404);
     }
@@ -103,8 +104,7 @@ fn a_second_signal_ends_a_sidecar_at_once_and_without_an_error() {
     process.until_logged("SIGTERM received");
     process.terminate();
     let end = process.finished();
-    assert_eq!(end.code, Some(0), "{}", end.stderr);
-    assert!(end.stderr.contains("second signal"), "{}", end.stderr);
+    end.says(0, "second signal");
     assert!(!end.stderr.contains("ERROR"), "{}", end.stderr);
 }
 
@@ -113,11 +113,8 @@ fn lesson_a4_on_sigterm_readiness_falls_first() {
     let stack = ForgedStack::with_flags(["--lame-duck", "30"]);
     stack.sidecar.process().terminate();
     wait::until("readiness to fall", || stack.sidecar.readiness() == 503);
-    assert_eq!(
-        stack.sidecar.bearing(&stack.token()).get("/list").status(),
-        200,
-        "still accepting"
-    );
+    let found = stack.sidecar.bearing(&stack.token()).status("/list");
+    assert_eq!(found, 200, "still accepting");
 
     let server = AuthServerPlan::new().flags(["--lame-duck", "30"]).ready();
     server.process().terminate();
@@ -244,7 +241,7 @@ fn sighup_ends_no_auth_server_and_is_explained() {
     let process = server.into_process();
     process.signal("HUP");
     process.until_logged("nothing to reload");
-    assert_eq!(client.get("/static/nothing").status(), 404);
+    assert_eq!(client.status("/static/nothing"), 404);
 }
 
 #[test]
@@ -266,7 +263,7 @@ fn a_request_in_flight_is_finished_before_the_process_ends() {
     // The request is in flight once its head is authorized. The access log of rejections cannot
     // show this; the counter of connections can.
     let token = stack.token();
-    assert_eq!(stack.sidecar.bearing(&token).get("/list").status(), 200);
+    assert_eq!(stack.sidecar.bearing(&token).status("/list"), 200);
     stack.sidecar.process().terminate();
     wait::until("readiness to fall", || stack.sidecar.readiness() == 503);
     client.send(b"dy");
@@ -289,12 +286,7 @@ fn the_drain_command_ends_when_nothing_is_in_flight() {
     stack.sidecar.until_in_flight(1);
 
     let held_up = drain("1");
-    assert_eq!(held_up.code, Some(69), "{}", held_up.stderr);
-    assert!(
-        held_up.stderr.contains("1 requests in flight"),
-        "{}",
-        held_up.stderr
-    );
+    held_up.says(69, "1 requests in flight");
     assert_eq!(stack.sidecar.readiness(), 503);
     let response = stack.sidecar.bearing(&stack.token()).get("/list");
     assert_eq!(response.status(), 200, "still accepting");
@@ -326,12 +318,7 @@ fn the_drain_command_reports_a_missing_sidecar() {
         .command()
         .arguments(["drain", "--admin-listen", &admin])
         .run();
-    assert_eq!(end.code, Some(69));
-    assert!(
-        end.stderr.contains("not the admin port of a sidecar"),
-        "{}",
-        end.stderr
-    );
+    end.says(69, "not the admin port of a sidecar");
 }
 
 #[test]

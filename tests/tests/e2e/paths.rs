@@ -1,9 +1,9 @@
-//! `data/pass_list.toml` and `data/canonical_paths.toml`: every row on the crate `wire`, and
-//! through a real sidecar over raw sockets.
+//! `data/pass_list.toml` and `data/canonical_paths.toml`: every row through a real sidecar over raw
+//! sockets; the crate `wire` tries them alone.
 
 use serde::Deserialize;
 use tests::auth_server::{AuthServer, AuthServerPlan};
-use tests::client::{Request, verdict};
+use tests::client::Request;
 use tests::keys::SigningType;
 use tests::message::Message;
 use tests::raw_client::exchange;
@@ -94,7 +94,7 @@ fn forwarded(row: &PathRow, observed: &Observed) -> Result<(), String> {
         return Err(format!(
             "the service received {} requests: {}",
             observed.forwarded.len(),
-            verdict(&observed.response)
+            observed.response.verdict()
         ));
     };
     let seen = request.target();
@@ -102,14 +102,14 @@ fn forwarded(row: &PathRow, observed: &Observed) -> Result<(), String> {
         let seen = String::from_utf8_lossy(&seen).into_owned();
         return Err(format!(
             "{}, and the service saw {seen}",
-            verdict(&observed.response)
+            observed.response.verdict()
         ));
     }
     Ok(())
 }
 
 fn rejected(observed: &Observed, expected: &str) -> Result<(), String> {
-    let verdict = verdict(&observed.response);
+    let verdict = observed.response.verdict();
     if verdict != expected || !observed.forwarded.is_empty() {
         return Err(format!(
             "{verdict}, not {expected}; the service received {}",
@@ -169,7 +169,7 @@ fn check_row(server: &AuthServer, row: &PathRow, token: &str) -> Result<(), Stri
         let request = credentials
             .into_iter()
             .fold(request, |request, line| request.line(line));
-        verdict(&exchange(server.address(), "GET", &request.bytes("a")))
+        exchange(server.address(), "GET", &request.bytes("a")).verdict()
     };
     let observed = (
         verdict_of(None),
@@ -226,7 +226,7 @@ fn request_targets_hold_what_the_table_says() {
                     let target = String::from_utf8(seen.target()).unwrap();
                     format!("{target} {}", seen.header("host").concat())
                 }
-                None => verdict(&response),
+                None => response.verdict(),
             }
         };
         let expected = match &*row.expect {

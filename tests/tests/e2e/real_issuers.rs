@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tests::client::verdict;
 use tests::echo_service::EchoService;
 use tests::peer_issuer::PeerIssuer;
 use tests::sidecar::{EVERY_SECOND, NEVER, SidecarPlan};
@@ -63,7 +62,7 @@ fn each_real_issuer_is_trusted_for_its_own_tokens_alone() {
         assert_eq!(payload_of(token)["iss"], issuer.issuer());
         let name = format!("{number}:jobs");
         for _ in 0..2 {
-            assert_eq!(verdict(&sidecar.bearing(token).get("/list")), "200");
+            assert_eq!(sidecar.verdict_of(token), "200");
             let seen = service.take_requests().pop().unwrap();
             assert_eq!(seen.header("x-issuer"), [issuer.issuer()]);
             let user: Value = serde_json::from_str(&seen.header("x-current-user")[0]).unwrap();
@@ -76,13 +75,13 @@ fn each_real_issuer_is_trusted_for_its_own_tokens_alone() {
         for other in tokens.iter().enumerate().filter(|other| other.0 != index) {
             let (_, signature) = other.1.rsplit_once('.').unwrap();
             let forged = sidecar.bearing(&format!("{signed}.{signature}"));
-            assert_eq!(verdict(&forged.get("/list")), "401 token_signature");
+            assert_eq!(forged.verdict("/list"), "401 token_signature");
         }
     }
     let elsewhere = plan(["stock", "orders", "stock"]).with_all_keys();
     for token in &tokens {
         let response = elsewhere.bearing(token).get("/list");
-        assert_eq!(verdict(&response), "401 token_audience");
+        assert_eq!(response.verdict(), "401 token_audience");
     }
     assert_eq!(service.requests().len(), 0);
 }
@@ -124,7 +123,7 @@ fn a_rotation_of_real_issuers_under_load_rejects_nothing() {
                     // No step is taken between a token and its use.
                     let issuer = issuer.lock().unwrap();
                     let bearer = sidecar.bearing(&issuer.token());
-                    let found = verdict(&bearer.get("/list"));
+                    let found = bearer.verdict("/list");
                     verdicts.lock().unwrap().push(found);
                 }
             });

@@ -3,7 +3,7 @@
 use std::thread;
 
 use tests::auth_server::{AuthServerPlan, LOGIN, SECRET_KEY, USER_DETAILS, credentials};
-use tests::client::verdict;
+use tests::expect::has;
 use tests::free_address::free_address;
 use tests::keys::{SigningKey, SigningType};
 use tests::redis_server::{PRIVATE_KEY, PUBLIC_KEY, RedisServer};
@@ -32,11 +32,8 @@ fn contract_1_two_servers_at_once_end_with_one_pair() {
             (start(), other.join().unwrap())
         });
         assert_eq!(one.served_key(), other.served_key(), "round {round}");
-        assert_eq!(
-            redis.pair().1.as_deref().map(str::trim),
-            Some(one.served_key().trim()),
-            "round {round}"
-        );
+        let found = redis.pair().1.unwrap_or_default();
+        assert_eq!(found.trim(), one.served_key().trim(), "round {round}");
         for (issuer, verifier) in [(&one, &other), (&other, &one)] {
             assert_eq!(verifier.verdict(&issuer.login()), "200", "round {round}");
         }
@@ -53,11 +50,8 @@ fn contract_1_a_present_pair_is_loaded_and_kept() {
     redis.command(&["SET", PUBLIC_KEY, &key.served()]);
     let server = plan(&redis).ready();
     assert_eq!(server.served_key().trim(), key.served().trim());
-    assert_eq!(
-        redis.pair(),
-        (Some(key.private()), Some(key.served())),
-        "nothing was written"
-    );
+    let expected = (Some(key.private()), Some(key.served()));
+    assert_eq!(redis.pair(), expected, "nothing was written");
 }
 
 #[test]
@@ -93,7 +87,7 @@ fn a_later_mismatch_keeps_the_pair_in_memory() {
     );
     redis.command(&["SET", PUBLIC_KEY, &foreign]);
     let note = wait::until("the mismatch in the log", || server.store_note());
-    assert!(note.contains("do not belong together"), "{note}");
+    has(&note, "do not belong together");
     assert_eq!(server.readiness(), 200, "all servers would go at once");
     assert_eq!(server.metric("postern_auth_server_store_up"), Some(0));
     assert_eq!(server.served_key(), key);
@@ -105,14 +99,10 @@ fn a_store_that_is_down_at_the_start_and_comes_up_later() {
     let address = free_address();
     let server = plan_for(&format!("redis://{address}")).start();
     assert_eq!(server.readiness(), 503);
-    assert_eq!(
-        verdict(&server.anonymous().post(LOGIN, &credentials())),
-        "503 store_unavailable"
-    );
-    assert_eq!(
-        verdict(&server.anonymous().get(SECRET_KEY)),
-        "503 store_unavailable"
-    );
+    let found = server.anonymous().post(LOGIN, &credentials()).verdict();
+    assert_eq!(found, "503 store_unavailable");
+    let expected = "503 store_unavailable";
+    assert_eq!(server.anonymous().verdict(SECRET_KEY), expected);
     assert!(
         server
             .anonymous()
@@ -125,7 +115,7 @@ fn a_store_that_is_down_at_the_start_and_comes_up_later() {
         return;
     };
     let server = server.ready();
-    assert_eq!(server.logged_in().get(USER_DETAILS).status(), 200);
+    assert_eq!(server.logged_in().status(USER_DETAILS), 200);
     assert!(redis.pair().0.is_some());
 }
 
@@ -146,6 +136,6 @@ fn another_valid_pair_in_the_store_is_adopted() {
     wait::until("the new key to be served", || {
         server.served_key().trim() == next.served().trim()
     });
-    assert_eq!(server.logged_in().get(USER_DETAILS).status(), 200);
+    assert_eq!(server.logged_in().status(USER_DETAILS), 200);
     assert_eq!(redis.pair(), (Some(next.private()), Some(next.served())));
 }

@@ -8,6 +8,7 @@ use std::fs;
 use tempfile::TempDir;
 use tests::auth_server::{AuthServer, AuthServerPlan, ECDSA, USER_DETAILS};
 use tests::certificates::write_private;
+use tests::expect::has;
 use tests::free_address::free_address;
 use tests::process::Finished;
 use tests::programs::Program;
@@ -125,9 +126,9 @@ fn a_changed_password_is_read_again_without_an_outage() {
         &["CONFIG", "SET", "requirepass", "hush-second-77"],
     ]);
     let note = wait::until("the rejection", || server.store_note());
-    assert!(note.contains("authentication failed"), "{note}");
+    has(&note, "authentication failed");
     assert_eq!(server.readiness(), 200, "all servers would go at once");
-    assert_eq!(server.logged_in().get(USER_DETAILS).status(), 200);
+    assert_eq!(server.logged_in().status(USER_DETAILS), 200);
     file(&directory, "password", "hush-second-77");
     wait::until("the store again", || server.store_note().is_none());
     assert!(!server.process().output().contains("hush-"));
@@ -161,7 +162,7 @@ fn a_master_that_dies_is_replaced_and_nothing_is_lost_or_forked() {
         let end = keys(&["rotate"], &url, &flags);
         (end.code == Some(0)).then_some(end)
     });
-    assert!(rotated.stdout.contains("signs from"), "{}", rotated.stdout);
+    has(&rotated.stdout, "signs from");
     let started_later = plan(&url, &flags).ready();
     for server in servers.iter().chain([&started_later]) {
         assert!(!accepts(server, &revoked));
@@ -222,7 +223,7 @@ fn a_cluster_keeps_the_keys_through_a_moved_slot() {
         let end = keys(&["rotate"], &url, &[]);
         (end.code == Some(0)).then_some(end)
     });
-    assert!(rotated.stdout.contains("signs from"), "{}", rotated.stdout);
+    has(&rotated.stdout, "signs from");
 }
 
 #[test]

@@ -6,9 +6,9 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 use tests::applications::register_in;
 use tests::auth_server::{AuthServer, AuthServerPlan, file_store};
-use tests::client::verdict;
 use tests::clock;
 use tests::echo_service::EchoService;
+use tests::expect::has;
 use tests::message::Message;
 use tests::moved_clock::MovedClock;
 use tests::python::Python;
@@ -97,10 +97,8 @@ fn contract_2_3_without_the_flag_there_is_no_refresh_token() {
     let jti = payload_of(data["access_token"].as_str().unwrap())["jti"].clone();
     assert_eq!(jti.as_str().map(str::len), Some(22));
     let rejected = refresh(&server, "postern_rt_x");
-    assert_eq!(
-        found(&rejected),
-        "400 unsupported_grant_type grant_unsupported"
-    );
+    let expected = "400 unsupported_grant_type grant_unsupported";
+    assert_eq!(found(&rejected), expected);
     assert_eq!(event(&server, "begun"), None);
 }
 
@@ -113,10 +111,8 @@ fn a_session_goes_on_with_new_tokens_and_over_a_restart() {
     };
     let server = start();
     let data = server.login_as("ada", "enchantress").json()["data"].clone();
-    assert_eq!(
-        (&data["token_type"], &data["expires_in"]),
-        (&json!("Bearer"), &json!(300))
-    );
+    let found = (&data["token_type"], &data["expires_in"]);
+    assert_eq!(found, (&json!("Bearer"), &json!(300)));
     let first = Tokens::of(&data);
     let response = refresh(&server, &first.refresh);
     assert_eq!(response.header("cache-control"), ["no-store"]);
@@ -140,7 +136,7 @@ fn a_session_goes_on_with_new_tokens_and_over_a_restart() {
     let service = EchoService::start();
     let behind = SidecarPlan::polling(&service, &server.url()).ready();
     for tokens in [&first, &second] {
-        assert_eq!(verdict(&behind.bearing(&tokens.access).get("/list")), "200");
+        assert_eq!(behind.bearing(&tokens.access).verdict("/list"), "200");
     }
     let output = server.process().output();
     drop(server);
@@ -176,7 +172,7 @@ fn a_repeated_use_gives_the_same_pair_and_an_older_one_ends_it() {
     for tokens in [&first, &second, &third] {
         behind.until_revoked(&tokens.access);
     }
-    assert_eq!(verdict(&behind.bearing(&other.access).get("/list")), "200");
+    assert_eq!(behind.bearing(&other.access).verdict("/list"), "200");
     refreshed(&server, &other);
     assert_eq!(event(&server, "begun"), Some(2));
     assert_eq!(event(&server, "reused"), Some(1));
@@ -306,7 +302,7 @@ fn a_logout_ends_the_session_s_tokens_at_sidecars() {
         server.verdict(&first.access) == "401 token_expired"
     });
     let second = refreshed(&server, &first);
-    assert_eq!(verdict(&lenient.bearing(&first.access).get("/list")), "200");
+    assert_eq!(lenient.bearing(&first.access).verdict("/list"), "200");
     assert_eq!(server.log_out(&second.refresh).status(), 200);
     for tokens in [&first, &second] {
         lenient.until_revoked(&tokens.access);
@@ -509,7 +505,7 @@ fn a_lost_redis_ends_sessions_and_lets_no_client_in() {
     let tokens = refreshed(&other, &tokens);
     let key = format!("{{auth:user-token}}:session:{}", tokens.session());
     let record = redis.command(&["GET", &key]).unwrap();
-    assert!(record.contains("admin"), "{record}");
+    has(&record, "admin");
     let ttl: u32 = redis.command(&["TTL", &key]).unwrap().parse().unwrap();
     assert!((600_000..=604_800).contains(&ttl), "{ttl}");
     redis.command(&["FLUSHALL"]);

@@ -8,7 +8,6 @@ use std::path::Path;
 
 use tests::auth_server::{AuthServer, AuthServerPlan, USER_DETAILS};
 use tests::certificates::{Authority, write_private};
-use tests::client::reason;
 use tests::clock;
 use tests::echo_service::EchoService;
 use tests::fake_auth_server::FakeAuthServer;
@@ -148,13 +147,13 @@ fn a_registry_down_at_the_start_holds_up_no_program() {
     let token = server.login();
     let response = sidecar.bearing(&token).get("/orders/1");
     assert_eq!(response.status(), 503);
-    assert_eq!(reason(&response), "auth_keys_unavailable");
-    assert_eq!(sidecar.anonymous().get("/orders/1").status(), 401);
+    assert_eq!(response.reason(), "auth_keys_unavailable");
+    assert_eq!(sidecar.anonymous().status("/orders/1"), 401);
 
     registry.run();
     registry.lists(&[server.address()]);
     let sidecar = sidecar.ready();
-    assert_eq!(sidecar.bearing(&token).get("/orders/1").status(), 200);
+    assert_eq!(sidecar.bearing(&token).status("/orders/1"), 200);
 }
 
 #[test]
@@ -222,7 +221,7 @@ fn contract_8_each_tick_tries_another_instance() {
     fetches_again(&sidecar, 3);
     assert_eq!(servers[0].retrievals().len(), before, "gone with the list");
     let token = forge.token(clock::now(), &serde_json::Value::Null);
-    assert_eq!(sidecar.bearing(&token).get("/orders/1").status(), 200);
+    assert_eq!(sidecar.bearing(&token).status("/orders/1"), 200);
 }
 
 #[test]
@@ -245,8 +244,8 @@ fn an_instance_that_is_killed_is_gone_from_the_list_of_sidecars() {
     registry.lists(&[other.address()]);
     knows(&sidecar, &other.address().to_string());
     fetches_again(&sidecar, 3);
-    assert_eq!(sidecar.bearing(&token).get("/orders/1").status(), 200);
-    assert_eq!(other.logged_in().get(USER_DETAILS).status(), 200);
+    assert_eq!(sidecar.bearing(&token).status("/orders/1"), 200);
+    assert_eq!(other.logged_in().status(USER_DETAILS), 200);
 }
 
 #[test]
@@ -274,10 +273,7 @@ fn a_registry_that_needs_a_login_gets_one_unlogged() {
         .flags(loud)
         .ready();
     knows(&sidecar, &server.address().to_string());
-    assert_eq!(
-        sidecar.bearing(&server.login()).get("/orders/1").status(),
-        200
-    );
+    assert_eq!(sidecar.bearing(&server.login()).status("/orders/1"), 200);
 
     for output in [server.process().output(), sidecar.process().output()] {
         for secret in [PASSWORD, "hu%2Fsh%40registry", "Bearer "] {
@@ -304,7 +300,7 @@ fn a_login_that_the_registry_rejects_is_logged_alone() {
     assert_eq!(registry.listed(), Vec::<String>::new());
     assert!(!says_registered(&server));
     assert!(!server.process().output().contains("wrong-hush"));
-    assert_eq!(server.logged_in().get(USER_DETAILS).status(), 200);
+    assert_eq!(server.logged_in().status(USER_DETAILS), 200);
 }
 
 #[test]
@@ -340,12 +336,10 @@ fn over_https_the_certificate_decides_and_not_the_registry() {
     });
     assert_eq!(evil.retrievals().len(), 0, "it gets no secret");
     let port = good.address().port();
-    assert_eq!(
-        good.retrievals()[0].header("host"),
-        [format!("auth.internal:{port}")]
-    );
+    let found = good.retrievals()[0].header("host");
+    assert_eq!(found, [format!("auth.internal:{port}")]);
     let token = forge.token(clock::now(), &serde_json::Value::Null);
-    assert_eq!(sidecar.bearing(&token).get("/orders/1").status(), 200);
+    assert_eq!(sidecar.bearing(&token).status("/orders/1"), 200);
     assert!(!sidecar.process().stderr().contains("plain HTTP"));
 }
 
@@ -388,7 +382,7 @@ fn nacos_3_over_tls_serves_both_programs_and_may_fail() {
             is("POST") && is("GET")
         });
         fetches_again(&sidecar, 2);
-        assert_eq!(sidecar.bearing(&token).get("/orders/1").status(), 200);
+        assert_eq!(sidecar.bearing(&token).status("/orders/1"), 200);
         assert_eq!(server.readiness(), 200);
     }
     for output in [server.process().output(), sidecar.process().output()] {

@@ -9,9 +9,9 @@ use serde_json::json;
 use tempfile::TempDir;
 use tests::auth_server::admin_get;
 use tests::certificates::{Authority, write_private};
-use tests::client::verdict;
 use tests::clock;
 use tests::echo_service::EchoService;
+use tests::expect::has;
 use tests::fake_auth_server::FakeAuthServer;
 use tests::keys::{SigningKey, SigningType};
 use tests::raw_client::RawClient;
@@ -62,7 +62,7 @@ impl Reloading {
     }
 
     fn open(&self, path: &str) -> String {
-        verdict(&self.sidecar().anonymous().get(path))
+        self.sidecar().anonymous().verdict(path)
     }
 }
 
@@ -80,10 +80,7 @@ fn a_changed_file_takes_effect_by_itself() {
     wait::until("the new pass list", || reloading.open("/second/a") == "200");
     assert_eq!(reloading.open("/first/a"), "401 token_missing");
     let page = admin_get(reloading.sidecar().admin(), "/").text();
-    assert!(
-        page.contains("public-path = [&quot;/second/**&quot;]"),
-        "{page}"
-    );
+    has(&page, "public-path = [&quot;/second/**&quot;]");
     reloading
         .sidecar()
         .process()
@@ -117,7 +114,7 @@ fn a_signal_without_a_change_has_the_key_file_read() {
     says("verification key not fetched; keeping the last good one");
     let log = sidecar.process().stderr();
     assert!(log.contains("configuration read again: no setting has changed"));
-    assert!(log.contains("key.pem cannot be used"), "{log}");
+    has(&log, "key.pem cannot be used");
     fs::write(&file, key()).unwrap();
     says("verification key replaced");
 }
@@ -127,13 +124,13 @@ fn every_rule_of_requests_takes_effect_at_a_signal() {
     let reloading = Reloading::with("");
     let sidecar = reloading.sidecar();
     let client = sidecar.bearing(&reloading.stack.token());
-    assert_eq!(client.get("/a").status(), 200);
+    assert_eq!(client.status("/a"), 200);
     reloading.reload(
         "user-header = \"X-User\"\nforward-authorization = false\noptional-auth-path = [\"/feed\"]\n\
          cors-origin = [\"https://app.example\"]\ntoken-cookie = \"session\"",
         "applied",
     );
-    assert_eq!(client.get("/a").status(), 200);
+    assert_eq!(client.status("/a"), 200);
     let seen = reloading.stack.service.requests().pop().unwrap();
     assert_eq!(seen.header("x-user").len(), 1);
     assert_eq!(seen.header("x-current-user").len(), 0);
@@ -163,7 +160,7 @@ fn flags_and_variables_stay_above_the_file() {
     fs::write(&file, "leeway = 10").unwrap();
     let flags = ["--config", file.to_str().unwrap(), "--public-path=/flag/**"];
     let stack = ForgedStack::with_flags(flags);
-    let open = |path: &str| stack.sidecar.anonymous().get(path).status();
+    let open = |path: &str| stack.sidecar.anonymous().status(path);
     fs::write(&file, "leeway = 20\npublic-path = [\"/file/**\"]").unwrap();
     stack.sidecar.process().signal("HUP");
     wait::until("the reload", || reloads(&stack.sidecar, "applied") > 0);
@@ -195,10 +192,8 @@ fn a_bad_configuration_is_rejected_and_the_previous_stays() {
                 .map(ToOwned::to_owned)
         });
         assert!(said.contains(named), "{config}: {said}");
-        assert_eq!(
-            sidecar.metric("postern_sidecar_config_last_reload_successful"),
-            Some(0)
-        );
+        let found = sidecar.metric("postern_sidecar_config_last_reload_successful");
+        assert_eq!(found, Some(0));
     }
     fs::remove_file(reloading.file()).unwrap();
     sidecar.process().signal("HUP");
@@ -228,7 +223,7 @@ fn what_cannot_change_waits_for_the_next_start_by_name() {
         let line = lines.find(|line| line.contains("take effect at the next start"));
         line.map(ToOwned::to_owned)
     });
-    assert!(line.contains("access-log, threads"), "{line}");
+    has(&line, "access-log, threads");
     reloading.reload("public-path = [\"/open/**\"]", "applied");
     wait::until("no need of a restart", || !needs_restart());
 }
@@ -238,7 +233,7 @@ fn a_token_that_was_verified_before_is_held_to_the_new_policy() {
     let reloading = Reloading::with("issuer = \"auth\"");
     let claims = json!({"aud": ["shop"]});
     let token = reloading.stack.forge.token(clock::now(), &claims);
-    let of_token = || verdict(&reloading.sidecar().bearing(&token).get("/a"));
+    let of_token = || reloading.sidecar().bearing(&token).verdict("/a");
     let hits = || {
         let metric = "postern_sidecar_token_cache_hits_total";
         reloading.sidecar().metric(metric).unwrap()
@@ -369,22 +364,22 @@ fn the_service_is_reached_with_the_certificates_of_the_moment() {
         .flags(["--upstream-client-key", &text(&untrusted.key)])
         .ready();
     let client = sidecar.bearing(&stack.token());
-    assert_eq!(client.get("/a").status(), 502, "an unknown authority");
+    assert_eq!(client.status("/a"), 502, "an unknown authority");
     let known = clients.issue("client");
     fs::copy(services.file(), &ca).unwrap();
     fs::copy(&known.cert, &untrusted.cert).unwrap();
     write_private(&untrusted.key, &fs::read_to_string(&known.key).unwrap());
     sidecar.process().signal("HUP");
-    wait::until("the new certificates", || client.get("/a").status() == 200);
+    wait::until("the new certificates", || client.status("/a") == 200);
     // A half-written file changes nothing.
     fs::write(&ca, "-----BEGIN CERT").unwrap();
     sidecar.process().signal("HUP");
     wait::until("the rejection", || reloads(&sidecar, "refused") > 0);
-    assert_eq!(client.get("/a").status(), 200);
+    assert_eq!(client.status("/a"), 200);
     // The sidecar does not reuse a kept connection of the former authority.
     fs::copy(Authority::new().file(), &ca).unwrap();
     sidecar.process().signal("HUP");
-    wait::until("the other authority", || client.get("/a").status() == 502);
+    wait::until("the other authority", || client.status("/a") == 502);
 }
 
 #[test]
@@ -456,5 +451,5 @@ fn the_cache_of_keys_follows_the_issuer() {
     let token = stack
         .forge
         .token(clock::now(), &json!({"iss": "elsewhere"}));
-    assert_eq!(stack.sidecar.bearing(&token).get("/a").status(), 200);
+    assert_eq!(stack.sidecar.bearing(&token).status("/a"), 200);
 }

@@ -1,8 +1,9 @@
 //! Report-only mode: the requests that it lets through, those that it does not, and its end.
 
 use tests::auth_server::admin_get;
-use tests::client::{Request, verdict};
+use tests::client::Request;
 use tests::clock::{self, within_one_second};
+use tests::expect::has;
 use tests::keys::SigningType;
 use tests::message::Message;
 use tests::programs::Program;
@@ -56,7 +57,7 @@ fn both(
         })
     };
     let (response, _) = send(enforcing);
-    let expected = verdict(&response);
+    let expected = response.verdict();
     let (response, seen) = send(reporting);
     let found = match &seen[..] {
         [seen] if response.status() == 200 => match &seen.header(WOULD_REJECT)[..] {
@@ -67,8 +68,8 @@ fn both(
             }
             other => format!("{other:?} with a user, or neither"),
         },
-        [] => verdict(&response),
-        more => format!("{} requests and {}", more.len(), verdict(&response)),
+        [] => response.verdict(),
+        more => format!("{} requests and {}", more.len(), response.verdict()),
     };
     [expected, found]
 }
@@ -104,7 +105,7 @@ fn what_is_not_about_the_token_is_rejected_all_the_same() {
     let stack = reporting_stack(600, &[]);
     let response = |bytes: &str| {
         let response = exchange(stack.sidecar.address(), "GET", bytes.as_bytes());
-        verdict(&response)
+        response.verdict()
     };
     let lengths = "Content-Length: 1\r\nContent-Length: 1\r\n";
     for (target, lines, expected) in [
@@ -152,16 +153,13 @@ fn a_rule_is_reported_with_the_verified_user_and_counted() {
         wait::until(line, || (sidecar.metric(line)? == value).then_some(()));
     }
     let page = admin_get(sidecar.admin(), "/").text();
-    assert!(page.contains("Not enforcing until "), "{page}");
+    has(&page, "Not enforcing until ");
     let log = wait::until("the reminder", || {
         let log = sidecar.process().output();
         log.contains("insufficient_scope").then_some(log)
     });
-    assert!(
-        log.contains("requests without a valid token reach the service"),
-        "{log}"
-    );
-    assert!(log.contains("reported"), "{log}");
+    has(&log, "requests without a valid token reach the service");
+    has(&log, "reported");
     // Requests in order are as before.
     assert_eq!(
         client
@@ -177,7 +175,7 @@ fn a_rule_is_reported_with_the_verified_user_and_counted() {
         "[[rule]]\nname = 'admin'\npaths = ['/admin/**']\nscope = ['admin']\n",
         "applied",
     );
-    assert_eq!(verdict(&client.get("/admin/7")), "403 insufficient_scope");
+    assert_eq!(client.verdict("/admin/7"), "403 insufficient_scope");
     assert_eq!(sidecar.metric("postern_sidecar_enforcing"), Some(1));
 }
 
@@ -185,9 +183,9 @@ fn a_rule_is_reported_with_the_verified_user_and_counted() {
 fn report_only_mode_ends_by_itself() {
     let stack = reporting_stack(20, &[]);
     let client = stack.sidecar.anonymous();
-    assert_eq!(client.get("/a").status(), 200);
+    assert_eq!(client.status("/a"), 200);
     wait::until("enforcement", || {
-        verdict(&client.get("/a")) == "401 token_missing"
+        client.verdict("/a") == "401 token_missing"
     });
     let enforcing = stack.sidecar.metric("postern_sidecar_enforcing");
     assert_eq!(enforcing, Some(1));
@@ -206,9 +204,9 @@ fn a_start_after_the_end_enforces_and_logs_it() {
     let config = format!("enforce = 'report'\nreport-until = '{until}'\n");
     let reloading = Reloading::with(&config);
     let (sidecar, stack) = (reloading.sidecar(), &reloading.stack);
-    let anonymous_verdict = || verdict(&sidecar.anonymous().get("/a"));
+    let anonymous_verdict = || sidecar.anonymous().verdict("/a");
     assert_eq!(anonymous_verdict(), "401 token_missing");
-    assert_eq!(verdict(&sidecar.bearing(&stack.token()).get("/a")), "200");
+    assert_eq!(sidecar.bearing(&stack.token()).verdict("/a"), "200");
     assert_eq!(stack.service.requests().len(), 1);
     assert_eq!(sidecar.metric("postern_sidecar_enforcing"), Some(1));
     let warnings = sidecar.until_logged("WARN sidecar: --report-until");
@@ -249,11 +247,7 @@ fn the_end_is_required_and_thirty_days_ahead_or_less() {
     }
     let end = check(&[report, &soon]);
     assert_eq!(end.code, Some(0), "{}", end.stderr);
-    assert!(
-        end.stdout.contains("# warning: --enforce report"),
-        "{}",
-        end.stdout
-    );
+    has(&end.stdout, "# warning: --enforce report");
 }
 
 #[test]
@@ -270,14 +264,11 @@ fn explain_gives_the_code_of_enforcement() {
         "verdict   reported: 401 token_missing",
         "service   GET /orders/a",
     ] {
-        assert!(text.contains(line), "{text}");
+        has(&text, line);
     }
     let later = (clock::now() + 700).to_string();
     let text = explain(&["--at", &later]);
-    assert!(
-        text.contains("verdict   refused: 401 token_missing"),
-        "{text}"
-    );
+    has(&text, "verdict   refused: 401 token_missing");
 }
 
 #[test]
@@ -299,7 +290,7 @@ fn requests_without_a_token_become_pass_list_lines() {
     let stack = reporting_stack(600, &[]);
     let client = stack.sidecar.anonymous();
     for path in ["/products/1", "/products/2?page=hush", "/7"] {
-        assert_eq!(client.get(path).status(), 200, "{path}");
+        assert_eq!(client.status(path), 200, "{path}");
     }
     stack.sidecar.bearing("a.b.c").get("/contact");
     let lines =
@@ -309,7 +300,7 @@ fn requests_without_a_token_become_pass_list_lines() {
         admin_get(admin, "/suggest").text() == lines
     });
     let page = admin_get(admin, "/").text();
-    assert!(page.contains(&lines.replace('"', "&quot;")), "{page}");
+    has(&page, lines.replace('"', "&quot;"));
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("sidecar.toml");
     std::fs::write(&file, lines).unwrap();

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 use tests::auth_server::AuthServer;
-use tests::client::{Request, verdict};
+use tests::client::Request;
 use tests::clock;
 use tests::h2_client::H2Client;
 use tests::keys::SigningType;
@@ -76,11 +76,7 @@ impl Protected {
             request.line(format!("{name}: {value}"))
         };
         let request = fields.iter().fold(request, line);
-        verdict(&exchange(
-            address,
-            method,
-            &request.bytes(&address.to_string()),
-        ))
+        exchange(address, method, &request.bytes(&address.to_string())).verdict()
     }
 
     fn bearer(&self, scope: &str) -> String {
@@ -104,11 +100,8 @@ fn a_field_with_another_path_comes_from_trusted_proxies_alone() {
                 assert_eq!(sent, "200", "{way:?} {flags:?} {name}");
                 let seen = protected.stack.service.last_request();
                 let expected = if flags == TRUSTED { 1 } else { 0 };
-                assert_eq!(
-                    seen.header(name).len(),
-                    expected,
-                    "{way:?} {flags:?} {name}"
-                );
+                let found = seen.header(name).len();
+                assert_eq!(found, expected, "{way:?} {flags:?} {name}");
                 let public = protected.send("GET", "/health", &[field]);
                 assert_eq!(public, "200", "{way:?} {flags:?} {name}");
                 let rejected = protected.send(
@@ -267,10 +260,7 @@ fn a_path_past_8_kib_is_too_long() {
         );
     }
     let server = AuthServer::start();
-    let found = verdict(&server.anonymous().get(&path(MAX_PATH_BYTES + 1)));
+    let found = server.anonymous().verdict(&path(MAX_PATH_BYTES + 1));
     assert_eq!(found, "414 path_too_long");
-    assert_eq!(
-        verdict(&server.anonymous().get(&path(4096))),
-        "401 token_missing"
-    );
+    assert_eq!(server.anonymous().verdict(&path(4096)), "401 token_missing");
 }

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tests::abuse::STREAMS;
 use tests::auth_server::{AuthServer, AuthServerPlan, ECDSA, USER_DETAILS};
-use tests::client::verdict;
 use tests::clock;
 use tests::echo_service::EchoService;
 use tests::fake_auth_server::json_response;
@@ -77,7 +76,7 @@ impl Traffic {
     fn see(&self, token: &str, response: &Message) {
         self.requests.fetch_add(1, Ordering::Relaxed);
         if response.status() != 200 {
-            let rejection = format!("{} ({})", verdict(response), kid_of(token));
+            let rejection = format!("{} ({})", response.verdict(), kid_of(token));
             self.rejections.lock().unwrap().push(rejection);
         }
     }
@@ -101,11 +100,8 @@ fn five_rotations_under_load_reject_no_request() {
         traffic.over.store(true, Ordering::Relaxed);
     });
     let requests = traffic.requests.into_inner();
-    assert_eq!(
-        traffic.rejections.into_inner().unwrap(),
-        [""; 0],
-        "of {requests}"
-    );
+    let found = traffic.rejections.into_inner().unwrap();
+    assert_eq!(found, [""; 0], "of {requests}");
     assert!(requests > 100, "only {requests} requests");
     kids.sort_unstable();
     kids.dedup();
@@ -130,7 +126,7 @@ fn a_revoked_key_is_rejected_at_every_replica_and_sidecar() {
             .map(|sidecar| sidecar.bearing(token).get("/list"));
         let at = replicas.iter().map(|replica| replica.verdict(token));
         behind
-            .map(|response| verdict(&response))
+            .map(|response| response.verdict())
             .chain(at)
             .collect()
     };
@@ -145,10 +141,8 @@ fn a_revoked_key_is_rejected_at_every_replica_and_sidecar() {
         let verdicts = everywhere(&tokens[0]);
         (!verdicts.contains(&"200".to_owned())).then_some(verdicts)
     });
-    assert_eq!(
-        rejected.as_deref(),
-        Some(&["401 token_key_unknown"; 4].map(str::to_owned)[..])
-    );
+    let expected = Some(&["401 token_key_unknown"; 4].map(str::to_owned)[..]);
+    assert_eq!(rejected.as_deref(), expected);
     assert_eq!(everywhere(&tokens[1]), ["401 token_key_unknown"; 4]);
     let again = [0, 1].map(|at| replicas[at].login());
     assert_eq!(kid_of(&again[0]), kid_of(&again[1]), "one successor");
@@ -164,8 +158,8 @@ fn lesson_b18_a_token_of_a_new_key_is_accepted_on_demand() {
     let sidecar = sidecar(&service, &server.url(), NEVER);
     let old = server.login();
     let new = rotate(&server, "1");
-    assert_eq!(sidecar.bearing(&new).get("/list").status(), 200);
-    assert_eq!(sidecar.bearing(&old).get("/list").status(), 200, "retired");
+    assert_eq!(sidecar.bearing(&new).status("/list"), 200);
+    assert_eq!(sidecar.bearing(&old).status("/list"), 200, "retired");
 }
 
 /// A server whose key set holds one key, and which can hang.
@@ -229,7 +223,7 @@ fn lesson_b18_a_storm_of_unknown_kids_fetches_the_keys_thrice() {
         for number in 0..20 {
             let (sidecar, token) = (&sidecar, token_naming(&forge, &format!("nobody-{number}")));
             scope.spawn(move || {
-                let verdict = verdict(&sidecar.bearing(&token).get("/list"));
+                let verdict = sidecar.verdict_of(&token);
                 let verdicts = ["401 token_key_unknown", "503 auth_keys_unavailable"];
                 assert!(verdicts.contains(&&*verdict), "{verdict}");
             });
@@ -237,7 +231,7 @@ fn lesson_b18_a_storm_of_unknown_kids_fetches_the_keys_thrice() {
     });
     assert!(auth_server.fetches() <= 4, "and then there is a pause");
     let good = sidecar.bearing(&forge.token(clock::now(), &json!({})));
-    assert_eq!(good.get("/list").status(), 200, "good keys stay");
+    assert_eq!(good.status("/list"), 200, "good keys stay");
 }
 
 #[test]
@@ -250,13 +244,13 @@ fn lesson_b18_known_keys_do_not_wait_for_an_on_demand_fetch() {
     let unknown = sidecar.bearing(&token_naming(&forge, "nobody"));
     HANGS.store(true, Ordering::SeqCst);
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| verdict(&unknown.get("/list")));
+        let waiting = scope.spawn(|| unknown.verdict("/list"));
         wait::until("the early fetch", || auth_server.fetches() == 2);
-        assert_eq!(good.get("/list").status(), 200);
+        assert_eq!(good.status("/list"), 200);
         assert!(!waiting.is_finished(), "the other one still waits");
         assert_eq!(waiting.join().unwrap(), "503 auth_keys_unavailable");
     });
-    assert_eq!(good.get("/list").status(), 200, "good keys stay");
+    assert_eq!(good.status("/list"), 200, "good keys stay");
 }
 
 #[test]
@@ -287,6 +281,6 @@ fn unknown_kids_of_one_client_leave_permits_to_others() {
         rejections(sidecar.admin(), "server_busy") >= 100
     });
     let other = sidecar.anonymous().get("/public/list");
-    assert_eq!(verdict(&other), "200");
+    assert_eq!(other.verdict(), "200");
     drop(waiting);
 }

@@ -2,7 +2,6 @@
 
 use tests::applications::{register, remove_last};
 use tests::auth_server::{AuthServer, AuthServerPlan, SECRET_KEY};
-use tests::client::verdict;
 use tests::echo_service::EchoService;
 use tests::file_store;
 use tests::sidecar::SidecarPlan;
@@ -74,9 +73,9 @@ fn a_registered_application_is_checked_and_others_rejected() {
         .ready();
     let secret = register(&server, "orders");
     let key = |id: &str, secret: &str| {
-        verdict(&server.anonymous().get(&format!(
+        server.anonymous().verdict(&format!(
             "/client/user/secret/key?appId={id}&appSecret={secret}"
-        )))
+        ))
     };
     tests::wait::until("the running server to know the application", || {
         key("orders", "wrong") == "401 application_unknown"
@@ -114,5 +113,5 @@ fn removing_the_last_application_opens_the_key_and_is_said() {
     remove_last(&server, "orders");
     tests::wait::until("the application to be gone", || registered(0));
     tests::wait::until("the warning", || warnings() == 2);
-    assert_eq!(server.anonymous().get(SECRET_KEY).status(), 200);
+    assert_eq!(server.anonymous().status(SECRET_KEY), 200);
 }

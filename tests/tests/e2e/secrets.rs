@@ -24,12 +24,8 @@ const WRONG_SECRET: &str = "hush-wrong-secret-4d";
 fn contract_4_3_rule_3_no_secret_of_a_run_is_in_any_output() {
     for signing_type in SigningType::ALL {
         let secrets_found = whole_run(signing_type);
-        assert_eq!(
-            secrets_found,
-            Vec::<String>::new(),
-            "{}",
-            signing_type.name()
-        );
+        let expected = Vec::<String>::new();
+        assert_eq!(secrets_found, expected, "{}", signing_type.name());
     }
 }
 

@@ -3,7 +3,7 @@
 use serde_json::json;
 use tests::abuse::STREAMS;
 use tests::auth_server::{AuthServerPlan, LOGIN, credentials};
-use tests::client::{Request, verdict};
+use tests::client::Request;
 use tests::clock;
 use tests::h2_client::FrameClient;
 use tests::loopback::connect_as;
@@ -194,7 +194,7 @@ impl Stack {
         let exchange = |connection: &mut RawClient| {
             connection.send(&request.bytes("a"));
             let response = connection.try_response("GET");
-            response.map_or_else(|error| error.to_string(), |response| verdict(&response))
+            response.map_or_else(|error| error.to_string(), |response| response.verdict())
         };
         (0..3)
             .flat_map(|_| [exchange(&mut kept), exchange(&mut connect())])
@@ -243,7 +243,7 @@ fn one_client_s_slow_logins_keep_no_other_client_out() {
         let mut other = RawClient::on(connect_as(client, server.address()).unwrap());
         other.send(&login.clone().line("Connection: close").bytes("a"));
         let response = other.response("POST");
-        assert_eq!(verdict(&response), "200", "{client}");
+        assert_eq!(response.verdict(), "200", "{client}");
         assert_eq!(response.header("content-length").len(), 1);
     }
     let served = slow.into_iter().filter_map(|mut client| {

@@ -1,13 +1,46 @@
-//! Identity headers sent by clients (lessons A2, A3, C22): on protected, pass-listed and
-//! user-details paths, in every spelling.
+//! Identity headers sent by clients (lessons A2, A3, C22): the user and single claims
+//! (`--claim-header`), on every kind of path and in every spelling.
 
 use serde_json::{Value, json};
 use tests::auth_server::USER_DETAILS;
-use tests::client::{Request, verdict};
+use tests::client::Request;
 use tests::clock;
+use tests::h2_client::{FrameClient, fields_of};
 use tests::message::Message;
 use tests::raw_client::{HANDSHAKE, RawClient};
 use tests::stack::ForgedStack;
+
+/// The headers that the sidecar sets.
+const NAMES: [&str; 5] = [
+    "x_current_user",
+    "x_roles",
+    "x_user_id",
+    "x_user_type",
+    "x_forwarded_email",
+];
+
+/// The lines that a service gets of the verified user; without a claim `email` there is no such field.
+const VERIFIED: [&str; 4] = [
+    r#"X-Current-User: {"id":"10001","nickName":"Alice","account":"alice","userType":"member"}"#,
+    "x-roles: user,a%2Cb",
+    "X-User-Id: 10001",
+    "X-User-Type: member",
+];
+
+/// Returns a stack and a token.
+fn stack() -> (ForgedStack, String) {
+    let stack = ForgedStack::with_public([
+        "--claim-header=X-User-Id=userId",
+        "--claim-header=X-User-Type=/extraInfo/userType",
+        // Beside Connection, a field for the next hop alone.
+        "--claim-header=x-roles=/realm_access/roles,X-Forwarded-Email=email",
+        "--optional-auth-path=/feed/**",
+        "--cors-origin=https://app.example",
+    ]);
+    let claims = json!({"realm_access": {"roles": ["user", "a,b"]}});
+    let token = stack.forge.token(clock::now(), &claims);
+    (stack, token)
+}
 
 /// Header lines with which a client may try to pass for another user.
 const FORGERIES: &[&[&str]] = &[
@@ -35,6 +68,13 @@ const FORGERIES: &[&[&str]] = &[
         "X-Remote-User: root",
         "Remote-User: root",
     ],
+    &["X-User-Id: 0"],
+    &["x_user_id: 0", "X.User.Id: 0", "X-USER_ID: 0"],
+    &["X-User-Id: 0", "X-User-Id: 0"],
+    &["X_ROLES: admin", "X-Roles: admin", "x-user-type: root"],
+    &["X-Forwarded-Email: root@a", "X_Forwarded_Email: root@a"],
+    &["Connection: X-User-Id, x-roles", "X-User-Id: 0"],
+    &["Connection: x_user_id", "x_user_id: 0"],
 ];
 
 fn forged(request: Request, lines: &[&str]) -> Request {
@@ -43,44 +83,33 @@ fn forged(request: Request, lines: &[&str]) -> Request {
         .fold(request, |request, line| request.line(*line))
 }
 
-/// Returns the lines that a CGI, WSGI or PHP service would take for the user.
-fn users_seen(request: &Message) -> Vec<String> {
-    let cgi = |name: &str| -> String {
-        name.chars()
-            .map(|c| {
-                if c.is_ascii_alphanumeric() {
-                    c.to_ascii_uppercase()
-                } else {
-                    '_'
-                }
-            })
-            .collect()
+/// Returns the lines that a CGI, WSGI or PHP service would take for the user or a claim.
+fn identity(request: &Message) -> Vec<String> {
+    let is_ours = |line: &String| {
+        let name = line
+            .split(':')
+            .next()
+            .unwrap_or_default()
+            .to_ascii_lowercase();
+        let folded = name.replace(|c: char| !c.is_ascii_alphanumeric(), "_");
+        NAMES.contains(&&*folded)
     };
-    let is_user = |line: &String| {
-        line.split_once(':')
-            .is_some_and(|(name, _)| cgi(name) == "X_CURRENT_USER")
-    };
-    request.header_lines().into_iter().filter(is_user).collect()
+    let mut lines: Vec<_> = request.header_lines().into_iter().filter(is_ours).collect();
+    lines.sort_by_key(|line| line.to_ascii_lowercase());
+    lines
 }
 
 #[test]
 fn lesson_a2_and_a3_the_service_sees_the_verified_user_alone() {
-    let stack = ForgedStack::with_public([]);
-    let client = stack.sidecar.bearing(&stack.token());
+    let (stack, token) = stack();
+    let client = stack.sidecar.bearing(&token);
     for forgery in FORGERIES {
-        let response = client.send(&forged(client.request("GET", "/list"), forgery));
-        assert_eq!(response.status(), 200, "{forgery:?}");
-        let [seen] = users_seen(&stack.service.last_request())
-            .try_into()
-            .unwrap_or_else(|lines| panic!("{forgery:?}: {lines:?}"));
-        let (name, value) = seen.split_once(": ").unwrap();
-        assert_eq!(name, "X-Current-User", "{forgery:?}");
-        let user: Value = serde_json::from_str(value).unwrap();
-        assert_eq!(
-            user,
-            json!({"id": "10001", "account": "alice", "nickName": "Alice", "userType": "member"}),
-            "{forgery:?}"
-        );
+        for path in ["/list", "/feed/1"] {
+            let response = client.send(&forged(client.request("GET", path), forgery));
+            assert_eq!(response.status(), 200, "{forgery:?}");
+            let seen = identity(&stack.service.last_request());
+            assert_eq!(seen, VERIFIED, "{path} {forgery:?}");
+        }
     }
 }
 
@@ -118,61 +147,56 @@ fn the_user_header_may_have_the_name_of_other_proxies() {
 /// Without the forgeries that name `Connection`: the handshake needs that field.
 #[test]
 fn lesson_c22_an_upgrade_carries_the_verified_user_alone() {
-    let stack = ForgedStack::with_public([]);
-    let client = stack.sidecar.bearing(&stack.token());
+    let (stack, token) = stack();
+    let client = stack.sidecar.bearing(&token);
     let handshake: Vec<_> = HANDSHAKE.lines().collect();
-    let names_connection = |forgery: &&&[&str]| forgery[0].starts_with("Connection");
-    for forgery in FORGERIES
-        .iter()
-        .filter(|forgery| !names_connection(forgery))
-    {
+    for forgery in FORGERIES {
+        if forgery[0].starts_with("Connection") {
+            continue;
+        }
         let request = forged(forged(client.request("GET", "/ws"), forgery), &handshake);
-        let response = client.send(&request);
-        assert_eq!(response.status(), 200, "{forgery:?}");
-        let received = stack.service.last_request();
-        assert!(!received.header("Upgrade").is_empty(), "{forgery:?}");
-        let users = users_seen(&received);
-        assert!(
-            matches!(&users[..], [one] if one.contains("alice")),
-            "{forgery:?}: {users:?}"
-        );
+        assert_eq!(client.send(&request).status(), 200, "{forgery:?}");
+        let seen = stack.service.last_request();
+        assert!(!seen.header("Upgrade").is_empty(), "{forgery:?}");
+        assert_eq!(identity(&seen), VERIFIED, "{forgery:?}");
     }
 }
 
 #[test]
-fn lesson_c22_on_a_pass_listed_path_there_is_no_user() {
-    let stack = ForgedStack::with_public([]);
-    for client in [
-        stack.sidecar.anonymous(),
-        stack.sidecar.bearing(&stack.token()),
+fn lesson_c22_without_a_verified_token_there_is_no_user() {
+    let (stack, token) = stack();
+    let (anonymous, bearing) = (stack.sidecar.anonymous(), stack.sidecar.bearing(&token));
+    let preflight = [
+        "Origin: https://app.example",
+        "Access-Control-Request-Method: GET",
+    ];
+    for (client, method, path, lines) in [
+        (&anonymous, "GET", "/public/x", &[][..]),
+        (&bearing, "GET", "/public/x", &[]),
+        (&anonymous, "GET", "/feed/1", &[]),
+        (&anonymous, "OPTIONS", "/list", &preflight),
     ] {
         for forgery in FORGERIES {
-            let response = client.send(&forged(client.request("GET", "/public/x"), forgery));
-            assert_eq!(response.status(), 200, "{forgery:?}");
-            assert_eq!(
-                users_seen(&stack.service.last_request()),
-                Vec::<String>::new(),
-                "{forgery:?}"
-            );
+            let request = forged(forged(client.request(method, path), lines), forgery);
+            assert_eq!(client.send(&request).status(), 200, "{path} {forgery:?}");
+            let seen = identity(&stack.service.last_request());
+            assert!(seen.is_empty(), "{path} {forgery:?}: {seen:?}");
         }
     }
 }
 
 #[test]
 fn contract_4_2_on_the_user_details_path_only_the_token_counts() {
-    let stack = ForgedStack::with_public([]);
-    let client = stack.sidecar.bearing(&stack.token());
+    let (stack, token) = stack();
+    let client = stack.sidecar.bearing(&token);
     for forgery in FORGERIES {
         let response = client.send(&forged(client.request("GET", USER_DETAILS), forgery));
         assert_eq!(response.json()["data"]["account"], "alice", "{forgery:?}");
         let anonymous = stack.sidecar.anonymous();
         for path in [USER_DETAILS, "/list"] {
             let response = anonymous.send(&forged(anonymous.request("GET", path), forgery));
-            assert_eq!(
-                verdict(&response),
-                "401 token_missing",
-                "{path} {forgery:?}"
-            );
+            let found = response.verdict();
+            assert_eq!(found, "401 token_missing", "{path} {forgery:?}");
         }
     }
     assert_eq!(stack.service.requests().len(), 0);
@@ -180,30 +204,43 @@ fn contract_4_2_on_the_user_details_path_only_the_token_counts() {
 
 #[test]
 fn lesson_c22_a_trailer_never_becomes_an_identity() {
-    let stack = ForgedStack::with_public([]);
-    for (path, credentials) in [
-        ("/orders/public/x", String::new()),
-        (
-            "/orders/list",
-            format!("Authorization: Bearer {}\r\n", stack.token()),
-        ),
+    let (stack, token) = stack();
+    let bearer = format!("Bearer {token}");
+    let authorization = format!("Authorization: {bearer}\r\n");
+    for (path, credentials, expected) in [
+        ("/orders/public/x", "", &[][..]),
+        ("/orders/list", &*authorization, &VERIFIED),
     ] {
         stack.service.take_requests();
         let mut client = RawClient::connect(stack.sidecar.address());
         let head = format!(
-            "POST {path} HTTP/1.1\r\nHost: a\r\n{credentials}Trailer: X-Current-User\r\nTransfer-Encoding: chunked\r\n\r\n"
+            "POST {path} HTTP/1.1\r\nHost: a\r\n{credentials}Trailer: X-Current-User, X-Roles\r\nTransfer-Encoding: chunked\r\n\r\n"
         );
         client.send(head.as_bytes());
-        client.send(b"4\r\nbody\r\n0\r\nX-Current-User: root\r\nX_Current_User: root\r\n\r\n");
+        client.send(b"4\r\nbody\r\n0\r\nX-Current-User: root\r\nX_Current_User: root\r\nX-Roles: root\r\nx_user_id: root\r\n\r\n");
         assert_eq!(client.response("POST").status(), 200, "{path}");
         let [request] = &stack.service.take_requests()[..] else {
             panic!("{path}: the service received something else than one request");
         };
-        let users = users_seen(request);
-        assert!(!users.iter().any(|line| line.contains("root")), "{path}");
+        assert_eq!(identity(request), expected, "{path}");
         let body = String::from_utf8_lossy(&request.body);
         assert!(!body.contains("root"), "{path}");
     }
+    // Over HTTP/2, fields as well as trailers.
+    let mut client = FrameClient::connect(stack.sidecar.address());
+    let mut fields = fields_of("POST", "/orders/list");
+    fields.extend([
+        ("authorization", &*bearer),
+        ("x-user-id", "0"),
+        ("x_roles", "admin"),
+    ]);
+    fields.push(("x-forwarded-email", "root@a"));
+    client.head(1, &fields, false);
+    client.frame(0, 0, 1, b"x");
+    client.head(1, &[("x-roles", "admin"), ("x_user_id", "0")], true);
+    client.fate(1);
+    let seen = identity(&stack.service.last_request()).join("\n");
+    assert_eq!(seen.to_lowercase(), VERIFIED.join("\n").to_lowercase());
 }
 
 #[test]
@@ -220,11 +257,8 @@ fn lesson_c25_the_header_is_ascii_for_any_user_name() {
         "\u{202e}right-to-left",
     ] {
         let token = stack.forge.token(clock::now(), &json!({"nickName": name}));
-        assert_eq!(
-            stack.sidecar.bearing(&token).get("/list").status(),
-            200,
-            "{name:?}"
-        );
+        let found = stack.sidecar.bearing(&token).status("/list");
+        assert_eq!(found, 200, "{name:?}");
         let request = stack.service.last_request();
         assert!(request.head.is_ascii(), "{name:?}");
         assert_eq!(request.header("X-Admin"), Vec::<String>::new());
@@ -241,10 +275,7 @@ fn lesson_c25_a_user_too_long_for_the_header_is_rejected() {
         ("é".repeat(1_100), "431 identity_too_large"),
     ] {
         let token = stack.forge.token(clock::now(), &json!({"nickName": name}));
-        assert_eq!(
-            verdict(&stack.sidecar.bearing(&token).get("/list")),
-            expected
-        );
+        assert_eq!(stack.sidecar.verdict_of(&token), expected);
     }
     assert_eq!(stack.service.requests().len(), 1);
 }

@@ -3,9 +3,9 @@
 
 use serde_json::{Value, json};
 use tests::auth_server::{AuthServer, AuthServerPlan, ECDSA, SECRET_KEY};
-use tests::client::verdict;
 use tests::clock;
 use tests::echo_service::EchoService;
+use tests::expect::has;
 use tests::keys::{SigningKey, SigningType};
 use tests::process::Finished;
 use tests::programs::Program;
@@ -95,7 +95,7 @@ fn a_revoked_key_stays_revoked_when_an_older_store_returns() {
         assert_eq!(kid_of(&running.login()), kid_of(&started.login()));
         let polling = SidecarPlan::polling(&service, &started.url()).ready();
         let response = polling.bearing(&stolen).get("/list");
-        assert_eq!(verdict(&response), "401 token_key_unknown");
+        assert_eq!(response.verdict(), "401 token_key_unknown");
 
         drop((running, started));
         let restarted = server(&redis);
@@ -120,7 +120,7 @@ fn a_revocation_that_the_store_lost_is_no_success() {
     assert_eq!(end.code, Some(69), "{}", end.stderr);
     let again = keys(&redis, &["revoke", &kid, "--wait=1"]);
     assert_eq!(again.code, Some(0), "{}", again.stderr);
-    assert!(again.stdout.contains("still revoked"), "{}", again.stdout);
+    has(&again.stdout, "still revoked");
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_bad_record_of_an_application_stops_no_revocation() {
             "{note}"
         );
         let response = server.anonymous().get(SECRET_KEY);
-        assert_eq!(verdict(&response), "401 application_unknown");
+        assert_eq!(response.verdict(), "401 application_unknown");
     }
     assert_eq!(redis.command(&["GET", ORDERS]).as_deref(), Some(bad));
     // The only record is gone as if the store had lost it: this authorizes no one.
@@ -151,7 +151,7 @@ fn a_bad_record_of_an_application_stops_no_revocation() {
     running.done(&["application", "add", "--app-id", "bills"]);
     wait::until("the note to go", || running.store_note().is_none());
     let response = running.anonymous().get(SECRET_KEY);
-    assert_eq!(verdict(&response), "401 application_unknown");
+    assert_eq!(response.verdict(), "401 application_unknown");
 }
 
 #[test]

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use serde_json::json;
 use tests::auth_server::admin_get;
-use tests::client::{Request, verdict};
+use tests::client::Request;
 use tests::clock;
+use tests::expect::has;
 use tests::h2_client::H2Client;
 use tests::h2_service::H2Service;
 use tests::raw_client::{HANDSHAKE, RawClient, head_with_token};
@@ -14,13 +15,11 @@ use tests::stack::ForgedStack;
 use tests::streaming_service::StreamingService;
 use tests::wait;
 
-use super::forwarding::stack;
-
 /// Seconds: enough for a slow machine to open a stream, and short enough to wait for.
 const LIFETIME: i64 = 4;
 
-fn in_front_of(stack: &ForgedStack, upstream: &str, flags: &[&str]) -> Sidecar {
-    stack.in_front_of(upstream, &[&["--leeway", "0"], flags].concat())
+fn before(upstream: &str, flags: &[&str]) -> ForgedStack {
+    ForgedStack::before(upstream, &[&["--leeway", "0"], flags].concat())
 }
 
 fn request(path: &str, token: &str, lines: &str) -> Vec<u8> {
@@ -52,39 +51,37 @@ fn ended_line(sidecar: &Sidecar) -> String {
 
 #[test]
 fn a_websocket_is_closed_on_both_sides_when_its_token_expires() {
-    let stack = stack();
     let service = StreamingService::start();
-    let sidecar = in_front_of(&stack, &service.url(), &["--access-log", "all"]);
-    let mut client = RawClient::connect(sidecar.address());
+    let stack = before(&service.url(), &["--access-log", "all"]);
+    let mut client = RawClient::connect(stack.sidecar.address());
     client.send(&request("websocket", &short_token(&stack), HANDSHAKE));
     assert_eq!(client.response("GET").status(), 101);
     client.send(b"hello");
     assert_eq!(client.bytes(5), b"hello");
     assert!(client.is_at_end());
     service.wait_for_broken_off(1);
-    wait_for_an_ended_stream(&sidecar);
-    let line = ended_line(&sidecar);
+    wait_for_an_ended_stream(&stack.sidecar);
+    let line = ended_line(&stack.sidecar);
     let logged = line.contains("method=\"GET\"") && line.contains("path=/orders/websocket");
     assert!(logged, "{line}");
 }
 
 #[test]
 fn events_end_with_the_token_and_a_download_does_not() {
-    let stack = stack();
     let service = StreamingService::start();
-    let sidecar = in_front_of(&stack, &service.url(), &[]);
+    let stack = before(&service.url(), &[]);
     let token = short_token(&stack);
-    let mut events = RawClient::connect(sidecar.address());
+    let mut events = RawClient::connect(stack.sidecar.address());
     events.send(&request("events", &token, "Accept: text/event-stream\r\n"));
-    let mut download = RawClient::connect(sidecar.address());
+    let mut download = RawClient::connect(stack.sidecar.address());
     download.send(&request("download", &token, ""));
     let text = events.text_until("data: first");
     assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
     assert!(events.is_at_end());
     service.wait_for_broken_off(1);
-    wait_for_an_ended_stream(&sidecar);
+    wait_for_an_ended_stream(&stack.sidecar);
     // The token of the download has expired by now, too.
-    let again = sidecar.bearing(&token).get("/list");
+    let again = stack.sidecar.bearing(&token).get("/list");
     assert_eq!(again.status(), 401);
     service.go_on();
     assert_eq!(download.response("GET").body, b"halfmore");
@@ -92,14 +89,9 @@ fn events_end_with_the_token_and_a_download_does_not() {
 
 #[test]
 fn a_grpc_call_ends_with_the_token_and_the_connection_goes_on() {
-    let stack = stack();
     let service = H2Service::start();
-    let sidecar = in_front_of(
-        &stack,
-        &service.url(),
-        &["--access-log", "all", "--request-id"],
-    );
-    let client = H2Client::connect(sidecar.address());
+    let stack = before(&service.url(), &["--access-log", "all", "--request-id"]);
+    let client = H2Client::connect(stack.sidecar.address());
     let call = |token: &str| {
         let bearer = format!("Bearer {token}");
         let fields = [
@@ -122,8 +114,8 @@ fn a_grpc_call_ends_with_the_token_and_the_connection_goes_on() {
     assert!(short.read().is_err(), "reset");
     long.write(b"y").unwrap();
     assert_eq!(long.read().unwrap().unwrap(), "y");
-    wait_for_an_ended_stream(&sidecar);
-    let line = ended_line(&sidecar);
+    wait_for_an_ended_stream(&stack.sidecar);
+    let line = ended_line(&stack.sidecar);
     for part in [
         "method=\"POST\"",
         "path=/orders/pkg.Service/Chat",
@@ -138,25 +130,24 @@ const ACCEPT_EVENTS: &str = "Accept: text/event-stream\r\n";
 
 #[test]
 fn a_client_without_a_token_gets_no_time_by_requesting_a_stream() {
-    let stack = stack();
     let service = StreamingService::start();
     let flags = ["--public-path=/public/**", "--upstream-read-timeout", "1"];
-    let sidecar = in_front_of(&stack, &service.url(), &flags);
+    let stack = before(&service.url(), &flags);
     let get = |path: &str| {
-        let mut client = RawClient::connect(sidecar.address());
+        let mut client = RawClient::connect(stack.sidecar.address());
         let head = format!("GET /orders/public/{path} HTTP/1.1\r\nHost: a\r\n{ACCEPT_EVENTS}\r\n");
         client.send(head.as_bytes());
         client
     };
     let response = get("silent").response("GET");
-    assert_eq!(verdict(&response), "504 upstream_timeout");
+    assert_eq!(response.verdict(), "504 upstream_timeout");
     let mut events = get("events");
     events.text_until("data: first");
     assert!(events.is_at_end());
 
     let flags = ["--public-path", "/public/**", "--request-body-timeout", "1"];
-    let sidecar = in_front_of(&stack, &service.url(), &flags);
-    let client = H2Client::connect(sidecar.address());
+    let stack = before(&service.url(), &flags);
+    let client = H2Client::connect(stack.sidecar.address());
     let fields = [("content-type", "application/grpc")];
     let mut call = client.open(client.request("POST", "/orders/public/upload", &fields));
     call.write(b"x").unwrap();
@@ -167,35 +158,34 @@ fn a_client_without_a_token_gets_no_time_by_requesting_a_stream() {
 
 #[test]
 fn what_a_token_opens_may_be_silent_once_it_is_a_stream() {
-    let stack = stack();
     let service = StreamingService::start();
     let flags = ["--upstream-read-timeout", "1", "--access-log", "all"];
-    let sidecar = in_front_of(&stack, &service.url(), &flags);
+    let stack = before(&service.url(), &flags);
     let get = |token: &str, path: &str| {
-        let mut client = RawClient::connect(sidecar.address());
+        let mut client = RawClient::connect(stack.sidecar.address());
         client.send(&request(path, token, ACCEPT_EVENTS));
         client
     };
     let mut events = get(&short_token(&stack), "events");
     events.text_until("data: first");
     assert!(events.is_at_end());
-    wait_for_an_ended_stream(&sidecar);
+    wait_for_an_ended_stream(&stack.sidecar);
 
     let token = stack.token();
     assert!(get(&token, "silent").is_at_end());
     let line = wait::until("what was given up to be logged", || {
-        let output = sidecar.process().stderr();
+        let output = stack.sidecar.process().stderr();
         let mut lines = output.lines();
         let line = lines.find(|line| line.contains("reason=\"upstream_timeout\""));
         line.map(str::to_owned)
     });
     let authority = service.url().replace("http://", "");
-    assert!(line.contains(&authority), "{line}");
+    has(&line, &authority);
 
     // Plain downloads are not cut, nor are uploads that take longer than the response timeout.
     let mut download = get(&token, "download");
     download.text_until("half");
-    let mut upload = RawClient::connect(sidecar.address());
+    let mut upload = RawClient::connect(stack.sidecar.address());
     let head = format!(
         "POST /orders/upload HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\n{ACCEPT_EVENTS}\
          Transfer-Encoding: chunked\r\n\r\n"
@@ -214,90 +204,82 @@ fn what_a_token_opens_may_be_silent_once_it_is_a_stream() {
 
 #[test]
 fn a_stream_without_a_response_ends_with_its_token() {
-    let stack = stack();
     let service = StreamingService::start();
-    let sidecar = in_front_of(&stack, &service.url(), &["--upstream-read-timeout", "0"]);
+    let stack = before(&service.url(), &["--upstream-read-timeout", "0"]);
     for (count, lines) in [(1, ACCEPT_EVENTS), (2, HANDSHAKE)] {
-        let mut client = RawClient::connect(sidecar.address());
+        let mut client = RawClient::connect(stack.sidecar.address());
         client.send(&request("silent", &short_token(&stack), lines));
         assert!(client.is_at_end());
-        let ended = || sidecar.metric("postern_sidecar_streams_expired_total") == Some(count);
+        let ended = || {
+            stack
+                .sidecar
+                .metric("postern_sidecar_streams_expired_total")
+                == Some(count)
+        };
         wait::until("the ended stream to be counted", ended);
     }
 }
 
 #[test]
 fn streams_may_outlive_their_token_where_configured() {
-    let stack = stack();
     let service = StreamingService::start();
-    let sidecar = in_front_of(
-        &stack,
-        &service.url(),
-        &["--close-streams-on-expiry", "false"],
-    );
+    let stack = before(&service.url(), &["--close-streams-on-expiry", "false"]);
     let token = short_token(&stack);
-    let mut client = RawClient::connect(sidecar.address());
+    let mut client = RawClient::connect(stack.sidecar.address());
     client.send(&request("websocket", &token, HANDSHAKE));
     assert_eq!(client.response("GET").status(), 101);
-    let bearer = sidecar.bearing(&token);
-    wait::until("the token to expire", || {
-        bearer.get("/list").status() == 401
-    });
+    let bearer = stack.sidecar.bearing(&token);
+    wait::until("the token to expire", || bearer.status("/list") == 401);
     client.send(b"hello");
     assert_eq!(client.bytes(5), b"hello");
 }
 
 #[test]
 fn a_browser_announces_the_token_of_a_websocket_as_a_protocol() {
-    let stack = stack();
     let service = StreamingService::start();
-    let sidecar = in_front_of(&stack, &service.url(), &["--websocket-token"]);
-    let off = in_front_of(&stack, &service.url(), &[]);
+    let stack = before(&service.url(), &["--websocket-token"]);
+    let (sidecar, off) = (&stack.sidecar, stack.in_front_of(&service.url(), &[]));
     let token = stack.token();
     let open = |sidecar: &Sidecar, protocols: &str| {
         let mut client = RawClient::connect(sidecar.address());
-        client.send(
-            format!(
-                "GET /orders/websocket HTTP/1.1\r\nHost: a\r\n{HANDSHAKE}\
-                 Sec-WebSocket-Protocol: {protocols}\r\n\r\n"
-            )
-            .as_bytes(),
+        let head = format!(
+            "GET /orders/websocket HTTP/1.1\r\nHost: a\r\n{HANDSHAKE}\
+             Sec-WebSocket-Protocol: {protocols}\r\n\r\n"
         );
+        client.send(head.as_bytes());
         client.response("GET")
     };
     for (protocols, seen, chosen) in [
         (format!("bearer, {token}"), None, "bearer"),
         (format!("bearer, {token}, chat"), Some("chat"), "chat"),
     ] {
-        let response = open(&sidecar, &protocols);
+        let response = open(sidecar, &protocols);
         assert_eq!(response.status(), 101);
         assert_eq!(response.header("sec-websocket-protocol"), [chosen]);
         let head = service.heads().pop().unwrap();
         assert!(!head.contains(&token), "{head}");
-        let has_protocol = head
-            .to_ascii_lowercase()
-            .contains("sec-websocket-protocol:");
-        assert_eq!(has_protocol, seen.is_some(), "{head}");
-        assert!(head.contains("X-Current-User: "), "{head}");
+        let lower = head.to_ascii_lowercase();
+        let found = lower.contains("sec-websocket-protocol:");
+        assert_eq!(found, seen.is_some(), "{head}");
+        has(&head, "X-Current-User: ");
     }
-    assert_eq!(open(&sidecar, "bearer, a.b.c").status(), 401);
-    assert_eq!(open(&sidecar, "bearer").status(), 401);
-    assert_eq!(open(&sidecar, "chat").status(), 401);
+    for protocols in ["bearer, a.b.c", "bearer", "chat"] {
+        assert_eq!(open(sidecar, protocols).status(), 401, "{protocols}");
+    }
     assert_eq!(open(&off, &format!("bearer, {token}")).status(), 401);
     let plain = Request::new("GET", "/orders/list");
     let plain = plain.line(format!("Sec-WebSocket-Protocol: bearer, {token}"));
-    let rejected = verdict(&sidecar.anonymous().send(&plain));
+    let rejected = sidecar.anonymous().send(&plain).verdict();
     assert_eq!(rejected, "401 token_missing", "no WebSocket is requested");
     assert!(!sidecar.process().output().contains(&token));
 }
 
 #[test]
 fn events_end_when_their_reader_leaves_whatever_it_sent_before() {
-    let stack = stack();
     let service = StreamingService::start();
-    let sidecar = in_front_of(&stack, &service.url(), &[]);
+    let stack = before(&service.url(), &[]);
     for ahead in ["", "G", "\r\n"] {
-        let mut events = RawClient::connect(sidecar.address());
+        let mut events = RawClient::connect(stack.sidecar.address());
         events.send(&request("events", &stack.token(), ACCEPT_EVENTS));
         events.text_until("data: first");
         events.send(ahead.as_bytes());

@@ -59,7 +59,7 @@ fn plain_http_on_the_tls_port_gets_a_400_and_nothing_else() {
         response.ends_with(r#"{"reason":"request_malformed"}}"#),
         "{response}"
     );
-    assert_eq!(server.logged_in().get(USER_DETAILS).status(), 200);
+    assert_eq!(server.logged_in().status(USER_DETAILS), 200);
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_handshake_that_does_not_end_gives_its_permit_back() {
     // It takes the only place, and sends no byte.
     let mut silent = TcpStream::connect(server.address()).unwrap();
     silent.set_read_timeout(Some(wait::TIMEOUT)).unwrap();
-    assert_eq!(server.logged_in().get(USER_DETAILS).status(), 200);
+    assert_eq!(server.logged_in().status(USER_DETAILS), 200);
     let ended = silent.read(&mut [0; 64]);
     assert!(
         ended.as_ref().is_ok_and(|read| *read == 0)

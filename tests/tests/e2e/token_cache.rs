@@ -15,7 +15,7 @@ fn a_repeated_token_is_cached_for_the_same_user() {
     let token = stack.forge.token(clock::now(), &named);
     let client = stack.sidecar.bearing(&token);
     let responses = [(); 3].map(|()| {
-        assert_eq!(client.get("/list").status(), 200);
+        assert_eq!(client.status("/list"), 200);
         stack.service.last_request().header("x-current-user")
     });
     assert_eq!(responses[0].len(), 1);

@@ -4,8 +4,9 @@
 use serde::Deserialize;
 use serde_json::Value;
 use tests::auth_server::USER_DETAILS;
-use tests::client::{Request, verdict};
+use tests::client::Request;
 use tests::clock;
+use tests::expect::has;
 use tests::issuer::IssuerRow;
 use tests::message::Message;
 use tests::raw_client::exchange;
@@ -98,7 +99,7 @@ fn has_token_header(request: &Message) -> bool {
 
 fn found(response: &Message, seen: &[Message]) -> String {
     match seen {
-        [] => verdict(response),
+        [] => response.verdict(),
         [one] if has_token_header(one) => "the token header reached the service".to_owned(),
         [one] => {
             let user = one.header("x-current-user").concat();
@@ -189,7 +190,7 @@ fn explanations_name_the_token_header() {
     ] {
         let end = sidecar.explain(&["/orders/list", "--expect", outcome], &[line]);
         assert_eq!(end.code, Some(0), "{}{}", end.stdout, end.stderr);
-        assert!(end.stdout.contains(text), "{}", end.stdout);
+        has(&end.stdout, text);
         let signature = token.rsplit('.').next().unwrap();
         assert!(!end.stdout.contains(signature), "{}", end.stdout);
     }

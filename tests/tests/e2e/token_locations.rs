@@ -1,6 +1,6 @@
 //! Tokens from a cookie, and paths on which a token may be missing.
 
-use tests::client::{Client, verdict};
+use tests::client::Client;
 use tests::clock;
 use tests::h2_client::H2Client;
 use tests::keys::SigningType;
@@ -12,7 +12,7 @@ fn with(client: &Client, method: &str, path: &str, lines: &[&str]) -> String {
         .fold(client.request(method, path), |request, line| {
             request.line(*line)
         });
-    verdict(&client.send(&request))
+    client.send(&request).verdict()
 }
 
 /// Forwarded requests with the token, once more, in every spelling, over both versions of HTTP.
@@ -90,14 +90,10 @@ fn the_service_learns_the_way_a_request_came() {
         "X-Forwarded-Proto: https",
     ];
     assert_eq!(received(&[], &[]), ["127.0.0.1", "http", "", ""]);
-    assert_eq!(
-        received(&[], &theirs),
-        ["203.0.113.7, 127.0.0.1", "https", "", "203.0.113.8"]
-    );
-    assert_eq!(
-        received(&["--forwarded", "overwrite"], &theirs),
-        ["127.0.0.1", "http", "", ""]
-    );
+    let expected = ["203.0.113.7, 127.0.0.1", "https", "", "203.0.113.8"];
+    assert_eq!(received(&[], &theirs), expected);
+    let found = received(&["--forwarded", "overwrite"], &theirs);
+    assert_eq!(found, ["127.0.0.1", "http", "", ""]);
     assert_eq!(
         received(&["--forwarded", "off"], &theirs),
         ["203.0.113.7", "https", "", "203.0.113.8"]

@@ -248,12 +248,11 @@ fn a_body_that_stays_unread_never_becomes_a_request() {
 
 #[test]
 fn a_short_body_without_a_request_leaves_the_connection_open() {
-    let stack = ForgedStack::start();
     let service = SocketServer::start(|_| {
         Reply::Bytes(response("200 OK", &[&format!("{MARK}: 1")], b"fine"))
     });
-    let sidecar = stack.in_front_of(&format!("http://{}", service.address()), &[]);
-    let client = sidecar.bearing(&stack.token());
+    let stack = ForgedStack::before(&format!("http://{}", service.address()), &[]);
+    let client = stack.sidecar.bearing(&stack.token());
     let post = |body: &str| {
         let request = client.request("POST", "/list").body(body);
         assert_eq!(client.send(&request).status(), 200);

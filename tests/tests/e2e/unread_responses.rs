@@ -74,7 +74,7 @@ fn unread_heads_keep_no_permit() {
         client
     });
     wait_for_free_permits(&stack.sidecar);
-    assert_eq!(stack.sidecar.anonymous().get("/public/y").status(), 204);
+    assert_eq!(stack.sidecar.anonymous().status("/public/y"), 204);
     drop(clients);
 }
 
@@ -92,7 +92,7 @@ fn unread_heads_over_tls_keep_no_permit() {
     });
     wait_for_free_permits(&stack.sidecar);
     let another = stack.sidecar.anonymous().over_tls(&trust);
-    assert_eq!(another.get("/public/y").status(), 204);
+    assert_eq!(another.status("/public/y"), 204);
     drop(clients);
 }
 

@@ -8,7 +8,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tests::certificates::Authority;
-use tests::client::verdict;
 use tests::echo_service::MARK;
 use tests::free_address::free_address;
 use tests::h2_client::{FrameClient, get_fields};
@@ -17,6 +16,7 @@ use tests::message::Message;
 use tests::raw_client::RawClient;
 use tests::sidecar::SidecarPlan;
 use tests::socket_server::{Reply, SocketServer, response};
+use tests::stack::ForgedStack;
 use tests::tls_service::TlsService;
 use tests::wait;
 
@@ -28,7 +28,6 @@ fn ok() -> Vec<u8> {
 
 #[test]
 fn a_unix_socket_is_an_upstream() {
-    let stack = stack();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("app.sock");
     let listener = UnixListener::bind(&path).unwrap();
@@ -41,8 +40,8 @@ fn a_unix_socket_is_an_upstream() {
             }
         }
     });
-    let sidecar = stack.in_front_of(&format!("unix:{}", path.display()), &[]);
-    let client = sidecar.bearing(&stack.token());
+    let stack = ForgedStack::before(&format!("unix:{}", path.display()), &[]);
+    let client = stack.sidecar.bearing(&stack.token());
     for _ in 0..3 {
         assert_eq!(client.get("/list").body, b"echo");
     }
@@ -73,13 +72,7 @@ fn an_h2c_service_gets_an_http_1_client_s_request() {
         let authority = seen.head.uri().authority().unwrap().to_string();
         assert_eq!(authority, sidecar.address().to_string());
         let fields = seen.head.headers();
-        for absent in [
-            "connection",
-            "x-hop",
-            "x_current_user",
-            "host",
-            "keep-alive",
-        ] {
+        for absent in "connection x-hop x_current_user host keep-alive".split(' ') {
             assert!(!fields.contains_key(absent), "{absent}: {fields:?}");
         }
         assert_eq!(fields.get_all("x-current-user").iter().count(), 1);
@@ -88,10 +81,9 @@ fn an_h2c_service_gets_an_http_1_client_s_request() {
 
 #[test]
 fn many_requests_share_one_h2c_connection() {
-    let stack = stack();
     let service = H2Service::start();
-    let sidecar = stack.in_front_of(&service.url(), &[]);
-    let client = sidecar.bearing(&stack.token());
+    let stack = ForgedStack::before(&service.url(), &[]);
+    let client = stack.sidecar.bearing(&stack.token());
     for _ in 0..20 {
         let request = client.request("POST", "/list").body("x");
         assert_eq!(client.send(&request).status(), 200);
@@ -101,16 +93,15 @@ fn many_requests_share_one_h2c_connection() {
 
 #[test]
 fn interim_responses_of_an_h2c_service_pass() {
-    let stack = stack();
     let service = H2Service::start();
-    let sidecar = stack.in_front_of(&service.url(), &["--public-path", "/public/**"]);
-    let mut client = RawClient::connect(sidecar.address());
+    let stack = ForgedStack::before(&service.url(), &["--public-path", "/public/**"]);
+    let mut client = RawClient::connect(stack.sidecar.address());
     client.send(b"GET /orders/public/hints HTTP/1.1\r\nHost: a\r\n\r\n");
     let text = client.text_until("0\r\n\r\n");
     let (hints, response) = text.split_once("\r\n\r\n").unwrap();
     assert_eq!(hints, "HTTP/1.1 103 Early Hints\r\nlink: </a.css>");
     assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
-    let mut client = FrameClient::connect(sidecar.address());
+    let mut client = FrameClient::connect(stack.sidecar.address());
     client.head(1, &get_fields("/orders/public/hints"), true);
     let heads = client.frames_of(1).filter(|frame| frame.kind == 1);
     assert_eq!(
@@ -165,7 +156,7 @@ fn an_https_service_is_verified_by_its_authority_and_its_name() {
     ] {
         let sidecar = stack.in_front_of(&service.url(host), flags);
         let response = sidecar.bearing(&stack.token()).get("/list");
-        assert_eq!(verdict(&response), expected, "{host} {flags:?}");
+        assert_eq!(response.verdict(), expected, "{host} {flags:?}");
     }
     // The temporary directory of the other authority no longer exists.
     let plan = SidecarPlan::to(&service.url("localhost"), &stack.auth_server.url()).flags([
@@ -201,10 +192,8 @@ fn an_https_service_may_require_a_certificate_of_the_sidecar() {
         assert_eq!(client.get("/list").body, b"over TLS");
     }
     let unknown = stack.in_front_of(&url, &with[..2]);
-    assert_eq!(
-        verdict(&unknown.bearing(&stack.token()).get("/list")),
-        "502 upstream_unavailable"
-    );
+    let found = unknown.bearing(&stack.token()).verdict("/list");
+    assert_eq!(found, "502 upstream_unavailable");
 }
 
 /// Ends the loops of other threads, on a panic too: otherwise their scope waits forever.
@@ -218,9 +207,8 @@ impl Drop for SetOnDrop<'_> {
 
 #[test]
 fn restarts_of_the_service_cost_no_unseen_request() {
-    let stack = stack();
     let address = free_address();
-    let sidecar = stack.in_front_of(&format!("http://{address}"), &[]);
+    let stack = ForgedStack::before(&format!("http://{address}"), &[]);
     let token = stack.token();
     let over = AtomicBool::new(false);
     let restarts = setting("POSTERN_TEST_RESTARTS", 10);
@@ -230,13 +218,13 @@ fn restarts_of_the_service_cost_no_unseen_request() {
         let clients: Vec<_> = ["GET", "HEAD", "POST", "GET"]
             .into_iter()
             .map(|method| {
-                let client = sidecar.bearing(&token);
+                let client = stack.sidecar.bearing(&token);
                 let over = &over;
                 scope.spawn(move || {
                     let mut verdicts = Vec::new();
                     while !over.load(Ordering::SeqCst) {
                         let response = client.send(&client.request(method, "/list"));
-                        verdicts.push((method, verdict(&response)));
+                        verdicts.push((method, response.verdict()));
                     }
                     verdicts
                 })

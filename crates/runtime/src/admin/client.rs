@@ -166,10 +166,8 @@ mod tests {
             ("[::]:9001", "[::1]:9001"),
             ("10.1.2.3:9001", "10.1.2.3:9001"),
         ] {
-            assert_eq!(
-                reachable(listen.parse().unwrap()),
-                expected.parse().unwrap()
-            );
+            let found = reachable(listen.parse().unwrap());
+            assert_eq!(found, expected.parse().unwrap());
         }
     }
 

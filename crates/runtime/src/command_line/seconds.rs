@@ -130,24 +130,8 @@ mod tests {
 
     #[test]
     fn everything_else_is_rejected() {
-        for text in [
-            "",
-            "s",
-            "-1",
-            "-1s",
-            "1.5",
-            "1 s",
-            " 1",
-            "1w",
-            "1M",
-            "1S",
-            "1ms",
-            "5s5",
-            "1h30m",
-            "soon",
-            "4294967296",
-            "49711d",
-        ] {
+        let texts = "|s|-1|-1s|1.5|1 s| 1|1w|1M|1S|1ms|5s5|1h30m|soon|4294967296|49711d";
+        for text in texts.split('|') {
             assert_eq!(text.parse::<Seconds>(), Err(NotSeconds), "{text}");
         }
     }

@@ -1,6 +1,8 @@
 //! The ranking of the sources and the one line for each thing that is wrong.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::iter;
+
 use super::sources::Sources;
 use super::*;
 
@@ -127,11 +129,8 @@ fn flag_before_variable_before_file_before_default() {
     assert_eq!(serve(&["--upstream", "u"], "").name, "default");
     assert_eq!(serve(&[], file).name, "file");
     assert_eq!(serve(&["--name", "flag"], file).name, "flag");
-    assert_eq!(
-        serve(&[], file).from_env,
-        "runtime",
-        "the variable outranks the file"
-    );
+    let found = serve(&[], file).from_env;
+    assert_eq!(found, "runtime", "the variable outranks the file");
     assert_eq!(serve(&["--from-env", "flag"], file).from_env, "flag");
     assert_eq!(
         serve(&["--upstream", "flag"], file).upstream.unwrap(),
@@ -153,22 +152,12 @@ fn the_file_meets_requirements_and_counts_in_conflicts() {
 
 #[test]
 fn a_switch_is_on_or_off_wherever_it_stands() {
-    for (word, on) in [
-        ("on", true),
-        ("true", true),
-        ("1", true),
-        ("off", false),
-        ("false", false),
-        ("0", false),
-    ] {
+    for word in ["on", "true", "1", "off", "false", "0"] {
+        let on = matches!(word, "on" | "true" | "1");
         for switch in ["--shout", "--hum"] {
             for value in [&[switch, word][..], &[&format!("{switch}={word}")]] {
                 let read = serve(value, "no-upstream = true");
-                let is_on = if switch == "--hum" {
-                    read.hum
-                } else {
-                    read.shout
-                };
+                let is_on = [read.shout, read.hum][usize::from(switch == "--hum")];
                 assert_eq!(is_on, on, "{switch} {word}");
             }
         }
@@ -214,71 +203,49 @@ fn a_subcommand_takes_its_own_settings_and_leaves_the_others() {
     );
 }
 
+/// Rows: a file, with `|` for the ends of lines, and what is said of it.
+const BAD_FILES: &str = "
+nmae = 'x' => `nmae` is no setting of this program; `name` is
+[[rules]]|x = 1 => `rules` is no setting of this program; `rule` is
+zzz = 1 => `zzz` is no setting of this program
+config = 'x' => `config` is no setting of this program
+not-a-setting = true => `not-a-setting` is no setting of this program
+secret_file = 'x' => `secret_file` is no setting of this program; `secret-file` is
+secret = 'abcdefgh' => `secret` is a secret: give `secret-file` instead
+lifetime = 1.5 => invalid value '1.5' for '--lifetime <LIFETIME>': expected a whole number
+lifetime = -1 => invalid value '-1' for '--lifetime <LIFETIME>'
+no-upstream = 'yes' => invalid value 'yes' for '--no-upstream [<on|off>]': expected on or off
+no-upstream = [true] => `no-upstream` must be a text, a number, true or false, not array
+name = ['a'] => `name` must be a text, a number, true or false, not array
+pass = [['a']] => `pass` must be a text, a number, true or false, not array
+[name] => `name` must be a text, a number, true or false, not table
+name = 'a'|name = 'b' => line 2:
+name = => line 1:
+upstream = 'u'|[[rule]]|paths = ['/a']|[[rule]]|pahts = ['/b'] => line 5: unknown field `pahts`, expected `paths` or `claims`
+upstream = 'u'|[[rule]] => line 2: missing field `paths`
+upstream = 'u'|[[rule]]|paths = 'a' => line 3: invalid type: string \"a\", expected a sequence
+upstream = 'u'|[[rule]]|paths = []|claims = {x = [-1]} => line 4: invalid value: integer `-1`, expected u32
+upstream = 'u'|[rule]|paths = [] => invalid type: map, expected a sequence
+[[pass]]|paths = [] => `pass` must be a text, a number, true or false, not table
+upstream = 'u'|name = [] => `name` must be a text, a number, true or false, not array";
+
 #[test]
-fn a_bad_file_is_fatal_with_one_line_naming_file_and_key() {
-    for (file, line) in [
-        (
-            "nmae = 'x'",
-            "`nmae` is no setting of this program; `name` is",
-        ),
-        (
-            "[[rules]]\nx = 1",
-            "`rules` is no setting of this program; `rule` is",
-        ),
-        ("zzz = 1", "`zzz` is no setting of this program"),
-        ("config = 'x'", "`config` is no setting of this program"),
-        (
-            "not-a-setting = true",
-            "`not-a-setting` is no setting of this program",
-        ),
-        (
-            "secret_file = 'x'",
-            "`secret_file` is no setting of this program; `secret-file` is",
-        ),
-        (
-            "secret = 'abcdefgh'",
-            "`secret` is a secret: give `secret-file` instead",
-        ),
-        (
-            "lifetime = 1.5",
-            "invalid value '1.5' for '--lifetime <LIFETIME>': expected a whole number",
-        ),
-        (
-            "lifetime = -1",
-            "invalid value '-1' for '--lifetime <LIFETIME>'",
-        ),
-        (
-            "no-upstream = 'yes'",
-            "invalid value 'yes' for '--no-upstream [<on|off>]': expected on or off",
-        ),
-        (
-            "no-upstream = [true]",
-            "`no-upstream` must be a text, a number, true or false, not array",
-        ),
-        (
-            "name = ['a']",
-            "`name` must be a text, a number, true or false, not array",
-        ),
-        (
-            "pass = [['a']]",
-            "`pass` must be a text, a number, true or false, not array",
-        ),
-        (
-            "[name]",
-            "`name` must be a text, a number, true or false, not table",
-        ),
-        ("name = 'a'\nname = 'b'", "line 2: "),
-        ("name =", "line 1: "),
-    ] {
-        let failure = failure(&["serve"], file);
+fn a_bad_file_is_fatal_with_one_line_naming_file_line_and_key() {
+    for (file, line) in rows(BAD_FILES) {
+        let failure = failure(&["serve"], &file.replace('|', "\n"));
         let said = failure.to_string();
         assert_eq!(failure.code(), 78, "{said}");
-        assert!(
-            said.contains("prog.toml: ") && said.contains(line),
-            "{file}: {said}"
-        );
-        assert!(!said.contains('\n'), "{said}");
+        let is_named = said.contains("prog.toml: ") && said.contains(line);
+        assert!(is_named && !said.contains('\n'), "{file}: {said}");
     }
+}
+
+/// Returns the two columns of each row.
+fn rows(table: &str) -> impl Iterator<Item = (&str, &str)> {
+    table
+        .trim()
+        .lines()
+        .map(|row| row.split_once(" => ").unwrap())
 }
 
 #[test]
@@ -306,169 +273,63 @@ fn what_no_flag_can_say_becomes_a_type_of_the_program() {
 }
 
 #[test]
-fn what_is_unusable_there_is_named_by_file_line_and_member() {
-    for (file, line) in [
-        (
-            "[[rule]]\npaths = ['/a']\n[[rule]]\npahts = ['/b']",
-            "prog.toml: line 4: unknown field `pahts`, expected `paths` or `claims`",
-        ),
-        ("[[rule]]", "prog.toml: line 1: missing field `paths`"),
-        (
-            "[[rule]]\npaths = 'a'",
-            "prog.toml: line 2: invalid type: string \"a\", expected a sequence",
-        ),
-        (
-            "[[rule]]\npaths = []\nclaims = {x = [-1]}",
-            "prog.toml: line 3: invalid value: integer `-1`, expected u32",
-        ),
-        (
-            "[rule]\npaths = []",
-            "invalid type: map, expected a sequence",
-        ),
-        (
-            "[[rules]]\npaths = []",
-            "`rules` is no setting of this program",
-        ),
-        (
-            "[[pass]]\npaths = []",
-            "`pass` must be a text, a number, true or false, not table",
-        ),
-        (
-            "name = []",
-            "`name` must be a text, a number, true or false, not array",
-        ),
-    ] {
-        let failure = failure(&["serve", "--no-upstream"], file);
-        let said = failure.to_string();
-        assert_eq!(failure.code(), 78, "{said}");
-        assert!(
-            said.contains(line) && !said.contains('\n'),
-            "{file}: {said}"
-        );
-    }
-}
-
-#[test]
 fn a_missing_file_is_fatal() {
-    let arguments = ["prog", "serve", "--config", "/nowhere/prog.toml"].map(OsString::from);
-    let Err(ParseOutcome::Failure(failure)) = parse_from::<Program>(arguments.to_vec()) else {
+    let arguments = "prog serve --config /nowhere/prog.toml".split(' ');
+    let stopped = parse_from::<Program>(arguments.map(OsString::from).collect());
+    let Err(ParseOutcome::Failure(failure)) = stopped else {
         unreachable!("a named file must be there")
     };
     assert_eq!(failure.code(), 78);
-    assert!(
-        failure
-            .to_string()
-            .starts_with("--config /nowhere/prog.toml: "),
-        "{failure}"
-    );
+    let said = failure.to_string();
+    assert!(said.starts_with("--config /nowhere/prog.toml: "), "{said}");
 }
+
+/// Rows: a command line, and with which exit code and what it is rejected.
+const REJECTED: &str = "
+serve --lifetime x => 78 invalid value 'x' for '--lifetime <LIFETIME>': expected a whole number
+serve --lifetime= => 78 invalid value '' for '--lifetime <LIFETIME>': expected a whole number
+serve --naem x => 64 unexpected argument '--naem' found; a similar argument exists: '--name'; see
+serve --zzz 1 => 64 unexpected argument '--zzz' found; see
+serve => 78 the following required arguments were not provided: --upstream <UPSTREAM>
+keys revoke --store x => 64 the following required arguments were not provided: <KID>
+serve --no-upstream --upstream u => 78 the argument '--no-upstream [<on|off>]' cannot be used with '--upstream <UPSTREAM>'
+serve --name a --name b => 78 the argument '--name <NAME>' cannot be used multiple times
+serve --no-upstream --name => 78 a value is required for '--name <NAME>' but none was supplied
+srve => 64 unrecognized subcommand 'srve'
+--upstream u => 64 unexpected argument '--upstream' found; it is a setting of `prog serve`
+serve --secret hunter2 => 78 invalid value '…' for '--secret <SECRET>': not eight letters";
 
 #[test]
 fn what_is_rejected_is_one_line_naming_the_flag() {
-    const USAGE: u8 = 64;
-    const CONFIG: u8 = 78;
-    for (arguments, code, line) in [
-        (
-            &["serve", "--lifetime", "x"][..],
-            CONFIG,
-            "invalid value 'x' for '--lifetime <LIFETIME>': expected a whole number",
-        ),
-        (
-            &["serve", "--lifetime="],
-            CONFIG,
-            "invalid value '' for '--lifetime <LIFETIME>': expected a whole number",
-        ),
-        (
-            &["serve", "--naem", "x"],
-            USAGE,
-            "unexpected argument '--naem' found; a similar argument exists: '--name'; see",
-        ),
-        (
-            &["serve", "--zzz", "1"],
-            USAGE,
-            "unexpected argument '--zzz' found; see",
-        ),
-        (
-            &["serve"],
-            CONFIG,
-            "the following required arguments were not provided: --upstream <UPSTREAM>",
-        ),
-        (
-            &["keys", "revoke", "--store", "x"],
-            USAGE,
-            "the following required arguments were not provided: <KID>",
-        ),
-        (
-            &["serve", "--no-upstream", "--upstream", "u"],
-            CONFIG,
-            "the argument '--no-upstream [<on|off>]' cannot be used with '--upstream <UPSTREAM>'",
-        ),
-        (
-            &["serve", "--name", "a", "--name", "b"],
-            CONFIG,
-            "the argument '--name <NAME>' cannot be used multiple times",
-        ),
-        (
-            &["serve", "--no-upstream", "--name"],
-            CONFIG,
-            "a value is required for '--name <NAME>' but none was supplied",
-        ),
-        (&["srve"], USAGE, "unrecognized subcommand 'srve'"),
-        (
-            &["--upstream", "u"],
-            USAGE,
-            "unexpected argument '--upstream' found; it is a setting of `prog serve`",
-        ),
-        (
-            &["serve", "--secret", "hunter2"],
-            CONFIG,
-            "invalid value '…' for '--secret <SECRET>': not eight letters",
-        ),
-    ] {
-        let failure = failure(arguments, "");
-        let said = failure.to_string();
-        assert_eq!(failure.code(), code, "{said}");
-        assert!(
-            said.starts_with(line) && said.ends_with("; see --help"),
-            "{said}"
-        );
-        assert!(!said.contains('\n'), "{said}");
+    for (line, expected) in rows(REJECTED) {
+        let failure = failure(&line.split(' ').collect::<Vec<_>>(), "");
+        let said = format!("{} {failure}", failure.code());
+        let is_whole = said.starts_with(expected) && said.ends_with("; see --help");
+        assert!(is_whole && !said.contains('\n'), "{line}: {said}");
     }
 }
 
 #[test]
 fn help_is_a_result_and_no_failure() {
-    for arguments in [
-        &["prog", "--help"][..],
-        &["prog", "serve", "--help"],
-        &["prog", "help", "keys"],
-    ] {
+    for line in ["prog --help", "prog serve --help", "prog help keys"] {
         let stop =
-            parse_from::<Program>(arguments.iter().map(OsString::from).collect()).unwrap_err();
+            parse_from::<Program>(line.split(' ').map(OsString::from).collect()).unwrap_err();
         assert!(matches!(stop, ParseOutcome::Help(_)), "{stop:?}");
     }
     let Err(ParseOutcome::Failure(failure)) = parse_from::<Program>(vec![OsString::from("prog")])
     else {
         unreachable!("no command is no success")
     };
-    assert_eq!(
-        failure,
-        ExitError::Usage("a command is missing; see --help".to_owned())
-    );
+    let expected = ExitError::Usage("a command is missing; see --help".to_owned());
+    assert_eq!(failure, expected);
 }
 
 #[test]
 fn a_variable_of_ours_that_no_flag_declares_is_noticed() {
-    let names = [
-        "POSTERN_UNSET_NAME",
-        "POSTERN_CONFIG",
-        "POSTERN_NMAE",
-        "POSTERN_UNSET_NAME_FILE",
-        "HOME",
-    ]
-    .map(OsString::from);
+    let names = "POSTERN_UNSET_NAME POSTERN_CONFIG POSTERN_NMAE POSTERN_UNSET_NAME_FILE HOME";
+    let names = names.split(' ').map(OsString::from);
     let command = command::<Program>();
-    let warnings: Vec<_> = unknown(&command, names.into_iter()).collect();
+    let warnings: Vec<_> = unknown(&command, names).collect();
     let expected = [
         "POSTERN_NMAE is no setting of this program: ignored",
         "POSTERN_UNSET_NAME_FILE is no setting of this program: ignored; POSTERN_UNSET_NAME takes the value itself",
@@ -492,51 +353,26 @@ fn described(text: &str, arguments: &[&str], file: &str) -> String {
 
 #[test]
 fn a_failure_names_settings_from_other_sources() {
+    let of_variable = "; --from-env comes from CARGO_PKG_NAME";
+    let of_file = "; --name comes from `name` in prog.toml";
+    let of_both = [of_file, of_variable].concat();
     for (text, arguments, file, addition) in [
         // A variable, the file, the command line, which outrank each other.
-        (
-            "--from-env 'x': no",
-            &[][..],
-            "",
-            "; --from-env comes from CARGO_PKG_NAME",
-        ),
-        (
-            "--from-env 'x': no",
-            &[],
-            "from-env = 'y'",
-            "; --from-env comes from CARGO_PKG_NAME",
-        ),
-        (
-            "--name 'x': no",
-            &[],
-            "name = 'x'",
-            "; --name comes from `name` in prog.toml",
-        ),
+        ("--from-env 'x': no", &[][..], "", of_variable),
+        ("--from-env 'x': no", &[], "from-env = 'y'", of_variable),
+        ("--name 'x': no", &[], "name = 'x'", of_file),
         ("--name 'x': no", &["--name", "x"], "name = 'y'", ""),
         ("--from-env 'x': no", &["--from-env=x"], "", ""),
-        (
-            "--name 'x': no",
-            &["--", "--name"],
-            "name = 'x'",
-            "; --name comes from `name` in prog.toml",
-        ),
+        ("--name 'x': no", &["--", "--name"], "name = 'x'", of_file),
         // A default, another word, a name that goes on.
         ("--name 'x': no", &[], "", ""),
         ("name: no --secret", &[], "name = 'x'", ""),
         ("--secret-file: no", &[], "secret = 'x'", ""),
         ("prog.toml: --name: no", &[], "name = 'x'", ""),
-        (
-            "--name needs --from-env",
-            &[],
-            "name = 'x'",
-            "; --name comes from `name` in prog.toml; --from-env comes from CARGO_PKG_NAME",
-        ),
+        ("--name needs --from-env", &[], "name = 'x'", &of_both),
     ] {
-        assert_eq!(
-            described(text, arguments, file),
-            format!("{text}{addition}"),
-            "{arguments:?}"
-        );
+        let expected = format!("{text}{addition}");
+        assert_eq!(described(text, arguments, file), expected, "{arguments:?}");
     }
     let line = described("for '--from-env <X>': no; see --help", &[], "");
     assert_eq!(
@@ -547,40 +383,34 @@ fn a_failure_names_settings_from_other_sources() {
 
 #[test]
 fn a_secret_on_the_command_line_is_reported_and_not_repeated() {
-    for (typed, flags) in [
-        (&["serve", "--name", "x"][..], &[][..]),
-        (&["serve", "--secret", "eightlet"], &["--secret: "]),
-        (&["serve", "--secret=eightlet"], &["--secret: "]),
-        (&["serve", "--secret-file", "/eightlet"], &[]),
+    for (typed, flag) in [
+        ("serve --name x", None),
+        ("serve --secret eightlet", Some("--secret: ")),
+        ("serve --secret=eightlet", Some("--secret: ")),
+        ("serve --secret-file /eightlet", None),
+        ("serve --name redis://me:eightlet@a/1", Some("--name: ")),
         (
-            &["serve", "--name", "redis://me:eightlet@a/1"],
-            &["--name: "],
+            "serve --name=redis+cluster://:eightlet@a,b",
+            Some("--name: "),
         ),
+        ("serve --name redis://me@eightlet:1/2", None),
+        ("serve -- --secret eightlet", None),
+        ("serve --name https://idp:8443/realms/a@b/keys", None),
+        ("serve --name https://idp:8443?user=a@b", None),
+        ("serve --name https://idp:8443#a@b", None),
+        ("serve --name nacos://a,b:eightlet@c/x@y", Some("--name: ")),
         (
-            &["serve", "--name=redis+cluster://:eightlet@a,b"],
-            &["--name: "],
-        ),
-        (&["serve", "--name", "redis://me@eightlet:1/2"], &[]),
-        (&["serve", "--", "--secret", "eightlet"], &[]),
-        (
-            &["serve", "--name", "https://idp:8443/realms/a@b/keys"],
-            &[],
-        ),
-        (&["serve", "--name", "https://idp:8443?user=a@b"], &[]),
-        (&["serve", "--name", "https://idp:8443#a@b"], &[]),
-        (
-            &["serve", "--name", "nacos://a,b:eightlet@c/x@y"],
-            &["--name: "],
-        ),
-        (
-            &["serve", "--pass", "http://a:eightlet@b", "--pass=/x"],
-            &["--pass: "],
+            "serve --pass http://a:eightlet@b --pass=/x",
+            Some("--pass: "),
         ),
     ] {
-        let arguments: Vec<_> = ["prog"].iter().chain(typed).map(OsString::from).collect();
+        let arguments: Vec<_> = iter::once("prog")
+            .chain(typed.split(' '))
+            .map(OsString::from)
+            .collect();
         let lines = exposed::exposed(&Sources::of::<Program>(&arguments).unwrap());
-        assert_eq!(lines.len(), flags.len(), "{lines:?}");
-        for (line, flag) in lines.iter().zip(flags) {
+        assert_eq!(lines.len(), usize::from(flag.is_some()), "{lines:?}");
+        for (line, flag) in lines.iter().zip(flag) {
             assert!(line.starts_with(flag), "{line}");
             assert!(!line.contains("eightlet"), "{line}");
             assert!(line.contains("POSTERN_UNSET_"), "{line}");

@@ -195,9 +195,8 @@ mod tests {
     fn logged(directives: &str, body: impl FnOnce()) -> String {
         let buffer = Buffer::default();
         let writer = buffer.clone();
-        let lines = fmt::layer()
-            .with_ansi(false)
-            .with_writer(move || writer.clone());
+        let lines = fmt::layer().with_ansi(false);
+        let lines = lines.with_writer(move || writer.clone());
         let filter = filter(directives).unwrap();
         let subscriber = tracing_subscriber::registry().with(guarded(lines, filter));
         tracing::subscriber::with_default(subscriber, body);
@@ -206,20 +205,15 @@ mod tests {
 
     #[test]
     fn no_directive_lets_the_debug_lines_of_capped_crates_through() {
-        for directives in [
-            "trace",
-            "off,pingora_proxy=trace,redis=debug",
-            "pingora=debug,info",
-        ] {
+        let all = "trace off,pingora_proxy=trace,redis=debug pingora=debug,info";
+        for directives in all.split(' ') {
             let lines = logged(directives, || {
                 tracing::debug!(target: "pingora_proxy::proxy_h1", "authorization: Bearer x");
                 tracing::trace!(target: "redis", "AUTH password");
                 tracing::info!(target: "pingora_proxy", "plain");
             });
-            assert!(
-                !lines.contains("Bearer") && !lines.contains("AUTH"),
-                "{directives}: {lines}"
-            );
+            let is_secret = lines.contains("Bearer") || lines.contains("AUTH");
+            assert!(!is_secret, "{directives}: {lines}");
         }
     }
 
@@ -230,10 +224,8 @@ mod tests {
             tracing::info!(target: "auth_server", "two");
             tracing::warn!(target: "pingora_core", "three");
         });
-        assert!(
-            lines.contains("one") && !lines.contains("two") && lines.contains("three"),
-            "{lines}"
-        );
+        let seen = ["one", "two", "three"].map(|line| lines.contains(line));
+        assert_eq!(seen, [true, false, true], "{lines}");
     }
 
     #[test]
@@ -306,20 +298,10 @@ mod tests {
 
     #[test]
     fn a_crate_is_known_by_every_target_of_its() {
-        for target in [
-            "pingora",
-            "pingora_proxy::proxy_h1",
-            "hyper::proto::h1",
-            "redis",
-        ] {
+        for target in "pingora pingora_proxy::proxy_h1 hyper::proto::h1 redis".split(' ') {
             assert!(is_capped(target), "{target}");
         }
-        for target in [
-            "sidecar::proxy",
-            "auth_server",
-            "hyperion",
-            "runtime::admin",
-        ] {
+        for target in "sidecar::proxy auth_server hyperion runtime::admin".split(' ') {
             assert!(!is_capped(target), "{target}");
         }
     }

@@ -114,10 +114,8 @@ mod tests {
         // Later callers get the same failure.
         let later = background.spawn_critical("the follower", async {});
         assert!(later.await.is_ok());
-        assert_eq!(
-            reported(&ends.clone()).await,
-            "the port has ended: no socket"
-        );
+        let found = reported(&ends.clone()).await;
+        assert_eq!(found, "the port has ended: no socket");
     }
 
     #[tokio::test]

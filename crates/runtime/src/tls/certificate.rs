@@ -244,22 +244,14 @@ pub(super) mod tests {
     fn what_is_no_pair_is_rejected_with_the_invalid_file() {
         let ((cert, key), (_, other_key)) = (pair(2100), pair(2100));
         let broken = cert.replacen("\nMII", "\nMIJ", 1);
+        let unparsed = "holds a certificate that cannot be parsed";
+        let foreign = "does not belong to the first certificate";
         for (cert, key, of_key, problem) in [
             ("", &*key, false, "holds no certificate in PEM"),
             ("hello", &key, false, "holds no certificate in PEM"),
             (&*key, &*key, false, "holds no certificate in PEM"),
-            (
-                &broken,
-                &key,
-                false,
-                "holds a certificate that cannot be parsed",
-            ),
-            (
-                &cert,
-                &other_key,
-                true,
-                "does not belong to the first certificate",
-            ),
+            (&broken, &key, false, unparsed),
+            (&cert, &other_key, true, foreign),
             (&cert, &cert, true, "holds no private key in PEM"),
             (&cert, "", true, "is empty"),
         ] {

@@ -99,9 +99,7 @@ mod tests {
             user_type: Some("member".into()),
             ..CurrentUserDetails::default()
         };
-        assert_eq!(
-            details.present().collect::<Vec<_>>(),
-            [("id", "1"), ("userType", "member")]
-        );
+        let found = details.present().collect::<Vec<_>>();
+        assert_eq!(found, [("id", "1"), ("userType", "member")]);
     }
 }

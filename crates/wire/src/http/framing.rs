@@ -181,20 +181,15 @@ mod tests {
 
     #[test]
     fn one_plain_framing_field_or_no_field_is_fine() {
+        let longest = format!("Content-Length: 00{}\r\n", u64::MAX);
         for (fields, body) in [
             ("", Body::Length(0)),
             ("Content-Length: 0\r\n", Body::Length(0)),
             ("content-length:3 \r\n", Body::Length(3)),
-            (
-                "Content-Length: 0018446744073709551615\r\n",
-                Body::Length(u64::MAX),
-            ),
+            (&*longest, Body::Length(u64::MAX)),
             ("Transfer-Encoding: chunked\r\n", Body::Chunked),
             ("TRANSFER-ENCODING: Chunked\r\n", Body::Chunked),
-            (
-                "Content-Type: a:b\r\nX-Content-Length: 3, 3\r\n",
-                Body::Length(0),
-            ),
+            ("X: a:b\r\nX-Content-Length: 3, 3\r\n", Body::Length(0)),
         ] {
             assert_eq!(check(with(fields).as_bytes()), Ok(body), "{fields:?}");
         }

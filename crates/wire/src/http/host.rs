@@ -70,59 +70,15 @@ mod tests {
 
     #[test]
     fn a_host_is_a_host_and_a_port() {
-        for host in [
-            "a",
-            "a.example:8080",
-            "a.example.:65535",
-            "10.0.0.1",
-            "[::1]",
-            "[::1]:80",
-            "[2001:DB8::192.0.2.1]:8443",
-            "a_b",
-            "a~b",
-            "a-b:",
-            "b%C3%BCcher:080",
-        ] {
+        let hosts = "a a.example:8080 a.example.:65535 10.0.0.1 [::1] [::1]:80 \
+             [2001:DB8::192.0.2.1]:8443 a_b a~b a-b: b%C3%BCcher:080";
+        for host in hosts.split(' ') {
             assert_eq!(checked(host), Ok(()), "{host}");
         }
-        for host in [
-            "a b",
-            "a/../b",
-            "u@a",
-            "a?b",
-            "a#b",
-            "a,b",
-            "a\\b",
-            "a;b",
-            "b\u{fc}cher",
-            ":80",
-            ":",
-            "a:x",
-            "a:8 0",
-            "a:+80",
-            "a:-1",
-            "a:65536",
-            "a:99999999999",
-            "a:80:80",
-            "::1",
-            "[::1",
-            "::1]",
-            "[]",
-            "[]:80",
-            "[::1]80",
-            "[::1]:x",
-            "[::1]]",
-            "[[::1]]",
-            "a[::1]",
-            "[a]",
-            "[10.0.0.1]",
-            "[v1.a]",
-            "[fe80::1%25eth0]",
-            "a%",
-            "a%4",
-            "a%4g",
-            "%",
-        ] {
+        let hosts = "a b|a/../b|u@a|a?b|a#b|a,b|a\\b|a;b|b\u{fc}cher|:80|:|a:x|a:8 0|a:+80|a:-1|a:65536|\
+             a:99999999999|a:80:80|::1|[::1|::1]|[]|[]:80|[::1]80|[::1]:x|[::1]]|[[::1]]|a[::1]|\
+             [a]|[10.0.0.1]|[v1.a]|[fe80::1%25eth0]|a%|a%4|a%4g|%";
+        for host in hosts.split('|') {
             assert_eq!(checked(host), Err(Rejection::RequestMalformed), "{host}");
         }
     }

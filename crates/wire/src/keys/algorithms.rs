@@ -98,20 +98,15 @@ mod tests {
             let name = name(algorithm);
             assert_eq!(name.parse(), Ok(algorithm), "the library agrees");
             let parsed = name.parse::<AsymmetricAlgorithm>();
-            assert_eq!(
-                parsed.as_ref().map(ToString::to_string),
-                Ok(name.to_owned())
-            );
+            let found = parsed.as_ref().map(ToString::to_string);
+            assert_eq!(found, Ok(name.to_owned()));
             assert_eq!(parsed.map(AsymmetricAlgorithm::jws), Ok(algorithm));
         }
         for name in [
             "", "none", "None", "HS256", "HS384", "HS512", "rs256", "ES512", "RSA-OAEP",
         ] {
-            assert_eq!(
-                name.parse::<AsymmetricAlgorithm>(),
-                Err(UnknownAlgorithm),
-                "{name}"
-            );
+            let expected = Err(UnknownAlgorithm);
+            assert_eq!(name.parse::<AsymmetricAlgorithm>(), expected, "{name}");
         }
     }
 }

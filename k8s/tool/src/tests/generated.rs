@@ -3,6 +3,7 @@
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
+use proptest::sample::select;
 use serde_json::{Map, Value, json};
 
 /// A stream of two objects, and its layout.
@@ -90,12 +91,7 @@ pub(super) fn manifest() -> impl Strategy<Value = Manifest> {
         Just(Layout::Commented),
         Just(Layout::List),
     ];
-    let target = prop_oneof![
-        Just(json!("http")),
-        Just(json!(8080)),
-        Just(json!(3000)),
-        Just(Value::Null)
-    ];
+    let target = select(vec![json!("http"), json!(8080), json!(3000), Value::Null]);
     (workload(), target, option::of(Just("shop")), layout).prop_map(
         |(workload, target, namespace, layout)| {
             let mut port = json!({"name": "web", "port": 3000});
@@ -121,53 +117,37 @@ pub(super) fn manifest() -> impl Strategy<Value = Manifest> {
 }
 
 fn workload() -> impl Strategy<Value = Value> {
-    let kinds = prop_oneof![
-        Just("Deployment"),
-        Just("StatefulSet"),
-        Just("DaemonSet"),
-        Just("ReplicaSet"),
-        Just("Job"),
-        Just("CronJob"),
-        Just("Pod"),
-    ];
-    (
-        kinds,
-        pod_spec(),
-        annotations(),
-        any::<bool>(),
-        any::<bool>(),
-    )
-        .prop_map(|(kind, spec, annotations, on_pods, above)| {
-            let mut labels = json!({"app": "web"});
-            let mut metadata = json!({"name": "web"});
-            if on_pods || kind == "Pod" {
-                labels["postern/sidecar"] = "true".into();
-            } else {
-                metadata["labels"] = json!({"postern/sidecar": "true"});
+    let kinds = "Deployment StatefulSet DaemonSet ReplicaSet Job CronJob Pod";
+    let kinds = select(kinds.split(' ').collect::<Vec<_>>());
+    let (on_pods, above) = (any::<bool>(), any::<bool>());
+    let parts = (kinds, pod_spec(), annotations(), on_pods, above);
+    parts.prop_map(|(kind, spec, annotations, on_pods, above)| {
+        let mut labels = json!({"app": "web"});
+        let mut metadata = json!({"name": "web"});
+        if on_pods || kind == "Pod" {
+            labels["postern/sidecar"] = "true".into();
+        } else {
+            metadata["labels"] = json!({"postern/sidecar": "true"});
+        }
+        let mut of_pods = json!({"labels": labels});
+        match annotations {
+            Some(annotations) if above && kind != "Pod" => metadata["annotations"] = annotations,
+            Some(annotations) => of_pods["annotations"] = annotations,
+            None => {}
+        }
+        let template = json!({"metadata": of_pods, "spec": spec});
+        let mut object = json!({"apiVersion": "v1", "kind": kind, "metadata": metadata});
+        match kind {
+            "Pod" => {
+                object["metadata"] = template["metadata"].clone();
+                object["metadata"]["name"] = "web".into();
+                object["spec"] = spec;
             }
-            let mut of_pods = json!({"labels": labels});
-            match annotations {
-                Some(annotations) if above && kind != "Pod" => {
-                    metadata["annotations"] = annotations
-                }
-                Some(annotations) => of_pods["annotations"] = annotations,
-                None => {}
-            }
-            let template = json!({"metadata": of_pods, "spec": spec});
-            let mut object = json!({"apiVersion": "v1", "kind": kind, "metadata": metadata});
-            match kind {
-                "Pod" => {
-                    object["metadata"] = template["metadata"].clone();
-                    object["metadata"]["name"] = "web".into();
-                    object["spec"] = spec;
-                }
-                "CronJob" => {
-                    object["spec"] = json!({"jobTemplate": {"spec": {"template": template}}})
-                }
-                _ => object["spec"] = json!({"replicas": 1, "template": template}),
-            }
-            object
-        })
+            "CronJob" => object["spec"] = json!({"jobTemplate": {"spec": {"template": template}}}),
+            _ => object["spec"] = json!({"replicas": 1, "template": template}),
+        }
+        object
+    })
 }
 
 fn annotations() -> impl Strategy<Value = Option<Value>> {
@@ -192,24 +172,16 @@ fn annotations() -> impl Strategy<Value = Option<Value>> {
 
 fn pod_spec() -> impl Strategy<Value = Value> {
     let optional = (
-        option::of(prop_oneof![
-            Just(json!([])),
-            Just(json!([{"name": "init", "image": "i:1"}]))
-        ]),
-        option::of(prop_oneof![
-            Just(Value::Null),
-            Just(json!([{"name": "data", "emptyDir": {}}])),
-        ]),
-        option::of(prop_oneof![
-            Just(json!(10)),
-            Just(json!(30)),
-            Just(json!(300))
-        ]),
-        option::of(prop_oneof![
-            Just("Always"),
-            Just("Never"),
-            Just("OnFailure")
-        ]),
+        option::of(select(vec![
+            json!([]),
+            json!([{"name": "init", "image": "i:1"}]),
+        ])),
+        option::of(select(vec![
+            Value::Null,
+            json!([{"name": "data", "emptyDir": {}}]),
+        ])),
+        option::of(select(vec![json!(10), json!(30), json!(300)])),
+        option::of(select(vec!["Always", "Never", "OnFailure"])),
         option::of(Just(json!({"fsGroup": 999}))),
     );
     (vec(container(), 1..4), optional).prop_map(|(containers, optional)| {
@@ -239,38 +211,30 @@ fn pod_spec() -> impl Strategy<Value = Value> {
 }
 
 fn container() -> impl Strategy<Value = Value> {
-    let port = prop_oneof![Just(8080), Just(3000), Just(18081), Just(18080)];
-    let path = prop_oneof![Just("/healthz"), Just("/"), Just("/web/up"), Just("/a?b=c")];
+    let port = select(vec![8080, 3000, 18081, 18080]);
+    let path = select(vec!["/healthz", "/", "/web/up", "/a?b=c"]);
     let more = prop_oneof![
         3 => Just(json!({})),
         1 => Just(json!({"scheme": "HTTPS", "path": null})),
         1 => Just(json!({"scheme": "HTTP", "path": "up"})),
         1 => Just(json!({"path": "/$(A)", "httpHeaders": [{"name": "Host", "value": "$$(B)"}]})),
     ];
-    let probe = (
-        path,
-        prop_oneof![Just(json!("http")), Just(json!(8080)), Just(json!(3000))],
-        more,
-    )
-        .prop_map(|(path, port, more)| {
-            let mut http = json!({"path": path, "port": port});
-            for (name, value) in more.as_object().into_iter().flatten() {
-                http[name] = value.clone();
-            }
-            json!({"httpGet": http})
-        });
+    let named = select(vec![json!("http"), json!(8080), json!(3000)]);
+    let probe = (path, named, more).prop_map(|(path, port, more)| {
+        let mut http = json!({"path": path, "port": port});
+        for (name, value) in more.as_object().into_iter().flatten() {
+            http[name] = value.clone();
+        }
+        json!({"httpGet": http})
+    });
     let lifecycle = prop_oneof![
         Just(Value::Null),
         Just(json!({})),
         Just(json!({"postStart": {"exec": {"command": ["a"]}}})),
         Just(json!({"preStop": {"exec": {"command": ["a"]}}})),
     ];
-    let parts = (
-        option::of(port),
-        option::of(probe.clone()),
-        option::of(probe),
-        option::of(lifecycle),
-    );
+    let (ready, live) = (option::of(probe.clone()), option::of(probe));
+    let parts = (option::of(port), ready, live, option::of(lifecycle));
     parts.prop_map(|(port, ready, live, lifecycle)| {
         let mut container = json!({"image": "registry.example.com/web:1.0.0", "name": "c"});
         if let Some(port) = port {

@@ -94,13 +94,18 @@ fn pod_of(workload: &Value) -> Value {
     pod
 }
 
+fn pod(annotations: &Value) -> Value {
+    json!({
+        "kind": "Pod",
+        "metadata": {"name": "a", "labels": {"postern/sidecar": "true", "app": "a"}, "annotations": annotations},
+        "spec": {"containers": [{"name": "a", "image": "a:1", "ports": [{"containerPort": 3000}]}]},
+    })
+}
+
 #[test]
 fn requests_without_a_new_pod_change_nothing() {
-    let labels = json!({"postern/sidecar": "true", "app": "a"});
-    let pod = json!({
-        "kind": "Pod", "metadata": {"name": "a", "labels": labels},
-        "spec": {"containers": [{"name": "a", "image": "a:1"}]},
-    });
+    let pod = pod(&json!({}));
+    let labels = &pod["metadata"]["labels"];
     for change in [
         json!({"operation": "UPDATE"}),
         json!({"operation": "UPDATE", "subResource": "ephemeralcontainers"}),
@@ -128,15 +133,9 @@ fn a_labelled_pod_without_containers_is_rejected() {
         json!({"containers": []}),
         json!({"containers": {}}),
     ] {
-        let pod = json!({
-            "kind": "Pod",
-            "metadata": {
-                "name": "a", "labels": {"postern/sidecar": "true", "app": "a"},
-                "annotations": {"postern/port": "3000"},
-            },
-            "spec": spec,
-        });
-        assert_eq!(stored(&pod), None, "{spec}");
+        let mut pod = pod(&json!({"postern/port": "3000"}));
+        pod["spec"] = spec;
+        assert_eq!(stored(&pod), None, "{pod}");
     }
 }
 
@@ -162,13 +161,12 @@ fn services_are_moved_where_one_port_is_certain() {
     let one = |target: Value| json!([{"port": 80, "targetPort": target}]);
     let two = json!([{"name": "a", "port": 80}, {"name": "b", "port": 81}]);
     let first = |target: u16, second: Value| json!([{"name": "a", "port": 80, "targetPort": target}, second]);
-    let (second, metrics) = (
-        json!({"name": "b", "port": 81}),
-        json!({"name": "m", "port": 81, "targetPort": 18081}),
-    );
+    let second = json!({"name": "b", "port": 81});
+    let metrics = json!({"name": "m", "port": 81, "targetPort": 18081});
     let udp = json!([{"port": 80, "targetPort": 3000, "protocol": "UDP"}]);
     let open = |ports: &str| json!({"postern/open-ports": ports});
     let both = json!({"postern/port": "80", "postern/open-ports": "b"});
+    let of_sidecar = json!({"postern/sidecar-port": "8080"});
     let (moved, none) = (Some(18080), json!({}));
     for (annotations, ports, moved) in [
         (&none, one(3000.into()), moved),
@@ -177,11 +175,7 @@ fn services_are_moved_where_one_port_is_certain() {
         (&none, one(18080.into()), moved),
         (&none, json!([{"port": 80}]), moved),
         // Neither earlier annotations nor new mistakes lead anywhere else.
-        (
-            &json!({"postern/sidecar-port": "8080"}),
-            one(8080.into()),
-            moved,
-        ),
+        (&of_sidecar, one(8080.into()), moved),
         (&json!({"postern/port": "18080"}), one(8080.into()), moved),
         (&open("80"), one(3000.into()), Some(3000)),
         (&none, udp, None),
@@ -197,15 +191,10 @@ fn services_are_moved_where_one_port_is_certain() {
             "spec": {"selector": {"app": "a"}, "ports": ports},
         });
         let stored_once = stored(&service);
-        let target = stored_once
-            .as_ref()
-            .map(|service| service["spec"]["ports"][0]["targetPort"].clone());
-        assert_eq!(target, moved.map(Value::from), "{service}");
-        assert_eq!(
-            stored_once.as_ref().and_then(stored),
-            stored_once,
-            "at the next review"
-        );
+        let target = |service: &Value| service["spec"]["ports"][0]["targetPort"].clone();
+        let found = stored_once.as_ref().map(target);
+        assert_eq!(found, moved.map(Value::from), "{service}");
+        is_whole(&service);
     }
 }
 
@@ -283,19 +272,8 @@ fn annotations_of_any_author_s_get_a_response() {
         json!({"/metadata/annotations/postern~1original": {"now": null, "was": "x"}}),
         deep,
     ];
-    let values = [
-        "",
-        "0",
-        "18080",
-        "-1",
-        "{}",
-        "null",
-        "\n",
-        "$(A)",
-        "NaN",
-        "999999999999999999999Gi",
-    ];
-    let mut values = Vec::from(values.map(str::to_owned));
+    let values = "|0|18080|-1|{}|null|\n|$(A)|NaN|999999999999999999999Gi";
+    let mut values: Vec<_> = values.split('|').map(str::to_owned).collect();
     values.extend(["9".repeat(400), "a".repeat(100_000)]);
     values.extend(records.iter().map(ToString::to_string));
     for name in ALL.into_iter().chain([ORIGINAL]) {
@@ -327,10 +305,8 @@ fn the_label_of_a_workload_is_followed() {
             let changed = changed(&object, labels.clone(), annotations.clone());
             let mut expected = before.clone();
             expected["metadata"]["labels"] = labels.clone();
-            assert_eq!(
-                updated(&object, &changed).map(pruned),
-                Some(pruned(expected))
-            );
+            let found = updated(&object, &changed).map(pruned);
+            assert_eq!(found, Some(pruned(expected)));
         }
         // The pods have a label of their own.
         let own = deployment(&annotations, &json!({}));
@@ -372,45 +348,24 @@ fn a_job_that_runs_stays() {
 
 #[test]
 fn pods_that_only_appear_protected_are_rejected() {
-    let pod = |labels: Value, annotations: Value, more: Value| {
-        let mut pod = json!({
-            "kind": "Pod", "metadata": {"name": "a", "labels": labels, "annotations": annotations},
-            "spec": {"containers": [{"name": "a", "image": "a:1", "ports": [{"containerPort": 3000}]}]},
-        });
-        for (name, value) in more.as_object().unwrap() {
-            pod["spec"][name] = value.clone();
-        }
-        pod
-    };
-    let labels = || json!({"postern/sidecar": "true", "app": "a"});
+    let annotated = |name: &str, value: &str| pod(&json!({name: value}));
     let fake = json!([{"name": "sidecar", "image": "nginx:1", "restartPolicy": "Always", "ports": [{"name": "sidecar", "containerPort": 80}]}]);
-    let known = stored(&pod(labels(), json!({}), json!({}))).unwrap();
+    let plain = pod(&json!({}));
+    let (mut faked, mut mislabelled) = (plain.clone(), plain.clone());
+    faked["spec"]["initContainers"] = fake;
+    mislabelled["metadata"]["labels"]["postern/sidecar"] = "True".into();
+    let known = stored(&plain).unwrap();
+    let of_pattern = "postern/public-path: pattern";
     let mut on_the_node = known.clone();
     on_the_node["spec"]["hostNetwork"] = true.into();
     for (rejected, reason) in [
-        (
-            pod(labels(), json!({}), json!({"initContainers": fake})),
-            "called sidecar",
-        ),
+        (faked, "called sidecar"),
         (on_the_node, "hostNetwork"),
+        (mislabelled, "neither"),
+        (annotated("postern/public-path", "POST"), of_pattern),
+        (annotated("postern/public-path", "[[a"), of_pattern),
         (
-            pod(
-                json!({"postern/sidecar": "True", "app": "a"}),
-                json!({}),
-                json!({}),
-            ),
-            "neither",
-        ),
-        (
-            pod(labels(), json!({"postern/public-path": "POST"}), json!({})),
-            "postern/public-path: pattern",
-        ),
-        (
-            pod(labels(), json!({"postern/public-path": "[[a"}), json!({})),
-            "postern/public-path: pattern",
-        ),
-        (
-            pod(labels(), json!({"postern/port": "18080"}), json!({})),
+            annotated("postern/port", "18080"),
             "port 18080 is the sidecar's",
         ),
     ] {
@@ -429,21 +384,9 @@ fn a_config_map_is_the_only_source_of_settings() {
         ..SidecarsArgs::default()
     };
     let settings = Settings::new(&args).unwrap();
-    let annotated = |annotations: Value| {
-        json!({
-            "kind": "Pod",
-            "metadata": {"name": "a", "labels": {"postern/sidecar": "true", "app": "a"}, "annotations": annotations},
-            "spec": {"containers": [{"name": "a", "image": "a:1", "ports": [{"containerPort": 3000}]}]},
-        })
-    };
-    for (annotations, has_secret) in [
-        (json!({"postern/config-map": "own"}), false),
-        (
-            json!({"postern/config-map": "own", "postern/secret": "own"}),
-            true,
-        ),
-    ] {
-        let body = request(&annotated(annotations)).to_string();
+    let both = json!({"postern/config-map": "own", "postern/secret": "own"});
+    for (annotations, has_secret) in [(json!({"postern/config-map": "own"}), false), (both, true)] {
+        let body = request(&pod(&annotations)).to_string();
         let (_, reviewed) = review(body.as_bytes(), &settings).unwrap();
         let patch = reviewed["response"]["patch"].as_str().unwrap();
         let patch = String::from_utf8(STANDARD.decode(patch).unwrap()).unwrap();

@@ -57,8 +57,7 @@ fn a_store_over_tls_with_a_client_certificate() {
 
     for flags in untrusted_clients(&authority, &other) {
         let end = keys(&["show"], &url, &flags);
-        assert_eq!(end.code, Some(69), "{}", end.stderr);
-        assert!(end.stderr.contains(&url), "{}", end.stderr);
+        end.says(69, &url);
     }
 }
 

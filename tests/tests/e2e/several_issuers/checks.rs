@@ -10,12 +10,8 @@ fn check_prints_an_equal_file() {
     let first = check(&issuers.file(), &issuers.tables(), &[]);
     assert_eq!(first.code, Some(0), "{}{}", first.stdout, first.stderr);
     let again = check(&issuers.file(), &first.stdout, &[]);
-    assert_eq!(
-        (again.code, &again.stdout),
-        (Some(0), &first.stdout),
-        "{}",
-        again.stderr
-    );
+    let found = (again.code, &again.stdout);
+    assert_eq!(found, (Some(0), &first.stdout), "{}", again.stderr);
 
     let own = "auth-server = 'http://127.0.0.1:1/auth'\napp-id = 'a'\n[[issuer]]\nname = 'members'\nissuer = 'auth'\naudience = ['orders']\nauth-server = true\nuser-prefix = ''\n";
     let cluster = issuers.of("cluster").table();
@@ -24,12 +20,8 @@ fn check_prints_an_equal_file() {
     let first = check(&issuers.file(), &own, &secret);
     assert_eq!(first.code, Some(0), "{}{}", first.stdout, first.stderr);
     let again = check(&issuers.file(), &first.stdout, &secret);
-    assert_eq!(
-        (again.code, again.stdout),
-        (Some(0), first.stdout),
-        "{}",
-        again.stderr
-    );
+    let expected = (Some(0), first.stdout);
+    assert_eq!((again.code, again.stdout), expected, "{}", again.stderr);
 }
 
 #[test]
@@ -38,12 +30,8 @@ fn check_online_fetches_the_keys_of_each_issuer() {
     let service = ["--online", "--upstream", &issuers.service.url()];
     let end = check(&issuers.file(), &issuers.tables(), &service);
     assert_eq!(end.code, Some(0), "{}{}", end.stdout, end.stderr);
-    assert_eq!(
-        end.stdout.matches("# online: keys from ").count(),
-        2,
-        "{}",
-        end.stdout
-    );
+    let found = end.stdout.matches("# online: keys from ").count();
+    assert_eq!(found, 2, "{}", end.stdout);
     issuers.of("cluster").replies(json_response(AWAY, "{}"));
     let end = check(&issuers.file(), &issuers.tables(), &service);
     assert_eq!(end.code, Some(69), "{}{}", end.stdout, end.stderr);

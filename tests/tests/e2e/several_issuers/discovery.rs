@@ -4,7 +4,6 @@ use std::fs;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
-use tests::client::verdict;
 use tests::echo_service::EchoService;
 use tests::fake_auth_server::{FakeAuthServer, json_response};
 use tests::issuer::{IssuerTable, IssuerToken};
@@ -99,13 +98,10 @@ fn discovery_finds_the_key_set_by_the_issuer_alone() {
         wait::until("two more fetches", || {
             realm.one.server.retrievals().len() > fetched + 1
         });
-        assert_eq!(
-            realm.documents.requests().len(),
-            read,
-            "the document is read hourly"
-        );
+        let found = realm.documents.requests().len();
+        assert_eq!(found, read, "the document is read hourly");
         let token = realm.one.own();
-        let other = verdict(&sidecar.bearing(&token).get("/list"));
+        let other = sidecar.verdict_of(&token);
         assert_eq!(other, "401 token_issuer");
     }
 }
@@ -117,7 +113,7 @@ fn rfc_8414_an_oauth_server_has_its_document_at_another_path() {
     let flags = ["--issuer-url", &issuer, "--audience", "orders"];
     let sidecar = SidecarPlan::of_issuer(&service, flags).flags(NEVER).ready();
     let response = sidecar.bearing(&realm.token()).get("/list");
-    assert_eq!(verdict(&response), "200");
+    assert_eq!(response.verdict(), "200");
     let requests = [realm.documents.requests(), realm.one.server.retrievals()].concat();
     assert_eq!(requests.len(), 3);
     for request in requests {
@@ -153,11 +149,8 @@ fn a_document_of_another_issuer_or_host_is_not_followed() {
         let sidecar = SidecarPlan::of_issuer(&service, flags).flags(NEVER).start();
         sidecar.until_logged(said);
         let response = sidecar.bearing(&realm.token()).get("/list");
-        assert_eq!(
-            verdict(&response),
-            "503 auth_keys_unavailable",
-            "{document}"
-        );
+        let found = response.verdict();
+        assert_eq!(found, "503 auth_keys_unavailable", "{document}");
     }
     assert_eq!(realm.one.server.retrievals().len(), 0);
     // Another host only where the table names it.
@@ -167,10 +160,7 @@ fn a_document_of_another_issuer_or_host_is_not_followed() {
     fs::write(&file, realm.table() + "jwks-hosts = ['localhost']\n").unwrap();
     let flags = ["--config", file.to_str().unwrap()];
     let sidecar = SidecarPlan::of_issuer(&service, flags).flags(NEVER).ready();
-    assert_eq!(
-        verdict(&sidecar.bearing(&realm.token()).get("/list")),
-        "200"
-    );
+    assert_eq!(sidecar.verdict_of(&realm.token()), "200");
 }
 
 #[test]
@@ -190,8 +180,5 @@ fn a_key_set_that_moves_is_found_again() {
     wait::until("a fetch at the new address", || {
         !moved.retrievals().is_empty()
     });
-    assert_eq!(
-        verdict(&sidecar.bearing(&realm.token()).get("/list")),
-        "200"
-    );
+    assert_eq!(sidecar.verdict_of(&realm.token()), "200");
 }

@@ -1,6 +1,5 @@
 //! Rules for the tokens of one issuer: what a claim means to one, any other may say of anyone.
 
-use tests::client::verdict;
 use tests::sidecar::NEVER;
 
 use super::published::check;
@@ -26,7 +25,7 @@ fn a_rule_of_one_issuer_is_satisfied_by_its_tokens_alone() {
             let bearer = sidecar.bearing(&issuers.of(name).own());
             // The second time from the token cache.
             for _ in 0..2 {
-                assert_eq!(verdict(&bearer.get(path)), expected, "{name} {path}");
+                assert_eq!(bearer.verdict(path), expected, "{name} {path}");
             }
         }
     }
@@ -50,11 +49,7 @@ fn check_warns_of_a_rule_that_any_issuer_satisfies() {
         let end = check(&issuers.file(), &config, &[]);
         assert_eq!(end.code, Some(0), "{}", end.stderr);
         let warning = "# warning: [[rule]] rule-1: has no `issuer`";
-        assert_eq!(
-            end.stdout.contains(warning),
-            is_warned,
-            "{members}: {}",
-            end.stdout
-        );
+        let found = end.stdout.contains(warning);
+        assert_eq!(found, is_warned, "{members}: {}", end.stdout);
     }
 }

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use tests::certificates::Authority;
-use tests::client::verdict;
 use tests::connect_proxy::ConnectProxy;
 use tests::fake_auth_server::json_response;
 use tests::sidecar::{EVERY_SECOND, NEVER};
@@ -30,7 +29,7 @@ fn each_issuer_has_a_key_cache_of_its_own() {
     let sidecar = plan().ready();
     for name in ["shop", "cluster"] {
         let response = sidecar.bearing(&issuers.of(name).own()).get("/list");
-        assert_eq!(verdict(&response), "200", "{name}");
+        assert_eq!(response.verdict(), "200", "{name}");
     }
     // The keys of one issuer are never another's, even from a file that was moved.
     let (shop, cluster) = (
@@ -40,7 +39,7 @@ fn each_issuer_has_a_key_cache_of_its_own() {
     fs::rename(shop, cluster).unwrap();
     let sidecar = plan().start();
     let response = sidecar.bearing(&issuers.of("cluster").own()).get("/list");
-    assert_eq!(verdict(&response), "503 auth_keys_unavailable");
+    assert_eq!(response.verdict(), "503 auth_keys_unavailable");
 }
 
 /// A stand-in for the API server: it wants TLS, and the token of the moment.
@@ -103,7 +102,7 @@ fn the_cluster_s_keys_are_fetched_with_the_pod_s_own_token() {
     let plan = issuers.plan_with(&config).flags(EVERY_SECOND);
     let sidecar = plan.with_all_keys();
     for token in [&pods.token, &issuers.of("shop").own()] {
-        assert_eq!(verdict(&sidecar.bearing(token).get("/list")), "200");
+        assert_eq!(sidecar.verdict_of(token), "200");
     }
     assert_eq!(pods.server.requests()[0].target(), b"/openid/v1/jwks");
     // The kubelet replaces the token, and the former one ends.
@@ -139,7 +138,7 @@ fn keys_come_through_the_named_proxy_and_no_other() {
         .environment("HTTPS_PROXY", &of_environment.url())
         .ready();
     let response = sidecar.bearing(&cluster.own()).get("/list");
-    assert_eq!(verdict(&response), "200");
+    assert_eq!(response.verdict(), "200");
     assert_eq!(named.tunnels(), [server.address().to_string()]);
     assert_eq!(of_environment.tunnels(), Vec::<String>::new());
 }

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use serde_json::{Value, json};
 use tests::auth_server::{AuthServerPlan, ECDSA, admin_get};
 use tests::certificates::Authority;
-use tests::client::verdict;
 use tests::clock;
 use tests::fake_auth_server::{FakeAuthServer, json_response};
 use tests::keys::SigningType;
@@ -26,7 +25,7 @@ fn an_unknown_key_is_fetched_from_its_own_issuer_alone() {
     shop.replies(json_response("200 OK", &before));
     let sidecar = issuers.start();
     shop.replies(json_response("200 OK", &later));
-    assert_eq!(verdict(&sidecar.bearing(&shop.own()).get("/list")), "200");
+    assert_eq!(sidecar.verdict_of(&shop.own()), "200");
     assert_eq!(shop.server.retrievals().len(), 2);
     assert_eq!(cluster.server.retrievals().len(), 1);
 }
@@ -37,10 +36,10 @@ fn an_issuer_that_is_away_hurts_no_other() {
     let (shop, cluster) = (issuers.of("shop"), issuers.of("cluster"));
     cluster.replies(json_response(AWAY, "{}"));
     let sidecar = issuers.plan().flags(EVERY_SECOND).ready();
-    assert_eq!(verdict(&sidecar.bearing(&shop.own()).get("/list")), "200");
+    assert_eq!(sidecar.verdict_of(&shop.own()), "200");
     let of_cluster = sidecar.bearing(&cluster.own());
     let without = of_cluster.get("/list");
-    assert_eq!(verdict(&without), "503 auth_keys_unavailable");
+    assert_eq!(without.verdict(), "503 auth_keys_unavailable");
     assert_eq!(without.header("retry-after").len(), 1);
     let report = admin_get(sidecar.admin(), "/readyz").text();
     assert!(
@@ -49,7 +48,7 @@ fn an_issuer_that_is_away_hurts_no_other() {
     );
     cluster.replies(json_response("200 OK", &cluster.jwks()));
     wait::until("the keys of the other", || {
-        verdict(&of_cluster.get("/list")) == "200"
+        of_cluster.verdict("/list") == "200"
     });
     // It goes on with its last good keys.
     cluster.replies(json_response(AWAY, "{}"));
@@ -61,7 +60,7 @@ fn an_issuer_that_is_away_hurts_no_other() {
             .count();
         failures > 0
     });
-    assert_eq!(verdict(&of_cluster.get("/list")), "200");
+    assert_eq!(of_cluster.verdict("/list"), "200");
 }
 
 #[test]
@@ -80,10 +79,10 @@ fn a_required_list_that_is_missing_hurts_no_other_issuer() {
         .flags(NEVER)
         .ready();
     let shop = sidecar.bearing(&issuers.of("shop").own());
-    assert_eq!(verdict(&shop.get("/list")), "200");
+    assert_eq!(shop.verdict("/list"), "200");
     let token = forge.token(clock::now(), &json!({"iss": "auth"}));
     wait::until("the missing list", || {
-        let seen = verdict(&sidecar.bearing(&token).get("/list"));
+        let seen = sidecar.verdict_of(&token);
         seen == "503 revocations_stale"
     });
     assert_eq!(sidecar.readiness(), 200);
@@ -104,10 +103,10 @@ fn a_late_authority_brings_keys_and_revocations_of_its_server() {
         .flags(["--revocations", "required"])
         .ready();
     let member = sidecar.bearing(&auth_server.login());
-    let without = verdict(&member.get("/list"));
+    let without = member.verdict("/list");
     assert_eq!(without, "503 auth_keys_unavailable");
     fs::copy(authority.file(), &ca).unwrap();
-    wait::until("keys and list", || verdict(&member.get("/list")) == "200");
+    wait::until("keys and list", || member.verdict("/list") == "200");
 }
 
 #[test]
@@ -129,7 +128,7 @@ fn broken_keys_of_one_issuer_stop_no_start() {
     ] {
         let sidecar = issuers.plan_with(&more(members)).flags(NEVER).ready();
         let response = sidecar.bearing(&issuers.of("shop").own()).get("/list");
-        assert_eq!(verdict(&response), "200", "{members}");
+        assert_eq!(response.verdict(), "200", "{members}");
         wait::until("the failure in the log", || {
             let said = sidecar.process().stderr();
             let mut lines = said.lines();
@@ -160,7 +159,7 @@ fn a_rotation_under_load_rejects_no_token_of_any_issuer() {
                         "shop" => one.own(),
                         _ => one.signed(token),
                     };
-                    let verdict = verdict(&sidecar.bearing(&text).get("/list"));
+                    let verdict = sidecar.verdict_of(&text);
                     sent.fetch_add(1, Ordering::Relaxed);
                     if verdict != "200" {
                         rejected

@@ -3,7 +3,6 @@
 use std::fs;
 
 use tests::auth_server::admin_get;
-use tests::client::verdict;
 use tests::sidecar::NEVER;
 use tests::wait;
 
@@ -16,7 +15,7 @@ fn audiences_and_claims_change_at_a_reload_and_sources_wait() {
     let sidecar = issuers.start();
     let cluster = issuers.of("cluster");
     let bearer = sidecar.bearing(&cluster.own());
-    assert_eq!(verdict(&bearer.get("/list")), "200");
+    assert_eq!(bearer.verdict("/list"), "200");
     let reload = |config: &str, said: &str| {
         let before = sidecar.process().stderr().matches(said).count();
         fs::write(issuers.file(), config).unwrap();
@@ -29,15 +28,15 @@ fn audiences_and_claims_change_at_a_reload_and_sources_wait() {
         .tables()
         .replace("audience = [\"orders\"]", "audience = [\"stock\"]");
     reload(&other, "configuration reloaded");
-    assert_eq!(verdict(&bearer.get("/list")), "401 token_audience");
+    assert_eq!(bearer.verdict("/list"), "401 token_audience");
     let elsewhere = issuers
         .tables()
         .replace(&cluster.url(), "http://127.0.0.1:1/keys");
     reload(&elsewhere, "these settings take effect at the next start");
     // Audiences belong to the tables: all of them stay as they are meanwhile.
-    assert_eq!(verdict(&bearer.get("/list")), "401 token_audience");
+    assert_eq!(bearer.verdict("/list"), "401 token_audience");
     reload(&issuers.tables(), "configuration reloaded");
-    assert_eq!(verdict(&bearer.get("/list")), "200");
+    assert_eq!(bearer.verdict("/list"), "200");
 }
 
 #[test]
@@ -46,8 +45,8 @@ fn what_a_reload_closed_stays_closed_while_another_waits() {
     let (shop, cluster) = (issuers.of("shop"), issuers.of("cluster"));
     let sidecar = issuers.plan_with(&shop.table()).flags(NEVER).ready();
     let bearer = sidecar.bearing(&shop.own());
-    let verdicts = || ["/admin/x", "/open/x"].map(|path| verdict(&bearer.get(path)));
-    let without = || verdict(&sidecar.anonymous().get("/open/x"));
+    let verdicts = || ["/admin/x", "/open/x"].map(|path| bearer.verdict(path));
+    let without = || sidecar.anonymous().verdict("/open/x");
     assert_eq!(verdicts(), ["200", "200"]);
     let reload = |config: &str, restart_needed: &str| {
         let reloads = |metrics: &str| {
@@ -73,10 +72,8 @@ fn what_a_reload_closed_stays_closed_while_another_waits() {
     assert_eq!(verdicts(), closed);
     // A pass list for which no rule of the file is, but the one that stays meanwhile.
     reload(&format!("public-path = ['/open/**']\n{both}"), "1");
-    assert_eq!(
-        (verdicts(), without().as_str()),
-        (closed.map(str::to_owned), "401 token_missing")
-    );
+    let expected = (closed.map(str::to_owned), "401 token_missing");
+    assert_eq!((verdicts(), without().as_str()), expected);
     reload(
         &format!("public-path = ['/open/**']\n{}", shop.table()),
         "0",
@@ -93,7 +90,7 @@ fn a_reload_changes_prefixes_and_claim_headers_of_known_tokens() {
     let sidecar = issuers.start();
     let bearer = sidecar.bearing(&issuers.of("shop").own());
     let sent = || {
-        assert_eq!(verdict(&bearer.get("/list")), "200");
+        assert_eq!(bearer.verdict("/list"), "200");
         let requests = issuers.service.take_requests();
         let sub = requests[0].header("X-Sub").concat();
         (user(&requests[0])["id"].clone(), sub)

@@ -6,7 +6,8 @@ use std::fs;
 use serde::Deserialize;
 use serde_json::Value;
 use tests::auth_server::{AuthServerPlan, USER_DETAILS};
-use tests::client::{Client, verdict};
+use tests::client::Client;
+use tests::expect::has;
 use tests::h2_client::H2Client;
 use tests::issuer::IssuerRow;
 use tests::message::Message;
@@ -209,10 +210,10 @@ fn beside_a_cluster_no_other_id_begins_with_system() {
         let config = shop.table().replace("\"shop:\"", "\"\"") + &pods.table + prefix;
         let plan = issuers.plan_with(&config).flags(NEVER);
         let sidecar = plan.with_all_keys();
-        assert_eq!(verdict(&sidecar.bearing(&pods.token).get("/list")), "200");
+        assert_eq!(sidecar.verdict_of(&pods.token), "200");
         let requests = issuers.service.take_requests();
         let id = user(&requests[0])["id"].to_string();
-        assert!(id.contains("system:serviceaccount:shop:batch"), "{id}");
+        has(&id, "system:serviceaccount:shop:batch");
         for (id, account, expected) in [
             (
                 "system:serviceaccount:shop:batch",
@@ -230,7 +231,7 @@ fn beside_a_cluster_no_other_id_begins_with_system() {
                 payload.replace("\"zofie\"", &format!("\"{account}\""))
             });
             let response = sidecar.bearing(&shop.signed(&token)).get("/list");
-            assert_eq!(verdict(&response), expected, "{prefix}{id} {account}");
+            assert_eq!(response.verdict(), expected, "{prefix}{id} {account}");
         }
     }
 }
@@ -252,13 +253,9 @@ fn explanation_and_check_show_the_prefix() {
     );
     let users = issuers.of("users");
     let text = explain(&users.signed(users.token("the prefix alone")), "token_user");
-    assert!(text.contains("user-prefix"), "{text}");
+    has(&text, "user-prefix");
     let end = check(&issuers.file(), &issuers.tables(), &[]);
-    assert!(
-        end.stdout.contains("user-prefix = \"partner:\""),
-        "{}",
-        end.stdout
-    );
+    has(&end.stdout, "user-prefix = \"partner:\"");
 }
 
 #[test]
@@ -282,7 +279,7 @@ fn the_auth_server_of_the_flags_keeps_the_ids_of_its_users() {
             true => plan.environment("POSTERN_ISSUER", "auth").with_all_keys(),
             false => plan.with_all_keys(),
         };
-        assert_eq!(verdict(&sidecar.bearing(&token).get("/list")), "200");
+        assert_eq!(sidecar.verdict_of(&token), "200");
         let requests = issuers.service.take_requests();
         assert_eq!(user(&requests[0])["id"], expected);
     }

@@ -253,11 +253,8 @@ mod tests {
             let sent = format!("{begun}\nxx\r\n0\r\n\r\n");
             for size in 1..=sent.len() {
                 let found = passed(&sent, size);
-                assert_eq!(
-                    found,
-                    (begun.len(), Some(Part::Chunks)),
-                    "{sent:?} by {size}"
-                );
+                let expected = (begun.len(), Some(Part::Chunks));
+                assert_eq!(found, expected, "{sent:?} by {size}");
             }
         }
     }
@@ -314,11 +311,8 @@ mod tests {
             for second in IN_ORDER {
                 let sent = format!("{first}{second}{first}");
                 for size in 1..=sent.len() {
-                    assert_eq!(
-                        passed(&sent, size),
-                        (sent.len(), None),
-                        "{sent:?} by {size}"
-                    );
+                    let found = passed(&sent, size);
+                    assert_eq!(found, (sent.len(), None), "{sent:?} by {size}");
                 }
             }
         }

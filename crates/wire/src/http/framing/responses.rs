@@ -89,6 +89,9 @@ mod tests {
 
     type Fields = &'static [(&'static str, &'static str)];
 
+    const LENGTH: (&str, &str) = ("Content-Length", "5");
+    const CHUNKED: (&str, &str) = ("Transfer-Encoding", "chunked");
+
     fn read(fields: Fields, has_no_body: bool) -> Option<(BodyReader, Option<u64>, bool)> {
         let fields = fields.iter().map(|(name, value)| (*name, value.as_bytes()));
         let framing = ResponseFraming::read(fields, has_no_body).ok()?;
@@ -97,44 +100,25 @@ mod tests {
 
     #[test]
     fn a_body_has_one_end_or_the_response_is_ambiguous() {
-        let length = |length| BodyReader::new(Body::Length(length));
+        let five = BodyReader::new(Body::Length(5));
         let chunked = BodyReader::new(Body::Chunked);
+        let of_five = |is_doubtful| Some((five, Some(5), is_doubtful));
+        let of_chunks = |is_doubtful| Some((chunked, None, is_doubtful));
         let rows: [(Fields, _); 14] = [
             (&[], Some((BodyReader::UNTIL_CLOSE, None, false))),
-            (
-                &[("Content-Length", "5")],
-                Some((length(5), Some(5), false)),
-            ),
-            (
-                &[("content-length", "5, 5")],
-                Some((length(5), Some(5), true)),
-            ),
-            (
-                &[("Content-Length", "5"), ("Content-Length", "5")],
-                Some((length(5), Some(5), true)),
-            ),
-            (
-                &[("Transfer-Encoding", "Chunked")],
-                Some((chunked, None, false)),
-            ),
-            (
-                &[("Content-Length", "5"), ("Transfer-Encoding", "chunked")],
-                Some((chunked, None, true)),
-            ),
+            (&[LENGTH], of_five(false)),
+            (&[("content-length", "5, 5")], of_five(true)),
+            (&[LENGTH, LENGTH], of_five(true)),
+            (&[("Transfer-Encoding", "Chunked")], of_chunks(false)),
+            (&[LENGTH, CHUNKED], of_chunks(true)),
             (&[("Content-Length", "5, 6")], None),
             (&[("Content-Length", "5, 05")], None),
-            (&[("Content-Length", "5"), ("Content-Length", "6")], None),
+            (&[LENGTH, ("Content-Length", "6")], None),
             (&[("Content-Length", "")], None),
             (&[("Content-Length", "+5")], None),
             (&[("Content-Length", "18446744073709551616")], None),
             (&[("Transfer-Encoding", "gzip, chunked")], None),
-            (
-                &[
-                    ("Transfer-Encoding", "chunked"),
-                    ("Transfer-Encoding", "chunked"),
-                ],
-                None,
-            ),
+            (&[CHUNKED, CHUNKED], None),
         ];
         for (fields, expected) in rows {
             assert_eq!(read(fields, false), expected, "{fields:?}");

@@ -143,10 +143,8 @@ fn lines_are_those_of_the_head_or_none() {
     let known = verify(&response(&head(&all[..1]), &all[..1]), None).unwrap();
     let list = verify(&whole, None).unwrap();
     assert_eq!(list.to_string(), whole);
-    assert_eq!(
-        verify(&response(&head(&all), &all[1..]), Some(&known)),
-        Ok(list.clone())
-    );
+    let found = verify(&response(&head(&all), &all[1..]), Some(&known));
+    assert_eq!(found, Ok(list.clone()));
     assert_eq!(verify(&whole, Some(&known)), Ok(list.clone()));
     assert!(list.extends(&known) && !known.extends(&list));
     assert_eq!(verify(&head(&all), Some(&list)), Ok(list.clone()));
@@ -161,13 +159,7 @@ fn lines_are_those_of_the_head_or_none() {
         let error = verify(&response(&head(&all), lines), None).unwrap_err();
         assert_eq!(error, RevocationListError::Lines, "{lines:?}");
     }
-    for line in [
-        "token short",
-        "token",
-        "user AAAAAAAAAAAAAAAA x",
-        "anyone 1",
-        "",
-    ] {
+    for line in "token short|token|user AAAAAAAAAAAAAAAA x|anyone 1|".split('|') {
         let lines = [line.to_owned()];
         let error = verify(&response(&head(&lines), &lines), None).unwrap_err();
         assert_eq!(error, RevocationListError::Malformed, "{line}");

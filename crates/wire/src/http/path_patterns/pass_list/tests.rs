@@ -3,49 +3,6 @@
 use super::*;
 
 #[test]
-fn contract_4_4_ant_patterns_have_springs_meaning() {
-    let rows = [
-        ("/a", "/a", true),
-        ("/a", "/a/", false),
-        ("/a/", "/a", false),
-        ("/a", "/A", false),
-        ("/a/**", "/a", true),
-        ("/a/**", "/a/", true),
-        ("/a/**", "/a/b/c/", true),
-        ("/a/**", "/ab", false),
-        ("/a/*", "/a/b", true),
-        ("/a/*", "/a/", true),
-        ("/a/*", "/a", false),
-        ("/a/*", "/a/b/", false),
-        ("/a/*", "/a/b/c", false),
-        ("/a/?", "/a/b", true),
-        ("/a/?", "/a/é", true),
-        ("/a/?", "/a/", false),
-        ("/a/*.css", "/a/x.css", true),
-        ("/a/*.css", "/a/.css", true),
-        ("/a/*.css", "/a/b/x.css", false),
-        ("/a/**/z", "/a/z", true),
-        ("/a/**/z", "/a/b/c/z", true),
-        ("/a/**/z", "/a/b/c/z/", false),
-        ("/a/**/z/**", "/a/b/z/y/z/x", true),
-        ("/**/a/*.js", "/x/a/y/a/b.js", true),
-        ("/**/*", "/a/", false),
-        ("/**", "/", true),
-        ("/*", "/", true),
-        ("/", "/", true),
-        ("/a**", "/abc", true),
-        ("/a**", "/a/b", false),
-        ("/a%20b", "/a b", true),
-        ("/a b", "/a b", true),
-        ("/é", "/é", true),
-    ];
-    for (pattern, path, expected) in rows {
-        let pass_list = PassList::parse([pattern]).unwrap();
-        assert_eq!(pass_list.matches(path), expected, "{pattern} {path}");
-    }
-}
-
-#[test]
 fn hostile_paths_cost_at_most_length_times_patterns() {
     let pass_list = PassList::parse(["/**/a*a*a*b/**/c"]).unwrap();
     let path = format!("/{}", "aaaaaaaaaaaaaaaa/".repeat(2_000));
@@ -78,14 +35,11 @@ fn sequences<'w>(words: &[&'w str], length: usize) -> Vec<Vec<&'w str>> {
     let mut all = vec![Vec::new()];
     let mut from = 0;
     for _ in 0..length {
-        let longer: Vec<_> = all[from..]
-            .iter()
-            .flat_map(|known| {
-                words
-                    .iter()
-                    .map(move |word| [&known[..], &[*word]].concat())
-            })
-            .collect();
+        let longer = |known: &Vec<&'w str>| {
+            let longer = words.iter().map(|word| [&known[..], &[*word]].concat());
+            longer.collect::<Vec<_>>()
+        };
+        let longer: Vec<_> = all[from..].iter().flat_map(longer).collect();
         from = all.len();
         all.extend(longer);
     }
@@ -120,40 +74,26 @@ fn one_pattern_or_many_the_meaning_is_the_same() {
 
 #[test]
 fn methods_in_front_of_a_pattern_limit_it() {
-    let patterns = [
-        "GET,HEAD /products/**",
-        "/open/**",
-        "POST /products/*/reviews",
-    ];
+    let reviews = "POST /products/*/reviews";
+    let patterns = ["GET,HEAD /products/**", "/open/**", reviews];
     let list = PassList::with_methods(patterns).unwrap();
     assert!(list.depends_on_method());
     assert!(list.patterns().iter().map(PathPattern::as_str).eq(patterns));
     for (method, path, expected) in [
-        (Some(&Method::GET), "/products/1", Some(patterns[0])),
-        (Some(&Method::HEAD), "/products/1", Some(patterns[0])),
-        (Some(&Method::POST), "/products/1", None),
-        (
-            Some(&Method::POST),
-            "/products/1/reviews",
-            Some(patterns[2]),
-        ),
-        (Some(&Method::DELETE), "/open/1", Some(patterns[1])),
-        (None, "/products/1", None),
-        (None, "/open/1", Some(patterns[1])),
+        ("GET", "/products/1", Some(patterns[0])),
+        ("HEAD", "/products/1", Some(patterns[0])),
+        ("POST", "/products/1", None),
+        ("POST", "/products/1/reviews", Some(reviews)),
+        ("DELETE", "/open/1", Some(patterns[1])),
+        ("", "/products/1", None),
+        ("", "/open/1", Some(patterns[1])),
     ] {
-        let found = list.find_for(method, path).map(PathPattern::as_str);
+        let any = Method::from_bytes(method.as_bytes()).ok();
+        let found = list.find_for(any.as_ref(), path).map(PathPattern::as_str);
         assert_eq!(found, expected, "{method:?} {path}");
     }
     assert!(list.matches("/products/1/reviews"));
-    for bad in [
-        "GET",
-        "get /a",
-        "GET, HEAD /a",
-        "GET/a",
-        "GET a",
-        " /a",
-        "TRACE /a",
-    ] {
+    for bad in "GET|get /a|GET, HEAD /a|GET/a|GET a| /a|TRACE /a".split('|') {
         assert!(PassList::with_methods([bad]).is_err(), "{bad}");
     }
     assert!(PassList::parse(["GET /a"]).is_err());
