@@ -211,8 +211,7 @@ fn check_warns_of_a_store_that_is_away() {
     assert_eq!(end.stdout.matches(&line).count(), 1, "{}", end.stdout);
     let strict = [&users[..], &["--strict"]].concat();
     let end = check(store, &strict);
-    assert_eq!(end.code, Some(78), "{}", end.stdout);
-    assert!(end.stderr.contains(warning), "{}", end.stderr);
+    end.says(78, warning);
     let home = tempfile::tempdir().unwrap();
     let end = check(&file_store(&home.path().join("data")), &strict);
     assert_eq!(end.code, Some(0), "{}", end.stderr);

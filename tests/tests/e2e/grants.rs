@@ -6,8 +6,9 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tests::applications::register_in;
 use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, USER_DETAILS, admin_get, file_store};
-use tests::client::{Request, verdict};
+use tests::client::Request;
 use tests::echo_service::EchoService;
+use tests::expect::has;
 use tests::message::Message;
 use tests::sidecar::{Sidecar, SidecarPlan};
 use tests::tables::{self, TokenRequestRow, TokenRequestTable, Verdicts};
@@ -91,10 +92,8 @@ fn rfc_9068_an_application_obtains_what_it_was_given() {
     assert_eq!(response.header("cache-control"), ["no-store"]);
     assert_eq!(response.header("pragma"), ["no-cache"]);
     let header = header_of(&token);
-    assert_eq!(
-        (&header["typ"], &header["alg"]),
-        (&json!("at+jwt"), &json!("RS256"))
-    );
+    let found = (&header["typ"], &header["alg"]);
+    assert_eq!(found, (&json!("at+jwt"), &json!("RS256")));
     let mut claims = payload_of(&token);
     let (iat, exp) = (
         claims["iat"].as_i64().unwrap(),
@@ -218,7 +217,7 @@ fn a_sidecar_accepts_an_application_and_names_it_upstream() {
     let token = installation.token("&scope=orders%3Aread");
     let orders = sidecar("orders");
     let machine = orders.bearing(&token);
-    assert_eq!(verdict(&machine.get("/list")), "200");
+    assert_eq!(machine.verdict("/list"), "200");
     let request = service.last_request();
     assert_eq!(request.header("x-scope"), ["orders:read"]);
     let user: Value = serde_json::from_str(&request.header("x-current-user")[0]).unwrap();
@@ -234,10 +233,10 @@ fn a_sidecar_accepts_an_application_and_names_it_upstream() {
         .ready();
     for sidecar in [&stock, &without] {
         let elsewhere = sidecar.bearing(&token).get("/list");
-        assert_eq!(verdict(&elsewhere), "401 token_audience");
+        assert_eq!(elsewhere.verdict(), "401 token_audience");
     }
     let of_a_user = without.bearing(&installation.server.login()).get("/list");
-    assert_eq!(verdict(&of_a_user), "200");
+    assert_eq!(of_a_user.verdict(), "200");
     let own = installation.server.anonymous().bearing(&token);
     assert_eq!(own.get(USER_DETAILS).json()["data"]["clientId"], "jobs");
 }
@@ -252,16 +251,14 @@ fn a_new_user_with_the_name_of_an_application_ends_its_tokens() {
             .server
             .anonymous()
             .bearing(&installation.token(""));
-        assert_eq!(bearer.get(USER_DETAILS).status(), 200);
+        assert_eq!(bearer.status(USER_DETAILS), 200);
         let account = if flags.is_empty() { "jobs" } else { "eve" };
         users.add(account, "enchantress", flags);
         wait::until("the end of the token", || {
-            verdict(&bearer.get(USER_DETAILS)) == "401 token_revoked"
+            bearer.verdict(USER_DETAILS) == "401 token_revoked"
         });
-        assert_eq!(
-            found(&installation.request("")),
-            "400 unauthorized_client grant_not_allowed"
-        );
+        let expected = "400 unauthorized_client grant_not_allowed";
+        assert_eq!(found(&installation.request("")), expected);
     }
 }
 
@@ -273,10 +270,9 @@ fn a_grant_is_replaced_listed_and_taken_away() {
         server.done(&[&["application", "grant", "--app-id", "jobs"], flags].concat())
     };
     let listed = server.done(&["application", "list"]);
-    assert!(
-        listed
-            .contains("jobs\t1 valid secret(s)\ttokens for orders, scope orders:read orders:write"),
-        "{listed}"
+    has(
+        &listed,
+        "jobs\t1 valid secret(s)\ttokens for orders, scope orders:read orders:write",
     );
     grant(&["--audience", "orders,stock", "--scope", "stock:read"]);
     let token = wait::until("the new scope", || {
@@ -335,10 +331,8 @@ fn wrong_secrets_are_slowed_down_and_the_right_one_is_not() {
         let response = guess();
         (response.status() == 429).then_some(response)
     });
-    assert_eq!(
-        found(&limited),
-        "429 temporarily_unavailable too_many_attempts"
-    );
+    let expected = "429 temporarily_unavailable too_many_attempts";
+    assert_eq!(found(&limited), expected);
     assert_eq!(limited.header("retry-after").len(), 1);
     assert_eq!(installation.request("").status(), 200);
 }
@@ -452,9 +446,9 @@ fn rfc_8414_metadata_is_there_only_where_the_issuer_is_a_url() {
         assert_eq!(document["token_endpoint"], format!("{url}/oauth/token"));
         assert_eq!(document["jwks_uri"], format!("{url}/.well-known/jwks.json"));
         let post = server.anonymous().send(&Request::new("POST", path));
-        assert_eq!(verdict(&post), "405 method_not_allowed", "{path}");
+        assert_eq!(post.verdict(), "405 method_not_allowed", "{path}");
         let beside = get(&server, &format!("{path}/x"));
-        assert_eq!(verdict(&beside), "401 token_missing", "{path}/x");
+        assert_eq!(beside.verdict(), "401 token_missing", "{path}/x");
     }
     let store = tempfile::tempdir().unwrap();
     register_in(&file_store(store.path()), "orders");
@@ -462,7 +456,7 @@ fn rfc_8414_metadata_is_there_only_where_the_issuer_is_a_url() {
     let without_keys = AuthServerPlan::new().directory(store.path()).flags(hmac);
     for server in [AuthServer::start(), without_keys.ready()] {
         for path in documents {
-            assert_eq!(verdict(&get(&server, path)), "401 token_missing", "{path}");
+            assert_eq!(get(&server, path).verdict(), "401 token_missing", "{path}");
         }
     }
 }
@@ -518,11 +512,8 @@ fn rfc_9728_a_client_without_a_token_finds_the_issuer() {
         assert_eq!(send("GET", &["Authorization: Bearer a.b.c"]).status(), 200);
         assert_eq!(send("HEAD", &[]).status(), 200);
         for method in ["POST", "DELETE", "OPTIONS"] {
-            assert_eq!(
-                verdict(&send(method, &[])),
-                "405 method_not_allowed",
-                "{method}"
-            );
+            let found = send(method, &[]).verdict();
+            assert_eq!(found, "405 method_not_allowed", "{method}");
         }
         let preflight = [
             "Origin: https://app.example",
@@ -531,16 +522,13 @@ fn rfc_9728_a_client_without_a_token_finds_the_issuer() {
         assert_eq!(send("OPTIONS", &preflight).status(), 204);
     }
     let beside = Request::new("GET", "/.well-known/oauth-protected-resource/other");
-    assert_eq!(verdict(&client.send(&beside)), "401 token_missing");
+    assert_eq!(client.send(&beside).verdict(), "401 token_missing");
     assert_eq!(
         service.requests().len(),
         0,
         "nothing of it reaches the service"
     );
-    assert_eq!(
-        verdict(&sidecar.bearing(&server.login()).get("/list")),
-        "200"
-    );
+    assert_eq!(sidecar.verdict_of(&server.login()), "200");
 }
 
 #[test]
@@ -557,7 +545,7 @@ fn a_user_s_scope_audience_roles_and_claims_reach_the_service() {
     let end = users.command("add", "eve", &["--claim=sub=1", "--password-stdin"], "x");
     assert_eq!(end.code, Some(64), "{}", end.stderr);
     let own = "the claim sub is this server's own";
-    assert!(end.stderr.contains(own), "{}", end.stderr);
+    has(&end.stderr, own);
     // No flag sets an audience.
     let text = std::fs::read_to_string(users.path()).unwrap();
     let text = text.replace("[user.claims]", "audience = [\"orders\"]\n[user.claims]");
@@ -590,10 +578,7 @@ fn a_user_s_scope_audience_roles_and_claims_reach_the_service() {
     let sidecar = SidecarPlan::new(&service, &server.url())
         .flags(["--audience", "orders", "--claim-header", "X-Roles=roles"])
         .ready();
-    assert_eq!(verdict(&sidecar.bearing(&ada).get("/list")), "200");
+    assert_eq!(sidecar.verdict_of(&ada), "200");
     assert_eq!(service.last_request().header("x-roles"), ["admin,ops"]);
-    assert_eq!(
-        verdict(&sidecar.bearing(&bob).get("/list")),
-        "401 token_audience"
-    );
+    assert_eq!(sidecar.verdict_of(&bob), "401 token_audience");
 }

@@ -8,6 +8,7 @@ use serde_json::json;
 use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, admin_get};
 use tests::certificates::{Authority, write_private};
 use tests::client::Request;
+use tests::expect::has;
 use tests::file_mounts::FileMounts;
 use tests::keys::SigningType;
 use tests::message::Message;
@@ -48,10 +49,7 @@ fn until_said(process: &Process, admin: SocketAddr, file: &str) {
     let report = report.text();
     assert!(report.contains(file) && report.contains(REMEDY), "{report}");
     let metrics = admin_get(admin, "/metrics").text();
-    assert!(
-        metrics.contains("_files_replaced_under_mount 1\n"),
-        "{metrics}"
-    );
+    has(&metrics, "_files_replaced_under_mount 1\n");
 }
 
 #[test]
@@ -97,7 +95,7 @@ fn with_a_replaced_users_file_no_login_succeeds() {
         .arguments([location(&inside)])
         .run();
     assert_ne!(renamed.code, Some(0));
-    assert!(renamed.stderr.contains(REMEDY), "{}", renamed.stderr);
+    has(&renamed.stderr, REMEDY);
     assert_eq!(log_in(&server).status(), 200, "nothing has changed");
 
     let on_the_host = Program::AuthServer.command();
@@ -116,7 +114,7 @@ fn with_a_replaced_users_file_no_login_succeeds() {
     assert_eq!(server.anonymous().send(&refresh).status(), 503);
     until_said(server.process(), server.admin(), "users.toml");
     let log = server.process().stderr();
-    assert!(log.contains("no login succeeds until a restart"), "{log}");
+    has(&log, "no login succeeds until a restart");
 }
 
 #[test]
@@ -134,7 +132,7 @@ fn with_a_replaced_configuration_the_last_rules_stay() {
     let sidecar = &stack.sidecar;
     mounts.replace("sidecar.toml", "public-path = []");
     until_said(sidecar.process(), sidecar.admin(), &file);
-    assert_eq!(sidecar.anonymous().get("/open").status(), 200);
+    assert_eq!(sidecar.anonymous().status("/open"), 200);
 }
 
 #[test]
@@ -161,10 +159,7 @@ fn a_replaced_certificate_is_presented_further() {
     let server = plan.trusting(&authority).ready();
     mounts.replace("tls.crt", &read(other.paths().0));
     until_said(server.process(), server.admin(), "tls.crt");
-    assert_eq!(
-        server.anonymous().get("/.well-known/jwks.json").status(),
-        200
-    );
+    assert_eq!(server.anonymous().status("/.well-known/jwks.json"), 200);
 }
 
 #[test]
@@ -182,7 +177,7 @@ fn a_replaced_secret_of_an_application_is_of_no_use() {
     let flags = ["--applications-dir", &directory];
     let server = AuthServerPlan::new().mounts(&mounts).flags(flags).ready();
     let query = format!("/client/user/secret/key?appId=orders&appSecret={secret}");
-    let retrieve = || server.anonymous().get(&query).status();
+    let retrieve = || server.anonymous().status(&query);
     assert_eq!(retrieve(), 200);
     mounts.replace("orders", &"b".repeat(32));
     wait::until("the end of the secret", || retrieve() == 401);
@@ -214,8 +209,5 @@ fn what_kubernetes_swaps_in_a_mounted_directory_arrives() {
     fs::remove_dir_all(volume.join("..1")).unwrap();
     wait::until("the other users", || log_in(&server).status() == 401);
     let metrics = admin_get(server.admin(), "/metrics").text();
-    assert!(
-        metrics.contains("_files_replaced_under_mount 0\n"),
-        "{metrics}"
-    );
+    has(&metrics, "_files_replaced_under_mount 0\n");
 }

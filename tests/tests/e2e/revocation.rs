@@ -9,7 +9,7 @@ use serde_json::Value;
 use tests::auth_server::{
     AuthServer, AuthServerPlan, ECDSA, TOKEN_REVOKED, USER_DETAILS, file_store,
 };
-use tests::client::{Client, verdict};
+use tests::client::Client;
 use tests::echo_service::EchoService;
 use tests::programs::Program;
 use tests::raw_client::{HANDSHAKE, RawClient, exchange, head_with_token};
@@ -31,7 +31,7 @@ fn until_fetched(sidecar: &Sidecar) {
 }
 
 fn allowed(client: &Client) {
-    assert_eq!(verdict(&client.get("/list")), "200");
+    assert_eq!(client.verdict("/list"), "200");
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn a_logout_ends_the_token_on_every_sidecar_and_no_other() {
     for sidecar in &sidecars {
         sidecar.until_revoked(&token);
         let details = sidecar.bearing(&token).get(USER_DETAILS);
-        assert_eq!(verdict(&details), TOKEN_REVOKED);
+        assert_eq!(details.verdict(), TOKEN_REVOKED);
         assert!(details.header("www-authenticate")[0].contains("invalid_token"));
         allowed(&sidecar.bearing(&other));
     }
@@ -87,13 +87,13 @@ fn what_is_no_request_to_revoke_is_an_error_of_the_rfc() {
         assert_eq!(response.status(), 400, "{body}");
         assert_eq!(response.json()["error"], "invalid_request", "{body}");
     }
-    assert_eq!(client.get("/oauth/revoke").status(), 405);
+    assert_eq!(client.status("/oauth/revoke"), 405);
     // Without a body the bearer's own token ends.
     let bearer = client.bearing(&token);
-    assert_eq!(verdict(&bearer.get(USER_DETAILS)), "200");
+    assert_eq!(bearer.verdict(USER_DETAILS), "200");
     let request = bearer.request("POST", "/oauth/revoke").body("");
     assert_eq!(bearer.send(&request).status(), 200);
-    assert_eq!(verdict(&bearer.get(USER_DETAILS)), TOKEN_REVOKED);
+    assert_eq!(bearer.verdict(USER_DETAILS), TOKEN_REVOKED);
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn a_command_ends_a_token_and_all_of_a_user() {
     sidecar.until_revoked(&second);
     wait::until("a login after the revocation", || {
         let token = server.login();
-        verdict(&sidecar.bearing(&token).get("/list")) == "200"
+        sidecar.verdict_of(&token) == "200"
     });
     let third = server.login();
     server.done(&["revoke", "--all"]);
@@ -148,7 +148,7 @@ fn the_tokens_of_an_application_end_by_command_and_with_it() {
     allowed(&sidecar.bearing(&of_other));
     let token = wait::until("a token after the revocation", || {
         let token = token_for("jobs", &jobs);
-        (verdict(&sidecar.bearing(&token).get("/list")) == "200").then_some(token)
+        (sidecar.verdict_of(&token) == "200").then_some(token)
     });
     server.done(&["application", "remove", "--app-id", "jobs"]);
     sidecar.until_revoked(&token);
@@ -278,10 +278,7 @@ fn revocations_on_one_redis_survive_flush_and_backup() {
         }
     }
     for sidecar in &behind {
-        assert_eq!(
-            verdict(&sidecar.bearing(&second).get("/list")),
-            TOKEN_REVOKED
-        );
+        assert_eq!(sidecar.verdict_of(&second), TOKEN_REVOKED);
     }
 }
 
@@ -362,7 +359,7 @@ fn an_old_list_brings_no_token_back_and_is_not_fresh() {
     let token = server.login();
     wait::until("the required list to be stale", || {
         let response = strict.bearing(&token).get("/list");
-        (verdict(&response) == "503 revocations_stale").then_some(response)
+        (response.verdict() == "503 revocations_stale").then_some(response)
     });
     wait::until("the stale list to be reported", || {
         strict.readiness() == 503
@@ -373,16 +370,13 @@ fn an_old_list_brings_no_token_back_and_is_not_fresh() {
         line.contains("auth-server revoke").then_some(())
     });
     let log = strict.process().stderr();
-    assert_eq!(
-        log.matches("revocation list not fetched").count(),
-        1,
-        "{log}"
-    );
+    let found = log.matches("revocation list not fetched").count();
+    assert_eq!(found, 1, "{log}");
     assert!(!usual.process().stderr().contains("not fetched"));
     let older = "postern_sidecar_revocation_refreshes_total{outcome=\"older\"}";
     assert_ne!(usual.metric(older), Some(0));
-    assert_eq!(verdict(&usual.bearing(&second).get("/list")), TOKEN_REVOKED);
-    assert_eq!(verdict(&usual.bearing(&first).get("/list")), TOKEN_REVOKED);
+    assert_eq!(usual.bearing(&second).verdict("/list"), TOKEN_REVOKED);
+    assert_eq!(usual.bearing(&first).verdict("/list"), TOKEN_REVOKED);
     allowed(&usual.bearing(&token));
     is_old.store(false, Ordering::SeqCst);
     wait::until("the list to be fresh again", || strict.readiness() == 200);
@@ -428,10 +422,7 @@ fn a_restarted_sidecar_knows_the_list_from_its_key_cache() {
     let plan = plan();
     server.process().signal("STOP");
     let restarted = plan.ready();
-    assert_eq!(
-        verdict(&restarted.bearing(&token).get("/list")),
-        TOKEN_REVOKED
-    );
+    assert_eq!(restarted.bearing(&token).verdict("/list"), TOKEN_REVOKED);
     allowed(&restarted.bearing(&other));
     server.process().signal("CONT");
 }
@@ -454,7 +445,7 @@ fn a_sidecar_without_lists_reports_it_or_waits() {
     let needs = SidecarPlan::polling(&service, &other.url()).flags(["--revocations", "required"]);
     let needs = needs.start();
     wait::until("the missing list to be reported", || {
-        let seen = verdict(&needs.bearing(&token).get("/list"));
+        let seen = needs.bearing(&token).verdict("/list");
         seen == "503 revocations_stale"
     });
     assert_eq!(needs.readiness(), 503);
@@ -513,7 +504,7 @@ fn the_published_list_is_signed_and_names_no_user() {
     assert!(lines.starts_with("token ") && !lines.contains(&jti_of(&token)));
     // It is no access token.
     let used = server.anonymous().bearing(head).get(USER_DETAILS);
-    assert_eq!(verdict(&used), "401 token_header");
+    assert_eq!(used.verdict(), "401 token_header");
     let client = server.anonymous();
     let digest = payload["digest"].as_str().unwrap();
     for (after, rest) in [(format!("1.{digest}"), ""), (format!("2.{digest}"), lines)] {

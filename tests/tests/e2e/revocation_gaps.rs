@@ -2,8 +2,8 @@
 //! no token has, users and applications that leave.
 
 use tests::auth_server::{AuthServer, AuthServerPlan};
-use tests::client::verdict;
 use tests::echo_service::EchoService;
+use tests::expect::has;
 use tests::message::Message;
 use tests::redis_server::RedisServer;
 use tests::sidecar::SidecarPlan;
@@ -27,7 +27,7 @@ fn a_logout_ends_a_token_that_only_sidecars_still_accept() {
         server.verdict(&token) == "401 token_expired"
     });
     let bearer = lenient.bearing(&token);
-    assert_eq!(verdict(&bearer.get("/list")), "200");
+    assert_eq!(bearer.verdict("/list"), "200");
     assert_eq!(server.log_out(&token).status(), 200);
     lenient.until_revoked(&token);
 }
@@ -146,12 +146,8 @@ fn revoke_reports_an_id_without_a_user() {
         assert!(end.stderr.contains(note), "{words:?}: {}", end.stderr);
         let is_unsure = ["no user", "not the account", "no application"];
         let is_unsure = is_unsure.iter().any(|text| end.stderr.contains(text));
-        assert_eq!(
-            is_unsure,
-            note.starts_with("no"),
-            "{words:?}: {}",
-            end.stderr
-        );
+        let expected = note.starts_with("no");
+        assert_eq!(is_unsure, expected, "{words:?}: {}", end.stderr);
     }
 }
 
@@ -178,7 +174,7 @@ fn the_tokens_of_a_removed_application_end_with_it() {
     };
     let (of_jobs, of_other) = (token(&jobs), token(&other));
     let end = server.command(&["application", "remove", "--app-id", "jobs"]);
-    assert!(end.stderr.contains("revoked"), "{}", end.stderr);
+    has(&end.stderr, "revoked");
     // A server that has not read the store yet may issue another token.
     let mut last = of_jobs.clone();
     wait::until("the server to reject the application", || {

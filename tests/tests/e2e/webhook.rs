@@ -118,10 +118,8 @@ fn the_webhook_puts_the_sidecar_into_labelled_pods() {
     let operations = patch(&response);
     let spec = operations.iter().find(|each| each["path"] == "/spec");
     let container = &spec.unwrap()["value"]["initContainers"][0];
-    assert_eq!(
-        container["image"],
-        "registry.example.com/postern/sidecar:1.2.3"
-    );
+    let found = &container["image"];
+    assert_eq!(found, "registry.example.com/postern/sidecar:1.2.3");
     assert!(container.to_string().contains("http://127.0.0.1:9898"));
 
     let mut dry_run = review("CREATE", &pod(&protected()));
