@@ -18,7 +18,7 @@ pub const PUBLIC_KEY: &str = "{auth:user-token}:public";
 
 /// A running Redis.
 #[derive(Debug)]
-pub struct RedisServer {
+pub struct Redis {
     /// Address for the harness.
     address: SocketAddr,
     /// TLS address for all other clients, if there is one.
@@ -27,7 +27,7 @@ pub struct RedisServer {
     _directory: TempDir,
 }
 
-impl RedisServer {
+impl Redis {
     /// Starts a server; returns `None`, with a SKIP line, where Redis is not installed.
     pub fn start() -> Option<Self> {
         Self::start_on(free_address())

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use crate::certificates::Authority;
 use crate::free_address::free_address;
 use crate::process::{CommandLine, Process};
-use crate::redis_server::{PRIVATE_KEY, RedisServer, TlsPort, transport};
+use crate::redis_server::{PRIVATE_KEY, Redis, TlsPort, transport};
 use crate::wait;
 
 /// Name of the master at the Sentinels.
@@ -18,7 +18,7 @@ pub const SENTINEL_PASSWORD: &str = "hush-sentinel-77";
 /// A master, a replica and three Sentinels, which detect a dead master within a second.
 #[derive(Debug)]
 pub struct Watched {
-    servers: Vec<RedisServer>,
+    servers: Vec<Redis>,
     sentinels: Vec<Sentinel>,
 }
 
@@ -47,9 +47,9 @@ impl Watched {
     }
 
     fn start_for(authority: Option<&Authority>) -> Option<Self> {
-        let master = RedisServer::start_for(authority, &[])?;
+        let master = Redis::start_for(authority, &[])?;
         let port = master.served_at().port().to_string();
-        let replica = RedisServer::start_for(authority, &["--replicaof", "127.0.0.1", &port])?;
+        let replica = Redis::start_for(authority, &["--replicaof", "127.0.0.1", &port])?;
         wait::until("the replica to follow", || {
             let replication = replica.command(&["INFO", "replication"])?;
             replication.contains("master_link_status:up").then_some(())
@@ -81,7 +81,7 @@ impl Watched {
     }
 
     /// Returns the server that takes writes; `None` while there is no master.
-    pub fn master(&self) -> Option<&RedisServer> {
+    pub fn master(&self) -> Option<&Redis> {
         self.servers.iter().find(|server| is_master(server))
     }
 
@@ -108,7 +108,7 @@ impl Watched {
         });
         wait::until("another master", || {
             let masters = self.servers.iter().filter(|server| is_master(server));
-            let masters: Vec<_> = masters.map(RedisServer::address).collect();
+            let masters: Vec<_> = masters.map(Redis::address).collect();
             masters.len() == 1 && masters != [before]
         });
     }
@@ -163,7 +163,7 @@ impl Sentinel {
 /// Three masters that share the slots, and a replica of the master with the keys.
 #[derive(Debug)]
 pub struct Cluster {
-    nodes: Vec<RedisServer>,
+    nodes: Vec<Redis>,
 }
 
 impl Cluster {
@@ -206,7 +206,7 @@ impl Cluster {
 
     fn settled(&self) {
         wait::until("the cluster to agree", || {
-            let agrees = |node: &RedisServer| {
+            let agrees = |node: &Redis| {
                 let info = node.command(&["CLUSTER", "INFO"]).unwrap_or_default();
                 info.contains("cluster_state:ok")
                     && info.contains(&format!("cluster_known_nodes:{}", self.nodes.len()))
@@ -231,7 +231,7 @@ impl Cluster {
     ///
     /// # Panics
     /// While no node holds them.
-    pub fn owner(&self) -> &RedisServer {
+    pub fn owner(&self) -> &Redis {
         wait::until("an owner of the slot", || {
             // Every other node redirects, replicas too.
             self.nodes
@@ -268,7 +268,7 @@ impl Cluster {
     /// When it cannot be moved.
     pub fn move_slot(&self) {
         let from = self.owner();
-        let id = |node: &RedisServer| node.command(&["CLUSTER", "MYID"]).unwrap_or_default();
+        let id = |node: &Redis| node.command(&["CLUSTER", "MYID"]).unwrap_or_default();
         let slot = from
             .command(&["CLUSTER", "KEYSLOT", PRIVATE_KEY])
             .unwrap_or_default();
@@ -293,32 +293,32 @@ impl Cluster {
         self.settled();
     }
 
-    fn replica(&self) -> &RedisServer {
+    fn replica(&self) -> &Redis {
         let replica = self.nodes.iter().find(|node| has_role(node, "slave"));
         replica.expect("a replica")
     }
 }
 
-fn is_master(server: &RedisServer) -> bool {
+fn is_master(server: &Redis) -> bool {
     has_role(server, "master")
 }
 
 /// A server whose role changes drops its clients, so a failed call is no role.
-fn has_role(server: &RedisServer, role: &str) -> bool {
+fn has_role(server: &Redis, role: &str) -> bool {
     let replication = server.try_command(&["INFO", "replication"]);
     let lines = replication.ok().flatten().unwrap_or_default();
     lines.contains(&format!("role:{role}"))
 }
 
 /// Repeats a command until the node has learned the state that it needs.
-fn command_until_done(node: &RedisServer, words: &[&str]) {
+fn command_until_done(node: &Redis, words: &[&str]) {
     wait::until(&format!("{words:?} to be accepted"), || {
         node.try_command(words).ok().map(drop)
     });
 }
 
 /// Starts a node; returns it with its port for the other nodes.
-fn node(authority: Option<&Authority>) -> Option<(RedisServer, String)> {
+fn node(authority: Option<&Authority>) -> Option<(Redis, String)> {
     let bus = free_address().port().to_string();
     let options = [
         "--cluster-enabled",
@@ -328,5 +328,5 @@ fn node(authority: Option<&Authority>) -> Option<(RedisServer, String)> {
         "--cluster-node-timeout",
         "1000",
     ];
-    RedisServer::start_for(authority, &options).map(|node| (node, bus))
+    Redis::start_for(authority, &options).map(|node| (node, bus))
 }

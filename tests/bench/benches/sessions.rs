@@ -24,7 +24,7 @@ use bench::settings::Settings;
 use bench::statistics::Summary;
 use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, SECRET_KEY, credentials};
 use tests::programs::{Program, repository};
-use tests::redis_server::RedisServer;
+use tests::redis_server::Redis;
 use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
 use tests::socket_server::{Reply, SocketServer, response};
 use wire::token::revocations::Chain;
@@ -224,11 +224,11 @@ fn poll_cost(
 /// Compares the CPU of the three ways to a token, in both stores.
 fn grants(settings: &Settings) -> String {
     let mut text = "| CPU µs of the auth server (a second of one core) | file store | Redis |\n|---|---|---|\n".to_owned();
-    let redis = RedisServer::start();
+    let redis = Redis::start();
     let home = tempfile::tempdir().expect("a directory");
     let stores = [
         Some(tests::auth_server::file_store(home.path())),
-        redis.as_ref().map(RedisServer::url),
+        redis.as_ref().map(Redis::url),
     ];
     let costs: Vec<_> = stores
         .iter()

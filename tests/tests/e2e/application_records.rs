@@ -10,21 +10,21 @@ use tests::auth_server::{AuthServer, AuthServerPlan};
 use tests::expect::has;
 use tests::process::{CommandLine, Finished};
 use tests::programs::Program;
-use tests::redis_server::RedisServer;
+use tests::redis_server::Redis;
 use tests::wait;
 
 const INDEX: &str = "{auth:user-token}:index:application";
 
 /// A store, and the further flags of servers and commands.
 struct Store {
-    redis: RedisServer,
+    redis: Redis,
     home: TempDir,
 }
 
 impl Store {
     fn start() -> Option<Self> {
         Some(Self {
-            redis: RedisServer::start()?,
+            redis: Redis::start()?,
             home: tempfile::tempdir().unwrap(),
         })
     }

@@ -10,7 +10,7 @@ use tests::auth_server::{AuthServerPlan, file_store};
 use tests::file_store::{self, PUBLIC, RING};
 use tests::process::Finished;
 use tests::programs::Program;
-use tests::redis_server::{PUBLIC_KEY, RedisServer};
+use tests::redis_server::{PUBLIC_KEY, Redis};
 use tests::users_file::UsersFile;
 
 const DATABASE: &str = "store.db";
@@ -221,9 +221,7 @@ fn check_warns_of_a_store_that_is_away() {
 
 #[test]
 fn check_reads_redis_and_writes_nothing_there() {
-    let Some(redis) = RedisServer::start() else {
-        return;
-    };
+    let Some(redis) = Redis::start() else { return };
     let checked = |flags: &[&str], code| {
         let before = redis.command(&["DBSIZE"]);
         let end = check(&redis.url(), flags);

@@ -12,7 +12,7 @@ use tests::file_store;
 use tests::keys::{SigningKey, SigningType};
 use tests::process::Finished;
 use tests::programs::Program;
-use tests::redis_server::{PRIVATE_KEY, PUBLIC_KEY, RedisServer};
+use tests::redis_server::{PRIVATE_KEY, PUBLIC_KEY, Redis};
 use tests::users_file::UsersFile;
 use tests::wait;
 
@@ -89,9 +89,7 @@ fn no_private_key_is_in_clear_through_a_rotation() {
 
 #[test]
 fn a_shared_secret_is_encrypted_under_both_names() {
-    let Some(redis) = RedisServer::start() else {
-        return;
-    };
+    let Some(redis) = Redis::start() else { return };
     let keyring = Keyring::new();
     let mut flags = keyring.flags("1");
     let added = command(
@@ -137,9 +135,7 @@ fn without_the_right_key_start_and_commands_end_clearly() {
 
 #[test]
 fn a_server_that_lacks_the_key_of_its_store_is_not_ready() {
-    let Some(redis) = RedisServer::start() else {
-        return;
-    };
+    let Some(redis) = Redis::start() else { return };
     let (keyring, url) = (Keyring::new(), redis.url());
     let without = plan(&url, &[]).ready();
     let token = without.login();
@@ -168,9 +164,7 @@ fn a_server_that_lacks_the_key_of_its_store_is_not_ready() {
 
 #[test]
 fn where_encryption_is_required_a_planted_key_is_not_adopted() {
-    let Some(redis) = RedisServer::start() else {
-        return;
-    };
+    let Some(redis) = Redis::start() else { return };
     let (keyring, url) = (Keyring::new(), redis.url());
     let mut flags = keyring.flags("1");
     flags.push("--require-encrypted-keys".to_owned());
@@ -272,9 +266,7 @@ fn refresh(server: &AuthServer, token: &str) -> Result<String, u16> {
 
 #[test]
 fn one_procedure_introduces_changes_and_removes_the_key() {
-    let Some(redis) = RedisServer::start() else {
-        return;
-    };
+    let Some(redis) = Redis::start() else { return };
     let keyring = Keyring::new();
     let users = UsersFile::with("ada", "enchantress");
     users.add("eve", "enchantress", &[]);
@@ -319,9 +311,7 @@ fn one_procedure_introduces_changes_and_removes_the_key() {
 
 #[test]
 fn a_session_in_clear_does_not_count_in_an_encrypted_store() {
-    let Some(redis) = RedisServer::start() else {
-        return;
-    };
+    let Some(redis) = Redis::start() else { return };
     let keyring = Keyring::new();
     let users = UsersFile::with("ada", "enchantress");
     let server = one_of_two(&redis.url(), &users.location(), &[]);

@@ -231,9 +231,7 @@ fn a_start_that_cannot_replace_the_cache_does_not_trust_it() {
 
 #[test]
 fn a_full_disk_keeps_the_old_cache_until_there_is_room() {
-    let Some(disk) = SmallDisk::new() else {
-        return;
-    };
+    let Some(disk) = SmallDisk::new() else { return };
     let file = disk.path().join("keys.json");
     let mut command = disk.wrapper();
     command.push(path_of(&Program::Sidecar.path()).to_owned());

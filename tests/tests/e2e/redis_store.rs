@@ -6,11 +6,11 @@ use tests::auth_server::{AuthServerPlan, LOGIN, SECRET_KEY, USER_DETAILS, creden
 use tests::expect::has;
 use tests::free_address::free_address;
 use tests::keys::{SigningKey, SigningType};
-use tests::redis_server::{PRIVATE_KEY, PUBLIC_KEY, RedisServer};
+use tests::redis_server::{PRIVATE_KEY, PUBLIC_KEY, Redis};
 use tests::wait;
 
 /// Returns a server on `redis` that polls the store every second.
-fn plan(redis: &RedisServer) -> AuthServerPlan {
+fn plan(redis: &Redis) -> AuthServerPlan {
     plan_for(&redis.url())
 }
 
@@ -21,9 +21,7 @@ fn plan_for(url: &str) -> AuthServerPlan {
 
 #[test]
 fn contract_1_two_servers_at_once_end_with_one_pair() {
-    let Some(redis) = RedisServer::start() else {
-        return;
-    };
+    let Some(redis) = Redis::start() else { return };
     for round in 1..=20 {
         redis.command(&["FLUSHALL"]);
         let start = || plan(&redis).flags(["--signing-type", "ecdsa"]).ready();
@@ -42,9 +40,7 @@ fn contract_1_two_servers_at_once_end_with_one_pair() {
 
 #[test]
 fn contract_1_a_present_pair_is_loaded_and_kept() {
-    let Some(redis) = RedisServer::start() else {
-        return;
-    };
+    let Some(redis) = Redis::start() else { return };
     let key = SigningKey::generate(SigningType::Rsa);
     redis.command(&["SET", PRIVATE_KEY, &key.private()]);
     redis.command(&["SET", PUBLIC_KEY, &key.served()]);
@@ -56,9 +52,7 @@ fn contract_1_a_present_pair_is_loaded_and_kept() {
 
 #[test]
 fn contract_2_6_both_values_stay_under_two_fixed_keys() {
-    let Some(redis) = RedisServer::start() else {
-        return;
-    };
+    let Some(redis) = Redis::start() else { return };
     let server = plan(&redis).ready();
     let (private, public) = redis.pair();
     assert!(private.unwrap().starts_with("-----BEGIN PRIVATE KEY-----"));
@@ -77,9 +71,7 @@ fn contract_2_6_both_values_stay_under_two_fixed_keys() {
 
 #[test]
 fn a_later_mismatch_keeps_the_pair_in_memory() {
-    let Some(redis) = RedisServer::start() else {
-        return;
-    };
+    let Some(redis) = Redis::start() else { return };
     let server = plan(&redis).ready();
     let (key, foreign) = (
         server.served_key(),
@@ -111,7 +103,7 @@ fn a_store_that_is_down_at_the_start_and_comes_up_later() {
             .len()
             == 1
     );
-    let Some(redis) = RedisServer::start_on(address) else {
+    let Some(redis) = Redis::start_on(address) else {
         return;
     };
     let server = server.ready();
@@ -121,9 +113,7 @@ fn a_store_that_is_down_at_the_start_and_comes_up_later() {
 
 #[test]
 fn another_valid_pair_in_the_store_is_adopted() {
-    let Some(redis) = RedisServer::start() else {
-        return;
-    };
+    let Some(redis) = Redis::start() else { return };
     let server = plan(&redis).ready();
     let next = SigningKey::generate(SigningType::Rsa);
     redis.command(&[

@@ -12,7 +12,7 @@ use tests::expect::has;
 use tests::free_address::free_address;
 use tests::process::Finished;
 use tests::programs::Program;
-use tests::redis_server::RedisServer;
+use tests::redis_server::Redis;
 use tests::redis_topologies::{Cluster, MASTER, SENTINEL_PASSWORD, Watched};
 use tests::wait;
 
@@ -75,9 +75,7 @@ fn wait_for_store_up(server: &AuthServer, up: u64) {
 
 #[test]
 fn a_user_of_few_rights_is_enough_and_one_of_fewer_is_rejected() {
-    let Some(redis) = RedisServer::start() else {
-        return;
-    };
+    let Some(redis) = Redis::start() else { return };
     let directory = tempfile::tempdir().unwrap();
     // The commands of docs/store.md.
     let rights = "on >hush-acl-77 ~{auth:user-token}:* +eval +get +set +del +exists +expire +expireat +incr \
@@ -112,9 +110,7 @@ fn a_user_of_few_rights_is_enough_and_one_of_fewer_is_rejected() {
 
 #[test]
 fn a_changed_password_is_read_again_without_an_outage() {
-    let Some(redis) = RedisServer::start() else {
-        return;
-    };
+    let Some(redis) = Redis::start() else { return };
     redis.command(&["CONFIG", "SET", "requirepass", "hush-first-77"]);
     let directory = tempfile::tempdir().unwrap();
     let password = file(&directory, "password", "hush-first-77");
@@ -243,9 +239,7 @@ fn a_cluster_whose_master_dies_is_away_for_a_moment_only() {
 
 #[test]
 fn a_store_that_stalls_or_was_away_changes_nothing() {
-    let Some(redis) = RedisServer::start() else {
-        return;
-    };
+    let Some(redis) = Redis::start() else { return };
     let url = redis.url();
     let servers = two_servers(&url, &[]);
     let token = servers[0].login();
@@ -265,7 +259,7 @@ fn a_store_that_stalls_or_was_away_changes_nothing() {
     for server in &servers {
         wait_for_store_up(server, 0);
     }
-    let redis = RedisServer::start_on(address).unwrap();
+    let redis = Redis::start_on(address).unwrap();
     wait::until("the keys to be back", || redis.pair().0);
     wait_for_the_store(&servers);
     assert_undivided(&servers, &token);

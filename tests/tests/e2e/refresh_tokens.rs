@@ -12,7 +12,7 @@ use tests::expect::has;
 use tests::message::Message;
 use tests::moved_clock::MovedClock;
 use tests::python::Python;
-use tests::redis_server::RedisServer;
+use tests::redis_server::Redis;
 use tests::sidecar::SidecarPlan;
 use tests::small_disk::{self, SmallDisk};
 use tests::tables::{self, TokenRequestTable, Verdicts};
@@ -190,7 +190,7 @@ fn beyond_the_limit_a_login_ends_the_oldest_session_of_its_user() {
     let users = UsersFile::with("ada", "enchantress");
     users.add("bob", "enchantress", &[]);
     let flags = ["--users", &users.location(), "--sessions-per-user", "2"];
-    let redis = RedisServer::start();
+    let redis = Redis::start();
     let plans = [None, redis.as_ref()].map(|redis| match redis {
         Some(redis) => plan().store(redis.url()),
         None => plan(),
@@ -386,9 +386,7 @@ fn a_session_ends_with_its_user_and_with_the_password() {
 
 #[test]
 fn a_server_with_an_older_users_file_ends_no_session() {
-    let Some(redis) = RedisServer::start() else {
-        return;
-    };
+    let Some(redis) = Redis::start() else { return };
     let [older, newer] = [UsersFile::new(), UsersFile::new()];
     for (users, password) in [(&older, "enchantress"), (&newer, "another one")] {
         users.add("ada", password, &[]);
@@ -496,9 +494,7 @@ fn a_narrower_scope_is_for_one_token() {
 
 #[test]
 fn a_lost_redis_ends_sessions_and_lets_no_client_in() {
-    let Some(redis) = RedisServer::start() else {
-        return;
-    };
+    let Some(redis) = Redis::start() else { return };
     let start = || plan().store(redis.url()).ready();
     let (one, other) = (start(), start());
     let tokens = log_in(&one);
@@ -516,9 +512,7 @@ fn a_lost_redis_ends_sessions_and_lets_no_client_in() {
 
 #[test]
 fn without_the_store_logins_go_on_and_refreshing_waits() {
-    let Some(redis) = RedisServer::start() else {
-        return;
-    };
+    let Some(redis) = Redis::start() else { return };
     let address = redis.address();
     let server = plan().store(redis.url()).ready();
     let tokens = log_in(&server);
@@ -540,7 +534,7 @@ fn without_the_store_logins_go_on_and_refreshing_waits() {
     assert_eq!(server.log_out(&tokens.refresh).status(), 503);
     assert_eq!(event(&server, "not_stored"), Some(3));
     assert_eq!(server.until_logged("logins get no refresh token"), 1);
-    let Some(_redis) = RedisServer::start_on(address) else {
+    let Some(_redis) = Redis::start_on(address) else {
         return;
     };
     let tokens = log_in(&server);
@@ -550,7 +544,7 @@ fn without_the_store_logins_go_on_and_refreshing_waits() {
 
 #[test]
 fn a_successful_logout_outlives_its_server() {
-    let (home, redis) = (tempfile::tempdir().unwrap(), RedisServer::start());
+    let (home, redis) = (tempfile::tempdir().unwrap(), Redis::start());
     let on_redis = redis.as_ref().map(|redis| plan().store(redis.url()));
     let plans = [Some(plan().directory(home.path())), on_redis];
     for plan in plans.into_iter().flatten() {
@@ -575,9 +569,7 @@ fn a_successful_logout_outlives_its_server() {
 
 #[test]
 fn a_logout_on_a_full_disk_is_no_success() {
-    let Some(disk) = SmallDisk::new() else {
-        return;
-    };
+    let Some(disk) = SmallDisk::new() else { return };
     let holder = disk.mounted();
     let room = disk.seen_by(&holder);
     let start = || plan().on_disk(&disk, &holder).ready();
@@ -601,7 +593,7 @@ fn a_logout_on_a_full_disk_is_no_success() {
 
 #[test]
 fn a_server_s_wrong_clock_decides_about_no_user() {
-    let (Some(redis), Some(clock)) = (RedisServer::start(), MovedClock::new()) else {
+    let (Some(redis), Some(clock)) = (Redis::start(), MovedClock::new()) else {
         return;
     };
     for offset in [86_400, -300] {

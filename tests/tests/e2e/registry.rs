@@ -13,7 +13,7 @@ use tests::echo_service::EchoService;
 use tests::fake_auth_server::FakeAuthServer;
 use tests::keys::SigningType;
 use tests::nacos_3::{self, Nacos3};
-use tests::redis_server::RedisServer;
+use tests::redis_server::Redis;
 use tests::rnacos_server::{PASSWORD, Rnacos, SERVICE, USER};
 use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
 use tests::socket_server::{Reply, response};
@@ -226,8 +226,7 @@ fn contract_8_each_tick_tries_another_instance() {
 
 #[test]
 fn an_instance_that_is_killed_is_gone_from_the_list_of_sidecars() {
-    let (Some(registry), Some(redis)) = (Rnacos::start_with_short_expiry(), RedisServer::start())
-    else {
+    let (Some(registry), Some(redis)) = (Rnacos::start_with_short_expiry(), Redis::start()) else {
         return;
     };
     let start = || registering(&registry.url()).store(redis.url()).ready();

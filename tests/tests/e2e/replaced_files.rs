@@ -14,7 +14,7 @@ use tests::keys::SigningType;
 use tests::message::Message;
 use tests::process::Process;
 use tests::programs::Program;
-use tests::redis_server::RedisServer;
+use tests::redis_server::Redis;
 use tests::stack::ForgedStack;
 use tests::users_file::UsersFile;
 use tests::wait;
@@ -55,7 +55,7 @@ fn until_said(process: &Process, admin: SocketAddr, file: &str) {
 #[test]
 fn an_older_users_file_lets_no_user_in_who_has_left() {
     let mounts = FileMounts::of(&[("users.toml", &users())]);
-    let (Some(mounts), Some(redis)) = (mounts, RedisServer::start()) else {
+    let (Some(mounts), Some(redis)) = (mounts, Redis::start()) else {
         return;
     };
     let path = mounts.inside("users.toml");

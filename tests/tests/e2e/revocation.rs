@@ -13,7 +13,7 @@ use tests::client::Client;
 use tests::echo_service::EchoService;
 use tests::programs::Program;
 use tests::raw_client::{HANDSHAKE, RawClient, exchange, head_with_token};
-use tests::redis_server::RedisServer;
+use tests::redis_server::Redis;
 use tests::sidecar::{EVERY_SECOND, NEVER, Sidecar, SidecarPlan};
 use tests::socket_server::{Reply, SocketServer, response};
 use tests::streaming_service::StreamingService;
@@ -234,7 +234,7 @@ fn a_user_who_is_disabled_removed_or_changed_is_out() {
 const LOG: &str = "{auth:user-token}:log:revocations";
 
 /// Returns the number of different revocations in the store.
-fn in_log(redis: &RedisServer) -> usize {
+fn in_log(redis: &Redis) -> usize {
     let entries = redis.command(&["ZRANGE", LOG, "0", "-1"]);
     let entries = entries.unwrap_or_default();
     let facts = entries.lines().filter_map(|entry| entry.split_once(' '));
@@ -243,9 +243,7 @@ fn in_log(redis: &RedisServer) -> usize {
 
 #[test]
 fn revocations_on_one_redis_survive_flush_and_backup() {
-    let Some(redis) = RedisServer::start() else {
-        return;
-    };
+    let Some(redis) = Redis::start() else { return };
     let start = || AuthServerPlan::polling().store(redis.url()).ready();
     let (one, other) = (start(), start());
     let service = EchoService::start();
@@ -285,9 +283,7 @@ fn revocations_on_one_redis_survive_flush_and_backup() {
 /// A logout moves as much beside many revocations as beside none.
 #[test]
 fn a_logout_beside_25_000_revocations_moves_at_most_24_kib() {
-    let Some(redis) = RedisServer::start() else {
-        return;
-    };
+    let Some(redis) = Redis::start() else { return };
     // No poll of the store counts.
     let flags = ["--refresh-tokens", "--store-poll-interval", "3600"];
     let plan = AuthServerPlan::new().flags(ECDSA).flags(flags);
@@ -310,7 +306,7 @@ fn a_logout_beside_25_000_revocations_moves_at_most_24_kib() {
 }
 
 /// Returns the bytes that Redis has received and sent.
-fn traffic(redis: &RedisServer) -> u64 {
+fn traffic(redis: &Redis) -> u64 {
     let stats = redis.command(&["INFO", "stats"]).unwrap();
     let field = |name: &str| -> u64 {
         let line = stats.lines().find_map(|line| line.strip_prefix(name));

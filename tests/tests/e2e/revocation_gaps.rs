@@ -5,7 +5,7 @@ use tests::auth_server::{AuthServer, AuthServerPlan};
 use tests::echo_service::EchoService;
 use tests::expect::has;
 use tests::message::Message;
-use tests::redis_server::RedisServer;
+use tests::redis_server::Redis;
 use tests::sidecar::SidecarPlan;
 use tests::token_forge::jti_of;
 use tests::users_file::UsersFile;
@@ -34,7 +34,7 @@ fn a_logout_ends_a_token_that_only_sidecars_still_accept() {
 
 #[test]
 fn a_user_who_is_removed_while_no_server_runs_is_out() {
-    let redis = RedisServer::start();
+    let redis = Redis::start();
     for redis in [None, redis.as_ref()] {
         let users = UsersFile::new();
         for account in ["ada", "bob", "eve", "sue"] {

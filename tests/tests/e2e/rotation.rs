@@ -16,7 +16,7 @@ use tests::keys::{SigningKey, SigningType};
 use tests::loopback::connect_as;
 use tests::message::Message;
 use tests::metrics::rejections;
-use tests::redis_server::RedisServer;
+use tests::redis_server::Redis;
 use tests::sidecar::{EVERY_SECOND, NEVER, Sidecar, SidecarPlan};
 use tests::socket_server::{Reply, SocketServer, response};
 use tests::token_forge::{Forge, Signature, claims, kid_of, signing_input};
@@ -112,9 +112,7 @@ fn five_rotations_under_load_reject_no_request() {
 /// rejected by all, also where the token is in the cache.
 #[test]
 fn a_revoked_key_is_rejected_at_every_replica_and_sidecar() {
-    let Some(redis) = RedisServer::start() else {
-        return;
-    };
+    let Some(redis) = Redis::start() else { return };
     let service = EchoService::start();
     let replicas = [(); 2].map(|()| AuthServerPlan::polling().store(redis.url()).ready());
     let sidecars = [0, 1].map(|at| sidecar(&service, &replicas[at].url(), EVERY_SECOND));

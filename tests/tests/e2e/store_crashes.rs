@@ -72,9 +72,7 @@ fn dying_while_it_writes(arguments: &[&str]) {
 
 #[test]
 fn a_revocation_on_a_full_disk_fails_and_can_be_repeated() {
-    let Some(room) = Room::new() else {
-        return;
-    };
+    let Some(room) = Room::new() else { return };
     let server = room.plan().ready();
     let stolen = server.login();
     let kid = kid_of(&stolen);
@@ -95,9 +93,7 @@ fn a_revocation_on_a_full_disk_fails_and_can_be_repeated() {
 
 #[test]
 fn a_first_start_on_a_full_disk_waits_for_room() {
-    let Some(room) = Room::new() else {
-        return;
-    };
+    let Some(room) = Room::new() else { return };
     room.fill();
     let server = room.plan().start();
     server.until_logged("full");

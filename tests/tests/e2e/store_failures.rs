@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use tests::auth_server::{AuthServer, AuthServerPlan, file_store};
 use tests::file_store;
 use tests::programs::Program;
-use tests::redis_server::RedisServer;
+use tests::redis_server::Redis;
 
 const AWAY: &str = "store_unavailable";
 const UNKNOWN: &str = "store_outcome_unknown";
@@ -55,9 +55,7 @@ fn a_locked_database_takes_nothing_and_goes_on_afterwards() {
 
 #[test]
 fn a_redis_that_takes_nothing_ends_nothing() {
-    let Some(redis) = RedisServer::start() else {
-        return;
-    };
+    let Some(redis) = Redis::start() else { return };
     let server = plan(&redis.url()).ready();
     let of_pause = &[AWAY, UNKNOWN][..];
     for (begins, ends, reasons) in [

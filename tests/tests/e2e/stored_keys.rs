@@ -9,7 +9,7 @@ use tests::expect::has;
 use tests::keys::{SigningKey, SigningType};
 use tests::process::Finished;
 use tests::programs::Program;
-use tests::redis_server::{PRIVATE_KEY, PUBLIC_KEY, RedisServer};
+use tests::redis_server::{PRIVATE_KEY, PUBLIC_KEY, Redis};
 use tests::sidecar::SidecarPlan;
 use tests::token_forge::kid_of;
 use tests::wait;
@@ -20,18 +20,18 @@ const INDEX: &str = "{auth:user-token}:index:application";
 /// A time past every clock: the year 36812.
 const FAR_OFF: i64 = 1 << 40;
 
-fn ring(redis: &RedisServer) -> Value {
+fn ring(redis: &Redis) -> Value {
     let text = redis.command(&["GET", RING]).unwrap_or_default();
     serde_json::from_str(&text).unwrap_or_default()
 }
 
 /// Returns a server that polls the store every second.
-fn plan(redis: &RedisServer) -> AuthServerPlan {
+fn plan(redis: &Redis) -> AuthServerPlan {
     let plan = AuthServerPlan::polling().store(redis.url());
     plan.flags(["--rotation-lead", "2"])
 }
 
-fn server(redis: &RedisServer) -> AuthServer {
+fn server(redis: &Redis) -> AuthServer {
     plan(redis).ready()
 }
 
@@ -40,13 +40,13 @@ fn is_rejected(server: &AuthServer, token: &str) -> bool {
 }
 
 /// Runs `keys …` where no server runs, or none is to hear of the outcome.
-fn keys(redis: &RedisServer, words: &[&str]) -> Finished {
+fn keys(redis: &Redis, words: &[&str]) -> Finished {
     let store = ["--store", &redis.url()];
     Program::AuthServer.run(&[&["keys"], words, &store, &ECDSA].concat())
 }
 
 /// Restores all three values at once, as a snapshot or a replica that lags behind does.
-fn put_back(redis: &RedisServer, pair: &(Option<String>, Option<String>), ring: Option<&str>) {
+fn put_back(redis: &Redis, pair: &(Option<String>, Option<String>), ring: Option<&str>) {
     let (Some(private), Some(public)) = pair else {
         panic!("the snapshot holds no pair");
     };
@@ -63,7 +63,7 @@ fn put_back(redis: &RedisServer, pair: &(Option<String>, Option<String>), ring: 
     ]);
 }
 
-fn revoked(redis: &RedisServer, kid: &str) -> bool {
+fn revoked(redis: &Redis, kid: &str) -> bool {
     let ring = ring(redis);
     let revoked = ring["revoked"].as_array();
     revoked.is_some_and(|kids| kids.iter().any(|one| one == kid))
@@ -71,9 +71,7 @@ fn revoked(redis: &RedisServer, kid: &str) -> bool {
 
 #[test]
 fn a_revoked_key_stays_revoked_when_an_older_store_returns() {
-    let Some(redis) = RedisServer::start() else {
-        return;
-    };
+    let Some(redis) = Redis::start() else { return };
     let service = EchoService::start();
     for older_ring in [None, Some(r#"{"retired":[],"revoked":["of-before"]}"#)] {
         redis.command(&["FLUSHALL"]);
@@ -106,9 +104,7 @@ fn a_revoked_key_stays_revoked_when_an_older_store_returns() {
 
 #[test]
 fn a_revocation_that_the_store_lost_is_no_success() {
-    let Some(redis) = RedisServer::start() else {
-        return;
-    };
+    let Some(redis) = Redis::start() else { return };
     let token = server(&redis).login();
     let (kid, older) = (kid_of(&token), redis.pair());
     let end = std::thread::scope(|scope| {
@@ -125,9 +121,7 @@ fn a_revocation_that_the_store_lost_is_no_success() {
 
 #[test]
 fn a_bad_record_of_an_application_stops_no_revocation() {
-    let Some(redis) = RedisServer::start() else {
-        return;
-    };
+    let Some(redis) = Redis::start() else { return };
     let running = server(&redis);
     let token = running.login();
     let bad = r#"{"secretSha256":["short"]}"#;
@@ -156,9 +150,7 @@ fn a_bad_record_of_an_application_stops_no_revocation() {
 
 #[test]
 fn times_that_no_clock_can_have_written_are_corrected() {
-    let Some(redis) = RedisServer::start() else {
-        return;
-    };
+    let Some(redis) = Redis::start() else { return };
     let lifetime = ["--token-lifetime", "600", "--rotate-every", "1000"];
     let running = plan(&redis).flags(lifetime).ready();
     let kid = kid_of(&running.login());
@@ -185,9 +177,7 @@ fn times_that_no_clock_can_have_written_are_corrected() {
 
 #[test]
 fn a_ring_full_of_keys_keeps_no_sidecar_from_starting() {
-    let Some(redis) = RedisServer::start() else {
-        return;
-    };
+    let Some(redis) = Redis::start() else { return };
     let running = server(&redis);
     let entry = |until| {
         let public = SigningKey::generate(SigningType::Ecdsa).served();

@@ -9,7 +9,7 @@ use tests::expect::has;
 use tests::message::Message;
 use tests::process::CommandLine;
 use tests::programs::Program;
-use tests::redis_server::RedisServer;
+use tests::redis_server::Redis;
 use tests::users_file::UsersFile;
 use tests::wait;
 
@@ -418,9 +418,7 @@ fn log_in_with(server: &AuthServer, code: &str) -> String {
 
 #[test]
 fn a_code_counts_once_on_all_servers_of_a_store() {
-    let Some(redis) = RedisServer::start() else {
-        return;
-    };
+    let Some(redis) = Redis::start() else { return };
     let (users, secret) = with_second_factor();
     let servers = [(); 2].map(|()| {
         let plan = AuthServerPlan::new().store(redis.url());

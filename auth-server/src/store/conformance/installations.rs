@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use tests::certificates::Authority;
-use tests::redis_server::RedisServer;
+use tests::redis_server;
 use tests::redis_topologies::{Cluster, SENTINEL_PASSWORD, Watched};
 use zeroize::Zeroizing;
 
@@ -63,12 +63,12 @@ impl Installation for Memory {
 }
 
 /// A redis-server, stopped on drop.
-pub(crate) struct Redis(pub(crate) RedisServer);
+pub(crate) struct Redis(pub(crate) redis_server::Redis);
 
 impl Redis {
     /// Starts a server; `None`, with a message, if there is no redis-server.
     pub(crate) fn start() -> Option<Self> {
-        RedisServer::start().map(Self)
+        redis_server::Redis::start().map(Self)
     }
 
     pub(crate) fn store(&self) -> RedisStore {
@@ -96,7 +96,7 @@ pub(crate) struct Topology {
 }
 
 enum Servers {
-    Tls(Box<RedisServer>),
+    Tls(Box<redis_server::Redis>),
     Watched(Watched),
     Cluster(Cluster),
 }
@@ -106,7 +106,7 @@ impl Topology {
         // As in `main`; another test of this process may have been first.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let authority = Authority::new();
-        let server = RedisServer::start_with_tls(&authority)?;
+        let server = redis_server::Redis::start_with_tls(&authority)?;
         let certificate = authority.issue("client");
         let files = CredentialFiles {
             ca: Some(authority.file()),

@@ -45,7 +45,7 @@ fn assert_both_hear_of_a_next_key(servers: &[AuthServer; 2], url: &str, flags: &
 #[test]
 fn a_store_over_tls_with_a_client_certificate() {
     let (authority, other) = (Authority::new(), Authority::new());
-    let Some(redis) = RedisServer::start_with_tls(&authority) else {
+    let Some(redis) = Redis::start_with_tls(&authority) else {
         return;
     };
     let url = redis.url();
@@ -100,7 +100,7 @@ fn invalid_certificates_stop_the_start_with_one_line() {
 #[test]
 fn replaced_certificates_are_used_for_new_connections() {
     let (first, second) = (Authority::new(), Authority::new());
-    let Some(redis) = RedisServer::start_with_tls(&first) else {
+    let Some(redis) = Redis::start_with_tls(&first) else {
         return;
     };
     let directory = tempfile::tempdir().unwrap();
