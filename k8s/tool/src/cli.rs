@@ -62,9 +62,9 @@ pub(crate) struct SidecarsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct InjectArgs {
-    /// File of manifests; - for standard input, which is the default. Repeatable: a Service may be
-    /// in another file than its pods
-    #[arg(short = 'f', long = "file", value_name = "FILE")]
+    /// File of manifests; - for standard input. Repeatable: a Service may be in another file than its
+    /// pods
+    #[arg(short = 'f', long = "file", default_value = "-", value_name = "FILE")]
     pub(crate) files: Vec<String>,
 
     /// Print the objects of one kind alone
@@ -93,8 +93,8 @@ pub(crate) enum Only {
 
 #[derive(Debug, Args)]
 pub(crate) struct LintArgs {
-    /// File of manifests; - for standard input, which is the default. Repeatable
-    #[arg(short = 'f', long = "file", value_name = "FILE")]
+    /// File of manifests; - for standard input. Repeatable
+    #[arg(short = 'f', long = "file", default_value = "-", value_name = "FILE")]
     pub(crate) files: Vec<String>,
 }
 

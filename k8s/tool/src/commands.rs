@@ -1,5 +1,4 @@
 //! The three commands.
 
 pub(crate) mod inject;
-pub(crate) mod lint;
 pub(crate) mod webhook;

@@ -42,7 +42,7 @@ fn run() -> Result<(), ExitError> {
     signals::ignore_sighup()?;
     match command_line::parse::<Cli>()?.command {
         Command::Inject(args) => commands::inject::run(&args),
-        Command::Lint(args) => commands::lint::run(&args),
+        Command::Lint(args) => commands::inject::run_lint(&args),
         Command::Webhook(args) => {
             tls::install_provider()?;
             let _logs = telemetry::init(args.logs.log_format, &args.logs.log_level)?;

@@ -1,14 +1,14 @@
-//! `postern-k8s inject`: manifests in, manifests with sidecars out.
+//! `postern-k8s inject`: manifests in, manifests with sidecars out; `lint`: what that would change.
 
 use std::path::Path;
 
 use runtime::command_line;
 use runtime::files::bounded_read;
-use runtime::process::exit::ExitError;
+use runtime::process::exit::{ExitError, one_line};
 use runtime::process::output;
 
-use crate::cli::{InjectArgs, Only, SidecarsArgs};
-use crate::inject::{inject, remove};
+use crate::cli::{InjectArgs, LintArgs, Only, SidecarsArgs};
+use crate::inject::{inject, lint, remove};
 use crate::object::Object;
 use crate::settings::Settings;
 use crate::yaml::{self, Document};
@@ -41,10 +41,22 @@ pub(crate) fn run(args: &InjectArgs) -> Result<(), ExitError> {
     output::print(&yaml::stream(printed.map(|each| &each.value)))
 }
 
-/// Reads the documents of the files, or of standard input where none is named.
-pub(super) fn documents(files: &[String]) -> Result<Vec<Document>, ExitError> {
-    let standard = [STANDARD_INPUT.to_owned()];
-    let files = if files.is_empty() { &standard } else { files };
+/// Runs `lint`.
+///
+/// # Errors
+/// For input that cannot be read, and for an object that `inject` would change or reject.
+pub(crate) fn run_lint(args: &LintArgs) -> Result<(), ExitError> {
+    let settings = Settings::new(&SidecarsArgs::default())?;
+    let found = lint(&documents(&args.files)?, &settings);
+    let lines = found.iter().map(|each| one_line(each) + "\n");
+    output::print(&lines.collect::<String>())?;
+    match found.len() {
+        0 => Ok(()),
+        count => Err(ExitError::Config(format!("errors: {count}"))),
+    }
+}
+
+fn documents(files: &[String]) -> Result<Vec<Document>, ExitError> {
     let mut all = Vec::new();
     for file in files {
         all.extend(yaml::documents(file, &text(file)?)?);
