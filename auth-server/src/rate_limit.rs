@@ -4,6 +4,7 @@
 mod account_lockout;
 mod address_limit;
 mod backoff;
+mod permits;
 mod token_bucket;
 
 use std::num::NonZeroUsize;
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 pub(crate) use self::account_lockout::AccountLockout;
 pub(crate) use self::address_limit::AddressLimit;
+pub(crate) use self::permits::Permits;
 pub(crate) use self::token_bucket::{Rate, TokenBucket};
 
 /// Bounds each table to some megabytes; the least recently used entry makes room. Evicting one

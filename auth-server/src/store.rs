@@ -19,9 +19,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use runtime::process::exit::ExitError;
-use tokio::sync::Semaphore;
-use tokio::time::timeout;
 use zeroize::Zeroizing;
+
+use crate::rate_limit::Permits;
 
 /// Longer than the stores' own timeouts: an upper bound for any call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -29,8 +29,6 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Max number of calls of requests at once: each is a connection to Redis, or a thread that waits for a
 /// disk.
 const MAX_CALLS: usize = 64;
-/// Longest wait for others' calls.
-const CALLS_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Subject of a record. The names stand in the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -224,11 +222,11 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
 }
 
 /// A bound on the number of calls; the store bounds their time.
-pub(crate) struct Calls(Semaphore);
+pub(crate) struct Calls(Permits);
 
 impl Default for Calls {
     fn default() -> Self {
-        Self(Semaphore::new(MAX_CALLS))
+        Self(Permits::of(MAX_CALLS))
     }
 }
 
@@ -237,11 +235,9 @@ impl Calls {
         &self,
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        match timeout(CALLS_TIMEOUT, self.0.acquire()).await {
-            Ok(_permit) => call.await,
-            Err(_) => Err(StoreError::Unavailable(
-                "too many calls of the store are waiting".to_owned(),
-            )),
-        }
+        let _permit = self.0.take().await.ok_or_else(|| {
+            StoreError::Unavailable("too many calls of the store are waiting".to_owned())
+        })?;
+        call.await
     }
 }

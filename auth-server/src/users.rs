@@ -8,7 +8,6 @@ pub(crate) mod builtin;
 pub(crate) mod changes;
 pub(crate) mod edit;
 pub(crate) mod file;
-mod hash_pool;
 pub(crate) mod password;
 pub(crate) mod recorded;
 pub(crate) mod reload;

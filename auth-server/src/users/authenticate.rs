@@ -3,21 +3,26 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 use std::time::Instant;
 
 use runtime::process::clock::unix_now;
 use tokio::task::spawn_blocking;
 use wire::api::login::LoginRequest;
 
-use super::hash_pool::{Busy, HashPool};
 use super::unknown_names::UnknownNames;
 use super::{PresentUser, User, UserStore};
-use crate::rate_limit::{AccountLockout, RetryAfter};
+use crate::rate_limit::{AccountLockout, Permits, RetryAfter};
+
+/// Max checks of passwords at once. Each takes 19 MiB and a core for tens of milliseconds: more than cores
+/// would be no faster, and with many cores the memory is the limit.
+const MAX_CHECKS: usize = 16;
 
 pub(crate) struct Authenticator {
     users: Arc<dyn UserStore>,
     locks: Arc<AccountLockout>,
-    pool: HashPool,
+    /// Of checks at once.
+    checks: Permits,
     unknown_names: UnknownNames,
 }
 
@@ -36,18 +41,13 @@ impl From<RetryAfter> for AuthenticationError {
     }
 }
 
-impl From<Busy> for AuthenticationError {
-    fn from(_: Busy) -> Self {
-        Self::Busy
-    }
-}
-
 impl Authenticator {
     pub(crate) fn new(users: Arc<dyn UserStore>) -> Self {
+        let cores = available_parallelism().map_or(1, usize::from);
         Self {
             users,
             locks: Arc::new(AccountLockout::new()),
-            pool: HashPool::for_this_machine(),
+            checks: Permits::of(cores.min(MAX_CHECKS)),
             unknown_names: UnknownNames::new(),
         }
     }
@@ -83,7 +83,8 @@ impl Authenticator {
         }
         self.locks
             .check(&request.username, client, Instant::now())?;
-        let permit = self.pool.permit().await?;
+        let permit = self.checks.take().await;
+        let permit = permit.ok_or(AuthenticationError::Busy)?;
         // Checked again: others of the same client may have failed while this attempt waited.
         let attempt = self
             .locks
@@ -192,7 +193,7 @@ mod tests {
         let outcomes = join_all(guesses.iter().map(|guess| log_in(&users, "ada", guess))).await;
         let checked = |outcome: &&Result<_, _>| **outcome == Err(AuthenticationError::Failed);
         let checked = outcomes.iter().filter(checked).count();
-        let at_once = std::thread::available_parallelism().unwrap().get();
+        let at_once = available_parallelism().unwrap().get();
         assert!((1..=at_once).contains(&checked), "{checked} were checked");
     }
 
