@@ -125,8 +125,10 @@ impl RevocationLog {
             let surplus = state.surplus(now.saturating_add(1));
             (surplus, state.last().cloned())
         };
-        for (one, last) in surplus.into_iter().zip(last.iter().cycle()) {
-            self.collapse(one, last, now).await?;
+        if let Some(last) = last {
+            for one in surplus {
+                self.collapse(one, &last, now).await?;
+            }
         }
         match self.state.read().unknown() {
             0 => Ok(()),
