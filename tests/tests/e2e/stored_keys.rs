@@ -3,7 +3,6 @@
 
 use serde_json::{Value, json};
 use tests::auth_server::{AuthServer, AuthServerPlan, ECDSA, SECRET_KEY};
-use tests::clock;
 use tests::echo_service::EchoService;
 use tests::expect::has;
 use tests::keys::{SigningKey, SigningType};
@@ -146,33 +145,6 @@ fn a_bad_record_of_an_application_stops_no_revocation() {
     wait::until("the note to go", || running.store_note().is_none());
     let response = running.anonymous().get(SECRET_KEY);
     assert_eq!(response.verdict(), "401 application_unknown");
-}
-
-#[test]
-fn times_that_no_clock_can_have_written_are_corrected() {
-    let Some(redis) = Redis::start() else { return };
-    let lifetime = ["--token-lifetime", "600", "--rotate-every", "1000"];
-    let running = plan(&redis).flags(lifetime).ready();
-    let kid = kid_of(&running.login());
-    let retired = SigningKey::generate(SigningType::Ecdsa).served();
-    let planted = json!({
-        "epoch": FAR_OFF, "generation": 1,
-        "current": {"kid": kid, "since": FAR_OFF},
-        "retired": [{"public": retired, "until": FAR_OFF}],
-        "revoked": [],
-    });
-    redis.command(&["SET", RING, &planted.to_string()]);
-    let healed = wait::until("times of this century", || {
-        let ring = ring(&redis);
-        let since = ring["current"]["since"].as_i64()?;
-        let until = ring["retired"][0]["until"].as_i64()?;
-        (since < FAR_OFF && until < FAR_OFF).then_some((since, until))
-    });
-    let now = clock::now();
-    assert!(
-        healed.0 <= now && healed.1 <= now + 600 + 30 + 1,
-        "{healed:?}"
-    );
 }
 
 #[test]
