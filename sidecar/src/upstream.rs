@@ -1,15 +1,14 @@
 //! The upstream: the address of the service, and connections to it.
-//!
-//! The peer of each request is cloned from a prototype, because building one parses and resolves an
-//! address. The prototypes are replaced when the name resolves to other addresses.
 
 mod address;
+pub(crate) mod connections;
 mod dns_refresh;
 pub(crate) mod errors;
 pub(crate) mod exposure_check;
 mod loop_check;
 pub(crate) mod request;
 mod retry;
+pub(crate) mod service;
 mod tls;
 
 use std::net::SocketAddr;
@@ -20,7 +19,6 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use http::Version;
 use parking_lot::{Mutex, MutexGuard};
-use pingora::protocols::l4::socket::SocketAddr as ServiceAddress;
 use pingora::upstreams::peer::{HttpPeer, Peer};
 use tokio::sync::Notify;
 
@@ -32,6 +30,8 @@ pub(crate) use tls::UpstreamTls;
 /// Below the 5 s of Node, the shortest of the common servers: a POST on a connection that is being
 /// closed fails.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
+/// Limit of a response's head.
+pub(crate) const MAX_HEAD_BYTES: usize = 1024 * 1024;
 /// Pool group of connections that must not be HTTP/2, which Pingora's pool does not check.
 const HTTP_1_GROUP: u64 = 1;
 /// Number of pool groups for each generation of TLS.
@@ -66,10 +66,10 @@ struct CurrentTls {
 #[derive(Debug)]
 pub(crate) struct Upstream {
     settings: UpstreamSettings,
-    /// Locked while prototypes are replaced, so that the last ones use the last settings.
+    /// Locked while peers are replaced, so that the last ones use the last settings.
     tls: Mutex<CurrentTls>,
     /// Peers, one for each address; empty until the name resolves.
-    peers: ArcSwap<Vec<Prototypes>>,
+    peers: ArcSwap<Vec<Arc<ServicePeer>>>,
     /// Index of the entry in use.
     preferred: AtomicUsize,
     /// True once the service has chosen HTTP/1.1 over TLS.
@@ -78,13 +78,15 @@ pub(crate) struct Upstream {
     lost: Notify,
 }
 
+/// One address of the service, with the settings of connections to it. The keys are of the requests
+/// that may share one.
 #[derive(Debug)]
-struct Prototypes {
-    /// Peer for the version of the service's choice.
-    any: HttpPeer,
-    /// Peer for HTTP/1.1 alone: WebSockets and a service that chose it.
+pub(crate) struct ServicePeer {
+    /// For the version of the service's choice.
+    pub(crate) any: HttpPeer,
+    any_key: u64,
+    /// For HTTP/1.1 alone: WebSockets and a service that chose it.
     http_1: HttpPeer,
-    /// Its `reuse_hash`, computed once.
     http_1_key: u64,
 }
 
@@ -99,26 +101,26 @@ impl Upstream {
             tls: settings.tls.take(),
             generation: 0,
         };
-        let prototypes = match &settings.address.endpoint {
+        let peers = match &settings.address.endpoint {
             Endpoint::Unix(path) => {
                 let peer = path
                     .to_str()
                     .and_then(|path| HttpPeer::new_uds(path, false, String::new()).ok())
                     .ok_or("the path is too long for a socket")?;
-                vec![settings.prototypes(peer, &tls)]
+                vec![settings.peer(peer, &tls)]
             }
             Endpoint::Tcp { host, port } => {
                 let addresses = dns_refresh::resolve(host, *port).unwrap_or_else(|error| {
                     tracing::warn!(upstream = %settings.address, %error, "the service's name does not resolve yet");
                     Vec::new()
                 });
-                settings.all_prototypes(&addresses, &tls)
+                settings.all_peers(&addresses, &tls)
             }
         };
         Ok(Self {
             settings,
             tls: Mutex::new(tls),
-            peers: ArcSwap::from_pointee(prototypes),
+            peers: ArcSwap::from_pointee(peers),
             preferred: AtomicUsize::new(0),
             chose_http_1: AtomicBool::new(false),
             lost: Notify::new(),
@@ -130,28 +132,11 @@ impl Upstream {
         &self.settings.address
     }
 
-    /// Returns a peer for one request; `None` while the name does not resolve.
-    pub(crate) fn peer(&self) -> Option<Box<HttpPeer>> {
-        self.of_prototypes(|prototypes| Box::new(prototypes.any.clone()))
-    }
-
-    /// Returns a peer for HTTP/1.1; `None` while the name does not resolve.
-    pub(crate) fn http_1_peer(&self) -> Option<Box<HttpPeer>> {
-        self.of_prototypes(|prototypes| Box::new(prototypes.http_1.clone()))
-    }
-
-    /// Returns the address of that peer, and the key of its pooled connections.
-    pub(crate) fn http_1_pool(&self) -> Option<(ServiceAddress, u64)> {
-        self.of_prototypes(|prototypes| {
-            let address = prototypes.http_1.address().clone();
-            (address, prototypes.http_1_key)
-        })
-    }
-
-    fn of_prototypes<T>(&self, take: impl FnOnce(&Prototypes) -> T) -> Option<T> {
+    /// Returns the address in use; `None` while the name does not resolve.
+    pub(crate) fn peer(&self) -> Option<Arc<ServicePeer>> {
         let peers = self.peers.load();
         let index = self.preferred.load(Ordering::Relaxed) % peers.len().max(1);
-        peers.get(index).map(take)
+        peers.get(index).map(Arc::clone)
     }
 
     /// Returns true for a service of HTTP/1.1; over TLS once it has chosen that version. Until then
@@ -181,12 +166,12 @@ impl Upstream {
     }
 
     /// Selects the next address after `peer` was unreachable, and has the name resolved again.
-    pub(crate) fn unreachable(&self, peer: &HttpPeer) {
+    pub(crate) fn unreachable(&self, peer: &Arc<ServicePeer>) {
         let peers = self.peers.load();
         let index = self.preferred.load(Ordering::Relaxed);
         let current = peers.get(index % peers.len().max(1));
         // Of several requests that fail at once, only one selects the next address.
-        if current.is_some_and(|current| current.any.address() == peer.address()) {
+        if current.is_some_and(|current| Arc::ptr_eq(current, peer)) {
             let next = index.wrapping_add(1);
             let _ =
                 self.preferred
@@ -198,15 +183,15 @@ impl Upstream {
     /// Returns the present addresses.
     fn addresses(&self) -> Vec<SocketAddr> {
         let peers = self.peers.load();
-        let inet = |peer: &Prototypes| peer.any.address().as_inet().copied();
+        let inet = |peer: &Arc<ServicePeer>| peer.any.address().as_inet().copied();
         peers.iter().filter_map(inet).collect()
     }
 
     /// Replaces the addresses.
     fn set_addresses(&self, addresses: &[SocketAddr]) {
         let tls = self.tls();
-        let prototypes = self.settings.all_prototypes(addresses, &tls);
-        self.peers.store(Arc::new(prototypes));
+        let peers = self.settings.all_peers(addresses, &tls);
+        self.peers.store(Arc::new(peers));
         self.preferred.store(0, Ordering::Relaxed);
     }
 
@@ -220,8 +205,8 @@ impl Upstream {
         current.tls = tls;
         current.generation += 1;
         let addresses = self.addresses();
-        let prototypes = self.settings.all_prototypes(&addresses, &current);
-        self.peers.store(Arc::new(prototypes));
+        let peers = self.settings.all_peers(&addresses, &current);
+        self.peers.store(Arc::new(peers));
         true
     }
 
@@ -231,17 +216,17 @@ impl Upstream {
 }
 
 impl UpstreamSettings {
-    fn all_prototypes(&self, addresses: &[SocketAddr], tls: &CurrentTls) -> Vec<Prototypes> {
+    fn all_peers(&self, addresses: &[SocketAddr], tls: &CurrentTls) -> Vec<Arc<ServicePeer>> {
         addresses
             .iter()
             .map(|address| {
                 let peer = HttpPeer::new(*address, tls.tls.is_some(), String::new());
-                self.prototypes(peer, tls)
+                self.peer(peer, tls)
             })
             .collect()
     }
 
-    fn prototypes(&self, mut any: HttpPeer, tls: &CurrentTls) -> Prototypes {
+    fn peer(&self, mut any: HttpPeer, tls: &CurrentTls) -> Arc<ServicePeer> {
         let options = &mut any.options;
         options.connection_timeout = Some(self.timeouts.connect);
         options.total_connection_timeout = Some(self.timeouts.connect);
@@ -259,11 +244,12 @@ impl UpstreamSettings {
         let mut http_1 = any.clone();
         http_1.options.set_http_version(1, 1);
         http_1.group_key += HTTP_1_GROUP;
-        Prototypes {
+        Arc::new(ServicePeer {
+            any_key: any.reuse_hash(),
             any,
             http_1_key: http_1.reuse_hash(),
             http_1,
-        }
+        })
     }
 }
 
@@ -295,11 +281,10 @@ mod tests {
     #[test]
     fn websockets_share_no_connection_that_may_be_http2() {
         let upstream = upstream("https://127.0.0.1:1").unwrap();
-        let any = upstream.peer().unwrap();
-        let websocket = upstream.http_1_peer().unwrap();
-        assert_eq!(any.options.alpn, ALPN::H2H1);
-        assert_eq!(websocket.options.alpn, ALPN::H1);
-        assert_ne!(any.reuse_hash(), websocket.reuse_hash());
+        let peer = upstream.peer().unwrap();
+        assert_eq!(peer.any.options.alpn, ALPN::H2H1);
+        assert_eq!(peer.http_1.options.alpn, ALPN::H1);
+        assert_ne!(peer.any_key, peer.http_1_key);
     }
 
     #[test]
@@ -338,11 +323,11 @@ mod tests {
         let first = address();
         upstream.unreachable(&first);
         let second = address();
-        assert_ne!(first.address(), second.address());
+        assert_ne!(first.any.address(), second.any.address());
         // A second failure of the first one changes nothing.
         upstream.unreachable(&first);
-        assert_eq!(address().address(), second.address());
+        assert_eq!(address().any.address(), second.any.address());
         upstream.unreachable(&second);
-        assert_eq!(address().address(), first.address());
+        assert_eq!(address().any.address(), first.any.address());
     }
 }

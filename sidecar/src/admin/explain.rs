@@ -93,8 +93,7 @@ impl Explainer {
         let decision =
             decision.or_else(|rejected| policy.forward_if_reporting(rejected, received, at));
         let headers = &received.headers;
-        let kind = RequestKind::of(&received.method, received.version, headers);
-        let opens_websocket = kind == RequestKind::WebSocket;
+        let opens_websocket = received.kind == RequestKind::WebSocket;
         let token = policy.interceptor.token(headers, opens_websocket);
         if let Some(token) = token.ok().flatten() {
             explanation.show_token(token.as_str());

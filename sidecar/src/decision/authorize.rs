@@ -235,8 +235,7 @@ impl AuthPolicy {
             let document = observer.check("method", resource.respond(method))?;
             return Ok(Decision::Respond(document));
         }
-        let kind = RequestKind::of(method, request.version, headers);
-        let is_websocket = kind == RequestKind::WebSocket;
+        let is_websocket = request.kind == RequestKind::WebSocket;
         let requirement = self.interceptor.classify_observed(
             method,
             target.path(),
@@ -279,7 +278,7 @@ impl AuthPolicy {
             } => return Ok(Decision::Preflight),
             AuthRequirement::Preflight { .. } => None,
         };
-        let forward = self.forward(verified, kind, &target)?;
+        let forward = self.forward(verified, request.kind, &target)?;
         Ok(Decision::Forward(forward))
     }
 

@@ -34,15 +34,14 @@ impl AuthPolicy {
             return Err(rejected);
         }
         let target = request.checked_target()?;
-        let kind = RequestKind::of(&request.method, request.version, &request.headers);
-        let opens_tunnel = kind == RequestKind::WebSocket;
+        let opens_tunnel = request.kind == RequestKind::WebSocket;
         let may_open_tunnel = rejected.verified.is_some() && self.carries_websockets;
         if self.interceptor.is_user_details(target.path()) || (opens_tunnel && !may_open_tunnel) {
             return Err(rejected);
         }
         Ok(Decision::Forward(Forward {
             reported: Some(rejected.rejection),
-            ..self.forward(rejected.verified, kind, &target)?
+            ..self.forward(rejected.verified, request.kind, &target)?
         }))
     }
 }

@@ -11,9 +11,10 @@ use tokio_util::io::poll_read_buf;
 
 use super::chunks;
 use super::head_search::HeadSearch;
-use super::response_head::{self, MAX_HEAD_BYTES, ResponseHead, ResponseTo};
-use super::service::{Http2Stream, Service};
+use super::response_head::{self, ResponseHead, ResponseTo};
 use super::side::Outgoing;
+use crate::upstream::MAX_HEAD_BYTES;
+use crate::upstream::service::{Http2Stream, Service};
 
 /// Max bytes that wait for the client before the next read from the service.
 const MAX_WAITING: usize = 32 * 1024;

@@ -1,19 +1,18 @@
-//! One request: its head, its authorization and its progress.
+//! One request: its head, and its progress.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use http::{HeaderName, HeaderValue, Method, header};
 use pingora::protocols::l4::socket::SocketAddr as ServiceAddress;
-use runtime::net::shares::{Holder, Share};
+use runtime::net::shares::Holder;
 use wire::http::framing::body::BodyReader;
 
-use super::Connected;
 use super::download::Download;
 use super::handshake::Handshake;
 use super::response_head::ResponseTo;
-use super::service::Service;
 use super::upload::Upload;
 use crate::app::App;
 use crate::config::live::Rules;
@@ -22,28 +21,23 @@ use crate::decision::strip_token;
 use crate::identity::forwarded::Client;
 use crate::identity::forwarded_head::ForwardedHead;
 use crate::identity::service_head::ServiceHead;
-use crate::request::kind::{RequestKind, is_grpc_call};
+use crate::request::kind::RequestKind;
 use crate::request::received::ReceivedHead;
 use crate::telemetry::outcome::Outcome;
 use crate::telemetry::request_id::RequestIds;
 use crate::telemetry::request_span::{RequestSpan, SpanHead};
-use crate::upstream::{Sent, Tries};
+use crate::upstream::Tries;
+use crate::upstream::service::Service;
 
 /// A request as received.
-pub(crate) struct Request {
-    pub(crate) head: ReceivedHead,
+pub(super) struct Request {
+    pub(super) head: ReceivedHead,
     pub(super) rules: Arc<Rules>,
     pub(super) ids: RequestIds,
     pub(super) began: Instant,
     pub(super) span: RequestSpan,
     /// True if the connection to the service closes after the response.
     pub(super) closes_service: bool,
-}
-
-/// An authorized request, for the service.
-pub(super) struct Authorized {
-    pub(super) forward: Forward,
-    pub(super) _permit: Share,
 }
 
 /// Progress of a request.
@@ -109,28 +103,12 @@ impl Progress {
     pub(super) fn sent_bytes(&self) -> u64 {
         self.own_bytes + self.download.body_bytes()
     }
-
-    /// Returns true if the request may be sent to the service again.
-    pub(super) fn may_retry(
-        &mut self,
-        error: &pingora::Error,
-        request: &Request,
-        connected: &Connected,
-        upload: &Upload,
-    ) -> bool {
-        let sent = Sent {
-            method: &request.head.method,
-            reused: connected.is_reused,
-            repeatable: upload.is_repeatable() && self.download.head().is_none(),
-        };
-        self.tries.after_sending(error, sent, Instant::now())
-    }
 }
 
 impl Request {
-    pub(crate) fn new(head: ReceivedHead, proxy: &App, client: &Client) -> Self {
+    pub(super) fn new(head: ReceivedHead, app: &App, client: &Client) -> Self {
         let began = Instant::now();
-        let mut ids = RequestIds::of(&head.headers, proxy.request_ids);
+        let mut ids = RequestIds::of(&head.headers, app.request_ids);
         let received = SpanHead {
             method: &head.method,
             target: head.target(),
@@ -142,7 +120,7 @@ impl Request {
         Self {
             began,
             span,
-            rules: proxy.rules.load(),
+            rules: app.rules.load(),
             ids,
             head,
             closes_service: false,
@@ -214,19 +192,23 @@ impl Request {
 
     /// Returns true for a gRPC call, also of a client without a token.
     pub(super) fn is_call(&self) -> bool {
-        let head = &self.head;
-        is_grpc_call(&head.method, head.version, &head.headers)
+        self.head.kind == RequestKind::Grpc
     }
 
     /// Returns true for the handshake of a WebSocket.
     pub(super) fn opens_websocket(&self) -> bool {
-        let head = &self.head;
-        RequestKind::of(&head.method, head.version, &head.headers) == RequestKind::WebSocket
+        self.head.kind == RequestKind::WebSocket
+    }
+
+    /// Returns the client's IP, through trusted proxies.
+    pub(super) fn client_ip(&self, app: &App, client: &Client) -> Option<IpAddr> {
+        let proxies = &app.request_logger.trusted_proxies;
+        Some(proxies.client(client.address?, &self.head.headers))
     }
 
     /// Returns the client, which holds what no user holds.
-    pub(super) fn client(&self, proxy: &App, client: &Client) -> Holder {
-        Holder::at(proxy.client_ip(client.address, &self.head.headers))
+    pub(super) fn holder(&self, app: &App, client: &Client) -> Holder {
+        Holder::at(self.client_ip(app, client))
     }
 
     /// Returns true if the client may omit the body after a response.
@@ -234,9 +216,12 @@ impl Request {
         self.head.headers.contains_key(header::EXPECT)
     }
 
-    /// Returns the headers of every response of the sidecar.
+    /// Returns the headers of every response of the sidecar: CORS and the request id.
     pub(super) fn common_response_headers(&self) -> Vec<(HeaderName, HeaderValue)> {
-        App::common_response_headers(&self.rules, &self.ids, &self.head.headers)
+        let origins = self.rules.auth_policy.interceptor.allowed_origins();
+        let mut fields = origins.response_fields(&self.head.headers);
+        fields.extend(self.ids.echo());
+        fields
     }
 
     pub(super) fn for_response<'a>(

@@ -12,7 +12,8 @@ use wire::rejection::Rejection;
 use super::client_head::ClientHead;
 use super::side::Outgoing;
 use crate::decision::protected_resource::ProtectedResource;
-use crate::request::kind::{GRPC_STATUS, is_grpc_call};
+use crate::request::kind::{GRPC_STATUS, RequestKind};
+use crate::request::received::ReceivedHead;
 
 /// Wait for a client that is still sending: closing earlier would reset the connection before it
 /// reads the response.
@@ -184,9 +185,9 @@ impl LocalResponse {
     }
 
     /// Adapts a rejection to a request that is a gRPC call.
-    pub(crate) fn for_call(self, method: &Method, version: Version, received: &HeaderMap) -> Self {
+    pub(super) fn for_call(self, received: &ReceivedHead) -> Self {
         match self.rejection {
-            Some(rejection) if is_grpc_call(method, version, received) => self.into_grpc(rejection),
+            Some(rejection) if received.kind == RequestKind::Grpc => self.into_grpc(rejection),
             _ => self,
         }
     }

@@ -11,9 +11,9 @@ use super::handshake::Handshake;
 use super::malformed_head;
 use super::side::Outgoing;
 use crate::request::kind::{GRPC_STATUS, RequestKind};
+use crate::upstream::MAX_HEAD_BYTES;
 
 pub(super) const MAX_FIELDS: usize = 256;
-pub(super) const MAX_HEAD_BYTES: usize = 1024 * 1024;
 
 /// Properties of the request that affect the head of its response.
 #[derive(Debug, Clone, Copy)]

@@ -1,14 +1,15 @@
 //! The client's side of an exchange, which each version of HTTP implements.
 
+use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::BytesMut;
 use h2::Reason;
 use http::{HeaderMap, Response};
 use pingora::Error;
+use tokio::time::{Instant, Sleep, sleep_until};
 use wire::http::framing::body::BodyReader;
 
-use super::timer::Timer;
 use super::upload::Upload;
 
 /// The client of one request.
@@ -64,5 +65,29 @@ impl Outgoing {
     /// Returns true once the whole response has left.
     pub(crate) fn is_sent(&self) -> bool {
         self.is_whole && self.heads.is_empty() && self.bytes.is_empty() && !self.needs_flush
+    }
+}
+
+/// Timer with a deadline that may move with every read. An armed timer that fires early enough is
+/// kept: arming costs more than one unneeded wake-up a minute.
+#[derive(Default)]
+pub(crate) struct Timer(Option<Pin<Box<Sleep>>>);
+
+impl Timer {
+    /// Completes once `deadline` has passed.
+    pub(crate) fn poll_until(&mut self, cx: &mut Context<'_>, deadline: Instant) -> Poll<()> {
+        let sleep = self
+            .0
+            .get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+        if sleep.deadline() > deadline {
+            sleep.as_mut().reset(deadline);
+        }
+        while sleep.as_mut().poll(cx).is_ready() {
+            if Instant::now() >= deadline {
+                return Poll::Ready(());
+            }
+            sleep.as_mut().reset(deadline);
+        }
+        Poll::Pending
     }
 }

@@ -14,9 +14,9 @@ use wire::http::framing::body::{BodyReader, MalformedChunk};
 use wire::http::framing::unread::may_be_request;
 
 use super::chunks;
-use super::service::{Http2Stream, Service};
 use crate::config::live::Rules;
 use crate::request::http2;
+use crate::upstream::service::{Http2Stream, Service};
 
 /// Max bytes that wait for the service before the next read from the client.
 const MAX_WAITING: usize = 32 * 1024;

@@ -5,7 +5,6 @@ use wire::rejection::Rejection;
 use super::side::{HEAD_READ, Http1Side};
 use crate::exchange::Exchanges;
 use crate::exchange::head_search::HeadSearch;
-use crate::exchange::request::Request;
 use crate::exchange::response::raw_http1_response;
 use crate::identity::forwarded::Client;
 use crate::request::MAX_HEAD_BYTES;
@@ -26,9 +25,8 @@ pub(crate) async fn serve(exchanges: &Exchanges, side: &mut Http1Side, client: &
             }
         };
         let had_large_buffer = !head.body.is_done() || head.raw.len() > HEAD_READ;
-        let mut request = Request::new(head, &exchanges.proxy, client);
         side.activity.serves();
-        let served = exchanges.serve(&mut request, side, client).await;
+        let served = exchanges.serve(head, side, client).await;
         if !served.keep_alive {
             break;
         }

@@ -22,8 +22,7 @@ use wire::rejection::Rejection;
 use super::HTTP_2_PREFACE;
 use crate::downstream::transport::ClientTransport;
 use crate::exchange::response::DRAIN_TIMEOUT;
-use crate::exchange::side::{ClientSide, Outgoing};
-use crate::exchange::timer::Timer;
+use crate::exchange::side::{ClientSide, Outgoing, Timer};
 use crate::exchange::upload::Upload;
 
 /// Most heads arrive in one read.

@@ -17,7 +17,6 @@ use wire::rejection::Rejection;
 use super::side::Http2Side;
 use super::transport::FollowedTransport;
 use crate::exchange::Exchanges;
-use crate::exchange::request::Request;
 use crate::http1::Http1Side;
 use crate::identity::forwarded::Client;
 use crate::request::http2::LIBRARY_MAX_HEAD_BYTES;
@@ -88,10 +87,9 @@ impl Connection {
         tokio::spawn(async move {
             let (parts, body) = request.into_parts();
             let head = ReceivedHead::of_stream(parts, !body.is_end_stream());
-            let mut request = Request::new(head, &requests.proxy, &client);
-            let timeout = requests.proxy.downstream_write_timeout;
+            let timeout = requests.app.downstream_write_timeout;
             let mut side = Http2Side::new(body, response, timeout);
-            requests.serve(&mut request, &mut side, &client).await;
+            requests.serve(head, &mut side, &client).await;
             drop((side, counted, stream));
         });
     }

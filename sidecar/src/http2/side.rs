@@ -13,8 +13,7 @@ use tokio::time::Instant;
 use wire::http::framing::body::BodyReader;
 
 use super::unsent::Unsent;
-use crate::exchange::side::{ClientSide, Outgoing};
-use crate::exchange::timer::Timer;
+use crate::exchange::side::{ClientSide, Outgoing, Timer};
 use crate::exchange::upload::Upload;
 
 /// A stream of a client. Dropped before the response ends, it is reset.

@@ -23,7 +23,7 @@ pub(crate) enum RequestKind {
 
 impl RequestKind {
     /// Reads the kind from the head of a request.
-    pub(crate) fn of(method: &Method, version: Version, headers: &HeaderMap) -> Self {
+    pub(super) fn of(method: &Method, version: Version, headers: &HeaderMap) -> Self {
         if is_websocket_handshake(method, version, headers) {
             Self::WebSocket
         } else if is_grpc_call(method, version, headers) {
@@ -51,7 +51,7 @@ impl RequestKind {
 }
 
 /// Returns true for a gRPC call, which exists in HTTP/2 alone.
-pub(crate) fn is_grpc_call(method: &Method, version: Version, headers: &HeaderMap) -> bool {
+fn is_grpc_call(method: &Method, version: Version, headers: &HeaderMap) -> bool {
     *method == Method::POST
         && version == Version::HTTP_2
         && has_media_type(headers, &header::CONTENT_TYPE, is_grpc)

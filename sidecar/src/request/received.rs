@@ -11,6 +11,7 @@ use wire::http::framing::{Body, check_fields};
 use wire::rejection::Rejection;
 
 use crate::request::header_list::members;
+use crate::request::kind::RequestKind;
 use crate::request::{MAX_HEAD_BYTES, MAX_HEAD_LINES};
 
 /// A received head: its bytes, and what they mean.
@@ -18,6 +19,7 @@ pub(crate) struct ReceivedHead {
     pub(crate) method: Method,
     pub(crate) version: Version,
     pub(crate) headers: HeaderMap,
+    pub(crate) kind: RequestKind,
     /// The rest of the connection if the framing is ambiguous.
     pub(crate) body: BodyReader,
     /// True if the client's connection stays open after the response.
@@ -36,43 +38,12 @@ struct Field {
     value: Range<usize>,
 }
 
-/// A head that is not taken yet.
-struct Layout {
-    method: Method,
-    version: Version,
-    body: BodyReader,
-    keep_alive: bool,
-    target: Range<usize>,
-    fields: Vec<Field>,
-    length: usize,
-}
-
 /// Takes a head from the front of `received`; returns `None` while it is incomplete.
 ///
 /// # Errors
 /// [`Rejection::RequestMalformed`] for what is no head, [`Rejection::RequestHeaderTooLarge`] for too
 /// many fields. What follows on the connection cannot be read.
 pub(crate) fn take(received: &mut BytesMut) -> Result<Option<ReceivedHead>, Rejection> {
-    let Some(layout) = layout_of(received)? else {
-        return Ok(None);
-    };
-    let raw = received.split_to(layout.length).freeze();
-    let headers = headers_of(&raw, &layout.fields).ok_or(Rejection::RequestMalformed)?;
-    Ok(Some(ReceivedHead {
-        method: layout.method,
-        version: layout.version,
-        headers,
-        body: layout.body,
-        keep_alive: layout.keep_alive,
-        raw,
-        target: layout.target,
-        fields: layout.fields,
-        uri: None,
-    }))
-}
-
-/// Finds the parts of a head; returns `None` while it is incomplete.
-fn layout_of(received: &[u8]) -> Result<Option<Layout>, Rejection> {
     let mut fields = [const { MaybeUninit::uninit() }; MAX_HEAD_LINES];
     let mut parsed = httparse::Request::new(&mut []);
     let status = parsed.parse_with_uninit_headers(received, &mut fields);
@@ -82,17 +53,6 @@ fn layout_of(received: &[u8]) -> Result<Option<Layout>, Rejection> {
     if length > MAX_HEAD_BYTES {
         return Err(Rejection::RequestHeaderTooLarge);
     }
-    let method = parsed.method.unwrap_or_default().parse();
-    let head = ParsedHead {
-        method: method.map_err(|_| Rejection::RequestMalformed)?,
-        version: match parsed.version {
-            Some(1) => Version::HTTP_11,
-            _ => Version::HTTP_10,
-        },
-        target: parsed.path.unwrap_or_default(),
-        fields: parsed.headers,
-    };
-    let body = head.body();
     let range = |part: &[u8]| {
         let start = part.as_ptr().addr() - received.as_ptr().addr();
         start..start + part.len()
@@ -101,15 +61,29 @@ fn layout_of(received: &[u8]) -> Result<Option<Layout>, Rejection> {
         name: range(field.name.as_bytes()),
         value: range(field.value),
     };
-    Ok(Some(Layout {
+    let method = parsed.method.unwrap_or_default().parse();
+    let method: Method = method.map_err(|_| Rejection::RequestMalformed)?;
+    let version = match parsed.version {
+        Some(1) => Version::HTTP_11,
+        _ => Version::HTTP_10,
+    };
+    let target = range(parsed.path.unwrap_or_default().as_bytes());
+    let fields: Vec<Field> = parsed.headers.iter().map(field).collect();
+    let raw = received.split_to(length).freeze();
+    let headers = headers_of(&raw, &fields).ok_or(Rejection::RequestMalformed)?;
+    let body = body_of(version, &headers);
+    Ok(Some(ReceivedHead {
+        kind: RequestKind::of(&method, version, &headers),
         // The decision rejects an ambiguous head, whose connection ends.
-        keep_alive: body.is_some() && head.keep_alive(),
+        keep_alive: body.is_some() && stays_open(version, &headers),
         body: body.map_or(BodyReader::UNTIL_CLOSE, BodyReader::new),
-        target: range(head.target.as_bytes()),
-        fields: head.fields.iter().map(field).collect(),
-        method: head.method,
-        version: head.version,
-        length,
+        method,
+        version,
+        headers,
+        raw,
+        target,
+        fields,
+        uri: None,
     }))
 }
 
@@ -131,18 +105,47 @@ fn headers_of(raw: &Bytes, fields: &[Field]) -> Option<HeaderMap> {
     Some(headers)
 }
 
+/// Returns the framing of the body, which at most one plain field announces; `None` if it is
+/// ambiguous.
+fn body_of(version: Version, headers: &HeaderMap) -> Option<Body> {
+    let fields = headers.iter();
+    let fields = fields.map(|(name, value)| (name.as_str(), value.as_bytes()));
+    match check_fields(fields).ok()? {
+        // HTTP/1.0 has no transfer codings.
+        Some(Body::Chunked) if version == Version::HTTP_10 => None,
+        framed => Some(framed.unwrap_or(Body::Length(0))),
+    }
+}
+
+/// Returns true if the connection stays open (RFC 9112 §9.3). A head with two hosts is another
+/// request to others, as is what follows it.
+fn stays_open(version: Version, headers: &HeaderMap) -> bool {
+    let has = |option: &[u8]| {
+        members(headers, &header::CONNECTION).any(|one| one.eq_ignore_ascii_case(option))
+    };
+    headers.get_all(header::HOST).iter().nth(1).is_none()
+        && !has(b"close")
+        && (version == Version::HTTP_11 || has(b"keep-alive"))
+}
+
 impl ReceivedHead {
     /// Takes over the head of a stream of HTTP/2.
     pub(crate) fn of_stream(parts: Parts, has_body: bool) -> Self {
-        let fields = parts.headers.iter();
+        let Parts {
+            method,
+            uri,
+            headers,
+            ..
+        } = parts;
+        let fields = headers.iter();
         let fields = fields.map(|(name, value)| (name.as_str(), value.as_bytes()));
         // The decision rejects an ambiguous length, and `h2` holds a client to the one it gave.
-        let length = check_fields(fields).ok().flatten();
-        let body = length.unwrap_or(Body::Chunked);
+        let body = check_fields(fields).ok().flatten().unwrap_or(Body::Chunked);
         Self {
-            method: parts.method,
+            kind: RequestKind::of(&method, Version::HTTP_2, &headers),
+            method,
             version: Version::HTTP_2,
-            headers: parts.headers,
+            headers,
             body: if has_body {
                 BodyReader::new(body)
             } else {
@@ -152,7 +155,7 @@ impl ReceivedHead {
             raw: Bytes::new(),
             target: 0..0,
             fields: Vec::new(),
-            uri: Some(parts.uri),
+            uri: Some(uri),
         }
     }
 
@@ -186,53 +189,6 @@ impl ReceivedHead {
     /// Returns the members of `Connection`.
     pub(crate) fn connection_options(&self) -> impl Iterator<Item = &[u8]> {
         members(&self.headers, &header::CONNECTION).filter(|option| !option.is_empty())
-    }
-}
-
-/// A parsed head among the received bytes.
-struct ParsedHead<'r> {
-    method: Method,
-    version: Version,
-    target: &'r str,
-    fields: &'r [httparse::Header<'r>],
-}
-
-impl<'r> ParsedHead<'r> {
-    /// Returns the framing of the body, which at most one plain field announces; `None` if it is
-    /// ambiguous.
-    fn body(&self) -> Option<Body> {
-        match check_fields(self.fields()).ok()? {
-            // HTTP/1.0 has no transfer codings.
-            Some(Body::Chunked) if self.version != Version::HTTP_11 => None,
-            framed => Some(framed.unwrap_or(Body::Length(0))),
-        }
-    }
-
-    /// Returns true if the connection stays open (RFC 9112 §9.3). A head with two hosts is
-    /// another request to others, as is what follows it.
-    fn keep_alive(&self) -> bool {
-        let has = |option: &[u8]| {
-            let mut options = self.members("connection");
-            options.any(|one| one.eq_ignore_ascii_case(option))
-        };
-        self.values("host").nth(1).is_none()
-            && !has(b"close")
-            && (self.version == Version::HTTP_11 || has(b"keep-alive"))
-    }
-
-    /// Returns the members of all fields of the name.
-    fn members(&self, name: &'static str) -> impl Iterator<Item = &'r [u8]> {
-        let values = self.values(name);
-        values.flat_map(|value| value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii))
-    }
-
-    fn fields(&self) -> impl Iterator<Item = (&'r str, &'r [u8])> {
-        self.fields.iter().map(|field| (field.name, field.value))
-    }
-
-    fn values(&self, name: &'static str) -> impl Iterator<Item = &'r [u8]> {
-        let named = move |field: &&httparse::Header<'_>| field.name.eq_ignore_ascii_case(name);
-        self.fields.iter().filter(named).map(|field| field.value)
     }
 }
 

@@ -59,14 +59,14 @@ impl ClientConnections {
 
     /// Serves a connection to its end, or until it makes room for another one.
     async fn serve(&self, stream: Stream, shutdown: &ShutdownWatch) {
-        let proxy = &self.requests.proxy;
+        let app = &self.requests.app;
         let peer = peer_ip(&stream).unwrap_or(Ipv6Addr::UNSPECIFIED.into());
-        let is_proxy = proxy.request_logger.trusted_proxies.trusts(peer);
+        let is_proxy = app.request_logger.trusted_proxies.trusts(peer);
         let Some(slot) = self.slots.take(peer, is_proxy).await else {
-            proxy.metrics.connection_rejected();
+            app.metrics.connection_rejected();
             return;
         };
-        let _open = proxy.metrics.connection_opened();
+        let _open = app.metrics.connection_opened();
         let activity = slot.activity().clone();
         let goodbye = Notify::new();
         let serving = pin!(self.serve_requests(stream, activity, &goodbye, shutdown));
@@ -81,13 +81,13 @@ impl ClientConnections {
         shutdown: &ShutdownWatch,
     ) {
         let requests = &self.requests;
-        let write_timeout = requests.proxy.downstream_write_timeout;
+        let write_timeout = requests.app.downstream_write_timeout;
         // Boxed: most connections have no handshake, and none for long.
         let secured = Box::pin(self.secured(transport::socket(stream, write_timeout)));
         let Some(transport) = secured.await else {
             return;
         };
-        let proxies = &requests.proxy.request_logger.trusted_proxies;
+        let proxies = &requests.app.request_logger.trusted_proxies;
         let client = Client::new(transport.peer_ip(), transport.has_tls(), proxies);
         // The client's choice over TLS, which its first bytes have to keep.
         let chose = transport.has_tls().then(|| transport.chose_http_2());

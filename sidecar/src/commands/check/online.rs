@@ -157,7 +157,7 @@ async fn connected(settings: UpstreamSettings) -> Result<(), ExitError> {
         .ok_or_else(|| ExitError::Unavailable("its name does not resolve".to_owned()))?;
     let connecting = TransportConnector::new(None);
     let rejected = [ErrorType::TLSHandshakeFailure, ErrorType::InvalidCert];
-    match connecting.new_stream(&*peer).await {
+    match connecting.new_stream(&peer.any).await {
         Ok(mut stream) => timeout(RESPONSE_WITHIN, speaks(&mut stream, protocol))
             .await
             .unwrap_or(Ok(())),

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use pingora::protocols::Stream;
 use tokio::time::{Instant, timeout};
 
-use super::response_head::MAX_HEAD_BYTES;
+use crate::upstream::MAX_HEAD_BYTES;
 
 /// The limit of most HTTP/2 servers; a lower one of the service applies.
 const MAX_STREAMS: u32 = 100;
@@ -59,8 +59,8 @@ impl Shared {
 }
 
 /// One request on a connection, which counts while it lives.
-pub(super) struct Slot {
-    pub(super) requests: SendRequest<Bytes>,
+pub(in crate::upstream) struct Slot {
+    pub(in crate::upstream) requests: SendRequest<Bytes>,
     _use: Arc<()>,
 }
 

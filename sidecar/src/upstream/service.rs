@@ -11,13 +11,13 @@ use http::{HeaderMap, Request, Response};
 use pingora::protocols::Stream;
 use pingora::{Error, ErrorType};
 
-use super::http2_connections::Slot;
+use super::connections::http2::Slot;
 
 /// Code of a reset before any processing (RFC 9113 §7).
 const NOT_PROCESSED: u32 = 7;
 
 /// The way of one request to the service.
-pub(super) enum Service {
+pub(crate) enum Service {
     /// A connection that no other request uses.
     Http1(Stream),
     /// A stream of a connection that many requests share.
@@ -26,7 +26,7 @@ pub(super) enum Service {
 
 impl Service {
     /// Ends the request, for the reason that the client gave, if any.
-    pub(super) fn end(&mut self, reason: Option<Reason>) {
+    pub(crate) fn end(&mut self, reason: Option<Reason>) {
         if let (Self::Http2(stream), Some(reason)) = (self, reason) {
             stream.reset(reason);
         }
@@ -34,10 +34,10 @@ impl Service {
 }
 
 /// A stream of HTTP/2; dropped unfinished, it is reset.
-pub(super) struct Http2Stream {
+pub(crate) struct Http2Stream {
     slot: Slot,
     /// The scheme of requests.
-    pub(super) scheme: &'static str,
+    pub(crate) scheme: &'static str,
     request: Option<SendStream<Bytes>>,
     head: Option<ResponseFuture>,
     body: Option<RecvStream>,
@@ -55,7 +55,7 @@ impl Http2Stream {
     }
 
     /// Sends the head of a request, which is the whole of it without a body.
-    pub(super) fn begin(&mut self, head: Request<()>, is_whole: bool) -> pingora::Result<()> {
+    pub(crate) fn begin(&mut self, head: Request<()>, is_whole: bool) -> pingora::Result<()> {
         let sent = self.slot.requests.send_request(head, is_whole);
         let (response, request) = sent.map_err(|error| {
             let mut error = Error::because(ErrorType::H2Error, "request", error).into_up();
@@ -68,7 +68,7 @@ impl Http2Stream {
     }
 
     /// Sends as much of the body as the windows of the service allow.
-    pub(super) fn poll_send(
+    pub(crate) fn poll_send(
         &mut self,
         data: &[u8],
         cx: &mut Context<'_>,
@@ -87,7 +87,7 @@ impl Http2Stream {
     }
 
     /// Ends the request.
-    pub(super) fn end(&mut self, trailers: Option<HeaderMap>) -> io::Result<()> {
+    pub(crate) fn end(&mut self, trailers: Option<HeaderMap>) -> io::Result<()> {
         let request = self.request.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
         let ended = match trailers {
             Some(trailers) => request.send_trailers(trailers),
@@ -104,7 +104,7 @@ impl Http2Stream {
     }
 
     /// Reads the next head: of an interim response, or the final one.
-    pub(super) fn poll_head(
+    pub(crate) fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<pingora::Result<Response<()>>> {
@@ -123,7 +123,7 @@ impl Http2Stream {
     }
 
     /// Reads a part of the body; `None` after its end.
-    pub(super) fn poll_data(
+    pub(crate) fn poll_data(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<pingora::Result<Option<Bytes>>> {
@@ -139,12 +139,12 @@ impl Http2Stream {
     }
 
     /// Returns true once the rest of the response is here: its last part, or an error.
-    pub(super) fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.body.as_ref().is_some_and(RecvStream::is_end_stream)
     }
 
     /// Reads the trailers, after the body.
-    pub(super) fn poll_trailers(
+    pub(crate) fn poll_trailers(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<pingora::Result<Option<HeaderMap>>> {

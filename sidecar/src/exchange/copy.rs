@@ -1,0 +1,161 @@
+//! The bytes of one request and its response between a client and the service, or of the tunnel that it
+//! opens.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use super::deadlines::{Deadlines, Failure};
+use super::request::Progress;
+use super::response_head::ResponseTo;
+use super::side::ClientSide;
+use super::upload::Upload;
+use crate::app::App;
+use crate::decision::authorize::Forward;
+use crate::request::kind::RequestKind;
+use crate::upstream::service::Service;
+
+/// An exchange of one request and its response.
+pub(super) struct Copy<'a, C> {
+    pub(super) app: &'a App,
+    pub(super) forward: &'a Forward,
+    pub(super) client: &'a mut C,
+    pub(super) service: &'a mut Service,
+    pub(super) upload: &'a mut Upload,
+    pub(super) progress: &'a mut Progress,
+    pub(super) request: ResponseTo<'a>,
+    pub(super) deadlines: Deadlines,
+    /// True after the response, while the rest of the request is sent.
+    pub(super) is_rest: bool,
+}
+
+impl<C: ClientSide> Copy<'_, C> {
+    /// Runs until the last byte is sent to the client, and the request to the service.
+    pub(super) async fn run(&mut self) -> Result<(), Failure> {
+        poll_fn(|cx| match self.poll(cx) {
+            // The whole response was sent: only the connection ends.
+            Poll::Ready(_) if self.is_rest => Poll::Ready(Ok(())),
+            polled => polled,
+        })
+        .await
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        loop {
+            // First what the client has sent: head and body leave in one write, and a service that
+            // responds to the head alone has the body by then.
+            let received = self.poll_client(cx)?;
+            let uploaded = self.poll_upload(cx)?;
+            let responded = self.poll_service(cx)?;
+            let out = &mut self.progress.download.out;
+            let sent = self.client.poll_send(out, cx)?;
+            if self.upload.is_tunnel() && (out.is_sent() || self.upload.is_sent()) {
+                // One side has closed it, and the other one has all of its bytes.
+                return Poll::Ready(Ok(()));
+            }
+            if out.is_sent() {
+                if self.upload.is_over() {
+                    return Poll::Ready(Ok(()));
+                }
+                if !std::mem::replace(&mut self.is_rest, true) {
+                    self.deadlines.begin_rest();
+                }
+                self.deadlines.await_end();
+            }
+            if !(uploaded || received || responded || sent) {
+                return self.deadlines.poll(self.client.timer(), cx).map(Err);
+            }
+        }
+    }
+
+    /// Sends the waiting bytes to the service; returns true if there is room for more of the body.
+    fn poll_upload(&mut self, cx: &mut Context<'_>) -> pingora::Result<bool> {
+        match self.upload.poll_send(self.service, cx) {
+            Ok(moved) => {
+                if moved {
+                    self.deadlines.response_is_here();
+                }
+                Ok(moved && !self.upload.is_received())
+            }
+            // The service may have sent a response before it stopped reading.
+            Err(error) => {
+                self.upload.give_up(error);
+                Ok(true)
+            }
+        }
+    }
+
+    /// Reads the body; after its end, detects that the client leaves.
+    fn poll_client(&mut self, cx: &mut Context<'_>) -> pingora::Result<bool> {
+        let is_received = self.upload.is_received();
+        if !is_received && self.upload.has_room() {
+            return self.deadlines.poll_body(self.client, self.upload, cx);
+        }
+        self.deadlines.body_is_here();
+        if is_received && self.upload.is_tunnel() {
+            return Ok(false);
+        }
+        match self.client.poll_left(is_received, cx) {
+            Poll::Ready(why) => Err(why),
+            Poll::Pending => Ok(false),
+        }
+    }
+
+    /// Reads the response.
+    fn poll_service(&mut self, cx: &mut Context<'_>) -> Result<bool, Failure> {
+        let download = &mut self.progress.download;
+        if !download.has_room() {
+            if !self.is_rest {
+                self.deadlines.response_is_here();
+            }
+            return Ok(false);
+        }
+        let had_head = download.head().is_some();
+        let request = ResponseTo {
+            keep_alive: self.request.keep_alive
+                && self.upload.is_received()
+                && !self.app.draining.is_on(),
+            ..self.request
+        };
+        let received = match download.poll_receive(self.service, request, cx) {
+            Poll::Ready(received) => received,
+            Poll::Pending => {
+                // The service cannot respond to a request that has not arrived. A call may last, but
+                // not without any response.
+                let is_call = self.request.kind == RequestKind::Grpc;
+                if had_head || is_call || !self.upload.waits_for_client() {
+                    self.deadlines.await_response();
+                }
+                return Ok(false);
+            }
+        };
+        self.deadlines.response_is_here();
+        if !had_head {
+            self.response_began();
+        }
+        received.map(|()| true).map_err(|error| {
+            let failure = match self.service {
+                Service::Http1(_) => self.upload.failure(),
+                // The response says more about its stream.
+                Service::Http2(_) => None,
+            };
+            failure.unwrap_or(error).into()
+        })
+    }
+
+    /// Records the final head, if it is here.
+    fn response_began(&mut self) {
+        let Some(head) = self.progress.download.head() else {
+            return;
+        };
+        let after = Instant::now().saturating_duration_since(self.progress.forwarded);
+        self.progress.upstream_duration = Some(after);
+        self.deadlines.response_began(self.app, self.forward, head);
+        if head.opens_tunnel() {
+            self.upload.open_tunnel();
+            self.client.open_tunnel();
+        } else {
+            self.app.metrics.service_responded(after);
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! The deadlines of one request: the pace of its body, the parts of both sides, and the end of the
+//! token that opened a stream.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use pingora::{Error, ErrorType};
+use runtime::process::clock::unix_now;
+use tokio::time::Instant;
+
+use super::request::Request;
+use super::response_head::ResponseHead;
+use super::side::{ClientSide, Timer};
+use super::upload::Upload;
+use crate::app::App;
+use crate::decision::authorize::Forward;
+use crate::exchange::response::DRAIN_TIMEOUT;
+use crate::request::kind::RequestKind;
+
+/// The reason why an exchange was not completed.
+pub(super) enum Failure {
+    Error(Box<Error>),
+    /// The token of the stream has expired.
+    TokenExpired,
+    /// It was revoked.
+    TokenRevoked,
+}
+
+impl From<Box<Error>> for Failure {
+    fn from(error: Box<Error>) -> Self {
+        Self::Error(error)
+    }
+}
+
+/// The timeouts of each side, and those that run.
+#[derive(Default)]
+pub(super) struct Deadlines {
+    /// Pace of the request's body; `None` for one that may last.
+    pace: Option<Pace>,
+    /// Timeout between two parts of the request's body.
+    body: Option<Duration>,
+    /// Timeout between two parts of the response.
+    response: Option<Duration>,
+    /// Expiry of the token that opened a stream.
+    token: Option<Instant>,
+    /// Its revocation.
+    revocation: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    body_until: Option<Instant>,
+    response_until: Option<Instant>,
+}
+
+impl Deadlines {
+    /// Creates those of a request until its response begins.
+    pub(super) fn new(app: &App, request: &Request, forward: &Forward) -> Self {
+        // The parts of a call have the timeout of its response.
+        let is_call = forward.kind == RequestKind::Grpc;
+        let may_last = request.is_call() || request.is_long_upload(forward);
+        let mut deadlines = Self {
+            pace: (!may_last).then(Pace::default),
+            body: app.request_body_timeout.filter(|_| !is_call),
+            response: app.upstream.read_timeout(),
+            ..Self::default()
+        };
+        if forward.kind != RequestKind::Plain {
+            deadlines.end_with_token(app, forward);
+        }
+        deadlines
+    }
+
+    fn end_with_token(&mut self, app: &App, forward: &Forward) {
+        if !app.close_streams_on_expiry {
+            return;
+        }
+        self.token = forward.ends_at.and_then(|ends_at| {
+            let left = u64::try_from(ends_at.saturating_sub(unix_now())).unwrap_or_default();
+            Instant::now().checked_add(Duration::from_secs(left))
+        });
+        if self.revocation.is_none()
+            && let Some(verified) = &forward.verified
+            // The list is about the tokens of its own issuer.
+            && let Some(keys) = app.keys.get(verified.issuer)
+        {
+            self.revocation = Some(Box::pin(keys.revoked(verified.digests)));
+        }
+    }
+
+    /// Changes them for the rest of the response: event streams and tunnels may be silent, and end with
+    /// their token.
+    pub(super) fn response_began(&mut self, app: &App, forward: &Forward, head: &ResponseHead) {
+        let may_be_silent = forward.kind != RequestKind::Plain;
+        self.token = None;
+        if head.is_stream {
+            self.end_with_token(app, forward);
+            self.response = self.response.filter(|_| !may_be_silent);
+        } else {
+            self.revocation = None;
+            if may_be_silent {
+                self.body = app.request_body_timeout;
+                // The client has its write timeout for each part too.
+                let both = app
+                    .upstream
+                    .read_timeout()
+                    .zip(app.downstream_write_timeout);
+                self.response = both.map(|(read, send)| read.saturating_add(send));
+            }
+        }
+        if head.opens_tunnel() {
+            (self.body, self.pace) = (None, None);
+        }
+    }
+
+    /// Gives the rest of the request a shorter time: the service may still read it.
+    pub(super) fn begin_rest(&mut self) {
+        let body = self.body.unwrap_or(DRAIN_TIMEOUT);
+        self.body = Some(body.min(DRAIN_TIMEOUT));
+        self.token = None;
+        self.body_until = None;
+    }
+
+    /// Receives a part of the body; returns false while the client sends none.
+    pub(super) fn poll_body(
+        &mut self,
+        side: &mut impl ClientSide,
+        upload: &mut Upload,
+        cx: &mut Context<'_>,
+    ) -> pingora::Result<bool> {
+        let before = upload.received();
+        if let Poll::Ready(received) = side.poll_receive(upload, cx) {
+            received?;
+            if let Some(pace) = &mut self.pace {
+                pace.received(upload.received() - before);
+            }
+            self.body_until = None;
+            return Ok(true);
+        }
+        let left = self.pace.as_mut().map(Pace::left);
+        start(
+            &mut self.body_until,
+            left.into_iter().chain(self.body).min(),
+        );
+        Ok(false)
+    }
+
+    /// Ends the wait for a part of the body.
+    pub(super) const fn body_is_here(&mut self) {
+        self.body_until = None;
+    }
+
+    /// Waits for a part of the response.
+    pub(super) fn await_response(&mut self) {
+        start(&mut self.response_until, self.response);
+    }
+
+    /// Waits for the end of the request behind its response.
+    pub(super) fn await_end(&mut self) {
+        start(&mut self.response_until, Some(DRAIN_TIMEOUT));
+    }
+
+    /// Ends the wait for a part of the response.
+    pub(super) const fn response_is_here(&mut self) {
+        self.response_until = None;
+    }
+
+    /// Returns the first one that has passed.
+    pub(super) fn poll(&mut self, timer: &mut Timer, cx: &mut Context<'_>) -> Poll<Failure> {
+        if let Some(revocation) = &mut self.revocation
+            && revocation.as_mut().poll(cx).is_ready()
+        {
+            return Poll::Ready(Failure::TokenRevoked);
+        }
+        let all = [self.body_until, self.response_until, self.token];
+        let Some(first) = all.into_iter().flatten().min() else {
+            return Poll::Pending;
+        };
+        ready!(timer.poll_until(cx, first));
+        let timed_out = |new: fn(ErrorType) -> Box<Error>| new(ErrorType::ReadTimedout).into();
+        Poll::Ready(match first {
+            first if self.token == Some(first) => Failure::TokenExpired,
+            first if self.body_until == Some(first) => timed_out(Error::new_down),
+            _ => timed_out(Error::new_up),
+        })
+    }
+}
+
+/// Starts a timeout unless it is running.
+fn start(until: &mut Option<Instant>, limit: Option<Duration>) {
+    if until.is_none() {
+        *until = limit.and_then(|limit| Instant::now().checked_add(limit));
+    }
+}
+
+/// Receives a short body, or the begin of a long one, before its request is forwarded: at the pace of
+/// one that the service waits for, because it holds a place of the sidecar.
+pub(super) async fn hold(
+    side: &mut impl ClientSide,
+    upload: &mut Upload,
+    timeout: Option<Duration>,
+) -> Result<(), Failure> {
+    let mut deadlines = Deadlines {
+        pace: Some(Pace::default()),
+        body: timeout,
+        ..Deadlines::default()
+    };
+    poll_fn(|cx| {
+        while !upload.is_held() {
+            if !deadlines.poll_body(side, upload, cx)? {
+                return deadlines.poll(side.timer(), cx).map(Err);
+            }
+        }
+        Poll::Ready(Ok(()))
+    })
+    .await
+}
+
+/// The time that a client may take beside its pace.
+const FIRST: Duration = Duration::from_secs(10);
+/// Slower than any line that is in use, and enough to make a held worker expensive.
+const BYTES_PER_SECOND: u64 = 1024;
+
+/// The time that a client may still let the service wait: each received byte adds to it.
+#[derive(Debug, Clone, Copy)]
+struct Pace {
+    left: Duration,
+    /// Begin of the present wait.
+    since: Option<Instant>,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            left: FIRST,
+            since: None,
+        }
+    }
+}
+
+impl Pace {
+    /// Begins a wait for the client, unless one is running; returns the time that was left for it.
+    fn left(&mut self) -> Duration {
+        self.since.get_or_insert_with(Instant::now);
+        self.left
+    }
+
+    /// Ends the wait with a part of so many bytes.
+    fn received(&mut self, bytes: u64) {
+        let waited = self.since.take().map(|since| since.elapsed());
+        let earned = Duration::from_millis(bytes.saturating_mul(1000) / BYTES_PER_SECOND);
+        let left = self.left.saturating_sub(waited.unwrap_or_default());
+        self.left = left.saturating_add(earned);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_takes_time_and_bytes_give_some() {
+        let mut pace = Pace::default();
+        assert_eq!(pace.left(), FIRST);
+        pace.since = pace.since.and_then(|since| since.checked_sub(FIRST / 2));
+        pace.received(BYTES_PER_SECOND);
+        let left = pace.left();
+        let expected = FIRST / 2 + Duration::from_secs(1);
+        assert!(
+            left <= expected && left > expected - Duration::from_secs(5),
+            "{left:?}"
+        );
+        pace.since = pace.since.and_then(|since| since.checked_sub(FIRST * 2));
+        pace.received(0);
+        assert!(pace.left().is_zero());
+    }
+}

@@ -1,0 +1,113 @@
+//! The decision about a request, with a fetch of newer keys where it needs one, and its next step: a
+//! permit, or the response to a rejected request.
+
+use std::time::Instant;
+
+use runtime::net::shares::Share;
+use runtime::process::clock::unix_now;
+use wire::rejection::Rejection;
+
+use super::request::Request;
+use crate::app::App;
+use crate::decision::authorize::{Decision, Forward, Rejected};
+use crate::exchange::response::LocalResponse;
+use crate::identity::forwarded::Client;
+use crate::telemetry::outcome::Outcome;
+
+/// Next step of a request after the decision.
+pub(super) enum Action {
+    Forward(Forward, Share),
+    Respond(Outcome, LocalResponse),
+}
+
+impl App {
+    /// Decides about a request; waits for a fetch if the token names an unknown key. A key that a
+    /// later fetch may still bring is no reason to throw the token away.
+    pub(super) async fn decide(
+        &self,
+        request: &Request,
+        client: &Client,
+    ) -> Result<Decision, Rejected> {
+        let (rules, head) = (&request.rules.auth_policy, &request.head);
+        let decide_at = |now| rules.authorize(head, self.keys.at(now), unix_now());
+        let unknown = Err(Rejection::TokenKeyUnknown.into());
+        let mut decision = decide_at(request.began);
+        let of_token = || rules.token_and_keys(&head.headers, request.opens_websocket());
+        if decision == unknown
+            && let Some((token, issuer)) = of_token()
+            && let Some(keys) = self.keys.get(issuer)
+        {
+            // From the token's issuer alone.
+            let fetch = keys.on_demand();
+            let holder = Some(request.holder(self, client));
+            let fetched = fetch.wait(token, Instant::now());
+            decision = match self.in_flight.while_waiting(holder, fetched).await {
+                Some(fetched) => match decide_at(Instant::now()) {
+                    decision if decision != unknown || fetch.is_absent(token, fetched) => decision,
+                    _ => Err(Rejection::AuthKeysUnavailable.into()),
+                },
+                None => Err(Rejection::ServerBusy.into()),
+            };
+        }
+        let Err(rejected) = decision else {
+            return decision;
+        };
+        // In report-only mode it is forwarded all the same.
+        let rule = rules.rule_of(&rejected);
+        if let Some(rule) = rule {
+            self.metrics.rule_rejected(&rule.name);
+        }
+        rules.forward_if_reporting(rejected, head, unix_now())
+    }
+
+    /// Takes a permit for an authorized request, from the share of its user or else of its client, or
+    /// prepares our own response.
+    pub(super) fn act_on(
+        &self,
+        decision: Result<Decision, Rejected>,
+        request: &Request,
+        client: &Client,
+        now: Instant,
+    ) -> Action {
+        let (outcome, response) = match decision {
+            Ok(Decision::Forward(forward)) => {
+                let user = forward.verified.as_ref().map(|verified| verified.holder);
+                let holder = user.unwrap_or_else(|| request.holder(self, client));
+                match self.in_flight.take(holder, now) {
+                    Some(permit) => return Action::Forward(forward, permit),
+                    None => self.reject(&Rejection::ServerBusy.into(), request, now),
+                }
+            }
+            Ok(Decision::Respond(body)) => (Outcome::Responded, LocalResponse::success(body)),
+            Ok(Decision::Preflight) => (Outcome::Responded, LocalResponse::preflight()),
+            Err(rejected) => self.reject(&rejected, request, now),
+        };
+        let resource = request.rules.auth_policy.resource.as_deref();
+        Action::Respond(outcome, response.challenging(resource))
+    }
+
+    /// Rejects a request; without usable keys `Retry-After` is the time of their next fetch.
+    fn reject(
+        &self,
+        rejected: &Rejected,
+        request: &Request,
+        now: Instant,
+    ) -> (Outcome, LocalResponse) {
+        let rejection = rejected.rejection;
+        let response = LocalResponse::rejection(rejection);
+        let response = match rejection {
+            Rejection::InsufficientScope => {
+                let rule = request.rules.auth_policy.rule_of(rejected);
+                let scope = rule.map(|rule| rule.requirement.scope.as_slice());
+                response.required_scope(scope.unwrap_or_default())
+            }
+            Rejection::AuthKeysUnavailable
+            | Rejection::AuthKeysStale
+            | Rejection::RevocationsStale => {
+                response.retry_after(self.keys.seconds_until_next(now))
+            }
+            _ => response,
+        };
+        (Outcome::Rejected(rejection), response)
+    }
+}

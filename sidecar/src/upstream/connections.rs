@@ -1,0 +1,108 @@
+//! Connections to the service, in the version of HTTP that it speaks.
+
+pub(super) mod http2;
+mod pool;
+
+use std::time::{Duration, Instant};
+
+use http::Version;
+use pingora::connectors::TransportConnector;
+use pingora::protocols::ALPN;
+use pingora::protocols::l4::socket::SocketAddr as ServiceAddress;
+use pingora::upstreams::peer::Peer;
+use pingora::{Error, ErrorType, OrErr};
+
+use self::http2::Http2Connections;
+use self::pool::Pool;
+use super::Upstream;
+use super::service::{Http2Stream, Service};
+
+/// The connections that more than one request uses.
+pub(crate) struct Connections {
+    connector: TransportConnector,
+    http_2: Http2Connections,
+    idle: Pool,
+}
+
+/// A connection for one request.
+pub(crate) struct Connected {
+    pub(crate) service: Service,
+    key: u64,
+    /// True if the connection has carried a previous request.
+    pub(crate) is_reused: bool,
+}
+
+impl Connections {
+    /// Keeps so many connections for `idle_timeout`.
+    pub(crate) fn new(max_idle: usize, idle_timeout: Duration) -> Self {
+        Self {
+            connector: TransportConnector::new(None),
+            http_2: Http2Connections::new(idle_timeout),
+            idle: Pool::new(max_idle, idle_timeout),
+        }
+    }
+
+    /// Takes a connection that is open, or opens one, to the address that `tried` gets. A tunnel needs
+    /// HTTP/1.1; over TLS the service chooses the version until it has chosen that.
+    pub(crate) async fn connect(
+        &self,
+        upstream: &Upstream,
+        opens_tunnel: bool,
+        tried: &mut Option<ServiceAddress>,
+    ) -> pingora::Result<Connected> {
+        let peer = upstream.peer();
+        let peer = peer.ok_or_else(|| Error::explain(ErrorType::ConnectError, "no address"))?;
+        *tried = Some(peer.any.address().clone());
+        let in_http_1 = opens_tunnel || upstream.speaks_http_1();
+        let scheme = if peer.any.is_tls() { "https" } else { "http" };
+        let stream = |slot| Service::Http2(Box::new(Http2Stream::new(slot, scheme)));
+        let (key, used) = match in_http_1 {
+            true => {
+                let idle = self.idle.take(peer.http_1_key, Instant::now());
+                (peer.http_1_key, idle.map(Service::Http1))
+            }
+            false => (peer.any_key, self.http_2.take(peer.any_key).map(stream)),
+        };
+        if let Some(service) = used {
+            return Ok(Connected {
+                service,
+                key,
+                is_reused: true,
+            });
+        }
+        let settings = if in_http_1 { &peer.http_1 } else { &peer.any };
+        // Boxed: with TLS in it, it would be most of what an idle connection takes.
+        let opened = Box::pin(self.connector.new_stream(settings)).await;
+        let opened = opened.inspect_err(|error| {
+            upstream.unreachable(&peer);
+            if *error.etype() == ErrorType::TLSHandshakeFailure {
+                upstream.forget_choice();
+            }
+        })?;
+        // Without TLS, the settings chose HTTP/2.
+        let is_http_2 =
+            !in_http_1 && (!peer.any.is_tls() || opened.selected_alpn_proto() == Some(ALPN::H2));
+        let (version, key, service) = if is_http_2 {
+            let slot = self.http_2.begin(opened, peer.any_key).await;
+            let slot = slot.or_err(ErrorType::HandshakeError, "HTTP/2")?;
+            (Version::HTTP_2, peer.any_key, stream(slot))
+        } else {
+            (Version::HTTP_11, peer.http_1_key, Service::Http1(opened))
+        };
+        if !in_http_1 {
+            upstream.has_chosen(version);
+        }
+        Ok(Connected {
+            service,
+            key,
+            is_reused: false,
+        })
+    }
+
+    /// Keeps a connection of HTTP/1.1 for another request; those of HTTP/2 stay by themselves.
+    pub(crate) fn keep(&self, connected: Connected, now: Instant) {
+        if let Service::Http1(stream) = connected.service {
+            self.idle.put(stream, connected.key, now);
+        }
+    }
+}
