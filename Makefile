@@ -93,7 +93,7 @@ restarts: cmake ## 200 restarts of the service and 50 of a sidecar beside anothe
 	    cargo test $(LOCKED) -p tests --test e2e -- restarts --nocapture
 
 .PHONY: fuzz
-fuzz: cmake ## Fuzz tokens, paths, keys, forms and framing for FUZZ_SECONDS each, 60 by default
+fuzz: cmake ## Fuzz tokens, paths, keys, forms, framing and heads for FUZZ_SECONDS each, 60 by default
 	@scripts/fuzz.sh "$(or $(FUZZ_SECONDS),60)"
 
 .PHONY: policy
