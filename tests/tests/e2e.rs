@@ -79,6 +79,7 @@ mod e2e {
     mod secret_key;
     mod secrets;
     mod service_probes;
+    mod service_versions;
     mod settings;
     mod several_issuers;
     mod shares;
