@@ -19,6 +19,15 @@ pub(crate) fn supervised(
     background: &Supervisor,
 ) -> GenBackgroundService<Supervised> {
     let work = async { work.await.map(|never| match never {}) };
+    until_stopped(name, work, background)
+}
+
+/// Wraps a task that ends before the process does, once it was stopped.
+pub(crate) fn until_stopped(
+    name: &'static str,
+    work: impl Future<Output = Result<(), String>> + Send + 'static,
+    background: &Supervisor,
+) -> GenBackgroundService<Supervised> {
     let supervised = Supervised {
         name,
         work: Mutex::new(Some(Box::pin(work))),

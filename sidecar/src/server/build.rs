@@ -10,7 +10,7 @@ use pingora::server::{RunArgs, Server};
 use runtime::logs::telemetry::LogFormat;
 use runtime::net::connection_slots::ConnectionSlots;
 use runtime::net::fd_limit;
-use runtime::net::listener::{self, Port};
+use runtime::net::listener::{Port, bind};
 use runtime::process::exit::ExitError;
 use runtime::process::supervisor::{FirstFailure, supervisor};
 use tokio::sync::watch;
@@ -21,7 +21,7 @@ use crate::admin::probes;
 use crate::admin::status::{self, Status};
 use crate::admin::suggest::Suggestions;
 use crate::app::App;
-use crate::background::supervised;
+use crate::background::{supervised, until_stopped};
 use crate::cli::ServeArgs;
 use crate::config::Config;
 use crate::downstream::limits;
@@ -30,7 +30,7 @@ use crate::issuers::IssuerSettings;
 use crate::issuers::issuer_keys::NamedKeys;
 use crate::issuers::task::{Changes, IssuerTask};
 use crate::server::connections::ClientConnections;
-use crate::server::listener::{BoundService, ListenAddresses};
+use crate::server::listener::{self, ListenAddresses};
 use crate::server::reload::{Reload, WatchedFiles};
 use crate::server::services::{follow_tls, run_issuers, serve_admin_port};
 use crate::server::shutdown::{ExitReason, GracefulStop};
@@ -47,8 +47,8 @@ pub(crate) fn serve(
     args: &ServeArgs,
     files: WatchedFiles,
 ) -> Result<(), ExitError> {
-    let public = listener::bind(Port::Public, config.listen)?;
-    let admin = listener::bind(Port::Admin, config.admin_listen)?;
+    let public = bind(Port::Public, config.listen)?;
+    let admin = bind(Port::Admin, config.admin_listen)?;
     let app = Arc::new(App::new(&config)?);
     let announcement = announcement(&public, &admin, args.logs.log_format)
         .map_err(|error| ExitError::Software(format!("a listener cannot be shared: {error}")))?;
@@ -86,8 +86,10 @@ pub(crate) fn serve(
     }
     let probes = probes::routes(config.probes.clone())?;
     let clients = client_connections(&config, Arc::clone(&app));
-    let clients = BoundService::new("proxy", clients, public, connections, background.clone())
-        .map_err(|error| ExitError::Software(format!("the listener has no address: {error}")))?;
+    let clients = listener::serve(clients, public, connections);
+    let mut clients = until_stopped("proxy", clients, &background);
+    // As many as are configured.
+    clients.threads = None;
     server.add_service(clients);
     server.add_service(supervised("key refresh", run_issuers(tasks), &background));
     let (health, registry) = (app.health.clone(), Arc::clone(&app.registry));

@@ -1,22 +1,22 @@
-//! Sockets that are bound before Pingora starts, and the service on one of them.
+//! Sockets that are bound before Pingora starts, and the clients of one of them.
 //!
 //! Pingora does not report its port and does not end when it cannot bind: a failed bind panics in a
 //! task and leaves a process without a listener.
 
 use std::net::TcpListener;
 use std::os::fd::IntoRawFd;
+use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use parking_lot::Mutex;
 use pingora::apps::ServerApp;
 use pingora::listeners::{L4BufferSettings, ListenerConfig};
-use pingora::server::{ListenFds, ShutdownWatch};
+use pingora::server::{Fds, ShutdownWatch};
 use pingora::services::Service;
 use pingora::services::listening::Service as ListeningService;
 use runtime::logs::telemetry::LogFormat;
 use runtime::net::listener::{Port, announce};
-use runtime::process::supervisor::{STOPPED_UNEXPECTEDLY, Supervisor};
+use runtime::process::supervisor::STOPPED_UNEXPECTEDLY;
 
 /// The listening addresses, printed once.
 ///
@@ -59,113 +59,47 @@ async fn keep_timer_armed() {
     }
 }
 
-/// A wrapper of Pingora's listening service that reports its end.
-pub(crate) struct BoundService<A> {
-    name: &'static str,
-    background: Supervisor,
-    /// Taken at the start.
-    bound: Option<Bound<A>>,
-}
-
-struct Bound<A> {
-    service: ListeningService<A>,
-    /// The key in Pingora's table of inherited sockets, which it reads first.
-    address: String,
+/// Serves `app` on `listener` until `stop` turns true.
+pub(crate) async fn serve<A: ServerApp + Send + Sync + 'static>(
+    app: A,
     listener: TcpListener,
     stop: ShutdownWatch,
-}
-
-impl<A> BoundService<A> {
-    /// Serves `app` on `listener` until `stop` turns true.
-    ///
-    /// # Errors
-    /// For a listener without an address.
-    pub(crate) fn new(
-        name: &'static str,
-        app: A,
-        listener: TcpListener,
-        stop: ShutdownWatch,
-        background: Supervisor,
-    ) -> std::io::Result<Self> {
-        let address = listener.local_addr()?.to_string();
-        let mut service = ListeningService::new(name.to_owned(), app);
-        // Every reader has a buffer of its own; Pingora's would be 64 KiB for each connection.
-        let buffers = L4BufferSettings::default().read(0);
-        service.add_listener(ListenerConfig::tcp(&address).l4_buffer(buffers));
-        Ok(Self {
-            name,
-            background,
-            bound: Some(Bound {
-                service,
-                address,
-                listener,
-                stop,
-            }),
-        })
+) -> Result<(), String> {
+    let address = listener.local_addr().map_err(|error| error.to_string())?;
+    let address = address.to_string();
+    let mut service = ListeningService::new("proxy".to_owned(), app);
+    // Every reader has a buffer of its own; Pingora's would be 64 KiB for each connection.
+    let buffers = L4BufferSettings::default().read(0);
+    service.add_listener(ListenerConfig::tcp(&address).l4_buffer(buffers));
+    // Pingora's table of inherited sockets, which it reads first.
+    let mut inherited = Fds::new();
+    inherited.add(address, listener.into_raw_fd());
+    let inherited = Some(Arc::new(Mutex::new(inherited)));
+    tokio::select! {
+        () = service.start_service(inherited, stop.clone(), 1) => (),
+        () = keep_timer_armed() => (),
     }
-}
-
-impl<A: ServerApp + Send + Sync + 'static> Bound<A> {
-    /// Serves until the stop.
-    async fn serve(mut self, fds: ListenFds, listeners_per_fd: usize) -> Result<(), String> {
-        let socket = self.listener.into_raw_fd();
-        fds.lock().add(self.address, socket);
-        let stop = self.stop.clone();
-        let serving = self
-            .service
-            .start_service(Some(fds), stop, listeners_per_fd);
-        tokio::select! {
-            () = serving => (),
-            () = keep_timer_armed() => (),
-        }
-        let is_stopped = *self.stop.borrow();
-        is_stopped
-            .then_some(())
-            .ok_or_else(|| STOPPED_UNEXPECTEDLY.to_owned())
-    }
-}
-
-#[async_trait]
-impl<A: ServerApp + Send + Sync + 'static> Service for BoundService<A> {
-    async fn start_service(
-        &mut self,
-        fds: Option<ListenFds>,
-        _: ShutdownWatch,
-        listeners_per_fd: usize,
-    ) {
-        let bound = self.bound.take();
-        let serving = async move {
-            let (Some(fds), Some(bound)) = (fds, bound) else {
-                let why = "Pingora started it twice, or without a table of sockets";
-                return Err(why.to_owned());
-            };
-            bound.serve(fds, listeners_per_fd).await
-        };
-        let _ = self
-            .background
-            .spawn_critical_until_shutdown(self.name, serving)
-            .await;
-    }
-
-    fn name(&self) -> &str {
-        self.name
-    }
+    let is_stopped = *stop.borrow();
+    is_stopped
+        .then_some(())
+        .ok_or_else(|| STOPPED_UNEXPECTEDLY.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use std::sync::Arc;
     use std::sync::mpsc::{Sender, channel};
     use std::thread;
 
+    use async_trait::async_trait;
     use pingora::protocols::Stream;
     use pingora::server::configuration::ServerConf;
     use pingora::server::{RunArgs, Server, ShutdownSignal, ShutdownSignalWatch};
-    use runtime::process::supervisor::{FirstFailure, supervisor};
+    use runtime::process::supervisor::{FirstFailure, Supervisor, supervisor};
     use tokio::sync::watch;
 
     use super::*;
+    use crate::background::until_stopped;
 
     struct Silent;
 
@@ -203,10 +137,9 @@ mod tests {
             runtime::net::listener::bind(Port::Public, "127.0.0.1:0".parse().unwrap()).unwrap();
         let stop = watch::Sender::new(false);
         let (background, ends) = supervisor();
-        let watched = (stop.subscribe(), background.clone());
-        let proxy = BoundService::new("proxy", Silent, listener, watched.0, watched.1);
+        let proxy = serve(Silent, listener, stop.subscribe());
         let mut server = Server::new_with_opt_and_conf(None, ServerConf::default());
-        server.add_service(proxy.unwrap());
+        server.add_service(until_stopped("proxy", proxy, &background));
         let (sink, printed) = channel();
         let shutdown_signal = Box::new(UntilAnEnd {
             // Pingora's loop also ends when the sender of the stop is gone.
