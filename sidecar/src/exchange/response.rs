@@ -303,12 +303,6 @@ mod tests {
     }
 
     #[test]
-    fn retry_after_can_be_overridden() {
-        let response = LocalResponse::rejection(Rejection::AuthKeysUnavailable).retry_after(61);
-        assert_eq!(response.fields(&Method::GET)[header::RETRY_AFTER], "61");
-    }
-
-    #[test]
     fn a_raw_response_has_an_envelope_too() {
         let response = raw_http1_response(Rejection::RequestMalformed);
         let response = str::from_utf8(&response).unwrap();

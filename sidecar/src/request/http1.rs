@@ -65,8 +65,6 @@ const MAX_CONNECTION_OPTIONS: usize = 9;
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use bytes::BytesMut;
-    use http::HeaderValue;
-    use wire::http::framing::announces_body;
 
     use super::*;
     use crate::request::{MAX_HEAD_BYTES, received};
@@ -85,23 +83,6 @@ mod tests {
         assert_eq!(checked(&with("Content-Length: 3\r\n")), Ok(()));
         let both = with("Content-Length: 3\r\nTransfer-Encoding: chunked\r\n");
         assert_eq!(checked(&both), Err(Rejection::RequestFraming));
-    }
-
-    #[test]
-    fn a_length_of_zero_announces_no_body() {
-        for (field, announced) in [
-            (None, false),
-            (Some((header::CONTENT_LENGTH, "0")), false),
-            (Some((header::CONTENT_LENGTH, "00")), false),
-            (Some((header::CONTENT_LENGTH, "10")), true),
-            (Some((header::TRANSFER_ENCODING, "chunked")), true),
-        ] {
-            let headers = field
-                .map(|(name, value)| (name, HeaderValue::from_static(value)))
-                .into_iter()
-                .collect();
-            assert_eq!(announces_body(&headers), announced, "{headers:?}");
-        }
     }
 
     #[test]

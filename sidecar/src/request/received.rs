@@ -224,19 +224,6 @@ mod tests {
     }
 
     #[test]
-    fn a_body_has_a_length_or_comes_in_chunks() {
-        for (fields, body) in [
-            ("", Body::Length(0)),
-            ("Content-Length: 12\r\n", Body::Length(12)),
-            ("Transfer-Encoding: Chunked\r\n", Body::Chunked),
-        ] {
-            let mut received = BytesMut::from(with(fields).as_bytes());
-            let block = take(&mut received).unwrap().unwrap();
-            assert_eq!(block.body, BodyReader::new(body), "{fields}");
-        }
-    }
-
-    #[test]
     fn an_ambiguous_body_ends_with_the_connection() {
         for head in [
             with("Content-Length: 1\r\nContent-Length: 2\r\n"),
