@@ -11,6 +11,7 @@
 pub mod chart;
 pub mod cpu;
 pub mod document;
+pub mod h2load;
 pub mod keep_alive;
 pub mod load;
 pub mod machine;

@@ -2,10 +2,12 @@
 //! more connections, a second worker thread. Every contestant verifies the same repeated token.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use bench::cpu::microseconds_each;
 use bench::settings::Settings;
 use bench::wrk::{self, Load, Tokens};
+use bench::{h2load, machine};
 use tests::certificates::Authority;
 
 use crate::contestants::{Running, Setup};
@@ -19,6 +21,7 @@ pub(crate) const CONTESTANTS: [Who; 3] = [Who::Sidecar, Who::HaproxyJwt, Who::En
 
 pub(crate) const TLS_CHUNKED: &str = "TLS, chunked response of 16 KiB";
 
+const HTTP_2: &str = "HTTP/2, 8 connections with 10 streams";
 const BODY: &str = "request body of 16 KiB";
 const BODY_BYTES: usize = 16 * 1024;
 
@@ -83,15 +86,23 @@ fn plain_shapes() -> [Shape; 10] {
 
 /// Measures every shape.
 pub(crate) fn measure(field: &Field, settings: &Settings, token: &str, results: &mut Results) {
+    if machine::find("h2load").is_some() {
+        let run = |address| h2load::run(address, PATH, token, settings.turn);
+        let measured = rounds(&field.running, settings, run);
+        results.shapes.push((HTTP_2.to_owned(), measured));
+    }
     let mut measure = |name: String, running: &BTreeMap<Who, Running>, load: Load<'_>| {
         println!("{name}");
         let load = Load {
             length: settings.turn,
             ..load
         };
-        results
-            .shapes
-            .push((name, rounds(running, settings, &load)));
+        let measured = rounds(running, settings, |address| {
+            let seen = wrk::run(address, &load);
+            assert_eq!(seen.rejected, 0, "good requests were rejected");
+            seen.requests
+        });
+        results.shapes.push((name, measured));
     };
     for shape in plain_shapes() {
         let load = Load {
@@ -136,11 +147,11 @@ pub(crate) fn measure(field: &Field, settings: &Settings, token: &str, results: 
     measure("two worker threads".to_owned(), &with_two, load);
 }
 
-/// Returns the CPU µs for a request, by contestant and round.
+/// Returns the CPU µs for a request, by contestant and round; `run` returns how many it has sent.
 fn rounds(
     running: &BTreeMap<Who, Running>,
     settings: &Settings,
-    load: &Load<'_>,
+    run: impl Fn(SocketAddr) -> u64,
 ) -> BTreeMap<Who, Vec<f64>> {
     let mut rounds = BTreeMap::<_, Vec<_>>::new();
     for _ in 0..settings.rounds.min(3) {
@@ -149,10 +160,9 @@ fn rounds(
                 continue;
             };
             let before = running.cpu_time();
-            let seen = wrk::run(running.address, load);
+            let requests = run(running.address);
             let spent = running.cpu_time() - before;
-            assert_eq!(seen.rejected, 0, "good requests were rejected");
-            let each = microseconds_each(spent, seen.requests);
+            let each = microseconds_each(spent, requests);
             rounds.entry(who).or_default().push(each);
         }
     }
