@@ -144,7 +144,7 @@ impl<'a, C: ClientSide> Serving<'a, C> {
         let keep_alive = keep_alive && !response.must_close() && !self.app().draining.is_on();
         let (request, progress) = (&self.request, &mut self.progress);
         let response = response.with(request.common_response_headers());
-        let response = response.for_call(&request.head);
+        let response = response.to(&request.head);
         progress.status = Some(response.status().as_u16());
         progress.own_bytes = response.body_bytes(&request.head.method);
         let (out, rest) = (&mut progress.download.out, progress.rest);

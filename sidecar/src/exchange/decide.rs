@@ -82,8 +82,11 @@ impl App {
             Ok(Decision::Preflight) => (Outcome::Responded, LocalResponse::preflight()),
             Err(rejected) => self.reject(&rejected, request, now),
         };
-        let resource = request.rules.auth_policy.resource.as_deref();
-        Action::Respond(outcome, response.challenging(resource))
+        let response = match &request.rules.auth_policy.resource {
+            Some(resource) => response.challenging(resource.challenge()),
+            None => response,
+        };
+        Action::Respond(outcome, response)
     }
 
     /// Rejects a request; without usable keys `Retry-After` is the time of their next fetch.
@@ -98,8 +101,8 @@ impl App {
         let response = match rejection {
             Rejection::InsufficientScope => {
                 let rule = request.rules.auth_policy.rule_of(rejected);
-                let scope = rule.map(|rule| rule.requirement.scope.as_slice());
-                response.required_scope(scope.unwrap_or_default())
+                let scopes = rule.map(|rule| rule.requirement.scope.join(" "));
+                response.challenging(&format!("scope=\"{}\"", scopes.unwrap_or_default()))
             }
             Rejection::AuthKeysUnavailable
             | Rejection::AuthKeysStale

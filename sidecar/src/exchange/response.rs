@@ -1,9 +1,8 @@
 //! The sidecar's own responses: the current user and every rejection, in the envelope.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
-use bytes::{BufMut, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
 use wire::api::envelope::Envelope;
 use wire::http::cors::Endpoint;
@@ -11,7 +10,6 @@ use wire::rejection::Rejection;
 
 use super::client_head::ClientHead;
 use super::side::Outgoing;
-use crate::decision::protected_resource::ProtectedResource;
 use crate::request::kind::{GRPC_STATUS, RequestKind};
 use crate::request::received::ReceivedHead;
 
@@ -19,7 +17,6 @@ use crate::request::received::ReceivedHead;
 /// reads the response.
 pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-const JSON: &str = "application/json";
 /// The text beside the status of a gRPC call.
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
@@ -32,17 +29,9 @@ const SERVICE_METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 #[derive(Debug)]
 pub(crate) struct LocalResponse {
     status: StatusCode,
+    fields: HeaderMap,
     body: Vec<u8>,
     rejection: Option<Rejection>,
-    /// Scopes of which one is enough.
-    scope: Option<String>,
-    /// Seconds until the cause may be gone.
-    retry_after: Option<u64>,
-    /// One more parameter of the challenge.
-    challenge: Option<String>,
-    /// Further headers: CORS, the request id.
-    fields: Vec<(HeaderName, HeaderValue)>,
-    media_type: &'static str,
 }
 
 impl LocalResponse {
@@ -57,15 +46,21 @@ impl LocalResponse {
     }
 
     fn of(status: StatusCode, body: Vec<u8>) -> Self {
+        let mut fields = HeaderMap::new();
+        // RFC 9110 §8.6: a 204 has no body.
+        if status != StatusCode::NO_CONTENT {
+            let json = HeaderValue::from_static("application/json");
+            fields.insert(header::CONTENT_TYPE, json);
+            fields.insert(header::CONTENT_LENGTH, body.len().into());
+            let options = HeaderValue::from_static("nosniff");
+            fields.insert(header::X_CONTENT_TYPE_OPTIONS, options);
+        }
+        fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         Self {
             status,
+            fields,
             body,
             rejection: None,
-            scope: None,
-            retry_after: None,
-            challenge: None,
-            fields: Vec::new(),
-            media_type: JSON,
         }
     }
 
@@ -81,50 +76,64 @@ impl LocalResponse {
     /// Creates the response of a rejection.
     pub(crate) fn rejection(rejection: Rejection) -> Self {
         let body = Envelope::rejection(rejection).to_json();
-        Self {
-            rejection: Some(rejection),
-            retry_after: rejection.retry_after().map(u64::from),
-            ..Self::of(rejection.status(), body.unwrap_or_default())
+        let mut response = Self::of(rejection.status(), body.unwrap_or_default());
+        response.rejection = Some(rejection);
+        if let Some(challenge) = rejection.www_authenticate() {
+            let challenge = HeaderValue::from_static(challenge);
+            response.fields.insert(header::WWW_AUTHENTICATE, challenge);
+        }
+        match rejection.retry_after() {
+            Some(seconds) => response.retry_after(seconds.into()),
+            None => response,
         }
     }
 
-    /// Turns a rejection into gRPC's: one head with the status of the call, and no body.
-    fn into_grpc(mut self, rejection: Rejection) -> Self {
-        let message = HeaderValue::try_from(rejection.grpc_message());
-        // The text is printable: it cannot fail.
-        let message = message.unwrap_or(HeaderValue::from_static("internal"));
-        let status = HeaderValue::from(u16::from(rejection.grpc_status()));
-        self.fields
-            .push((HeaderName::from_static(GRPC_STATUS), status));
-        self.fields.push((GRPC_MESSAGE, message));
-        Self {
-            status: StatusCode::OK,
-            body: Vec::new(),
-            media_type: "application/grpc",
-            ..self
+    /// Adds a parameter to the challenge, if there is one: the scopes of a rule (RFC 6750 §3.1), the
+    /// metadata of the resource.
+    pub(crate) fn challenging(mut self, parameter: &str) -> Self {
+        if let Some(challenge) = self.fields.get_mut(header::WWW_AUTHENTICATE) {
+            let more = [challenge.as_bytes(), b", ", parameter.as_bytes()].concat();
+            // Scopes and metadata are printable: it cannot fail.
+            if let Ok(more) = HeaderValue::from_maybe_shared(Bytes::from(more)) {
+                *challenge = more;
+            }
         }
-    }
-
-    /// Names the scopes of a rule in the challenge (RFC 6750 §3.1).
-    pub(crate) fn required_scope(self, scopes: &[String]) -> Self {
-        Self {
-            scope: Some(scopes.join(" ")),
-            ..self
-        }
-    }
-
-    /// Adds the metadata of the resource to the challenge, where there is one.
-    pub(crate) fn challenging(self, resource: Option<&ProtectedResource>) -> Self {
-        Self {
-            challenge: resource.map(|resource| resource.challenge().to_owned()),
-            ..self
-        }
+        self
     }
 
     /// Sets `Retry-After`.
-    pub(crate) fn retry_after(self, seconds: u64) -> Self {
+    pub(crate) fn retry_after(mut self, seconds: u64) -> Self {
+        self.fields.insert(header::RETRY_AFTER, seconds.into());
+        self
+    }
+
+    /// Adapts a rejection to its request: the methods that it may have, and the form of a gRPC call,
+    /// which is one head with the status of the call, and no body.
+    pub(super) fn to(mut self, received: &ReceivedHead) -> Self {
+        let Some(rejection) = self.rejection else {
+            return self;
+        };
+        if rejection == Rejection::MethodNotAllowed {
+            let methods = HeaderValue::from_static(allowed_methods(&received.method));
+            self.fields.insert(header::ALLOW, methods);
+        }
+        if received.kind != RequestKind::Grpc {
+            return self;
+        }
+        let message = HeaderValue::try_from(rejection.grpc_message());
+        let grpc = HeaderValue::from_static("application/grpc");
+        let status = u16::from(rejection.grpc_status()).into();
+        self.fields.remove(header::CONTENT_LENGTH);
+        self.fields.remove(header::X_CONTENT_TYPE_OPTIONS);
+        self.fields.insert(header::CONTENT_TYPE, grpc);
+        self.fields
+            .insert(HeaderName::from_static(GRPC_STATUS), status);
+        // The text is printable: it cannot fail.
+        let message = message.unwrap_or(HeaderValue::from_static("internal"));
+        self.fields.insert(GRPC_MESSAGE, message);
         Self {
-            retry_after: Some(seconds),
+            status: StatusCode::OK,
+            body: Vec::new(),
             ..self
         }
     }
@@ -138,57 +147,6 @@ impl LocalResponse {
         match *method {
             Method::HEAD => 0,
             _ => self.body.len() as u64,
-        }
-    }
-
-    /// Returns the fields of the head.
-    fn fields(&self, method: &Method) -> HeaderMap {
-        let mut fields = HeaderMap::new();
-        // RFC 9110 §8.6: a 204 has no body.
-        let has_body = self.status != StatusCode::NO_CONTENT;
-        if has_body {
-            let media_type = HeaderValue::from_static(self.media_type);
-            fields.insert(header::CONTENT_TYPE, media_type);
-        }
-        if has_body && self.media_type == JSON {
-            fields.insert(header::CONTENT_LENGTH, self.body.len().into());
-            let options = HeaderValue::from_static("nosniff");
-            fields.insert(header::X_CONTENT_TYPE_OPTIONS, options);
-        }
-        fields.extend(self.fields.iter().cloned());
-        fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        let challenge = self.rejection.and_then(|it| self.full_challenge(it));
-        // Scopes and metadata are printable: it cannot fail.
-        if let Some(Ok(challenge)) = challenge.map(|it| HeaderValue::from_str(&it)) {
-            fields.insert(header::WWW_AUTHENTICATE, challenge);
-        }
-        if let Some(seconds) = self.retry_after {
-            fields.insert(header::RETRY_AFTER, seconds.into());
-        }
-        if self.rejection == Some(Rejection::MethodNotAllowed) {
-            let methods = HeaderValue::from_static(allowed_methods(method));
-            fields.insert(header::ALLOW, methods);
-        }
-        fields
-    }
-
-    /// Returns the challenge of a rejection with the scope and the metadata that belong to it.
-    fn full_challenge(&self, rejection: Rejection) -> Option<Cow<'static, str>> {
-        let mut challenge = Cow::Borrowed(rejection.www_authenticate()?);
-        if let Some(scope) = &self.scope {
-            challenge += Cow::Owned(format!(", scope=\"{scope}\""));
-        }
-        if let Some(more) = &self.challenge {
-            challenge += Cow::Owned(format!(", {more}"));
-        }
-        Some(challenge)
-    }
-
-    /// Adapts a rejection to a request that is a gRPC call.
-    pub(super) fn for_call(self, received: &ReceivedHead) -> Self {
-        match self.rejection {
-            Some(rejection) if received.kind == RequestKind::Grpc => self.into_grpc(rejection),
-            _ => self,
         }
     }
 
@@ -208,7 +166,7 @@ impl LocalResponse {
             connection: Some(if keep_alive { "keep-alive" } else { "close" }),
         };
         head.write(out, self.body.len(), |fields| {
-            for (name, value) in &self.fields(method) {
+            for (name, value) in &self.fields {
                 fields.put(name.as_str(), value.as_bytes());
             }
             false
@@ -246,9 +204,15 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
+    fn received(line: &str) -> ReceivedHead {
+        let head = format!("{line}\r\nHost: a\r\n\r\n");
+        let head = crate::request::received::take(&mut BytesMut::from(head.as_bytes()));
+        head.unwrap().unwrap()
+    }
+
     fn field(rejection: Rejection, name: &str) -> Option<String> {
-        let fields = LocalResponse::rejection(rejection).fields(&Method::POST);
-        let value = fields.get(name)?;
+        let response = LocalResponse::rejection(rejection).to(&received("POST / HTTP/1.1"));
+        let value = response.fields.get(name)?;
         Some(value.to_str().unwrap().to_owned())
     }
 
@@ -283,10 +247,11 @@ mod tests {
 
     #[test]
     fn a_rejected_grpc_call_gets_its_status_in_the_head_alone() {
-        let response = LocalResponse::rejection(Rejection::AuthKeysUnavailable);
-        let response = response.into_grpc(Rejection::AuthKeysUnavailable);
+        let mut call = received("POST / HTTP/1.1");
+        call.kind = RequestKind::Grpc;
+        let response = LocalResponse::rejection(Rejection::AuthKeysUnavailable).to(&call);
         assert!(response.body.is_empty());
-        let fields = response.fields(&Method::POST);
+        let fields = &response.fields;
         assert_eq!(response.status(), StatusCode::OK);
         for (name, value) in [
             ("content-type", "application/grpc"),

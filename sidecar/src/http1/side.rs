@@ -20,7 +20,7 @@ use wire::http::framing::body::BodyReader;
 use wire::rejection::Rejection;
 
 use super::HTTP_2_PREFACE;
-use crate::downstream::transport::ClientTransport;
+use crate::downstream::transport::{ClientTransport, has_left};
 use crate::exchange::response::DRAIN_TIMEOUT;
 use crate::exchange::side::{ClientSide, Outgoing, Timer};
 use crate::exchange::upload::Upload;
@@ -155,7 +155,7 @@ impl Http1Side {
             self.transport.flush().await
         };
         let _ = tokio::time::timeout(LINGER, sent).await;
-        self.transport.close().await;
+        self.close().await;
         let discarded = async {
             while let Ok(1..) = poll_fn(|cx| self.poll_read(cx)).await {
                 self.received.clear();
@@ -169,9 +169,9 @@ impl Http1Side {
         !self.received.is_empty()
     }
 
-    /// Closes the connection.
+    /// Closes the connection, over TLS with a `close_notify`, which proves that nothing was cut off.
     pub(crate) async fn close(&mut self) {
-        self.transport.close().await;
+        let _ = self.transport.shutdown().await;
     }
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
@@ -250,7 +250,7 @@ impl ClientSide for Http1Side {
                 .get_or_insert_with(|| Box::pin(sleep(CLOSE_POLL_INTERVAL)));
             ready!(timer.as_mut().poll(cx));
             self.close_poll = None;
-            if self.transport.has_left() {
+            if has_left(&self.transport) {
                 return Poll::Ready(gone());
             }
         }

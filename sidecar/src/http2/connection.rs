@@ -2,7 +2,6 @@
 
 use std::future::pending;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use h2::RecvStream;
@@ -12,6 +11,7 @@ use pingora::server::ShutdownWatch;
 use runtime::net::connection_slots::Activity;
 use runtime::net::listener::CLIENT_IDLE;
 use tokio::sync::Notify;
+use tokio_util::task::TaskTracker;
 use wire::rejection::Rejection;
 
 use super::side::Http2Side;
@@ -56,7 +56,9 @@ impl Connection {
         let Ok(mut connection) = builder().handshake(transport).await else {
             return;
         };
-        let open = Arc::new(OpenStreams::default());
+        let streams = TaskTracker::new();
+        // It is waited for while it may get more.
+        streams.close();
         let mut is_leaving = false;
         loop {
             let accepted = tokio::select! {
@@ -67,30 +69,30 @@ impl Connection {
                     continue;
                 }
                 accepted = connection.accept() => accepted,
-                () = open.idle() => None,
+                () = idle(&streams) => None,
             };
             let Some(Ok(accepted)) = accepted else {
                 break;
             };
-            self.spawn(accepted, &activity, &open);
+            self.spawn(accepted, &activity, &streams);
         }
         drop(connection);
         // Until each request is recorded: the process may end with its last connection.
-        open.none().await;
+        streams.wait().await;
     }
 
     /// Serves one stream beside the others.
-    fn spawn(&self, accepted: Accepted, activity: &Activity, open: &Arc<OpenStreams>) {
+    fn spawn(&self, accepted: Accepted, activity: &Activity, streams: &TaskTracker) {
         let (request, response) = accepted;
         let (requests, client) = (Arc::clone(&self.requests), Arc::clone(&self.client));
-        let (stream, counted) = (activity.stream(), open.count());
-        tokio::spawn(async move {
+        let stream = activity.stream();
+        streams.spawn(async move {
             let (parts, body) = request.into_parts();
             let head = ReceivedHead::of_stream(parts, !body.is_end_stream());
             let timeout = requests.app.downstream_write_timeout;
             let mut side = Http2Side::new(body, response, timeout);
             requests.serve(head, &mut side, &client).await;
-            drop((side, counted, stream));
+            drop((side, stream));
         });
     }
 }
@@ -114,39 +116,8 @@ async fn leave(shutdown: &mut ShutdownWatch, goodbye: &Notify) {
     }
 }
 
-/// The streams that are being served.
-#[derive(Default)]
-struct OpenStreams {
-    count: AtomicUsize,
-    none_left: Notify,
-}
-
-struct OpenStream(Arc<OpenStreams>);
-
-impl OpenStreams {
-    fn count(self: &Arc<Self>) -> OpenStream {
-        self.count.fetch_add(1, Ordering::AcqRel);
-        OpenStream(Arc::clone(self))
-    }
-
-    /// Completes once no stream is open.
-    async fn none(&self) {
-        while self.count.load(Ordering::Acquire) > 0 {
-            self.none_left.notified().await;
-        }
-    }
-
-    /// Completes once no stream was open for a while.
-    async fn idle(&self) {
-        self.none().await;
-        tokio::time::sleep(CLIENT_IDLE).await;
-    }
-}
-
-impl Drop for OpenStream {
-    fn drop(&mut self) {
-        if self.0.count.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.none_left.notify_one();
-        }
-    }
+/// Completes once no stream was served for a while.
+async fn idle(streams: &TaskTracker) {
+    streams.wait().await;
+    tokio::time::sleep(CLIENT_IDLE).await;
 }

@@ -13,6 +13,7 @@ use runtime::net::connection_slots::{Activity, ConnectionSlots};
 use runtime::net::listener::LAST_REQUEST;
 use runtime::tls::ServerTls;
 use tokio::sync::Notify;
+use tokio_util::either::Either;
 use wire::rejection::Rejection::RequestMalformed;
 
 use crate::downstream::transport::{self, ClientTransport, Socket, peer_ip};
@@ -48,12 +49,12 @@ impl ClientConnections {
     /// Returns the transport for HTTP; `None` after a failed TLS handshake.
     async fn secured(&self, socket: Socket) -> Option<ClientTransport> {
         let Some(tls) = &self.tls else {
-            return Some(ClientTransport::plain(socket));
+            return Some(Either::Left(socket));
         };
         tls.accept(socket, self.head_timeout)
             .await
             .inspect_err(|error| tracing::debug!(%error, "no TLS connection"))
-            .map(ClientTransport::encrypted)
+            .map(|stream| Either::Right(Box::new(stream)))
             .ok()
     }
 
@@ -82,15 +83,16 @@ impl ClientConnections {
     ) {
         let requests = &self.requests;
         let write_timeout = requests.app.downstream_write_timeout;
+        let address = peer_ip(&stream);
         // Boxed: most connections have no handshake, and none for long.
         let secured = Box::pin(self.secured(transport::socket(stream, write_timeout)));
         let Some(transport) = secured.await else {
             return;
         };
         let proxies = &requests.app.request_logger.trusted_proxies;
-        let client = Client::new(transport.peer_ip(), transport.has_tls(), proxies);
         // The client's choice over TLS, which its first bytes have to keep.
-        let chose = transport.has_tls().then(|| transport.chose_http_2());
+        let chose = transport::chose_http_2(&transport);
+        let client = Client::new(address, chose.is_some(), proxies);
         let mut side = Http1Side::new(transport, activity, self.head_timeout);
         let is_http_2 = match chose {
             Some(false) => Ok(false),
