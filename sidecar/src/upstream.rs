@@ -155,9 +155,10 @@ impl Upstream {
             .store(version != Version::HTTP_2, Ordering::Relaxed);
     }
 
-    /// Leaves the choice of the version to the service again, after a failed handshake.
-    pub(crate) fn forget_choice(&self) {
-        self.chose_http_1.store(false, Ordering::Relaxed);
+    /// Leaves the choice of the version to the service again, after a failed handshake; returns true if
+    /// it had chosen HTTP/1.1.
+    pub(crate) fn forget_choice(&self) -> bool {
+        self.chose_http_1.swap(false, Ordering::Relaxed)
     }
 
     /// Returns the read timeout of responses that are no streams.
@@ -303,7 +304,7 @@ mod tests {
             assert_eq!(upstream.speaks_http_1(), speaks, "{version:?}");
         }
         upstream.has_chosen(Version::HTTP_11);
-        upstream.forget_choice();
+        assert!(upstream.forget_choice() && !upstream.forget_choice());
         assert!(!upstream.speaks_http_1());
     }
 

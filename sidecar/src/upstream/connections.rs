@@ -50,6 +50,23 @@ impl Connections {
         opens_tunnel: bool,
         tried: &mut Option<ServiceAddress>,
     ) -> pingora::Result<Connected> {
+        match self.connect_once(upstream, opens_tunnel, tried).await {
+            // It may have another version than the one it chose.
+            Err(error)
+                if *error.etype() == ErrorType::TLSHandshakeFailure && upstream.forget_choice() =>
+            {
+                self.connect_once(upstream, opens_tunnel, tried).await
+            }
+            connected => connected,
+        }
+    }
+
+    async fn connect_once(
+        &self,
+        upstream: &Upstream,
+        opens_tunnel: bool,
+        tried: &mut Option<ServiceAddress>,
+    ) -> pingora::Result<Connected> {
         let peer = upstream.peer();
         let peer = peer.ok_or_else(|| Error::explain(ErrorType::ConnectError, "no address"))?;
         *tried = Some(peer.any.address().clone());
@@ -73,12 +90,7 @@ impl Connections {
         let settings = if in_http_1 { &peer.http_1 } else { &peer.any };
         // Boxed: with TLS in it, it would be most of what an idle connection takes.
         let opened = Box::pin(self.connector.new_stream(settings)).await;
-        let opened = opened.inspect_err(|error| {
-            upstream.unreachable(&peer);
-            if *error.etype() == ErrorType::TLSHandshakeFailure {
-                upstream.forget_choice();
-            }
-        })?;
+        let opened = opened.inspect_err(|_| upstream.unreachable(&peer))?;
         // Without TLS, the settings chose HTTP/2.
         let is_http_2 =
             !in_http_1 && (!peer.any.is_tls() || opened.selected_alpn_proto() == Some(ALPN::H2));
