@@ -1,6 +1,6 @@
 //! Builds the Pingora server and its services: the proxy, the issuers, the admin port, the shutdown.
 
-use std::net::TcpListener;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use pingora::server::{RunArgs, Server};
 use runtime::logs::telemetry::LogFormat;
 use runtime::net::connection_slots::ConnectionSlots;
 use runtime::net::fd_limit;
-use runtime::net::listener::{Port, bind};
+use runtime::net::listener::{Port, address, bind};
 use runtime::process::exit::ExitError;
 use runtime::process::supervisor::{FirstFailure, supervisor};
 use tokio::sync::watch;
@@ -30,7 +30,7 @@ use crate::issuers::IssuerSettings;
 use crate::issuers::issuer_keys::NamedKeys;
 use crate::issuers::task::{Changes, IssuerTask};
 use crate::server::connections::ClientConnections;
-use crate::server::listener::{self, ListenAddresses};
+use crate::server::listener;
 use crate::server::reload::{Reload, WatchedFiles};
 use crate::server::services::{follow_tls, run_issuers, serve_admin_port};
 use crate::server::shutdown::{ExitReason, GracefulStop};
@@ -50,11 +50,13 @@ pub(crate) fn serve(
     let public = bind(Port::Public, config.listen)?;
     let admin = bind(Port::Admin, config.admin_listen)?;
     let app = Arc::new(App::new(&config)?);
-    let announcement = announcement(&public, &admin, args.logs.log_format)
-        .map_err(|error| ExitError::Software(format!("a listener cannot be shared: {error}")))?;
+    let addresses = [
+        (Port::Public, address(&public)?),
+        (Port::Admin, address(&admin)?),
+    ];
     let (background, ends) = supervisor();
     let (tasks, changes) = issuer_tasks(&config, &app)?;
-    let stop = graceful_stop(announcement, &config, &app, ends);
+    let stop = graceful_stop((addresses, args.logs.log_format), &config, &app, ends);
     let exit_reason = stop.exit_reason.clone();
     let connections = stop.connections.subscribe();
     let admin_routes = admin_routes(&config, &app, &stop);
@@ -137,20 +139,8 @@ fn admin_routes(config: &Config, app: &App, stop: &GracefulStop) -> Router {
         .merge(status::routes(Arc::new(status)))
 }
 
-fn announcement(
-    public: &TcpListener,
-    admin: &TcpListener,
-    format: LogFormat,
-) -> std::io::Result<ListenAddresses> {
-    let listeners = vec![
-        (Port::Public, public.try_clone()?),
-        (Port::Admin, admin.try_clone()?),
-    ];
-    Ok(ListenAddresses::new(listeners, format))
-}
-
 fn graceful_stop(
-    announcement: ListenAddresses,
+    (addresses, log_format): ([(Port, SocketAddr); 2], LogFormat),
     config: &Config,
     app: &App,
     ends: FirstFailure,
@@ -158,7 +148,8 @@ fn graceful_stop(
     let serving = app.health.condition("serving", "starting");
     serving.set_ready();
     GracefulStop {
-        announcement,
+        addresses: addresses.into(),
+        log_format,
         times: config.stop,
         draining: app.draining.clone(),
         serving,

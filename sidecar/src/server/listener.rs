@@ -14,38 +14,7 @@ use pingora::listeners::{L4BufferSettings, ListenerConfig};
 use pingora::server::{Fds, ShutdownWatch};
 use pingora::services::Service;
 use pingora::services::listening::Service as ListeningService;
-use runtime::logs::telemetry::LogFormat;
-use runtime::net::listener::{Port, announce};
 use runtime::process::supervisor::STOPPED_UNEXPECTEDLY;
-
-/// The listening addresses, printed once.
-///
-/// The sockets are clones that go when they are printed: a clone that stays would hold the port
-/// open after the proxy has closed it.
-#[derive(Debug)]
-pub(crate) struct ListenAddresses {
-    listeners: Mutex<Vec<(Port, TcpListener)>>,
-    format: LogFormat,
-}
-
-impl ListenAddresses {
-    pub(crate) fn new(listeners: Vec<(Port, TcpListener)>, format: LogFormat) -> Self {
-        Self {
-            listeners: Mutex::new(listeners),
-            format,
-        }
-    }
-
-    /// Prints the addresses, once.
-    pub(crate) fn print(&self) {
-        let mut listeners = self.listeners.lock();
-        for (port, listener) in listeners.drain(..) {
-            if let Err(failure) = announce(port, &listener, self.format) {
-                tracing::error!(%failure, "an address cannot be printed");
-            }
-        }
-    }
-}
 
 /// Shorter than every timeout of a request or of an idle connection.
 const TICK: Duration = Duration::from_secs(1);
@@ -95,6 +64,7 @@ mod tests {
     use pingora::protocols::Stream;
     use pingora::server::configuration::ServerConf;
     use pingora::server::{RunArgs, Server, ShutdownSignal, ShutdownSignalWatch};
+    use runtime::net::listener::{Port, bind};
     use runtime::process::supervisor::{FirstFailure, Supervisor, supervisor};
     use tokio::sync::watch;
 
@@ -133,8 +103,7 @@ mod tests {
 
     /// Describes the end of the proxy: by a stop, or unexpected.
     fn end_of_proxy(is_stopped: bool) -> String {
-        let listener =
-            runtime::net::listener::bind(Port::Public, "127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = bind(Port::Public, "127.0.0.1:0".parse().unwrap()).unwrap();
         let stop = watch::Sender::new(false);
         let (background, ends) = supervisor();
         let proxy = serve(Silent, listener, stop.subscribe());

@@ -5,6 +5,7 @@
 //! Pingora's own graceful stop closes the listeners at once and then sleeps for a fixed time.
 
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
@@ -13,6 +14,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use pingora::server::{ShutdownSignal, ShutdownSignalWatch};
 use runtime::admin::health::Condition;
+use runtime::logs::telemetry::LogFormat;
+use runtime::net::listener::{Port, announce_address};
 use runtime::process::exit::ExitError;
 use runtime::process::signals::{Termination, terminated};
 use runtime::process::supervisor::FirstFailure;
@@ -21,13 +24,14 @@ use tokio::sync::watch;
 
 use crate::background::Draining;
 use crate::config::ShutdownTimeouts;
-use crate::server::listener::ListenAddresses;
 use crate::telemetry::metrics::Metrics;
 
 /// Waits for the signal and carries out the shutdown.
 #[derive(Debug)]
 pub(crate) struct GracefulStop {
-    pub(crate) announcement: ListenAddresses,
+    /// The addresses to print once the handlers of signals are there.
+    pub(crate) addresses: Vec<(Port, SocketAddr)>,
+    pub(crate) log_format: LogFormat,
     pub(crate) times: ShutdownTimeouts,
     pub(crate) draining: Draining,
     /// The readiness condition that is lost first.
@@ -96,7 +100,9 @@ impl ShutdownSignalWatch for GracefulStop {
             match at_once {
                 Poll::Ready(first) => first,
                 Poll::Pending => {
-                    self.announcement.print();
+                    for (port, address) in &self.addresses {
+                        announce_address(*port, *address, self.log_format);
+                    }
                     signal.await
                 }
             }
@@ -132,7 +138,6 @@ mod tests {
     use pingora::server::configuration::ServerConf;
     use pingora::server::{RunArgs, Server};
     use runtime::admin::health::Health;
-    use runtime::logs::telemetry::LogFormat;
     use runtime::process::supervisor::supervisor;
 
     use super::*;
@@ -145,7 +150,8 @@ mod tests {
         let serving = health.condition("serving", "starting");
         serving.set_ready();
         let stop = GracefulStop {
-            announcement: ListenAddresses::new(Vec::new(), LogFormat::Text),
+            addresses: Vec::new(),
+            log_format: LogFormat::Text,
             times: ShutdownTimeouts {
                 lame_duck,
                 drain_timeout,

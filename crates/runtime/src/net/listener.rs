@@ -117,6 +117,12 @@ pub fn announce(
     format: LogFormat,
 ) -> Result<SocketAddr, ExitError> {
     let address = address(listener)?;
+    announce_address(port, address, format);
+    Ok(address)
+}
+
+/// Announces the address of a listener that another part of the program holds.
+pub fn announce_address(port: Port, address: SocketAddr, format: LogFormat) {
     let announcement = port.announcement();
     match format {
         LogFormat::Json => tracing::info!(%address, "{announcement}"),
@@ -125,7 +131,6 @@ pub fn announce(
             let _ = writeln!(stdout, "{announcement} on {address}").and_then(|()| stdout.flush());
         }
     }
-    Ok(address)
 }
 
 /// Accepts the next connection; `port` is its name in the log. Retries a failure after a pause.
