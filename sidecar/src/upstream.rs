@@ -17,7 +17,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use http::Version;
 use parking_lot::{Mutex, MutexGuard};
 use pingora::upstreams::peer::{HttpPeer, Peer};
 use tokio::sync::Notify;
@@ -32,10 +31,6 @@ pub(crate) use tls::UpstreamTls;
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 /// Limit of a response's head.
 pub(crate) const MAX_HEAD_BYTES: usize = 1024 * 1024;
-/// Pool group of connections that must not be HTTP/2, which Pingora's pool does not check.
-const HTTP_1_GROUP: u64 = 1;
-/// Number of pool groups for each generation of TLS.
-const GROUPS: u64 = 2;
 
 /// Timeouts of the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,16 +73,15 @@ pub(crate) struct Upstream {
     lost: Notify,
 }
 
-/// One address of the service, with the settings of connections to it. The keys are of the requests
-/// that may share one.
+/// One address of the service, with the settings of connections to it.
 #[derive(Debug)]
 pub(crate) struct ServicePeer {
     /// For the version of the service's choice.
     pub(crate) any: HttpPeer,
-    any_key: u64,
     /// For HTTP/1.1 alone: WebSockets and a service that chose it.
     http_1: HttpPeer,
-    http_1_key: u64,
+    /// The requests that may share a connection have the same one.
+    key: u64,
 }
 
 impl Upstream {
@@ -150,9 +144,8 @@ impl Upstream {
     }
 
     /// Remembers the version of a connection for which the service had the choice.
-    pub(crate) fn has_chosen(&self, version: Version) {
-        self.chose_http_1
-            .store(version != Version::HTTP_2, Ordering::Relaxed);
+    pub(crate) fn has_chosen(&self, is_http_2: bool) {
+        self.chose_http_1.store(!is_http_2, Ordering::Relaxed);
     }
 
     /// Leaves the choice of the version to the service again, after a failed handshake; returns true if
@@ -240,15 +233,13 @@ impl UpstreamSettings {
         if let Some(tls) = &tls.tls {
             tls.apply_to(&mut any);
         }
-        // Pingora's pool checks neither the certificates nor the allowed HTTP versions.
-        any.group_key = GROUPS * tls.generation;
+        // The hash knows the address, and not each certificate.
+        any.group_key = tls.generation;
         let mut http_1 = any.clone();
         http_1.options.set_http_version(1, 1);
-        http_1.group_key += HTTP_1_GROUP;
         Arc::new(ServicePeer {
-            any_key: any.reuse_hash(),
+            key: any.reuse_hash(),
             any,
-            http_1_key: http_1.reuse_hash(),
             http_1,
         })
     }
@@ -280,12 +271,11 @@ mod tests {
     }
 
     #[test]
-    fn websockets_share_no_connection_that_may_be_http2() {
+    fn websockets_are_opened_in_http_1_1() {
         let upstream = upstream("https://127.0.0.1:1").unwrap();
         let peer = upstream.peer().unwrap();
         assert_eq!(peer.any.options.alpn, ALPN::H2H1);
         assert_eq!(peer.http_1.options.alpn, ALPN::H1);
-        assert_ne!(peer.any_key, peer.http_1_key);
     }
 
     #[test]
@@ -299,11 +289,10 @@ mod tests {
         }
         let upstream = upstream("https://127.0.0.1:1").unwrap();
         assert!(!upstream.speaks_http_1());
-        for (version, speaks) in [(Version::HTTP_11, true), (Version::HTTP_2, false)] {
-            upstream.has_chosen(version);
-            assert_eq!(upstream.speaks_http_1(), speaks, "{version:?}");
+        for is_http_2 in [true, false] {
+            upstream.has_chosen(is_http_2);
+            assert_ne!(upstream.speaks_http_1(), is_http_2);
         }
-        upstream.has_chosen(Version::HTTP_11);
         assert!(upstream.forget_choice() && !upstream.forget_choice());
         assert!(!upstream.speaks_http_1());
     }

@@ -5,7 +5,6 @@ mod pool;
 
 use std::time::{Duration, Instant};
 
-use http::Version;
 use pingora::connectors::TransportConnector;
 use pingora::protocols::ALPN;
 use pingora::protocols::l4::socket::SocketAddr as ServiceAddress;
@@ -73,19 +72,17 @@ impl Connections {
         let in_http_1 = opens_tunnel || upstream.speaks_http_1();
         let scheme = if peer.any.is_tls() { "https" } else { "http" };
         let stream = |slot| Service::Http2(Box::new(Http2Stream::new(slot, scheme)));
-        let (key, used) = match in_http_1 {
-            true => {
-                let idle = self.idle.take(peer.http_1_key, Instant::now());
-                (peer.http_1_key, idle.map(Service::Http1))
-            }
-            false => (peer.any_key, self.http_2.take(peer.any_key).map(stream)),
+        let connected = |service, is_reused| Connected {
+            service,
+            key: peer.key,
+            is_reused,
         };
-        if let Some(service) = used {
-            return Ok(Connected {
-                service,
-                key,
-                is_reused: true,
-            });
+        let open = match in_http_1 {
+            true => self.idle.take(peer.key, Instant::now()).map(Service::Http1),
+            false => self.http_2.take(peer.key).map(stream),
+        };
+        if let Some(service) = open {
+            return Ok(connected(service, true));
         }
         let settings = if in_http_1 { &peer.http_1 } else { &peer.any };
         // Boxed: with TLS in it, it would be most of what an idle connection takes.
@@ -94,21 +91,16 @@ impl Connections {
         // Without TLS, the settings chose HTTP/2.
         let is_http_2 =
             !in_http_1 && (!peer.any.is_tls() || opened.selected_alpn_proto() == Some(ALPN::H2));
-        let (version, key, service) = if is_http_2 {
-            let slot = self.http_2.begin(opened, peer.any_key).await;
-            let slot = slot.or_err(ErrorType::HandshakeError, "HTTP/2")?;
-            (Version::HTTP_2, peer.any_key, stream(slot))
+        let service = if is_http_2 {
+            let slot = self.http_2.begin(opened, peer.key).await;
+            stream(slot.or_err(ErrorType::HandshakeError, "HTTP/2")?)
         } else {
-            (Version::HTTP_11, peer.http_1_key, Service::Http1(opened))
+            Service::Http1(opened)
         };
         if !in_http_1 {
-            upstream.has_chosen(version);
+            upstream.has_chosen(is_http_2);
         }
-        Ok(Connected {
-            service,
-            key,
-            is_reused: false,
-        })
+        Ok(connected(service, false))
     }
 
     /// Keeps a connection of HTTP/1.1 for another request; those of HTTP/2 stay by themselves.
