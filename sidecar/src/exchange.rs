@@ -25,7 +25,7 @@ use pingora::ErrorSource;
 use tokio_util::sync::CancellationToken;
 use wire::rejection::Rejection;
 
-use self::copy::Copy;
+use self::copy::Exchange;
 use self::deadlines::{Deadlines, Failure, hold};
 use self::decide::Action;
 use self::request::{Progress, Request};
@@ -183,7 +183,7 @@ impl<'a, C: ClientSide> Serving<'a, C> {
             let mut connected = self.connect(forward.kind).await?;
             let service = &mut connected.service;
             let begun = self.request.begin(upload, service, self.client, forward);
-            let mut copy = Copy {
+            let mut exchange = Exchange {
                 app,
                 forward,
                 deadlines: Deadlines::new(app, &self.request, forward),
@@ -195,7 +195,7 @@ impl<'a, C: ClientSide> Serving<'a, C> {
                 is_rest: false,
             };
             let ended = match begun {
-                Ok(()) => copy.run().await,
+                Ok(()) => exchange.run().await,
                 Err(error) => Err(error.into()),
             };
             let Err(failure) = ended else {

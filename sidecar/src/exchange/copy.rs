@@ -16,7 +16,7 @@ use crate::request::kind::RequestKind;
 use crate::upstream::service::Service;
 
 /// An exchange of one request and its response.
-pub(super) struct Copy<'a, C> {
+pub(super) struct Exchange<'a, C> {
     pub(super) app: &'a App,
     pub(super) forward: &'a Forward,
     pub(super) client: &'a mut C,
@@ -29,7 +29,7 @@ pub(super) struct Copy<'a, C> {
     pub(super) is_rest: bool,
 }
 
-impl<C: ClientSide> Copy<'_, C> {
+impl<C: ClientSide> Exchange<'_, C> {
     /// Runs until the last byte is sent to the client, and the request to the service.
     pub(super) async fn run(&mut self) -> Result<(), Failure> {
         poll_fn(|cx| match self.poll(cx) {

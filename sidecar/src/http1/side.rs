@@ -30,9 +30,6 @@ pub(super) const HEAD_READ: usize = 4 * 1024;
 const BODY_READ: usize = 16 * 1024;
 /// Interval of polls for a close: behind unread bytes a close wakes no reader.
 const CLOSE_POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// Wait for a client that is still sending: closing earlier would reset the connection before it
-/// reads the response.
-const LINGER: Duration = Duration::from_secs(2);
 
 /// A client's connection.
 pub(crate) struct Http1Side {
@@ -154,14 +151,14 @@ impl Http1Side {
             self.transport.write_all(response).await?;
             self.transport.flush().await
         };
-        let _ = tokio::time::timeout(LINGER, sent).await;
+        let _ = tokio::time::timeout(DRAIN_TIMEOUT, sent).await;
         self.close().await;
         let discarded = async {
             while let Ok(1..) = poll_fn(|cx| self.poll_read(cx)).await {
                 self.received.clear();
             }
         };
-        let _ = tokio::time::timeout(LINGER, discarded).await;
+        let _ = tokio::time::timeout(DRAIN_TIMEOUT, discarded).await;
     }
 
     /// Returns true if the client has sent anything that is not used yet.
