@@ -23,8 +23,8 @@ enum State {
     /// The missing bytes of a body.
     Body(u64),
     Chunks(Chunks),
-    /// After a rejection, with the number of complete requests before it.
-    Beyond(u64),
+    /// After a rejection.
+    Beyond,
 }
 
 impl Default for State {
@@ -61,7 +61,7 @@ impl RequestBoundaries {
     pub fn follow(&mut self, received: &[u8]) -> Result<(), FramingError> {
         let followed = self.state.follow(received, &mut self.heads);
         if followed.is_err() {
-            self.state = State::Beyond(self.whole());
+            self.state = State::Beyond;
         }
         followed
     }
@@ -91,16 +91,6 @@ impl RequestBoundaries {
     #[must_use]
     pub const fn heads(&self) -> u64 {
         self.heads
-    }
-
-    /// Returns the number of complete requests, with their bodies.
-    #[must_use]
-    pub const fn whole(&self) -> u64 {
-        match self.state {
-            State::Head(_) => self.heads,
-            State::Body(_) | State::Chunks(_) => self.heads.saturating_sub(1),
-            State::Beyond(whole) => whole,
-        }
     }
 }
 
@@ -138,7 +128,7 @@ impl State {
                     }
                     taken
                 }
-                Self::Beyond(_) => rest.len(),
+                Self::Beyond => rest.len(),
             };
         }
         Ok(())
@@ -273,26 +263,25 @@ mod tests {
     fn blank_lines_between_two_requests_are_no_head() {
         let mut requests = RequestBoundaries::default();
         let get = b"GET / HTTP/1.1\r\n\r\n";
-        for (received, between, heads, whole) in [
-            (&b""[..], true, 0, 0),
-            (&b"\r"[..], true, 0, 0),
-            (&b"\n\r\n"[..], true, 0, 0),
-            (&b"G"[..], false, 0, 0),
-            (&get[1..], true, 1, 1),
-            (b"\r\n", true, 1, 1),
-            (&[&get[..], &get[..], b"G"].concat(), false, 3, 3),
-            (&get[1..], true, 4, 4),
-            (b"POST / HTTP/1.1\r\nContent-Length: 1\r\n\r\n", false, 5, 4),
-            (b"x", true, 5, 5),
+        for (received, between, heads) in [
+            (&b""[..], true, 0),
+            (&b"\r"[..], true, 0),
+            (&b"\n\r\n"[..], true, 0),
+            (&b"G"[..], false, 0),
+            (&get[1..], true, 1),
+            (b"\r\n", true, 1),
+            (&[&get[..], &get[..], b"G"].concat(), false, 3),
+            (&get[1..], true, 4),
+            (b"POST / HTTP/1.1\r\nContent-Length: 1\r\n\r\n", false, 5),
+            (b"x", true, 5),
         ] {
             assert_eq!(requests.follow(received), Ok(()));
-            let seen = (requests.is_between(), requests.heads(), requests.whole());
-            assert_eq!(seen, (between, heads, whole), "{}", received.escape_ascii());
+            let seen = (requests.is_between(), requests.heads());
+            assert_eq!(seen, (between, heads), "{}", received.escape_ascii());
         }
         assert!(requests.follow(b"\r").is_ok() && requests.follow(b"\r").is_ok());
         assert!(requests.follow(b"\n").is_ok());
         assert!(requests.follow(b"\n").is_err(), "a line feed alone");
-        assert_eq!(requests.whole(), 5);
     }
 
     #[test]
