@@ -56,7 +56,7 @@ impl<S: Read + Write> Frames<S> {
 
     /// Responds with a head alone.
     fn respond(&mut self, stream: u32) -> std::io::Result<()> {
-        let head = header_block(&[(":status", "200"), (MARK, "1")]);
+        let head = header_block(&[(":status", "200"), (&MARK.to_lowercase(), "1")]);
         self.write(HEADERS, END_STREAM_AND_HEADERS, stream, &head)
     }
 
