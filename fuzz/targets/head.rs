@@ -52,7 +52,10 @@ fn is_no_request(body: &[u8]) {
         let stream = [rest, NEXT].concat();
         let mut fields = [httparse::EMPTY_HEADER; 64];
         let mut request = httparse::Request::new(&mut fields);
-        if request.parse(&stream).is_ok_and(|parsed| parsed.is_complete()) {
+        if request
+            .parse(&stream)
+            .is_ok_and(|parsed| parsed.is_complete())
+        {
             assert_eq!(request.path, Some("/next"));
         }
     }

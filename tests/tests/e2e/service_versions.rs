@@ -172,7 +172,7 @@ fn serve_one(certificate: &Certificate, version: &str, stream: TcpStream) -> std
 }
 
 #[test]
-fn a_service_behind_tls_may_change_its_version_between_connections() {
+fn a_service_behind_tls_may_change_its_version() {
     let (stack, authority) = (stack(), Authority::new());
     let certificate = authority.issue("server");
     let offered = Arc::new(Mutex::new("h2"));
