@@ -197,18 +197,6 @@ pub(crate) struct KeysRevokeArgs {
     /// The key's id, as keys show prints it
     #[arg(value_name = "KID", allow_hyphen_values = true, value_parser = key_id)]
     pub(crate) kid: KeyId,
-    /// Look again after this time [35s], and fail unless the store still has the key revoked
-    ///
-    /// Every server has read the store by then
-    #[arg(
-        long,
-        value_name = "DURATION",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "35",
-        value_parser = within(1..=86_400)
-    )]
-    pub(crate) wait: Option<Seconds>,
     /// Print help
     #[arg(long, action = ArgAction::Help)]
     help: Option<bool>,

@@ -1,4 +1,4 @@
-//! The store: versioned records that change together or not at all, and logs that only grow.
+//! The store: versioned records that change together or not at all, and a log that only grows.
 //!
 //! It is the truth: what it says is so, and memory is a cache of it. It moves strings and does not
 //! interpret them.
@@ -77,20 +77,6 @@ impl Key {
     }
 }
 
-/// The name of a log, as it stands in the store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Log {
-    Revocations,
-}
-
-impl Log {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Revocations => "revocations",
-        }
-    }
-}
-
 /// One state of a record, opaque. Where a store gives a version again, the value is the same: a
 /// change that was decided by the value is right there too.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -129,19 +115,17 @@ pub(crate) enum Change {
         expected: Option<Version>,
     },
     Append(NewEntry),
-    /// Removes entries; the last one given stays, and its id with it. `expected` is one that was read:
+    /// Removes entries of the log; the last one given stays, and its id with it. `expected` is one that was read:
     /// in another history the ids are those of others.
     Remove {
-        log: Log,
         ids: Vec<i64>,
         expected: LogEntry,
     },
 }
 
-/// An entry before the store gives it an id.
+/// An entry of the log before the store gives it an id.
 #[derive(Debug, Clone)]
 pub(crate) struct NewEntry {
-    pub(crate) log: Log,
     pub(crate) value: String,
     /// From then on the entry may go, as of a record.
     pub(crate) ends: i64,
@@ -156,7 +140,7 @@ pub(crate) enum Outcome {
     Conflict,
 }
 
-/// An immutable entry of a log.
+/// An immutable entry of the log, which has the revocations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LogEntry {
     /// Given by the store, larger than the id of every entry before.
@@ -210,9 +194,9 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Makes all changes, or none if one of them expects another version.
     async fn commit(&self, changes: Vec<Change>) -> Result<Outcome, StoreError>;
 
-    /// Reads the entries after `cursor`, the id of the last one known (0: all), in their order. The last
+    /// Reads the entries of the log after `cursor`, the id of the last one known (0: all), in their order. The last
     /// one stays beyond its end, so that ids are known.
-    async fn since(&self, log: Log, cursor: i64) -> Result<Vec<LogEntry>, StoreError>;
+    async fn since(&self, cursor: i64) -> Result<Vec<LogEntry>, StoreError>;
 
     /// Returns the clock that all servers share, in seconds since the epoch.
     async fn now(&self) -> Result<i64, StoreError>;

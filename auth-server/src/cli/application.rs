@@ -22,7 +22,7 @@ pub(crate) enum ApplicationCommand {
     /// Make another secret valid and print it, once; the one before it stays valid
     RotateSecret(RotateSecretArgs),
     /// Take an application's registration away
-    Remove(ApplicationRemoveArgs),
+    Remove(ApplicationArgs),
 }
 
 /// One application of a store.
@@ -93,10 +93,4 @@ pub(crate) struct RotateSecretArgs {
     /// Make no secret; end the validity of all but the newest, unless only one is valid
     #[arg(long)]
     pub(crate) drop_old: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ApplicationRemoveArgs {
-    #[command(flatten)]
-    pub(crate) application: ApplicationArgs,
 }

@@ -16,7 +16,7 @@ use crate::audit;
 use crate::audit::events::ApplicationEvent;
 use crate::cli::application::{
     ApplicationAddArgs, ApplicationArgs, ApplicationCommand, ApplicationEnsureArgs,
-    ApplicationGrantArgs, ApplicationListArgs, ApplicationRemoveArgs, GrantArgs, RotateSecretArgs,
+    ApplicationGrantArgs, ApplicationListArgs, GrantArgs, RotateSecretArgs,
 };
 use crate::cli::store::StoreArgs;
 use crate::config::store_location;
@@ -45,12 +45,11 @@ pub(crate) async fn run(command: &ApplicationCommand) -> Result<(), ExitError> {
 async fn add(args: &ApplicationAddArgs) -> Result<(), ExitError> {
     let grant = grant_of(&args.grant, &args.application.app_id)?;
     let secret = new_secret()?;
-    let target = Target::new(&args.application)?;
     let add = Change::Add {
         secret: &secret,
         grant: &grant,
     };
-    target.change(add).await?;
+    change(&args.application, add).await?;
     hand_over(&secret, &args.application.app_id)
 }
 
@@ -62,8 +61,7 @@ async fn grant(args: &ApplicationGrantArgs) -> Result<(), ExitError> {
                 .to_owned(),
         ));
     }
-    let target = Target::new(&args.application)?;
-    target.change(Change::Grant { grant: &grant }).await
+    change(&args.application, Change::Grant { grant: &grant }).await
 }
 
 fn grant_of(args: &GrantArgs, id: &AppId) -> Result<Grant, ExitError> {
@@ -95,17 +93,15 @@ async fn ensure(args: &ApplicationEnsureArgs) -> Result<(), ExitError> {
             args.app_secret_file.display()
         )));
     }
-    let target = Target::new(&args.application)?;
-    target.change(Change::Ensure { secret: &secret }).await
+    change(&args.application, Change::Ensure { secret: &secret }).await
 }
 
 async fn rotate_secret(args: &RotateSecretArgs) -> Result<(), ExitError> {
-    let target = Target::new(&args.application)?;
     if args.drop_old {
-        return target.change(Change::DropOld).await;
+        return change(&args.application, Change::DropOld).await;
     }
     let secret = new_secret()?;
-    target.change(Change::Rotate { secret: &secret }).await?;
+    change(&args.application, Change::Rotate { secret: &secret }).await?;
     hand_over(&secret, &args.application.app_id)
 }
 
@@ -119,20 +115,23 @@ fn hand_over(secret: &str, id: &AppId) -> Result<(), ExitError> {
     })
 }
 
-async fn remove(args: &ApplicationRemoveArgs) -> Result<(), ExitError> {
-    let target = Target::new(&args.application)?;
-    target.change(Change::Remove).await?;
-    let ended = end_application(&args.application.store, &args.application.app_id).await;
+async fn remove(args: &ApplicationArgs) -> Result<(), ExitError> {
+    change(args, Change::Remove).await?;
+    let ended = end_application(&args.store, &args.app_id).await;
     ended.map_err(|failure| {
         failure.reworded(|why| {
             format!(
                 "--app-id {id} is removed, but its tokens are not revoked: {why}; auth-server revoke --app {id} does \
                  that",
-                id = args.application.app_id
+                id = args.app_id
             )
         })
     })?;
-    target.warn_if_none_is_left().await
+    let records = records(&store_location(&args.store)?).await?;
+    if records.read().await?.is_empty() {
+        print_note(NONE_LEFT);
+    }
+    Ok(())
 }
 
 /// Returns true for an application with a valid secret.
@@ -193,68 +192,46 @@ async fn records(location: &StoreLocation) -> Result<ApplicationRecords, StoreEr
 
 const NONE_LEFT: &str = "no application is registered: any appId and appSecret get the key";
 
-/// The application that a command changes.
-struct Target<'a> {
-    location: StoreLocation,
-    id: &'a AppId,
-}
-
-impl<'a> Target<'a> {
-    fn new(application: &'a ApplicationArgs) -> Result<Self, ExitError> {
-        Ok(Self {
-            location: store_location(&application.store)?,
-            id: &application.app_id,
-        })
-    }
-
-    async fn warn_if_none_is_left(&self) -> Result<(), ExitError> {
-        if records(&self.location).await?.read().await?.is_empty() {
-            print_note(NONE_LEFT);
+/// Reads, decides and swaps, until no other change came in between.
+async fn change(args: &ApplicationArgs, change: Change<'_>) -> Result<(), ExitError> {
+    let (location, id) = (&store_location(&args.store)?, &args.app_id);
+    let records = records(location).await?;
+    for _ in 0..TRIES {
+        let there = records.read().await?;
+        let record = there.record(id.as_str());
+        let changed = match change {
+            // Of a record that cannot be read nothing is known, but it can end.
+            Change::Remove if there.is_unreadable(id) => Ok(SecretHashes::none()),
+            _ => change.apply(record),
+        };
+        if record.is_some_and(|record| changed.as_ref() == Ok(record)) {
+            return Ok(());
         }
-        Ok(())
-    }
-
-    /// Reads, decides and swaps, until no other change came in between.
-    async fn change(&self, change: Change<'_>) -> Result<(), ExitError> {
-        let Self { location, id } = self;
-        let records = records(location).await?;
-        for _ in 0..TRIES {
-            let there = records.read().await?;
-            let record = there.record(id.as_str());
-            let changed = match change {
-                // Of a record that cannot be read nothing is known, but it can end.
-                Change::Remove if there.is_unreadable(id) => Ok(SecretHashes::none()),
-                _ => change.apply(record),
-            };
-            if record.is_some_and(|record| changed.as_ref() == Ok(record)) {
-                return Ok(());
-            }
-            let event = ApplicationEvent {
-                id: id.to_string(),
-                kind: change.event(record),
-            };
-            let changed = changed.map_err(|rejected| exit_error(rejected, id, location))?;
-            let swapped = match records.swap(&there, id, &changed).await {
-                // The response was lost: the store knows.
-                Err(unclear @ StoreError::Unclear(_)) => {
-                    let now = records.read().await?;
-                    if now.record(id.as_str()) != Some(&changed) {
-                        return Err(unclear.into());
-                    }
-                    true
+        let event = ApplicationEvent {
+            id: id.to_string(),
+            kind: change.event(record),
+        };
+        let changed = changed.map_err(|rejected| exit_error(rejected, id, location))?;
+        let swapped = match records.swap(&there, id, &changed).await {
+            // The response was lost: the store knows.
+            Err(unclear @ StoreError::Unclear(_)) => {
+                let now = records.read().await?;
+                if now.record(id.as_str()) != Some(&changed) {
+                    return Err(unclear.into());
                 }
-                swapped => swapped?,
-            };
-            if swapped {
-                audit::application(&event, Some(&actor()));
-                print_note("servers follow within their --store-poll-interval");
-                return Ok(());
+                true
             }
+            swapped => swapped?,
+        };
+        if swapped {
+            audit::application(&event, Some(&actor()));
+            print_note("servers follow within their --store-poll-interval");
+            return Ok(());
         }
-        Err(ExitError::Unavailable(format!(
-            "--app-id {id}: others keep changing this application in {location}"
-        )))
     }
+    Err(ExitError::Unavailable(format!(
+        "--app-id {id}: others keep changing this application in {location}"
+    )))
 }
 
 fn exit_error(rejected: Rejected, id: &AppId, location: &StoreLocation) -> ExitError {

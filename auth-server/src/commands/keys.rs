@@ -5,14 +5,13 @@ mod reencrypt;
 
 use std::sync::Arc;
 
-use runtime::command_line::seconds::Seconds;
 use runtime::files::secret_file;
 use runtime::process::exit::ExitError;
 use wire::explain::report::moment;
 use wire::keys::KeyId;
 use wire::keys::signing_type::SigningType;
 
-use self::listing::Listing;
+use self::listing::{as_json, as_text};
 use self::reencrypt::reencrypt;
 use super::{actor, print, print_note};
 use crate::audit;
@@ -59,13 +58,11 @@ async fn export_public(args: &KeyArgs) -> Result<(), ExitError> {
 async fn show(args: &KeysShowArgs) -> Result<(), ExitError> {
     let store = KeysInStore::open(&args.keys)?;
     let ring = store.load().await?;
-    let listing = Listing::of(store.signing_type, &store.location, &ring);
-    if args.json {
-        let json = serde_json::to_string_pretty(&listing);
-        print(&json.map_err(|error| ExitError::Software(error.to_string()))?)
-    } else {
-        print(&listing.to_string())
-    }
+    let (of_type, location) = (store.signing_type, &store.location);
+    print(&match args.json {
+        true => format!("{:#}", as_json(of_type, location, &ring)),
+        false => as_text(of_type, location, &ring),
+    })
 }
 
 /// Publishes a next key; simultaneous calls result in one key, which all of them print.
@@ -109,21 +106,7 @@ async fn rotate_in(store: &KeysInStore, lead: i64) -> Result<(), ExitError> {
 }
 
 async fn revoke(args: &KeysRevokeArgs) -> Result<(), ExitError> {
-    let store = KeysInStore::open(&args.keys)?;
-    revoke_in(&store, &args.kid).await?;
-    match args.wait {
-        Some(time) => confirm(&store, &args.kid, time).await,
-        None => {
-            print_note(
-                "the store has it, every server one --store-poll-interval later; --wait, or keys show after \
-                 that time, says if a failover of the store has lost it",
-            );
-            Ok(())
-        }
-    }
-}
-
-async fn revoke_in(store: &KeysInStore, kid: &KeyId) -> Result<(), ExitError> {
+    let (store, kid) = (KeysInStore::open(&args.keys)?, &args.kid);
     let before = store.load().await?;
     if !before.is_listed(kid) {
         return already_gone(kid, &before, &store.location);
@@ -140,21 +123,11 @@ async fn revoke_in(store: &KeysInStore, kid: &KeyId) -> Result<(), ExitError> {
         .await?;
     log_change(&updated, KeyEventKind::Revoked, kid, None);
     let current = updated.ring.current().id();
+    print_note(
+        "the store has it, every server one --store-poll-interval later; keys show, after that time, shows if a \
+         failover of the store has lost it",
+    );
     print(&format!("{kid} is revoked; {current} signs"))
-}
-
-/// Reads the store again: it acknowledges a write before its replicas have it, and one of them may
-/// take over.
-async fn confirm(store: &KeysInStore, kid: &KeyId, time: Seconds) -> Result<(), ExitError> {
-    tokio::time::sleep(time.duration()).await;
-    let ring = store.load().await?;
-    if ring.is_listed(kid) || !ring.revoked().contains(kid) {
-        return Err(ExitError::Unavailable(format!(
-            "{kid} is not revoked: {} has lost it; run auth-server keys revoke {kid} again",
-            store.location
-        )));
-    }
-    print(&format!("{kid} is still revoked {time} later"))
 }
 
 /// Installs a pair in a store without one; again is no error.

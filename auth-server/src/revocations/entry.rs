@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use wire::token::revocations::{RevocationDigest, Revoked};
 
 use super::end_of_tokens;
-use crate::store::{Change, Log, LogEntry, NewEntry};
+use crate::store::{Change, LogEntry, NewEntry};
 
 /// Seconds by which clocks of servers may differ.
 const SKEW: i64 = 5;
@@ -93,7 +93,6 @@ impl Fact {
             user: self.user.map(|user| user.to_string()),
         };
         Some(Change::Append(NewEntry {
-            log: Log::Revocations,
             value: serde_json::to_string(&value).ok()?,
             ends,
             above,

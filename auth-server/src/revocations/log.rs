@@ -18,7 +18,7 @@ use super::state::{State, Surplus};
 use super::{MAX_SESSION_LIFETIME, Revocation, Revoked, log_revocations};
 use crate::metrics::Metrics;
 use crate::store::clock::StoreClock;
-use crate::store::{Calls, Change, Log, LogEntry, Outcome, Store, StoreError};
+use crate::store::{Calls, Change, LogEntry, Outcome, Store, StoreError};
 
 /// Each retry means that the store has become an older copy meanwhile.
 const ATTEMPTS: usize = 4;
@@ -143,7 +143,7 @@ impl RevocationLog {
         let known = self.state.read().last().cloned();
         // From the last known entry on, to see that it is there.
         let begin = known.as_ref().map_or(0, |known| known.id.saturating_sub(1));
-        let read = self.store.since(Log::Revocations, begin).await?;
+        let read = self.store.since(begin).await?;
         if known.is_some() && read.first() != known.as_ref() {
             self.restore(now).await?;
         } else {
@@ -161,7 +161,7 @@ impl RevocationLog {
                 let state = self.state.read();
                 (state.last().cloned(), state.above())
             };
-            let read = self.store.since(Log::Revocations, 0).await?;
+            let read = self.store.since(0).await?;
             let missing = self.state.read().missing_in(&read, now);
             if missing.is_empty() {
                 let mut state = self.state.write();
@@ -210,11 +210,11 @@ impl RevocationLog {
             ),
         };
         let ends = surplus.ends.max(super::end_of_tokens(before, self.keep));
-        let (log, ids) = (Log::Revocations, surplus.ids);
+        let (log, ids) = (surplus.ids);
         let append = Fact::of_digests(revoked, now).append(ends, self.state.read().above());
         let mut changes: Vec<_> = append.into_iter().collect();
         let expected = last.clone();
-        changes.push(Change::Remove { log, ids, expected });
+        changes.push(Change::Remove { ids, expected });
         if self.store.commit(changes).await? == Outcome::Conflict {
             return Ok(());
         }

@@ -18,7 +18,7 @@ use crate::metrics::Metrics;
 use crate::store::conformance::for_every_store;
 use crate::store::conformance::installations::Installation;
 use crate::store::conformance::unsteady::Unsteady;
-use crate::store::{Change, Log, LogEntry, NewEntry, Store, StoreError};
+use crate::store::{Change, LogEntry, NewEntry, Store, StoreError};
 use crate::tokens::revocation_list::RevocationListSigner;
 
 /// A multiple of the time after which lines are removed together.
@@ -56,7 +56,7 @@ fn far() -> i64 {
 }
 
 async fn count(store: &dyn Store) -> usize {
-    store.since(Log::Revocations, 0).await.unwrap().len()
+    store.since(0).await.unwrap().len()
 }
 
 fn revokes(log: &RevocationLog, id: &str) -> bool {
@@ -123,7 +123,7 @@ async fn an_older_copy_gets_back_what_it_lacks_and_nothing_twice(installation: &
             .unwrap();
     }
     other.poll().await.unwrap();
-    let all = store.since(Log::Revocations, 0).await.unwrap();
+    let all = store.since(0).await.unwrap();
     installation.clear().await;
     let above = all[0].id - 1;
     let older = Entry::parse(&all[0]).unwrap().fact.append(far(), above);
@@ -135,7 +135,7 @@ async fn an_older_copy_gets_back_what_it_lacks_and_nothing_twice(installation: &
         .append(&[token("c", "1", far())], Vec::new())
         .await
         .unwrap();
-    let numbers = store.since(Log::Revocations, 0).await.unwrap();
+    let numbers = store.since(0).await.unwrap();
     assert_eq!(numbers[1].id, all[1].id);
     for lost in [false, true] {
         if lost {
@@ -231,7 +231,6 @@ async fn what_only_a_newer_version_knows_is_not_passed_as_known() {
         .unwrap();
     let number = log.published().seq();
     let newer = Change::Append(NewEntry {
-        log: Log::Revocations,
         value: r#"{"revokes":"tenant 7","at":1}"#.to_owned(),
         ends: far(),
         above: 0,

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use super::*;
 use crate::cli::{Cli, Command};
-use crate::store::{Change, Key, Kind, Log, LogEntry, Outcome, StoreError, Stored};
+use crate::store::{Change, Key, Kind, LogEntry, Outcome, StoreError, Stored};
 
 /// Takes any change, and panics at the next read, as a library may.
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ impl Store for PanickingStore {
         Ok(Outcome::Committed)
     }
 
-    async fn since(&self, _: Log, _: i64) -> Result<Vec<LogEntry>, StoreError> {
+    async fn since(&self, _: i64) -> Result<Vec<LogEntry>, StoreError> {
         Ok(Vec::new())
     }
 

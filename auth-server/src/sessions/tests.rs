@@ -11,7 +11,7 @@ use crate::revocations::tests::log_of;
 use crate::store::conformance::installations::{Files, Installation, Redis};
 use crate::store::envelope_encryption::KeyEncryption;
 use crate::store::envelope_encryption::tests::with;
-use crate::store::{Change, Key, Kind, Log, LogEntry, Outcome, Store, Stored};
+use crate::store::{Change, Key, Kind, LogEntry, Outcome, Store, Stored};
 use crate::users::builtin::BuiltinUser;
 
 /// The outcome of the next commit.
@@ -58,8 +58,8 @@ impl Store for FailingStore {
         }
     }
 
-    async fn since(&self, log: Log, cursor: i64) -> Result<Vec<LogEntry>, StoreError> {
-        self.store.since(log, cursor).await
+    async fn since(&self, cursor: i64) -> Result<Vec<LogEntry>, StoreError> {
+        self.store.since(cursor).await
     }
 
     async fn now(&self) -> Result<i64, StoreError> {
@@ -133,7 +133,7 @@ impl Server {
 
     /// Returns the number of revocations in the store.
     async fn revoked(&self) -> usize {
-        let entries = self.store.since(Log::Revocations, 0).await;
+        let entries = self.store.since(0).await;
         entries.unwrap().len()
     }
 

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use zeroize::Zeroizing;
 
 use self::installations::{Installation, Memory, Topology};
-use super::{Change, Key, Kind, Log, LogEntry, NewEntry, Outcome, Store, Version};
+use super::{Change, Key, Kind, LogEntry, NewEntry, Outcome, Store, Version};
 
 /// Makes one test of each rule for each kind of store; with a name in front also a function of all
 /// rules, where a store takes long to start.
@@ -83,7 +83,7 @@ async fn an_empty_store_holds_nothing(installation: &dyn Installation) {
     let store = installation.open();
     assert_eq!(store.get(&application("a")).await, Ok(None));
     assert_eq!(store.list(Kind::Application).await, Ok(Vec::new()));
-    assert_eq!(store.since(Log::Revocations, 0).await, Ok(Vec::new()));
+    assert_eq!(store.since(0).await, Ok(Vec::new()));
 }
 
 pub(crate) fn application(id: &str) -> Key {
@@ -104,7 +104,6 @@ pub(crate) fn put(id: &str, expected: Option<&Version>, value: &str) -> Change {
 
 fn append(value: &str, ends: i64) -> Change {
     Change::Append(NewEntry {
-        log: Log::Revocations,
         value: value.to_owned(),
         ends,
         above: 0,
@@ -156,11 +155,11 @@ async fn a_commit_makes_all_changes_or_none(installation: &dyn Installation) {
     };
     assert_eq!(store.commit(changes(None)).await, Ok(Outcome::Conflict));
     assert_eq!(value(&*store, "b").await, None);
-    assert_eq!(store.since(Log::Revocations, 0).await, Ok(Vec::new()));
+    assert_eq!(store.since(0).await, Ok(Vec::new()));
     let done = store.commit(changes(held.as_ref())).await;
     assert_eq!(done, Ok(Outcome::Committed));
     assert_eq!(value(&*store, "b").await.as_deref(), Some("new"));
-    assert_eq!(store.since(Log::Revocations, 0).await.unwrap().len(), 1);
+    assert_eq!(store.since(0).await.unwrap().len(), 1);
 }
 
 async fn a_version_is_of_one_value(installation: &dyn Installation) {
@@ -266,28 +265,28 @@ async fn a_log_is_read_from_a_cursor_and_keeps_its_order(installation: &dyn Inst
     let end = one.now().await.unwrap() + 1000;
     let changes = vec![append("a", end), append("over", 1), append("b", end)];
     one.commit(changes).await.unwrap();
-    let first = other.since(Log::Revocations, 0).await.unwrap();
+    let first = other.since(0).await.unwrap();
     let values: Vec<_> = first.iter().map(|entry| entry.value.as_str()).collect();
     assert_eq!(values.last(), Some(&"b"));
     let cursor = first.last().unwrap().id;
     other.commit(vec![append("c", end)]).await.unwrap();
-    let later = one.since(Log::Revocations, cursor).await.unwrap();
+    let later = one.since(cursor).await.unwrap();
     assert_eq!(later.len(), 1);
     assert!(later[0].id > cursor);
 }
 
 async fn what_is_over_or_removed_leaves_a_log_but_for_the_last_id(installation: &dyn Installation) {
-    let (store, log) = (installation.open(), Log::Revocations);
+    let store = installation.open();
     let end = store.now().await.unwrap() + 1000;
     let values = async || {
-        let entries = store.since(log, 0).await.unwrap();
+        let entries = store.since(0).await.unwrap();
         let values = entries.iter().map(|entry| entry.value.clone());
         (values.collect::<Vec<_>>(), entries.last().map(|it| it.id))
     };
     for value in ["a", "b", "c"] {
         store.commit(vec![append(value, end)]).await.unwrap();
     }
-    let read = store.since(log, 0).await.unwrap();
+    let read = store.since(0).await.unwrap();
     let ids: Vec<i64> = read.iter().map(|entry| entry.id).collect();
     let other = LogEntry {
         value: "x".to_owned(),
@@ -299,7 +298,7 @@ async fn what_is_over_or_removed_leaves_a_log_but_for_the_last_id(installation: 
     ] {
         let removed = vec![ids[0], ids[2], 999];
         let ids = removed;
-        let remove = Change::Remove { log, ids, expected };
+        let remove = Change::Remove { ids, expected };
         assert_eq!(store.commit(vec![remove]).await, Ok(outcome));
     }
     assert_eq!(values().await, (vec!["b".into(), "c".into()], Some(ids[2])));

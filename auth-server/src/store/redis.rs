@@ -5,7 +5,7 @@
 //! state can be spoilt by a failover, a restart or a stalled peer.
 //!
 //! A record is a string of its own, and its version the digest of that. An index for each kind and
-//! each group (a sorted set of ids, by the end of the record) and the entries of a log (a sorted set by id, with
+//! each group (a sorted set of ids, by the end of the record) and the entries of the log (a sorted set by id, with
 //! another one by end) are kept by the script that commits.
 
 mod address;
@@ -25,8 +25,7 @@ use self::client::CurrentEndpoint;
 use self::connection::Connection;
 use self::credentials::Credentials;
 use super::{
-    CALL_TIMEOUT, Change, Key, Kind, Log, LogEntry, NewEntry, Outcome, Store, StoreError, Stored,
-    Version,
+    CALL_TIMEOUT, Change, Key, Kind, LogEntry, Outcome, Store, StoreError, Stored, Version,
 };
 use crate::random;
 
@@ -290,8 +289,8 @@ impl Store for RedisStore {
         })
     }
 
-    async fn since(&self, log: Log, cursor: i64) -> Result<Vec<LogEntry>, StoreError> {
-        let [entries, _] = log_keys(log);
+    async fn since(&self, cursor: i64) -> Result<Vec<LogEntry>, StoreError> {
+        let [entries, _] = log_keys();
         let mut command = ::redis::cmd("ZRANGEBYSCORE");
         command.arg(entries).arg(format!("({cursor}")).arg("+inf");
         let entries: Vec<String> = self.call(&command).await?;
@@ -335,8 +334,8 @@ fn index_key(kind: Kind, group: &str) -> String {
     }
 }
 
-fn log_keys(log: Log) -> [String; 2] {
-    let entries = format!("{PREFIX}log:{}", log.name());
+fn log_keys() -> [String; 2] {
+    let entries = format!("{PREFIX}log:revocations");
     let ends = format!("{entries}:ends");
     [entries, ends]
 }
@@ -348,8 +347,8 @@ fn keys_of(change: &Change) -> [String; 3] {
             index_key(key.kind, ""),
             index_key(key.kind, key.group()),
         ],
-        Change::Append(NewEntry { log, .. }) | Change::Remove { log, .. } => {
-            let [entries, ends] = log_keys(*log);
+        Change::Append(_) | Change::Remove { .. } => {
+            let [entries, ends] = log_keys();
             [entries, ends.clone(), ends]
         }
     }

@@ -18,7 +18,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use runtime::process::clock::unix_now;
-use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row};
 use rustix::process::geteuid;
 use tokio::time::timeout;
 use zeroize::Zeroizing;
@@ -27,7 +27,7 @@ use self::changes::change;
 use self::database::{Identity, create, failed, identity, open, open_for_preview, prepare};
 use super::directory::{NO_DIRECTORY, PrivateDirectory, rejected, unusable};
 use super::{
-    CALL_TIMEOUT, Change, Key, Kind, Log, LogEntry, Outcome, Store, StoreError, Stored, Version,
+    CALL_TIMEOUT, Change, Key, Kind, LogEntry, Outcome, Store, StoreError, Stored, Version,
 };
 
 const FILE: &str = "store.db";
@@ -43,8 +43,7 @@ const LIST: &str = "SELECT value, version, id FROM record
 const IDS: &str = "SELECT id FROM record
  WHERE kind = ?1 AND id >= ?2 AND id < ?2 || char(1114111) AND (ends IS NULL OR ends > unixepoch())
  ORDER BY ends, id";
-const SINCE: &str = "SELECT id, value, ends FROM log
- WHERE log = ?1 AND id > ?2 ORDER BY id";
+const SINCE: &str = "SELECT id, value, ends FROM log WHERE id > ?1 ORDER BY id";
 
 /// Stands in messages for the file of a store in memory.
 const MEMORY: &str = "memory";
@@ -363,9 +362,9 @@ impl Store for Arc<SqliteStore> {
         done.await?.ok_or_else(lost)
     }
 
-    async fn since(&self, log: Log, cursor: i64) -> Result<Vec<LogEntry>, StoreError> {
+    async fn since(&self, cursor: i64) -> Result<Vec<LogEntry>, StoreError> {
         let held = self.query(move |connection| {
-            rows(connection, SINCE, params![log.name(), cursor], |row| {
+            rows(connection, SINCE, [cursor], |row| {
                 Ok(LogEntry {
                     id: row.get(0)?,
                     value: row.get(1)?,

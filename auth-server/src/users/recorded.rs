@@ -203,8 +203,8 @@ mod tests {
     use super::super::file::tests::{file_with, write};
     use super::*;
     use crate::revocations::tests::log_of;
+    use crate::store::Store;
     use crate::store::conformance::unsteady::Unsteady;
-    use crate::store::{Log, Store};
 
     /// A server that has loaded the file as it is.
     fn server(store: &Arc<Unsteady>, file: &tempfile::NamedTempFile) -> RecordedUsers {
@@ -223,7 +223,7 @@ mod tests {
     }
 
     async fn revocations(store: &Arc<Unsteady>) -> usize {
-        store.since(Log::Revocations, 0).await.unwrap().len()
+        store.since(0).await.unwrap().len()
     }
 
     #[tokio::test]

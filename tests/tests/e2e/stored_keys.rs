@@ -102,23 +102,6 @@ fn a_revoked_key_stays_revoked_when_an_older_store_returns() {
 }
 
 #[test]
-fn a_revocation_that_the_store_lost_is_no_success() {
-    let Some(redis) = Redis::start() else { return };
-    let token = server(&redis).login();
-    let (kid, older) = (kid_of(&token), redis.pair());
-    let end = std::thread::scope(|scope| {
-        let command = scope.spawn(|| keys(&redis, &["revoke", &kid, "--wait=3"]));
-        wait::until("the revocation", || revoked(&redis, &kid));
-        put_back(&redis, &older, None);
-        command.join().unwrap()
-    });
-    assert_eq!(end.code, Some(69), "{}", end.stderr);
-    let again = keys(&redis, &["revoke", &kid, "--wait=1"]);
-    assert_eq!(again.code, Some(0), "{}", again.stderr);
-    has(&again.stdout, "still revoked");
-}
-
-#[test]
 fn a_bad_record_of_an_application_stops_no_revocation() {
     let Some(redis) = Redis::start() else { return };
     let running = server(&redis);

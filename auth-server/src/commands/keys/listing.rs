@@ -1,94 +1,64 @@
 //! Output of `keys show`, without private halves.
 
-use std::fmt;
-
-use serde::Serialize;
+use serde_json::{Value, json};
 use wire::explain::report::moment;
+use wire::keys::KeyId;
 use wire::keys::signing_type::SigningType;
 
 use crate::keys::ring::KeyRing;
 use crate::keys::ring::rotation::Role;
 use crate::store::location::StoreLocation;
 
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Listing {
-    signing_type: &'static str,
-    store: String,
-    keys: Vec<Key>,
-    revoked: Vec<String>,
+/// The names of a time in JSON and in text.
+const SINCE: [&str; 2] = ["signsSince", "signs since"];
+const FROM: [&str; 2] = ["signsFrom", "signs from"];
+const UNTIL: [&str; 2] = ["listedUntil", "listed until"];
+
+/// A key with its role, and the time of its next or last change.
+struct Row<'r> {
+    kid: &'r KeyId,
+    role: Role,
+    time: Option<([&'static str; 2], i64)>,
 }
 
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Key {
-    kid: String,
-    role: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    signs_since: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    signs_from: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    listed_until: Option<String>,
+fn rows(ring: &KeyRing) -> impl Iterator<Item = Row<'_>> {
+    let row = |kid, role, time| Row { kid, role, time };
+    let since = ring.current_since().map(|time| (SINCE, time));
+    let current = row(ring.current().id(), Role::Current, since);
+    let next = ring.next();
+    let next = next.map(|it| row(it.pair.id(), Role::Next, Some((FROM, it.signs_from))));
+    let retired = ring.retired().iter();
+    let retired = retired.map(|it| row(it.key.id(), Role::Retired, Some((UNTIL, it.until))));
+    std::iter::once(current).chain(next).chain(retired)
 }
 
-impl Key {
-    fn new(kid: &impl fmt::Display, role: Role) -> Self {
-        Self {
-            kid: kid.to_string(),
-            role: role.as_str(),
-            signs_since: None,
-            signs_from: None,
-            listed_until: None,
+pub(super) fn as_json(of_type: SigningType, store: &StoreLocation, ring: &KeyRing) -> Value {
+    let key = |row: Row<'_>| {
+        let mut key = json!({"kid": row.kid.as_str(), "role": row.role.as_str()});
+        if let Some(([name, _], time)) = row.time {
+            key[name] = moment(time).into();
+        }
+        key
+    };
+    let revoked = ring.revoked().iter().map(KeyId::as_str);
+    json!({
+        "signingType": of_type.as_str(),
+        "store": store.to_string(),
+        "keys": rows(ring).map(key).collect::<Vec<_>>(),
+        "revoked": revoked.collect::<Vec<_>>(),
+    })
+}
+
+pub(super) fn as_text(of_type: SigningType, store: &StoreLocation, ring: &KeyRing) -> String {
+    let mut text = format!("signing type  {of_type}\nstore         {store}");
+    for Row { kid, role, time } in rows(ring) {
+        text += &format!("\n{:43}  {:7}", kid.as_str(), role.as_str());
+        if let Some(([_, name], time)) = time {
+            text += &format!("  {name} {}", moment(time));
         }
     }
-}
-
-impl Listing {
-    pub(super) fn of(signing_type: SigningType, store: &StoreLocation, ring: &KeyRing) -> Self {
-        let current = Key {
-            signs_since: ring.current_since().map(moment),
-            ..Key::new(ring.current().id(), Role::Current)
-        };
-        let next = ring.next().map(|next| Key {
-            signs_from: Some(moment(next.signs_from)),
-            ..Key::new(next.pair.id(), Role::Next)
-        });
-        let retired = ring.retired().iter().map(|retired| Key {
-            listed_until: Some(moment(retired.until)),
-            ..Key::new(retired.key.id(), Role::Retired)
-        });
-        Self {
-            signing_type: signing_type.as_str(),
-            store: store.to_string(),
-            keys: std::iter::once(current)
-                .chain(next)
-                .chain(retired)
-                .collect(),
-            revoked: ring.revoked().iter().map(ToString::to_string).collect(),
-        }
+    for kid in ring.revoked() {
+        text += &format!("\n{:43}  revoked", kid.as_str());
     }
-}
-
-impl fmt::Display for Listing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "signing type  {}", self.signing_type)?;
-        write!(f, "store         {}", self.store)?;
-        for key in &self.keys {
-            write!(f, "\n{:43}  {:7}", key.kid, key.role)?;
-            for (what, time) in [
-                ("signs since", &key.signs_since),
-                ("signs from", &key.signs_from),
-                ("listed until", &key.listed_until),
-            ] {
-                if let Some(time) = time {
-                    write!(f, "  {what} {time}")?;
-                }
-            }
-        }
-        for kid in &self.revoked {
-            write!(f, "\n{kid:43}  revoked")?;
-        }
-        Ok(())
-    }
+    text
 }

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use zeroize::Zeroizing;
 
 use super::super::sqlite::SqliteStore;
-use crate::store::{Change, Key, Kind, Log, LogEntry, Outcome, Store, StoreError, Stored};
+use crate::store::{Change, Key, Kind, LogEntry, Outcome, Store, StoreError, Stored};
 
 #[derive(Debug)]
 pub(crate) struct Unsteady {
@@ -102,11 +102,11 @@ impl Store for Arc<Unsteady> {
         self.there()?.commit(changes).await
     }
 
-    async fn since(&self, log: Log, cursor: i64) -> Result<Vec<LogEntry>, StoreError> {
+    async fn since(&self, cursor: i64) -> Result<Vec<LogEntry>, StoreError> {
         if self.holds_next.swap(false, Ordering::Relaxed) {
             std::future::pending::<()>().await;
         }
-        self.there()?.since(log, cursor).await
+        self.there()?.since(cursor).await
     }
 
     async fn now(&self) -> Result<i64, StoreError> {

@@ -52,7 +52,6 @@ async fn a_repeated_commit_is_one() {
     let Some(redis) = Redis::start() else { return };
     let store = redis.store();
     let append = Change::Append(NewEntry {
-        log: Log::Revocations,
         value: "entry".to_owned(),
         ends: store.now().await.unwrap() + 1000,
         above: 0,
@@ -61,7 +60,7 @@ async fn a_repeated_commit_is_one() {
     for _ in 0..2 {
         assert_eq!(store.commit_once(&command).await, Ok(true));
     }
-    assert_eq!(store.since(Log::Revocations, 0).await.unwrap().len(), 1);
+    assert_eq!(store.since(0).await.unwrap().len(), 1);
 }
 
 #[tokio::test]

@@ -10,10 +10,9 @@ const MAX_ENDING: u32 = 100_000;
 /// Records with an end that are taken between two counts.
 const ROOM: u32 = 256;
 
-/// The last entry of a log stays.
-const REMOVE: &str =
-    "DELETE FROM log WHERE id < (SELECT max(id) FROM log AS all_of WHERE all_of.log = log.log)";
-const IS_THERE: &str = "SELECT 1 FROM log WHERE log = ?1 AND id = ?2 AND value = ?3 AND ends = ?4";
+/// The last entry of the log stays.
+const REMOVE: &str = "DELETE FROM log WHERE id < (SELECT max(id) FROM log)";
+const IS_THERE: &str = "SELECT 1 FROM log WHERE id = ?1 AND value = ?2 AND ends = ?3";
 const COUNT: &str = "SELECT count(*) FROM record WHERE ends IS NOT NULL";
 
 /// Makes all changes, to be committed; `None` where a record has another version.
@@ -78,10 +77,9 @@ fn is_expected(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Resu
         }
         Change::Delete { key, expected } => (key, Some(expected)),
         Change::Append(_) => return Ok(true),
-        Change::Remove { log, expected, .. } => {
+        Change::Remove { expected, .. } => {
             let LogEntry { id, value, ends } = expected;
-            let entry = params![log.name(), id, value, ends];
-            return transaction.prepare(IS_THERE)?.exists(entry);
+            return transaction.prepare(IS_THERE)?.exists((id, value, ends));
         }
     };
     let held = transaction
@@ -109,20 +107,14 @@ fn apply(transaction: &Transaction<'_>, change: Change) -> rusqlite::Result<()> 
             (key.kind.name(), key.id),
         ),
         Change::Check { .. } => Ok(0),
-        Change::Append(NewEntry {
-            log,
-            value,
-            ends,
-            above,
-        }) => {
+        Change::Append(NewEntry { value, ends, above }) => {
             let id = next_number(transaction, above)?;
-            let insert = "INSERT INTO log VALUES (?1, ?2, ?3, ?4)";
-            transaction.execute(insert, (log.name(), id, value, ends))
+            transaction.execute("INSERT INTO log VALUES (?1, ?2, ?3)", (id, value, ends))
         }
-        Change::Remove { log, ids, .. } => {
-            let mut remove = transaction.prepare(&format!("{REMOVE} AND log = ?1 AND id = ?2"))?;
+        Change::Remove { ids, .. } => {
+            let mut remove = transaction.prepare(&format!("{REMOVE} AND id = ?1"))?;
             for id in ids {
-                remove.execute((log.name(), id))?;
+                remove.execute([id])?;
             }
             Ok(0)
         }
