@@ -1,79 +1,21 @@
 //! Sessions on each kind of store, also where it fails in the middle.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-use async_trait::async_trait;
-use parking_lot::Mutex;
 use runtime::process::clock::unix_now;
 use tokio::task::JoinSet;
 
 use super::*;
 use crate::revocations::tests::log_of;
 use crate::store::conformance::installations::{Files, Installation, Redis};
+use crate::store::conformance::unsteady::{Failure, Unsteady};
 use crate::store::envelope_encryption::KeyEncryption;
 use crate::store::envelope_encryption::tests::with;
-use crate::store::{Change, Key, Kind, LogEntry, Outcome, Store, Stored};
+use crate::store::{Change, Store};
 use crate::users::builtin::BuiltinUser;
-
-/// The outcome of the next commit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Failure {
-    /// It is made, and its response is lost.
-    ResponseLost,
-    /// It is lost.
-    RequestLost,
-    Away,
-}
-
-#[derive(Debug)]
-struct FailingStore {
-    store: Arc<dyn Store>,
-    failure: Mutex<Option<Failure>>,
-}
-
-#[async_trait]
-impl Store for FailingStore {
-    async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>, StoreError> {
-        self.store.read(keys).await
-    }
-
-    async fn list(&self, kind: Kind) -> Result<Vec<(String, Stored)>, StoreError> {
-        self.store.list(kind).await
-    }
-
-    async fn ids(&self, kind: Kind, group: &str) -> Result<Vec<String>, StoreError> {
-        self.store.ids(kind, group).await
-    }
-
-    async fn commit(&self, changes: Vec<Change>) -> Result<Outcome, StoreError> {
-        let failure = self.failure.lock().take();
-        let lost = || StoreError::Unclear("no response".to_owned());
-        match failure {
-            None => self.store.commit(changes).await,
-            Some(Failure::ResponseLost) => {
-                self.store.commit(changes).await.unwrap();
-                Err(lost())
-            }
-            Some(Failure::RequestLost) => Err(lost()),
-            Some(Failure::Away) => Err(StoreError::Unavailable("away".to_owned())),
-        }
-    }
-
-    async fn since(&self, cursor: i64) -> Result<Vec<LogEntry>, StoreError> {
-        self.store.since(cursor).await
-    }
-
-    async fn now(&self) -> Result<i64, StoreError> {
-        self.store.now().await
-    }
-
-    fn describe(&self, key: &Key) -> String {
-        self.store.describe(key)
-    }
-}
 
 /// A server's sessions of the built-in user.
 struct Server {
-    store: Arc<FailingStore>,
+    store: Arc<Unsteady>,
     sessions: Sessions,
 }
 
@@ -83,12 +25,10 @@ fn user() -> PresentUser {
 
 impl Server {
     fn of(installation: &dyn Installation, encryption: KeyEncryption) -> Self {
-        let store = Arc::new(FailingStore {
-            store: installation.open(),
-            failure: Mutex::default(),
-        });
-        let log = log_of(Arc::clone(&store) as _);
-        let records = SessionRecords::new(Arc::clone(&store) as _, Arc::new(encryption));
+        let store = Unsteady::around(installation.open());
+        let opened: Arc<dyn Store> = Arc::new(Arc::clone(&store));
+        let log = log_of(Arc::clone(&opened));
+        let records = SessionRecords::new(opened, Arc::new(encryption));
         let sessions = Sessions::new(SessionParts {
             records,
             lifetime: 3600,
@@ -128,7 +68,7 @@ impl Server {
     }
 
     fn fail(&self, failure: Failure) {
-        *self.store.failure.lock() = Some(failure);
+        self.store.fail(failure);
     }
 
     /// Returns the number of revocations in the store.

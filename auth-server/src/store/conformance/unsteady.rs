@@ -12,26 +12,50 @@ use crate::store::{Change, Key, Kind, LogEntry, Outcome, Store, StoreError, Stor
 
 #[derive(Debug)]
 pub(crate) struct Unsteady {
-    store: Mutex<Arc<SqliteStore>>,
+    store: Mutex<Arc<dyn Store>>,
     is_away: AtomicBool,
     /// Seconds by which its clock is ahead of this machine's.
     ahead: AtomicI64,
     /// The next reading of a log never ends.
     holds_next: AtomicBool,
+    failure: Mutex<Option<Failure>>,
+    panics: AtomicBool,
+}
+
+/// The outcome of the next commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// It is made, and its response is lost.
+    ResponseLost,
+    /// It is lost.
+    RequestLost,
+    Away,
+    /// It is made, and the next reading panics, as a library may.
+    Panics,
 }
 
 impl Unsteady {
     pub(crate) fn new() -> Arc<Self> {
+        Self::around(in_memory())
+    }
+
+    pub(crate) fn around(store: Arc<dyn Store>) -> Arc<Self> {
         Arc::new(Self {
-            store: Mutex::new(SqliteStore::in_memory().unwrap()),
+            store: Mutex::new(store),
             is_away: AtomicBool::new(false),
             ahead: AtomicI64::new(0),
             holds_next: AtomicBool::new(false),
+            failure: Mutex::default(),
+            panics: AtomicBool::new(false),
         })
     }
 
     pub(crate) fn set_away(&self, is_away: bool) {
         self.is_away.store(is_away, Ordering::Relaxed);
+    }
+
+    pub(crate) fn fail(&self, failure: Failure) {
+        *self.failure.lock() = Some(failure);
     }
 
     pub(crate) fn set_ahead(&self, seconds: i64) {
@@ -69,14 +93,14 @@ impl Unsteady {
     }
 
     pub(crate) fn lose_everything(&self) {
-        *self.store.lock() = SqliteStore::in_memory().unwrap();
+        *self.store.lock() = in_memory();
     }
 
-    fn held(&self) -> Arc<SqliteStore> {
+    fn held(&self) -> Arc<dyn Store> {
         Arc::clone(&self.store.lock())
     }
 
-    fn there(&self) -> Result<Arc<SqliteStore>, StoreError> {
+    fn there(&self) -> Result<Arc<dyn Store>, StoreError> {
         match self.is_away.load(Ordering::Relaxed) {
             true => Err(StoreError::Unavailable("away".to_owned())),
             false => Ok(self.held()),
@@ -84,9 +108,15 @@ impl Unsteady {
     }
 }
 
+fn in_memory() -> Arc<dyn Store> {
+    Arc::new(SqliteStore::in_memory().unwrap())
+}
+
 #[async_trait]
 impl Store for Arc<Unsteady> {
     async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>, StoreError> {
+        let panics = self.panics.load(Ordering::Relaxed);
+        assert!(!panics, "an index is out of bounds");
         self.there()?.read(keys).await
     }
 
@@ -99,7 +129,21 @@ impl Store for Arc<Unsteady> {
     }
 
     async fn commit(&self, changes: Vec<Change>) -> Result<Outcome, StoreError> {
-        self.there()?.commit(changes).await
+        let failure = self.failure.lock().take();
+        let lost = || StoreError::Unclear("no response".to_owned());
+        match failure {
+            None => self.there()?.commit(changes).await,
+            Some(Failure::ResponseLost) => {
+                self.there()?.commit(changes).await.unwrap();
+                Err(lost())
+            }
+            Some(Failure::RequestLost) => Err(lost()),
+            Some(Failure::Away) => Err(StoreError::Unavailable("away".to_owned())),
+            Some(Failure::Panics) => {
+                self.panics.store(true, Ordering::Relaxed);
+                self.there()?.commit(changes).await
+            }
+        }
     }
 
     async fn since(&self, cursor: i64) -> Result<Vec<LogEntry>, StoreError> {
