@@ -6,6 +6,8 @@ use clap::{Args, Subcommand};
 use secrecy::SecretString;
 use serde::Serialize;
 
+use crate::store::redis::credentials::CredentialFiles;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
     /// Copy a file: store into a new file, also beside a running server
@@ -32,32 +34,9 @@ pub(crate) struct StoreArgs {
     #[arg(long, env, value_name = "STORE", default_value = "file:./data")]
     #[serde(skip)]
     pub(crate) store: String,
-    /// File of the password of the redis store; read again for each connection
-    #[arg(long, env, value_name = "FILE")]
-    pub(crate) store_password_file: Option<PathBuf>,
-    /// PEM file of the authorities for a rediss store [default: the system's]
-    ///
-    /// Read again for each connection
-    #[arg(long, env, value_name = "FILE")]
-    pub(crate) store_ca: Option<PathBuf>,
-    /// PEM file of the client certificate for a rediss store
-    ///
-    /// Its issuers after it; read again for each connection
-    #[arg(long, env, value_name = "FILE", requires = "store_client_key")]
-    pub(crate) store_client_cert: Option<PathBuf>,
-    /// PEM file of its private key, not encrypted
-    ///
-    /// Read again for each connection
-    #[arg(long, env, value_name = "FILE", requires = "store_client_cert")]
-    pub(crate) store_client_key: Option<PathBuf>,
-    /// User at the Sentinels themselves
-    ///
-    /// The one in the address is for the servers they watch
-    #[arg(long, env, value_name = "USER")]
-    pub(crate) store_sentinel_user: Option<String>,
-    /// File of the password at the Sentinels; read again for each connection
-    #[arg(long, env, value_name = "FILE")]
-    pub(crate) store_sentinel_password_file: Option<PathBuf>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(crate) access: CredentialFiles,
     #[command(flatten)]
     #[serde(flatten)]
     pub(crate) encryption: EncryptionArgs,

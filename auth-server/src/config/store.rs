@@ -7,30 +7,16 @@ use secrecy::ExposeSecret;
 use crate::cli::store::{EncryptionArgs, StoreArgs};
 use crate::store::envelope_encryption::KeyEncryption;
 use crate::store::location::StoreLocation;
-use crate::store::redis::credentials::{CredentialFiles, Credentials};
+use crate::store::redis::credentials::Credentials;
 
 /// Validates the store flags of a command.
 ///
 /// # Errors
 /// [`ExitError::Config`] that names the flag, for an invalid address or an unusable file.
 pub(crate) fn store_location(args: &StoreArgs) -> Result<StoreLocation, ExitError> {
-    let access = Credentials::read(access_files(args))
-        .map_err(|error| ExitError::Config(error.to_string()))?;
+    let access = Credentials::read(args.access.clone()).map_err(ExitError::Config)?;
     StoreLocation::parse(&args.store, access, encryption(&args.encryption)?)
         .map_err(|error| rejected("--store", &error))
-}
-
-fn access_files(args: &StoreArgs) -> CredentialFiles {
-    CredentialFiles {
-        password: args.store_password_file.clone(),
-        ca: args.store_ca.clone(),
-        client: args
-            .store_client_cert
-            .clone()
-            .zip(args.store_client_key.clone()),
-        sentinel_user: args.store_sentinel_user.clone(),
-        sentinel_password: args.store_sentinel_password_file.clone(),
-    }
 }
 
 fn encryption(args: &EncryptionArgs) -> Result<KeyEncryption, ExitError> {

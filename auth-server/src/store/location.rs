@@ -315,7 +315,7 @@ mod tests {
                 "redis+cluster://x",
                 Credentials {
                     files: CredentialFiles {
-                        sentinel_user: Some("x".to_owned()),
+                        store_sentinel_user: Some("x".to_owned()),
                         ..CredentialFiles::default()
                     },
                     ..access()

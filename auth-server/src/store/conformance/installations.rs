@@ -109,8 +109,9 @@ impl Topology {
         let server = redis_server::Redis::start_with_tls(&authority)?;
         let certificate = authority.issue("client");
         let files = CredentialFiles {
-            ca: Some(authority.file()),
-            client: Some((certificate.cert, certificate.key)),
+            store_ca: Some(authority.file()),
+            store_client_cert: Some(certificate.cert),
+            store_client_key: Some(certificate.key),
             ..CredentialFiles::default()
         };
         let access = Credentials::read(files).unwrap();

@@ -68,7 +68,7 @@ impl Address {
             return Err("--store-ca and --store-client-cert are for rediss".to_owned());
         }
         if kind != "sentinel"
-            && (access.files.sentinel_user.is_some() || access.sentinel_password.is_some())
+            && (access.files.store_sentinel_user.is_some() || access.sentinel_password.is_some())
         {
             return Err("--store-sentinel-… are for redis+sentinel".to_owned());
         }
@@ -184,7 +184,7 @@ fn sentinels(
         addresses,
         master: master.to_owned(),
         redis,
-        user: access.files.sentinel_user.clone(),
+        user: access.files.store_sentinel_user.clone(),
         password: access
             .sentinel_password
             .as_ref()

@@ -97,7 +97,7 @@ mod tests {
 
     fn to_a_store_with_the_password_in(file: &Path) -> CurrentEndpoint {
         let files = CredentialFiles {
-            password: Some(file.to_owned()),
+            store_password_file: Some(file.to_owned()),
             ..CredentialFiles::default()
         };
         let access = Credentials::read(files).unwrap();
@@ -152,7 +152,7 @@ mod tests {
         assert!(known.replace(showing(99), 100).is_err());
         assert_eq!(known.replace(showing(100), 100), Ok(true));
         let other_password = Credentials {
-            password: Some(Zeroizing::new("other".to_owned())),
+            store_password_file: Some(Zeroizing::new("other".to_owned())),
             ..showing(100)
         };
         let later = known.replace(other_password, 200);

@@ -3,8 +3,10 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use clap::Args;
 use runtime::files::secret_file;
 use runtime::tls::{CertificateFiles, trusted};
+use serde::Serialize;
 use zeroize::Zeroizing;
 
 pub(crate) const CLIENT_CERTIFICATE: &str = "--store-client-cert";
@@ -20,38 +22,54 @@ pub(crate) struct Credentials {
     pub(crate) sentinel_password: Option<Zeroizing<String>>,
 }
 
-/// The paths, and the other credentials settings.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// The paths, and the other settings of credentials, as flags have them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) struct CredentialFiles {
-    pub(crate) password: Option<PathBuf>,
-    pub(crate) ca: Option<PathBuf>,
-    /// A chain and its key.
-    pub(crate) client: Option<(PathBuf, PathBuf)>,
-    pub(crate) sentinel_user: Option<String>,
-    pub(crate) sentinel_password: Option<PathBuf>,
-}
-
-/// An unusable file with the reason.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{flag}: {problem}")]
-pub(crate) struct CredentialsError {
-    flag: &'static str,
-    problem: String,
+    /// File of the password of the redis store; read again for each connection
+    #[arg(long, env, value_name = "FILE")]
+    pub(crate) store_password_file: Option<PathBuf>,
+    /// PEM file of the authorities for a rediss store [default: the system's]
+    ///
+    /// Read again for each connection
+    #[arg(long, env, value_name = "FILE")]
+    pub(crate) store_ca: Option<PathBuf>,
+    /// PEM file of the client certificate for a rediss store
+    ///
+    /// Its issuers after it; read again for each connection
+    #[arg(long, env, value_name = "FILE", requires = "store_client_key")]
+    pub(crate) store_client_cert: Option<PathBuf>,
+    /// PEM file of its private key, not encrypted
+    ///
+    /// Read again for each connection
+    #[arg(long, env, value_name = "FILE", requires = "store_client_cert")]
+    pub(crate) store_client_key: Option<PathBuf>,
+    /// User at the Sentinels themselves
+    ///
+    /// The one in the address is for the servers they watch
+    #[arg(long, env, value_name = "USER")]
+    pub(crate) store_sentinel_user: Option<String>,
+    /// File of the password at the Sentinels; read again for each connection
+    #[arg(long, env, value_name = "FILE")]
+    pub(crate) store_sentinel_password_file: Option<PathBuf>,
 }
 
 impl Credentials {
     /// Reads all files.
     ///
     /// # Errors
-    /// [`CredentialsError`] for the first unusable file.
-    pub(crate) fn read(files: CredentialFiles) -> Result<Self, CredentialsError> {
+    /// One line that names the flag of the first unusable file.
+    pub(crate) fn read(files: CredentialFiles) -> Result<Self, String> {
         Ok(Self {
-            password: secret("--store-password-file", files.password.as_deref())?,
-            ca: files.ca.as_deref().map(authorities).transpose()?,
+            password: secret(
+                "--store-password-file",
+                files.store_password_file.as_deref(),
+            )?,
+            ca: files.store_ca.as_deref().map(authorities).transpose()?,
             client: client_certificate(&files)?,
             sentinel_password: secret(
                 "--store-sentinel-password-file",
-                files.sentinel_password.as_deref(),
+                files.store_sentinel_password_file.as_deref(),
             )?,
             files,
         })
@@ -59,46 +77,42 @@ impl Credentials {
 
     /// Returns the file of the client certificate, and its expiry in seconds since 1970.
     pub(crate) fn certificate(&self) -> Option<(PathBuf, i64)> {
-        let (file, _) = self.files.client.as_ref()?;
+        let file = self.files.store_client_cert.as_ref()?;
         Some((file.clone(), self.client.as_ref()?.not_after))
     }
 
     pub(crate) fn is_for_redis(&self) -> bool {
         let passwords = self.password.is_some() || self.sentinel_password.is_some();
         let certificates = self.ca.is_some() || self.client.is_some();
-        passwords || certificates || self.files.sentinel_user.is_some()
+        passwords || certificates || self.files.store_sentinel_user.is_some()
     }
 }
 
 impl CredentialFiles {
     /// Returns true if there is nothing to re-read.
     pub(crate) const fn are_missing(&self) -> bool {
-        self.password.is_none()
-            && self.ca.is_none()
-            && self.client.is_none()
-            && self.sentinel_password.is_none()
+        self.store_password_file.is_none()
+            && self.store_ca.is_none()
+            && self.store_client_cert.is_none()
+            && self.store_sentinel_password_file.is_none()
     }
 }
 
-fn secret(
-    flag: &'static str,
-    file: Option<&Path>,
-) -> Result<Option<Zeroizing<String>>, CredentialsError> {
+fn secret(flag: &'static str, file: Option<&Path>) -> Result<Option<Zeroizing<String>>, String> {
     file.map(secret_file::read)
         .transpose()
         .map_err(|error| invalid(flag, &error))
 }
 
-fn authorities(file: &Path) -> Result<Vec<u8>, CredentialsError> {
+fn authorities(file: &Path) -> Result<Vec<u8>, String> {
     trusted(file).map_err(|error| invalid("--store-ca", &error))
 }
 
 /// Loads the client certificate and checks that its key matches.
-fn client_certificate(
-    files: &CredentialFiles,
-) -> Result<Option<CertificateFiles>, CredentialsError> {
-    let client = files.client.as_ref();
+fn client_certificate(files: &CredentialFiles) -> Result<Option<CertificateFiles>, String> {
+    let client = files.store_client_cert.as_ref();
     client
+        .zip(files.store_client_key.as_ref())
         .map(|(cert, key)| CertificateFiles::read(cert, key))
         .transpose()
         .map_err(|error| {
@@ -107,7 +121,6 @@ fn client_certificate(
         })
 }
 
-fn invalid(flag: &'static str, problem: &dyn fmt::Display) -> CredentialsError {
-    let problem = problem.to_string();
-    CredentialsError { flag, problem }
+fn invalid(flag: &str, problem: &dyn fmt::Display) -> String {
+    format!("{flag}: {problem}")
 }
