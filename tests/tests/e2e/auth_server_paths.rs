@@ -95,13 +95,3 @@ fn contract_1_the_context_path_is_a_setting_and_may_be_empty() {
         assert_eq!(found, "401 token_missing", "{context}");
     }
 }
-
-#[test]
-fn a_tree_that_is_a_symbolic_link_is_served() {
-    let (site, links) = (site(), tempfile::tempdir().unwrap());
-    std::os::unix::fs::symlink(site.path().join("static"), links.path().join("static")).unwrap();
-    let server = serving(&links);
-    assert_eq!(server.anonymous().status("/static/app.js"), 200);
-    let found = server.anonymous().verdict("/static/../secret.txt");
-    assert_eq!(found, "400 path_not_canonical");
-}

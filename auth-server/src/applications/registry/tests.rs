@@ -86,20 +86,6 @@ fn the_first_registration_closes_the_check() {
 }
 
 #[test]
-fn a_store_that_lost_the_applications_gets_them_back() {
-    let registrations = ApplicationRegistry::new(false);
-    registrations.reconcile(&orders());
-    let reconciled = registrations.reconcile(&Applications::default());
-    let lost = ("orders".parse().unwrap(), SecretHashes::of("right"));
-    assert_eq!(reconciled.restored, [lost]);
-    assert_eq!(
-        authorize(&registrations, "any", "pair"),
-        Err(ApplicationError::Unknown)
-    );
-    assert_eq!(authorize(&registrations, "orders", "right"), Ok(()));
-}
-
-#[test]
 fn an_application_added_to_a_lost_store_displaces_no_lost_one() {
     let registrations = ApplicationRegistry::new(false);
     registrations.reconcile(&orders());
