@@ -92,7 +92,7 @@ impl App {
         });
         let used_codes = config.users.as_ref();
         let max = max_connections(config.max_connections);
-        let evictions = metrics.connections_evicted();
+        let evictions = metrics.connections_evicted.clone();
         Self {
             authenticator: Authenticator::new(Arc::clone(&users)),
             users,
@@ -130,7 +130,7 @@ impl App {
         let is_proxy = self.config.trusted_proxies.trusts(peer);
         let slot = self.connections.take(peer, is_proxy).await;
         if slot.is_none() {
-            self.metrics().connection_rejected();
+            self.metrics().connections_rejected.inc();
         }
         slot
     }

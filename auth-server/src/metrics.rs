@@ -129,14 +129,14 @@ metrics! {
         token_signing_duration_seconds: DurationHistogram
             = DurationHistogram::new(&SIGNING_BOUNDS),
         /// Connections closed at once because all others had requests in flight
-        connections_rejected: Counter,
+        pub(crate) connections_rejected: Counter,
         /// Connections without a request in flight that were closed for new ones
-        connections_evicted: Counter,
+        pub(crate) connections_evicted: Counter,
         /// Refused requests by reason code
         rejections: Family<Label, Counter>
             = counters_by("reason", Rejection::of(Maker::AuthServer).map(Rejection::reason)),
         /// 1 if any name with any password logs in as the built-in user
-        builtin_users: Gauge,
+        pub(crate) builtin_users: Gauge,
     }
     beside {
         /// Labels in `key_info`, which cannot be enumerated.
@@ -163,7 +163,7 @@ metrics! {
     /// Metrics of `--applications-dir`.
     pub(crate) struct ApplicationsDirMetrics {
         /// Files of --applications-dir that could not be used at the last poll; 1 if the directory could not
-        application_files_unusable: Gauge,
+        pub(crate) application_files_unusable: Gauge,
     }
 }
 
@@ -181,20 +181,11 @@ metrics! {
     /// Metrics of the registration at Nacos.
     pub(crate) struct RegistrationMetrics {
         /// 1 if the last renewal at the registry succeeded
-        registry_listed: Gauge,
+        pub(crate) registry_listed: Gauge,
     }
 }
 
 impl Metrics {
-    pub(crate) fn connection_rejected(&self) {
-        self.connections_rejected.inc();
-    }
-
-    /// Returns the counter of connections that were closed for new ones.
-    pub(crate) fn connections_evicted(&self) -> Counter {
-        self.connections_evicted.clone()
-    }
-
     /// Returns the registry with the metrics of every server.
     pub(crate) fn registry(&self) -> Registry {
         let mut registry = metrics::program(PREFIX, env!("CARGO_PKG_VERSION"));
@@ -250,11 +241,6 @@ impl Metrics {
         self.registered_applications.set(gauge(count));
     }
 
-    pub(crate) fn application_files_unusable(&self, count: usize) {
-        let files = &self.applications_dir.application_files_unusable;
-        files.set(gauge(count));
-    }
-
     pub(crate) fn unreadable_applications(&self, count: usize) {
         self.unreadable_applications.set(gauge(count));
     }
@@ -303,17 +289,9 @@ impl Metrics {
         *exported = listed;
     }
 
-    pub(crate) fn builtin_users(&self) {
-        self.builtin_users.set(1);
-    }
-
     /// Sets the number of users.
     pub(crate) fn users(&self, count: usize) {
         self.users_file.users.set(gauge(count));
-    }
-
-    pub(crate) fn registered(&self, registered: bool) {
-        self.registration.registry_listed.set(i64::from(registered));
     }
 
     pub(crate) fn users_file_usable(&self, usable: bool) {
@@ -321,7 +299,8 @@ impl Metrics {
     }
 }
 
-fn gauge(count: usize) -> i64 {
+/// Returns a count as the value of a gauge.
+pub(crate) fn gauge(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
@@ -365,13 +344,13 @@ mod tests {
         };
         let events = [KeyEventKind::Promoted, KeyEventKind::Revoked].map(event);
         metrics.keys(ring.listed(), &events);
-        metrics.builtin_users();
+        metrics.builtin_users.set(1);
         metrics.users(3);
         metrics.users_file_usable(true);
         let unusable = Transition::Unusable("why".to_owned());
         metrics.tls.report(7, Some(&unusable));
         metrics.tls.report(8, Some(&Transition::Replaced));
-        metrics.registered(true);
+        metrics.registration.registry_listed.set(1);
 
         let text = exposition(&registry);
         for line in [

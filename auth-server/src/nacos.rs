@@ -34,15 +34,10 @@ pub(crate) struct Advertised {
     port: Option<u16>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum AdvertiseError {
-    #[error("expected HOST:PORT, or HOST for the port that is listened on")]
-    Malformed,
-    #[error("no client can connect to an unspecified address")]
-    Unspecified,
-    #[error("needed with --registry, because others cannot reach what --listen names: HOST:PORT")]
-    Missing,
-}
+const MALFORMED: &str = "expected HOST:PORT, or HOST for the port that is listened on";
+const UNSPECIFIED: &str = "no client can connect to an unspecified address";
+const MISSING: &str =
+    "needed with --registry, because others cannot reach what --listen names: HOST:PORT";
 
 impl RegistryConfig {
     /// Returns `None` if this server is not registered.
@@ -77,29 +72,29 @@ impl RegistryConfig {
 }
 
 impl Advertised {
-    fn parse(text: &str) -> Result<Self, AdvertiseError> {
+    fn parse(text: &str) -> Result<Self, &'static str> {
         if let Ok(address) = text.parse::<IpAddr>() {
             return Self::reachable(address.to_string(), None);
         }
-        let (host, port) = host_and_port(text).ok_or(AdvertiseError::Malformed)?;
+        let (host, port) = host_and_port(text).ok_or(MALFORMED)?;
         Self::reachable(host.to_owned(), port.filter(|port| *port != 0))
     }
 
     /// Returns the address of `--listen` if other hosts can reach it.
-    fn from_listen(listen: SocketAddr) -> Result<Self, AdvertiseError> {
+    fn from_listen(listen: SocketAddr) -> Result<Self, &'static str> {
         if listen.ip().is_unspecified() || listen.ip().is_loopback() {
-            return Err(AdvertiseError::Missing);
+            return Err(MISSING);
         }
         Self::reachable(listen.ip().to_string(), None)
     }
 
-    fn reachable(host: String, port: Option<u16>) -> Result<Self, AdvertiseError> {
+    fn reachable(host: String, port: Option<u16>) -> Result<Self, &'static str> {
         let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
         if host.is_empty() {
-            return Err(AdvertiseError::Malformed);
+            return Err(MALFORMED);
         }
         if address.is_ok_and(|address| address.is_unspecified()) {
-            return Err(AdvertiseError::Unspecified);
+            return Err(UNSPECIFIED);
         }
         Ok(Self { host, port })
     }
@@ -160,15 +155,15 @@ mod tests {
     #[test]
     fn what_no_client_can_reach_is_rejected() {
         for (text, why) in [
-            ("", AdvertiseError::Malformed),
-            (":9000", AdvertiseError::Malformed),
-            ("a:b", AdvertiseError::Malformed),
-            ("a:70000", AdvertiseError::Malformed),
-            ("user@a:1", AdvertiseError::Malformed),
-            ("http://a:1", AdvertiseError::Malformed),
-            ("0.0.0.0:9000", AdvertiseError::Unspecified),
-            ("[::]:9000", AdvertiseError::Unspecified),
-            ("::", AdvertiseError::Unspecified),
+            ("", MALFORMED),
+            (":9000", MALFORMED),
+            ("a:b", MALFORMED),
+            ("a:70000", MALFORMED),
+            ("user@a:1", MALFORMED),
+            ("http://a:1", MALFORMED),
+            ("0.0.0.0:9000", UNSPECIFIED),
+            ("[::]:9000", UNSPECIFIED),
+            ("::", UNSPECIFIED),
         ] {
             assert_eq!(Advertised::parse(text), Err(why), "{text}");
         }
@@ -179,10 +174,10 @@ mod tests {
         for (listen, advertised) in [
             ("10.0.0.1:9000", Ok("10.0.0.1")),
             ("[fd00::1]:9000", Ok("fd00::1")),
-            ("0.0.0.0:9000", Err(AdvertiseError::Missing)),
-            ("[::]:9000", Err(AdvertiseError::Missing)),
-            ("127.0.0.1:9000", Err(AdvertiseError::Missing)),
-            ("[::1]:9000", Err(AdvertiseError::Missing)),
+            ("0.0.0.0:9000", Err(MISSING)),
+            ("[::]:9000", Err(MISSING)),
+            ("127.0.0.1:9000", Err(MISSING)),
+            ("[::1]:9000", Err(MISSING)),
         ] {
             let found = Advertised::from_listen(listen.parse().unwrap());
             let found = found.map(|advertised| advertised.to_string());

@@ -12,7 +12,7 @@ use runtime::http_port::HttpPort;
 use runtime::logs::telemetry::LogFormat;
 use runtime::net::listener::{self, Port};
 use runtime::process::exit::ExitError;
-use runtime::process::signals::{SighupStream, Termination, Terminations};
+use runtime::process::signals::{Termination, Terminations};
 use runtime::process::supervisor::{FirstFailure, Supervisor, supervisor};
 use runtime::traces;
 use tokio::sync::watch;
@@ -57,7 +57,6 @@ pub(crate) async fn serve_on(
 ) -> Result<(), ExitError> {
     let started = Instant::now();
     // Before the addresses are printed: a reader of them may send a signal at once.
-    let hang_ups = SighupStream::install().map_err(no_signals)?;
     let terminations = Terminations::install().map_err(no_signals)?;
     let (background, ends) = supervisor();
     info!(
@@ -81,8 +80,6 @@ pub(crate) async fn serve_on(
     let admin_task = admin::spawn(admin, &health, metrics_registry(&app), &stop, &background);
     synchronization.start().await?;
     follow_files(&app, &background)?;
-    let hang_ups = log_sighups(hang_ups, reloaded_parts(&app.config));
-    background.spawn_critical("listening for SIGHUP", hang_ups);
     background.spawn_critical(
         "the synchronization",
         synchronization.run(app.config.store_poll_interval),
@@ -119,43 +116,18 @@ fn synchronization(app: &App, health: &Health) -> Synchronization {
     Synchronization::new(records, of_type, policy, app.synced.clone(), health)
 }
 
-fn reloaded_parts(config: &Config) -> Vec<&'static str> {
-    let users = config.users.as_ref().map(|_| "users file");
-    let mounted = config.mounted_applications.as_ref();
-    let mounted = mounted.map(|_| "applications directory");
-    let certificate = config.tls.as_ref().map(|_| "TLS certificate");
-    [users, mounted, certificate]
-        .into_iter()
-        .flatten()
-        .collect()
-}
-
-/// Logs the effect of each SIGHUP; the reloaded parts receive it themselves.
-async fn log_sighups(mut hang_ups: SighupStream, reloaded_parts: Vec<&'static str>) {
-    loop {
-        hang_ups.next().await;
-        if reloaded_parts.is_empty() {
-            info!("SIGHUP received: nothing to reload");
-        } else {
-            info!(
-                "SIGHUP received: reloading {}",
-                reloaded_parts.join(" and ")
-            );
-        }
-    }
-}
-
+/// Registers this server, if it is to be.
 fn registration(
     public: &TcpListener,
     app: &App,
     background: &Supervisor,
-) -> Result<Registration, ExitError> {
+) -> Result<Option<Registration>, ExitError> {
     let config = &app.config;
     let Some(registry) = &config.registry else {
-        return Ok(Registration::none());
+        return Ok(None);
     };
     let (port, secure) = (listener::address(public)?.port(), config.tls.is_some());
-    Ok(Registration::start(
+    Ok(Some(Registration::start(
         registry.settings.clone(),
         registry
             .advertised
@@ -163,14 +135,14 @@ fn registration(
         Arc::clone(&app.synced.live_keys),
         app.metrics().clone(),
         background,
-    ))
+    )))
 }
 
 /// Follows the users, the applications and the certificate in their files.
 fn follow_files(app: &App, background: &Supervisor) -> Result<(), ExitError> {
     let (config, metrics, synced) = (&app.config, app.metrics(), &app.synced);
     match &app.recorded_users {
-        None => metrics.builtin_users(),
+        None => drop(metrics.builtin_users.set(1)),
         Some(recorded) => {
             recorded.users.remove_unfinished();
             let registrations = Arc::clone(&synced.registrations);
@@ -221,7 +193,7 @@ fn metrics_registry(app: &App) -> Registry {
 async fn shutdown(
     mut terminations: Terminations,
     ends: FirstFailure,
-    registration: Registration,
+    registration: Option<Registration>,
     serving: Condition,
     closing: Arc<AtomicBool>,
     lame_duck: Duration,
@@ -237,7 +209,9 @@ async fn shutdown(
     audit::server_stopping(&cause(&reason, gradually));
     closing.store(true, Ordering::Relaxed);
     let gradual = async {
-        registration.end().await;
+        if let Some(registration) = registration {
+            registration.end().await;
+        }
         serving.set_not_ready("stopping");
         if gradually {
             tokio::time::sleep(lame_duck).await;

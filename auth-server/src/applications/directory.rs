@@ -14,7 +14,7 @@ use super::registry::ApplicationRegistry;
 use super::secret_hash::{MIN_SECRET_LENGTH, SecretHash, SecretHashes};
 use super::{AppId, Applications};
 use crate::audit;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, gauge};
 
 /// The result of the last poll.
 #[derive(Debug, Clone)]
@@ -54,7 +54,7 @@ impl MountedApplications {
         metrics: Metrics,
     ) -> std::io::Result<impl Future<Output = ()>> {
         let mut timer = PollTimer::start()?;
-        metrics.application_files_unusable(self.errors.len());
+        self.count_errors(&metrics);
         Ok(async move {
             let mut former = self;
             loop {
@@ -69,8 +69,13 @@ impl MountedApplications {
         })
     }
 
+    fn count_errors(&self, metrics: &Metrics) {
+        let unusable = &metrics.applications_dir.application_files_unusable;
+        unusable.set(gauge(self.errors.len()));
+    }
+
     fn take_over(&self, former: &Self, registrations: &ApplicationRegistry, metrics: &Metrics) {
-        metrics.application_files_unusable(self.errors.len());
+        self.count_errors(metrics);
         for error in self.errors.iter().filter(|it| !former.errors.contains(it)) {
             error!(%error, "an application's file is unusable; the application stays as it was, unless the file was replaced under its mount");
         }

@@ -101,23 +101,14 @@ impl ApplicationRegistry {
         secret: &str,
         now: Instant,
     ) -> Result<(), ApplicationError> {
-        let (known, mounted) = (self.known.load(), self.mounted.load());
-        let Some(known) = known.as_deref() else {
-            return Err(ApplicationError::NotReady);
-        };
-        if known.is_empty() && mounted.is_empty() && self.required {
+        let all = self.all().ok_or(ApplicationError::NotReady)?;
+        if all.is_empty() && self.required {
             return Err(ApplicationError::NotReady);
         }
-        // Both are compared, so that the time does not reveal where an application is registered.
-        let is_dropped = known.record(id).is_some_and(|it| it.is_dropped(secret));
-        let is_mounted = mounted.accepts(id, secret) && !is_dropped;
-        if known.accepts(id, secret) | is_mounted | self.are_open(known, &mounted) {
-            return Ok(());
+        match all.accept(id, secret) | self.are_open(&all) {
+            true => Ok(()),
+            false => Err(self.failed(id, now)),
         }
-        Err(match self.failures.failed(id, now) {
-            Ok(()) => ApplicationError::Unknown,
-            Err(too_soon) => ApplicationError::TooOften(too_soon),
-        })
     }
 
     /// Authenticates an application that requests a token, by the first right pair of `presented`,
@@ -130,37 +121,37 @@ impl ApplicationRegistry {
         presented: &[(&str, &str)],
         now: Instant,
     ) -> Result<(AppId, Grant), ApplicationError> {
-        let (known, mounted) = (self.known.load(), self.mounted.load());
-        let known = known.as_deref().ok_or(ApplicationError::NotReady)?;
-        let is_right = |&&(id, secret): &&(&str, &str)| {
-            let is_dropped = known.record(id).is_some_and(|it| it.is_dropped(secret));
-            let is_mounted = mounted.accepts(id, secret) && !is_dropped;
-            known.accepts(id, secret) | is_mounted
+        let all = self.all().ok_or(ApplicationError::NotReady)?;
+        let mut pairs = presented.iter();
+        let Some((id, _)) = pairs.find(|(id, secret)| all.accept(id, secret)) else {
+            let first = presented.first().map_or("", |(id, _)| id);
+            return Err(self.failed(first, now));
         };
-        if let Some((id, _)) = presented.iter().find(is_right) {
-            let app_id = known
-                .registered_id(id)
-                .or_else(|| mounted.registered_id(id));
-            let app_id = app_id.ok_or(ApplicationError::Unknown)?.clone();
-            let grant = granted(known, &app_id);
-            return Ok((app_id, grant));
-        }
-        let id = presented.first().map_or("", |(id, _)| id);
-        Err(match self.failures.failed(id, now) {
+        let id = all.registered_id(id).ok_or(ApplicationError::Unknown)?;
+        Ok((id.clone(), granted(&all.known, id)))
+    }
+
+    fn failed(&self, id: &str, now: Instant) -> ApplicationError {
+        match self.failures.failed(id, now) {
             Ok(()) => ApplicationError::Unknown,
             Err(too_soon) => ApplicationError::TooOften(too_soon),
+        }
+    }
+
+    /// Returns the applications in force; `None` until the store was read.
+    fn all(&self) -> Option<InForce> {
+        Some(InForce {
+            known: self.known.load_full()?,
+            mounted: self.mounted.load_full(),
         })
     }
 
     pub(crate) fn accepts_any(&self) -> bool {
-        let (known, mounted) = (self.known.load(), self.mounted.load());
-        let known = known.as_deref();
-        known.is_some_and(|known| self.are_open(known, &mounted))
+        self.all().is_some_and(|all| self.are_open(&all))
     }
 
-    fn are_open(&self, known: &Applications, mounted: &Applications) -> bool {
-        let is_always_checked = self.required || self.always_checked;
-        known.is_empty() && mounted.is_empty() && !is_always_checked
+    fn are_open(&self, all: &InForce) -> bool {
+        all.is_empty() && !self.required && !self.always_checked
     }
 
     /// Takes over the stored records, and returns those to write back.
@@ -203,9 +194,7 @@ impl ApplicationRegistry {
 
     /// Counts the registered applications; `None` until the store was read.
     pub(crate) fn count(&self) -> Option<usize> {
-        let known = self.known.load();
-        let known = known.as_deref()?;
-        let mounted = self.mounted.load();
+        let InForce { known, mounted } = self.all()?;
         let only_mounted = mounted
             .registered()
             .filter(|(id, _)| known.registered_id(id.as_str()).is_none());
@@ -221,14 +210,13 @@ impl ApplicationRegistry {
     /// swapped with one. What is no registered id is cut to `max`, or to the longest usual id where
     /// any is accepted: it may be a password or a token. Unknown before the first poll of the store.
     pub(crate) fn logged_id<'t>(&self, sent: &'t str, secret: &str, max: usize) -> Cow<'t, str> {
-        let known = self.known.load();
-        let Some(known) = known.as_deref().filter(|_| !sent.is_empty()) else {
+        let Some(all) = self.all().filter(|_| !sent.is_empty()) else {
             return match sent {
                 "" => sent.into(),
                 _ => "[not known yet]".into(),
             };
         };
-        let mounted = self.mounted.load();
+        let InForce { known, mounted } = &all;
         let is_id = |text: &str| known.record(text).or(mounted.record(text)).is_some();
         let is_secret = known.hold_secret(sent) || mounted.hold_secret(sent);
         if is_secret || (is_id(secret) && !is_id(sent)) {
@@ -236,18 +224,39 @@ impl ApplicationRegistry {
         } else if is_id(sent) {
             sent.into()
         } else {
-            let is_open = self.are_open(known, &mounted);
+            let is_open = self.are_open(&all);
             cut(sent, if is_open { MAX_OPEN_ID } else { max })
         }
     }
 
     /// Returns a registered id: their number is bounded.
     pub(crate) fn registered_id(&self, id: &str) -> Option<AppId> {
-        let known = self.known.load();
-        let stored = known
-            .as_deref()
-            .and_then(|known| known.registered_id(id).cloned());
-        stored.or_else(|| self.mounted.load().registered_id(id).cloned())
+        self.all()?.registered_id(id).cloned()
+    }
+}
+
+/// The applications of the store and of the directory.
+struct InForce {
+    known: Arc<Applications>,
+    mounted: Arc<Applications>,
+}
+
+impl InForce {
+    fn is_empty(&self) -> bool {
+        self.known.is_empty() && self.mounted.is_empty()
+    }
+
+    /// Compares with both, so that the time does not reveal where an application is registered.
+    fn accept(&self, id: &str, secret: &str) -> bool {
+        let record = self.known.record(id);
+        let is_dropped = record.is_some_and(|it| it.is_dropped(secret));
+        let is_mounted = self.mounted.accepts(id, secret) && !is_dropped;
+        self.known.accepts(id, secret) | is_mounted
+    }
+
+    fn registered_id(&self, id: &str) -> Option<&AppId> {
+        let known = self.known.registered_id(id);
+        known.or_else(|| self.mounted.registered_id(id))
     }
 }
 

@@ -15,7 +15,6 @@ use wire::keys::signing_type::SigningType;
 
 use super::*;
 use crate::applications::Applications;
-use crate::applications::secret_hash::SecretHashes;
 use crate::config::tests::config;
 use crate::keys::live::LiveKeys;
 use crate::keys::pair::tests::pair;
@@ -131,6 +130,11 @@ const PATHS: &str = "
     GET     /auth/client/user/secret/keys                     token_missing       not_found
     GET     /auth/client/user/secret//key                     token_missing       not_found
     GET     /auth/current/user/details/x                      token_missing       not_found
+    POST    /auth/.well-known/jwks.json                       method_not_allowed  method_not_allowed
+    GET     /auth/.well-known/jwks.json/                      token_missing       not_found
+    GET     /auth/.well-known/jwks.jso%6e                     token_missing       not_found
+    GET     /auth/.well-known/other                           token_missing       not_found
+    GET     /.well-known/jwks.json                            token_missing       not_found
 ";
 
 #[tokio::test]
@@ -251,23 +255,6 @@ async fn without_a_key_login_and_key_wait_for_the_store() {
             (status, envelope["data"]["reason"].as_str()),
             (503, Some(reason))
         );
-    }
-}
-
-#[tokio::test]
-async fn with_an_application_registered_pairs_are_checked() {
-    let mut applications = Applications::default();
-    applications.put("orders".parse().unwrap(), SecretHashes::of("right"));
-    let router = router(LiveKeys::holding(pair(SigningType::Ecdsa)), &applications);
-    for (query, expected) in [
-        ("appId=orders&appSecret=right", 200),
-        ("appId=orders&appSecret=wrong", 401),
-        ("appId=other&appSecret=right", 401),
-        ("appId=orders", 400),
-    ] {
-        let path = format!("/auth/client/user/secret/key?{query}");
-        let (status, _) = send(&router, request(Method::GET, &path, None, "")).await;
-        assert_eq!(status, expected, "{query}");
     }
 }
 

@@ -28,19 +28,12 @@ const KEY_PAUSE: Duration = Duration::from_millis(100);
 const DEREGISTRATION_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
-pub(crate) struct Registration(Option<Running>);
-
-#[derive(Debug)]
-struct Running {
+pub(crate) struct Registration {
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
 impl Registration {
-    pub(crate) const fn none() -> Self {
-        Self(None)
-    }
-
     /// Registers `own` once there is a key to serve, and renews the registration.
     pub(crate) fn start(
         settings: RegistrySettings,
@@ -63,19 +56,14 @@ impl Registration {
             worker.run(stopped).await;
             Ok(())
         });
-        Self(Some(Running { stop, task }))
+        Self { stop, task }
     }
 
     /// Deregisters this server, in bounded time.
     pub(crate) async fn end(self) {
-        let Some(Running { stop, task }) = self.0 else {
-            return;
-        };
-        let _ = stop.send(());
-        if tokio::time::timeout(DEREGISTRATION_TIMEOUT, task)
-            .await
-            .is_err()
-        {
+        let _ = self.stop.send(());
+        let ended = tokio::time::timeout(DEREGISTRATION_TIMEOUT, self.task).await;
+        if ended.is_err() {
             warn!("the registry did not confirm the deregistration in time");
         }
     }
@@ -134,7 +122,7 @@ impl Worker {
         let (instance, registry) = (self.own.authority(), &self.registry);
         match self.client.deregister(&self.own).await {
             Ok(()) => {
-                self.metrics.registered(false);
+                self.metrics.registration.registry_listed.set(0);
                 audit::registration(audit::Registration::Withdrawn, &instance, registry);
             }
             Err(error) => warn!(instance, registry, %error, "not deregistered"),
@@ -142,7 +130,8 @@ impl Worker {
     }
 
     fn record(&mut self, listed: Result<(), RegistryError>) {
-        self.metrics.registered(listed.is_ok());
+        let metric = &self.metrics.registration.registry_listed;
+        metric.set(listed.is_ok().into());
         if self.listed.replace(listed.is_ok()) == Some(listed.is_ok()) {
             return;
         }

@@ -64,7 +64,7 @@ impl PrivateDirectory {
     pub(crate) fn lock_for_serving(&self, wait: Duration) -> Result<File, StoreError> {
         let directory = File::open(&self.0).map_err(|error| rejected(&self.0, &error))?;
         let mut locked = lock_file::try_lock(&directory);
-        if locked.as_ref().is_err_and(lock_file::is_busy) && !wait.is_zero() {
+        if locked.as_ref().is_err_and(lock_file::is_busy) {
             warn!(
                 "another auth-server serves from {}: waiting for its end",
                 self.0.display()
@@ -79,11 +79,6 @@ impl PrivateDirectory {
             ))),
             Err(error) => Err(rejected(&self.0, &error)),
         }
-    }
-
-    /// Returns true if `held` is still this directory.
-    pub(crate) fn is_in_place(&self, held: &File) -> bool {
-        lock_file::is_in_place(held, &self.0)
     }
 }
 

@@ -165,16 +165,23 @@ impl RedisStore {
         &self.redacted
     }
 
-    /// Runs an idempotent command, with one retry.
+    /// Runs an idempotent command.
     pub(crate) async fn call<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreError> {
-        match self.attempt(command).await {
-            Err(failed) if is_worth_repeating(&failed.error) => {
-                tokio::time::sleep(PAUSE).await;
-                self.attempt(command).await
-            }
-            outcome => outcome,
-        }
-        .map_err(|failed| self.failed(&failed.error))
+        let done = self.twice(command).await;
+        done.map_err(|failed| self.failed(&failed.error))
+    }
+
+    /// Runs a command that may run twice, with one retry.
+    async fn twice<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Failed> {
+        let first = match self.attempt(command).await {
+            Err(failed) if is_worth_repeating(&failed.error) => failed,
+            outcome => return outcome,
+        };
+        tokio::time::sleep(PAUSE).await;
+        self.attempt(command).await.map_err(|last| Failed {
+            may_have_arrived: first.may_have_arrived || last.may_have_arrived,
+            ..last
+        })
     }
 
     async fn attempt<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Failed> {
@@ -189,28 +196,12 @@ impl RedisStore {
         })
     }
 
-    /// Commits with one retry: what the first attempt did counts once.
+    /// Commits once: what the first attempt did counts.
     async fn commit_once(&self, command: &Cmd) -> Result<bool, StoreError> {
-        let first = match self.attempt(command).await {
-            Ok(is_committed) => return Ok(is_committed),
-            Err(failed) => failed,
-        };
-        let last = if is_worth_repeating(&first.error) {
-            tokio::time::sleep(PAUSE).await;
-            match self.attempt(command).await {
-                Ok(is_committed) => return Ok(is_committed),
-                Err(failed) => failed,
-            }
-        } else {
-            Failed {
-                may_have_arrived: false,
-                error: first.error.clone(),
-            }
-        };
-        Err(if first.may_have_arrived || last.may_have_arrived {
-            StoreError::Unclear(format!("{}: {}", self.redacted, last.error))
-        } else {
-            self.failed(&last.error)
+        let done = self.twice(command).await;
+        done.map_err(|failed| match failed.may_have_arrived {
+            true => StoreError::Unclear(format!("{}: {}", self.redacted, failed.error)),
+            false => self.failed(&failed.error),
         })
     }
 

@@ -53,7 +53,7 @@ pub(crate) struct SqliteStore {
     directory: Option<PrivateDirectory>,
     access: Access,
     /// A server's lock on the directory.
-    serving: Option<Mutex<File>>,
+    _serving: Option<File>,
     opened: Mutex<Option<Opened>>,
 }
 
@@ -84,7 +84,7 @@ impl SqliteStore {
         Arc::new(Self {
             directory: Some(PrivateDirectory::new(directory)),
             access,
-            serving: None,
+            _serving: None,
             opened: Mutex::default(),
         })
     }
@@ -98,7 +98,7 @@ impl SqliteStore {
         Ok(Arc::new(Self {
             directory: None,
             access: Access::Write,
-            serving: None,
+            _serving: None,
             opened: Mutex::new(Some(Opened {
                 connection,
                 file: (0, 0),
@@ -118,7 +118,7 @@ impl SqliteStore {
         Ok(Arc::new(Self {
             directory: Some(directory),
             access: Access::Write,
-            serving: Some(Mutex::new(serving)),
+            _serving: Some(serving),
             opened: Mutex::default(),
         }))
     }
@@ -149,19 +149,6 @@ impl SqliteStore {
         }
         let synchronized = File::open(file).and_then(|file| file.sync_all());
         synchronized.map_err(|error| rejected(file, &error))
-    }
-
-    /// Takes the lock again where the directory was removed under a running server.
-    fn keep_serving_lock(&self, directory: &PrivateDirectory) -> Result<(), StoreError> {
-        let Some(serving) = &self.serving else {
-            return Ok(());
-        };
-        let mut held = serving.lock();
-        if !directory.is_in_place(&held) {
-            directory.create()?;
-            *held = directory.lock_for_serving(Duration::ZERO)?;
-        }
-        Ok(())
     }
 
     fn path(&self) -> PathBuf {
@@ -224,7 +211,6 @@ impl SqliteStore {
         opened: &mut Option<Opened>,
         missing: Missing,
     ) -> Result<(), StoreError> {
-        self.keep_serving_lock(directory)?;
         let file = self.inspect(directory)?;
         if opened.as_ref().map(|it| it.file) != file {
             *opened = None;

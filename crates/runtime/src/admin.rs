@@ -14,7 +14,6 @@ use axum::extract::{ConnectInfo, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
@@ -25,6 +24,7 @@ use crate::http_port::HttpPort;
 use crate::metrics::exposition::{MEDIA_TYPE, exposition};
 use crate::net::connection_slots::{ConnectionSlots, Slot};
 use crate::net::fd_limit::ADMIN_CONNECTIONS;
+use crate::net::loopback::names_this_machine;
 use crate::process::supervisor::Supervisor;
 
 /// Its name in the log.
@@ -148,7 +148,7 @@ async fn for_loopback(
 ) -> Response {
     if !is_loopback(peer) {
         (StatusCode::FORBIDDEN, "for loopback peers only\n").into_response()
-    } else if !is_named_by_address(request.headers()) {
+    } else if !names_this_machine(request.headers()) {
         let why = "request this by address, as in http://127.0.0.1:8081/\n";
         (StatusCode::MISDIRECTED_REQUEST, why).into_response()
     } else if !request.method().is_safe() && is_of_another_page(request.headers()) {
@@ -156,18 +156,6 @@ async fn for_loopback(
     } else {
         next.run(request).await
     }
-}
-
-/// Returns true if the Host field names this machine by address. An attacker's page may let its own
-/// name lead here (DNS rebinding): its browser is a loopback peer, but sends that name.
-fn is_named_by_address(headers: &HeaderMap) -> bool {
-    let host = headers.get(header::HOST).map(|host| host.to_str());
-    let Some(Ok(Ok(authority))) = host.map(|host| host.map(str::parse::<Authority>)) else {
-        return false;
-    };
-    let name = authority.host();
-    let address = name.trim_start_matches('[').trim_end_matches(']');
-    name.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok()
 }
 
 /// Returns true for a request that a web page makes, except the form of our own page: any page can

@@ -8,13 +8,9 @@ use zeroize::Zeroizing;
 
 const SCHEME: &str = "Basic ";
 
-/// The credentials of one application, not verified yet.
-pub(in crate::http) struct Presented {
-    id: String,
-    secret: Zeroizing<String>,
-    /// The same without the form encoding of RFC 6749 §2.3.1, which many clients omit.
-    plain: Option<(String, Zeroizing<String>)>,
-}
+/// The credentials of one application, not verified yet: the readings of id and secret, of which one
+/// may be right. Many clients omit the form encoding of RFC 6749 §2.3.1.
+pub(in crate::http) struct Presented(Vec<(String, Zeroizing<String>)>);
 
 impl Presented {
     /// Reads the credentials of a request.
@@ -36,11 +32,11 @@ impl Presented {
                     _ => Ok(basic),
                 }
             }
-            (None, _, Some(secret)) => Ok(Self {
-                id: in_form.ok_or(Rejection::ApplicationUnknown)?.to_owned(),
-                secret: Zeroizing::new(secret.to_owned()),
-                plain: None,
-            }),
+            (None, _, Some(secret)) => {
+                let id = in_form.ok_or(Rejection::ApplicationUnknown)?;
+                let secret = Zeroizing::new(secret.to_owned());
+                Ok(Self(vec![(id.to_owned(), secret)]))
+            }
             (None, _, None) => Err(Rejection::ApplicationUnknown),
         }
     }
@@ -53,47 +49,26 @@ impl Presented {
         let pair = Zeroizing::new(STANDARD.decode(token.trim()).ok()?);
         let pair = std::str::from_utf8(&pair).ok()?;
         let (id, secret) = pair.split_once(':')?;
-        let plain = || (id.to_owned(), Zeroizing::new(secret.to_owned()));
-        match (decode(id), decode(secret)) {
-            (Ok(decoded_id), Ok(decoded)) => {
-                let is_plain = (decoded_id.as_str(), decoded.as_str()) == (id, secret);
-                Some(Self {
-                    id: decoded_id,
-                    secret: Zeroizing::new(decoded),
-                    plain: (!is_plain).then(plain),
-                })
-            }
-            _ => {
-                let (id, secret) = plain();
-                Some(Self {
-                    id,
-                    secret,
-                    plain: None,
-                })
-            }
-        }
+        let plain = (id.to_owned(), Zeroizing::new(secret.to_owned()));
+        let decoded = decode(id).ok().zip(decode(secret).ok());
+        let decoded = decoded.map(|(id, secret)| (id, Zeroizing::new(secret)));
+        let other = decoded.filter(|decoded| *decoded != plain);
+        Some(Self(other.into_iter().chain([plain]).collect()))
     }
 
     fn is_id(&self, id: &str) -> bool {
-        self.pairs().iter().any(|(known, _)| *known == id)
+        self.0.iter().any(|(known, _)| *known == id)
     }
 
-    /// Returns the id for logs.
-    pub(in crate::http) fn id(&self) -> &str {
-        &self.id
+    /// Returns the id and the secret, as they are read first, for logs.
+    pub(in crate::http) fn first(&self) -> (&str, &str) {
+        self.pairs().first().copied().unwrap_or_default()
     }
 
-    pub(in crate::http) fn secret(&self) -> &str {
-        &self.secret
-    }
-
-    /// Returns the readings of the credentials, of which one may be right.
+    /// Returns the readings of the credentials.
     pub(in crate::http) fn pairs(&self) -> Vec<(&str, &str)> {
-        let plain = self.plain.iter();
-        let plain = plain.map(|(id, secret)| (id.as_str(), secret.as_str()));
-        std::iter::once((self.id.as_str(), self.secret.as_str()))
-            .chain(plain)
-            .collect()
+        let pairs = self.0.iter();
+        pairs.map(|(id, secret)| (&**id, secret.as_str())).collect()
     }
 }
 

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::{Html, IntoResponse, Response};
+use http::HeaderMap;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY};
-use http::uri::Authority;
-use http::{HeaderMap, header};
-use runtime::net::loopback::is_loopback_host;
+use runtime::net::loopback::names_this_machine;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use wire::rejection::Rejection;
@@ -106,9 +105,7 @@ async fn issue(app: &App, request: Request) -> Result<DevToken, ErrorResponse> {
 /// Checks that the client addressed this machine: a page of another site, whose name was made to
 /// resolve to it, could read the tokens.
 fn check_host(headers: &HeaderMap) -> Result<(), ErrorResponse> {
-    let host = headers.get(header::HOST).and_then(|it| it.to_str().ok());
-    let authority = host.and_then(|it| it.parse::<Authority>().ok());
-    match authority.is_some_and(|it| is_loopback_host(it.host())) {
+    match names_this_machine(headers) {
         true => Ok(()),
         false => Err(ErrorResponse::from(Rejection::RequestMalformed).described(FOREIGN_HOST)),
     }
@@ -116,7 +113,7 @@ fn check_host(headers: &HeaderMap) -> Result<(), ErrorResponse> {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
+    use http::{HeaderValue, header};
 
     use super::*;
 

@@ -42,15 +42,14 @@ pub(crate) async fn login(State(app): State<Arc<App>>, request: Request) -> Resp
         .unwrap_or_default();
     let outcome = match parsed {
         Ok(request) => attempt(&app, request, client).await,
-        Err(rejection) => Err(LoginError::Rejected(rejection)),
+        Err(rejection) => Err(Denied::from(rejection)),
     };
 
-    let response = outcome.as_ref().err().map(|error| error.response());
-    let code = response.map_or(OK, |response| response.rejection.reason());
+    let (event, code) = match &outcome {
+        Ok(_) => (LoginEvent::Succeeded, OK),
+        Err(denied) => (denied.event, denied.response.rejection.reason()),
+    };
     app.metrics().login(code);
-    let event = outcome
-        .as_ref()
-        .map_or_else(LoginError::event, |_| LoginEvent::Succeeded);
     let issued = outcome.as_ref().ok();
     audit::login(&LoginLine {
         event,
@@ -63,7 +62,7 @@ pub(crate) async fn login(State(app): State<Arc<App>>, request: Request) -> Resp
     });
     match outcome {
         Ok(issued) => response::ok(MSG_LOGIN_SUCCEEDED, issued.token),
-        Err(error) => response::error_response(error.response()),
+        Err(denied) => response::error_response(denied.response),
     }
 }
 
@@ -74,46 +73,40 @@ struct Issued {
     key_id: KeyId,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum LoginError {
-    /// For a reason unrelated to the user.
-    Rejected(Rejection),
-    AddressLimit(RetryAfter),
-    Authentication(AuthenticationError),
+/// A login that failed.
+struct Denied {
+    response: ErrorResponse,
+    event: LoginEvent,
 }
 
-impl LoginError {
-    fn response(&self) -> ErrorResponse {
-        match *self {
-            Self::Rejected(rejection) => rejection.into(),
-            Self::AddressLimit(wait) | Self::Authentication(AuthenticationError::Locked(wait)) => {
-                wait.into()
-            }
-            Self::Authentication(AuthenticationError::Failed) => Rejection::LoginFailed.into(),
-            Self::Authentication(AuthenticationError::Busy) => Rejection::ServerBusy.into(),
-            Self::Authentication(AuthenticationError::Internal) => Rejection::Internal.into(),
-        }
-    }
-
-    fn event(&self) -> LoginEvent {
-        match self {
-            Self::AddressLimit(_) => LoginEvent::Limited,
-            Self::Authentication(AuthenticationError::Failed) => LoginEvent::Failed,
-            Self::Authentication(AuthenticationError::Locked(_)) => LoginEvent::Locked,
-            Self::Rejected(_) | Self::Authentication(_) => LoginEvent::Rejected,
-        }
+impl From<AuthenticationError> for Denied {
+    fn from(error: AuthenticationError) -> Self {
+        let (response, event) = match error {
+            AuthenticationError::Failed => (Rejection::LoginFailed.into(), LoginEvent::Failed),
+            AuthenticationError::Locked(wait) => (wait.into(), LoginEvent::Locked),
+            AuthenticationError::Busy => return Rejection::ServerBusy.into(),
+            AuthenticationError::Internal => return Rejection::Internal.into(),
+        };
+        Self { response, event }
     }
 }
 
-impl From<RetryAfter> for LoginError {
+impl From<RetryAfter> for Denied {
     fn from(wait: RetryAfter) -> Self {
-        Self::AddressLimit(wait)
+        Self {
+            response: wait.into(),
+            event: LoginEvent::Limited,
+        }
     }
 }
 
-impl From<Rejection> for LoginError {
+/// For a reason unrelated to the user.
+impl From<Rejection> for Denied {
     fn from(rejection: Rejection) -> Self {
-        Self::Rejected(rejection)
+        Self {
+            response: rejection.into(),
+            event: LoginEvent::Rejected,
+        }
     }
 }
 
@@ -129,8 +122,8 @@ fn parse(headers: &HeaderMap, body: &[u8]) -> Result<LoginRequest, Rejection> {
     LoginRequest::from_json(body)
 }
 
-async fn attempt(app: &App, request: LoginRequest, client: IpAddr) -> Result<Issued, LoginError> {
-    app.check_limits::<LoginError>(client)?;
+async fn attempt(app: &App, request: LoginRequest, client: IpAddr) -> Result<Issued, Denied> {
+    app.check_limits::<Denied>(client)?;
     let users = &app.authenticator;
     if !users.are_current() {
         return Err(Rejection::UsersStale.into());
@@ -139,13 +132,12 @@ async fn attempt(app: &App, request: LoginRequest, client: IpAddr) -> Result<Iss
     let before = users.present(&account);
     let beginning = app.sessions.as_ref().zip(before.as_ref());
     let session = beginning.and_then(|(_, user)| Beginning::new(user, app.now()));
-    let user = users.authenticate(request, client).await;
-    let user = user.map_err(LoginError::Authentication)?;
+    let user = users.authenticate(request, client).await?;
     // The check takes long. A user who was disabled meanwhile is revoked by a later time than this
     // one, or is not present any more.
     let now = app.now();
     if users.present(&account) != before {
-        return Err(LoginError::Authentication(AuthenticationError::Failed));
+        return Err(AuthenticationError::Failed.into());
     }
     app.check_standing(before.as_ref()).await?;
     let code = code.filter(|_| before.is_some_and(|user| user.has_second_factor));
@@ -153,7 +145,7 @@ async fn attempt(app: &App, request: LoginRequest, client: IpAddr) -> Result<Iss
         && !(used.record(&user.id, code.trim()).await).map_err(outcome_unknown)?
     {
         users.count_failure(&account, client);
-        return Err(LoginError::Authentication(AuthenticationError::Failed));
+        return Err(AuthenticationError::Failed.into());
     }
     Ok(token_for(app, &user, session, now).await?)
 }

@@ -138,7 +138,7 @@ impl<'a> GrantRequest<'a> {
         match self {
             Self::Refresh(..) => "".into(),
             Self::Application(_, presented) => {
-                let (id, secret) = (presented.id(), presented.secret());
+                let (id, secret) = presented.first();
                 let half = id.chars().count() / 2;
                 let registrations = &app.synced.registrations;
                 registrations.logged_id(id, secret, half.min(MAX_UNKNOWN_ID))

@@ -1,13 +1,10 @@
 //! Logins against a users file, and their limits.
 
-use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 
 use axum::extract::ConnectInfo;
-use futures_util::stream;
 use http::HeaderValue;
 use http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
-use runtime::net::unfinished::Unfinished;
 
 use super::*;
 use crate::users::file::tests::file_with;
@@ -131,37 +128,4 @@ async fn what_is_no_login_takes_none_of_them() {
         assert_eq!(reason(&router, empty).await, "login_incomplete");
     }
     assert_eq!(reason(&router, login("ada", "ada's")).await, "ok");
-}
-
-#[tokio::test]
-async fn a_login_in_pieces_needs_no_part_of_a_full_budget() {
-    let live_keys = LiveKeys::holding(pair(SigningType::Ecdsa));
-    let mut app = app(&[], live_keys, &Applications::default());
-    app.unfinished = Unfinished::of(0);
-    let pieces = LOGIN.as_bytes().chunks(1);
-    let pieces = stream::iter(pieces.map(Ok::<_, Infallible>));
-    let login = request(Method::POST, "/auth/oauth/jwt/token", None, "");
-    let login = login.map(|_| Body::from_stream(pieces));
-    assert_eq!(
-        reason(&super::super::router(Arc::new(app)), login).await,
-        "ok"
-    );
-}
-
-#[tokio::test]
-async fn an_application_is_limited_by_wrong_secrets_alone() {
-    let mut applications = Applications::default();
-    applications.put("orders".parse().unwrap(), SecretHashes::of("right"));
-    let router = router(LiveKeys::holding(pair(SigningType::Ecdsa)), &applications);
-    let fetch = |secret: &str| {
-        let path = format!("/auth/client/user/secret/key?appId=orders&appSecret={secret}");
-        request(Method::GET, &path, None, "")
-    };
-    let mut reasons = std::collections::BTreeSet::new();
-    for _ in 0..100 {
-        reasons.insert(reason(&router, fetch("wrong")).await);
-    }
-    let expected = ["application_unknown", "too_many_attempts"];
-    assert!(reasons.iter().eq(expected.iter()), "{reasons:?}");
-    assert_eq!(reason(&router, fetch("right")).await, "ok");
 }

@@ -80,7 +80,7 @@ pub fn try_lock_in_place(file: &File, path: &Path) -> io::Result<()> {
 
 /// Returns true if `file` is the one that others would open under `path`.
 #[must_use]
-pub fn is_in_place(file: &File, path: &Path) -> bool {
+fn is_in_place(file: &File, path: &Path) -> bool {
     let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
     let in_place = fs::symlink_metadata(path).map(identity).ok();
     in_place.is_some() && in_place == file.metadata().map(identity).ok()

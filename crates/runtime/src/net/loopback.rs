@@ -2,6 +2,9 @@
 
 use std::net::IpAddr;
 
+use http::uri::Authority;
+use http::{HeaderMap, header};
+
 /// Returns true if requests to this host of a URL stay on this machine. A name other than
 /// `localhost` (RFC 6761 §6.3) may resolve to anything.
 #[must_use]
@@ -10,6 +13,15 @@ pub fn is_loopback_host(host: &str) -> bool {
     let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
     name.eq_ignore_ascii_case("localhost")
         || address.is_ok_and(|address| address.to_canonical().is_loopback())
+}
+
+/// Returns true if the Host field names this machine. An attacker's page may let its own name lead
+/// here (DNS rebinding): its browser is a loopback peer, but sends that name.
+#[must_use]
+pub fn names_this_machine(headers: &HeaderMap) -> bool {
+    let host = headers.get(header::HOST).and_then(|it| it.to_str().ok());
+    let authority = host.and_then(|it| it.parse::<Authority>().ok());
+    authority.is_some_and(|it| is_loopback_host(it.host()))
 }
 
 #[cfg(test)]
