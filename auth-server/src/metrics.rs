@@ -108,13 +108,13 @@ metrics! {
         tokens_issued: Family<GrantLabels, Counter>
             = counters(TOKEN_OUTCOMES.map(grant_labels)),
         /// 1 if the last poll of the key store succeeded
-        store_up: Gauge,
+        pub(crate) store_up: Gauge,
         /// Registered applications; with 0, any client may fetch the verification key
-        registered_applications: Gauge,
+        pub(crate) registered_applications: Gauge,
         /// Records of applications in the store that this server cannot read
-        unreadable_applications: Gauge,
+        pub(crate) unreadable_applications: Gauge,
         /// By how much this machine's clock is ahead of the key store's; 0 where the store has none
-        clock_skew_seconds: Gauge,
+        pub(crate) clock_skew_seconds: Gauge,
         /// The listed keys by name and role (current, next, retired); always 1
         key_info: Family<Key, Gauge>,
         /// Times that this server saw a next key become the current one
@@ -124,9 +124,9 @@ metrics! {
         /// Revocations in the log of the store by kind: token, user, application
         revocations: Family<Label, Gauge>,
         /// Revocations that this server wrote back into an older copy of the store
-        revocations_restored: Counter,
+        pub(crate) revocations_restored: Counter,
         /// Time to make and sign a token
-        token_signing_duration_seconds: DurationHistogram
+        pub(crate) token_signing_duration_seconds: DurationHistogram
             = DurationHistogram::new(&SIGNING_BOUNDS),
         /// Connections closed at once because all others had requests in flight
         pub(crate) connections_rejected: Counter,
@@ -171,9 +171,9 @@ metrics! {
     /// Metrics of a users file. Without one they are absent: a 0 would look like a failure.
     pub(crate) struct UsersFileMetrics {
         /// Users in the users file
-        users: Gauge,
+        pub(crate) users: Gauge,
         /// 1 if the users file could be used at the last poll
-        users_file_usable: Gauge,
+        pub(crate) users_file_usable: Gauge,
     }
 }
 
@@ -195,10 +195,6 @@ impl Metrics {
 
     pub(crate) fn login(&self, outcome: &'static str) {
         self.logins.get_or_create(&[("outcome", outcome)]).inc();
-    }
-
-    pub(crate) fn signed(&self, after: Duration) {
-        self.token_signing_duration_seconds.observe(after);
     }
 
     /// Counts a response; `after` is missing where its request could not be read.
@@ -233,32 +229,12 @@ impl Metrics {
         self.sessions.sessions.get_or_create(&[event]).inc();
     }
 
-    pub(crate) fn store_up(&self, up: bool) {
-        self.store_up.set(i64::from(up));
-    }
-
-    pub(crate) fn registered_applications(&self, count: usize) {
-        self.registered_applications.set(gauge(count));
-    }
-
-    pub(crate) fn unreadable_applications(&self, count: usize) {
-        self.unreadable_applications.set(gauge(count));
-    }
-
     /// Sets the revocations in the log: tokens, users, applications.
     pub(crate) fn revocations(&self, counts: [usize; 3]) {
         for (kind, count) in ["token", "user", "application"].into_iter().zip(counts) {
             let entries = self.revocations.get_or_create(&[("kind", kind)]);
             entries.set(gauge(count));
         }
-    }
-
-    pub(crate) fn revocations_restored(&self, count: usize) {
-        self.revocations_restored.inc_by(count as u64);
-    }
-
-    pub(crate) fn clock_skew(&self, seconds: i64) {
-        self.clock_skew_seconds.set(seconds);
     }
 
     /// Sets the listed keys and counts the events.
@@ -287,15 +263,6 @@ impl Metrics {
             self.key_info.remove(gone);
         }
         *exported = listed;
-    }
-
-    /// Sets the number of users.
-    pub(crate) fn users(&self, count: usize) {
-        self.users_file.users.set(gauge(count));
-    }
-
-    pub(crate) fn users_file_usable(&self, usable: bool) {
-        self.users_file.users_file_usable.set(i64::from(usable));
     }
 }
 
@@ -327,13 +294,15 @@ mod tests {
         metrics.key_retrieval(Some("orders".to_owned()), OK);
         metrics.key_retrieval(None, "application_unknown");
         metrics.token_request("client_credentials", OK);
-        metrics.signed(Duration::from_micros(400));
+        metrics
+            .token_signing_duration_seconds
+            .observe(Duration::from_micros(400));
         metrics.rejected(Rejection::LoginFailed);
         metrics.responded(StatusCode::UNAUTHORIZED, Some(Duration::from_millis(7)));
-        metrics.store_up(true);
-        metrics.registered_applications(2);
-        metrics.unreadable_applications(1);
-        metrics.clock_skew(-7);
+        metrics.store_up.set(1);
+        metrics.registered_applications.set(2);
+        metrics.unreadable_applications.set(1);
+        metrics.clock_skew_seconds.set(-7);
         let start = KeyRing::of(Arc::new(pair(SigningType::Ecdsa)));
         let kid = start.current().id().clone();
         let ring = start.publish(Arc::new(pair(SigningType::Ecdsa)), 0, 150);
@@ -345,8 +314,8 @@ mod tests {
         let events = [KeyEventKind::Promoted, KeyEventKind::Revoked].map(event);
         metrics.keys(ring.listed(), &events);
         metrics.builtin_users.set(1);
-        metrics.users(3);
-        metrics.users_file_usable(true);
+        metrics.users_file.users.set(3);
+        metrics.users_file.users_file_usable.set(1);
         let unusable = Transition::Unusable("why".to_owned());
         metrics.tls.report(7, Some(&unusable));
         metrics.tls.report(8, Some(&Transition::Replaced));

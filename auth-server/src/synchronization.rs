@@ -29,7 +29,7 @@ use crate::keys::ring::KeyRing;
 use crate::keys::ring::events::events;
 use crate::keys::ring::rotation::RotationPolicy;
 use crate::keys::update::{serialization_error, update};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, gauge};
 use crate::revocations::Revocation;
 use crate::revocations::log::RevocationLog;
 use crate::store::StoreError;
@@ -178,7 +178,7 @@ impl Synchronization {
         let was_noticeable = clock.is_noticeable();
         clock.measure(&**self.keys.store()).await?;
         let skew_seconds = clock.skew_seconds();
-        self.shared.metrics.clock_skew(skew_seconds);
+        self.shared.metrics.clock_skew_seconds.set(skew_seconds);
         match (was_noticeable, clock.is_noticeable()) {
             (false, true) => warn!(
                 skew_seconds,
@@ -247,7 +247,8 @@ impl Synchronization {
 
     fn unreadable_note(&self) -> Option<String> {
         let ids = self.shared.registrations.unreadable();
-        self.shared.metrics.unreadable_applications(ids.len());
+        let unreadable = &self.shared.metrics.unreadable_applications;
+        unreadable.set(gauge(ids.len()));
         let first = ids.first()?;
         Some(format!(
             "{}: {} record(s) cannot be read, the first is of {}: such an application is accepted only by a \
@@ -263,7 +264,8 @@ impl Synchronization {
     fn log_application_count(&self, was_open: bool) {
         let registrations = &self.shared.registrations;
         let count = registrations.count().unwrap_or_default();
-        self.shared.metrics.registered_applications(count);
+        let registered = &self.shared.metrics.registered_applications;
+        registered.set(gauge(count));
         if registrations.accepts_any() && !was_open {
             warn!(
                 "no application is registered: any appId with any appSecret may fetch the verification key"
@@ -272,7 +274,7 @@ impl Synchronization {
     }
 
     fn report(&mut self, outcome: Result<(), StoreError>) {
-        self.shared.metrics.store_up(outcome.is_ok());
+        self.shared.metrics.store_up.set(outcome.is_ok().into());
         match outcome {
             Ok(()) => self.report_success(),
             Err(failure) => self.report_failure(failure),

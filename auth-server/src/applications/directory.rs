@@ -86,7 +86,8 @@ impl MountedApplications {
         events
             .iter()
             .for_each(|event| audit::application(event, None));
-        metrics.registered_applications(registrations.count().unwrap_or_default());
+        let count = registrations.count().unwrap_or_default();
+        metrics.registered_applications.set(gauge(count));
     }
 
     fn reread(&self) -> Self {

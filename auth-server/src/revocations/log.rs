@@ -182,7 +182,7 @@ impl RevocationLog {
                 count,
                 "the store is an older copy: the revocations that it lacked are in it again"
             );
-            self.metrics.revocations_restored(count);
+            self.metrics.revocations_restored.inc_by(count as u64);
         }
         Err(StoreError::Unavailable(
             "revocations keep leaving the store".to_owned(),
@@ -210,7 +210,7 @@ impl RevocationLog {
             ),
         };
         let ends = surplus.ends.max(super::end_of_tokens(before, self.keep));
-        let (log, ids) = (surplus.ids);
+        let ids = surplus.ids;
         let append = Fact::of_digests(revoked, now).append(ends, self.state.read().above());
         let mut changes: Vec<_> = append.into_iter().collect();
         let expected = last.clone();

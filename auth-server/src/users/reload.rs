@@ -11,7 +11,7 @@ use super::recorded::RecordedUsers;
 use crate::applications::registry::ApplicationRegistry;
 use crate::audit;
 use crate::audit::events::{UserChange, UserChangeKind};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, gauge};
 use crate::revocations::Revocation;
 
 pub(crate) struct UsersReload {
@@ -28,8 +28,9 @@ impl UsersReload {
         metrics: Metrics,
         registrations: Arc<ApplicationRegistry>,
     ) -> Self {
-        metrics.users(recorded.users.count());
-        metrics.users_file_usable(true);
+        let of_file = &metrics.users_file;
+        of_file.users.set(gauge(recorded.users.count()));
+        of_file.users_file_usable.set(1);
         Self {
             recorded,
             metrics,
@@ -56,8 +57,9 @@ impl UsersReload {
         let users = Arc::clone(&self.recorded.users);
         let reloaded = run_blocking(move || users.reload()).await;
         let users = &self.recorded.users;
-        self.metrics.users_file_usable(reloaded.is_ok());
-        self.metrics.users(users.count());
+        let of_file = &self.metrics.users_file;
+        of_file.users_file_usable.set(reloaded.is_ok().into());
+        of_file.users.set(gauge(users.count()));
         let (replaced, changes) = match reloaded {
             Ok(changes) => (Ok(changes.is_some()), changes.unwrap_or_default()),
             Err(failure) => (Err(failure), Vec::new()),

@@ -15,27 +15,22 @@ const FROM: [&str; 2] = ["signsFrom", "signs from"];
 const UNTIL: [&str; 2] = ["listedUntil", "listed until"];
 
 /// A key with its role, and the time of its next or last change.
-struct Row<'r> {
-    kid: &'r KeyId,
-    role: Role,
-    time: Option<([&'static str; 2], i64)>,
-}
+type Row<'r> = (&'r KeyId, Role, Option<([&'static str; 2], i64)>);
 
 fn rows(ring: &KeyRing) -> impl Iterator<Item = Row<'_>> {
-    let row = |kid, role, time| Row { kid, role, time };
     let since = ring.current_since().map(|time| (SINCE, time));
-    let current = row(ring.current().id(), Role::Current, since);
+    let current = (ring.current().id(), Role::Current, since);
     let next = ring.next();
-    let next = next.map(|it| row(it.pair.id(), Role::Next, Some((FROM, it.signs_from))));
+    let next = next.map(|it| (it.pair.id(), Role::Next, Some((FROM, it.signs_from))));
     let retired = ring.retired().iter();
-    let retired = retired.map(|it| row(it.key.id(), Role::Retired, Some((UNTIL, it.until))));
+    let retired = retired.map(|it| (it.key.id(), Role::Retired, Some((UNTIL, it.until))));
     std::iter::once(current).chain(next).chain(retired)
 }
 
 pub(super) fn as_json(of_type: SigningType, store: &StoreLocation, ring: &KeyRing) -> Value {
-    let key = |row: Row<'_>| {
-        let mut key = json!({"kid": row.kid.as_str(), "role": row.role.as_str()});
-        if let Some(([name, _], time)) = row.time {
+    let key = |(kid, role, time): Row<'_>| {
+        let mut key = json!({"kid": kid.as_str(), "role": role.as_str()});
+        if let Some(([name, _], time)) = time {
             key[name] = moment(time).into();
         }
         key
@@ -51,7 +46,7 @@ pub(super) fn as_json(of_type: SigningType, store: &StoreLocation, ring: &KeyRin
 
 pub(super) fn as_text(of_type: SigningType, store: &StoreLocation, ring: &KeyRing) -> String {
     let mut text = format!("signing type  {of_type}\nstore         {store}");
-    for Row { kid, role, time } in rows(ring) {
+    for (kid, role, time) in rows(ring) {
         text += &format!("\n{:43}  {:7}", kid.as_str(), role.as_str());
         if let Some(([_, name], time)) = time {
             text += &format!("  {name} {}", moment(time));

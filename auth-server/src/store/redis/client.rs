@@ -152,7 +152,7 @@ mod tests {
         assert!(known.replace(showing(99), 100).is_err());
         assert_eq!(known.replace(showing(100), 100), Ok(true));
         let other_password = Credentials {
-            store_password_file: Some(Zeroizing::new("other".to_owned())),
+            password: Some(Zeroizing::new("other".to_owned())),
             ..showing(100)
         };
         let later = known.replace(other_password, 200);

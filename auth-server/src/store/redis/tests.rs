@@ -4,6 +4,7 @@
 use super::super::conformance::installations::Redis;
 use super::super::conformance::{application, put};
 use super::*;
+use crate::store::NewEntry;
 
 #[tokio::test]
 async fn a_key_of_another_type_is_unusable_and_nothing_is_written() {
