@@ -30,6 +30,7 @@ pub mod go;
 pub mod h2_client;
 pub mod h2_service;
 pub mod issuer;
+pub mod json_schema;
 pub mod loopback;
 pub mod message;
 pub mod metrics;

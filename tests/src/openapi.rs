@@ -3,17 +3,16 @@
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use jsonschema::Validator;
 use serde_json::{Value, json};
 
+use crate::json_schema::Schema;
 use crate::message::Message;
 use crate::programs::{Program, repository};
 
 /// The document.
-#[derive(Debug)]
 pub struct OpenApi {
     document: Value,
-    validators: Mutex<HashMap<String, &'static Validator>>,
+    schemas: Mutex<HashMap<String, &'static Schema>>,
 }
 
 /// Returns the repository's own document, read once.
@@ -29,7 +28,7 @@ pub fn document() -> &'static OpenApi {
             .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         OpenApi {
             document,
-            validators: Mutex::default(),
+            schemas: Mutex::default(),
         }
     });
     &DOCUMENT
@@ -118,7 +117,8 @@ impl OpenApi {
         let Ok(body) = serde_json::from_slice::<Value>(&received.body) else {
             return Some("the body is no JSON".to_owned());
         };
-        self.schema_error(&json["schema"], &body)
+        self.schema(&json["schema"])
+            .problem(&body)
             .or_else(|| {
                 // Responses of OAuth have no envelope.
                 let in_envelope = body.get("status");
@@ -129,25 +129,14 @@ impl OpenApi {
             .or_else(|| wrong_date(&body))
     }
 
-    fn schema_error(&self, schema: &Value, body: &Value) -> Option<String> {
-        let validator = self.validator(schema);
-        validator
-            .iter_errors(body)
-            .next()
-            .map(|error| format!("{}: {error}", error.instance_path()))
-    }
-
     /// Compiles each schema once: the tables check thousands of responses.
-    fn validator(&self, schema: &Value) -> &'static Validator {
-        let mut validators = self
-            .validators
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        validators.entry(schema.to_string()).or_insert_with(|| {
-            let validator = self.compile(schema).unwrap_or_else(|error| {
+    fn schema(&self, schema: &Value) -> &'static Schema {
+        let mut schemas = self.schemas.lock().unwrap_or_else(PoisonError::into_inner);
+        schemas.entry(schema.to_string()).or_insert_with(|| {
+            let compiled = self.compile(schema).unwrap_or_else(|error| {
                 panic!("docs/openapi.json holds a bad schema {schema}: {error}")
             });
-            Box::leak(Box::new(validator))
+            Box::leak(Box::new(compiled))
         })
     }
 
@@ -155,10 +144,10 @@ impl OpenApi {
     ///
     /// # Errors
     /// When it is not a schema of JSON Schema 2020-12.
-    pub fn compile(&self, schema: &Value) -> Result<Validator, String> {
+    pub fn compile(&self, schema: &Value) -> Result<Schema, String> {
         let mut root = schema.clone();
         root["components"] = json!({"schemas": self.document["components"]["schemas"]});
-        jsonschema::draft202012::new(&root).map_err(|error| error.to_string())
+        Schema::new(&root)
     }
 }
 
