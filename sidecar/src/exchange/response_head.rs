@@ -157,7 +157,9 @@ impl<'h> Parsed<'h> {
         let framing = framing.map_err(|error| malformed(error.to_string()))?;
         let needs_chunks = !has_no_body && framing.length.is_none();
         // RFC 9112 §6.1: such a message may be framed in another way than it says.
-        let is_doubtful = framing.is_doubtful || (self.is_http_1_0 && self.has_coding());
+        let is_doubtful = framing.is_doubtful
+            || (self.is_http_1_0 && self.has_coding())
+            || (request.is_head && self.announces_body());
         Ok(ResponseHead {
             length,
             status,
@@ -182,6 +184,13 @@ impl<'h> Parsed<'h> {
 
     pub(super) fn has_coding(&self) -> bool {
         self.values("transfer-encoding").next().is_some()
+    }
+
+    /// Returns true for the head of a body, which some services send behind the response to HEAD too:
+    /// it would be the response of the next request.
+    fn announces_body(&self) -> bool {
+        let is_zero = |value: &[u8]| value.iter().all(|byte| *byte == b'0');
+        self.has_coding() || !self.values("content-length").all(is_zero)
     }
 
     /// Returns the values of a field, by its name in lower case.
@@ -435,15 +444,20 @@ mod tests {
     }
 
     #[test]
-    fn a_response_to_head_speaks_of_a_body_that_does_not_follow() {
+    fn a_response_to_head_speaks_of_a_body_that_should_not_follow() {
         let head = ResponseTo {
             is_head: true,
             ..REQUEST
         };
-        for field in ["Content-Length: 9", "Transfer-Encoding: chunked"] {
+        for (field, keeps) in [
+            ("Content-Length: 9", false),
+            ("Transfer-Encoding: chunked", false),
+            ("Content-Length: 0", true),
+        ] {
             let text = format!("HTTP/1.1 200 OK\r\nDate: then\r\n{field}\r\n\r\n");
             let (head, sent) = relayed(&text, head).unwrap().unwrap();
-            assert!(head.body.is_done() && head.keep_client && head.keep_upstream);
+            assert!(head.body.is_done() && head.keep_client);
+            assert_eq!(head.keep_upstream, keeps, "{field}");
             assert!(sent.contains(field), "{sent}");
         }
     }
