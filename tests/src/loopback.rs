@@ -14,6 +14,9 @@ pub fn own_address(which: u16) -> SocketAddr {
     SocketAddr::new(ip.into(), 20_000 + which)
 }
 
+/// Room for responses that are not read: little, so that a few fill it.
+const UNREAD_BYTES: u32 = 4 * 1024;
+
 /// Connects as the client 127.0.0.`client`.
 ///
 /// # Errors
@@ -28,6 +31,7 @@ pub fn connect_as(client: u8, address: SocketAddr) -> io::Result<TcpStream> {
         .expect("a runtime");
     let stream = runtime.block_on(async {
         let socket = TcpSocket::new_v4()?;
+        socket.set_recv_buffer_size(UNREAD_BYTES)?;
         socket.bind(SocketAddr::new([127, 0, 0, client].into(), 0))?;
         socket.connect(address).await
     })?;

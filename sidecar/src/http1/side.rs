@@ -147,6 +147,7 @@ impl Http1Side {
     /// Sends a response to bytes that are no head, and closes the connection once the client has
     /// read it, or after a while.
     pub(crate) async fn reject(&mut self, response: &[u8]) {
+        self.activity.waits_for_rest();
         let sent = async {
             self.transport.write_all(response).await?;
             self.transport.flush().await
@@ -166,8 +167,10 @@ impl Http1Side {
         !self.received.is_empty()
     }
 
-    /// Closes the connection, over TLS with a `close_notify`, which proves that nothing was cut off.
+    /// Closes the connection, over TLS with a `close_notify`, which proves that nothing was cut off; its
+    /// place is free for others meanwhile.
     pub(crate) async fn close(&mut self) {
+        self.activity.waits_for_rest();
         let _ = self.transport.shutdown().await;
     }
 
@@ -192,10 +195,14 @@ impl Http1Side {
         Ok(())
     }
 
+    /// Sends the last bytes. A client that does not take them may lose its connection for another one.
     async fn send(&mut self, response: &mut Outgoing) -> bool {
         poll_fn(|cx| match self.poll_send(response, cx) {
             Ok(_) if response.bytes.is_empty() && !response.needs_flush => Poll::Ready(true),
-            Ok(_) => Poll::Pending,
+            Ok(_) => {
+                self.activity.waits_for_rest();
+                Poll::Pending
+            }
             Err(_) => Poll::Ready(false),
         })
         .await

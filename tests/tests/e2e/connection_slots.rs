@@ -1,16 +1,19 @@
 //! Clients that hold connections: they keep no other client out, on no port of either program.
 
-use std::io;
+use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
 
 use tests::auth_server::AuthServerPlan;
 use tests::certificates::Authority;
 use tests::h2_client::FrameClient;
 use tests::keys::SigningType;
 use tests::loopback::connect_as;
+use tests::metrics::rejections;
 use tests::raw_client::RawClient;
 use tests::stack::ForgedStack;
 use tests::tls::Trust;
+use tests::wait;
 
 /// Connections that a port has room for, and more than that.
 const SLOTS: &str = "100";
@@ -31,6 +34,8 @@ enum Hold {
     /// HTTP/2 without a stream.
     Http2,
     SlowBody,
+    /// Responses that are not read.
+    Unread,
 }
 
 #[derive(Debug)]
@@ -83,6 +88,12 @@ impl Port {
         let mut client = RawClient::on(socket);
         match hold {
             Hold::Silent | Hold::Http2 => {}
+            Hold::Unread => {
+                // Rejected, and more than the buffers on the way hold.
+                let request = b"GET /orders/list HTTP/1.1\r\nHost: a\r\n\r\n";
+                client.handle().set_nonblocking(true).ok()?;
+                let _ = client.handle().write(&request.repeat(20_000));
+            }
             Hold::HalfHead => client.send(b"GET / HTTP/1.1\r\nHost: "),
             Hold::HalfHandshake => client.send(&[0x16, 3, 1, 2, 0]),
             Hold::SlowBody => client.send(&self.request("POST", "Content-Length: 5\r\n")),
@@ -130,6 +141,23 @@ fn held_connections_keep_no_client_out_of_the_sidecar() {
         }
     }
     keeps_no_other_client_out(&port, Hold::SlowBody, 1, true);
+}
+
+#[test]
+fn unread_rejections_keep_no_client_out_of_the_sidecar() {
+    let stack = ForgedStack::with_public(["--max-connections", "16"]);
+    let port = Port::plain(stack.sidecar.address(), "/orders/public/x");
+    let held: Vec<_> = (0..16)
+        .map(|number| port.hold(Hold::Unread, FIRST_ATTACKER + number))
+        .collect();
+    let mut before = 0;
+    wait::until("rejections that are not read", || {
+        std::thread::sleep(Duration::from_millis(500));
+        let now = rejections(stack.sidecar.admin(), "token_missing");
+        std::mem::replace(&mut before, now) == now && now > 0
+    });
+    assert_eq!(port.client().unwrap()().unwrap(), 200);
+    drop(held);
 }
 
 #[test]
