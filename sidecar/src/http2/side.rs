@@ -15,6 +15,7 @@ use wire::http::framing::body::BodyReader;
 use super::unsent::Unsent;
 use crate::exchange::side::{ClientSide, Outgoing, Timer};
 use crate::exchange::upload::Upload;
+use crate::request::kind::GRPC_STATUS;
 
 /// A stream of a client. Dropped before the response ends, it is reset.
 pub(super) struct Http2Side {
@@ -57,11 +58,18 @@ impl Http2Side {
         for head in response.heads.drain(..) {
             if head.status().is_informational() {
                 self.response.send_informational(head)?;
-            } else {
-                response.needs_flush = true;
-                self.has_ended = is_all;
-                self.stream = Some(self.response.send_response(head, is_all)?);
+                continue;
             }
+            response.needs_flush = true;
+            self.has_ended = is_all;
+            // A part behind the head tells when the head has left; a failed call ends with its head.
+            let ends =
+                is_all && (self.unsent.is_none() || head.headers().contains_key(GRPC_STATUS));
+            let mut stream = self.response.send_response(head, ends)?;
+            if let Some(unsent) = self.unsent.as_ref().filter(|_| is_all && !ends) {
+                stream.send_data(unsent.counting(Bytes::new()), true)?;
+            }
+            self.stream = Some(stream);
         }
         Ok(last > 0)
     }

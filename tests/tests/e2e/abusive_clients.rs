@@ -134,17 +134,21 @@ fn unread_responses_fit_into_the_memory_of_the_manifests() {
 fn an_unread_response_of_http_2_keeps_its_permit() {
     // Its share is enough for all streams.
     let flags = ["--max-requests", "200", "--public-path", "/public/**"];
-    let stack = ForgedStack::with_flags(flags);
-    stack.service.responds(file());
-    let held = begin(Abuse::UnreadStreams, &stack.sidecar, "");
-    wait_for_responses(&stack.sidecar, u64::from(STREAMS));
-    // The kernel's buffers hold the rest.
-    let in_flight = in_flight(&stack.sidecar);
-    assert!(in_flight > 0);
-    let user = stack.sidecar.bearing(&stack.token()).get("/list");
-    assert_eq!(user.status(), 200);
-    drop(held);
-    stack.sidecar.until_idle();
+    let long = format!("X-Field: {}", "~".repeat(2 * FILE_BYTES));
+    let head_alone = format!("HTTP/1.1 204 No Content\r\n{MARK}: 1\r\n{long}\r\n\r\n");
+    for (response, status) in [(file(), 200), (head_alone.into_bytes(), 204)] {
+        let stack = ForgedStack::with_flags(flags);
+        stack.service.responds(response);
+        let held = begin(Abuse::UnreadStreams, &stack.sidecar, "");
+        wait_for_responses(&stack.sidecar, u64::from(STREAMS));
+        // The kernel's buffers hold the rest.
+        let in_flight = in_flight(&stack.sidecar);
+        assert!(in_flight > 0, "{status}");
+        let user = stack.sidecar.bearing(&stack.token()).get("/list");
+        assert_eq!(user.status(), status);
+        drop(held);
+        stack.sidecar.until_idle();
+    }
 }
 
 /// Queues many responses, then withdraws the window that they were queued for. Returns the client,

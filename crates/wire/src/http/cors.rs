@@ -18,6 +18,10 @@ const EXPOSED: HeaderValue =
 /// Seconds that a browser may cache the response to a preflight.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
+/// Longer lists of fields are not allowed: our response, which may wait for a client that does not
+/// read, would be as long.
+const MAX_REQUESTED: usize = 1024;
+
 /// One origin as browsers write it (RFC 6454 §6.2).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin(HeaderValue);
@@ -143,12 +147,9 @@ impl AllowedOrigins {
             fields.push((ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone()));
             fields.push((ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED));
             // Whatever a page of an allowed origin sends: libraries for traces add fields of their own.
-            let requested = headers.get_all(ACCESS_CONTROL_REQUEST_HEADERS);
-            fields.extend(
-                requested
-                    .iter()
-                    .map(|it| (ACCESS_CONTROL_ALLOW_HEADERS, it.clone())),
-            );
+            let requested = headers.get(ACCESS_CONTROL_REQUEST_HEADERS);
+            let requested = requested.filter(|it| it.len() <= MAX_REQUESTED);
+            fields.extend(requested.map(|it| (ACCESS_CONTROL_ALLOW_HEADERS, it.clone())));
         }
         fields
     }
@@ -263,6 +264,14 @@ mod tests {
         assert!(of("https://app.example").contains(&(ACCESS_CONTROL_ALLOW_ORIGIN, app)));
         let vary = [(VARY, HeaderValue::from_name(ORIGIN))];
         assert_eq!(of("https://evil.example"), vary);
+        for (length, is_allowed) in [(MAX_REQUESTED, true), (MAX_REQUESTED + 1, false)] {
+            let mut preflight = headers(&[("origin", "https://app.example")]);
+            let requested = HeaderValue::from_str(&"x".repeat(length)).unwrap();
+            preflight.insert(ACCESS_CONTROL_REQUEST_HEADERS, requested);
+            let fields = allowed().response_fields(&preflight);
+            let allows = |(name, _): &(HeaderName, _)| *name == ACCESS_CONTROL_ALLOW_HEADERS;
+            assert_eq!(fields.iter().any(allows), is_allowed, "{length}");
+        }
         let fields = headers(&[("origin", "https://app.example")]);
         assert_eq!(AllowedOrigins::default().response_fields(&fields), []);
     }
