@@ -15,7 +15,6 @@ pub(crate) mod kubernetes;
 pub(crate) mod on_demand;
 pub(crate) mod proxy;
 pub(crate) mod readiness;
-pub(crate) mod revocation_refresh;
 pub(crate) mod revocations;
 pub(crate) mod schedule;
 pub(crate) mod source;

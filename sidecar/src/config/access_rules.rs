@@ -221,41 +221,6 @@ fn loosened(list: &PassList) -> PassList {
     patterns.map(PathPattern::loosened).collect()
 }
 
-/// Returns the pattern that opens a part of a rule's path and is not written below it: what is, is
-/// an exception on purpose.
-fn opens_part<'o>(open: &'o PassList, rule: &Rule, path: &PathPattern) -> Option<&'o PathPattern> {
-    let exact: PassList = std::iter::once(path.clone()).collect();
-    let loose = path.clone().loosened();
-    let shares_method = |pattern: &PathPattern| {
-        let methods = pattern.methods();
-        methods.are_all()
-            || methods
-                .each()
-                .any(|method| rule.methods.may_be(Some(method)))
-    };
-    let may_be = |pattern: &PathPattern| {
-        let mut spellings = without_suffix(pattern).chain([pattern.clone()]);
-        spellings.any(|pattern| pattern.loosened().overlaps(&loose))
-    };
-    open.patterns().iter().find(|pattern| {
-        let is_below = || {
-            examples(pattern)
-                .iter()
-                .all(|example| exact.matches(example))
-        };
-        shares_method(pattern) && may_be(pattern) && !is_below()
-    })
-}
-
-/// Returns the paths of a pattern without their suffix, which rules ignore.
-fn without_suffix(pattern: &PathPattern) -> impl Iterator<Item = PathPattern> {
-    let path = path_of(pattern.as_str()).trim_end_matches('/');
-    let name = path.rfind('/').map_or(0, |slash| slash + 1);
-    let dots = path.match_indices('.').map(|(at, _)| at);
-    dots.filter(move |at| *at > name)
-        .filter_map(|at| path.get(..at)?.parse().ok())
-}
-
 /// Returns a pattern without its methods.
 pub(crate) fn path_of(pattern: &str) -> &str {
     let path = pattern.find('/').and_then(|start| pattern.get(start..));
@@ -272,7 +237,7 @@ pub(crate) fn examples(path: &PathPattern) -> [String; 2] {
 /// # Errors
 /// As [`access_rules`].
 pub(super) fn warnings(args: &RulesArgs, issuers: &KnownIssuers) -> Result<Vec<String>, ExitError> {
-    let (pass, optional) = (pass_list(args)?, optional_list(args)?);
+    let optional = loosened(&optional_list(args)?);
     let mut warnings = Vec::new();
     for rule in access_rules(args, issuers)?.rules() {
         let mut warn = |why: &str| warnings.push(format!("[[rule]] {}: {why}", rule.name));
@@ -298,23 +263,11 @@ pub(super) fn warnings(args: &RulesArgs, issuers: &KnownIssuers) -> Result<Vec<S
             if let Some(why) = misread(text, &args.app_name) {
                 warn(&format!("'{text}': {why}"));
             }
-            let part = |flag: &str, list| {
-                let pattern = opens_part(list, rule, path)?.as_str();
-                Some(format!(
-                    "'{text}': without a token, --{flag} '{pattern}' opens part of it"
-                ))
-            };
-            let of_optional = match is_passed(&loosened(&optional), rule, path) {
-                true => Some(format!(
+            if is_passed(&optional, rule, path) {
+                warn(&format!(
                     "'{text}': --optional-auth-path lists it, so without a token it is open"
-                )),
-                false => part("optional-auth-path", &optional),
-            };
-            let of_public = part("public-path", &pass);
-            of_public
-                .iter()
-                .chain(&of_optional)
-                .for_each(|why| warn(why));
+                ));
+            }
         }
         for claim in &rule.requirement.claims {
             if claim.text.contains('.') && !claim.text.contains('/') {

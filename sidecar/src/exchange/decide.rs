@@ -43,7 +43,12 @@ impl App {
             let fetched = fetch.wait(token, Instant::now());
             decision = match self.in_flight.while_waiting(holder, fetched).await {
                 Some(fetched) => match decide_at(Instant::now()) {
-                    decision if decision != unknown || fetch.is_absent(token, fetched) => decision,
+                    decision
+                        if decision != unknown
+                            || fetch.is_absent(token, fetched, Instant::now()) =>
+                    {
+                        decision
+                    }
                     _ => Err(Rejection::AuthKeysUnavailable.into()),
                 },
                 None => Err(Rejection::ServerBusy.into()),

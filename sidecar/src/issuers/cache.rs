@@ -1,31 +1,34 @@
-//! The last good keys in a file, so that a sidecar that starts while no key server is reachable
-//! verifies tokens at once.
+//! The last good keys and revocation list in a file, so that a sidecar that starts while no key
+//! server is reachable verifies tokens at once.
 //!
 //! The file passes the checks of a fetched key set, counts only for its source, and keeps the time
 //! of the fetch: `--max-key-age` goes on across a restart. The file holds public keys, but a writer
 //! could add trusted ones: it is a private file. One that could not be replaced is not trusted at a
-//! restart: the issuer may have dropped its keys meanwhile.
+//! restart: keys may have been dropped and tokens revoked meanwhile.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant, SystemTime};
 
+use parking_lot::Mutex;
 use runtime::files::owner_only_file::{self, PrivateFileError};
-use runtime::process::clock::{unix_now, unix_seconds};
+use runtime::process::clock::unix_seconds;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use wire::keys::{Algorithm, KeyError, KeySet, VerificationKey};
+use wire::token::revocations::MAX_LIST_BYTES;
 
-use super::current::{FetchTime, KeySetFingerprint};
+use super::current::{FetchTime, InstalledKeys};
 use super::http_client::MAX_BODY_BYTES;
+use super::revocations::Revocations;
 use crate::telemetry::metrics::Metrics;
 
-/// The longest fetched set, with room for the rest of the file.
-const MAX_FILE_BYTES: u64 = 2 * MAX_BODY_BYTES as u64;
-/// Pause between two writes of the fetch time alone: once at each tick of a minute.
-const TIME_IS_GOOD_FOR: Duration = Duration::from_secs(50);
+/// The longest fetched set and list, with room for the rest of the file.
+const MAX_FILE_BYTES: u64 = 2 * (MAX_BODY_BYTES + MAX_LIST_BYTES) as u64;
+/// Seconds between two writes of the fetch time alone: once at each tick of a minute.
+const TIME_IS_GOOD_FOR: u64 = 50;
 /// The version of the file format.
 const VERSION: u32 = 1;
 
@@ -53,7 +56,7 @@ pub(crate) struct KeyCacheSettings {
 }
 
 /// The content of the file.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct Content {
     version: u32,
@@ -62,6 +65,18 @@ struct Content {
     fetched_at: i64,
     /// A JWK Set.
     jwks: Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    revocations: Option<CachedList>,
+}
+
+/// A revocation list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CachedList {
+    /// The largest number so far.
+    pub(super) number: u64,
+    /// The whole list as it was signed.
+    pub(super) list: String,
 }
 
 /// The reason why a file is not used.
@@ -85,24 +100,30 @@ enum CacheError {
     Fixed(std::io::Error),
 }
 
-/// Keys from the file, and their fetch time.
-pub(super) type Found = (KeySet, FetchTime);
-
-/// The file, and the last keys written to it.
+/// The keys of the file, their fetch time, and the list.
 #[derive(Debug)]
+pub(super) struct Found {
+    pub(super) keys: KeySet,
+    pub(super) fetched: FetchTime,
+    pub(super) revocations: Option<CachedList>,
+}
+
+/// The file, and its only writer.
+#[derive(Debug, Clone)]
 pub(crate) struct KeyCache {
-    settings: Arc<KeyCacheSettings>,
-    /// Locked while the file is written.
-    written: Arc<Mutex<Written>>,
+    settings: KeyCacheSettings,
+    queue: Arc<Mutex<Queue>>,
+    /// True while the file cannot be written, for the readiness report.
+    failing: Arc<AtomicBool>,
     metrics: Metrics,
 }
 
+/// One content is written after the other, so that the last one stays.
 #[derive(Debug, Default)]
-struct Written {
-    /// The last written scope, keys and fetch time.
-    last: Option<(CacheScope, KeySetFingerprint, Instant)>,
-    /// True while the file cannot be written, for the readiness report.
-    failing: Arc<AtomicBool>,
+struct Queue {
+    next: Option<Content>,
+    is_writing: bool,
+    written: Option<Content>,
 }
 
 impl KeyCache {
@@ -111,31 +132,24 @@ impl KeyCache {
         metrics: Metrics,
         failing: Arc<AtomicBool>,
     ) -> Self {
-        let written = Written {
-            last: None,
-            failing,
-        };
         Self {
-            settings: Arc::new(settings),
-            written: Arc::new(Mutex::new(written)),
+            settings,
+            queue: Arc::default(),
+            failing,
             metrics,
         }
     }
 
-    /// Returns the keys of the file, or logs why it is not usable.
+    /// Returns the content of the file, or logs why it is not usable.
     pub(super) fn load(&self, now: SystemTime) -> Option<Found> {
-        let settings = &self.settings;
-        let found = settings.read(now).transpose()?;
-        let file = owner_only_file::describe(&settings.file);
-        match found {
+        match self.settings.read(now).transpose()? {
             Ok(found) => Some(found),
             Err(error) => {
+                let file = owner_only_file::describe(&self.settings.file);
                 tracing::warn!(file, %error, "the key cache is not used");
                 if matches!(error, CacheError::Fixed(_)) {
                     self.metrics.key_cache_written(false);
-                    if let Ok(written) = self.written.lock() {
-                        written.failing.store(true, Ordering::Relaxed);
-                    }
+                    self.failing.store(true, Ordering::Relaxed);
                 }
                 None
             }
@@ -144,73 +158,75 @@ impl KeyCache {
 
     /// Sets the scope of the next fetch, which is then written in any case.
     pub(super) fn set_scope(&mut self, origin: CacheScope) {
-        Arc::make_mut(&mut self.settings).origin = origin;
+        self.settings.origin = origin;
     }
 
-    /// Writes `keys`, which were fetched just now, in the background: a hanging disk delays no
-    /// fetch, and is skipped until it responds.
-    pub(super) fn keep(&self, keys: KeySet) {
-        let (settings, written) = (Arc::clone(&self.settings), Arc::clone(&self.written));
-        let metrics = self.metrics.clone();
-        let (now, fetched_at) = (Instant::now(), unix_now());
-        tokio::task::spawn_blocking(move || {
-            let mut written = match written.try_lock() {
-                Ok(written) => written,
-                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => return,
-            };
-            if let Some(outcome) = written.bring_up_to_date(&settings, &keys, now, fetched_at) {
-                metrics.key_cache_written(outcome);
-            }
-        });
-    }
-}
-
-impl Written {
-    /// Writes the file unless it is up to date, which returns `None`; else returns true on success.
-    fn bring_up_to_date(
-        &mut self,
-        settings: &KeyCacheSettings,
-        keys: &KeySet,
-        now: Instant,
-        fetched_at: i64,
-    ) -> Option<bool> {
-        let names = KeySetFingerprint::of(keys);
-        let is_due = self.last.as_ref().is_none_or(|(origin, written, at)| {
-            *origin != settings.origin
-                || *written != names
-                || now.saturating_duration_since(*at) >= TIME_IS_GOOD_FOR
-        });
-        if !is_due {
-            return None;
+    /// Writes what is in force in the background: a hanging disk delays no fetch.
+    pub(super) fn keep(&self, state: &InstalledKeys, now: SystemTime) {
+        // A secret is never written: hmac and a cache exclude each other at the start.
+        let content = Content::of(&self.settings.origin, state, unix_seconds(now));
+        if content.is_some_and(|content| self.enqueue(content)) {
+            let this = self.clone();
+            tokio::task::spawn_blocking(move || this.write_all());
         }
-        match settings.write(keys, fetched_at) {
-            Ok(()) => {
-                self.last = Some((settings.origin.clone(), names, now));
-                if self.failing.swap(false, Ordering::Relaxed) {
-                    tracing::info!("the key cache was written again");
+    }
+
+    /// Returns true if a writer has to be started for this content.
+    fn enqueue(&self, content: Content) -> bool {
+        let mut queue = self.queue.lock();
+        if queue
+            .written
+            .as_ref()
+            .is_some_and(|last| content.is_covered_by(last))
+        {
+            return false;
+        }
+        queue.next = Some(content);
+        !std::mem::replace(&mut queue.is_writing, true)
+    }
+
+    fn write_all(&self) {
+        while let Some(content) = self.next() {
+            let written = self.settings.write(&content);
+            self.metrics.key_cache_written(written.is_ok());
+            match written {
+                Ok(()) => {
+                    self.queue.lock().written = Some(content);
+                    if self.failing.swap(false, Ordering::Relaxed) {
+                        tracing::info!("the key cache was written again");
+                    }
                 }
-                Some(true)
+                Err(error) => {
+                    self.queue.lock().written = None;
+                    self.on_failure(&error);
+                }
             }
-            Err(error) => {
-                if error.kind() != ErrorKind::ResourceBusy {
-                    // Where not even this works, a restart cannot replace the file either.
-                    let _ = owner_only_file::mark_outdated(&settings.file);
-                }
-                // Logged once, however long the disk stays full.
-                if !self.failing.swap(true, Ordering::Relaxed) {
-                    let file = owner_only_file::describe(&settings.file);
-                    tracing::warn!(file, %error, "the key cache cannot be written");
-                }
-                Some(false)
-            }
+        }
+    }
+
+    fn next(&self) -> Option<Content> {
+        let mut queue = self.queue.lock();
+        let next = queue.next.take();
+        queue.is_writing = next.is_some();
+        next
+    }
+
+    fn on_failure(&self, error: &std::io::Error) {
+        if error.kind() != ErrorKind::ResourceBusy {
+            // Where not even this works, a restart cannot replace the file either.
+            let _ = owner_only_file::mark_outdated(&self.settings.file);
+        }
+        // Logged once, however long the disk stays full.
+        if !self.failing.swap(true, Ordering::Relaxed) {
+            let file = owner_only_file::describe(&self.settings.file);
+            tracing::warn!(file, %error, "the key cache cannot be written");
         }
     }
 }
 
 impl KeyCacheSettings {
-    /// Returns the keys of the file, which is written once more: what cannot be written was not kept
-    /// up to date.
+    /// Returns the content of the file, which is written once more: what cannot be written was not
+    /// kept up to date.
     fn read(&self, now: SystemTime) -> Result<Option<Found>, CacheError> {
         let Some(text) = owner_only_file::read(&self.file, MAX_FILE_BYTES)? else {
             return Ok(None);
@@ -238,32 +254,44 @@ impl KeyCacheSettings {
             }
             _ => {}
         }
-        Ok(Some((keys, FetchTime::before(Instant::now(), age))))
+        Ok(Some(Found {
+            keys,
+            fetched: FetchTime::before(Instant::now(), age),
+            revocations: content.revocations,
+        }))
     }
 
-    fn write(&self, keys: &KeySet, fetched_at: i64) -> std::io::Result<()> {
-        let content = Content::of(self.origin.clone(), keys, fetched_at)?;
-        let text = serde_json::to_string_pretty(&content)?;
+    fn write(&self, content: &Content) -> std::io::Result<()> {
+        let text = serde_json::to_string_pretty(content)?;
         owner_only_file::replace(&self.file, &(text + "\n"))
     }
 }
 
 impl Content {
-    fn of(origin: CacheScope, keys: &KeySet, fetched_at: i64) -> std::io::Result<Self> {
+    /// Returns the content for what is in force at `now`; `None` for a secret, which has no JWK.
+    fn of(origin: &CacheScope, state: &InstalledKeys, now: i64) -> Option<Self> {
         let jwk = |key: &VerificationKey| {
             let mut jwk = key.to_jwk()?;
             jwk.common.key_id = jwk.common.key_id.filter(|_| key.is_named());
             Some(jwk)
         };
-        let jwks: Option<Vec<_>> = keys.keys().iter().map(jwk).collect();
-        // A secret has no JWK: hmac and a cache exclude each other at the start.
-        let jwks = jwks.ok_or_else(|| std::io::Error::other("a secret is never written"))?;
-        Ok(Self {
+        let jwks: Vec<_> = state.keys().keys().iter().map(jwk).collect::<Option<_>>()?;
+        let age = state.age(Instant::now()).as_secs();
+        Some(Self {
             version: VERSION,
-            origin,
-            fetched_at,
+            origin: origin.clone(),
+            fetched_at: now.saturating_sub_unsigned(age),
             jwks: serde_json::json!({ "keys": jwks }),
+            revocations: state.revocations().map(Revocations::cached),
         })
+    }
+
+    /// Returns true if `written` says the same, but for a little of the time.
+    fn is_covered_by(&self, written: &Self) -> bool {
+        self.origin == written.origin
+            && self.jwks == written.jwks
+            && self.revocations == written.revocations
+            && self.fetched_at.abs_diff(written.fetched_at) < TIME_IS_GOOD_FOR
     }
 
     /// Parses them like a fetched set, which skips unknown keys; here a skipped key is an error,
@@ -288,8 +316,11 @@ mod tests {
     use tempfile::TempDir;
     use wire::keys::signing_type::SigningType;
 
+    use super::super::current::{CurrentKeys, KeySetFingerprint};
     use super::super::jwks::tests::{ONE, OTHER, set_of};
+    use super::super::revocations::tests::list_of;
     use super::*;
+    use crate::telemetry::metrics::TokenCacheCounters;
 
     const FETCHED_AT: i64 = 1_800_000_000;
 
@@ -307,6 +338,11 @@ mod tests {
         }
     }
 
+    fn cache(home: &TempDir) -> KeyCache {
+        let metrics = Metrics::new(&TokenCacheCounters::default()).0;
+        KeyCache::new(settings(home), metrics, Arc::default())
+    }
+
     fn at(seconds: i64) -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.try_into().unwrap())
     }
@@ -319,22 +355,39 @@ mod tests {
         KeySet::nameless(VerificationKey::parse(SigningType::Ecdsa, ONE).unwrap())
     }
 
+    /// Returns the content for these keys, and a list of these tokens.
+    fn content(keys: KeySet, tokens: &[&str], fetched_at: i64) -> Content {
+        let current = CurrentKeys::default();
+        let list = list_of(&"a".repeat(32), 7, tokens);
+        let list = Revocations::new(list, &keys, Instant::now());
+        current.install(keys, Instant::now());
+        current.install_revocations(list);
+        let home = tempfile::tempdir().unwrap();
+        let origin = settings(&home).origin;
+        Content::of(&origin, current.load().as_deref().unwrap(), fetched_at).unwrap()
+    }
+
+    fn write(settings: &KeyCacheSettings, keys: KeySet, fetched_at: i64) {
+        settings.write(&content(keys, &[], fetched_at)).unwrap();
+    }
+
     fn why_not(settings: &KeyCacheSettings) -> String {
         settings.read(at(FETCHED_AT)).unwrap_err().to_string()
     }
 
     #[test]
-    fn written_keys_are_found_again_with_their_age() {
+    fn written_keys_and_their_list_are_found_again_with_their_age() {
         let home = tempfile::tempdir().unwrap();
         let settings = settings(&home);
         assert!(settings.read(at(FETCHED_AT)).unwrap().is_none());
         for keys in [named(&[ONE, OTHER]), nameless(), named(&[OTHER])] {
-            settings.write(&keys, FETCHED_AT).unwrap();
-            let (found, fetched) = settings.read(at(FETCHED_AT + 90)).unwrap().unwrap();
-            assert_eq!(KeySetFingerprint::of(&found), KeySetFingerprint::of(&keys));
-            let state = super::super::current::CurrentKeys::default();
-            state.install(found, fetched);
-            let age = state.load().as_ref().unwrap().age(Instant::now());
+            let names = KeySetFingerprint::of(&keys);
+            let content = content(keys, &["x"], FETCHED_AT);
+            settings.write(&content).unwrap();
+            let found = settings.read(at(FETCHED_AT + 90)).unwrap().unwrap();
+            assert_eq!(KeySetFingerprint::of(&found.keys), names);
+            assert_eq!(found.revocations, content.revocations);
+            let age = found.fetched.age(Instant::now());
             assert!(age >= Duration::from_secs(90) && age < Duration::from_secs(100));
         }
     }
@@ -344,11 +397,11 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let settings = settings(&home);
         for fetched_at in [FETCHED_AT + 1, i64::MAX] {
-            settings.write(&nameless(), fetched_at).unwrap();
+            write(&settings, nameless(), fetched_at);
             assert_eq!(why_not(&settings), CacheError::InTheFuture.to_string());
         }
         // So long ago that the age overflows.
-        settings.write(&nameless(), i64::MIN).unwrap();
+        write(&settings, nameless(), i64::MIN);
         assert!(settings.read(at(FETCHED_AT)).is_err());
     }
 
@@ -356,7 +409,7 @@ mod tests {
     fn the_keys_of_another_source_are_not_used() {
         let home = tempfile::tempdir().unwrap();
         let settings = settings(&home);
-        settings.write(&nameless(), FETCHED_AT).unwrap();
+        write(&settings, nameless(), FETCHED_AT);
         let origin = &settings.origin;
         for other in [
             CacheScope {
@@ -392,13 +445,13 @@ mod tests {
     fn a_file_that_others_can_write_is_not_used() {
         let home = tempfile::tempdir().unwrap();
         let settings = settings(&home);
-        settings.write(&nameless(), FETCHED_AT).unwrap();
+        write(&settings, nameless(), FETCHED_AT);
         let elsewhere = home.path().join("elsewhere");
         std::fs::rename(&settings.file, &elsewhere).unwrap();
         symlink(&elsewhere, &settings.file).unwrap();
         assert!(why_not(&settings).contains("regular file"));
         // Written anew, the link is gone and its target is untouched.
-        settings.write(&named(&[OTHER]), FETCHED_AT).unwrap();
+        write(&settings, named(&[OTHER]), FETCHED_AT);
         assert!(settings.read(at(FETCHED_AT)).unwrap().is_some());
         let open = std::fs::Permissions::from_mode(0o660);
         std::fs::set_permissions(&settings.file, open).unwrap();
@@ -409,7 +462,7 @@ mod tests {
     fn broken_files_are_not_used() {
         let home = tempfile::tempdir().unwrap();
         let settings = settings(&home);
-        settings.write(&named(&[ONE, OTHER]), FETCHED_AT).unwrap();
+        write(&settings, named(&[ONE, OTHER]), FETCHED_AT);
         let good = std::fs::read_to_string(&settings.file).unwrap();
         for cut in 0..good.len() - 2 {
             std::fs::write(&settings.file, &good[..cut]).unwrap();
@@ -440,64 +493,73 @@ mod tests {
     }
 
     #[test]
-    fn it_is_written_when_the_keys_change_and_once_a_minute() {
+    fn it_is_written_when_something_changes_and_once_a_minute() {
         let home = tempfile::tempdir().unwrap();
-        let settings = settings(&home);
-        let start = Instant::now();
-        let mut written = Written::default();
-        let mut at = |seconds, keys: &KeySet| {
-            let now = start + Duration::from_secs(seconds);
-            written.bring_up_to_date(&settings, keys, now, FETCHED_AT)
+        let cache = cache(&home);
+        let (one, both) = (|| named(&[ONE]), || named(&[ONE, OTHER]));
+        let is_failing = |keys, tokens: &[&str], seconds, is_due| {
+            let content = content(keys, tokens, FETCHED_AT + seconds);
+            assert_eq!(cache.enqueue(content), is_due, "{seconds}");
+            cache.write_all();
+            cache.failing.load(Ordering::Relaxed)
         };
-        let (one, both) = (named(&[ONE]), named(&[ONE, OTHER]));
-        for (seconds, keys, outcome) in [
-            (0, &one, Some(true)),
-            (1, &one, None),
-            (2, &both, Some(true)),
-            (3, &both, None),
-            (62, &both, Some(true)),
-        ] {
-            assert_eq!(at(seconds, keys), outcome, "{seconds}");
-        }
+        assert!(!is_failing(one(), &[], 0, true));
+        assert!(!is_failing(one(), &[], 1, false));
+        assert!(!is_failing(both(), &[], 2, true));
+        assert!(!is_failing(both(), &["x"], 3, true));
+        assert!(!is_failing(both(), &["x"], 4, false));
+        assert!(!is_failing(both(), &["x"], 63, true));
         drop(home);
-        for (seconds, keys, outcome) in [
-            (63, &both, None),
-            (122, &both, Some(false)),
-            // Tried again at each fetch.
-            (123, &both, Some(false)),
-        ] {
-            assert_eq!(at(seconds, keys), outcome, "{seconds}");
-        }
+        assert!(!is_failing(both(), &["x"], 64, false));
+        assert!(is_failing(both(), &["x"], 123, true));
+        assert!(is_failing(both(), &["x"], 124, true), "tried again");
+    }
+
+    #[test]
+    fn the_last_content_is_the_one_that_stays() {
+        let home = tempfile::tempdir().unwrap();
+        let cache = cache(&home);
+        assert!(cache.enqueue(content(nameless(), &["x"], FETCHED_AT)));
+        let last = content(nameless(), &["x", "y"], FETCHED_AT);
+        assert!(!cache.enqueue(last.clone()), "a writer is under way");
+        cache.write_all();
+        let found = cache.load(at(FETCHED_AT)).unwrap();
+        assert_eq!(found.revocations, last.revocations);
     }
 
     #[test]
     fn a_file_that_was_not_kept_up_to_date_is_not_used() {
         let home = tempfile::tempdir().unwrap();
-        let settings = settings(&home);
-        settings.write(&named(&[ONE]), FETCHED_AT).unwrap();
+        let cache = cache(&home);
+        let settings = &cache.settings;
+        let written = |tokens: &[&str]| {
+            cache.enqueue(content(named(&[ONE]), tokens, FETCHED_AT));
+            cache.write_all();
+        };
+        written(&["x"]);
         // While a directory has the name of the new file, no process can replace the old one.
         let in_the_way = home.path().join("keys.json.new");
         std::fs::create_dir(&in_the_way).unwrap();
-        assert!(why_not(&settings).starts_with("it cannot be replaced: "));
+        assert!(why_not(settings).starts_with("it cannot be replaced: "));
         std::fs::remove_dir(&in_the_way).unwrap();
         assert!(settings.read(at(FETCHED_AT)).unwrap().is_some());
 
         std::fs::create_dir(&in_the_way).unwrap();
-        let (mut written, both) = (Written::default(), named(&[ONE, OTHER]));
-        let outcome = written.bring_up_to_date(&settings, &both, Instant::now(), FETCHED_AT);
-        assert_eq!(outcome, Some(false));
+        written(&["x", "y"]);
         std::fs::remove_dir(&in_the_way).unwrap();
-        assert_eq!(why_not(&settings), CacheError::Outdated.to_string());
-        settings.write(&both, FETCHED_AT).unwrap();
+        assert_eq!(why_not(settings), CacheError::Outdated.to_string());
+        written(&["x"]);
         assert!(settings.read(at(FETCHED_AT)).unwrap().is_some());
     }
 
     #[test]
     fn a_secret_is_never_written() {
         let home = tempfile::tempdir().unwrap();
-        let settings = settings(&home);
         let secret = VerificationKey::parse(SigningType::Hmac, &"s".repeat(32)).unwrap();
-        assert!(settings.write(&KeySet::nameless(secret), 0).is_err());
-        assert!(!settings.file.exists());
+        let current = CurrentKeys::default();
+        current.install(KeySet::nameless(secret), Instant::now());
+        let state = current.load();
+        let content = Content::of(&settings(&home).origin, state.as_deref().unwrap(), 0);
+        assert!(content.is_none());
     }
 }

@@ -263,12 +263,15 @@ impl CurrentKeys {
         change
     }
 
-    /// Puts a revocation list in force, beside the present keys; `is_changed` wakes the streams whose
-    /// tokens it may end.
-    pub(crate) fn install_revocations(&self, revocations: Revocations, is_changed: bool) {
+    /// Puts a revocation list in force, beside the present keys. Returns true if its lines are
+    /// others, and then wakes the streams whose tokens they may end.
+    pub(crate) fn install_revocations(&self, revocations: Revocations) -> bool {
         let Some(former) = self.state.load_full() else {
-            return;
+            return false;
         };
+        let is_changed = former
+            .revocations()
+            .is_none_or(|former| !revocations.has_lines_of(former));
         let revocations = Arc::new(revocations);
         self.state.store(Some(Arc::new(InstalledKeys {
             revocations: Some(Arc::clone(&revocations)),
@@ -277,6 +280,7 @@ impl CurrentKeys {
         if is_changed {
             self.revocations.send_replace(Some(revocations));
         }
+        is_changed
     }
 
     /// Completes once this token is revoked.
@@ -431,11 +435,11 @@ mod tests {
         let now = Instant::now();
         let list =
             |seq, tokens: &[&str]| Revocations::new(list_of(A, seq, tokens), &key_set("a"), now);
-        keys.install_revocations(list(1, &["x"]), true);
+        keys.install_revocations(list(1, &["x"]));
         assert!(keys.load().is_none(), "there is no key that verified it");
         keys.install(key_set("a"), now);
-        keys.install_revocations(list(1, &["x"]), true);
-        keys.install_revocations(list(2, &["x", "y"]), true);
+        keys.install_revocations(list(1, &["x"]));
+        keys.install_revocations(list(2, &["x", "y"]));
         keys.install(key_set("ab"), now);
         let state = keys.load();
         let state = state.as_deref().unwrap();
@@ -459,15 +463,12 @@ mod tests {
         assert_eq!(checked(now), Err(Rejection::AuthKeysUnavailable));
         keys.install(key_set("a"), now);
         assert_eq!(checked(now), Err(Rejection::RevocationsStale));
-        keys.install_revocations(
-            Revocations::new(list_of(A, 1, &[]), &key_set("a"), now),
-            true,
-        );
+        let list = |at| Revocations::new(list_of(A, 1, &[]), &key_set("a"), at);
+        keys.install_revocations(list(now));
         assert_eq!(checked(now + MINUTE), Ok(1));
         let later = now + 2 * MINUTE;
         assert_eq!(checked(later), Err(Rejection::RevocationsStale));
-        let again = Revocations::new(list_of(A, 1, &[]), &key_set("a"), later);
-        keys.install_revocations(again, false);
+        assert!(!keys.install_revocations(list(later)), "the same lines");
         assert_eq!(checked(later), Ok(1));
     }
 
@@ -477,7 +478,7 @@ mod tests {
         keys.install(key_set("a"), Instant::now());
         let install = |seq, tokens: &[&str]| {
             let list = Revocations::new(list_of(A, seq, tokens), &key_set("a"), Instant::now());
-            keys.install_revocations(list, true);
+            keys.install_revocations(list);
         };
         let mut revoked = Box::pin(keys.revoked(digests("x")));
         install(1, &["y"]);

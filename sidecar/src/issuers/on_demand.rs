@@ -35,9 +35,19 @@ pub(crate) struct OnDemandFetch {
 struct Past {
     /// The time at which all fetches are given back.
     full_at: Option<Instant>,
-    /// Hashes of headers that name keys which a fetch did not bring: rejected while no fetch may
-    /// begin, because a 503 would hold the clients of a revoked key for ever.
+    /// Hashes of headers that name keys which a fetch did not bring. They are absent for a while
+    /// after each fetch, because a 503 would hold the clients of a revoked key for ever.
     absent: VecDeque<u64>,
+    /// The last fetch that succeeded, on demand or not.
+    fetched_at: Option<Instant>,
+}
+
+impl Past {
+    /// Returns true for a key that the last fetch did not bring just now.
+    fn lacks(&self, key: u64, now: Instant) -> bool {
+        let is_fresh = |at: Instant| now.saturating_duration_since(at) < PAUSE;
+        self.fetched_at.is_some_and(is_fresh) && self.absent.contains(&key)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -61,19 +71,16 @@ impl OnDemandFetch {
         matches!(ended, Ok(Ok(state)) if *state == FetchState::Succeeded)
     }
 
-    /// Returns true if the issuer has no such key, as of this fetch or an earlier one. Called for a
-    /// key that the present ones do not hold.
-    pub(crate) fn is_absent(&self, token: Bearer<'_>, was_fetched: bool) -> bool {
+    /// Returns true if the issuer has no such key, as of this fetch or one just before `now`. Called
+    /// for a key that the present ones do not hold.
+    pub(crate) fn is_absent(&self, token: Bearer<'_>, was_fetched: bool, now: Instant) -> bool {
         let key = self.named_key(token);
-        let absent = &mut self.past.lock().absent;
-        if absent.contains(&key) {
-            return true;
+        let past = &mut self.past.lock();
+        if was_fetched && !past.absent.contains(&key) {
+            past.absent.truncate(MAX_ABSENT - 1);
+            past.absent.push_front(key);
         }
-        if was_fetched {
-            absent.truncate(MAX_ABSENT - 1);
-            absent.push_front(key);
-        }
-        was_fetched
+        was_fetched || past.lacks(key, now)
     }
 
     /// Returns the time until a fetch may begin; `None` if it may now.
@@ -88,13 +95,12 @@ impl OnDemandFetch {
         if *self.state.borrow() == FetchState::UnderWay {
             return true;
         }
-        // A key that is known to be absent leaves the rest to others.
-        let in_a_row = match past.absent.contains(&key) {
-            true => 1,
-            false => FETCHES,
-        };
+        // It leaves the fetches to others.
+        if past.lacks(key, now) {
+            return false;
+        }
         let full_at = past.full_at.map_or(now, |full_at| full_at.max(now));
-        if full_at.saturating_duration_since(now) > PAUSE * (in_a_row - 1) {
+        if full_at.saturating_duration_since(now) > PAUSE * (FETCHES - 1) {
             return false;
         }
         past.full_at = Some(full_at + PAUSE);
@@ -112,6 +118,11 @@ impl OnDemandFetch {
     /// Waits for a request. Only the issuer's task calls it.
     pub(super) async fn requested(&self) {
         self.requested.notified().await;
+    }
+
+    /// Records a fetch that succeeded.
+    pub(super) fn fetched(&self, now: Instant) {
+        self.past.lock().fetched_at = Some(now);
     }
 
     /// Ends the fetch; its keys are installed.
@@ -160,21 +171,30 @@ mod tests {
     #[test]
     fn an_absent_key_leaves_the_fetches_to_others() {
         let on_demand = OnDemandFetch::default();
-        let (old, new) = (token("old.b.c"), token("new.b.c"));
-        assert!(!on_demand.is_absent(old, false), "nothing is known");
-        assert!(on_demand.is_absent(old, true));
-        assert!(on_demand.is_absent(token("old.d.e"), false), "of one key");
-        assert!(!on_demand.is_absent(new, false));
-        let now = Instant::now();
-        for (token, begins) in [(old, true), (old, false), (new, true), (new, true)] {
-            let key = on_demand.named_key(token);
-            assert_eq!(on_demand.begin_or_join(key, now), begins);
+        let (old, new, now) = (token("old.b.c"), token("new.b.c"), Instant::now());
+        let is_absent = |token, now| on_demand.is_absent(token, false, now);
+        let begins = |token, now| {
+            let begins = on_demand.begin_or_join(on_demand.named_key(token), now);
             on_demand.ended(true);
+            begins
+        };
+        on_demand.fetched(now);
+        assert!(!is_absent(old, now), "nothing is known");
+        assert!(on_demand.is_absent(old, true, now));
+        assert!(is_absent(token("old.d.e"), now), "of one key");
+        assert!(!is_absent(new, now));
+        for (token, expected) in [(old, false), (new, true), (new, true), (new, true)] {
+            assert_eq!(begins(token, now), expected);
         }
+        let later = now + PAUSE;
+        assert!(!is_absent(old, later), "a fetch could bring it");
+        assert!(begins(old, later));
+        on_demand.fetched(later);
+        assert!(is_absent(old, later), "by the fetch of any request");
         for number in 0..MAX_ABSENT {
-            on_demand.is_absent(token(&format!("{number}.b.c")), true);
+            on_demand.is_absent(token(&format!("{number}.b.c")), true, later);
         }
-        assert!(!on_demand.is_absent(old, false), "forgotten");
+        assert!(!is_absent(old, later), "forgotten");
     }
 
     #[tokio::test]

@@ -123,7 +123,7 @@ mod tests {
         let missing = "a: away; b: revocation list not fetched yet";
         assert_eq!(reason(now).as_deref(), Some(missing));
         let list = list_of(SECRET, 1, &[]);
-        b.install_revocations(Revocations::new(list, &keys(), now), true);
+        b.install_revocations(Revocations::new(list, &keys(), now));
         assert_eq!(reason(now), None);
         let missing = "a: away; b: revocation list older than --max-revocation-age";
         assert_eq!(reason(now + HOUR).as_deref(), Some(missing));

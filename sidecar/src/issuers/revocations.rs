@@ -1,13 +1,19 @@
 //! The revocation list in force, and the rule by which a fetched list takes its place.
+//!
+//! A failure leaves the last list in force, and the keys as they are.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
+use runtime::process::clock::unix_now;
 use wire::keys::{KeyId, KeySet};
 use wire::token::revocations::{RevocationList, RevocationListError};
 
-use super::current::FetchTime;
+use super::cache::CachedList;
+use super::current::{CurrentKeys, FetchTime};
 use super::http_client::{TransportError, Unexpected};
+use crate::telemetry::metrics::{ListResult, Metrics};
 
 /// An auth server signs its list anew every ten minutes: an older signature is a replay, or of a
 /// server whose clock is far behind.
@@ -19,6 +25,8 @@ const MAX_AHEAD: i64 = 300;
 #[derive(Debug)]
 pub(crate) struct Revocations {
     list: RevocationList,
+    /// The largest number of the list and of those before it.
+    number: u64,
     keys: Vec<KeyId>,
     fetched: FetchTime,
 }
@@ -26,16 +34,60 @@ pub(crate) struct Revocations {
 impl Revocations {
     pub(crate) fn new(list: RevocationList, keys: &KeySet, fetched: impl Into<FetchTime>) -> Self {
         Self {
+            number: list.seq(),
             list,
             keys: names(keys).cloned().collect(),
             fetched: fetched.into(),
         }
     }
 
+    /// Puts a verified list in place of `known`. One that only adds to it is never older, and
+    /// leaves its number.
+    ///
+    /// # Errors
+    /// [`ListError::Older`]: a server that has not read its store yet, or a replay.
+    fn after(
+        known: Option<&Self>,
+        list: RevocationList,
+        keys: &KeySet,
+        now: Instant,
+    ) -> Result<Self, ListError> {
+        let (known, next) = (
+            known.filter(|known| known.is_comparable(keys)),
+            Self::new(list, keys, now),
+        );
+        let Some(known) = known else {
+            return Ok(next);
+        };
+        if next.number < known.number && !next.list.extends(&known.list) {
+            return Err(ListError::Older {
+                number: next.number,
+                known: known.number,
+            });
+        }
+        Ok(Self {
+            number: next.number.max(known.number),
+            ..next
+        })
+    }
+
     /// Returns false once all keys of its time are gone, as after the loss of a store: numbers begin anew
     /// with the keys, and the tokens of the former ones are void.
     fn is_comparable(&self, keys: &KeySet) -> bool {
         names(keys).any(|name| self.keys.contains(name))
+    }
+
+    /// Returns true if both end the same tokens.
+    pub(super) fn has_lines_of(&self, other: &Self) -> bool {
+        self.list.count() == other.list.count() && self.list.extends(&other.list)
+    }
+
+    /// Returns it as a file keeps it.
+    pub(super) fn cached(&self) -> CachedList {
+        CachedList {
+            number: self.number,
+            list: self.list.to_string(),
+        }
     }
 
     pub(crate) fn list(&self) -> &RevocationList {
@@ -45,6 +97,10 @@ impl Revocations {
     pub(crate) fn age(&self, now: Instant) -> Duration {
         self.fetched.age(now)
     }
+}
+
+fn names(keys: &KeySet) -> impl Iterator<Item = &KeyId> {
+    keys.keys().iter().map(|key| key.id())
 }
 
 /// The part of a fetch about the list.
@@ -82,21 +138,119 @@ pub(crate) enum ListError {
     Absent,
 }
 
-/// The effect of a verified list.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
-    Replaced(RevocationList),
-    /// The same lines, signed at another time.
-    Unchanged(RevocationList),
-    /// The list in force is newer: a server that has not read its store yet, or a replay.
-    Older,
+/// Keeps the list of one issuer fresh: each fetch of its keys brings one.
+#[derive(Debug)]
+pub(crate) struct RevocationRefresh {
+    keys: Arc<CurrentKeys>,
+    metrics: Metrics,
+    /// True once an outage is logged: it is one line.
+    is_failing: bool,
+    /// True after a response that was no list, or not the end of the one in force.
+    wants_whole: bool,
+}
+
+impl RevocationRefresh {
+    pub(crate) const fn new(keys: Arc<CurrentKeys>, metrics: Metrics) -> Self {
+        Self {
+            keys,
+            metrics,
+            is_failing: false,
+            wants_whole: false,
+        }
+    }
+
+    /// Puts the list of a former process in force.
+    pub(super) fn on_cached(&self, cached: &CachedList) {
+        let state = self.keys.load();
+        let Some(state) = state.as_deref() else {
+            return;
+        };
+        match RevocationList::verify(state.keys(), &cached.list, None) {
+            Ok(list) => {
+                let age = unix_now().saturating_sub(list.issued_at());
+                let age = Duration::from_secs(u64::try_from(age).unwrap_or_default());
+                let (seq, entries) = (list.seq(), list.count());
+                let fetched = FetchTime::before(Instant::now(), age);
+                self.keys.install_revocations(Revocations {
+                    number: cached.number.max(seq),
+                    ..Revocations::new(list, state.keys(), fetched)
+                });
+                tracing::info!(seq, entries, "revocation list loaded from the key cache");
+            }
+            Err(error) => tracing::warn!(%error, "the cached revocation list is not used"),
+        }
+    }
+
+    /// Returns the name of the lines that the next fetch need not bring.
+    pub(crate) fn cursor(&self) -> Option<String> {
+        if self.wants_whole {
+            return None;
+        }
+        let state = self.keys.load();
+        Some(state.as_deref()?.revocations()?.list().cursor())
+    }
+
+    /// Puts a fetched list in force.
+    pub(crate) fn on_fetch(&mut self, fetched: FetchedList, server: &str) {
+        let outcome = match fetched {
+            FetchedList::NotRequested => return,
+            FetchedList::List(response) => self.on_list(&response),
+            FetchedList::Absent if !self.keys.requires_revocations() => {
+                tracing::debug!(server, "the auth server publishes no revocation list");
+                return;
+            }
+            FetchedList::Absent => Err(ListError::Absent),
+            FetchedList::Failed(error) => Err(error),
+        };
+        self.wants_whole = matches!(outcome, Err(ListError::List(_)));
+        let result = match outcome {
+            Ok(result) => {
+                self.is_failing = false;
+                result
+            }
+            Err(error) => self.on_failure(server, &error),
+        };
+        self.metrics.revocations_refreshed(result);
+    }
+
+    fn on_list(&self, response: &str) -> Result<ListResult, ListError> {
+        let state = self.keys.load();
+        let Some(state) = state.as_deref() else {
+            return Ok(ListResult::Failed);
+        };
+        let (known, keys) = (state.revocations(), state.keys());
+        let list = verified(keys, response, known.map(Revocations::list), unix_now())?;
+        let (seq, entries) = (list.seq(), list.count());
+        let next = Revocations::after(known, list, keys, Instant::now())?;
+        if !self.keys.install_revocations(next) {
+            return Ok(ListResult::Unchanged);
+        }
+        tracing::info!(seq, entries, "revocation list fetched");
+        Ok(ListResult::Replaced)
+    }
+
+    /// Logs the first failure. An older list is no failure while the one in force is fresh: another
+    /// server may not have read its store yet.
+    fn on_failure(&mut self, server: &str, error: &ListError) -> ListResult {
+        let is_older = matches!(error, ListError::Older { .. });
+        let state = self.keys.load();
+        let is_fresh = state
+            .as_deref()
+            .is_some_and(|state| self.keys.has_fresh_revocations(state, Instant::now()));
+        if is_older && is_fresh {
+            tracing::debug!(server, %error, "an older revocation list is ignored");
+        } else if !std::mem::replace(&mut self.is_failing, true) {
+            tracing::warn!(server, %error, "revocation list not fetched; keeping the last good one");
+        }
+        match is_older {
+            true => ListResult::Older,
+            false => ListResult::Failed,
+        }
+    }
 }
 
 /// Verifies a fetched list at `now`, in seconds since the epoch.
-///
-/// # Errors
-/// [`ListError::List`], [`ListError::TooOld`], [`ListError::Ahead`].
-pub(crate) fn verified(
+fn verified(
     keys: &KeySet,
     response: &str,
     known: Option<&RevocationList>,
@@ -113,24 +267,6 @@ pub(crate) fn verified(
     Ok(list)
 }
 
-/// Compares a verified list with the one in force. One that only adds to it is never older.
-pub(crate) fn take(known: Option<&Revocations>, keys: &KeySet, list: RevocationList) -> Taken {
-    let Some(known) = known.filter(|known| known.is_comparable(keys)) else {
-        return Taken::Replaced(list);
-    };
-    let known = known.list();
-    match (list.extends(known), list.count() == known.count()) {
-        (true, true) => Taken::Unchanged(list),
-        (true, false) => Taken::Replaced(list),
-        (false, _) if list.seq() < known.seq() => Taken::Older,
-        (false, _) => Taken::Replaced(list),
-    }
-}
-
-fn names(keys: &KeySet) -> impl Iterator<Item = &KeyId> {
-    keys.keys().iter().map(|key| key.id())
-}
-
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 pub(crate) mod tests {
@@ -142,40 +278,29 @@ pub(crate) mod tests {
     use wire::token::revocations::{Chain, LIST_TYPE, ListHead, RevocationDigest, Revoked};
 
     use super::*;
+    use crate::issuers::token_cache::TokenCacheConfig;
+    use crate::telemetry::metrics::TokenCacheCounters;
 
     const NOW: i64 = 1_800_000_000;
+    const MAX_AGE: Duration = Duration::from_secs(300);
 
     fn secret(letter: char) -> String {
         letter.to_string().repeat(32)
     }
 
-    fn keys(letter: char) -> KeySet {
-        let key = VerificationKey::parse(SigningType::Hmac, &secret(letter));
-        KeySet::nameless(key.unwrap())
-    }
-
-    /// Signs a list of these tokens.
-    fn signed(letter: char, seq: u64, tokens: &[&str]) -> String {
-        signed_with(&secret(letter), seq, tokens)
+    fn keys(letters: &str) -> KeySet {
+        let key = |letter| VerificationKey::parse(SigningType::Hmac, &secret(letter)).unwrap();
+        KeySet::named(letters.chars().map(key).collect())
     }
 
     /// Returns a list of these tokens, signed with a shared secret.
     pub(crate) fn list_of(secret: &str, seq: u64, tokens: &[&str]) -> RevocationList {
         let key = VerificationKey::parse(SigningType::Hmac, secret).unwrap();
-        let jws = signed_with(secret, seq, tokens);
+        let jws = signed(secret, seq, NOW, tokens);
         verified(&KeySet::nameless(key), &jws, None, NOW).unwrap()
     }
 
-    fn signed_with(secret: &str, seq: u64, tokens: &[&str]) -> String {
-        signed_list(secret, seq, NOW, tokens)
-    }
-
-    /// Signs an empty list at this time.
-    pub(crate) fn signed_at(secret: &str, seq: u64, issued_at: i64) -> String {
-        signed_list(secret, seq, issued_at, &[])
-    }
-
-    pub(crate) fn signed_list(secret: &str, seq: u64, issued_at: i64, tokens: &[&str]) -> String {
+    fn signed(secret: &str, seq: u64, issued_at: i64, tokens: &[&str]) -> String {
         let line = |id: &&str| Revoked::Token(RevocationDigest::of_token(id)).to_string();
         let lines: Vec<String> = tokens.iter().map(line).collect();
         let chain = lines
@@ -194,60 +319,98 @@ pub(crate) mod tests {
         list_of(&secret(letter), seq, tokens)
     }
 
-    #[test]
-    fn numbers_never_go_back_but_for_what_only_adds() {
-        let known = known("a");
-        for (seq, tokens, replaced) in [
-            (6, &["y"][..], None),
-            (6, &[], None),
-            (6, &["x", "y"], Some(2)),
-            (7, &["x"], None),
-            (7, &[], Some(0)),
-            (8, &["y"], Some(1)),
-        ] {
-            let taken = take(Some(&known), &keys('a'), list('a', seq, tokens));
-            match (taken, replaced) {
-                (Taken::Replaced(list), Some(lines)) => assert_eq!(list.count(), lines),
-                (Taken::Older, None) => assert_eq!(seq, 6),
-                (Taken::Unchanged(_), None) => assert_eq!(seq, 7),
-                other => unreachable!("{seq} {tokens:?}: {other:?}"),
-            }
-        }
-        let first = take(None, &keys('a'), list('a', 1, &[]));
-        assert!(matches!(first, Taken::Replaced(_)));
-    }
-
     /// Returns a list of `a` with the number 7, of the time of these keys.
     fn known(letters: &str) -> Revocations {
-        let all = letters.chars().map(|letter| {
-            let key = VerificationKey::parse(SigningType::Hmac, &secret(letter));
-            key.unwrap()
-        });
-        let keys = KeySet::named(all.collect());
-        Revocations::new(list('a', 7, &["x"]), &keys, Instant::now())
+        Revocations::new(list('a', 7, &["x"]), &keys(letters), Instant::now())
+    }
+
+    #[test]
+    fn numbers_never_go_back_but_for_what_only_adds() {
+        for (seq, tokens, expected) in [
+            (6, &["y"][..], None),
+            (6, &[], None),
+            (6, &["x", "y"], Some((7, 2))),
+            (7, &["x"], Some((7, 1))),
+            (7, &[], Some((7, 0))),
+            (8, &["y"], Some((8, 1))),
+        ] {
+            let list = list('a', seq, tokens);
+            let next = Revocations::after(Some(&known("a")), list, &keys("a"), Instant::now());
+            let next = next.ok().map(|next| (next.number, next.list.count()));
+            assert_eq!(next, expected, "{seq} {tokens:?}");
+        }
+        let first = Revocations::after(None, list('a', 1, &[]), &keys("a"), Instant::now());
+        assert_eq!(first.unwrap().number, 1);
     }
 
     #[test]
     fn numbers_begin_anew_once_all_keys_are_others() {
-        for (former, taken) in [
-            ("a", Taken::Replaced(list('b', 1, &[]))),
-            ("ab", Taken::Older),
-        ] {
-            let known = known(former);
+        for (former, number) in [("a", Some(1)), ("ab", None)] {
             let list = list('b', 1, &[]);
-            assert_eq!(take(Some(&known), &keys('b'), list), taken, "{former}");
+            let next = Revocations::after(Some(&known(former)), list, &keys("b"), Instant::now());
+            assert_eq!(next.ok().map(|next| next.number), number, "{former}");
         }
     }
 
     #[test]
     fn a_list_of_another_key_or_another_day_is_not_trusted() {
-        let jws = signed('a', 1, &[]);
-        assert!(verified(&keys('b'), &jws, None, NOW).is_err());
-        assert!(verified(&keys('a'), &jws, None, NOW + 3_600).is_ok());
-        let error = verified(&keys('a'), &jws, None, NOW + 3_601).unwrap_err();
+        let jws = signed(&secret('a'), 1, NOW, &[]);
+        assert!(verified(&keys("b"), &jws, None, NOW).is_err());
+        assert!(verified(&keys("a"), &jws, None, NOW + 3_600).is_ok());
+        let error = verified(&keys("a"), &jws, None, NOW + 3_601).unwrap_err();
         assert_eq!(error.to_string(), "it was signed 3601 s ago");
-        assert!(verified(&keys('a'), &jws, None, NOW - 300).is_ok());
-        let error = verified(&keys('a'), &jws, None, NOW - 301).unwrap_err();
+        assert!(verified(&keys("a"), &jws, None, NOW - 300).is_ok());
+        let error = verified(&keys("a"), &jws, None, NOW - 301).unwrap_err();
         assert!(error.to_string().contains("301 s ahead"), "{error}");
+    }
+
+    fn refresh() -> RevocationRefresh {
+        let current = CurrentKeys::new(TokenCacheConfig::default(), None, Some(MAX_AGE));
+        current.install(keys("a"), Instant::now());
+        let metrics = Metrics::new(&TokenCacheCounters::default()).0;
+        RevocationRefresh::new(Arc::new(current), metrics)
+    }
+
+    fn of_now(seq: u64, tokens: &[&str]) -> String {
+        signed(&secret('a'), seq, unix_now(), tokens)
+    }
+
+    #[test]
+    fn a_list_of_a_former_process_goes_on_from_its_cursor_and_number() {
+        let mut refresh = refresh();
+        assert_eq!(refresh.cursor(), None);
+        let cached = CachedList {
+            number: 9,
+            list: of_now(7, &["x"]),
+        };
+        refresh.on_cached(&cached);
+        let cursor = refresh.cursor();
+        assert!(cursor.is_some());
+        for (response, next) in [
+            ("strange".to_owned(), &None),
+            (of_now(8, &[]), &cursor),
+            (of_now(7, &["x"]), &cursor),
+        ] {
+            refresh.on_fetch(FetchedList::List(response), "auth");
+            assert_eq!(refresh.cursor(), *next);
+        }
+        let state = refresh.keys.load();
+        let cached = state.as_deref().unwrap().revocations().unwrap().cached();
+        assert_eq!(cached.number, 9);
+    }
+
+    #[test]
+    fn an_older_list_fails_once_the_known_one_is_stale() {
+        let mut refresh = refresh();
+        let (known, older) = (of_now(7, &["x"]), of_now(6, &[]));
+        refresh.on_fetch(FetchedList::List(known.clone()), "auth");
+        refresh.on_fetch(FetchedList::List(older.clone()), "auth");
+        assert!(!refresh.is_failing && refresh.cursor().is_some());
+        let stale = FetchTime::before(Instant::now(), MAX_AGE * 2);
+        let known = RevocationList::verify(&keys("a"), &known, None).unwrap();
+        let stale = Revocations::new(known, &keys("a"), stale);
+        refresh.keys.install_revocations(stale);
+        refresh.on_fetch(FetchedList::List(older), "auth");
+        assert!(refresh.is_failing);
     }
 }

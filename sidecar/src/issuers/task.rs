@@ -25,7 +25,7 @@ use super::cache::KeyCache;
 use super::current::{CurrentKeys, FailedFetch, InstallOutcome, KeySetFingerprint};
 use super::fetch::{FetchError, Fetched, Purpose};
 use super::issuer_keys::NamedKeys;
-use super::revocation_refresh::RevocationRefresh;
+use super::revocations::RevocationRefresh;
 use super::schedule::{Schedule, Tick, Ticks};
 use super::source::{KeySource, SourceSettings};
 use crate::telemetry::metrics::{Metrics, RefreshResult};
@@ -81,16 +81,13 @@ impl IssuerTask {
             tracing::warn!("{warning}");
         }
         metrics.expect_key_refreshes(of.name.as_deref());
-        // Beside the keys that verify it.
-        let list_file = settings.key_cache.as_ref().map(|cache| {
-            let mut file = cache.file.clone().into_os_string();
-            file.push(".revocations");
-            file.into()
-        });
         let cache = settings.key_cache.map(|cache| {
             let failing = Arc::clone(&of.keys.cache_fails);
             KeyCache::new(cache, metrics.clone(), failing)
         });
+        let revocations = settings
+            .revocations
+            .map(|_| RevocationRefresh::new(Arc::clone(&of.keys), metrics.clone()));
         let (sender, changes) = mpsc::unbounded_channel();
         let mut task = Self {
             name: of.name.clone(),
@@ -98,7 +95,7 @@ impl IssuerTask {
             schedule,
             keys: Arc::clone(&of.keys),
             cache,
-            revocations: None,
+            revocations,
             poll: settings.revocations.and_then(|list| list.poll),
             backoff: Backoff::default(),
             skipped: Vec::new(),
@@ -106,26 +103,18 @@ impl IssuerTask {
             metrics,
         };
         task.load_cache(SystemTime::now());
-        // Behind the keys, which verify a cached list.
-        task.revocations = settings.revocations.map(|_| {
-            let (keys, metrics) = (Arc::clone(&task.keys), task.metrics.clone());
-            RevocationRefresh::new(keys, metrics).with_cache(list_file)
-        });
-        let cursor = task.revocations.as_ref();
-        let cursor = cursor.and_then(RevocationRefresh::cursor);
-        task.source.set_list_cursor(cursor);
         Ok((task, sender))
     }
 
-    /// Trusts keys of a former process, because the key server may be unreachable.
-    fn load_cache(&self, now: SystemTime) {
+    /// Trusts keys and list of a former process, because the key server may be unreachable.
+    fn load_cache(&mut self, now: SystemTime) {
         let cached = self.cache.as_ref().and_then(|cache| cache.load(now));
-        let Some((keys, fetched)) = cached else {
+        let Some(found) = cached else {
             return;
         };
-        let key_ids = KeySetFingerprint::of(&keys);
+        let key_ids = KeySetFingerprint::of(&found.keys);
         let now = Instant::now();
-        self.keys.install(keys, fetched);
+        self.keys.install(found.keys, found.fetched);
         let state = self.keys.load();
         let age_seconds = state.as_ref().map(|state| state.age(now).as_secs());
         let issuer = self.name.as_deref();
@@ -133,6 +122,10 @@ impl IssuerTask {
             tracing::info!(issuer, %key_ids, age_seconds, "verification key loaded from the key cache");
         } else {
             tracing::warn!(issuer, %key_ids, age_seconds, "the key in the key cache is too old to be trusted");
+        }
+        if let (Some(revocations), Some(list)) = (&self.revocations, &found.revocations) {
+            revocations.on_cached(list);
+            self.source.set_list_cursor(revocations.cursor());
         }
     }
 
@@ -221,13 +214,16 @@ impl IssuerTask {
         }
     }
 
+    /// Puts the fetched list in force, and keeps it with the keys for the next process.
     fn on_revocations(&mut self) {
-        let Some(revocations) = &self.revocations else {
-            return;
-        };
-        let fetched = self.source.take_revocations();
-        revocations.on_fetch(fetched, &self.source.last_endpoint());
-        self.source.set_list_cursor(revocations.cursor());
+        if let Some(revocations) = &mut self.revocations {
+            let fetched = self.source.take_revocations();
+            revocations.on_fetch(fetched, &self.source.last_endpoint());
+            self.source.set_list_cursor(revocations.cursor());
+        }
+        if let (Some(cache), Some(state)) = (&self.cache, self.keys.load().as_deref()) {
+            cache.keep(state, SystemTime::now());
+        }
     }
 
     fn on_keys(&mut self, keys: KeySet) {
@@ -237,9 +233,7 @@ impl IssuerTask {
                 tracing::info!(issuer = self.name, key, "a key of the set is not used");
             }
         }
-        if let Some(cache) = &self.cache {
-            cache.keep(keys.clone());
-        }
+        self.keys.on_demand().fetched(Instant::now());
         let state = self.keys.load();
         let was_cached = state.as_ref().is_some_and(|state| state.is_cached());
         let key_ids = KeySetFingerprint::of(&keys);

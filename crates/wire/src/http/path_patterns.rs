@@ -3,7 +3,6 @@
 
 mod context_path;
 mod glob;
-mod overlap;
 mod pass_list;
 
 use std::str::FromStr;

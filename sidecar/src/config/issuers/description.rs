@@ -34,9 +34,8 @@ use crate::issuers::source::jwks_url::JwksUrlSettings;
 
 /// The name stands in labels of metrics and in names of files.
 const MAX_NAME_BYTES: usize = 32;
-/// The ends of files beside the key cache: the auth server's revocation list, and the file that
-/// replaces the cache.
-const RESERVED_NAMES: [&str; 2] = ["revocations", "new"];
+/// The end of the file that replaces a key cache.
+const RESERVED_NAME: &str = "new";
 
 /// The description of one issuer, and the settings for all issuers.
 pub(super) struct Description<'a> {
@@ -400,7 +399,7 @@ fn is_url(jwks: &str) -> bool {
 fn check_name(name: &str) -> Result<(), ExitError> {
     let is_plain =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
-    if RESERVED_NAMES.contains(&name) {
+    if name == RESERVED_NAME {
         return Err(super::rejected(
             name,
             "the name belongs to a file of the key cache",
