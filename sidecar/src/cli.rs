@@ -68,7 +68,8 @@ impl WithFile for Cli {
         let only: FileOnly = file.read_only()?;
         settings.rules.rule = only.rule;
         settings.rules.default_rule = only.default_rule;
-        settings.set_issuers(only.issuer)
+        settings.issuers = only.issuer;
+        Ok(())
     }
 }
 

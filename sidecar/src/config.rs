@@ -242,14 +242,26 @@ impl Config {
             warnings
                 .push("--signing-type hmac: a reader of this process's memory can issue tokens");
         }
-        let plain = |source: &&SourceSettings| source.is_plain_over_a_network();
-        for source in self.sources().filter(plain) {
-            warnings.push(match source {
-                SourceSettings::AuthServer(_) => {
-                    "--auth-server: the application secret and the key travel there in plain HTTP"
+        for source in self.sources() {
+            match source {
+                SourceSettings::AuthServer(settings) => {
+                    let server = &settings.auth_server;
+                    warnings.extend(server.is_plain_over_a_network().then_some(
+                        "--auth-server: the application secret and the key travel there in plain HTTP",
+                    ));
+                    warnings.extend(server.shows_password().then_some(
+                        "--auth-server: the registry's password travels there in plain HTTP",
+                    ));
                 }
-                _ => "--jwks: plain HTTP, keys can be replaced on the way",
-            });
+                SourceSettings::KeySet(settings) => {
+                    // A discovery document over plain HTTP is of this machine.
+                    let is_plain = settings.location.first().is_plain_over_a_network();
+                    warnings.extend(
+                        is_plain.then_some("--jwks: plain HTTP, keys can be replaced on the way"),
+                    );
+                }
+                SourceSettings::File(_) => {}
+            }
         }
         let mut policies = self
             .rules
@@ -262,9 +274,6 @@ impl Config {
                 "--audience: a token has the aud that its application or user was given, or the auth server's own \
                  --audience; one without any is rejected",
             );
-        }
-        if self.sources().any(SourceSettings::shows_password) {
-            warnings.push("--auth-server: the registry's password travels there in plain HTTP");
         }
         warnings
     }

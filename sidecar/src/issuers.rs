@@ -4,7 +4,6 @@ mod backoff;
 pub(crate) mod cache;
 pub(crate) mod current;
 pub(crate) mod fetch;
-mod fetch_span;
 mod http_client;
 pub(crate) mod issuer_keys;
 mod jwks;

@@ -17,104 +17,26 @@ use super::ServeArgs;
 /// The name of the auth server's issuer without a table.
 const OWN_NAME: &str = "auth-server";
 
-/// The tables, in their order.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct IssuerTables {
-    /// The table of the auth server without what the flags say; `None` where they say all.
-    own: Option<IssuerTable>,
-    pub(crate) tables: Vec<IssuerTable>,
-}
-
-impl IssuerTables {
-    /// Returns true without tables: the flags describe the only issuer.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.own.is_none() && self.tables.is_empty()
-    }
-
-    /// Returns true if both have the same issuers with the same keys; audiences, claims, prefixes
-    /// and headers may differ.
-    pub(crate) fn have_same_keys(&self, other: &Self) -> bool {
-        let keys = |table: &IssuerTable| IssuerTable {
-            audience: Vec::new(),
-            audience_claim: None,
-            claim: BTreeMap::new(),
-            token_header: None,
-            user_prefix: None,
-            claim_header: Vec::new(),
-            ..table.clone()
-        };
-        let keys_of = |tables: &Self| tables.each().map(keys).collect::<Vec<_>>();
-        keys_of(self) == keys_of(other)
-    }
-
-    /// Returns the auth server's table, if it has one.
-    pub(crate) const fn own(&self) -> Option<&IssuerTable> {
-        self.own.as_ref()
-    }
-
-    /// Returns all tables, the auth server's first.
-    fn each(&self) -> impl Iterator<Item = &IssuerTable> {
-        self.own.iter().chain(&self.tables)
-    }
-}
-
 impl ServeArgs {
-    /// Takes the tables; the one of the auth server sets the flags about its tokens.
-    ///
-    /// # Errors
-    /// [`ExitError::Config`] for such a table that says more, or the same as a flag.
-    pub(crate) fn set_issuers(&mut self, tables: Vec<IssuerTable>) -> Result<(), ExitError> {
-        for table in tables {
-            match table.auth_server {
-                true => self.set_own_issuer(table)?,
-                false => self.issuers.tables.push(table),
-            }
-        }
-        Ok(())
-    }
-
-    fn set_own_issuer(&mut self, mut table: IssuerTable) -> Result<(), ExitError> {
-        let tokens = &mut self.rules.tokens;
-        let plain = IssuerTable {
-            name: table.name.clone(),
-            issuer: table.issuer.clone(),
-            audience: table.audience.clone(),
-            user_prefix: table.user_prefix.clone(),
-            claim_header: table.claim_header.clone(),
-            auth_server: true,
-            ..IssuerTable::default()
-        };
-        let why = if self.issuers.own.is_some() {
-            "there is one auth server, and another table has auth-server = true"
-        } else if self.keys.auth_server.is_none() {
-            "auth-server = true: no auth server is set"
-        } else if table != plain {
-            "with auth-server = true a table has name, issuer, audience, user-prefix and claim-header only"
-        } else if table.issuer.as_deref().is_none_or(str::is_empty) {
-            "`issuer`, the accepted iss, is missing"
-        } else if tokens.issuer.is_some() || !tokens.audience.is_empty() {
-            "`issuer` or `audience` outside of the tables (flag, variable or key) is set already"
-        } else {
-            tokens.issuer = table.issuer.take();
-            tokens.audience = std::mem::take(&mut table.audience);
-            self.issuers.own = Some(table);
-            return Ok(());
-        };
-        Err(ExitError::Config(format!(
-            "[[issuer]] {}: {why}",
-            table.name
-        )))
+    /// Returns all issuers: the one that the flags describe, unless a table has its place, and those
+    /// of the tables.
+    pub(crate) fn all_issuers(&self) -> Vec<IssuerTable> {
+        let is_in_table = self.issuers.iter().any(|table| table.auth_server);
+        let of_flags = Some(self.issuer_of_flags()).filter(|_| !is_in_table);
+        let of_flags = of_flags.flatten().into_iter();
+        of_flags.chain(self.issuers.iter().cloned()).collect()
     }
 
     /// Returns the table that says what the flags do; `None` where they name no source of keys.
-    pub(crate) fn issuer_of_flags(&self) -> Option<IssuerTable> {
+    fn issuer_of_flags(&self) -> Option<IssuerTable> {
         let (keys, tokens) = (&self.keys, &self.rules.tokens);
         let described = match (&keys.auth_server, &keys.issuer_url, &keys.jwks) {
-            (Some(_), ..) => self
-                .issuers
-                .own()
-                .cloned()
-                .unwrap_or_else(IssuerTable::of_flags),
+            (Some(_), ..) => IssuerTable {
+                name: OWN_NAME.to_owned(),
+                user_prefix: Some(String::new()),
+                auth_server: true,
+                ..IssuerTable::default()
+            },
             (_, None, None) => return None,
             (_, url, jwks) => IssuerTable {
                 discovery: url.is_some(),
@@ -122,8 +44,9 @@ impl ServeArgs {
                 ..IssuerTable::default()
             },
         };
+        let issuer = tokens.issuer.as_ref().or(keys.issuer_url.as_ref());
         Some(IssuerTable {
-            issuer: self.issuer().map(str::to_owned),
+            issuer: issuer.cloned(),
             audience: tokens.audience.clone(),
             ..described
         })
@@ -152,13 +75,10 @@ impl ServeArgs {
         if self.issuers.is_empty() {
             return Ok(settings);
         }
-        let mut tables = Vec::new();
         // The file has one key for the flag and for the tables.
         settings.remove("audience");
-        for table in self.issuer_of_flags().iter().chain(&self.issuers.tables) {
-            tables.push(Value::try_from(table)?);
-        }
-        settings.insert("issuer".to_owned(), Value::Array(tables));
+        let tables = Value::try_from(self.all_issuers())?;
+        settings.insert("issuer".to_owned(), tables);
         Ok(settings)
     }
 }
@@ -235,13 +155,18 @@ pub(crate) struct IssuerTable {
 }
 
 impl IssuerTable {
-    /// Returns the table that says the same as the flags of the auth server.
-    fn of_flags() -> Self {
+    /// Returns it without what a reload may change: the keys stay the same.
+    #[must_use]
+    pub(crate) fn about_keys(&self) -> Self {
         Self {
-            name: OWN_NAME.to_owned(),
-            user_prefix: Some(String::new()),
-            auth_server: true,
-            ..Self::default()
+            issuer: self.issuer.clone().filter(|_| !self.auth_server),
+            audience: Vec::new(),
+            audience_claim: None,
+            claim: BTreeMap::new(),
+            token_header: None,
+            user_prefix: None,
+            claim_header: Vec::new(),
+            ..self.clone()
         }
     }
 }

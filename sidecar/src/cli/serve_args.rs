@@ -5,7 +5,7 @@ use clap::Args;
 use runtime::logs::telemetry::LogArgs;
 use serde::Serialize;
 
-use super::issuer_table::IssuerTables;
+use super::issuer_table::IssuerTable;
 use super::key_args::KeyArgs;
 use super::limit_args::{LimitArgs, StopArgs};
 use super::listen_args::ListenArgs;
@@ -44,7 +44,7 @@ pub(crate) struct ServeArgs {
 
     #[arg(skip)]
     #[serde(skip)]
-    pub(crate) issuers: IssuerTables,
+    pub(crate) issuers: Vec<IssuerTable>,
 
     #[command(flatten)]
     #[serde(flatten)]
@@ -65,12 +65,4 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     #[serde(flatten)]
     pub(crate) logs: LogArgs,
-}
-
-impl ServeArgs {
-    /// Returns the `iss` that the flags require.
-    pub(crate) fn issuer(&self) -> Option<&str> {
-        let issuer = self.rules.tokens.issuer.as_ref();
-        issuer.or(self.keys.issuer_url.as_ref()).map(String::as_str)
-    }
 }

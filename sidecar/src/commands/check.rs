@@ -26,7 +26,7 @@ pub(crate) fn run(
     let config = Config::new(settings)?;
     config.reject_ended_reporting(unix_now())?;
     // Certificates and key files are part of the configuration.
-    let (mut sources, unusable) = open_sources(&config)?;
+    let (mut sources, of_sources) = open_sources(&config)?;
     let found = match args.online {
         true => online::run_checks(&config, &mut sources)?,
         false => Findings::default(),
@@ -34,8 +34,7 @@ pub(crate) fn run(
     let warnings: Vec<String> = unknown_variables
         .into_iter()
         .chain(config.warnings_at_the_start())
-        .chain(unusable)
-        .chain(sources.iter().filter_map(|(_, source)| source.warning()))
+        .chain(of_sources)
         .chain(found.warnings.iter().cloned())
         .collect();
     let reported = overridden.iter().chain(&warnings);
@@ -52,18 +51,22 @@ pub(crate) fn run(
     }
 }
 
-/// Opens the source of each issuer. One that cannot be opened stops the start if it is the only
-/// one, and is a warning among several.
+/// Opens the source of each issuer; returns them and warnings. One that cannot be opened stops the
+/// start if it is the only one, and is a warning among several.
 fn open_sources(config: &Config) -> Result<(Vec<Source<'_>>, Vec<String>), ExitError> {
-    let (mut sources, mut unusable) = (Vec::new(), Vec::new());
-    for issuer in config.issuers.iter() {
-        match (KeySource::new(issuer.source.clone()), &issuer.name) {
-            (Ok(source), _) => sources.push((issuer, source)),
+    let (mut sources, mut warnings) = (Vec::new(), Vec::new());
+    for issuer in &config.issuers {
+        let mut source = KeySource::new(issuer.source.clone());
+        match (source.open(), &issuer.name) {
+            (Ok(warning), _) => {
+                warnings.extend(warning);
+                sources.push((issuer, source));
+            }
             (Err(failure), None) => return Err(failure),
-            (Err(failure), Some(name)) => unusable.push(format!("[[issuer]] {name}: {failure}")),
+            (Err(failure), Some(name)) => warnings.push(format!("[[issuer]] {name}: {failure}")),
         }
     }
-    Ok((sources, unusable))
+    Ok((sources, warnings))
 }
 
 /// An issuer and its open source.

@@ -10,6 +10,7 @@ use std::fmt::Display;
 use runtime::process::exit::ExitError;
 
 use self::description::Description;
+use super::flag_value::flag_error;
 use super::policy::user_header;
 use super::{key_source, policy};
 use crate::cli::ServeArgs;
@@ -67,6 +68,12 @@ pub(super) fn settings(args: &ServeArgs) -> Result<AllIssuers, ExitError> {
         sources.push(description.settings()?);
     }
     reject_repeated(&issuers)?;
+    if let Some(file) = &args.keys.key_cache
+        && sources.iter().all(|source| source.key_cache.is_none())
+    {
+        let why = "has an effect only where keys are fetched from a server";
+        return Err(flag_error("key-cache", file.display(), why));
+    }
     let prefixes: Vec<_> = described.iter().map(Description::user_prefix).collect();
     let names = user_prefix::names(&prefixes)?;
     for issuer in &mut issuers {
@@ -84,32 +91,22 @@ pub(super) fn settings(args: &ServeArgs) -> Result<AllIssuers, ExitError> {
     })
 }
 
-/// Returns the issuer of the flags, and those of the tables.
+/// Describes all issuers.
 fn described(args: &ServeArgs) -> Result<Vec<Description<'_>>, ExitError> {
     if !args.issuers.is_empty() {
         reject_flags_of_one_issuer(args)?;
     }
-    let of_flags = Description::of_flags(args)?;
-    if let Some(own) = of_flags.as_ref().and_then(Description::without_iss) {
-        return Err(ExitError::Config(format!(
-            "[[issuer]] {own}: the iss of the auth server's tokens is required beside other \
-             issuers: `issuer` in a table with auth-server = true, or POSTERN_ISSUER"
-        )));
-    }
-    let tables = args.issuers.tables.iter();
-    let of_tables = tables.map(|table| Description::of_table(table, args));
-    let described: Vec<_> = of_flags
-        .map(Ok)
-        .into_iter()
-        .chain(of_tables)
-        .collect::<Result<_, _>>()?;
-    match described.len() {
+    let tables = args.all_issuers();
+    match tables.len() {
         0 => Err(ExitError::Config(
             "no source of keys: one of --auth-server, --issuer-url and --jwks is required, or an \
              [[issuer]] in the file"
                 .to_owned(),
         )),
-        1..=MAX_ISSUERS => Ok(described),
+        1..=MAX_ISSUERS => tables
+            .into_iter()
+            .map(|table| Description::new(table, args))
+            .collect(),
         many => Err(ExitError::Config(format!(
             "[[issuer]]: there are {many}; {MAX_ISSUERS} are possible"
         ))),
@@ -139,27 +136,31 @@ fn with_claim_headers(
     Ok(header)
 }
 
-/// Rejects flags that describe the only issuer, and those of an auth server that there is not.
+/// Rejects flags that describe the only issuer, or what a table says, and those of an auth server
+/// that there is not.
 fn reject_flags_of_one_issuer(args: &ServeArgs) -> Result<(), ExitError> {
     let (keys, tokens) = (&args.keys, &args.rules.tokens);
-    let has_auth_server = keys.auth_server.is_some();
+    let is_in_table = args.issuers.iter().any(|table| table.auth_server);
+    let is_described = keys.auth_server.is_some() && !is_in_table;
     let of_one = [
         ("issuer-url", keys.issuer_url.is_some()),
         ("jwks", keys.jwks.is_some()),
         ("claim", !tokens.claim.is_empty()),
-        ("audience", !has_auth_server && !tokens.audience.is_empty()),
-        ("issuer", !has_auth_server && tokens.issuer.is_some()),
+        ("audience", !is_described && !tokens.audience.is_empty()),
+        ("issuer", !is_described && tokens.issuer.is_some()),
     ];
-    match of_one.into_iter().find(|(_, given)| *given) {
-        None if has_auth_server => Ok(()),
-        None => match key_source::unused(&key_source::tls_files(args), None) {
-            None => Ok(()),
-            Some(flag) => Err(ExitError::Config(format!(
-                "--{flag}: has an effect only with --auth-server; a table has `ca`"
-            ))),
-        },
-        Some((flag, _)) => Err(ExitError::Config(format!(
+    if let Some((flag, _)) = of_one.into_iter().find(|(_, given)| *given) {
+        return Err(ExitError::Config(format!(
             "--{flag}: has no meaning beside [[issuer]] tables, each of which has its own"
+        )));
+    }
+    if keys.auth_server.is_some() {
+        return Ok(());
+    }
+    match key_source::unused(&key_source::tls_files(args), None) {
+        None => Ok(()),
+        Some(flag) => Err(ExitError::Config(format!(
+            "--{flag}: has an effect only with --auth-server; a table has `ca`"
         ))),
     }
 }

@@ -24,13 +24,12 @@ pub(super) fn ignored_proxy(
     is_set: impl Fn(&str) -> bool,
 ) -> Option<String> {
     const VARIABLES: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
-    let (url, proxy) = match source {
-        SourceSettings::JwksUrl(settings) => (&settings.url, &settings.proxy),
-        SourceSettings::IssuerUrl(settings) => (settings.issuer.document(), &settings.proxy),
-        SourceSettings::AuthServer(_) | SourceSettings::File(_) => return None,
+    let SourceSettings::KeySet(settings) = source else {
+        return None;
     };
+    let is_direct = settings.location.first().is_https() && settings.proxy.is_none();
     let named = VARIABLES.into_iter().find(|name| is_set(name))?;
-    (url.is_https() && proxy.is_none()).then(|| {
+    is_direct.then(|| {
         format!("{named} is set, and not used: keys are fetched through the `keys-proxy` of an [[issuer]] only, or directly")
     })
 }

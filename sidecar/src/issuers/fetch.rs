@@ -5,6 +5,7 @@ use wire::keys::{KeyError, KeySet};
 use super::http_client::{TransportError, Unexpected};
 use super::jwks::JwksError;
 use super::key_response::KeyResponseError;
+use super::revocations::FetchedList;
 use super::source::issuer_url::DocumentError;
 use crate::discovery::DiscoveryError;
 
@@ -64,8 +65,17 @@ pub(crate) enum Purpose {
 
 /// The result of a fetch.
 #[derive(Debug)]
-pub(crate) enum Fetched {
-    Keys(KeySet),
-    /// No request was made: the last response is still fresh.
-    StillFresh,
+pub(crate) struct Fetched {
+    /// `None` where no request was made: the last response is still fresh.
+    pub(crate) keys: Option<KeySet>,
+    pub(crate) list: FetchedList,
+}
+
+impl Fetched {
+    pub(crate) fn without_list(keys: Option<KeySet>) -> Self {
+        Self {
+            keys,
+            list: FetchedList::NotRequested,
+        }
+    }
 }

@@ -10,14 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use http::uri::Scheme;
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Certificate, Client, ClientBuilder, Identity, Proxy, Response, redirect, tls};
 use runtime::files::file_watch::{FailureDedup, run_blocking};
 use runtime::process::clock::unix_now;
-use runtime::process::exit::ExitError;
 use runtime::tls::peer::{PeerCertificates, PeerFiles};
+use runtime::traces::{self, Span};
 use rustls::InvalidMessage;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
@@ -25,9 +24,7 @@ use tokio::net::lookup_host;
 use wire::http::trace::TRACEPARENT;
 use zeroize::Zeroizing;
 
-use super::fetch_span::FetchSpan;
 use super::proxy::KeysProxy;
-use crate::discovery::Instance;
 
 /// Max length of a response; the largest RSA key takes 2 KB in an envelope, and less in a key set.
 pub(crate) const MAX_BODY_BYTES: usize = 64 * 1024;
@@ -44,8 +41,9 @@ pub(crate) enum TransportError {
     Http(reqwest::Error),
     #[error("the response is longer than {0} bytes")]
     TooLong(usize),
-    #[error(transparent)]
-    Client(#[from] ExitError),
+    /// TLS files that cannot be used yet.
+    #[error("{0}")]
+    NoClient(String),
 }
 
 impl From<reqwest::Error> for TransportError {
@@ -60,7 +58,7 @@ impl TransportError {
         match self {
             // An untrusted certificate, or a port without TLS, does not change by waiting.
             Self::Http(error) => causes(error).all(|cause| tls_error(cause).is_none()),
-            Self::TooLong(_) | Self::Client(_) => false,
+            Self::TooLong(_) | Self::NoClient(_) => false,
         }
     }
 }
@@ -68,8 +66,10 @@ impl TransportError {
 /// One GET request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KeyRequest<'a> {
-    /// Path, and a query that is no secret.
-    pub(crate) target: &'a str,
+    /// With a query that is no secret.
+    pub(crate) url: &'a str,
+    /// The address to connect to in place of those of the URL's host.
+    pub(crate) address: Option<SocketAddr>,
     /// Added to the query.
     pub(crate) credentials: &'a [(&'a str, &'a str)],
     /// A token for the server; only over TLS.
@@ -81,6 +81,22 @@ pub(crate) struct KeyRequest<'a> {
     pub(crate) is_last: bool,
     /// Length of the longest response.
     pub(crate) max_bytes: usize,
+}
+
+impl<'a> KeyRequest<'a> {
+    /// Returns the last request of a fetch, for a short response.
+    pub(crate) const fn of(url: &'a str, accept: &'static str) -> Self {
+        Self {
+            url,
+            address: None,
+            credentials: &[],
+            bearer: None,
+            accept,
+            known: None,
+            is_last: true,
+            max_bytes: MAX_BODY_BYTES,
+        }
+    }
 }
 
 /// The whole response.
@@ -116,16 +132,14 @@ impl fmt::Display for Unexpected {
 
 /// The HTTP client. There is one request at a time.
 pub(crate) struct Transport {
-    scheme: Scheme,
+    /// False where no request is for https: the system's certificates are then not loaded.
+    uses_tls: bool,
     addresses: Arc<Addresses>,
     files: PeerFiles,
     proxy: Option<KeysProxy>,
     failures: FailureDedup,
-    /// The certificates and key of `client`.
-    material: PeerCertificates,
-    client: Client,
-    /// True while it may hold a connection to the last address.
-    keeps: bool,
+    /// The client and its certificates; `None` until the files could be used.
+    client: Option<(Client, PeerCertificates)>,
     /// Seconds by which the clock of the last server is ahead of this machine's.
     clock_ahead: Option<i64>,
 }
@@ -134,7 +148,6 @@ pub(crate) struct Transport {
 impl fmt::Debug for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Transport")
-            .field("scheme", &self.scheme)
             .field("files", &self.files)
             .finish_non_exhaustive()
     }
@@ -162,33 +175,28 @@ impl Resolve for Addresses {
 }
 
 impl Transport {
-    /// Loads the TLS files.
-    ///
-    /// # Errors
-    /// [`ExitError::Config`] for TLS files that cannot be used.
-    pub(crate) fn new(
-        scheme: Scheme,
-        files: PeerFiles,
-        proxy: Option<KeysProxy>,
-    ) -> Result<Self, ExitError> {
-        let addresses = Arc::new(Addresses::default());
-        let material = files.read()?;
-        Ok(Self {
-            client: client(&scheme, &addresses, proxy.as_ref(), &material)?,
-            scheme,
-            addresses,
+    pub(crate) fn new(uses_tls: bool, files: PeerFiles, proxy: Option<KeysProxy>) -> Self {
+        Self {
+            uses_tls,
+            addresses: Arc::default(),
             files,
             proxy,
             failures: FailureDedup::default(),
-            material,
-            keeps: false,
+            client: None,
             clock_ahead: None,
-        })
+        }
     }
 
-    /// Returns a warning about an expired certificate.
-    pub(crate) fn warning(&self) -> Option<String> {
-        self.files.expired(&self.material, unix_now())
+    /// Reads the TLS files, which each fetch does where this failed. Returns a warning about an
+    /// expired certificate.
+    ///
+    /// # Errors
+    /// The setting, the file, and what is wrong with it.
+    pub(crate) fn open(&mut self) -> Result<Option<String>, String> {
+        let material = self.files.read().map_err(|error| error.to_string())?;
+        let expired = self.files.expired(&material, unix_now());
+        self.replace(material)?;
+        Ok(expired)
     }
 
     /// Returns the seconds by which the clock of the last server is ahead; `None` without a `Date`.
@@ -196,47 +204,46 @@ impl Transport {
         self.clock_ahead
     }
 
-    /// Returns the URL of a path on `instance`.
-    pub(crate) fn url(&self, instance: &Instance, target: &str) -> String {
-        format!("{}://{}{target}", self.scheme, instance.host)
-    }
-
-    /// Reloads a changed certificate or key at the start of a fetch. Half-written files change
-    /// nothing.
-    pub(crate) async fn follow_files(&mut self) {
-        if self.files.is_empty() {
-            return;
-        }
-        let files = self.files.clone();
-        let read = run_blocking(move || files.read()).await;
-        let replaced = read.and_then(|material| self.replace(material));
-        if let Some(transition) = self.failures.transition(replaced) {
-            transition.log("certificates for the auth server");
-        }
-    }
-
     pub(crate) async fn get(
         &mut self,
-        instance: &Instance,
         question: KeyRequest<'_>,
     ) -> Result<KeyResponse, TransportError> {
-        let span = FetchSpan::begin(&instance.host, question.target);
-        let response = self.send(instance, question, span.traceparent()).await;
+        let client = self.followed().await.map_err(TransportError::NoClient)?;
+        let span = FetchSpan::begin(question.url);
+        let response = self.send(client, question, span.traceparent()).await;
         span.end(response.as_ref().ok().map(|response| response.status));
         response
     }
 
+    /// Returns the client with the present certificates. Half-written files change nothing.
+    async fn followed(&mut self) -> Result<Client, String> {
+        let read = match &self.client {
+            Some((client, _)) if self.files.is_empty() => return Ok(client.clone()),
+            _ => {
+                let files = self.files.clone();
+                run_blocking(move || files.read()).await
+            }
+        };
+        let was_open = self.client.is_some();
+        let replaced = read.and_then(|material| self.replace(material));
+        let Some((client, _)) = &self.client else {
+            return Err(replaced.err().unwrap_or_default());
+        };
+        if was_open && let Some(transition) = self.failures.transition(replaced) {
+            transition.log("certificates for the auth server");
+        }
+        Ok(client.clone())
+    }
+
     async fn send(
         &mut self,
-        instance: &Instance,
+        client: Client,
         question: KeyRequest<'_>,
         traceparent: Option<&HeaderValue>,
     ) -> Result<KeyResponse, TransportError> {
-        self.choose(instance.address)?;
-        self.keeps = !question.is_last;
-        let mut request = self
-            .client
-            .get(self.url(instance, question.target))
+        self.addresses.chosen.store(question.address.map(Arc::new));
+        let mut request = client
+            .get(question.url)
             .header(header::ACCEPT, question.accept)
             .header(header::ACCEPT_ENCODING, "identity");
         if !question.credentials.is_empty() {
@@ -245,7 +252,10 @@ impl Transport {
         if let Some(traceparent) = traceparent {
             request = request.header(TRACEPARENT, traceparent);
         }
-        if let Some(token) = question.bearer.filter(|_| self.scheme == Scheme::HTTPS) {
+        if let Some(token) = question
+            .bearer
+            .filter(|_| question.url.starts_with("https:"))
+        {
             // Marked as sensitive by the library.
             request = request.bearer_auth(token);
         }
@@ -264,90 +274,97 @@ impl Transport {
         })
     }
 
-    /// Sets the address of the instance. All instances have the same name, by which the client
-    /// pools connections: it is replaced where it may hold one to another address.
-    fn choose(&mut self, address: Option<SocketAddr>) -> Result<(), ExitError> {
-        let former = self.addresses.chosen.load_full();
-        if self.keeps && former.as_deref() != address.as_ref() {
-            self.client = self.client_with(&self.material)?;
-        }
-        self.addresses.chosen.store(address.map(Arc::new));
-        Ok(())
+    fn client_with(&self, material: &PeerCertificates) -> Result<Client, String> {
+        let built = self.builder(material).and_then(ClientBuilder::build);
+        built.map_err(|error| {
+            let causes = with_causes(&error);
+            format!("the HTTP client cannot be built: {causes}")
+        })
     }
 
-    fn client_with(&self, material: &PeerCertificates) -> Result<Client, ExitError> {
-        let proxy = self.proxy.as_ref();
-        client(&self.scheme, &self.addresses, proxy, material)
+    fn builder(&self, material: &PeerCertificates) -> reqwest::Result<ClientBuilder> {
+        let client = Client::builder()
+            .timeout(TIMEOUT)
+            // No redirect and no proxy from the environment: both could replace the key.
+            .redirect(redirect::Policy::none())
+            .no_proxy()
+            .pool_max_idle_per_host(1)
+            .pool_idle_timeout(KEPT)
+            .dns_resolver(Arc::clone(&self.addresses))
+            .user_agent(concat!("postern-sidecar/", env!("CARGO_PKG_VERSION")));
+        let client = match &self.proxy {
+            Some(proxy) => client.proxy(Proxy::all(proxy.as_str())?),
+            None => client,
+        };
+        if !self.uses_tls {
+            return Ok(client.tls_certs_only([]));
+        }
+        let client = client.tls_version_min(tls::Version::TLS_1_2);
+        let client = match &material.authorities {
+            Some(trusted) => {
+                let trusted = trusted.iter().map(|one| Certificate::from_der(one));
+                client.tls_certs_only(trusted.collect::<reqwest::Result<Vec<_>>>()?)
+            }
+            None => client,
+        };
+        match &material.identity {
+            Some(identity) => Ok(client.identity(Identity::from_pem(&identity.pem())?)),
+            None => Ok(client),
+        }
     }
 
     fn replace(&mut self, material: PeerCertificates) -> Result<bool, String> {
-        if material == self.material {
-            return Ok(false);
+        if let Some((_, former)) = &self.client {
+            if material == *former {
+                return Ok(false);
+            }
+            // An expired client certificate stays, and does not keep a fresh authority out.
+            if material.identity != former.identity
+                && let Some(expired) = self.files.expired(&material, unix_now())
+            {
+                return Err(expired);
+            }
         }
-        // An expired client certificate stays, and does not keep a fresh authority out.
-        let is_another = material.identity != self.material.identity;
-        if let Some(expired) = self
-            .files
-            .expired(&material, unix_now())
-            .filter(|_| is_another)
-        {
-            return Err(expired);
-        }
-        self.client = self
-            .client_with(&material)
-            .map_err(|error| error.to_string())?;
-        self.material = material;
+        self.client = Some((self.client_with(&material)?, material));
         Ok(true)
     }
 }
 
-fn client(
-    scheme: &Scheme,
-    addresses: &Arc<Addresses>,
-    proxy: Option<&KeysProxy>,
-    material: &PeerCertificates,
-) -> Result<Client, ExitError> {
-    let built = builder(scheme, addresses, proxy, material).and_then(ClientBuilder::build);
-    built.map_err(|error| {
-        let causes = with_causes(&error);
-        ExitError::Config(format!("the HTTP client cannot be built: {causes}"))
-    })
-}
+/// The span of one request; empty without tracing.
+struct FetchSpan(Option<Span>);
 
-fn builder(
-    scheme: &Scheme,
-    addresses: &Arc<Addresses>,
-    proxy: Option<&KeysProxy>,
-    material: &PeerCertificates,
-) -> reqwest::Result<ClientBuilder> {
-    let client = Client::builder()
-        .timeout(TIMEOUT)
-        // No redirect and no proxy from the environment: both could replace the key.
-        .redirect(redirect::Policy::none())
-        .no_proxy()
-        .pool_max_idle_per_host(1)
-        .pool_idle_timeout(KEPT)
-        .dns_resolver(Arc::clone(addresses))
-        .user_agent(concat!("postern-sidecar/", env!("CARGO_PKG_VERSION")));
-    let client = match proxy {
-        Some(proxy) => client.proxy(Proxy::all(proxy.as_str())?),
-        None => client,
-    };
-    if *scheme != Scheme::HTTPS {
-        // Avoids loading the system's certificates.
-        return Ok(client.tls_certs_only([]));
+impl FetchSpan {
+    /// Begins a trace for a request.
+    fn begin(url: &str) -> Self {
+        let (Some(mut span), Ok(url)) = (traces::client_span("GET"), url.parse::<Uri>()) else {
+            return Self(None);
+        };
+        let host = url.authority().map(ToString::to_string);
+        span.set("http.request.method", "GET");
+        span.set("server.address", host.unwrap_or_default());
+        span.set("url.path", url.path().to_owned());
+        Self(Some(span))
     }
-    let client = client.tls_version_min(tls::Version::TLS_1_2);
-    let client = match &material.authorities {
-        Some(trusted) => {
-            let trusted = trusted.iter().map(|one| Certificate::from_der(one));
-            client.tls_certs_only(trusted.collect::<reqwest::Result<Vec<_>>>()?)
+
+    /// Returns the header by which the server continues the trace.
+    fn traceparent(&self) -> Option<&HeaderValue> {
+        self.0.as_ref()?.traceparent()
+    }
+
+    /// Ends the span; `None` without a response.
+    fn end(self, status: Option<StatusCode>) {
+        let Some(mut span) = self.0 else {
+            return;
+        };
+        match status {
+            Some(status) => {
+                span.set("http.response.status_code", i64::from(status.as_u16()));
+                if status.is_client_error() || status.is_server_error() {
+                    span.fail("status");
+                }
+            }
+            None => span.fail("no_response"),
         }
-        None => client,
-    };
-    match &material.identity {
-        Some(identity) => Ok(client.identity(Identity::from_pem(&identity.pem())?)),
-        None => Ok(client),
     }
 }
 

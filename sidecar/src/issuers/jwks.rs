@@ -4,12 +4,13 @@ use std::fmt;
 
 use http::{HeaderValue, StatusCode, header};
 use serde_json::Value;
-use wire::keys::algorithms::AsymmetricAlgorithm;
 use wire::keys::{Algorithm, KeyError, KeySet, VerificationKey};
 
 use super::http_client::{KeyResponse, Unexpected};
 use super::jwks_address::JwksAddress;
 
+/// The media types of a set.
+pub(crate) const JWK_SET: &str = "application/jwk-set+json, application/json";
 /// Length of an address in a log line.
 const MAX_ADDRESS_BYTES: usize = 256;
 
@@ -111,11 +112,6 @@ pub(crate) fn parse_response_with_key(
         return Err(JwksError::Inconsistent);
     }
     Ok((keys, known))
-}
-
-/// Converts the algorithms.
-pub(crate) fn jws(algorithms: &[AsymmetricAlgorithm]) -> Vec<Algorithm> {
-    algorithms.iter().map(|named| named.jws()).collect()
 }
 
 fn remembered(response: &KeyResponse, keys: &KeySet) -> Option<CachedJwks> {

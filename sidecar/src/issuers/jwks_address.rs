@@ -7,8 +7,6 @@ use http::uri::Scheme;
 use runtime::net::host_port::NoPort;
 use runtime::net::server_url::{ServerUrl, ServerUrlError};
 
-use crate::discovery::Instance;
-
 /// `http(s)://HOST[:PORT]/PATH[?QUERY]`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct JwksAddress(ServerUrl);
@@ -40,7 +38,7 @@ impl JwksAddress {
     /// Returns it with its query, which may hold a secret.
     pub(crate) fn with_query(&self) -> String {
         let (scheme, authority) = (self.scheme(), self.0.authority());
-        format!("{scheme}://{authority}{}", self.target())
+        format!("{scheme}://{authority}{}", self.0.target())
     }
 
     pub(crate) const fn scheme(&self) -> &Scheme {
@@ -54,21 +52,6 @@ impl JwksAddress {
     /// Returns the host without the port.
     pub(super) fn host(&self) -> &str {
         self.0.host()
-    }
-
-    /// Returns path and query.
-    pub(super) fn target(&self) -> &str {
-        self.0.target().as_str()
-    }
-
-    /// Returns the server; the HTTP client resolves its name.
-    pub(super) fn instance(&self) -> Instance {
-        let authority = self.0.authority().to_string();
-        Instance {
-            host: authority.clone(),
-            address: None,
-            authority,
-        }
     }
 }
 

@@ -4,31 +4,27 @@
 pub(crate) mod auth_server;
 pub(crate) mod file;
 pub(crate) mod issuer_url;
-pub(crate) mod jwks_url;
+pub(crate) mod key_set;
 
 use std::path::PathBuf;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use runtime::files::file_watch::run_blocking;
 use runtime::process::exit::ExitError;
-use wire::keys::Algorithm;
 use wire::keys::signing_type::SigningType;
 
 use self::auth_server::{Application, EndpointSettings, KeyEndpointSource};
 use self::file::KeyFile;
-use self::issuer_url::{Discovered, DiscoverySettings};
-use self::jwks_url::{JwksUrl, JwksUrlSettings};
+use self::key_set::{KeySetSettings, KeySetSource, Location};
 use super::cache::{CacheScope, KeyCacheSettings};
 use super::fetch::{FetchError, Fetched, Purpose};
-use super::jwks::jws;
 use super::revocations::FetchedList;
 
 /// The settings of one source.
 #[derive(Debug, Clone)]
 pub(crate) enum SourceSettings {
     AuthServer(EndpointSettings),
-    IssuerUrl(DiscoverySettings),
-    JwksUrl(JwksUrlSettings),
+    KeySet(KeySetSettings),
     File(KeyFile),
 }
 
@@ -37,22 +33,14 @@ impl SourceSettings {
     pub(crate) const fn flag(&self) -> &'static str {
         match self {
             Self::AuthServer(_) => "auth-server",
-            Self::IssuerUrl(_) => "issuer-url",
-            Self::JwksUrl(_) | Self::File(_) => "jwks",
+            Self::KeySet(settings) if matches!(settings.location, Location::Issuer(..)) => {
+                "issuer-url"
+            }
+            Self::KeySet(_) | Self::File(_) => "jwks",
         }
     }
 
-    /// Returns true if credentials or keys could be changed on the way.
-    pub(crate) fn is_plain_over_a_network(&self) -> bool {
-        match self {
-            Self::AuthServer(settings) => settings.auth_server.is_plain_over_a_network(),
-            Self::JwksUrl(settings) => settings.url.is_plain_over_a_network(),
-            // Plain HTTP stays on this machine.
-            Self::IssuerUrl(_) | Self::File(_) => false,
-        }
-    }
-
-    /// Returns the settings of a cache in `file`, for tokens of `issuer`.
+    /// Returns the settings of a cache in `file`, for tokens of `issuer`; `None` for keys of a file.
     ///
     /// # Errors
     /// A source that cannot have a cache.
@@ -60,7 +48,7 @@ impl SourceSettings {
         &self,
         file: PathBuf,
         issuer: Option<String>,
-    ) -> Result<KeyCacheSettings, &'static str> {
+    ) -> Result<Option<KeyCacheSettings>, &'static str> {
         let (address, application, allowed) = match self {
             Self::AuthServer(settings) if settings.signing_type == SigningType::Hmac => {
                 return Err("with --signing-type hmac the key is a secret, which is never written");
@@ -70,32 +58,24 @@ impl SourceSettings {
                 Some(settings.application.id.clone()),
                 vec![settings.signing_type.algorithm()],
             ),
-            Self::IssuerUrl(settings) => {
-                let address = settings.issuer.document().with_query();
-                (address, None, jws(&settings.algorithms))
-            }
-            Self::JwksUrl(settings) => (settings.url.with_query(), None, jws(&settings.algorithms)),
-            Self::File(_) => return Err("has an effect only where keys are fetched from a server"),
+            Self::KeySet(settings) => (
+                settings.location.first().with_query(),
+                None,
+                settings.algorithms.clone(),
+            ),
+            Self::File(_) => return Ok(None),
         };
-        Ok(KeyCacheSettings {
+        Ok(Some(KeyCacheSettings {
             file,
             origin: CacheScope {
                 source: self.to_string(),
                 address_sha256: sha256_hex(&address),
                 application,
                 issuer,
-                algorithms: names_of(&allowed),
+                algorithms: allowed.iter().map(|named| format!("{named:?}")).collect(),
             },
             allowed,
-        })
-    }
-
-    /// Returns true if a password goes unencrypted to a registry.
-    pub(crate) fn shows_password(&self) -> bool {
-        match self {
-            Self::AuthServer(settings) => settings.auth_server.shows_password(),
-            Self::IssuerUrl(_) | Self::JwksUrl(_) | Self::File(_) => false,
-        }
+        }))
     }
 }
 
@@ -104,8 +84,7 @@ impl std::fmt::Display for SourceSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::AuthServer(settings) => settings.auth_server.fmt(f),
-            Self::IssuerUrl(settings) => settings.issuer.fmt(f),
-            Self::JwksUrl(settings) => settings.url.fmt(f),
+            Self::KeySet(settings) => settings.location.fmt(f),
             Self::File(file) => file.fmt(f),
         }
     }
@@ -117,74 +96,48 @@ fn sha256_hex(text: &str) -> String {
     bytes.map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn names_of(algorithms: &[Algorithm]) -> Vec<String> {
-    let algorithms = algorithms.iter();
-    algorithms.map(|named| format!("{named:?}")).collect()
-}
-
 /// One source of keys, and its state between fetches.
 #[derive(Debug)]
 pub(crate) enum KeySource {
     AuthServer(Box<KeyEndpointSource>),
-    IssuerUrl(Box<Discovered>),
-    JwksUrl(Box<JwksUrl>),
+    KeySet(Box<KeySetSource>),
     File(KeyFile),
-    /// Files of one of several issuers that could not be used yet.
-    Unopened(Box<SourceSettings>),
 }
 
 impl KeySource {
-    /// Opens the source.
+    pub(crate) fn new(settings: SourceSettings) -> Self {
+        match settings {
+            SourceSettings::AuthServer(settings) => {
+                Self::AuthServer(Box::new(KeyEndpointSource::new(settings)))
+            }
+            SourceSettings::KeySet(settings) => Self::KeySet(Box::new(KeySetSource::new(settings))),
+            SourceSettings::File(file) => Self::File(file),
+        }
+    }
+
+    /// Reads TLS files, or the file of keys, before the first fetch, which reads them again. Returns
+    /// a warning about an expired certificate.
     ///
     /// # Errors
-    /// [`ExitError::Config`] for TLS files, or a file of keys, that cannot be used.
-    pub(crate) fn new(settings: SourceSettings) -> Result<Self, ExitError> {
-        Ok(match settings {
-            SourceSettings::AuthServer(settings) => {
-                Self::AuthServer(Box::new(KeyEndpointSource::new(settings)?))
-            }
-            SourceSettings::IssuerUrl(settings) => {
-                Self::IssuerUrl(Box::new(Discovered::new(settings)?))
-            }
-            SourceSettings::JwksUrl(settings) => Self::JwksUrl(Box::new(JwksUrl::new(settings)?)),
-            SourceSettings::File(file) => {
-                // A wrong path fails at once; later the last good keys stay.
-                file.read()
-                    .map_err(|error| ExitError::Config(format!("--jwks: {error}")))?;
-                Self::File(file)
-            }
-        })
-    }
-
-    /// Opens the source of one of several issuers. Files that cannot be used are read again at each
-    /// fetch: the other issuers need none of them.
-    pub(crate) fn of_several(settings: SourceSettings) -> Self {
-        match settings {
-            SourceSettings::File(file) => Self::File(file),
-            settings => {
-                let opened = Self::new(settings.clone());
-                opened.unwrap_or_else(|_| Self::Unopened(Box::new(settings)))
-            }
-        }
-    }
-
-    /// Returns a warning about an expired certificate.
-    pub(crate) fn warning(&self) -> Option<String> {
+    /// [`ExitError::Config`] for files that cannot be used.
+    pub(crate) fn open(&mut self) -> Result<Option<String>, ExitError> {
         match self {
-            Self::AuthServer(endpoint) => endpoint.transport().warning(),
-            Self::IssuerUrl(issuer) => issuer.transport().warning(),
-            Self::JwksUrl(url) => url.transport().warning(),
-            Self::File(_) | Self::Unopened(_) => None,
+            Self::AuthServer(endpoint) => endpoint.transport.open(),
+            Self::KeySet(set) => set.transport.open(),
+            Self::File(file) => match file.read() {
+                Ok(_) => Ok(None),
+                Err(error) => Err(format!("--jwks: {error}")),
+            },
         }
+        .map_err(ExitError::Config)
     }
 
     /// Returns the seconds by which the clock of the last server is ahead of this machine's.
     pub(crate) fn clock_ahead(&self) -> Option<i64> {
         match self {
-            Self::AuthServer(endpoint) => endpoint.transport().clock_ahead(),
-            Self::IssuerUrl(issuer) => issuer.transport().clock_ahead(),
-            Self::JwksUrl(url) => url.transport().clock_ahead(),
-            Self::File(_) | Self::Unopened(_) => None,
+            Self::AuthServer(endpoint) => endpoint.transport.clock_ahead(),
+            Self::KeySet(set) => set.transport.clock_ahead(),
+            Self::File(_) => None,
         }
     }
 
@@ -192,65 +145,41 @@ impl KeySource {
     pub(crate) fn last_endpoint(&self) -> String {
         match self {
             Self::AuthServer(endpoint) => endpoint.last_endpoint(),
-            Self::IssuerUrl(issuer) => issuer.last_endpoint(),
-            Self::JwksUrl(url) => url.to_string(),
+            Self::KeySet(set) => set.last_endpoint(),
             Self::File(file) => file.to_string(),
-            Self::Unopened(settings) => settings.to_string(),
         }
     }
 
-    /// Fetches the revocation list alone, where one is known.
-    pub(crate) async fn fetch_revocations(&mut self) {
-        if let Self::AuthServer(endpoint) = self {
-            endpoint.fetch_revocations().await;
-        }
-    }
-
-    /// Takes the revocation list of the last fetch.
-    pub(crate) fn take_revocations(&mut self) -> FetchedList {
+    /// Fetches the lines of the revocation list after `cursor` alone, where a list is known.
+    pub(crate) async fn fetch_list(&mut self, cursor: Option<&str>) -> FetchedList {
         match self {
-            Self::AuthServer(endpoint) => endpoint.take_revocations(),
-            _ => FetchedList::NotRequested,
-        }
-    }
-
-    /// Names the lines of the list that the next fetch need not bring.
-    pub(crate) fn set_list_cursor(&mut self, cursor: Option<String>) {
-        if let Self::AuthServer(endpoint) = self {
-            endpoint.set_list_cursor(cursor);
+            Self::AuthServer(endpoint) => endpoint.fetch_list(cursor).await,
+            Self::KeySet(_) | Self::File(_) => FetchedList::NotRequested,
         }
     }
 
     /// Sets the credentials for later fetches.
     pub(crate) fn set_credentials(&mut self, application: Application) {
-        match self {
-            Self::AuthServer(endpoint) => endpoint.set_credentials(application),
-            Self::Unopened(settings) => {
-                if let SourceSettings::AuthServer(settings) = &mut **settings {
-                    settings.application = application;
-                }
-            }
-            Self::IssuerUrl(_) | Self::JwksUrl(_) | Self::File(_) => {}
+        if let Self::AuthServer(endpoint) = self {
+            endpoint.settings.application = application;
         }
     }
 
     /// Fetches once, without retries.
-    pub(crate) async fn fetch(&mut self, purpose: Purpose) -> Result<Fetched, FetchError> {
-        if let Self::Unopened(settings) = self {
-            let settings = SourceSettings::clone(settings);
-            let opened = run_blocking(move || Self::new(settings)).await;
-            *self = opened.map_err(FetchError::File)?;
-        }
+    pub(crate) async fn fetch(
+        &mut self,
+        purpose: Purpose,
+        cursor: Option<&str>,
+    ) -> Result<Fetched, FetchError> {
         match self {
-            Self::AuthServer(endpoint) => endpoint.fetch().await.map(Fetched::Keys),
-            Self::IssuerUrl(issuer) => issuer.fetch(purpose).await,
-            Self::JwksUrl(url) => url.fetch(purpose).await,
+            Self::AuthServer(endpoint) => endpoint.fetch(cursor).await,
+            Self::KeySet(set) => set.fetch(purpose).await.map(Fetched::without_list),
             Self::File(file) => {
                 let file = file.clone();
-                let read = run_blocking(move || file.read()).await;
-                read.map(Fetched::Keys).map_err(FetchError::File)
+                let keys = run_blocking(move || file.read()).await;
+                let keys = keys.map_err(FetchError::File)?;
+                Ok(Fetched::without_list(Some(keys)))
             }
-            Self::Unopened(settings) => Err(FetchError::File(settings.to_string())),
         }
     }
 }

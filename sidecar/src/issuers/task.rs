@@ -23,9 +23,9 @@ use super::IssuerSettings;
 use super::backoff::Backoff;
 use super::cache::KeyCache;
 use super::current::{CurrentKeys, FailedFetch, InstallOutcome, KeySetFingerprint};
-use super::fetch::{FetchError, Fetched, Purpose};
+use super::fetch::{FetchError, Purpose};
 use super::issuer_keys::NamedKeys;
-use super::revocations::RevocationRefresh;
+use super::revocations::{FetchedList, RevocationRefresh};
 use super::schedule::{Schedule, Tick, Ticks};
 use super::source::{KeySource, SourceSettings};
 use crate::telemetry::metrics::{Metrics, RefreshResult};
@@ -66,19 +66,19 @@ impl IssuerTask {
     /// Returns the sender of changes too.
     ///
     /// # Errors
-    /// Those of [`KeySource::new`] for the only issuer; one of several does not stop the start.
+    /// Those of [`KeySource::open`] for the only issuer; one of several does not stop the start.
     pub(crate) fn new(
         settings: IssuerSettings,
         of: &NamedKeys,
         schedule: Schedule,
         metrics: Metrics,
     ) -> Result<(Self, mpsc::UnboundedSender<Change>), ExitError> {
-        let source = match settings.name {
-            Some(_) => KeySource::of_several(settings.source),
-            None => KeySource::new(settings.source)?,
-        };
-        if let Some(warning) = source.warning() {
-            tracing::warn!("{warning}");
+        let mut source = KeySource::new(settings.source);
+        match (source.open(), &settings.name) {
+            (Ok(Some(warning)), _) => tracing::warn!("{warning}"),
+            // The others need none of its files, which each fetch reads again.
+            (Ok(None), _) | (Err(_), Some(_)) => {}
+            (Err(error), None) => return Err(error),
         }
         metrics.expect_key_refreshes(of.name.as_deref());
         let cache = settings.key_cache.map(|cache| {
@@ -125,7 +125,6 @@ impl IssuerTask {
         }
         if let (Some(revocations), Some(list)) = (&self.revocations, &found.revocations) {
             revocations.on_cached(list);
-            self.source.set_list_cursor(revocations.cursor());
         }
     }
 
@@ -184,16 +183,17 @@ impl IssuerTask {
 
     /// Fetches once. Returns false after a failure, which leaves the keys as they are.
     async fn fetch(&mut self, purpose: Purpose) -> bool {
-        let fetched = unless_it_panics(self.source.fetch(purpose)).await;
+        let cursor = self.list_cursor();
+        let fetched = unless_it_panics(self.source.fetch(purpose, cursor.as_deref())).await;
         match fetched.unwrap_or(Err(FetchError::Panicked)) {
             Ok(fetched) => {
                 self.backoff = Backoff::default();
-                match fetched {
-                    Fetched::Keys(keys) => self.on_keys(keys),
-                    Fetched::StillFresh => self.count(RefreshResult::Unchanged),
+                match fetched.keys {
+                    Some(keys) => self.on_keys(keys),
+                    None => self.count(RefreshResult::Unchanged),
                 }
                 self.keys.set_failed(None);
-                self.on_revocations();
+                self.on_list(fetched.list);
                 true
             }
             Err(error) => {
@@ -207,19 +207,22 @@ impl IssuerTask {
 
     /// Fetches the revocation list alone.
     async fn fetch_revocations(&mut self) {
-        let fetched = unless_it_panics(self.source.fetch_revocations()).await;
-        match fetched {
-            Some(()) => self.on_revocations(),
+        let cursor = self.list_cursor();
+        match unless_it_panics(self.source.fetch_list(cursor.as_deref())).await {
+            Some(list) => self.on_list(list),
             None => tracing::error!("the fetch of the revocation list panicked"),
         }
     }
 
+    /// Returns the name of the lines that the next list need not bring.
+    fn list_cursor(&self) -> Option<String> {
+        self.revocations.as_ref()?.cursor()
+    }
+
     /// Puts the fetched list in force, and keeps it with the keys for the next process.
-    fn on_revocations(&mut self) {
+    fn on_list(&mut self, fetched: FetchedList) {
         if let Some(revocations) = &mut self.revocations {
-            let fetched = self.source.take_revocations();
             revocations.on_fetch(fetched, &self.source.last_endpoint());
-            self.source.set_list_cursor(revocations.cursor());
         }
         if let (Some(cache), Some(state)) = (&self.cache, self.keys.load().as_deref()) {
             cache.keep(state, SystemTime::now());

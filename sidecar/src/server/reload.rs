@@ -20,6 +20,7 @@ use toml::Table;
 
 pub(crate) use self::watched::WatchedFiles;
 use crate::app::App;
+use crate::cli::issuer_table::IssuerTable;
 use crate::cli::{Cli, Command, ServeArgs};
 use crate::config::Config;
 use crate::issuers::task::{Change, Changes};
@@ -177,12 +178,14 @@ fn read() -> Result<ServeArgs, ExitError> {
 /// made wait for the next start; any other setting is the one of `start`.
 fn apply_reloadable(start: &ServeArgs, effective: &ServeArgs, read: &ServeArgs) -> ServeArgs {
     let made_for = |args: &ServeArgs| {
+        let tables = args.issuers.iter().map(IssuerTable::about_keys);
         (
             Table::try_from(&args.keys).ok(),
+            tables.collect::<Vec<_>>(),
             args.service.upstream.clone(),
         )
     };
-    if made_for(start) != made_for(read) || !start.issuers.have_same_keys(&read.issuers) {
+    if made_for(start) != made_for(read) {
         return effective.clone();
     }
     ServeArgs {

@@ -16,7 +16,7 @@ use super::Source;
 use crate::config::Config;
 use crate::issuers::IssuerSettings;
 use crate::issuers::current::KeySetFingerprint;
-use crate::issuers::fetch::{Fetched, Purpose};
+use crate::issuers::fetch::Purpose;
 use crate::issuers::source::KeySource;
 use crate::upstream::errors::log_cause;
 use crate::upstream::exposure_check;
@@ -78,7 +78,7 @@ impl Findings {
     }
 
     async fn keys(&mut self, config: &Config, issuer: &IssuerSettings, source: &mut KeySource) {
-        let fetched = source.fetch(Purpose::Tick).await;
+        let fetched = source.fetch(Purpose::Tick, None).await;
         let endpoint = source.last_endpoint();
         if let Some(ahead) = source.clock_ahead() {
             self.clock(
@@ -88,14 +88,15 @@ impl Findings {
             );
         }
         match fetched {
-            Ok(Fetched::Keys(keys)) => {
-                let names = KeySetFingerprint::of(&keys);
-                self.lines.push(format!("keys from {endpoint}: {names}"));
-                let skipped = keys.skipped().iter();
-                self.lines
-                    .extend(skipped.map(|key| format!("not used from {endpoint}: {key}")));
+            Ok(fetched) => {
+                if let Some(keys) = fetched.keys {
+                    let names = KeySetFingerprint::of(&keys);
+                    self.lines.push(format!("keys from {endpoint}: {names}"));
+                    let skipped = keys.skipped().iter();
+                    self.lines
+                        .extend(skipped.map(|key| format!("not used from {endpoint}: {key}")));
+                }
             }
-            Ok(Fetched::StillFresh) => {}
             Err(error) => {
                 let line = format!(
                     "--{}: no key from {endpoint}: {error}",

@@ -1,13 +1,13 @@
 //! One issuer, as flags or an `[[issuer]]` table describe it: its rules, and the source of its keys.
 
 use std::fmt::Display;
-use std::path::PathBuf;
 
 use http::HeaderName;
 use http::uri::Scheme;
 use runtime::net::host_port::without_credentials;
 use runtime::process::exit::ExitError;
 use runtime::tls::peer::{PeerFiles, PeerSettings};
+use wire::keys::Algorithm;
 use wire::keys::algorithms::AsymmetricAlgorithm;
 use wire::token::claim_mapping::ClaimMapping;
 use wire::token::claim_name::ClaimName;
@@ -24,105 +24,90 @@ use crate::identity::field_name::plain_name;
 use crate::identity::user_header::UserHeader;
 use crate::issuers::IssuerSettings;
 use crate::issuers::cache::KeyCacheSettings;
-use crate::issuers::jwks_address::JwksAddress;
+use crate::issuers::jwks_address::JwksAddressError;
 use crate::issuers::kubernetes;
 use crate::issuers::proxy::KeysProxy;
 use crate::issuers::source::SourceSettings;
 use crate::issuers::source::file::KeyFile;
-use crate::issuers::source::issuer_url::{DiscoverySettings, IssuerUrl};
-use crate::issuers::source::jwks_url::JwksUrlSettings;
+use crate::issuers::source::issuer_url::IssuerUrl;
+use crate::issuers::source::key_set::{KeySetSettings, Location};
 
 /// The name stands in labels of metrics and in names of files.
 const MAX_NAME_BYTES: usize = 32;
+const OWN_ISS: &str = "the iss of the auth server's tokens is required beside other issuers: \
+                       `issuer` in a table with auth-server = true, or POSTERN_ISSUER";
 /// The end of the file that replaces a key cache.
 const RESERVED_NAME: &str = "new";
 
 /// The description of one issuer, and the settings for all issuers.
 pub(super) struct Description<'a> {
-    /// The members of a table, or those that would say what the flags do.
     table: IssuerTable,
     args: &'a ServeArgs,
     /// The accepted `iss`, of each tenant; empty where the auth server's is not checked.
     issuers: Vec<String>,
-    /// Fields of the user, each as `FIELD=CLAIM`.
-    claims: Vec<String>,
-    /// Certificates for the way to the keys.
-    tls: PeerFiles,
-    /// The file of the key cache.
-    cache: Option<PathBuf>,
 }
 
 impl<'a> Description<'a> {
-    /// Describes the issuer of a table. Checks the name, and finds the accepted `iss`.
+    /// Checks name and place of a table, and finds the accepted `iss`.
     ///
     /// # Errors
-    /// [`ExitError::Config`] that names the table.
-    pub(super) fn of_table(table: &IssuerTable, args: &'a ServeArgs) -> Result<Self, ExitError> {
-        check_name(&table.name)?;
-        let claims = table.claim.iter().flat_map(|(field, claims)| {
-            let claims = claims.as_slice().iter();
-            claims.map(move |claim| format!("{field}={claim}"))
-        });
-        let cache = args.keys.key_cache.as_ref().map(|file| {
-            let mut file = file.clone().into_os_string();
-            file.push(".");
-            file.push(&table.name);
-            file.into()
-        });
-        Ok(Self {
-            table: table.clone(),
-            args,
-            issuers: accepted(table).map_err(|why| super::rejected(&table.name, why))?,
-            claims: claims.collect(),
-            tls: PeerFiles {
-                settings: PeerSettings {
-                    ca: "ca",
-                    ..PeerSettings::default()
-                },
-                ca: table.ca.clone(),
-                identity: None,
-            },
-            cache,
-        })
-    }
-
-    /// Describes the issuer of the flags, if they name a source of keys.
-    ///
-    /// # Errors
-    /// [`ExitError::Config`] that names a flag.
-    pub(super) fn of_flags(args: &'a ServeArgs) -> Result<Option<Self>, ExitError> {
-        let Some(table) = args.issuer_of_flags() else {
-            return Ok(None);
-        };
-        if !args.issuers.is_empty() {
+    /// [`ExitError::Config`] that names the flag or the table.
+    pub(super) fn new(table: IssuerTable, args: &'a ServeArgs) -> Result<Self, ExitError> {
+        let is_only = args.issuers.is_empty();
+        if !is_only {
             check_name(&table.name)?;
         }
-        Ok(Some(Self {
-            issuers: table.issuer.iter().cloned().collect(),
+        let issuers = match &table.issuer {
+            None if table.auth_server && is_only => Ok(Vec::new()),
+            None if table.auth_server => Err(OWN_ISS.to_owned()),
+            _ => accepted(&table),
+        };
+        let described = Self {
+            issuers: issuers.map_err(|why| super::rejected(&table.name, why))?,
             table,
             args,
-            claims: args.rules.tokens.claim.clone(),
-            tls: key_source::tls_files(args),
-            cache: args.keys.key_cache.clone(),
-        }))
+        };
+        match described.misplaced() {
+            Some(why) => Err(described.rejected(why)),
+            None => Ok(described),
+        }
+    }
+
+    /// Returns what is wrong with the table of an auth server.
+    fn misplaced(&self) -> Option<&'static str> {
+        let table = &self.table;
+        let plain = IssuerTable {
+            name: table.name.clone(),
+            issuer: table.issuer.clone(),
+            audience: table.audience.clone(),
+            user_prefix: table.user_prefix.clone(),
+            claim_header: table.claim_header.clone(),
+            auth_server: true,
+            ..IssuerTable::default()
+        };
+        let own = self.args.issuers.iter().filter(|table| table.auth_server);
+        if !table.auth_server {
+            None
+        } else if own.count() > 1 {
+            Some("there is one auth server, and another table has auth-server = true")
+        } else if self.args.keys.auth_server.is_none() {
+            Some("auth-server = true: no auth server is set")
+        } else if *table != plain {
+            Some(
+                "with auth-server = true a table has name, issuer, audience, user-prefix and claim-header only",
+            )
+        } else {
+            None
+        }
     }
 
     pub(super) const fn table(&self) -> &IssuerTable {
         &self.table
     }
 
-    /// Returns the name of an issuer beside others whose `iss` is not known.
-    pub(super) fn without_iss(&self) -> Option<&str> {
-        self.name().filter(|_| self.issuers.is_empty())
-    }
-
     /// Returns the name; `None` where flags describe the only issuer.
     pub(super) fn name(&self) -> Option<&str> {
         (!self.args.issuers.is_empty()).then_some(self.table.name.as_str())
-    }
-
-    fn is_of_flags(&self) -> bool {
-        self.table.auth_server || self.args.issuers.is_empty()
     }
 
     /// Returns the accepted `iss`, of each tenant.
@@ -192,14 +177,16 @@ impl<'a> Description<'a> {
 
     /// Rejects the value of a member, which may come from a flag.
     fn rejected_value(&self, member: &str, value: &str, why: impl Display) -> ExitError {
-        if !self.is_of_flags() {
-            return self.rejected(format!("{member} '{value}': {why}"));
+        ExitError::Config(format!("{} '{value}': {why}", self.setting(member)))
+    }
+
+    /// Returns the name of a member, or of the flag that says the same.
+    fn setting(&self, member: &str) -> String {
+        match (self.name(), member) {
+            (Some(name), member) => format!("[[issuer]] {name}: {member}"),
+            (None, "issuer") => "--issuer-url".to_owned(),
+            (None, flag) => format!("--{flag}"),
         }
-        let flag = match member {
-            "issuer" => "issuer-url",
-            other => other,
-        };
-        flag_error(flag, value, why)
     }
 
     /// A key set serves every application of its issuer: without the audience a token for any of
@@ -225,25 +212,36 @@ impl<'a> Description<'a> {
             parsed.map_err(|error| self.rejected_value("audience-claim", claim, error))
         });
         let audience = audience.transpose()?;
-        ClaimMapping::parse(self.claims.iter().map(String::as_str))
+        let of_table = self.table.claim.iter().flat_map(|(field, claims)| {
+            let claims = claims.as_slice().iter();
+            claims.map(move |claim| format!("{field}={claim}"))
+        });
+        let claims: Vec<_> = of_table
+            .chain(self.args.rules.tokens.claim.clone())
+            .collect();
+        ClaimMapping::parse(claims.iter().map(String::as_str))
             .map(|mapping| Some(mapping.with_audience(audience)))
             .map_err(|(entry, error)| self.rejected_value("claim", entry, error))
     }
 
-    /// Returns the settings of the key cache; of a table none for keys of a file.
+    /// Returns the settings of the key cache; keys of a file have none.
     fn key_cache(&self, source: &SourceSettings) -> Result<Option<KeyCacheSettings>, ExitError> {
-        let (Some(given), Some(file)) = (&self.args.keys.key_cache, &self.cache) else {
+        let Some(given) = &self.args.keys.key_cache else {
             return Ok(None);
         };
         let rejected = |why: &str| flag_error("key-cache", given.display(), why);
         if given.file_name().is_none() {
             return Err(rejected("is not the name of a file"));
         }
-        let issuer = self.table.issuer_pattern.as_ref().or(self.issuers.first());
-        match source.cached_in(file.clone(), issuer.cloned()) {
-            Err(why) if self.is_of_flags() => Err(rejected(why)),
-            cached => Ok(cached.ok()),
+        let mut file = given.clone().into_os_string();
+        if let Some(name) = self.name().filter(|_| !self.table.auth_server) {
+            file.push(".");
+            file.push(name);
         }
+        let issuer = self.table.issuer_pattern.as_ref().or(self.issuers.first());
+        source
+            .cached_in(file.into(), issuer.cloned())
+            .map_err(rejected)
     }
 
     fn source(&self) -> Result<SourceSettings, ExitError> {
@@ -253,13 +251,19 @@ impl<'a> Description<'a> {
         }
         self.reject_without_effect()?;
         if self.is_kubernetes() {
-            return self.kubernetes().map(SourceSettings::JwksUrl);
+            return self.kubernetes().map(SourceSettings::KeySet);
         }
         match (&table.issuer, &table.jwks) {
             (Some(issuer), None) if table.discovery => {
-                self.discovery(issuer).map(SourceSettings::IssuerUrl)
+                let issuer = IssuerUrl::new(issuer).map_err(|error| {
+                    self.rejected_value("issuer", &without_credentials(issuer), error)
+                })?;
+                self.key_set(Location::Issuer(issuer, table.jwks_hosts.clone()))
+                    .map(SourceSettings::KeySet)
             }
-            (_, Some(url)) if is_url(url) => self.jwks_url(url).map(SourceSettings::JwksUrl),
+            (_, Some(url)) if is_url(url) => {
+                self.key_set(self.address(url)?).map(SourceSettings::KeySet)
+            }
             (_, Some(file)) => {
                 self.tls(None)?;
                 Ok(SourceSettings::File(KeyFile {
@@ -272,7 +276,7 @@ impl<'a> Description<'a> {
     }
 
     pub(super) fn is_kubernetes(&self) -> bool {
-        !self.is_of_flags() && self.table.issuer.as_deref() == Some(KUBERNETES)
+        !self.table.auth_server && self.table.issuer.as_deref() == Some(KUBERNETES)
     }
 
     /// Rejects a table with no source of keys, or several, and members that the source ignores.
@@ -311,20 +315,17 @@ impl<'a> Description<'a> {
         Ok(())
     }
 
-    fn kubernetes(&self) -> Result<JwksUrlSettings, ExitError> {
+    fn kubernetes(&self) -> Result<KeySetSettings, ExitError> {
         let url = self.table.jwks.as_deref();
-        let settings = self.jwks_url(url.unwrap_or(kubernetes::JWKS_URL))?;
-        if !settings.url.is_https() {
+        let settings = self.key_set(self.address(url.unwrap_or(kubernetes::JWKS_URL))?)?;
+        if !settings.location.first().is_https() {
             return Err(self.rejected("`jwks` has to be https: the pod's token is sent there"));
         }
-        let ca = settings
-            .tls
-            .ca
-            .unwrap_or_else(|| kubernetes::CA_FILE.into());
+        let ca = settings.tls.ca;
         let token_file = self.table.token_file.clone();
-        Ok(JwksUrlSettings {
+        Ok(KeySetSettings {
             tls: PeerFiles {
-                ca: Some(ca),
+                ca: ca.or_else(|| Some(kubernetes::CA_FILE.into())),
                 ..settings.tls
             },
             bearer_file: Some(token_file.unwrap_or_else(|| kubernetes::TOKEN_FILE.into())),
@@ -332,48 +333,53 @@ impl<'a> Description<'a> {
         })
     }
 
-    fn discovery(&self, issuer: &str) -> Result<DiscoverySettings, ExitError> {
-        let issuer = IssuerUrl::new(issuer)
-            .map_err(|error| self.rejected_value("issuer", &without_credentials(issuer), error))?;
-        let scheme = issuer.document().scheme().clone();
-        Ok(DiscoverySettings {
-            hosts: self.table.jwks_hosts.clone(),
-            tls: self.tls(Some(&scheme))?,
-            proxy: self.keys_proxy(&scheme)?,
-            issuer,
-            algorithms: self.algorithms(),
-            max_key_age: self.args.keys.max_key_age.limit(),
-        })
+    fn address(&self, url: &str) -> Result<Location, ExitError> {
+        url.parse()
+            .map(Location::Address)
+            .map_err(|error: JwksAddressError| {
+                self.rejected_value("jwks", &without_credentials(url), error)
+            })
     }
 
-    fn jwks_url(&self, url: &str) -> Result<JwksUrlSettings, ExitError> {
-        let url: JwksAddress = url
-            .parse()
-            .map_err(|error| self.rejected_value("jwks", &without_credentials(url), error))?;
-        Ok(JwksUrlSettings {
-            tls: self.tls(Some(url.scheme()))?,
-            proxy: self.keys_proxy(url.scheme())?,
+    fn key_set(&self, location: Location) -> Result<KeySetSettings, ExitError> {
+        let scheme = location.first().scheme();
+        Ok(KeySetSettings {
+            tls: self.tls(Some(scheme))?,
+            proxy: self.keys_proxy(scheme)?,
             bearer_file: None,
-            url,
+            location,
             algorithms: self.algorithms(),
             max_key_age: self.args.keys.max_key_age.limit(),
         })
     }
 
     /// Each key says its algorithm itself; a table may allow fewer.
-    fn algorithms(&self) -> Vec<AsymmetricAlgorithm> {
-        match self.table.algorithms.as_slice() {
-            [] => AsymmetricAlgorithm::all().collect(),
-            algorithms => algorithms.to_vec(),
-        }
+    fn algorithms(&self) -> Vec<Algorithm> {
+        let all = AsymmetricAlgorithm::all();
+        let named = self.table.algorithms.clone();
+        let is_allowed = |one: &AsymmetricAlgorithm| named.is_empty() || named.contains(one);
+        all.filter(is_allowed)
+            .map(AsymmetricAlgorithm::jws)
+            .collect()
     }
 
     /// Returns the certificates; without TLS they were meant for something else.
     fn tls(&self, scheme: Option<&Scheme>) -> Result<PeerFiles, ExitError> {
-        match key_source::unused(&self.tls, scheme) {
-            None => Ok(self.tls.clone()),
-            Some(setting) if self.is_of_flags() => Err(key_source::without_tls(setting)),
-            Some(_) => Err(self.rejected("`ca` has an effect only with https")),
+        let files = match self.name() {
+            None => key_source::tls_files(self.args),
+            Some(_) => PeerFiles {
+                settings: PeerSettings {
+                    ca: "ca",
+                    ..PeerSettings::default()
+                },
+                ca: self.table.ca.clone(),
+                identity: None,
+            },
+        };
+        match (key_source::unused(&files, scheme), self.name()) {
+            (None, _) => Ok(files),
+            (Some(flag), None) => Err(key_source::without_tls(flag)),
+            (Some(_), Some(_)) => Err(self.rejected("`ca` has an effect only with https")),
         }
     }
 

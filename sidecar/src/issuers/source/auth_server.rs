@@ -2,8 +2,8 @@
 //!
 //! `appId` and `appSecret` travel in the query, so no error text here ever holds a URL with one.
 
+use http::uri::Scheme;
 use http::{StatusCode, header};
-use runtime::process::exit::ExitError;
 use runtime::tls::peer::PeerFiles;
 use secrecy::{ExposeSecret, SecretString};
 use wire::keys::signing_type::SigningType;
@@ -11,11 +11,9 @@ use wire::keys::{KeySet, VerificationKey};
 use wire::token::revocations::MAX_LIST_BYTES;
 
 use crate::discovery::{AuthServer, Instance, RecentAttempts};
-use crate::issuers::fetch::FetchError;
-use crate::issuers::http_client::{
-    KeyRequest, KeyResponse, MAX_BODY_BYTES, Transport, TransportError,
-};
-use crate::issuers::jwks::{self, CachedJwks};
+use crate::issuers::fetch::{FetchError, Fetched};
+use crate::issuers::http_client::{KeyRequest, KeyResponse, Transport, TransportError};
+use crate::issuers::jwks::{self, CachedJwks, JWK_SET};
 use crate::issuers::key_response::{KeyResponseError, key_string};
 use crate::issuers::revocations::{FetchedList, ListError};
 
@@ -49,91 +47,59 @@ pub(crate) struct EndpointSettings {
 /// The endpoint, its last instance, and the last key set beside it.
 #[derive(Debug)]
 pub(crate) struct KeyEndpointSource {
-    transport: Transport,
-    auth_server: AuthServer,
-    application: Application,
-    signing_type: SigningType,
+    pub(super) settings: EndpointSettings,
+    pub(super) transport: Transport,
     attempts: RecentAttempts,
     /// The set of the last fetch; a failure clears it.
     known: Option<CachedJwks>,
-    wants_list: bool,
-    /// The revocation list of the last fetch, until it is taken.
-    list: FetchedList,
-    /// The name of the lines that it need not have.
-    list_cursor: Option<String>,
-    /// Server and path of the last one.
-    list_location: Option<(Instance, String)>,
+    /// Server and path of the last revocation list.
+    list: Option<(Instance, String)>,
 }
 
 impl KeyEndpointSource {
-    /// Prepares the client.
-    ///
-    /// # Errors
-    /// [`ExitError::Config`] for TLS files that cannot be used.
-    pub(crate) fn new(settings: EndpointSettings) -> Result<Self, ExitError> {
-        let scheme = settings.auth_server.scheme().clone();
-        Ok(Self {
-            transport: Transport::new(scheme, settings.tls, None)?,
-            auth_server: settings.auth_server,
-            application: settings.application,
-            signing_type: settings.signing_type,
+    pub(crate) fn new(settings: EndpointSettings) -> Self {
+        let uses_tls = *settings.auth_server.scheme() == Scheme::HTTPS;
+        Self {
+            transport: Transport::new(uses_tls, settings.tls.clone(), None),
+            settings,
             attempts: RecentAttempts::default(),
             known: None,
-            wants_list: settings.wants_list,
-            list: FetchedList::default(),
-            list_cursor: None,
-            list_location: None,
-        })
-    }
-
-    /// Takes the revocation list of the last fetch.
-    pub(crate) fn take_revocations(&mut self) -> FetchedList {
-        std::mem::take(&mut self.list)
-    }
-
-    /// Names the lines that the next list need not have.
-    pub(crate) fn set_list_cursor(&mut self, cursor: Option<String>) {
-        self.list_cursor = cursor;
-    }
-
-    /// Fetches the revocation list again, from the server of the last fetch.
-    pub(crate) async fn fetch_revocations(&mut self) {
-        if let Some((instance, target)) = self.list_location.clone() {
-            self.list = self.revocation_list(&instance, target).await;
+            list: None,
         }
     }
 
-    /// Returns the HTTP client.
-    pub(crate) const fn transport(&self) -> &Transport {
-        &self.transport
+    /// Fetches the revocation list again, from the server of the last fetch.
+    pub(crate) async fn fetch_list(&mut self, cursor: Option<&str>) -> FetchedList {
+        match self.list.clone() {
+            Some((instance, path)) => self.revocation_list(instance, path, cursor).await,
+            None => FetchedList::NotRequested,
+        }
     }
 
     /// Returns the last instance; before the first fetch the configured location.
     pub(crate) fn last_endpoint(&self) -> String {
         match self.attempts.last() {
             Some(instance) => instance.authority.clone(),
-            None => self.auth_server.to_string(),
+            None => self.settings.auth_server.to_string(),
         }
     }
 
-    /// Sets the credentials from the next fetch on.
-    pub(crate) fn set_credentials(&mut self, application: Application) {
-        self.application = application;
-    }
-
-    /// Fetches from the next instance, once.
-    pub(crate) async fn fetch(&mut self) -> Result<KeySet, FetchError> {
-        let instance = self.auth_server.locate(&self.attempts).await?;
-        let fetched = self.fetch_from(&instance).await;
+    /// Fetches from the next instance, once: key, key set, and the lines of the revocation list
+    /// after `cursor`.
+    pub(crate) async fn fetch(&mut self, cursor: Option<&str>) -> Result<Fetched, FetchError> {
+        let instance = self.settings.auth_server.locate(&self.attempts).await?;
+        let fetched = self.fetch_from(&instance, cursor).await;
         self.attempts.note(instance, fetched.is_ok());
         fetched
     }
 
-    /// Fetches key and key set, or fails.
-    async fn fetch_from(&mut self, instance: &Instance) -> Result<KeySet, FetchError> {
-        self.transport.follow_files().await;
+    async fn fetch_from(
+        &mut self,
+        instance: &Instance,
+        cursor: Option<&str>,
+    ) -> Result<Fetched, FetchError> {
         let known = self.known.take();
-        let path = format!("{}{KEY_PATH}", self.auth_server.context());
+        let path = format!("{}{KEY_PATH}", self.settings.auth_server.context());
         let response = self.contract_response(instance, &path).await?;
         let text = key_string(response.status, &response.body).map_err(|cause| {
             if cause.is_of_another_path() {
@@ -142,10 +108,11 @@ impl KeyEndpointSource {
                 cause.into()
             }
         })?;
-        let key = VerificationKey::parse(self.signing_type, &text)?;
+        let key = VerificationKey::parse(self.settings.signing_type, &text)?;
         let announced = |path| self.announced(&response, path);
         let jwks = self.may_have_set().then(|| announced(KEY_SET)).flatten();
-        let list = self.wants_list.then(|| announced(REVOCATIONS)).flatten();
+        let wants_list = self.settings.wants_list;
+        let list = wants_list.then(|| announced(REVOCATIONS)).flatten();
         let keys = match jwks {
             None => KeySet::nameless(key),
             Some(target) => {
@@ -154,40 +121,46 @@ impl KeyEndpointSource {
                     .await?
             }
         };
-        self.list = match list {
-            Some(target) => self.revocation_list(instance, target).await,
-            None if self.wants_list => FetchedList::Absent,
+        let list = match list {
+            Some(path) => self.revocation_list(instance.clone(), path, cursor).await,
+            None if wants_list => FetchedList::Absent,
             None => FetchedList::NotRequested,
         };
-        Ok(keys)
+        Ok(Fetched {
+            keys: Some(keys),
+            list,
+        })
     }
 
-    async fn revocation_list(&mut self, instance: &Instance, target: String) -> FetchedList {
-        let after = match &self.list_cursor {
-            Some(cursor) => format!("{target}?after={cursor}"),
-            None => target.clone(),
-        };
+    async fn revocation_list(
+        &mut self,
+        instance: Instance,
+        path: String,
+        cursor: Option<&str>,
+    ) -> FetchedList {
+        let mut url = self.url(&instance, &path);
+        if let Some(cursor) = cursor {
+            url = format!("{url}?after={cursor}");
+        }
         let question = KeyRequest {
-            target: &after,
-            credentials: &[],
-            bearer: None,
-            accept: "text/plain",
-            known: None,
-            is_last: true,
+            address: instance.address,
             max_bytes: MAX_LIST_BYTES,
+            ..KeyRequest::of(&url, "text/plain")
         };
-        let response = self.transport.get(instance, question).await;
-        self.list_location = Some((instance.clone(), target));
-        let response = match response {
-            Ok(response) => response,
-            Err(error) => return FetchedList::Failed(error.into()),
-        };
-        match response.status {
-            StatusCode::OK => {
+        self.list = Some((instance, path));
+        match self.transport.get(question).await {
+            Err(error) => FetchedList::Failed(error.into()),
+            Ok(response) if response.status == StatusCode::OK => {
                 FetchedList::List(String::from_utf8_lossy(&response.body).into_owned())
             }
-            status => FetchedList::Failed(ListError::Status(status)),
+            Ok(response) => FetchedList::Failed(ListError::Status(response.status)),
         }
+    }
+
+    /// Returns the URL of a path on an instance.
+    fn url(&self, instance: &Instance, path: &str) -> String {
+        let scheme = self.settings.auth_server.scheme();
+        format!("{scheme}://{}{path}", instance.host)
     }
 
     /// Explains a response of a server without this path.
@@ -197,16 +170,16 @@ impl KeyEndpointSource {
         path: &str,
         cause: KeyResponseError,
     ) -> FetchError {
-        let hint = match self.auth_server.context().to_string().as_str() {
+        let hint = match self.settings.auth_server.context().to_string().as_str() {
             "" => {
-                let right = self.transport.url(instance, USUAL_CONTEXT);
+                let right = self.url(instance, USUAL_CONTEXT);
                 format!("does --auth-server lack the context path, as in {right}?")
             }
             context => format!("is {context} its context path, and this its public port?"),
         };
         FetchError::NoEndpoint {
             cause,
-            url: self.transport.url(instance, path),
+            url: self.url(instance, path),
             hint,
         }
     }
@@ -216,25 +189,24 @@ impl KeyEndpointSource {
         instance: &Instance,
         path: &str,
     ) -> Result<KeyResponse, TransportError> {
+        let application = &self.settings.application;
         let credentials = [
-            ("appId", self.application.id.as_str()),
-            ("appSecret", self.application.secret.expose_secret()),
+            ("appId", application.id.as_str()),
+            ("appSecret", application.secret.expose_secret()),
         ];
+        let url = self.url(instance, path);
         let question = KeyRequest {
-            target: path,
+            address: instance.address,
             credentials: &credentials,
-            bearer: None,
-            accept: "application/json",
-            known: None,
-            is_last: !self.may_have_set() && !self.wants_list,
-            max_bytes: MAX_BODY_BYTES,
+            is_last: !self.may_have_set() && !self.settings.wants_list,
+            ..KeyRequest::of(&url, "application/json")
         };
-        self.transport.get(instance, question).await
+        self.transport.get(question).await
     }
 
     /// Returns true where there may be a key set; a shared secret is in none.
     fn may_have_set(&self) -> bool {
-        self.signing_type != SigningType::Hmac
+        self.settings.signing_type != SigningType::Hmac
     }
 
     /// Returns the path of the key set or the revocation list, if a `Link` (RFC 8288) of the response
@@ -244,7 +216,7 @@ impl KeyEndpointSource {
         let mut links = response.headers.get_all(header::LINK).iter();
         links
             .any(|link| link.to_str().is_ok_and(|link| link.ends_with(&relation)))
-            .then(|| format!("{}{path}", self.auth_server.context()))
+            .then(|| format!("{}{path}", self.settings.auth_server.context()))
     }
 
     async fn key_set(
@@ -255,16 +227,14 @@ impl KeyEndpointSource {
         contract_key: &VerificationKey,
         is_last: bool,
     ) -> Result<KeySet, FetchError> {
+        let url = self.url(instance, target);
         let question = KeyRequest {
-            target,
-            credentials: &[],
-            bearer: None,
-            accept: "application/jwk-set+json, application/json",
+            address: instance.address,
             known: known.as_ref().map(CachedJwks::version),
             is_last,
-            max_bytes: MAX_BODY_BYTES,
+            ..KeyRequest::of(&url, JWK_SET)
         };
-        let response = self.transport.get(instance, question).await;
+        let response = self.transport.get(question).await;
         let response = response.map_err(FetchError::JwksTransport)?;
         let (keys, known) = jwks::parse_response_with_key(&response, known.as_ref(), contract_key)?;
         self.known = known;

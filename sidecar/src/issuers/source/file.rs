@@ -5,17 +5,15 @@ use std::fmt;
 use std::path::PathBuf;
 
 use runtime::files::bounded_read::{self, ReadError};
-use wire::keys::algorithms::AsymmetricAlgorithm;
-use wire::keys::{KeyError, KeySet};
+use wire::keys::{Algorithm, KeyError, KeySet};
 
 use crate::issuers::http_client::MAX_BODY_BYTES;
-use crate::issuers::jwks::jws;
 
 /// One file and how its keys may be used.
 #[derive(Debug, Clone)]
 pub(crate) struct KeyFile {
     pub(crate) path: PathBuf,
-    pub(crate) algorithms: Vec<AsymmetricAlgorithm>,
+    pub(crate) algorithms: Vec<Algorithm>,
 }
 
 /// The reason why a file has no usable keys. The text names it.
@@ -37,10 +35,10 @@ impl KeyFile {
                 cause,
             })?
             .bytes;
-        let allowed = jws(&self.algorithms);
+        let allowed = &self.algorithms;
         match bytes.trim_ascii_start() {
-            [b'{', ..] => KeySet::from_jwks(&bytes, &allowed),
-            _ => KeySet::from_pem(&String::from_utf8_lossy(&bytes), &allowed),
+            [b'{', ..] => KeySet::from_jwks(&bytes, allowed),
+            _ => KeySet::from_pem(&String::from_utf8_lossy(&bytes), allowed),
         }
         .map_err(|cause| KeyFileError::Unusable {
             path: path(),

@@ -1,0 +1,262 @@
+//! The key set of any issuer, at an address of its own (RFC 7517 §5; `jwks_uri` of OpenID Connect
+//! Discovery and RFC 8414), or at the one that its discovery document names.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use http::{HeaderMap, StatusCode, header};
+use runtime::files::bounded_read;
+use runtime::files::file_watch::run_blocking;
+use runtime::tls::peer::PeerFiles;
+use wire::keys::{Algorithm, KeySet};
+use zeroize::Zeroizing;
+
+use super::issuer_url::{DocumentError, IssuerUrl};
+use crate::issuers::fetch::{FetchError, Purpose};
+use crate::issuers::http_client::{KeyRequest, MAX_BODY_BYTES, Transport};
+use crate::issuers::jwks::{self, CachedJwks, JWK_SET};
+use crate::issuers::jwks_address::JwksAddress;
+use crate::issuers::proxy::KeysProxy;
+
+/// Max. freshness: a longer promise of the issuer would keep a revoked key trusted.
+const MAX_FRESHNESS: Duration = Duration::from_secs(300);
+/// Interval of reads of the discovery document; issuers announce new addresses days ahead.
+const READ_AGAIN_AFTER: Duration = Duration::from_secs(3600);
+/// The same after a failed read, while the known address still responds.
+const TRY_AGAIN_AFTER: Duration = Duration::from_secs(300);
+
+/// The place of a key set.
+#[derive(Debug, Clone)]
+pub(crate) enum Location {
+    Address(JwksAddress),
+    /// By the issuer's document, on its host or on one of these.
+    Issuer(IssuerUrl, Vec<String>),
+}
+
+impl Location {
+    /// Returns the address of the first request.
+    pub(crate) const fn first(&self) -> &JwksAddress {
+        match self {
+            Self::Address(address) => address,
+            Self::Issuer(issuer, _) => issuer.document(),
+        }
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => address.fmt(f),
+            Self::Issuer(issuer, _) => issuer.as_str().fmt(f),
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct KeySetSettings {
+    pub(crate) location: Location,
+    pub(crate) tls: PeerFiles,
+    pub(crate) proxy: Option<KeysProxy>,
+    /// A file with a token for the key server, read at each fetch.
+    pub(crate) bearer_file: Option<PathBuf>,
+    pub(crate) algorithms: Vec<Algorithm>,
+    /// The age after which keys are not trusted (`--max-key-age`): they are fetched well before
+    /// that, whatever their freshness.
+    pub(crate) max_key_age: Option<Duration>,
+}
+
+/// The key set, and the state of its last response.
+#[derive(Debug)]
+pub(crate) struct KeySetSource {
+    pub(super) settings: KeySetSettings,
+    pub(super) transport: Transport,
+    /// `None` before the first document.
+    address: Option<JwksAddress>,
+    /// The time of the next read of the document; `None` for now.
+    next_read: Option<Instant>,
+    /// The set of the last fetch; a failure clears it.
+    known: Option<CachedJwks>,
+    fresh_until: Option<Instant>,
+}
+
+impl KeySetSource {
+    pub(crate) fn new(settings: KeySetSettings) -> Self {
+        let (address, uses_tls) = match &settings.location {
+            Location::Address(address) => (Some(address.clone()), address.is_https()),
+            // A document over plain HTTP may name an address with TLS.
+            Location::Issuer(..) => (None, true),
+        };
+        Self {
+            transport: Transport::new(uses_tls, settings.tls.clone(), settings.proxy.clone()),
+            settings,
+            address,
+            next_read: None,
+            known: None,
+            fresh_until: None,
+        }
+    }
+
+    /// Returns the address of the key set, or of the document before its first read.
+    pub(crate) fn last_endpoint(&self) -> String {
+        let address = self.address.as_ref();
+        address
+            .unwrap_or(self.settings.location.first())
+            .to_string()
+    }
+
+    /// Reads the document if that is due, and fetches the set; `None` where the last response is
+    /// still fresh and no token named an unknown key.
+    pub(crate) async fn fetch(&mut self, purpose: Purpose) -> Result<Option<KeySet>, FetchError> {
+        if let Location::Issuer(issuer, hosts) = self.settings.location.clone()
+            && self.next_read.is_none_or(|next| next <= Instant::now())
+        {
+            let read = self.read_document(&issuer, &hosts).await;
+            if self.address.is_none() {
+                read?;
+            } else if let Err(error) = read {
+                // The known address may still serve.
+                self.next_read = Instant::now().checked_add(TRY_AGAIN_AFTER);
+                tracing::warn!(issuer = issuer.as_str(), %error, "discovery document not read");
+            }
+        }
+        let fetched = self.fetch_set(purpose).await;
+        if fetched.is_err() {
+            self.next_read = None;
+        }
+        fetched
+    }
+
+    async fn read_document(
+        &mut self,
+        issuer: &IssuerUrl,
+        hosts: &[String],
+    ) -> Result<(), FetchError> {
+        let mut response = None;
+        for document in issuer.documents() {
+            let url = document.with_query();
+            let received = self.transport.get(KeyRequest::of(&url, "application/json"));
+            let received = response.insert(received.await?);
+            if received.status != StatusCode::NOT_FOUND {
+                break;
+            }
+        }
+        let response = response.ok_or(DocumentError::NotADocument)?;
+        if response.status != StatusCode::OK {
+            return Err(DocumentError::Status(response.status).into());
+        }
+        let address = issuer.address_in(&response.body, hosts)?;
+        self.next_read = Instant::now().checked_add(READ_AGAIN_AFTER);
+        if self.address.as_ref() != Some(&address) {
+            (self.known, self.fresh_until) = (None, None);
+            self.address = Some(address);
+        }
+        Ok(())
+    }
+
+    async fn fetch_set(&mut self, purpose: Purpose) -> Result<Option<KeySet>, FetchError> {
+        let is_fresh = self.fresh_until.is_some_and(|end| Instant::now() < end);
+        if is_fresh && purpose == Purpose::Tick {
+            return Ok(None);
+        }
+        let address = self.address.as_ref().ok_or(DocumentError::NotADocument)?;
+        let url = address.with_query();
+        let bearer = self.bearer().await?;
+        let (known, requested_at) = (self.known.take(), Instant::now());
+        self.fresh_until = None;
+        let question = KeyRequest {
+            bearer: bearer.as_deref().map(String::as_str),
+            known: known.as_ref().map(CachedJwks::version),
+            ..KeyRequest::of(&url, JWK_SET)
+        };
+        let response = self.transport.get(question).await?;
+        let allowed = &self.settings.algorithms;
+        let (keys, known) = jwks::parse_response(&response, known.as_ref(), allowed)?;
+        self.known = known;
+        let max = self
+            .settings
+            .max_key_age
+            .map_or(MAX_FRESHNESS, |age| age / 2);
+        self.fresh_until = requested_at.checked_add(freshness(&response.headers).min(max));
+        Ok(Some(keys))
+    }
+
+    /// Reads the token for the key server.
+    async fn bearer(&self) -> Result<Option<Zeroizing<String>>, FetchError> {
+        let Some(file) = self.settings.bearer_file.clone() else {
+            return Ok(None);
+        };
+        let read = run_blocking(move || bearer_token(&file)).await;
+        read.map(Some).map_err(FetchError::File)
+    }
+}
+
+/// Reads a token from a file, such as the one that Kubernetes gives a pod.
+pub(crate) fn bearer_token(file: &Path) -> Result<Zeroizing<String>, String> {
+    let text = bounded_read::read_text(file, MAX_BODY_BYTES as u64)
+        .map_err(|error| format!("{}: {error}", file.display()))?;
+    Ok(Zeroizing::new(text.trim().to_owned()))
+}
+
+/// Returns the freshness of the response (RFC 9111 §4.2, §5.2.2).
+fn freshness(headers: &HeaderMap) -> Duration {
+    let mut max_age = 0;
+    for field in headers.get_all(header::CACHE_CONTROL) {
+        for directive in field.to_str().unwrap_or("no-store").split(',') {
+            let directive = directive.trim().to_ascii_lowercase();
+            match directive.split_once('=') {
+                Some(("max-age", seconds)) => {
+                    max_age = seconds.trim_matches('"').parse().unwrap_or_default();
+                }
+                _ if directive.starts_with("no-cache") || directive == "no-store" => {
+                    return Duration::ZERO;
+                }
+                _ => {}
+            }
+        }
+    }
+    let age = headers.get(header::AGE);
+    let age = age.and_then(|age| age.to_str().ok()?.trim().parse::<u64>().ok());
+    Duration::from_secs(max_age)
+        .saturating_sub(Duration::from_secs(age.unwrap_or_default()))
+        .min(MAX_FRESHNESS)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn rfc_9111_freshness_is_capped_at_five_minutes() {
+        for (fields, seconds) in [
+            (&[][..], 0),
+            (&[("cache-control", "max-age=60")], 60),
+            (
+                &[("cache-control", "public, Max-Age=\"60\", immutable")],
+                60,
+            ),
+            (&[("cache-control", "max-age=60"), ("age", "45")], 15),
+            (&[("cache-control", "max-age=60"), ("age", "61")], 0),
+            (&[("cache-control", "max-age=86400")], 300),
+            (&[("cache-control", "max-age=99999999999999999999999")], 0),
+            (&[("cache-control", "max-age=-1")], 0),
+            (&[("cache-control", "s-maxage=60")], 0),
+            (&[("cache-control", "no-cache")], 0),
+            (&[("cache-control", "max-age=60, no-store")], 0),
+            (
+                &[
+                    ("cache-control", "max-age=60"),
+                    ("cache-control", "no-cache"),
+                ],
+                0,
+            ),
+        ] {
+            let mut headers = HeaderMap::new();
+            for (name, value) in fields {
+                headers.append(*name, value.parse().unwrap());
+            }
+            assert_eq!(freshness(&headers).as_secs(), seconds, "{fields:?}");
+        }
+    }
+}
