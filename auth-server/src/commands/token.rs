@@ -9,7 +9,7 @@ use runtime::files::bounded_read;
 use runtime::process::clock::unix_now;
 use runtime::process::exit::ExitError;
 use wire::explain::observer::Observer;
-use wire::explain::report::{Explanation, KeyFacts, Verdict};
+use wire::explain::report::Explanation;
 use wire::keys::{KeySet, VerificationKey};
 use wire::rejection::Rejection;
 use wire::token::bearer;
@@ -77,12 +77,12 @@ fn explain(args: &TokenInspectArgs, token: &str, keys: &KeySet, now: i64) -> Exp
         ..Explanation::default()
     };
     let verified = verify(&policy, token, keys, now, &mut explanation);
-    explanation.verdict = match verified {
-        Ok(()) => Verdict::good("verified"),
-        Err(rejection) => Verdict::rejected(rejection),
-    };
+    match verified {
+        Ok(()) => explanation.conclude("verified", None),
+        Err(rejection) => explanation.conclude("refused", Some(rejection)),
+    }
     explanation.show_token(token);
-    explanation.keys = Some(KeyFacts::of(keys));
+    explanation.show_keys(Some(keys), None);
     explanation
 }
 

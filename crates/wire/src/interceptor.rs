@@ -4,9 +4,11 @@
 //! [`VerificationPolicy::verify_at`](crate::token::verifier::VerificationPolicy::verify_at),
 //! verifies the token and is the only one that a cache may replace.
 
+use std::fmt;
+
 use http::{HeaderMap, HeaderName, Method};
 
-use crate::explain::observer::{Fact, Observer, Unobserved};
+use crate::explain::observer::{Observer, Unobserved};
 use crate::http::cors::AllowedOrigins;
 use crate::http::destination::Destination;
 use crate::http::methods::certain_method;
@@ -157,7 +159,7 @@ impl Interceptor {
         if let (None, Some(name)) = (token, &self.sources.cookie) {
             let found = cookie::token_of(headers, name, max);
             if found != Ok(None) {
-                observer.learned(Fact::TokenCookie(name));
+                observer.learned("from", format_args!("the cookie {name}"));
             }
             token = found?;
         }
@@ -210,13 +212,10 @@ impl Interceptor {
         let relative = path
             .canonical()
             .and_then(|canonical| self.context.strip(canonical));
-        if let Some(relative) = relative {
-            observer.learned(Fact::RelativePath(relative));
-        }
         let is_user_details = relative == Some(USER_DETAILS_PATH);
         // Over HTTP/2 no field announces a body.
         if !has_body && self.allowed_origins.is_preflight(method, headers) {
-            observer.learned(Fact::Preflight);
+            observer.skipped("authorization", "a preflight of an allowed origin");
             return Ok(AuthRequirement::Preflight {
                 of_user_details: is_user_details,
             });
@@ -228,7 +227,7 @@ impl Interceptor {
             .filter(|_| !is_user_details)
             .and_then(|path| self.pattern_of(&self.pass_list, method, headers, path));
         if let Some(pattern) = pattern {
-            observer.learned(Fact::PassPattern(pattern));
+            observer.learned("path", opened(relative, pattern));
             return Ok(AuthRequirement::Pass);
         }
         let token = self.token_observed(headers, opens_websocket, observer);
@@ -237,13 +236,18 @@ impl Interceptor {
                 .filter(|_| !is_user_details)
                 .and_then(|path| self.pattern_of(&self.optional, method, headers, path))
         {
-            observer.learned(Fact::OptionalPattern(pattern));
+            observer.learned("path", opened(relative, pattern));
+            observer.skipped("authorization", "a token may be missing here, and it is");
             return Ok(AuthRequirement::Pass);
+        }
+        match relative {
+            Some(path) => observer.learned("path", format_args!("{path} matches no public path")),
+            None => observer.learned("path", NEVER_OPEN),
         }
         let token = token.and_then(|token| token.ok_or(Rejection::TokenMissing));
         let token = observer.check("authorization", token)?;
         if let Some(name) = self.token_header(token) {
-            observer.learned(Fact::TokenHeader(name));
+            observer.learned("from", name);
         }
         Ok(if is_user_details {
             AuthRequirement::UserDetails(token)
@@ -285,6 +289,15 @@ pub fn check_method(method: &Method) -> Result<(), Rejection> {
         true => Err(Rejection::MethodNotAllowed),
         false => Ok(()),
     }
+}
+
+const NEVER_OPEN: &str =
+    "never open: outside the context path, or spelt as programs read differently";
+
+/// Describes a path that a pattern opens, for an explanation.
+fn opened(relative: Option<&str>, pattern: &PathPattern) -> impl fmt::Display {
+    let (path, pattern) = (relative.unwrap_or_default(), pattern.as_str());
+    fmt::from_fn(move |f| write!(f, "{path} is open: {pattern}"))
 }
 
 #[cfg(test)]
@@ -562,9 +575,9 @@ mod tests {
 
         fn skipped(&mut self, _: &'static str, _: &'static str) {}
 
-        fn learned(&mut self, fact: Fact<'_>) {
-            if let Fact::TokenHeader(name) | Fact::TokenCookie(name) = fact {
-                self.0 = Some(name.to_owned());
+        fn learned(&mut self, label: &'static str, fact: impl fmt::Display) {
+            if label == "from" {
+                self.0 = Some(fact.to_string());
             }
         }
     }

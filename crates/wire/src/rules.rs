@@ -10,7 +10,6 @@ use http::{HeaderMap, Method};
 use serde_json::{Map, Value};
 use smallvec::SmallVec;
 
-use crate::explain::observer::RuleFacts;
 use crate::http::destination::Destination;
 use crate::http::loose_path::LoosePath;
 use crate::http::methods::{Methods, certain_method};
@@ -265,16 +264,17 @@ impl AccessRules {
     }
 
     /// Describes a rule and the claims that a payload has for it, for an explanation.
-    pub fn describe(&self, rule: usize, payload: &Map<String, Value>) -> Option<RuleFacts> {
+    pub fn describe(&self, rule: usize, payload: &Map<String, Value>) -> Option<String> {
         let rule = self.rules.get(rule)?;
         let names: Vec<_> = rule.requirement.claim_names().collect();
         let claims: Vec<_> = names.iter().map(|name| name.find(payload)).collect();
-        Some(RuleFacts {
-            name: rule.name.clone(),
-            needs: rule.requirement.to_string(),
-            found: rule.requirement.found(&claims),
-            holds: rule.requirement.verdict(&claims) == RuleVerdict::Holds,
-        })
+        let sign = match rule.requirement.verdict(&claims) {
+            RuleVerdict::Holds => '✓',
+            _ => '✗',
+        };
+        let (name, needs) = (&rule.name, &rule.requirement);
+        let found = needs.found(&claims);
+        Some(format!("{sign} {name}: needs {needs}; found {found}"))
     }
 }
 

@@ -17,7 +17,7 @@ use http::{HeaderMap, StatusCode, header};
 use runtime::net::client_address::TrustedProxies;
 use runtime::process::clock::unix_seconds;
 use wire::explain::observer::Observer;
-use wire::explain::report::{Explanation, KeyFacts, Verdict};
+use wire::explain::report::Explanation;
 use wire::rejection::Rejection;
 
 use self::request::{ExplainRequest, RequestError};
@@ -68,23 +68,27 @@ impl Explainer {
         let raw = question.raw_head()?;
         let mut explanation = Explanation {
             at: question.at.unwrap_or_else(|| unix_seconds(now)),
-            request: Some(without_tokens(&format!(
-                "{} {}",
-                question.method, question.target
-            ))),
             ..Explanation::default()
         };
-        explanation.verdict = match read(&raw) {
+        let line = format!("{} {}", question.method, question.target);
+        explanation.learned("request", without_tokens(&line));
+        let decided = match read(&raw) {
             Ok(head) => self.decide(&head, &mut explanation),
-            Err(rejection) => {
-                explanation.checked("framing", Err(rejection));
-                Verdict::rejected(rejection)
-            }
+            Err(rejection) => explanation.check("framing", Err(rejection)),
         };
+        match decided {
+            Ok((outcome, reported)) => explanation.conclude(outcome, reported),
+            Err(rejection) => explanation.conclude("refused", Some(rejection)),
+        }
         Ok(explanation)
     }
 
-    fn decide(&self, received: &ReceivedHead, explanation: &mut Explanation) -> Verdict {
+    /// Returns the outcome, and a rejection that is only reported.
+    fn decide(
+        &self,
+        received: &ReceivedHead,
+        explanation: &mut Explanation,
+    ) -> Result<(&'static str, Option<Rejection>), Rejection> {
         let rules = self.rules.load();
         let at = explanation.at;
         let policy = &rules.auth_policy;
@@ -104,23 +108,25 @@ impl Explainer {
         // Also of keys that are too old to be trusted.
         let keys = issuer.and_then(|issuer| self.keys.get(issuer));
         let state = keys.map(|keys| keys.load());
-        explanation.keys = Some(key_facts(state.as_deref().and_then(Option::as_deref)));
-        match decision {
-            Err(rejected) => Verdict::rejected(rejected.rejection),
-            Ok(Decision::Respond(_) | Decision::Preflight) => Verdict::good("answered"),
-            Ok(Decision::Forward(forward)) => match self.sent(received, &forward, &rules) {
-                Ok(lines) => {
-                    explanation.head = Some(lines);
-                    match forward.reported {
-                        Some(rejection) => Verdict::reported(rejection),
-                        None => Verdict::good(forward.outcome().as_str()),
-                    }
-                }
-                Err(error) => {
-                    Verdict::rejected(errors::rejection_of(&error).unwrap_or(Rejection::Internal))
-                }
-            },
+        let state = state.as_deref().and_then(Option::as_deref);
+        explanation.show_keys(
+            state.map(InstalledKeys::keys),
+            state.map(|state| state.age(Instant::now()).as_secs()),
+        );
+        let forward = match decision.map_err(|rejected| rejected.rejection)? {
+            Decision::Respond(_) | Decision::Preflight => return Ok(("answered", None)),
+            Decision::Forward(forward) => forward,
+        };
+        let lines = self.sent(received, &forward, &rules);
+        for line in
+            lines.map_err(|error| errors::rejection_of(&error).unwrap_or(Rejection::Internal))?
+        {
+            explanation.learned("service", line);
         }
+        Ok(match forward.reported {
+            Some(rejection) => ("reported", Some(rejection)),
+            None => (forward.outcome().as_str(), None),
+        })
     }
 
     /// Returns the head that the service gets.
@@ -160,14 +166,6 @@ impl Explainer {
 fn read(raw: &[u8]) -> Result<ReceivedHead, Rejection> {
     let head = received::take(&mut BytesMut::from(raw))?;
     head.ok_or(Rejection::RequestMalformed)
-}
-
-fn key_facts(state: Option<&InstalledKeys>) -> KeyFacts {
-    state.map_or_else(KeyFacts::default, |state| KeyFacts {
-        age_seconds: Some(state.age(Instant::now()).as_secs()),
-        generation: Some(state.generation()),
-        ..KeyFacts::of(state.keys())
-    })
 }
 
 async fn explain(

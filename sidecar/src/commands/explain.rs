@@ -7,7 +7,7 @@ use runtime::admin::client;
 use runtime::files::bounded_read;
 use runtime::process::exit::ExitError;
 use runtime::process::output;
-use wire::explain::report::{Explanation, Verdict};
+use wire::explain::report::Explanation;
 
 use super::not_a_sidecar;
 use crate::admin::explain::request::ExplainRequest;
@@ -36,13 +36,14 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<(), ExitError> {
     output::print(&text)?;
     match &args.expect {
         None => Ok(()),
-        Some(expected) => as_expected(expected, &explanation.verdict),
+        Some(expected) => as_expected(expected, &explanation),
     }
 }
 
-/// Compares the verdict with the expected outcome or reason code.
-fn as_expected(expected: &str, verdict: &Verdict) -> Result<(), ExitError> {
-    let found = verdict.reason.as_ref().unwrap_or(&verdict.outcome);
+/// Compares the outcome with the expected one or reason code.
+fn as_expected(expected: &str, explanation: &Explanation) -> Result<(), ExitError> {
+    let found = explanation.reason.as_ref();
+    let found = found.unwrap_or(&explanation.outcome);
     if expected == found {
         return Ok(());
     }

@@ -8,7 +8,7 @@ use http::HeaderMap;
 use runtime::net::shares::Holder;
 use wire::api::envelope::{Envelope, MSG_OPERATION_SUCCEEDED};
 use wire::api::user_details::CurrentUserDetails;
-use wire::explain::observer::{Fact, Observer, Unobserved};
+use wire::explain::observer::{Observer, Unobserved};
 use wire::explain::unverified::DecodedToken;
 use wire::interceptor::{AuthRequirement, Interceptor};
 use wire::rejection::Rejection;
@@ -298,7 +298,7 @@ impl AuthPolicy {
             let payload = payload.unwrap_or_default();
             for rule in rules.matching(request, context) {
                 if let Some(facts) = rules.describe(rule, &payload) {
-                    observer.learned(Fact::Rule(&facts));
+                    observer.learned("rules", facts);
                 }
             }
             observer.checked("rules", outcome.map_err(|broken| broken.rejection));
@@ -409,7 +409,7 @@ impl AuthPolicy {
             }
         };
         if let Some(name) = &issuer.name {
-            observer.learned(Fact::Issuer(name));
+            observer.learned("issuer", name);
         }
         keys.with_keys(issuer.keys, |keys| {
             let keys = observer.check("keys", keys)?;

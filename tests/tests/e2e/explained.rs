@@ -93,17 +93,16 @@ impl Request {
             assert!(!signature.is_some_and(|signature| end.stdout.contains(signature)));
         }
         let explanation: Value = serde_json::from_str(&end.stdout).unwrap();
-        let verdict = &explanation["verdict"];
-        let outcome = match verdict["reason"].as_str() {
-            Some(reason) => format!("{} {reason}", verdict["status"]),
-            None => verdict["outcome"].as_str().unwrap().to_owned(),
+        let outcome = match explanation["reason"].as_str() {
+            Some(reason) => format!("{} {reason}", explanation["status"]),
+            None => explanation["outcome"].as_str().unwrap().to_owned(),
         };
         let checks = explanation["checks"].as_array().unwrap();
         let failed = checks.iter().filter(|check| check["outcome"] == "failed");
-        let rejected = usize::from(!verdict["reason"].is_null());
+        let rejected = usize::from(!explanation["reason"].is_null());
         assert_eq!(failed.count(), rejected, "{explanation}");
         let line = |line: &Value| line.as_str().unwrap().to_owned();
-        let head = explanation["head"].as_array();
+        let head = explanation["service"].as_array();
         Fate {
             outcome,
             head: head.map(|lines| comparable(lines.iter().map(line).collect())),

@@ -152,12 +152,12 @@ fn explain_lists_the_rules_with_what_they_need_and_find() {
         reloading.sidecar().explain(&arguments, &[&line]).stdout
     };
     let json: Value = serde_json::from_str(&explained(&["--json"])).unwrap();
-    assert_eq!(json["verdict"]["reason"], "insufficient_scope");
+    assert_eq!(json["reason"], "insufficient_scope");
     assert_eq!(
         json["rules"],
         json!([
-            {"name": "admin", "needs": "scope admin or root", "found": "scp = [\"user\"]", "holds": false},
-            {"name": "rule-2", "needs": "a valid token", "found": "none of these claims", "holds": true},
+            "✗ admin: needs scope admin or root; found scp = [\"user\"]",
+            "✓ rule-2: needs a valid token; found none of these claims",
         ])
     );
     let line = "✗ admin: needs scope admin or root; found scp = [\"user\"]";

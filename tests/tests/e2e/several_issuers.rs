@@ -202,8 +202,8 @@ fn metrics_and_explanations_name_the_issuer() {
         let end = sidecar.explain(&arguments, &[bearer]);
         assert_eq!(end.code, Some(0), "{}{}", end.stdout, end.stderr);
         let explanation: Value = serde_json::from_str(&end.stdout).unwrap();
-        assert_eq!(explanation["issuer"], issuer, "{token}");
-        let keys = explanation["keys"]["keys"].as_array().map_or(0, Vec::len);
-        assert_eq!(keys, usize::from(!issuer.is_null()), "{token}");
+        assert_eq!(explanation["issuer"][0], issuer, "{token}");
+        let has_keys = explanation["keys"][0] != "none";
+        assert_eq!(has_keys, !issuer.is_null(), "{token}");
     }
 }

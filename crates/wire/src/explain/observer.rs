@@ -3,10 +3,8 @@
 //! The decision is the same with and without an observer. It only receives each step, and costs
 //! nothing where it is [`Unobserved`].
 
-use serde::{Deserialize, Serialize};
+use std::fmt::Display;
 
-use crate::http::path_patterns::PathPattern;
-use crate::keys::VerificationKey;
 use crate::rejection::Rejection;
 
 /// A receiver of each step, in order.
@@ -20,8 +18,8 @@ pub trait Observer {
     /// Records a check that is left out, with the reason.
     fn skipped(&mut self, check: &'static str, why: &'static str);
 
-    /// Records a fact.
-    fn learned(&mut self, fact: Fact<'_>);
+    /// Records a fact under a label.
+    fn learned(&mut self, label: &'static str, fact: impl Display);
 
     /// Records the cause of a rejection, which `detail` finds only where it is recorded.
     fn explains<T>(
@@ -33,7 +31,7 @@ pub trait Observer {
             && let Err(rejection) = outcome
             && let Some(detail) = detail(*rejection)
         {
-            self.learned(Fact::Detail(&detail));
+            self.learned("found", detail);
         }
     }
 
@@ -55,44 +53,6 @@ pub trait Observer {
     }
 }
 
-/// A fact found during a decision.
-#[derive(Debug, Clone, Copy)]
-pub enum Fact<'a> {
-    /// The path that is compared with the pass list, relative to the context path.
-    RelativePath(&'a str),
-    /// The matching pattern of the pass list.
-    PassPattern(&'a PathPattern),
-    /// The matching pattern of the paths where a token may be missing, for a request without one.
-    OptionalPattern(&'a PathPattern),
-    /// The request is a CORS preflight of an allowed origin.
-    Preflight,
-    /// The name of the token header that the token came in.
-    TokenHeader(&'a str),
-    /// The name of the cookie that holds the token, or that holds no usable one.
-    TokenCookie(&'a str),
-    /// The name of the issuer that the token's `iss` selects, where there are several.
-    Issuer(&'a str),
-    /// The key that signed the token.
-    SigningKey(&'a VerificationKey),
-    /// A rule for the request.
-    Rule(&'a RuleFacts),
-    /// The member or claim for which a token is rejected, and the setting that changes that.
-    Detail(&'a str),
-}
-
-/// A rule for the request, and what the token has for it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RuleFacts {
-    /// The name of the rule.
-    pub name: String,
-    /// Its conditions.
-    pub needs: String,
-    /// The claims of the token that it compares.
-    pub found: String,
-    /// True if the token satisfies it.
-    pub holds: bool,
-}
-
 /// The observer that records nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unobserved;
@@ -104,5 +64,5 @@ impl Observer for Unobserved {
 
     fn skipped(&mut self, _check: &'static str, _why: &'static str) {}
 
-    fn learned(&mut self, _fact: Fact<'_>) {}
+    fn learned(&mut self, _label: &'static str, _fact: impl Display) {}
 }

@@ -1,11 +1,11 @@
 //! The readable parts of a token, for people. Nothing here is verified, and no decision uses it.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Header and claims of a token; never the signature.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DecodedToken {
     /// The first part.
     pub header: Value,

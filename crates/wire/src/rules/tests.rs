@@ -44,7 +44,8 @@ fn verdict(requirement: Requirement, payload: &Value) -> RuleVerdict {
     let claims: Vec<_> = claims.map(|name| name.find(members).cloned()).collect();
     let verdicts = rules.verdicts(&claims);
     let facts = rules.describe(0, members).unwrap();
-    assert_eq!(facts.holds, verdicts[0] == RuleVerdict::Holds, "{facts:?}");
+    let holds = verdicts[0] == RuleVerdict::Holds;
+    assert_eq!(facts.starts_with('✓'), holds, "{facts}");
     verdicts[0]
 }
 
@@ -140,8 +141,8 @@ fn an_explanation_has_the_claims_of_the_rule_alone() {
         (json!({"scope": "x"}), r#"scope = "x""#),
     ] {
         let facts = rules.describe(0, payload.as_object().unwrap()).unwrap();
-        assert_eq!(facts.found, found);
-        assert_eq!(facts.needs, r#"scope orders:read, and dept = "a" or 7"#);
+        let needs = r#"needs scope orders:read, and dept = "a" or 7; found "#;
+        assert!(facts.ends_with(&format!("{needs}{found}")), "{facts}");
     }
     assert_eq!(Requirement::default().to_string(), "a valid token");
 }

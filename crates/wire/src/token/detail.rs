@@ -6,8 +6,9 @@ use serde_json::{Map, Value};
 use super::claim_mapping::{ClaimMapping, first};
 use super::claim_name::ClaimName;
 use super::verifier::{VerificationPolicy, rejected_member};
+use crate::explain::report::names_of;
 use crate::explain::unverified::DecodedToken;
-use crate::keys::{KeySet, VerificationKey, algorithms};
+use crate::keys::KeySet;
 use crate::rejection::Rejection;
 
 type Members = Map<String, Value>;
@@ -29,12 +30,12 @@ pub(super) fn of(
         Rejection::TokenAlgorithm => Some(format!(
             "its `alg` is {}; the issuer's keys are {}, and `algorithms` of the [[issuer]] may allow fewer",
             readable(header.get("alg")),
-            names(keys)
+            names_of(keys)
         )),
         Rejection::TokenKeyUnknown => Some(format!(
             "its `kid` is {}; the issuer's keys are {}",
             readable(header.get("kid")),
-            names(keys)
+            names_of(keys)
         )),
         Rejection::TokenIssuer => {
             let issuer = policy.issuer.as_deref().unwrap_or_default();
@@ -152,13 +153,6 @@ fn invalid(policy: &VerificationPolicy, claims: &Members) -> Option<String> {
 fn listed(claims: &[ClaimName]) -> String {
     let names: Vec<_> = claims.iter().map(|claim| format!("`{claim}`")).collect();
     names.join(" or ")
-}
-
-fn names(keys: &KeySet) -> String {
-    let name =
-        |key: &VerificationKey| format!("{} ({})", key.id(), algorithms::name(key.algorithm()));
-    let names: Vec<_> = keys.keys().iter().map(name).collect();
-    names.join(", ")
 }
 
 /// Describes a value by itself if it is short, else by its kind.

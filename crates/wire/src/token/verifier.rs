@@ -13,7 +13,8 @@ use super::claim_mapping::ClaimMapping;
 use super::claim_name::ClaimName;
 use super::claims::{Claims, Validity};
 use super::detail;
-use crate::explain::observer::{Fact, Observer, Unobserved};
+use crate::explain::observer::{Observer, Unobserved};
+use crate::explain::report::name_of;
 use crate::keys::{KeyId, KeySet, VerificationKey, algorithms};
 use crate::rejection::Rejection;
 use crate::strict_json;
@@ -100,7 +101,7 @@ impl VerificationPolicy {
         let header = observer.check("token_header", Header::parse(token.header, check_type))?;
         let signature = check_signature(keys, &header, &token);
         let key = observer.check("signature", signature)?;
-        observer.learned(Fact::SigningKey(key));
+        observer.learned("signed by", name_of(key));
         let claims = decode(token.payload).and_then(|payload| self.claims(&payload));
         let claims = observer.check("claims", claims)?;
         observer.check("times", self.check_times(claims.validity(), now))?;
