@@ -3,8 +3,6 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -101,21 +99,6 @@ impl Browser {
         let entries = entries.as_array().cloned().unwrap_or_default();
         let message = |entry: &Value| entry["message"].as_str().map(str::to_owned);
         entries.iter().filter_map(message).collect()
-    }
-
-    /// Returns a picture of the whole page as PNG.
-    pub fn picture(&self) -> Vec<u8> {
-        let height = self.run(
-            "window.scrollTo(0, 0);
-             const page = Math.ceil(document.body.getBoundingClientRect().bottom);
-             return page + window.outerHeight - window.innerHeight",
-        );
-        let height = height.as_u64().unwrap_or(1000).clamp(300, 3000);
-        self.post("/window/rect", &json!({"width": 1200, "height": height}));
-        let png = self.get("/screenshot");
-        STANDARD
-            .decode(png.as_str().expect("a picture"))
-            .expect("base64")
     }
 
     fn element(&self, selector: &str) -> String {

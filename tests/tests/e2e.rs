@@ -55,7 +55,6 @@ mod e2e {
     mod login;
     mod oauth_clients;
     mod operation;
-    mod pages;
     mod pass_list;
     mod paths;
     mod pipelining;

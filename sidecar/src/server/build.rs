@@ -18,37 +18,32 @@ use tokio::sync::watch;
 use crate::admin::drain::Drain;
 use crate::admin::explain::Explainer;
 use crate::admin::probes;
-use crate::admin::status::{self, Status};
+use crate::admin::status::Status;
 use crate::admin::suggest::Suggestions;
 use crate::app::App;
 use crate::background::{supervised, until_stopped};
-use crate::cli::ServeArgs;
 use crate::config::Config;
 use crate::downstream::limits;
 use crate::exchange::Exchanges;
 use crate::issuers::IssuerSettings;
-use crate::issuers::issuer_keys::NamedKeys;
+use crate::issuers::current::CurrentKeys;
 use crate::issuers::task::{Changes, IssuerTask};
 use crate::server::connections::ClientConnections;
 use crate::server::listener;
 use crate::server::reload::{Reload, WatchedFiles};
 use crate::server::services::{follow_tls, run_issuers, serve_admin_port};
-use crate::server::shutdown::{ExitReason, GracefulStop};
+use crate::server::shutdown::{ExitReason, GracefulStop, ShutdownTimeouts};
 use crate::upstream::exposure_check::ExposureProbe;
 use crate::upstream::{IDLE_TIMEOUT, UpstreamNames};
 
-/// Serves until a signal. `config` comes from `args`; `files` holds the state of their files before
-/// that.
+/// Serves until a signal. `files` holds the state of the files of `config` before it was read.
 ///
 /// # Errors
 /// At the start an address that cannot be bound or resolved; later the end of a background task.
-pub(crate) fn serve(
-    config: Config,
-    args: &ServeArgs,
-    files: WatchedFiles,
-) -> Result<(), ExitError> {
-    let public = bind(Port::Public, config.listen)?;
-    let admin = bind(Port::Admin, config.admin_listen)?;
+pub(crate) fn serve(config: Config, files: WatchedFiles) -> Result<(), ExitError> {
+    let args = &config.args;
+    let public = bind(Port::Public, args.listening.listen)?;
+    let admin = bind(Port::Admin, args.listening.admin_listen)?;
     let app = Arc::new(App::new(&config)?);
     let addresses = [
         (Port::Public, address(&public)?),
@@ -128,15 +123,14 @@ fn admin_routes(config: &Config, app: &App, stop: &GracefulStop) -> Router {
     };
     let status = Status {
         health: app.health.clone(),
-        metrics: Arc::clone(&app.registry),
-        explainer: explainer.clone(),
+        rules: Arc::clone(&app.rules),
         suggestions: suggestions.clone(),
     };
     drain
         .routes()
         .merge(explainer.routes())
         .merge(suggestions.routes())
-        .merge(status::routes(Arc::new(status)))
+        .merge(status.routes())
 }
 
 fn graceful_stop(
@@ -150,7 +144,10 @@ fn graceful_stop(
     GracefulStop {
         addresses: addresses.into(),
         log_format,
-        times: config.stop,
+        times: ShutdownTimeouts {
+            lame_duck: config.args.stop.lame_duck.duration(),
+            drain_timeout: config.args.stop.drain_timeout.duration(),
+        },
         draining: app.draining.clone(),
         serving,
         connections: watch::Sender::new(false),
@@ -163,32 +160,32 @@ fn graceful_stop(
 /// Prepares the task of each issuer, and the senders of their changes.
 fn issuer_tasks(config: &Config, app: &App) -> Result<(Vec<IssuerTask>, Changes), ExitError> {
     let issuers = config.issuers.iter().zip(app.keys.iter());
-    let task = |(settings, keys): (&IssuerSettings, &NamedKeys)| {
+    let task = |(settings, keys): (&IssuerSettings, &Arc<CurrentKeys>)| {
         let (schedule, metrics) = (config.schedule.clone(), app.metrics.clone());
-        IssuerTask::new(settings.clone(), keys, schedule, metrics)
+        IssuerTask::new(settings.clone(), Arc::clone(keys), schedule, metrics)
     };
     issuers.map(task).collect()
 }
 
 fn client_connections(config: &Config, app: Arc<App>) -> ClientConnections {
     let descriptors = fd_limit::for_clients();
-    let max = limits::max_of("--max-connections", config.max_connections, descriptors);
+    let max = limits::max_of(
+        "--max-connections",
+        config.args.limits.max_connections,
+        descriptors,
+    );
     let evictions = app.metrics.connections_evicted();
     let slots = ConnectionSlots::counting("public port", max, evictions);
     let requests = Exchanges::new(app, limits::max_idle(descriptors), IDLE_TIMEOUT);
-    ClientConnections::new(
-        requests,
-        config.tls.clone(),
-        slots,
-        config.request_header_timeout,
-    )
+    let timeout = config.args.limits.request_header_timeout.duration();
+    ClientConnections::new(requests, config.tls.clone(), slots, timeout)
 }
 
 fn pingora_conf(config: &Config) -> ServerConf {
     ServerConf {
-        threads: config.threads,
+        threads: config.args.limits.threads,
         // Work stealing needs several threads, and a runtime for one thread is cheaper.
-        work_stealing: config.threads > 1,
+        work_stealing: config.args.limits.threads > 1,
         // Pingora's own timers need a thread that wakes every 10 ms; tokio's do not.
         fast_timeout_to_tokio_threshold_seconds: Some(0),
         ..ServerConf::default()

@@ -86,7 +86,7 @@ fn explain_shows_the_head_that_a_service_of_http_2_gets() {
             .explain(&["--json", "-X", method, "/orders/42?a=b"], &lines);
         assert_eq!(end.code, Some(0), "{}", end.stderr);
         let explanation: Value = serde_json::from_str(&end.stdout).unwrap();
-        let displayed = explanation["head"].as_array().unwrap().iter();
+        let displayed = explanation["service"].as_array().unwrap().iter();
         let mut displayed: Vec<_> = displayed.filter_map(Value::as_str).collect();
         displayed.sort_unstable();
         assert_eq!(displayed, received);
@@ -132,11 +132,9 @@ fn what_cannot_be_explained_is_a_named_usage_error() {
 fn explain_is_for_loopback_and_for_no_page_of_another_site() {
     let stack = ForgedStack::start();
     let admin = stack.sidecar.admin();
-    let (json, form) = ("application/json", "application/x-www-form-urlencoded");
+    let json = "application/json";
     let question = r#"{"method":"GET","target":"/","headers":[["host","a"]]}"#;
-    let fields = "method=GET&target=%2F&headers=";
     let (own_host, long) = (admin.to_string(), " ".repeat(200_000));
-    let own = format!("http://{admin}");
     let (evil_host, evil) = ("evil.example", Some("http://evil.example"));
     for (media_type, host, origin, body, status) in [
         (json, &*own_host, None, question, 200),
@@ -145,20 +143,15 @@ fn explain_is_for_loopback_and_for_no_page_of_another_site() {
         (json, &own_host, evil, question, 403),
         (json, &own_host, None, "{}", 400),
         (json, &own_host, None, &long, 413),
-        (form, &own_host, Some(&*own), fields, 200),
-        (form, &own_host, evil, fields, 403),
-        (form, evil_host, evil, fields, 421),
-        (form, &own_host, Some(&*own), &long, 413),
     ] {
-        let path = if media_type == form { "/" } else { "/explain" };
-        let request = Request::new("POST", path)
+        let request = Request::new("POST", "/explain")
             .line(format!("Content-Type: {media_type}"))
             .body(body.as_bytes());
         let request = origin.into_iter().fold(request, |request, origin| {
             request.line(format!("Origin: {origin}"))
         });
         let response = exchange(admin, "POST", &request.bytes(host));
-        assert_eq!(response.status(), status, "{path} {host} {origin:?}");
+        assert_eq!(response.status(), status, "{host} {origin:?}");
     }
     assert_eq!(admin_get(admin, "/livez").status(), 200);
 }
@@ -194,6 +187,6 @@ fn token_inspect_prints_claims_and_the_reason_of_a_rejection() {
         assert!(!text.contains(signature), "{text}");
     }
     let json: Value = serde_json::from_str(&inspect(&token, &["--json"])).unwrap();
-    assert_eq!(json["verdict"]["outcome"], "verified");
+    assert_eq!(json["outcome"], "verified");
     assert_eq!(json["token"]["claims"]["userId"], "1");
 }
