@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use prometheus_client::registry::Registry;
 use runtime::admin::health::Health;
+use runtime::net::client_address::TrustedProxies;
 use runtime::net::fd_limit;
 use runtime::process::exit::ExitError;
 use runtime::traces;
@@ -16,7 +17,7 @@ use crate::downstream::in_flight::InFlight;
 use crate::downstream::limits;
 use crate::issuers::IssuerSettings;
 use crate::issuers::current::CurrentKeys;
-use crate::issuers::issuer_keys::{IssuerKeys, NamedKeys};
+use crate::issuers::issuer_keys::IssuerKeys;
 use crate::issuers::key_metrics::KeyMetrics;
 use crate::issuers::readiness;
 use crate::telemetry::metrics::Metrics;
@@ -49,7 +50,7 @@ impl App {
     /// # Errors
     /// [`ExitError::Config`] for an address of the service that does not resolve.
     pub(crate) fn new(config: &Config) -> Result<Self, ExitError> {
-        let issuers = config.issuers.iter();
+        let (args, issuers) = (&config.args, config.issuers.iter());
         let keys = issuers.map(|issuer| keys_of(issuer, config)).collect();
         let keys = Arc::new(IssuerKeys::new(keys));
         let rules = Arc::new(CurrentRules::new(config.rules.clone()));
@@ -59,7 +60,7 @@ impl App {
         health.computed(move || readiness::report(&known, Instant::now()));
         let max = (
             "--max-requests",
-            config.max_requests,
+            args.limits.max_requests,
             fd_limit::for_clients(),
         );
         Ok(Self {
@@ -68,31 +69,29 @@ impl App {
             upstream: upstream(config)?,
             request_logger: RequestLogger {
                 metrics: metrics.clone(),
-                access_log: config.access_log,
-                logged_user: config.logged_user,
-                trusted_proxies: Arc::new(config.trusted_proxies.clone()),
+                access_log: args.access.access_log,
+                logged_user: args.access.access_log_user,
+                trusted_proxies: Arc::new(TrustedProxies::new(args.access.trusted_proxy.clone())),
                 reported: Arc::default(),
             },
-            request_body_timeout: config.request_body_timeout,
-            downstream_write_timeout: config.downstream_write_timeout,
+            request_body_timeout: args.limits.request_body_timeout.limit(),
+            downstream_write_timeout: args.limits.downstream_write_timeout.limit(),
             in_flight: InFlight::new(limits::max_of(max.0, max.1, max.2)),
-            close_streams_on_expiry: config.close_streams_on_expiry,
+            close_streams_on_expiry: args.limits.close_streams_on_expiry,
             metrics,
             registry: Arc::new(registry),
-            request_ids: config.request_ids,
+            request_ids: args.tracing.request_id,
             health,
             draining: Draining::default(),
         })
     }
 }
 
-fn keys_of(issuer: &IssuerSettings, config: &Config) -> NamedKeys {
+fn keys_of(issuer: &IssuerSettings, config: &Config) -> Arc<CurrentKeys> {
     let required = issuer.revocations.and_then(|list| list.required);
-    let keys = CurrentKeys::new(config.token_cache.clone(), config.max_key_age, required);
-    NamedKeys {
-        name: issuer.name.clone(),
-        keys: Arc::new(keys),
-    }
+    let max_age = config.args.keys.max_key_age.limit();
+    let keys = CurrentKeys::new(config.token_cache.clone(), max_age, required);
+    Arc::new(keys.of(issuer.name.clone()))
 }
 
 fn metrics(

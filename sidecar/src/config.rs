@@ -2,10 +2,8 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use runtime::command_line::exposed_secrets;
-use runtime::net::client_address::TrustedProxies;
 use runtime::process::clock::unix_now;
 use runtime::process::exit::ExitError;
 use runtime::tls::{HTTP_2_OR_1, ServerTls};
@@ -18,7 +16,6 @@ use crate::issuers::IssuerSettings;
 use crate::issuers::schedule::Schedule;
 use crate::issuers::source::SourceSettings;
 use crate::issuers::token_cache::TokenCacheConfig;
-use crate::telemetry::access_log::{AccessLog, LoggedUser};
 use crate::upstream::{UpstreamSettings, UpstreamTls};
 
 mod access_rules;
@@ -47,20 +44,10 @@ const REPORTING_ENDED: &str =
 /// Memory for verified tokens: some 30,000 of them.
 const TOKEN_CACHE_BYTES: usize = 16 * 1024 * 1024;
 
-/// Durations of the shutdown steps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ShutdownTimeouts {
-    /// Time in which routers notice that the sidecar is not ready.
-    pub(crate) lame_duck: Duration,
-    /// Time after which requests in flight are cut off.
-    pub(crate) drain_timeout: Duration,
-}
-
-/// The settings of `serve`.
+/// The settings of `serve`, and what they stand for.
 #[derive(Debug)]
 pub(crate) struct Config {
-    pub(crate) listen: SocketAddr,
-    pub(crate) admin_listen: SocketAddr,
+    pub(crate) args: ServeArgs,
     /// `None`: plain HTTP.
     pub(crate) tls: Option<Arc<ServerTls>>,
     /// About patterns and rules, and expired certificates.
@@ -71,29 +58,10 @@ pub(crate) struct Config {
     pub(crate) bypass: Option<(SocketAddr, bool)>,
     pub(crate) rules: Rules,
     pub(crate) upstream: UpstreamSettings,
-    pub(crate) close_streams_on_expiry: bool,
     /// At least one.
     pub(crate) issuers: Vec<IssuerSettings>,
-    trusts_shared_secret: bool,
     pub(crate) schedule: Schedule,
     pub(crate) token_cache: TokenCacheConfig,
-    /// `None`: forever.
-    pub(crate) max_key_age: Option<Duration>,
-    pub(crate) request_header_timeout: Duration,
-    /// `None`: forever.
-    pub(crate) request_body_timeout: Option<Duration>,
-    /// `None`: forever.
-    pub(crate) downstream_write_timeout: Option<Duration>,
-    /// `None`: the default.
-    pub(crate) max_connections: Option<usize>,
-    /// `None`: the default.
-    pub(crate) max_requests: Option<usize>,
-    pub(crate) threads: usize,
-    pub(crate) stop: ShutdownTimeouts,
-    pub(crate) access_log: AccessLog,
-    pub(crate) logged_user: LoggedUser,
-    pub(crate) trusted_proxies: TrustedProxies,
-    pub(crate) request_ids: bool,
 }
 
 impl Config {
@@ -125,8 +93,6 @@ impl Config {
             settings: args.to_toml()?,
         };
         Ok(Self {
-            listen: args.listening.listen,
-            admin_listen: args.listening.admin_listen,
             tls,
             of_settings,
             probes: probes::service_probes(args, &upstream)?,
@@ -137,29 +103,13 @@ impl Config {
                 tls: upstream_tls,
                 address: upstream,
             },
-            close_streams_on_expiry: args.limits.close_streams_on_expiry,
-            trusts_shared_secret: args.keys.signing_type == Some(SigningType::Hmac),
             schedule: schedule(args)?,
             token_cache: TokenCacheConfig {
                 bytes: TOKEN_CACHE_BYTES / sources_of_keys.len().max(1),
                 ..TokenCacheConfig::default()
             },
-            max_key_age: args.keys.max_key_age.limit(),
-            request_header_timeout: args.limits.request_header_timeout.duration(),
-            request_body_timeout: args.limits.request_body_timeout.limit(),
-            downstream_write_timeout: args.limits.downstream_write_timeout.limit(),
-            max_connections: args.limits.max_connections,
-            max_requests: args.limits.max_requests,
-            threads: args.limits.threads,
-            stop: ShutdownTimeouts {
-                lame_duck: args.stop.lame_duck.duration(),
-                drain_timeout: args.stop.drain_timeout.duration(),
-            },
-            access_log: args.access.access_log,
-            logged_user: args.access.access_log_user,
-            trusted_proxies: TrustedProxies::new(args.access.trusted_proxy.clone()),
-            request_ids: args.tracing.request_id,
             issuers: sources_of_keys,
+            args: args.clone(),
         })
     }
 
@@ -238,7 +188,7 @@ impl Config {
                 "--resource: without an issuer that is a URL its metadata names no server that issues tokens",
             );
         }
-        if self.trusts_shared_secret {
+        if self.args.keys.signing_type == Some(SigningType::Hmac) {
             warnings
                 .push("--signing-type hmac: a reader of this process's memory can issue tokens");
         }

@@ -89,13 +89,13 @@ fn serve(args: &ServeArgs, warnings: Vec<String>) -> Result<(), ExitError> {
     }
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
-        listen = %config.listen,
-        admin_listen = %config.admin_listen,
+        listen = %args.listening.listen,
+        admin_listen = %args.listening.admin_listen,
         upstream = %config.upstream.address,
         keys_from = config.keys_from(),
         "starting"
     );
-    server::build::serve(config, args, watched)
+    server::build::serve(config, watched)
 }
 
 /// Silences libraries that log each step of their start at info. The requested filter comes last and

@@ -20,6 +20,8 @@ use crate::issuers::token_cache::{TokenCache, TokenCacheConfig};
 /// placeholder.
 #[derive(Debug, Default)]
 pub(crate) struct CurrentKeys {
+    /// The issuer's name; `None` for the only issuer.
+    pub(crate) name: Option<String>,
     state: ArcSwapOption<InstalledKeys>,
     on_demand: OnDemandFetch,
     /// The last fetch, if it failed.
@@ -145,6 +147,20 @@ impl CurrentKeys {
             max_age,
             max_revocation_age,
             ..Self::default()
+        }
+    }
+
+    /// Gives the issuer a name.
+    #[must_use]
+    pub(crate) fn of(self, name: Option<String>) -> Self {
+        Self { name, ..self }
+    }
+
+    /// Puts the name in front of a text about the issuer.
+    pub(super) fn named(&self, text: String) -> String {
+        match &self.name {
+            Some(name) => format!("{name}: {text}"),
+            None => text,
         }
     }
 
@@ -364,11 +380,6 @@ mod tests {
             1 => KeySet::nameless(keys.remove(0)),
             _ => KeySet::named(keys),
         }
-    }
-
-    #[test]
-    fn there_is_no_key_before_the_first() {
-        assert!(CurrentKeys::default().load().is_none());
     }
 
     #[test]

@@ -7,38 +7,20 @@ use wire::rejection::Rejection;
 
 use super::current::{CurrentKeys, InstalledKeys};
 
-/// The keys of one issuer.
-#[derive(Debug, Clone)]
-pub(crate) struct NamedKeys {
-    /// `None` for the only issuer.
-    pub(crate) name: Option<String>,
-    pub(crate) keys: Arc<CurrentKeys>,
-}
-
-impl NamedKeys {
-    /// Puts the name in front of a text about the issuer.
-    pub(super) fn named(&self, text: String) -> String {
-        match &self.name {
-            Some(name) => format!("{name}: {text}"),
-            None => text,
-        }
-    }
-}
-
 /// The keys of all issuers, in the order of the configuration.
 #[derive(Debug, Clone)]
-pub(crate) struct IssuerKeys(Vec<NamedKeys>);
+pub(crate) struct IssuerKeys(Vec<Arc<CurrentKeys>>);
 
 impl IssuerKeys {
-    pub(crate) const fn new(issuers: Vec<NamedKeys>) -> Self {
+    pub(crate) const fn new(issuers: Vec<Arc<CurrentKeys>>) -> Self {
         Self(issuers)
     }
 
     pub(crate) fn get(&self, issuer: usize) -> Option<&Arc<CurrentKeys>> {
-        self.0.get(issuer).map(|named| &named.keys)
+        self.0.get(issuer)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &NamedKeys> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<CurrentKeys>> {
         self.0.iter()
     }
 
@@ -50,7 +32,7 @@ impl IssuerKeys {
     /// Returns the whole seconds until a fetch may bring the keys that a token lacks, at least 1, for
     /// `Retry-After`.
     pub(crate) fn seconds_until_next(&self, now: Instant) -> u64 {
-        let waits = self.iter().filter_map(|named| named.keys.until_next(now));
+        let waits = self.iter().filter_map(|keys| keys.until_next(now));
         waits.min().unwrap_or_default().as_secs() + 1
     }
 }

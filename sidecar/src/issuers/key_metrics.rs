@@ -7,8 +7,8 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 
-use super::current::InstalledKeys;
-use super::issuer_keys::{IssuerKeys, NamedKeys};
+use super::current::{CurrentKeys, InstalledKeys};
+use super::issuer_keys::IssuerKeys;
 
 /// Metrics that are computed at the scrape, for each issuer by its name if it has one. All but the
 /// first are absent without a key.
@@ -25,8 +25,8 @@ impl Collector for KeyMetrics {
             MetricType::Gauge,
         )?;
         for named in self.0.iter() {
-            let state = named.keys.load();
-            let is_usable = named.keys.usable(state.as_deref(), now).is_ok();
+            let state = named.load();
+            let is_usable = named.usable(state.as_deref(), now).is_ok();
             write(&mut metric, named, &u64::from(is_usable))?;
         }
         self.encode_each(
@@ -58,8 +58,8 @@ impl KeyMetrics {
         encoder: &mut DescriptorEncoder<'_>,
         now: Instant,
     ) -> Result<(), std::fmt::Error> {
-        let list = |named: &NamedKeys| {
-            let state = named.keys.load();
+        let list = |named: &Arc<CurrentKeys>| {
+            let state = named.load();
             let revocations = state.as_deref()?.revocations()?;
             let entries = revocations.list().count();
             Some((entries, revocations.age(now).as_secs_f64()))
@@ -93,12 +93,12 @@ impl KeyMetrics {
         help: &str,
         value: impl Fn(&InstalledKeys) -> V,
     ) -> Result<(), std::fmt::Error> {
-        if self.0.iter().all(|named| named.keys.load().is_none()) {
+        if self.0.iter().all(|named| named.load().is_none()) {
             return Ok(());
         }
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for named in self.0.iter() {
-            if let Some(keys) = named.keys.load().as_deref() {
+            if let Some(keys) = named.load().as_deref() {
                 write(&mut metric, named, &value(keys))?;
             }
         }
@@ -109,7 +109,7 @@ impl KeyMetrics {
 /// Writes one value, with the issuer's name if it has one.
 fn write(
     metric: &mut MetricEncoder<'_>,
-    issuer: &NamedKeys,
+    issuer: &CurrentKeys,
     value: &impl EncodeGaugeValue,
 ) -> Result<(), std::fmt::Error> {
     match &issuer.name {
@@ -128,7 +128,6 @@ mod tests {
     use wire::keys::signing_type::SigningType;
     use wire::keys::{KeySet, VerificationKey};
 
-    use super::super::current::CurrentKeys;
     use super::*;
 
     fn exposition(registry: &Registry) -> String {
@@ -141,11 +140,7 @@ mod tests {
     fn the_key_age_appears_with_the_first_key() {
         let keys = Arc::new(CurrentKeys::default());
         let mut registry = Registry::default();
-        let only = NamedKeys {
-            name: None,
-            keys: Arc::clone(&keys),
-        };
-        let issuers = Arc::new(IssuerKeys::new(vec![only]));
+        let issuers = Arc::new(IssuerKeys::new(vec![Arc::clone(&keys)]));
         registry.register_collector(Box::new(KeyMetrics(issuers)));
         assert!(!exposition(&registry).contains("key_age_seconds"));
         let secret = "0123456789abcdef0123456789abcdef";
@@ -158,13 +153,11 @@ mod tests {
 
     #[test]
     fn each_of_several_issuers_has_its_label() {
-        let keys = ["a", "b"].map(|name| NamedKeys {
-            name: Some(name.to_owned()),
-            keys: Arc::default(),
-        });
+        let keys =
+            ["a", "b"].map(|name| Arc::new(CurrentKeys::default().of(Some(name.to_owned()))));
         let secret = "0123456789abcdef0123456789abcdef";
         let key = VerificationKey::parse(SigningType::Hmac, secret).unwrap();
-        keys[1].keys.install(KeySet::nameless(key), Instant::now());
+        keys[1].install(KeySet::nameless(key), Instant::now());
         let mut registry = Registry::default();
         let issuers = Arc::new(IssuerKeys::new(keys.to_vec()));
         registry.register_collector(Box::new(KeyMetrics(issuers)));

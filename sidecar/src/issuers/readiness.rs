@@ -8,7 +8,7 @@ use runtime::admin::health::ConditionState;
 use wire::rejection::Rejection;
 
 use super::current::CurrentKeys;
-use super::issuer_keys::{IssuerKeys, NamedKeys};
+use super::issuer_keys::IssuerKeys;
 
 const NOT_FETCHED: &str = "not fetched yet";
 const TOO_OLD: &str = "older than --max-key-age";
@@ -21,7 +21,7 @@ const CACHE_FAILS: &str = "the key cache cannot be written and does not count at
 pub(crate) fn report(issuers: &IssuerKeys, now: Instant) -> ConditionState {
     let reasons: Vec<_> = issuers
         .iter()
-        .map(|issuer| Some(issuer.named(missing(&issuer.keys, now)?)))
+        .map(|issuer| Some(issuer.named(missing(issuer, now)?)))
         .collect();
     let ok = reasons.iter().any(Option::is_none);
     let reasons: Vec<_> = reasons.into_iter().flatten().collect();
@@ -58,8 +58,8 @@ fn missing(keys: &CurrentKeys, now: Instant) -> Option<String> {
 }
 
 /// Returns the age of an issuer's keys, and that its cache fails.
-fn note(issuer: &NamedKeys, now: Instant) -> Option<String> {
-    let state = issuer.keys.load();
+fn note(issuer: &CurrentKeys, now: Instant) -> Option<String> {
+    let state = issuer.load();
     let age = state.as_ref().map(|state| {
         let from_cache = match state.is_cached() {
             true => ", from the key cache",
@@ -67,7 +67,7 @@ fn note(issuer: &NamedKeys, now: Instant) -> Option<String> {
         };
         format!("fetched {} s ago{from_cache}", state.age(now).as_secs())
     });
-    let cache_fails = issuer.keys.cache_fails.load(Ordering::Relaxed);
+    let cache_fails = issuer.cache_fails.load(Ordering::Relaxed);
     let age = age.or_else(|| issuer.name.as_ref().map(|_| NOT_FETCHED.to_owned()));
     let notes: Vec<_> = age
         .into_iter()
@@ -102,16 +102,12 @@ mod tests {
     #[test]
     fn one_issuer_is_needed_and_the_missing_ones_are_named() {
         let now = Instant::now();
-        let list_required = |required| {
+        let list_required = |name: &str, required| {
             let keys = CurrentKeys::new(TokenCacheConfig::default(), Some(HOUR), required);
-            Arc::new(keys)
+            Arc::new(keys.of(Some(name.to_owned())))
         };
-        let [a, b] = [list_required(None), list_required(Some(MINUTE))];
-        let named = |name: &str, keys: &Arc<CurrentKeys>| NamedKeys {
-            name: Some(name.to_owned()),
-            keys: Arc::clone(keys),
-        };
-        let issuers = IssuerKeys::new(vec![named("a", &a), named("b", &b)]);
+        let [a, b] = [list_required("a", None), list_required("b", Some(MINUTE))];
+        let issuers = IssuerKeys::new(vec![Arc::clone(&a), Arc::clone(&b)]);
         let reason = |at| report(&issuers, at).reason;
         let missing = "a: not fetched yet; b: not fetched yet";
         assert_eq!(reason(now).as_deref(), Some(missing));

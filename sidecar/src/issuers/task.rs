@@ -24,7 +24,6 @@ use super::backoff::Backoff;
 use super::cache::KeyCache;
 use super::current::{CurrentKeys, FailedFetch, InstallOutcome, KeySetFingerprint};
 use super::fetch::{FetchError, Purpose};
-use super::issuer_keys::NamedKeys;
 use super::revocations::{FetchedList, RevocationRefresh};
 use super::schedule::{Schedule, Tick, Ticks};
 use super::source::{KeySource, SourceSettings};
@@ -45,8 +44,6 @@ pub(crate) type Changes = Vec<mpsc::UnboundedSender<Change>>;
 /// Keeps the keys of one issuer fresh.
 #[derive(Debug)]
 pub(crate) struct IssuerTask {
-    /// The issuer's name in logs and metrics; `None` for the only issuer.
-    name: Option<String>,
     source: KeySource,
     schedule: Schedule,
     keys: Arc<CurrentKeys>,
@@ -69,7 +66,7 @@ impl IssuerTask {
     /// Those of [`KeySource::open`] for the only issuer; one of several does not stop the start.
     pub(crate) fn new(
         settings: IssuerSettings,
-        of: &NamedKeys,
+        keys: Arc<CurrentKeys>,
         schedule: Schedule,
         metrics: Metrics,
     ) -> Result<(Self, mpsc::UnboundedSender<Change>), ExitError> {
@@ -80,20 +77,19 @@ impl IssuerTask {
             (Ok(None), _) | (Err(_), Some(_)) => {}
             (Err(error), None) => return Err(error),
         }
-        metrics.expect_key_refreshes(of.name.as_deref());
+        metrics.expect_key_refreshes(keys.name.as_deref());
         let cache = settings.key_cache.map(|cache| {
-            let failing = Arc::clone(&of.keys.cache_fails);
+            let failing = Arc::clone(&keys.cache_fails);
             KeyCache::new(cache, metrics.clone(), failing)
         });
         let revocations = settings
             .revocations
-            .map(|_| RevocationRefresh::new(Arc::clone(&of.keys), metrics.clone()));
+            .map(|_| RevocationRefresh::new(Arc::clone(&keys), metrics.clone()));
         let (sender, changes) = mpsc::unbounded_channel();
         let mut task = Self {
-            name: of.name.clone(),
             source,
             schedule,
-            keys: Arc::clone(&of.keys),
+            keys,
             cache,
             revocations,
             poll: settings.revocations.and_then(|list| list.poll),
@@ -117,7 +113,7 @@ impl IssuerTask {
         self.keys.install(found.keys, found.fetched);
         let state = self.keys.load();
         let age_seconds = state.as_ref().map(|state| state.age(now).as_secs());
-        let issuer = self.name.as_deref();
+        let issuer = self.keys.name.as_deref();
         if self.keys.usable(state.as_deref(), now).is_ok() {
             tracing::info!(issuer, %key_ids, age_seconds, "verification key loaded from the key cache");
         } else {
@@ -233,7 +229,7 @@ impl IssuerTask {
         if self.skipped != keys.skipped() {
             self.skipped = keys.skipped().to_vec();
             for key in &self.skipped {
-                tracing::info!(issuer = self.name, key, "a key of the set is not used");
+                tracing::info!(issuer = self.keys.name, key, "a key of the set is not used");
             }
         }
         self.keys.on_demand().fetched(Instant::now());
@@ -241,7 +237,7 @@ impl IssuerTask {
         let was_cached = state.as_ref().is_some_and(|state| state.is_cached());
         let key_ids = KeySetFingerprint::of(&keys);
         let change = self.keys.install(keys, Instant::now());
-        let issuer = self.name.as_deref();
+        let issuer = self.keys.name.as_deref();
         match change {
             InstallOutcome::First => tracing::info!(issuer, %key_ids, "verification key fetched"),
             InstallOutcome::Replaced => {
@@ -259,13 +255,14 @@ impl IssuerTask {
     }
 
     fn count(&self, result: RefreshResult) {
-        self.metrics.key_refreshed(result, self.name.as_deref());
+        self.metrics
+            .key_refreshed(result, self.keys.name.as_deref());
     }
 
     /// One line for each attempt, however long it lasts.
     fn on_failure(&mut self, error: &FetchError) {
         self.count(RefreshResult::Failed);
-        let (source, issuer) = (self.source.last_endpoint(), self.name.as_deref());
+        let (source, issuer) = (self.source.last_endpoint(), self.keys.name.as_deref());
         let (state, now) = (self.keys.load(), Instant::now());
         let is_usable = self.keys.usable(state.as_deref(), now).is_ok();
         let until_tick = self.schedule.until_next();

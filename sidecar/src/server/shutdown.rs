@@ -23,8 +23,16 @@ use runtime::traces;
 use tokio::sync::watch;
 
 use crate::background::Draining;
-use crate::config::ShutdownTimeouts;
 use crate::telemetry::metrics::Metrics;
+
+/// Durations of the shutdown steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ShutdownTimeouts {
+    /// Time in which routers notice that the sidecar is not ready.
+    pub(crate) lame_duck: Duration,
+    /// Time after which requests in flight are cut off.
+    pub(crate) drain_timeout: Duration,
+}
 
 /// Waits for the signal and carries out the shutdown.
 #[derive(Debug)]

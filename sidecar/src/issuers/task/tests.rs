@@ -15,7 +15,7 @@ const YEARLY: &str = "0 0 0 1 1 *";
 
 /// Starts an auth server that responds to the n-th fetch with the n-th of these envelopes, and
 /// returns the task that fetches from it.
-fn task(cron: &str, envelopes: Vec<String>) -> (IssuerTask, Arc<CurrentKeys>) {
+fn task(envelopes: Vec<String>) -> (IssuerTask, Arc<CurrentKeys>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let auth_server = format!("http://{}/auth", listener.local_addr().unwrap());
     thread::spawn(move || {
@@ -44,13 +44,16 @@ fn task(cron: &str, envelopes: Vec<String>) -> (IssuerTask, Arc<CurrentKeys>) {
         key_cache: None,
         revocations: None,
     };
-    let of = NamedKeys {
-        name: None,
-        keys: Arc::default(),
-    };
+    let keys = Arc::<CurrentKeys>::default();
     let metrics = Metrics::new(&TokenCacheCounters::default()).0;
-    let (task, _) = IssuerTask::new(settings, &of, Schedule::new(cron).unwrap(), metrics).unwrap();
-    (task, of.keys)
+    let (task, _) = IssuerTask::new(
+        settings,
+        Arc::clone(&keys),
+        Schedule::new(YEARLY).unwrap(),
+        metrics,
+    )
+    .unwrap();
+    (task, keys)
 }
 
 fn envelope(success: bool, letter: &str) -> String {
@@ -71,7 +74,7 @@ async fn contract_7_a_failed_fetch_never_replaces_a_key() {
         envelope(true, "a"),
         envelope(true, "b"),
     ];
-    let (mut task, keys) = task(YEARLY, envelopes);
+    let (mut task, keys) = task(envelopes);
     for (expected, succeeds) in [
         (None, false),
         (Some(1), true),
@@ -89,7 +92,7 @@ async fn contract_7_a_failed_fetch_never_replaces_a_key() {
 
 #[test]
 fn a_fetch_that_panics_has_failed_and_the_next_one_may_succeed() {
-    let (mut task, keys) = task(YEARLY, vec![envelope(true, "a")]);
+    let (mut task, keys) = task(vec![envelope(true, "a")]);
     // The library panics where a connection is to be made on a runtime without one.
     let deaf = tokio::runtime::Builder::new_current_thread().build();
     deaf.unwrap().block_on(task.fetch(Purpose::Tick));
@@ -119,24 +122,15 @@ async fn without_a_key_a_failed_fetch_is_tried_again_before_the_tick() {
         envelope(false, "a"),
         envelope(true, "a"),
     ];
-    let (task, keys) = task(YEARLY, envelopes);
+    let (task, keys) = task(envelopes);
     let run = tokio::spawn(task.run());
     until(&keys, 1).await;
     run.abort();
 }
 
 #[tokio::test]
-async fn the_schedule_fetches_again() {
-    let envelopes = vec![envelope(true, "a"), envelope(true, "b")];
-    let (task, keys) = task("* * * * * *", envelopes);
-    let run = tokio::spawn(task.run());
-    until(&keys, 2).await;
-    run.abort();
-}
-
-#[tokio::test]
 async fn a_fetch_on_demand_does_not_wait_for_the_schedule() {
-    let (task, keys) = task(YEARLY, vec![envelope(true, "a"), envelope(true, "b")]);
+    let (task, keys) = task(vec![envelope(true, "a"), envelope(true, "b")]);
     let run = tokio::spawn(task.run());
     until(&keys, 1).await;
     let token = Bearer::new("a.b.c").unwrap();
