@@ -545,9 +545,9 @@ mod tests {
         };
         let interceptor = interceptor().with_sources(sources);
         for (cookies, reported) in [
-            ("session=a.b.c", Some("session")),
-            ("session=a.b.c; session=d.e.f", Some("session")),
-            ("session=", Some("session")),
+            ("session=a.b.c", Some("the cookie session")),
+            ("session=a.b.c; session=d.e.f", Some("the cookie session")),
+            ("session=", Some("the cookie session")),
             ("other=a.b.c", None),
         ] {
             let headers = headers(&[(COOKIE, cookies)]);

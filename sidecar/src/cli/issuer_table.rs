@@ -19,12 +19,14 @@ const OWN_NAME: &str = "auth-server";
 
 impl ServeArgs {
     /// Returns all issuers: the one that the flags describe, unless a table has its place, and those
-    /// of the tables.
+    /// of the tables, the auth server's first.
     pub(crate) fn all_issuers(&self) -> Vec<IssuerTable> {
         let is_in_table = self.issuers.iter().any(|table| table.auth_server);
         let of_flags = Some(self.issuer_of_flags()).filter(|_| !is_in_table);
         let of_flags = of_flags.flatten().into_iter();
-        of_flags.chain(self.issuers.iter().cloned()).collect()
+        let mut all: Vec<_> = of_flags.chain(self.issuers.iter().cloned()).collect();
+        all.sort_by_key(|table| !table.auth_server);
+        all
     }
 
     /// Returns the table that says what the flags do; `None` where they name no source of keys.

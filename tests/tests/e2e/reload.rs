@@ -80,7 +80,7 @@ fn a_changed_file_takes_effect_by_itself() {
     wait::until("the new pass list", || reloading.open("/second/a") == "200");
     assert_eq!(reloading.open("/first/a"), "401 token_missing");
     let page = admin_get(reloading.sidecar().admin(), "/").text();
-    has(&page, "public-path = [&quot;/second/**&quot;]");
+    has(&page, "public-path = [\"/second/**\"]");
     reloading
         .sidecar()
         .process()
