@@ -376,7 +376,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_list_of_a_former_process_goes_on_from_its_cursor_and_number() {
+    fn a_cached_list_goes_on_from_its_cursor_and_number() {
         let mut refresh = refresh();
         assert_eq!(refresh.cursor(), None);
         let cached = CachedList {
