@@ -180,7 +180,7 @@ impl<'a, C: ClientSide> Serving<'a, C> {
             self.progress.forwarded = Instant::now();
         }
         loop {
-            let mut connected = self.connect(forward.kind).await?;
+            let mut connected = self.connect(forward).await?;
             let service = &mut connected.service;
             let begun = self.request.begin(upload, service, self.client, forward);
             let mut exchange = Exchange {
@@ -219,20 +219,23 @@ impl<'a, C: ClientSide> Serving<'a, C> {
 
     /// Takes an open connection to the service, or opens one; retries for a second while the service
     /// restarts.
-    async fn connect(&mut self, kind: RequestKind) -> pingora::Result<Connected> {
+    async fn connect(&mut self, forward: &Forward) -> pingora::Result<Connected> {
         let (exchanges, progress) = (self.exchanges, &mut self.progress);
+        let (request, client) = (&self.request, self.client);
+        let head = |scheme: &str| request.stream_head(scheme, client, forward);
         loop {
             if let Some(pause) = progress.tries.pause() {
                 tokio::time::sleep(pause).await;
             }
             let connecting = exchanges.connections.connect(
                 &exchanges.app.upstream,
-                kind == RequestKind::WebSocket,
+                forward.kind == RequestKind::WebSocket,
+                &head,
                 &mut progress.service,
             );
             let error = match connecting.await {
-                Ok(connected) => return Ok(connected),
-                Err(error) => error.into_up(),
+                Err(error) if *error.esource() != ErrorSource::Downstream => error.into_up(),
+                connected => return connected,
             };
             if !progress.tries.after_connecting(&error, Instant::now()) {
                 return Err(error);

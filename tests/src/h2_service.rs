@@ -1,5 +1,5 @@
 //! A service that speaks HTTP/2 only, as gRPC services do: it echoes every body and ends each
-//! response with a trailer. `GET …/large` returns 20 MB, `…/early` responds before its body, `…/hints` with an interim response first, `…/reset`
+//! response with a trailer. As Netty does, it ends a connection for too long fields or too many resets. `GET …/large` returns 20 MB, `…/early` responds before its body, `…/hints` with an interim response first, `…/reset`
 //! breaks its response off, and gRPC's health service knows `down`, which does not serve, and the service without a name.
 
 use std::net::SocketAddr;
@@ -9,16 +9,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use h2::server::SendResponse;
-use h2::{RecvStream, SendStream};
+use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, HeaderValue, Request, Response};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::Runtime;
+use tokio::sync::Notify;
 
 use crate::echo_service::MARK;
 
 /// The trailer at the end of each response.
 pub const TRAILER: &str = "x-echo-trailer";
+
+/// The most that one connection may bring: bytes of one block of fields, and resets.
+const MAX_FIELDS: usize = 10 * 1024;
+const MAX_RESETS: usize = 200;
 
 const LARGE: &str = "/large";
 const BEFORE_BODY: &str = "/early";
@@ -44,6 +49,32 @@ struct Seen {
     connections: AtomicUsize,
     cut_off: AtomicUsize,
     resets: Mutex<Vec<u32>>,
+}
+
+/// The peer of one connection.
+#[derive(Debug)]
+struct Peer {
+    seen: Arc<Seen>,
+    resets: AtomicUsize,
+    /// Signals that it went too far.
+    breach: Notify,
+}
+
+impl Peer {
+    fn sent(&self, fields: &HeaderMap) {
+        let sizes = fields
+            .iter()
+            .map(|(name, value)| name.as_str().len() + value.len() + 32);
+        if sizes.sum::<usize>() > MAX_FIELDS {
+            self.breach.notify_one();
+        }
+    }
+
+    fn reset(&self) {
+        if self.resets.fetch_add(1, Ordering::SeqCst) >= MAX_RESETS {
+            self.breach.notify_one();
+        }
+    }
 }
 
 /// A running service; stopped on drop.
@@ -144,16 +175,31 @@ async fn serve(connection: impl AsyncRead + AsyncWrite + Unpin, seen: Arc<Seen>)
         return;
     };
     seen.connections.fetch_add(1, Ordering::SeqCst);
-    while let Some(Ok((request, respond))) = connection.accept().await {
-        tokio::spawn(respond_to(request, respond, Arc::clone(&seen)));
+    let peer = Arc::new(Peer {
+        seen,
+        resets: AtomicUsize::new(0),
+        breach: Notify::new(),
+    });
+    loop {
+        tokio::select! {
+            accepted = connection.accept() => {
+                let Some(Ok((request, respond))) = accepted else {
+                    return;
+                };
+                peer.sent(request.headers());
+                tokio::spawn(respond_to(request, respond, Arc::clone(&peer)));
+            }
+            () = peer.breach.notified() => connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM),
+        }
     }
 }
 
 async fn respond_to(
     request: Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
-    seen: Arc<Seen>,
+    peer: Arc<Peer>,
 ) {
+    let seen = &peer.seen;
     let (head, body) = request.into_parts();
     let is_large = head.uri.path().ends_with(LARGE);
     let is_health = head.uri.path() == HEALTH;
@@ -184,6 +230,7 @@ async fn respond_to(
     } else {
         echo(body, respond, &mut trailers).await
     };
+    peer.sent(&trailers);
     match served {
         Ok(bytes) => {
             if let Some(request) = lock(&seen.requests).get_mut(index) {
@@ -192,6 +239,7 @@ async fn respond_to(
             }
         }
         Err(error) => {
+            peer.reset();
             lock(&seen.resets).extend(error.reason().map(u32::from));
             seen.cut_off.fetch_add(1, Ordering::SeqCst);
         }
@@ -230,7 +278,7 @@ async fn reset(mut respond: SendResponse<Bytes>) -> Result<usize, h2::Error> {
     send(&mut out, Bytes::from_static(b"half")).await?;
     // A reset would overtake it.
     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-    out.send_reset(h2::Reason::ENHANCE_YOUR_CALM);
+    out.send_reset(Reason::ENHANCE_YOUR_CALM);
     Ok(0)
 }
 
@@ -295,7 +343,7 @@ async fn send(out: &mut SendStream<Bytes>, mut data: Bytes) -> Result<(), h2::Er
                 let part = data.split_to(room?.min(data.len()));
                 out.send_data(part, false)?;
             }
-            None => return Err(h2::Reason::CANCEL.into()),
+            None => return Err(Reason::CANCEL.into()),
         }
     }
     Ok(())

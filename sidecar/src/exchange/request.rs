@@ -141,12 +141,21 @@ impl Request {
             }
             Service::Http2(stream) => {
                 upload.begin_stream()?;
-                let mut head = ForwardedHead::to_http_2(&self.head);
-                self.rewrite(&mut head, client, forward)?;
-                let head = head.into_stream_head(stream.scheme)?;
-                stream.begin(head, self.head.body.is_done())
+                stream.begin(self.head.body.is_done())
             }
         }
+    }
+
+    /// Returns the head for a service of HTTP/2.
+    pub(super) fn stream_head(
+        &self,
+        scheme: &str,
+        client: &Client,
+        forward: &Forward,
+    ) -> pingora::Result<http::Request<()>> {
+        let mut head = ForwardedHead::to_http_2(&self.head);
+        self.rewrite(&mut head, client, forward)?;
+        head.into_stream_head(scheme)
     }
 
     fn rewrite(

@@ -16,6 +16,7 @@ use wire::http::framing::unread::may_be_request;
 use super::chunks;
 use crate::config::live::Rules;
 use crate::request::http2;
+use crate::upstream::connections::http2::{MAX_SHARED_FIELDS, size_of};
 use crate::upstream::service::{Http2Stream, Service};
 
 /// Max bytes that wait for the service before the next read from the client.
@@ -208,6 +209,10 @@ impl Upload {
             let checked = http2::check_values(trailers);
             checked.map_err(|_| Error::new_down(ErrorType::InvalidHTTPHeader))?;
             upstream_request.rewrite_trailers(trailers, auth_policy)?;
+            if size_of(trailers) > MAX_SHARED_FIELDS {
+                let why = "trailers of more than 8 KiB";
+                return Err(Error::explain(ErrorType::InvalidHTTPHeader, why).into_down());
+            }
         }
         self.body = BodyReader::NONE;
         self.end_chunks();

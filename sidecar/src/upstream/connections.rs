@@ -1,10 +1,11 @@
 //! Connections to the service, in the version of HTTP that it speaks.
 
-pub(super) mod http2;
+pub(crate) mod http2;
 mod pool;
 
 use std::time::{Duration, Instant};
 
+use http::Request;
 use pingora::connectors::TransportConnector;
 use pingora::protocols::ALPN;
 use pingora::protocols::l4::socket::SocketAddr as ServiceAddress;
@@ -42,19 +43,21 @@ impl Connections {
     }
 
     /// Takes a connection that is open, or opens one, to the address that `tried` gets. A tunnel needs
-    /// HTTP/1.1; over TLS the service chooses the version until it has chosen that.
+    /// HTTP/1.1; over TLS the service chooses the version until it has chosen that. Over HTTP/2 the
+    /// `head` for the scheme selects it: a long one may end its connection, and no other request with it.
     pub(crate) async fn connect(
         &self,
         upstream: &Upstream,
         opens_tunnel: bool,
+        head: &impl Fn(&str) -> pingora::Result<Request<()>>,
         tried: &mut Option<ServiceAddress>,
     ) -> pingora::Result<Connected> {
-        match self.connect_once(upstream, opens_tunnel, tried).await {
+        match self.connect_once(upstream, opens_tunnel, head, tried).await {
             // It may have another version than the one it chose.
             Err(error)
                 if *error.etype() == ErrorType::TLSHandshakeFailure && upstream.forget_choice() =>
             {
-                self.connect_once(upstream, opens_tunnel, tried).await
+                Box::pin(self.connect_once(upstream, opens_tunnel, head, tried)).await
             }
             connected => connected,
         }
@@ -64,6 +67,7 @@ impl Connections {
         &self,
         upstream: &Upstream,
         opens_tunnel: bool,
+        head: &impl Fn(&str) -> pingora::Result<Request<()>>,
         tried: &mut Option<ServiceAddress>,
     ) -> pingora::Result<Connected> {
         let peer = upstream.peer();
@@ -71,28 +75,31 @@ impl Connections {
         *tried = Some(peer.any.address().clone());
         let in_http_1 = opens_tunnel || upstream.speaks_http_1();
         let scheme = if peer.any.is_tls() { "https" } else { "http" };
-        let stream = |slot| Service::Http2(Box::new(Http2Stream::new(slot, scheme)));
+        // Boxed, as what opens a connection: they would be most of what an idle connection takes.
+        let head = (!in_http_1).then(|| head(scheme).map(Box::new));
+        let head = head.transpose()?;
+        let is_shared = head.as_deref().is_some_and(http2::is_short);
+        let stream = |slot| Service::Http2(Box::new(Http2Stream::new(slot, head.map(|it| *it))));
         let connected = |service, is_reused| Connected {
             service,
             key: peer.key,
             is_reused,
         };
-        let open = match in_http_1 {
-            true => self.idle.take(peer.key, Instant::now()).map(Service::Http1),
-            false => self.http_2.take(peer.key).map(stream),
-        };
-        if let Some(service) = open {
-            return Ok(connected(service, true));
+        if in_http_1 && let Some(open) = self.idle.take(peer.key, Instant::now()) {
+            return Ok(connected(Service::Http1(open), true));
+        }
+        if is_shared && let Some(slot) = self.http_2.take(peer.key) {
+            return Ok(connected(stream(slot), true));
         }
         let settings = if in_http_1 { &peer.http_1 } else { &peer.any };
-        // Boxed: with TLS in it, it would be most of what an idle connection takes.
         let opened = Box::pin(self.connector.new_stream(settings)).await;
         let opened = opened.inspect_err(|_| upstream.unreachable(&peer))?;
         // Without TLS, the settings chose HTTP/2.
         let is_http_2 =
             !in_http_1 && (!peer.any.is_tls() || opened.selected_alpn_proto() == Some(ALPN::H2));
         let service = if is_http_2 {
-            let slot = self.http_2.begin(opened, peer.key).await;
+            let key = is_shared.then_some(peer.key);
+            let slot = Box::pin(self.http_2.begin(opened, key)).await;
             stream(slot.or_err(ErrorType::HandshakeError, "HTTP/2")?)
         } else {
             Service::Http1(opened)

@@ -36,26 +36,31 @@ impl Service {
 /// A stream of HTTP/2; dropped unfinished, it is reset.
 pub(crate) struct Http2Stream {
     slot: Slot,
-    /// The scheme of requests.
-    pub(crate) scheme: &'static str,
+    /// The head of its request.
+    head: Option<Request<()>>,
     request: Option<SendStream<Bytes>>,
-    head: Option<ResponseFuture>,
+    /// True once the whole request is sent.
+    is_sent: bool,
+    response: Option<ResponseFuture>,
     body: Option<RecvStream>,
 }
 
 impl Http2Stream {
-    pub(super) const fn new(slot: Slot, scheme: &'static str) -> Self {
+    /// Creates the stream of a request with this `head`, which is sent once it begins.
+    pub(super) const fn new(slot: Slot, head: Option<Request<()>>) -> Self {
         Self {
             slot,
-            scheme,
+            head,
             request: None,
-            head: None,
+            is_sent: false,
+            response: None,
             body: None,
         }
     }
 
-    /// Sends the head of a request, which is the whole of it without a body.
-    pub(crate) fn begin(&mut self, head: Request<()>, is_whole: bool) -> pingora::Result<()> {
+    /// Sends the head of the request, which is the whole of it without a body.
+    pub(crate) fn begin(&mut self, is_whole: bool) -> pingora::Result<()> {
+        let head = self.head.take().ok_or_else(unbegun)?;
         let sent = self.slot.requests.send_request(head, is_whole);
         let (response, request) = sent.map_err(|error| {
             let mut error = Error::because(ErrorType::H2Error, "request", error).into_up();
@@ -63,7 +68,8 @@ impl Http2Stream {
             error.set_retry(true);
             error
         })?;
-        (self.head, self.request) = (Some(response), Some(request));
+        (self.response, self.request) = (Some(response), Some(request));
+        self.is_sent = is_whole;
         Ok(())
     }
 
@@ -93,6 +99,7 @@ impl Http2Stream {
             Some(trailers) => request.send_trailers(trailers),
             None => request.send_data(Bytes::new(), true),
         };
+        self.is_sent = ended.is_ok();
         ended.map_err(io::Error::other)
     }
 
@@ -108,11 +115,11 @@ impl Http2Stream {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<pingora::Result<Response<()>>> {
-        let head = self.head.as_mut().ok_or_else(unbegun)?;
-        if let Poll::Ready(Some(interim)) = head.poll_informational(cx) {
+        let response = self.response.as_mut().ok_or_else(unbegun)?;
+        if let Poll::Ready(Some(interim)) = response.poll_informational(cx) {
             return Poll::Ready(interim.map_err(before_response));
         }
-        let response = ready!(Pin::new(head).poll(cx)).map_err(before_response)?;
+        let response = ready!(Pin::new(response).poll(cx)).map_err(before_response)?;
         let (head, body) = response.into_parts();
         self.body = Some(body);
         Poll::Ready(Ok(Response::from_parts(head, ())))
@@ -149,6 +156,15 @@ impl Http2Stream {
         cx: &mut Context<'_>,
     ) -> Poll<pingora::Result<Option<HeaderMap>>> {
         self.body()?.poll_trailers(cx).map_err(within_response)
+    }
+}
+
+impl Drop for Http2Stream {
+    /// Counts the reset with which the library ends a stream that is not at its end.
+    fn drop(&mut self) {
+        if self.request.is_some() && !(self.is_sent && self.has_ended()) {
+            self.slot.was_reset();
+        }
     }
 }
 
