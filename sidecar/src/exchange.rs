@@ -39,6 +39,7 @@ use crate::request::kind::RequestKind;
 use crate::request::received::ReceivedHead;
 use crate::telemetry::outcome::Outcome;
 use crate::upstream::connections::{Connected, Connections};
+use crate::upstream::service::Service;
 use crate::upstream::{Sent, errors};
 
 /// Server of requests.
@@ -176,17 +177,20 @@ impl<'a, C: ClientSide> Serving<'a, C> {
         let (app, echo) = (self.app(), self.request.ids.echo());
         let to_http_1 = app.upstream.speaks_http_1();
         if !upload.is_received() && self.request.is_held(forward, to_http_1) {
-            hold(self.side, upload, app.request_body_timeout).await?;
+            let out = &mut self.progress.download.out;
+            self.request.send_continue(out);
+            hold(self.side, upload, out, app.request_body_timeout).await?;
             self.progress.forwarded = Instant::now();
         }
         loop {
             let mut connected = self.connect(forward).await?;
             let service = &mut connected.service;
             let begun = self.request.begin(upload, service, self.client, forward);
+            let to_http_1 = matches!(service, Service::Http1(_));
             let mut exchange = Exchange {
                 app,
                 forward,
-                deadlines: Deadlines::new(app, &self.request, forward),
+                deadlines: Deadlines::new(app, &self.request, forward, to_http_1),
                 request: self.request.for_response(forward.kind, echo.as_ref()),
                 client: &mut *self.side,
                 service,

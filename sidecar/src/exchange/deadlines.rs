@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::request::Request;
 use super::response_head::ResponseHead;
-use super::side::{ClientSide, Timer};
+use super::side::{ClientSide, Outgoing, Timer};
 use super::upload::Upload;
 use crate::app::App;
 use crate::decision::authorize::Forward;
@@ -53,10 +53,10 @@ pub(super) struct Deadlines {
 
 impl Deadlines {
     /// Creates those of a request until its response begins.
-    pub(super) fn new(app: &App, request: &Request, forward: &Forward) -> Self {
+    pub(super) fn new(app: &App, request: &Request, forward: &Forward, to_http_1: bool) -> Self {
         // The parts of a call have the timeout of its response.
         let is_call = forward.kind == RequestKind::Grpc;
-        let may_last = request.is_call() || request.is_long_upload(forward);
+        let may_last = request.may_last(forward, to_http_1);
         let mut deadlines = Self {
             pace: (!may_last).then(Pace::default),
             body: app.request_body_timeout.filter(|_| !is_call),
@@ -192,10 +192,12 @@ fn start(until: &mut Option<Instant>, limit: Option<Duration>) {
 }
 
 /// Receives a short body, or the begin of a long one, before its request is forwarded: at the pace of
-/// one that the service waits for, because it holds a place of the sidecar.
+/// one that the service waits for, because it holds a place of the sidecar. An `interim` response may
+/// request it.
 pub(super) async fn hold(
     side: &mut impl ClientSide,
     upload: &mut Upload,
+    interim: &mut Outgoing,
     timeout: Option<Duration>,
 ) -> Result<(), Failure> {
     let mut deadlines = Deadlines {
@@ -204,6 +206,7 @@ pub(super) async fn hold(
         ..Deadlines::default()
     };
     poll_fn(|cx| {
+        side.poll_send(interim, cx)?;
         while !upload.is_held() {
             if !deadlines.poll_body(side, upload, cx)? {
                 return deadlines.poll(side.timer(), cx).map(Err);

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use http::{HeaderName, HeaderValue, Method, header};
+use http::{HeaderName, HeaderValue, Method, Version, header};
 use pingora::protocols::l4::socket::SocketAddr as ServiceAddress;
 use runtime::net::shares::Holder;
 use wire::http::framing::body::BodyReader;
 
+use super::client_head::ClientHead;
 use super::download::Download;
 use super::handshake::Handshake;
 use super::response_head::ResponseTo;
+use super::side::Outgoing;
 use super::upload::Upload;
 use crate::app::App;
 use crate::config::live::Rules;
@@ -38,6 +40,8 @@ pub(super) struct Request {
     pub(super) span: RequestSpan,
     /// True if the connection to the service closes after the response.
     pub(super) closes_service: bool,
+    /// True if the client has its 100 from the sidecar, in place of the service.
+    is_continued: bool,
 }
 
 /// Progress of a request.
@@ -124,6 +128,7 @@ impl Request {
             ids,
             head,
             closes_service: false,
+            is_continued: false,
         }
     }
 
@@ -177,6 +182,9 @@ impl Request {
     ) -> pingora::Result<BytesMut> {
         let mut head = ForwardedHead::new(&self.head);
         self.rewrite(&mut head, client, forward)?;
+        if self.is_continued {
+            head.remove(&header::EXPECT);
+        }
         // Some services leave a body on the connection and parse it as the next request, with a user
         // header of the client's choice.
         let may_stay = is_harmless || self.rules.upstream_request.reuse_after_body;
@@ -186,17 +194,28 @@ impl Request {
         Ok(bytes)
     }
 
-    /// Returns true if the service gets the request once the body, or a long part of it, is here: a slow
-    /// client occupies none of its workers. A call may need its response first.
-    pub(super) fn is_held(&self, forward: &Forward, to_http_1: bool) -> bool {
-        let is_upload = self.is_long_upload(forward);
-        let is_call = self.is_call() && !(to_http_1 && forward.verified.is_none());
-        !is_upload && !is_call && !self.expects_continue()
+    /// Returns true if the body is passed on as it comes, and may last: of a known client without a
+    /// length, or of a call, which may need its response first.
+    pub(super) fn may_last(&self, forward: &Forward, to_http_1: bool) -> bool {
+        let is_known = forward.verified.is_some();
+        self.is_call() && (is_known || !to_http_1) || self.head.body.is_chunked() && is_known
     }
 
-    /// Returns true for a body without a length of a known client, which may last.
-    pub(super) fn is_long_upload(&self, forward: &Forward) -> bool {
-        self.head.body.is_chunked() && forward.verified.is_some()
+    /// Returns true if the service gets the request once the body, or a long part of it, is here: a slow
+    /// client occupies none of its workers, and an unknown one not even with a body that it only
+    /// announces.
+    pub(super) fn is_held(&self, forward: &Forward, to_http_1: bool) -> bool {
+        let is_unknown = to_http_1 && forward.verified.is_none();
+        !self.may_last(forward, to_http_1) && (is_unknown || !self.expects_continue())
+    }
+
+    /// Sends the 100 that a client expects before a body that is held.
+    pub(super) fn send_continue(&mut self, out: &mut Outgoing) {
+        self.is_continued = self.expects_continue();
+        // HTTP/1.0 has no interim responses (RFC 9110 §15.2).
+        if self.is_continued && self.head.version != Version::HTTP_10 {
+            ClientHead::write_continue(self.head.version, out);
+        }
     }
 
     /// Returns true for a gRPC call, also of a client without a token.

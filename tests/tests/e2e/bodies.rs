@@ -173,7 +173,7 @@ fn a_body_that_drips_in_is_not_waited_for() {
 
 /// Workers of a service that serves one request at a time with each.
 const WORKERS: usize = 16;
-const SLOW: usize = 64;
+const SLOW: usize = 100;
 
 /// Starts a service of [`WORKERS`], each of which reads a request to its end and closes.
 fn service_of_workers() -> String {
@@ -199,13 +199,14 @@ fn slow_bodies_occupy_no_worker_of_the_service() {
     let stack = ForgedStack::before(&service_of_workers(), &["--public-path", "/public/**"]);
     let bearer = format!("Authorization: Bearer {}\r\n", stack.token());
     let begun = |index: usize| {
-        let (framing, part): (_, &[u8]) = match index % 4 {
+        let (framing, part): (_, &[u8]) = match index % 5 {
             0 => ("Content-Length: 100", b"1"),
             1 => ("Transfer-Encoding: chunked", b"64\r\n1"),
             2 => ("Content-Length: 1000000", b"1"),
+            3 => ("Expect: 100-continue\r\nContent-Length: 100", b""),
             _ => ("Content-Length: 65536", &[b'1'; 65_535]),
         };
-        let token = if index % 8 < 4 || index % 4 == 1 {
+        let token = if index % 10 < 5 || [1, 3].contains(&(index % 5)) {
             ""
         } else {
             &*bearer

@@ -154,6 +154,16 @@ fn a_client_without_a_token_gets_no_time_by_requesting_a_stream() {
     let head = call.head().unwrap();
     let message = head.headers()["grpc-message"].to_str().unwrap();
     assert!(message.starts_with("request_timeout"), "{message}");
+
+    // Behind the part that the sidecar holds, the pace of any body ends it.
+    let flags = ["--public-path", "/public/**", "--request-body-timeout", "0"];
+    let stack = before(&service.url(), &flags);
+    let client = H2Client::connect(stack.sidecar.address());
+    let mut call = client.open(client.request("POST", "/orders/public/upload", &fields));
+    call.write(&[b'x'; 64 * 1024]).unwrap();
+    let head = call.head().unwrap();
+    let message = head.headers()["grpc-message"].to_str().unwrap();
+    assert!(message.starts_with("request_timeout"), "{message}");
 }
 
 #[test]
