@@ -42,15 +42,15 @@ impl App {
             let holder = Some(request.holder(self, client));
             let fetched = fetch.wait(token, Instant::now());
             decision = match self.in_flight.while_waiting(holder, fetched).await {
-                Some(fetched) => match decide_at(Instant::now()) {
-                    decision
-                        if decision != unknown
-                            || fetch.is_absent(token, fetched, Instant::now()) =>
-                    {
-                        decision
+                Some(fetched) => {
+                    let now = Instant::now();
+                    match decide_at(now) {
+                        decision if decision != unknown || fetch.is_absent(token, fetched, now) => {
+                            decision
+                        }
+                        _ => Err(Rejection::AuthKeysUnavailable.into()),
                     }
-                    _ => Err(Rejection::AuthKeysUnavailable.into()),
-                },
+                }
                 None => Err(Rejection::ServerBusy.into()),
             };
         }
