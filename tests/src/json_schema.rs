@@ -1,10 +1,10 @@
 //! Schemas of JSON, as the documents hold them.
 
-use boon::{Compiler, Draft, SchemaIndex, Schemas};
+use boon::{CompileError, Compiler, Draft, SchemaIndex, Schemas};
 use serde_json::Value;
 
-/// The place of a schema in its own collection.
-const PLACE: &str = "urn:schema";
+/// The id of a schema in its own collection.
+const ID: &str = "urn:schema";
 
 /// A compiled schema of JSON Schema 2020-12.
 pub struct Schema {
@@ -20,9 +20,11 @@ impl Schema {
     pub fn new(schema: &Value) -> Result<Self, String> {
         let (mut all, mut compiler) = (Schemas::new(), Compiler::new());
         compiler.set_default_draft(Draft::V2020_12);
-        let added = compiler.add_resource(PLACE, schema.clone());
-        let compiled = added.and_then(|()| compiler.compile(PLACE, &mut all));
-        let this = compiled.map_err(|error| format!("{error:#}"))?;
+        let unusable = |error: CompileError| format!("{error:#}");
+        compiler
+            .add_resource(ID, schema.clone())
+            .map_err(unusable)?;
+        let this = compiler.compile(ID, &mut all).map_err(unusable)?;
         Ok(Self { all, this })
     }
 

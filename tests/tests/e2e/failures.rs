@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use tests::auth_server::admin_get;
 use tests::client::Request;
 use tests::clock;
-use tests::expect::has;
 use tests::free_address::free_address;
 use tests::message::Message;
 use tests::metrics::rejections;

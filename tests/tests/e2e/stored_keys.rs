@@ -2,12 +2,9 @@
 //! that starts then (ADR 0006).
 
 use serde_json::{Value, json};
-use tests::auth_server::{AuthServer, AuthServerPlan, ECDSA, SECRET_KEY};
+use tests::auth_server::{AuthServer, AuthServerPlan, SECRET_KEY};
 use tests::echo_service::EchoService;
-use tests::expect::has;
 use tests::keys::{SigningKey, SigningType};
-use tests::process::Finished;
-use tests::programs::Program;
 use tests::redis_server::{PRIVATE_KEY, PUBLIC_KEY, Redis};
 use tests::sidecar::SidecarPlan;
 use tests::token_forge::kid_of;
@@ -36,12 +33,6 @@ fn server(redis: &Redis) -> AuthServer {
 
 fn is_rejected(server: &AuthServer, token: &str) -> bool {
     server.verdict(token) == "401 token_key_unknown"
-}
-
-/// Runs `keys …` where no server runs, or none is to hear of the outcome.
-fn keys(redis: &Redis, words: &[&str]) -> Finished {
-    let store = ["--store", &redis.url()];
-    Program::AuthServer.run(&[&["keys"], words, &store, &ECDSA].concat())
 }
 
 /// Restores all three values at once, as a snapshot or a replica that lags behind does.
