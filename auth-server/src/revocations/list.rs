@@ -1,10 +1,17 @@
 //! The published lines, in the order of the log, with the chain up to each.
 
+use bytes::Bytes;
 use wire::token::revocations::{Chain, ListHead, Revoked};
+
+/// Length in bytes of a part of the text. All readers share the full parts: a list that many clients read
+/// slowly, each at another time, is in memory once.
+const PART: usize = 16 * 1024;
 
 #[derive(Debug, Default)]
 pub(crate) struct List {
-    text: String,
+    parts: Vec<Bytes>,
+    /// The begin of the next part.
+    rest: Vec<u8>,
     /// The end of each line in the text, and the chain up to it.
     marks: Vec<(usize, Chain)>,
 }
@@ -13,13 +20,17 @@ impl List {
     pub(super) fn push(&mut self, revoked: Revoked) {
         let line = revoked.to_string();
         let chain = self.chain().next(&line);
-        self.text.push_str(&line);
-        self.text.push('\n');
-        self.marks.push((self.text.len(), chain));
+        self.rest.extend_from_slice(line.as_bytes());
+        self.rest.push(b'\n');
+        if let Some((part, rest)) = self.rest.split_at_checked(PART) {
+            self.parts.push(Bytes::copy_from_slice(part));
+            self.rest = rest.to_vec();
+        }
+        self.marks.push((self.bytes(), chain));
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.text.len()
+        self.parts.len() * PART + self.rest.len()
     }
 
     pub(super) fn chain(&self) -> Chain {
@@ -33,16 +44,22 @@ impl List {
         ListHead::of(&self.chain(), seq.unsigned_abs(), issued_at)
     }
 
-    /// Returns the lines after those of a reader; all where it has others.
-    pub(crate) fn after(&self, cursor: Option<&str>) -> &str {
+    /// Returns the lines after those of a reader, in parts; all where it has others.
+    pub(crate) fn after(&self, cursor: Option<&str>) -> Vec<Bytes> {
         let known = cursor.and_then(|cursor| {
             let (count, _) = cursor.split_once('.')?;
             let last = count.parse::<usize>().ok()?.checked_sub(1)?;
             let (end, chain) = self.marks.get(last)?;
             (chain.cursor() == cursor).then_some(*end)
         });
-        self.text
-            .get(known.unwrap_or_default()..)
-            .unwrap_or_default()
+        let mut known = known.unwrap_or_default();
+        let rest = Bytes::copy_from_slice(&self.rest);
+        let parts = self.parts.iter().chain([&rest]);
+        let new = parts.filter_map(|part| {
+            let begin = known.min(part.len());
+            known -= begin;
+            (begin < part.len()).then(|| part.slice(begin..))
+        });
+        new.collect()
     }
 }

@@ -30,14 +30,14 @@ struct Signed {
 }
 
 impl RevocationListSigner {
-    /// Returns the head at `now`, and the lines after those of a reader.
+    /// Returns the head at `now`, and the lines after those of a reader, in parts.
     pub(crate) fn list(
         &self,
         log: &RevocationLog,
         pair: Arc<SigningKeyPair>,
         after: Option<&str>,
         now: i64,
-    ) -> Result<Bytes, SigningError> {
+    ) -> Result<Vec<Bytes>, SigningError> {
         let issued_at = now.saturating_sub(now.rem_euclid(SIGNED_EVERY));
         let published = log.published();
         let head = published.list().head(published.seq(), issued_at);
@@ -57,8 +57,9 @@ impl RevocationListSigner {
             }
         };
         drop(signed);
-        let lines = published.list().after(after);
-        Ok(Bytes::from(format!("{jws}\n{lines}")))
+        let mut list = vec![Bytes::from(jws + "\n")];
+        list.extend(published.list().after(after));
+        Ok(list)
     }
 }
 

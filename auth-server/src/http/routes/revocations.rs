@@ -1,13 +1,18 @@
 //! `GET {ctx}/.well-known/revocations`: the signed head of the revoked tokens and their lines, without
 //! an envelope. They are digests only, so any client may fetch them, as the key set.
 
+use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::vec;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use hyper::body::{Frame, SizeHint};
 use tracing::error;
 use wire::rejection::Rejection;
 
@@ -34,7 +39,7 @@ pub(crate) async fn revocations(
     let log = &app.synced.revocations;
     match app.list_signer.list(log, pair, after, app.now()) {
         Ok(list) => {
-            let mut response = Response::new(Body::from(list));
+            let mut response = Response::new(Body::new(Parts(list.into_iter())));
             let fields = response.headers_mut();
             fields.insert(CONTENT_TYPE, TEXT);
             fields.insert(CACHE_CONTROL, NOT_STORED);
@@ -44,5 +49,30 @@ pub(crate) async fn revocations(
             error!(%error, "the revocation list was not signed");
             response::rejection(Rejection::Internal)
         }
+    }
+}
+
+/// A body that is in memory in parts: hyper copies what it is about to write, and takes the next part
+/// when the client has read on.
+struct Parts(vec::IntoIter<Bytes>);
+
+impl HttpBody for Parts {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.0.next().map(|part| Ok(Frame::data(part))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.as_slice().is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let length: usize = self.0.as_slice().iter().map(Bytes::len).sum();
+        SizeHint::with_exact(length as u64)
     }
 }
