@@ -10,7 +10,7 @@ pub(crate) mod routes;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::middleware::{from_fn_with_state, map_response};
+use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::response::Response;
 use axum::routing::{get, post};
 use wire::interceptor::USER_DETAILS_PATH;
@@ -21,7 +21,7 @@ use self::middleware::authenticate::authenticate_request;
 use self::middleware::in_flight::with_permit;
 use self::middleware::security_headers::security_headers;
 use self::routes::current_user::current_user;
-use self::routes::dev::{DEV_PAGE_PATH, DEV_TOKEN_PATH, dev_page, dev_token};
+use self::routes::dev::{DEV_PAGE_PATH, DEV_TOKEN_PATH, dev_page, dev_token, for_this_machine};
 use self::routes::jwks::{JWKS_PATH, jwks};
 use self::routes::login::{LOGIN_PATH, login};
 use self::routes::revocations::{REVOCATIONS_PATH, revocations};
@@ -61,9 +61,14 @@ pub(crate) fn router(app: Arc<App>) -> Router {
             router = router.route(&path(&format!("/{tree}{below}")), get(static_file));
         }
     }
-    router
+    let router = router
         .fallback(async || response::rejection(Rejection::NotFound))
-        .method_not_allowed_fallback(async || response::rejection(Rejection::MethodNotAllowed))
+        .method_not_allowed_fallback(async || response::rejection(Rejection::MethodNotAllowed));
+    let router = match app.config.any_claims {
+        true => router.layer(from_fn(for_this_machine)),
+        false => router,
+    };
+    router
         .layer(from_fn_with_state(Arc::clone(&app), authenticate_request))
         .layer(from_fn_with_state(Arc::clone(&app), with_permit))
         .layer(map_response(security_headers))

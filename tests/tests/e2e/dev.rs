@@ -123,6 +123,21 @@ fn its_issuer_can_be_discovered() {
 }
 
 #[test]
+fn no_route_serves_a_page_whose_name_was_made_to_lead_here() {
+    let server = DevServer::start();
+    for path in [
+        "/auth/oauth/jwt/token",
+        "/auth/dev/token",
+        "/auth/oauth/token",
+    ] {
+        let request = Request::new("POST", path);
+        let request = request.body(r#"{"username": "ada", "password": "any"}"#);
+        let response = exchange(server.address, "POST", &request.bytes("evil.example"));
+        assert_eq!(response.status(), 400, "{path}");
+    }
+}
+
+#[test]
 fn what_is_no_request_for_a_token_is_an_error_of_rfc_6749() {
     let server = DevServer::start();
     let here = server.address.to_string();
