@@ -43,10 +43,11 @@ pub(crate) struct App {
     pub(crate) recorded_users: Option<Arc<RecordedUsers>>,
     /// `None` where no user has a second factor.
     pub(crate) used_codes: Option<UsedCodes>,
-    /// `None` without refresh tokens.
-    pub(crate) sessions: Option<Sessions>,
-    /// Of logins, token requests and ends of sessions together; `None` for no limit.
-    pub(crate) address_limit: Option<AddressLimit>,
+    pub(crate) sessions: Sessions,
+    /// Of guesses: logins, and tokens and secrets that are unknown. `None` for no limit.
+    pub(crate) guesses: Option<AddressLimit>,
+    /// Of requests with a token or a secret that is right: guesses of other clients at the same address take none.
+    pub(crate) proven: Option<AddressLimit>,
     pub(crate) list_signer: RevocationListSigner,
     /// Budget for incomplete heads and bodies.
     pub(crate) unfinished: Unfinished,
@@ -76,19 +77,17 @@ impl App {
             let (clock, log) = (Arc::clone(&clock), Arc::clone(&revocations));
             Arc::new(RecordedUsers::new(records, clock, Arc::clone(users), log))
         });
-        let sessions = config.session_lifetime.map(|lifetime| {
-            Sessions::new(SessionParts {
-                records: SessionRecords::new(Arc::clone(&store), config.store.encryption()),
-                lifetime: lifetime.into(),
-                token_lifetime: config.issuer.lifetime.into(),
-                max_of_user: usize::try_from(config.sessions_per_user)
-                    .ok()
-                    .and_then(NonZeroUsize::new),
-                users: Arc::clone(&users),
-                log: Arc::clone(&revocations),
-                clock: Arc::clone(&clock),
-                metrics: metrics.clone(),
-            })
+        let sessions = Sessions::new(SessionParts {
+            records: SessionRecords::new(Arc::clone(&store), config.store.encryption()),
+            lifetime: config.session_lifetime.into(),
+            token_lifetime: config.issuer.lifetime.into(),
+            max_of_user: usize::try_from(config.sessions_per_user)
+                .ok()
+                .and_then(NonZeroUsize::new),
+            users: Arc::clone(&users),
+            log: Arc::clone(&revocations),
+            clock: Arc::clone(&clock),
+            metrics: metrics.clone(),
         });
         let used_codes = config.users.as_ref();
         let max = max_connections(config.max_connections);
@@ -99,7 +98,8 @@ impl App {
             recorded_users,
             used_codes: used_codes.map(|_| UsedCodes::new(Arc::clone(&store), Arc::clone(&clock))),
             sessions,
-            address_limit: AddressLimit::per_minute(config.login_rate_limit),
+            guesses: AddressLimit::per_minute(config.login_rate_limit),
+            proven: AddressLimit::per_minute(config.login_rate_limit),
             list_signer: RevocationListSigner::default(),
             unfinished: Unfinished::for_this_process(),
             connections: ConnectionSlots::counting("public port", max, evictions),
@@ -139,16 +139,25 @@ impl App {
         client_of(&self.config.trusted_proxies, extensions, headers)
     }
 
-    /// Counts a request of a client that calls the store or takes a check of credentials.
+    /// Counts a login of a client, or a token or secret of it that is unknown.
     ///
     /// # Errors
     /// [`RetryAfter`] over the limit.
-    pub(crate) fn count(&self, client: IpAddr) -> Result<(), RetryAfter> {
-        match &self.address_limit {
-            Some(limit) => limit.take(client, Instant::now()),
-            None => Ok(()),
-        }
+    pub(crate) fn count_guess(&self, client: IpAddr) -> Result<(), RetryAfter> {
+        take(self.guesses.as_ref(), client)
     }
+
+    /// Counts a request of a client whose token or secret is right.
+    ///
+    /// # Errors
+    /// [`RetryAfter`] over the limit.
+    pub(crate) fn count_proven(&self, client: IpAddr) -> Result<(), RetryAfter> {
+        take(self.proven.as_ref(), client)
+    }
+}
+
+fn take(limit: Option<&AddressLimit>, client: IpAddr) -> Result<(), RetryAfter> {
+    limit.map_or(Ok(()), |limit| limit.take(client, Instant::now()))
 }
 
 /// Returns the configured number, or as many as there are descriptors.

@@ -65,8 +65,10 @@ pub(crate) struct Config {
     pub(crate) issuer_url: Option<ServerUrl>,
     pub(crate) interceptor: Interceptor,
     pub(crate) policy: VerificationPolicy,
-    /// Seconds from a login to the end of its session; `None` without refresh tokens.
-    pub(crate) session_lifetime: Option<u32>,
+    /// True where logins begin sessions; other servers on the same store may do, which this one ends as well.
+    pub(crate) refresh_tokens: bool,
+    /// Seconds from a login to the end of its session.
+    pub(crate) session_lifetime: u32,
     /// Max number of sessions of one user; 0 for any number.
     pub(crate) sessions_per_user: u32,
     pub(crate) static_root: Option<PathBuf>,
@@ -121,10 +123,8 @@ impl Config {
                 lifetime: args.tokens.token_lifetime.get(),
             },
             policy: verification_policy(&args.tokens.issuer),
-            session_lifetime: args
-                .tokens
-                .refresh_tokens
-                .then(|| args.tokens.refresh_token_lifetime.get()),
+            refresh_tokens: args.tokens.refresh_tokens,
+            session_lifetime: args.tokens.refresh_token_lifetime.get(),
             sessions_per_user: args
                 .tokens
                 .sessions_per_user
@@ -250,7 +250,7 @@ pub(crate) mod tests {
         assert_eq!(config.signing_type, SigningType::Rsa);
         assert_eq!(config.issuer.lifetime, 18_000);
         assert_eq!(config.store_poll_interval, Duration::from_secs(30));
-        assert_eq!(config.session_lifetime, None);
+        assert!(!config.refresh_tokens);
     }
 
     #[test]

@@ -175,7 +175,7 @@ fn metrics_registry(app: &App) -> Registry {
     if config.mounted_applications.is_some() {
         metrics.applications_dir.register(&mut registry);
     }
-    if config.session_lifetime.is_some() {
+    if config.refresh_tokens {
         metrics.sessions.register(&mut registry);
     }
     if config.tls.is_some() {

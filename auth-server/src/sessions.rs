@@ -40,7 +40,6 @@ named_enum! {
         /// A refresh token came again after its successor was used, or much later than the first time:
         /// one of two clients is a thief.
         Reuse = "reuse",
-        Expiry = "expiry",
         /// The user or a token of the session was revoked, as by a removal or another password.
         Revocation = "revocation",
         /// Its user began too many later ones.
@@ -211,6 +210,9 @@ impl Sessions {
 
     async fn open_with(&self, token: RefreshToken, now: i64) -> Result<OpenSession, SessionError> {
         let (state, id) = (&self.0, token.session());
+        // What was revoked before this use counts, and not from the next poll on: an access token of now is
+        // too late for it.
+        state.calls.run(state.parts.log.catch_up()).await?;
         let held = state.calls.run(state.parts.records.read(id)).await?;
         let held = held.ok_or(SessionError::Ended)?;
         let record = held.record?;
@@ -225,6 +227,7 @@ impl Sessions {
                 record,
             }),
             Err(NoUser::OtherUsers) => Err(SessionError::OtherUsers),
+            Err(NoUser::Expired) => Err(SessionError::Ended),
             Err(NoUser::Over(cause)) => {
                 self.end(id, cause, None).await?;
                 Err(SessionError::Ended)
@@ -260,7 +263,8 @@ impl Sessions {
 
     /// Ends a session, if there is one, in one commit with the revocation of its access tokens; also if
     /// the client does not wait for that. `verified` is the time until which an access token of it, which was
-    /// verified, may be valid: then it ends also where its record cannot be read.
+    /// verified, may be valid: then it ends also where its record cannot be read. Returns false where there is
+    /// none.
     ///
     /// # Errors
     /// While the store is unavailable, or the record cannot be read.
@@ -269,7 +273,7 @@ impl Sessions {
         id: SessionId,
         cause: EndCause,
         verified: Option<i64>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let state = Arc::clone(&self.0);
         let ended = tokio::spawn(async move { state.end(id, cause, verified).await });
         let ended = ended.await;
@@ -329,7 +333,7 @@ impl State {
         id: SessionId,
         cause: EndCause,
         verified: Option<i64>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let parts = &self.parts;
         for _ in 0..ATTEMPTS {
             let now = parts.clock.now();
@@ -337,7 +341,8 @@ impl State {
             let Some(held) = self.calls.run(parts.records.read(id)).await? else {
                 let live = verified.filter(|live| *live > now && !self.is_revoked(id, "", now));
                 let revoked = live.map(|live| revocation(id, None, (live, ends)));
-                return self.revoke(revoked.as_slice(), None).await.map(drop);
+                self.revoke(revoked.as_slice(), None).await?;
+                return Ok(revoked.is_some());
             };
             let (account, revoked) = match (&held.record, verified) {
                 (Ok(record), _) => (record.account.as_str(), record.revocation(id, now)),
@@ -355,7 +360,7 @@ impl State {
                     EndCause::Reuse => SessionEvent::Reused,
                     _ => SessionEvent::Ended,
                 });
-                return Ok(());
+                return Ok(true);
             }
         }
         Err(keeps_changing())

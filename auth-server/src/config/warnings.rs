@@ -48,8 +48,8 @@ fn short_lead(args: &ServeArgs) -> Option<String> {
 }
 
 fn short_sessions(config: &Config) -> Option<String> {
-    let (session, token) = (config.session_lifetime?, config.issuer.lifetime);
-    (session <= token).then(|| {
+    let (session, token) = (config.session_lifetime, config.issuer.lifetime);
+    (config.refresh_tokens && session <= token).then(|| {
         format!(
             "--refresh-token-lifetime {session}: no longer than --token-lifetime {token}, so that there is \
              nothing to refresh; the latter can be as short as 300"

@@ -138,7 +138,11 @@ impl RevocationLog {
         }
     }
 
-    async fn catch_up(&self) -> Result<(), StoreError> {
+    /// Reads what the store has more.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) async fn catch_up(&self) -> Result<(), StoreError> {
         let now = self.clock.now();
         let known = self.state.read().last().cloned();
         // From the last known entry on, to see that it is there.

@@ -78,6 +78,8 @@ pub(super) enum Use {
 pub(super) enum NoUser {
     /// The session has to end.
     Over(EndCause),
+    /// It ended by itself, and keeps its last access token.
+    Expired,
     /// This server knows no such user, or other credentials of it.
     OtherUsers,
 }
@@ -146,6 +148,13 @@ impl SessionRecord {
         (revocation.ends > now).then_some(revocation)
     }
 
+    /// Returns the time until which the record is there to be ended: an access token may be valid for longer
+    /// than its session.
+    pub(super) fn kept_until(&self) -> i64 {
+        self.ends
+            .max(self.live_until.saturating_add(KEEP_AFTER_EXPIRY))
+    }
+
     /// Returns true for the `jti` of an access token of the session, which is named `id`.
     pub(crate) fn has_token(&self, id: SessionId, token_id: &str) -> bool {
         let numbers = (0..=self.counter).rev().take(KNOWN_TOKENS);
@@ -167,7 +176,7 @@ impl SessionRecord {
     ) -> Result<(User, Use), NoUser> {
         let of_token = self.use_of(&presented.hash(), now).ok_or(EndCause::Reuse)?;
         if self.ends <= now {
-            return Err(EndCause::Expiry.into());
+            return Err(NoUser::Expired);
         }
         if is_revoked(&self.user_id, self.began) {
             return Err(EndCause::Revocation.into());
@@ -242,13 +251,7 @@ mod tests {
                 Some(NoUser::Over(EndCause::Reuse)),
             ),
             (&other, None, 99, 2000, Some(NoUser::Over(EndCause::Reuse))),
-            (
-                &first,
-                present(),
-                0,
-                1000,
-                Some(NoUser::Over(EndCause::Expiry)),
-            ),
+            (&first, present(), 0, 1000, Some(NoUser::Expired)),
             (&first, None, 0, 20, Some(NoUser::OtherUsers)),
             (
                 &first,

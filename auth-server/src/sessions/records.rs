@@ -41,7 +41,7 @@ impl SessionRecords {
         expected: Option<Version>,
         record: &SessionRecord,
     ) -> Result<bool, StoreError> {
-        let ends = Some(record.ends);
+        let ends = Some(record.kept_until());
         self.0.write(id.key(), expected, record, ends).await
     }
 

@@ -64,7 +64,7 @@ impl Server {
 
     async fn end(&self, token: &str, verified: Option<i64>) -> Result<(), StoreError> {
         let (id, cause) = (id(token), EndCause::Logout);
-        self.sessions.end(id, cause, verified).await
+        self.sessions.end(id, cause, verified).await.map(drop)
     }
 
     fn fail(&self, failure: Failure) {

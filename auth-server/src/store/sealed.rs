@@ -117,7 +117,10 @@ impl SealedRecords {
                     break;
                 };
                 let ends = match kind {
-                    Kind::Session => record.get("ends").and_then(Value::as_i64),
+                    Kind::Session => ["ends", "liveUntil"]
+                        .iter()
+                        .filter_map(|end| record.get(end)?.as_i64())
+                        .max(),
                     _ => None,
                 };
                 let version = Some(held.version);

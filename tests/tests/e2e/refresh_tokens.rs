@@ -346,6 +346,38 @@ fn a_command_ends_sessions_by_token_and_by_user() {
     });
 }
 
+/// An access token of later would not be revoked.
+#[test]
+fn a_revocation_of_the_user_counts_at_the_next_refresh() {
+    let server = AuthServerPlan::new()
+        .flags(["--refresh-tokens", "on"])
+        .ready();
+    let tokens = log_in(&server);
+    let user = payload_of(&tokens.access)["sub"].clone();
+    server.done(&["revoke", "--user", user.as_str().unwrap()]);
+    assert_ended(&server, &tokens);
+}
+
+#[test]
+fn a_logout_at_a_server_without_refresh_tokens_ends_the_session() {
+    let Some(redis) = Redis::start() else {
+        return;
+    };
+    let [begins, ends] = ["on", "off"].map(|it| {
+        let plan = AuthServerPlan::polling().store(redis.url());
+        plan.flags(["--refresh-tokens", it]).ready()
+    });
+    let (one, other) = (log_in(&begins), log_in(&begins));
+    assert_eq!(ends.verdict(&other.access), "200");
+    for token in [&one.refresh, &other.access] {
+        assert_eq!(ends.log_out(token).status(), 200);
+    }
+    for tokens in [&one, &other] {
+        assert_ended(&begins, tokens);
+        begins.until_revoked(&tokens.access);
+    }
+}
+
 #[test]
 fn a_session_ends_with_its_user_and_with_the_password() {
     let users = UsersFile::new();

@@ -202,21 +202,32 @@ fn a_revocation_needs_no_signing_type() {
 }
 
 #[test]
-fn logouts_count_with_the_logins_of_an_address() {
+fn guesses_at_an_address_keep_no_client_from_its_session() {
     let users = UsersFile::with("ada", PASSWORD);
     let server = AuthServerPlan::polling()
         .flags(["--users", &users.location(), "--login-rate-limit", "3"])
+        .flags(["--refresh-tokens", "on"])
         .ready();
-    let tokens = [
-        server.token_of("ada", PASSWORD),
-        server.token_of("ada", PASSWORD),
-    ];
-    assert_eq!(server.log_out(&tokens[0]).status(), 200);
-    let limited = server.log_out(&tokens[1]);
-    assert_eq!(limited.status(), 429);
-    assert_eq!(limited.json()["error"], "temporarily_unavailable");
-    assert_eq!(limited.header("retry-after").len(), 1);
-    // What is revoked already needs no call of the store.
-    assert_eq!(server.log_out(&tokens[0]).status(), 200);
+    let tokens = [(); 3].map(|()| {
+        let data = server.login_as("ada", PASSWORD).json()["data"].clone();
+        ["access_token", "refresh_token"].map(|name| data[name].as_str().unwrap().to_owned())
+    });
+    let refresh = |token: &str| {
+        let form = format!("grant_type=refresh_token&refresh_token={token}");
+        server.anonymous().post_form("/oauth/token", &form)
+    };
+    let [[one, used], [_, other], [last, _]] = &tokens;
+    let unknown = format!("postern_rt_{}", "A".repeat(64));
+    for limited in [refresh(&unknown), server.log_out(&unknown)] {
+        assert_eq!(limited.status(), 429);
+        assert_eq!(limited.json()["error"], "temporarily_unavailable");
+        assert_eq!(limited.header("retry-after").len(), 1);
+    }
+    assert_eq!(refresh(used).status(), 200);
+    assert_eq!(server.log_out(other).status(), 200);
+    assert_eq!(server.log_out(one).status(), 200);
+    // What is no token of this server needs no call of the store.
     assert_eq!(server.log_out("a.b.c").status(), 200);
+    assert_eq!(server.log_out(last).status(), 200);
+    assert_eq!(server.log_out(last).status(), 429, "four that are right");
 }

@@ -123,15 +123,16 @@ fn parse(headers: &HeaderMap, body: &[u8]) -> Result<LoginRequest, Rejection> {
 }
 
 async fn attempt(app: &App, request: LoginRequest, client: IpAddr) -> Result<Issued, Denied> {
-    app.check_limits::<Denied>(client)?;
+    app.check_key()?;
+    app.count_guess(client)?;
     let users = &app.authenticator;
     if !users.are_current() {
         return Err(Rejection::UsersStale.into());
     }
     let (account, code) = (request.username.clone(), request.code.clone());
     let before = users.present(&account);
-    let beginning = app.sessions.as_ref().zip(before.as_ref());
-    let session = beginning.and_then(|(_, user)| Beginning::new(user, app.now()));
+    let beginning = before.as_ref().filter(|_| app.config.refresh_tokens);
+    let session = beginning.and_then(|user| Beginning::new(user, app.now()));
     let user = users.authenticate(request, client).await?;
     // The check takes long. A user who was disabled meanwhile is revoked by a later time than this
     // one, or is not present any more.
@@ -167,14 +168,14 @@ async fn token_for(
     };
     let signed = app.sign(|issuer, pair| issuer.issue(pair, user, now, (token_id.clone(), id)))?;
     let issuer = &app.config.issuer;
-    let refresh_token = match (&app.sessions, session) {
-        (Some(sessions), Some(session)) => {
-            let begun = sessions.begin(session, user, issuer.expiry(now)).await;
+    let refresh_token = match session {
+        Some(session) => {
+            let begun = app.sessions.begin(session, user, issuer.expiry(now)).await;
             begun.map_err(outcome_unknown)?
         }
-        _ => None,
+        None => None,
     };
-    let has_sessions = app.sessions.is_some();
+    let has_sessions = app.config.refresh_tokens;
     let token = AccessTokenInfo {
         access_token: signed.token,
         refresh_token: refresh_token.map(|token| token.to_string()),

@@ -37,7 +37,7 @@ const MAX_AUTHORIZATION_BYTES: usize = MAX_BODY_BYTES;
 fn policy(config: &Config) -> VerificationPolicy {
     let leeway = u32::try_from(KEEP_AFTER_EXPIRY).unwrap_or(u32::MAX);
     VerificationPolicy {
-        leeway_seconds: leeway.max(config.session_lifetime.unwrap_or_default()),
+        leeway_seconds: leeway.max(config.session_lifetime),
         ..config.policy.clone()
     }
 }
@@ -63,19 +63,17 @@ pub(crate) async fn revoke(State(app): State<Arc<App>>, request: Request) -> Res
 
 async fn end(app: &App, token: &str, client: IpAddr) -> Result<(), ErrorResponse> {
     match RefreshToken::parse(token) {
-        Some(token) => {
-            app.count(client)?;
-            Ok(end_session(app, token.session(), None).await?)
-        }
+        Some(token) => match end_session(app, token.session(), None).await? {
+            true => Ok(()),
+            false => Ok(app.count_guess(client)?),
+        },
         None => end_access_token(app, token, client).await,
     }
 }
 
-async fn end_session(app: &App, id: SessionId, verified: Option<i64>) -> Result<(), Rejection> {
-    let Some(sessions) = &app.sessions else {
-        return Ok(());
-    };
-    let ended = sessions.end(id, EndCause::Logout, verified).await;
+/// Returns false where there was nothing to end.
+async fn end_session(app: &App, id: SessionId, verified: Option<i64>) -> Result<bool, Rejection> {
+    let ended = app.sessions.end(id, EndCause::Logout, verified).await;
     ended.map_err(|error| {
         warn!(%error, "a session cannot be ended");
         store_rejection(&error)
@@ -96,13 +94,14 @@ async fn end_access_token(app: &App, token: &str, client: IpAddr) -> Result<(), 
     let Some(revocation) = revocation_of(claims) else {
         return Ok(());
     };
-    let session = session.filter(|_| app.sessions.is_some());
     if session.is_none() && (is_revoked || revocation.ends <= now) {
         return Ok(());
     }
-    app.count(client)?;
+    app.count_proven(client)?;
     let ended = match session {
-        Some(session) => end_session(app, session, Some(revocation.ends)).await,
+        Some(session) => end_session(app, session, Some(revocation.ends))
+            .await
+            .map(drop),
         None => append(app, revocation).await,
     };
     Ok(ended?)

@@ -31,7 +31,7 @@ fn document(config: &Config) -> Value {
     let endpoint = |path: &str| format!("{}{path}", issuer.trim_end_matches('/'));
     let mut grants = vec![CLIENT_CREDENTIALS];
     let mut methods = vec!["client_secret_basic", "client_secret_post"];
-    if config.session_lifetime.is_some() {
+    if config.refresh_tokens {
         grants.push(REFRESH_TOKEN);
         // A refresh token needs no client: the user who logged in has it.
         methods.push("none");

@@ -26,7 +26,6 @@ use crate::http::oauth::{self, Presented};
 use crate::http::response::ErrorResponse;
 use crate::metrics::OK;
 use crate::random;
-use crate::sessions::Sessions;
 use crate::tokens::issuer::Machine;
 
 const NO_AUDIENCE: &str = "this application has no audience: auth-server application grant --app-id ID --audience NAME gives it one";
@@ -101,34 +100,34 @@ pub(crate) async fn token(State(app): State<Arc<App>>, request: Request) -> Resp
     }
 }
 
-enum GrantRequest<'a> {
+enum GrantRequest {
     /// A form with the credentials of an application.
     Application(Form, Presented),
-    /// The form of a user's client, which has no credentials, and the sessions.
-    Refresh(Form, &'a Sessions),
+    /// The form of a user's client, which has no credentials.
+    Refresh(Form),
 }
 
-impl<'a> GrantRequest<'a> {
+impl GrantRequest {
     /// Checks the grant first: to another one no credentials would help.
-    fn read(app: &'a App, headers: &HeaderMap, form: Form) -> Result<Self, ErrorResponse> {
-        match (form.value("grant_type"), &app.sessions) {
-            (Some(REFRESH_TOKEN), Some(sessions)) => {
+    fn read(app: &App, headers: &HeaderMap, form: Form) -> Result<Self, ErrorResponse> {
+        match form.value("grant_type") {
+            Some(REFRESH_TOKEN) if app.config.refresh_tokens => {
                 refresh::check_client(headers, &form)?;
-                Ok(Self::Refresh(form, sessions))
+                Ok(Self::Refresh(form))
             }
-            (Some(CLIENT_CREDENTIALS), _) => {
+            Some(CLIENT_CREDENTIALS) => {
                 let presented = Presented::read(headers, &form)?;
                 Ok(Self::Application(form, presented))
             }
-            (Some(_), _) => Err(Rejection::GrantUnsupported.into()),
-            (None, _) => Err(Rejection::ParameterMissing.into()),
+            Some(_) => Err(Rejection::GrantUnsupported.into()),
+            None => Err(Rejection::ParameterMissing.into()),
         }
     }
 
     /// Returns the grant type as a label.
     fn grant(&self) -> &'static str {
         match self {
-            Self::Refresh(..) => REFRESH_TOKEN,
+            Self::Refresh(_) => REFRESH_TOKEN,
             Self::Application(..) => CLIENT_CREDENTIALS,
         }
     }
@@ -136,7 +135,7 @@ impl<'a> GrantRequest<'a> {
     /// Cuts what is no id to a half: users send their password as one.
     fn logged_id(&self, app: &App) -> Cow<'_, str> {
         match self {
-            Self::Refresh(..) => "".into(),
+            Self::Refresh(_) => "".into(),
             Self::Application(_, presented) => {
                 let (id, secret) = presented.first();
                 let half = id.chars().count() / 2;
@@ -147,27 +146,38 @@ impl<'a> GrantRequest<'a> {
     }
 }
 
-async fn issue(
-    app: &App,
-    granted: &GrantRequest<'_>,
-    client: IpAddr,
-) -> Result<Issued, ErrorResponse> {
-    app.check_limits::<ErrorResponse>(client)?;
-    match granted {
-        GrantRequest::Application(form, presented) => issue_to_application(app, form, presented),
-        GrantRequest::Refresh(form, sessions) => Ok(refresh::refresh(app, form, sessions).await?),
+async fn issue(app: &App, granted: &GrantRequest, client: IpAddr) -> Result<Issued, ErrorResponse> {
+    // Before the keys are there, revocations may not be either.
+    app.check_key()?;
+    let issued = match granted {
+        GrantRequest::Application(form, presented) => {
+            issue_to_application(app, form, presented, client)
+        }
+        GrantRequest::Refresh(form) => refresh::refresh(app, form, client).await,
+    };
+    // After the check: guesses of one client at an address keep no other from what is its own.
+    if let Err(error) = &issued
+        && matches!(
+            error.rejection,
+            Rejection::GrantInvalid | Rejection::ApplicationUnknown
+        )
+    {
+        app.count_guess(client)?;
     }
+    issued
 }
 
 fn issue_to_application(
     app: &App,
     form: &Form,
     presented: &Presented,
+    client: IpAddr,
 ) -> Result<Issued, ErrorResponse> {
     // Before the registration is read: a removal is recorded with a later time than this one.
     let now = app.now();
     let registrations = &app.synced.registrations;
     let (id, grant) = registrations.authenticate(&presented.pairs(), Instant::now())?;
+    app.count_proven(client)?;
     if grant.audience.is_empty() {
         return Err(ErrorResponse::from(Rejection::GrantNotAllowed).described(NO_AUDIENCE));
     }

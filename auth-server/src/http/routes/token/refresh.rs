@@ -1,5 +1,7 @@
 //! The grant of RFC 6749 §6: the next access token of a user, and the next refresh token.
 
+use std::net::IpAddr;
+
 use http::{HeaderMap, HeaderValue, header};
 use wire::api::form::Form;
 use wire::rejection::Rejection;
@@ -7,7 +9,7 @@ use wire::rejection::Rejection;
 use super::{AccessTokenResponse, Issued, REFRESH_TOKEN, scope};
 use crate::app::App;
 use crate::http::response::{ErrorResponse, store_rejection};
-use crate::sessions::{Renewed, SessionError, Sessions, log_error};
+use crate::sessions::{Renewed, SessionError, log_error};
 
 const CREDENTIALS: &str =
     "a session belongs to no application: leave out client_secret and Authorization: Basic";
@@ -30,23 +32,21 @@ pub(super) fn check_client(headers: &HeaderMap, form: &Form) -> Result<(), Error
 pub(super) async fn refresh(
     app: &App,
     form: &Form,
-    sessions: &Sessions,
-) -> Result<Issued, Rejection> {
+    client: IpAddr,
+) -> Result<Issued, ErrorResponse> {
     let token = form
         .value(REFRESH_TOKEN)
         .ok_or(Rejection::ParameterMissing)?;
     if !app.users.is_current() {
-        return Err(Rejection::UsersStale);
+        return Err(Rejection::UsersStale.into());
     }
-    // Before the keys are there, revocations may not be either.
-    let keys = app.synced.live_keys.load();
-    keys.ok_or(Rejection::StoreUnavailable)?;
     let now = app.now();
-    let session = sessions.open(token, now).await.map_err(rejected)?;
+    let session = app.sessions.open(token, now).await.map_err(rejected)?;
+    app.count_proven(client)?;
     let present = app.users.present(&session.user.account);
     app.check_standing(present.as_ref()).await?;
     let scope = scope(form.value("scope"), &session.user.grant)?;
-    let renewed = sessions.renew(session, now).await.map_err(rejected)?;
+    let renewed = app.sessions.renew(session, now).await.map_err(rejected)?;
     let Renewed {
         mut user,
         refresh_token,
