@@ -184,7 +184,8 @@ fn the_status_is_the_service_s() {
 #[test]
 fn a_probe_passes_before_the_first_key_and_in_the_drain() {
     let service = EchoService::start();
-    let sidecar = without_a_key(&service.url(), LIVE).start();
+    let sidecar = without_a_key(&service.url(), LIVE);
+    let sidecar = sidecar.flags(["--lame-duck", "60"]).start();
     assert_eq!(sidecar.readiness(), 503, "no key");
     assert_eq!(get(sidecar.admin(), "/probe/live").status(), 200);
     sidecar.process().terminate();
