@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use serde::Deserialize;
+use serde_json::Value;
+
 use super::record::SessionRecord;
 use super::refresh_token::SessionId;
 use crate::keys::records::KeyRecords;
@@ -50,4 +53,10 @@ impl SessionRecords {
         let ids = self.0.store.ids(Kind::Session, id.key().group()).await?;
         Ok(ids.iter().filter_map(|id| SessionId::parse(id)).collect())
     }
+}
+
+/// Returns the time until which the record of a session is kept; `None` for what is no session.
+pub(crate) fn kept_until(record: &Value) -> Option<i64> {
+    let record = SessionRecord::deserialize(record);
+    record.ok().map(|record| record.kept_until())
 }

@@ -106,8 +106,12 @@ impl SealedRecords {
     }
 
     /// Writes every record of a kind again as the store is, and returns the number of those that cannot
-    /// be read.
-    pub(crate) async fn rewrite(&self, kind: Kind) -> Result<usize, StoreError> {
+    /// be read. `ends` reads the end of a record's life from it.
+    pub(crate) async fn rewrite(
+        &self,
+        kind: Kind,
+        ends: impl Fn(&Value) -> Option<i64>,
+    ) -> Result<usize, StoreError> {
         let mut left = 0;
         for id in self.store.ids(kind, "").await? {
             let key = Key { kind, id };
@@ -116,14 +120,7 @@ impl SealedRecords {
                     left += 1;
                     break;
                 };
-                let ends = match kind {
-                    Kind::Session => ["ends", "liveUntil"]
-                        .iter()
-                        .filter_map(|end| record.get(end)?.as_i64())
-                        .max(),
-                    _ => None,
-                };
-                let version = Some(held.version);
+                let (version, ends) = (Some(held.version), ends(&record));
                 if self.write(key.clone(), version, &record, ends).await? {
                     break;
                 }

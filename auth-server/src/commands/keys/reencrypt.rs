@@ -10,6 +10,7 @@ use runtime::process::exit::ExitError;
 use super::{KeysInStore, print, print_note};
 use crate::cli::KeyArgs;
 use crate::keys::records::ATTEMPTS;
+use crate::sessions::records::kept_until;
 use crate::store::at_rest::AtRest;
 use crate::store::sealed::SealedRecords;
 use crate::store::{Kind, StoreError};
@@ -78,9 +79,9 @@ impl KeysInStore {
             store: Arc::clone(self.keys.store()),
             encryption: self.location.encryption(),
         };
-        let mut left = 0;
-        for kind in [Kind::Application, Kind::Session, Kind::Users] {
-            left += records.rewrite(kind).await?;
+        let mut left = records.rewrite(Kind::Session, kept_until).await?;
+        for kind in [Kind::Application, Kind::Users] {
+            left += records.rewrite(kind, |_| None).await?;
         }
         Ok(left)
     }
