@@ -194,16 +194,6 @@ impl Message {
 }
 
 /// Returns status and reason code of a rejection, `200` for a success.
-pub fn verdict(response: &Message) -> String {
-    response.verdict()
-}
-
-/// Returns the reason code in the body of a failure.
-pub fn reason(response: &Message) -> String {
-    response.reason()
-}
-
-/// Returns status and reason code of a rejection, `200` for a success.
 pub(crate) fn verdict_of(status: u16, body: &[u8]) -> String {
     if status < 400 {
         return status.to_string();

@@ -7,7 +7,6 @@
 //! early).
 
 use serde_json::{Value, json};
-use tests::client::verdict;
 use tests::clock;
 use tests::message::Message;
 use tests::raw_client::RawClient;
@@ -73,7 +72,7 @@ impl Request {
             "{lines:?}"
         );
         let outcome = match received {
-            _ if response.status() >= 400 => verdict(&response),
+            _ if response.status() >= 400 => response.verdict(),
             None => "answered".to_owned(),
             Some(request) if request.header("X-Current-User").is_empty() => "passed".to_owned(),
             Some(_) => "verified".to_owned(),

@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tests::client::{Request, verdict};
+use tests::client::Request;
 use tests::clock;
 use tests::programs::Program;
 use tests::raw_client::exchange;
@@ -98,7 +98,7 @@ fn observe(stack: &ForgedStack, row: &RuleRow) -> Result<(), String> {
         (200, 1, 0) => "passed".to_owned(),
         (200, 0, _) => "answered".to_owned(),
         (status, 0, _) if row.method == "HEAD" => status.to_string(),
-        _ => verdict(&response),
+        _ => response.verdict(),
     };
     let as_expected = found == row.expect || (row.expect == "200" && response.status() == 200);
     match as_expected {
@@ -124,7 +124,7 @@ fn a_rejection_by_a_rule_is_challenged_and_counted() {
     let rejected = "postern_sidecar_rule_refusals_total{rule=\"admin\"}";
     assert_eq!(sidecar.metric(rejected), Some(0));
     let response = sidecar.bearing(&token).get("/admin/x");
-    assert_eq!(verdict(&response), "403 insufficient_scope");
+    assert_eq!(response.verdict(), "403 insufficient_scope");
     let challenge = response.header("www-authenticate").concat();
     for part in [
         r#"Bearer realm="postern", error="insufficient_scope""#,

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, mpsc};
 
 use rustls::{ServerConnection, StreamOwned};
 use tests::certificates::{Authority, Certificate};
-use tests::client::verdict;
 use tests::echo_service::MARK;
 use tests::h2_client::header_block;
 use tests::message::Message;
@@ -125,7 +124,11 @@ fn what_a_service_that_goes_away_has_not_taken_is_sent_again() {
         let client = sidecar.bearing(&stack.token());
         assert_eq!(client.get("/list").status(), 200);
         assert_eq!(seen.recv(), Ok((0, 1)));
-        let post = || verdict(&client.send(&client.request("POST", "/list").body("{}")));
+        let post = || {
+            client
+                .send(&client.request("POST", "/list").body("{}"))
+                .verdict()
+        };
         let found = std::thread::scope(|scope| {
             let first = scope.spawn(post);
             assert_eq!(seen.recv(), Ok((0, 3)));

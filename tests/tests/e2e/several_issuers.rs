@@ -14,7 +14,6 @@ use std::fs;
 
 use serde_json::Value;
 use tests::auth_server::{AuthServerPlan, USER_DETAILS, admin_get};
-use tests::client::verdict;
 use tests::echo_service::EchoService;
 use tests::fake_auth_server::json_response;
 use tests::issuer::IssuerToken;
@@ -40,7 +39,7 @@ fn difference(
         bearer.get(USER_DETAILS),
         bearer.get("/list"),
     ];
-    let verdicts = responses.each_ref().map(verdict);
+    let verdicts = responses.each_ref().map(|response| response.verdict());
     let requests = service.requests();
     if token.expect != "accepted" {
         let good = verdicts == [token.expect.as_str(); 3] && requests.is_empty();
@@ -135,7 +134,7 @@ fn listed_tenants_of_one_key_set_are_accepted() {
     ] {
         let bearer = sidecar.bearing(&of_tenant(tenant));
         for _ in 0..2 {
-            assert_eq!(verdict(&bearer.get("/list")), expected, "{tenant}");
+            assert_eq!(bearer.verdict("/list"), expected, "{tenant}");
         }
     }
     assert_eq!(entra.server.retrievals().len(), 1, "one key set");
@@ -158,8 +157,8 @@ fn the_auth_server_is_one_issuer_among_others() {
         .with_all_keys();
     for token in [auth_server.login(), shop.own()] {
         let bearer = sidecar.bearing(&token);
-        assert_eq!(verdict(&bearer.get("/list")), "200");
-        assert_eq!(verdict(&bearer.get(USER_DETAILS)), "200");
+        assert_eq!(bearer.verdict("/list"), "200");
+        assert_eq!(bearer.verdict(USER_DETAILS), "200");
     }
     for name in ["members", "shop"] {
         let series = format!("postern_sidecar_keys_available{{issuer=\"{name}\"}}");
