@@ -1,5 +1,8 @@
 //! The parts of the program that requests use, built in one place and shared by all tasks.
 
+mod in_flight;
+pub(crate) mod limits;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,11 +13,10 @@ use runtime::net::fd_limit;
 use runtime::process::exit::ExitError;
 use runtime::traces;
 
+use self::in_flight::InFlight;
 use crate::background::Draining;
 use crate::config::Config;
 use crate::config::live::{CurrentRules, Enforcing};
-use crate::downstream::in_flight::InFlight;
-use crate::downstream::limits;
 use crate::issuers::IssuerSettings;
 use crate::issuers::current::CurrentKeys;
 use crate::issuers::issuer_keys::IssuerKeys;
@@ -58,11 +60,8 @@ impl App {
         let health = Health::new();
         let known = Arc::clone(&keys);
         health.computed(move || readiness::report(&known, Instant::now()));
-        let max = (
-            "--max-requests",
-            args.limits.max_requests,
-            fd_limit::for_clients(),
-        );
+        let descriptors = fd_limit::for_clients();
+        let max = limits::max_of("--max-requests", args.limits.max_requests, descriptors);
         Ok(Self {
             rules,
             keys,
@@ -76,7 +75,7 @@ impl App {
             },
             request_body_timeout: args.limits.request_body_timeout.limit(),
             downstream_write_timeout: args.limits.downstream_write_timeout.limit(),
-            in_flight: InFlight::new(limits::max_of(max.0, max.1, max.2)),
+            in_flight: InFlight::new(max),
             close_streams_on_expiry: args.limits.close_streams_on_expiry,
             metrics,
             registry: Arc::new(registry),

@@ -2,6 +2,7 @@
 
 mod connection;
 mod side;
+pub(crate) mod transport;
 
 pub(crate) use self::connection::serve;
 pub(crate) use self::side::Http1Side;

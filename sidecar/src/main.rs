@@ -9,7 +9,6 @@ mod commands;
 mod config;
 mod decision;
 mod discovery;
-mod downstream;
 mod exchange;
 mod http1;
 mod http2;

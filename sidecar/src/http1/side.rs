@@ -20,7 +20,7 @@ use wire::http::framing::body::BodyReader;
 use wire::rejection::Rejection;
 
 use super::HTTP_2_PREFACE;
-use crate::downstream::transport::{ClientTransport, has_left};
+use super::transport::{ClientTransport, has_left};
 use crate::exchange::response::DRAIN_TIMEOUT;
 use crate::exchange::side::{ClientSide, Outgoing, Timer};
 use crate::exchange::upload::Upload;

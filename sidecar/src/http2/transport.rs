@@ -11,8 +11,8 @@ use runtime::net::connection_slots::Activity;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::frames::{Flood, Frames};
-use crate::downstream::transport::ClientTransport;
 use crate::http1::HTTP_2_PREFACE;
+use crate::http1::transport::ClientTransport;
 
 /// A transport whose frames are followed.
 pub(super) struct FollowedTransport {

@@ -16,9 +16,9 @@ use tokio::sync::Notify;
 use tokio_util::either::Either;
 use wire::rejection::Rejection::RequestMalformed;
 
-use crate::downstream::transport::{self, ClientTransport, Socket, peer_ip};
 use crate::exchange::Exchanges;
 use crate::exchange::response::raw_http1_response;
+use crate::http1::transport::{self, ClientTransport, Socket, peer_ip};
 use crate::http1::{self, Http1Side};
 use crate::http2;
 use crate::identity::forwarded::Client;
