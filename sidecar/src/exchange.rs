@@ -37,6 +37,7 @@ use crate::decision::authorize::Forward;
 use crate::identity::forwarded::Client;
 use crate::request::kind::RequestKind;
 use crate::request::received::ReceivedHead;
+use crate::telemetry::metrics::Counted;
 use crate::telemetry::outcome::Outcome;
 use crate::upstream::connections::{Connected, Connections};
 use crate::upstream::service::Service;
@@ -77,11 +78,13 @@ impl Exchanges {
     ) -> Served {
         let app = &*self.app;
         let request = Request::new(head, app, client);
-        let _counted = app.metrics.request_began();
+        let _counted = Counted::among(&app.metrics.requests_in_flight);
         let decision = app.decide(&request, client).await;
         let decided = Instant::now();
-        app.metrics
-            .decided(decided.saturating_duration_since(request.began));
+        let requests = &app.metrics.requests;
+        requests
+            .auth_duration_seconds
+            .observe(decided.saturating_duration_since(request.began));
         let action = app.act_on(decision, &request, client, decided);
         let mut serving = Serving {
             exchanges: self,
@@ -293,7 +296,7 @@ impl<'a, C: ClientSide> Serving<'a, C> {
     }
 
     fn stream_ended(&mut self, why: &str) {
-        self.app().metrics.stream_ended();
+        self.app().metrics.streams_expired.inc();
         self.progress.cause = Some(format!("the token of the stream {why}"));
     }
 }

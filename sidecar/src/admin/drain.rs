@@ -44,7 +44,7 @@ impl Drain {
             tracing::info!("draining by command");
             self.serving.set_not_ready("draining");
         }
-        let in_flight = self.metrics.in_flight();
+        let in_flight = self.metrics.requests_in_flight.get();
         Progress {
             drained: self.draining.begin().elapsed() >= self.lame_duck && in_flight == 0,
             in_flight,
@@ -67,7 +67,7 @@ mod tests {
     use runtime::admin::health::Health;
 
     use super::*;
-    use crate::telemetry::metrics::TokenCacheCounters;
+    use crate::telemetry::metrics::{Counted, TokenCacheCounters};
 
     fn drain(lame_duck: Duration) -> (Drain, Health) {
         let health = Health::new();
@@ -87,7 +87,7 @@ mod tests {
     fn drained_means_no_request_is_in_flight() {
         let (drain, health) = drain(Duration::ZERO);
         assert!(health.is_ready());
-        let request = drain.metrics.request_began();
+        let request = Counted::among(&drain.metrics.requests_in_flight);
         let in_flight = |drained, in_flight| Progress { drained, in_flight };
         assert_eq!(drain.begin(), in_flight(false, 1));
         assert!(!health.is_ready() && drain.draining.is_on());

@@ -77,7 +77,6 @@ fn opens_much(path: &str, methods: &[&str]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use http::Method;
     use wire::rejection::Rejection;
 
     use super::*;
@@ -85,20 +84,19 @@ mod tests {
     #[test]
     fn a_line_that_opens_much_is_a_comment() {
         let paths = ReportedPaths::default();
-        let invented = Method::from_bytes(b"get").unwrap_or_default();
         for (method, target) in [
-            (Method::GET, "/orders/products/1"),
-            (Method::GET, "/orders/products/2?page=1"),
-            (Method::HEAD, "/orders/products/2"),
-            (Method::POST, "/orders/contact"),
-            (invented, "/orders/products/2"),
-            (Method::GET, "/orders/1"),
-            (Method::GET, "/elsewhere"),
-            (Method::GET, "/orders//x"),
+            ("GET", "/orders/products/1"),
+            ("GET", "/orders/products/2?page=1"),
+            ("HEAD", "/orders/products/2"),
+            ("POST", "/orders/contact"),
+            ("get", "/orders/products/2"),
+            ("GET", "/orders/1"),
+            ("GET", "/elsewhere"),
+            ("GET", "/orders//x"),
         ] {
-            paths.remember(Rejection::TokenMissing, &method, target.as_bytes());
+            paths.remember(Rejection::TokenMissing, method, target.as_bytes());
         }
-        paths.remember(Rejection::TokenExpired, &Method::GET, b"/orders/list");
+        paths.remember(Rejection::TokenExpired, "GET", b"/orders/list");
         let context = "/orders".parse().unwrap_or_default();
         let text = "public-path = [\n\
                     # \"GET /*\",  # 1 requests\n\

@@ -155,7 +155,11 @@ impl<C: ClientSide> Exchange<'_, C> {
             self.upload.open_tunnel();
             self.client.open_tunnel();
         } else {
-            self.app.metrics.service_responded(after);
+            self.app
+                .metrics
+                .requests
+                .upstream_duration_seconds
+                .observe(after);
         }
     }
 }

@@ -6,7 +6,7 @@ use wire::rejection::Rejection;
 
 use super::{Exchanges, Serving};
 use crate::decision::authorize::Forward;
-use crate::telemetry::access_log::RequestRecord;
+use crate::telemetry::access_log::{AccessLine, LoggedPath};
 use crate::telemetry::outcome::{Completion, Outcome};
 use crate::telemetry::request_span::RequestSpan;
 
@@ -22,37 +22,34 @@ impl Exchanges {
             outcome: Outcome::Rejected(rejection),
             status: has_response.then(|| rejection.status().as_u16()),
             duration: None,
+            is_reported: false,
         };
         let logger = &self.app.request_logger;
-        logger.request_ended(&completion, RequestSpan::default(), || RequestRecord {
+        logger.request_ended(completion, RequestSpan::default(), || AccessLine {
             client,
-            ..RequestRecord::default()
+            ..AccessLine::default()
         });
     }
 }
 
 impl<C> Serving<'_, C> {
     /// Counts and logs the request, and records a rejection.
-    pub(super) fn record(self, forward: Option<&Forward>) {
+    pub(super) fn record(mut self, forward: Option<&Forward>) {
         use Rejection::{UpstreamMalformed, UpstreamTimeout, UpstreamUnavailable};
-        let Self {
-            mut request,
-            progress,
-            ..
-        } = self;
+        let span = std::mem::take(&mut self.request.span);
+        let (request, progress) = (&self.request, &self.progress);
         let app = &self.exchanges.app;
-        let outcome = progress.outcome;
         let completion = Completion {
-            outcome,
+            outcome: progress.outcome,
             status: progress.sent_status(),
             duration: Some(progress.ended().saturating_duration_since(request.began)),
+            is_reported: progress.is_reported,
         };
-        let span = std::mem::take(&mut request.span);
         let (head, rules) = (&request.head, &request.rules.auth_policy);
         let logger = &app.request_logger;
         let verified = forward.and_then(|forward| forward.verified.as_ref());
         let is_of_service = matches!(
-            outcome,
+            progress.outcome,
             Outcome::Rejected(UpstreamMalformed | UpstreamTimeout | UpstreamUnavailable)
         );
         // The configured address if it has no other.
@@ -60,8 +57,9 @@ impl<C> Serving<'_, C> {
             Some(address) => address.to_string(),
             None => app.upstream.address().to_string(),
         };
-        let record = || RequestRecord {
-            request: Some((&head.method, head.target())),
+        logger.request_ended(completion, span, || AccessLine {
+            method: Some(head.method.as_str()),
+            path: Some(LoggedPath(head.target())),
             client: request.client_ip(app, self.client),
             user: verified.and_then(|verified| {
                 let details = || rules.user_header.user(&verified.identity).ok();
@@ -71,14 +69,10 @@ impl<C> Serving<'_, C> {
             upstream_duration: progress.upstream_duration,
             bytes: completion.status.map(|_| progress.sent_bytes()),
             upstream: is_of_service.then(failed_at),
-            cause: progress.cause.clone(),
-            request_id: request.ids.request_id().cloned(),
+            cause: progress.cause.as_deref(),
+            request_id: request.ids.request_id(),
             trace_id: request.ids.trace_id(&head.headers),
-        };
-        if progress.is_reported {
-            logger.request_ended_by_reported_rejection(&completion, span, record);
-        } else {
-            logger.request_ended(&completion, span, record);
-        }
+            ..AccessLine::default()
+        });
     }
 }

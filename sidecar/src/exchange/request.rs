@@ -27,7 +27,7 @@ use crate::request::kind::RequestKind;
 use crate::request::received::ReceivedHead;
 use crate::telemetry::outcome::Outcome;
 use crate::telemetry::request_id::RequestIds;
-use crate::telemetry::request_span::{RequestSpan, SpanHead};
+use crate::telemetry::request_span::RequestSpan;
 use crate::upstream::Tries;
 use crate::upstream::service::Service;
 
@@ -113,14 +113,8 @@ impl Request {
     pub(super) fn new(head: ReceivedHead, app: &App, client: &Client) -> Self {
         let began = Instant::now();
         let mut ids = RequestIds::of(&head.headers, app.request_ids);
-        let received = SpanHead {
-            method: &head.method,
-            target: head.target(),
-            version: head.version,
-            headers: &head.headers,
-            tls: client.tls,
-        };
-        let span = RequestSpan::begin(received, &mut ids);
+        let received = (head.method.as_str(), head.target(), head.version);
+        let span = RequestSpan::begin(received, &head.headers, client.tls, &mut ids);
         Self {
             began,
             span,

@@ -96,7 +96,7 @@ pub(crate) fn serve(config: Config, files: WatchedFiles) -> Result<(), ExitError
         shutdown_signal: Box::new(stop),
     });
     tracing::info!(
-        requests = app.metrics.requests(),
+        requests = app.metrics.requests.all(),
         uptime_s = started.elapsed().as_secs(),
         "stopped"
     );
@@ -174,7 +174,7 @@ fn client_connections(config: &Config, app: Arc<App>) -> ClientConnections {
         config.args.limits.max_connections,
         descriptors,
     );
-    let evictions = app.metrics.connections_evicted();
+    let evictions = app.metrics.connections_evicted.clone();
     let slots = ConnectionSlots::counting("public port", max, evictions);
     let requests = Exchanges::new(app, limits::max_idle(descriptors), IDLE_TIMEOUT);
     let timeout = config.args.limits.request_header_timeout.duration();

@@ -22,6 +22,7 @@ use crate::http1::transport::{self, ClientTransport, Socket, peer_ip};
 use crate::http1::{self, Http1Side};
 use crate::http2;
 use crate::identity::forwarded::Client;
+use crate::telemetry::metrics::Counted;
 
 /// Handler of accepted connections.
 pub(crate) struct ClientConnections {
@@ -64,10 +65,10 @@ impl ClientConnections {
         let peer = peer_ip(&stream).unwrap_or(Ipv6Addr::UNSPECIFIED.into());
         let is_proxy = app.request_logger.trusted_proxies.trusts(peer);
         let Some(slot) = self.slots.take(peer, is_proxy).await else {
-            app.metrics.connection_rejected();
+            app.metrics.connections_rejected.inc();
             return;
         };
-        let _open = app.metrics.connection_opened();
+        let _open = Counted::among(&app.metrics.connections);
         let activity = slot.activity().clone();
         let goodbye = Notify::new();
         let serving = pin!(self.serve_requests(stream, activity, &goodbye, shutdown));

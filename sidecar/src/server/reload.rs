@@ -93,7 +93,8 @@ impl Reload {
                 }
                 *effective = now;
                 self.app.metrics.config_reloaded(true);
-                self.app.metrics.restart_needed(!waiting.is_empty());
+                let waits = i64::from(!waiting.is_empty());
+                self.app.metrics.config_restart_needed.set(waits);
             }
             Err(error) => {
                 tracing::error!(%error, "the configuration is not usable: keeping the previous one");

@@ -76,8 +76,8 @@ impl GracefulStop {
     async fn drain(&self, lame_duck: Duration) {
         self.serving.set_not_ready("stopping");
         tracing::info!(
-            in_flight = self.metrics.in_flight(),
-            connections = self.metrics.open_connections(),
+            in_flight = self.metrics.requests_in_flight.get(),
+            connections = self.metrics.connections.get(),
             "draining"
         );
         // The wait of a `drain` command counts.
@@ -89,7 +89,7 @@ impl GracefulStop {
             tracing::info!("drained: every request is complete, every connection is closed");
         } else {
             tracing::warn!(
-                in_flight = self.metrics.in_flight(),
+                in_flight = self.metrics.requests_in_flight.get(),
                 "--drain-timeout is over: closing connections with requests in flight"
             );
         }

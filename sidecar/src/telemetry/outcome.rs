@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use runtime::named_enum;
 use wire::rejection::Rejection;
 
 /// Outcome of one request.
@@ -53,30 +52,6 @@ pub(crate) struct Completion {
     pub(crate) status: Option<u16>,
     /// From the head to the end; `None` for a request that could not be parsed.
     pub(crate) duration: Option<Duration>,
-}
-
-named_enum! {
-    /// Class of a response's status; its number is the first digit.
-    pub(crate) enum StatusClass {
-        /// No response, or no status of three digits.
-        None = "",
-        Informational = "1xx",
-        Success = "2xx",
-        Redirection = "3xx",
-        ClientError = "4xx",
-        ServerError = "5xx",
-    }
-}
-
-impl StatusClass {
-    pub(crate) const fn of(status: Option<u16>) -> Self {
-        match status {
-            Some(100..200) => Self::Informational,
-            Some(200..300) => Self::Success,
-            Some(300..400) => Self::Redirection,
-            Some(400..500) => Self::ClientError,
-            Some(500..600) => Self::ServerError,
-            _ => Self::None,
-        }
-    }
+    /// True if its rejection was counted and logged before, without its path.
+    pub(crate) is_reported: bool,
 }

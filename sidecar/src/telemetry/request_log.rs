@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use runtime::net::client_address::TrustedProxies;
 
-use crate::telemetry::access_log::{AccessLog, LoggedUser, RequestRecord};
+use crate::telemetry::access_log::{AccessLine, AccessLog, LoggedUser};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::outcome::{Completion, Outcome};
 use crate::telemetry::reported_paths::ReportedPaths;
@@ -21,49 +21,48 @@ pub(crate) struct RequestLogger {
 }
 
 impl RequestLogger {
-    /// Reports a request and ends its span; `record` is called only if it is logged, reported or
-    /// traced.
+    /// Reports a request and ends its span; `line`, of which it sets the end, is called only if it
+    /// is logged, reported or traced.
     pub(crate) fn request_ended<'a>(
         &self,
-        completion: &Completion,
+        completion: Completion,
         span: RequestSpan,
-        record: impl FnOnce() -> RequestRecord<'a>,
+        line: impl FnOnce() -> AccessLine<'a>,
     ) {
-        self.metrics.request_ended(completion);
-        let reported = match completion.outcome {
+        let Completion {
+            outcome,
+            status,
+            duration,
+            is_reported,
+        } = completion;
+        let mut logged = outcome.reason();
+        if is_reported {
+            // Only where every request has a line.
+            logged = None;
+        } else {
+            self.metrics.requests.ended(completion);
+        }
+        let is_logged = self.access_log.wants(logged);
+        let reported = match outcome {
             Outcome::Reported(rejection) => Some(rejection),
             _ => None,
         };
-        let logged = self.access_log.wants(completion.outcome.reason());
-        if reported.is_none() && !logged && !span.is_recorded() {
+        if !is_logged && reported.is_none() && !span.is_recorded() {
             return;
         }
-        let record = record();
-        if let Some((rejection, (method, target))) = reported.zip(record.request) {
-            self.reported.remember(rejection, method, target);
+        let line = AccessLine {
+            outcome: outcome.as_str(),
+            reason: outcome.reason(),
+            status,
+            duration,
+            ..line()
+        };
+        if let Some(((rejection, method), path)) = reported.zip(line.method).zip(line.path) {
+            self.reported.remember(rejection, method, path.0);
         }
-        if logged {
-            record.write(completion);
+        if is_logged {
+            line.write();
         }
-        span.end(completion, &record);
-    }
-
-    /// Logs a request whose rejection was counted and logged already, without its path, and ends its
-    /// span. Its own record is logged only if every request is.
-    pub(crate) fn request_ended_by_reported_rejection<'a>(
-        &self,
-        completion: &Completion,
-        span: RequestSpan,
-        record: impl FnOnce() -> RequestRecord<'a>,
-    ) {
-        let logged = self.access_log.wants(None);
-        if !logged && !span.is_recorded() {
-            return;
-        }
-        let record = record();
-        if logged {
-            record.write(completion);
-        }
-        span.end(completion, &record);
+        span.end(outcome, &line);
     }
 }

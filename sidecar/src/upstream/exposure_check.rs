@@ -44,7 +44,7 @@ pub(crate) async fn probe(target: SocketAddr) -> bool {
 impl ExposureProbe {
     /// Reports the result of a probe if it differs from the one `before`.
     fn report(&self, before: Option<bool>, is_exposed: bool) {
-        self.metrics.upstream_exposed(is_exposed);
+        self.metrics.upstream_exposed.set(i64::from(is_exposed));
         if before == Some(is_exposed) {
             return;
         }

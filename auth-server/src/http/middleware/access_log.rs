@@ -9,7 +9,7 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use http::{HeaderMap, Method, Uri};
-use runtime::logs::access_log::{AccessLine, LoggedPath, short};
+use runtime::logs::access_log::{AccessLine, LoggedPath};
 use wire::http::trace::{REQUEST_ID, RequestId, TraceId};
 use wire::rejection::Rejection;
 
@@ -42,13 +42,13 @@ fn log(app: &App, record: &RequestRecord, response: &Response) {
         outcome: outcome(rejection.is_some()),
         reason,
         status: Some(response.status().as_u16()),
-        method: Some(short(record.method.as_str())),
+        method: Some(record.method.as_str()),
         path: Some(LoggedPath(record.uri.path().as_bytes())),
         client: Some(record.client),
         duration: Some(duration),
         bytes: response.body().size_hint().exact(),
-        request_id: record.ids.request_id.as_ref().map(|id| id as _),
-        trace_id: record.ids.trace_id.as_ref().map(|id| id as _),
+        request_id: record.ids.request_id.as_ref(),
+        trace_id: record.ids.trace_id,
         ..AccessLine::default()
     }
     .write();

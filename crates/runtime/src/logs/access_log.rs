@@ -7,6 +7,8 @@ use std::fmt::{self, Write as _};
 use std::net::IpAddr;
 use std::time::Duration;
 
+use wire::http::trace::{RequestId, TraceId};
+
 use crate::logs::rejection_lines::RejectionLine;
 use crate::logs::sanitize::LogText;
 
@@ -31,14 +33,14 @@ pub struct AccessLine<'a> {
     pub reason: Option<&'a str>,
     /// Status of the response.
     pub status: Option<u16>,
-    /// The method as it was sent, cut to 20 bytes.
+    /// The method as it was sent; 20 bytes of it are logged.
     pub method: Option<&'a str>,
     /// The target, of which the path is logged.
     pub path: Option<LoggedPath<'a>>,
     /// Address of the client.
     pub client: Option<IpAddr>,
     /// The user of the verified token, where the log names users.
-    pub user: Option<&'a str>,
+    pub user: Option<String>,
     /// The configured issuer of the token, where there may be several.
     pub issuer: Option<&'a str>,
     /// From the head of the request to the end of its response.
@@ -48,11 +50,11 @@ pub struct AccessLine<'a> {
     /// Length of the response's body.
     pub bytes: Option<u64>,
     /// Present with `--request-id`.
-    pub request_id: Option<&'a dyn fmt::Display>,
+    pub request_id: Option<&'a RequestId>,
     /// Present where the request belongs to a trace.
-    pub trace_id: Option<&'a dyn fmt::Display>,
+    pub trace_id: Option<TraceId>,
     /// The address of the service, if the service failed.
-    pub upstream: Option<&'a str>,
+    pub upstream: Option<String>,
     /// The error that prevented a response of the service.
     pub cause: Option<&'a str>,
 }
@@ -83,14 +85,14 @@ impl AccessLine<'_> {
             method = self.method.map(short),
             path = self.path.as_ref().map(tracing::field::display),
             client = self.client.map(tracing::field::display),
-            user = self.user.map(|user| tracing::field::display(LogText(user))),
+            user = self.user.as_deref().map(|user| tracing::field::display(LogText(user))),
             issuer = self.issuer,
             duration_ms = self.duration.map(milliseconds),
             upstream_ms = self.upstream_duration.map(milliseconds),
             bytes = self.bytes,
             request_id = self.request_id.map(tracing::field::display),
             trace_id = self.trace_id.map(tracing::field::display),
-            upstream = self.upstream,
+            upstream = self.upstream.as_deref(),
             cause = self.cause,
             "request"
         );

@@ -10,7 +10,7 @@ use runtime::metrics::histogram::{DurationHistogram, REQUEST_BOUNDS, micros};
 use runtime::metrics::{Label, counters, counters_by};
 use wire::rejection::{Maker, Rejection};
 
-use crate::telemetry::outcome::{Completion, Outcome, StatusClass};
+use crate::telemetry::outcome::{Completion, Outcome};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
@@ -35,33 +35,37 @@ const UPSTREAM_ERRORS: [Rejection; 3] = [
     Rejection::UpstreamTimeout,
 ];
 
-/// The counts of one outcome by status class.
-type ByClass = [Counter; StatusClass::ALL.len()];
+/// The outcomes without a reason, outside of their family, whose lookup takes a lock.
+const PLAIN: [Outcome; 4] = [
+    Outcome::Verified,
+    Outcome::Passed,
+    Outcome::Responded,
+    Outcome::Aborted,
+];
+/// Classes of a response's status, by its first digit; the first one is of no response.
+const CLASSES: [&str; 6] = ["", "1xx", "2xx", "3xx", "4xx", "5xx"];
 
 metrics! {
     /// Metrics of finished requests.
-    pub(super) struct RequestMetrics {
+    pub(crate) struct RequestMetrics {
         /// Requests by outcome, by the class of the response's status, rejections by reason code
         requests: Family<RequestLabels, Counter> = counters(rejections_here()),
         /// Time from the head of a request to the end of its response
-        pub(super) request_duration_seconds: DurationHistogram
+        request_duration_seconds: DurationHistogram
             = DurationHistogram::new(&REQUEST_BOUNDS),
         /// Time from the head of a request to the decision about it, by this program
-        pub(super) auth_duration_seconds: DurationHistogram
+        pub(crate) auth_duration_seconds: DurationHistogram
             = DurationHistogram::new(&AUTH_BOUNDS),
         /// Time from that decision to the head of the service's response
-        pub(super) upstream_duration_seconds: DurationHistogram
+        pub(crate) upstream_duration_seconds: DurationHistogram
             = DurationHistogram::new(&UPSTREAM_BOUNDS),
         /// Requests without a response of the service, by reason code
         upstream_errors: Family<Label, Counter>
             = counters_by("reason", UPSTREAM_ERRORS.map(Rejection::reason)),
     }
     beside {
-        /// The outcomes without a reason, outside of their family, whose lookup takes a lock.
-        verified: ByClass,
-        passed: ByClass,
-        responded: ByClass,
-        aborted: ByClass,
+        /// The counts of each of [`PLAIN`], by class.
+        plain: [[Counter; CLASSES.len()]; PLAIN.len()],
         /// All rejections together, also those that were only reported; not exported.
         rejected: Counter,
     }
@@ -70,61 +74,40 @@ metrics! {
 impl RequestMetrics {
     pub(super) fn new() -> Self {
         let metrics = Self::default();
-        let of = |outcome| {
-            let series = |class| {
-                metrics
-                    .requests
-                    .get_or_create_owned(&labels(outcome, class))
-            };
-            StatusClass::ALL.map(series)
-        };
-        Self {
-            verified: of(Outcome::Verified),
-            passed: of(Outcome::Passed),
-            responded: of(Outcome::Responded),
-            aborted: of(Outcome::Aborted),
-            ..metrics.clone()
-        }
+        let plain = PLAIN.map(|outcome| {
+            let labels = CLASSES.map(|class| labels(outcome, class));
+            labels.map(|labels| metrics.requests.get_or_create_owned(&labels))
+        });
+        Self { plain, ..metrics }
     }
 
     /// Counts a finished request. Only a rejection takes a lock, also one that is only reported.
-    pub(super) fn ended(&self, completion: &Completion) {
-        let Completion {
-            outcome,
-            status,
-            duration,
-        } = *completion;
-        if let Some(duration) = duration {
+    pub(crate) fn ended(&self, completion: Completion) {
+        let outcome = completion.outcome;
+        if let Some(duration) = completion.duration {
             self.request_duration_seconds.observe(duration);
         }
-        let class = StatusClass::of(status);
+        let (at, class) = class_of(completion.status);
         if let Outcome::Rejected(rejection) | Outcome::Reported(rejection) = outcome {
-            self.requests.get_or_create(&labels(outcome, class)).inc();
+            let labels = labels(outcome, class);
+            self.requests.get_or_create(&labels).inc();
+            self.rejected.inc();
             if UPSTREAM_ERRORS.contains(&rejection) {
                 let labels = [("reason", rejection.reason())];
                 self.upstream_errors.get_or_create(&labels).inc();
             }
+            return;
         }
-        if let Some(counter) = self.of(outcome, class) {
+        let mut plain = PLAIN.iter().zip(&self.plain);
+        let by_class = plain.find_map(|(plain, by_class)| (*plain == outcome).then_some(by_class));
+        if let Some(counter) = by_class.and_then(|by_class| by_class.get(at)) {
             counter.inc();
         }
     }
 
-    fn of(&self, outcome: Outcome, class: StatusClass) -> Option<&Counter> {
-        let by_class = match outcome {
-            Outcome::Verified => &self.verified,
-            Outcome::Passed => &self.passed,
-            Outcome::Responded => &self.responded,
-            Outcome::Aborted => &self.aborted,
-            Outcome::Rejected(_) | Outcome::Reported(_) => return Some(&self.rejected),
-        };
-        by_class.get(class as usize)
-    }
-
     /// Returns the number of requests since the start.
-    pub(super) fn all(&self) -> u64 {
-        let others = [&self.verified, &self.passed, &self.responded, &self.aborted];
-        let counters = others.into_iter().flatten().chain([&self.rejected]);
+    pub(crate) fn all(&self) -> u64 {
+        let counters = self.plain.as_flattened().iter().chain([&self.rejected]);
         counters.map(|counter| counter.get()).sum()
     }
 }
@@ -132,16 +115,23 @@ impl RequestMetrics {
 /// Returns the series of the rejections that this program can give.
 fn rejections_here() -> impl Iterator<Item = RequestLabels> {
     Rejection::of(Maker::Sidecar).map(|rejection| {
-        let class = StatusClass::of(Some(rejection.status().as_u16()));
+        let (_, class) = class_of(Some(rejection.status().as_u16()));
         labels(Outcome::Rejected(rejection), class)
     })
 }
 
-fn labels(outcome: Outcome, class: StatusClass) -> RequestLabels {
+/// Returns the class of a status, and its place among [`CLASSES`].
+fn class_of(status: Option<u16>) -> (usize, &'static str) {
+    let digit = usize::from(status.unwrap_or_default() / 100);
+    let mut classes = CLASSES.into_iter().enumerate();
+    classes.nth(digit).unwrap_or_default()
+}
+
+fn labels(outcome: Outcome, class: &'static str) -> RequestLabels {
     RequestLabels {
         outcome: outcome.as_str(),
         reason: outcome.reason().unwrap_or_default(),
-        code: class.name(),
+        code: class,
     }
 }
 
@@ -158,7 +148,7 @@ mod tests {
             Rejection::CredentialsAmbiguous,
             Rejection::NotFound,
         ] {
-            let class = StatusClass::of(Some(rejection.status().as_u16()));
+            let (_, class) = class_of(Some(rejection.status().as_u16()));
             let labels = labels(Outcome::Rejected(rejection), class);
             assert!(exported.get(&labels).is_none(), "{rejection}");
         }

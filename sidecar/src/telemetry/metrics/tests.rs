@@ -1,8 +1,10 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+use std::time::Duration;
+
 use wire::rejection::Rejection;
 
 use super::*;
-use crate::telemetry::outcome::Outcome;
+use crate::telemetry::outcome::{Completion, Outcome};
 
 fn exposition(registry: &Registry) -> String {
     let mut text = String::new();
@@ -24,19 +26,23 @@ fn requests_are_counted_by_outcome_and_reason() {
             outcome,
             status,
             duration: Some(Duration::from_millis(60)),
+            is_reported: false,
         };
-        metrics.request_ended(&completion);
+        metrics.requests.ended(completion);
     }
-    metrics.decided(Duration::from_micros(30));
-    metrics.service_responded(Duration::from_millis(3));
-    assert_eq!(metrics.requests(), 5);
+    let requests = &metrics.requests;
+    requests
+        .auth_duration_seconds
+        .observe(Duration::from_micros(30));
+    requests
+        .upstream_duration_seconds
+        .observe(Duration::from_millis(3));
+    assert_eq!(requests.all(), 5);
     let text = exposition(&registry);
     for line in [
         r#"postern_sidecar_request_duration_seconds_bucket{le="0.05"} 0"#,
         r#"postern_sidecar_request_duration_seconds_bucket{le="0.075"} 5"#,
         r#"postern_sidecar_auth_duration_seconds_bucket{le="0.00005"} 1"#,
-        r#"postern_sidecar_auth_duration_seconds_bucket{le="0.00005"} 1"#,
-        r#"postern_sidecar_upstream_duration_seconds_bucket{le="0.005"} 1"#,
         r#"postern_sidecar_upstream_duration_seconds_bucket{le="0.005"} 1"#,
         r#"postern_sidecar_upstream_errors_total{reason="upstream_timeout"} 1"#,
         r#"postern_sidecar_upstream_errors_total{reason="upstream_malformed"} 0"#,
