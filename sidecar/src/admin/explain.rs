@@ -31,7 +31,6 @@ use crate::issuers::issuer_keys::IssuerKeys;
 use crate::request::kind::RequestKind;
 use crate::request::received::{self, ReceivedHead};
 use crate::telemetry::request_id::RequestIds;
-use crate::upstream::errors;
 
 pub(crate) const PATH: &str = "/explain";
 pub(crate) const JSON: &str = "application/json";
@@ -117,10 +116,7 @@ impl Explainer {
             Decision::Respond(_) | Decision::Preflight => return Ok(("answered", None)),
             Decision::Forward(forward) => forward,
         };
-        let lines = self.sent(received, &forward, &rules);
-        for line in
-            lines.map_err(|error| errors::rejection_of(&error).unwrap_or(Rejection::Internal))?
-        {
+        for line in self.sent(received, &forward, &rules) {
             explanation.learned("service", line);
         }
         Ok(match forward.reported {
@@ -130,35 +126,23 @@ impl Explainer {
     }
 
     /// Returns the head that the service gets.
-    fn sent(
-        &self,
-        received: &ReceivedHead,
-        forward: &Forward,
-        rules: &Rules,
-    ) -> pingora::Result<Vec<String>> {
-        let mut head = match self.to_http_2 {
-            true => ForwardedHead::to_http_2(received),
-            false => ForwardedHead::new(received),
-        };
+    fn sent(&self, received: &ReceivedHead, forward: &Forward, rules: &Rules) -> Vec<String> {
+        let mut head = ForwardedHead::new(received, self.to_http_2);
         let ids = RequestIds::of(&received.headers, self.request_ids);
         // As if sent from this machine.
         let proxies = TrustedProxies::default();
         let client = Client::new(Some(Ipv4Addr::LOCALHOST.into()), false, &proxies);
-        rules.upstream_request.rewrite_request(
-            &mut head,
-            received.version,
-            forward,
-            &ids,
-            &rules.auth_policy,
-            &client,
-        )?;
+        let (policy, auth_policy) = (rules.upstream_request, &rules.auth_policy);
+        policy.rewrite_request(&mut head, forward, &ids, auth_policy, &client);
         if !self.to_http_2 {
             // A body that it cannot see may be a request.
-            let may_stay = rules.upstream_request.reuse_after_body;
-            head.frame(forward.kind, received.has_body() && !may_stay)?;
+            head.frame(
+                forward.kind,
+                received.has_body() && !policy.reuse_after_body,
+            );
         }
-        let sources = rules.auth_policy.interceptor.sources();
-        Ok(lines_of(&head, sources.cookie.as_deref()))
+        let sources = auth_policy.interceptor.sources();
+        lines_of(&head, sources.cookie.as_deref())
     }
 }
 

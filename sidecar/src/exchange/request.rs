@@ -22,7 +22,6 @@ use crate::decision::authorize::Forward;
 use crate::decision::strip_token;
 use crate::identity::forwarded::Client;
 use crate::identity::forwarded_head::ForwardedHead;
-use crate::identity::service_head::ServiceHead;
 use crate::request::kind::RequestKind;
 use crate::request::received::ReceivedHead;
 use crate::telemetry::outcome::Outcome;
@@ -136,7 +135,8 @@ impl Request {
     ) -> pingora::Result<()> {
         match service {
             Service::Http1(_) => {
-                upload.begin(|is_harmless| self.http_1_head(client, forward, is_harmless))
+                upload.begin(|is_harmless| self.http_1_head(client, forward, is_harmless));
+                Ok(())
             }
             Service::Http2(stream) => {
                 upload.begin_stream()?;
@@ -152,40 +152,35 @@ impl Request {
         client: &Client,
         forward: &Forward,
     ) -> pingora::Result<http::Request<()>> {
-        let mut head = ForwardedHead::to_http_2(&self.head);
-        self.rewrite(&mut head, client, forward)?;
+        let head = self.service_head(true, client, forward);
         head.into_stream_head(scheme)
     }
 
-    fn rewrite(
+    fn service_head(
         &self,
-        head: &mut ForwardedHead<'_>,
+        is_http_2: bool,
         client: &Client,
         forward: &Forward,
-    ) -> pingora::Result<()> {
+    ) -> ForwardedHead<'_> {
+        let mut head = ForwardedHead::new(&self.head, is_http_2);
         let (policy, auth_policy) = (self.rules.upstream_request, &self.rules.auth_policy);
-        let received = self.head.version;
-        policy.rewrite_request(head, received, forward, &self.ids, auth_policy, client)
+        policy.rewrite_request(&mut head, forward, &self.ids, auth_policy, client);
+        head
     }
 
-    fn http_1_head(
-        &mut self,
-        client: &Client,
-        forward: &Forward,
-        is_harmless: bool,
-    ) -> pingora::Result<BytesMut> {
-        let mut head = ForwardedHead::new(&self.head);
-        self.rewrite(&mut head, client, forward)?;
+    fn http_1_head(&mut self, client: &Client, forward: &Forward, is_harmless: bool) -> BytesMut {
+        let mut head = self.service_head(false, client, forward);
         if self.is_continued {
-            head.remove(&header::EXPECT);
+            head.fields.remove("expect");
         }
         // Some services leave a body on the connection and parse it as the next request, with a user
         // header of the client's choice.
         let may_stay = is_harmless || self.rules.upstream_request.reuse_after_body;
-        head.frame(forward.kind, self.head.has_body() && !may_stay)?;
-        let (closes_service, bytes) = (head.contains(&header::CONNECTION), head.to_bytes());
+        head.frame(forward.kind, self.head.has_body() && !may_stay);
+        let (closes_service, bytes) = (head.fields.contains("connection"), head.to_bytes());
+        drop(head);
         self.closes_service = closes_service;
-        Ok(bytes)
+        bytes
     }
 
     /// Returns true if the body is passed on as it comes, and may last: of a known client without a

@@ -17,6 +17,7 @@ use super::chunks;
 use crate::config::live::Rules;
 use crate::request::http2;
 use crate::upstream::connections::http2::{MAX_SHARED_FIELDS, size_of};
+use crate::upstream::request::rewritten_trailers;
 use crate::upstream::service::{Http2Stream, Service};
 
 /// Max bytes that wait for the service before the next read from the client.
@@ -78,20 +79,16 @@ impl Upload {
 
     /// Begins on a connection of HTTP/1.1, with the head of the first try; `head` gets true if
     /// another request may follow the body on it.
-    pub(super) fn begin(
-        &mut self,
-        head: impl FnOnce(bool) -> pingora::Result<BytesMut>,
-    ) -> pingora::Result<()> {
+    pub(super) fn begin(&mut self, head: impl FnOnce(bool) -> BytesMut) {
         if self.is_http_2.replace(false) == Some(false) {
-            return Ok(());
+            return;
         }
         // The body without a framing: received before its head, or tried over HTTP/2.
         let body = std::mem::take(&mut self.bytes);
-        self.bytes = head(self.is_harmless(&body))?;
+        self.bytes = head(self.is_harmless(&body));
         self.in_chunks = self.is_chunked;
         chunks::put(&mut self.bytes, &body, self.in_chunks);
         self.end_chunks();
-        Ok(())
     }
 
     /// Returns true for a body that is no request, even if the service leaves it unread.
@@ -199,20 +196,15 @@ impl Upload {
 
     /// Takes the end of the body of a stream.
     pub(crate) fn end(&mut self, trailers: Option<HeaderMap>) -> pingora::Result<()> {
-        let Rules {
-            upstream_request,
-            auth_policy,
-            ..
-        } = &*self.rules;
-        self.trailers = trailers;
-        if let Some(trailers) = &mut self.trailers {
-            let checked = http2::check_values(trailers);
+        if let Some(trailers) = trailers {
+            let checked = http2::check_values(&trailers);
             checked.map_err(|_| Error::new_down(ErrorType::InvalidHTTPHeader))?;
-            upstream_request.rewrite_trailers(trailers, auth_policy)?;
-            if size_of(trailers) > MAX_SHARED_FIELDS {
+            let trailers = rewritten_trailers(&trailers, &self.rules.auth_policy);
+            if size_of(&trailers) > MAX_SHARED_FIELDS {
                 let why = "trailers of more than 8 KiB";
                 return Err(Error::explain(ErrorType::InvalidHTTPHeader, why).into_down());
             }
+            self.trailers = Some(trailers);
         }
         self.body = BodyReader::NONE;
         self.end_chunks();

@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-use bytes::{BufMut, Bytes, BytesMut};
-use http::{HeaderName, HeaderValue, Request, Uri, Version, header};
+use bytes::{BufMut, BytesMut};
+use http::{HeaderValue, Request, Uri, Version, header};
 use pingora::{ErrorType, OrErr};
 use smallvec::SmallVec;
 
-use crate::identity::service_head::ServiceHead;
+use crate::identity::service_head::ServiceFields;
 use crate::request::kind::RequestKind;
 use crate::request::received::ReceivedHead;
 
@@ -27,76 +27,67 @@ const NEXT_HOP: [&str; 9] = [
     "proxy-connection",
 ];
 
-/// A received head, without the fields that were removed, and with those that were set.
+/// A received head with the fields that the service gets.
 pub(crate) struct ForwardedHead<'r> {
     pub(crate) received: &'r ReceivedHead,
-    is_http_2: bool,
-    target: Option<Vec<u8>>,
-    left: SmallVec<[(&'r str, &'r [u8]); 16]>,
-    set: SmallVec<[(Bytes, HeaderValue); 6]>,
+    pub(crate) is_http_2: bool,
+    /// The target to send, if it differs from the received one.
+    pub(crate) new_target: Option<Vec<u8>>,
+    pub(crate) fields: ServiceFields<'r>,
 }
 
 impl<'r> ForwardedHead<'r> {
-    pub(crate) fn new(received: &'r ReceivedHead) -> Self {
+    /// Leaves out what was for this hop. HTTP/2 frames the body by itself.
+    pub(crate) fn new(received: &'r ReceivedHead, is_http_2: bool) -> Self {
         let nominated: SmallVec<[&[u8]; 4]> = received.connection_options().collect();
         let is_for_next_hop = |name: &str| {
             let is = |other: &[u8]| name.as_bytes().eq_ignore_ascii_case(other);
             NEXT_HOP.iter().any(|hop| is(hop.as_bytes())) || nominated.iter().any(|one| is(one))
         };
-        let fields = received.fields();
-        let mut head = Self {
-            received,
-            is_http_2: false,
-            target: None,
-            left: fields.filter(|(name, _)| !is_for_next_hop(name)).collect(),
-            set: SmallVec::new(),
-        };
+        let left = received.fields();
+        let mut fields = ServiceFields::of(left.filter(|(name, _)| !is_for_next_hop(name)));
         if let Some(authority) = received.authority() {
-            head.remove(&header::HOST);
-            head.left.insert(0, ("Host", authority));
+            fields.lead_with("Host", authority);
         }
-        head
-    }
-
-    /// Creates the head for a stream of HTTP/2, which frames the body by itself.
-    pub(crate) fn to_http_2(received: &'r ReceivedHead) -> Self {
-        let mut head = Self {
-            is_http_2: true,
-            ..Self::new(received)
-        };
-        head.remove(&header::TRANSFER_ENCODING);
-        if received.version == Version::HTTP_2 {
+        if is_http_2 {
+            fields.remove("transfer-encoding");
             // `trailers`, the only value that HTTP/2 has.
-            let te = received.headers.get(header::TE).cloned();
-            let te = te.map(|te| (Bytes::from_static(b"te"), te));
-            head.set.extend(te);
+            let te = received.headers.get(header::TE);
+            if let Some(te) = te.filter(|_| received.version == Version::HTTP_2) {
+                fields.set("te", te.clone());
+            }
         }
-        head
+        Self {
+            received,
+            is_http_2,
+            new_target: None,
+            fields,
+        }
     }
 
     /// Returns the head of a stream.
     ///
     /// # Errors
     /// [`ErrorType::InvalidHTTPHeader`] for a target that is no UTF-8.
-    pub(crate) fn into_stream_head(self, scheme: &str) -> pingora::Result<Request<()>> {
-        let host = self.values(&header::HOST).next().unwrap_or_default();
+    pub(crate) fn into_stream_head(mut self, scheme: &str) -> pingora::Result<Request<()>> {
+        let host = self.fields.values("host").next().unwrap_or_default();
         let uri = Uri::builder().scheme(scheme).authority(host);
         let uri = uri.path_and_query(&*escaped(self.target())).build();
-        let request = Request::builder().method(self.received.method.clone());
-        let mut request = request.version(Version::HTTP_2);
-        let fields = self.fields();
-        for (name, value) in fields.filter(|(name, _)| !name.eq_ignore_ascii_case(b"host")) {
-            request = request.header(name, value);
-        }
-        let request = uri.and_then(|uri| request.uri(uri).body(()));
-        request
+        let uri = uri
             .or_err(ErrorType::InvalidHTTPHeader, "forwarded head")
-            .map_err(|error| error.into_down())
+            .map_err(|error| error.into_down())?;
+        let mut request = Request::new(());
+        *request.method_mut() = self.received.method.clone();
+        *request.uri_mut() = uri;
+        *request.version_mut() = Version::HTTP_2;
+        self.fields.remove("host");
+        *request.headers_mut() = self.fields.to_map();
+        Ok(request)
     }
 
     /// Returns the target that the service gets.
     pub(crate) fn target(&self) -> &[u8] {
-        let target = self.target.as_deref();
+        let target = self.new_target.as_deref();
         target.unwrap_or_else(|| self.received.target())
     }
 
@@ -107,7 +98,7 @@ impl<'r> ForwardedHead<'r> {
         out.put_u8(b' ');
         out.put_slice(self.target());
         out.put_slice(b" HTTP/1.1\r\n");
-        for (name, value) in self.fields() {
+        for (name, value) in self.fields.iter() {
             for part in [name, b": ", value, b"\r\n"] {
                 out.put_slice(part);
             }
@@ -118,36 +109,21 @@ impl<'r> ForwardedHead<'r> {
 
     /// Sets the fields of HTTP/1.1 that frame the body, request a WebSocket, or close the connection
     /// where it `is_last`; those that were received were for this hop.
-    pub(crate) fn frame(&mut self, kind: RequestKind, is_last: bool) -> pingora::Result<()> {
-        // In lower case and alone: every service reads this spelling alike.
-        let coding = self
-            .received
-            .body
-            .is_chunked()
-            .then_some(("Transfer-Encoding", "chunked"));
-        let handshake = [("Connection", "Upgrade"), ("Upgrade", "websocket")];
-        let handshake = handshake
-            .into_iter()
-            .filter(|_| kind == RequestKind::WebSocket);
-        let close = is_last.then_some(("Connection", "close"));
-        for (name, value) in handshake.chain(coding).chain(close) {
-            let name = Bytes::from_static(name.as_bytes());
-            self.set(name, HeaderValue::from_static(value))?;
+    pub(crate) fn frame(&mut self, kind: RequestKind, is_last: bool) {
+        let mut set = |name: &'static str, value| {
+            self.fields.set(name, HeaderValue::from_static(value));
+        };
+        if kind == RequestKind::WebSocket {
+            set("Connection", "Upgrade");
+            set("Upgrade", "websocket");
         }
-        Ok(())
-    }
-
-    /// Returns names and values, in order.
-    pub(crate) fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        let left = self
-            .left
-            .iter()
-            .map(|(name, value)| (name.as_bytes(), *value));
-        let set = self
-            .set
-            .iter()
-            .map(|(name, value)| (&**name, value.as_bytes()));
-        left.chain(set)
+        if self.received.body.is_chunked() {
+            // In lower case and alone: every service reads this spelling alike.
+            set("Transfer-Encoding", "chunked");
+        }
+        if is_last {
+            set("Connection", "close");
+        }
     }
 }
 
@@ -162,42 +138,6 @@ fn escaped(target: &[u8]) -> Cow<'_, [u8]> {
         false => vec![*byte],
     };
     Cow::Owned(target.iter().flat_map(escape).collect())
-}
-
-impl ServiceHead for ForwardedHead<'_> {
-    fn is_http_2(&self) -> bool {
-        self.is_http_2
-    }
-
-    fn set_target(&mut self, target: Vec<u8>) {
-        self.target = Some(target);
-    }
-
-    fn values<'h>(&'h self, name: &'h HeaderName) -> impl Iterator<Item = &'h [u8]> {
-        let name = name.as_str().as_bytes();
-        let values =
-            move |(other, value): (&[u8], _)| name.eq_ignore_ascii_case(other).then_some(value);
-        self.fields().filter_map(values)
-    }
-
-    fn set(&mut self, written: Bytes, value: HeaderValue) -> pingora::Result<()> {
-        let is_other = |name: &[u8]| !name.eq_ignore_ascii_case(&written);
-        self.left.retain(|(name, _)| is_other(name.as_bytes()));
-        self.set.retain(|(name, _)| is_other(name));
-        self.set.push((written, value));
-        Ok(())
-    }
-
-    fn remove(&mut self, name: &HeaderName) {
-        self.remove_where(|other| other.eq_ignore_ascii_case(name.as_str()));
-    }
-
-    fn remove_where(&mut self, matches: impl Fn(&str) -> bool) {
-        self.left.retain(|(name, _)| !matches(name));
-        // A name that is not text cannot be compared, and does not stay.
-        self.set
-            .retain(|(name, _)| str::from_utf8(name).is_ok_and(|name| !matches(name)));
-    }
 }
 
 /// Heads for the tests of the rules about them.
@@ -220,9 +160,9 @@ pub(crate) mod testing {
     }
 
     /// Returns the fields that the service gets beside `Host`.
-    pub(crate) fn sent(head: &ForwardedHead<'_>) -> Vec<String> {
+    pub(crate) fn sent(fields: &ServiceFields<'_>) -> Vec<String> {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-        let fields = head.fields().filter(|(name, _)| *name != b"Host");
+        let fields = fields.iter().filter(|(name, _)| *name != b"Host");
         fields
             .map(|(name, value)| format!("{}: {}", text(name), text(value)))
             .collect()
@@ -239,16 +179,13 @@ mod tests {
         let text = "GET /a?b HTTP/1.1\r\nHost: a\r\nX-A:  1 \r\nx-a: 2\r\nCookie: c\r\n\r\n";
         let mut received = BytesMut::from(text);
         let received = received::take(&mut received).unwrap().unwrap();
-        let mut head = ForwardedHead::new(&received);
+        let mut head = ForwardedHead::new(&received, false);
         change(&mut head);
         String::from_utf8(head.to_bytes().to_vec()).unwrap()
     }
 
-    const X_A: HeaderName = HeaderName::from_static("x-a");
-
     fn set(head: &mut ForwardedHead<'_>, name: &'static str, value: &'static str) {
-        let name = Bytes::from_static(name.as_bytes());
-        head.set(name, HeaderValue::from_static(value)).unwrap();
+        head.fields.set(name, HeaderValue::from_static(value));
     }
 
     #[test]
@@ -267,7 +204,7 @@ mod tests {
         let mut received = BytesMut::from(text.as_bytes());
         let received = received::take(&mut received).unwrap().unwrap();
         assert_eq!(
-            ForwardedHead::new(&received).to_bytes(),
+            ForwardedHead::new(&received, false).to_bytes(),
             "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
         );
     }
@@ -276,9 +213,9 @@ mod tests {
     fn a_field_that_is_set_replaces_all_of_its_name() {
         let text = written(|head| {
             set(head, "x-A", "3");
-            assert_eq!(head.values(&X_A).collect::<Vec<_>>(), [b"3"]);
+            assert_eq!(head.fields.values("x-a").collect::<Vec<_>>(), [b"3"]);
             set(head, "X-a", "4");
-            head.set_target(b"/c".to_vec());
+            head.new_target = Some(b"/c".to_vec());
         });
         assert_eq!(
             text,
@@ -291,10 +228,11 @@ mod tests {
         let text = written(|head| {
             set(head, "X-B", "3");
             set(head, "X-C", "4");
-            head.remove(&X_A);
-            head.remove(&HeaderName::from_static("x-b"));
-            head.remove_where(|name| name.eq_ignore_ascii_case("COOKIE") || name == "X-C");
-            assert!(!head.contains(&header::COOKIE) && head.contains(&header::HOST));
+            let fields = &mut head.fields;
+            fields.remove("x-a");
+            fields.remove("x-b");
+            fields.remove_where(|name| name.eq_ignore_ascii_case("COOKIE") || name == "X-C");
+            assert!(!fields.contains("cookie") && fields.contains("host"));
         });
         assert_eq!(text, "GET /a?b HTTP/1.1\r\nHost: a\r\n\r\n");
     }

@@ -1,70 +1,86 @@
-//! The fields of a request on their way to the service: of a head, or after a body.
+//! The fields of a request on their way to the service: of a head, or behind a body.
 
 use bytes::Bytes;
-use http::HeaderMap;
-use http::header::{HeaderName, HeaderValue};
-use pingora::{ErrorType, OrErr};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use smallvec::SmallVec;
 
-/// The parts of a head that the rules for requests may read and change.
-pub(crate) trait ServiceHead {
-    /// Returns true if the request goes to the service over HTTP/2.
-    fn is_http_2(&self) -> bool;
-
-    /// Replaces the target.
-    fn set_target(&mut self, target: Vec<u8>);
-
-    /// Returns the values of a field, in order.
-    fn values<'h>(&'h self, name: &'h HeaderName) -> impl Iterator<Item = &'h [u8]>;
-
-    /// Sets a field in place of all of its name; the service gets the name as it is `written`.
-    fn set(&mut self, written: Bytes, value: HeaderValue) -> pingora::Result<()>;
-
-    /// Removes every field of the name.
-    fn remove(&mut self, name: &HeaderName);
-
-    /// Removes every field whose name matches, in any case of its letters.
-    fn remove_where(&mut self, matches: impl Fn(&str) -> bool);
-
-    /// Returns true if there is a field of the name.
-    fn contains(&self, name: &HeaderName) -> bool {
-        self.values(name).next().is_some()
-    }
+/// Received fields without those that were removed, and with those that were set.
+pub(crate) struct ServiceFields<'r> {
+    left: SmallVec<[(&'r str, &'r [u8]); 16]>,
+    set: SmallVec<[(Bytes, HeaderValue); 6]>,
 }
 
-/// The trailers of a request of HTTP/2.
-impl ServiceHead for HeaderMap {
-    fn is_http_2(&self) -> bool {
-        true
-    }
-
-    fn set_target(&mut self, _: Vec<u8>) {}
-
-    fn values<'h>(&'h self, name: &'h HeaderName) -> impl Iterator<Item = &'h [u8]> {
-        self.get_all(name).into_iter().map(HeaderValue::as_bytes)
-    }
-
-    fn set(&mut self, written: Bytes, value: HeaderValue) -> pingora::Result<()> {
-        let name =
-            HeaderName::from_bytes(&written).or_err(ErrorType::InvalidHTTPHeader, "field")?;
-        self.insert(name, value);
-        Ok(())
-    }
-
-    fn remove(&mut self, name: &HeaderName) {
-        self.remove(name);
-    }
-
-    fn remove_where(&mut self, matches: impl Fn(&str) -> bool) {
-        for name in matching(self, matches) {
-            self.remove(&name);
+impl<'r> ServiceFields<'r> {
+    pub(crate) fn of(received: impl Iterator<Item = (&'r str, &'r [u8])>) -> Self {
+        Self {
+            left: received.collect(),
+            set: SmallVec::new(),
         }
     }
-}
 
-fn matching(fields: &HeaderMap, matches: impl Fn(&str) -> bool) -> Vec<HeaderName> {
-    let names = fields.keys();
-    names
-        .filter(|name| matches(name.as_str()))
-        .cloned()
-        .collect()
+    /// Puts a field before all others, in place of all of its name.
+    pub(crate) fn lead_with(&mut self, name: &'static str, value: &'r [u8]) {
+        self.remove(name);
+        self.left.insert(0, (name, value));
+    }
+
+    /// Returns names and values, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let left = self.left.iter();
+        let left = left.map(|(name, value)| (name.as_bytes(), *value));
+        let set = self.set.iter();
+        left.chain(set.map(|(name, value)| (&**name, value.as_bytes())))
+    }
+
+    /// Returns the values of a field, in order.
+    pub(crate) fn values(&self, name: &str) -> impl Iterator<Item = &[u8]> {
+        let is_named = |other: &[u8]| name.as_bytes().eq_ignore_ascii_case(other);
+        let fields = self.iter();
+        fields.filter_map(move |(other, value)| is_named(other).then_some(value))
+    }
+
+    /// Returns true if there is a field of the name.
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        self.values(name).next().is_some()
+    }
+
+    /// Sets a field in place of all of its name; the service gets the name as it is `written`.
+    pub(crate) fn set(&mut self, written: impl Into<Bytes>, value: HeaderValue) {
+        let written = written.into();
+        let is_other = |name: &[u8]| !name.eq_ignore_ascii_case(&written);
+        self.left.retain(|(name, _)| is_other(name.as_bytes()));
+        self.set.retain(|(name, _)| is_other(name));
+        self.set.push((written, value));
+    }
+
+    /// Sets a field to what was made of received values; an empty one leaves no field.
+    pub(crate) fn set_made(&mut self, written: &'static str, value: Vec<u8>) {
+        match HeaderValue::from_maybe_shared(Bytes::from(value)) {
+            Ok(value) if !value.is_empty() => self.set(written, value),
+            // Parts of values are a value: no error is possible.
+            _ => self.remove(written),
+        }
+    }
+
+    /// Removes every field of the name.
+    pub(crate) fn remove(&mut self, name: &str) {
+        self.remove_where(|other| other.eq_ignore_ascii_case(name));
+    }
+
+    /// Removes every field whose name matches, in any case of its letters.
+    pub(crate) fn remove_where(&mut self, matches: impl Fn(&str) -> bool) {
+        self.left.retain(|(name, _)| !matches(name));
+        // A name that is not text cannot be compared, and does not stay.
+        self.set
+            .retain(|(name, _)| str::from_utf8(name).is_ok_and(|name| !matches(name)));
+    }
+
+    /// Returns the fields for HTTP/2.
+    pub(crate) fn to_map(&self) -> HeaderMap {
+        let field = |(name, value)| {
+            let name = HeaderName::from_bytes(name).ok()?;
+            Some((name, HeaderValue::from_bytes(value).ok()?))
+        };
+        self.iter().filter_map(field).collect()
+    }
 }

@@ -19,7 +19,7 @@ use crate::identity::ascii_json::ascii_json;
 use crate::identity::claim_text::text_of;
 use crate::identity::field_name::FieldName;
 pub(crate) use crate::identity::field_name::FieldNameError;
-use crate::identity::service_head::ServiceHead;
+use crate::identity::service_head::ServiceFields;
 
 /// Configuration of the identity headers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -216,22 +216,17 @@ impl UserHeader {
     ///
     /// Call it last: a client could remove a header that is set earlier by naming it in
     /// `Connection`.
-    pub(crate) fn apply(
-        &self,
-        request: &mut impl ServiceHead,
-        identity: Option<&Identity>,
-    ) -> pingora::Result<()> {
+    pub(crate) fn apply(&self, request: &mut ServiceFields<'_>, identity: Option<&Identity>) {
         request.remove_where(|name| self.is_alias(name));
         let Some(identity) = identity else {
-            return Ok(());
+            return;
         };
-        request.set(self.field.written.clone(), identity.user.clone())?;
+        request.set(self.field.written.clone(), identity.user.clone());
         for (header, value) in self.claims.iter().zip(&identity.claims) {
             if let Some(value) = value {
-                request.set(header.field.written.clone(), value.clone())?;
+                request.set(header.field.written.clone(), value.clone());
             }
         }
-        Ok(())
     }
 
     /// Returns true for the name of one of these headers, and for one that CGI, WSGI or PHP map to
@@ -311,9 +306,9 @@ mod tests {
         identity: Option<&Identity>,
     ) -> Vec<String> {
         let received = received(fields);
-        let mut head = ForwardedHead::new(&received);
-        header.apply(&mut head, identity).unwrap();
-        sent(&head)
+        let mut fields = ForwardedHead::new(&received, false).fields;
+        header.apply(&mut fields, identity);
+        sent(&fields)
     }
 
     #[test]

@@ -2,16 +2,13 @@
 
 use std::borrow::Cow;
 
-use http::header;
-
 use crate::identity::forwarded_head::ForwardedHead;
-use crate::identity::service_head::ServiceHead;
 
 /// Returns the request line and the fields, or HTTP/2's pseudo-fields and the others, without the
 /// token, also without the one in the cookie of this name.
 pub(crate) fn lines_of(head: &ForwardedHead<'_>, token_cookie: Option<&str>) -> Vec<String> {
-    let to_http_2 = head.is_http_2();
-    let fields = head.fields().filter_map(|(name, value)| {
+    let to_http_2 = head.is_http_2;
+    let fields = head.fields.iter().filter_map(|(name, value)| {
         let (name, value) = (text(name), text(value));
         let lower = name.to_ascii_lowercase();
         let name = if to_http_2 { &lower } else { &*name };
@@ -32,10 +29,10 @@ fn text(bytes: &[u8]) -> Cow<'_, str> {
 
 fn beginning_of(head: &ForwardedHead<'_>) -> Vec<String> {
     let (method, target) = (&head.received.method, text(head.target()));
-    if !head.is_http_2() {
+    if !head.is_http_2 {
         return vec![format!("{method} {target} HTTP/1.1")];
     }
-    let host = head.values(&header::HOST).next().unwrap_or_default();
+    let host = head.fields.values("host").next().unwrap_or_default();
     // A service without TLS that speaks HTTP/2.
     vec![
         format!(":method: {method}"),
