@@ -2,6 +2,7 @@
 
 use http::{HeaderValue, Version, header};
 use wire::http::destination::Destination;
+use wire::http::host;
 use wire::interceptor::check_method;
 use wire::rejection::Rejection;
 
@@ -17,16 +18,40 @@ impl ReceivedHead {
     pub(crate) fn checked_target(&self) -> Result<Target<'_>, Rejection> {
         let is_http_2 = self.version == Version::HTTP_2;
         if is_http_2 {
-            http2::check(self.authority(), self.target(), &self.headers)?;
+            http2::check(self.target(), &self.headers)?;
         } else {
-            http1::check(self)?;
+            http1::check(&self.headers)?;
         }
+        self.framing?;
+        self.check_host()?;
         // Before the target: CONNECT has no path. After the framing: the connection stays open.
         check_method(&self.method)?;
         if let Some(destination) = Destination::of(&self.method, &self.headers)? {
             destination.check_host(self.host())?;
         }
         Target::parse(self.target(), is_http_2)
+    }
+
+    /// Checks that the request names one host: HTTP/2 in its authority, in a field or alike in both,
+    /// HTTP/1.1 in a field, beside that of an absolute target.
+    fn check_host(&self) -> Result<(), Rejection> {
+        let mut hosts = self.headers.get_all(header::HOST).iter();
+        let (field, another) = (hosts.next().map(HeaderValue::as_bytes), hosts.next());
+        let authority = self.authority();
+        let differs = authority
+            .zip(field)
+            .is_some_and(|(name, field)| name != field);
+        if differs || another.is_some() {
+            return Err(Rejection::RequestMalformed);
+        }
+        let of_target = target::authority(self.target());
+        let named = authority.or(field);
+        // A plain health check: RFC 9112 §3.2 requires the field in HTTP/1.1 alone.
+        let may_lack = self.version == Version::HTTP_10 && self.target().starts_with(b"/");
+        if named.is_some() || !may_lack {
+            host::check(named)?;
+        }
+        of_target.map_or(Ok(()), |host| host::check(Some(host)))
     }
 
     /// Returns the host that the request names.
@@ -39,5 +64,135 @@ impl ReceivedHead {
     /// Returns true if a body follows.
     pub(crate) const fn has_body(&self) -> bool {
         !self.body.is_done()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use bytes::BytesMut;
+    use http::Request;
+
+    use super::*;
+    use crate::request::{MAX_HEAD_BYTES, MAX_HEAD_LINES, received};
+
+    fn checked(raw: &str) -> Result<(), Rejection> {
+        let head = received::take(&mut BytesMut::from(raw.as_bytes()))?;
+        head.unwrap().checked_target().map(drop)
+    }
+
+    /// Checks a head of HTTP/2.
+    fn checked_stream(uri: &str, fields: &[(&str, &str)]) -> Result<(), Rejection> {
+        let mut request = Request::builder().uri(uri);
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        ReceivedHead::of_stream(parts, false)
+            .checked_target()
+            .map(drop)
+    }
+
+    #[test]
+    fn http_1_1_and_absolute_targets_need_a_host() {
+        let missing = Err(Rejection::HostMissing);
+        for (version, target, expected) in [
+            (Version::HTTP_11, "/", missing),
+            (Version::HTTP_10, "/", Ok(())),
+            (Version::HTTP_10, "http://a/", missing),
+        ] {
+            let raw = format!("GET {target} {version:?}\r\n\r\n");
+            assert_eq!(checked(&raw), expected, "{raw:?}");
+        }
+    }
+
+    #[test]
+    fn the_authority_or_the_host_field_names_the_host() {
+        let malformed = Err(Rejection::RequestMalformed);
+        for (uri, hosts, expected) in [
+            ("http://a:1/", &[][..], Ok(())),
+            ("/", &[], Err(Rejection::HostMissing)),
+            ("/", &["a b"], malformed),
+            ("/", &["a:1"], Ok(())),
+            ("http://a:1/", &["a:1"], Ok(())),
+            ("http://A:1/", &["a:1"], malformed),
+            ("/", &["a:1", "a:1"], malformed),
+        ] {
+            let hosts: Vec<_> = hosts.iter().map(|host| ("host", *host)).collect();
+            assert_eq!(checked_stream(uri, &hosts), expected, "{uri} {hosts:?}");
+        }
+    }
+
+    #[test]
+    fn connection_fields_and_ambiguous_framing_are_rejected() {
+        for fields in [
+            &[][..],
+            &[("content-length", "3")],
+            &[("te", "trailers"), ("host", "a")],
+            &[("x-content-length", "3, 3")],
+        ] {
+            assert_eq!(checked_stream("http://a/", fields), Ok(()), "{fields:?}");
+        }
+        for fields in [
+            &[("connection", "close")][..],
+            &[("transfer-encoding", "chunked")],
+            &[("upgrade", "websocket")],
+            &[("keep-alive", "1")],
+            &[("proxy-connection", "close")],
+            &[("content_length", "3")],
+            &[("content-length", "3"), ("content-length", "3")],
+        ] {
+            let rejected = checked_stream("http://a/", fields);
+            assert_eq!(rejected, Err(Rejection::RequestFraming), "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn the_limits_of_both_versions_are_the_same() {
+        let too_large = Err(Rejection::RequestHeaderTooLarge);
+        for (length, expected) in [(MAX_HEAD_BYTES / 2, Ok(())), (MAX_HEAD_BYTES, too_large)] {
+            let value = "a".repeat(length);
+            let raw = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {value}\r\n\r\n");
+            assert_eq!(checked(&raw), expected, "{length}");
+            assert_eq!(checked_stream("http://a/", &[("x", &value)]), expected);
+        }
+        let many = [("x", "1"); MAX_HEAD_LINES + 1];
+        assert_eq!(checked_stream("http://a/", &many), too_large);
+    }
+
+    #[test]
+    fn connection_names_no_field_that_frames_routes_or_decides() {
+        let with =
+            |names: &str| format!("GET / HTTP/1.1\r\nHost: a\r\nConnection: {names}\r\n\r\n");
+        for names in [
+            "close",
+            "keep-alive, Upgrade",
+            "x-hop",
+            "Authorization, Cookie",
+            "x-content-length",
+            "a,b,,c,d,e,f,g,h,i",
+            "",
+        ] {
+            assert_eq!(checked(&with(names)), Ok(()), "{names}");
+        }
+        for names in [
+            "content-length",
+            "keep-alive, Content-Length",
+            "Transfer-Encoding,close",
+            "host",
+            "close, X-Forwarded-For",
+            "x-forwarded-host",
+            "X-FORWARDED-PROTO",
+            "Origin, Access-Control-Request-Method",
+            "destination",
+            "Sec-Fetch-Site",
+            "\"x-hop\"",
+            ":authority",
+            "x hop",
+            "a,b,c,d,e,f,g,h,i,j",
+        ] {
+            let rejected = checked(&with(names));
+            assert_eq!(rejected, Err(Rejection::RequestFraming), "{names}");
+        }
     }
 }

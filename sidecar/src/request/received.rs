@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, header};
 use wire::http::framing::body::BodyReader;
-use wire::http::framing::{Body, check_fields};
+use wire::http::framing::{self, Body};
 use wire::rejection::Rejection;
 
 use crate::request::header_list::members;
@@ -20,6 +20,8 @@ pub(crate) struct ReceivedHead {
     pub(crate) version: Version,
     pub(crate) headers: HeaderMap,
     pub(crate) kind: RequestKind,
+    /// The rejection of an ambiguous framing, behind which the connection ends.
+    pub(super) framing: Result<(), Rejection>,
     /// The rest of the connection if the framing is ambiguous.
     pub(crate) body: BodyReader,
     /// True if the client's connection stays open after the response.
@@ -71,12 +73,13 @@ pub(crate) fn take(received: &mut BytesMut) -> Result<Option<ReceivedHead>, Reje
     let fields: Vec<Field> = parsed.headers.iter().map(field).collect();
     let raw = received.split_to(length).freeze();
     let headers = headers_of(&raw, &fields).ok_or(Rejection::RequestMalformed)?;
-    let body = body_of(version, &headers);
+    let framing = framing::check(&raw);
+    let body = framing.map_or(BodyReader::UNTIL_CLOSE, BodyReader::new);
     Ok(Some(ReceivedHead {
-        kind: RequestKind::of(&method, version, &headers),
-        // The decision rejects an ambiguous head, whose connection ends.
-        keep_alive: body.is_some() && stays_open(version, &headers),
-        body: body.map_or(BodyReader::UNTIL_CLOSE, BodyReader::new),
+        kind: RequestKind::of(&method, version, &headers, !body.is_done()),
+        keep_alive: framing.is_ok() && stays_open(version, &headers),
+        framing: framing.map(drop),
+        body,
         method,
         version,
         headers,
@@ -105,18 +108,6 @@ fn headers_of(raw: &Bytes, fields: &[Field]) -> Option<HeaderMap> {
     Some(headers)
 }
 
-/// Returns the framing of the body, which at most one plain field announces; `None` if it is
-/// ambiguous.
-fn body_of(version: Version, headers: &HeaderMap) -> Option<Body> {
-    let fields = headers.iter();
-    let fields = fields.map(|(name, value)| (name.as_str(), value.as_bytes()));
-    match check_fields(fields).ok()? {
-        // HTTP/1.0 has no transfer codings.
-        Some(Body::Chunked) if version == Version::HTTP_10 => None,
-        framed => Some(framed.unwrap_or(Body::Length(0))),
-    }
-}
-
 /// Returns true if the connection stays open (RFC 9112 §9.3). A head with two hosts is another
 /// request to others, as is what follows it.
 fn stays_open(version: Version, headers: &HeaderMap) -> bool {
@@ -139,18 +130,17 @@ impl ReceivedHead {
         } = parts;
         let fields = headers.iter();
         let fields = fields.map(|(name, value)| (name.as_str(), value.as_bytes()));
-        // The decision rejects an ambiguous length, and `h2` holds a client to the one it gave.
-        let body = check_fields(fields).ok().flatten().unwrap_or(Body::Chunked);
+        let framing = framing::check_fields(fields);
+        // `h2` holds a client to the length that it gave.
+        let body = framing.ok().flatten().unwrap_or(Body::Chunked);
+        let body = has_body.then(|| BodyReader::new(body));
         Self {
-            kind: RequestKind::of(&method, Version::HTTP_2, &headers),
+            kind: RequestKind::of(&method, Version::HTTP_2, &headers, has_body),
             method,
             version: Version::HTTP_2,
             headers,
-            body: if has_body {
-                BodyReader::new(body)
-            } else {
-                BodyReader::NONE
-            },
+            framing: framing.map(drop),
+            body: body.unwrap_or(BodyReader::NONE),
             keep_alive: true,
             raw: Bytes::new(),
             target: 0..0,
