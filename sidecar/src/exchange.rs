@@ -1,6 +1,5 @@
 //! The one way of every request: to a service of HTTP/1.x or HTTP/2, and back to a client of either.
 
-mod chunks;
 mod client_head;
 mod copy;
 mod deadlines;
@@ -14,6 +13,7 @@ mod request;
 pub(crate) mod response;
 mod response_head;
 pub(crate) mod side;
+pub(crate) mod transfer;
 pub(crate) mod upload;
 
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use wire::rejection::Rejection;
 
 use self::copy::Exchange;
-use self::deadlines::{Deadlines, Failure, hold};
+use self::deadlines::{Deadlines, ends_with_token, hold};
 use self::decide::Action;
 use self::request::{Progress, Request};
 use self::response::LocalResponse;
@@ -40,8 +40,8 @@ use crate::request::received::ReceivedHead;
 use crate::telemetry::metrics::Counted;
 use crate::telemetry::outcome::Outcome;
 use crate::upstream::connections::{Connected, Connections};
+use crate::upstream::errors;
 use crate::upstream::service::Service;
-use crate::upstream::{Sent, errors};
 
 /// Server of requests.
 pub(crate) struct Exchanges {
@@ -49,13 +49,6 @@ pub(crate) struct Exchanges {
     connections: Connections,
     /// Closes the connections that wait for their next request.
     pub(crate) closing: CancellationToken,
-}
-
-/// A request that has ended.
-pub(crate) struct Served {
-    /// True if the connection of HTTP/1.x may carry another one.
-    pub(crate) keep_alive: bool,
-    pub(crate) ended: Instant,
 }
 
 impl Exchanges {
@@ -69,13 +62,14 @@ impl Exchanges {
         }
     }
 
-    /// Serves a request of `side`, from its decision to its record.
+    /// Serves a request of `side`, from its decision to its record; returns its end if the connection of
+    /// HTTP/1.x may carry another one.
     pub(crate) async fn serve(
         &self,
         head: ReceivedHead,
         side: &mut impl ClientSide,
         client: &Client,
-    ) -> Served {
+    ) -> Option<Instant> {
         let app = &*self.app;
         let request = Request::new(head, app, client);
         let _counted = Counted::among(&app.metrics.requests_in_flight);
@@ -105,7 +99,7 @@ impl Exchanges {
         };
         let ended = serving.progress.ended();
         serving.record(forward.as_ref());
-        Served { keep_alive, ended }
+        keep_alive.then_some(ended)
     }
 }
 
@@ -153,7 +147,7 @@ impl<'a, C: ClientSide> Serving<'a, C> {
         progress.own_bytes = response.body_bytes(&request.head.method);
         let (out, rest) = (&mut progress.download.out, progress.rest);
         response.write(&request.head.method, request.head.version, keep_alive, out);
-        self.side.finish(out, rest).await && keep_alive
+        self.side.send(out).await && self.side.discard(rest).await && keep_alive
     }
 
     /// Carries a request to the service and the response back; returns true if the connection of
@@ -162,21 +156,21 @@ impl<'a, C: ClientSide> Serving<'a, C> {
         let mut upload = Upload::new(self.request.head.body, &self.request.rules);
         let carried = self.exchange(forward, &mut upload).await;
         let is_received = upload.is_received();
-        let is_cut_off = upload.has_failed() && !upload.is_tunnel();
-        self.progress.rest = upload.into_rest();
-        if let Err(failure) = carried {
-            self.fail(failure).await;
+        let is_cut_off = upload.has_failed() && !upload.is_tunnel;
+        self.progress.rest = upload.body;
+        if let Err(error) = carried {
+            self.fail(&error).await;
             return false;
         }
         if !is_received && is_cut_off {
             self.side.discard(self.progress.rest).await;
         }
-        let head = self.progress.download.head();
+        let head = self.progress.download.head;
         is_received && head.is_some_and(|head| head.keep_client)
     }
 
     /// Runs until the whole response is sent to the client.
-    async fn exchange(&mut self, forward: &Forward, upload: &mut Upload) -> Result<(), Failure> {
+    async fn exchange(&mut self, forward: &Forward, upload: &mut Upload) -> pingora::Result<()> {
         let (app, echo) = (self.app(), self.request.ids.echo());
         let to_http_1 = app.upstream.speaks_http_1();
         if !upload.is_received() && self.request.is_held(forward, to_http_1) {
@@ -203,24 +197,26 @@ impl<'a, C: ClientSide> Serving<'a, C> {
             };
             let ended = match begun {
                 Ok(()) => exchange.run().await,
-                Err(error) => Err(error.into()),
+                error => error,
             };
-            let Err(failure) = ended else {
+            let Err(error) = ended else {
                 self.progress.end();
                 self.keep(connected, upload);
                 return Ok(());
             };
-            if let Failure::Error(error) = &failure {
-                if self.may_retry(error, connected.is_reused, upload) {
-                    self.progress.download.restart();
-                    upload.rewind();
-                    continue;
-                }
-                if *error.esource() == ErrorSource::Downstream {
-                    connected.service.end(errors::reset_reason(error));
-                }
+            let is_repeatable = upload.is_repeatable && self.progress.download.head.is_none();
+            let (tries, method) = (&mut self.progress.tries, &self.request.head.method);
+            if is_repeatable
+                && tries.after_sending(&error, method, connected.is_reused, Instant::now())
+            {
+                self.progress.download.restart();
+                upload.rewind();
+                continue;
             }
-            return Err(failure);
+            if *error.esource() == ErrorSource::Downstream {
+                connected.service.end(errors::reset_reason(&error));
+            }
+            return Err(error);
         }
     }
 
@@ -250,17 +246,6 @@ impl<'a, C: ClientSide> Serving<'a, C> {
         }
     }
 
-    /// Returns true if the request may be sent to the service again.
-    fn may_retry(&mut self, error: &pingora::Error, reused: bool, upload: &Upload) -> bool {
-        let sent = Sent {
-            method: &self.request.head.method,
-            reused,
-            repeatable: upload.is_repeatable() && self.progress.download.head().is_none(),
-        };
-        let tries = &mut self.progress.tries;
-        tries.after_sending(error, sent, Instant::now())
-    }
-
     /// Keeps the service's connection for another request, if it is reusable.
     fn keep(&self, connected: Connected, upload: &Upload) {
         let is_reusable = self.progress.download.leaves_connection_usable();
@@ -271,32 +256,27 @@ impl<'a, C: ClientSide> Serving<'a, C> {
     }
 
     /// Responds to a failed request, unless its response has begun.
-    async fn fail(&mut self, failure: Failure) {
-        let error = match failure {
-            Failure::Error(error) => error,
-            Failure::TokenExpired => return self.stream_ended("has expired"),
-            Failure::TokenRevoked => return self.stream_ended("was revoked"),
-        };
-        let (rejection, progress) = (errors::rejection_of(&error), &mut self.progress);
+    async fn fail(&mut self, error: &pingora::Error) {
+        let progress = &mut self.progress;
+        progress.cause = Some(errors::log_cause(error));
+        if ends_with_token(error) {
+            self.exchanges.app.metrics.streams_expired.inc();
+            return;
+        }
+        let rejection = errors::rejection_of(error);
         progress.outcome = rejection.map_or(Outcome::Aborted, Outcome::Rejected);
-        progress.cause = Some(errors::log_cause(&error));
-        progress.is_reported = errors::was_reset_for_framing(&error);
+        progress.is_reported = errors::was_reset_for_framing(error);
         let Some(rejection) = rejection else {
             return;
         };
-        if progress.download.head().is_some() {
+        if progress.download.head.is_some() {
             let reason = match error.esource() {
                 ErrorSource::Downstream => Some(Reason::CANCEL),
-                _ => errors::reset_reason(&error),
+                _ => errors::reset_reason(error),
             };
             return self.side.abandon(&mut progress.download.out, reason).await;
         }
         self.respond(LocalResponse::rejection(rejection), false)
             .await;
-    }
-
-    fn stream_ended(&mut self, why: &str) {
-        self.app().metrics.streams_expired.inc();
-        self.progress.cause = Some(format!("the token of the stream {why}"));
     }
 }

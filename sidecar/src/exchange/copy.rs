@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use super::deadlines::{Deadlines, Failure};
+use super::deadlines::Deadlines;
 use super::request::Progress;
 use super::response_head::ResponseTo;
 use super::side::ClientSide;
@@ -31,7 +31,7 @@ pub(super) struct Exchange<'a, C> {
 
 impl<C: ClientSide> Exchange<'_, C> {
     /// Runs until the last byte is sent to the client, and the request to the service.
-    pub(super) async fn run(&mut self) -> Result<(), Failure> {
+    pub(super) async fn run(&mut self) -> pingora::Result<()> {
         poll_fn(|cx| match self.poll(cx) {
             // The whole response was sent: only the connection ends.
             Poll::Ready(_) if self.is_rest => Poll::Ready(Ok(())),
@@ -40,16 +40,16 @@ impl<C: ClientSide> Exchange<'_, C> {
         .await
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<pingora::Result<()>> {
         loop {
             // First what the client has sent: head and body leave in one write, and a service that
             // responds to the head alone has the body by then.
             let received = self.poll_client(cx)?;
-            let uploaded = self.poll_upload(cx)?;
+            let uploaded = self.poll_upload(cx);
             let responded = self.poll_service(cx)?;
             let out = &mut self.progress.download.out;
             let sent = self.client.poll_send(out, cx)?;
-            if self.upload.is_tunnel() && (out.is_sent() || self.upload.is_sent()) {
+            if self.upload.is_tunnel && (out.is_sent() || self.upload.is_sent()) {
                 // One side has closed it, and the other one has all of its bytes.
                 return Poll::Ready(Ok(()));
             }
@@ -69,20 +69,12 @@ impl<C: ClientSide> Exchange<'_, C> {
     }
 
     /// Sends the waiting bytes to the service; returns true if there is room for more of the body.
-    fn poll_upload(&mut self, cx: &mut Context<'_>) -> pingora::Result<bool> {
-        match self.upload.poll_send(self.service, cx) {
-            Ok(moved) => {
-                if moved {
-                    self.deadlines.response_is_here();
-                }
-                Ok(moved && !self.upload.is_received())
-            }
-            // The service may have sent a response before it stopped reading.
-            Err(error) => {
-                self.upload.give_up(error);
-                Ok(true)
-            }
+    fn poll_upload(&mut self, cx: &mut Context<'_>) -> bool {
+        let moved = self.upload.poll_send(self.service, cx);
+        if moved {
+            self.deadlines.response_is_here();
         }
+        moved && !self.upload.is_received()
     }
 
     /// Reads the body; after its end, detects that the client leaves.
@@ -92,7 +84,7 @@ impl<C: ClientSide> Exchange<'_, C> {
             return self.deadlines.poll_body(self.client, self.upload, cx);
         }
         self.deadlines.body_is_here();
-        if is_received && self.upload.is_tunnel() {
+        if is_received && self.upload.is_tunnel {
             return Ok(false);
         }
         match self.client.poll_left(is_received, cx) {
@@ -102,7 +94,7 @@ impl<C: ClientSide> Exchange<'_, C> {
     }
 
     /// Reads the response.
-    fn poll_service(&mut self, cx: &mut Context<'_>) -> Result<bool, Failure> {
+    fn poll_service(&mut self, cx: &mut Context<'_>) -> pingora::Result<bool> {
         let download = &mut self.progress.download;
         if !download.has_room() {
             if !self.is_rest {
@@ -110,7 +102,7 @@ impl<C: ClientSide> Exchange<'_, C> {
             }
             return Ok(false);
         }
-        let had_head = download.head().is_some();
+        let had_head = download.head.is_some();
         let request = ResponseTo {
             keep_alive: self.request.keep_alive
                 && self.upload.is_received()
@@ -139,13 +131,13 @@ impl<C: ClientSide> Exchange<'_, C> {
                 // The response says more about its stream.
                 Service::Http2(_) => None,
             };
-            failure.unwrap_or(error).into()
+            failure.unwrap_or(error)
         })
     }
 
     /// Records the final head, if it is here.
     fn response_began(&mut self) {
-        let Some(head) = self.progress.download.head() else {
+        let Some(head) = &self.progress.download.head else {
             return;
         };
         let after = Instant::now().saturating_duration_since(self.progress.forwarded);

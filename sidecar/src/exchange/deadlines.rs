@@ -19,19 +19,13 @@ use crate::decision::authorize::Forward;
 use crate::exchange::response::DRAIN_TIMEOUT;
 use crate::request::kind::RequestKind;
 
-/// The reason why an exchange was not completed.
-pub(super) enum Failure {
-    Error(Box<Error>),
-    /// The token of the stream has expired.
-    TokenExpired,
-    /// It was revoked.
-    TokenRevoked,
-}
+/// Ends of a stream with its token.
+const TOKEN_EXPIRED: ErrorType = ErrorType::Custom("the token of the stream has expired");
+const TOKEN_REVOKED: ErrorType = ErrorType::Custom("the token of the stream was revoked");
 
-impl From<Box<Error>> for Failure {
-    fn from(error: Box<Error>) -> Self {
-        Self::Error(error)
-    }
+/// Returns true for the end of a stream with its token.
+pub(super) fn ends_with_token(error: &Error) -> bool {
+    [TOKEN_EXPIRED, TOKEN_REVOKED].contains(error.etype())
 }
 
 /// The timeouts of each side, and those that run.
@@ -126,11 +120,11 @@ impl Deadlines {
         upload: &mut Upload,
         cx: &mut Context<'_>,
     ) -> pingora::Result<bool> {
-        let before = upload.received();
+        let before = upload.received;
         if let Poll::Ready(received) = side.poll_receive(upload, cx) {
             received?;
             if let Some(pace) = &mut self.pace {
-                pace.received(upload.received() - before);
+                pace.received(upload.received - before);
             }
             self.body_until = None;
             return Ok(true);
@@ -164,22 +158,21 @@ impl Deadlines {
     }
 
     /// Returns the first one that has passed.
-    pub(super) fn poll(&mut self, timer: &mut Timer, cx: &mut Context<'_>) -> Poll<Failure> {
+    pub(super) fn poll(&mut self, timer: &mut Timer, cx: &mut Context<'_>) -> Poll<Box<Error>> {
         if let Some(revocation) = &mut self.revocation
             && revocation.as_mut().poll(cx).is_ready()
         {
-            return Poll::Ready(Failure::TokenRevoked);
+            return Poll::Ready(Error::new_in(TOKEN_REVOKED));
         }
         let all = [self.body_until, self.response_until, self.token];
         let Some(first) = all.into_iter().flatten().min() else {
             return Poll::Pending;
         };
         ready!(timer.poll_until(cx, first));
-        let timed_out = |new: fn(ErrorType) -> Box<Error>| new(ErrorType::ReadTimedout).into();
         Poll::Ready(match first {
-            first if self.token == Some(first) => Failure::TokenExpired,
-            first if self.body_until == Some(first) => timed_out(Error::new_down),
-            _ => timed_out(Error::new_up),
+            first if self.token == Some(first) => Error::new_in(TOKEN_EXPIRED),
+            first if self.body_until == Some(first) => Error::new_down(ErrorType::ReadTimedout),
+            _ => Error::new_up(ErrorType::ReadTimedout),
         })
     }
 }
@@ -199,7 +192,7 @@ pub(super) async fn hold(
     upload: &mut Upload,
     interim: &mut Outgoing,
     timeout: Option<Duration>,
-) -> Result<(), Failure> {
+) -> pingora::Result<()> {
     let mut deadlines = Deadlines {
         pace: Some(Pace::default()),
         body: timeout,

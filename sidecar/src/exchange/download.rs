@@ -3,16 +3,16 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BytesMut};
 use http::Version;
 use pingora::protocols::Stream;
 use pingora::{Error, ErrorType};
 use tokio_util::io::poll_read_buf;
 
-use super::chunks;
 use super::head_search::HeadSearch;
 use super::response_head::{self, ResponseHead, ResponseTo};
 use super::side::Outgoing;
+use super::transfer::{self, LAST_CHUNK, put_data};
 use crate::upstream::MAX_HEAD_BYTES;
 use crate::upstream::service::{Http2Stream, Service};
 
@@ -31,26 +31,17 @@ pub(super) struct Download {
     /// The parts that wait for the client.
     pub(super) out: Outgoing,
     head_search: HeadSearch,
-    head: Option<ResponseHead>,
+    /// The final head, once received.
+    pub(super) head: Option<ResponseHead>,
     /// True after a read that filled its buffer.
     is_large: bool,
     /// Length of the body so far.
-    body_bytes: u64,
+    pub(super) body_bytes: u64,
     /// True after the service has closed its side.
     is_closed: bool,
 }
 
 impl Download {
-    /// Returns the final head, once received.
-    pub(super) const fn head(&self) -> Option<&ResponseHead> {
-        self.head.as_ref()
-    }
-
-    /// Returns the length of the body so far.
-    pub(super) const fn body_bytes(&self) -> u64 {
-        self.body_bytes
-    }
-
     /// Returns true if more should be read from the service.
     pub(super) fn has_room(&self) -> bool {
         !self.out.is_whole && self.out.bytes.len() < MAX_WAITING
@@ -105,7 +96,8 @@ impl Download {
         };
         match std::task::ready!(stream.poll_data(cx))? {
             Some(data) => {
-                self.put(&data, head.sends_chunks);
+                self.body_bytes += data.len() as u64;
+                put_data(&mut self.out.bytes, &data, head.sends_chunks);
                 if stream.has_ended() {
                     return self.poll_receive_data(stream, request, cx);
                 }
@@ -117,11 +109,6 @@ impl Download {
             }
         }
         Poll::Ready(Ok(()))
-    }
-
-    fn put(&mut self, data: &Bytes, in_chunks: bool) {
-        self.body_bytes += data.len() as u64;
-        chunks::put(&mut self.out.bytes, data, in_chunks);
     }
 
     fn poll_read(
@@ -185,20 +172,18 @@ impl Download {
         let Some(head) = &mut self.head else {
             return Ok(());
         };
-        while !head.body.is_done() && !self.received.is_empty() {
-            let piece = head.body.next_piece(&self.received);
-            let piece = piece.map_err(|error| {
-                Error::explain(ErrorType::InvalidHTTPHeader, error.to_string()).into_up()
-            })?;
-            self.received.advance(piece.skipped);
-            let data = self.received.split_to(piece.data);
-            self.body_bytes += data.len() as u64;
-            if self.out.bytes.is_empty() && !head.sends_chunks {
-                self.out.bytes = data;
+        let (out, length) = (&mut self.out.bytes, &mut self.body_bytes);
+        let taken = transfer::take_body(&mut head.body, &mut self.received, |data| {
+            *length += data.len() as u64;
+            if out.is_empty() && !head.sends_chunks {
+                *out = data;
             } else {
-                chunks::put(&mut self.out.bytes, &data, head.sends_chunks);
+                put_data(out, &data, head.sends_chunks);
             }
-        }
+        });
+        taken.map_err(|error| {
+            Error::explain(ErrorType::InvalidHTTPHeader, error.to_string()).into_up()
+        })?;
         if head.body.is_done() {
             self.finish();
         }
@@ -221,7 +206,7 @@ impl Download {
     fn finish(&mut self) {
         self.out.is_whole = true;
         if self.head.is_some_and(|head| head.sends_chunks) {
-            self.out.bytes.extend_from_slice(chunks::LAST);
+            self.out.bytes.extend_from_slice(LAST_CHUNK);
         }
     }
 }

@@ -98,13 +98,13 @@ impl Progress {
 
     /// Returns the status of the response, if one was sent.
     pub(super) fn sent_status(&self) -> Option<u16> {
-        let head = self.download.head();
+        let head = self.download.head;
         self.status.or(head.map(|head| head.status.as_u16()))
     }
 
     /// Returns the length of the response's body.
     pub(super) fn sent_bytes(&self) -> u64 {
-        self.own_bytes + self.download.body_bytes()
+        self.own_bytes + self.download.body_bytes
     }
 }
 

@@ -29,15 +29,15 @@ pub(crate) trait ClientSide {
     fn poll_send(&mut self, response: &mut Outgoing, cx: &mut Context<'_>)
     -> pingora::Result<bool>;
 
-    /// Sends a whole response, and waits a while for the `rest` of the request; returns false
-    /// where the connection has to end.
-    async fn finish(&mut self, response: &mut Outgoing, rest: BodyReader) -> bool;
+    /// Sends all that waits of a response of the sidecar; returns false if it fails.
+    async fn send(&mut self, response: &mut Outgoing) -> bool;
 
     /// Lets the client see that its response stays incomplete, for the reason that the service gave.
     async fn abandon(&mut self, response: &mut Outgoing, reason: Option<Reason>);
 
-    /// Waits a while for the rest of a request that was responded to.
-    async fn discard(&mut self, rest: BodyReader);
+    /// Waits a while for the rest of a request that was responded to; returns false where the
+    /// connection has to end.
+    async fn discard(&mut self, rest: BodyReader) -> bool;
 
     /// Returns the timer of the exchange.
     fn timer(&mut self) -> &mut Timer;

@@ -1,19 +1,17 @@
 //! A request on its way to the service.
 
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BytesMut};
 use http::HeaderMap;
 use pingora::protocols::Stream;
 use pingora::{Error, ErrorType};
-use tokio::io::AsyncWrite;
 use wire::http::framing::body::{BodyReader, MalformedChunk};
 use wire::http::framing::unread::may_be_request;
 
-use super::chunks;
+use super::transfer::{self, LAST_CHUNK, put_data};
 use crate::config::live::Rules;
 use crate::request::http2;
 use crate::upstream::connections::http2::{MAX_SHARED_FIELDS, size_of};
@@ -30,7 +28,8 @@ const MAX_HARMLESS: usize = 16 * 1024;
 /// The head and body of one request. Short ones are kept for a retry.
 pub(crate) struct Upload {
     rules: Arc<Rules>,
-    body: BodyReader,
+    /// The part that the client has not sent yet.
+    pub(super) body: BodyReader,
     /// True if the body has no length.
     is_chunked: bool,
     /// True while the service gets chunks.
@@ -41,15 +40,15 @@ pub(crate) struct Upload {
     has_body: bool,
     bytes: BytesMut,
     /// Length of the received part of the body.
-    received: u64,
+    pub(super) received: u64,
     /// Number of written bytes of `bytes`.
     written: usize,
     /// True while TLS may hold written bytes, or a stream of HTTP/2 has not ended.
     needs_flush: bool,
     /// True if `bytes` begins with the head.
-    is_repeatable: bool,
+    pub(super) is_repeatable: bool,
     /// True once the bytes of the client are those of a tunnel.
-    is_tunnel: bool,
+    pub(super) is_tunnel: bool,
     /// The trailers of HTTP/2, which a service of HTTP/1.x does not get.
     trailers: Option<HeaderMap>,
     /// The error after which the service takes no more bytes.
@@ -87,7 +86,7 @@ impl Upload {
         let body = std::mem::take(&mut self.bytes);
         self.bytes = head(self.is_harmless(&body));
         self.in_chunks = self.is_chunked;
-        chunks::put(&mut self.bytes, &body, self.in_chunks);
+        put_data(&mut self.bytes, &body, self.in_chunks);
         self.end_chunks();
     }
 
@@ -126,17 +125,9 @@ impl Upload {
         self.body = BodyReader::UNTIL_CLOSE;
     }
 
-    pub(crate) const fn is_tunnel(&self) -> bool {
-        self.is_tunnel
-    }
-
     /// Ends a tunnel, whose client has closed its side.
     pub(crate) fn close_tunnel(&mut self) {
         self.body = BodyReader::NONE;
-    }
-
-    pub(super) const fn is_repeatable(&self) -> bool {
-        self.is_repeatable
     }
 
     /// Returns true once the client has sent all of the request.
@@ -160,19 +151,9 @@ impl Upload {
         self.failure.is_some()
     }
 
-    /// Returns the reader for the unreceived rest of the body.
-    pub(super) fn into_rest(self) -> BodyReader {
-        self.body
-    }
-
     /// Returns true if nothing more is received before the request is forwarded.
     pub(super) fn is_held(&self) -> bool {
         self.is_received() || self.bytes.len() >= MAX_HELD
-    }
-
-    /// Returns the length of the received part of the body.
-    pub(super) const fn received(&self) -> u64 {
-        self.received
     }
 
     pub(super) fn has_room(&self) -> bool {
@@ -183,14 +164,10 @@ impl Upload {
         self.bytes.get(self.written..).unwrap_or_default()
     }
 
-    /// Takes a part of the body of a stream.
-    pub(crate) fn take_data(&mut self, data: &Bytes) {
-        self.put(data);
-    }
-
-    fn put(&mut self, data: &[u8]) {
+    /// Takes a part of the body.
+    pub(crate) fn take_data(&mut self, data: &[u8]) {
         self.received += data.len() as u64;
-        chunks::put(&mut self.bytes, data, self.in_chunks);
+        put_data(&mut self.bytes, data, self.in_chunks);
         self.is_repeatable &= self.bytes.len() <= MAX_HELD;
     }
 
@@ -213,37 +190,37 @@ impl Upload {
 
     fn end_chunks(&mut self) {
         if self.body.is_done() && std::mem::take(&mut self.in_chunks) {
-            self.bytes.extend_from_slice(chunks::LAST);
+            self.bytes.extend_from_slice(LAST_CHUNK);
         }
     }
 
     /// Takes the body's part of `received`.
     pub(crate) fn take(&mut self, received: &mut BytesMut) -> Result<(), MalformedChunk> {
-        while !self.body.is_done() && !received.is_empty() {
-            let piece = self.body.next_piece(received)?;
-            received.advance(piece.skipped);
-            let data = received.split_to(piece.data);
-            self.put(&data);
-        }
+        let mut body = self.body;
+        let taken = transfer::take_body(&mut body, received, |data| self.take_data(&data));
+        self.body = body;
         self.end_chunks();
-        Ok(())
+        taken
     }
 
-    /// Writes the waiting bytes; returns true if any were written.
-    pub(super) fn poll_send(
-        &mut self,
-        service: &mut Service,
-        cx: &mut Context<'_>,
-    ) -> io::Result<bool> {
-        let moved = match service {
-            Service::Http1(stream) => self.poll_write(stream, cx)?,
-            Service::Http2(stream) => self.poll_send_data(stream, cx)?,
+    /// Writes the waiting bytes; returns true if any were written. An error stops it: the service may
+    /// have sent a response before it stopped reading.
+    pub(super) fn poll_send(&mut self, service: &mut Service, cx: &mut Context<'_>) -> bool {
+        if self.has_failed() {
+            return false;
+        }
+        let sent = match service {
+            Service::Http1(stream) => self.poll_write(stream, cx),
+            Service::Http2(stream) => self.poll_send_data(stream, cx),
         };
         if !self.is_repeatable {
             self.bytes.advance(self.written);
             self.written = 0;
         }
-        Ok(moved)
+        sent.unwrap_or_else(|error| {
+            self.failure = Some(error);
+            true
+        })
     }
 
     fn poll_send_data(
@@ -252,14 +229,14 @@ impl Upload {
         cx: &mut Context<'_>,
     ) -> io::Result<bool> {
         let mut moved = false;
-        while !self.waiting().is_empty() && self.failure.is_none() {
+        while !self.waiting().is_empty() {
             match stream.poll_send(self.waiting(), cx) {
                 Poll::Ready(sent) => self.written += sent?,
                 Poll::Pending => return Ok(moved),
             }
             moved = true;
         }
-        if self.needs_flush && self.is_received() && self.failure.is_none() {
+        if self.needs_flush && self.is_received() {
             stream.end(self.trailers.clone())?;
             self.needs_flush = false;
             moved = true;
@@ -268,30 +245,10 @@ impl Upload {
     }
 
     fn poll_write(&mut self, service: &mut Stream, cx: &mut Context<'_>) -> io::Result<bool> {
-        let mut moved = false;
-        while !self.waiting().is_empty() && self.failure.is_none() {
-            match Pin::new(&mut *service)
-                .poll_write(cx, self.bytes.get(self.written..).unwrap_or_default())
-            {
-                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
-                Poll::Ready(written) => {
-                    self.written += written?;
-                    moved = true;
-                }
-                Poll::Pending => return Ok(moved),
-            }
-        }
-        self.needs_flush |= moved;
-        let may_flush = self.needs_flush && self.failure.is_none();
-        if may_flush && Pin::new(service).poll_flush(cx)?.is_ready() {
-            self.needs_flush = false;
-        }
-        Ok(moved)
-    }
-
-    /// Stops sending, because of `error`.
-    pub(super) fn give_up(&mut self, error: io::Error) {
-        self.failure = Some(error);
+        let mut waiting = self.bytes.get(self.written..).unwrap_or_default();
+        let moved = transfer::poll_write(service, &mut waiting, &mut self.needs_flush, cx);
+        self.written = self.bytes.len() - waiting.len();
+        moved
     }
 
     /// Takes the error that stopped the upload, if any.

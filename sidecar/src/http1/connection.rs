@@ -26,11 +26,10 @@ pub(crate) async fn serve(exchanges: &Exchanges, side: &mut Http1Side, client: &
         };
         let had_large_buffer = !head.body.is_done() || head.raw.len() > HEAD_READ;
         side.activity.serves();
-        let served = exchanges.serve(head, side, client).await;
-        if !served.keep_alive {
+        let Some(ended) = exchanges.serve(head, side, client).await else {
             break;
-        }
-        side.await_next(served.ended, had_large_buffer);
+        };
+        side.await_next(ended, had_large_buffer);
     }
     side.close().await;
 }

@@ -7,13 +7,13 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Buf, BytesMut};
+use bytes::BytesMut;
 use h2::Reason;
 use pingora::{Error, ErrorType};
 use runtime::net::connection_slots::Activity;
 use runtime::net::listener::CLIENT_IDLE;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
+use tokio::time::{Instant, Interval, interval_at};
 use tokio_util::io::poll_read_buf;
 use tokio_util::sync::CancellationToken;
 use wire::http::framing::body::BodyReader;
@@ -23,6 +23,7 @@ use super::HTTP_2_PREFACE;
 use super::transport::{ClientTransport, has_left};
 use crate::exchange::response::DRAIN_TIMEOUT;
 use crate::exchange::side::{ClientSide, Outgoing, Timer};
+use crate::exchange::transfer;
 use crate::exchange::upload::Upload;
 
 /// Most heads arrive in one read.
@@ -44,7 +45,7 @@ pub(crate) struct Http1Side {
     /// The end of the time in which no head has to begin.
     silent_until: Instant,
     /// Set while the begin of the next request waits behind the present one.
-    close_poll: Option<Pin<Box<Sleep>>>,
+    close_polls: Option<Interval>,
     is_tunnel: bool,
 }
 
@@ -64,7 +65,7 @@ impl Http1Side {
             head_timeout,
             head_began: now,
             silent_until: now + head_timeout,
-            close_poll: None,
+            close_polls: None,
             is_tunnel: false,
         }
     }
@@ -100,16 +101,9 @@ impl Http1Side {
     ) -> Result<bool, Rejection> {
         let mut closing = pin!(closing.cancelled());
         poll_fn(|cx| {
-            // On the stack: an idle connection holds no buffer.
-            let mut bytes = [MaybeUninit::uninit(); HEAD_READ];
-            let mut buffer = ReadBuf::uninit(&mut bytes);
-            if let Poll::Ready(read) = Pin::new(&mut self.transport).poll_read(cx, &mut buffer) {
+            if let Poll::Ready(is_open) = self.poll_read_ahead(cx) {
                 self.activity.received();
-                if self.received.is_empty() {
-                    self.head_began = Instant::now();
-                }
-                self.received.extend_from_slice(buffer.filled());
-                return Poll::Ready(Ok(read.is_ok() && !buffer.filled().is_empty()));
+                return Poll::Ready(Ok(is_open));
             }
             // Empty lines may precede a request (RFC 9112 §2.2).
             let has_begun = self.received.iter().any(|byte| !b"\r\n".contains(byte));
@@ -138,7 +132,7 @@ impl Http1Side {
     pub(super) fn await_next(&mut self, ended: std::time::Instant, had_large_buffer: bool) {
         self.silent_until = Instant::from_std(ended) + CLIENT_IDLE;
         self.head_began = Instant::now();
-        self.close_poll = None;
+        self.close_polls = None;
         if had_large_buffer && self.received.is_empty() {
             self.received = BytesMut::new();
         }
@@ -179,33 +173,32 @@ impl Http1Side {
         poll_read_buf(Pin::new(&mut self.transport), cx, &mut self.received)
     }
 
+    /// Reads a few bytes that belong to no body, on the stack: an idle connection holds no buffer.
+    /// Returns false at the end of the connection.
+    fn poll_read_ahead(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        let mut bytes = [MaybeUninit::uninit(); HEAD_READ];
+        let mut buffer = ReadBuf::uninit(&mut bytes);
+        let read = ready!(Pin::new(&mut self.transport).poll_read(cx, &mut buffer));
+        if self.received.is_empty() {
+            self.head_began = Instant::now();
+        }
+        self.received.extend_from_slice(buffer.filled());
+        Poll::Ready(read.is_ok() && !buffer.filled().is_empty())
+    }
+
     /// Reads and drops the rest of a body: a client that is still sending reads the response only
     /// after it.
     async fn read_rest(&mut self, mut body: BodyReader) -> io::Result<()> {
-        while !body.is_done() {
-            let piece = body.next_piece(&self.received).map_err(io::Error::other)?;
-            self.received.advance(piece.skipped + piece.data);
-            if self.received.is_empty()
-                && !body.is_done()
-                && poll_fn(|cx| self.poll_read(cx)).await? == 0
-            {
+        loop {
+            let taken = transfer::take_body(&mut body, &mut self.received, drop);
+            taken.map_err(io::Error::other)?;
+            if body.is_done() {
+                return Ok(());
+            }
+            if poll_fn(|cx| self.poll_read(cx)).await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
-        Ok(())
-    }
-
-    /// Sends the last bytes. A client that does not take them may lose its connection for another one.
-    async fn send(&mut self, response: &mut Outgoing) -> bool {
-        poll_fn(|cx| match self.poll_send(response, cx) {
-            Ok(_) if response.bytes.is_empty() && !response.needs_flush => Poll::Ready(true),
-            Ok(_) => {
-                self.activity.waits_for_rest();
-                Poll::Pending
-            }
-            Err(_) => Poll::Ready(false),
-        })
-        .await
     }
 }
 
@@ -239,21 +232,14 @@ impl ClientSide for Http1Side {
         if !is_received {
             return Poll::Pending;
         }
-        if self.received.is_empty() {
-            let mut bytes = [MaybeUninit::uninit(); HEAD_READ];
-            let mut buffer = ReadBuf::uninit(&mut bytes);
-            let read = ready!(Pin::new(&mut self.transport).poll_read(cx, &mut buffer));
-            if read.is_err() || buffer.filled().is_empty() {
-                return Poll::Ready(gone());
-            }
-            self.received.extend_from_slice(buffer.filled());
+        if self.received.is_empty() && !ready!(self.poll_read_ahead(cx)) {
+            return Poll::Ready(gone());
         }
+        let polls = self.close_polls.get_or_insert_with(|| {
+            interval_at(Instant::now() + CLOSE_POLL_INTERVAL, CLOSE_POLL_INTERVAL)
+        });
         loop {
-            let timer = self
-                .close_poll
-                .get_or_insert_with(|| Box::pin(sleep(CLOSE_POLL_INTERVAL)));
-            ready!(timer.as_mut().poll(cx));
-            self.close_poll = None;
+            ready!(polls.poll_tick(cx));
             if has_left(&self.transport) {
                 return Poll::Ready(gone());
             }
@@ -265,36 +251,22 @@ impl ClientSide for Http1Side {
         response: &mut Outgoing,
         cx: &mut Context<'_>,
     ) -> pingora::Result<bool> {
-        let failed = |error| Error::because(ErrorType::WriteError, "response", error).into_down();
-        let mut moved = false;
-        while !response.bytes.is_empty() {
-            match Pin::new(&mut self.transport).poll_write(cx, &response.bytes) {
-                Poll::Ready(Ok(0)) => return Err(failed(io::ErrorKind::WriteZero.into())),
-                Poll::Ready(written) => {
-                    response.bytes.advance(written.map_err(failed)?);
-                    response.needs_flush = true;
-                    moved = true;
-                }
-                Poll::Pending => return Ok(moved),
-            }
-        }
-        if response.needs_flush
-            && let Poll::Ready(flushed) = Pin::new(&mut self.transport).poll_flush(cx)
-        {
-            flushed.map_err(failed)?;
-            response.needs_flush = false;
-            moved = true;
-        }
-        Ok(moved)
+        let (bytes, needs_flush) = (&mut response.bytes, &mut response.needs_flush);
+        let moved = transfer::poll_write(&mut self.transport, bytes, needs_flush, cx);
+        moved.map_err(|error| Error::because(ErrorType::WriteError, "response", error).into_down())
     }
 
-    async fn finish(&mut self, response: &mut Outgoing, rest: BodyReader) -> bool {
-        if !self.send(response).await {
-            return false;
-        }
-        self.activity.waits_for_rest();
-        let rest = self.read_rest(rest);
-        matches!(tokio::time::timeout(DRAIN_TIMEOUT, rest).await, Ok(Ok(())))
+    /// A client that does not take the last bytes may lose its connection for another one.
+    async fn send(&mut self, response: &mut Outgoing) -> bool {
+        poll_fn(|cx| match self.poll_send(response, cx) {
+            Ok(_) if response.bytes.is_empty() && !response.needs_flush => Poll::Ready(true),
+            Ok(_) => {
+                self.activity.waits_for_rest();
+                Poll::Pending
+            }
+            Err(_) => Poll::Ready(false),
+        })
+        .await
     }
 
     /// Sends the part of the response that arrived whole.
@@ -302,9 +274,10 @@ impl ClientSide for Http1Side {
         self.send(response).await;
     }
 
-    async fn discard(&mut self, rest: BodyReader) {
+    async fn discard(&mut self, rest: BodyReader) -> bool {
         self.activity.waits_for_rest();
-        let _ = tokio::time::timeout(DRAIN_TIMEOUT, self.read_rest(rest)).await;
+        let rest = self.read_rest(rest);
+        matches!(tokio::time::timeout(DRAIN_TIMEOUT, rest).await, Ok(Ok(())))
     }
 
     fn timer(&mut self) -> &mut Timer {

@@ -16,6 +16,7 @@ use super::unsent::Unsent;
 use crate::exchange::side::{ClientSide, Outgoing, Timer};
 use crate::exchange::upload::Upload;
 use crate::request::kind::GRPC_STATUS;
+use crate::upstream::service::poll_room;
 
 /// A stream of a client. Dropped before the response ends, it is reset.
 pub(super) struct Http2Side {
@@ -85,16 +86,10 @@ impl Http2Side {
         };
         let mut moved = false;
         while !response.bytes.is_empty() {
-            stream.reserve_capacity(response.bytes.len());
-            while stream.capacity() == 0 {
-                match stream.poll_capacity(cx) {
-                    Poll::Ready(Some(granted)) => granted?,
-                    Poll::Ready(None) => return Err(Reason::CANCEL.into()),
-                    Poll::Pending => return Ok(moved),
-                };
-            }
-            let length = stream.capacity().min(response.bytes.len());
-            let part = response.bytes.split_to(length).freeze();
+            let Poll::Ready(length) = poll_room(stream, response.bytes.len(), cx) else {
+                return Ok(moved);
+            };
+            let part = response.bytes.split_to(length?).freeze();
             let is_last =
                 response.is_whole && response.bytes.is_empty() && response.trailers.is_none();
             let part = match &self.unsent {
@@ -194,7 +189,7 @@ impl ClientSide for Http2Side {
         Ok(moved)
     }
 
-    async fn finish(&mut self, response: &mut Outgoing, _: BodyReader) -> bool {
+    async fn send(&mut self, response: &mut Outgoing) -> bool {
         self.unsent = None;
         poll_fn(|cx| {
             while let Ok(moved) = self.poll_send(response, cx) {
@@ -220,7 +215,9 @@ impl ClientSide for Http2Side {
     }
 
     /// Leaves it to the library: dropped, the stream is reset without an error.
-    async fn discard(&mut self, _: BodyReader) {}
+    async fn discard(&mut self, _: BodyReader) -> bool {
+        true
+    }
 
     fn timer(&mut self) -> &mut Timer {
         &mut self.timer

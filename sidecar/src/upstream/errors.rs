@@ -87,6 +87,7 @@ const fn in_words(source: &ErrorSource, kind: &ErrorType) -> &'static str {
         (_, Kind::WriteError) => "the connection broke behind a part of the request",
         (_, Kind::H2Error) => "the stream ended",
         (_, Kind::InvalidH2) => "no HTTP/2",
+        (_, Kind::Custom(what)) => what,
         (ErrorSource::Upstream, _) => "no connection to the service",
         _ => "an error within the sidecar",
     }

@@ -23,36 +23,30 @@ pub(crate) struct Tries {
     resent: bool,
 }
 
-/// State of a request at its failure.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Sent<'a> {
-    pub(crate) method: &'a Method,
-    /// True for a reused connection: the service may have closed it before it read this request.
-    pub(crate) reused: bool,
-    /// True if the body that was read can be sent again.
-    pub(crate) repeatable: bool,
-}
-
 impl Tries {
     /// Returns true to retry after a failed connect: nothing was sent.
     pub(crate) fn after_connecting(&mut self, error: &Error, now: Instant) -> bool {
         may_pass_soon(error) && self.fits(now)
     }
 
-    /// Returns true to retry after a failure before the begin of the response.
-    pub(crate) fn after_sending(&mut self, error: &Error, sent: Sent<'_>, now: Instant) -> bool {
-        if !sent.repeatable {
-            return false;
-        }
+    /// Returns true to retry a request that can be sent again, after a failure before the begin of the
+    /// response. The service may have closed a reused connection before it read the request.
+    pub(crate) fn after_sending(
+        &mut self,
+        error: &Error,
+        method: &Method,
+        is_reused: bool,
+        now: Instant,
+    ) -> bool {
         let allowed = if was_not_processed(error) {
             true
         } else if !broke_before_response(error) {
             false
-        } else if sent.reused {
-            sent.method.is_idempotent()
+        } else if is_reused {
+            method.is_idempotent()
         } else {
             // Once only: a request that crashes the service must not do so for the whole window.
-            sent.method.is_safe() && !std::mem::replace(&mut self.resent, true)
+            method.is_safe() && !std::mem::replace(&mut self.resent, true)
         };
         allowed && self.fits(now)
     }
@@ -104,14 +98,6 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
-    fn sent(method: &Method, reused: bool) -> Sent<'_> {
-        Sent {
-            method,
-            reused,
-            repeatable: true,
-        }
-    }
-
     #[test]
     fn a_failed_connect_is_retried_with_growing_pauses() {
         let error = Error::new_up(ErrorType::ConnectRefused);
@@ -145,11 +131,12 @@ mod tests {
         let error = Error::new_up(ErrorType::ConnectionClosed);
         let now = Instant::now();
         let mut tries = Tries::default();
-        assert!(tries.after_sending(&error, sent(&Method::GET, true), now));
-        assert!(tries.after_sending(&error, sent(&Method::GET, false), now));
-        assert!(!tries.after_sending(&error, sent(&Method::GET, false), now));
-        assert!(tries.after_sending(&error, sent(&Method::GET, true), now));
-        assert!(!tries.after_sending(&error, sent(&Method::GET, true), now + WINDOW));
+        let mut again = |is_reused, now| tries.after_sending(&error, &Method::GET, is_reused, now);
+        assert!(again(true, now));
+        assert!(again(false, now));
+        assert!(!again(false, now));
+        assert!(again(true, now));
+        assert!(!again(true, now + WINDOW));
     }
 
     #[test]
@@ -164,7 +151,7 @@ mod tests {
                 (Method::PUT, false),
                 (Method::DELETE, false),
             ] {
-                let again = Tries::default().after_sending(&error, sent(&method, reused), now);
+                let again = Tries::default().after_sending(&error, &method, reused, now);
                 assert!(!again, "{method} {reused}");
             }
         }
@@ -173,19 +160,15 @@ mod tests {
             Error::new_up(ErrorType::InvalidHTTPHeader),
             Error::new_down(ErrorType::ReadError),
         ] {
-            assert!(!Tries::default().after_sending(&error, sent(&Method::GET, true), now));
+            assert!(!Tries::default().after_sending(&error, &Method::GET, true, now));
         }
-        let mut truncated = sent(&Method::GET, true);
-        truncated.repeatable = false;
-        let error = Error::new_up(ErrorType::ConnectionClosed);
-        assert!(!Tries::default().after_sending(&error, truncated, now));
     }
 
     #[test]
     fn an_unprocessed_http2_stream_is_resent_for_any_method() {
         let mut error = Error::new_up(ErrorType::H2Error);
         let again = |error: &Error| {
-            Tries::default().after_sending(error, sent(&Method::POST, false), Instant::now())
+            Tries::default().after_sending(error, &Method::POST, false, Instant::now())
         };
         assert!(!again(&error));
         error.set_retry(true);

@@ -80,14 +80,8 @@ impl Http2Stream {
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
         let request = self.request.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
-        request.reserve_capacity(data.len());
-        while request.capacity() == 0 {
-            match ready!(request.poll_capacity(cx)) {
-                Some(granted) => granted.map_err(io::Error::other)?,
-                None => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
-            };
-        }
-        let part = data.get(..request.capacity()).unwrap_or(data);
+        let room = ready!(poll_room(request, data.len(), cx)).map_err(io::Error::other)?;
+        let part = data.get(..room).unwrap_or(data);
         let sent = request.send_data(Bytes::copy_from_slice(part), false);
         Poll::Ready(sent.map(|()| part.len()).map_err(io::Error::other))
     }
@@ -166,6 +160,22 @@ impl Drop for Http2Stream {
             self.slot.was_reset();
         }
     }
+}
+
+/// Waits until the windows of the other side have room for some of the `wanted` bytes.
+pub(crate) fn poll_room(
+    stream: &mut SendStream<Bytes>,
+    wanted: usize,
+    cx: &mut Context<'_>,
+) -> Poll<Result<usize, h2::Error>> {
+    stream.reserve_capacity(wanted);
+    while stream.capacity() == 0 {
+        match ready!(stream.poll_capacity(cx)) {
+            Some(granted) => granted?,
+            None => return Poll::Ready(Err(Reason::CANCEL.into())),
+        };
+    }
+    Poll::Ready(Ok(stream.capacity().min(wanted)))
 }
 
 fn unbegun() -> Box<Error> {
