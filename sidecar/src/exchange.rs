@@ -180,9 +180,10 @@ impl<'a, C: ClientSide> Serving<'a, C> {
             self.progress.forwarded = Instant::now();
         }
         loop {
-            let mut connected = self.connect(forward).await?;
+            let only_in_http_1 = forward.kind == RequestKind::WebSocket || upload.is_framed();
+            let mut connected = self.connect(forward, only_in_http_1).await?;
             let service = &mut connected.service;
-            let begun = self.request.begin(upload, service, self.client, forward);
+            self.request.begin(upload, service, self.client, forward);
             let to_http_1 = matches!(service, Service::Http1(_));
             let mut exchange = Exchange {
                 app,
@@ -195,11 +196,7 @@ impl<'a, C: ClientSide> Serving<'a, C> {
                 progress: &mut self.progress,
                 is_rest: false,
             };
-            let ended = match begun {
-                Ok(()) => exchange.run().await,
-                error => error,
-            };
-            let Err(error) = ended else {
+            let Err(error) = exchange.run().await else {
                 self.progress.end();
                 self.keep(connected, upload);
                 return Ok(());
@@ -222,7 +219,11 @@ impl<'a, C: ClientSide> Serving<'a, C> {
 
     /// Takes an open connection to the service, or opens one; retries for a second while the service
     /// restarts.
-    async fn connect(&mut self, forward: &Forward) -> pingora::Result<Connected> {
+    async fn connect(
+        &mut self,
+        forward: &Forward,
+        only_in_http_1: bool,
+    ) -> pingora::Result<Connected> {
         let (exchanges, progress) = (self.exchanges, &mut self.progress);
         let (request, client) = (&self.request, self.client);
         let head = |scheme: &str| request.stream_head(scheme, client, forward);
@@ -232,7 +233,7 @@ impl<'a, C: ClientSide> Serving<'a, C> {
             }
             let connecting = exchanges.connections.connect(
                 &exchanges.app.upstream,
-                forward.kind == RequestKind::WebSocket,
+                only_in_http_1,
                 &head,
                 &mut progress.service,
             );

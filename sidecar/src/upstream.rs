@@ -78,7 +78,7 @@ pub(crate) struct Upstream {
 pub(crate) struct ServicePeer {
     /// For the version of the service's choice.
     pub(crate) any: HttpPeer,
-    /// For HTTP/1.1 alone: WebSockets and a service that chose it.
+    /// For HTTP/1.1 alone: WebSockets.
     http_1: HttpPeer,
     /// The requests that may share a connection have the same one.
     key: u64,
@@ -133,8 +133,7 @@ impl Upstream {
         peers.get(index).map(Arc::clone)
     }
 
-    /// Returns true for a service of HTTP/1.1; over TLS once it has chosen that version. Until then
-    /// each new connection leaves the choice to it.
+    /// Returns true for a service of HTTP/1.1; over TLS if it chose that version last.
     pub(crate) fn speaks_http_1(&self) -> bool {
         match self.settings.address.protocol {
             Protocol::Http => true,
@@ -146,12 +145,6 @@ impl Upstream {
     /// Remembers the version of a connection for which the service had the choice.
     pub(crate) fn has_chosen(&self, is_http_2: bool) {
         self.chose_http_1.store(!is_http_2, Ordering::Relaxed);
-    }
-
-    /// Leaves the choice of the version to the service again, after a failed handshake; returns true if
-    /// it had chosen HTTP/1.1.
-    pub(crate) fn forget_choice(&self) -> bool {
-        self.chose_http_1.swap(false, Ordering::Relaxed)
     }
 
     /// Returns the read timeout of responses that are no streams.
@@ -293,8 +286,6 @@ mod tests {
             upstream.has_chosen(is_http_2);
             assert_ne!(upstream.speaks_http_1(), is_http_2);
         }
-        assert!(upstream.forget_choice() && !upstream.forget_choice());
-        assert!(!upstream.speaks_http_1());
     }
 
     #[test]

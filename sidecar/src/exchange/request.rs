@@ -129,31 +129,27 @@ impl Request {
     pub(super) fn begin(
         &mut self,
         upload: &mut Upload,
-        service: &mut Service,
+        service: &Service,
         client: &Client,
         forward: &Forward,
-    ) -> pingora::Result<()> {
+    ) {
         match service {
             Service::Http1(_) => {
                 upload.begin(|is_harmless| self.http_1_head(client, forward, is_harmless));
-                Ok(())
             }
-            Service::Http2(stream) => {
-                upload.begin_stream()?;
-                stream.begin(self.head.body.is_done())
-            }
+            Service::Http2(_) => upload.begin_stream(),
         }
     }
 
-    /// Returns the head for a service of HTTP/2.
+    /// Returns the head for a service of HTTP/2, and true if it is the whole request.
     pub(super) fn stream_head(
         &self,
         scheme: &str,
         client: &Client,
         forward: &Forward,
-    ) -> pingora::Result<http::Request<()>> {
+    ) -> pingora::Result<(http::Request<()>, bool)> {
         let head = self.service_head(true, client, forward);
-        head.into_stream_head(scheme)
+        Ok((head.into_stream_head(scheme)?, self.head.body.is_done()))
     }
 
     fn service_head(

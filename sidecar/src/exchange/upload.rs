@@ -96,19 +96,17 @@ impl Upload {
         is_short && !may_be_request(body)
     }
 
+    /// Returns true if the body is stored with the framing of HTTP/1.1.
+    pub(super) fn is_framed(&self) -> bool {
+        self.has_body && self.is_http_2 == Some(false)
+    }
+
     /// Begins on a stream of HTTP/2, which has its head.
-    ///
-    /// # Errors
-    /// [`ErrorType::H2Downgrade`] after a try over HTTP/1.1, with whose framing the body is stored.
-    pub(super) fn begin_stream(&mut self) -> pingora::Result<()> {
+    pub(super) fn begin_stream(&mut self) {
         if self.is_http_2.replace(true) == Some(false) {
-            if self.has_body {
-                return Err(Error::new_up(ErrorType::H2Downgrade));
-            }
             self.bytes.clear();
         }
         self.needs_flush = self.has_body;
-        Ok(())
     }
 
     /// Returns to the first byte, for another connection.

@@ -77,7 +77,6 @@ const fn in_words(source: &ErrorSource, kind: &ErrorType) -> &'static str {
         (_, Kind::TLSHandshakeTimedout) => "no TLS handshake within --upstream-connect-timeout",
         (_, Kind::TLSHandshakeFailure | Kind::InvalidCert) => "the TLS handshake failed",
         (_, Kind::HandshakeError) => "the handshake of HTTP/2 failed",
-        (_, Kind::H2Downgrade) => "another version of HTTP than on the first try",
         (ErrorSource::Downstream, Kind::ReadTimedout) => "the body came too slowly",
         (_, Kind::ReadTimedout) => "nothing came within --upstream-read-timeout",
         (_, Kind::WriteTimedout) => "the client took nothing within --downstream-write-timeout",

@@ -81,8 +81,7 @@ fn may_pass_soon(error: &Error) -> bool {
 
 /// Returns true if HTTP/2 reports that the stream was not processed (RFC 9113 §8.7).
 fn was_not_processed(error: &Error) -> bool {
-    matches!(error.etype(), ErrorType::H2Error | ErrorType::H2Downgrade)
-        && matches!(error.retry, RetryType::Decided(true))
+    *error.etype() == ErrorType::H2Error && matches!(error.retry, RetryType::Decided(true))
 }
 
 fn broke_before_response(error: &Error) -> bool {

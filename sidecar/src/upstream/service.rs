@@ -28,7 +28,7 @@ impl Service {
     /// Ends the request, for the reason that the client gave, if any.
     pub(crate) fn end(&mut self, reason: Option<Reason>) {
         if let (Self::Http2(stream), Some(reason)) = (self, reason) {
-            stream.reset(reason);
+            stream.request.send_reset(reason);
         }
     }
 }
@@ -36,41 +36,34 @@ impl Service {
 /// A stream of HTTP/2; dropped unfinished, it is reset.
 pub(crate) struct Http2Stream {
     slot: Slot,
-    /// The head of its request.
-    head: Option<Request<()>>,
-    request: Option<SendStream<Bytes>>,
+    request: SendStream<Bytes>,
     /// True once the whole request is sent.
     is_sent: bool,
-    response: Option<ResponseFuture>,
+    response: ResponseFuture,
+    /// Set by the final head.
     body: Option<RecvStream>,
 }
 
 impl Http2Stream {
-    /// Creates the stream of a request with this `head`, which is sent once it begins.
-    pub(super) const fn new(slot: Slot, head: Option<Request<()>>) -> Self {
-        Self {
-            slot,
-            head,
-            request: None,
-            is_sent: false,
-            response: None,
-            body: None,
-        }
-    }
-
-    /// Sends the head of the request, which is the whole of it without a body.
-    pub(crate) fn begin(&mut self, is_whole: bool) -> pingora::Result<()> {
-        let head = self.head.take().ok_or_else(unbegun)?;
-        let sent = self.slot.requests.send_request(head, is_whole);
+    /// Sends the head of a request; true beside it if it is the whole request.
+    pub(super) fn begin(
+        mut slot: Slot,
+        (head, is_whole): (Request<()>, bool),
+    ) -> pingora::Result<Self> {
+        let sent = slot.requests.send_request(head, is_whole);
         let (response, request) = sent.map_err(|error| {
             let mut error = Error::because(ErrorType::H2Error, "request", error).into_up();
             // Nothing was sent.
             error.set_retry(true);
             error
         })?;
-        (self.response, self.request) = (Some(response), Some(request));
-        self.is_sent = is_whole;
-        Ok(())
+        Ok(Self {
+            slot,
+            request,
+            is_sent: is_whole,
+            response,
+            body: None,
+        })
     }
 
     /// Sends as much of the body as the windows of the service allow.
@@ -79,29 +72,21 @@ impl Http2Stream {
         data: &[u8],
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
-        let request = self.request.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
-        let room = ready!(poll_room(request, data.len(), cx)).map_err(io::Error::other)?;
+        let room = ready!(poll_room(&mut self.request, data.len(), cx));
+        let room = room.map_err(io::Error::other)?;
         let part = data.get(..room).unwrap_or(data);
-        let sent = request.send_data(Bytes::copy_from_slice(part), false);
+        let sent = self.request.send_data(Bytes::copy_from_slice(part), false);
         Poll::Ready(sent.map(|()| part.len()).map_err(io::Error::other))
     }
 
     /// Ends the request.
     pub(crate) fn end(&mut self, trailers: Option<HeaderMap>) -> io::Result<()> {
-        let request = self.request.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
         let ended = match trailers {
-            Some(trailers) => request.send_trailers(trailers),
-            None => request.send_data(Bytes::new(), true),
+            Some(trailers) => self.request.send_trailers(trailers),
+            None => self.request.send_data(Bytes::new(), true),
         };
         self.is_sent = ended.is_ok();
         ended.map_err(io::Error::other)
-    }
-
-    /// Ends the stream, for the reason that the client gave.
-    fn reset(&mut self, reason: Reason) {
-        if let Some(request) = &mut self.request {
-            request.send_reset(reason);
-        }
     }
 
     /// Reads the next head: of an interim response, or the final one.
@@ -109,18 +94,13 @@ impl Http2Stream {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<pingora::Result<Response<()>>> {
-        let response = self.response.as_mut().ok_or_else(unbegun)?;
-        if let Poll::Ready(Some(interim)) = response.poll_informational(cx) {
+        if let Poll::Ready(Some(interim)) = self.response.poll_informational(cx) {
             return Poll::Ready(interim.map_err(before_response));
         }
-        let response = ready!(Pin::new(response).poll(cx)).map_err(before_response)?;
+        let response = ready!(Pin::new(&mut self.response).poll(cx)).map_err(before_response)?;
         let (head, body) = response.into_parts();
         self.body = Some(body);
         Poll::Ready(Ok(Response::from_parts(head, ())))
-    }
-
-    fn body(&mut self) -> pingora::Result<&mut RecvStream> {
-        self.body.as_mut().ok_or_else(unbegun)
     }
 
     /// Reads a part of the body; `None` after its end.
@@ -128,7 +108,9 @@ impl Http2Stream {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<pingora::Result<Option<Bytes>>> {
-        let body = self.body()?;
+        let Some(body) = &mut self.body else {
+            return Poll::Ready(Ok(None));
+        };
         let data = ready!(body.poll_data(cx))
             .transpose()
             .map_err(within_response)?;
@@ -149,14 +131,17 @@ impl Http2Stream {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<pingora::Result<Option<HeaderMap>>> {
-        self.body()?.poll_trailers(cx).map_err(within_response)
+        match &mut self.body {
+            Some(body) => body.poll_trailers(cx).map_err(within_response),
+            None => Poll::Ready(Ok(None)),
+        }
     }
 }
 
 impl Drop for Http2Stream {
     /// Counts the reset with which the library ends a stream that is not at its end.
     fn drop(&mut self) {
-        if self.request.is_some() && !(self.is_sent && self.has_ended()) {
+        if !(self.is_sent && self.has_ended()) {
             self.slot.was_reset();
         }
     }
@@ -176,10 +161,6 @@ pub(crate) fn poll_room(
         };
     }
     Poll::Ready(Ok(stream.capacity().min(wanted)))
-}
-
-fn unbegun() -> Box<Error> {
-    Error::new_in(ErrorType::InternalError)
 }
 
 fn within_response(error: h2::Error) -> Box<Error> {

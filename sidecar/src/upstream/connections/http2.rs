@@ -1,17 +1,13 @@
 //! Connections of HTTP/2 to the service, each shared by many requests.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use bytes::Bytes;
-use h2::client::{Builder, Connection, SendRequest};
+use h2::client::{Builder, SendRequest};
 use http::{HeaderMap, Request};
-use parking_lot::Mutex;
 use pingora::protocols::Stream;
-use tokio::time::{Instant, timeout};
 
 use crate::upstream::MAX_HEAD_BYTES;
 
@@ -47,29 +43,48 @@ pub(crate) fn size_of(fields: &HeaderMap) -> usize {
         .sum()
 }
 
-/// The open connections.
-#[derive(Clone)]
-pub(super) struct Http2Connections {
-    open: Arc<Mutex<Vec<Shared>>>,
-    idle_timeout: Duration,
-}
-
-struct Shared {
-    /// Address and TLS settings of the requests that may use it.
-    key: u64,
+/// A connection that requests share.
+pub(super) struct Shared {
     requests: SendRequest<Bytes>,
     /// Number of its resets; held by each request.
     resets: Arc<AtomicUsize>,
-    used: Instant,
 }
 
 impl Shared {
-    fn is_idle(&self) -> bool {
+    /// Begins HTTP/2 on `stream`. A task moves its bytes, until the service ends it or nothing uses it
+    /// any more.
+    pub(super) async fn begin(stream: Stream) -> Result<Self, h2::Error> {
+        let mut builder = Builder::new();
+        builder
+            .enable_push(false)
+            .initial_max_send_streams(MAX_STREAMS as usize)
+            .max_frame_size(FRAME_BYTES)
+            .max_header_list_size(MAX_HEAD_BYTES as u32)
+            .max_send_buffer_size(SEND_BYTES)
+            .initial_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(MAX_STREAMS * STREAM_WINDOW);
+        let (requests, connection) = builder.handshake(stream).await?;
+        tokio::spawn(connection);
+        Ok(Self {
+            requests,
+            resets: Arc::default(),
+        })
+    }
+
+    /// Returns a place for a request.
+    pub(super) fn slot(&self) -> Slot {
+        Slot {
+            requests: self.requests.clone(),
+            resets: Arc::clone(&self.resets),
+        }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
         Arc::strong_count(&self.resets) == 1
     }
 
     /// Returns `None` once the service has ended the connection, or may soon.
-    fn has_room(&mut self) -> Option<bool> {
+    pub(super) fn has_room(&mut self) -> Option<bool> {
         if self.resets.load(Ordering::Relaxed) >= MAX_RESETS {
             return None;
         }
@@ -94,76 +109,5 @@ impl Slot {
     /// Counts the reset of a request.
     pub(in crate::upstream) fn was_reset(&self) {
         self.resets.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-impl Http2Connections {
-    pub(super) fn new(idle_timeout: Duration) -> Self {
-        Self {
-            open: Arc::default(),
-            idle_timeout,
-        }
-    }
-
-    /// Takes a place on a connection of `key` that has room for one more request.
-    pub(super) fn take(&self, key: u64) -> Option<Slot> {
-        let mut open = self.open.lock();
-        let mut found = None;
-        open.retain_mut(|shared| {
-            let room = shared.has_room();
-            if found.is_none() && shared.key == key && room == Some(true) {
-                shared.used = Instant::now();
-                found = Some(Slot {
-                    requests: shared.requests.clone(),
-                    resets: Arc::clone(&shared.resets),
-                });
-            }
-            room.is_some()
-        });
-        found
-    }
-
-    /// Begins HTTP/2 on `stream`, for the first of its requests; without a `key` for no other one.
-    pub(super) async fn begin(&self, stream: Stream, key: Option<u64>) -> Result<Slot, h2::Error> {
-        let mut builder = Builder::new();
-        builder
-            .enable_push(false)
-            .initial_max_send_streams(MAX_STREAMS as usize)
-            .max_frame_size(FRAME_BYTES)
-            .max_header_list_size(MAX_HEAD_BYTES as u32)
-            .max_send_buffer_size(SEND_BYTES)
-            .initial_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(MAX_STREAMS * STREAM_WINDOW);
-        let (requests, connection) = builder.handshake(stream).await?;
-        let resets = Arc::<AtomicUsize>::default();
-        let slot = Slot {
-            requests: requests.clone(),
-            resets: Arc::clone(&resets),
-        };
-        self.open.lock().extend(key.map(|key| Shared {
-            key,
-            requests,
-            resets,
-            used: Instant::now(),
-        }));
-        tokio::spawn(self.clone().keep(connection));
-        Ok(slot)
-    }
-
-    /// Moves the bytes of a connection, until the service ends it or it is idle.
-    async fn keep(self, connection: Connection<Stream>) {
-        let mut connection = pin!(connection);
-        while timeout(self.idle_timeout, &mut connection).await.is_err() {
-            self.sweep();
-        }
-        self.sweep();
-    }
-
-    /// Lets go of the connections that are idle or at their end.
-    fn sweep(&self) {
-        self.open.lock().retain_mut(|shared| {
-            let is_idle = shared.is_idle() && shared.used.elapsed() >= self.idle_timeout;
-            shared.has_room().is_some() && !is_idle
-        });
     }
 }

@@ -1,4 +1,4 @@
-//! Idle connections to the service.
+//! Open connections to the service, for more requests.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -10,66 +10,97 @@ use parking_lot::Mutex;
 use pingora::protocols::Stream;
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// Connections whose last response was read to its exact end. The latest is used first, so that
-/// surplus ones expire.
+use super::http2::{Shared, Slot};
+
+/// Connections that no request uses, or that many share. The latest is used first, so that surplus
+/// ones expire.
 #[derive(Clone)]
 pub(super) struct Pool {
-    connections: Arc<Mutex<Connections>>,
+    open: Arc<Mutex<Open>>,
     max_idle: usize,
     idle_timeout: Duration,
 }
 
 #[derive(Default)]
-struct Connections {
-    idle: VecDeque<Idle>,
+struct Open {
+    entries: VecDeque<Entry>,
     /// True while a task closes the expired ones.
     is_swept: bool,
 }
 
-struct Idle {
-    stream: Stream,
+struct Entry {
+    kept: Kept,
     /// Address and TLS settings of the requests that may use it.
     key: u64,
-    since: Instant,
+    /// The end of its last request, or the begin of the last one among others.
+    used: Instant,
+}
+
+/// A connection for more requests.
+pub(super) enum Kept {
+    /// Its last response was read to its exact end.
+    Http1(Stream),
+    Http2(Shared),
 }
 
 impl Pool {
     pub(super) fn new(max_idle: usize, idle_timeout: Duration) -> Self {
         Self {
-            connections: Arc::default(),
+            open: Arc::default(),
             max_idle,
             idle_timeout,
         }
     }
 
-    /// Takes a connection that is still open and silent.
+    /// Takes a connection of HTTP/1.1 that is still open and silent.
     pub(super) fn take(&self, key: u64, now: Instant) -> Option<Stream> {
+        let is_of_key = |entry: &Entry| entry.key == key && matches!(entry.kept, Kept::Http1(_));
         loop {
-            let mut entry = {
-                let idle = &mut self.connections.lock().idle;
-                let at = idle.iter().rposition(|entry| entry.key == key)?;
-                idle.remove(at)?
+            let entry = {
+                let entries = &mut self.open.lock().entries;
+                let at = entries.iter().rposition(is_of_key)?;
+                entries.remove(at)?
             };
-            let is_fresh = now.duration_since(entry.since) < self.idle_timeout;
-            if is_fresh && is_silent(&mut entry.stream) {
-                return Some(entry.stream);
+            let is_fresh = now.duration_since(entry.used) < self.idle_timeout;
+            if let Kept::Http1(mut stream) = entry.kept
+                && is_fresh
+                && is_silent(&mut stream)
+            {
+                return Some(stream);
             }
         }
     }
 
-    /// Keeps `stream` for the next request of `key`.
-    pub(super) fn put(&self, stream: Stream, key: u64, now: Instant) {
-        let mut connections = self.connections.lock();
-        if connections.idle.len() >= self.max_idle {
-            connections.idle.pop_front();
-        }
-        connections.idle.push_back(Idle {
-            stream,
-            key,
-            since: now,
+    /// Takes a place on a connection of HTTP/2 that has room for one more request.
+    pub(super) fn take_slot(&self, key: u64, now: Instant) -> Option<Slot> {
+        let mut found = None;
+        self.open.lock().entries.retain_mut(|entry| {
+            let Kept::Http2(shared) = &mut entry.kept else {
+                return true;
+            };
+            let room = shared.has_room();
+            if found.is_none() && entry.key == key && room == Some(true) {
+                entry.used = now;
+                found = Some(shared.slot());
+            }
+            room.is_some()
         });
-        let is_swept = std::mem::replace(&mut connections.is_swept, true);
-        drop(connections);
+        found
+    }
+
+    /// Keeps a connection for more requests of `key`.
+    pub(super) fn put(&self, kept: Kept, key: u64, now: Instant) {
+        let mut open = self.open.lock();
+        let is_idle = |entry: &Entry| matches!(entry.kept, Kept::Http1(_));
+        if open.entries.len() >= self.max_idle
+            && let Some(oldest) = open.entries.iter().position(is_idle)
+        {
+            open.entries.remove(oldest);
+        }
+        let used = now;
+        open.entries.push_back(Entry { kept, key, used });
+        let is_swept = std::mem::replace(&mut open.is_swept, true);
+        drop(open);
         if !is_swept {
             tokio::spawn(self.clone().close_expired());
         }
@@ -81,11 +112,18 @@ impl Pool {
         loop {
             tokio::time::sleep(self.idle_timeout).await;
             let now = Instant::now();
-            let mut connections = self.connections.lock();
-            let is_fresh = |entry: &Idle| now.duration_since(entry.since) < self.idle_timeout;
-            connections.idle.retain(is_fresh);
-            if connections.idle.is_empty() {
-                connections.is_swept = false;
+            let mut open = self.open.lock();
+            open.entries.retain_mut(|entry| {
+                let is_fresh = now.duration_since(entry.used) < self.idle_timeout;
+                match &mut entry.kept {
+                    Kept::Http1(_) => is_fresh,
+                    Kept::Http2(shared) => {
+                        shared.has_room().is_some() && (is_fresh || !shared.is_idle())
+                    }
+                }
+            });
+            if open.entries.is_empty() {
+                open.is_swept = false;
                 return;
             }
         }
@@ -117,10 +155,10 @@ mod tests {
         let (stream, _service) = tokio::io::duplex(16);
         let pool = Pool::new(128, IDLE);
         let now = Instant::now();
-        pool.put(Box::new(stream), KEY, now);
+        pool.put(Kept::Http1(Box::new(stream)), KEY, now);
         for _ in 0..100 {
             let stream = pool.take(KEY, now).unwrap();
-            pool.put(stream, KEY, now);
+            pool.put(Kept::Http1(stream), KEY, now);
             tokio::task::yield_now().await;
         }
         assert_eq!(Handle::current().metrics().num_alive_tasks(), 1);
@@ -135,7 +173,7 @@ mod tests {
         let pool = Pool::new(128, IDLE);
         let put = || {
             let (stream, service) = tokio::io::duplex(16);
-            pool.put(Box::new(stream), KEY, now);
+            pool.put(Kept::Http1(Box::new(stream)), KEY, now);
             service
         };
         let _open = put();
