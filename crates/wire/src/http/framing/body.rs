@@ -75,7 +75,7 @@ impl BodyReader {
                 *left -= data as u64;
                 Ok(Piece { skipped: 0, data })
             }
-            State::Chunked(chunks) => chunks.next_piece(received).map_err(|_| MalformedChunk),
+            State::Chunked(chunks) => chunks.next_piece(received),
             State::UntilClose => Ok(Piece {
                 skipped: 0,
                 data: received.len(),

@@ -3,7 +3,7 @@
 
 use memchr::memmem;
 
-use super::chunks::Chunks;
+use super::body::BodyReader;
 use super::{Body, check, has_bare_line_feed};
 use crate::rejection::Rejection;
 
@@ -20,9 +20,7 @@ pub struct RequestBoundaries {
 enum State {
     /// The received part of a head.
     Head(Vec<u8>),
-    /// The missing bytes of a body.
-    Body(u64),
-    Chunks(Chunks),
+    Body(BodyReader),
     /// After a rejection.
     Beyond,
 }
@@ -36,7 +34,7 @@ impl Default for State {
 /// A rejection within the received bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FramingError {
-    /// The number of valid bytes before it.
+    /// The number of bytes that may be read before it: of a body those up to its last data.
     pub passed: usize,
     /// The part of the request.
     pub part: Part,
@@ -107,39 +105,26 @@ impl State {
                             rejection,
                         })?;
                     if let Some(body) = body {
-                        *self = Self::after(body);
+                        *self = Self::Body(BodyReader::new(body));
                         *heads += 1;
                     }
                     taken
                 }
-                Self::Body(left) => {
-                    let here = usize::try_from(*left).unwrap_or(usize::MAX).min(rest.len());
-                    *self = Self::after(Body::Length(*left - here as u64));
-                    here
-                }
-                Self::Chunks(chunks) => {
-                    let taken = chunks.follow(rest).map_err(|before| FramingError {
-                        passed: passed + before,
+                Self::Body(body) => {
+                    let piece = body.next_piece(rest).map_err(|_| FramingError {
+                        passed,
                         part: Part::Chunks,
                         rejection: Rejection::RequestFraming,
                     })?;
-                    if *chunks == Chunks::End {
-                        *self = Self::default();
-                    }
-                    taken
+                    piece.skipped + piece.data
                 }
                 Self::Beyond => rest.len(),
             };
+            if matches!(self, Self::Body(body) if body.is_done()) {
+                *self = Self::default();
+            }
         }
         Ok(())
-    }
-
-    fn after(body: Body) -> Self {
-        match body {
-            Body::Length(0) => Self::default(),
-            Body::Length(length) => Self::Body(length),
-            Body::Chunked => Self::Chunks(Chunks::START),
-        }
     }
 }
 
@@ -242,9 +227,13 @@ mod tests {
             let begun = format!("{preceding}{head}2;");
             let sent = format!("{begun}\nxx\r\n0\r\n\r\n");
             for size in 1..=sent.len() {
-                let found = passed(&sent, size);
-                let expected = (begun.len(), Some(Part::Chunks));
-                assert_eq!(found, expected, "{sent:?} by {size}");
+                let (passed, rejected) = passed(&sent, size);
+                assert_eq!(rejected, Some(Part::Chunks), "{sent:?} by {size}");
+                let (data, end) = (preceding.len() + head.len(), begun.len());
+                assert!(
+                    (data..=end).contains(&passed),
+                    "{sent:?} by {size}: {passed}"
+                );
             }
         }
     }
