@@ -1,8 +1,9 @@
-//! The decision about a request, CSRF protection, and the removal of tokens from what is forwarded.
+//! The decision about a request, CSRF protection, and what is removed from a request that is forwarded.
 
 pub(crate) mod authorize;
 mod csrf;
 pub(crate) mod issuers;
 pub(crate) mod protected_resource;
 pub(crate) mod reporting;
+pub(crate) mod service_request;
 pub(crate) mod strip_token;

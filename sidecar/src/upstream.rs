@@ -6,7 +6,6 @@ mod dns_refresh;
 pub(crate) mod errors;
 pub(crate) mod exposure_check;
 mod loop_check;
-pub(crate) mod request;
 mod retry;
 pub(crate) mod service;
 mod tls;
