@@ -143,8 +143,8 @@ impl<'a, C: ClientSide> Serving<'a, C> {
         let (request, progress) = (&self.request, &mut self.progress);
         let response = response.with(request.common_response_headers());
         let response = response.to(&request.head);
-        progress.status = Some(response.status().as_u16());
-        progress.own_bytes = response.body_bytes(&request.head.method);
+        let bytes = response.body_bytes(&request.head.method);
+        progress.own = Some((response.status().as_u16(), bytes));
         let (out, rest) = (&mut progress.download.out, progress.rest);
         response.write(&request.head.method, request.head.version, keep_alive, out);
         self.side.send(out).await && self.side.discard(rest).await && keep_alive
@@ -171,7 +171,7 @@ impl<'a, C: ClientSide> Serving<'a, C> {
 
     /// Runs until the whole response is sent to the client.
     async fn exchange(&mut self, forward: &Forward, upload: &mut Upload) -> pingora::Result<()> {
-        let (app, echo) = (self.app(), self.request.ids.echo());
+        let app = self.app();
         let to_http_1 = app.upstream.speaks_http_1();
         if !upload.is_received() && self.request.is_held(forward, to_http_1) {
             let out = &mut self.progress.download.out;
@@ -189,7 +189,7 @@ impl<'a, C: ClientSide> Serving<'a, C> {
                 app,
                 forward,
                 deadlines: Deadlines::new(app, &self.request, forward, to_http_1),
-                request: self.request.for_response(forward.kind, echo.as_ref()),
+                request: self.request.for_response(forward.kind),
                 client: &mut *self.side,
                 service,
                 upload,
@@ -197,7 +197,7 @@ impl<'a, C: ClientSide> Serving<'a, C> {
                 is_rest: false,
             };
             let Err(error) = exchange.run().await else {
-                self.progress.end();
+                self.progress.ended = Some(Instant::now());
                 self.keep(connected, upload);
                 return Ok(());
             };

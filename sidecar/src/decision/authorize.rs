@@ -156,11 +156,7 @@ impl AuthPolicy {
         opens_websocket: bool,
     ) -> Option<(Bearer<'a>, usize)> {
         let token = self.interceptor.token(headers, opens_websocket).ok()??;
-        let issuer = match self.issuers.only() {
-            Some(only) => only,
-            None => self.issuers.select(token).ok()?,
-        };
-        Some((token, issuer.keys))
+        Some((token, self.issuers.select(token).ok()?.keys))
     }
 
     /// Returns the name of the issuer of a request's token, where there may be several. Of a token
@@ -178,16 +174,11 @@ impl AuthPolicy {
             }) => self.issuers.name(verified.issuer),
             // The sidecar reads no token on a public path.
             Some(Forward { reported: None, .. }) => None,
-            _ => self
-                .claimed_issuer(headers, opens_websocket)?
-                .name
-                .as_deref(),
+            _ => {
+                let token = self.interceptor.token(headers, opens_websocket).ok()??;
+                self.issuers.select(token).ok()?.name.as_deref()
+            }
         }
-    }
-
-    fn claimed_issuer(&self, headers: &HeaderMap, opens_websocket: bool) -> Option<&Issuer> {
-        let token = self.interceptor.token(headers, opens_websocket).ok()??;
-        self.issuers.select(token).ok()
     }
 
     /// Replaces `former`: its cached tokens stay valid only if both policies read a token alike.
@@ -278,8 +269,11 @@ impl AuthPolicy {
             } => return Ok(Decision::Preflight),
             AuthRequirement::Preflight { .. } => None,
         };
-        let forward = self.forward(verified, request.kind, &target)?;
-        Ok(Decision::Forward(forward))
+        Ok(Decision::Forward(self.forward(
+            verified,
+            request.kind,
+            &target,
+        )))
     }
 
     /// Compares a request that has a verified token with the rules for its method and path.
@@ -311,27 +305,24 @@ impl AuthPolicy {
     }
 
     /// Describes how a request is forwarded, with the user of `verified` if there is one.
-    ///
-    /// # Errors
-    /// The rejection of a target that cannot be sent.
     pub(super) fn forward(
         &self,
         verified: Option<Arc<VerifiedToken>>,
         kind: RequestKind,
         target: &Target<'_>,
-    ) -> Result<Forward, Rejection> {
+    ) -> Forward {
         let ends_at = verified
             .as_ref()
             .and_then(|verified| verified.validity.expires_at);
-        Ok(Forward {
+        Forward {
             // Without a token a claimed stream gets the timeouts of a plain request.
             kind: verified.as_ref().map_or(RequestKind::Plain, |_| kind),
             verified,
-            target: target.replacement()?,
+            target: target.replacement.clone(),
             ends_at: ends_at
                 .map(|expiry| expiry.saturating_add(i64::from(self.policy.leeway_seconds))),
             reported: None,
-        })
+        }
     }
 
     fn resource_at(&self, path: &[u8]) -> Option<&ProtectedResource> {
@@ -400,14 +391,12 @@ impl AuthPolicy {
         now: i64,
         observer: &mut impl Observer,
     ) -> Result<Verification, Rejection> {
-        let issuer = match self.issuers.only() {
-            Some(only) => only,
-            None => {
-                let selected = observer.check("known_issuer", self.issuers.select(token));
-                observer.explains(&selected, |_| Some(self.issuers.unknown(token)));
-                selected?
-            }
-        };
+        let selected = self.issuers.select(token);
+        if self.issuers.only().is_none() {
+            let selected = observer.check("known_issuer", selected);
+            observer.explains(&selected, |_| Some(self.issuers.unknown(token)));
+        }
+        let issuer = selected?;
         if let Some(name) = &issuer.name {
             observer.learned("issuer", name);
         }

@@ -141,11 +141,14 @@ impl Issuers {
         )
     }
 
-    /// Selects the issuer of a token by its place and the `iss` that it claims.
+    /// Selects the issuer of a token: of several by its place and the `iss` that it claims.
     ///
     /// # Errors
     /// [`Rejection::TokenIssuer`] for any other, [`Rejection::TokenMalformed`].
     pub(crate) fn select(&self, token: Bearer<'_>) -> Result<&Issuer, Rejection> {
+        if let Some(only) = self.only() {
+            return Ok(only);
+        }
         let claimed = unverified_issuer(token)?.ok_or(Rejection::TokenIssuer)?;
         let header = token.location().header();
         let is_of_it = |issuer: &&Issuer| {

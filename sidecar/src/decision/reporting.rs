@@ -41,7 +41,7 @@ impl AuthPolicy {
         }
         Ok(Decision::Forward(Forward {
             reported: Some(rejected.rejection),
-            ..self.forward(rejected.verified, request.kind, &target)?
+            ..self.forward(rejected.verified, request.kind, &target)
         }))
     }
 }

@@ -5,6 +5,7 @@ use bytes::{BufMut, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Version};
 use pingora::protocols::http::date::get_cached_date;
 use smallvec::SmallVec;
+use wire::http::trace::REQUEST_ID;
 
 use super::response_head::{Parsed, ResponseHead, ResponseTo, is_named};
 use super::side::Outgoing;
@@ -118,8 +119,8 @@ impl Parsed<'_> {
         };
         client.write(out, head.length, |fields| {
             let has_date = self.write_passed(head, request, fields);
-            if let Some((name, value)) = request.echo {
-                fields.put(name.as_str(), value.as_bytes());
+            if let Some(id) = request.echo {
+                fields.put(REQUEST_ID.as_str(), id.value().as_bytes());
             }
             if head.sends_chunks {
                 fields.put("Transfer-Encoding", b"chunked");
@@ -165,9 +166,8 @@ impl Parsed<'_> {
             } else if is_named(name, "upgrade") {
                 !self.passes_upgrade(head, request.version, &nominated)
             } else {
-                let echo = request.echo.map(|(echo, _)| echo.as_str());
                 self.is_of_connection(name, request.version)
-                    || echo.is_some_and(|echo| is_named(name, echo))
+                    || request.echo.is_some() && is_named(name, REQUEST_ID.as_str())
                     || nominated
                         .iter()
                         .any(|one| one.eq_ignore_ascii_case(name.as_bytes()))

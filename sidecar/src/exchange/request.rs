@@ -55,16 +55,14 @@ pub(super) struct Progress {
     pub(super) cause: Option<String>,
     /// True if `h2` has reset the stream, which was counted and logged then.
     pub(super) is_reported: bool,
-    /// Status of the sidecar's own response.
-    pub(super) status: Option<u16>,
-    /// Length of the body of the sidecar's own response.
-    pub(super) own_bytes: u64,
+    /// Status and length of the body of the sidecar's own response.
+    pub(super) own: Option<(u16, u64)>,
     /// The part of the request that the client has not sent yet.
     pub(super) rest: BodyReader,
     /// Time of the service up to the head of its response.
     pub(super) upstream_duration: Option<Duration>,
     /// Set once the whole response is sent.
-    ended: Option<Instant>,
+    pub(super) ended: Option<Instant>,
 }
 
 impl Progress {
@@ -79,16 +77,10 @@ impl Progress {
             outcome: Outcome::Aborted,
             cause: None,
             is_reported: false,
-            status: None,
-            own_bytes: 0,
+            own: None,
             upstream_duration: None,
             ended: None,
         }
-    }
-
-    /// Ends the request now.
-    pub(super) fn end(&mut self) {
-        self.ended = Some(Instant::now());
     }
 
     /// Returns the end of the request, which is now unless it has ended.
@@ -98,13 +90,13 @@ impl Progress {
 
     /// Returns the status of the response, if one was sent.
     pub(super) fn sent_status(&self) -> Option<u16> {
-        let head = self.download.head;
-        self.status.or(head.map(|head| head.status.as_u16()))
+        let of_service = self.download.head.map(|head| head.status.as_u16());
+        self.own.map(|(status, _)| status).or(of_service)
     }
 
     /// Returns the length of the response's body.
     pub(super) fn sent_bytes(&self) -> u64 {
-        self.own_bytes + self.download.body_bytes
+        self.own.map_or(0, |(_, bytes)| bytes) + self.download.body_bytes
     }
 }
 
@@ -237,18 +229,14 @@ impl Request {
         fields
     }
 
-    pub(super) fn for_response<'a>(
-        &self,
-        kind: RequestKind,
-        echo: Option<&'a (HeaderName, HeaderValue)>,
-    ) -> ResponseTo<'a> {
+    pub(super) fn for_response(&self, kind: RequestKind) -> ResponseTo<'_> {
         ResponseTo {
             version: self.head.version,
             kind,
             is_head: self.head.method == Method::HEAD,
             keep_alive: self.head.keep_alive,
             handshake: (kind == RequestKind::WebSocket).then(|| self.handshake()),
-            echo,
+            echo: self.ids.request_id(),
         }
     }
 

@@ -2,10 +2,11 @@
 
 use std::mem::MaybeUninit;
 
-use http::{HeaderName, HeaderValue, Response, StatusCode, Version};
+use http::{Response, StatusCode, Version};
 use pingora::{Error, ErrorType, ImmutStr};
 use wire::http::framing::body::BodyReader;
 use wire::http::framing::responses::ResponseFraming;
+use wire::http::trace::RequestId;
 
 use super::handshake::Handshake;
 use super::malformed_head;
@@ -25,8 +26,8 @@ pub(super) struct ResponseTo<'a> {
     pub(super) keep_alive: bool,
     /// Set if the response may open a tunnel.
     pub(super) handshake: Option<Handshake>,
-    /// A field that the response echoes.
-    pub(super) echo: Option<&'a (HeaderName, HeaderValue)>,
+    /// The id that the response echoes.
+    pub(super) echo: Option<&'a RequestId>,
 }
 
 /// A complete head.

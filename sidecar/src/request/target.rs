@@ -1,8 +1,6 @@
 //! The request target (RFC 9112 §3.2) as the client wrote it. The service gets the one that was
 //! authorized, byte for byte.
 
-use std::borrow::Cow;
-
 use http::HeaderValue;
 use wire::http::destination::AbsoluteForm;
 use wire::rejection::Rejection;
@@ -10,9 +8,10 @@ use wire::rejection::Rejection;
 /// A target in origin form: a path and an optional query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Target<'a> {
-    origin_form: Cow<'a, [u8]>,
-    /// The host that an absolute target named.
-    host: Option<Vec<u8>>,
+    received: &'a [u8],
+    /// What to send instead of the received target and `Host`: the absolute form is for proxies, its
+    /// host counts (RFC 9112 §3.2.2), and a service may take it for a path.
+    pub(crate) replacement: Option<OriginForm>,
 }
 
 /// The target and the host of a request that came with an absolute target.
@@ -32,37 +31,33 @@ impl<'a> Target<'a> {
         if target.contains(&b'#') {
             return Err(Rejection::PathNotCanonical);
         }
-        if target.starts_with(b"/") {
-            return Ok(Self {
-                origin_form: Cow::Borrowed(target),
-                host: None,
+        let mut replacement = None;
+        if !target.starts_with(b"/") {
+            let absolute = AbsoluteForm::parse(target).filter(|_| !is_http_2);
+            let absolute = absolute.ok_or(Rejection::PathNotCanonical)?;
+            let host = HeaderValue::from_bytes(&absolute.host());
+            // What follows the host may be a query alone.
+            let slash: &[u8] = match absolute.target.starts_with(b"/") {
+                true => b"",
+                false => b"/",
+            };
+            replacement = Some(OriginForm {
+                target: [slash, absolute.target].concat(),
+                host: host.map_err(|_| Rejection::RequestMalformed)?,
             });
         }
-        let absolute = AbsoluteForm::parse(target).filter(|_| !is_http_2);
-        let absolute = absolute.ok_or(Rejection::PathNotCanonical)?;
         Ok(Self {
-            origin_form: origin_form(absolute.target),
-            host: Some(absolute.host()),
+            received: target,
+            replacement,
         })
     }
 
     /// Returns the path, without the query.
     pub(crate) fn path(&self) -> &[u8] {
-        self.origin_form
-            .split(|&byte| byte == b'?')
-            .next()
-            .unwrap_or_default()
-    }
-
-    /// Returns what to send instead of the received target and `Host`: the absolute form is for
-    /// proxies, its host counts (RFC 9112 §3.2.2), and a service may take it for a path.
-    pub(crate) fn replacement(&self) -> Result<Option<OriginForm>, Rejection> {
-        let Some(host) = &self.host else {
-            return Ok(None);
-        };
-        let target = self.origin_form.to_vec();
-        let host = HeaderValue::from_bytes(host).map_err(|_| Rejection::RequestMalformed)?;
-        Ok(Some(OriginForm { target, host }))
+        let replacement = self.replacement.as_ref();
+        let target = replacement.map_or(self.received, |it| &it.target);
+        let mut parts = target.split(|&byte| byte == b'?');
+        parts.next().unwrap_or_default()
     }
 }
 
@@ -74,15 +69,6 @@ pub(crate) fn authority(target: &[u8]) -> Option<&[u8]> {
     Some(AbsoluteForm::parse(target)?.authority)
 }
 
-/// Completes what follows the host of an absolute target, which may be a query alone.
-fn origin_form(rest: &[u8]) -> Cow<'_, [u8]> {
-    if rest.starts_with(b"/") {
-        Cow::Borrowed(rest)
-    } else {
-        Cow::Owned([b"/", rest].concat())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -91,7 +77,7 @@ mod tests {
     fn parsed(target: &str) -> Result<(String, Option<String>), Rejection> {
         let target = Target::parse(target.as_bytes(), false)?;
         let path = String::from_utf8(target.path().to_vec()).unwrap();
-        let sent = target.replacement()?;
+        let sent = target.replacement;
         let text = |target| String::from_utf8(target).unwrap();
         let sent = sent.map(|sent| format!("{:?} {}", sent.host, text(sent.target)));
         Ok((path, sent))
@@ -146,10 +132,7 @@ mod tests {
     #[test]
     fn http2_has_the_origin_form_only() {
         let target = Target::parse(b"/a?b", true).unwrap();
-        assert_eq!(
-            (target.path(), target.replacement()),
-            (&b"/a"[..], Ok(None))
-        );
+        assert_eq!((target.path(), &target.replacement), (&b"/a"[..], &None));
         for path in ["", "*", "a", "http://h/a", "/a#b"] {
             let rejected = Err(Rejection::PathNotCanonical);
             assert_eq!(Target::parse(path.as_bytes(), true), rejected, "{path}");
