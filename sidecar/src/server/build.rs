@@ -32,7 +32,7 @@ use crate::server::connections::ClientConnections;
 use crate::server::listener;
 use crate::server::reload::{Reload, WatchedFiles};
 use crate::server::services::{follow_tls, run_issuers, serve_admin_port};
-use crate::server::shutdown::{ExitReason, GracefulStop, ShutdownTimeouts};
+use crate::server::shutdown::GracefulStop;
 use crate::upstream::exposure_check::ExposureProbe;
 use crate::upstream::{IDLE_TIMEOUT, UpstreamNames};
 
@@ -52,7 +52,7 @@ pub(crate) fn serve(config: Config, files: WatchedFiles) -> Result<(), ExitError
     let (background, ends) = supervisor();
     let (tasks, changes) = issuer_tasks(&config, &app)?;
     let stop = graceful_stop((addresses, args.logs.log_format), &config, &app, ends);
-    let exit_reason = stop.exit_reason.clone();
+    let failure = Arc::clone(&stop.failure);
     let connections = stop.connections.subscribe();
     let admin_routes = admin_routes(&config, &app, &stop);
     let started = Instant::now();
@@ -100,7 +100,7 @@ pub(crate) fn serve(config: Config, files: WatchedFiles) -> Result<(), ExitError
         uptime_s = started.elapsed().as_secs(),
         "stopped"
     );
-    exit_reason.outcome()
+    failure.get().cloned().map_or(Ok(()), Err)
 }
 
 /// Returns what the admin port serves to loopback peers.
@@ -109,7 +109,7 @@ fn admin_routes(config: &Config, app: &App, stop: &GracefulStop) -> Router {
         draining: app.draining.clone(),
         serving: stop.serving.clone(),
         metrics: app.metrics.clone(),
-        lame_duck: stop.times.lame_duck,
+        lame_duck: stop.lame_duck,
     };
     let explainer = Explainer {
         rules: Arc::clone(&app.rules),
@@ -144,16 +144,14 @@ fn graceful_stop(
     GracefulStop {
         addresses: addresses.into(),
         log_format,
-        times: ShutdownTimeouts {
-            lame_duck: config.args.stop.lame_duck.duration(),
-            drain_timeout: config.args.stop.drain_timeout.duration(),
-        },
+        lame_duck: config.args.stop.lame_duck.duration(),
+        drain_timeout: config.args.stop.drain_timeout.duration(),
         draining: app.draining.clone(),
         serving,
         connections: watch::Sender::new(false),
         metrics: app.metrics.clone(),
         ends,
-        exit_reason: ExitReason::default(),
+        failure: Arc::default(),
     }
 }
 

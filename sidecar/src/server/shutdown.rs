@@ -25,22 +25,16 @@ use tokio::sync::watch;
 use crate::background::Draining;
 use crate::telemetry::metrics::Metrics;
 
-/// Durations of the shutdown steps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ShutdownTimeouts {
-    /// Time in which routers notice that the sidecar is not ready.
-    pub(crate) lame_duck: Duration,
-    /// Time after which requests in flight are cut off.
-    pub(crate) drain_timeout: Duration,
-}
-
 /// Waits for the signal and carries out the shutdown.
 #[derive(Debug)]
 pub(crate) struct GracefulStop {
     /// The addresses to print once the handlers of signals are there.
     pub(crate) addresses: Vec<(Port, SocketAddr)>,
     pub(crate) log_format: LogFormat,
-    pub(crate) times: ShutdownTimeouts,
+    /// Time in which routers notice that the sidecar is not ready.
+    pub(crate) lame_duck: Duration,
+    /// Time after which requests in flight are cut off.
+    pub(crate) drain_timeout: Duration,
     pub(crate) draining: Draining,
     /// The readiness condition that is lost first.
     pub(crate) serving: Condition,
@@ -49,19 +43,8 @@ pub(crate) struct GracefulStop {
     pub(crate) connections: watch::Sender<bool>,
     pub(crate) metrics: Metrics,
     pub(crate) ends: FirstFailure,
-    /// The reason, unless it was a signal.
-    pub(crate) exit_reason: ExitReason,
-}
-
-/// The error that a process without a signal exits with.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct ExitReason(Arc<OnceLock<ExitError>>);
-
-impl ExitReason {
-    /// Returns the result of the process.
-    pub(crate) fn outcome(&self) -> Result<(), ExitError> {
-        self.0.get().cloned().map_or(Ok(()), Err)
-    }
+    /// The error that the process ends with, unless a signal ends it.
+    pub(crate) failure: Arc<OnceLock<ExitError>>,
 }
 
 impl GracefulStop {
@@ -69,8 +52,8 @@ impl GracefulStop {
     /// need time to notice.
     fn stops_by_itself(&self, failure: ExitError) -> Duration {
         tracing::error!(%failure, "the sidecar stops and has to be restarted");
-        let _ = self.exit_reason.0.set(failure);
-        self.times.lame_duck
+        let _ = self.failure.set(failure);
+        self.lame_duck
     }
 
     async fn drain(&self, lame_duck: Duration) {
@@ -84,7 +67,7 @@ impl GracefulStop {
         let waited = self.draining.begin().elapsed();
         tokio::time::sleep(lame_duck.saturating_sub(waited)).await;
         self.connections.send_replace(true);
-        let closed = tokio::time::timeout(self.times.drain_timeout, self.connections.closed());
+        let closed = tokio::time::timeout(self.drain_timeout, self.connections.closed());
         if closed.await.is_ok() {
             tracing::info!("drained: every request is complete, every connection is closed");
         } else {
@@ -118,7 +101,7 @@ impl ShutdownSignalWatch for GracefulStop {
         let lame_duck = tokio::select! {
             biased;
             first = first => match first {
-                Termination::Requested => self.times.lame_duck,
+                Termination::Requested => self.lame_duck,
                 // No router sends requests to a process at a terminal.
                 Termination::Interrupted => Duration::ZERO,
             },
@@ -160,16 +143,14 @@ mod tests {
         let stop = GracefulStop {
             addresses: Vec::new(),
             log_format: LogFormat::Text,
-            times: ShutdownTimeouts {
-                lame_duck,
-                drain_timeout,
-            },
+            lame_duck,
+            drain_timeout,
             draining: Draining::default(),
             serving,
             connections: watch::Sender::new(false),
             metrics: Metrics::new(&TokenCacheCounters::default()).0,
             ends: supervisor().1,
-            exit_reason: ExitReason::default(),
+            failure: Arc::default(),
         };
         (stop, health)
     }
@@ -187,7 +168,7 @@ mod tests {
         let (stop, health) = stop(LONG, LONG);
         let connection = stop.connections.subscribe();
         let draining = stop.draining.clone();
-        let drain = tokio::spawn(async move { stop.drain(stop.times.lame_duck).await });
+        let drain = tokio::spawn(async move { stop.drain(stop.lame_duck).await });
         until(|| !health.is_ready() && draining.is_on()).await;
         assert!(!*connection.borrow());
         drain.abort();
@@ -197,7 +178,7 @@ mod tests {
     async fn it_ends_when_the_last_connection_does() {
         let (stop, _) = stop(Duration::ZERO, LONG);
         let mut connection = stop.connections.subscribe();
-        let drain = tokio::spawn(async move { stop.drain(stop.times.lame_duck).await });
+        let drain = tokio::spawn(async move { stop.drain(stop.lame_duck).await });
         assert!(connection.changed().await.is_ok() && *connection.borrow());
         assert!(!drain.is_finished());
         drop(connection);
@@ -208,7 +189,7 @@ mod tests {
     async fn open_connections_are_closed_at_the_drain_timeout() {
         let (stop, _) = stop(Duration::ZERO, Duration::from_millis(1));
         let connection = stop.connections.subscribe();
-        stop.drain(stop.times.lame_duck).await;
+        stop.drain(stop.lame_duck).await;
         assert!(*connection.borrow());
     }
 
@@ -222,7 +203,7 @@ mod tests {
         let (background, ends) = supervisor();
         let (stop, health) = stop(Duration::ZERO, LONG);
         let stop = GracefulStop { ends, ..stop };
-        let exit_reason = stop.exit_reason.clone();
+        let failure = Arc::clone(&stop.failure);
         let mut server = Server::new_with_opt_and_conf(None, ServerConf::default());
         server.add_service(supervised("reload", defective(), &background));
         let (sink, ended) = channel();
@@ -234,9 +215,8 @@ mod tests {
         });
         assert!(ended.recv_timeout(Duration::from_secs(30)).is_ok());
         assert!(!health.is_ready());
-        let failure = exit_reason.outcome().err();
-        assert_eq!(failure.as_ref().map(ExitError::code), Some(70));
-        let line = failure.map(|failure| failure.to_string());
+        assert_eq!(failure.get().map(ExitError::code), Some(70));
+        let line = failure.get().map(ToString::to_string);
         let line = line.unwrap_or_default();
         assert!(line.starts_with("reload has ended: "), "{line}");
     }

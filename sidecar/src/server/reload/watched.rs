@@ -1,34 +1,14 @@
 //! Polled files: their contents are read only after a change of their metadata.
 
-use std::fs::{self, Metadata};
+use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use tokio::task::spawn_blocking;
 
 /// The metadata that changes with a file: also when a link on the way to it changes, as in
-/// Kubernetes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
-    device: u64,
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-    /// Changes with the mode too: an unreadable file may be readable now.
-    changed: (i64, i64),
-}
-
-impl Stamp {
-    fn of(metadata: &Metadata) -> Self {
-        Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            size: metadata.size(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        }
-    }
-}
+/// Kubernetes, and with the mode: an unreadable file may be readable now.
+type Stamp = ([u64; 3], [i64; 4]);
 
 /// The files, with their metadata at the last read.
 #[derive(Debug, Clone)]
@@ -81,7 +61,11 @@ async fn stamps(files: &[PathBuf]) -> Vec<Option<Stamp>> {
 }
 
 fn stamps_of(files: &[PathBuf]) -> Vec<Option<Stamp>> {
-    let stamp = |file| Some(Stamp::of(&fs::metadata(file).ok()?));
+    let stamp = |file| {
+        let it = fs::metadata(file).ok()?;
+        let times = [it.mtime(), it.mtime_nsec(), it.ctime(), it.ctime_nsec()];
+        Some(([it.dev(), it.ino(), it.size()], times))
+    };
     files.iter().map(stamp).collect()
 }
 
