@@ -121,7 +121,7 @@ impl<'a, C: ClientSide> Serving<'a, C> {
     async fn decline(&mut self, response: LocalResponse) -> bool {
         let (app, head) = (self.app(), &self.request.head);
         let is_http_2 = head.version == Version::HTTP_2;
-        let may_omit = head.has_body() && self.request.expects_continue();
+        let may_omit = head.has_body() && head.expects_continue();
         let keep_alive = head.keep_alive && !may_omit;
         // A user with its share gets no permit as an address.
         let is_busy = self.progress.outcome == Outcome::Rejected(Rejection::ServerBusy);
@@ -173,7 +173,7 @@ impl<'a, C: ClientSide> Serving<'a, C> {
     async fn exchange(&mut self, forward: &Forward, upload: &mut Upload) -> pingora::Result<()> {
         let app = self.app();
         let to_http_1 = app.upstream.speaks_http_1();
-        if !upload.is_received() && self.request.is_held(forward, to_http_1) {
+        if forward.is_held(&self.request.head, to_http_1) {
             let out = &mut self.progress.download.out;
             self.request.send_continue(out);
             hold(self.side, upload, out, app.request_body_timeout).await?;
@@ -188,7 +188,7 @@ impl<'a, C: ClientSide> Serving<'a, C> {
             let mut exchange = Exchange {
                 app,
                 forward,
-                deadlines: Deadlines::new(app, &self.request, forward, to_http_1),
+                deadlines: Deadlines::new(app, &self.request.head, forward, to_http_1),
                 request: self.request.for_response(forward.kind),
                 client: &mut *self.side,
                 service,

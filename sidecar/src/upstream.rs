@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use pingora::upstreams::peer::{HttpPeer, Peer};
 use tokio::sync::Notify;
 
@@ -48,13 +48,9 @@ pub(crate) struct UpstreamSettings {
     pub(crate) tls: Option<UpstreamTls>,
 }
 
-/// Present TLS settings.
-#[derive(Debug)]
-struct CurrentTls {
-    tls: Option<UpstreamTls>,
-    /// Separates the pooled connections that were opened with these settings.
-    generation: u64,
-}
+/// Present TLS settings, and their generation: it separates the connections that were opened with
+/// these settings.
+type CurrentTls = (Option<UpstreamTls>, u64);
 
 /// Source of peers. Shared by all requests.
 #[derive(Debug)]
@@ -90,10 +86,7 @@ impl Upstream {
     /// # Errors
     /// A socket path that is too long for the system.
     pub(crate) fn new(mut settings: UpstreamSettings) -> Result<Self, String> {
-        let tls = CurrentTls {
-            tls: settings.tls.take(),
-            generation: 0,
-        };
+        let tls = (settings.tls.take(), 0);
         let peers = match &settings.address.endpoint {
             Endpoint::Unix(path) => {
                 let peer = path
@@ -175,7 +168,7 @@ impl Upstream {
 
     /// Replaces the addresses.
     fn set_addresses(&self, addresses: &[SocketAddr]) {
-        let tls = self.tls();
+        let tls = self.tls.lock();
         let peers = self.settings.all_peers(addresses, &tls);
         self.peers.store(Arc::new(peers));
         self.preferred.store(0, Ordering::Relaxed);
@@ -184,35 +177,27 @@ impl Upstream {
     /// Opens new connections with `tls`; requests in flight keep their connections, which are not
     /// reused. Returns true if `tls` is a change.
     pub(crate) fn set_tls(&self, tls: Option<UpstreamTls>) -> bool {
-        let mut current = self.tls();
-        if current.tls == tls {
+        let mut current = self.tls.lock();
+        if current.0 == tls {
             return false;
         }
-        current.tls = tls;
-        current.generation += 1;
-        let addresses = self.addresses();
-        let peers = self.settings.all_peers(&addresses, &current);
+        *current = (tls, current.1 + 1);
+        let peers = self.settings.all_peers(&self.addresses(), &current);
         self.peers.store(Arc::new(peers));
         true
-    }
-
-    fn tls(&self) -> MutexGuard<'_, CurrentTls> {
-        self.tls.lock()
     }
 }
 
 impl UpstreamSettings {
     fn all_peers(&self, addresses: &[SocketAddr], tls: &CurrentTls) -> Vec<Arc<ServicePeer>> {
-        addresses
-            .iter()
-            .map(|address| {
-                let peer = HttpPeer::new(*address, tls.tls.is_some(), String::new());
-                self.peer(peer, tls)
-            })
-            .collect()
+        let peer = |address: &SocketAddr| {
+            let peer = HttpPeer::new(*address, tls.0.is_some(), String::new());
+            self.peer(peer, tls)
+        };
+        addresses.iter().map(peer).collect()
     }
 
-    fn peer(&self, mut any: HttpPeer, tls: &CurrentTls) -> Arc<ServicePeer> {
+    fn peer(&self, mut any: HttpPeer, (tls, generation): &CurrentTls) -> Arc<ServicePeer> {
         let options = &mut any.options;
         options.connection_timeout = Some(self.timeouts.connect);
         options.total_connection_timeout = Some(self.timeouts.connect);
@@ -222,11 +207,11 @@ impl UpstreamSettings {
             Protocol::H2c => options.set_http_version(2, 2),
             Protocol::Https => options.set_http_version(2, 1),
         }
-        if let Some(tls) = &tls.tls {
+        if let Some(tls) = tls {
             tls.apply_to(&mut any);
         }
         // The hash knows the address, and not each certificate.
-        any.group_key = tls.generation;
+        any.group_key = *generation;
         let mut http_1 = any.clone();
         http_1.options.set_http_version(1, 1);
         Arc::new(ServicePeer {

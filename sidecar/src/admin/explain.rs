@@ -135,6 +135,10 @@ impl Explainer {
         let (policy, auth_policy) = (rules.upstream_request, &rules.auth_policy);
         policy.rewrite_request(&mut head, forward, &ids, auth_policy, &client);
         if !self.to_http_2 {
+            if forward.is_held(received, true) {
+                // The client has its 100 from the sidecar.
+                head.fields.remove("expect");
+            }
             // A body that it cannot see may be a request.
             head.frame(
                 forward.kind,

@@ -10,7 +10,6 @@ use pingora::{Error, ErrorType};
 use runtime::process::clock::unix_now;
 use tokio::time::Instant;
 
-use super::request::Request;
 use super::response_head::ResponseHead;
 use super::side::{ClientSide, Outgoing, Timer};
 use super::upload::Upload;
@@ -18,6 +17,7 @@ use crate::app::App;
 use crate::decision::authorize::Forward;
 use crate::exchange::response::DRAIN_TIMEOUT;
 use crate::request::kind::RequestKind;
+use crate::request::received::ReceivedHead;
 
 /// Ends of a stream with its token.
 const TOKEN_EXPIRED: ErrorType = ErrorType::Custom("the token of the stream has expired");
@@ -47,10 +47,10 @@ pub(super) struct Deadlines {
 
 impl Deadlines {
     /// Creates those of a request until its response begins.
-    pub(super) fn new(app: &App, request: &Request, forward: &Forward, to_http_1: bool) -> Self {
+    pub(super) fn new(app: &App, head: &ReceivedHead, forward: &Forward, to_http_1: bool) -> Self {
         // The parts of a call have the timeout of its response.
         let is_call = forward.kind == RequestKind::Grpc;
-        let may_last = request.may_last(forward, to_http_1);
+        let may_last = forward.may_last(head, to_http_1);
         let mut deadlines = Self {
             pace: (!may_last).then(Pace::default),
             body: app.request_body_timeout.filter(|_| !is_call),

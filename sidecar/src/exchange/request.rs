@@ -171,33 +171,13 @@ impl Request {
         bytes
     }
 
-    /// Returns true if the body is passed on as it comes, and may last: of a known client without a
-    /// length, or of a call, which may need its response first.
-    pub(super) fn may_last(&self, forward: &Forward, to_http_1: bool) -> bool {
-        let is_known = forward.verified.is_some();
-        self.is_call() && (is_known || !to_http_1) || self.head.body.is_chunked() && is_known
-    }
-
-    /// Returns true if the service gets the request once the body, or a long part of it, is here: a slow
-    /// client occupies none of its workers, and an unknown one not even with a body that it only
-    /// announces.
-    pub(super) fn is_held(&self, forward: &Forward, to_http_1: bool) -> bool {
-        let is_unknown = to_http_1 && forward.verified.is_none();
-        !self.may_last(forward, to_http_1) && (is_unknown || !self.expects_continue())
-    }
-
     /// Sends the 100 that a client expects before a body that is held.
     pub(super) fn send_continue(&mut self, out: &mut Outgoing) {
-        self.is_continued = self.expects_continue();
+        self.is_continued = self.head.expects_continue();
         // HTTP/1.0 has no interim responses (RFC 9110 §15.2).
         if self.is_continued && self.head.version != Version::HTTP_10 {
             ClientHead::write_continue(self.head.version, out);
         }
-    }
-
-    /// Returns true for a gRPC call, also of a client without a token.
-    pub(super) fn is_call(&self) -> bool {
-        self.head.kind == RequestKind::Grpc
     }
 
     /// Returns true for the handshake of a WebSocket.
@@ -214,11 +194,6 @@ impl Request {
     /// Returns the client, which holds what no user holds.
     pub(super) fn holder(&self, app: &App, client: &Client) -> Holder {
         Holder::at(self.client_ip(app, client))
-    }
-
-    /// Returns true if the client may omit the body after a response.
-    pub(super) fn expects_continue(&self) -> bool {
-        self.head.headers.contains_key(header::EXPECT)
     }
 
     /// Returns the headers of every response of the sidecar: CORS and the request id.

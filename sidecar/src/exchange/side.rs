@@ -62,6 +62,11 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
+    /// Returns true if nothing follows the bytes that are here.
+    pub(crate) fn ends_here(&self) -> bool {
+        self.is_whole && self.bytes.is_empty() && self.trailers.is_none()
+    }
+
     /// Returns true once the whole response has left.
     pub(crate) fn is_sent(&self) -> bool {
         self.is_whole && self.heads.is_empty() && self.bytes.is_empty() && !self.needs_flush

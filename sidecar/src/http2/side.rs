@@ -53,26 +53,22 @@ impl Http2Side {
         }
     }
 
+    /// Sends the heads. What is queued behind one tells when it has left; only a short response of the
+    /// sidecar and a failed call end with their head.
     fn send_heads(&mut self, response: &mut Outgoing) -> Result<bool, h2::Error> {
-        let last = response.heads.len();
-        let is_all = response.is_whole && response.bytes.is_empty() && response.trailers.is_none();
+        let is_all = response.ends_here();
+        let moved = !response.heads.is_empty();
         for head in response.heads.drain(..) {
             if head.status().is_informational() {
                 self.response.send_informational(head)?;
                 continue;
             }
+            let is_short = self.unsent.is_none() || head.headers().contains_key(GRPC_STATUS);
+            self.has_ended = is_all && is_short;
+            self.stream = Some(self.response.send_response(head, self.has_ended)?);
             response.needs_flush = true;
-            self.has_ended = is_all;
-            // A part behind the head tells when the head has left; a failed call ends with its head.
-            let ends =
-                is_all && (self.unsent.is_none() || head.headers().contains_key(GRPC_STATUS));
-            let mut stream = self.response.send_response(head, ends)?;
-            if let Some(unsent) = self.unsent.as_ref().filter(|_| is_all && !ends) {
-                stream.send_data(unsent.counting(Bytes::new()), true)?;
-            }
-            self.stream = Some(stream);
         }
-        Ok(last > 0)
+        Ok(moved)
     }
 
     /// Queues what the windows of the client allow.
@@ -84,26 +80,24 @@ impl Http2Side {
         let Some(stream) = self.stream.as_mut().filter(|_| !self.has_ended) else {
             return Ok(false);
         };
+        let counted = |part| match &self.unsent {
+            Some(unsent) => unsent.counting(part),
+            None => part,
+        };
         let mut moved = false;
         while !response.bytes.is_empty() {
             let Poll::Ready(length) = poll_room(stream, response.bytes.len(), cx) else {
                 return Ok(moved);
             };
             let part = response.bytes.split_to(length?).freeze();
-            let is_last =
-                response.is_whole && response.bytes.is_empty() && response.trailers.is_none();
-            let part = match &self.unsent {
-                Some(unsent) => unsent.counting(part),
-                None => part,
-            };
-            stream.send_data(part, is_last)?;
-            self.has_ended = is_last;
+            self.has_ended = response.ends_here();
+            stream.send_data(counted(part), self.has_ended)?;
             moved = true;
         }
         if response.is_whole && !self.has_ended {
             match response.trailers.take() {
                 Some(trailers) => stream.send_trailers(trailers)?,
-                None => stream.send_data(Bytes::new(), true)?,
+                None => stream.send_data(counted(Bytes::new()), true)?,
             }
             self.has_ended = true;
             moved = true;

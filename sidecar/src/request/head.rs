@@ -61,6 +61,11 @@ impl ReceivedHead {
         self.authority().or_else(of_target).or_else(field)
     }
 
+    /// Returns true if the client may omit the body after a response.
+    pub(crate) fn expects_continue(&self) -> bool {
+        self.headers.contains_key(header::EXPECT)
+    }
+
     /// Returns true if a body follows.
     pub(crate) const fn has_body(&self) -> bool {
         !self.body.is_done()
