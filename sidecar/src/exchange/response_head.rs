@@ -233,83 +233,11 @@ mod tests {
         echo: None,
     };
 
-    fn relayed(
-        head: &str,
-        request: ResponseTo<'_>,
-    ) -> pingora::Result<Option<(ResponseHead, String)>> {
+    fn relayed(head: &str, request: ResponseTo<'_>) -> pingora::Result<(ResponseHead, String)> {
         let mut out = Outgoing::default();
         let head = relay(head.as_bytes(), request, &mut out)?;
         let text = String::from_utf8(out.bytes.to_vec()).unwrap();
-        Ok(head.map(|head| (head, text)))
-    }
-
-    fn written(head: &str, request: ResponseTo<'_>) -> String {
-        relayed(head, request).unwrap().unwrap().1
-    }
-
-    #[test]
-    fn fields_for_the_client_stay_as_they_came() {
-        let head = "HTTP/1.1 201 Made\r\nDate: then\r\nX-A: \x311\r\nx-a:2\r\nServer: s\r\n\
-                    Content-Length: 3\r\n\r\nabc";
-        assert_eq!(
-            written(head, REQUEST),
-            "HTTP/1.1 201 Made\r\nDate: then\r\nX-A: 11\r\nx-a: 2\r\nServer: s\r\n\
-             Content-Length: 3\r\nConnection: keep-alive\r\n\r\n"
-        );
-    }
-
-    #[test]
-    fn fields_of_the_service_s_connection_do_not_reach_the_client() {
-        let head = "HTTP/1.1 200 OK\r\nDate: then\r\nConnection: close, X-Hop\r\nX-Hop: 1\r\n\
-                    Keep-Alive: timeout=5\r\nTrailer: X-End\r\nContent-Length: 0\r\n\r\n";
-        let (head, text) = relayed(head, REQUEST).unwrap().unwrap();
-        assert!(!head.keep_upstream && head.keep_client);
-        assert_eq!(
-            text,
-            "HTTP/1.1 200 OK\r\nDate: then\r\nContent-Length: 0\r\nConnection: keep-alive\r\n\r\n"
-        );
-    }
-
-    #[test]
-    fn a_body_without_a_length_is_chunked_or_ends_the_connection() {
-        let old = ResponseTo {
-            version: Version::HTTP_10,
-            ..REQUEST
-        };
-        for fields in ["", "Transfer-Encoding: chunked\r\n"] {
-            let head = format!("HTTP/1.1 200 OK\r\nDate: then\r\n{fields}\r\n");
-            assert_eq!(
-                written(&head, REQUEST),
-                "HTTP/1.1 200 OK\r\nDate: then\r\nTransfer-Encoding: chunked\r\n\
-                 Connection: keep-alive\r\n\r\n"
-            );
-            assert_eq!(
-                written(&head, old),
-                "HTTP/1.1 200 OK\r\nDate: then\r\nConnection: close\r\n\r\n"
-            );
-        }
-    }
-
-    #[test]
-    fn a_length_is_sent_once_and_not_beside_chunks() {
-        for (fields, sent) in [
-            ("Content-Length: 2, 2\r\n", "Content-Length: 2\r\n"),
-            (
-                "Content-Length: 2\r\nContent-Length: 2\r\n",
-                "Content-Length: 2\r\n",
-            ),
-            (
-                "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n",
-                "Transfer-Encoding: chunked\r\n",
-            ),
-        ] {
-            let head = format!("HTTP/1.1 200 OK\r\nDate: then\r\n{fields}\r\n");
-            let (head, text) = relayed(&head, REQUEST).unwrap().unwrap();
-            assert!(!head.keep_upstream, "{fields}");
-            let expected =
-                format!("HTTP/1.1 200 OK\r\nDate: then\r\n{sent}Connection: keep-alive\r\n\r\n");
-            assert_eq!(text, expected);
-        }
+        Ok((head.unwrap(), text))
     }
 
     #[test]
@@ -336,63 +264,6 @@ mod tests {
     }
 
     #[test]
-    fn interim_responses_go_to_clients_that_know_them() {
-        let head = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
-        assert_eq!(written(head, REQUEST), head);
-        let old = ResponseTo {
-            version: Version::HTTP_10,
-            ..REQUEST
-        };
-        assert_eq!(written(head, old), "");
-    }
-
-    #[test]
-    fn a_response_without_a_body_announces_none() {
-        for status in ["103 Early Hints", "204 No Content"] {
-            for field in ["Content-Length: 5", "Transfer-Encoding: chunked"] {
-                let head = format!("HTTP/1.1 {status}\r\nDate: then\r\n{field}\r\n\r\n");
-                let (head, text) = relayed(&head, REQUEST).unwrap().unwrap();
-                assert!(head.body.is_done(), "{text}");
-                assert!(!text.contains(field), "{text}");
-            }
-        }
-    }
-
-    #[test]
-    fn chunks_in_http_1_0_end_the_connection_to_the_service() {
-        for (fields, keeps) in [
-            ("Content-Length: 0", true),
-            ("Transfer-Encoding: chunked", false),
-        ] {
-            let head = format!("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n{fields}\r\n\r\n");
-            let (head, _) = relayed(&head, REQUEST).unwrap().unwrap();
-            assert_eq!(head.keep_upstream, keeps, "{fields}");
-        }
-    }
-
-    #[test]
-    fn half_a_head_is_waited_for_and_a_doubtful_one_rejected() {
-        assert!(
-            relayed("HTTP/1.1 200 OK\r\nServer", REQUEST)
-                .unwrap()
-                .is_none()
-        );
-        for head in [
-            "HTTP/1.1 101 Switching Protocols\r\n\r\n",
-            "HTTP/1.1 099 Low\r\n\r\n",
-            "HTTP/1.1 200 OK\r\n folded: 1\r\n\r\n",
-            "HTTP/1.1 200 OK\r\nA: 1\r\n 2\r\n\r\n",
-            "HTTP/1.1 200 OK\r\nA : 1\r\n\r\n",
-            "HTTP/1.1 200 OK\r\nContent-Length: 1, 2\r\n\r\n",
-            "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
-            "HTTP/2 200 OK\r\n\r\n",
-            "SSH-2.0-x\r\n\r\n",
-        ] {
-            assert!(relayed(head, REQUEST).is_err(), "{head}");
-        }
-    }
-
-    #[test]
     fn only_the_response_to_a_handshake_opens_a_tunnel() {
         let of = |offers_token| ResponseTo {
             handshake: Some(Handshake::new(b"dGhlIHNhbXBsZSBub25jZQ==", offers_token)),
@@ -404,7 +275,7 @@ mod tests {
              Connection: Upgrade, X-Hop\r\nX-Hop: 1\r\nContent-Length: 3\r\n\r\n"
         );
         for (offers_token, chosen) in [(false, ""), (true, "Sec-WebSocket-Protocol: bearer\r\n")] {
-            let (head, sent) = relayed(&text, of(offers_token)).unwrap().unwrap();
+            let (head, sent) = relayed(&text, of(offers_token)).unwrap();
             assert!(head.opens_tunnel() && !head.is_interim());
             assert!(head.body.ends_with_connection() && !head.sends_chunks);
             assert!(!head.keep_client && !head.keep_upstream);
@@ -415,7 +286,8 @@ mod tests {
             assert_eq!(sent, expected);
         }
         let chose = text.replace("X-Hop: 1", "sec-websocket-protocol: chat");
-        assert!(!written(&chose, of(true)).contains("bearer"));
+        let (_, sent) = relayed(&chose, of(true)).unwrap();
+        assert!(!sent.contains("bearer"));
         let twice = format!("{ACCEPT}{ACCEPT}");
         for (part, other) in [
             (ACCEPT, ""),
@@ -427,39 +299,6 @@ mod tests {
         ] {
             let relayed = relayed(&text.replacen(part, other, 1), of(false));
             assert!(relayed.is_err(), "{part} becomes {other}");
-        }
-    }
-
-    #[test]
-    fn a_head_beyond_the_limit_is_rejected_with_or_without_its_end() {
-        let head = |fill: usize| format!("HTTP/1.1 200 OK\r\nX: {}", "a".repeat(fill));
-        for (end, fill, is_rejected) in [
-            ("\r\n\r\n", MAX_HEAD_BYTES, true),
-            ("", MAX_HEAD_BYTES, true),
-            ("\r\n\r\n", MAX_HEAD_BYTES - 100, false),
-            ("", MAX_HEAD_BYTES - 100, false),
-        ] {
-            let relayed = relayed(&(head(fill) + end), REQUEST);
-            assert_eq!(relayed.is_err(), is_rejected, "{end:?} {fill}");
-        }
-    }
-
-    #[test]
-    fn a_response_to_head_speaks_of_a_body_that_should_not_follow() {
-        let head = ResponseTo {
-            is_head: true,
-            ..REQUEST
-        };
-        for (field, keeps) in [
-            ("Content-Length: 9", false),
-            ("Transfer-Encoding: chunked", false),
-            ("Content-Length: 0", true),
-        ] {
-            let text = format!("HTTP/1.1 200 OK\r\nDate: then\r\n{field}\r\n\r\n");
-            let (head, sent) = relayed(&text, head).unwrap().unwrap();
-            assert!(head.body.is_done() && head.keep_client);
-            assert_eq!(head.keep_upstream, keeps, "{field}");
-            assert!(sent.contains(field), "{sent}");
         }
     }
 }

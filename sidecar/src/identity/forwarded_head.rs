@@ -189,27 +189,6 @@ mod tests {
     }
 
     #[test]
-    fn fields_go_on_in_their_order_and_spelling() {
-        assert_eq!(
-            written(|_| {}),
-            "GET /a?b HTTP/1.1\r\nHost: a\r\nX-A: 1\r\nx-a: 2\r\nCookie: c\r\n\r\n"
-        );
-    }
-
-    #[test]
-    fn fields_for_the_next_hop_stay_here() {
-        let fields = "Connection: Upgrade, X-Hop\r\nX-hop: 1\r\nUpgrade: h2c\r\nTE: trailers\r\n\
-                      HTTP2-Settings: AAA\r\nProxy-Authorization: Basic a\r\n";
-        let text = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
-        let mut received = BytesMut::from(text.as_bytes());
-        let received = received::take(&mut received).unwrap().unwrap();
-        assert_eq!(
-            ForwardedHead::new(&received, false).to_bytes(),
-            "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-        );
-    }
-
-    #[test]
     fn a_field_that_is_set_replaces_all_of_its_name() {
         let text = written(|head| {
             set(head, "x-A", "3");

@@ -99,36 +99,6 @@ mod tests {
     }
 
     #[test]
-    fn http_1_1_and_absolute_targets_need_a_host() {
-        let missing = Err(Rejection::HostMissing);
-        for (version, target, expected) in [
-            (Version::HTTP_11, "/", missing),
-            (Version::HTTP_10, "/", Ok(())),
-            (Version::HTTP_10, "http://a/", missing),
-        ] {
-            let raw = format!("GET {target} {version:?}\r\n\r\n");
-            assert_eq!(checked(&raw), expected, "{raw:?}");
-        }
-    }
-
-    #[test]
-    fn the_authority_or_the_host_field_names_the_host() {
-        let malformed = Err(Rejection::RequestMalformed);
-        for (uri, hosts, expected) in [
-            ("http://a:1/", &[][..], Ok(())),
-            ("/", &[], Err(Rejection::HostMissing)),
-            ("/", &["a b"], malformed),
-            ("/", &["a:1"], Ok(())),
-            ("http://a:1/", &["a:1"], Ok(())),
-            ("http://A:1/", &["a:1"], malformed),
-            ("/", &["a:1", "a:1"], malformed),
-        ] {
-            let hosts: Vec<_> = hosts.iter().map(|host| ("host", *host)).collect();
-            assert_eq!(checked_stream(uri, &hosts), expected, "{uri} {hosts:?}");
-        }
-    }
-
-    #[test]
     fn connection_fields_and_ambiguous_framing_are_rejected() {
         for fields in [
             &[][..],

@@ -135,7 +135,7 @@ mod tests {
     use crate::background::supervised;
     use crate::telemetry::metrics::TokenCacheCounters;
 
-    fn stop(lame_duck: Duration, drain_timeout: Duration) -> (GracefulStop, Health) {
+    fn stop(drain_timeout: Duration, ends: FirstFailure) -> (GracefulStop, Health) {
         let health = Health::new();
         health.set_started();
         let serving = health.condition("serving", "starting");
@@ -143,51 +143,21 @@ mod tests {
         let stop = GracefulStop {
             addresses: Vec::new(),
             log_format: LogFormat::Text,
-            lame_duck,
+            lame_duck: Duration::ZERO,
             drain_timeout,
             draining: Draining::default(),
             serving,
             connections: watch::Sender::new(false),
             metrics: Metrics::new(&TokenCacheCounters::default()).0,
-            ends: supervisor().1,
+            ends,
             failure: Arc::default(),
         };
         (stop, health)
     }
 
-    const LONG: Duration = Duration::from_secs(3600);
-
-    async fn until(condition: impl Fn() -> bool) {
-        while !condition() {
-            tokio::task::yield_now().await;
-        }
-    }
-
-    #[tokio::test]
-    async fn during_lame_duck_it_is_not_ready_and_still_accepts() {
-        let (stop, health) = stop(LONG, LONG);
-        let connection = stop.connections.subscribe();
-        let draining = stop.draining.clone();
-        let drain = tokio::spawn(async move { stop.drain(stop.lame_duck).await });
-        until(|| !health.is_ready() && draining.is_on()).await;
-        assert!(!*connection.borrow());
-        drain.abort();
-    }
-
-    #[tokio::test]
-    async fn it_ends_when_the_last_connection_does() {
-        let (stop, _) = stop(Duration::ZERO, LONG);
-        let mut connection = stop.connections.subscribe();
-        let drain = tokio::spawn(async move { stop.drain(stop.lame_duck).await });
-        assert!(connection.changed().await.is_ok() && *connection.borrow());
-        assert!(!drain.is_finished());
-        drop(connection);
-        assert!(drain.await.is_ok());
-    }
-
     #[tokio::test]
     async fn open_connections_are_closed_at_the_drain_timeout() {
-        let (stop, _) = stop(Duration::ZERO, Duration::from_millis(1));
+        let (stop, _) = stop(Duration::from_millis(1), supervisor().1);
         let connection = stop.connections.subscribe();
         stop.drain(stop.lame_duck).await;
         assert!(*connection.borrow());
@@ -201,8 +171,7 @@ mod tests {
     #[test]
     fn a_panicking_task_ends_the_server_with_an_error() {
         let (background, ends) = supervisor();
-        let (stop, health) = stop(Duration::ZERO, LONG);
-        let stop = GracefulStop { ends, ..stop };
+        let (stop, health) = stop(Duration::from_secs(3600), ends);
         let failure = Arc::clone(&stop.failure);
         let mut server = Server::new_with_opt_and_conf(None, ServerConf::default());
         server.add_service(supervised("reload", defective(), &background));

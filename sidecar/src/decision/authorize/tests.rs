@@ -3,7 +3,6 @@
 #![expect(clippy::disallowed_methods, reason = "the test plays the issuer")]
 use std::time::Instant;
 
-use http::HeaderValue;
 use jsonwebtoken::{EncodingKey, Header};
 use serde_json::{Value, json};
 use wire::http::methods::Methods;
@@ -138,118 +137,6 @@ fn authorize_under(
     decision.map_err(|rejected| rejected.rejection)
 }
 
-const WEBSOCKET: [(&str, &str); 3] = [
-    ("Connection", "Upgrade"),
-    ("Upgrade", "websocket"),
-    ("Sec-WebSocket-Key", "x"),
-];
-
-fn user(decision: Result<Decision, Rejection>) -> Option<Value> {
-    match decision.unwrap() {
-        Decision::Forward(forward) => {
-            let identity = &forward.verified?.identity;
-            let user = rules().user_header.user(identity).unwrap();
-            let present: serde_json::Map<_, _> = user
-                .present()
-                .map(|(name, value)| (name.to_owned(), Value::from(value)))
-                .collect();
-            Some(Value::Object(present))
-        }
-        Decision::Respond(body) => Some(serde_json::from_slice(&body).unwrap()),
-        Decision::Preflight => None,
-    }
-}
-
-#[test]
-fn a_verified_request_is_forwarded_with_its_user() {
-    let token = token("Ada");
-    let decision = authorize("/orders/1", &[("Authorization", &token)], Some(&keys()));
-    assert_eq!(
-        user(decision),
-        Some(json!({"id": "1", "nickName": "Ada", "account": "ada"}))
-    );
-}
-
-#[test]
-fn a_public_path_is_forwarded_without_a_user() {
-    let token = token("Ada");
-    for field in [("Authorization", token.as_str()), ("Authorization", "junk")] {
-        let decision = authorize("/orders/static/a", &[field], Some(&keys()));
-        assert_eq!(user(decision), None);
-    }
-}
-
-#[test]
-fn the_user_details_come_in_the_envelope() {
-    let fields = [("Authorization", &*token("Ada"))];
-    let response = user(authorize(
-        "/orders/current/user/details",
-        &fields,
-        Some(&keys()),
-    ))
-    .unwrap();
-    assert_eq!(response["success"], true);
-    assert_eq!(response["data"]["account"], "ada");
-    assert_eq!(response["data"]["grade"], Value::Null);
-}
-
-#[test]
-fn without_a_key_only_public_paths_are_forwarded() {
-    let fields = [("Authorization", &*token("Ada"))];
-    assert_eq!(user(authorize("/orders/static/a", &[], None)), None);
-    for path in ["/orders/1", "/orders/current/user/details"] {
-        assert_eq!(authorize(path, &[], None), Err(Rejection::TokenMissing));
-        assert_eq!(
-            authorize(path, &fields, None),
-            Err(Rejection::AuthKeysUnavailable)
-        );
-    }
-}
-
-#[test]
-fn an_oversize_user_is_rejected() {
-    let fields = [("Authorization", &*token(&"\u{7ba1}".repeat(20)))];
-    assert_eq!(
-        authorize("/orders/1", &fields, Some(&keys())),
-        Err(Rejection::IdentityTooLarge)
-    );
-}
-
-#[test]
-fn only_a_verified_request_may_become_a_websocket() {
-    let token = token("Ada");
-    let verified = [WEBSOCKET.as_slice(), &[("Authorization", &token)]].concat();
-    match authorize("/orders/ws", &verified, Some(&keys())) {
-        Ok(Decision::Forward(forward)) => {
-            assert_eq!(forward.kind, RequestKind::WebSocket);
-        }
-        other => unreachable!("{other:?}"),
-    }
-    assert_eq!(
-        authorize("/orders/ws", &WEBSOCKET, Some(&keys())),
-        Err(Rejection::TokenMissing)
-    );
-    assert_eq!(
-        authorize("/orders/static/ws", &WEBSOCKET, Some(&keys())),
-        Err(Rejection::UpgradeNotAllowed)
-    );
-}
-
-#[test]
-fn the_framing_is_checked_first() {
-    let framing = [("Content-Length", "3"), ("Content-Length", "3")];
-    assert_eq!(
-        authorize("/orders/static/a", &framing, Some(&keys())),
-        Err(Rejection::RequestFraming)
-    );
-    for target in ["*", "/orders/static/..", "/orders/static/a#b"] {
-        assert_eq!(
-            authorize(target, &[], Some(&keys())),
-            Err(Rejection::PathNotCanonical)
-        );
-    }
-}
-
 #[test]
 fn trace_and_connect_are_rejected_after_bad_framing() {
     for method in ["TRACE", "CONNECT"] {
@@ -267,24 +154,6 @@ fn trace_and_connect_are_rejected_after_bad_framing() {
         let rejected = Err(Rejection::MethodNotAllowed);
         assert_eq!(stream.checked_target(), rejected, "{method}");
     }
-}
-
-#[test]
-fn an_absolute_target_is_authorized_and_sent_in_origin_form() {
-    match authorize("http://a/orders/static/a?b", &[], None) {
-        Ok(Decision::Forward(forward)) => {
-            let sent = OriginForm {
-                target: b"/orders/static/a?b".to_vec(),
-                host: HeaderValue::from_static("a"),
-            };
-            assert_eq!(forward.target, Some(sent));
-        }
-        other => unreachable!("{other:?}"),
-    }
-    assert_eq!(
-        authorize("http://a/orders/1", &[], None),
-        Err(Rejection::TokenMissing)
-    );
 }
 
 const PATHS: [&str; 2] = ["/orders/1", "/orders/current/user/details"];
@@ -462,7 +331,7 @@ fn a_token_is_held_to_the_rules_at_once_and_when_remembered() {
             assert_eq!(decision.err(), rejection, "{account} {time}");
         }
         let open = authorize_under(&rules, NOW, "/orders/static/a", &fields, Some(&keys));
-        assert_eq!(user(open), None);
+        assert!(open.is_ok(), "{account}");
     }
     assert_eq!(keys.token_cache().counters.token_cache_hits.get(), 2);
     assert_eq!(keys.token_cache().counters.token_cache_misses.get(), 2);
