@@ -51,97 +51,8 @@ pub(crate) fn plain_name(text: &str) -> Result<HeaderName, FieldNameError> {
     Ok(name)
 }
 
-/// Names with a meaning in HTTP, in browsers, in frameworks or in the sidecar: overwriting one
-/// would break the request or misuse the user as something else.
-const RESERVED: [&str; 62] = [
-    "age",
-    "allow",
-    "alt-svc",
-    "alt-used",
-    "authentication-info",
-    "authorization",
-    "baggage",
-    "cache-control",
-    "cdn-loop",
-    "clear-site-data",
-    "connection",
-    "cookie",
-    "cookie2",
-    "date",
-    "depth",
-    "destination",
-    "dnt",
-    "early-data",
-    "etag",
-    "expect",
-    "expires",
-    "forwarded",
-    "from",
-    "host",
-    "http2-settings",
-    "idempotency-key",
-    "keep-alive",
-    "last-event-id",
-    "last-modified",
-    "link",
-    "location",
-    "lock-token",
-    "max-forwards",
-    "nel",
-    "origin",
-    "overwrite",
-    "pragma",
-    "prefer",
-    "priority",
-    "range",
-    "referer",
-    "referrer-policy",
-    "refresh",
-    "report-to",
-    "retry-after",
-    "save-data",
-    "server",
-    "te",
-    "timeout",
-    "traceparent",
-    "tracestate",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "user-agent",
-    "vary",
-    "verified-ticket",
-    "via",
-    "warning",
-    "x-app-id",
-    "x-app-secret",
-    "x-requested-with",
-];
-/// Prefixes of reserved names.
-const RESERVED_PREFIXES: [&str; 21] = [
-    "accept",
-    "access-control-",
-    "content-",
-    "if-",
-    "proxy-",
-    "sec-",
-    "set-cookie",
-    "strict-transport-",
-    "surrogate-",
-    "upgrade-",
-    "www-authenticate",
-    // Frameworks and servers read the method, the target or the body from these.
-    "x-accel-",
-    "x-b3-",
-    "x-content-",
-    "x-original-host",
-    "x-original-method",
-    "x-original-ur",
-    "x-request-id",
-    "x-rewrite-",
-    "x-sendfile",
-    "x-xss-",
-];
+/// Names with a meaning of their own, a line each; `*` ends a prefix.
+const RESERVED: &str = include_str!("reserved_fields.txt");
 /// Names that [`forwarded::is_client_address_header`] matches but that other proxies use for the
 /// user or the token.
 const FORWARDED_USER: [&str; 5] = [
@@ -153,10 +64,11 @@ const FORWARDED_USER: [&str; 5] = [
 ];
 
 fn is_reserved(name: &str) -> bool {
-    RESERVED.contains(&name)
-        || RESERVED_PREFIXES
-            .iter()
-            .any(|family| name.starts_with(family))
+    let has_meaning = |line: &str| match line.strip_suffix('*') {
+        Some(prefix) => name.starts_with(prefix),
+        None => name == line,
+    };
+    RESERVED.lines().any(has_meaning)
         || METHOD_OVERRIDES.contains(&name)
         || names_another_path(name)
         || (forwarded::is_client_address_header(name) && !FORWARDED_USER.contains(&name))
