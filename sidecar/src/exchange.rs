@@ -73,17 +73,16 @@ impl Exchanges {
         let app = &*self.app;
         let request = Request::new(head, app, client);
         let _counted = Counted::among(&app.metrics.requests_in_flight);
-        let decision = app.decide(&request, client).await;
+        let decision = app.decide(&request).await;
         let decided = Instant::now();
         let requests = &app.metrics.requests;
         requests
             .auth_duration_seconds
             .observe(decided.saturating_duration_since(request.began));
-        let action = app.act_on(decision, &request, client, decided);
+        let action = app.act_on(decision, &request, decided);
         let mut serving = Serving {
             exchanges: self,
             side,
-            client,
             progress: Progress::new(request.head.body, decided),
             request,
         };
@@ -107,8 +106,7 @@ impl Exchanges {
 struct Serving<'a, C> {
     exchanges: &'a Exchanges,
     side: &'a mut C,
-    client: &'a Client,
-    request: Request,
+    request: Request<'a>,
     progress: Progress,
 }
 
@@ -125,7 +123,7 @@ impl<'a, C: ClientSide> Serving<'a, C> {
         let keep_alive = head.keep_alive && !may_omit;
         // A user with its share gets no permit as an address.
         let is_busy = self.progress.outcome == Outcome::Rejected(Rejection::ServerBusy);
-        let holder = (!is_busy).then(|| self.request.holder(app, self.client));
+        let holder = (!is_busy).then(|| self.request.holder(app));
         let sent = self.respond(response, keep_alive);
         if !is_http_2 {
             return sent.await;
@@ -143,10 +141,9 @@ impl<'a, C: ClientSide> Serving<'a, C> {
         let (request, progress) = (&self.request, &mut self.progress);
         let response = response.with(request.common_response_headers());
         let response = response.to(&request.head);
-        let bytes = response.body_bytes(&request.head.method);
-        progress.own = Some((response.status().as_u16(), bytes));
         let (out, rest) = (&mut progress.download.out, progress.rest);
-        response.write(&request.head.method, request.head.version, keep_alive, out);
+        let (method, version) = (&request.head.method, request.head.version);
+        progress.own = Some(response.write(method, version, keep_alive, out));
         self.side.send(out).await && self.side.discard(rest).await && keep_alive
     }
 
@@ -183,7 +180,7 @@ impl<'a, C: ClientSide> Serving<'a, C> {
             let only_in_http_1 = forward.kind == RequestKind::WebSocket || upload.is_framed();
             let mut connected = self.connect(forward, only_in_http_1).await?;
             let service = &mut connected.service;
-            self.request.begin(upload, service, self.client, forward);
+            self.request.begin(upload, service, forward);
             let to_http_1 = matches!(service, Service::Http1(_));
             let mut exchange = Exchange {
                 app,
@@ -225,8 +222,7 @@ impl<'a, C: ClientSide> Serving<'a, C> {
         only_in_http_1: bool,
     ) -> pingora::Result<Connected> {
         let (exchanges, progress) = (self.exchanges, &mut self.progress);
-        let (request, client) = (&self.request, self.client);
-        let head = |scheme: &str| request.stream_head(scheme, client, forward);
+        let head = |scheme: &str| self.request.stream_head(scheme, forward);
         loop {
             if let Some(pause) = progress.tries.pause() {
                 tokio::time::sleep(pause).await;

@@ -6,4 +6,4 @@ mod side;
 mod transport;
 mod unsent;
 
-pub(crate) use self::connection::Connection;
+pub(crate) use self::connection::serve;

@@ -70,7 +70,7 @@ impl UpstreamRequestPolicy {
         if !self.forward_authorization {
             fields.remove("authorization");
         }
-        if ids.begin_trace() {
+        if ids.begins_trace {
             fields.remove(TRACESTATE.as_str());
         }
         for (name, value) in ids.to_send() {

@@ -11,7 +11,6 @@ use super::request::Request;
 use crate::app::App;
 use crate::decision::authorize::{Decision, Forward, Rejected};
 use crate::exchange::response::LocalResponse;
-use crate::identity::forwarded::Client;
 use crate::telemetry::outcome::Outcome;
 
 /// Next step of a request after the decision.
@@ -23,11 +22,7 @@ pub(super) enum Action {
 impl App {
     /// Decides about a request; waits for a fetch if the token names an unknown key. A key that a
     /// later fetch may still bring is no reason to throw the token away.
-    pub(super) async fn decide(
-        &self,
-        request: &Request,
-        client: &Client,
-    ) -> Result<Decision, Rejected> {
+    pub(super) async fn decide(&self, request: &Request<'_>) -> Result<Decision, Rejected> {
         let (rules, head) = (&request.rules.auth_policy, &request.head);
         let decide_at = |now| rules.authorize(head, self.keys.at(now), unix_now());
         let unknown = Err(Rejection::TokenKeyUnknown.into());
@@ -39,7 +34,7 @@ impl App {
         {
             // From the token's issuer alone.
             let fetch = keys.on_demand();
-            let holder = Some(request.holder(self, client));
+            let holder = Some(request.holder(self));
             let fetched = fetch.wait(token, Instant::now());
             decision = match self.in_flight.while_waiting(holder, fetched).await {
                 Some(fetched) => {
@@ -70,14 +65,13 @@ impl App {
     pub(super) fn act_on(
         &self,
         decision: Result<Decision, Rejected>,
-        request: &Request,
-        client: &Client,
+        request: &Request<'_>,
         now: Instant,
     ) -> Action {
         let (outcome, response) = match decision {
             Ok(Decision::Forward(forward)) => {
                 let user = forward.verified.as_ref().map(|verified| verified.holder);
-                let holder = user.unwrap_or_else(|| request.holder(self, client));
+                let holder = user.unwrap_or_else(|| request.holder(self));
                 match self.in_flight.take(holder, now) {
                     Some(permit) => return Action::Forward(forward, permit),
                     None => self.reject(&Rejection::ServerBusy.into(), request, now),
@@ -98,7 +92,7 @@ impl App {
     fn reject(
         &self,
         rejected: &Rejected,
-        request: &Request,
+        request: &Request<'_>,
         now: Instant,
     ) -> (Outcome, LocalResponse) {
         let rejection = rejected.rejection;

@@ -39,9 +39,10 @@ impl<C> Serving<'_, C> {
         let span = std::mem::take(&mut self.request.span);
         let (request, progress) = (&self.request, &self.progress);
         let app = &self.exchanges.app;
+        let sent = progress.sent();
         let completion = Completion {
             outcome: progress.outcome,
-            status: progress.sent_status(),
+            status: sent.map(|(status, _)| status),
             duration: Some(progress.ended().saturating_duration_since(request.began)),
             is_reported: progress.is_reported,
         };
@@ -60,14 +61,14 @@ impl<C> Serving<'_, C> {
         logger.request_ended(completion, span, || AccessLine {
             method: Some(head.method.as_str()),
             path: Some(LoggedPath(head.target())),
-            client: request.client_ip(app, self.client),
+            client: request.client_ip(app),
             user: verified.and_then(|verified| {
                 let details = || rules.user_header.user(&verified.identity).ok();
                 logger.logged_user.name(details)
             }),
             issuer: rules.issuer_name(forward, &head.headers, request.opens_websocket()),
             upstream_duration: progress.upstream_duration,
-            bytes: completion.status.map(|_| progress.sent_bytes()),
+            bytes: sent.map(|(_, bytes)| bytes),
             upstream: is_of_service.then(failed_at),
             cause: progress.cause.as_deref(),
             request_id: request.ids.request_id(),

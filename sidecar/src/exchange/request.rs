@@ -13,7 +13,7 @@ use wire::http::framing::body::BodyReader;
 use super::client_head::ClientHead;
 use super::download::Download;
 use super::handshake::Handshake;
-use super::response_head::ResponseTo;
+use super::response_head::{ResponseHead, ResponseTo};
 use super::side::Outgoing;
 use super::upload::Upload;
 use crate::app::App;
@@ -31,7 +31,8 @@ use crate::upstream::Tries;
 use crate::upstream::service::Service;
 
 /// A request as received.
-pub(super) struct Request {
+pub(super) struct Request<'a> {
+    pub(super) client: &'a Client,
     pub(super) head: ReceivedHead,
     pub(super) rules: Arc<Rules>,
     pub(super) ids: RequestIds,
@@ -88,25 +89,21 @@ impl Progress {
         self.ended.unwrap_or_else(Instant::now)
     }
 
-    /// Returns the status of the response, if one was sent.
-    pub(super) fn sent_status(&self) -> Option<u16> {
-        let of_service = self.download.head.map(|head| head.status.as_u16());
-        self.own.map(|(status, _)| status).or(of_service)
-    }
-
-    /// Returns the length of the response's body.
-    pub(super) fn sent_bytes(&self) -> u64 {
-        self.own.map_or(0, |(_, bytes)| bytes) + self.download.body_bytes
+    /// Returns the status of the response and the length of its body, if one was sent.
+    pub(super) fn sent(&self) -> Option<(u16, u64)> {
+        let of_service = |head: ResponseHead| (head.status.as_u16(), self.download.body_bytes);
+        self.own.or_else(|| self.download.head.map(of_service))
     }
 }
 
-impl Request {
-    pub(super) fn new(head: ReceivedHead, app: &App, client: &Client) -> Self {
+impl<'a> Request<'a> {
+    pub(super) fn new(head: ReceivedHead, app: &App, client: &'a Client) -> Self {
         let began = Instant::now();
         let mut ids = RequestIds::of(&head.headers, app.request_ids);
         let received = (head.method.as_str(), head.target(), head.version);
         let span = RequestSpan::begin(received, &head.headers, client.tls, &mut ids);
         Self {
+            client,
             began,
             span,
             rules: app.rules.load(),
@@ -118,16 +115,10 @@ impl Request {
     }
 
     /// Begins the request on a connection, with the service's head.
-    pub(super) fn begin(
-        &mut self,
-        upload: &mut Upload,
-        service: &Service,
-        client: &Client,
-        forward: &Forward,
-    ) {
+    pub(super) fn begin(&mut self, upload: &mut Upload, service: &Service, forward: &Forward) {
         match service {
             Service::Http1(_) => {
-                upload.begin(|is_harmless| self.http_1_head(client, forward, is_harmless));
+                upload.begin(|is_harmless| self.http_1_head(forward, is_harmless));
             }
             Service::Http2(_) => upload.begin_stream(),
         }
@@ -137,27 +128,21 @@ impl Request {
     pub(super) fn stream_head(
         &self,
         scheme: &str,
-        client: &Client,
         forward: &Forward,
     ) -> pingora::Result<(http::Request<()>, bool)> {
-        let head = self.service_head(true, client, forward);
+        let head = self.service_head(true, forward);
         Ok((head.into_stream_head(scheme)?, self.head.body.is_done()))
     }
 
-    fn service_head(
-        &self,
-        is_http_2: bool,
-        client: &Client,
-        forward: &Forward,
-    ) -> ForwardedHead<'_> {
+    fn service_head(&self, is_http_2: bool, forward: &Forward) -> ForwardedHead<'_> {
         let mut head = ForwardedHead::new(&self.head, is_http_2);
         let (policy, auth_policy) = (self.rules.upstream_request, &self.rules.auth_policy);
-        policy.rewrite_request(&mut head, forward, &self.ids, auth_policy, client);
+        policy.rewrite_request(&mut head, forward, &self.ids, auth_policy, self.client);
         head
     }
 
-    fn http_1_head(&mut self, client: &Client, forward: &Forward, is_harmless: bool) -> BytesMut {
-        let mut head = self.service_head(false, client, forward);
+    fn http_1_head(&mut self, forward: &Forward, is_harmless: bool) -> BytesMut {
+        let mut head = self.service_head(false, forward);
         if self.is_continued {
             head.fields.remove("expect");
         }
@@ -186,14 +171,14 @@ impl Request {
     }
 
     /// Returns the client's IP, through trusted proxies.
-    pub(super) fn client_ip(&self, app: &App, client: &Client) -> Option<IpAddr> {
+    pub(super) fn client_ip(&self, app: &App) -> Option<IpAddr> {
         let proxies = &app.request_logger.trusted_proxies;
-        Some(proxies.client(client.address?, &self.head.headers))
+        Some(proxies.client(self.client.address?, &self.head.headers))
     }
 
     /// Returns the client, which holds what no user holds.
-    pub(super) fn holder(&self, app: &App, client: &Client) -> Holder {
-        Holder::at(self.client_ip(app, client))
+    pub(super) fn holder(&self, app: &App) -> Holder {
+        Holder::at(self.client_ip(app))
     }
 
     /// Returns the headers of every response of the sidecar: CORS and the request id.

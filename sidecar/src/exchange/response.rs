@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, Bytes};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
 use wire::api::envelope::Envelope;
 use wire::http::cors::Endpoint;
@@ -138,26 +138,15 @@ impl LocalResponse {
         }
     }
 
-    pub(crate) const fn status(&self) -> StatusCode {
-        self.status
-    }
-
-    /// Returns the length of the body that a request with `method` gets.
-    pub(crate) fn body_bytes(&self, method: &Method) -> u64 {
-        match *method {
-            Method::HEAD => 0,
-            _ => self.body.len() as u64,
-        }
-    }
-
-    /// Appends the whole response to a request with `method`.
+    /// Appends the whole response to a request with `method`; returns its status and the length of its
+    /// body.
     pub(crate) fn write(
         &self,
         method: &Method,
         version: Version,
         keep_alive: bool,
         out: &mut Outgoing,
-    ) {
+    ) -> (u16, u64) {
         out.is_whole = true;
         let head = ClientHead {
             version,
@@ -171,9 +160,12 @@ impl LocalResponse {
             }
             false
         });
-        if *method != Method::HEAD {
-            out.bytes.put_slice(&self.body);
-        }
+        let body = match *method {
+            Method::HEAD => &[],
+            _ => self.body.as_slice(),
+        };
+        out.bytes.put_slice(body);
+        (self.status.as_u16(), body.len() as u64)
     }
 
     /// Returns true if the begin of the next request is uncertain.
@@ -185,11 +177,11 @@ impl LocalResponse {
     }
 }
 
-/// Returns the bytes of an HTTP/1.1 response to a request that could not be parsed.
-pub(crate) fn raw_http1_response(rejection: Rejection) -> BytesMut {
+/// Returns the response in HTTP/1.1 to a request that could not be parsed.
+pub(crate) fn raw_http1_response(rejection: Rejection) -> Outgoing {
     let mut out = Outgoing::default();
     LocalResponse::rejection(rejection).write(&Method::GET, Version::HTTP_11, false, &mut out);
-    out.bytes
+    out
 }
 
 fn allowed_methods(method: &Method) -> &'static str {
@@ -202,6 +194,8 @@ fn allowed_methods(method: &Method) -> &'static str {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use bytes::BytesMut;
+
     use super::*;
 
     fn received(line: &str) -> ReceivedHead {
@@ -219,7 +213,7 @@ mod tests {
     #[test]
     fn status_header_and_envelope_of_a_rejection_agree() {
         let response = LocalResponse::rejection(Rejection::TokenExpired);
-        assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+        assert_eq!(response.status, StatusCode::UNAUTHORIZED);
         let body: serde_json::Value = serde_json::from_slice(&response.body).unwrap();
         assert_eq!(body["status"], 401);
         assert_eq!(body["data"]["reason"], "token_expired");
@@ -252,7 +246,7 @@ mod tests {
         let response = LocalResponse::rejection(Rejection::AuthKeysUnavailable).to(&call);
         assert!(response.body.is_empty());
         let fields = &response.fields;
-        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.status, StatusCode::OK);
         for (name, value) in [
             ("content-type", "application/grpc"),
             ("grpc-status", "14"),
@@ -269,7 +263,7 @@ mod tests {
 
     #[test]
     fn a_raw_response_has_an_envelope_too() {
-        let response = raw_http1_response(Rejection::RequestMalformed);
+        let response = raw_http1_response(Rejection::RequestMalformed).bytes;
         let response = str::from_utf8(&response).unwrap();
         let (head, body) = response.split_once("\r\n\r\n").unwrap();
         assert!(head.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{head}");

@@ -21,7 +21,7 @@ pub(crate) async fn serve(exchanges: &Exchanges, side: &mut Http1Side, client: &
             Ok(None) => break,
             Err(rejection) => {
                 exchanges.report_unparsed(rejection, client.address, true);
-                return Box::pin(side.reject(&raw_http1_response(rejection))).await;
+                return Box::pin(side.reject(raw_http1_response(rejection))).await;
             }
         };
         let had_large_buffer = !head.body.is_done() || head.raw.len() > HEAD_READ;

@@ -140,20 +140,11 @@ impl Http1Side {
 
     /// Sends a response to bytes that are no head, and closes the connection once the client has
     /// read it, or after a while.
-    pub(crate) async fn reject(&mut self, response: &[u8]) {
+    pub(crate) async fn reject(&mut self, mut response: Outgoing) {
         self.activity.waits_for_rest();
-        let sent = async {
-            self.transport.write_all(response).await?;
-            self.transport.flush().await
-        };
-        let _ = tokio::time::timeout(DRAIN_TIMEOUT, sent).await;
+        let _ = tokio::time::timeout(DRAIN_TIMEOUT, self.send(&mut response)).await;
         self.close().await;
-        let discarded = async {
-            while let Ok(1..) = poll_fn(|cx| self.poll_read(cx)).await {
-                self.received.clear();
-            }
-        };
-        let _ = tokio::time::timeout(DRAIN_TIMEOUT, discarded).await;
+        self.discard(BodyReader::UNTIL_CLOSE).await;
     }
 
     /// Returns true if the client has sent anything that is not used yet.

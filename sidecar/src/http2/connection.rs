@@ -3,10 +3,7 @@
 use std::future::pending;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use h2::RecvStream;
-use h2::server::{Builder, SendResponse};
-use http::Request as HttpRequest;
+use h2::server::Builder;
 use pingora::server::ShutdownWatch;
 use runtime::net::connection_slots::Activity;
 use runtime::net::listener::CLIENT_IDLE;
@@ -30,71 +27,56 @@ const STREAMS: u32 = 100;
 /// Bytes of one body that a client may send before the service has read it (RFC 9113 §6.9.2).
 const STREAM_WINDOW: u32 = 65_535;
 
-/// A connection of a client.
-pub(crate) struct Connection {
-    pub(crate) requests: Arc<Exchanges>,
-    pub(crate) client: Arc<Client>,
-}
-
-type Accepted = (HttpRequest<RecvStream>, SendResponse<Bytes>);
-
-impl Connection {
-    /// Serves the streams to their end, and sends a GOAWAY at a shutdown or as `goodbye`.
-    pub(crate) async fn serve(
-        self,
-        side: Http1Side,
-        goodbye: &Notify,
-        mut shutdown: ShutdownWatch,
-    ) {
-        let (transport, activity, received) = side.into_parts();
-        activity.speaks_http_2();
-        let (requests, address) = (Arc::clone(&self.requests), self.client.address);
-        let report = move || requests.report_unparsed(Rejection::RequestMalformed, address, false);
-        let transport =
-            FollowedTransport::new(transport, received, activity.clone(), Box::new(report));
-        // The preface is here.
-        let Ok(mut connection) = builder().handshake(transport).await else {
-            return;
+/// Serves the streams of a connection to their end, and sends a GOAWAY at a shutdown or as `goodbye`.
+pub(crate) async fn serve(
+    exchanges: &Arc<Exchanges>,
+    side: Http1Side,
+    client: Client,
+    goodbye: &Notify,
+    mut shutdown: ShutdownWatch,
+) {
+    let (transport, activity, received) = side.into_parts();
+    activity.speaks_http_2();
+    let (reporter, address) = (Arc::clone(exchanges), client.address);
+    let report = move || reporter.report_unparsed(Rejection::RequestMalformed, address, false);
+    let transport = FollowedTransport::new(transport, received, activity.clone(), Box::new(report));
+    // The preface is here.
+    let Ok(mut connection) = builder().handshake(transport).await else {
+        return;
+    };
+    let client = Arc::new(client);
+    let streams = TaskTracker::new();
+    // It is waited for while it may get more.
+    streams.close();
+    let mut is_leaving = false;
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = leave(&mut shutdown, goodbye), if !is_leaving => {
+                is_leaving = true;
+                connection.graceful_shutdown();
+                continue;
+            }
+            accepted = connection.accept() => accepted,
+            () = idle(&streams) => None,
         };
-        let streams = TaskTracker::new();
-        // It is waited for while it may get more.
-        streams.close();
-        let mut is_leaving = false;
-        loop {
-            let accepted = tokio::select! {
-                biased;
-                () = leave(&mut shutdown, goodbye), if !is_leaving => {
-                    is_leaving = true;
-                    connection.graceful_shutdown();
-                    continue;
-                }
-                accepted = connection.accept() => accepted,
-                () = idle(&streams) => None,
-            };
-            let Some(Ok(accepted)) = accepted else {
-                break;
-            };
-            self.spawn(accepted, &activity, &streams);
-        }
-        drop(connection);
-        // Until each request is recorded: the process may end with its last connection.
-        streams.wait().await;
-    }
-
-    /// Serves one stream beside the others.
-    fn spawn(&self, accepted: Accepted, activity: &Activity, streams: &TaskTracker) {
-        let (request, response) = accepted;
-        let (requests, client) = (Arc::clone(&self.requests), Arc::clone(&self.client));
+        let Some(Ok((request, response))) = accepted else {
+            break;
+        };
+        let (exchanges, client) = (Arc::clone(exchanges), Arc::clone(&client));
         let stream = activity.stream();
         streams.spawn(async move {
             let (parts, body) = request.into_parts();
             let head = ReceivedHead::of_stream(parts, !body.is_end_stream());
-            let timeout = requests.app.downstream_write_timeout;
+            let timeout = exchanges.app.downstream_write_timeout;
             let mut side = Http2Side::new(body, response, timeout);
-            requests.serve(head, &mut side, &client).await;
+            exchanges.serve(head, &mut side, &client).await;
             drop((side, stream));
         });
     }
+    drop(connection);
+    // Until each request is recorded: the process may end with its last connection.
+    streams.wait().await;
 }
 
 fn builder() -> Builder {

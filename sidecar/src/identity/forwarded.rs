@@ -78,7 +78,12 @@ fn append(request: &mut ServiceFields<'_>, client: &Client) {
             false => request.set("X-Forwarded-For", address.clone()),
         }
         if request.contains("forwarded") {
-            let address = quoted(address.to_str().unwrap_or_default());
+            let address = address.to_str().unwrap_or_default();
+            // The colons of IPv6 need quotes (RFC 7239 §6).
+            let address = match address.contains(':') {
+                true => format!("\"[{address}]\""),
+                false => address.to_owned(),
+            };
             let ours = format!("for={address};proto={}", client.scheme());
             join(request, "Forwarded", ours.as_bytes());
         }
@@ -95,15 +100,6 @@ fn join(request: &mut ServiceFields<'_>, name: &'static str, ours: &[u8]) {
     let all: Vec<&[u8]> = fields.chain([ours]).collect();
     let all = all.join(&b", "[..]);
     request.set_made(name, all);
-}
-
-/// Quotes an IPv6 address, whose colons need it (RFC 7239 §6).
-fn quoted(address: &str) -> String {
-    if address.contains(':') {
-        format!("\"[{address}]\"")
-    } else {
-        address.to_owned()
-    }
 }
 
 /// Returns true for a field by which a proxy speaks about the request or its client.

@@ -6,27 +6,24 @@ use wire::rejection::Rejection;
 
 use crate::request::header_list::members;
 
-/// Checks the options of `Connection`.
-pub(super) fn check(headers: &HeaderMap) -> Result<(), Rejection> {
-    match connection_names_end_to_end_header(headers) {
-        true => Err(Rejection::RequestFraming),
-        false => Ok(()),
-    }
-}
-
-/// Returns true if `Connection` would remove a field that frames or routes the request, or that its
-/// decision reads, so that the service reads another request than was authorized, or if it names
+/// Rejects a `Connection` that would remove a field that frames or routes the request, or that its
+/// decision reads, so that the service reads another request than was authorized, and one that names
 /// something that is no field name.
-fn connection_names_end_to_end_header(headers: &HeaderMap) -> bool {
+pub(super) fn check(headers: &HeaderMap) -> Result<(), Rejection> {
     let named = members(headers, &header::CONNECTION).filter(|name| !name.is_empty());
     let is_never = |name: &[u8]| {
         END_TO_END
             .iter()
             .any(|field| name.eq_ignore_ascii_case(field))
     };
-    named.enumerate().any(|(index, name)| {
+    let mut named = named.enumerate();
+    let is_bad = named.any(|(index, name)| {
         index >= MAX_CONNECTION_OPTIONS || is_never(name) || !name.iter().copied().all(is_tchar)
-    })
+    });
+    match is_bad {
+        true => Err(Rejection::RequestFraming),
+        false => Ok(()),
+    }
 }
 
 const END_TO_END: [&[u8]; 11] = [

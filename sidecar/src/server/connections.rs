@@ -101,10 +101,9 @@ impl ClientConnections {
         };
         match is_http_2 {
             Ok(true) => {
-                let (requests, client) = (Arc::clone(requests), Arc::new(client));
-                let connection = http2::Connection { requests, client };
+                let serving = http2::serve(requests, side, client, goodbye, shutdown.clone());
                 // Boxed: most connections speak HTTP/1.1.
-                Box::pin(connection.serve(side, goodbye, shutdown.clone())).await;
+                Box::pin(serving).await;
             }
             Ok(false) if chose != Some(true) => http1::serve(requests, &mut side, &client).await,
             Ok(false) if !side.has_received() => {}
@@ -112,7 +111,7 @@ impl ClientConnections {
             Err(why) if chose == Some(true) => requests.report_unparsed(why, client.address, false),
             Err(why) => {
                 requests.report_unparsed(why, client.address, true);
-                Box::pin(side.reject(&raw_http1_response(why))).await;
+                Box::pin(side.reject(raw_http1_response(why))).await;
             }
         }
     }

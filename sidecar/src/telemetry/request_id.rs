@@ -11,8 +11,9 @@ pub(crate) struct RequestIds {
     request_id: Option<RequestId>,
     /// Set if the trace goes on with a span of this program.
     traceparent: Option<HeaderValue>,
-    /// True if the trace starts here.
-    begins_trace: bool,
+    /// True if the trace starts here: a received `tracestate` is of another one then (W3C Trace
+    /// Context §4.3).
+    pub(crate) begins_trace: bool,
 }
 
 impl RequestIds {
@@ -33,12 +34,6 @@ impl RequestIds {
     pub(crate) fn continue_trace(&mut self, traceparent: HeaderValue, headers: &HeaderMap) {
         self.traceparent = Some(traceparent);
         self.begins_trace = self.trace_id(headers) != TraceId::received(headers);
-    }
-
-    /// Returns true if the trace starts here: a received `tracestate` is of another one then
-    /// (W3C Trace Context §4.3).
-    pub(crate) const fn begin_trace(&self) -> bool {
-        self.begins_trace
     }
 
     /// Returns the id of the trace that started here, or of the one in `headers`.
@@ -107,7 +102,7 @@ mod tests {
             let received = headers(TRACEPARENT, received);
             let mut ids = RequestIds::default();
             ids.continue_trace(HeaderValue::from_static(SPAN), &received);
-            assert_eq!(ids.begin_trace(), begins, "{received:?}");
+            assert_eq!(ids.begins_trace, begins, "{received:?}");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -142,7 +143,7 @@ impl Drop for Http2Stream {
     /// Counts the reset with which the library ends a stream that is not at its end.
     fn drop(&mut self) {
         if !(self.is_sent && self.has_ended()) {
-            self.slot.was_reset();
+            self.slot.resets.fetch_add(1, Ordering::Relaxed);
         }
     }
 }

@@ -102,12 +102,5 @@ impl Shared {
 /// One request on a connection, which counts while it lives.
 pub(in crate::upstream) struct Slot {
     pub(in crate::upstream) requests: SendRequest<Bytes>,
-    resets: Arc<AtomicUsize>,
-}
-
-impl Slot {
-    /// Counts the reset of a request.
-    pub(in crate::upstream) fn was_reset(&self) {
-        self.resets.fetch_add(1, Ordering::Relaxed);
-    }
+    pub(in crate::upstream) resets: Arc<AtomicUsize>,
 }
