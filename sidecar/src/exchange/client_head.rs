@@ -147,13 +147,17 @@ impl Parsed<'_> {
         // RFC 9110 §8.6 and RFC 9112 §6.1: a recipient could wait for a body.
         let has_no_framing =
             head.status.is_informational() || head.status == StatusCode::NO_CONTENT;
+        // RFC 9110 §15.5.22 for the second; HTTP/2 has no such field (RFC 9113 §8.2.2).
+        let names_protocol = head.opens_tunnel() || head.status == StatusCode::UPGRADE_REQUIRED;
+        let needs_upgrade = names_protocol && request.version != Version::HTTP_2;
         let (mut has_length, mut has_date) = (false, false);
         for field in self.fields {
             let name = field.name;
             if is_named(name, "content-length") {
                 // Ignored beside a coding (RFC 9112 §6.3); `2, 2` and repeated fields become one.
                 if !(has_no_framing || has_coding || std::mem::replace(&mut has_length, true)) {
-                    out.put(name, first_length(field.value));
+                    let mut parts = field.value.split(|&byte| byte == b',');
+                    out.put(name, parts.next().unwrap_or_default().trim_ascii());
                 }
                 continue;
             }
@@ -163,8 +167,8 @@ impl Parsed<'_> {
                     || head.sends_chunks
                     || !head.body.is_done()
                     || request.version != Version::HTTP_11
-            } else if is_named(name, "upgrade") {
-                !self.passes_upgrade(head, request.version, &nominated)
+            } else if needs_upgrade && is_named(name, "upgrade") {
+                false
             } else {
                 self.is_of_connection(name, request.version)
                     || request.echo.is_some() && is_named(name, REQUEST_ID.as_str())
@@ -187,24 +191,6 @@ impl Parsed<'_> {
             || is_named(name, "keep-alive")
             // Trailers go from HTTP/2 to HTTP/2 alone.
             || (is_named(name, "trailer") && !(self.is_http_2 && to_http_2))
-            || (to_http_2 && is_named(name, "proxy-connection"))
+            || (to_http_2 && (is_named(name, "proxy-connection") || is_named(name, "upgrade")))
     }
-
-    /// Returns true if `Upgrade` is for the client: a 101 and a 426 need it (RFC 9110 §15.5.22), and
-    /// HTTP/2 has none (RFC 9113 §8.2.2).
-    fn passes_upgrade(&self, head: &ResponseHead, to: Version, nominated: &[&[u8]]) -> bool {
-        let is_needed = head.opens_tunnel() || head.status == StatusCode::UPGRADE_REQUIRED;
-        let is_nominated = || {
-            nominated
-                .iter()
-                .any(|one| one.eq_ignore_ascii_case(b"upgrade"))
-        };
-        to != Version::HTTP_2 && (is_needed || !is_nominated())
-    }
-}
-
-/// Returns the first of several equal lengths.
-fn first_length(value: &[u8]) -> &[u8] {
-    let first = value.split(|&byte| byte == b',').next();
-    first.unwrap_or_default().trim_ascii()
 }

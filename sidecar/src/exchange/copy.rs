@@ -72,7 +72,7 @@ impl<C: ClientSide> Exchange<'_, C> {
     fn poll_upload(&mut self, cx: &mut Context<'_>) -> bool {
         let moved = self.upload.poll_send(self.service, cx);
         if moved {
-            self.deadlines.response_is_here();
+            self.deadlines.response_until = None;
         }
         moved && !self.upload.is_received()
     }
@@ -83,7 +83,7 @@ impl<C: ClientSide> Exchange<'_, C> {
         if !is_received && self.upload.has_room() {
             return self.deadlines.poll_body(self.client, self.upload, cx);
         }
-        self.deadlines.body_is_here();
+        self.deadlines.body_until = None;
         if is_received && self.upload.is_tunnel {
             return Ok(false);
         }
@@ -98,7 +98,7 @@ impl<C: ClientSide> Exchange<'_, C> {
         let download = &mut self.progress.download;
         if !download.has_room() {
             if !self.is_rest {
-                self.deadlines.response_is_here();
+                self.deadlines.response_until = None;
             }
             return Ok(false);
         }
@@ -121,7 +121,7 @@ impl<C: ClientSide> Exchange<'_, C> {
                 return Ok(false);
             }
         };
-        self.deadlines.response_is_here();
+        self.deadlines.response_until = None;
         if !had_head {
             self.response_began();
         }

@@ -41,8 +41,9 @@ pub(super) struct Deadlines {
     token: Option<Instant>,
     /// Its revocation.
     revocation: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    body_until: Option<Instant>,
-    response_until: Option<Instant>,
+    /// The ends of the present waits.
+    pub(super) body_until: Option<Instant>,
+    pub(super) response_until: Option<Instant>,
 }
 
 impl Deadlines {
@@ -137,11 +138,6 @@ impl Deadlines {
         Ok(false)
     }
 
-    /// Ends the wait for a part of the body.
-    pub(super) const fn body_is_here(&mut self) {
-        self.body_until = None;
-    }
-
     /// Waits for a part of the response.
     pub(super) fn await_response(&mut self) {
         start(&mut self.response_until, self.response);
@@ -150,11 +146,6 @@ impl Deadlines {
     /// Waits for the end of the request behind its response.
     pub(super) fn await_end(&mut self) {
         start(&mut self.response_until, Some(DRAIN_TIMEOUT));
-    }
-
-    /// Ends the wait for a part of the response.
-    pub(super) const fn response_is_here(&mut self) {
-        self.response_until = None;
     }
 
     /// Returns the first one that has passed.

@@ -160,9 +160,9 @@ impl LocalResponse {
             }
             false
         });
-        let body = match *method {
+        let body: &[u8] = match *method {
             Method::HEAD => &[],
-            _ => self.body.as_slice(),
+            _ => &self.body,
         };
         out.bytes.put_slice(body);
         (self.status.as_u16(), body.len() as u64)
