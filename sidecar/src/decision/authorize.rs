@@ -247,7 +247,11 @@ impl AuthPolicy {
             }
             AuthRequirement::Pass => None,
             AuthRequirement::NeedsToken(token)
-                if self.is_forged(token.location(), request, is_websocket) =>
+                if token.location() != TokenLocation::Explicit
+                    && is_cross_site_request(
+                        &self.interceptor.sources().cookie_origins,
+                        request,
+                    ) =>
             {
                 return Ok(observer.check("cross_site", Err(Rejection::CrossSite))?);
             }
@@ -328,24 +332,6 @@ impl AuthPolicy {
     fn resource_at(&self, path: &[u8]) -> Option<&ProtectedResource> {
         let resource = self.resource.as_deref()?;
         resource.is_at(path).then_some(resource)
-    }
-
-    fn is_forged(
-        &self,
-        location: TokenLocation,
-        request: &ReceivedHead,
-        is_websocket: bool,
-    ) -> bool {
-        if location == TokenLocation::Explicit {
-            return false;
-        }
-        is_cross_site_request(
-            &self.interceptor.sources().cookie_origins,
-            &request.method,
-            is_websocket,
-            &request.headers,
-            request.host(),
-        )
     }
 
     /// Returns the verified token, from the cache if it has it.

@@ -1,28 +1,29 @@
 //! Cross-site request forgery: another site makes a browser send a request with the cookie, or with
 //! one for which a proxy in front adds the token.
 
+use http::Method;
 use http::header::{self, HeaderName, HeaderValue};
-use http::{HeaderMap, Method};
 use wire::http::cors::AllowedOrigins;
 use wire::http::methods::certain_method;
+
+use crate::request::kind::RequestKind;
+use crate::request::received::ReceivedHead;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Returns true for a request that may change state and comes from a page of another site, if its
-/// token is one that a browser sends by itself. `host` is the request's authority.
-pub(crate) fn is_cross_site_request(
+/// token is one that a browser sends by itself.
+pub(super) fn is_cross_site_request(
     cookie_origins: &AllowedOrigins,
-    method: &Method,
-    is_websocket: bool,
-    headers: &HeaderMap,
-    host: Option<&[u8]>,
+    request: &ReceivedHead,
 ) -> bool {
+    let headers = &request.headers;
     // Not `--cors-origin`: those pages may send a token of their own, not the browser's cookie.
     if cookie_origins.of(headers).is_some() {
         return false;
     }
-    let is_safe = certain_method(method, headers).is_some_and(Method::is_safe);
-    if is_safe && !is_websocket {
+    let is_safe = certain_method(&request.method, headers).is_some_and(Method::is_safe);
+    if is_safe && request.kind != RequestKind::WebSocket {
         return false;
     }
     // A browser sends each header once.
@@ -37,7 +38,7 @@ pub(crate) fn is_cross_site_request(
         _ => headers.get(header::ORIGIN).is_some_and(|origin| {
             let authority = origin.as_bytes().splitn(2, |&byte| byte == b'/').nth(1);
             let authority = authority.and_then(|rest| rest.strip_prefix(b"/"));
-            authority != host
+            authority != request.host()
         }),
     }
 }
@@ -46,6 +47,7 @@ pub(crate) fn is_cross_site_request(
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
+    use crate::request::received;
 
     #[test]
     fn requests_of_another_site_are_recognised() {
@@ -76,14 +78,20 @@ mod tests {
             (POST, false, &[own, evil], true),
             (GET, false, &[own, evil], false),
         ] {
-            let mut headers = HeaderMap::new();
-            for (name, value) in fields {
-                headers.append(*name, HeaderValue::from_static(value));
-            }
+            let lines = fields.iter();
+            let lines: String = lines
+                .map(|(name, it)| format!("{name}: {it}\r\n"))
+                .collect();
+            let handshake = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\n";
+            let handshake = if websocket { handshake } else { "" };
+            let head = format!("{method} / HTTP/1.1\r\nHost: a:1\r\n{handshake}{lines}\r\n");
+            let request = received::take(&mut head.as_bytes().into());
+            let request = request.unwrap().unwrap();
+            let headers = &request.headers;
             let is_forged = |origins: &[&str]| {
                 let origins = origins.iter().map(|origin| origin.parse().unwrap());
                 let origins = AllowedOrigins::new(origins.collect());
-                is_cross_site_request(&origins, &method, websocket, &headers, Some(b"a:1"))
+                is_cross_site_request(&origins, &request)
             };
             assert_eq!(is_forged(&[]), forged, "{method} {fields:?}");
             let evil = "https://evil.test";
