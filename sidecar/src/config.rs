@@ -31,9 +31,7 @@ mod upstream;
 use self::flag_value::flag_error;
 use self::policy::{auth_policy, upstream_request};
 use self::probes::ServiceProbe;
-use self::upstream::{
-    bypass, reject_own_address, require_pod_ip, upstream_address, upstream_timeouts, upstream_tls,
-};
+use self::upstream::{bypass, reject_own_address, require_pod_ip, upstream_address, upstream_tls};
 
 pub(crate) use access_rules::{examples, path_of};
 pub(crate) use policy::{optional_list, pass_list};
@@ -99,7 +97,8 @@ impl Config {
             bypass: bypass(args, &upstream),
             rules,
             upstream: UpstreamSettings {
-                timeouts: upstream_timeouts(args),
+                connect_timeout: args.limits.upstream_connect_timeout.duration(),
+                read_timeout: args.limits.upstream_read_timeout.limit(),
                 tls: upstream_tls,
                 address: upstream,
             },

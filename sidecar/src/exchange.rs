@@ -139,7 +139,9 @@ impl<'a, C: ClientSide> Serving<'a, C> {
     async fn respond(&mut self, response: LocalResponse, keep_alive: bool) -> bool {
         let keep_alive = keep_alive && !response.must_close() && !self.app().draining.is_on();
         let (request, progress) = (&self.request, &mut self.progress);
-        let response = response.with(request.common_response_headers());
+        let origins = request.rules.auth_policy.interceptor.allowed_origins();
+        let cors = origins.response_fields(&request.head.headers);
+        let response = response.with(cors).with(request.ids.echo());
         let response = response.to(&request.head);
         let (out, rest) = (&mut progress.download.out, progress.rest);
         let (method, version) = (&request.head.method, request.head.version);
@@ -180,8 +182,12 @@ impl<'a, C: ClientSide> Serving<'a, C> {
             let only_in_http_1 = forward.kind == RequestKind::WebSocket || upload.is_framed();
             let mut connected = self.connect(forward, only_in_http_1).await?;
             let service = &mut connected.service;
-            self.request.begin(upload, service, forward);
             let to_http_1 = matches!(service, Service::Http1(_));
+            if to_http_1 {
+                upload.begin(|is_harmless| self.request.http_1_head(forward, is_harmless));
+            } else {
+                upload.begin_stream();
+            }
             let mut exchange = Exchange {
                 app,
                 forward,
@@ -194,8 +200,12 @@ impl<'a, C: ClientSide> Serving<'a, C> {
                 is_rest: false,
             };
             let Err(error) = exchange.run().await else {
-                self.progress.ended = Some(Instant::now());
-                self.keep(connected, upload);
+                let ended = Instant::now();
+                self.progress.ended = Some(ended);
+                let is_reusable = self.progress.download.leaves_connection_usable();
+                if upload.is_sent() && !self.request.closes_service && is_reusable {
+                    self.exchanges.connections.keep(connected, ended);
+                }
                 return Ok(());
             };
             let is_repeatable = upload.is_repeatable && self.progress.download.head.is_none();
@@ -240,15 +250,6 @@ impl<'a, C: ClientSide> Serving<'a, C> {
             if !progress.tries.after_connecting(&error, Instant::now()) {
                 return Err(error);
             }
-        }
-    }
-
-    /// Keeps the service's connection for another request, if it is reusable.
-    fn keep(&self, connected: Connected, upload: &Upload) {
-        let is_reusable = self.progress.download.leaves_connection_usable();
-        if upload.is_sent() && !self.request.closes_service && is_reusable {
-            let ended = self.progress.ended();
-            self.exchanges.connections.keep(connected, ended);
         }
     }
 

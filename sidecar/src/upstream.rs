@@ -31,19 +31,13 @@ pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 /// Limit of a response's head.
 pub(crate) const MAX_HEAD_BYTES: usize = 1024 * 1024;
 
-/// Timeouts of the service.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct UpstreamTimeouts {
-    pub(crate) connect: Duration,
-    /// Timeout of a response's head and of each read of its body; `None` waits forever.
-    pub(crate) read: Option<Duration>,
-}
-
 /// Settings of the upstream.
 #[derive(Debug, Clone)]
 pub(crate) struct UpstreamSettings {
     pub(crate) address: UpstreamAddress,
-    pub(crate) timeouts: UpstreamTimeouts,
+    pub(crate) connect_timeout: Duration,
+    /// Timeout of a response's head and of each read of its body; `None` waits forever.
+    pub(crate) read_timeout: Option<Duration>,
     /// With [`Protocol::Https`] only.
     pub(crate) tls: Option<UpstreamTls>,
 }
@@ -141,7 +135,7 @@ impl Upstream {
 
     /// Returns the read timeout of responses that are no streams.
     pub(crate) const fn read_timeout(&self) -> Option<Duration> {
-        self.settings.timeouts.read
+        self.settings.read_timeout
     }
 
     /// Selects the next address after `peer` was unreachable, and has the name resolved again.
@@ -199,8 +193,8 @@ impl UpstreamSettings {
 
     fn peer(&self, mut any: HttpPeer, (tls, generation): &CurrentTls) -> Arc<ServicePeer> {
         let options = &mut any.options;
-        options.connection_timeout = Some(self.timeouts.connect);
-        options.total_connection_timeout = Some(self.timeouts.connect);
+        options.connection_timeout = Some(self.connect_timeout);
+        options.total_connection_timeout = Some(self.connect_timeout);
         options.idle_timeout = Some(IDLE_TIMEOUT);
         match self.address.protocol {
             Protocol::Http => options.set_http_version(1, 1),
@@ -229,15 +223,11 @@ mod tests {
 
     use super::*;
 
-    const TIMEOUTS: UpstreamTimeouts = UpstreamTimeouts {
-        connect: Duration::from_secs(1),
-        read: Some(Duration::from_secs(2)),
-    };
-
     fn upstream(address: &str) -> Result<Upstream, String> {
         Upstream::new(UpstreamSettings {
             address: address.parse().unwrap(),
-            timeouts: TIMEOUTS,
+            connect_timeout: Duration::from_secs(1),
+            read_timeout: Some(Duration::from_secs(2)),
             tls: None,
         })
     }

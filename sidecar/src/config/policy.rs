@@ -48,7 +48,7 @@ pub(super) fn auth_policy(
     let mut rules = AuthPolicy::new(interceptor(args)?, common, issuers, user_header)
         .with_access_rules(access_rules(args, &known)?);
     rules.reporting_until = reporting_until(&args.enforcement)?;
-    rules.carries_websockets = upstream.carries_websockets();
+    rules.carries_websockets = !upstream.speaks_http_2();
     rules.resource = resource(args, &known.of_clients)?.map(Arc::new);
     Ok(rules)
 }

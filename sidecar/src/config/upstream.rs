@@ -11,7 +11,7 @@ use super::flag_value::flag_error;
 use crate::cli::ServeArgs;
 use crate::cli::service_args::ServiceArgs;
 use crate::upstream::exposure_check;
-use crate::upstream::{Endpoint, Protocol, UpstreamAddress, UpstreamTimeouts, UpstreamTls};
+use crate::upstream::{Endpoint, Protocol, UpstreamAddress, UpstreamTls};
 
 const PEER_SETTINGS: PeerSettings = PeerSettings {
     ca: "--upstream-ca",
@@ -113,11 +113,4 @@ pub(super) fn require_pod_ip(args: &ServeArgs) -> Result<(), ExitError> {
 pub(super) fn bypass(args: &ServeArgs, upstream: &UpstreamAddress) -> Option<(SocketAddr, bool)> {
     let target = exposure_check::target(upstream, args.service.pod_ip?)?;
     Some((target, args.service.require_unexposed))
-}
-
-pub(super) fn upstream_timeouts(args: &ServeArgs) -> UpstreamTimeouts {
-    UpstreamTimeouts {
-        connect: args.limits.upstream_connect_timeout.duration(),
-        read: args.limits.upstream_read_timeout.limit(),
-    }
 }

@@ -49,18 +49,6 @@ pub(super) struct ClientHead<'a> {
 }
 
 impl ClientHead<'_> {
-    /// Appends an interim response of the sidecar.
-    pub(super) fn write_continue(version: Version, out: &mut Outgoing) {
-        let status = StatusCode::CONTINUE;
-        let head = ClientHead {
-            version,
-            status,
-            reason: status.canonical_reason().unwrap_or_default(),
-            connection: None,
-        };
-        head.write(out, 0, |_| false);
-    }
-
     /// Appends the head, with the fields that `put` writes; it returns true for `Date` among them.
     /// Their `length` in bytes makes room for them, and for the begin of the body.
     pub(super) fn write(

@@ -137,7 +137,11 @@ impl Download {
 
     fn convert(&mut self, request: ResponseTo<'_>) -> pingora::Result<()> {
         while self.head.is_none() {
-            if !self.may_be_whole_head() {
+            // A long head without its end is not read, but for one that is too long, to reject it.
+            let received = &self.received;
+            if received.len() <= MAX_HEAD_BYTES
+                && !self.head_search.may_be_whole(received, 2 * LATER_READ)
+            {
                 return Ok(());
             }
             let relayed = response_head::relay(&self.received, request, &mut self.out)?;
@@ -149,14 +153,6 @@ impl Download {
             self.head = (!head.is_interim()).then_some(head);
         }
         self.convert_body()
-    }
-
-    /// Returns false for a long head without its end; one that is too long is read, and rejected.
-    fn may_be_whole_head(&mut self) -> bool {
-        self.received.len() > MAX_HEAD_BYTES
-            || self
-                .head_search
-                .may_be_whole(&self.received, 2 * LATER_READ)
     }
 
     /// Prepares for another try. Interim responses of the first may be half sent, so their rest

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use http::{HeaderName, HeaderValue, Method, Version, header};
+use http::{HeaderValue, Method, StatusCode, Version, header};
 use pingora::protocols::l4::socket::SocketAddr as ServiceAddress;
 use runtime::net::shares::Holder;
 use wire::http::framing::body::BodyReader;
@@ -15,7 +15,6 @@ use super::download::Download;
 use super::handshake::Handshake;
 use super::response_head::{ResponseHead, ResponseTo};
 use super::side::Outgoing;
-use super::upload::Upload;
 use crate::app::App;
 use crate::config::live::Rules;
 use crate::decision::authorize::Forward;
@@ -28,7 +27,6 @@ use crate::telemetry::outcome::Outcome;
 use crate::telemetry::request_id::RequestIds;
 use crate::telemetry::request_span::RequestSpan;
 use crate::upstream::Tries;
-use crate::upstream::service::Service;
 
 /// A request as received.
 pub(super) struct Request<'a> {
@@ -114,16 +112,6 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Begins the request on a connection, with the service's head.
-    pub(super) fn begin(&mut self, upload: &mut Upload, service: &Service, forward: &Forward) {
-        match service {
-            Service::Http1(_) => {
-                upload.begin(|is_harmless| self.http_1_head(forward, is_harmless));
-            }
-            Service::Http2(_) => upload.begin_stream(),
-        }
-    }
-
     /// Returns the head for a service of HTTP/2, and true if it is the whole request.
     pub(super) fn stream_head(
         &self,
@@ -141,7 +129,8 @@ impl<'a> Request<'a> {
         head
     }
 
-    fn http_1_head(&mut self, forward: &Forward, is_harmless: bool) -> BytesMut {
+    /// Returns the head for a service of HTTP/1.1; the body behind it may be harmless.
+    pub(super) fn http_1_head(&mut self, forward: &Forward, is_harmless: bool) -> BytesMut {
         let mut head = self.service_head(false, forward);
         if self.is_continued {
             head.fields.remove("expect");
@@ -161,7 +150,13 @@ impl<'a> Request<'a> {
         self.is_continued = self.head.expects_continue();
         // HTTP/1.0 has no interim responses (RFC 9110 §15.2).
         if self.is_continued && self.head.version != Version::HTTP_10 {
-            ClientHead::write_continue(self.head.version, out);
+            let proceed = ClientHead {
+                version: self.head.version,
+                status: StatusCode::CONTINUE,
+                reason: "Continue",
+                connection: None,
+            };
+            proceed.write(out, 0, |_| false);
         }
     }
 
@@ -181,32 +176,21 @@ impl<'a> Request<'a> {
         Holder::at(self.client_ip(app))
     }
 
-    /// Returns the headers of every response of the sidecar: CORS and the request id.
-    pub(super) fn common_response_headers(&self) -> Vec<(HeaderName, HeaderValue)> {
-        let origins = self.rules.auth_policy.interceptor.allowed_origins();
-        let mut fields = origins.response_fields(&self.head.headers);
-        fields.extend(self.ids.echo());
-        fields
-    }
-
     pub(super) fn for_response(&self, kind: RequestKind) -> ResponseTo<'_> {
+        let handshake = || {
+            let sources = self.rules.auth_policy.interceptor.sources();
+            let headers = &self.head.headers;
+            let key = headers.get(header::SEC_WEBSOCKET_KEY);
+            let key = key.map(HeaderValue::as_bytes).unwrap_or_default();
+            Handshake::new(key, strip_token::offers_token(sources, headers))
+        };
         ResponseTo {
             version: self.head.version,
             kind,
             is_head: self.head.method == Method::HEAD,
             keep_alive: self.head.keep_alive,
-            handshake: (kind == RequestKind::WebSocket).then(|| self.handshake()),
+            handshake: (kind == RequestKind::WebSocket).then(handshake),
             echo: self.ids.request_id(),
         }
-    }
-
-    fn handshake(&self) -> Handshake {
-        let sources = self.rules.auth_policy.interceptor.sources();
-        let headers = &self.head.headers;
-        let key = headers.get(header::SEC_WEBSOCKET_KEY);
-        Handshake::new(
-            key.map(HeaderValue::as_bytes).unwrap_or_default(),
-            strip_token::offers_token(sources, headers),
-        )
     }
 }

@@ -114,7 +114,10 @@ impl LocalResponse {
             return self;
         };
         if rejection == Rejection::MethodNotAllowed {
-            let methods = HeaderValue::from_static(allowed_methods(&received.method));
+            let methods = HeaderValue::from_static(match received.method {
+                Method::TRACE | Method::CONNECT => SERVICE_METHODS,
+                _ => USER_DETAILS_METHODS,
+            });
             self.fields.insert(header::ALLOW, methods);
         }
         if received.kind != RequestKind::Grpc {
@@ -184,13 +187,6 @@ pub(crate) fn raw_http1_response(rejection: Rejection) -> Outgoing {
     out
 }
 
-fn allowed_methods(method: &Method) -> &'static str {
-    match *method {
-        Method::TRACE | Method::CONNECT => SERVICE_METHODS,
-        _ => USER_DETAILS_METHODS,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -233,7 +229,6 @@ mod tests {
             field(Rejection::MethodNotAllowed, "allow").as_deref(),
             Some("GET, HEAD")
         );
-        assert_eq!(allowed_methods(&Method::TRACE), SERVICE_METHODS);
         for name in ["www-authenticate", "retry-after", "allow"] {
             assert_eq!(field(Rejection::PathNotCanonical, name), None, "{name}");
         }

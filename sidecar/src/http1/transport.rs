@@ -1,7 +1,6 @@
 //! A client's connection below HTTP: its socket, with TLS or without. Every write has a timeout.
 
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
 
 use pingora::protocols::Stream;
 use runtime::net::write_deadline::WriteDeadline;
@@ -16,11 +15,6 @@ pub(crate) type Socket = WriteDeadline<Stream>;
 
 /// Byte stream below HTTP. Boxed, so that a plain connection does not take the memory of TLS.
 pub(crate) type ClientTransport = Either<Socket, Box<TlsStream<Socket>>>;
-
-/// Wraps `stream` with the write timeout; without one a write may wait forever.
-pub(crate) fn socket(stream: Stream, write_timeout: Option<Duration>) -> Socket {
-    WriteDeadline::new(stream, write_timeout.unwrap_or(Duration::MAX))
-}
 
 /// Returns true if TLS negotiated HTTP/2; `None` without TLS.
 pub(crate) fn chose_http_2(transport: &ClientTransport) -> Option<bool> {

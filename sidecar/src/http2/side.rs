@@ -126,16 +126,6 @@ impl Http2Side {
         }
         Ok(moved)
     }
-
-    /// Returns ready once the client has taken no part of the response for too long.
-    fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<Box<Error>> {
-        let Some(timeout) = self.write_timeout else {
-            return Poll::Pending;
-        };
-        let until = *self.stalled.get_or_insert_with(|| Instant::now() + timeout);
-        ready!(self.stall_timer.poll_until(cx, until));
-        Poll::Ready(Error::new_down(ErrorType::WriteTimedout))
-    }
 }
 
 impl ClientSide for Http2Side {
@@ -177,8 +167,12 @@ impl ClientSide for Http2Side {
         let is_waiting = !response.bytes.is_empty() || (self.has_ended && response.needs_flush);
         if moved || !is_waiting {
             self.stalled = None;
-        } else if let Poll::Ready(stalled) = self.poll_stalled(cx) {
-            return Err(stalled);
+        } else if let Some(timeout) = self.write_timeout {
+            // The client has taken no part of the response for that long.
+            let until = *self.stalled.get_or_insert_with(|| Instant::now() + timeout);
+            if self.stall_timer.poll_until(cx, until).is_ready() {
+                return Err(Error::new_down(ErrorType::WriteTimedout));
+            }
         }
         Ok(moved)
     }

@@ -53,23 +53,6 @@ impl FollowedTransport {
             }
         });
     }
-
-    fn poll_receive(
-        &mut self,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        if !self.peeked.is_empty() {
-            let length = self.peeked.len().min(buffer.remaining());
-            buffer.put_slice(&self.peeked.split_to(length));
-            return Poll::Ready(Ok(()));
-        }
-        let read = Pin::new(&mut self.transport).poll_read(cx, buffer);
-        if read.is_pending() {
-            self.activity.waits_for_request();
-        }
-        read
-    }
 }
 
 impl AsyncRead for FollowedTransport {
@@ -79,7 +62,16 @@ impl AsyncRead for FollowedTransport {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        ready!(self.poll_receive(cx, buffer))?;
+        if self.peeked.is_empty() {
+            let read = Pin::new(&mut self.transport).poll_read(cx, buffer);
+            if read.is_pending() {
+                self.activity.waits_for_request();
+            }
+            ready!(read)?;
+        } else {
+            let length = self.peeked.len().min(buffer.remaining());
+            buffer.put_slice(&self.peeked.split_to(length));
+        }
         let Self {
             received, flood, ..
         } = &mut *self;

@@ -8,6 +8,7 @@ use pingora::{ErrorType, OrErr};
 use smallvec::SmallVec;
 
 use crate::identity::service_head::ServiceFields;
+use crate::request::header_list::members;
 use crate::request::kind::RequestKind;
 use crate::request::received::ReceivedHead;
 
@@ -39,7 +40,8 @@ pub(crate) struct ForwardedHead<'r> {
 impl<'r> ForwardedHead<'r> {
     /// Leaves out what was for this hop. HTTP/2 frames the body by itself.
     pub(crate) fn new(received: &'r ReceivedHead, is_http_2: bool) -> Self {
-        let nominated: SmallVec<[&[u8]; 4]> = received.connection_options().collect();
+        let nominated = members(&received.headers, &header::CONNECTION);
+        let nominated: SmallVec<[&[u8]; 4]> = nominated.collect();
         let is_for_next_hop = |name: &str| {
             let is = |other: &[u8]| name.as_bytes().eq_ignore_ascii_case(other);
             NEXT_HOP.iter().any(|hop| is(hop.as_bytes())) || nominated.iter().any(|one| is(one))

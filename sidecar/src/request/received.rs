@@ -49,7 +49,11 @@ pub(crate) fn take(received: &mut BytesMut) -> Result<Option<ReceivedHead>, Reje
     let mut fields = [const { MaybeUninit::uninit() }; MAX_HEAD_LINES];
     let mut parsed = httparse::Request::new(&mut []);
     let status = parsed.parse_with_uninit_headers(received, &mut fields);
-    let httparse::Status::Complete(length) = status.map_err(rejection_of)? else {
+    let status = status.map_err(|error| match error {
+        httparse::Error::TooManyHeaders => Rejection::RequestHeaderTooLarge,
+        _ => Rejection::RequestMalformed,
+    });
+    let httparse::Status::Complete(length) = status? else {
         return Ok(None);
     };
     if length > MAX_HEAD_BYTES {
@@ -88,13 +92,6 @@ pub(crate) fn take(received: &mut BytesMut) -> Result<Option<ReceivedHead>, Reje
         fields,
         uri: None,
     }))
-}
-
-const fn rejection_of(error: httparse::Error) -> Rejection {
-    match error {
-        httparse::Error::TooManyHeaders => Rejection::RequestHeaderTooLarge,
-        _ => Rejection::RequestMalformed,
-    }
 }
 
 /// Returns the fields as a map, whose values share the received bytes.
@@ -174,11 +171,6 @@ impl ReceivedHead {
         let of_stream = self.uri.iter().flat_map(|_| &self.headers);
         let decoded = of_stream.map(|(name, value)| (name.as_str(), value.as_bytes()));
         written.chain(decoded)
-    }
-
-    /// Returns the members of `Connection`.
-    pub(crate) fn connection_options(&self) -> impl Iterator<Item = &[u8]> {
-        members(&self.headers, &header::CONNECTION).filter(|option| !option.is_empty())
     }
 }
 

@@ -83,10 +83,12 @@ impl ClientConnections {
         shutdown: &ShutdownWatch,
     ) {
         let requests = &self.requests;
-        let write_timeout = requests.app.downstream_write_timeout;
+        // Without a timeout a write may wait forever.
+        let timeout = requests.app.downstream_write_timeout;
         let address = peer_ip(&stream);
+        let socket = Socket::new(stream, timeout.unwrap_or(Duration::MAX));
         // Boxed: most connections have no handshake, and none for long.
-        let secured = Box::pin(self.secured(transport::socket(stream, write_timeout)));
+        let secured = Box::pin(self.secured(socket));
         let Some(transport) = secured.await else {
             return;
         };

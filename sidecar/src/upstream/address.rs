@@ -110,12 +110,7 @@ impl Protocol {
 }
 
 impl UpstreamAddress {
-    /// Returns true if a WebSocket can be opened: HTTP/2 without TLS has no upgrade.
-    pub(crate) fn carries_websockets(&self) -> bool {
-        !self.speaks_http_2()
-    }
-
-    /// Returns true if every request is sent over HTTP/2.
+    /// Returns true if every request is sent over HTTP/2, which has no upgrade to a WebSocket.
     pub(crate) fn speaks_http_2(&self) -> bool {
         self.protocol == Protocol::H2c
     }

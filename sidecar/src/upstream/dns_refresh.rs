@@ -93,15 +93,13 @@ fn in_order(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<Vec<Socke
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use crate::upstream::{UpstreamSettings, UpstreamTimeouts};
+    use crate::upstream::UpstreamSettings;
 
     fn upstream(address: &str) -> Arc<Upstream> {
         let settings = UpstreamSettings {
             address: address.parse().unwrap(),
-            timeouts: UpstreamTimeouts {
-                connect: Duration::from_secs(1),
-                read: None,
-            },
+            connect_timeout: Duration::from_secs(1),
+            read_timeout: None,
             tls: None,
         };
         Arc::new(Upstream::new(settings).unwrap())

@@ -38,7 +38,9 @@ impl Tries {
         is_reused: bool,
         now: Instant,
     ) -> bool {
-        let allowed = if was_not_processed(error) {
+        let is_decided = matches!(error.retry, RetryType::Decided(true));
+        // HTTP/2 says that the stream was not processed (RFC 9113 §8.7).
+        let allowed = if *error.etype() == ErrorType::H2Error && is_decided {
             true
         } else if !broke_before_response(error) {
             false
@@ -77,11 +79,6 @@ fn may_pass_soon(error: &Error) -> bool {
             | ErrorType::HandshakeError
             | ErrorType::H2Error
     )
-}
-
-/// Returns true if HTTP/2 reports that the stream was not processed (RFC 9113 §8.7).
-fn was_not_processed(error: &Error) -> bool {
-    *error.etype() == ErrorType::H2Error && matches!(error.retry, RetryType::Decided(true))
 }
 
 fn broke_before_response(error: &Error) -> bool {
