@@ -96,8 +96,7 @@ impl Exchanges {
                 (serving.decline(response).await, None)
             }
         };
-        let ended = serving.progress.ended();
-        serving.record(forward.as_ref());
+        let ended = serving.record(forward.as_ref());
         keep_alive.then_some(ended)
     }
 }

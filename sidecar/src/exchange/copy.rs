@@ -45,7 +45,12 @@ impl<C: ClientSide> Exchange<'_, C> {
             // First what the client has sent: head and body leave in one write, and a service that
             // responds to the head alone has the body by then.
             let received = self.poll_client(cx)?;
-            let uploaded = self.poll_upload(cx);
+            let moved = self.upload.poll_send(self.service, cx);
+            if moved {
+                self.deadlines.response_until = None;
+            }
+            // There is room for more of the body.
+            let uploaded = moved && !self.upload.is_received();
             let responded = self.poll_service(cx)?;
             let out = &mut self.progress.download.out;
             let sent = self.client.poll_send(out, cx)?;
@@ -54,7 +59,7 @@ impl<C: ClientSide> Exchange<'_, C> {
                 return Poll::Ready(Ok(()));
             }
             if out.is_sent() {
-                if self.upload.is_over() {
+                if self.upload.is_sent() || self.upload.has_failed() {
                     return Poll::Ready(Ok(()));
                 }
                 if !std::mem::replace(&mut self.is_rest, true) {
@@ -66,15 +71,6 @@ impl<C: ClientSide> Exchange<'_, C> {
                 return self.deadlines.poll(self.client.timer(), cx).map(Err);
             }
         }
-    }
-
-    /// Sends the waiting bytes to the service; returns true if there is room for more of the body.
-    fn poll_upload(&mut self, cx: &mut Context<'_>) -> bool {
-        let moved = self.upload.poll_send(self.service, cx);
-        if moved {
-            self.deadlines.response_until = None;
-        }
-        moved && !self.upload.is_received()
     }
 
     /// Reads the body; after its end, detects that the client leaves.

@@ -1,6 +1,7 @@
 //! The record of a request that has ended: counted, logged, traced.
 
 use std::net::IpAddr;
+use std::time::Instant;
 
 use wire::rejection::Rejection;
 
@@ -33,17 +34,19 @@ impl Exchanges {
 }
 
 impl<C> Serving<'_, C> {
-    /// Counts and logs the request, and records a rejection.
-    pub(super) fn record(mut self, forward: Option<&Forward>) {
+    /// Counts and logs the request, and records a rejection; returns the end of the request, which is
+    /// now unless it has ended.
+    pub(super) fn record(mut self, forward: Option<&Forward>) -> Instant {
         use Rejection::{UpstreamMalformed, UpstreamTimeout, UpstreamUnavailable};
         let span = std::mem::take(&mut self.request.span);
         let (request, progress) = (&self.request, &self.progress);
         let app = &self.exchanges.app;
         let sent = progress.sent();
+        let ended = progress.ended.unwrap_or_else(Instant::now);
         let completion = Completion {
             outcome: progress.outcome,
             status: sent.map(|(status, _)| status),
-            duration: Some(progress.ended().saturating_duration_since(request.began)),
+            duration: Some(ended.saturating_duration_since(request.began)),
             is_reported: progress.is_reported,
         };
         let (head, rules) = (&request.head, &request.rules.auth_policy);
@@ -75,5 +78,6 @@ impl<C> Serving<'_, C> {
             trace_id: request.ids.trace_id(&head.headers),
             ..AccessLine::default()
         });
+        ended
     }
 }

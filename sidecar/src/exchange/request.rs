@@ -82,11 +82,6 @@ impl Progress {
         }
     }
 
-    /// Returns the end of the request, which is now unless it has ended.
-    pub(super) fn ended(&self) -> Instant {
-        self.ended.unwrap_or_else(Instant::now)
-    }
-
     /// Returns the status of the response and the length of its body, if one was sent.
     pub(super) fn sent(&self) -> Option<(u16, u64)> {
         let of_service = |head: ResponseHead| (head.status.as_u16(), self.download.body_bytes);

@@ -139,11 +139,6 @@ impl Upload {
         self.is_received() && is_flushed && self.failure.is_none()
     }
 
-    /// Returns true once nothing more can be sent.
-    pub(super) fn is_over(&self) -> bool {
-        self.is_sent() || self.has_failed()
-    }
-
     /// Returns true once the service takes no more bytes.
     pub(super) const fn has_failed(&self) -> bool {
         self.failure.is_some()

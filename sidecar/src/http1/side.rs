@@ -37,7 +37,7 @@ pub(crate) struct Http1Side {
     pub(super) transport: ClientTransport,
     pub(super) activity: Activity,
     /// Received bytes that were not used yet.
-    pub(super) received: BytesMut,
+    pub(crate) received: BytesMut,
     timer: Timer,
     head_timeout: Duration,
     /// The time of the first byte of the present head.
@@ -145,11 +145,6 @@ impl Http1Side {
         let _ = tokio::time::timeout(DRAIN_TIMEOUT, self.send(&mut response)).await;
         self.close().await;
         self.discard(BodyReader::UNTIL_CLOSE).await;
-    }
-
-    /// Returns true if the client has sent anything that is not used yet.
-    pub(crate) fn has_received(&self) -> bool {
-        !self.received.is_empty()
     }
 
     /// Closes the connection, over TLS with a `close_notify`, which proves that nothing was cut off; its

@@ -108,7 +108,7 @@ impl ClientConnections {
                 Box::pin(serving).await;
             }
             Ok(false) if chose != Some(true) => http1::serve(requests, &mut side, &client).await,
-            Ok(false) if !side.has_received() => {}
+            Ok(false) if side.received.is_empty() => {}
             Ok(false) => requests.report_unparsed(RequestMalformed, client.address, false),
             Err(why) if chose == Some(true) => requests.report_unparsed(why, client.address, false),
             Err(why) => {

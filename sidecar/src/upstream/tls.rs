@@ -62,11 +62,14 @@ impl UpstreamTls {
         });
         let client = client.transpose();
         let client = client.map_err(|error: pem::Error| invalid(error.to_string()))?;
+        let authority = |it: &CertificateDer<'static>| WrappedX509::new(it.to_vec(), parse_x509);
+        let ca = read.authorities.as_deref();
+        let ca = ca.map(|all| all.iter().map(authority).collect::<Vec<_>>().into());
         Ok(Self {
             server_name: server_name.to_owned(),
             is_verified,
             files,
-            ca: read.authorities.as_deref().map(authorities),
+            ca,
             client: client.map(Arc::new),
             read: Arc::new(read),
         })
@@ -94,11 +97,4 @@ impl UpstreamTls {
         peer.options.verify_cert = self.is_verified;
         peer.options.verify_hostname = self.is_verified;
     }
-}
-
-fn authorities(certificates: &[CertificateDer<'static>]) -> Arc<CaType> {
-    let parsed = certificates
-        .iter()
-        .map(|certificate| WrappedX509::new(certificate.to_vec(), parse_x509));
-    parsed.collect::<Vec<_>>().into()
 }
