@@ -8,27 +8,22 @@ use wire::rejection::Rejection;
 
 /// Returns the rejection of a failed request; `None` if the client is gone.
 pub(crate) fn rejection_of(error: &Error) -> Option<Rejection> {
-    use ErrorType::{
-        ConnectTimedout, ConnectionClosed, H2Error, InvalidH2, InvalidHTTPHeader, ReadError,
-        ReadTimedout, TLSHandshakeTimedout, WriteError, WriteTimedout,
-    };
-    match (error.esource(), error.etype()) {
-        (
-            ErrorSource::Upstream,
-            ConnectTimedout | ReadTimedout | WriteTimedout | TLSHandshakeTimedout,
-        ) => Some(Rejection::UpstreamTimeout),
-        (ErrorSource::Upstream, InvalidHTTPHeader | InvalidH2) => {
-            Some(Rejection::UpstreamMalformed)
+    use ErrorSource::{Downstream, Internal, Unset, Upstream};
+    use ErrorType as Kind;
+    use ErrorType::{ConnectTimedout, ReadTimedout, TLSHandshakeTimedout, WriteTimedout};
+    let rejection = match (error.esource(), error.etype()) {
+        (Upstream, ConnectTimedout | ReadTimedout | WriteTimedout | TLSHandshakeTimedout) => {
+            Rejection::UpstreamTimeout
         }
-        (ErrorSource::Upstream, _) => Some(Rejection::UpstreamUnavailable),
-        (
-            ErrorSource::Downstream,
-            ReadError | WriteError | WriteTimedout | ConnectionClosed | H2Error,
-        ) => None,
-        (ErrorSource::Downstream, ReadTimedout) => Some(Rejection::RequestTimeout),
-        (ErrorSource::Downstream, _) => Some(Rejection::RequestFraming),
-        (ErrorSource::Internal | ErrorSource::Unset, _) => Some(Rejection::Internal),
-    }
+        (Upstream, Kind::InvalidHTTPHeader | Kind::InvalidH2) => Rejection::UpstreamMalformed,
+        (Upstream, _) => Rejection::UpstreamUnavailable,
+        (Downstream, Kind::ReadError | Kind::WriteError | WriteTimedout) => return None,
+        (Downstream, Kind::ConnectionClosed | Kind::H2Error) => return None,
+        (Downstream, ReadTimedout) => Rejection::RequestTimeout,
+        (Downstream, _) => Rejection::RequestFraming,
+        (Internal | Unset, _) => Rejection::Internal,
+    };
+    Some(rejection)
 }
 
 /// Returns the code with which one side has reset its stream of HTTP/2.
