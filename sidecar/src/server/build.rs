@@ -173,10 +173,13 @@ fn client_connections(config: &Config, app: Arc<App>) -> ClientConnections {
         descriptors,
     );
     let evictions = app.metrics.connections_evicted.clone();
-    let slots = ConnectionSlots::counting("public port", max, evictions);
     let requests = Exchanges::new(app, limits::max_idle(descriptors), IDLE_TIMEOUT);
-    let timeout = config.args.limits.request_header_timeout.duration();
-    ClientConnections::new(requests, config.tls.clone(), slots, timeout)
+    ClientConnections {
+        requests: Arc::new(requests),
+        tls: config.tls.clone(),
+        slots: ConnectionSlots::counting("public port", max, evictions),
+        head_timeout: config.args.limits.request_header_timeout.duration(),
+    }
 }
 
 fn pingora_conf(config: &Config) -> ServerConf {

@@ -26,27 +26,13 @@ use crate::telemetry::metrics::Counted;
 
 /// Handler of accepted connections.
 pub(crate) struct ClientConnections {
-    requests: Arc<Exchanges>,
-    tls: Option<Arc<ServerTls>>,
-    slots: ConnectionSlots,
-    head_timeout: Duration,
+    pub(crate) requests: Arc<Exchanges>,
+    pub(crate) tls: Option<Arc<ServerTls>>,
+    pub(crate) slots: ConnectionSlots,
+    pub(crate) head_timeout: Duration,
 }
 
 impl ClientConnections {
-    pub(crate) fn new(
-        requests: Exchanges,
-        tls: Option<Arc<ServerTls>>,
-        slots: ConnectionSlots,
-        head_timeout: Duration,
-    ) -> Self {
-        Self {
-            requests: Arc::new(requests),
-            tls,
-            slots,
-            head_timeout,
-        }
-    }
-
     /// Returns the transport for HTTP; `None` after a failed TLS handshake.
     async fn secured(&self, socket: Socket) -> Option<ClientTransport> {
         let Some(tls) = &self.tls else {

@@ -115,9 +115,9 @@ impl Reload {
             read_and_check(&start, &effective).map_err(command_line::with_sources::<Cli>)
         });
         let ended = |error: JoinError| ExitError::Software(error.to_string());
-        let valid = reading.await.map_err(ended)??;
-        self.apply(valid.config);
-        Ok((valid.now, valid.waiting))
+        let (now, config, waiting) = reading.await.map_err(ended)??;
+        self.apply(config);
+        Ok((now, waiting))
     }
 
     /// Applies the parts, which cannot fail.
@@ -138,15 +138,10 @@ impl Reload {
     }
 }
 
-/// A configuration that was read and is valid.
-struct ValidConfig {
-    now: ServeArgs,
-    config: Config,
-    /// Names of the settings that wait for the next start.
-    waiting: Vec<String>,
-}
+/// The settings in effect, their configuration, and the names of those that wait for the next start.
+type Read = (ServeArgs, Config, Vec<String>);
 
-fn read_and_check(start: &ServeArgs, effective: &ServeArgs) -> Result<ValidConfig, ExitError> {
+fn read_and_check(start: &ServeArgs, effective: &ServeArgs) -> Result<Read, ExitError> {
     let read = read()?;
     // With an invalid one the next start would fail.
     Config::new(&read)?;
@@ -158,11 +153,7 @@ fn read_and_check(start: &ServeArgs, effective: &ServeArgs) -> Result<ValidConfi
             "without {waiting}, which wait for the next start: {error}"
         ))
     })?;
-    Ok(ValidConfig {
-        now,
-        config,
-        waiting,
-    })
+    Ok((now, config, waiting))
 }
 
 /// Reads the settings: flag > variable > file, as at the start. Of these only the file can have

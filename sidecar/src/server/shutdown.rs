@@ -48,14 +48,6 @@ pub(crate) struct GracefulStop {
 }
 
 impl GracefulStop {
-    /// Records the failure and returns the lame-duck time: requests in flight finish, and routers
-    /// need time to notice.
-    fn stops_by_itself(&self, failure: ExitError) -> Duration {
-        tracing::error!(%failure, "the sidecar stops and has to be restarted");
-        let _ = self.failure.set(failure);
-        self.lame_duck
-    }
-
     async fn drain(&self, lame_duck: Duration) {
         self.serving.set_not_ready("stopping");
         tracing::info!(
@@ -105,7 +97,12 @@ impl ShutdownSignalWatch for GracefulStop {
                 // No router sends requests to a process at a terminal.
                 Termination::Interrupted => Duration::ZERO,
             },
-            failure = self.ends.first() => self.stops_by_itself(failure),
+            failure = self.ends.first() => {
+                tracing::error!(%failure, "the sidecar stops and has to be restarted");
+                let _ = self.failure.set(failure);
+                // Requests in flight finish, and routers need time to notice.
+                self.lame_duck
+            }
         };
         tokio::select! {
             () = self.drain(lame_duck) => {}
