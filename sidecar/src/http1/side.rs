@@ -34,8 +34,8 @@ const CLOSE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A client's connection.
 pub(crate) struct Http1Side {
-    pub(super) transport: ClientTransport,
-    pub(super) activity: Activity,
+    pub(crate) transport: ClientTransport,
+    pub(crate) activity: Activity,
     /// Received bytes that were not used yet.
     pub(crate) received: BytesMut,
     timer: Timer,
@@ -68,11 +68,6 @@ impl Http1Side {
             close_polls: None,
             is_tunnel: false,
         }
-    }
-
-    /// Returns the parts for HTTP/2.
-    pub(crate) fn into_parts(self) -> (ClientTransport, Activity, BytesMut) {
-        (self.transport, self.activity, self.received)
     }
 
     /// Reads until the bytes are the preface of HTTP/2 or differ from it, if only by the first

@@ -35,7 +35,7 @@ pub(crate) async fn serve(
     goodbye: &Notify,
     mut shutdown: ShutdownWatch,
 ) {
-    let (transport, activity, received) = side.into_parts();
+    let (transport, activity, received) = (side.transport, side.activity, side.received);
     activity.speaks_http_2();
     let (reporter, address) = (Arc::clone(exchanges), client.address);
     let report = move || reporter.report_unparsed(Rejection::RequestMalformed, address, false);

@@ -89,7 +89,7 @@ impl Pool {
     }
 
     /// Keeps a connection for more requests of `key`.
-    pub(super) fn put(&self, kept: Kept, key: u64, now: Instant) {
+    pub(super) fn put(&self, kept: Kept, key: u64, used: Instant) {
         let mut open = self.open.lock();
         let is_idle = |entry: &Entry| matches!(entry.kept, Kept::Http1(_));
         if open.entries.len() >= self.max_idle
@@ -97,7 +97,6 @@ impl Pool {
         {
             open.entries.remove(oldest);
         }
-        let used = now;
         open.entries.push_back(Entry { kept, key, used });
         let is_swept = std::mem::replace(&mut open.is_swept, true);
         drop(open);
