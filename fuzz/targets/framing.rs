@@ -4,9 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use wire::http::framing::requests::{FramingError, Part, RequestBoundaries};
-
-const REJECTED: &[u8] = b"GET / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n";
+use wire::http::framing::requests::RequestBoundaries;
 
 /// Checks with a more lenient parser that the bytes are whole requests, bodies included; returns
 /// `None` where that parser accepts none, and within a head.
@@ -66,39 +64,25 @@ fn after_chunks(bytes: &[u8]) -> Option<Option<usize>> {
     }
 }
 
-/// Parses the bytes in pieces of one size; an error has the number of bytes before it.
-fn followed(bytes: &[u8], size: usize) -> (RequestBoundaries, Result<(), (usize, Part)>) {
+/// Parses the bytes in pieces of one size; `None` where they are rejected.
+fn followed(bytes: &[u8], size: usize) -> Option<RequestBoundaries> {
     let mut requests = RequestBoundaries::default();
-    let mut before = 0;
-    for piece in bytes.chunks(size) {
-        if let Err(FramingError { passed, part, .. }) = requests.follow(piece) {
-            return (requests, Err((before + passed, part)));
-        }
-        before += piece.len();
-    }
-    (requests, Ok(()))
+    let mut pieces = bytes.chunks(size);
+    pieces
+        .all(|piece| requests.follow(piece).is_ok())
+        .then_some(requests)
 }
 
 fuzz_target!(|data: &[u8]| {
     let Some((&size, bytes)) = data.split_first() else {
         return;
     };
-    let (mut requests, whole) = followed(bytes, bytes.len().max(1));
-    match (whole, followed(bytes, usize::from(size).max(1)).1) {
-        (Ok(()), Ok(())) => {}
-        // A part of the head or of a chunk's line may have been accepted before.
-        (Err((_, whole)), Err((_, pieces))) => {
-            assert_eq!(whole, pieces, "{}", bytes.escape_ascii());
-        }
-        (whole, pieces) => panic!("{whole:?}, {pieces:?}: {}", bytes.escape_ascii()),
-    }
-    if whole.is_ok()
-        && let Some(is_whole) = is_whole(bytes)
-    {
-        let next = requests
-            .follow(REJECTED)
-            .map_err(|rejected| (rejected.passed, rejected.part));
-        let seen = next == Err((0, Part::Head));
-        assert_eq!(seen, is_whole, "{}", bytes.escape_ascii());
+    let whole = followed(bytes, bytes.len().max(1));
+    let pieces = followed(bytes, usize::from(size).max(1));
+    let is_between = whole.map(|requests| requests.is_between());
+    let in_pieces = pieces.map(|requests| requests.is_between());
+    assert_eq!(is_between, in_pieces, "{}", bytes.escape_ascii());
+    if let (Some(is_between), Some(is_whole)) = (is_between, is_whole(bytes)) {
+        assert_eq!(is_between, is_whole, "{}", bytes.escape_ascii());
     }
 });

@@ -12,16 +12,15 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
-use wire::http::framing::requests::{FramingError, Part, RequestBoundaries};
+use wire::http::framing::requests::{FramingError, RequestBoundaries};
 use wire::rejection::Rejection;
 
 use crate::net::connection_slots::{Activity, OpenStream};
 use crate::net::unfinished::{Exhausted, Held};
 
-/// Bytes that hyper rejects as a head, whatever part of a head precedes them.
-const NO_REQUEST: &[u8] = b"\0\r\n\r\n";
-/// Bytes that hyper rejects between the data of chunks.
-const NO_CHUNK: &[u8] = b"\r\r";
+/// Bytes that hyper rejects in a head, whatever part of it precedes them, and between the data of
+/// chunks. They end in an empty line: a head that has begun is parsed once it has its end.
+const NO_REQUEST: &[u8] = b"\r\r\r\n\r\n";
 
 /// A socket, or TLS on it, under hyper.
 pub(super) struct Http1Guard<S, R> {
@@ -48,20 +47,8 @@ pub(super) struct Http1Guard<S, R> {
 /// A rejected head or chunk that hyper does not see.
 struct Withheld {
     rejection: Rejection,
-    /// Unread rest of [`NO_REQUEST`] or [`NO_CHUNK`].
+    /// Unread rest of [`NO_REQUEST`].
     substitute: &'static [u8],
-}
-
-impl From<FramingError> for Withheld {
-    fn from(error: FramingError) -> Self {
-        Self {
-            rejection: error.rejection,
-            substitute: match error.part {
-                Part::Head => NO_REQUEST,
-                Part::Chunks => NO_CHUNK,
-            },
-        }
-    }
 }
 
 struct Replacement {
@@ -159,7 +146,6 @@ impl<S, R> Http1Guard<S, R> {
         let kept = 2 * self.requests.unfinished_head();
         self.unfinished.set(kept).map_err(|Exhausted| FramingError {
             passed: received.len(),
-            part: Part::Head,
             rejection: Rejection::ServerBusy,
         })
     }
@@ -254,7 +240,10 @@ impl<S: AsyncRead + Unpin, R: Unpin> AsyncRead for Http1Guard<S, R> {
                 return Poll::Ready(Ok(()));
             };
             buffer.set_filled(before + error.passed);
-            this.withheld = Some(Withheld::from(error));
+            this.withheld = Some(Withheld {
+                rejection: error.rejection,
+                substitute: NO_REQUEST,
+            });
         }
         if let Some(withheld) = &mut this.withheld {
             let length = withheld.substitute.len().min(buffer.remaining());
