@@ -1,6 +1,6 @@
 //! The decision about one request: forward it, respond with the current user, or reject it.
 //!
-//! Pure: the request's head, the keys and the time come in as arguments. `proxy` carries it out.
+//! Pure: the request's head, the keys and the time come in as arguments. `exchange` carries it out.
 
 use std::sync::Arc;
 

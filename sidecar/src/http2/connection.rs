@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use h2::server::Builder;
 use pingora::server::ShutdownWatch;
-use runtime::net::connection_slots::Activity;
 use runtime::net::listener::CLIENT_IDLE;
 use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
