@@ -13,8 +13,8 @@ use wire::keys::signing_type::SigningType;
 use crate::cli::{Cli, ServeArgs};
 use crate::config::live::Rules;
 use crate::issuers::IssuerSettings;
-use crate::issuers::schedule::Schedule;
 use crate::issuers::source::SourceSettings;
+use crate::issuers::task::schedule::Schedule;
 use crate::issuers::token_cache::TokenCacheConfig;
 use crate::upstream::{UpstreamSettings, UpstreamTls};
 

@@ -1,21 +1,12 @@
 //! The issuers: each has one task, which fetches its keys and publishes them for the requests.
 
-mod backoff;
 pub(crate) mod cache;
 pub(crate) mod current;
-pub(crate) mod fetch;
-mod http_client;
 pub(crate) mod issuer_keys;
-mod jwks;
-pub(crate) mod jwks_address;
 pub(crate) mod key_metrics;
-pub(crate) mod key_response;
-pub(crate) mod kubernetes;
 pub(crate) mod on_demand;
-pub(crate) mod proxy;
 pub(crate) mod readiness;
 pub(crate) mod revocations;
-pub(crate) mod schedule;
 pub(crate) mod source;
 pub(crate) mod task;
 pub(crate) mod token_cache;

@@ -21,8 +21,8 @@ use wire::keys::{Algorithm, KeyError, KeySet, VerificationKey};
 use wire::token::revocations::MAX_LIST_BYTES;
 
 use super::current::{FetchTime, InstalledKeys};
-use super::http_client::MAX_BODY_BYTES;
 use super::revocations::Revocations;
+use super::source::http_client::MAX_BODY_BYTES;
 use crate::telemetry::metrics::Metrics;
 
 /// The longest fetched set and list, with room for the rest of the file.
@@ -317,8 +317,8 @@ mod tests {
     use wire::keys::signing_type::SigningType;
 
     use super::super::current::{CurrentKeys, KeySetFingerprint};
-    use super::super::jwks::tests::{ONE, OTHER, set_of};
     use super::super::revocations::tests::list_of;
+    use super::super::source::jwks::tests::{ONE, OTHER, set_of};
     use super::*;
     use crate::telemetry::metrics::TokenCacheCounters;
 

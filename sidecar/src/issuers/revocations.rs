@@ -12,7 +12,7 @@ use wire::token::revocations::{RevocationList, RevocationListError};
 
 use super::cache::CachedList;
 use super::current::{CurrentKeys, FetchTime};
-use super::http_client::{TransportError, Unexpected};
+use super::source::http_client::{TransportError, Unexpected};
 use crate::telemetry::metrics::{ListResult, Metrics};
 
 /// An auth server signs its list anew every ten minutes: an older signature is a replay, or of a

@@ -2,9 +2,16 @@
 //! fetch are validated before any is trusted.
 
 pub(crate) mod auth_server;
+pub(crate) mod fetch;
 pub(crate) mod file;
+pub(super) mod http_client;
 pub(crate) mod issuer_url;
+pub(super) mod jwks;
+pub(crate) mod jwks_address;
+mod key_response;
 pub(crate) mod key_set;
+pub(crate) mod kubernetes;
+pub(crate) mod proxy;
 
 use std::path::PathBuf;
 
@@ -14,10 +21,10 @@ use runtime::process::exit::ExitError;
 use wire::keys::signing_type::SigningType;
 
 use self::auth_server::{Application, EndpointSettings, KeyEndpointSource};
+use self::fetch::{FetchError, Fetched, Purpose};
 use self::file::KeyFile;
 use self::key_set::{KeySetSettings, KeySetSource, Location};
 use super::cache::{CacheScope, KeyCacheSettings};
-use super::fetch::{FetchError, Fetched, Purpose};
 use super::revocations::FetchedList;
 
 /// The settings of one source.

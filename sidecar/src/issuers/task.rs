@@ -5,6 +5,9 @@
 //! A failure is logged and retried at the next tick; the last good key stays (contract §7). While
 //! no key is usable, the fetch is retried before the tick as well (docs/adr/0025).
 
+mod backoff;
+pub(crate) mod schedule;
+
 use std::convert::Infallible;
 use std::future::{pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,13 +22,13 @@ use tokio::time::{Interval, MissedTickBehavior, interval_at, sleep_until};
 use tokio_cron_scheduler::JobSchedulerError;
 use wire::keys::KeySet;
 
+use self::backoff::Backoff;
+use self::schedule::{Schedule, Tick, Ticks};
 use super::IssuerSettings;
-use super::backoff::Backoff;
 use super::cache::KeyCache;
 use super::current::{CurrentKeys, FailedFetch, InstallOutcome, KeySetFingerprint};
-use super::fetch::{FetchError, Purpose};
 use super::revocations::{FetchedList, RevocationRefresh};
-use super::schedule::{Schedule, Tick, Ticks};
+use super::source::fetch::{FetchError, Purpose};
 use super::source::{KeySource, SourceSettings};
 use crate::telemetry::metrics::{Metrics, RefreshResult};
 

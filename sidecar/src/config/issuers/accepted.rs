@@ -1,7 +1,7 @@
 //! The accepted `iss` of a table: one, the cluster's own, or one for each tenant.
 
 use crate::cli::issuer_table::IssuerTable;
-use crate::issuers::kubernetes;
+use crate::issuers::source::kubernetes;
 
 /// Max number of tenants: a token that is not cached is compared with each.
 const MAX_TENANTS: usize = 256;

@@ -24,13 +24,13 @@ use crate::identity::field_name::plain_name;
 use crate::identity::user_header::UserHeader;
 use crate::issuers::IssuerSettings;
 use crate::issuers::cache::KeyCacheSettings;
-use crate::issuers::jwks_address::JwksAddressError;
-use crate::issuers::kubernetes;
-use crate::issuers::proxy::KeysProxy;
 use crate::issuers::source::SourceSettings;
 use crate::issuers::source::file::KeyFile;
 use crate::issuers::source::issuer_url::IssuerUrl;
+use crate::issuers::source::jwks_address::JwksAddressError;
 use crate::issuers::source::key_set::{KeySetSettings, Location};
+use crate::issuers::source::kubernetes;
+use crate::issuers::source::proxy::KeysProxy;
 
 /// The name stands in labels of metrics and in names of files.
 const MAX_NAME_BYTES: usize = 32;

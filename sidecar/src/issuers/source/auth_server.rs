@@ -10,11 +10,11 @@ use wire::keys::signing_type::SigningType;
 use wire::keys::{KeySet, VerificationKey};
 use wire::token::revocations::MAX_LIST_BYTES;
 
+use super::fetch::{FetchError, Fetched};
+use super::http_client::{KeyRequest, KeyResponse, Transport, TransportError};
+use super::jwks::{self, CachedJwks, JWK_SET};
+use super::key_response::{KeyResponseError, key_string};
 use crate::discovery::{AuthServer, Instance, RecentAttempts};
-use crate::issuers::fetch::{FetchError, Fetched};
-use crate::issuers::http_client::{KeyRequest, KeyResponse, Transport, TransportError};
-use crate::issuers::jwks::{self, CachedJwks, JWK_SET};
-use crate::issuers::key_response::{KeyResponseError, key_string};
 use crate::issuers::revocations::{FetchedList, ListError};
 
 /// Relative to the auth server's context path.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use runtime::files::bounded_read::{self, ReadError};
 use wire::keys::{Algorithm, KeyError, KeySet};
 
-use crate::issuers::http_client::MAX_BODY_BYTES;
+use super::http_client::MAX_BODY_BYTES;
 
 /// One file and how its keys may be used.
 #[derive(Debug, Clone)]

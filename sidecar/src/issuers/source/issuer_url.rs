@@ -6,8 +6,8 @@ use runtime::logs::sanitize::LogText;
 use serde::Deserialize;
 use wire::keys::BYTE_ORDER_MARK;
 
-use crate::issuers::http_client::Unexpected;
-use crate::issuers::jwks_address::{JwksAddress, JwksAddressError};
+use super::http_client::Unexpected;
+use super::jwks_address::{JwksAddress, JwksAddressError};
 
 /// The path of the document, behind the issuer without its final slash.
 const DOCUMENT: &str = "/.well-known/openid-configuration";

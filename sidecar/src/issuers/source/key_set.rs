@@ -12,12 +12,12 @@ use runtime::tls::peer::PeerFiles;
 use wire::keys::{Algorithm, KeySet};
 use zeroize::Zeroizing;
 
+use super::fetch::{FetchError, Purpose};
+use super::http_client::{KeyRequest, MAX_BODY_BYTES, Transport};
 use super::issuer_url::{DocumentError, IssuerUrl};
-use crate::issuers::fetch::{FetchError, Purpose};
-use crate::issuers::http_client::{KeyRequest, MAX_BODY_BYTES, Transport};
-use crate::issuers::jwks::{self, CachedJwks, JWK_SET};
-use crate::issuers::jwks_address::JwksAddress;
-use crate::issuers::proxy::KeysProxy;
+use super::jwks::{self, CachedJwks, JWK_SET};
+use super::jwks_address::JwksAddress;
+use super::proxy::KeysProxy;
 
 /// Max. freshness: a longer promise of the issuer would keep a revoked key trusted.
 const MAX_FRESHNESS: Duration = Duration::from_secs(300);

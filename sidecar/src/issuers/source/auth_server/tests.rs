@@ -6,8 +6,8 @@ use std::sync::mpsc;
 use std::thread;
 
 use super::*;
-use crate::issuers::http_client::MAX_BODY_BYTES;
-use crate::issuers::jwks::tests::{ONE, OTHER, set_of};
+use crate::issuers::source::http_client::MAX_BODY_BYTES;
+use crate::issuers::source::jwks::tests::{ONE, OTHER, set_of};
 
 const KEY: &str = "0123456789abcdef0123456789abcdef";
 

@@ -9,7 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
 
-use super::source::key_set::bearer_token;
+use super::key_set::bearer_token;
 
 /// The key set of the API server.
 pub(crate) const JWKS_URL: &str = "https://kubernetes.default.svc/openid/v1/jwks";

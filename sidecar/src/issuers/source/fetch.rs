@@ -5,9 +5,9 @@ use wire::keys::{KeyError, KeySet};
 use super::http_client::{TransportError, Unexpected};
 use super::jwks::JwksError;
 use super::key_response::KeyResponseError;
-use super::revocations::FetchedList;
-use super::source::issuer_url::DocumentError;
+use super::issuer_url::DocumentError;
 use crate::discovery::DiscoveryError;
+use crate::issuers::revocations::FetchedList;
 
 /// The reason why a fetch brought no keys. One line each, for the log.
 #[derive(Debug, thiserror::Error)]

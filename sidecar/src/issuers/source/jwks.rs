@@ -94,7 +94,7 @@ fn remembered(response: &KeyResponse, keys: &KeySet) -> Option<CachedJwks> {
 
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-pub(super) mod tests {
+pub(crate) mod tests {
     use serde_json::json;
     use wire::keys::signing_type::SigningType;
     use zeroize::Zeroizing;
