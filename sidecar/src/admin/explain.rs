@@ -20,7 +20,7 @@ use wire::explain::observer::Observer;
 use wire::explain::report::Explanation;
 use wire::rejection::Rejection;
 
-use self::request::{ExplainRequest, RequestError};
+use self::request::ExplainRequest;
 use self::upstream_preview::{lines_of, without_tokens};
 use crate::config::live::{CurrentRules, Rules};
 use crate::decision::authorize::{Decision, Forward};
@@ -56,22 +56,15 @@ impl Explainer {
     }
 
     /// Explains a request.
-    ///
-    /// # Errors
-    /// The part of the input that is not a request.
-    pub(crate) fn explain(
-        &self,
-        question: &ExplainRequest,
-        now: SystemTime,
-    ) -> Result<Explanation, RequestError> {
-        let raw = question.raw_head()?;
+    pub(crate) fn explain(&self, question: &ExplainRequest, now: SystemTime) -> Explanation {
         let mut explanation = Explanation {
             at: question.at.unwrap_or_else(|| unix_seconds(now)),
             ..Explanation::default()
         };
-        let line = format!("{} {}", question.method, question.target);
-        explanation.learned("request", without_tokens(&line));
-        let decided = match read(&raw) {
+        let line = question.head.lines().next().unwrap_or_default();
+        let line = line.trim_end_matches(" HTTP/1.1");
+        explanation.learned("request", without_tokens(line));
+        let decided = match read(question.head.as_bytes()) {
             Ok(head) => self.decide(&head, &mut explanation),
             Err(rejection) => explanation.check("framing", Err(rejection)),
         };
@@ -79,7 +72,7 @@ impl Explainer {
             Ok((outcome, reported)) => explanation.conclude(outcome, reported),
             Err(rejection) => explanation.conclude("refused", Some(rejection)),
         }
-        Ok(explanation)
+        explanation
     }
 
     /// Returns the outcome, and a rejection that is only reported.
@@ -172,12 +165,13 @@ async fn explain(
         )
             .into_response();
     }
-    let question =
-        serde_json::from_slice::<ExplainRequest>(&body).map_err(|_| RequestError::ExplainRequest);
-    let explanation = question.and_then(|question| explainer.explain(&question, SystemTime::now()));
-    match explanation.map(|explanation| serde_json::to_vec(&explanation)) {
-        Ok(Ok(json)) => ([(header::CONTENT_TYPE, JSON)], json).into_response(),
-        Ok(Err(_)) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
-        Err(why) => (StatusCode::BAD_REQUEST, format!("{why}\n")).into_response(),
+    let Ok(question) = serde_json::from_slice(&body) else {
+        let why = "the request is not in JSON, or lacks a member\n";
+        return (StatusCode::BAD_REQUEST, why).into_response();
+    };
+    let explanation = explainer.explain(&question, SystemTime::now());
+    match serde_json::to_vec(&explanation) {
+        Ok(json) => ([(header::CONTENT_TYPE, JSON)], json).into_response(),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
 }

@@ -133,7 +133,7 @@ fn explain_is_for_loopback_and_for_no_page_of_another_site() {
     let stack = ForgedStack::start();
     let admin = stack.sidecar.admin();
     let json = "application/json";
-    let question = r#"{"method":"GET","target":"/","headers":[["host","a"]]}"#;
+    let question = r#"{"head":"GET / HTTP/1.1\r\nhost: a\r\n\r\n"}"#;
     let (own_host, long) = (admin.to_string(), " ".repeat(200_000));
     let (evil_host, evil) = ("evil.example", Some("http://evil.example"));
     for (media_type, host, origin, body, status) in [
