@@ -4,4 +4,4 @@ pub(crate) mod drain;
 pub(crate) mod explain;
 pub(crate) mod probes;
 pub(crate) mod status;
-pub(crate) mod suggest;
+mod suggest;

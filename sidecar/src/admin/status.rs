@@ -1,5 +1,5 @@
 //! `GET /` on the admin port: readiness, the pass-list lines of report-only mode, and the
-//! configuration in force, as text.
+//! configuration in force, as text. `GET /suggest` is the lines alone.
 //!
 //! It has no facts of its own, and the admin port serves it to loopback peers only.
 
@@ -13,22 +13,35 @@ use runtime::admin::health::Health;
 use runtime::process::clock::unix_now;
 use wire::explain::report::moment;
 
-use super::suggest::Suggestions;
+use super::suggest::pass_list;
 use crate::config::live::CurrentRules;
+use crate::telemetry::reported_paths::ReportedPaths;
 
 /// The sources of the page.
 #[derive(Debug, Clone)]
 pub(crate) struct Status {
     pub(crate) health: Health,
     pub(crate) rules: Arc<CurrentRules>,
-    pub(crate) suggestions: Suggestions,
+    pub(crate) reported: Arc<ReportedPaths>,
 }
 
 impl Status {
-    /// Returns the route.
+    /// Returns the routes.
     pub(crate) fn routes(self) -> Router {
         let status = async |State(this): State<Self>| this.text();
-        Router::new().route("/", get(status)).with_state(self)
+        let suggest = async |State(this): State<Self>| this.suggestion();
+        Router::new()
+            .route("/", get(status))
+            .route("/suggest", get(suggest))
+            .with_state(self)
+    }
+
+    fn suggestion(&self) -> String {
+        let rules = self.rules.load();
+        pass_list(
+            &self.reported.counts(),
+            rules.auth_policy.interceptor.context(),
+        )
     }
 
     fn text(&self) -> String {
@@ -54,7 +67,7 @@ impl Status {
             let said: String = said.map(|said| format!(": {said}")).collect();
             let _ = writeln!(text, "#   {mark}{}{said}", condition.name);
         }
-        let suggestion = self.suggestions.text();
+        let suggestion = self.suggestion();
         if !suggestion.is_empty() {
             text += &format!("\n# Requests without a token, as pass-list lines\n{suggestion}");
         }

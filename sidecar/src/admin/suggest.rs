@@ -1,46 +1,18 @@
-//! `GET /suggest`: the requests that report-only mode let through without a token, as a pass list.
+//! The requests that report-only mode let through without a token, as a pass list.
 //!
 //! A proposal only: a line that opens more than a page or two is a comment.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use axum::Router;
-use axum::extract::State;
-use axum::routing::get;
 use wire::http::path_patterns::ContextPath;
 
-use crate::config::live::CurrentRules;
-use crate::telemetry::reported_paths::{Reported, ReportedPaths};
+use crate::telemetry::reported_paths::Reported;
 
 /// Methods that no client expects to change something (RFC 9110 §9.2.1).
 const SAFE: [&str; 3] = ["GET", "HEAD", "OPTIONS"];
 
-/// The sources of a suggestion.
-#[derive(Debug, Clone)]
-pub(crate) struct Suggestions {
-    pub(crate) rules: Arc<CurrentRules>,
-    pub(crate) reported: Arc<ReportedPaths>,
-}
-
-impl Suggestions {
-    /// Returns the route.
-    pub(crate) fn routes(self) -> Router {
-        let suggest = async |State(this): State<Self>| this.text();
-        Router::new()
-            .route("/suggest", get(suggest))
-            .with_state(self)
-    }
-
-    /// Returns the pass list; empty if no request was let through without a token.
-    pub(crate) fn text(&self) -> String {
-        let rules = self.rules.load();
-        let context = rules.auth_policy.interceptor.context();
-        pass_list(&self.reported.counts(), context)
-    }
-}
-
-fn pass_list(reported: &Reported, context: &ContextPath) -> String {
+/// Returns the pass list; empty if no request was let through without a token.
+pub(super) fn pass_list(reported: &Reported, context: &ContextPath) -> String {
     let mut open: BTreeMap<&str, (Vec<&str>, u64)> = BTreeMap::new();
     let mut others = reported.others;
     for (template, count) in &reported.templates {
@@ -80,6 +52,7 @@ mod tests {
     use wire::rejection::Rejection;
 
     use super::*;
+    use crate::telemetry::reported_paths::ReportedPaths;
 
     #[test]
     fn a_line_that_opens_much_is_a_comment() {

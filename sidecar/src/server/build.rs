@@ -19,7 +19,6 @@ use crate::admin::drain::Drain;
 use crate::admin::explain::Explainer;
 use crate::admin::probes;
 use crate::admin::status::Status;
-use crate::admin::suggest::Suggestions;
 use crate::app::App;
 use crate::app::limits;
 use crate::background::{supervised, until_stopped};
@@ -117,19 +116,14 @@ fn admin_routes(config: &Config, app: &App, stop: &GracefulStop) -> Router {
         request_ids: app.request_ids,
         to_http_2: config.upstream.address.speaks_http_2(),
     };
-    let suggestions = Suggestions {
-        rules: Arc::clone(&app.rules),
-        reported: Arc::clone(&app.request_logger.reported),
-    };
     let status = Status {
         health: app.health.clone(),
         rules: Arc::clone(&app.rules),
-        suggestions: suggestions.clone(),
+        reported: Arc::clone(&app.request_logger.reported),
     };
     drain
         .routes()
         .merge(explainer.routes())
-        .merge(suggestions.routes())
         .merge(status.routes())
 }
 
