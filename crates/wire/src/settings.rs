@@ -29,7 +29,8 @@ pub fn whole_patterns(pieces: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<
             patterns.push(std::mem::take(&mut methods));
         }
     }
-    if !methods.is_empty() {
+    // The comma behind the last one is ours.
+    if methods.pop().is_some() {
         patterns.push(methods);
     }
     patterns
@@ -80,7 +81,9 @@ mod tests {
             ("GET,HEAD /a,/b", &["GET,HEAD /a", "/b"]),
             ("/b,M-SEARCH /a", &["/b", "M-SEARCH /a"]),
             ("GET,/a", &["GET,/a"]),
-            ("/a,GET", &["/a", "GET,"]),
+            ("/a,GET", &["/a", "GET"]),
+            ("GET,HEAD", &["GET,HEAD"]),
+            ("GET,", &["GET,"]),
             ("", &[""]),
         ] {
             assert_eq!(whole_patterns(given.split(',')), expected, "{given}");
