@@ -20,6 +20,12 @@ const METHODS: [Method; 5] = [
     Method::DELETE,
 ];
 
+/// The treatments of a request.
+const PUBLIC: &str = "public";
+const OPTIONAL: &str = "open without a token";
+const CLOSED: &str = "closed without a token";
+const OWN: &str = "the sidecar's own";
+
 /// Characters that a path has in escapes; text beyond ASCII is escaped anyway.
 const ESCAPED: &AsciiSet = &CONTROLS.add(b' ');
 
@@ -31,18 +37,18 @@ pub(super) fn comments(args: &RulesArgs, policy: &AuthPolicy) -> Result<String, 
     let (public, optional) = (pass_list(args)?, optional_list(args)?);
     let interceptor = &policy.interceptor;
     let mut lines = Vec::new();
-    for (name, list, class) in [
-        ("public", &public, Class::Public),
-        ("optional", &optional, Class::Optional),
+    for (name, list, treatment) in [
+        ("public", &public, PUBLIC),
+        ("optional", &optional, OPTIONAL),
     ] {
         for pattern in list.patterns() {
-            let what = describe(interceptor, pattern.methods(), pattern, class);
+            let what = describe(interceptor, pattern.methods(), pattern, treatment);
             lines.push(format!("{name}: {what}"));
         }
     }
     for rule in policy.access_rules.rules() {
         for path in &rule.paths {
-            let what = describe(interceptor, &rule.methods, path, Class::NeedsToken);
+            let what = describe(interceptor, &rule.methods, path, CLOSED);
             lines.push(format!("rule {}: {what}", rule.name));
         }
     }
@@ -50,33 +56,12 @@ pub(super) fn comments(args: &RulesArgs, policy: &AuthPolicy) -> Result<String, 
     Ok(lines.iter().map(|line| format!("# {line}\n")).collect())
 }
 
-/// The treatment of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Class {
-    Public,
-    Optional,
-    NeedsToken,
-    /// Served or rejected by the sidecar itself.
-    Own,
-}
-
-impl Class {
-    const fn text(self) -> &'static str {
-        match self {
-            Self::Public => "public",
-            Self::Optional => "open without a token",
-            Self::NeedsToken => "closed without a token",
-            Self::Own => "the sidecar's own",
-        }
-    }
-}
-
-/// Describes a pattern whose requests should be of `class`.
+/// Describes a pattern whose requests should have this treatment.
 fn describe(
     interceptor: &Interceptor,
     methods: &Methods,
     pattern: &PathPattern,
-    class: Class,
+    treatment: &'static str,
 ) -> String {
     let context = interceptor.context().as_str();
     let (names, tried) = match methods.are_all() {
@@ -101,22 +86,22 @@ fn describe(
                 .map(move |method| class_of(interceptor, method, &path))
         })
         .collect();
-    if let Some(other) = found.first().filter(|_| !found.contains(&class)) {
-        line += &format!("; catches nothing: these paths are {}", other.text());
+    if let Some(other) = found.first().filter(|_| !found.contains(&treatment)) {
+        line += &format!("; catches nothing: these paths are {other}");
     }
     line
 }
 
 /// Classifies a request without a token and with one.
-fn class_of(interceptor: &Interceptor, method: &Method, path: &str) -> Class {
+fn class_of(interceptor: &Interceptor, method: &Method, path: &str) -> &'static str {
     let token = HeaderValue::from_static("Bearer token");
     let with_token = HeaderMap::from_iter([(header::AUTHORIZATION, token)]);
     let without_token = HeaderMap::new();
     let classify = |headers| interceptor.classify(method, path.as_bytes(), headers);
     match (classify(&without_token), classify(&with_token)) {
-        (AuthRequirement::Pass, AuthRequirement::Pass) => Class::Public,
-        (AuthRequirement::Pass, _) => Class::Optional,
-        (_, AuthRequirement::NeedsToken(_)) => Class::NeedsToken,
-        _ => Class::Own,
+        (AuthRequirement::Pass, AuthRequirement::Pass) => PUBLIC,
+        (AuthRequirement::Pass, _) => OPTIONAL,
+        (_, AuthRequirement::NeedsToken(_)) => CLOSED,
+        _ => OWN,
     }
 }
