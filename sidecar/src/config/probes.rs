@@ -62,26 +62,25 @@ fn service_probe(mut probe: Probe, upstream: &UpstreamAddress) -> ServiceProbe {
 }
 
 fn address(probe: &Probe, upstream: &UpstreamAddress) -> UpstreamAddress {
-    let protocol = match (&probe.action, upstream.protocol) {
-        (
-            Action::Http {
-                scheme: Some(Scheme::Https),
-                ..
-            },
-            _,
-        )
-        | (Action::Http { scheme: None, .. }, Protocol::Https) => Protocol::Https,
+    let protocol = match &probe.action {
+        Action::Http {
+            scheme: Some(Scheme::Https),
+            ..
+        } => Protocol::Https,
+        Action::Http { scheme: None, .. } if upstream.protocol == Protocol::Https => {
+            Protocol::Https
+        }
         // To a service of HTTP/2 the kubelet speaks HTTP/1.1 too.
         _ => Protocol::Http,
     };
-    let endpoint = match (&upstream.endpoint, probe.port) {
-        (same, None) => same.clone(),
-        (Endpoint::Tcp { host, .. }, Some(port)) => Endpoint::Tcp {
-            host: host.clone(),
-            port: port.get(),
-        },
-        (Endpoint::Unix(_), Some(port)) => Endpoint::Tcp {
-            host: "127.0.0.1".to_owned(),
+    let host = match &upstream.endpoint {
+        Endpoint::Tcp { host, .. } => host.as_str(),
+        Endpoint::Unix(_) => "127.0.0.1",
+    };
+    let endpoint = match probe.port {
+        None => upstream.endpoint.clone(),
+        Some(port) => Endpoint::Tcp {
+            host: host.to_owned(),
             port: port.get(),
         },
     };
