@@ -187,10 +187,20 @@ fn a_command_that_revokes_nothing_in_particular_is_rejected() {
         (&["--user", "a", "--before", "2099-01-01T00:00:00Z"], 64),
         // There is no key pair yet.
         (&["--user", "a"], 69),
+        (&["--app", "a"], 69),
+        (&["--jti", "a"], 69),
     ] {
         let words = [&["revoke", "--store", &store], arguments].concat();
         let end = Program::AuthServer.run(&words);
         assert_eq!(end.code, Some(code), "{arguments:?}: {}", end.stderr);
+        let says_the_same = end.stderr.contains("holds no key pair yet");
+        assert_eq!(says_the_same, code == 69, "{arguments:?}: {}", end.stderr);
+        assert_eq!(
+            end.stderr.lines().count(),
+            1,
+            "{arguments:?}: {}",
+            end.stderr
+        );
     }
 }
 
