@@ -79,7 +79,7 @@ impl App {
             close_streams_on_expiry: args.limits.close_streams_on_expiry,
             metrics,
             registry: Arc::new(registry),
-            request_ids: args.tracing.request_id,
+            request_ids: args.access.request_id,
             health,
             draining: Draining::default(),
         })

@@ -1,14 +1,12 @@
 //! The command line. Each doc comment is the help text of its command or flag.
 
-pub(crate) mod enforcement_args;
 pub(crate) mod explain_args;
 pub(crate) mod issuer_table;
-mod key_args;
+pub(crate) mod key_args;
 mod limit_args;
 mod listen_args;
 mod log_args;
 pub(crate) mod policy_args;
-pub(crate) mod revocation_args;
 pub(crate) mod rule_args;
 mod serve_args;
 pub(crate) mod service_args;

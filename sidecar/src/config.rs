@@ -12,11 +12,11 @@ use wire::keys::signing_type::SigningType;
 
 use crate::cli::{Cli, ServeArgs};
 use crate::config::live::Rules;
+use crate::discovery::AuthServer;
 use crate::issuers::IssuerSettings;
 use crate::issuers::source::SourceSettings;
-use crate::issuers::task::schedule::Schedule;
 use crate::issuers::token_cache::TokenCacheConfig;
-use crate::upstream::{UpstreamSettings, UpstreamTls};
+use crate::upstream::{UpstreamSettings, UpstreamTimeouts, UpstreamTls};
 
 mod access_rules;
 mod flag_value;
@@ -58,7 +58,6 @@ pub(crate) struct Config {
     pub(crate) upstream: UpstreamSettings,
     /// At least one.
     pub(crate) issuers: Vec<IssuerSettings>,
-    pub(crate) schedule: Schedule,
     pub(crate) token_cache: TokenCacheConfig,
 }
 
@@ -79,10 +78,16 @@ impl Config {
         of_settings.extend(access_rules::warnings(&args.rules, &issuers.known)?);
         of_settings.extend(policy::dotted_claims(args));
         of_settings.extend(upstream_tls.as_ref().and_then(UpstreamTls::unverified));
-        of_settings.extend(expired(tls.as_deref(), upstream_tls.as_ref(), unix_now()));
+        let now = unix_now();
+        of_settings.extend(tls.as_deref().and_then(|tls| tls.expired(now)));
+        of_settings.extend(
+            upstream_tls
+                .as_ref()
+                .and_then(|tls| tls.expired_certificate(now)),
+        );
         let sources_of_keys = std::mem::take(&mut issuers.sources);
         let auth_policy = auth_policy(&args.rules, &upstream, issuers)?;
-        reporting::check(args, auth_policy.reporting_until, unix_now())?;
+        reporting::check(args, auth_policy.reporting_until, now)?;
         let sources = auth_policy.interceptor.sources();
         policy::reject_idle_cookie_origins(&args.rules.tokens, sources)?;
         let rules = Rules {
@@ -102,7 +107,6 @@ impl Config {
                 tls: upstream_tls,
                 address: upstream,
             },
-            schedule: schedule(args)?,
             token_cache: TokenCacheConfig {
                 bytes: TOKEN_CACHE_BYTES / sources_of_keys.len().max(1),
                 ..TokenCacheConfig::default()
@@ -124,31 +128,20 @@ impl Config {
 
     /// Returns warnings: settings that work, but may not be intended.
     pub(crate) fn warnings(&self) -> Vec<String> {
-        let settings = self.warnings_of_settings().into_iter();
-        settings
-            .map(ToOwned::to_owned)
-            .chain(
-                self.reject_ended_reporting(unix_now())
-                    .err()
-                    .map(|ended| ended.to_string()),
-            )
-            .chain(self.of_settings.iter().cloned())
-            .collect()
-    }
-
-    /// Returns a warning of a variable in the environment that has no effect here.
-    fn environment_warning(&self) -> Option<String> {
-        let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-        self.sources()
-            .find_map(|source| key_source::ignored_proxy(source, is_set))
+        let ended = self.reject_ended_reporting(unix_now()).err();
+        let settings = self.warnings_of_settings().map(str::to_owned);
+        let settings = settings.chain(ended.map(|ended| ended.to_string()));
+        settings.chain(self.of_settings.iter().cloned()).collect()
     }
 
     /// Returns [`Config::warnings`] and those about command line and environment, which no reload
     /// changes.
     pub(crate) fn warnings_at_the_start(&self) -> Vec<String> {
+        let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let proxy = |source| key_source::ignored_proxy(source, is_set);
         let mut warnings = self.warnings();
         warnings.extend(exposed_secrets::<Cli>());
-        warnings.extend(self.environment_warning());
+        warnings.extend(self.sources().find_map(proxy));
         warnings
     }
 
@@ -163,85 +156,60 @@ impl Config {
         }
     }
 
-    fn warnings_of_settings(&self) -> Vec<&'static str> {
-        let mut warnings = Vec::new();
-        if !self.rules.auth_policy.policy.require_expiry {
-            warnings.push("--allow-no-exp: a token without an expiry is accepted forever");
-        }
-        if self.rules.auth_policy.policy.accept_bound_tokens {
-            warnings.push(
+    fn warnings_of_settings(&self) -> impl Iterator<Item = &'static str> {
+        let policy = &self.rules.auth_policy;
+        let own_server = self.sources().find_map(SourceSettings::auth_server);
+        let of_flags = [
+            (
+                !policy.policy.require_expiry,
+                "--allow-no-exp: a token without an expiry is accepted forever",
+            ),
+            (
+                policy.policy.accept_bound_tokens,
                 "--accept-bound-tokens: a stolen token counts without the key that it is bound to",
-            );
-        }
-        if self.rules.auth_policy.reports_until(unix_now()).is_some() {
-            warnings.push("--enforce report: requests without a valid token reach the service");
-        }
-        if self.rules.upstream_request.reuse_after_body {
-            warnings.push(
+            ),
+            (
+                policy.reports_until(unix_now()).is_some(),
+                "--enforce report: requests without a valid token reach the service",
+            ),
+            (
+                self.rules.upstream_request.reuse_after_body,
                 "--upstream-reuse-after-body: a service that does not read a body parses it as the next request",
-            );
-        }
-        let resource = self.rules.auth_policy.resource.as_deref();
-        if resource.is_some_and(|resource| !resource.names_server()) {
-            warnings.push(
+            ),
+            (
+                policy
+                    .resource
+                    .as_deref()
+                    .is_some_and(|resource| !resource.names_server()),
                 "--resource: without an issuer that is a URL its metadata names no server that issues tokens",
-            );
-        }
-        if self.args.keys.signing_type == Some(SigningType::Hmac) {
-            warnings
-                .push("--signing-type hmac: a reader of this process's memory can issue tokens");
-        }
-        for source in self.sources() {
-            match source {
-                SourceSettings::AuthServer(settings) => {
-                    let server = &settings.auth_server;
-                    warnings.extend(server.is_plain_over_a_network().then_some(
-                        "--auth-server: the application secret and the key travel there in plain HTTP",
-                    ));
-                    warnings.extend(server.shows_password().then_some(
-                        "--auth-server: the registry's password travels there in plain HTTP",
-                    ));
-                }
-                SourceSettings::KeySet(settings) => {
-                    // A discovery document over plain HTTP is of this machine.
-                    let is_plain = settings.location.first().is_plain_over_a_network();
-                    warnings.extend(
-                        is_plain.then_some("--jwks: plain HTTP, keys can be replaced on the way"),
-                    );
-                }
-                SourceSettings::File(_) => {}
-            }
-        }
-        let mut policies = self
-            .rules
-            .auth_policy
-            .issuers
-            .iter()
-            .map(|issuer| &issuer.policy);
-        if policies.any(|policy| policy.mapping.is_none() && !policy.audiences.is_empty()) {
-            warnings.push(
+            ),
+            (
+                self.args.keys.signing_type == Some(SigningType::Hmac),
+                "--signing-type hmac: a reader of this process's memory can issue tokens",
+            ),
+            (
+                own_server.is_some_and(AuthServer::is_plain_over_a_network),
+                "--auth-server: the application secret and the key travel there in plain HTTP",
+            ),
+            (
+                own_server.is_some_and(AuthServer::shows_password),
+                "--auth-server: the registry's password travels there in plain HTTP",
+            ),
+            (
+                self.sources().any(SourceSettings::has_plain_key_set),
+                "--jwks: plain HTTP, keys can be replaced on the way",
+            ),
+            (
+                policy.issuers.iter().any(|issuer| {
+                    issuer.policy.mapping.is_none() && !issuer.policy.audiences.is_empty()
+                }),
                 "--audience: a token has the aud that its application or user was given, or the auth server's own \
                  --audience; one without any is rejected",
-            );
-        }
-        warnings
+            ),
+        ];
+        let of_flags = of_flags.into_iter();
+        of_flags.filter_map(|(is_on, warning)| is_on.then_some(warning))
     }
-}
-
-/// Warns of expired certificates that this process presents, except the one for the key server.
-fn expired(
-    tls: Option<&ServerTls>,
-    upstream: Option<&UpstreamTls>,
-    now: i64,
-) -> impl Iterator<Item = String> {
-    let to_clients = tls.and_then(|tls| tls.expired(now));
-    let to_the_service = upstream.and_then(|tls| tls.expired_certificate(now));
-    to_clients.into_iter().chain(to_the_service)
-}
-
-fn schedule(args: &ServeArgs) -> Result<Schedule, ExitError> {
-    let cron = &args.keys.refresh_cron;
-    Schedule::new(cron).map_err(|error| flag_error("refresh-cron", cron, error))
 }
 
 #[cfg(test)]

@@ -13,8 +13,10 @@ pub(crate) mod token_cache;
 
 use std::time::Duration;
 
+use runtime::process::exit::ExitError;
+
 use self::cache::KeyCacheSettings;
-use self::source::SourceSettings;
+use self::source::{KeySource, SourceSettings};
 
 /// The settings of one issuer.
 #[derive(Debug, Clone)]
@@ -25,6 +27,23 @@ pub(crate) struct IssuerSettings {
     pub(crate) key_cache: Option<KeyCacheSettings>,
     /// `None` without a revocation list.
     pub(crate) revocations: Option<RevocationSettings>,
+}
+
+impl IssuerSettings {
+    /// Opens its source, and returns a warning: of an expired certificate, or of files that cannot be
+    /// used. Other issuers need none of those, and each fetch reads them again.
+    ///
+    /// # Errors
+    /// [`ExitError::Config`] for files of the only issuer.
+    pub(crate) fn open(&self) -> Result<(KeySource, Option<String>), ExitError> {
+        let mut source = KeySource::new(self.source.clone());
+        let warning = match (source.open(), &self.name) {
+            (Ok(warning), _) => warning,
+            (Err(why), Some(name)) => Some(format!("[[issuer]] {name}: {why}")),
+            (Err(why), None) => return Err(ExitError::Config(why)),
+        };
+        Ok((source, warning))
+    }
 }
 
 /// The use of the revocation list.

@@ -1,22 +1,23 @@
-//! The source of the verification keys, and the time for which they are trusted.
+//! The source of the verification keys, the time for which they are trusted, and revoked tokens.
 
 use std::path::PathBuf;
 
 use clap::builder::ArgPredicate;
-use clap::{ArgGroup, Args};
-use runtime::command_line::seconds::Seconds;
-use runtime::command_line::serialize::displayed_if_any;
+use clap::{ArgGroup, Args, ValueEnum};
+use runtime::command_line::seconds::{Seconds, at_least_one};
+use runtime::command_line::serialize::{displayed, displayed_if_any};
 use secrecy::SecretString;
 use serde::Serialize;
 use wire::keys::signing_type::SigningType;
 
 use super::policy_args::ISSUERS;
+use crate::issuers::task::schedule::Schedule;
 
 /// The group of flags for the source of the verification keys: one is given, unless the file has
 /// `[[issuer]]` tables.
 const KEY_SOURCE: &str = "key_source";
 
-/// The source of the verification keys and the credentials for it.
+/// The source of the verification keys, the credentials for it, and the use of its revocation list.
 #[derive(Debug, Clone, Args, Serialize)]
 #[command(next_help_heading = "Keys", group = ArgGroup::new(KEY_SOURCE))]
 #[serde(rename_all = "kebab-case")]
@@ -94,7 +95,13 @@ pub(crate) struct KeyArgs {
     pub(crate) app_secret: Option<SecretString>,
 
     /// File that holds the application secret
-    #[arg(long, env, conflicts_with_all = ISSUERS, value_name = "FILE")]
+    #[arg(
+        long,
+        env,
+        conflicts_with_all = ISSUERS,
+        conflicts_with = "app_secret",
+        value_name = "FILE"
+    )]
     pub(crate) app_secret_file: Option<PathBuf>,
 
     /// Signing type of the auth server: rsa (the default), hmac or ecdsa
@@ -116,7 +123,8 @@ pub(crate) struct KeyArgs {
 
     /// When to fetch the verification key: cron expression with seconds, in UTC
     #[arg(long, env, default_value = "0 * * * * *", value_name = "CRON")]
-    pub(crate) refresh_cron: String,
+    #[serde(serialize_with = "displayed")]
+    pub(crate) refresh_cron: Schedule,
 
     /// File that keeps the last fetched keys for a start while no key server is reachable
     ///
@@ -135,4 +143,47 @@ pub(crate) struct KeyArgs {
         value_name = "DURATION"
     )]
     pub(crate) max_key_age: Seconds,
+
+    /// Reject revoked tokens by the auth server's list [default: on with an auth server]
+    ///
+    /// It is fetched with the key. on: also while the list cannot be fetched again; required:
+    /// tokens get 503 revocations_stale once the list is older than --max-revocation-age
+    #[arg(
+        long,
+        env,
+        value_enum,
+        hide_default_value = true,
+        default_value_if("auth_server", ArgPredicate::IsPresent, "on"),
+        conflicts_with_all = ISSUERS,
+        value_name = "MODE"
+    )]
+    pub(crate) revocations: Option<RevocationMode>,
+
+    /// Fetch the revocation list this often beside the key's schedule; 0: only with the key
+    ///
+    /// A logout then takes effect sooner; an unchanged list is a short response
+    #[arg(long, env, default_value_t = Seconds::new(0), value_name = "DURATION")]
+    pub(crate) revocation_poll: Seconds,
+
+    /// Time for which a revocation list counts with --revocations required
+    #[arg(
+        long,
+        env,
+        default_value_t = Seconds::new(300),
+        value_parser = at_least_one,
+        value_name = "DURATION"
+    )]
+    pub(crate) max_revocation_age: Seconds,
+}
+
+/// Use of the auth server's revocation list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum RevocationMode {
+    /// No list is fetched.
+    Off,
+    /// The last fetched list counts, however old it is.
+    On,
+    /// No token counts without a fresh list.
+    Required,
 }

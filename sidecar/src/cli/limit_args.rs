@@ -1,5 +1,6 @@
 //! Bounds on times, numbers and memory, and the times of a shutdown.
 
+use clap::builder::RangedU64ValueParser;
 use clap::{ArgAction, Args};
 use runtime::command_line::seconds::{Seconds, at_least_one, within};
 use serde::Serialize;
@@ -47,18 +48,18 @@ pub(crate) struct LimitArgs {
     ///
     /// Default: half of the file descriptors that the process may have, less a few, and at most
     /// 16384
-    #[arg(long, env, value_parser = connections, value_name = "COUNT")]
+    #[arg(long, env, value_parser = at_least(1), value_name = "COUNT")]
     pub(crate) max_connections: Option<usize>,
 
     /// Max. requests at once on their way to the service and back; more get 503 server_busy
     ///
     /// Over all connections. Four fifths of them at most for one user, or one address without a
     /// token. Default: as for --max-connections
-    #[arg(long, env, value_parser = connections, value_name = "COUNT")]
+    #[arg(long, env, value_parser = at_least(1), value_name = "COUNT")]
     pub(crate) max_requests: Option<usize>,
 
     /// Threads that serve requests
-    #[arg(long, env, default_value_t = 1, value_parser = threads, value_name = "COUNT")]
+    #[arg(long, env, default_value_t = 1, value_parser = at_least(1).range(..=MAX_THREADS), value_name = "COUNT")]
     pub(crate) threads: usize,
 }
 
@@ -79,18 +80,8 @@ pub(crate) struct StopArgs {
 }
 
 /// Each thread has its own memory and connection pool; past this it is a typing mistake.
-const MAX_THREADS: usize = 1024;
+const MAX_THREADS: u64 = 1024;
 
-fn threads(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(count @ 1..=MAX_THREADS) => Ok(count),
-        _ => Err(format!("expected 1 to {MAX_THREADS}")),
-    }
-}
-
-fn connections(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(count @ 1..) => Ok(count),
-        _ => Err("expected 1 or more".to_owned()),
-    }
+fn at_least(count: u64) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(count..)
 }

@@ -7,23 +7,17 @@ use serde::Serialize;
 
 use crate::telemetry::access_log::{AccessLog, LoggedUser};
 
-/// Ids that are added to a request so that its lines are found.
+/// Ids of requests, the choice of those that get a line, and the address it names.
 #[derive(Debug, Clone, Args, Serialize)]
 #[command(next_help_heading = "Logs")]
 #[serde(rename_all = "kebab-case")]
-pub(crate) struct TracingArgs {
+pub(crate) struct AccessLogArgs {
     /// Give each request an id (X-Request-Id), unless it brings one
     ///
     /// For the service, the response and the log
     #[arg(long, env)]
     pub(crate) request_id: bool,
-}
 
-/// Choice of the requests that get a line, and of the address it names.
-#[derive(Debug, Clone, Args, Serialize)]
-#[command(next_help_heading = "Logs")]
-#[serde(rename_all = "kebab-case")]
-pub(crate) struct AccessLogArgs {
     /// Requests that get a log line
     #[arg(long, env, value_enum, default_value_t = AccessLog::Rejections, value_name = "WHICH")]
     #[serde(serialize_with = "word")]

@@ -1,12 +1,13 @@
 //! The rules for requests: settings of `serve` and `check`.
 
-use clap::{ArgAction, Args};
+use clap::{ArgAction, Args, ValueEnum};
 use runtime::command_line::name;
 use runtime::command_line::seconds::{Seconds, within};
+use runtime::command_line::serialize::each_displayed;
 use serde::Serialize;
-use wire::settings::whole_patterns;
+use wire::http::cors::Origin;
+use wire::http::framing::is_tchar;
 
-use super::enforcement_args::EnforcementArgs;
 use super::rule_args::{DefaultRule, RuleTable, serialize_whole};
 use super::service_args::UpstreamRequestArgs;
 use crate::identity::user_header::Encoding;
@@ -57,7 +58,8 @@ pub(crate) struct RulesArgs {
     /// the service adds its own. The cookie of --token-cookie is accepted from them no more than
     /// from any other site
     #[arg(long, env, value_delimiter = ',', value_name = "ORIGIN")]
-    pub(crate) cors_origin: Vec<String>,
+    #[serde(serialize_with = "each_displayed")]
+    pub(crate) cors_origin: Vec<Origin>,
 
     /// URL under which clients know the service, as in https://api.example/orders
     ///
@@ -83,16 +85,35 @@ pub(crate) struct RulesArgs {
     pub(crate) upstream_request: UpstreamRequestArgs,
 }
 
-impl RulesArgs {
-    /// Returns the patterns of `--public-path`, each with its methods.
-    pub(crate) fn public_paths(&self) -> Vec<String> {
-        whole_patterns(&self.public_path)
-    }
+/// Enforcement of tokens and rules.
+#[derive(Debug, Clone, Default, Args, Serialize)]
+#[command(next_help_heading = "Enforcement")]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct EnforcementArgs {
+    /// Reject requests, or only report those that would be rejected for their token or by a
+    /// [[rule]]
+    ///
+    /// They are forwarded, with a user only if their token was verified. Framing, paths and sizes
+    /// are enforced always
+    #[arg(long, env, value_enum, default_value_t, value_name = "MODE")]
+    pub(crate) enforce: Enforce,
 
-    /// Returns the patterns of `--optional-auth-path`, each with its methods.
-    pub(crate) fn optional_auth_paths(&self) -> Vec<String> {
-        whole_patterns(&self.optional_auth_path)
-    }
+    /// With --enforce report: the time from which requests are rejected all the same
+    ///
+    /// As in 2026-12-31T00:00:00Z, at most 30 days ahead
+    #[arg(long, env, value_name = "TIME")]
+    pub(crate) report_until: Option<String>,
+}
+
+/// The mode of enforcement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Enforce {
+    /// Requests are rejected.
+    #[default]
+    On,
+    /// Requests are reported and forwarded.
+    Report,
 }
 
 /// Locations of the token in a request, and its required claims.
@@ -142,7 +163,7 @@ pub(crate) struct TokenArgs {
     ///
     /// WebSockets, and requests other than GET, HEAD and OPTIONS, are rejected if another site made
     /// the browser send them
-    #[arg(long, env, value_name = "NAME")]
+    #[arg(long, env, value_parser = cookie_name, value_name = "NAME")]
     pub(crate) token_cookie: Option<String>,
 
     /// Origin of another site whose pages may make the browser send that cookie; repeatable
@@ -150,14 +171,25 @@ pub(crate) struct TokenArgs {
     /// As in https://app.example. Also one for which a proxy adds the token-header of an
     /// [[issuer]]. Those of --cors-origin may not unless they are listed here too
     #[arg(long, env, value_delimiter = ',', value_name = "ORIGIN")]
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) cookie_origin: Vec<String>,
+    #[serde(
+        serialize_with = "each_displayed",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub(crate) cookie_origin: Vec<Origin>,
 
     /// Take the token of a WebSocket from Sec-WebSocket-Protocol: bearer, TOKEN
     ///
     /// It is the only field that a browser can set
     #[arg(long, env)]
     pub(crate) websocket_token: bool,
+}
+
+/// Parses the name of a cookie (RFC 6265 §4.1.1).
+fn cookie_name(name: &str) -> Result<String, &'static str> {
+    match !name.is_empty() && name.bytes().all(is_tchar) {
+        true => Ok(name.to_owned()),
+        false => Err("is not the name of a cookie"),
+    }
 }
 
 /// Headers that name the user to the service.

@@ -9,9 +9,8 @@ use super::issuer_table::IssuerTable;
 use super::key_args::KeyArgs;
 use super::limit_args::{LimitArgs, StopArgs};
 use super::listen_args::ListenArgs;
-use super::log_args::{AccessLogArgs, TracingArgs};
+use super::log_args::AccessLogArgs;
 use super::policy_args::RulesArgs;
-use super::revocation_args::RevocationArgs;
 use super::service_args::{ServiceArgs, UpstreamArgs};
 
 /// The settings of `serve` and `check`. Serialised, they are the effective configuration.
@@ -36,10 +35,6 @@ pub(crate) struct ServeArgs {
 
     #[command(flatten)]
     #[serde(flatten)]
-    pub(crate) revocations: RevocationArgs,
-
-    #[command(flatten)]
-    #[serde(flatten)]
     pub(crate) rules: RulesArgs,
 
     #[arg(skip)]
@@ -53,10 +48,6 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     #[serde(flatten)]
     pub(crate) stop: StopArgs,
-
-    #[command(flatten)]
-    #[serde(flatten)]
-    pub(crate) tracing: TracingArgs,
 
     #[command(flatten)]
     #[serde(flatten)]

@@ -54,11 +54,11 @@ pub(crate) struct UpstreamArgs {
     pub(crate) upstream_ca: Option<PathBuf>,
 
     /// PEM file of the certificate to present to an https:// service
-    #[arg(long, env, value_name = "FILE")]
+    #[arg(long, env, requires = "upstream_client_key", value_name = "FILE")]
     pub(crate) upstream_client_cert: Option<PathBuf>,
 
     /// PEM file of its private key
-    #[arg(long, env, value_name = "FILE")]
+    #[arg(long, env, requires = "upstream_client_cert", value_name = "FILE")]
     pub(crate) upstream_client_key: Option<PathBuf>,
 
     /// Name that the certificate of an https:// service has to be for

@@ -26,7 +26,12 @@ pub(crate) fn run(
     let config = Config::new(settings)?;
     config.reject_ended_reporting(unix_now())?;
     // Certificates and key files are part of the configuration.
-    let (mut sources, of_sources) = open_sources(&config)?;
+    let (mut sources, mut of_sources) = (Vec::new(), Vec::new());
+    for issuer in &config.issuers {
+        let (source, warning) = issuer.open()?;
+        sources.push((issuer, source));
+        of_sources.extend(warning);
+    }
     let found = match args.online {
         true => online::run_checks(&config, &mut sources)?,
         false => Findings::default(),
@@ -49,24 +54,6 @@ pub(crate) fn run(
         true => exit::strictly(&warnings),
         false => Ok(()),
     }
-}
-
-/// Opens the source of each issuer; returns them and warnings. One that cannot be opened stops the
-/// start if it is the only one, and is a warning among several.
-fn open_sources(config: &Config) -> Result<(Vec<Source<'_>>, Vec<String>), ExitError> {
-    let (mut sources, mut warnings) = (Vec::new(), Vec::new());
-    for issuer in &config.issuers {
-        let mut source = KeySource::new(issuer.source.clone());
-        match (source.open(), &issuer.name) {
-            (Ok(warning), _) => {
-                warnings.extend(warning);
-                sources.push((issuer, source));
-            }
-            (Err(failure), None) => return Err(failure),
-            (Err(failure), Some(name)) => warnings.push(format!("[[issuer]] {name}: {failure}")),
-        }
-    }
-    Ok((sources, warnings))
 }
 
 /// An issuer and its open source.

@@ -35,17 +35,3 @@ pub(crate) fn until_drained(admin: SocketAddr, timeout: Duration) -> Result<(), 
 fn progress(response: &AdminResponse) -> Result<Progress, ExitError> {
     serde_json::from_str(&response.body).map_err(|_| not_a_sidecar(response))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn another_program_on_the_port_is_an_error() {
-        let response = AdminResponse {
-            status_line: "HTTP/1.1 404 Not Found".to_owned(),
-            body: String::new(),
-        };
-        assert!(progress(&response).is_err_and(|failure| failure.code() == 69));
-    }
-}

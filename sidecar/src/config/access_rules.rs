@@ -11,7 +11,7 @@ use wire::interceptor::USER_DETAILS_PATH;
 use wire::rules::{AccessRules, MAX_RULES, RequiredClaim, Requirement, Rule, Unmatched};
 
 use super::issuers::KnownIssuers;
-use super::policy::{optional_list, pass_list};
+use super::policy::{dotted, optional_list, pass_list};
 use crate::cli::policy_args::RulesArgs;
 use crate::cli::rule_args::{ClaimValue, DefaultRule, RuleTable};
 
@@ -69,17 +69,17 @@ impl Position {
         ExitError::Config(format!("[[rule]] {}: `{member}` {why}", self.0))
     }
 
-    /// Returns the members of a list, of which there is at least one.
-    fn listed<T>(self, member: &str, list: &[T]) -> Result<(), ExitError> {
-        match list {
-            [] => Err(self.reject(member, "is empty: leave it out, or list something")),
-            _ => Ok(()),
+    /// Returns the members of a list; none where it is left out.
+    fn listed<'t, T>(self, member: &str, list: Option<&'t Vec<T>>) -> Result<&'t [T], ExitError> {
+        match list.map(Vec::as_slice) {
+            Some([]) => Err(self.reject(member, "is empty: leave it out, or list something")),
+            list => Ok(list.unwrap_or_default()),
         }
     }
 }
 
 fn rule(position: Position, table: &RuleTable, issuers: &KnownIssuers) -> Result<Rule, ExitError> {
-    position.listed("paths", &table.paths)?;
+    position.listed("paths", Some(&table.paths))?;
     let path = |path: &String| {
         let parsed: Result<PathPattern, _> = path.parse();
         parsed.map_err(|error| position.reject("paths", format!("'{path}': {error}")))
@@ -113,23 +113,15 @@ fn name(position: Position, table: &RuleTable) -> Result<String, ExitError> {
 }
 
 fn methods(position: Position, table: &RuleTable) -> Result<Methods, ExitError> {
-    let Some(names) = &table.methods else {
-        return Ok(Methods::default());
-    };
-    position.listed("methods", names)?;
-    for name in names {
-        Methods::parse([name.as_str()])
-            .map_err(|error| position.reject("methods", format!("'{name}': {error}")))?;
+    match position.listed("methods", table.methods.as_ref())? {
+        [] => Ok(Methods::default()),
+        names => Methods::parse(names.iter().map(String::as_str))
+            .map_err(|error| position.reject("methods", error)),
     }
-    Methods::parse(names.iter().map(String::as_str))
-        .map_err(|error| position.reject("methods", error))
 }
 
 fn scope(position: Position, table: &RuleTable) -> Result<Vec<String>, ExitError> {
-    let Some(scopes) = &table.scope else {
-        return Ok(Vec::new());
-    };
-    position.listed("scope", scopes)?;
+    let scopes = position.listed("scope", table.scope.as_ref())?;
     // RFC 6749 §3.3; the challenge quotes it.
     let is_plain = |byte: u8| matches!(byte, b'!'..=b'~') && !b"\"\\".contains(&byte);
     match scopes
@@ -137,7 +129,7 @@ fn scope(position: Position, table: &RuleTable) -> Result<Vec<String>, ExitError
         .find(|scope| scope.is_empty() || !scope.bytes().all(is_plain))
     {
         Some(scope) => Err(position.reject("scope", format!("'{scope}': is not one scope"))),
-        None => Ok(scopes.clone()),
+        None => Ok(scopes.to_vec()),
     }
 }
 
@@ -147,10 +139,10 @@ fn issuer(
     table: &RuleTable,
     issuers: &KnownIssuers,
 ) -> Result<Option<RequiredClaim>, ExitError> {
-    let Some(names) = &table.issuer else {
+    let names = position.listed("issuer", table.issuer.as_ref())?;
+    if names.is_empty() {
         return Ok(None);
-    };
-    position.listed("issuer", names)?;
+    }
     let mut values = Vec::new();
     for name in names {
         let accepted = issuers.named.get(name).ok_or_else(|| {
@@ -176,7 +168,7 @@ fn claims(position: Position, table: &RuleTable) -> Result<Vec<RequiredClaim>, E
     }
     let claim = |(name, values): (&String, &Vec<ClaimValue>)| {
         let member = format!("claims.{name}");
-        position.listed(&member, values)?;
+        position.listed(&member, Some(values))?;
         if values.contains(&ClaimValue::Text(String::new())) {
             return Err(position.reject(&member, "has an empty value"));
         }
@@ -270,12 +262,8 @@ pub(super) fn warnings(args: &RulesArgs, issuers: &KnownIssuers) -> Result<Vec<S
             }
         }
         for claim in &rule.requirement.claims {
-            if claim.text.contains('.') && !claim.text.contains('/') {
-                let nested = claim.text.replace('.', "/");
-                warn(&format!(
-                    "'{}': a name without a / in front is taken whole; a nested claim is written /{nested}",
-                    claim.text
-                ));
+            if let Some(why) = dotted(&claim.text) {
+                warn(&format!("'{}': {why}", claim.text));
             }
         }
     }

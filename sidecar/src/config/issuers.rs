@@ -157,10 +157,10 @@ fn reject_flags_of_one_issuer(args: &ServeArgs) -> Result<(), ExitError> {
     if keys.auth_server.is_some() {
         return Ok(());
     }
-    match key_source::unused(&key_source::tls_files(args), None) {
+    match key_source::tls_files(args).first_setting() {
         None => Ok(()),
         Some(flag) => Err(ExitError::Config(format!(
-            "--{flag}: has an effect only with --auth-server; a table has `ca`"
+            "{flag}: has an effect only with --auth-server; a table has `ca`"
         ))),
     }
 }

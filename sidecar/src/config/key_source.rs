@@ -11,7 +11,7 @@ use wire::settings;
 
 use super::flag_value::flag_error;
 use crate::cli::ServeArgs;
-use crate::cli::revocation_args::{RevocationArgs, RevocationMode};
+use crate::cli::key_args::{KeyArgs, RevocationMode};
 use crate::discovery::AuthServer;
 use crate::issuers::RevocationSettings;
 use crate::issuers::source::SourceSettings;
@@ -27,7 +27,7 @@ pub(super) fn ignored_proxy(
     let SourceSettings::KeySet(settings) = source else {
         return None;
     };
-    let is_direct = settings.location.first().is_https() && settings.proxy.is_none();
+    let is_direct = settings.location.is_https() && settings.proxy.is_none();
     let named = VARIABLES.into_iter().find(|name| is_set(name))?;
     is_direct.then(|| {
         format!("{named} is set, and not used: keys are fetched through the `keys-proxy` of an [[issuer]] only, or directly")
@@ -44,16 +44,13 @@ pub(super) fn endpoint(args: &ServeArgs) -> Result<EndpointSettings, ExitError> 
         .parse::<AuthServer>()
         .map_err(|error| flag_error("auth-server", without_credentials(url), error))?
         .with_registry()?;
-    let tls = tls_files(args);
-    if let Some(flag) = unused(&tls, Some(auth_server.scheme())) {
-        return Err(without_tls(flag));
-    }
+    let is_https = *auth_server.scheme() == Scheme::HTTPS;
     Ok(EndpointSettings {
-        tls,
+        tls: only_with_https(tls_files(args), is_https).map_err(ExitError::Config)?,
         auth_server,
         application: application(args)?,
         signing_type: signing_type(args)?,
-        wants_list: revocations(&args.revocations).is_some(),
+        wants_list: revocations(&args.keys).is_some(),
     })
 }
 
@@ -74,21 +71,19 @@ pub(super) fn tls_files(args: &ServeArgs) -> PeerFiles {
     }
 }
 
-/// Returns the flag of a certificate that has no effect with `scheme`, or with a file of keys.
-pub(super) fn unused(files: &PeerFiles, scheme: Option<&Scheme>) -> Option<&'static str> {
-    let flag = match files.ca {
-        Some(_) => "auth-ca",
-        None => "auth-client-cert",
-    };
-    (!files.is_empty() && scheme != Some(&Scheme::HTTPS)).then_some(flag)
-}
-
-pub(super) fn without_tls(flag: &str) -> ExitError {
-    ExitError::Config(format!("--{flag}: has an effect only with https"))
+/// Returns the files; without https they would have no effect.
+///
+/// # Errors
+/// The setting of the first file.
+pub(super) fn only_with_https(files: PeerFiles, is_https: bool) -> Result<PeerFiles, String> {
+    match files.first_setting() {
+        Some(setting) if !is_https => Err(format!("{setting}: has an effect only with https")),
+        _ => Ok(files),
+    }
 }
 
 /// Returns the use of the auth server's revocation list.
-pub(super) fn revocations(args: &RevocationArgs) -> Option<RevocationSettings> {
+pub(super) fn revocations(args: &KeyArgs) -> Option<RevocationSettings> {
     let required = match args.revocations? {
         RevocationMode::Off => return None,
         RevocationMode::On => None,
@@ -111,33 +106,19 @@ fn signing_type(args: &ServeArgs) -> Result<SigningType, ExitError> {
 }
 
 fn application(args: &ServeArgs) -> Result<Application, ExitError> {
-    let id = app_id(args)?;
-    let secret = secret(args)?;
-    if secret.expose_secret().is_empty() {
-        return Err(ExitError::Config("--app-secret: is empty".to_owned()));
-    }
-    Ok(Application { id, secret })
-}
-
-fn app_id(args: &ServeArgs) -> Result<String, ExitError> {
-    let id = args.keys.app_id.clone();
-    id.as_deref()
-        .map_or(Ok(()), settings::app_id)
-        .map_err(|why| flag_error("app-id", "", why))?;
-    Ok(id.unwrap_or_default())
-}
-
-fn secret(args: &ServeArgs) -> Result<SecretString, ExitError> {
-    match (&args.keys.app_secret, &args.keys.app_secret_file) {
-        (Some(secret), None) => Ok(secret.clone()),
+    let keys = &args.keys;
+    let id = keys.app_id.clone().unwrap_or_default();
+    settings::app_id(&id).map_err(|why| flag_error("app-id", "", why))?;
+    let secret = match (&keys.app_secret, &keys.app_secret_file) {
+        (Some(secret), _) => secret.clone(),
         (None, Some(file)) => secret_file::read(file)
             .map(|text| SecretString::from(text.as_str()))
-            .map_err(|error| flag_error("app-secret-file", file.display(), error)),
-        (None, None) => Err(ExitError::Config(
-            "--app-secret or --app-secret-file is required".to_owned(),
-        )),
-        (Some(_), Some(_)) => Err(ExitError::Config(
-            "--app-secret and --app-secret-file exclude each other".to_owned(),
-        )),
+            .map_err(|error| flag_error("app-secret-file", file.display(), error))?,
+        (None, None) => "".into(),
+    };
+    if secret.expose_secret().is_empty() {
+        let line = "--app-secret or --app-secret-file is required, and not empty";
+        return Err(ExitError::Config(line.to_owned()));
     }
+    Ok(Application { id, secret })
 }

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use runtime::process::exit::ExitError;
-use wire::http::cors::{AllowedOrigins, Origin};
-use wire::http::framing::is_tchar;
+use wire::http::cors::AllowedOrigins;
 use wire::http::path_patterns::{ContextPath, PassList};
 use wire::interceptor::{Interceptor, TokenSources};
 use wire::settings;
@@ -80,21 +79,15 @@ fn interceptor(args: &RulesArgs) -> Result<Interceptor, ExitError> {
         MAX_AUTHORIZATION_BYTES,
     );
     Ok(interceptor
-        .with_allowed_origins(origins("cors-origin", &args.cors_origin)?)
+        .with_allowed_origins(AllowedOrigins::new(args.cors_origin.clone()))
         .with_optional(optional_list(args)?)
         .with_sources(TokenSources {
             // The tables of the issuers name them.
             headers: Vec::new(),
-            cookie: token_cookie(&args.tokens)?,
-            cookie_origins: origins("cookie-origin", &args.tokens.cookie_origin)?,
+            cookie: args.tokens.token_cookie.clone(),
+            cookie_origins: AllowedOrigins::new(args.tokens.cookie_origin.clone()),
             websocket_protocol: args.tokens.websocket_token,
         }))
-}
-
-fn origins(flag: &str, origins: &[String]) -> Result<AllowedOrigins, ExitError> {
-    let origins = origins.iter().map(|origin| parsed(flag, origin));
-    let origins: Result<Vec<Origin>, ExitError> = origins.collect();
-    origins.map(AllowedOrigins::new)
 }
 
 /// Returns the rules for request heads.
@@ -107,14 +100,15 @@ pub(super) const fn upstream_request(args: &UpstreamRequestArgs) -> UpstreamRequ
 }
 
 pub(crate) fn pass_list(args: &RulesArgs) -> Result<PassList, ExitError> {
-    patterns("public-path", &args.public_paths())
+    patterns("public-path", &args.public_path)
 }
 
 pub(crate) fn optional_list(args: &RulesArgs) -> Result<PassList, ExitError> {
-    patterns("optional-auth-path", &args.optional_auth_paths())
+    patterns("optional-auth-path", &args.optional_auth_path)
 }
 
-fn patterns(flag: &str, patterns: &[String]) -> Result<PassList, ExitError> {
+fn patterns(flag: &str, pieces: &[String]) -> Result<PassList, ExitError> {
+    let patterns = settings::whole_patterns(pieces);
     PassList::with_methods(patterns.iter().map(String::as_str))
         .map_err(|error| flag_error(flag, &error.pattern, error.source))
 }
@@ -151,18 +145,6 @@ pub(super) fn reject_idle_cookie_origins(
     Err(ExitError::Config(line.to_owned()))
 }
 
-/// Parses a cookie name (RFC 6265 §4.1.1).
-fn token_cookie(args: &TokenArgs) -> Result<Option<String>, ExitError> {
-    match args.token_cookie.as_deref() {
-        Some(name) if name.is_empty() || !name.bytes().all(is_tchar) => Err(flag_error(
-            "token-cookie",
-            name,
-            "is not the name of a cookie",
-        )),
-        name => Ok(name.map(ToOwned::to_owned)),
-    }
-}
-
 /// Builds the context path from the application's name (contract §1).
 fn context_path(app_name: &str) -> Result<ContextPath, ExitError> {
     settings::context_path(app_name).map_err(|error| flag_error("app-name", app_name, error))
@@ -183,24 +165,30 @@ pub(super) const fn common(args: &TokenArgs) -> VerificationPolicy {
 }
 
 /// Warns of claims with dots, which other products read as a path to a nested claim.
-pub(super) fn dotted_claims(args: &ServeArgs) -> Vec<String> {
+pub(super) fn dotted_claims(args: &ServeArgs) -> impl Iterator<Item = String> {
     let claims = [
         ("claim", &args.rules.tokens.claim),
         ("claim-header", &args.rules.identity.claim_header),
     ];
     let warning = |flag: &str, entry: &String| {
         let (_, claim) = entry.split_once('=')?;
-        // Names that are URLs are taken whole everywhere.
-        let is_path = claim.contains('.') && !claim.contains('/');
-        is_path.then(|| {
-            let nested = claim.replace('.', "/");
-            format!(
-                "--{flag} '{entry}': a name without a / in front is taken whole; a nested claim is written \
-                 /{nested}, and this name without the warning /{claim}"
-            )
-        })
+        Some(format!("--{flag} '{entry}': {}", dotted(claim)?))
     };
     let each = claims.into_iter();
-    each.flat_map(|(flag, entries)| entries.iter().filter_map(move |entry| warning(flag, entry)))
-        .collect()
+    each.flat_map(move |(flag, entries)| {
+        entries.iter().filter_map(move |entry| warning(flag, entry))
+    })
+}
+
+/// Returns the warning about the name of a claim with dots. Names that are URLs are taken whole
+/// everywhere.
+pub(super) fn dotted(claim: &str) -> Option<String> {
+    let nested = claim.replace('.', "/");
+    let is_path = nested != claim && !claim.contains('/');
+    is_path.then(|| {
+        format!(
+            "a name without a / in front is taken whole; a nested claim is written /{nested}, and this name \
+             without the warning /{claim}"
+        )
+    })
 }

@@ -1,11 +1,11 @@
 //! Report-only mode: its end, and what excludes it.
 
 use runtime::process::exit::ExitError;
-use wire::explain::report::parse_moment;
+use wire::explain::report::{moment, parse_moment};
 
 use super::flag_value::flag_error;
 use crate::cli::ServeArgs;
-use crate::cli::enforcement_args::{Enforce, EnforcementArgs};
+use crate::cli::policy_args::{Enforce, EnforcementArgs};
 
 /// Long enough to find every client, too short to be forgotten.
 const MAX_SECONDS: i64 = 30 * 24 * 60 * 60;
@@ -38,15 +38,8 @@ pub(super) fn check(args: &ServeArgs, until: Option<i64>, now: i64) -> Result<()
         return Ok(());
     };
     if until.saturating_sub(now) > MAX_SECONDS {
-        return Err(flag_error(
-            "report-until",
-            args.rules
-                .enforcement
-                .report_until
-                .as_deref()
-                .unwrap_or_default(),
-            "is more than 30 days ahead",
-        ));
+        let why = "is more than 30 days ahead";
+        return Err(flag_error("report-until", moment(until), why));
     }
     if args.service.require_unexposed {
         let line =

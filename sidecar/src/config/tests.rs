@@ -108,18 +108,6 @@ const ISSUER: [&str; 6] = [
 ];
 
 #[test]
-fn another_issuer_needs_no_application_and_has_a_mapping() {
-    let config = config(&ISSUER).unwrap();
-    assert_eq!(config.issuers[0].source.to_string(), "https://idp/keys");
-    assert!(config.warnings().is_empty());
-    let is_mapped = |config: &Config| {
-        let mut issuers = config.rules.auth_policy.issuers.iter();
-        issuers.next().unwrap().policy.mapping.is_some()
-    };
-    assert!(is_mapped(&config) && !is_mapped(&with(&[]).unwrap()));
-}
-
-#[test]
 fn plain_http_over_a_network_is_warned_about() {
     for (flag, url, warnings) in [
         ("--auth-server", "http://auth:9000/auth", 1),
@@ -160,25 +148,6 @@ fn a_proxy_of_the_environment_is_warned_about_for_issuers() {
 }
 
 #[test]
-fn what_is_said_of_a_registry_has_to_fit_together() {
-    for (auth_server, problem) in [
-        (
-            "nacos://me@a/auth?password-file=/nowhere",
-            "--auth-server: secret file /nowhere: ",
-        ),
-        ("nacos://me:hush@a/auth", "--auth-server 'nacos://a/auth'"),
-        (
-            "nacos+https://a/auth?ca=/nowhere",
-            "--auth-server: /nowhere",
-        ),
-    ] {
-        let flags = [&["--auth-server", auth_server][..], &APPLICATION].concat();
-        let line = config(&flags).unwrap_err().to_string();
-        assert!(line.contains(problem) && !line.contains("hush"), "{line}");
-    }
-}
-
-#[test]
 fn an_audience_of_the_auth_server_it_may_not_issue_warns() {
     let said = with(&["--audience", "orders"]).unwrap().warnings();
     assert!(
@@ -199,13 +168,6 @@ fn what_is_allowed_against_the_rule_is_warned_about() {
     ])
     .unwrap();
     assert_eq!(config.warnings().len(), 4);
-}
-
-#[test]
-fn keys_are_cached_on_request_alone() {
-    let cached = |flags| with(flags).unwrap().issuers.remove(0).key_cache;
-    assert!(cached(&["--key-cache", "/tmp/keys"]).is_some());
-    assert!(cached(&[]).is_none());
 }
 
 #[test]

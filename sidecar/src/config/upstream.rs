@@ -52,52 +52,32 @@ pub(super) fn upstream_tls(
     args: &ServeArgs,
     address: &UpstreamAddress,
 ) -> Result<Option<UpstreamTls>, ExitError> {
-    let host = match &address.endpoint {
-        Endpoint::Tcp { host, .. } if address.protocol == Protocol::Https => host,
-        _ => return no_upstream_tls(args),
-    };
     let settings = &args.upstream;
+    let server_name = settings.upstream_server_name.as_deref();
     let (cert, key) = (
         &settings.upstream_client_cert,
         &settings.upstream_client_key,
     );
-    if cert.is_some() != key.is_some() {
-        let line = "--upstream-client-cert and --upstream-client-key belong together";
-        return Err(ExitError::Config(line.to_owned()));
-    }
-    let server_name = settings.upstream_server_name.as_deref();
     let files = PeerFiles {
         settings: PEER_SETTINGS,
         ca: settings.upstream_ca.clone(),
         identity: cert.clone().zip(key.clone()),
     };
+    let host = match &address.endpoint {
+        Endpoint::Tcp { host, .. } if address.protocol == Protocol::Https => host,
+        _ => {
+            let of_name = server_name.map(|_| "--upstream-server-name");
+            return match files.first_setting().or(of_name) {
+                None => Ok(None),
+                Some(flag) => Err(ExitError::Config(format!(
+                    "{flag}: only with an --upstream of https://"
+                ))),
+            };
+        }
+    };
     // No authority certifies 127.0.0.1, and nothing stands between.
     let is_verified = files.ca.is_some() || server_name.is_some() || !is_loopback_host(host);
     UpstreamTls::read(server_name.unwrap_or(host), is_verified, files).map(Some)
-}
-
-fn no_upstream_tls(args: &ServeArgs) -> Result<Option<UpstreamTls>, ExitError> {
-    let requested = [
-        ("upstream-ca", args.upstream.upstream_ca.is_some()),
-        (
-            "upstream-client-cert",
-            args.upstream.upstream_client_cert.is_some(),
-        ),
-        (
-            "upstream-client-key",
-            args.upstream.upstream_client_key.is_some(),
-        ),
-        (
-            "upstream-server-name",
-            args.upstream.upstream_server_name.is_some(),
-        ),
-    ];
-    match requested.into_iter().find(|(_, requested)| *requested) {
-        None => Ok(None),
-        Some((flag, _)) => Err(ExitError::Config(format!(
-            "--{flag}: only with an --upstream of https://"
-        ))),
-    }
 }
 
 /// Rejects `--require-unexposed` without an address to probe.

@@ -105,13 +105,11 @@ impl ProtectedResource {
 
 /// Parses a URL that clients can reach.
 fn url(text: &str) -> Result<ServerUrl, ResourceError> {
-    let url = text.parse::<ServerUrl>().map_err(|error| match error {
-        ServerUrlError::Port(_) => ResourceError::Host,
-        ServerUrlError::Malformed | ServerUrlError::Credentials => ResourceError::NotAUrl,
-    })?;
-    (url.is_http() && !text.contains(['?', '"', '\\']))
-        .then_some(url)
-        .ok_or(ResourceError::NotAUrl)
+    match ServerUrl::of_http(text) {
+        Ok(url) if !text.contains(['?', '"', '\\']) => Ok(url),
+        Err(ServerUrlError::Port(_)) => Err(ResourceError::Host),
+        _ => Err(ResourceError::NotAUrl),
+    }
 }
 
 /// Accepts what every client and proxy reads alike.

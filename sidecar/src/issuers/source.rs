@@ -1,41 +1,55 @@
-//! The source of the keys: the auth server, the key set of any issuer, or a file. All keys of a
-//! fetch are validated before any is trusted.
+//! The source of the keys: the auth server, or the key set of any issuer. All keys of a fetch are
+//! validated before any is trusted.
 
 pub(crate) mod auth_server;
 pub(crate) mod fetch;
-pub(crate) mod file;
 pub(super) mod http_client;
 pub(crate) mod issuer_url;
 pub(super) mod jwks;
-pub(crate) mod jwks_address;
 mod key_response;
 pub(crate) mod key_set;
 pub(crate) mod kubernetes;
-pub(crate) mod proxy;
 
 use std::path::PathBuf;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use runtime::files::file_watch::run_blocking;
-use runtime::process::exit::ExitError;
+use runtime::net::server_url::ServerUrl;
 use wire::keys::signing_type::SigningType;
 
 use self::auth_server::{Application, EndpointSettings, KeyEndpointSource};
 use self::fetch::{FetchError, Fetched, Purpose};
-use self::file::KeyFile;
 use self::key_set::{KeySetSettings, KeySetSource, Location};
 use super::cache::{CacheScope, KeyCacheSettings};
 use super::revocations::FetchedList;
+use crate::discovery::AuthServer;
 
 /// The settings of one source.
 #[derive(Debug, Clone)]
 pub(crate) enum SourceSettings {
     AuthServer(EndpointSettings),
     KeySet(KeySetSettings),
-    File(KeyFile),
 }
 
 impl SourceSettings {
+    pub(crate) const fn auth_server(&self) -> Option<&AuthServer> {
+        match self {
+            Self::AuthServer(settings) => Some(&settings.auth_server),
+            Self::KeySet(_) => None,
+        }
+    }
+
+    /// Returns true if keys could be replaced on the way. A discovery document over plain HTTP is of
+    /// this machine.
+    pub(crate) fn has_plain_key_set(&self) -> bool {
+        match self {
+            Self::AuthServer(_) => false,
+            Self::KeySet(settings) => {
+                let first = settings.location.first();
+                first.is_some_and(ServerUrl::is_plain_over_a_network)
+            }
+        }
+    }
+
     /// Returns the flag of the source.
     pub(crate) const fn flag(&self) -> &'static str {
         match self {
@@ -43,7 +57,7 @@ impl SourceSettings {
             Self::KeySet(settings) if matches!(settings.location, Location::Issuer(..)) => {
                 "issuer-url"
             }
-            Self::KeySet(_) | Self::File(_) => "jwks",
+            Self::KeySet(_) => "jwks",
         }
     }
 
@@ -65,21 +79,18 @@ impl SourceSettings {
                 Some(settings.application.id.clone()),
                 vec![settings.signing_type.algorithm()],
             ),
-            Self::KeySet(settings) => (
-                settings.location.first().with_query(),
-                None,
-                settings.algorithms.clone(),
-            ),
-            Self::File(_) => return Ok(None),
+            Self::KeySet(settings) => match settings.location.first() {
+                Some(address) => (address.with_query(), None, settings.algorithms.clone()),
+                None => return Ok(None),
+            },
         };
         Ok(Some(KeyCacheSettings {
             file,
             origin: CacheScope {
                 source: self.to_string(),
-                address_sha256: sha256_hex(&address),
-                application,
-                issuer,
-                algorithms: allowed.iter().map(|named| format!("{named:?}")).collect(),
+                sha256: sha256_hex(&format!(
+                    "{address:?} {application:?} {issuer:?} {allowed:?}"
+                )),
             },
             allowed,
         }))
@@ -92,7 +103,6 @@ impl std::fmt::Display for SourceSettings {
         match self {
             Self::AuthServer(settings) => settings.auth_server.fmt(f),
             Self::KeySet(settings) => settings.location.fmt(f),
-            Self::File(file) => file.fmt(f),
         }
     }
 }
@@ -108,7 +118,6 @@ fn sha256_hex(text: &str) -> String {
 pub(crate) enum KeySource {
     AuthServer(Box<KeyEndpointSource>),
     KeySet(Box<KeySetSource>),
-    File(KeyFile),
 }
 
 impl KeySource {
@@ -118,7 +127,6 @@ impl KeySource {
                 Self::AuthServer(Box::new(KeyEndpointSource::new(settings)))
             }
             SourceSettings::KeySet(settings) => Self::KeySet(Box::new(KeySetSource::new(settings))),
-            SourceSettings::File(file) => Self::File(file),
         }
     }
 
@@ -126,17 +134,17 @@ impl KeySource {
     /// a warning about an expired certificate.
     ///
     /// # Errors
-    /// [`ExitError::Config`] for files that cannot be used.
-    pub(crate) fn open(&mut self) -> Result<Option<String>, ExitError> {
+    /// The setting, the file, and what is wrong with it.
+    pub(super) fn open(&mut self) -> Result<Option<String>, String> {
         match self {
             Self::AuthServer(endpoint) => endpoint.transport.open(),
-            Self::KeySet(set) => set.transport.open(),
-            Self::File(file) => match file.read() {
-                Ok(_) => Ok(None),
-                Err(error) => Err(format!("--jwks: {error}")),
-            },
+            Self::KeySet(set) => set.open(),
         }
-        .map_err(ExitError::Config)
+    }
+
+    /// Returns true for keys of a file.
+    pub(crate) const fn is_file(&self) -> bool {
+        matches!(self, Self::KeySet(set) if matches!(set.settings.location, Location::File(_)))
     }
 
     /// Returns the seconds by which the clock of the last server is ahead of this machine's.
@@ -144,7 +152,6 @@ impl KeySource {
         match self {
             Self::AuthServer(endpoint) => endpoint.transport.clock_ahead(),
             Self::KeySet(set) => set.transport.clock_ahead(),
-            Self::File(_) => None,
         }
     }
 
@@ -153,7 +160,6 @@ impl KeySource {
         match self {
             Self::AuthServer(endpoint) => endpoint.last_endpoint(),
             Self::KeySet(set) => set.last_endpoint(),
-            Self::File(file) => file.to_string(),
         }
     }
 
@@ -161,7 +167,7 @@ impl KeySource {
     pub(crate) async fn fetch_list(&mut self, cursor: Option<&str>) -> FetchedList {
         match self {
             Self::AuthServer(endpoint) => endpoint.fetch_list(cursor).await,
-            Self::KeySet(_) | Self::File(_) => FetchedList::NotRequested,
+            Self::KeySet(_) => None,
         }
     }
 
@@ -180,13 +186,10 @@ impl KeySource {
     ) -> Result<Fetched, FetchError> {
         match self {
             Self::AuthServer(endpoint) => endpoint.fetch(cursor).await,
-            Self::KeySet(set) => set.fetch(purpose).await.map(Fetched::without_list),
-            Self::File(file) => {
-                let file = file.clone();
-                let keys = run_blocking(move || file.read()).await;
-                let keys = keys.map_err(FetchError::File)?;
-                Ok(Fetched::without_list(Some(keys)))
-            }
+            Self::KeySet(set) => Ok(Fetched {
+                keys: set.fetch(purpose).await?,
+                list: None,
+            }),
         }
     }
 }

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use runtime::process::exit::ExitError;
 use tokio::sync::mpsc;
-use tokio::time::{Interval, MissedTickBehavior, interval_at, sleep_until};
+use tokio::time::sleep_until;
 use tokio_cron_scheduler::JobSchedulerError;
 use wire::keys::KeySet;
 
@@ -26,23 +26,14 @@ use self::backoff::Backoff;
 use self::schedule::{Schedule, Tick, Ticks};
 use super::IssuerSettings;
 use super::cache::KeyCache;
-use super::current::{CurrentKeys, FailedFetch, InstallOutcome, KeySetFingerprint};
+use super::current::{CurrentKeys, FailedFetch, KeySetFingerprint};
 use super::revocations::{FetchedList, RevocationRefresh};
 use super::source::fetch::{FetchError, Purpose};
 use super::source::{KeySource, SourceSettings};
 use crate::telemetry::metrics::{Metrics, RefreshResult};
 
-/// A change by a reload.
-#[derive(Debug)]
-pub(crate) enum Change {
-    /// Credentials, and what a cache is for.
-    Settings(Box<IssuerSettings>),
-    /// A key file is read without waiting for the tick.
-    KeyFile,
-}
-
-/// The senders of changes, in the order of the issuers.
-pub(crate) type Changes = Vec<mpsc::UnboundedSender<Change>>;
+/// The senders of reloaded settings, in the order of the issuers.
+pub(crate) type Changes = Vec<mpsc::UnboundedSender<IssuerSettings>>;
 
 /// Keeps the keys of one issuer fresh.
 #[derive(Debug)]
@@ -54,31 +45,29 @@ pub(crate) struct IssuerTask {
     revocations: Option<RevocationRefresh>,
     /// The interval of fetches of the revocation list beside those of the keys.
     poll: Option<Duration>,
+    next_poll: Option<Instant>,
     backoff: Backoff,
     /// Keys of the last set that are not used, each with the reason.
     skipped: Vec<String>,
-    changes: mpsc::UnboundedReceiver<Change>,
+    changes: mpsc::UnboundedReceiver<IssuerSettings>,
     metrics: Metrics,
 }
 
 impl IssuerTask {
     /// Opens the source, and trusts the keys and the list of a former process until the first fetch.
-    /// Returns the sender of changes too.
+    /// Returns the sender of changed settings too.
     ///
     /// # Errors
-    /// Those of [`KeySource::open`] for the only issuer; one of several does not stop the start.
+    /// Those of [`IssuerSettings::open`].
     pub(crate) fn new(
         settings: IssuerSettings,
         keys: Arc<CurrentKeys>,
         schedule: Schedule,
         metrics: Metrics,
-    ) -> Result<(Self, mpsc::UnboundedSender<Change>), ExitError> {
-        let mut source = KeySource::new(settings.source);
-        match (source.open(), &settings.name) {
-            (Ok(Some(warning)), _) => tracing::warn!("{warning}"),
-            // The others need none of its files, which each fetch reads again.
-            (Ok(None), _) | (Err(_), Some(_)) => {}
-            (Err(error), None) => return Err(error),
+    ) -> Result<(Self, mpsc::UnboundedSender<IssuerSettings>), ExitError> {
+        let (source, warning) = settings.open()?;
+        if let Some(warning) = warning {
+            tracing::warn!("{warning}");
         }
         metrics.expect_key_refreshes(keys.name.as_deref());
         let cache = settings.key_cache.map(|cache| {
@@ -96,6 +85,7 @@ impl IssuerTask {
             cache,
             revocations,
             poll: settings.revocations.and_then(|list| list.poll),
+            next_poll: None,
             backoff: Backoff::default(),
             skipped: Vec::new(),
             changes,
@@ -133,23 +123,24 @@ impl IssuerTask {
     /// [`JobSchedulerError`] when the schedule cannot be started.
     pub(crate) async fn run(mut self) -> Result<Infallible, JobSchedulerError> {
         let mut ticks = self.schedule.start().await?;
-        let mut polls = self.poll.map(polls);
+        // The fetch of the keys brings a list.
+        self.plan_poll();
         loop {
             self.fetch(Purpose::Tick).await;
-            if self.until_tick(&ticks, &mut polls).await == Tick::Overdue {
+            if self.until_tick(&ticks).await == Tick::Overdue {
                 ticks.begin_again().await;
             }
         }
     }
 
     /// Waits for the next tick, and does all that is due before it.
-    async fn until_tick(&mut self, ticks: &Ticks, polls: &mut Option<Interval>) -> Tick {
+    async fn until_tick(&mut self, ticks: &Ticks) -> Tick {
         let mut tick = pin!(ticks.next());
         loop {
-            let retry = self.backoff.retry();
+            let (retry, poll) = (self.backoff.retry(), self.next_poll);
             tokio::select! {
                 biased;
-                Some(change) = self.changes.recv() => self.apply(change).await,
+                Some(settings) = self.changes.recv() => self.apply(settings).await,
                 () = self.keys.on_demand().requested() => {
                     let succeeded = self.fetch(Purpose::UnknownKey).await;
                     self.keys.on_demand().ended(succeeded);
@@ -158,25 +149,22 @@ impl IssuerTask {
                 () = at(retry) => {
                     self.fetch(Purpose::Tick).await;
                 }
-                () = next(polls) => self.fetch_revocations().await,
+                () = at(poll) => self.fetch_revocations().await,
             }
         }
     }
 
-    async fn apply(&mut self, change: Change) {
-        match change {
-            Change::Settings(settings) => {
-                if let (Some(cache), Some(settings)) = (&mut self.cache, settings.key_cache) {
-                    cache.set_scope(settings.origin);
-                }
-                if let SourceSettings::AuthServer(settings) = settings.source {
-                    self.source.set_credentials(settings.application);
-                }
-            }
-            Change::KeyFile if matches!(self.source, KeySource::File(_)) => {
-                self.fetch(Purpose::Tick).await;
-            }
-            Change::KeyFile => {}
+    /// Takes credentials, and what a cache is for. A file of keys is read at once: the operator who
+    /// changed it waits for the result in the log.
+    async fn apply(&mut self, settings: IssuerSettings) {
+        if let (Some(cache), Some(settings)) = (&mut self.cache, settings.key_cache) {
+            cache.set_scope(settings.origin);
+        }
+        if let SourceSettings::AuthServer(settings) = settings.source {
+            self.source.set_credentials(settings.application);
+        }
+        if self.source.is_file() {
+            self.fetch(Purpose::Tick).await;
         }
     }
 
@@ -204,8 +192,13 @@ impl IssuerTask {
         }
     }
 
+    fn plan_poll(&mut self) {
+        self.next_poll = self.poll.map(|interval| Instant::now() + interval);
+    }
+
     /// Fetches the revocation list alone.
     async fn fetch_revocations(&mut self) {
+        self.plan_poll();
         let cursor = self.list_cursor();
         match unless_it_panics(self.source.fetch_list(cursor.as_deref())).await {
             Some(list) => self.on_list(list),
@@ -236,25 +229,23 @@ impl IssuerTask {
             }
         }
         self.keys.on_demand().fetched(Instant::now());
-        let state = self.keys.load();
-        let was_cached = state.as_ref().is_some_and(|state| state.is_cached());
         let key_ids = KeySetFingerprint::of(&keys);
-        let change = self.keys.install(keys, Instant::now());
+        let former = self.keys.load();
+        let result = self.keys.install(keys, Instant::now());
         let issuer = self.keys.name.as_deref();
-        match change {
-            InstallOutcome::First => tracing::info!(issuer, %key_ids, "verification key fetched"),
-            InstallOutcome::Replaced => {
+        match (result, former.as_ref()) {
+            (RefreshResult::Replaced, None) => {
+                tracing::info!(issuer, %key_ids, "verification key fetched");
+            }
+            (RefreshResult::Replaced, Some(_)) => {
                 tracing::info!(issuer, %key_ids, "verification key replaced");
             }
-            InstallOutcome::Unchanged if was_cached => {
+            (_, Some(former)) if former.is_cached() => {
                 tracing::info!(issuer, %key_ids, "verification key fetched: equal to the cached one");
             }
-            InstallOutcome::Unchanged => {}
+            _ => {}
         }
-        self.count(match change {
-            InstallOutcome::Unchanged => RefreshResult::Unchanged,
-            InstallOutcome::First | InstallOutcome::Replaced => RefreshResult::Replaced,
-        });
+        self.count(result);
     }
 
     fn count(&self, result: RefreshResult) {
@@ -309,22 +300,6 @@ async fn unless_it_panics<T>(work: impl Future<Output = T>) -> Option<T> {
 async fn at(time: Option<Instant>) {
     match time {
         Some(time) => sleep_until(time.into()).await,
-        None => pending().await,
-    }
-}
-
-/// The first poll comes after an interval: the fetch of the keys brings a list.
-fn polls(interval: Duration) -> Interval {
-    let mut polls = interval_at(tokio::time::Instant::now() + interval, interval);
-    polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    polls
-}
-
-async fn next(polls: &mut Option<Interval>) {
-    match polls {
-        Some(polls) => {
-            polls.tick().await;
-        }
         None => pending().await,
     }
 }

@@ -153,7 +153,7 @@ fn graceful_stop(
 fn issuer_tasks(config: &Config, app: &App) -> Result<(Vec<IssuerTask>, Changes), ExitError> {
     let issuers = config.issuers.iter().zip(app.keys.iter());
     let task = |(settings, keys): (&IssuerSettings, &Arc<CurrentKeys>)| {
-        let (schedule, metrics) = (config.schedule.clone(), app.metrics.clone());
+        let (schedule, metrics) = (config.args.keys.refresh_cron.clone(), app.metrics.clone());
         IssuerTask::new(settings.clone(), Arc::clone(keys), schedule, metrics)
     };
     issuers.map(task).collect()

@@ -16,14 +16,13 @@ use runtime::files::file_watch::{PollTimer, Trigger};
 use runtime::process::clock::unix_now;
 use runtime::process::exit::ExitError;
 use tokio::task::{JoinError, spawn_blocking};
-use toml::Table;
 
 pub(crate) use self::watched::WatchedFiles;
 use crate::app::App;
 use crate::cli::issuer_table::IssuerTable;
 use crate::cli::{Cli, Command, ServeArgs};
 use crate::config::Config;
-use crate::issuers::task::{Change, Changes};
+use crate::issuers::task::Changes;
 use crate::server::reminder::Reminder;
 
 /// The parts of the program that a reload changes.
@@ -52,8 +51,7 @@ impl Reload {
         let mut reminder = Reminder::default();
         loop {
             self.remind(&mut reminder);
-            let trigger = timer.next().await;
-            match trigger {
+            match timer.next().await {
                 Trigger::Interval if !watched.poll_changed().await => continue,
                 Trigger::Interval => {}
                 Trigger::Sighup => tracing::info!("SIGHUP received"),
@@ -61,12 +59,6 @@ impl Reload {
             // Before they are read: changes after this are noticed at the next poll.
             watched.mark_read().await;
             self.reload(&mut effective).await;
-            if matches!(trigger, Trigger::Sighup) {
-                // The operator who changed it waits for the result in the log.
-                for issuer in &self.issuers {
-                    let _ = issuer.send(Change::KeyFile);
-                }
-            }
             watched.set_files(files_of(&effective)).await;
         }
     }
@@ -133,7 +125,7 @@ impl Reload {
             .expect_rules(config.rules.auth_policy.rule_names());
         self.app.rules.replace(config.rules);
         for (issuer, settings) in self.issuers.iter().zip(config.issuers) {
-            let _ = issuer.send(Change::Settings(Box::new(settings)));
+            let _ = issuer.send(settings);
         }
     }
 }
@@ -166,13 +158,14 @@ fn read() -> Result<ServeArgs, ExitError> {
 }
 
 /// Returns the settings in effect after `read`: rules, tables and certificates towards the service
-/// change together. They stay as in `effective` while the service or the keys for which they are
-/// made wait for the next start; any other setting is the one of `start`.
+/// change together. They stay as in `effective` while the service or the sources of keys for which
+/// they are made wait for the next start; any other setting is the one of `start`.
 fn apply_reloadable(start: &ServeArgs, effective: &ServeArgs, read: &ServeArgs) -> ServeArgs {
     let made_for = |args: &ServeArgs| {
         let tables = args.issuers.iter().map(IssuerTable::about_keys);
+        let keys = &args.keys;
         (
-            Table::try_from(&args.keys).ok(),
+            [&keys.auth_server, &keys.issuer_url, &keys.jwks].map(Clone::clone),
             tables.collect::<Vec<_>>(),
             args.service.upstream.clone(),
         )
@@ -321,6 +314,15 @@ mod tests {
         );
         assert_eq!(at_once, Vec::<String>::new());
         assert_eq!(waiting, ["claim-header", "issuer", "jwks"]);
+        let both = ["--max-key-age", "1", "--public-path", "/a/**"];
+        let (at_once, waiting) = reloaded(&AUTH_SERVER, &[&AUTH_SERVER[..], &both].concat());
+        assert_eq!(
+            (at_once, waiting),
+            (
+                vec!["public-path".to_owned()],
+                vec!["max-key-age".to_owned()]
+            )
+        );
         let https = ["--upstream", "https://a:1", "--upstream-ca", "/ca"];
         let (at_once, waiting) = reloaded(&AUTH_SERVER, &[&AUTH_SERVER[..], &https].concat());
         assert_eq!(at_once, Vec::<String>::new());

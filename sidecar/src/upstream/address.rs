@@ -55,8 +55,8 @@ pub(crate) enum UpstreamAddressError {
 impl From<ServerUrlError> for UpstreamAddressError {
     fn from(error: ServerUrlError) -> Self {
         match error {
-            ServerUrlError::Malformed | ServerUrlError::Credentials => Self::Malformed,
             ServerUrlError::Port(error) => Self::Port(error),
+            _ => Self::Malformed,
         }
     }
 }

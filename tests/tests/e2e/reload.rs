@@ -437,16 +437,16 @@ fn the_cache_of_keys_follows_the_issuer() {
     let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
         plan.flags(flags).flags(EVERY_SECOND)
     });
-    let issuer = || {
+    let scope = || {
         let text = fs::read_to_string(&cache).ok()?;
         let content: serde_json::Value = serde_json::from_str(&text).ok()?;
-        content["origin"]["issuer"].as_str().map(ToOwned::to_owned)
+        content["origin"]["sha256"].as_str().map(ToOwned::to_owned)
     };
-    wait::until("the cache", || (issuer()? == "auth").then_some(()));
+    let of_auth = wait::until("the cache", scope);
     fs::write(&config, "issuer = \"elsewhere\"").unwrap();
     stack.sidecar.process().signal("HUP");
     wait::until("the other issuer", || {
-        (issuer()? == "elsewhere").then_some(())
+        scope().filter(|scope| *scope != of_auth)
     });
     let token = stack
         .forge

@@ -1,5 +1,6 @@
 //! The URL of a server as an operator writes it in a setting.
 
+use std::fmt;
 use std::str::FromStr;
 
 use http::Uri;
@@ -29,19 +30,34 @@ pub enum ServerUrlError {
     /// An unusable port.
     #[error(transparent)]
     Port(#[from] NoPort),
+    /// Another scheme, where only HTTP is possible.
+    #[error("expected https://HOST/PATH or http://HOST/PATH, without user information")]
+    NotHttp,
 }
 
 impl ServerUrl {
+    /// Parses a URL of `http` or `https`.
+    ///
+    /// # Errors
+    /// [`ServerUrlError::NotHttp`], [`ServerUrlError::Port`].
+    pub fn of_http(text: &str) -> Result<Self, ServerUrlError> {
+        match text.parse::<Self>() {
+            Ok(url) if [Scheme::HTTP, Scheme::HTTPS].contains(&url.scheme) => Ok(url),
+            Err(error @ ServerUrlError::Port(_)) => Err(error),
+            _ => Err(ServerUrlError::NotHttp),
+        }
+    }
+
     /// Returns the scheme.
     #[must_use]
     pub const fn scheme(&self) -> &Scheme {
         &self.scheme
     }
 
-    /// Returns true for `http` and `https`.
+    /// Returns true for `https`.
     #[must_use]
-    pub fn is_http(&self) -> bool {
-        [Scheme::HTTP, Scheme::HTTPS].contains(&self.scheme)
+    pub fn is_https(&self) -> bool {
+        self.scheme == Scheme::HTTPS
     }
 
     /// Returns `HOST[:PORT]`.
@@ -68,10 +84,24 @@ impl ServerUrl {
         &self.target
     }
 
+    /// Returns the whole URL; the query may hold a secret.
+    #[must_use]
+    pub fn with_query(&self) -> String {
+        format!("{}://{}{}", self.scheme, self.authority, self.target)
+    }
+
     /// Returns true if others could read and change what is sent.
     #[must_use]
     pub fn is_plain_over_a_network(&self) -> bool {
         self.scheme == Scheme::HTTP && !is_loopback_host(self.host())
+    }
+}
+
+/// Renders it without the query.
+impl fmt::Display for ServerUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.target.path();
+        write!(f, "{}://{}{path}", self.scheme, self.authority)
     }
 }
 
@@ -143,6 +173,22 @@ mod tests {
             let error = rejected(&format!("http://a:{port}/"));
             assert!(matches!(error, ServerUrlError::Port(_)), "{port}");
         }
+    }
+
+    #[test]
+    fn a_url_of_http_hides_its_query() {
+        for (text, shown) in [
+            ("https://idp/keys?k=v", "https://idp/keys"),
+            ("http://idp", "http://idp/"),
+        ] {
+            let url = ServerUrl::of_http(text).unwrap();
+            assert_eq!(url.to_string(), shown);
+        }
+        for text in ["", "idp/keys", "ftp://idp/keys", "https://me:hush@idp/keys"] {
+            assert_eq!(ServerUrl::of_http(text), Err(ServerUrlError::NotHttp));
+        }
+        let error = ServerUrl::of_http("https://idp:0/").unwrap_err();
+        assert!(matches!(error, ServerUrlError::Port(_)));
     }
 
     #[test]

@@ -45,6 +45,16 @@ impl PeerFiles {
         self.ca.is_none() && self.identity.is_none()
     }
 
+    /// Returns the setting of the first configured file.
+    #[must_use]
+    pub const fn first_setting(&self) -> Option<&'static str> {
+        match (&self.ca, &self.identity) {
+            (Some(_), _) => Some(self.settings.ca),
+            (None, Some(_)) => Some(self.settings.certificate),
+            (None, None) => None,
+        }
+    }
+
     /// Reads the files.
     ///
     /// # Errors

@@ -9,11 +9,11 @@ use super::header_alias::has_any;
 pub struct Methods(Vec<Method>);
 
 /// An unusable name of a method.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MethodError {
     /// A name that is not in capitals, or no name.
-    #[error("a method is written in capital letters, as GET")]
-    Malformed,
+    #[error("'{0}': a method is written in capital letters, as GET")]
+    Malformed(String),
     /// A method that no request may have.
     #[error("TRACE and CONNECT are never allowed")]
     NeverAllowed,
@@ -35,7 +35,7 @@ impl Methods {
     pub fn parse<'m>(names: impl IntoIterator<Item = &'m str>) -> Result<Self, MethodError> {
         let methods: Result<Vec<_>, _> = names.into_iter().map(method).collect();
         match methods? {
-            methods if methods.is_empty() => Err(MethodError::Malformed),
+            methods if methods.is_empty() => Err(MethodError::Malformed(String::new())),
             methods => Ok(Self(methods)),
         }
     }
@@ -69,12 +69,12 @@ impl Methods {
 fn method(name: &str) -> Result<Method, MethodError> {
     let in_capitals = |byte: u8| byte.is_ascii_uppercase() || byte == b'-';
     if !name.bytes().all(in_capitals) {
-        return Err(MethodError::Malformed);
+        return Err(MethodError::Malformed(name.to_owned()));
     }
     match Method::from_bytes(name.as_bytes()) {
         Ok(Method::TRACE | Method::CONNECT) => Err(MethodError::NeverAllowed),
         Ok(method) => Ok(method),
-        Err(_) => Err(MethodError::Malformed),
+        Err(_) => Err(MethodError::Malformed(name.to_owned())),
     }
 }
 
@@ -105,12 +105,13 @@ mod tests {
             assert!(methods(names).is_ok(), "{names}");
         }
         for names in ["", "get", "GET,", "GET ", "G/T", "*", "GET1"] {
-            assert_eq!(methods(names), Err(MethodError::Malformed), "{names}");
+            let error = methods(names);
+            assert!(matches!(error, Err(MethodError::Malformed(_))), "{names}");
         }
         for names in ["TRACE", "GET,CONNECT"] {
             assert_eq!(methods(names), Err(MethodError::NeverAllowed), "{names}");
         }
-        assert_eq!(Methods::parse([]), Err(MethodError::Malformed));
+        assert!(Methods::parse([]).is_err());
     }
 
     #[test]

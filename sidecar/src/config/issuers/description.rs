@@ -3,8 +3,8 @@
 use std::fmt::Display;
 
 use http::HeaderName;
-use http::uri::Scheme;
 use runtime::net::host_port::without_credentials;
+use runtime::net::server_url::ServerUrl;
 use runtime::process::exit::ExitError;
 use runtime::tls::peer::{PeerFiles, PeerSettings};
 use wire::keys::Algorithm;
@@ -25,12 +25,9 @@ use crate::identity::user_header::UserHeader;
 use crate::issuers::IssuerSettings;
 use crate::issuers::cache::KeyCacheSettings;
 use crate::issuers::source::SourceSettings;
-use crate::issuers::source::file::KeyFile;
 use crate::issuers::source::issuer_url::IssuerUrl;
-use crate::issuers::source::jwks_address::JwksAddressError;
 use crate::issuers::source::key_set::{KeySetSettings, Location};
 use crate::issuers::source::kubernetes;
-use crate::issuers::source::proxy::KeysProxy;
 
 /// The name stands in labels of metrics and in names of files.
 const MAX_NAME_BYTES: usize = 32;
@@ -162,7 +159,7 @@ impl<'a> Description<'a> {
     /// Returns the settings of its task.
     pub(super) fn settings(&self) -> Result<IssuerSettings, ExitError> {
         let source = self.source()?;
-        let revocations = key_source::revocations(&self.args.revocations);
+        let revocations = key_source::revocations(&self.args.keys);
         Ok(IssuerSettings {
             name: self.name().map(str::to_owned),
             key_cache: self.key_cache(&source)?,
@@ -245,33 +242,28 @@ impl<'a> Description<'a> {
     }
 
     fn source(&self) -> Result<SourceSettings, ExitError> {
-        let table = &self.table;
-        if table.auth_server {
+        if self.table.auth_server {
             return key_source::endpoint(self.args).map(SourceSettings::AuthServer);
         }
         self.reject_without_effect()?;
-        if self.is_kubernetes() {
-            return self.kubernetes().map(SourceSettings::KeySet);
-        }
+        let settings = match self.is_kubernetes() {
+            true => self.kubernetes(),
+            false => self.key_set(self.location()?),
+        };
+        settings.map(SourceSettings::KeySet)
+    }
+
+    fn location(&self) -> Result<Location, ExitError> {
+        let table = &self.table;
         match (&table.issuer, &table.jwks) {
-            (Some(issuer), None) if table.discovery => {
-                let issuer = IssuerUrl::new(issuer).map_err(|error| {
+            (_, Some(url)) if url.contains("://") => self.address(url),
+            (_, Some(file)) => Ok(Location::File(file.into())),
+            (Some(issuer), None) => IssuerUrl::new(issuer)
+                .map(|url| Location::Issuer(url, table.jwks_hosts.clone()))
+                .map_err(|error| {
                     self.rejected_value("issuer", &without_credentials(issuer), error)
-                })?;
-                self.key_set(Location::Issuer(issuer, table.jwks_hosts.clone()))
-                    .map(SourceSettings::KeySet)
-            }
-            (_, Some(url)) if is_url(url) => {
-                self.key_set(self.address(url)?).map(SourceSettings::KeySet)
-            }
-            (_, Some(file)) => {
-                self.tls(None)?;
-                Ok(SourceSettings::File(KeyFile {
-                    path: file.into(),
-                    algorithms: self.algorithms(),
-                }))
-            }
-            (_, None) => Err(self.rejected("names no source of keys")),
+                }),
+            (None, None) => Err(self.rejected("names no source of keys")),
         }
     }
 
@@ -289,7 +281,6 @@ impl<'a> Description<'a> {
                 "expected one source of keys of discovery = true, jwks, or issuer = \"{KUBERNETES}\""
             )));
         }
-        let is_file = table.jwks.as_deref().is_some_and(|jwks| !is_url(jwks));
         for (member, given, why) in [
             (
                 "discovery",
@@ -306,7 +297,6 @@ impl<'a> Description<'a> {
                 table.token_file.is_some() && !self.is_kubernetes(),
                 KUBERNETES,
             ),
-            ("keys-proxy", table.keys_proxy.is_some() && is_file, "https"),
         ] {
             if given {
                 return Err(self.rejected(format!("`{member}` has an effect only with {why}")));
@@ -318,7 +308,7 @@ impl<'a> Description<'a> {
     fn kubernetes(&self) -> Result<KeySetSettings, ExitError> {
         let url = self.table.jwks.as_deref();
         let settings = self.key_set(self.address(url.unwrap_or(kubernetes::JWKS_URL))?)?;
-        if !settings.location.first().is_https() {
+        if !settings.location.is_https() {
             return Err(self.rejected("`jwks` has to be https: the pod's token is sent there"));
         }
         let ca = settings.tls.ca;
@@ -334,18 +324,15 @@ impl<'a> Description<'a> {
     }
 
     fn address(&self, url: &str) -> Result<Location, ExitError> {
-        url.parse()
+        ServerUrl::of_http(url)
             .map(Location::Address)
-            .map_err(|error: JwksAddressError| {
-                self.rejected_value("jwks", &without_credentials(url), error)
-            })
+            .map_err(|error| self.rejected_value("jwks", &without_credentials(url), error))
     }
 
     fn key_set(&self, location: Location) -> Result<KeySetSettings, ExitError> {
-        let scheme = location.first().scheme();
         Ok(KeySetSettings {
-            tls: self.tls(Some(scheme))?,
-            proxy: self.keys_proxy(scheme)?,
+            tls: self.tls(location.is_https())?,
+            proxy: self.keys_proxy(location.is_https())?,
             bearer_file: None,
             location,
             algorithms: self.algorithms(),
@@ -364,42 +351,33 @@ impl<'a> Description<'a> {
     }
 
     /// Returns the certificates; without TLS they were meant for something else.
-    fn tls(&self, scheme: Option<&Scheme>) -> Result<PeerFiles, ExitError> {
-        let files = match self.name() {
-            None => key_source::tls_files(self.args),
-            Some(_) => PeerFiles {
-                settings: PeerSettings {
-                    ca: "ca",
-                    ..PeerSettings::default()
-                },
-                ca: self.table.ca.clone(),
-                identity: None,
-            },
+    fn tls(&self, is_https: bool) -> Result<PeerFiles, ExitError> {
+        let Some(name) = self.name() else {
+            let files = key_source::tls_files(self.args);
+            return key_source::only_with_https(files, is_https).map_err(ExitError::Config);
         };
-        match (key_source::unused(&files, scheme), self.name()) {
-            (None, _) => Ok(files),
-            (Some(flag), None) => Err(key_source::without_tls(flag)),
-            (Some(_), Some(_)) => Err(self.rejected("`ca` has an effect only with https")),
-        }
+        let files = PeerFiles {
+            settings: PeerSettings {
+                ca: "ca",
+                ..PeerSettings::default()
+            },
+            ca: self.table.ca.clone(),
+            identity: None,
+        };
+        key_source::only_with_https(files, is_https).map_err(|why| super::rejected(name, why))
     }
 
-    fn keys_proxy(&self, scheme: &Scheme) -> Result<Option<KeysProxy>, ExitError> {
+    fn keys_proxy(&self, is_https: bool) -> Result<Option<ServerUrl>, ExitError> {
         let Some(text) = self.table.keys_proxy.as_deref() else {
             return Ok(None);
         };
-        if *scheme != Scheme::HTTPS {
-            return Err(self.rejected("`keys-proxy` has an effect only with https"));
-        }
-        text.parse().map(Some).map_err(|error| {
-            let text = without_credentials(text);
-            self.rejected(format!("keys-proxy '{text}': {error}"))
-        })
+        let why = match ServerUrl::of_http(text) {
+            _ if !is_https => "has an effect only with https",
+            Ok(proxy) if !proxy.is_https() && proxy.target() == "/" => return Ok(Some(proxy)),
+            _ => "expected http://HOST:PORT, without a path and without user information",
+        };
+        Err(self.rejected_value("keys-proxy", &without_credentials(text), why))
     }
-}
-
-/// Returns true if a set of keys is fetched from an address; else it is a file.
-fn is_url(jwks: &str) -> bool {
-    jwks.contains("://")
 }
 
 fn check_name(name: &str) -> Result<(), ExitError> {

@@ -12,7 +12,7 @@ use wire::token::revocations::MAX_LIST_BYTES;
 
 use super::fetch::{FetchError, Fetched};
 use super::http_client::{KeyRequest, KeyResponse, Transport, TransportError};
-use super::jwks::{self, CachedJwks, JWK_SET};
+use super::jwks::{JwksError, KnownSet};
 use super::key_response::{KeyResponseError, key_string};
 use crate::discovery::{AuthServer, Instance, RecentAttempts};
 use crate::issuers::revocations::{FetchedList, ListError};
@@ -50,8 +50,7 @@ pub(crate) struct KeyEndpointSource {
     pub(super) settings: EndpointSettings,
     pub(super) transport: Transport,
     attempts: RecentAttempts,
-    /// The set of the last fetch; a failure clears it.
-    known: Option<CachedJwks>,
+    known: KnownSet,
     /// Server and path of the last revocation list.
     list: Option<(Instance, String)>,
 }
@@ -63,17 +62,15 @@ impl KeyEndpointSource {
             transport: Transport::new(uses_tls, settings.tls.clone(), None),
             settings,
             attempts: RecentAttempts::default(),
-            known: None,
+            known: KnownSet::default(),
             list: None,
         }
     }
 
     /// Fetches the revocation list again, from the server of the last fetch.
     pub(crate) async fn fetch_list(&mut self, cursor: Option<&str>) -> FetchedList {
-        match self.list.clone() {
-            Some((instance, path)) => self.revocation_list(instance, path, cursor).await,
-            None => FetchedList::NotRequested,
-        }
+        let (instance, path) = self.list.clone()?;
+        Some(self.revocation_list(instance, path, cursor).await)
     }
 
     /// Returns the last instance; before the first fetch the configured location.
@@ -98,7 +95,7 @@ impl KeyEndpointSource {
         instance: &Instance,
         cursor: Option<&str>,
     ) -> Result<Fetched, FetchError> {
-        let known = self.known.take();
+        let known = std::mem::take(&mut self.known);
         let path = format!("{}{KEY_PATH}", self.settings.auth_server.context());
         let response = self.contract_response(instance, &path).await?;
         let text = key_string(response.status, &response.body).map_err(|cause| {
@@ -116,15 +113,18 @@ impl KeyEndpointSource {
         let keys = match jwks {
             None => KeySet::nameless(key),
             Some(target) => {
-                let is_last = list.is_none();
-                self.key_set(instance, &target, known, &key, is_last)
-                    .await?
+                let url = self.url(instance, &target);
+                let request = KeyRequest {
+                    address: instance.address,
+                    is_last: list.is_none(),
+                    ..KeyRequest::of(&url)
+                };
+                self.key_set(request, known, &key).await?
             }
         };
         let list = match list {
-            Some(path) => self.revocation_list(instance.clone(), path, cursor).await,
-            None if wants_list => FetchedList::Absent,
-            None => FetchedList::NotRequested,
+            Some(path) => Some(self.revocation_list(instance.clone(), path, cursor).await),
+            None => wants_list.then_some(Err(ListError::Absent)),
         };
         Ok(Fetched {
             keys: Some(keys),
@@ -132,28 +132,45 @@ impl KeyEndpointSource {
         })
     }
 
+    /// Fetches the set, which has to hold the contract's key.
+    async fn key_set(
+        &mut self,
+        request: KeyRequest<'_>,
+        mut known: KnownSet,
+        key: &VerificationKey,
+    ) -> Result<KeySet, FetchError> {
+        let allowed = [key.algorithm()];
+        let fetched = known.fetch(&mut self.transport, request, &allowed);
+        let (keys, _) = fetched.await?;
+        let mut thumbprints = keys.keys().iter().map(VerificationKey::thumbprint);
+        if thumbprints.all(|thumbprint| thumbprint != key.thumbprint()) {
+            return Err(JwksError::Inconsistent.into());
+        }
+        self.known = known;
+        Ok(keys)
+    }
+
     async fn revocation_list(
         &mut self,
         instance: Instance,
         path: String,
         cursor: Option<&str>,
-    ) -> FetchedList {
+    ) -> Result<String, ListError> {
         let mut url = self.url(&instance, &path);
         if let Some(cursor) = cursor {
             url = format!("{url}?after={cursor}");
         }
         let question = KeyRequest {
             address: instance.address,
+            accept: "text/plain",
             max_bytes: MAX_LIST_BYTES,
-            ..KeyRequest::of(&url, "text/plain")
+            ..KeyRequest::of(&url)
         };
         self.list = Some((instance, path));
-        match self.transport.get(question).await {
-            Err(error) => FetchedList::Failed(error.into()),
-            Ok(response) if response.status == StatusCode::OK => {
-                FetchedList::List(String::from_utf8_lossy(&response.body).into_owned())
-            }
-            Ok(response) => FetchedList::Failed(ListError::Status(response.status)),
+        let response = self.transport.get(question).await?;
+        match response.status {
+            StatusCode::OK => Ok(String::from_utf8_lossy(&response.body).into_owned()),
+            status => Err(ListError::Status(status)),
         }
     }
 
@@ -199,7 +216,7 @@ impl KeyEndpointSource {
             address: instance.address,
             credentials: &credentials,
             is_last: !self.may_have_set() && !self.settings.wants_list,
-            ..KeyRequest::of(&url, "application/json")
+            ..KeyRequest::of(&url)
         };
         self.transport.get(question).await
     }
@@ -217,28 +234,6 @@ impl KeyEndpointSource {
         links
             .any(|link| link.to_str().is_ok_and(|link| link.ends_with(&relation)))
             .then(|| format!("{}{path}", self.settings.auth_server.context()))
-    }
-
-    async fn key_set(
-        &mut self,
-        instance: &Instance,
-        target: &str,
-        known: Option<CachedJwks>,
-        contract_key: &VerificationKey,
-        is_last: bool,
-    ) -> Result<KeySet, FetchError> {
-        let url = self.url(instance, target);
-        let question = KeyRequest {
-            address: instance.address,
-            known: known.as_ref().map(CachedJwks::version),
-            is_last,
-            ..KeyRequest::of(&url, JWK_SET)
-        };
-        let response = self.transport.get(question).await;
-        let response = response.map_err(FetchError::JwksTransport)?;
-        let (keys, known) = jwks::parse_response_with_key(&response, known.as_ref(), contract_key)?;
-        self.known = known;
-        Ok(keys)
     }
 }
 

@@ -3,9 +3,9 @@
 use wire::keys::{KeyError, KeySet};
 
 use super::http_client::{TransportError, Unexpected};
+use super::issuer_url::DocumentError;
 use super::jwks::JwksError;
 use super::key_response::KeyResponseError;
-use super::issuer_url::DocumentError;
 use crate::discovery::DiscoveryError;
 use crate::issuers::revocations::FetchedList;
 
@@ -69,13 +69,4 @@ pub(crate) struct Fetched {
     /// `None` where no request was made: the last response is still fresh.
     pub(crate) keys: Option<KeySet>,
     pub(crate) list: FetchedList,
-}
-
-impl Fetched {
-    pub(crate) fn without_list(keys: Option<KeySet>) -> Self {
-        Self {
-            keys,
-            list: FetchedList::NotRequested,
-        }
-    }
 }

@@ -14,6 +14,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Certificate, Client, ClientBuilder, Identity, Proxy, Response, redirect, tls};
 use runtime::files::file_watch::{FailureDedup, run_blocking};
+use runtime::net::server_url::ServerUrl;
 use runtime::process::clock::unix_now;
 use runtime::tls::peer::{PeerCertificates, PeerFiles};
 use runtime::traces::{self, Span};
@@ -23,8 +24,6 @@ use time::format_description::well_known::Rfc2822;
 use tokio::net::lookup_host;
 use wire::http::trace::TRACEPARENT;
 use zeroize::Zeroizing;
-
-use super::proxy::KeysProxy;
 
 /// Max length of a response; the largest RSA key takes 2 KB in an envelope, and less in a key set.
 pub(crate) const MAX_BODY_BYTES: usize = 64 * 1024;
@@ -84,14 +83,14 @@ pub(crate) struct KeyRequest<'a> {
 }
 
 impl<'a> KeyRequest<'a> {
-    /// Returns the last request of a fetch, for a short response.
-    pub(crate) const fn of(url: &'a str, accept: &'static str) -> Self {
+    /// Returns the last request of a fetch, for a short response in JSON.
+    pub(crate) const fn of(url: &'a str) -> Self {
         Self {
             url,
             address: None,
             credentials: &[],
             bearer: None,
-            accept,
+            accept: "application/json",
             known: None,
             is_last: true,
             max_bytes: MAX_BODY_BYTES,
@@ -136,7 +135,7 @@ pub(crate) struct Transport {
     uses_tls: bool,
     addresses: Arc<Addresses>,
     files: PeerFiles,
-    proxy: Option<KeysProxy>,
+    proxy: Option<ServerUrl>,
     failures: FailureDedup,
     /// The client and its certificates; `None` until the files could be used.
     client: Option<(Client, PeerCertificates)>,
@@ -175,7 +174,7 @@ impl Resolve for Addresses {
 }
 
 impl Transport {
-    pub(crate) fn new(uses_tls: bool, files: PeerFiles, proxy: Option<KeysProxy>) -> Self {
+    pub(crate) fn new(uses_tls: bool, files: PeerFiles, proxy: Option<ServerUrl>) -> Self {
         Self {
             uses_tls,
             addresses: Arc::default(),
@@ -209,9 +208,12 @@ impl Transport {
         question: KeyRequest<'_>,
     ) -> Result<KeyResponse, TransportError> {
         let client = self.followed().await.map_err(TransportError::NoClient)?;
-        let span = FetchSpan::begin(question.url);
-        let response = self.send(client, question, span.traceparent()).await;
-        span.end(response.as_ref().ok().map(|response| response.status));
+        let span = begun_span(question.url);
+        let traceparent = span.as_ref().and_then(Span::traceparent);
+        let response = self.send(client, question, traceparent).await;
+        if let Some(span) = span {
+            end_span(span, response.as_ref().ok().map(|response| response.status));
+        }
         response
     }
 
@@ -293,7 +295,7 @@ impl Transport {
             .dns_resolver(Arc::clone(&self.addresses))
             .user_agent(concat!("postern-sidecar/", env!("CARGO_PKG_VERSION")));
         let client = match &self.proxy {
-            Some(proxy) => client.proxy(Proxy::all(proxy.as_str())?),
+            Some(proxy) => client.proxy(Proxy::all(proxy.with_query())?),
             None => client,
         };
         if !self.uses_tls {
@@ -330,41 +332,25 @@ impl Transport {
     }
 }
 
-/// The span of one request; empty without tracing.
-struct FetchSpan(Option<Span>);
+/// Begins a trace for a request; `None` without tracing.
+fn begun_span(url: &str) -> Option<Span> {
+    let mut span = traces::client_span("GET")?;
+    let url: Uri = url.parse().ok()?;
+    let host = url.authority().map(ToString::to_string);
+    span.set("http.request.method", "GET");
+    span.set("server.address", host.unwrap_or_default());
+    span.set("url.path", url.path().to_owned());
+    Some(span)
+}
 
-impl FetchSpan {
-    /// Begins a trace for a request.
-    fn begin(url: &str) -> Self {
-        let (Some(mut span), Ok(url)) = (traces::client_span("GET"), url.parse::<Uri>()) else {
-            return Self(None);
-        };
-        let host = url.authority().map(ToString::to_string);
-        span.set("http.request.method", "GET");
-        span.set("server.address", host.unwrap_or_default());
-        span.set("url.path", url.path().to_owned());
-        Self(Some(span))
-    }
-
-    /// Returns the header by which the server continues the trace.
-    fn traceparent(&self) -> Option<&HeaderValue> {
-        self.0.as_ref()?.traceparent()
-    }
-
-    /// Ends the span; `None` without a response.
-    fn end(self, status: Option<StatusCode>) {
-        let Some(mut span) = self.0 else {
-            return;
-        };
-        match status {
-            Some(status) => {
-                span.set("http.response.status_code", i64::from(status.as_u16()));
-                if status.is_client_error() || status.is_server_error() {
-                    span.fail("status");
-                }
-            }
-            None => span.fail("no_response"),
-        }
+/// Ends the span; `None` without a response.
+fn end_span(mut span: Span, status: Option<StatusCode>) {
+    let Some(status) = status else {
+        return span.fail("no_response");
+    };
+    span.set("http.response.status_code", i64::from(status.as_u16()));
+    if status.is_client_error() || status.is_server_error() {
+        span.fail("status");
     }
 }
 

@@ -1,13 +1,14 @@
 //! The response to a request for a JWK Set.
 
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::Value;
-use wire::keys::{Algorithm, KeyError, KeySet, VerificationKey};
+use wire::keys::{Algorithm, KeyError, KeySet};
 
-use super::http_client::{KeyResponse, Unexpected};
+use super::fetch::FetchError;
+use super::http_client::{KeyRequest, KeyResponse, Transport, Unexpected};
 
 /// The media types of a set.
-pub(crate) const JWK_SET: &str = "application/jwk-set+json, application/json";
+const JWK_SET: &str = "application/jwk-set+json, application/json";
 
 /// The reason why a key set is not trusted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -22,40 +23,51 @@ pub(crate) enum JwksError {
     Inconsistent,
 }
 
-/// An accepted set, for the response "not modified".
-#[derive(Debug, Clone)]
-pub(crate) struct CachedJwks {
-    version: HeaderValue,
-    keys: KeySet,
-}
+/// The set of the last fetch with its `ETag`, for the response "not modified"; a failure clears it.
+#[derive(Debug, Default)]
+pub(crate) struct KnownSet(Option<(HeaderValue, KeySet)>);
 
-impl CachedJwks {
-    /// Returns its `ETag`.
-    pub(crate) const fn version(&self) -> &HeaderValue {
-        &self.version
+impl KnownSet {
+    /// Fetches the set. A key is used with one of the `allowed` algorithms.
+    ///
+    /// # Errors
+    /// [`FetchError::JwksTransport`], [`FetchError::Jwks`].
+    pub(super) async fn fetch(
+        &mut self,
+        transport: &mut Transport,
+        request: KeyRequest<'_>,
+        allowed: &[Algorithm],
+    ) -> Result<(KeySet, HeaderMap), FetchError> {
+        let known = std::mem::take(self);
+        let request = KeyRequest {
+            accept: JWK_SET,
+            known: known.0.as_ref().map(|(version, _)| version),
+            ..request
+        };
+        let response = transport.get(request).await;
+        let response = response.map_err(FetchError::JwksTransport)?;
+        let (keys, known) = parse(&response, known, allowed)?;
+        *self = known;
+        Ok((keys, response.headers))
     }
 }
 
-/// Parses the keys of a response; `known` is the version that the request named. A key
-/// is used with one of the `allowed` algorithms.
-///
-/// # Errors
-/// [`JwksError::Status`], [`JwksError::Unusable`].
-pub(crate) fn parse_response(
+fn parse(
     response: &KeyResponse,
-    known: Option<&CachedJwks>,
+    known: KnownSet,
     allowed: &[Algorithm],
-) -> Result<(KeySet, Option<CachedJwks>), JwksError> {
-    match (response.status, known) {
+) -> Result<(KeySet, KnownSet), JwksError> {
+    let (version, keys) = match (response.status, known.0) {
         (StatusCode::OK, _) => {
-            let keys = KeySet::from_jwks(&response.body, allowed)
-                .map_err(|error| not_a_set(error, &response.body))?;
-            let known = remembered(response, &keys);
-            Ok((keys, known))
+            let keys = KeySet::from_jwks(&response.body, allowed);
+            let keys = keys.map_err(|error| not_a_set(error, &response.body))?;
+            (response.headers.get(header::ETAG).cloned(), keys)
         }
-        (StatusCode::NOT_MODIFIED, Some(known)) => Ok((known.keys.clone(), Some(known.clone()))),
-        (status, _) => Err(JwksError::Status(status)),
-    }
+        (StatusCode::NOT_MODIFIED, Some((version, keys))) => (Some(version), keys),
+        (status, _) => return Err(JwksError::Status(status)),
+    };
+    let known = version.map(|version| (version, keys.clone()));
+    Ok((keys, KnownSet(known)))
 }
 
 fn not_a_set(error: KeyError, body: &[u8]) -> JwksError {
@@ -67,35 +79,11 @@ fn not_a_set(error: KeyError, body: &[u8]) -> JwksError {
     }
 }
 
-/// Parses the set beside `contract_key`, which comes from the key endpoint and has to be among the
-/// keys.
-///
-/// # Errors
-/// See [`JwksError`].
-pub(crate) fn parse_response_with_key(
-    response: &KeyResponse,
-    known: Option<&CachedJwks>,
-    contract_key: &VerificationKey,
-) -> Result<(KeySet, Option<CachedJwks>), JwksError> {
-    let (keys, known) = parse_response(response, known, &[contract_key.algorithm()])?;
-    let thumbprint = contract_key.thumbprint();
-    if keys.keys().iter().all(|key| key.thumbprint() != thumbprint) {
-        return Err(JwksError::Inconsistent);
-    }
-    Ok((keys, known))
-}
-
-fn remembered(response: &KeyResponse, keys: &KeySet) -> Option<CachedJwks> {
-    Some(CachedJwks {
-        version: response.headers.get(header::ETAG)?.clone(),
-        keys: keys.clone(),
-    })
-}
-
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 pub(crate) mod tests {
     use serde_json::json;
+    use wire::keys::VerificationKey;
     use wire::keys::signing_type::SigningType;
     use zeroize::Zeroizing;
 
@@ -109,40 +97,9 @@ pub(crate) mod tests {
         VerificationKey::parse(SigningType::Ecdsa, text).unwrap()
     }
 
-    fn response(status: StatusCode, body: &str, etag: Option<&'static str>) -> KeyResponse {
-        let mut headers = http::HeaderMap::new();
-        if let Some(etag) = etag {
-            headers.insert(header::ETAG, HeaderValue::from_static(etag));
-        }
-        KeyResponse {
-            status,
-            headers,
-            body: Zeroizing::new(body.as_bytes().to_vec()),
-        }
-    }
-
     pub(crate) fn set_of(keys: &[&str]) -> String {
         let keys: Vec<_> = keys.iter().map(|text| key(text).to_jwk()).collect();
         json!({ "keys": keys }).to_string()
-    }
-
-    #[test]
-    fn the_set_has_to_hold_the_key_of_the_key_endpoint() {
-        let one = key(ONE);
-        let ok =
-            |body: &str| parse_response_with_key(&response(StatusCode::OK, body, None), None, &one);
-        let (keys, known) = ok(&set_of(&[OTHER, ONE])).unwrap();
-        assert_eq!(keys.keys().len(), 2);
-        assert!(keys.keys()[0].is_named() && known.is_none(), "no version");
-        let renamed = set_of(&[ONE]).replace(one.id().as_str(), "mine");
-        assert_eq!(ok(&renamed).unwrap().0.keys()[0].id().as_str(), "mine");
-        let impostor = set_of(&[OTHER]).replace(key(OTHER).id().as_str(), one.id().as_str());
-        for body in [set_of(&[OTHER]), impostor] {
-            assert_eq!(ok(&body).unwrap_err(), JwksError::Inconsistent);
-        }
-        let error = ok(r#"{"keys":[]}"#).unwrap_err();
-        let is_expected = matches!(error, JwksError::Unusable(KeyError::NoUsableKey { .. }));
-        assert!(is_expected, "{error}");
     }
 
     #[test]
@@ -157,41 +114,13 @@ pub(crate) mod tests {
                 "expected a JWK Set, {\"keys\": […]}, and found an object without keys",
             ),
         ] {
-            let error = taken_error(&response(StatusCode::OK, body, None));
-            assert!(error.contains(named), "{error}");
+            let response = KeyResponse {
+                status: StatusCode::OK,
+                headers: HeaderMap::new(),
+                body: Zeroizing::new(body.as_bytes().to_vec()),
+            };
+            let error = parse(&response, KnownSet::default(), &[Algorithm::RS256]).unwrap_err();
+            assert!(error.to_string().contains(named), "{error}");
         }
-    }
-
-    #[test]
-    fn a_response_without_a_set_is_named() {
-        for (status, said) in [
-            (StatusCode::FOUND, "302 Found; redirects are not followed"),
-            (StatusCode::NOT_FOUND, "404 Not Found"),
-        ] {
-            let error = taken_error(&response(status, "", None));
-            let expected = format!("the response to the request for the key set was {said}");
-            assert_eq!(error, expected);
-        }
-    }
-
-    fn taken_error(response: &KeyResponse) -> String {
-        let error = parse_response(response, None, &[Algorithm::RS256]).unwrap_err();
-        error.to_string()
-    }
-
-    #[test]
-    fn not_modified_keeps_the_set() {
-        let first = response(StatusCode::OK, &set_of(&[ONE]), Some("\"1\""));
-        let (_, known) = parse_response_with_key(&first, None, &key(ONE)).unwrap();
-        assert_eq!(known.as_ref().unwrap().version(), "\"1\"");
-        let unchanged = response(StatusCode::NOT_MODIFIED, "", None);
-        let parse = |known, key| parse_response_with_key(&unchanged, known, &key);
-        let (keys, still_known) = parse(known.as_ref(), key(ONE)).unwrap();
-        assert_eq!(keys.keys()[0].id(), key(ONE).id());
-        assert!(still_known.is_some());
-        let other = parse(known.as_ref(), key(OTHER)).unwrap_err();
-        assert_eq!(other, JwksError::Inconsistent);
-        let error = parse(None, key(ONE)).unwrap_err();
-        assert_eq!(error, JwksError::Status(StatusCode::NOT_MODIFIED));
     }
 }

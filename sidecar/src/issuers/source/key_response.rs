@@ -92,75 +92,13 @@ fn reason(data: &Value) -> String {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use wire::api::envelope::{Envelope, MSG_OPERATION_SUCCEEDED};
+    use wire::api::envelope::Envelope;
 
     use super::*;
 
     fn rejected(status: StatusCode, reason: &str) -> KeyResponseError {
         let reason = reason.to_owned();
         KeyResponseError::Rejected { status, reason }
-    }
-
-    #[test]
-    fn contract_4_3_data_is_the_key_string() {
-        let response = Envelope::ok(MSG_OPERATION_SUCCEEDED, "key")
-            .to_json()
-            .unwrap();
-        assert_eq!(*key_string(StatusCode::OK, &response).unwrap(), "key");
-        // Another implementation may send more members, or another order.
-        let other = br#"{"data":"key","success":true,"status":200,"msg":"","trace":{}}"#;
-        assert_eq!(*key_string(StatusCode::OK, other).unwrap(), "key");
-    }
-
-    #[test]
-    fn contract_7_without_success_there_is_no_key() {
-        for (status, body, error) in [
-            (
-                StatusCode::OK,
-                r#"{"success":false,"data":"key"}"#,
-                rejected(StatusCode::OK, "no reason given"),
-            ),
-            (
-                StatusCode::BAD_GATEWAY,
-                r#"{"success":true,"data":"key"}"#,
-                rejected(StatusCode::BAD_GATEWAY, "no reason given"),
-            ),
-            (
-                StatusCode::FOUND,
-                "",
-                rejected(StatusCode::FOUND, "no envelope"),
-            ),
-            (StatusCode::OK, "", KeyResponseError::NotAnEnvelope),
-            (StatusCode::OK, "<html>", KeyResponseError::NotAnEnvelope),
-            (StatusCode::OK, r#""key""#, KeyResponseError::NotAnEnvelope),
-            (
-                StatusCode::OK,
-                r#"{"data":"key"}"#,
-                KeyResponseError::NotAnEnvelope,
-            ),
-            (
-                StatusCode::OK,
-                r#"{"success":"true","data":"key"}"#,
-                KeyResponseError::NotAnEnvelope,
-            ),
-            (
-                StatusCode::OK,
-                r#"{"success":false,"success":true,"data":"key"}"#,
-                KeyResponseError::NotAnEnvelope,
-            ),
-            (
-                StatusCode::OK,
-                r#"{"success":true}"#,
-                KeyResponseError::NotAString,
-            ),
-            (
-                StatusCode::OK,
-                r#"{"success":true,"data":{"key":"key"}}"#,
-                KeyResponseError::NotAString,
-            ),
-        ] {
-            assert_eq!(key_string(status, body.as_bytes()), Err(error), "{body}");
-        }
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The key set of any issuer, at an address of its own (RFC 7517 §5; `jwks_uri` of OpenID Connect
-//! Discovery and RFC 8414), or at the one that its discovery document names.
+//! The key set of any issuer: at an address of its own (RFC 7517 §5; `jwks_uri` of OpenID Connect
+//! Discovery and RFC 8414), at the one that its discovery document names, or in a file.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use http::{HeaderMap, StatusCode, header};
 use runtime::files::bounded_read;
 use runtime::files::file_watch::run_blocking;
+use runtime::net::server_url::ServerUrl;
 use runtime::tls::peer::PeerFiles;
 use wire::keys::{Algorithm, KeySet};
 use zeroize::Zeroizing;
@@ -15,9 +16,7 @@ use zeroize::Zeroizing;
 use super::fetch::{FetchError, Purpose};
 use super::http_client::{KeyRequest, MAX_BODY_BYTES, Transport};
 use super::issuer_url::{DocumentError, IssuerUrl};
-use super::jwks::{self, CachedJwks, JWK_SET};
-use super::jwks_address::JwksAddress;
-use super::proxy::KeysProxy;
+use super::jwks::KnownSet;
 
 /// Max. freshness: a longer promise of the issuer would keep a revoked key trusted.
 const MAX_FRESHNESS: Duration = Duration::from_secs(300);
@@ -29,18 +28,25 @@ const TRY_AGAIN_AFTER: Duration = Duration::from_secs(300);
 /// The place of a key set.
 #[derive(Debug, Clone)]
 pub(crate) enum Location {
-    Address(JwksAddress),
+    Address(ServerUrl),
     /// By the issuer's document, on its host or on one of these.
     Issuer(IssuerUrl, Vec<String>),
+    /// A JWK Set, or PEM. Read again at every tick, so that a key is changed by replacing the file.
+    File(PathBuf),
 }
 
 impl Location {
     /// Returns the address of the first request.
-    pub(crate) const fn first(&self) -> &JwksAddress {
+    pub(crate) const fn first(&self) -> Option<&ServerUrl> {
         match self {
-            Self::Address(address) => address,
-            Self::Issuer(issuer, _) => issuer.document(),
+            Self::Address(address) => Some(address),
+            Self::Issuer(issuer, _) => Some(issuer.document()),
+            Self::File(_) => None,
         }
+    }
+
+    pub(crate) fn is_https(&self) -> bool {
+        self.first().is_some_and(ServerUrl::is_https)
     }
 }
 
@@ -49,6 +55,7 @@ impl fmt::Display for Location {
         match self {
             Self::Address(address) => address.fmt(f),
             Self::Issuer(issuer, _) => issuer.as_str().fmt(f),
+            Self::File(file) => file.display().fmt(f),
         }
     }
 }
@@ -57,7 +64,7 @@ impl fmt::Display for Location {
 pub(crate) struct KeySetSettings {
     pub(crate) location: Location,
     pub(crate) tls: PeerFiles,
-    pub(crate) proxy: Option<KeysProxy>,
+    pub(crate) proxy: Option<ServerUrl>,
     /// A file with a token for the key server, read at each fetch.
     pub(crate) bearer_file: Option<PathBuf>,
     pub(crate) algorithms: Vec<Algorithm>,
@@ -72,11 +79,10 @@ pub(crate) struct KeySetSource {
     pub(super) settings: KeySetSettings,
     pub(super) transport: Transport,
     /// `None` before the first document.
-    address: Option<JwksAddress>,
+    address: Option<ServerUrl>,
     /// The time of the next read of the document; `None` for now.
     next_read: Option<Instant>,
-    /// The set of the last fetch; a failure clears it.
-    known: Option<CachedJwks>,
+    known: KnownSet,
     fresh_until: Option<Instant>,
 }
 
@@ -86,28 +92,49 @@ impl KeySetSource {
             Location::Address(address) => (Some(address.clone()), address.is_https()),
             // A document over plain HTTP may name an address with TLS.
             Location::Issuer(..) => (None, true),
+            Location::File(_) => (None, false),
         };
         Self {
             transport: Transport::new(uses_tls, settings.tls.clone(), settings.proxy.clone()),
             settings,
             address,
             next_read: None,
-            known: None,
+            known: KnownSet::default(),
             fresh_until: None,
+        }
+    }
+
+    /// Reads TLS files, or the file of keys.
+    ///
+    /// # Errors
+    /// The setting, the file, and what is wrong with it.
+    pub(super) fn open(&mut self) -> Result<Option<String>, String> {
+        match &self.settings.location {
+            Location::File(file) => match keys_in(file, &self.settings.algorithms) {
+                Ok(_) => Ok(None),
+                Err(error) => Err(format!("--jwks: {error}")),
+            },
+            _ => self.transport.open(),
         }
     }
 
     /// Returns the address of the key set, or of the document before its first read.
     pub(crate) fn last_endpoint(&self) -> String {
-        let address = self.address.as_ref();
-        address
-            .unwrap_or(self.settings.location.first())
-            .to_string()
+        let location = &self.settings.location;
+        match self.address.as_ref().or(location.first()) {
+            Some(address) => address.to_string(),
+            None => location.to_string(),
+        }
     }
 
     /// Reads the document if that is due, and fetches the set; `None` where the last response is
     /// still fresh and no token named an unknown key.
     pub(crate) async fn fetch(&mut self, purpose: Purpose) -> Result<Option<KeySet>, FetchError> {
+        if let Location::File(file) = self.settings.location.clone() {
+            let algorithms = self.settings.algorithms.clone();
+            let keys = run_blocking(move || keys_in(&file, &algorithms)).await;
+            return keys.map(Some).map_err(FetchError::File);
+        }
         if let Location::Issuer(issuer, hosts) = self.settings.location.clone()
             && self.next_read.is_none_or(|next| next <= Instant::now())
         {
@@ -135,7 +162,7 @@ impl KeySetSource {
         let mut response = None;
         for document in issuer.documents() {
             let url = document.with_query();
-            let received = self.transport.get(KeyRequest::of(&url, "application/json"));
+            let received = self.transport.get(KeyRequest::of(&url));
             let received = response.insert(received.await?);
             if received.status != StatusCode::NOT_FOUND {
                 break;
@@ -148,7 +175,7 @@ impl KeySetSource {
         let address = issuer.address_in(&response.body, hosts)?;
         self.next_read = Instant::now().checked_add(READ_AGAIN_AFTER);
         if self.address.as_ref() != Some(&address) {
-            (self.known, self.fresh_until) = (None, None);
+            (self.known, self.fresh_until) = (KnownSet::default(), None);
             self.address = Some(address);
         }
         Ok(())
@@ -162,22 +189,19 @@ impl KeySetSource {
         let address = self.address.as_ref().ok_or(DocumentError::NotADocument)?;
         let url = address.with_query();
         let bearer = self.bearer().await?;
-        let (known, requested_at) = (self.known.take(), Instant::now());
+        let requested_at = Instant::now();
         self.fresh_until = None;
-        let question = KeyRequest {
+        let request = KeyRequest {
             bearer: bearer.as_deref().map(String::as_str),
-            known: known.as_ref().map(CachedJwks::version),
-            ..KeyRequest::of(&url, JWK_SET)
+            ..KeyRequest::of(&url)
         };
-        let response = self.transport.get(question).await?;
-        let allowed = &self.settings.algorithms;
-        let (keys, known) = jwks::parse_response(&response, known.as_ref(), allowed)?;
-        self.known = known;
+        let (transport, allowed) = (&mut self.transport, &self.settings.algorithms);
+        let (keys, headers) = self.known.fetch(transport, request, allowed).await?;
         let max = self
             .settings
             .max_key_age
             .map_or(MAX_FRESHNESS, |age| age / 2);
-        self.fresh_until = requested_at.checked_add(freshness(&response.headers).min(max));
+        self.fresh_until = requested_at.checked_add(freshness(&headers).min(max));
         Ok(Some(keys))
     }
 
@@ -189,6 +213,19 @@ impl KeySetSource {
         let read = run_blocking(move || bearer_token(&file)).await;
         read.map(Some).map_err(FetchError::File)
     }
+}
+
+/// Reads the keys of a file.
+fn keys_in(file: &Path, allowed: &[Algorithm]) -> Result<KeySet, String> {
+    let name = file.display();
+    let bytes = bounded_read::read(file, MAX_BODY_BYTES as u64)
+        .map_err(|error| format!("{name}: {error}"))?
+        .bytes;
+    let keys = match bytes.trim_ascii_start() {
+        [b'{', ..] => KeySet::from_jwks(&bytes, allowed),
+        _ => KeySet::from_pem(&String::from_utf8_lossy(&bytes), allowed),
+    };
+    keys.map_err(|error| format!("{name} cannot be used: {error}"))
 }
 
 /// Reads a token from a file, such as the one that Kubernetes gives a pod.

@@ -125,16 +125,6 @@ async fn whatever_fails_brings_no_key_and_gives_the_reason() {
     }
 }
 
-#[tokio::test]
-async fn plain_http_where_https_is_expected_is_named() {
-    let (address, _heads) = auth_server(response("400 Bad Request", ""));
-    let url = format!("https://{address}/auth");
-    let mut source = source_at(&url, SigningType::Rsa, PeerFiles::default());
-    let error = source.fetch(None).await.unwrap_err().to_string();
-    assert!(error.contains("http:// in place of https://"), "{error}");
-    assert!(!error.contains("InvalidContentType"), "{error}");
-}
-
 /// Returns a response with more fields.
 fn response_with(status: &str, fields: &str, body: &str) -> String {
     response(&format!("{status}\r\n{fields}"), body)
@@ -192,18 +182,4 @@ async fn a_shared_secret_is_never_expected_in_a_key_set() {
     let heads: Vec<_> = heads.try_iter().collect();
     assert_eq!(heads.len(), 1);
     assert!(heads[0].contains("\r\nconnection: close\r\n"), "{heads:?}");
-}
-
-#[tokio::test]
-async fn an_auth_server_that_is_away_is_an_error_without_the_query() {
-    let address = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
-    let error = source(address).fetch(None).await.unwrap_err().to_string();
-    assert!(error.contains("refused"), "{error}");
-    assert!(
-        !error.contains("app") && !error.contains("secret"),
-        "{error}"
-    );
 }
