@@ -8,7 +8,7 @@ import tomllib
 import pytest
 import yaml
 from kubernetes import REPOSITORY
-from programs import variables
+from programs import Mounts, run, variables
 
 COMPOSE = yaml.safe_load((REPOSITORY / "deploy/docker-compose.yml").read_text())
 SERVICES = COMPOSE["services"]
@@ -43,6 +43,20 @@ def test_our_settings_are_settings_and_no_secret_is_among_them(name):
     for variable in OURS[name]["environment"]:
         assert variable in known, variable
         assert variable.endswith("_FILE") or not re.search("SECRET|PASSWORD", variable)
+
+
+def container_of(name):
+    """Returns a service of the compose file as the container of a pod, with the defaults of its variables."""
+    values = {key: re.sub(r"\$\{\w+-([^}]*)\}", r"\1", value) for key, value in OURS[name]["environment"].items()}
+    mounts = [{"mountPath": volume.split(":")[1]} for volume in OURS[name]["volumes"]]
+    return {"env": [{"name": key, "value": value} for key, value in values.items()], "volumeMounts": mounts}
+
+
+@pytest.mark.parametrize("name", [name for name in OURS if "command" not in OURS[name]])
+def test_the_programs_accept_their_configuration(name, tmp_path):
+    program = "sidecar" if name.endswith("-sidecar") else "auth-server"
+    end = run(program, "check", values=Mounts(tmp_path).localised(container_of(name)))
+    assert end.returncode == 0, end.stderr
 
 
 @pytest.mark.parametrize("name", [name for name in SERVICES if f"{name}-sidecar" in SERVICES])

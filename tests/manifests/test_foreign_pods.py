@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from kubernetes import CONFIG_MAPS, DOCUMENT, K8S, SERVICE, containers, kustomize, named, reads, render, settings, write_overlay
+from kubernetes import CONFIG_MAPS, DOCUMENT, K8S, SERVICE, containers, kustomize, named, ours, program, reads, render, settings, write_overlay
 from programs import Mounts, path, run
 
 VARIANTS = {"sidecar": "initContainers", "sidecar-plain": "containers"}
@@ -242,6 +242,10 @@ def test_every_patch_of_the_document_has_its_effect(patches, tmp_path):
     text = yaml.safe_dump_all(after)
     for word in re.findall(r"(?:value: |secretName: |_SERVER: )\"?(?!null)([^\s\",}]+)", "\n".join(each["patch"] for each in patches)):
         assert word in text and word not in yaml.safe_dump_all(before), word
+    mounts = Mounts(tmp_path / "mounts")
+    for _, container in ours(after):
+        end = run(program(container), "check", values=mounts.localised(container))
+        assert end.returncode == 0, end.stderr
 
 
 def test_without_an_application_secret_there_is_no_secret(tmp_path):
@@ -259,6 +263,8 @@ def test_the_document_has_the_sidecar_s_variables(block, tmp_path):
     pod = named(with_everything(tmp_path, deployment), "Deployment", "orders")["spec"]["template"]["spec"]
     wanted = {variable["name"]: variable["value"] for variable in block[0]["env"]}
     assert wanted and wanted.items() <= settings(sidecar_of(pod, "sidecar")).items()
+    end = run("sidecar", "check", values=Mounts(tmp_path / "mounts").localised(sidecar_of(pod, "sidecar")))
+    assert end.returncode == 0, end.stderr
 
 
 def test_every_rejection_is_in_the_document():
