@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
-use runtime::files::owner_only_file::{self, PrivateFileError};
+use runtime::files::bounded_read::ReadError;
+use runtime::files::owner_only_file;
 use runtime::process::clock::unix_seconds;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -79,7 +80,7 @@ pub(super) struct CachedList {
 #[derive(Debug, thiserror::Error)]
 enum CacheError {
     #[error(transparent)]
-    File(#[from] PrivateFileError),
+    File(#[from] ReadError),
     #[error("it is not a key cache of this version")]
     Malformed,
     #[error("its keys are of {source_name} with other settings, or of another source")]

@@ -27,6 +27,9 @@ pub enum ReadError {
     /// A directory, a pipe or a device: it may never end.
     #[error("is not a regular file")]
     NoFile,
+    /// Others could have read or changed it.
+    #[error("{0}")]
+    NotPrivate(&'static str),
     /// A mount of this file alone, whose path on the host leads to another file now.
     #[error("was replaced or removed under its mount, which leads to the old file: {REMEDY}")]
     Replaced,
@@ -62,11 +65,20 @@ impl FileContent {
 /// # Errors
 /// [`ReadError`]
 pub fn read(path: &Path, max_bytes: u64) -> Result<FileContent, ReadError> {
+    read_with(OFlags::empty(), path, max_bytes)
+}
+
+/// Reads as [`read`] does a file that is opened with further flags.
+pub(super) fn read_with(
+    flags: OFlags,
+    path: &Path,
+    max_bytes: u64,
+) -> Result<FileContent, ReadError> {
     // Without this, opening a pipe waits for its writer.
-    let without_waiting = OFlags::NONBLOCK.bits().cast_signed();
+    let flags = flags | OFlags::NONBLOCK;
     let file = OpenOptions::new()
         .read(true)
-        .custom_flags(without_waiting)
+        .custom_flags(flags.bits().cast_signed())
         .open(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {

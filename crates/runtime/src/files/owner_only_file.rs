@@ -4,7 +4,7 @@
 //! check it.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -13,51 +13,34 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 use zeroize::Zeroizing;
 
+use crate::files::bounded_read::{self, ReadError};
 use crate::files::lock_file;
 use crate::files::replaced_file::REMEDY;
 
 const FILE_MODE: u32 = 0o600;
 
-/// Error of an unusable file. The text does not name it: [`describe`] does.
-#[derive(Debug, thiserror::Error)]
-pub enum PrivateFileError {
-    /// An error of the operating system.
-    #[error(transparent)]
-    System(#[from] io::Error),
-    /// Others have access to it.
-    #[error("{0}")]
-    NotPrivate(&'static str),
-}
-
 /// Reads the text of the file at `path`, of at most `max_bytes`; `None` if it is missing.
 ///
 /// # Errors
-/// [`PrivateFileError`] unless it is a regular file of ours alone, with a text that is not too
-/// long.
-pub fn read(path: &Path, max_bytes: u64) -> Result<Option<Zeroizing<String>>, PrivateFileError> {
-    let file = match open(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => {
-            return Err(PrivateFileError::NotPrivate("not a regular file"));
+/// [`ReadError`] unless it is a regular file of ours alone, with a text that is not too long.
+pub fn read(path: &Path, max_bytes: u64) -> Result<Option<Zeroizing<String>>, ReadError> {
+    // A link may lead to a directory that others can write to.
+    let content = match bounded_read::read_with(OFlags::NOFOLLOW, path, max_bytes) {
+        Err(ReadError::System(error)) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(ReadError::System(error)) if Errno::from_io_error(&error) == Some(Errno::LOOP) => {
+            return Err(ReadError::NoFile);
         }
-        opened => opened?,
+        read => read?,
     };
     // Of the open file, so that it cannot be exchanged between check and use.
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(PrivateFileError::NotPrivate("not a regular file"));
+    if content.metadata.mode() & 0o077 != 0 {
+        let why = "others may read or write this file; chmod 600 it";
+        return Err(ReadError::NotPrivate(why));
     }
-    if metadata.mode() & 0o077 != 0 {
-        return Err(PrivateFileError::NotPrivate(
-            "others may read or write this file; chmod 600 it",
-        ));
+    if content.metadata.uid() != geteuid().as_raw() {
+        return Err(ReadError::NotPrivate("this file belongs to another user"));
     }
-    if metadata.uid() != geteuid().as_raw() {
-        return Err(PrivateFileError::NotPrivate(
-            "this file belongs to another user",
-        ));
-    }
-    read_text(file, max_bytes).map(Some).map_err(Into::into)
+    content.into_text().map(Some)
 }
 
 /// Replaces the file at `path` as a whole: after a crash it is the old or the new one.
@@ -227,15 +210,6 @@ fn directory_of(path: &Path) -> &Path {
     }
 }
 
-fn read_text(file: File, max_bytes: u64) -> io::Result<Zeroizing<String>> {
-    let mut text = Zeroizing::new(String::new());
-    let read = file.take(max_bytes + 1).read_to_string(&mut text)?;
-    if read as u64 > max_bytes {
-        return Err(io::Error::other("larger than any file of ours"));
-    }
-    Ok(text)
-}
-
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
@@ -351,14 +325,14 @@ mod tests {
         fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
         assert!(read(&path, 10).unwrap().is_some());
         fs::write(&path, "eleven byte").unwrap();
-        assert!(error().contains("larger"));
+        assert!(error().contains("longer"));
         fs::write(&path, b"\xff").unwrap();
         assert!(error().contains("UTF-8"));
         fs::rename(&path, home.path().join("elsewhere")).unwrap();
         symlink(home.path().join("elsewhere"), &path).unwrap();
-        assert_eq!(error(), "not a regular file");
+        assert_eq!(error(), "is not a regular file");
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
-        assert_eq!(error(), "not a regular file");
+        assert_eq!(error(), "is not a regular file");
     }
 }

@@ -2,62 +2,23 @@
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::process::geteuid;
 use zeroize::Zeroizing;
 
-use crate::files::bounded_read::{self, ReadError};
+use crate::files::bounded_read;
 use crate::process::exit::ExitError;
 
 /// Larger than any single secret of ours, so that a wrong path (a disk image, `/dev/zero`) cannot
 /// fill the memory.
 const MAX_BYTES: u64 = 64 * 1024;
 
-/// Error of an unusable secret file. Every text names the file and none quotes its content.
+/// Error of an unusable secret file: its name, the cause, owner, mode and the user that this process
+/// runs as, never its content.
 #[derive(Debug, thiserror::Error)]
-pub enum SecretFileError {
-    /// It cannot be opened or read.
-    #[error("secret file {}: {cause} ({})", path.display(), access)]
-    Unreadable {
-        /// The file as configured.
-        path: PathBuf,
-        /// Owner, mode and the user this process runs as.
-        access: String,
-        /// The cause.
-        cause: ReadError,
-    },
-    /// Others than its owner may read or change it.
-    #[error("secret file {} is open to others: {remedy} ({access})", path.display())]
-    Exposed {
-        /// The file as configured.
-        path: PathBuf,
-        /// The way to close it and leave it readable for this process.
-        remedy: &'static str,
-        /// Owner, mode and the user this process runs as.
-        access: String,
-    },
-    /// It is empty.
-    #[error("secret file {} is empty ({})", path.display(), access)]
-    Empty {
-        /// The file as configured.
-        path: PathBuf,
-        /// Owner, mode and the user this process runs as.
-        access: String,
-    },
-}
-
-impl SecretFileError {
-    /// Returns the file as configured.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        match self {
-            Self::Unreadable { path, .. }
-            | Self::Exposed { path, .. }
-            | Self::Empty { path, .. } => path,
-        }
-    }
-}
+#[error("{0}")]
+pub struct SecretFileError(String);
 
 impl From<SecretFileError> for ExitError {
     fn from(error: SecretFileError) -> Self {
@@ -78,32 +39,27 @@ pub fn read(path: &Path) -> Result<Zeroizing<String>, SecretFileError> {
 /// # Errors
 /// Those of [`read`].
 pub fn read_up_to(path: &Path, max_bytes: u64) -> Result<Zeroizing<String>, SecretFileError> {
-    let unreadable = |access: String, cause| SecretFileError::Unreadable {
-        path: path.to_owned(),
-        access,
-        cause,
+    let unusable = |metadata: Option<&Metadata>, problem: String| {
+        let (path, access) = (path.display(), access(metadata));
+        SecretFileError(format!("secret file {path}{problem} ({access})"))
     };
-    let content =
-        bounded_read::read(path, max_bytes).map_err(|cause| unreadable(access_of(path), cause))?;
+    let content = bounded_read::read(path, max_bytes).map_err(|cause| {
+        let metadata = fs::metadata(path).ok();
+        unusable(metadata.as_ref(), format!(": {cause}"))
+    })?;
     // Metadata of the open file, not of the path, which could be exchanged in between.
-    let access = describe(&content.metadata);
-    if is_exposed(content.metadata.mode(), content.metadata.uid()) {
-        let path = path.to_owned();
-        let remedy = remedy(content.metadata.uid(), geteuid().as_raw());
-        return Err(SecretFileError::Exposed {
-            path,
-            remedy,
-            access,
-        });
+    let metadata = content.metadata.clone();
+    if is_exposed(metadata.mode(), metadata.uid()) {
+        let remedy = remedy(metadata.uid(), geteuid().as_raw());
+        let problem = format!(" is open to others: {remedy}");
+        return Err(unusable(Some(&metadata), problem));
     }
-    let text = match content.into_text() {
-        Ok(text) => text,
-        Err(cause) => return Err(unreadable(access, cause)),
-    };
+    let text = content
+        .into_text()
+        .map_err(|cause| unusable(Some(&metadata), format!(": {cause}")))?;
     let trimmed = Zeroizing::new(text.trim_end_matches(['\r', '\n']).to_owned());
     if trimmed.is_empty() {
-        let path = path.to_owned();
-        return Err(SecretFileError::Empty { path, access });
+        return Err(unusable(Some(&metadata), " is empty".to_owned()));
     }
     Ok(trimmed)
 }
@@ -129,21 +85,16 @@ const fn remedy(owner: u32, user: u32) -> &'static str {
     }
 }
 
-fn access_of(path: &Path) -> String {
-    fs::metadata(path).map_or_else(|_| running_as(), |metadata| describe(&metadata))
-}
-
-fn describe(metadata: &Metadata) -> String {
-    format!(
-        "owner uid {}, mode {:04o}, {}",
-        metadata.uid(),
-        metadata.mode() & 0o7777,
-        running_as()
-    )
-}
-
-fn running_as() -> String {
-    format!("running as uid {}", geteuid().as_raw())
+fn access(metadata: Option<&Metadata>) -> String {
+    let user = format!("running as uid {}", geteuid().as_raw());
+    match metadata {
+        Some(file) => format!(
+            "owner uid {}, mode {:04o}, {user}",
+            file.uid(),
+            file.mode() & 0o7777
+        ),
+        None => user,
+    }
 }
 
 #[cfg(test)]
