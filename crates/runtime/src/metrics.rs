@@ -12,8 +12,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
-use crate::files::replaced_file::ReplacedFiles;
-use crate::logs::log_lines::DroppedLines;
+use crate::files::replaced_file::REPLACED_FILES;
+use crate::logs::log_lines::DROPPED;
 
 /// Declares a struct of metrics and its function `register`: the name of a field is the name of the
 /// metric, its doc comment the help text. The fields `beside` them are not exported by `register`.
@@ -90,20 +90,7 @@ pub fn program(prefix: &str, version: &'static str) -> Registry {
     let mut registry = Registry::with_prefix(prefix);
     let build = Info::new([("version", version)]);
     registry.register("build", "The running version", build);
-    registry.register(
-        "log_lines_dropped",
-        "Log lines that were dropped because their reader was too slow",
-        DroppedLines::All,
-    );
-    registry.register(
-        "audit_lines_dropped",
-        "Audit lines among the dropped log lines",
-        DroppedLines::Audit,
-    );
-    registry.register(
-        "files_replaced_under_mount",
-        "Files that were replaced under a mount of the file alone: their new content never arrives",
-        ReplacedFiles,
-    );
+    DROPPED.register(&mut registry);
+    REPLACED_FILES.register(&mut registry);
     registry
 }

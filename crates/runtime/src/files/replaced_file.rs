@@ -2,20 +2,28 @@
 //! `subPath` make one: the mount leads to the old file for ever, and no read of it is news.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use parking_lot::Mutex;
-use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::gauge::Gauge;
 
 pub(crate) const REMEDY: &str = "mount its directory instead";
 
 /// The files of this process in that state at their last read.
 static REPLACED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+crate::metrics! {
+    /// Their number.
+    pub(crate) struct ReplacedFiles {
+        /// Files that were replaced under a mount of the file alone: their new content never arrives
+        files_replaced_under_mount: Gauge,
+    }
+}
+
+pub(crate) static REPLACED_FILES: LazyLock<ReplacedFiles> = LazyLock::new(ReplacedFiles::default);
 
 /// Returns true if the file, opened with this metadata, is in that state, and remembers it.
 pub(super) fn note(path: &Path, opened: &Metadata) -> bool {
@@ -33,6 +41,8 @@ pub(super) fn note(path: &Path, opened: &Metadata) -> bool {
     } else {
         replaced.remove(path);
     }
+    let files = i64::try_from(replaced.len()).unwrap_or(i64::MAX);
+    REPLACED_FILES.files_replaced_under_mount.set(files);
     is_replaced
 }
 
@@ -51,19 +61,4 @@ pub(crate) fn readiness_note() -> Option<String> {
         .collect();
     let names = names.join(", ");
     (!names.is_empty()).then(|| format!("{names}: replaced or removed under a mount; {REMEDY}"))
-}
-
-/// The number of such files, as a metric.
-#[derive(Debug)]
-pub(crate) struct ReplacedFiles;
-
-impl EncodeMetric for ReplacedFiles {
-    fn encode(&self, encoder: MetricEncoder<'_>) -> fmt::Result {
-        let files = i64::try_from(REPLACED.lock().len()).unwrap_or(i64::MAX);
-        ConstGauge::new(files).encode(encoder)
-    }
-
-    fn metric_type(&self) -> MetricType {
-        MetricType::Gauge
-    }
 }

@@ -5,14 +5,12 @@
 //! other line takes.
 
 use std::io::{self, BufWriter, Write};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::thread;
 use std::time::Duration;
 
-use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::counter::Counter;
 use tracing::{Metadata, warn};
 use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::fmt::MakeWriter;
@@ -27,35 +25,17 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// One write of a busy log: the size of a pipe.
 const BATCH_BYTES: usize = 64 * 1024;
 
-/// Dropped lines of the program's one log, and the audit lines among them.
-static DROPPED: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
-
-/// The number of log lines that were dropped because the log was not read, as a metric.
-#[derive(Debug)]
-pub(crate) enum DroppedLines {
-    All,
-    Audit,
-}
-
-impl DroppedLines {
-    fn count(&self) -> u64 {
-        let [all, audit] = &DROPPED;
-        match self {
-            Self::All => all.load(Ordering::Relaxed),
-            Self::Audit => audit.load(Ordering::Relaxed),
-        }
+crate::metrics! {
+    /// Lines of the program's one log that were not written.
+    pub(crate) struct DroppedLines {
+        /// Log lines that were dropped because their reader was too slow
+        log_lines_dropped: Counter,
+        /// Audit lines among the dropped log lines
+        audit_lines_dropped: Counter,
     }
 }
 
-impl EncodeMetric for DroppedLines {
-    fn encode(&self, encoder: MetricEncoder<'_>) -> std::fmt::Result {
-        ConstCounter::new(self.count()).encode(encoder)
-    }
-
-    fn metric_type(&self) -> MetricType {
-        MetricType::Counter
-    }
-}
+pub(crate) static DROPPED: LazyLock<DroppedLines> = LazyLock::new(DroppedLines::default);
 
 /// Returns a writer of lines to `out`. The guard waits for the last ones, 1.1 s at most.
 pub(crate) fn spawn(out: impl Write + Send + 'static) -> (LogLines, WorkerGuard) {
@@ -117,9 +97,8 @@ impl Write for LogLine<'_> {
         if waiting.fetch_update(relaxed, relaxed, one_more).is_ok() {
             return self.lines.queue.clone().write(line);
         }
-        let [all, audit] = &DROPPED;
-        all.fetch_add(1, relaxed);
-        audit.fetch_add(self.is_audit.into(), relaxed);
+        DROPPED.log_lines_dropped.inc();
+        DROPPED.audit_lines_dropped.inc_by(self.is_audit.into());
         Ok(line.len())
     }
 
@@ -149,7 +128,7 @@ impl<W: Write> Write for Batches<W> {
     /// Reports dropped lines before it writes. Called when no line waits, so there is room for the
     /// report.
     fn flush(&mut self) -> io::Result<()> {
-        let dropped = DroppedLines::All.count();
+        let dropped = DROPPED.log_lines_dropped.get();
         if dropped > self.reported {
             let lines = dropped - self.reported;
             self.reported = dropped;
@@ -228,8 +207,8 @@ mod tests {
             (false, 1, [508, 7]),
         ] {
             (0..lines).for_each(|_| log(is_audit));
-            let counts = [DroppedLines::All, DroppedLines::Audit].map(|of| of.count());
-            assert_eq!(counts, dropped);
+            let counts = [&DROPPED.log_lines_dropped, &DROPPED.audit_lines_dropped];
+            assert_eq!(counts.map(Counter::get), dropped);
         }
         drop(guard);
     }
