@@ -87,12 +87,10 @@ fn slots() -> impl Fn(IpAddr) -> Pin<Box<dyn Future<Output = Option<Slot>> + Sen
     let others = ConnectionSlots::new(PORT, MAX_OF_OTHERS);
     let loopback = ConnectionSlots::new(PORT, MAX_OF_LOOPBACK);
     move |peer| {
-        let slots = if peer.is_loopback() {
-            &loopback
-        } else {
-            &others
-        }
-        .clone();
+        let slots = match peer.is_loopback() {
+            true => loopback.clone(),
+            false => others.clone(),
+        };
         Box::pin(async move { slots.take(peer, false).await })
     }
 }
@@ -168,12 +166,15 @@ fn is_of_another_page(headers: &HeaderMap) -> bool {
     origins.any(|origin| origin != own.as_slice()) || sites.any(|site| site != "same-origin")
 }
 
-async fn startup(State(health): State<Health>) -> StatusCode {
-    if health.is_started() {
-        StatusCode::OK
-    } else {
-        StatusCode::SERVICE_UNAVAILABLE
+const fn status(holds: bool) -> StatusCode {
+    match holds {
+        true => StatusCode::OK,
+        false => StatusCode::SERVICE_UNAVAILABLE,
     }
+}
+
+async fn startup(State(health): State<Health>) -> StatusCode {
+    status(health.is_started())
 }
 
 /// Responds with the conditions; reasons and notes, which hold addresses and paths, are for
@@ -182,11 +183,7 @@ async fn readiness(
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     State(health): State<Health>,
 ) -> Response {
-    let status = if health.is_ready() {
-        StatusCode::OK
-    } else {
-        StatusCode::SERVICE_UNAVAILABLE
-    };
+    let status = status(health.is_ready());
     let mut conditions = health.conditions();
     if !is_loopback(peer) {
         for condition in &mut conditions {

@@ -160,7 +160,7 @@ fn parse_from<C: WithFile>(mut arguments: Vec<OsString>) -> Result<C, ParseOutco
         .map(|path| ConfigFile::read(path))
         .transpose()?;
     if let Some(file) = &mut file {
-        file.remove(C::KEYS, |name| is_setting(&command, name));
+        file.remove(C::KEYS, |name| setting_named(&command, name).is_some());
     }
     let variable = |name: &str| std::env::var_os(name);
     let from_file = FromFile::resolve(
@@ -310,9 +310,10 @@ fn all_settings(command: &Command) -> Vec<&Arg> {
         .collect()
 }
 
-fn is_setting(command: &Command, name: &str) -> bool {
-    let mut names = all_settings(command).into_iter().filter_map(Arg::get_long);
-    names.any(|known| known == name)
+/// Returns the setting of this long name.
+fn setting_named<'c>(command: &'c Command, name: &str) -> Option<&'c Arg> {
+    let mut settings = all_settings(command).into_iter();
+    settings.find(|setting| setting.get_long() == Some(name))
 }
 
 /// Warns of our variables that no setting is read from: a misspelt one would have no effect. Not

@@ -3,9 +3,9 @@
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Command};
 
-use super::all_settings;
 use super::from_file::FromFile;
 use super::sources::SEE_HELP;
+use super::{all_settings, setting_named};
 use crate::process::exit::ExitError;
 
 /// Returns an unusable, missing or excluded setting as a configuration failure, regardless of its
@@ -36,14 +36,11 @@ pub(super) fn exit_error(
 
 /// Returns the remedy for a setting of `serve` without a command in front.
 fn missing_command(command: &Command, given: &ArgMatches, error: &clap::Error) -> String {
-    let serve = command.find_subcommand("serve");
     let typed = named_flags(error, ContextKind::InvalidArg);
-    let is_its = |serve: &Command| {
-        let mut settings = super::settings(serve);
-        settings.any(|setting| setting.get_long().map(str::to_owned) == typed.first().cloned())
-    };
+    let serve = command.find_subcommand("serve");
+    let setting = serve.and_then(|serve| setting_named(serve, typed.first()?));
     match given.subcommand_name() {
-        None if error.kind() == ErrorKind::UnknownArgument && serve.is_some_and(is_its) => {
+        None if error.kind() == ErrorKind::UnknownArgument && setting.is_some() => {
             format!("; it is a setting of `{} serve`", command.get_name())
         }
         _ => String::new(),
@@ -53,11 +50,7 @@ fn missing_command(command: &Command, given: &ArgMatches, error: &clap::Error) -
 /// Returns true for an error about settings of the program alone.
 fn is_configuration(command: &Command, error: &clap::Error) -> bool {
     let named = named_flags(error, ContextKind::InvalidArg);
-    let settings = all_settings(command);
-    let is_setting = |flag: &String| {
-        let mut settings = settings.iter();
-        settings.any(|setting| setting.get_long() == Some(flag.as_str()))
-    };
+    let is_setting = |flag: &String| setting_named(command, flag).is_some();
     error.kind() != ErrorKind::UnknownArgument && !named.is_empty() && named.iter().all(is_setting)
 }
 

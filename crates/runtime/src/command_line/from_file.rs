@@ -9,7 +9,7 @@ use clap::{Arg, ArgMatches, Command};
 
 use super::config_file::ConfigFile;
 use super::sources::{chosen_subcommand, source};
-use super::{all_settings, default_variable, settings};
+use super::{all_settings, default_variable, setting_named, settings};
 use crate::process::exit::ExitError;
 
 /// The flags of the settings in the configuration file, and those of defaults.
@@ -78,15 +78,11 @@ fn reject_wrong_keys(
     command: &Command,
     further: &[&str],
 ) -> Result<(), ExitError> {
-    let known = all_settings(command);
-    let named = |key: &str| {
-        let mut settings = known.iter();
-        settings.find(|setting| setting.get_long() == Some(key))
-    };
     for key in file.keys() {
-        match named(key) {
+        match setting_named(command, key) {
             None => {
-                let names = known.iter().filter_map(|setting| setting.get_long());
+                let known = all_settings(command).into_iter();
+                let names = known.filter_map(Arg::get_long);
                 let meant = alike(key, names.chain(further.iter().copied()));
                 let meant = meant.map(|name| format!("; `{name}` is"));
                 let why = format!("is no setting of this program{}", meant.unwrap_or_default());

@@ -15,10 +15,8 @@ const UNITS: [(&str, u32); 4] = [("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Seconds(u32);
 
-/// Error for a text that is not a whole number of a known unit, or is too large.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("expected a duration, as in 90, 90s, 10m, 2h or 30d")]
-pub struct NotSeconds;
+/// The error for a text that is not a whole number of a known unit, or is too large.
+const EXPECTED: &str = "expected a duration, as in 90, 90s, 10m, 2h or 30d";
 
 impl Seconds {
     /// Wraps a number of seconds.
@@ -47,19 +45,19 @@ impl Seconds {
 }
 
 impl FromStr for Seconds {
-    type Err = NotSeconds;
+    type Err = &'static str;
 
-    fn from_str(text: &str) -> Result<Self, NotSeconds> {
+    fn from_str(text: &str) -> Result<Self, &'static str> {
         let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
         let unit = text.strip_prefix(digits).unwrap_or_default();
         let known = UNITS.iter().find(|(name, _)| *name == unit);
         let seconds = match (unit, known) {
             ("", _) => 1,
             (_, Some((_, seconds))) => *seconds,
-            (_, None) => return Err(NotSeconds),
+            (_, None) => return Err(EXPECTED),
         };
-        let number: u32 = digits.parse().map_err(|_| NotSeconds)?;
-        number.checked_mul(seconds).map(Self).ok_or(NotSeconds)
+        let number: u32 = digits.parse().map_err(|_| EXPECTED)?;
+        number.checked_mul(seconds).map(Self).ok_or(EXPECTED)
     }
 }
 
@@ -80,9 +78,7 @@ impl Serialize for Seconds {
 /// Parses the value of a flag that takes only durations of `range`.
 pub fn within(range: RangeInclusive<u32>) -> impl Fn(&str) -> Result<Seconds, String> + Clone {
     move |text| {
-        let seconds: Seconds = text
-            .parse()
-            .map_err(|error: NotSeconds| error.to_string())?;
+        let seconds: Seconds = text.parse()?;
         if range.contains(&seconds.0) {
             return Ok(seconds);
         }
@@ -132,7 +128,7 @@ mod tests {
     fn everything_else_is_rejected() {
         let texts = "|s|-1|-1s|1.5|1 s| 1|1w|1M|1S|1ms|5s5|1h30m|soon|4294967296|49711d";
         for text in texts.split('|') {
-            assert_eq!(text.parse::<Seconds>(), Err(NotSeconds), "{text}");
+            assert_eq!(text.parse::<Seconds>(), Err(EXPECTED), "{text}");
         }
     }
 
@@ -141,7 +137,7 @@ mod tests {
         let rejected = |text: &str| within(1..=300)(text).unwrap_err();
         assert_eq!(rejected("0"), "expected 1s to 5m");
         assert_eq!(rejected("301s"), "expected 1s to 5m");
-        assert_eq!(rejected("x"), NotSeconds.to_string());
+        assert_eq!(rejected("x"), EXPECTED);
         assert_eq!(within(1..=300)("5m"), Ok(Seconds(300)));
         assert_eq!(at_least_one("0"), Err("expected 1s or more".to_owned()));
     }

@@ -5,10 +5,9 @@ use std::fmt::Display;
 use std::io;
 use std::time::Duration;
 
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::spawn_blocking;
 use tracing::{error, info};
-
-use crate::process::signals::SighupStream;
 
 /// Short for an operator who waits, and next to no work.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -22,9 +21,10 @@ pub enum Trigger {
     Sighup,
 }
 
-/// A timer of polls.
+/// A timer of polls. SIGHUP is received from the moment this is made; several in the meantime count as
+/// one.
 #[derive(Debug)]
-pub struct PollTimer(SighupStream);
+pub struct PollTimer(Signal);
 
 impl PollTimer {
     /// Starts the timer.
@@ -32,14 +32,14 @@ impl PollTimer {
     /// # Errors
     /// If the handler of SIGHUP cannot be installed.
     pub fn start() -> io::Result<Self> {
-        SighupStream::install().map(Self)
+        signal(SignalKind::hangup()).map(Self)
     }
 
     /// Waits for the next poll.
     pub async fn next(&mut self) -> Trigger {
         tokio::select! {
             () = tokio::time::sleep(INTERVAL) => Trigger::Interval,
-            () = self.0.next() => Trigger::Sighup,
+            _ = self.0.recv() => Trigger::Sighup,
         }
     }
 }

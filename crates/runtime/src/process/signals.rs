@@ -47,25 +47,6 @@ impl Terminations {
     }
 }
 
-/// SIGHUP, received from the moment this is made: until then it ends the process at once.
-#[derive(Debug)]
-pub struct SighupStream(Signal);
-
-impl SighupStream {
-    /// Installs the handler.
-    ///
-    /// # Errors
-    /// When the handler cannot be installed.
-    pub fn install() -> std::io::Result<Self> {
-        signal(SignalKind::hangup()).map(Self)
-    }
-
-    /// Waits for the next signal; several in the meantime count as one.
-    pub async fn next(&mut self) {
-        self.0.recv().await;
-    }
-}
-
 /// Keeps SIGHUP from ending the process, from here on.
 ///
 /// # Errors
@@ -132,10 +113,10 @@ pub(crate) mod tests {
 
     #[tokio::test]
     async fn a_hang_up_ends_nothing() {
-        let mut hang_ups = SighupStream::install().unwrap();
+        let mut hang_ups = signal(SignalKind::hangup()).unwrap();
         for _ in 0..2 {
             send("HUP");
-            hang_ups.next().await;
+            hang_ups.recv().await;
         }
     }
 }
