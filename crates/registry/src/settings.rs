@@ -66,13 +66,8 @@ pub enum InvalidRegistryUrl {
     Parameter(String),
 }
 
-/// A URL whose parameters are taken one after the other.
-struct Parts {
-    settings: RegistrySettings,
-    /// Decoded, without slashes around it.
-    path: String,
-    parameters: BTreeMap<String, String>,
-}
+/// Of a URL; they are taken one after the other.
+type Parameters = BTreeMap<String, String>;
 
 impl RegistrySettings {
     /// Parses the registry of a server: `nacos[+https]://HOST[/NAMESPACE][?group=…&service=…&ca=FILE]`.
@@ -80,11 +75,7 @@ impl RegistrySettings {
     /// # Errors
     /// [`InvalidRegistryUrl`]
     pub fn of_server(url: &str) -> Result<Self, InvalidRegistryUrl> {
-        let Parts {
-            mut settings,
-            path,
-            parameters,
-        } = Parts::of(url)?;
+        let (mut settings, path, parameters) = parts(url)?;
         if path.contains('/') {
             return Err(InvalidRegistryUrl::Malformed);
         }
@@ -98,11 +89,7 @@ impl RegistrySettings {
     /// # Errors
     /// [`InvalidRegistryUrl`]
     pub fn of_client(url: &str) -> Result<(Self, Instances), InvalidRegistryUrl> {
-        let Parts {
-            mut settings,
-            path,
-            mut parameters,
-        } = Parts::of(url)?;
+        let (mut settings, path, mut parameters) = parts(url)?;
         let are_secure = settings.is_https;
         settings.is_https = match parameters.remove("registry-tls").as_deref() {
             None => are_secure,
@@ -130,10 +117,7 @@ impl RegistrySettings {
         Ok((settings.with(parameters)?, instances))
     }
 
-    fn with(
-        mut self,
-        mut parameters: BTreeMap<String, String>,
-    ) -> Result<Self, InvalidRegistryUrl> {
+    fn with(mut self, mut parameters: Parameters) -> Result<Self, InvalidRegistryUrl> {
         if let Some(group) = parameters.remove("group") {
             self.group = group;
         }
@@ -188,50 +172,48 @@ impl RegistrySettings {
     }
 }
 
-impl Parts {
-    fn of(url: &str) -> Result<Self, InvalidRegistryUrl> {
-        let url: Url = url.parse().map_err(|_| InvalidRegistryUrl::Malformed)?;
-        let is_https = match url.scheme() {
-            "nacos" => false,
-            "nacos+https" => true,
-            _ => return Err(InvalidRegistryUrl::Malformed),
-        };
-        if url.password().is_some() {
-            return Err(InvalidRegistryUrl::Password);
-        }
-        let port = url.port().unwrap_or(DEFAULT_PORT);
-        // Other clients of Nacos take a list of hosts.
-        let is_one = |host: &&str| !host.is_empty() && !host.contains(',');
-        let host = url.host_str().filter(is_one).filter(|_| port != 0);
-        let server = host.and_then(|host| format!("{host}:{port}").parse().ok());
-        let (Some(server), None) = (server, url.fragment()) else {
-            return Err(InvalidRegistryUrl::Malformed);
-        };
-        let mut parameters = BTreeMap::new();
-        for (name, value) in url.query_pairs() {
-            let name = name.into_owned();
-            if !is_name(&value) || parameters.contains_key(&name) {
-                return Err(InvalidRegistryUrl::Parameter(name));
-            }
-            parameters.insert(name, value.into_owned());
-        }
-        let user = decoded(url.username())?;
-        Ok(Self {
-            settings: RegistrySettings {
-                is_https,
-                server,
-                user: Some(user).filter(|user| !user.is_empty()),
-                password_file: None,
-                password: None,
-                namespace: String::new(),
-                group: DEFAULT_GROUP.to_owned(),
-                service: DEFAULT_SERVICE.to_owned(),
-                ca: None,
-            },
-            path: decoded(url.path().trim_matches('/'))?,
-            parameters,
-        })
+/// Returns the settings without those of the path and the parameters; the path is decoded and has no
+/// slashes around it.
+fn parts(url: &str) -> Result<(RegistrySettings, String, Parameters), InvalidRegistryUrl> {
+    let url: Url = url.parse().map_err(|_| InvalidRegistryUrl::Malformed)?;
+    let is_https = match url.scheme() {
+        "nacos" => false,
+        "nacos+https" => true,
+        _ => return Err(InvalidRegistryUrl::Malformed),
+    };
+    if url.password().is_some() {
+        return Err(InvalidRegistryUrl::Password);
     }
+    let port = url.port().unwrap_or(DEFAULT_PORT);
+    // Other clients of Nacos take a list of hosts.
+    let is_one = |host: &&str| !host.is_empty() && !host.contains(',');
+    let host = url.host_str().filter(is_one).filter(|_| port != 0);
+    let server = host.and_then(|host| format!("{host}:{port}").parse().ok());
+    let (Some(server), None) = (server, url.fragment()) else {
+        return Err(InvalidRegistryUrl::Malformed);
+    };
+    let mut parameters = Parameters::new();
+    for (name, value) in url.query_pairs() {
+        let name = name.into_owned();
+        if !is_name(&value) || parameters.contains_key(&name) {
+            return Err(InvalidRegistryUrl::Parameter(name));
+        }
+        parameters.insert(name, value.into_owned());
+    }
+    let user = decoded(url.username())?;
+    let settings = RegistrySettings {
+        is_https,
+        server,
+        user: Some(user).filter(|user| !user.is_empty()),
+        password_file: None,
+        password: None,
+        namespace: String::new(),
+        group: DEFAULT_GROUP.to_owned(),
+        service: DEFAULT_SERVICE.to_owned(),
+        ca: None,
+    };
+    let path = decoded(url.path().trim_matches('/'))?;
+    Ok((settings, path, parameters))
 }
 
 /// Prints the server alone.
