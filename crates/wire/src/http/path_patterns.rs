@@ -7,6 +7,8 @@ mod pass_list;
 
 use std::str::FromStr;
 
+use percent_encoding::{AsciiSet, utf8_percent_encode};
+
 pub use self::context_path::ContextPath;
 use self::glob::Glob;
 #[cfg(test)]
@@ -148,19 +150,8 @@ impl FromStr for PathPattern {
 /// Checks a pattern by the rules of paths, except for wildcards, and decodes it. Spaces and text
 /// beyond ASCII need no escapes.
 fn canonical_text_of_pattern(pattern: &str) -> Result<String, PathError> {
-    let escaped: String = pattern
-        .chars()
-        .map(|c| match c {
-            '?' => "_".to_owned(),
-            ' ' => "%20".to_owned(),
-            c if c.is_ascii() => c.to_string(),
-            c => {
-                let mut utf8 = [0; 4];
-                let bytes = c.encode_utf8(&mut utf8).bytes();
-                bytes.map(|b| format!("%{b:02x}")).collect()
-            }
-        })
-        .collect();
+    const SPACE: &AsciiSet = &AsciiSet::EMPTY.add(b' ');
+    let escaped = utf8_percent_encode(&pattern.replace('?', "_"), SPACE).to_string();
     let path = RequestPath::parse(escaped.as_bytes()).map_err(|_| PathError::NotCanonical)?;
     path.canonical().ok_or(PathError::NotCanonical)?;
     let decoded = decode_once(pattern.as_bytes()).map_err(|_| PathError::NotCanonical)?;

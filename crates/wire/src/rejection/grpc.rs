@@ -1,6 +1,6 @@
 //! Rejections as gRPC statuses: its clients read neither HTTP statuses nor bodies.
 
-use std::fmt::Write as _;
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use super::Rejection;
 
@@ -29,16 +29,9 @@ impl Rejection {
 
     /// Returns the field `grpc-message`: reason code and sentence, percent-encoded as gRPC requires.
     pub fn grpc_message(self) -> String {
+        const ESCAPED: &AsciiSet = &CONTROLS.add(b'%');
         let text = format!("{}: {}", self.reason(), self.message());
-        let mut field = String::with_capacity(text.len());
-        for byte in text.bytes() {
-            match byte {
-                b' '..=b'~' if byte != b'%' => field.push(char::from(byte)),
-                // Writing to a string cannot fail.
-                _ => drop(write!(field, "%{byte:02X}")),
-            }
-        }
-        field
+        utf8_percent_encode(&text, ESCAPED).to_string()
     }
 }
 
