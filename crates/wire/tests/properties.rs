@@ -13,7 +13,7 @@ use token_corpus::token_rows::{KeySetShape, Policy, TokenTable};
 use wire::http::path_patterns::PassList;
 use wire::http::request_path::RequestPath;
 use wire::interceptor::{AuthRequirement, Interceptor};
-use wire::keys::algorithms::AsymmetricAlgorithm;
+use wire::keys::algorithms::asymmetric;
 use wire::keys::{KeySet, VerificationKey};
 use wire::rejection::Rejection;
 use wire::token::bearer;
@@ -33,8 +33,8 @@ fn verification_key(key: &SigningKey) -> VerificationKey {
         let hmac = wire::keys::signing_type::SigningType::Hmac;
         return VerificationKey::parse(hmac, &key.served()).unwrap();
     }
-    let named: AsymmetricAlgorithm = key.algorithm().name().parse().unwrap();
-    let keys = KeySet::from_pem(&key.served(), &[named.jws()]).unwrap();
+    let named = asymmetric(key.algorithm().name()).unwrap();
+    let keys = KeySet::from_pem(&key.served(), &[named]).unwrap();
     keys.keys()[0].clone()
 }
 

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use runtime::command_line::serialize::each_displayed;
 use runtime::process::exit::ExitError;
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use toml::{Table, Value};
-use wire::keys::algorithms::AsymmetricAlgorithm;
+use wire::keys::Algorithm;
+use wire::keys::algorithms::asymmetric;
 
 use super::ServeArgs;
 
@@ -128,11 +128,10 @@ pub(crate) struct IssuerTable {
     #[serde(
         default,
         deserialize_with = "algorithms",
-        serialize_with = "each_displayed",
         skip_serializing_if = "Vec::is_empty"
     )]
     #[cfg_attr(test, schemars(with = "Vec<String>"))]
-    pub(crate) algorithms: Vec<AsymmetricAlgorithm>,
+    pub(crate) algorithms: Vec<Algorithm>,
     /// Fields of the user and their claims; of several the first that is there counts.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) claim: BTreeMap<String, OneOrSeveral>,
@@ -226,10 +225,8 @@ const fn is_false(value: &bool) -> bool {
     !*value
 }
 
-fn algorithms<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Vec<AsymmetricAlgorithm>, D::Error> {
+fn algorithms<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Algorithm>, D::Error> {
     let names = Vec::<String>::deserialize(deserializer)?;
-    let named = |name: &String| name.parse().map_err(D::Error::custom);
+    let named = |name: &String| asymmetric(name).map_err(D::Error::custom);
     names.iter().map(named).collect()
 }

@@ -8,7 +8,7 @@ use runtime::net::server_url::ServerUrl;
 use runtime::process::exit::ExitError;
 use runtime::tls::peer::{PeerFiles, PeerSettings};
 use wire::keys::Algorithm;
-use wire::keys::algorithms::AsymmetricAlgorithm;
+use wire::keys::algorithms::ASYMMETRIC;
 use wire::token::claim_mapping::ClaimMapping;
 use wire::token::claim_name::ClaimName;
 use wire::token::verifier::VerificationPolicy;
@@ -342,12 +342,9 @@ impl<'a> Description<'a> {
 
     /// Each key says its algorithm itself; a table may allow fewer.
     fn algorithms(&self) -> Vec<Algorithm> {
-        let all = AsymmetricAlgorithm::all();
-        let named = self.table.algorithms.clone();
-        let is_allowed = |one: &AsymmetricAlgorithm| named.is_empty() || named.contains(one);
-        all.filter(is_allowed)
-            .map(AsymmetricAlgorithm::jws)
-            .collect()
+        let named = &self.table.algorithms;
+        let is_allowed = |one: &Algorithm| named.is_empty() || named.contains(one);
+        ASYMMETRIC.into_iter().filter(is_allowed).collect()
     }
 
     /// Returns the certificates; without TLS they were meant for something else.
