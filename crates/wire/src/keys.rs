@@ -103,9 +103,8 @@ pub enum KeyError {
 /// A verification key and the only algorithm it is used for.
 #[derive(Clone)]
 pub struct VerificationKey {
-    id: KeyId,
-    /// True where a token chooses the key by its name; other keys are tried.
-    is_named: bool,
+    /// The name by which a token chooses the key; keys without one are tried.
+    name: Option<KeyId>,
     /// The key's identity, independent of its name.
     thumbprint: KeyId,
     algorithm: Algorithm,
@@ -118,7 +117,7 @@ pub struct VerificationKey {
 impl fmt::Debug for VerificationKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("VerificationKey")
-            .field("id", &self.id)
+            .field("id", self.id())
             .field("algorithm", &self.algorithm)
             .finish_non_exhaustive()
     }
@@ -151,13 +150,9 @@ impl VerificationKey {
     }
 
     fn from_public_key(expected: SigningType, text: &str) -> Result<Self, KeyError> {
-        let (key, family) = public_key(text)?;
-        if family != expected.algorithm().family() {
-            return Err(KeyError::OtherType { expected });
-        }
-        Self::named_by_thumbprint(expected.algorithm(), key).map_err(|error| match error {
-            // A point of another curve parses as PEM and is rejected here.
-            KeyError::NotAPublicKey => KeyError::OtherType { expected },
+        let key = Self::of_any_type(text, &[expected.algorithm()]);
+        key.map_err(|error| match error {
+            KeyError::NotAllowed => KeyError::OtherType { expected },
             error => error,
         })
     }
@@ -185,8 +180,7 @@ impl VerificationKey {
             .map_err(|_| KeyError::NotAPublicKey)?;
         let thumbprint = KeyId::new(&thumbprint).ok_or(KeyError::NotAPublicKey)?;
         Ok(Self {
-            id: thumbprint.clone(),
-            is_named: false,
+            name: None,
             thumbprint,
             algorithm,
             verifier,
@@ -196,12 +190,15 @@ impl VerificationKey {
 
     /// Returns the key's name: the RFC 7638 thumbprint, or the `kid` of its JWK.
     pub const fn id(&self) -> &KeyId {
-        &self.id
+        match &self.name {
+            Some(name) => name,
+            None => &self.thumbprint,
+        }
     }
 
     /// Returns true if the key has a name of its own, by which a token chooses it.
     pub const fn is_named(&self) -> bool {
-        self.is_named
+        self.name.is_some()
     }
 
     /// Returns the RFC 7638 thumbprint: equal for equal keys with different names.
@@ -221,7 +218,7 @@ impl VerificationKey {
             return None;
         }
         let mut jwk = Jwk::from_decoding_key(&self.key, Some(self.algorithm)).ok()?;
-        jwk.common.key_id = Some(self.id.0.clone());
+        jwk.common.key_id = Some(self.id().0.clone());
         jwk.common.public_key_use = Some(PublicKeyUse::Signature);
         Some(jwk)
     }

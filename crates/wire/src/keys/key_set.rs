@@ -40,7 +40,8 @@ impl KeySet {
 
     /// Creates a set of keys with names; tokens of other algorithms than theirs are rejected.
     pub fn named(mut keys: Vec<VerificationKey>) -> Self {
-        keys.iter_mut().for_each(|key| key.is_named = true);
+        keys.iter_mut()
+            .for_each(|key| key.name = Some(key.id().clone()));
         Self::nameless_keys(keys)
     }
 
@@ -112,12 +113,12 @@ impl KeySet {
 
     /// Returns the keys for a token that names `kid`, or none.
     pub(crate) fn named_by(&self, kid: Option<&KeyId>) -> impl Iterator<Item = &VerificationKey> {
-        let bears = move |key: &&VerificationKey| key.is_named && Some(&key.id) == kid;
+        let bears = move |key: &&VerificationKey| key.name.as_ref() == kid;
         let is_known = self.keys.iter().any(|key| bears(&key));
         let fits = move |key: &&VerificationKey| match kid {
             None => true,
             Some(_) if is_known => bears(key),
-            Some(_) => !key.is_named,
+            Some(_) => !key.is_named(),
         };
         self.keys.iter().filter(fits)
     }
@@ -218,8 +219,8 @@ fn verification_key_from_jwk(
         })?;
     // An empty name counts as missing.
     if let Some(kid) = common.key_id.as_deref().filter(|kid| !kid.is_empty()) {
-        key.id = KeyId::new(kid).ok_or("its kid is not of 1 to 128 visible ASCII characters")?;
-        key.is_named = true;
+        let name = KeyId::new(kid).ok_or("its kid is not of 1 to 128 visible ASCII characters")?;
+        key.name = Some(name);
     }
     Ok(key)
 }

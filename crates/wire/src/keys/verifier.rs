@@ -34,9 +34,10 @@ impl Verifier {
             ParsedPublicKey::new(verification, bytes()?).map_err(|_| KeyError::NotAPublicKey)
         };
         match algorithm {
-            Algorithm::HS256 => Ok(Self::secret(hmac::HMAC_SHA256, bytes()?)),
-            Algorithm::HS384 => Ok(Self::secret(hmac::HMAC_SHA384, bytes()?)),
-            Algorithm::HS512 => Ok(Self::secret(hmac::HMAC_SHA512, bytes()?)),
+            Algorithm::HS256 => {
+                let key = hmac::Key::new(hmac::HMAC_SHA256, bytes()?);
+                Ok(Self::Secret(Box::new(key)))
+            }
             Algorithm::RS256 => parsed_rsa(key, &RSA_PKCS1_2048_8192_SHA256),
             Algorithm::RS384 => parsed_rsa(key, &RSA_PKCS1_2048_8192_SHA384),
             Algorithm::RS512 => parsed_rsa(key, &RSA_PKCS1_2048_8192_SHA512),
@@ -46,13 +47,9 @@ impl Verifier {
             Algorithm::ES256 => parsed(&ECDSA_P256_SHA256_FIXED).map(Self::Public),
             Algorithm::ES384 => parsed(&ECDSA_P384_SHA384_FIXED).map(Self::Public),
             Algorithm::EdDSA => parsed(&ED25519).map(Self::Public),
-            // The list is `jsonwebtoken`'s and may grow.
+            // No key is for the longer hashes of HMAC; the list is `jsonwebtoken`'s and may grow.
             _ => Err(KeyError::NotAPublicKey),
         }
-    }
-
-    fn secret(algorithm: hmac::Algorithm, bytes: &[u8]) -> Self {
-        Self::Secret(Box::new(hmac::Key::new(algorithm, bytes)))
     }
 
     pub(super) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
