@@ -6,6 +6,8 @@
 
 mod requirement;
 
+use std::collections::BTreeSet;
+
 use http::{HeaderMap, Method};
 use serde_json::{Map, Value};
 use smallvec::SmallVec;
@@ -98,10 +100,8 @@ pub struct AccessRules {
     loose: PassList,
     /// The rule of each pattern of both.
     owners: Vec<usize>,
-    /// The claims of all rules, each once.
+    /// The claims of all rules, each once, sorted.
     claims: Vec<ClaimName>,
-    /// The places of each rule's claims among them.
-    claims_of: Vec<Vec<usize>>,
     /// True if a rule is for some methods only.
     depends_on_method: bool,
 }
@@ -115,23 +115,13 @@ impl AccessRules {
             |(position, rule): (usize, &Rule)| std::iter::repeat_n(position, rule.paths.len());
         let owners = rules.iter().enumerate().flat_map(of_rule).collect();
         let paths = rules.iter().flat_map(|rule| &rule.paths).cloned();
-        let mut claims = Vec::new();
-        let mut position_of = |name: ClaimName| {
-            let known = claims.iter().position(|known| *known == name);
-            known.unwrap_or_else(|| {
-                claims.push(name);
-                claims.len() - 1
-            })
-        };
-        let names = rules.iter().map(|rule| rule.requirement.claim_names());
-        let claims_of = names.map(|names| names.map(&mut position_of).collect());
-        let claims_of = claims_of.collect();
+        let names = rules.iter().flat_map(|rule| rule.requirement.claims());
+        let claims: BTreeSet<_> = names.collect();
         Self {
             exact: paths.clone().collect(),
             loose: paths.map(PathPattern::loosened).collect(),
             owners,
-            claims,
-            claims_of,
+            claims: claims.into_iter().collect(),
             depends_on_method: rules.iter().any(|rule| !rule.methods.are_all()),
             unmatched,
             rules,
@@ -155,13 +145,12 @@ impl AccessRules {
 
     /// Compares the claims of a verified token, in the order of [`Self::claims`], with each rule.
     pub fn verdicts(&self, claims: &[Option<Value>]) -> Box<[RuleVerdict]> {
-        let claim = |position: &usize| claims.get(*position).and_then(Option::as_ref);
-        let each = self.rules.iter().zip(&self.claims_of);
-        let verdict = |(rule, positions): (&Rule, &Vec<usize>)| {
-            let own: SmallVec<[_; 4]> = positions.iter().map(claim).collect();
-            rule.requirement.verdict(&own)
+        let find = |name: &ClaimName| {
+            let position = self.claims.binary_search(name).ok()?;
+            claims.get(position)?.as_ref()
         };
-        each.map(verdict).collect()
+        let verdict = |rule: &Rule| rule.requirement.verdict(find);
+        self.rules.iter().map(verdict).collect()
     }
 
     /// Compares a request that has a token with these verdicts.
@@ -206,8 +195,7 @@ impl AccessRules {
 
     fn names(&self, request: RuleRequest<'_>, raw: &[u8], context: &ContextPath) -> bool {
         let path = RequestPath::parse(raw).ok();
-        let path = path.as_ref().and_then(RequestPath::canonical);
-        let Some(path) = path.and_then(|path| context.strip(path)) else {
+        let Some(path) = path.as_ref().and_then(|path| context.strip(path)) else {
             return false;
         };
         let method = certain_method(request.method, request.headers);
@@ -253,8 +241,7 @@ impl AccessRules {
             return;
         };
         let mut found = |pattern| positions.extend(self.owners.get(pattern).copied());
-        let exact = path.as_ref().and_then(RequestPath::canonical);
-        if let Some(path) = exact.and_then(|path| context.strip(path)) {
+        if let Some(path) = path.as_ref().and_then(|path| context.strip(path)) {
             self.exact.each_match(path, &mut found);
         }
         loose.each_spelling(|path| {
@@ -266,14 +253,13 @@ impl AccessRules {
     /// Describes a rule and the claims that a payload has for it, for an explanation.
     pub fn describe(&self, rule: usize, payload: &Map<String, Value>) -> Option<String> {
         let rule = self.rules.get(rule)?;
-        let names: Vec<_> = rule.requirement.claim_names().collect();
-        let claims: Vec<_> = names.iter().map(|name| name.find(payload)).collect();
-        let sign = match rule.requirement.verdict(&claims) {
+        let find = |name: &ClaimName| name.find(payload);
+        let sign = match rule.requirement.verdict(find) {
             RuleVerdict::Holds => '✓',
             _ => '✗',
         };
         let (name, needs) = (&rule.name, &rule.requirement);
-        let found = needs.found(&claims);
+        let found = needs.found(find);
         Some(format!("{sign} {name}: needs {needs}; found {found}"))
     }
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 use wire::api::user_details::CurrentUserDetails;
 use wire::http::header_alias::cgi_equal;
 use wire::rejection::Rejection;
-use wire::token::claim_name::{ClaimName, ClaimNameError};
+use wire::token::claim_name::ClaimName;
 
 use crate::identity::ascii_json::ascii_json;
 use crate::identity::claim_text::text_of;
@@ -61,7 +61,7 @@ pub(crate) enum ClaimHeaderError {
     #[error("the header's name {0}")]
     Field(#[from] FieldNameError),
     #[error("the claim: {0}")]
-    Claim(#[from] ClaimNameError),
+    Claim(&'static str),
     #[error("this header is set already")]
     Repeated,
 }
@@ -85,7 +85,7 @@ impl std::str::FromStr for ClaimHeader {
         let (field, claim) = text.split_once('=').ok_or(ClaimHeaderError::NotAPair)?;
         Ok(Self {
             field: field.trim().parse()?,
-            claim: claim.trim().parse()?,
+            claim: claim.trim().parse().map_err(ClaimHeaderError::Claim)?,
             issuer: None,
         })
     }
@@ -464,8 +464,7 @@ mod tests {
             (&["X_Id=sub"], Err(E::Field(FieldNameError::Malformed))),
             (&["Host=sub"], Err(E::Field(FieldNameError::Reserved))),
             (&["X-Real-IP=sub"], Err(E::Field(FieldNameError::Reserved))),
-            (&["X-Id="], Err(E::Claim(ClaimNameError::Empty))),
-            (&["X-Id=/a~2"], Err(E::Claim(ClaimNameError::Pointer))),
+            (&["X-Id="], Err(E::Claim("names no claim"))),
             (&["x-current-user=sub"], Err(E::Repeated)),
             (&["X-Id=sub", "x-ID=jti"], Err(E::Repeated)),
             (&["X-Id=sub", "X-Name=a=b", "X-Groups=sub"], Ok(3)),

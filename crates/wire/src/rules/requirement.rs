@@ -31,52 +31,46 @@ pub struct RequiredClaim {
 }
 
 impl Requirement {
-    /// Returns the claims to compare, in the order of [`Self::verdict`].
-    pub(super) fn claim_names(&self) -> impl Iterator<Item = ClaimName> {
+    /// Returns the claims to compare.
+    pub(super) fn claims(&self) -> impl Iterator<Item = ClaimName> {
         let scopes = SCOPES.iter().filter(|_| !self.scope.is_empty());
         let scopes = scopes.map(|name| ClaimName::top_level(name));
         scopes.chain(self.claims.iter().map(|claim| claim.name.clone()))
     }
 
-    /// Compares the claims of a token.
-    pub(super) fn verdict(&self, claims: &[Option<&Value>]) -> RuleVerdict {
-        let (scopes, claims) = self.split(claims);
-        let has_scope = |scope: &String| scopes.iter().flatten().any(|found| holds(found, scope));
-        if !self.scope.is_empty() && !self.scope.iter().any(has_scope) {
+    /// Compares the claims of a token, which `find` returns.
+    pub(super) fn verdict<'v>(
+        &self,
+        find: impl Fn(&ClaimName) -> Option<&'v Value>,
+    ) -> RuleVerdict {
+        let has_scope = |name: &&str| {
+            let found = find(&ClaimName::top_level(name));
+            found.is_some_and(|found| self.scope.iter().any(|scope| holds(found, scope)))
+        };
+        if !self.scope.is_empty() && !SCOPES.iter().any(has_scope) {
             return RuleVerdict::LacksScope;
         }
-        for (position, required) in self.claims.iter().enumerate() {
-            let found = claims.get(position).copied().flatten();
-            if !found.is_some_and(|found| required.is_satisfied_by(found)) {
-                return RuleVerdict::LacksClaim;
-            }
+        let is_satisfied = |required: &RequiredClaim| {
+            find(&required.name).is_some_and(|found| required.is_satisfied_by(found))
+        };
+        match self.claims.iter().all(is_satisfied) {
+            true => RuleVerdict::Holds,
+            false => RuleVerdict::LacksClaim,
         }
-        RuleVerdict::Holds
     }
 
-    /// Describes what the claims hold.
-    pub(super) fn found(&self, claims: &[Option<&Value>]) -> String {
-        let (scopes, claims) = self.split(claims);
-        let scopes = SCOPES.iter().map(|name| (*name).to_owned()).zip(scopes);
-        let names = self.claims.iter().map(|claim| claim.text.clone());
-        let each = scopes.chain(names.zip(claims));
-        let present = each.filter_map(|(name, value)| Some(format!("{name} = {}", (*value)?)));
-        match present.collect::<Vec<_>>().join(", ") {
+    /// Describes what the claims of a token hold, which `find` returns.
+    pub(super) fn found<'v>(&self, find: impl Fn(&ClaimName) -> Option<&'v Value>) -> String {
+        let found = |name: ClaimName| Some(format!("{name} = {}", find(&name)?));
+        match self
+            .claims()
+            .filter_map(found)
+            .collect::<Vec<_>>()
+            .join(", ")
+        {
             nothing if nothing.is_empty() => "none of these claims".to_owned(),
             found => found,
         }
-    }
-
-    fn split<'c, 'v>(
-        &self,
-        claims: &'c [Option<&'v Value>],
-    ) -> (&'c [Option<&'v Value>], &'c [Option<&'v Value>]) {
-        let scopes = if self.scope.is_empty() {
-            0
-        } else {
-            SCOPES.len()
-        };
-        claims.split_at_checked(scopes).unwrap_or_default()
     }
 }
 

@@ -5,92 +5,44 @@
 
 use serde_json::{Map, Value};
 
-/// The name of a top-level or nested claim.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClaimName(ClaimPath);
+/// The name of a top-level or nested claim, as a setting has it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClaimName(String);
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum ClaimPath {
-    TopLevel(String),
-    Nested {
-        /// The name of the top-level claim.
-        outer: String,
-        /// A JSON Pointer into its value.
-        pointer: String,
-    },
-}
-
-/// An invalid claim name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum ClaimNameError {
-    /// An empty name.
-    #[error("names no claim")]
-    Empty,
-    /// A `~` that is not part of `~0` or `~1`.
-    #[error("not a JSON Pointer: write ~0 for '~' and ~1 for '/'")]
-    Pointer,
-}
-
-/// Writes the name as a setting has it.
 impl std::fmt::Display for ClaimName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.0 {
-            ClaimPath::TopLevel(name) => f.write_str(name),
-            ClaimPath::Nested { outer, pointer } => {
-                write!(
-                    f,
-                    "/{}{pointer}",
-                    outer.replace('~', "~0").replace('/', "~1")
-                )
-            }
-        }
+        f.write_str(&self.0)
     }
 }
 
 impl std::str::FromStr for ClaimName {
-    type Err = ClaimNameError;
+    type Err = &'static str;
 
-    fn from_str(text: &str) -> Result<Self, ClaimNameError> {
-        let Some(path) = text.strip_prefix('/') else {
-            return match text {
-                "" => Err(ClaimNameError::Empty),
-                name => Ok(Self::top_level(name)),
-            };
-        };
-        let bad_escape = |part: &str| !part.is_empty() && !part.starts_with(['0', '1']);
-        if text
-            .split('~')
-            .skip(1)
-            .any(|part| part.is_empty() || bad_escape(part))
-        {
-            return Err(ClaimNameError::Pointer);
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let mut escapes = text.split('~').skip(1);
+        if text.is_empty() {
+            Err("names no claim")
+        } else if text.starts_with('/') && !escapes.all(|rest| rest.starts_with(['0', '1'])) {
+            Err("not a JSON Pointer: write ~0 for '~' and ~1 for '/'")
+        } else {
+            Ok(Self(text.to_owned()))
         }
-        let (outer, pointer) = match path.find('/') {
-            Some(end) => path.split_at(end),
-            None => (path, ""),
-        };
-        Ok(Self(ClaimPath::Nested {
-            outer: unescaped(outer),
-            pointer: pointer.to_owned(),
-        }))
     }
-}
-
-fn unescaped(part: &str) -> String {
-    part.replace("~1", "/").replace("~0", "~")
 }
 
 impl ClaimName {
     /// Names a top-level claim, without parsing.
     pub(crate) fn top_level(name: &str) -> Self {
-        Self(ClaimPath::TopLevel(name.to_owned()))
+        Self(name.to_owned())
     }
 
     /// Returns the claim among the members of a payload.
     pub fn find<'a>(&self, members: &'a Map<String, Value>) -> Option<&'a Value> {
-        match &self.0 {
-            ClaimPath::TopLevel(name) => members.get(name),
-            ClaimPath::Nested { outer, pointer } => members.get(outer)?.pointer(pointer),
-        }
+        let Some(path) = self.0.strip_prefix('/') else {
+            return members.get(&self.0);
+        };
+        let (outer, pointer) = path.split_at(path.find('/').unwrap_or(path.len()));
+        let outer = outer.replace("~1", "/").replace("~0", "~");
+        members.get(&outer)?.pointer(pointer)
     }
 }
