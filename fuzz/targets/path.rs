@@ -69,7 +69,7 @@ fuzz_target!(|data: &[u8]| {
         let headers = HeaderMap::new();
         matches!(
             interceptor.classify(&Method::GET, path, &headers),
-            AuthRequirement::Pass
+            Ok(AuthRequirement::Pass)
         )
     };
     if is_passed(PassList::parse(["/static/**"]).expect("a pattern")) {

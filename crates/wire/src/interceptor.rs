@@ -36,8 +36,6 @@ pub enum AuthRequirement<'a> {
     NeedsToken(Bearer<'a>),
     /// Gets the current user as its response once this token is verified.
     UserDetails(Bearer<'a>),
-    /// Rejected.
-    Reject(Rejection),
 }
 
 /// The configured interceptor.
@@ -118,10 +116,8 @@ impl Interceptor {
 
     /// Returns true for the raw path of the user-details endpoint.
     pub fn is_user_details(&self, path: &[u8]) -> bool {
-        let path = RequestPath::parse(path).ok();
-        let canonical = path.as_ref().and_then(RequestPath::canonical);
-        let relative = canonical.and_then(|path| self.context.strip(path));
-        relative == Some(USER_DETAILS_PATH)
+        let path = RequestPath::parse(path);
+        path.is_ok_and(|path| self.context.strip(&path) == Some(USER_DETAILS_PATH))
     }
 
     /// Returns the places of a token.
@@ -174,31 +170,24 @@ impl Interceptor {
 
     /// Classifies one request. `path` is the request target's raw path without the query: query,
     /// host, peer address and forwarded-for headers have no influence.
+    ///
+    /// # Errors
+    /// The rejection of a request that no token could change, or that lacks one.
     pub fn classify<'a>(
         &self,
         method: &Method,
         path: &[u8],
         headers: &'a HeaderMap,
-    ) -> AuthRequirement<'a> {
+    ) -> Result<AuthRequirement<'a>, Rejection> {
         self.classify_observed(method, path, headers, false, false, &mut Unobserved)
     }
 
     /// Classifies a request that may open a WebSocket or have a body, and reports the steps to
     /// `observer`.
+    ///
+    /// # Errors
+    /// Those of [`Self::classify`].
     pub fn classify_observed<'a>(
-        &self,
-        method: &Method,
-        path: &[u8],
-        headers: &'a HeaderMap,
-        opens_websocket: bool,
-        has_body: bool,
-        observer: &mut impl Observer,
-    ) -> AuthRequirement<'a> {
-        self.try_classify(method, path, headers, opens_websocket, has_body, observer)
-            .unwrap_or_else(AuthRequirement::Reject)
-    }
-
-    fn try_classify<'a>(
         &self,
         method: &Method,
         path: &[u8],
@@ -209,9 +198,7 @@ impl Interceptor {
     ) -> Result<AuthRequirement<'a>, Rejection> {
         observer.check("method", check_method(method))?;
         let path = observer.check("path", RequestPath::parse(path))?;
-        let relative = path
-            .canonical()
-            .and_then(|canonical| self.context.strip(canonical));
+        let relative = self.context.strip(&path);
         let is_user_details = relative == Some(USER_DETAILS_PATH);
         // Over HTTP/2 no field announces a body.
         if !has_body && self.allowed_origins.is_preflight(method, headers) {
@@ -223,18 +210,14 @@ impl Interceptor {
         if is_user_details && !matches!(*method, Method::GET | Method::HEAD) {
             return observer.check("method", Err(Rejection::MethodNotAllowed));
         }
-        let pattern = relative
-            .filter(|_| !is_user_details)
-            .and_then(|path| self.pattern_of(&self.pass_list, method, headers, path));
-        if let Some(pattern) = pattern {
+        let open = relative.filter(|_| !is_user_details);
+        if let Some(pattern) = self.pattern_of(&self.pass_list, method, headers, open) {
             observer.learned("path", opened(relative, pattern));
             return Ok(AuthRequirement::Pass);
         }
         let token = self.token_observed(headers, opens_websocket, observer);
         if token == Ok(None)
-            && let Some(pattern) = relative
-                .filter(|_| !is_user_details)
-                .and_then(|path| self.pattern_of(&self.optional, method, headers, path))
+            && let Some(pattern) = self.pattern_of(&self.optional, method, headers, open)
         {
             observer.learned("path", opened(relative, pattern));
             observer.skipped("authorization", "a token may be missing here, and it is");
@@ -263,8 +246,9 @@ impl Interceptor {
         list: &'l PassList,
         method: &Method,
         headers: &HeaderMap,
-        path: &str,
+        path: Option<&str>,
     ) -> Option<&'l PathPattern> {
+        let path = path?;
         let certain = match list.depends_on_method() {
             true => certain_method(method, headers),
             false => Some(method),
@@ -272,7 +256,7 @@ impl Interceptor {
         let pattern = list.find_for(certain, path)?;
         if let Some(destination) = Destination::of(method, headers).ok()? {
             let path = RequestPath::parse(destination.path).ok()?;
-            list.find_for(certain, self.context.strip(path.canonical()?)?)?;
+            list.find_for(certain, self.context.strip(&path)?)?;
         }
         Some(pattern)
     }
@@ -307,6 +291,7 @@ mod tests {
     use http::{HeaderName, HeaderValue};
 
     use super::*;
+    use crate::explain::report::Explanation;
     use crate::token::bearer::TokenLocation;
 
     fn interceptor() -> Interceptor {
@@ -335,13 +320,13 @@ mod tests {
         fields: &[(HeaderName, &str)],
     ) -> String {
         match interceptor.classify(method, path.as_bytes(), &headers(fields)) {
-            AuthRequirement::Pass => "pass".into(),
-            AuthRequirement::Preflight { of_user_details } => {
+            Ok(AuthRequirement::Pass) => "pass".into(),
+            Ok(AuthRequirement::Preflight { of_user_details }) => {
                 format!("preflight {of_user_details}")
             }
-            AuthRequirement::NeedsToken(_) => "token".into(),
-            AuthRequirement::UserDetails(_) => "user".into(),
-            AuthRequirement::Reject(rejection) => rejection.reason().into(),
+            Ok(AuthRequirement::NeedsToken(_)) => "token".into(),
+            Ok(AuthRequirement::UserDetails(_)) => "user".into(),
+            Err(rejection) => rejection.reason().into(),
         }
     }
 
@@ -399,7 +384,11 @@ mod tests {
         ] {
             let headers = headers(fields);
             let class = interceptor.classify(&method, path.as_bytes(), &headers);
-            assert_eq!(class == AuthRequirement::Pass, passes, "{method} {path}");
+            assert_eq!(
+                class == Ok(AuthRequirement::Pass),
+                passes,
+                "{method} {path}"
+            );
         }
     }
 
@@ -509,8 +498,8 @@ mod tests {
                 observer,
             );
             let found = match requirement {
-                AuthRequirement::NeedsToken(token) => Some((token.as_str(), token.location())),
-                AuthRequirement::Reject(Rejection::TokenMissing) => None,
+                Ok(AuthRequirement::NeedsToken(token)) => Some((token.as_str(), token.location())),
+                Err(Rejection::TokenMissing) => None,
                 other => unreachable!("{other:?}"),
             };
             assert_eq!(found, token, "{headers:?} {opens_websocket}");
@@ -558,27 +547,9 @@ mod tests {
 
     /// Returns the token header or cookie that is reported.
     fn observed(interceptor: &Interceptor, headers: &HeaderMap) -> Option<String> {
-        let mut steps = TokenHeaders::default();
+        let mut steps = Explanation::default();
         let (get, path) = (Method::GET, b"/orders/list");
         let _ = interceptor.classify_observed(&get, path, headers, false, false, &mut steps);
-        steps.0
-    }
-
-    /// The token header or cookie that was reported.
-    #[derive(Default)]
-    struct TokenHeaders(Option<String>);
-
-    impl Observer for TokenHeaders {
-        const WATCHES: bool = true;
-
-        fn checked(&mut self, _: &'static str, _: Result<(), Rejection>) {}
-
-        fn skipped(&mut self, _: &'static str, _: &'static str) {}
-
-        fn learned(&mut self, label: &'static str, fact: impl fmt::Display) {
-            if label == "from" {
-                self.0 = Some(fact.to_string());
-            }
-        }
+        steps.facts.get("from").map(|found| found.concat())
     }
 }

@@ -179,7 +179,7 @@ fn rules(pattern: &PathPattern, unmatched: Unmatched) -> AccessRules {
 /// Returns true if the list matches the path exactly as it is written.
 fn is_named(list: &PassList, context: &ContextPath, raw: &str) -> Option<bool> {
     let path = RequestPath::parse(raw.as_bytes()).ok()?;
-    let relative = path.canonical().and_then(|path| context.strip(path));
+    let relative = context.strip(&path);
     Some(relative.is_some_and(|path| list.matches(path)))
 }
 

@@ -234,9 +234,8 @@ impl AuthPolicy {
             is_websocket,
             request.has_body(),
             observer,
-        );
+        )?;
         let verified = match requirement {
-            AuthRequirement::Reject(rejection) => return Err(rejection.into()),
             AuthRequirement::UserDetails(token) => {
                 let body = self.user_details(&keys, token, now, observer)?;
                 return Ok(Decision::Respond(body));

@@ -51,7 +51,7 @@ impl ReportedPaths {
             .unwrap_or_default();
         let path = RequestPath::parse(raw).ok();
         let template = path.as_ref().and_then(RequestPath::canonical);
-        let template = template.map(|path| template_of(path.as_str()));
+        let template = template.map(template_of);
         let template = template.filter(|path| path.len() <= MAX_TEMPLATE_BYTES);
         let template = template.zip(known_method(method));
         let mut reported = self.0.lock();

@@ -78,10 +78,9 @@ fn authorize(app: &App, request: &Request) -> Result<Access, Rejection> {
     if !is_preflight && is_exempt(app, path) {
         return Ok(Access::Public);
     }
-    match interceptor.classify(request.method(), path.as_bytes(), request.headers()) {
+    match interceptor.classify(request.method(), path.as_bytes(), request.headers())? {
         AuthRequirement::Pass => Ok(Access::Public),
         AuthRequirement::Preflight { .. } => Ok(Access::Preflight(endpoint(app, path))),
-        AuthRequirement::Reject(rejection) => Err(rejection),
         AuthRequirement::NeedsToken(token) | AuthRequirement::UserDetails(token) => {
             verify(app, token).map(|user| Access::User(Box::new(user)))
         }

@@ -43,13 +43,10 @@ async fn find(root: &Path, relative: &str) -> Option<PathBuf> {
 }
 
 pub(crate) async fn static_file(State(app): State<Arc<App>>, request: Request) -> Response {
-    let canonical =
-        RequestPath::parse(request.uri().path().as_bytes()).map(|path| path.canonical().cloned());
-    let Ok(Some(path)) = canonical else {
-        return response::rejection(Rejection::NotFound);
-    };
+    let path = RequestPath::parse(request.uri().path().as_bytes()).ok();
+    let canonical = path.as_ref().and_then(RequestPath::canonical);
     let context = app.config.context_path.as_str();
-    let Some(relative) = path.as_str().strip_prefix(context) else {
+    let Some(relative) = canonical.and_then(|path| path.strip_prefix(context)) else {
         return response::rejection(Rejection::NotFound);
     };
     if TREES

@@ -13,18 +13,8 @@ use crate::rejection::Rejection;
 /// The checked path of a request target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestPath<'a> {
-    canonical: Option<CanonicalPath<'a>>,
-}
-
-/// A path that every program reads alike, with its escapes decoded.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CanonicalPath<'a>(Cow<'a, str>);
-
-impl CanonicalPath<'_> {
-    /// Returns the decoded text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
+    /// The text that every program reads alike, with its escapes decoded.
+    canonical: Option<Cow<'a, str>>,
 }
 
 /// As nginx reads. It bounds the comparison with patterns, whose cost is the product of both
@@ -44,7 +34,7 @@ impl<'a> RequestPath<'a> {
         }
         match std::str::from_utf8(raw) {
             Ok(text) if is_evidently_canonical(raw) => Ok(Self {
-                canonical: Some(CanonicalPath(Cow::Borrowed(text))),
+                canonical: Some(Cow::Borrowed(text)),
             }),
             _ => Self::parse_any(raw),
         }
@@ -68,10 +58,10 @@ impl<'a> RequestPath<'a> {
         })
     }
 
-    /// Returns the canonical form; `None` for a path that needs a token regardless of the pass
-    /// list.
-    pub const fn canonical(&self) -> Option<&CanonicalPath<'a>> {
-        self.canonical.as_ref()
+    /// Returns the canonical form, decoded; `None` for a path that needs a token regardless of the
+    /// pass list.
+    pub fn canonical(&self) -> Option<&str> {
+        self.canonical.as_deref()
     }
 }
 
@@ -111,7 +101,7 @@ pub(crate) fn decode_once(raw: &[u8]) -> Result<Cow<'_, [u8]>, Rejection> {
 }
 
 /// Returns the byte of two leading hex digits, and the rest.
-fn split_escape(after_percent: &[u8]) -> Option<(u8, &[u8])> {
+pub(crate) fn split_escape(after_percent: &[u8]) -> Option<(u8, &[u8])> {
     let hex = |digit: u8| char::from(digit).to_digit(16);
     let ([high, low], rest) = after_percent.split_first_chunk::<2>()?;
     let byte = u8::try_from(hex(*high)? << 4 | hex(*low)?).ok()?;
@@ -178,7 +168,7 @@ fn decode_leniently(layer: &[u8]) -> Option<(Vec<u8>, bool)> {
 }
 
 /// Returns the canonical form of a path that was not rejected; `None` for any other form.
-fn canonical<'a>(raw: &'a [u8], decoded: Cow<'a, [u8]>) -> Option<CanonicalPath<'a>> {
+fn canonical<'a>(raw: &'a [u8], decoded: Cow<'a, [u8]>) -> Option<Cow<'a, str>> {
     let plain = !raw.windows(2).any(|pair| pair == b"//") && only_canonical_bytes(raw);
     if !plain {
         return None;
@@ -188,7 +178,7 @@ fn canonical<'a>(raw: &'a [u8], decoded: Cow<'a, [u8]>) -> Option<CanonicalPath<
         Cow::Owned(bytes) => Cow::Owned(String::from_utf8(bytes).ok()?),
     };
     let confusing = text.chars().any(is_confusable) || text.split('/').any(is_almost_dots);
-    (!confusing).then_some(CanonicalPath(text))
+    (!confusing).then_some(text)
 }
 
 /// Returns true for `...` and `.. `: programs that trim names, as Win32 does, or leave out what is

@@ -99,9 +99,9 @@ fn class_of(interceptor: &Interceptor, method: &Method, path: &str) -> &'static 
     let without_token = HeaderMap::new();
     let classify = |headers| interceptor.classify(method, path.as_bytes(), headers);
     match (classify(&without_token), classify(&with_token)) {
-        (AuthRequirement::Pass, AuthRequirement::Pass) => PUBLIC,
-        (AuthRequirement::Pass, _) => OPTIONAL,
-        (_, AuthRequirement::NeedsToken(_)) => CLOSED,
+        (Ok(AuthRequirement::Pass), Ok(AuthRequirement::Pass)) => PUBLIC,
+        (Ok(AuthRequirement::Pass), _) => OPTIONAL,
+        (_, Ok(AuthRequirement::NeedsToken(_))) => CLOSED,
         _ => OWN,
     }
 }

@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr};
 
 use super::PathError;
-use crate::http::request_path::{CanonicalPath, RequestPath};
+use crate::http::request_path::RequestPath;
 
 /// The path prefix of one application: `/auth`, `/orders`, or empty.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -15,9 +15,10 @@ impl ContextPath {
         &self.0
     }
 
-    /// Returns the part of `path` after the prefix; `None` for a path outside of it.
-    pub fn strip<'p>(&self, path: &'p CanonicalPath<'_>) -> Option<&'p str> {
-        self.strip_from(path.as_str())
+    /// Returns the part of `path` after the prefix; `None` for a path outside of it, and for one that
+    /// is not canonical.
+    pub fn strip<'p>(&self, path: &'p RequestPath<'_>) -> Option<&'p str> {
+        self.strip_from(path.canonical()?)
     }
 
     /// Returns the part of a pattern after the prefix; `None` outside of it.
@@ -74,7 +75,7 @@ mod tests {
             ("/a", None),
         ] {
             let request = RequestPath::parse(path.as_bytes()).unwrap();
-            let found = context.strip(request.canonical().unwrap());
+            let found = context.strip(&request);
             assert_eq!(found, expected, "{path}");
         }
         for text in ["orders", "/", "/a/", "/a b", "/..", "/a*", "/a%20b", "//a"] {

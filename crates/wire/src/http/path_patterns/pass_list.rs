@@ -135,13 +135,7 @@ impl PassList {
     /// Returns true if a canonical path, relative to the context path, is on the list for some
     /// method.
     pub fn matches(&self, path: &str) -> bool {
-        self.find(path).is_some()
-    }
-
-    /// Returns the first pattern that matches a canonical path, relative to the context path,
-    /// whatever its methods.
-    pub fn find(&self, path: &str) -> Option<&PathPattern> {
-        self.first(path, |_| true)
+        self.first(path, |_| true).is_some()
     }
 
     /// Returns the first pattern for `method` that matches; `None` stands for a method that is not
