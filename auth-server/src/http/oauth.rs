@@ -30,7 +30,7 @@ pub(in crate::http) fn parse_form(headers: &HeaderMap, body: &[u8]) -> Result<Fo
     let malformed =
         |description| ErrorResponse::from(Rejection::FormMalformed).described(description);
     match body::is_of_type(headers, FORM) {
-        true => Form::parse(body).map_err(|error| malformed(error.message())),
+        true => Form::parse(body).map_err(malformed),
         false if body.is_empty() => Err(malformed(NO_BODY)),
         false => Err(malformed(OTHER_TYPE)),
     }

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::http::request_path::split_escape;
+
 /// OAuth requests have a handful; a body of thousands only costs memory.
 const MAX_PARAMETERS: usize = 32;
 
@@ -13,37 +15,14 @@ const UNREAD: &str = "resource";
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Form(BTreeMap<String, String>);
 
-/// An unusable form. The texts quote nothing of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{}", self.message())]
-pub enum FormError {
-    /// A byte that a form has only encoded, a broken escape, or text that is not UTF-8.
-    Encoding,
-    /// A control character.
-    ControlCharacter,
-    /// A parameter without a name.
-    Nameless,
-    /// A parameter that stands there twice.
-    Repeated,
-    /// More parameters than any request has.
-    TooMany,
-}
-
-impl FormError {
-    /// Returns the text for the client, in the characters of `error_description` (RFC 6749 §5.2).
-    #[must_use]
-    pub const fn message(self) -> &'static str {
-        match self {
-            Self::Encoding => {
-                "the form has a byte that must be encoded (a space as + or %20), a broken escape, or text that is not UTF-8"
-            }
-            Self::ControlCharacter => "a parameter of the form holds a control character",
-            Self::Nameless => "a parameter of the form has no name",
-            Self::Repeated => "a parameter stands in the form twice",
-            Self::TooMany => "the form has too many parameters",
-        }
-    }
-}
+// The errors of an unusable form, for the client: they quote nothing of it, and have the characters of
+// `error_description` (RFC 6749 §5.2).
+const ENCODING: &str = "the form has a byte that must be encoded (a space as + or %20), a broken escape, or text that is \
+                        not UTF-8";
+const CONTROL_CHARACTER: &str = "a parameter of the form holds a control character";
+const NAMELESS: &str = "a parameter of the form has no name";
+const REPEATED: &str = "a parameter stands in the form twice";
+const TOO_MANY: &str = "the form has too many parameters";
 
 /// Prints the names; values may be secrets.
 impl fmt::Debug for Form {
@@ -56,24 +35,24 @@ impl Form {
     /// Parses a body; two programs must not read it differently, so nothing is repaired.
     ///
     /// # Errors
-    /// The first [`FormError`].
-    pub fn parse(body: &[u8]) -> Result<Self, FormError> {
-        let body = std::str::from_utf8(body).map_err(|_| FormError::Encoding)?;
+    /// The first one, for the client.
+    pub fn parse(body: &[u8]) -> Result<Self, &'static str> {
+        let body = std::str::from_utf8(body).map_err(|_| ENCODING)?;
         let mut parameters = BTreeMap::new();
         for pair in body.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let (name, value) = (decode(name)?, decode(value)?);
             if name.is_empty() {
-                return Err(FormError::Nameless);
+                return Err(NAMELESS);
             }
             if name == UNREAD {
                 continue;
             }
             if parameters.insert(name, value).is_some() {
-                return Err(FormError::Repeated);
+                return Err(REPEATED);
             }
             if parameters.len() > MAX_PARAMETERS {
-                return Err(FormError::TooMany);
+                return Err(TOO_MANY);
             }
         }
         Ok(Self(parameters))
@@ -90,34 +69,24 @@ impl Form {
 /// Decodes one name or value: `+` is a space, `%` begins an escape, and the rest is visible ASCII.
 ///
 /// # Errors
-/// [`FormError::Encoding`] or [`FormError::ControlCharacter`].
-pub fn decode(encoded: &str) -> Result<String, FormError> {
+/// For any other byte, and for a text that is not UTF-8 or holds a control character.
+pub fn decode(encoded: &str) -> Result<String, &'static str> {
     let mut bytes = Vec::with_capacity(encoded.len());
-    let mut rest = encoded.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'+' => b' ',
-            b'%' => {
-                let (high, low) = (hex_digit(rest.next())?, hex_digit(rest.next())?);
-                high << 4 | low
-            }
-            b'!'..=b'~' => byte,
-            _ => return Err(FormError::Encoding),
-        });
+    let mut rest = encoded.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        let (byte, tail) = match first {
+            b'+' => (b' ', tail),
+            b'%' => split_escape(tail).ok_or(ENCODING)?,
+            b'!'..=b'~' => (first, tail),
+            _ => return Err(ENCODING),
+        };
+        bytes.push(byte);
+        rest = tail;
     }
-    let text = String::from_utf8(bytes).map_err(|_| FormError::Encoding)?;
-    if text.contains(char::is_control) {
-        return Err(FormError::ControlCharacter);
-    }
-    Ok(text)
-}
-
-fn hex_digit(byte: Option<u8>) -> Result<u8, FormError> {
-    match byte {
-        Some(digit @ b'0'..=b'9') => Ok(digit - b'0'),
-        Some(digit @ b'a'..=b'f') => Ok(digit - b'a' + 10),
-        Some(digit @ b'A'..=b'F') => Ok(digit - b'A' + 10),
-        _ => Err(FormError::Encoding),
+    let text = String::from_utf8(bytes).map_err(|_| ENCODING)?;
+    match text.contains(char::is_control) {
+        true => Err(CONTROL_CHARACTER),
+        false => Ok(text),
     }
 }
 
@@ -153,21 +122,21 @@ mod tests {
     fn what_could_be_read_in_two_ways_is_an_error() {
         let many: Vec<String> = (0..=MAX_PARAMETERS).map(|n| format!("p{n}=1")).collect();
         for (body, expected) in [
-            (&b"a=1&a=1"[..], FormError::Repeated),
-            (b"a=1&%61=2", FormError::Repeated),
-            (b"a&a=", FormError::Repeated),
-            (b"=1", FormError::Nameless),
-            (b"a=%", FormError::Encoding),
-            (b"a=%4", FormError::Encoding),
-            (b"a=%zz", FormError::Encoding),
-            (b"a=%ff", FormError::Encoding),
-            (b"a=\xff", FormError::Encoding),
-            ("a=ö".as_bytes(), FormError::Encoding),
-            (b"a=x y", FormError::Encoding),
-            (b"a=1\n", FormError::Encoding),
-            (b"a=%00", FormError::ControlCharacter),
-            (b"a%0a=1", FormError::ControlCharacter),
-            (many.join("&").as_bytes(), FormError::TooMany),
+            (&b"a=1&a=1"[..], REPEATED),
+            (b"a=1&%61=2", REPEATED),
+            (b"a&a=", REPEATED),
+            (b"=1", NAMELESS),
+            (b"a=%", ENCODING),
+            (b"a=%4", ENCODING),
+            (b"a=%zz", ENCODING),
+            (b"a=%ff", ENCODING),
+            (b"a=\xff", ENCODING),
+            ("a=ö".as_bytes(), ENCODING),
+            (b"a=x y", ENCODING),
+            (b"a=1\n", ENCODING),
+            (b"a=%00", CONTROL_CHARACTER),
+            (b"a%0a=1", CONTROL_CHARACTER),
+            (many.join("&").as_bytes(), TOO_MANY),
         ] {
             assert_eq!(Form::parse(body), Err(expected), "{body:?}");
         }

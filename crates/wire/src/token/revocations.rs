@@ -52,11 +52,7 @@ impl RevocationDigest {
 
     fn of(kind: &str, id: &str) -> Self {
         let digest = digest(&SHA256, format!("{kind}:{id}").as_bytes());
-        let mut bytes = [0; DIGEST_BYTES];
-        for (byte, of_digest) in bytes.iter_mut().zip(digest.as_ref()) {
-            *byte = *of_digest;
-        }
-        Self(bytes)
+        Self(digest.as_ref().first_chunk().copied().unwrap_or_default())
     }
 }
 
@@ -246,11 +242,10 @@ impl Chain {
         let mut context = Context::new(&SHA256);
         context.update(&self.digest);
         context.update(line.as_bytes());
-        let mut digest = [0; 32];
-        digest.copy_from_slice(context.finish().as_ref());
+        let digest = context.finish();
         Self {
             count: self.count + 1,
-            digest,
+            digest: digest.as_ref().first_chunk().copied().unwrap_or_default(),
         }
     }
 

@@ -193,16 +193,16 @@ pub fn unverified_issuer(token: Bearer<'_>) -> Result<Option<String>, Rejection>
 }
 
 /// The three parts of a compact JWS (RFC 7515 §7.1), still encoded.
-struct CompactToken<'a> {
-    header: &'a str,
-    payload: &'a str,
+pub(crate) struct CompactToken<'a> {
+    pub(crate) header: &'a str,
+    pub(crate) payload: &'a str,
     signature: &'a str,
     /// The signed bytes: header, dot, payload.
     signed: &'a [u8],
 }
 
 impl<'a> CompactToken<'a> {
-    fn split(token: &'a str) -> Result<Self, Rejection> {
+    pub(crate) fn split(token: &'a str) -> Result<Self, Rejection> {
         let (signed, signature) = token.rsplit_once('.').ok_or(Rejection::TokenMalformed)?;
         let (header, payload) = signed.split_once('.').ok_or(Rejection::TokenMalformed)?;
         if payload.contains('.') {
@@ -218,7 +218,7 @@ impl<'a> CompactToken<'a> {
 }
 
 /// Decodes base64url without padding and without stray bits (RFC 7515 §2).
-fn decode(part: &str) -> Result<Vec<u8>, Rejection> {
+pub(crate) fn decode(part: &str) -> Result<Vec<u8>, Rejection> {
     URL_SAFE_NO_PAD
         .decode(part)
         .map_err(|_| Rejection::TokenMalformed)
