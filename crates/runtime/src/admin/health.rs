@@ -180,24 +180,4 @@ mod tests {
         // Losing a condition does not undo the start.
         assert!(health.is_started());
     }
-
-    #[test]
-    fn the_report_names_each_condition_and_why_it_fails() {
-        let health = Health::new();
-        health
-            .condition("signing_key", "no key pair yet")
-            .set_ready();
-        let note = || Some("asked at noon".to_owned());
-        let _store = health.condition_with_note("store", "not asked yet", note);
-        let report = health.conditions();
-        let report = report
-            .iter()
-            .map(|it| (it.name, it.ok, it.reason.as_deref(), it.note.as_deref()));
-        let expected = [
-            ("started", false, Some("starting"), None),
-            ("signing_key", true, None, None),
-            ("store", false, Some("not asked yet"), Some("asked at noon")),
-        ];
-        assert_eq!(report.collect::<Vec<_>>(), expected);
-    }
 }

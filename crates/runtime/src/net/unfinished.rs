@@ -72,22 +72,6 @@ mod tests {
     }
 
     #[test]
-    fn all_together_never_hold_more_than_the_budget() {
-        let budget = Unfinished::of(100);
-        let (mut one, mut other) = (held(&budget, 1), held(&budget, 2));
-        assert_eq!(one.set(UNCOUNTED + 60), Ok(()));
-        assert_eq!(other.set(UNCOUNTED + 41), Err(Exhausted));
-        assert_eq!(other.set(UNCOUNTED + 40), Ok(()));
-        assert_eq!(one.set(UNCOUNTED + 61), Err(Exhausted));
-        assert_eq!(one.set(UNCOUNTED + 10), Ok(()));
-        drop(other);
-        assert_eq!(one.set(UNCOUNTED + 81), Err(Exhausted));
-        assert_eq!(one.set(UNCOUNTED + 80), Ok(()));
-        assert_eq!(one.set(0), Ok(()));
-        assert_eq!(budget.left(), 100);
-    }
-
-    #[test]
     fn an_ordinary_request_needs_nothing_of_the_budget() {
         let budget = Unfinished::of(100);
         let (mut slow, mut newcomer) = (held(&budget, 1), held(&budget, 2));

@@ -265,13 +265,4 @@ pub(super) mod tests {
             assert!(line.contains(named) && line.contains(problem), "{line}");
         }
     }
-
-    #[test]
-    fn a_key_that_others_can_read_is_rejected() {
-        let (cert, key) = pair(2100);
-        let files = Files::with(&cert, &key);
-        std::fs::set_permissions(files.key(), Permissions::from_mode(0o644)).unwrap();
-        let line = files.read().err().unwrap().to_string();
-        assert!(line.contains("is open to others"), "{line}");
-    }
 }

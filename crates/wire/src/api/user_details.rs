@@ -91,15 +91,4 @@ mod tests {
             }
         );
     }
-
-    #[test]
-    fn present_leaves_out_what_is_null() {
-        let details = CurrentUserDetails {
-            id: Some("1".into()),
-            user_type: Some("member".into()),
-            ..CurrentUserDetails::default()
-        };
-        let found = details.present().collect::<Vec<_>>();
-        assert_eq!(found, [("id", "1"), ("userType", "member")]);
-    }
 }
