@@ -96,7 +96,8 @@ fn serve(args: &ServeArgs, warnings: &[String]) -> Result<(), ExitError> {
 
 /// Runs a command that logs what it changes.
 fn audited(command: impl Future<Output = Result<(), ExitError>>) -> Result<(), ExitError> {
-    let _logs = telemetry::init(LogFormat::Text, "error,audit=info")?;
+    let filter = "error,audit=info,auth_server::store::directory=warn";
+    let _logs = telemetry::init(LogFormat::Text, filter)?;
     block_on(command)
 }
 

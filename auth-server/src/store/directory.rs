@@ -1,9 +1,9 @@
-//! The directory of a store, for its owner only (mode 0700). One that others could have changed is
-//! rejected, not repaired: an operator has to check it.
+//! The directory of a store, for its owner only (mode 0700). What is this user's own is closed to
+//! others, with a warning: Kubernetes opens a volume to the `fsGroup` of a pod at each mount.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -20,6 +20,14 @@ pub(super) const NO_DIRECTORY: &str = "a file, not a directory";
 #[derive(Debug)]
 pub(crate) struct PrivateDirectory(PathBuf);
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// A server's, or a command's.
+    Write,
+    /// Leaves the files as they are, and needs no right to write.
+    Preview,
+}
+
 impl PrivateDirectory {
     pub(crate) fn new(path: PathBuf) -> Self {
         Self(path)
@@ -29,8 +37,7 @@ impl PrivateDirectory {
         &self.0
     }
 
-    /// Creates a missing directory, and rejects one that others may write to: they could replace
-    /// our keys.
+    /// Creates a missing directory, and inspects it.
     pub(crate) fn create(&self) -> Result<(), StoreError> {
         DirBuilder::new()
             .recursive(true)
@@ -40,22 +47,25 @@ impl PrivateDirectory {
                 ErrorKind::AlreadyExists => unusable(&self.0, NO_DIRECTORY),
                 _ => rejected(&self.0, &error),
             })?;
-        self.inspect()
+        self.inspect(Access::Write)
     }
 
-    pub(crate) fn inspect(&self) -> Result<(), StoreError> {
+    /// Checks that others may not write to it: they could replace our keys.
+    pub(crate) fn inspect(&self, access: Access) -> Result<(), StoreError> {
         let metadata = fs::metadata(&self.0).map_err(|error| rejected(&self.0, &error))?;
-        if metadata.mode() & 0o022 != 0 {
-            return Err(unusable(
+        let (owner, is_open) = (metadata.uid(), metadata.mode() & 0o022 != 0);
+        match owner == geteuid().as_raw() {
+            true if is_open => close(&self.0, DIRECTORY_MODE, access),
+            true => Ok(()),
+            // The owner can remove its content, and root anyway.
+            false if owner != 0 => Err(unusable(&self.0, OF_ANOTHER)),
+            false if is_open => Err(unusable(
                 &self.0,
-                "others may write to this directory; chmod 700 it, or name a subdirectory",
-            ));
+                "others may write to this directory of root's; name a subdirectory, which this program makes \
+                 for itself",
+            )),
+            false => Ok(()),
         }
-        // The owner, and root, can remove its content.
-        if ![0, geteuid().as_raw()].contains(&metadata.uid()) {
-            return Err(unusable(&self.0, "this directory belongs to another user"));
-        }
-        Ok(())
     }
 
     /// Locks the directory itself for a server, until the result is dropped; waits up to `wait` for
@@ -80,6 +90,22 @@ impl PrivateDirectory {
             Err(error) => Err(rejected(&self.0, &error)),
         }
     }
+}
+
+/// The cause for what this user cannot close to others.
+pub(super) const OF_ANOTHER: &str =
+    "belongs to another user: run as that one, or chown it to this one";
+
+/// Takes the rights of others to what is this user's own.
+pub(super) fn close(path: &Path, mode: u32, access: Access) -> Result<(), StoreError> {
+    if access == Access::Preview {
+        return Ok(());
+    }
+    let former = describe(path);
+    fs::set_permissions(path, Permissions::from_mode(mode))
+        .map_err(|error| rejected(path, &error))?;
+    warn!("{former}: others had access, as on a volume with fsGroup; the mode is {mode:04o} now");
+    Ok(())
 }
 
 /// Maps errors: a transient one must not make a good store unusable.

@@ -25,12 +25,14 @@ use zeroize::Zeroizing;
 
 use self::changes::change;
 use self::database::{Identity, create, failed, identity, open, open_for_preview, prepare};
-use super::directory::{NO_DIRECTORY, PrivateDirectory, rejected, unusable};
+pub(crate) use super::directory::Access;
+use super::directory::{NO_DIRECTORY, OF_ANOTHER, PrivateDirectory, close, rejected, unusable};
 use super::{
     CALL_TIMEOUT, Change, Key, Kind, LogEntry, Outcome, Store, StoreError, Stored, Version,
 };
 
 const FILE: &str = "store.db";
+const FILE_MODE: u32 = 0o600;
 /// Another process holds the lock for milliseconds; beyond this it is stalled. As long again a call
 /// may wait for another one of this process, and both together end before the call's own bound:
 /// what was given up is not done later.
@@ -55,14 +57,6 @@ pub(crate) struct SqliteStore {
     /// A server's lock on the directory.
     _serving: Option<File>,
     opened: Mutex<Option<Opened>>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Access {
-    /// A server's, or a command's.
-    Write,
-    /// Leaves the files as they are, and needs no right to write.
-    Preview,
 }
 
 struct Opened {
@@ -246,14 +240,13 @@ impl SqliteStore {
         if !metadata.is_file() {
             return Err(unusable(&path, "not a regular file"));
         }
-        if metadata.mode() & 0o077 != 0 {
-            let why = "others may read or write this file; chmod 600 it";
-            return Err(unusable(&path, why));
-        }
         if metadata.uid() != geteuid().as_raw() {
-            return Err(unusable(&path, "this file belongs to another user"));
+            return Err(unusable(&path, OF_ANOTHER));
         }
-        directory.inspect()?;
+        directory.inspect(self.access)?;
+        if metadata.mode() & 0o077 != 0 {
+            close(&path, FILE_MODE, self.access)?;
+        }
         Ok(Some((metadata.dev(), metadata.ino())))
     }
 

@@ -117,12 +117,18 @@ fn the_files_are_their_owners_alone() {
     assert_eq!(mode(&nested), 0o700);
 }
 
+/// Kubernetes opens a volume with `fsGroup` to that group at each mount.
 #[test]
-fn a_database_that_others_may_read_stops_the_start() {
-    for mode in [0o644, 0o604, 0o640, 0o666] {
-        let store = Store::new();
-        store.chmod(DATABASE, mode);
-        store.rejects_file();
+fn what_each_mount_opens_to_a_group_is_closed_again() {
+    let store = Store::new();
+    let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
+    for _ in 0..2 {
+        store.chmod(DATABASE, 0o660);
+        store.chmod("", 0o2770);
+        let server = store.serve().ready();
+        server.until_logged("others had access");
+        assert_eq!(mode(&store.path(DATABASE)), 0o600);
+        assert_eq!(mode(store.directory.path()), 0o700);
     }
 }
 

@@ -63,18 +63,47 @@ async fn what_is_no_store_of_this_version_is_unusable_and_stays() {
 }
 
 #[tokio::test]
-async fn a_file_that_others_could_have_changed_is_unusable() {
+async fn what_each_mount_opens_to_a_group_is_closed_again() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    let file = stored(&data).await;
+    let modes = || [&data, &file].map(|path| fs::metadata(path).unwrap().mode() & 0o7777);
+    for opened in [[0o2770, 0o660], [0o755, 0o644], [0o777, 0o600]] {
+        for (path, mode) in [&data, &file].into_iter().zip(opened) {
+            chmod(path, mode);
+        }
+        let preview = SqliteStore::new(data.clone(), Access::Preview);
+        assert!(preview.get(&application("a")).await.unwrap().is_some());
+        assert_eq!(modes(), opened, "a preview leaves everything");
+        assert!(open(&data).get(&application("a")).await.unwrap().is_some());
+        assert!(
+            modes()[0] & 0o022 == 0 && modes()[1] == 0o600,
+            "{opened:o?}"
+        );
+    }
+    fs::remove_file(&file).unwrap();
+    chmod(&data, 0o2770);
+    SqliteStore::for_serving(data.clone(), Duration::ZERO).unwrap();
+    assert_eq!(fs::metadata(&data).unwrap().mode() & 0o7777, 0o700);
+}
+
+#[tokio::test]
+async fn what_others_could_have_made_is_unusable() {
     let home = tempfile::tempdir().unwrap();
     let data = home.path().join("data");
     let file = stored(&data).await;
     let rejected = async || {
         let error = open(&data).get(&application("a")).await.unwrap_err();
         assert!(matches!(error, StoreError::Unusable(_)), "{error}");
+        error.to_string()
     };
-    for (path, mode, right) in [(&file, 0o640, 0o600), (&data, 0o770, 0o700)] {
-        chmod(path, mode);
-        rejected().await;
-        chmod(path, right);
+    if geteuid().is_root() {
+        for path in [&file, &data] {
+            std::os::unix::fs::chown(path, Some(7), None).unwrap();
+            let line = rejected().await;
+            assert!(line.contains("chown") && !line.contains("chmod"), "{line}");
+            std::os::unix::fs::chown(path, Some(0), None).unwrap();
+        }
     }
     let elsewhere = home.path().join("elsewhere");
     fs::rename(&file, &elsewhere).unwrap();
