@@ -95,6 +95,12 @@ impl AccountLockout {
         self.tables().check(&names, now).map(drop)
     }
 
+    /// Returns true for a client from which the account has logged in.
+    pub(crate) fn knows(&self, account: &str, client: IpAddr) -> bool {
+        let names = Names::of(account, client);
+        self.tables().known.contains(&names.at_client)
+    }
+
     /// Begins an attempt. After a failure of its client it counts as a failure until it succeeds,
     /// so only one of many simultaneous guesses is verified; before the first failure any number
     /// may run at once.
