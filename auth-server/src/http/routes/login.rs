@@ -110,7 +110,8 @@ impl From<Rejection> for Denied {
     }
 }
 
-/// Parses the body. An absent body is an incomplete login, whatever its media type.
+/// Parses the body. An absent body is an incomplete login, whatever its media type. A verification
+/// code is the same one with blanks, as authenticators show it.
 fn parse(headers: &HeaderMap, body: &[u8]) -> Result<LoginRequest, Rejection> {
     if LoginRequest::is_absent(body) {
         return Err(Rejection::LoginIncomplete);
@@ -119,7 +120,11 @@ fn parse(headers: &HeaderMap, body: &[u8]) -> Result<LoginRequest, Rejection> {
         return Err(Rejection::MediaTypeUnsupported);
     }
     body::check_coding(headers)?;
-    LoginRequest::from_json(body)
+    let mut request = LoginRequest::from_json(body)?;
+    if let Some(code) = &mut request.code {
+        code.retain(|digit| !digit.is_whitespace());
+    }
+    Ok(request)
 }
 
 async fn attempt(app: &App, request: LoginRequest, client: IpAddr) -> Result<Issued, Denied> {
@@ -143,7 +148,7 @@ async fn attempt(app: &App, request: LoginRequest, client: IpAddr) -> Result<Iss
     app.check_standing(before.as_ref()).await?;
     let code = code.filter(|_| before.is_some_and(|user| user.has_second_factor));
     if let Some((used, code)) = app.used_codes.as_ref().zip(code)
-        && !(used.record(&user.id, code.trim()).await).map_err(outcome_unknown)?
+        && !(used.record(&user.id, &code).await).map_err(outcome_unknown)?
     {
         users.count_failure(&account, client);
         return Err(AuthenticationError::Failed.into());
@@ -223,5 +228,15 @@ mod tests {
             parse(&content_type(&[]), b"{}"),
             Err(Rejection::MediaTypeUnsupported)
         );
+    }
+
+    #[test]
+    fn a_code_in_two_groups_is_the_code() {
+        let headers = content_type(&["application/json"]);
+        for code in ["287082", " 287 082"] {
+            let body = format!(r#"{{"username":"a","password":"b","code":"{code}"}}"#);
+            let parsed = parse(&headers, body.as_bytes()).unwrap();
+            assert_eq!(parsed.code.as_deref(), Some("287082"));
+        }
     }
 }
