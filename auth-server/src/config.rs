@@ -222,9 +222,8 @@ fn issuer_url(issuer: &str) -> Option<ServerUrl> {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 pub(crate) mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
     use super::*;
     use crate::cli::{Cli, Command};
 
