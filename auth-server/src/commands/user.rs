@@ -21,9 +21,8 @@ use crate::cli::user::{
 };
 use crate::grants::FurtherClaims;
 use crate::random;
-use crate::users::edit::{EditError, with_change, with_user, without_user};
 use crate::users::toml_schema::{UserEntry, UsersDocument};
-use crate::users::users_file::{self, Users};
+use crate::users::users_file::{self, Users, UsersFileError};
 use crate::users::{UsersLocation, password};
 
 /// Max length of a password on standard input; longer input is the wrong file.
@@ -44,18 +43,17 @@ pub(crate) fn run(command: &UserCommand) -> Result<(), ExitError> {
         UserCommand::SetTotp(args) => set_totp(args),
         UserCommand::Disable(args) => edit_user(args, |user| user.disabled = true),
         UserCommand::Enable(args) => edit_user(args, |user| user.disabled = false),
-        UserCommand::Remove(args) => edit(&args.file, |text| without_user(text, &args.account)),
+        UserCommand::Remove(args) => remove(args),
     }
 }
 
 fn add(args: &UserAddArgs) -> Result<(), ExitError> {
-    let path = path(&args.file)?;
     // These fail before the operator types a password.
     let claims = FurtherClaims::from_named(&args.claim)
         .map_err(|error| ExitError::Usage(format!("--claim: {error}")))?;
-    let there = users(&path)?;
+    let there = users(&args.file)?;
     if there.knows(&args.account) {
-        return Err(rejected(&path, &EditError::Taken(args.account.clone())));
+        return Err(unfit(&args.account, "this account exists already"));
     }
     let entry = UserEntry {
         account: args.account.clone(),
@@ -76,15 +74,25 @@ fn add(args: &UserAddArgs) -> Result<(), ExitError> {
         claims,
         ..UserEntry::default()
     };
-    edit(&args.file, |text| with_user(text, entry))
+    edit(&args.file, |users| {
+        users.push(entry);
+        Ok(())
+    })
+}
+
+fn remove(UserAccountArgs { file, account }: &UserAccountArgs) -> Result<(), ExitError> {
+    edit(file, |users| {
+        let index = users.iter().position(|user| user.account == *account);
+        users.remove(index.ok_or_else(|| unfit(account, NO_ACCOUNT))?);
+        Ok(())
+    })
 }
 
 fn set_password(args: &UserSetPasswordArgs) -> Result<(), ExitError> {
     let UserAccountArgs { file, account } = &args.user;
-    let path = path(file)?;
-    let there = users(&path)?;
+    let there = users(file)?;
     if !there.knows(account) {
-        return Err(rejected(&path, &EditError::NotThere(account.clone())));
+        return Err(unfit(account, NO_ACCOUNT));
     }
     let hash = hash_of_new_password(&args.password, account, &there)?;
     edit_user(&args.user, |user| user.password = hash)
@@ -130,7 +138,8 @@ fn url_encoded(text: &str) -> String {
 
 fn list(args: &UserListArgs) -> Result<(), ExitError> {
     let path = path(&args.file)?;
-    let users = document(&path)?.users;
+    let document = UsersDocument::parse(&text(&path)?);
+    let users = document.map_err(|error| invalid(&path, &error))?.users;
     if !path.exists() {
         print_note(&format!("{}: is not there yet", path.display()));
     } else if users.is_empty() {
@@ -178,13 +187,9 @@ fn path(args: &UsersFileArgs) -> Result<PathBuf, ExitError> {
     }
 }
 
-fn document(path: &Path) -> Result<UsersDocument, ExitError> {
-    let text = text(path)?;
-    UsersDocument::parse(&text).map_err(|error| rejected(path, &error.into()))
-}
-
-fn users(path: &Path) -> Result<Users, ExitError> {
-    Users::parse(&text(path)?).map_err(|error| rejected(path, &error.into()))
+fn users(args: &UsersFileArgs) -> Result<Users, ExitError> {
+    let path = path(args)?;
+    Users::parse(&text(&path)?).map_err(|error| invalid(&path, &error))
 }
 
 /// Reads the file; a missing one is empty.
@@ -197,32 +202,54 @@ fn text(path: &Path) -> Result<Zeroizing<String>, ExitError> {
     }
 }
 
-fn rejected(path: &Path, error: &EditError) -> ExitError {
-    let line = format!("{}: {error}", path.display());
-    match error {
-        EditError::Taken(_) | EditError::NotThere(_) => ExitError::Usage(line),
-        EditError::Invalid(_) => ExitError::Config(line),
-        EditError::Toml(_) => ExitError::Software(line),
-    }
+const NO_ACCOUNT: &str = "no such account";
+
+fn unfit(account: &str, why: &str) -> ExitError {
+    ExitError::Usage(format!("user {account:?}: {why}"))
+}
+
+fn invalid(path: &Path, error: &UsersFileError) -> ExitError {
+    ExitError::Config(format!("{}: {error}", path.display()))
 }
 
 /// Reads, changes and replaces the file under its lock.
 fn edit(
     args: &UsersFileArgs,
-    change: impl FnOnce(&str) -> Result<String, EditError>,
+    change: impl FnOnce(&mut Vec<UserEntry>) -> Result<(), ExitError>,
 ) -> Result<(), ExitError> {
     // The target of a symbolic link, so that the link stays.
     let configured = path(args)?;
     let path = configured.canonicalize().unwrap_or(configured);
-    let failed = |error: std::io::Error| failed(&path, &error);
     let _locked = locked(&path)?;
-    let changed = change(&text(&path)?).map_err(|error| rejected(&path, &error))?;
-    owner_only_file::replace_prepared(&path, &changed, |new| like_former(new, &path))
-        .map_err(failed)
+    let former = text(&path)?;
+    let document = UsersDocument::parse(&former);
+    let mut document = document.map_err(|error| invalid(&path, &error))?;
+    change(&mut document.users)?;
+    let text = written(&former, &document)?;
+    // What a server would reject is not written.
+    Users::parse(&text).map_err(|error| invalid(&path, &error))?;
+    owner_only_file::replace_prepared(&path, &text, |new| like_former(new, &path))
+        .map_err(|error| failed(&path, &error))
 }
 
-fn edit_user(args: &UserAccountArgs, change: impl FnOnce(&mut UserEntry)) -> Result<(), ExitError> {
-    edit(&args.file, |text| with_change(text, &args.account, change))
+fn edit_user(
+    UserAccountArgs { file, account }: &UserAccountArgs,
+    change: impl FnOnce(&mut UserEntry),
+) -> Result<(), ExitError> {
+    edit(file, |users| {
+        let user = users.iter_mut().find(|user| user.account == *account);
+        user.map(change).ok_or_else(|| unfit(account, NO_ACCOUNT))
+    })
+}
+
+/// Returns the text of the users; of the former comments those in front of the first user stay.
+fn written(former: &str, document: &UsersDocument) -> Result<String, ExitError> {
+    let is_heading = |line: &&str| line.starts_with('#') || line.trim().is_empty();
+    let heading = former.split_inclusive('\n').take_while(is_heading);
+    let users = toml::to_string(document);
+    let users =
+        users.map_err(|error| ExitError::Software(format!("the users as TOML: {error}")))?;
+    Ok(heading.collect::<String>() + &users)
 }
 
 /// Maps errors: a full disk is not a configuration error.
@@ -346,7 +373,31 @@ fn prompted_twice() -> Result<Zeroizing<String>, ExitError> {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use crate::users::toml_schema::tests::entry;
+    use crate::users::password::tests::cheap;
+
+    fn entry(account: &str) -> UserEntry {
+        UserEntry {
+            account: account.into(),
+            password: cheap("p"),
+            id: format!("id of {account}"),
+            nick_name: Some("N \"quoted\"".into()),
+            ..UserEntry::default()
+        }
+    }
+
+    fn add(path: &Path, account: &str) -> Result<(), ExitError> {
+        edit(&args(path), |users| {
+            users.push(entry(account));
+            Ok(())
+        })
+    }
+
+    fn user(path: &Path, account: &str) -> UserAccountArgs {
+        UserAccountArgs {
+            file: args(path),
+            account: account.to_owned(),
+        }
+    }
 
     fn args(path: &Path) -> UsersFileArgs {
         UsersFileArgs {
@@ -355,7 +406,7 @@ mod tests {
     }
 
     fn accounts(path: &Path) -> Vec<String> {
-        let users = document(path).unwrap().users;
+        let users = UsersDocument::parse(&text(path).unwrap()).unwrap().users;
         users.into_iter().map(|user| user.account).collect()
     }
 
@@ -364,11 +415,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("users.toml");
         let mode = || fs::metadata(&path).unwrap().mode() & 0o7777;
-        edit(&args(&path), |text| with_user(text, entry("ada"))).unwrap();
+        add(&path, "ada").unwrap();
         assert_eq!((mode(), accounts(&path)), (0o600, vec!["ada".to_owned()]));
 
         fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();
-        edit(&args(&path), |text| with_user(text, entry("bob"))).unwrap();
+        add(&path, "bob").unwrap();
         assert_eq!(mode(), 0o400);
         let files = fs::read_dir(directory.path()).unwrap().count();
         assert_eq!(files, 2, "the file and its lock");
@@ -380,9 +431,9 @@ mod tests {
         let (real, link) = ["real.toml", "users.toml"]
             .map(|name| directory.path().join(name))
             .into();
-        edit(&args(&real), |text| with_user(text, entry("ada"))).unwrap();
+        add(&real, "ada").unwrap();
         std::os::unix::fs::symlink(&real, &link).unwrap();
-        edit(&args(&link), |text| with_user(text, entry("bob"))).unwrap();
+        add(&link, "bob").unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(accounts(&real), ["ada", "bob"]);
     }
@@ -394,12 +445,72 @@ mod tests {
         std::thread::scope(|scope| {
             for n in 0..8 {
                 let path = &path;
-                scope.spawn(move || {
-                    edit(&args(path), |text| with_user(text, entry(&n.to_string()))).unwrap();
-                });
+                scope.spawn(move || add(path, &n.to_string()).unwrap());
             }
         });
         assert_eq!(accounts(&path).len(), 8);
+    }
+
+    #[test]
+    fn users_come_and_go_under_the_heading_and_the_others_stay() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("users.toml");
+        let read = || fs::read_to_string(&path).unwrap();
+        let inline = format!(
+            "# ours\n\nuser = [{{ account = \"ada\", password = {:?}, id = \"1\" }}]",
+            cheap("p")
+        );
+        let write = |text: &str| {
+            owner_only_file::replace(&path, text).unwrap();
+        };
+        write(&inline);
+        add(&path, "bob").unwrap();
+        let start = "# ours\n\n[[user]]\naccount = \"ada\"\n";
+        assert!(read().starts_with(start), "{}", read());
+        edit_user(&user(&path, "bob"), |user| user.disabled = true).unwrap();
+        let users = UsersDocument::parse(&read()).unwrap().users;
+        let bob = UserEntry {
+            disabled: true,
+            ..entry("bob")
+        };
+        assert_eq!((users.len(), users.last()), (2, Some(&bob)));
+        for account in ["ada", "bob"] {
+            remove(&user(&path, account)).unwrap();
+        }
+        assert_eq!(accounts(&path), [""; 0]);
+        assert!(read().contains("user = []"), "an empty file is truncated");
+        add(&path, "ada").unwrap();
+        assert_eq!(accounts(&path), ["ada"]);
+    }
+
+    #[test]
+    fn what_would_not_be_a_users_file_is_not_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("users.toml");
+        add(&path, "ada").unwrap();
+        let before = fs::read_to_string(&path).unwrap();
+        let same_id = |users: &mut Vec<UserEntry>| {
+            let id = "id of ada".to_owned();
+            users.push(UserEntry { id, ..entry("bob") });
+            Ok(())
+        };
+        let ada = user(&path, "ada");
+        for (changed, code) in [
+            (add(&path, "ada"), 78),
+            (edit(&args(&path), same_id), 78),
+            (edit_user(&ada, |user| user.password = "no".to_owned()), 78),
+            (
+                edit_user(&ada, |user| user.totp = Some("no".to_owned())),
+                78,
+            ),
+            (edit_user(&user(&path, "bob"), |_| {}), 64),
+            (remove(&user(&path, "bob")), 64),
+        ] {
+            assert_eq!(changed.unwrap_err().code(), code);
+        }
+        assert_eq!(fs::read_to_string(&path).unwrap(), before);
+        owner_only_file::replace(&path, "broken").unwrap();
+        assert_eq!(add(&path, "bob").unwrap_err().code(), 78);
     }
 
     #[test]

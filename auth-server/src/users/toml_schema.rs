@@ -73,19 +73,3 @@ impl UsersDocument {
         Ok(toml::from_str(text).map_err(|error| TomlError::new(&error, text))?)
     }
 }
-
-#[cfg(test)]
-pub(crate) mod tests {
-    use super::super::password::tests::cheap;
-    use super::*;
-
-    pub(crate) fn entry(account: &str) -> UserEntry {
-        UserEntry {
-            account: account.into(),
-            password: cheap("p"),
-            id: format!("id of {account}"),
-            nick_name: Some("N \"quoted\"".into()),
-            ..UserEntry::default()
-        }
-    }
-}
