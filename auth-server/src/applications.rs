@@ -9,7 +9,6 @@
 
 pub(crate) mod command;
 pub(crate) mod directory;
-mod failure_limit;
 pub(crate) mod records;
 pub(crate) mod registry;
 pub(crate) mod secret_hash;

@@ -3,16 +3,14 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Instant;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use wire::rejection::Rejection;
 
-use super::failure_limit::FailureLimit;
 use super::secret_hash::SecretHashes;
 use super::{AppId, Applications};
 use crate::audit::events::{ApplicationEvent, ApplicationEventKind};
 use crate::grants::Grant;
-use crate::rate_limit::RetryAfter;
 
 /// Characters of an accepted id that is logged while no application is registered: a UUID has 36, a
 /// refresh token 75.
@@ -28,17 +26,6 @@ pub(crate) struct ApplicationRegistry {
     always_checked: bool,
     /// Requires a registered application: with hmac the key is the secret that signs tokens.
     required: bool,
-    failures: FailureLimit,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ApplicationError {
-    /// The store was not read yet, or holds no application where one is required: pairs cannot be
-    /// checked.
-    NotReady,
-    Unknown,
-    /// An unknown application or a wrong secret, too often.
-    TooOften(RetryAfter),
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -56,7 +43,6 @@ impl ApplicationRegistry {
             mounted: ArcSwap::default(),
             always_checked: false,
             required,
-            failures: FailureLimit::new(),
         }
     }
 
@@ -91,23 +77,19 @@ impl ApplicationRegistry {
     }
 
     /// Checks a pair. Accepts any while no application is registered (contract §4.3 rule 2), unless
-    /// registrations are required; a right secret is accepted regardless of earlier failures.
+    /// registrations are required.
     ///
     /// # Errors
-    /// [`ApplicationError`]; an unknown id and a wrong secret are not distinguished.
-    pub(crate) fn authorize(
-        &self,
-        id: &str,
-        secret: &str,
-        now: Instant,
-    ) -> Result<(), ApplicationError> {
-        let all = self.all().ok_or(ApplicationError::NotReady)?;
+    /// [`Rejection::StoreUnavailable`] before the store was read, or without an application where one
+    /// is required; [`Rejection::ApplicationUnknown`] for an unknown id and a wrong secret alike.
+    pub(crate) fn authorize(&self, id: &str, secret: &str) -> Result<(), Rejection> {
+        let all = self.all().ok_or(Rejection::StoreUnavailable)?;
         if all.is_empty() && self.required {
-            return Err(ApplicationError::NotReady);
+            return Err(Rejection::StoreUnavailable);
         }
         match all.accept(id, secret) | self.are_open(&all) {
             true => Ok(()),
-            false => Err(self.failed(id, now)),
+            false => Err(Rejection::ApplicationUnknown),
         }
     }
 
@@ -115,27 +97,17 @@ impl ApplicationRegistry {
     /// and returns what it was given. No pair is right because none is registered.
     ///
     /// # Errors
-    /// As [`Self::authorize`]; the pairs count as one failure.
+    /// As [`Self::authorize`].
     pub(crate) fn authenticate(
         &self,
         presented: &[(&str, &str)],
-        now: Instant,
-    ) -> Result<(AppId, Grant), ApplicationError> {
-        let all = self.all().ok_or(ApplicationError::NotReady)?;
+    ) -> Result<(AppId, Grant), Rejection> {
+        let all = self.all().ok_or(Rejection::StoreUnavailable)?;
         let mut pairs = presented.iter();
-        let Some((id, _)) = pairs.find(|(id, secret)| all.accept(id, secret)) else {
-            let first = presented.first().map_or("", |(id, _)| id);
-            return Err(self.failed(first, now));
-        };
-        let id = all.registered_id(id).ok_or(ApplicationError::Unknown)?;
+        let accepted = pairs.find(|(id, secret)| all.accept(id, secret));
+        let id = accepted.and_then(|(id, _)| all.registered_id(id));
+        let id = id.ok_or(Rejection::ApplicationUnknown)?;
         Ok((id.clone(), granted(&all.known, id)))
-    }
-
-    fn failed(&self, id: &str, now: Instant) -> ApplicationError {
-        match self.failures.failed(id, now) {
-            Ok(()) => ApplicationError::Unknown,
-            Err(too_soon) => ApplicationError::TooOften(too_soon),
-        }
     }
 
     /// Returns the applications in force; `None` until the store was read.

@@ -5,7 +5,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tests::applications::register_in;
-use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, USER_DETAILS, admin_get, file_store};
+use tests::auth_server::{
+    AuthServer, AuthServerPlan, LOGIN, SECRET_KEY, USER_DETAILS, admin_get, file_store,
+};
 use tests::client::Request;
 use tests::echo_service::EchoService;
 use tests::expect::has;
@@ -322,7 +324,7 @@ fn a_grant_is_replaced_listed_and_taken_away() {
 
 #[test]
 fn wrong_secrets_are_slowed_down_and_the_right_one_is_not() {
-    let installation = Installation::start(&[]);
+    let installation = Installation::start(&["--login-rate-limit", "9"]);
     let guess = || {
         let body = format!("{GRANT}&client_id=jobs&client_secret=guess");
         installation.server.anonymous().post_form(TOKEN, &body)
@@ -334,6 +336,8 @@ fn wrong_secrets_are_slowed_down_and_the_right_one_is_not() {
     let expected = "429 temporarily_unavailable too_many_attempts";
     assert_eq!(found(&limited), expected);
     assert_eq!(limited.header("retry-after").len(), 1);
+    let key = installation.server.anonymous().get(SECRET_KEY);
+    assert_eq!(key.verdict(), "429 too_many_attempts");
     assert_eq!(installation.request("").status(), 200);
 }
 

@@ -6,7 +6,6 @@ mod refresh;
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -176,7 +175,7 @@ fn issue_to_application(
     // Before the registration is read: a removal is recorded with a later time than this one.
     let now = app.now();
     let registrations = &app.synced.registrations;
-    let (id, grant) = registrations.authenticate(&presented.pairs(), Instant::now())?;
+    let (id, grant) = registrations.authenticate(&presented.pairs())?;
     app.count_proven(client)?;
     if grant.audience.is_empty() {
         return Err(ErrorResponse::from(Rejection::GrantNotAllowed).described(NO_AUDIENCE));

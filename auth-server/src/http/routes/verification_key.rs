@@ -3,8 +3,8 @@
 //! The response has no `ETag`: the application is checked either way, and a 304 has no `success`
 //! that the contract's clients look for.
 
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
 
 use axum::extract::{Query, Request, State};
 use axum::response::Response;
@@ -15,7 +15,6 @@ use wire::rejection::Rejection;
 use super::jwks::JWKS_PATH;
 use super::revocations::REVOCATIONS_PATH;
 use crate::app::App;
-use crate::applications::registry::ApplicationError;
 use crate::audit;
 use crate::http::response;
 use crate::http::response::ErrorResponse;
@@ -35,12 +34,12 @@ pub(crate) async fn verification_key(State(app): State<Arc<App>>, request: Reque
     let query = query_pairs(request.uri());
     let app_id = parameter(APP_ID, &query, request.headers());
     let app_secret = parameter(APP_SECRET, &query, request.headers());
-    let outcome = key_for(&app, app_id, app_secret);
+    let client = app.client_of(request.extensions(), request.headers());
+    let outcome = key_for(&app, app_id.zip(app_secret), client);
 
     let code = outcome
         .as_ref()
         .map_or_else(|rejected| rejected.rejection.reason(), |_| OK);
-    let client = app.client_of(request.extensions(), request.headers());
     let (app_id, app_secret) = (app_id.unwrap_or_default(), app_secret.unwrap_or_default());
     let registrations = &app.synced.registrations;
     let logged_id = registrations.logged_id(app_id, app_secret, MAX_UNKNOWN_ID);
@@ -70,27 +69,17 @@ fn key_response(app: &App, keys: &PublishedKeys) -> Response {
 
 fn key_for(
     app: &App,
-    app_id: Option<&str>,
-    app_secret: Option<&str>,
+    pair: Option<(&str, &str)>,
+    client: IpAddr,
 ) -> Result<Arc<PublishedKeys>, ErrorResponse> {
-    let (Some(app_id), Some(app_secret)) = (app_id, app_secret) else {
-        return Err(Rejection::ParameterMissing.into());
-    };
-    let registrations = &app.synced.registrations;
-    registrations.authorize(app_id, app_secret, Instant::now())?;
+    let (app_id, app_secret) = pair.ok_or(Rejection::ParameterMissing)?;
+    let authorized = app.synced.registrations.authorize(app_id, app_secret);
+    if authorized == Err(Rejection::ApplicationUnknown) {
+        app.count_guess(client)?;
+    }
+    authorized?;
     let keys = app.synced.live_keys.published();
     Ok(keys.ok_or(Rejection::StoreUnavailable)?)
-}
-
-/// An unknown application and a wrong secret are not distinguished.
-impl From<ApplicationError> for ErrorResponse {
-    fn from(error: ApplicationError) -> Self {
-        match error {
-            ApplicationError::NotReady => Rejection::StoreUnavailable.into(),
-            ApplicationError::Unknown => Rejection::ApplicationUnknown.into(),
-            ApplicationError::TooOften(wait) => wait.into(),
-        }
-    }
 }
 
 /// Parses the query as a form encodes it.
