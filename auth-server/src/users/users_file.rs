@@ -393,7 +393,7 @@ pub(crate) mod tests {
                 "user \"ada\": totp: not a secret of 16 to 64 bytes",
             ),
             ("scope = \"\"", "a scope is a list"),
-            ("audience = [\"a b\"]", "an audience has 1 to 256"),
+            ("audience = [\"a b\"]", "1 to 256 characters without"),
             ("roles = \"admin\"", "expected a sequence"),
             (
                 "roles = [\"a\"]\nclaims = { roles = [\"b\"] }",

@@ -309,11 +309,7 @@ fn a_grant_is_replaced_listed_and_taken_away() {
         (&["--scope", "a\"b"], 64, "a scope is a list of values"),
         (&["--none", "--scope", "a"], 64, "cannot be used with"),
         // A setting of `serve` has this name.
-        (
-            &["--audience", "a b"],
-            78,
-            "an audience has 1 to 256 characters",
-        ),
+        (&["--audience", "a b"], 78, "expected 1 to 256 characters"),
     ] {
         let words = [&["application", "grant", "--app-id", "jobs"], flags].concat();
         let end = server.command(&words);
