@@ -13,102 +13,72 @@ use runtime::logs::sanitize::LogText;
 use runtime::named_enum;
 use tracing::field::display;
 use tracing::info;
-use wire::keys::KeyId;
 
-use self::events::{ApplicationEvent, KeyEvent, RequestIds, RevocationEventKind, UserChange};
+use self::events::{
+    ApplicationEvent, KeyEvent, RequestIds, RevocationEventKind, TokenIds, UserChange,
+};
 
 const TARGET: &str = "audit";
 
 named_enum! {
-    pub(crate) enum LoginEvent {
-        Succeeded = "login_succeeded",
+    /// The end of a request for a token, or for the verification key.
+    pub(crate) enum RequestEvent {
+        LoginSucceeded = "login_succeeded",
         /// Unknown account, wrong password, or a disabled user.
-        Failed = "login_failed",
+        LoginFailed = "login_failed",
         /// Within the wait after failures at the account, from this client or its network.
-        Locked = "login_locked",
-        Limited = "login_limited",
+        LoginLocked = "login_locked",
+        LoginLimited = "login_limited",
         /// For a reason unrelated to the account.
-        Rejected = "login_refused",
+        LoginRejected = "login_refused",
+        TokenIssued = "token_issued",
+        TokenRejected = "token_refused",
+        KeyRetrieved = "key_retrieved",
+        KeyRejected = "key_retrieval_refused",
     }
 }
 
-/// One finished login. `account` is empty where it could not be read; `outcome` is the metric's
-/// label.
-pub(crate) struct LoginLine<'l> {
-    pub(crate) event: LoginEvent,
-    pub(crate) account: &'l str,
-    pub(crate) client: IpAddr,
-    pub(crate) outcome: &'static str,
-    pub(crate) token_id: Option<&'l str>,
-    pub(crate) key_id: Option<&'l KeyId>,
-    /// The same as in the access line.
-    pub(crate) ids: &'l RequestIds,
-}
-
-pub(crate) fn login(line: &LoginLine<'_>) {
-    // The check of a password bounds the number of failures.
-    let is_bounded = matches!(line.event, LoginEvent::Succeeded | LoginEvent::Failed);
-    if !is_bounded && !RejectionLine::Audit(line.event.name(), line.outcome).has_line() {
-        return;
-    }
-    info!(
-        target: TARGET,
-        event = %line.event.name(),
-        account = LogText(line.account).to_string(),
-        client = %line.client,
-        outcome = %line.outcome,
-        jti = line.token_id.map(display),
-        kid = line.key_id.map(display),
-        request_id = line.ids.request_id.as_ref().map(display),
-        trace_id = line.ids.trace_id.as_ref().map(display),
-        "login"
-    );
-}
-
-/// One finished token request; `app_id` is as it may be logged, `scope` what was granted, `account`
-/// the user of an accepted refresh token.
-pub(crate) struct TokenLine<'l> {
-    pub(crate) grant: &'l str,
-    pub(crate) app_id: &'l str,
+/// One finished request. `account` and `app_id` are as they may be logged, `scope` is what was granted;
+/// `outcome` is the metric's label.
+pub(crate) struct RequestLine<'l> {
+    pub(crate) event: RequestEvent,
+    pub(crate) grant: Option<&'static str>,
+    pub(crate) app_id: Option<&'l str>,
     pub(crate) account: Option<&'l str>,
     pub(crate) client: IpAddr,
     pub(crate) outcome: &'static str,
     pub(crate) scope: Option<&'l str>,
-    pub(crate) token_id: Option<&'l str>,
-    pub(crate) key_id: Option<&'l KeyId>,
+    pub(crate) token: Option<&'l TokenIds>,
     /// The same as in the access line.
-    pub(crate) ids: &'l RequestIds,
+    pub(crate) ids: Option<&'l RequestIds>,
 }
 
-/// Logs a request for a token.
-pub(crate) fn token(line: &TokenLine<'_>) {
-    let event = token_name(line.token_id.is_some());
-    if line.token_id.is_none() && !RejectionLine::Audit(event, line.outcome).has_line() {
+pub(crate) fn request(line: &RequestLine<'_>) {
+    use RequestEvent::{KeyRetrieved, LoginFailed, LoginSucceeded, TokenIssued};
+    // The check of a password bounds the number of failures.
+    let is_bounded = matches!(
+        line.event,
+        LoginSucceeded | LoginFailed | TokenIssued | KeyRetrieved
+    );
+    if !is_bounded && !RejectionLine::Audit(line.event.name(), line.outcome).has_line() {
         return;
     }
+    let logged = |name: Option<&str>| name.map(|name| LogText(name).to_string());
     info!(
         target: TARGET,
-        %event,
-        grant = %line.grant,
-        app_id = LogText(line.app_id).to_string(),
-        account = line.account.map(|account| LogText(account).to_string()),
+        event = %line.event.name(),
+        grant = line.grant.map(display),
+        app_id = logged(line.app_id),
+        account = logged(line.account),
         client = %line.client,
         outcome = %line.outcome,
         scope = line.scope,
-        jti = line.token_id.map(display),
-        kid = line.key_id.map(display),
-        request_id = line.ids.request_id.as_ref().map(display),
-        trace_id = line.ids.trace_id.as_ref().map(display),
-        "token"
+        jti = line.token.map(|token| display(&token.token_id)),
+        kid = line.token.map(|token| display(&token.key_id)),
+        request_id = line.ids.and_then(|ids| ids.request_id.as_ref()).map(display),
+        trace_id = line.ids.and_then(|ids| ids.trace_id.as_ref()).map(display),
+        "request"
     );
-}
-
-const fn token_name(issued: bool) -> &'static str {
-    if issued {
-        "token_issued"
-    } else {
-        "token_refused"
-    }
 }
 
 const SESSION_ENDED: &str = "session_ended";
@@ -117,24 +87,6 @@ const SESSION_ENDED: &str = "session_ended";
 pub(crate) fn session_ended(account: &str, cause: &str) {
     let account = LogText(account).to_string();
     info!(target: TARGET, event = %SESSION_ENDED, account, %cause, "session");
-}
-
-/// Logs a retrieval of the verification key; `app_id` is as it may be logged.
-pub(crate) fn key_retrieval(app_id: &str, client: IpAddr, outcome: &'static str, allowed: bool) {
-    let event = retrieval_name(allowed);
-    if !allowed && !RejectionLine::Audit(event, outcome).has_line() {
-        return;
-    }
-    let app_id = LogText(app_id).to_string();
-    info!(target: TARGET, %event, app_id, %client, %outcome, "verification key retrieval");
-}
-
-const fn retrieval_name(allowed: bool) -> &'static str {
-    if allowed {
-        "key_retrieved"
-    } else {
-        "key_retrieval_refused"
-    }
 }
 
 /// Logs a change of an application; `by` is the actor of a command.
@@ -212,16 +164,12 @@ mod tests {
             SESSION_ENDED,
             SERVER_STARTED,
             SERVER_STOPPING,
-            retrieval_name(true),
-            retrieval_name(false),
-            token_name(true),
-            token_name(false),
         ];
         plain
             .into_iter()
             .chain(UserChangeKind::ALL.map(UserChangeKind::name))
             .chain(RevocationEventKind::ALL.map(RevocationEventKind::name))
-            .chain(LoginEvent::ALL.map(LoginEvent::name))
+            .chain(RequestEvent::ALL.map(RequestEvent::name))
             .chain(ApplicationEventKind::ALL.map(ApplicationEventKind::name))
             .chain(Registration::ALL.map(Registration::name))
             .chain(KeyEventKind::ALL.map(KeyEventKind::name))

@@ -11,6 +11,13 @@ pub(crate) struct RequestIds {
     pub(crate) trace_id: Option<TraceId>,
 }
 
+/// Ids of an issued token.
+#[derive(Debug)]
+pub(crate) struct TokenIds {
+    pub(crate) token_id: String,
+    pub(crate) key_id: KeyId,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeyEvent {
     pub(crate) kind: KeyEventKind,

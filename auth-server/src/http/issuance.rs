@@ -3,18 +3,19 @@
 use std::time::Instant;
 
 use tracing::error;
-use wire::keys::KeyId;
 use wire::rejection::Rejection;
 
 use crate::app::App;
+use crate::audit::events::TokenIds;
 use crate::keys::pair::SigningKeyPair;
+use crate::random;
 use crate::tokens::issuer::{SigningError, TokenIssuer};
 use crate::users::PresentUser;
 
 /// A signed token.
 pub(in crate::http) struct Signed {
     pub(in crate::http) token: String,
-    pub(in crate::http) key_id: KeyId,
+    pub(in crate::http) ids: TokenIds,
 }
 
 impl App {
@@ -42,29 +43,42 @@ impl App {
         }
     }
 
-    /// Signs a token with the present key.
+    /// Signs a token of this `jti` with the present key.
     ///
     /// # Errors
     /// [`Rejection::StoreUnavailable`] without a key, [`Rejection::Internal`].
     pub(in crate::http) fn sign(
         &self,
-        issue: impl FnOnce(&TokenIssuer, &SigningKeyPair) -> Result<String, SigningError>,
+        token_id: String,
+        issue: impl FnOnce(&TokenIssuer, &SigningKeyPair, String) -> Result<String, SigningError>,
     ) -> Result<Signed, Rejection> {
         let pair = self.synced.live_keys.load();
         let pair = pair.ok_or(Rejection::StoreUnavailable)?;
         let began = Instant::now();
-        let token = issue(&self.config.issuer, &pair).map_err(|error| internal_error(&error))?;
+        let token = issue(&self.config.issuer, &pair, token_id.clone());
+        let token = token.map_err(|error| internal_error(&error))?;
         let time = &self.metrics().token_signing_duration_seconds;
         time.observe(began.elapsed());
         Ok(Signed {
             token,
-            key_id: pair.id().clone(),
+            ids: TokenIds {
+                token_id,
+                key_id: pair.id().clone(),
+            },
         })
     }
 }
 
+/// Returns a `jti` that no other token has.
+///
+/// # Errors
+/// [`Rejection::Internal`] without randomness.
+pub(in crate::http) fn token_id() -> Result<String, Rejection> {
+    random::token_id().map_err(|error| internal_error(&error))
+}
+
 /// Logs an error that is not the client's.
-pub(in crate::http) fn internal_error(error: &dyn std::error::Error) -> Rejection {
+fn internal_error(error: &dyn std::error::Error) -> Rejection {
     error!(%error, "a token cannot be issued");
     Rejection::Internal
 }

@@ -66,9 +66,35 @@ pub(in crate::http) fn error(error: ErrorResponse) -> Response {
     response
 }
 
-/// Returns a success (RFC 6749 §5.1).
-pub(in crate::http) fn success(body: &impl Serialize) -> Response {
-    match serde_json::to_vec(body) {
+/// The response of RFC 6749 §5.1.
+#[derive(Serialize)]
+pub(in crate::http) struct AccessToken {
+    pub(in crate::http) access_token: String,
+    pub(in crate::http) token_type: &'static str,
+    /// In seconds: 0 for a token that has expired; absent for one that never does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::http) expires_in: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::http) refresh_token: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::http) scope: Option<String>,
+}
+
+impl AccessToken {
+    pub(in crate::http) fn new(access_token: String, expires_in: impl Into<Option<i64>>) -> Self {
+        Self {
+            access_token,
+            token_type: "Bearer",
+            expires_in: expires_in.into(),
+            refresh_token: None,
+            scope: None,
+        }
+    }
+}
+
+/// Returns a success.
+pub(in crate::http) fn success(token: &AccessToken) -> Response {
+    match serde_json::to_vec(token) {
         Ok(json) => {
             let mut response = response::prepared(json.into());
             response.headers_mut().insert(PRAGMA, NO_CACHE);

@@ -7,15 +7,14 @@ use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY};
 use runtime::net::loopback::names_this_machine;
-use serde::Serialize;
 use serde_json::{Map, Value};
 use wire::rejection::Rejection;
 
 use crate::app::App;
-use crate::http::issuance::internal_error;
+use crate::http::issuance::token_id;
+use crate::http::oauth::AccessToken;
 use crate::http::response::ErrorResponse;
 use crate::http::{body, oauth};
-use crate::random;
 use crate::tokens::dev_claims::sign_claims;
 
 pub(crate) const DEV_PAGE_PATH: &str = "/dev/";
@@ -33,16 +32,6 @@ const NOT_AN_OBJECT: &str =
 const NO_LIFETIME: &str =
     "lifetime is no whole number of seconds; a negative one makes an expired token";
 const FOREIGN_HOST: &str = "the Host field names no address of this machine";
-
-/// The response of RFC 6749 §5.1.
-#[derive(Serialize)]
-struct DevToken {
-    access_token: String,
-    token_type: &'static str,
-    /// 0 for a token that has expired; absent for one that never does.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    expires_in: Option<i64>,
-}
 
 /// The requested token.
 struct Requested {
@@ -83,19 +72,15 @@ pub(crate) async fn dev_page() -> Response {
     (fields, Html(PAGE)).into_response()
 }
 
-async fn issue(app: &App, request: Request) -> Result<DevToken, ErrorResponse> {
+async fn issue(app: &App, request: Request) -> Result<AccessToken, ErrorResponse> {
     let requested = Requested::parse(&body::receive(app, request).await.body?)?;
-    let (now, issuer) = (app.now(), &app.config.issuer);
-    let token_id = random::token_id().map_err(|error| internal_error(&error))?;
+    let (now, issuer, token_id) = (app.now(), &app.config.issuer, token_id()?);
     let lifetime = requested.lifetime.unwrap_or(issuer.lifetime.into());
-    let claims = issuer.completed(requested.claims, (now, lifetime), token_id);
-    let signed = app.sign(|_, pair| sign_claims(pair, &claims))?;
+    let claims = issuer.completed(requested.claims, (now, lifetime), token_id.clone());
+    let signed = app.sign(token_id, |_, pair, _| sign_claims(pair, &claims))?;
     let expires_at = claims.get("exp").and_then(Value::as_i64);
-    Ok(DevToken {
-        access_token: signed.token,
-        token_type: "Bearer",
-        expires_in: expires_at.map(|exp| exp.saturating_sub(now).max(0)),
-    })
+    let left = expires_at.map(|exp| exp.saturating_sub(now).max(0));
+    Ok(AccessToken::new(signed.token, left))
 }
 
 /// Rejects clients that addressed another machine: a page of another site, whose name was made to resolve

@@ -9,17 +9,16 @@ use http::HeaderMap;
 use tracing::warn;
 use wire::api::envelope::MSG_LOGIN_SUCCEEDED;
 use wire::api::login::{AccessTokenInfo, LoginRequest};
-use wire::keys::KeyId;
 use wire::rejection::Rejection;
 
 use crate::app::App;
-use crate::audit::{self, LoginEvent, LoginLine};
+use crate::audit::events::TokenIds;
+use crate::audit::{self, RequestEvent, RequestLine};
 use crate::http::body::Received;
-use crate::http::issuance::internal_error;
+use crate::http::issuance::token_id;
 use crate::http::response::{ErrorResponse, store_rejection};
 use crate::http::{body, response};
 use crate::metrics::OK;
-use crate::random;
 use crate::rate_limit::RetryAfter;
 use crate::sessions::Beginning;
 use crate::store::StoreError;
@@ -46,19 +45,20 @@ pub(crate) async fn login(State(app): State<Arc<App>>, request: Request) -> Resp
     };
 
     let (event, code) = match &outcome {
-        Ok(_) => (LoginEvent::Succeeded, OK),
+        Ok(_) => (RequestEvent::LoginSucceeded, OK),
         Err(denied) => (denied.event, denied.response.rejection.reason()),
     };
     app.metrics().login(code);
-    let issued = outcome.as_ref().ok();
-    audit::login(&LoginLine {
+    audit::request(&RequestLine {
         event,
-        account: &app.authenticator.loggable(&username),
+        grant: None,
+        app_id: None,
+        account: Some(&app.authenticator.loggable(&username)),
         client,
         outcome: code,
-        token_id: issued.map(|issued| issued.token_id.as_str()),
-        key_id: issued.map(|issued| &issued.key_id),
-        ids: &parts.extensions.get().cloned().unwrap_or_default(),
+        scope: None,
+        token: outcome.as_ref().ok().map(|issued| &issued.ids),
+        ids: parts.extensions.get(),
     });
     match outcome {
         Ok(issued) => response::ok(MSG_LOGIN_SUCCEEDED, issued.token),
@@ -69,21 +69,22 @@ pub(crate) async fn login(State(app): State<Arc<App>>, request: Request) -> Resp
 /// An issued token with the ids for the audit line.
 struct Issued {
     token: AccessTokenInfo,
-    token_id: String,
-    key_id: KeyId,
+    ids: TokenIds,
 }
 
 /// A login that failed.
 struct Denied {
     response: ErrorResponse,
-    event: LoginEvent,
+    event: RequestEvent,
 }
 
 impl From<AuthenticationError> for Denied {
     fn from(error: AuthenticationError) -> Self {
         let (response, event) = match error {
-            AuthenticationError::Failed => (Rejection::LoginFailed.into(), LoginEvent::Failed),
-            AuthenticationError::Locked(wait) => (wait.into(), LoginEvent::Locked),
+            AuthenticationError::Failed => {
+                (Rejection::LoginFailed.into(), RequestEvent::LoginFailed)
+            }
+            AuthenticationError::Locked(wait) => (wait.into(), RequestEvent::LoginLocked),
             AuthenticationError::Busy => return Rejection::ServerBusy.into(),
             AuthenticationError::Internal => return Rejection::Internal.into(),
         };
@@ -95,7 +96,7 @@ impl From<RetryAfter> for Denied {
     fn from(wait: RetryAfter) -> Self {
         Self {
             response: wait.into(),
-            event: LoginEvent::Limited,
+            event: RequestEvent::LoginLimited,
         }
     }
 }
@@ -105,7 +106,7 @@ impl From<Rejection> for Denied {
     fn from(rejection: Rejection) -> Self {
         Self {
             response: rejection.into(),
-            event: LoginEvent::Rejected,
+            event: RequestEvent::LoginRejected,
         }
     }
 }
@@ -166,12 +167,11 @@ async fn token_for(
 ) -> Result<Issued, Rejection> {
     let (token_id, id) = match &session {
         Some(session) => (session.token_id(), Some(session.id())),
-        None => (
-            random::token_id().map_err(|error| internal_error(&error))?,
-            None,
-        ),
+        None => (token_id()?, None),
     };
-    let signed = app.sign(|issuer, pair| issuer.issue(pair, user, now, (token_id.clone(), id)))?;
+    let signed = app.sign(token_id, |issuer, pair, token_id| {
+        issuer.issue(pair, user, now, (token_id, id))
+    })?;
     let issuer = &app.config.issuer;
     let refresh_token = match session {
         Some(session) => {
@@ -191,8 +191,7 @@ async fn token_for(
     };
     Ok(Issued {
         token,
-        token_id,
-        key_id: signed.key_id,
+        ids: signed.ids,
     })
 }
 

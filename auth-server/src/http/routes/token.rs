@@ -10,21 +10,19 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use http::HeaderMap;
-use serde::Serialize;
 use tracing::warn;
 use wire::api::form::Form;
-use wire::keys::KeyId;
 use wire::rejection::Rejection;
 
 use crate::app::App;
-use crate::audit::{self, TokenLine};
+use crate::audit::events::TokenIds;
+use crate::audit::{self, RequestEvent, RequestLine};
 use crate::grants::{Grant, Scope};
 use crate::http::body::{self, Received};
-use crate::http::issuance::internal_error;
-use crate::http::oauth::{self, Presented};
+use crate::http::issuance::token_id;
+use crate::http::oauth::{self, AccessToken, Presented};
 use crate::http::response::ErrorResponse;
 use crate::metrics::OK;
-use crate::random;
 use crate::tokens::issuer::Machine;
 
 const NO_AUDIENCE: &str = "this application has no audience: auth-server application grant --app-id ID --audience NAME gives it one";
@@ -38,25 +36,12 @@ const OTHER_GRANT: &str = "other";
 /// Characters of an unknown id that are logged.
 const MAX_UNKNOWN_ID: usize = 8;
 
-/// The response of RFC 6749 §5.1.
-#[derive(Serialize)]
-struct AccessTokenResponse {
-    access_token: String,
-    token_type: &'static str,
-    expires_in: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    refresh_token: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    scope: Option<String>,
-}
-
 /// An issued token with the ids for the audit line.
 struct Issued {
-    response: AccessTokenResponse,
+    response: AccessToken,
     /// The user's, unless an application got it.
     account: Option<String>,
-    token_id: String,
-    key_id: KeyId,
+    ids: TokenIds,
 }
 
 pub(crate) async fn token(State(app): State<Arc<App>>, request: Request) -> Response {
@@ -74,24 +59,24 @@ pub(crate) async fn token(State(app): State<Arc<App>>, request: Request) -> Resp
         Err(error) => Err(*error),
     };
 
-    let code = outcome
-        .as_ref()
-        .map_or_else(|error| error.rejection.reason(), |_| OK);
+    let (event, code) = match &outcome {
+        Ok(_) => (RequestEvent::TokenIssued, OK),
+        Err(error) => (RequestEvent::TokenRejected, error.rejection.reason()),
+    };
     let grant = granted.as_ref().map_or(OTHER_GRANT, GrantRequest::grant);
     app.metrics().token_request(grant, code);
     let issued = outcome.as_ref().ok();
-    audit::token(&TokenLine {
-        grant,
-        app_id: &granted
-            .as_ref()
-            .map_or_else(|_| "".into(), |it| it.logged_id(&app)),
+    let app_id = granted.as_ref().map(|granted| granted.logged_id(&app));
+    audit::request(&RequestLine {
+        event,
+        grant: Some(grant),
+        app_id: Some(&app_id.unwrap_or_default()),
         account: issued.and_then(|issued| issued.account.as_deref()),
         client,
         outcome: code,
         scope: issued.and_then(|issued| issued.response.scope.as_deref()),
-        token_id: issued.map(|issued| issued.token_id.as_str()),
-        key_id: issued.map(|issued| &issued.key_id),
-        ids: &parts.extensions.get().cloned().unwrap_or_default(),
+        token: issued.map(|issued| &issued.ids),
+        ids: parts.extensions.get(),
     });
     match outcome {
         Ok(issued) => oauth::success(&issued.response),
@@ -190,20 +175,17 @@ fn issue_to_application(
         grant: &grant,
         scope: &scope,
     };
-    let token_id = random::token_id().map_err(|error| internal_error(&error))?;
-    let signed =
-        app.sign(|issuer, pair| issuer.issue_to_application(pair, machine, now, token_id.clone()))?;
+    let signed = app.sign(token_id()?, |issuer, pair, token_id| {
+        issuer.issue_to_application(pair, machine, now, token_id)
+    })?;
+    let lifetime = i64::from(app.config.issuer.lifetime);
     Ok(Issued {
-        response: AccessTokenResponse {
-            access_token: signed.token,
-            token_type: "Bearer",
-            expires_in: app.config.issuer.lifetime,
-            refresh_token: None,
+        response: AccessToken {
             scope: machine.scope.text(),
+            ..AccessToken::new(signed.token, lifetime)
         },
         account: None,
-        token_id,
-        key_id: signed.key_id,
+        ids: signed.ids,
     })
 }
 

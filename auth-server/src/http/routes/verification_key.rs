@@ -15,7 +15,7 @@ use wire::rejection::Rejection;
 use super::jwks::JWKS_PATH;
 use super::revocations::REVOCATIONS_PATH;
 use crate::app::App;
-use crate::audit;
+use crate::audit::{self, RequestEvent, RequestLine};
 use crate::http::response;
 use crate::http::response::ErrorResponse;
 use crate::keys::published::PublishedKeys;
@@ -37,13 +37,23 @@ pub(crate) async fn verification_key(State(app): State<Arc<App>>, request: Reque
     let client = app.client_of(request.extensions(), request.headers());
     let outcome = key_for(&app, app_id.zip(app_secret), client);
 
-    let code = outcome
-        .as_ref()
-        .map_or_else(|rejected| rejected.rejection.reason(), |_| OK);
+    let (event, code) = match &outcome {
+        Ok(_) => (RequestEvent::KeyRetrieved, OK),
+        Err(rejected) => (RequestEvent::KeyRejected, rejected.rejection.reason()),
+    };
     let (app_id, app_secret) = (app_id.unwrap_or_default(), app_secret.unwrap_or_default());
     let registrations = &app.synced.registrations;
-    let logged_id = registrations.logged_id(app_id, app_secret, MAX_UNKNOWN_ID);
-    audit::key_retrieval(&logged_id, client, code, code == OK);
+    audit::request(&RequestLine {
+        event,
+        grant: None,
+        app_id: Some(&registrations.logged_id(app_id, app_secret, MAX_UNKNOWN_ID)),
+        account: None,
+        client,
+        outcome: code,
+        scope: None,
+        token: None,
+        ids: request.extensions().get(),
+    });
     let registered = registrations.registered_id(app_id);
     app.metrics()
         .key_retrieval(registered.map(|id| id.to_string()), code);

@@ -6,8 +6,9 @@ use http::{HeaderMap, HeaderValue, header};
 use wire::api::form::Form;
 use wire::rejection::Rejection;
 
-use super::{AccessTokenResponse, Issued, REFRESH_TOKEN, scope};
+use super::{Issued, REFRESH_TOKEN, scope};
 use crate::app::App;
+use crate::http::oauth::AccessToken;
 use crate::http::response::{ErrorResponse, store_rejection};
 use crate::sessions::{Renewed, SessionError, log_error};
 
@@ -55,23 +56,19 @@ pub(super) async fn refresh(
         issued_at,
     } = renewed;
     user.grant.scope = scope;
-    let token_id = access_token.id;
-    let signed = app.sign(|issuer, pair| {
+    let signed = app.sign(access_token.id, |issuer, pair, token_id| {
         let issuer = issuer.with_times(issued_at, access_token.expires);
-        issuer.issue(pair, &user, issued_at, (token_id.clone(), Some(id)))
+        issuer.issue(pair, &user, issued_at, (token_id, Some(id)))
     })?;
-    let left = access_token.expires.saturating_sub(now);
+    let left = access_token.expires.saturating_sub(now).max(0);
     Ok(Issued {
-        response: AccessTokenResponse {
-            access_token: signed.token,
-            token_type: "Bearer",
-            expires_in: u32::try_from(left).unwrap_or_default(),
+        response: AccessToken {
             refresh_token: Some(refresh_token.to_string()),
             scope: user.grant.scope.text(),
+            ..AccessToken::new(signed.token, left)
         },
         account: Some(user.account),
-        token_id,
-        key_id: signed.key_id,
+        ids: signed.ids,
     })
 }
 
