@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::issuer::{SigningError, TokenIssuer, header, sign};
+use super::issuer::{SigningError, TOKEN_TYPE, TokenIssuer, sign};
 use crate::keys::pair::SigningKeyPair;
 use crate::users::builtin::{ACCOUNT, ID};
 
@@ -59,7 +59,7 @@ pub(crate) fn sign_claims(
     pair: &SigningKeyPair,
     claims: &ClaimSet,
 ) -> Result<String, SigningError> {
-    sign(pair, header(pair), claims)
+    sign(pair, TOKEN_TYPE, claims)
 }
 
 #[cfg(test)]

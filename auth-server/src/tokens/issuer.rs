@@ -34,6 +34,8 @@ pub(crate) struct Machine<'a> {
     pub(crate) scope: &'a Scope,
 }
 
+/// `typ` of a token for a user (RFC 7519 §5.1).
+pub(super) const TOKEN_TYPE: &str = "JWT";
 /// `typ` of a token for an application (RFC 9068 §2.1).
 const ACCESS_TOKEN_TYPE: &str = "at+jwt";
 
@@ -80,7 +82,7 @@ impl TokenIssuer {
             scope: user.grant.scope.text(),
             further: user.grant.claims.members(),
         };
-        sign(pair, header(pair), &payload)
+        sign(pair, TOKEN_TYPE, &payload)
     }
 
     /// Signs a JWT for an application (RFC 9068), which has the contract's claims as well, so that
@@ -109,9 +111,7 @@ impl TokenIssuer {
             scope: scope.text(),
             further: grant.claims.members(),
         };
-        let mut header = header(pair);
-        header.typ = Some(ACCESS_TOKEN_TYPE.to_owned());
-        sign(pair, header, &payload)
+        sign(pair, ACCESS_TOKEN_TYPE, &payload)
     }
 
     /// Returns the issuer of a token with these times, whatever the lifetime is now.
@@ -147,17 +147,15 @@ impl TokenIssuer {
     }
 }
 
-pub(super) fn header(pair: &SigningKeyPair) -> Header {
-    let mut header = Header::new(pair.signing_key().algorithm());
-    header.kid = Some(pair.id().as_str().to_owned());
-    header
-}
-
+/// Signs a JWS of this type (`typ`).
 pub(super) fn sign(
     pair: &SigningKeyPair,
-    header: Header,
+    of_type: &str,
     payload: &impl Serialize,
 ) -> Result<String, SigningError> {
+    let mut header = Header::new(pair.signing_key().algorithm());
+    header.typ = Some(of_type.to_owned());
+    header.kid = Some(pair.id().as_str().to_owned());
     let mut token = format!("{}.{}", part(&header)?, part(payload)?);
     let signature = pair.signing_key().try_sign(token.as_bytes())?;
     token.push('.');

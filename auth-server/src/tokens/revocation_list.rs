@@ -2,15 +2,11 @@
 
 use std::sync::Arc;
 
-use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
-use jsonwebtoken::Header;
-use jsonwebtoken::crypto::JwtSigner;
-use jsonwebtoken::signature::Signer;
 use parking_lot::Mutex;
 use wire::token::revocations::{LIST_TYPE, ListHead};
 
-use super::issuer::SigningError;
+use super::issuer::{SigningError, sign};
 use crate::keys::pair::SigningKeyPair;
 use crate::revocations::log::RevocationLog;
 
@@ -47,7 +43,7 @@ impl RevocationListSigner {
                 signed.jws.clone()
             }
             _ => {
-                let jws = sign(&pair, &head)?;
+                let jws = sign(&pair, LIST_TYPE, &head)?;
                 *signed = Some(Signed {
                     by: pair,
                     head,
@@ -61,18 +57,4 @@ impl RevocationListSigner {
         list.extend(published.list().after(after));
         Ok(list)
     }
-}
-
-fn sign(pair: &SigningKeyPair, head: &ListHead) -> Result<String, SigningError> {
-    let signing_key = pair.signing_key();
-    let mut header = Header::new(signing_key.algorithm());
-    header.typ = Some(LIST_TYPE.to_owned());
-    header.kid = Some(pair.id().as_str().to_owned());
-    let header = URL_SAFE_NO_PAD.encode(serde_json::to_vec(&header)?);
-    let payload = URL_SAFE_NO_PAD.encode(serde_json::to_vec(head)?);
-    let mut jws = format!("{header}.{payload}");
-    let signature = signing_key.try_sign(jws.as_bytes())?;
-    jws.push('.');
-    URL_SAFE_NO_PAD.encode_string(signature, &mut jws);
-    Ok(jws)
 }
