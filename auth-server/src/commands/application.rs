@@ -7,10 +7,10 @@ use runtime::process::output;
 use serde_json::{Value, json};
 
 use super::revoke::end_application;
+use super::store::CommandStore;
 use super::{actor, print, print_note};
 use crate::applications::AppId;
-use crate::applications::command::{Change, Rejected};
-use crate::applications::records::ApplicationRecords;
+use crate::applications::command::Change;
 use crate::applications::secret_hash::{MIN_SECRET_LENGTH, SecretHashes};
 use crate::audit;
 use crate::audit::events::ApplicationEvent;
@@ -18,12 +18,9 @@ use crate::cli::application::{
     ApplicationAddArgs, ApplicationArgs, ApplicationCommand, ApplicationEnsureArgs,
     ApplicationGrantArgs, ApplicationListArgs, GrantArgs, RotateSecretArgs,
 };
-use crate::cli::store::StoreArgs;
-use crate::config::store_location;
 use crate::grants::{FurtherClaims, Grant};
 use crate::random;
 use crate::store::StoreError;
-use crate::store::location::StoreLocation;
 
 /// Retries after another change of the same application; more than that is no coincidence.
 const TRIES: usize = 5;
@@ -117,7 +114,8 @@ fn hand_over(secret: &str, id: &AppId) -> Result<(), ExitError> {
 
 async fn remove(args: &ApplicationArgs) -> Result<(), ExitError> {
     change(args, Change::Remove).await?;
-    let ended = end_application(&args.store, &args.app_id).await;
+    let store = CommandStore::open(&args.store).await?;
+    let ended = end_application(&store, &args.app_id).await;
     ended.map_err(|failure| {
         failure.reworded(|why| {
             format!(
@@ -127,25 +125,17 @@ async fn remove(args: &ApplicationArgs) -> Result<(), ExitError> {
             )
         })
     })?;
-    let records = records(&store_location(&args.store)?).await?;
-    if records.read().await?.is_empty() {
+    if store.applications().read().await?.is_empty() {
         print_note(NONE_LEFT);
     }
     Ok(())
 }
 
-/// Returns true for an application with a valid secret.
-pub(super) async fn is_registered(store: &StoreArgs, id: &AppId) -> Result<bool, ExitError> {
-    let applications = records(&store_location(store)?).await?.read().await?;
-    Ok(applications.registered().any(|(known, _)| known == id))
-}
-
 async fn list(args: &ApplicationListArgs) -> Result<(), ExitError> {
-    let location = store_location(&args.store)?;
-    let is_absent = location.is_absent();
-    let applications = records(&location).await?.read().await?;
-    if is_absent {
-        print_note(&format!("{location}: is not there yet"));
+    let store = CommandStore::open(&args.store).await?;
+    let applications = store.applications().read().await?;
+    if store.location.is_absent() {
+        print_note(&format!("{}: is not there yet", store.location));
     } else if applications.is_empty() {
         print_note(NONE_LEFT);
     }
@@ -183,19 +173,12 @@ fn new_secret() -> Result<zeroize::Zeroizing<String>, ExitError> {
     random::secret().map_err(|_| ExitError::Software("no randomness for a secret".to_owned()))
 }
 
-/// Opens the records, once it is known if they are encrypted.
-async fn records(location: &StoreLocation) -> Result<ApplicationRecords, StoreError> {
-    let store = location.open()?;
-    location.keys(&store).read().await?;
-    Ok(location.applications(&store))
-}
-
 const NONE_LEFT: &str = "no application is registered: any appId and appSecret get the key";
 
 /// Reads, decides and swaps, until no other change came in between.
 async fn change(args: &ApplicationArgs, change: Change<'_>) -> Result<(), ExitError> {
-    let (location, id) = (&store_location(&args.store)?, &args.app_id);
-    let records = records(location).await?;
+    let store = CommandStore::open(&args.store).await?;
+    let (records, location, id) = (store.applications(), &store.location, &args.app_id);
     for _ in 0..TRIES {
         let there = records.read().await?;
         let record = there.record(id.as_str());
@@ -211,7 +194,8 @@ async fn change(args: &ApplicationArgs, change: Change<'_>) -> Result<(), ExitEr
             id: id.to_string(),
             kind: change.event(record),
         };
-        let changed = changed.map_err(|rejected| exit_error(rejected, id, location))?;
+        let changed = changed
+            .map_err(|why| ExitError::Usage(format!("--app-id {id}: {why} in {location}")))?;
         let swapped = match records.swap(&there, id, &changed).await {
             // The response was lost: the store knows.
             Err(unclear @ StoreError::Unclear(_)) => {
@@ -234,10 +218,6 @@ async fn change(args: &ApplicationArgs, change: Change<'_>) -> Result<(), ExitEr
     )))
 }
 
-fn exit_error(rejected: Rejected, id: &AppId, location: &StoreLocation) -> ExitError {
-    ExitError::Usage(format!("--app-id {id}: {rejected} in {location}"))
-}
-
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -246,23 +226,25 @@ mod tests {
 
     use super::*;
     use crate::cli::{Cli, Command};
-    use crate::store::envelope_encryption::KeyEncryption;
-    use crate::store::redis::credentials::Credentials;
 
     /// Runs `auth-server application <words>` on a store of its own.
     struct Desk(tempfile::TempDir);
 
     impl Desk {
-        async fn run(&self, words: &[&str]) -> Result<(), ExitError> {
+        fn command(&self, words: &[&str]) -> ApplicationCommand {
             let store = format!("--store=file:{}", self.0.path().join("data").display());
             let words = words.iter().copied().chain([store.as_str()]);
             let cli = runtime::command_line::parse_words::<Cli>(
                 ["auth-server", "application"].into_iter().chain(words),
             );
-            let Command::Application(command) = cli.unwrap().command else {
-                unreachable!("an application command")
-            };
-            run(&command).await
+            match cli.unwrap().command {
+                Command::Application(command) => command,
+                other => unreachable!("{other:?}"),
+            }
+        }
+
+        async fn run(&self, words: &[&str]) -> Result<(), ExitError> {
+            run(&self.command(words)).await
         }
 
         fn secret_file(&self, secret: &str) -> String {
@@ -272,19 +254,12 @@ mod tests {
             file.display().to_string()
         }
 
-        fn location(&self) -> StoreLocation {
-            let address = format!("file:{}", self.0.path().join("data").display());
-            StoreLocation::parse(&address, Credentials::default(), KeyEncryption::default())
-                .unwrap()
-        }
-
         async fn secrets(&self, id: &str) -> usize {
-            let applications = records(&self.location())
-                .await
-                .unwrap()
-                .read()
-                .await
-                .unwrap();
+            let ApplicationCommand::List(args) = self.command(&["list"]) else {
+                unreachable!("the command is list")
+            };
+            let store = CommandStore::open(&args.store).await.unwrap();
+            let applications = store.applications().read().await.unwrap();
             applications.record(id).map_or(0, |secrets| secrets.len())
         }
     }

@@ -5,12 +5,10 @@ use runtime::process::exit::ExitError;
 use secrecy::ExposeSecret;
 use wire::explain::unverified::DecodedToken;
 
-use super::application::is_registered;
-use super::keys::KeysInStore;
+use super::store::CommandStore;
 use super::{print, print_note};
 use crate::applications::AppId;
 use crate::cli::revoke::{RevokeArgs, id};
-use crate::cli::store::StoreArgs;
 use crate::random;
 use crate::revocations::{Revocation, Revoked};
 use crate::sessions::refresh_token::SessionId;
@@ -22,7 +20,10 @@ use crate::users::users_file::{self, Users};
 const MAX_AHEAD: i64 = 3_600;
 
 pub(crate) async fn run(args: &RevokeArgs) -> Result<(), ExitError> {
-    let store = KeysInStore::of_its_type(&args.store).await?;
+    let store = CommandStore::open(&args.store).await?;
+    if !store.holds_pair {
+        return Err(store.no_pair().into());
+    }
     let now = store.now().await?;
     let before = args.before.unwrap_or_else(|| now.saturating_add(1));
     if before > now.saturating_add(MAX_AHEAD) {
@@ -30,10 +31,8 @@ pub(crate) async fn run(args: &RevokeArgs) -> Result<(), ExitError> {
             "--before: more than an hour ahead, until which no login could succeed".to_owned(),
         ));
     }
-    // Without a pair there are no tokens.
-    store.load().await?;
     let revoked = revoked(args, before)?;
-    if let Some(note) = unknown(&revoked, args).await? {
+    if let Some(note) = unknown(&revoked, args, &store).await? {
         print_note(&note);
     }
     let done = described(&revoked);
@@ -53,10 +52,8 @@ pub(crate) async fn run(args: &RevokeArgs) -> Result<(), ExitError> {
 
 /// Revokes the tokens of an application that was removed. Servers revoke them again when they learn of
 /// the removal, because they may issue some until then.
-pub(super) async fn end_application(store: &StoreArgs, id: &AppId) -> Result<(), ExitError> {
-    let store = KeysInStore::of_its_type(store).await?;
-    // Without a pair there are no tokens.
-    if !store.holds_pair().await? {
+pub(super) async fn end_application(store: &CommandStore, id: &AppId) -> Result<(), ExitError> {
+    if !store.holds_pair {
         return Ok(());
     }
     let now = store.now().await?;
@@ -70,7 +67,7 @@ pub(super) async fn end_application(store: &StoreArgs, id: &AppId) -> Result<(),
 
 /// Ends the session that has this access token, with the other access tokens of it, in one commit: the
 /// session's name alone may be forged. Returns false without one.
-async fn end_session(store: &KeysInStore, token_id: &str, now: i64) -> Result<bool, ExitError> {
+async fn end_session(store: &CommandStore, token_id: &str, now: i64) -> Result<bool, ExitError> {
     let Some(session) = SessionId::of_token(token_id) else {
         return Ok(false);
     };
@@ -160,7 +157,11 @@ fn user_id(named: &str, users: Option<&UsersLocation>) -> String {
 }
 
 /// Returns a note about a token that is not ours, or an application that is not registered.
-async fn unknown(revoked: &Revoked, args: &RevokeArgs) -> Result<Option<String>, ExitError> {
+async fn unknown(
+    revoked: &Revoked,
+    args: &RevokeArgs,
+    store: &CommandStore,
+) -> Result<Option<String>, ExitError> {
     if let Revoked::Token { id, .. } = revoked
         && !random::is_token_id(id)
         && SessionId::of_token(id).is_none()
@@ -174,7 +175,8 @@ async fn unknown(revoked: &Revoked, args: &RevokeArgs) -> Result<Option<String>,
         return Ok(None);
     };
     let note = || format!("no application {id} is registered; it is recorded all the same");
-    let is_known = is_registered(&args.store, id).await?;
+    let applications = store.applications().read().await?;
+    let is_known = applications.registered_id(id.as_str()).is_some();
     Ok((!is_known).then(note))
 }
 

@@ -1,14 +1,95 @@
-//! `store …`: works on the store as a whole.
+//! `store …`: works on the store as a whole; and the store as other commands use it.
+
+use std::sync::Arc;
 
 use runtime::process::exit::ExitError;
 
-use super::print;
-use crate::cli::store::StoreCommand;
+use super::{actor, print, print_note};
+use crate::applications::records::ApplicationRecords;
+use crate::cli::store::{StoreArgs, StoreCommand};
 use crate::config::store_location;
+use crate::keys::records::KeyRecords;
+use crate::revocations::entry::Fact;
+use crate::revocations::{Revocation, log_revocations};
+use crate::sessions::records::SessionRecords;
+use crate::store::clock::StoreClock;
+use crate::store::location::StoreLocation;
+use crate::store::{Change, Outcome, StoreError};
 
 pub(crate) fn run(command: &StoreCommand) -> Result<(), ExitError> {
     let StoreCommand::Backup(args) = command;
     let location = store_location(&args.store)?;
     location.backup(&args.file)?;
     print(&format!("{location} is copied to {}", args.file.display()))
+}
+
+/// The store of a command, opened.
+pub(super) struct CommandStore {
+    pub(super) location: StoreLocation,
+    pub(super) keys: KeyRecords,
+    /// False before the first start of a server: there are no tokens either.
+    pub(super) holds_pair: bool,
+}
+
+impl CommandStore {
+    /// Opens the store, and reads how it is encrypted: other records are read accordingly.
+    pub(super) async fn open(args: &StoreArgs) -> Result<Self, ExitError> {
+        let location = store_location(args)?;
+        let keys = location.keys(&location.open()?);
+        Ok(Self {
+            holds_pair: keys.read().await?.keys.pair.is_some(),
+            location,
+            keys,
+        })
+    }
+
+    pub(super) fn applications(&self) -> ApplicationRecords {
+        self.location.applications(self.keys.store())
+    }
+
+    pub(super) fn sessions(&self) -> SessionRecords {
+        SessionRecords::new(Arc::clone(self.keys.store()), self.location.encryption())
+    }
+
+    /// Appends a revocation, together with another change, and logs it. Its number is above all numbers
+    /// before this time, so that sidecars go on with the list of an older copy.
+    pub(super) async fn append(
+        &self,
+        revocation: &Revocation,
+        change: Option<Change>,
+        now: i64,
+    ) -> Result<Outcome, ExitError> {
+        let append = Fact::of(revocation, now).append(revocation.ends, now);
+        let append = append
+            .ok_or_else(|| ExitError::Software("a revocation cannot be written".to_owned()))?;
+        let changes = change.into_iter().chain([append]).collect();
+        let outcome = self.keys.store().commit(changes).await?;
+        if outcome == Outcome::Committed {
+            log_revocations(std::slice::from_ref(revocation), Some(&actor()));
+        }
+        Ok(outcome)
+    }
+
+    /// Returns the store's time: the operator's clock may be wrong.
+    pub(super) async fn now(&self) -> Result<i64, ExitError> {
+        let clock = StoreClock::default();
+        clock.measure(&**self.keys.store()).await?;
+        if clock.is_noticeable() {
+            let (seconds, side) = match clock.skew_seconds() {
+                ahead @ 0.. => (ahead, "ahead of"),
+                behind => (behind.saturating_neg(), "behind"),
+            };
+            print_note(&format!(
+                "this machine's clock is {seconds} s {side} the store's, which counts"
+            ));
+        }
+        Ok(clock.now())
+    }
+
+    pub(super) fn no_pair(&self) -> StoreError {
+        StoreError::Unavailable(format!(
+            "{} holds no key pair yet: the first start of auth-server serve makes it",
+            self.location
+        ))
+    }
 }

@@ -59,7 +59,7 @@ fn read(input: impl Read) -> Result<Zeroizing<String>, ExitError> {
 
 async fn keys(args: &TokenInspectArgs) -> Result<KeySet, ExitError> {
     let Some(file) = &args.key_file else {
-        let ring = KeysInStore::open(&args.keys)?.load().await?;
+        let ring = KeysInStore::open(&args.keys).await?.load().await?;
         return Ok(ring.verification_key_set(args.keys.signing.signing_type));
     };
     let unusable = |error: &dyn std::fmt::Display| {

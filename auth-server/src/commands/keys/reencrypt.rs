@@ -16,7 +16,8 @@ use crate::store::sealed::SealedRecords;
 use crate::store::{Kind, StoreError};
 
 pub(super) async fn reencrypt(args: &KeyArgs) -> Result<(), ExitError> {
-    let store = KeysInStore::open(args)?;
+    let keys = KeysInStore::open(args).await?;
+    let store = &keys.store;
     let before = store.keys.read().await?.at_rest;
     let encryption = store.location.encryption();
     let wanted = encryption.current.as_ref();
@@ -26,8 +27,8 @@ pub(super) async fn reencrypt(args: &KeyArgs) -> Result<(), ExitError> {
         (AtRest::Encrypted(_), Some(id)) => AtRest::Encrypted(id),
         (_, Some(id)) => AtRest::BeingEncrypted(id),
     };
-    store.turn_into(&next).await?;
-    let left = store.rewrite_records().await?;
+    keys.turn_into(&next).await?;
+    let left = keys.rewrite_records().await?;
     if left > 0 {
         print_note(&format!(
             "{left} records cannot be read, and stay as they are"
@@ -37,7 +38,7 @@ pub(super) async fn reencrypt(args: &KeyArgs) -> Result<(), ExitError> {
     print(&match next {
         AtRest::InClear => format!("{location} is in clear"),
         AtRest::BeingEncrypted(id) if before.key() == Some(&id) => {
-            store.turn_into(&AtRest::Encrypted(id.clone())).await?;
+            keys.turn_into(&AtRest::Encrypted(id.clone())).await?;
             format!("{location} is encrypted with the key-encryption key {id}")
         }
         AtRest::BeingEncrypted(id) => {
@@ -60,12 +61,12 @@ impl KeysInStore {
     async fn turn_into(&self, at_rest: &AtRest) -> Result<(), ExitError> {
         let is_being = matches!(at_rest, AtRest::BeingEncrypted(_));
         for _ in 0..ATTEMPTS {
-            let held = self.keys.read().await?;
+            let held = self.store.keys.read().await?;
             let ring = self.parse(&held.keys)?;
-            let ring = ring.being_encrypted(is_being, self.now().await?);
+            let ring = ring.being_encrypted(is_being, self.store.now().await?);
             let new = ring.to_stored();
             let new = new.map_err(|error| ExitError::Software(error.to_string()))?;
-            if self.keys.rewrite(at_rest, &held, &new).await? {
+            if self.store.keys.rewrite(at_rest, &held, &new).await? {
                 return Ok(());
             }
         }
@@ -76,8 +77,8 @@ impl KeysInStore {
     /// Writes every other record again, and returns the number of those that cannot be read.
     async fn rewrite_records(&self) -> Result<usize, ExitError> {
         let records = SealedRecords {
-            store: Arc::clone(self.keys.store()),
-            encryption: self.location.encryption(),
+            store: Arc::clone(self.store.keys.store()),
+            encryption: self.store.location.encryption(),
         };
         let mut left = records.rewrite(Kind::Session, kept_until).await?;
         for kind in [Kind::Application, Kind::Users] {

@@ -21,7 +21,7 @@ impl Installation {
     async fn new() -> Self {
         let installation = Self(tempfile::tempdir().unwrap());
         let pair = KeyRing::of(Arc::new(pair(TYPE))).to_stored().unwrap();
-        let keys = installation.keys().keys;
+        let keys = installation.keys().await.store.keys;
         let held = keys.read().await.unwrap();
         assert_eq!(keys.commit(&held, &pair).await, Ok(true));
         installation
@@ -40,9 +40,9 @@ impl Installation {
         }
     }
 
-    fn keys(&self) -> KeysInStore {
+    async fn keys(&self) -> KeysInStore {
         match self.command("export-public") {
-            KeysCommand::ExportPublic(args) => KeysInStore::open(&args).unwrap(),
+            KeysCommand::ExportPublic(args) => KeysInStore::open(&args).await.unwrap(),
             other => unreachable!("{other:?}"),
         }
     }
@@ -52,7 +52,7 @@ impl Installation {
     }
 
     async fn ring(&self) -> KeyRing {
-        self.keys().load().await.unwrap()
+        self.keys().await.load().await.unwrap()
     }
 }
 
@@ -78,14 +78,11 @@ async fn a_rotation_goes_by_the_clock_of_the_store() {
     const HOUR: i64 = 3_600;
     let store = Unsteady::new();
     let opened: Arc<dyn Store> = Arc::new(Arc::clone(&store));
-    let keys = Installation::new().await.keys();
-    let keys = KeysInStore {
-        keys: keys.location.keys(&opened),
-        ..keys
-    };
+    let mut keys = Installation::new().await.keys().await;
+    keys.store.keys = keys.store.location.keys(&opened);
     let pair = KeyRing::of(Arc::new(pair(TYPE))).to_stored().unwrap();
-    let held = keys.keys.read().await.unwrap();
-    assert_eq!(keys.keys.commit(&held, &pair).await, Ok(true));
+    let held = keys.store.keys.read().await.unwrap();
+    assert_eq!(keys.store.keys.commit(&held, &pair).await, Ok(true));
     store.set_ahead(HOUR);
     rotate_in(&keys, 150).await.unwrap();
     let ring = keys.load().await.unwrap();
@@ -111,7 +108,7 @@ async fn a_revoked_key_from_a_backup_can_be_revoked_again() {
     let before = installation.ring().await;
     let old = before.current().id().clone();
     installation.run(&format!("revoke {old}")).await.unwrap();
-    let keys = installation.keys().keys;
+    let keys = installation.keys().await.store.keys;
     let after = keys.read().await.unwrap();
     let restored = StoredKeys {
         pair: before.to_stored().unwrap().pair,
@@ -189,7 +186,7 @@ async fn keys_show_names_every_key_and_no_half() {
             every: None,
         },
     );
-    let location = installation.keys().location;
+    let location = installation.keys().await.store.location;
     let text = as_text(TYPE, &location, &ring);
     let json = as_json(TYPE, &location, &ring).to_string();
     for key in ring.verification_keys() {
