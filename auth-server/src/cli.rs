@@ -140,8 +140,8 @@ pub(crate) struct HealthcheckArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeysCommand {
-    /// Print the keys: id, role and times
-    Show(KeysShowArgs),
+    /// Print the keys, each as JSON on a line: id, role and time
+    Show(KeyArgs),
     /// Publish a next key, which signs a lead later; print its id and when that is
     Rotate(KeysRotateArgs),
     /// End the validity of a key at once; the current one is replaced by the next or a fresh one
@@ -174,14 +174,6 @@ pub(crate) struct KeysImportArgs {
     pub(crate) private_key_file: PathBuf,
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct KeysShowArgs {
-    #[command(flatten)]
-    pub(crate) keys: KeyArgs,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
 #[derive(Debug, Args)]
 pub(crate) struct KeysRotateArgs {
     #[command(flatten)]

@@ -15,6 +15,7 @@ use runtime::process::exit::ExitError;
 use runtime::process::output;
 use rustix::process::getuid;
 use rustix::system::uname;
+use serde_json::Value;
 
 /// Max characters of the name of an account or a host.
 const MAX_NAME: usize = 64;
@@ -47,6 +48,22 @@ fn actor_of(variable: impl Fn(&str) -> Option<String>, uid: u32, host: Option<&s
 
 fn print(text: &str) -> Result<(), ExitError> {
     output::print(&format!("{text}\n"))
+}
+
+/// Prints one row of a list, as JSON on a line; no character of it changes the terminal.
+fn print_row(row: &Value) -> Result<(), ExitError> {
+    let is_plain = |c: char| c.is_ascii_graphic() || c == ' ' || c.is_alphanumeric();
+    let mut line = String::new();
+    for c in row.to_string().chars() {
+        if is_plain(c) {
+            line.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            line += &format!("\\u{unit:04x}");
+        }
+    }
+    print(&line)
 }
 
 #[cfg(test)]

@@ -15,8 +15,8 @@ pub(crate) enum ApplicationCommand {
     /// Make a secret that others hold already valid: register the application with it, or add it to
     /// the one that is; may be repeated
     Ensure(ApplicationEnsureArgs),
-    /// Print the registered applications
-    List(ApplicationListArgs),
+    /// Print the registered applications, each as JSON on a line
+    List(StoreArgs),
     /// Replace what tokens an application may obtain (client credentials, RFC 6749 §4.4)
     Grant(ApplicationGrantArgs),
     /// Make another secret valid and print it, once; the one before it stays valid
@@ -33,15 +33,6 @@ pub(crate) struct ApplicationArgs {
     /// The application's id: 1 to 128 characters without white space
     #[arg(long, value_name = "ID")]
     pub(crate) app_id: AppId,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ApplicationListArgs {
-    #[command(flatten)]
-    pub(crate) store: StoreArgs,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -9,8 +9,8 @@ use crate::users::UsersLocation;
 pub(crate) enum UserCommand {
     /// Add a user; the password is read from the terminal
     Add(Box<UserAddArgs>),
-    /// Print the users: account, id, state and name
-    List(UserListArgs),
+    /// Print the users, each as JSON on a line
+    List(UsersFileArgs),
     /// Ask for a new password of a user
     SetPassword(UserSetPasswordArgs),
     /// Require verification codes of a user (TOTP), and print the address for an authenticator, once
@@ -30,14 +30,6 @@ pub(crate) struct UsersFileArgs {
     pub(crate) users: UsersLocation,
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct UserListArgs {
-    #[command(flatten)]
-    pub(crate) file: UsersFileArgs,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
 #[derive(Debug, Args)]
 pub(crate) struct UserAddArgs {
     #[command(flatten)]

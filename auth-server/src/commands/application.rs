@@ -4,11 +4,11 @@ use runtime::files::secret_file;
 use runtime::logs::sanitize::LogText;
 use runtime::process::exit::ExitError;
 use runtime::process::output;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::revoke::end_application;
 use super::store::CommandStore;
-use super::{actor, print, print_note};
+use super::{actor, print_note, print_row};
 use crate::applications::AppId;
 use crate::applications::command::Change;
 use crate::applications::secret_hash::{MIN_SECRET_LENGTH, SecretHashes};
@@ -16,8 +16,9 @@ use crate::audit;
 use crate::audit::events::ApplicationEvent;
 use crate::cli::application::{
     ApplicationAddArgs, ApplicationArgs, ApplicationCommand, ApplicationEnsureArgs,
-    ApplicationGrantArgs, ApplicationListArgs, GrantArgs, RotateSecretArgs,
+    ApplicationGrantArgs, GrantArgs, RotateSecretArgs,
 };
+use crate::cli::store::StoreArgs;
 use crate::grants::{FurtherClaims, Grant};
 use crate::random;
 use crate::store::StoreError;
@@ -131,8 +132,8 @@ async fn remove(args: &ApplicationArgs) -> Result<(), ExitError> {
     Ok(())
 }
 
-async fn list(args: &ApplicationListArgs) -> Result<(), ExitError> {
-    let store = CommandStore::open(&args.store).await?;
+async fn list(args: &StoreArgs) -> Result<(), ExitError> {
+    let store = CommandStore::open(args).await?;
     let applications = store.applications().read().await?;
     if store.location.is_absent() {
         print_note(&format!("{}: is not there yet", store.location));
@@ -142,31 +143,14 @@ async fn list(args: &ApplicationListArgs) -> Result<(), ExitError> {
     for id in applications.unreadable() {
         print_note(&format!("the record of {} cannot be read", LogText(id)));
     }
-    if args.json {
-        let each = applications.registered();
-        let each = each.map(|(id, secrets)| {
-            let mut row = json!({"id": id.as_str(), "secrets": secrets.len()});
-            if let Some(grant) = secrets.grant().filter(|grant| **grant != Grant::default()) {
-                row["grant"] = json!(grant);
-            }
-            row
-        });
-        return print(&format!("{:#}", each.collect::<Value>()));
-    }
     for (id, secrets) in applications.registered() {
-        let grant = described_grant(secrets.grant());
-        print(&format!("{id}\t{} valid secret(s){grant}", secrets.len()))?;
+        let mut row = json!({"id": id, "secrets": secrets.len()});
+        if let Some(grant) = secrets.grant().filter(|grant| **grant != Grant::default()) {
+            row["grant"] = json!(grant);
+        }
+        print_row(&row)?;
     }
     Ok(())
-}
-
-fn described_grant(grant: Option<&Grant>) -> String {
-    let Some(grant) = grant.filter(|grant| !grant.audience.is_empty()) else {
-        return String::new();
-    };
-    let audience = grant.audience_names().join(" ");
-    let scope = grant.scope.text().unwrap_or_else(|| "none".to_owned());
-    format!("\ttokens for {audience}, scope {scope}")
 }
 
 fn new_secret() -> Result<zeroize::Zeroizing<String>, ExitError> {
@@ -258,7 +242,7 @@ mod tests {
             let ApplicationCommand::List(args) = self.command(&["list"]) else {
                 unreachable!("the command is list")
             };
-            let store = CommandStore::open(&args.store).await.unwrap();
+            let store = CommandStore::open(&args).await.unwrap();
             let applications = store.applications().read().await.unwrap();
             applications.record(id).map_or(0, |secrets| secrets.len())
         }

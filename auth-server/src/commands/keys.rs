@@ -11,15 +11,13 @@ use wire::explain::report::moment;
 use wire::keys::KeyId;
 use wire::keys::signing_type::SigningType;
 
-use self::listing::{as_json, as_text};
+use self::listing::rows;
 use self::reencrypt::reencrypt;
 use super::store::CommandStore;
-use super::{actor, print, print_note};
+use super::{actor, print, print_note, print_row};
 use crate::audit;
 use crate::audit::events::{KeyEvent, KeyEventKind};
-use crate::cli::{
-    KeyArgs, KeysCommand, KeysImportArgs, KeysRevokeArgs, KeysRotateArgs, KeysShowArgs,
-};
+use crate::cli::{KeyArgs, KeysCommand, KeysImportArgs, KeysRevokeArgs, KeysRotateArgs};
 use crate::keys::StoredKeys;
 use crate::keys::pair::SigningKeyPair;
 use crate::keys::ring::KeyRing;
@@ -49,14 +47,9 @@ async fn export_public(args: &KeyArgs) -> Result<(), ExitError> {
     print(ring.current().public_key_string().trim_end())
 }
 
-async fn show(args: &KeysShowArgs) -> Result<(), ExitError> {
-    let keys = KeysInStore::open(&args.keys).await?;
-    let ring = keys.load().await?;
-    let (of_type, location) = (keys.signing_type, &keys.store.location);
-    print(&match args.json {
-        true => format!("{:#}", as_json(of_type, location, &ring)),
-        false => as_text(of_type, location, &ring),
-    })
+async fn show(args: &KeyArgs) -> Result<(), ExitError> {
+    let ring = KeysInStore::open(args).await?.load().await?;
+    rows(&ring).iter().try_for_each(print_row)
 }
 
 /// Publishes a next key; simultaneous calls result in one key, which all of them print.

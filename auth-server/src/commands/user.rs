@@ -11,13 +11,13 @@ use runtime::files::lock_file;
 use runtime::files::owner_only_file;
 use runtime::process::exit::ExitError;
 use runtime::process::output;
-use serde_json::{Value, json};
+use serde_json::json;
 use zeroize::Zeroizing;
 
-use super::{print, print_note};
+use super::{print_note, print_row};
 use crate::cli::user::{
-    UserAccountArgs, UserAddArgs, UserCommand, UserListArgs, UserPasswordArgs, UserSetPasswordArgs,
-    UserTotpArgs, UsersFileArgs,
+    UserAccountArgs, UserAddArgs, UserCommand, UserPasswordArgs, UserSetPasswordArgs, UserTotpArgs,
+    UsersFileArgs,
 };
 use crate::grants::FurtherClaims;
 use crate::random;
@@ -136,8 +136,9 @@ fn url_encoded(text: &str) -> String {
     })
 }
 
-fn list(args: &UserListArgs) -> Result<(), ExitError> {
-    let path = path(&args.file)?;
+fn list(args: &UsersFileArgs) -> Result<(), ExitError> {
+    let path = path(args)?;
+    // A file that a server rejects too: the list is how to find the user.
     let document = UsersDocument::parse(&text(&path)?);
     let users = document.map_err(|error| invalid(&path, &error))?.users;
     if !path.exists() {
@@ -145,36 +146,16 @@ fn list(args: &UserListArgs) -> Result<(), ExitError> {
     } else if users.is_empty() {
         print_note(&format!("{}: holds no user", path.display()));
     }
-    if args.json {
-        let each = users.iter().map(|user| {
-            json!({
-                "account": user.account,
-                "id": user.id,
-                "enabled": !user.disabled,
-                "nickName": user.nick_name.as_ref().unwrap_or(&user.account),
-                "totp": user.totp.is_some(),
-            })
-        });
-        return print(&format!("{:#}", each.collect::<Value>()));
-    }
     for user in users {
-        let state = if user.disabled { "disabled" } else { "enabled" };
-        let nick_name = user.nick_name.as_deref().unwrap_or(&user.account);
-        let [account, id, name] = [&user.account, &user.id, nick_name].map(on_one_line);
-        print(&format!("{account}\t{id}\t{state}\t{name}"))?;
+        print_row(&json!({
+            "account": user.account,
+            "id": user.id,
+            "enabled": !user.disabled,
+            "nickName": user.nick_name.as_ref().unwrap_or(&user.account),
+            "totp": user.totp.is_some(),
+        }))?;
     }
     Ok(())
-}
-
-/// Escapes characters that could forge a row or change the terminal. A server rejects such a file;
-/// the list is how to find the user.
-fn on_one_line(text: &str) -> String {
-    text.chars()
-        .map(|character| match character {
-            '"' | '\'' => character.to_string(),
-            _ => character.escape_debug().to_string(),
-        })
-        .collect()
 }
 
 fn path(args: &UsersFileArgs) -> Result<PathBuf, ExitError> {

@@ -78,7 +78,7 @@ fn an_empty_list_is_reported() {
 }
 
 #[test]
-fn lists_are_json_on_request() {
+fn lists_are_lines_of_json() {
     let directory = tempfile::tempdir().unwrap();
     let users = UsersFile::with("ada", "correct horse");
     let store = file_store(directory.path());
@@ -89,11 +89,11 @@ fn lists_are_json_on_request() {
         assert_eq!(end.code, Some(0), "{}", end.stderr);
         serde_json::from_str(&end.stdout).unwrap()
     };
-    let applications = json(&["application", "list", "--json", "--store", &store]);
-    assert_eq!(applications, json!([{"id": "orders", "secrets": 1}]));
-    let users = json(&["user", "list", "--json", "--users", &users.location()]);
-    assert_eq!(users[0]["account"], "ada");
-    let found = (&users[0]["enabled"], users[0].get("password"));
+    let applications = json(&["application", "list", "--store", &store]);
+    assert_eq!(applications, json!({"id": "orders", "secrets": 1}));
+    let user = json(&["user", "list", "--users", &users.location()]);
+    assert_eq!(user["account"], "ada");
+    let found = (&user["enabled"], user.get("password"));
     assert_eq!(found, (&json!(true), None));
 }
 

@@ -296,7 +296,7 @@ fn control_characters_reach_neither_the_file_nor_the_list() {
     let listed = users.list();
     listed.says(0, "");
     assert_eq!(listed.stdout.lines().count(), 1, "{}", listed.stdout);
-    has(&listed.stdout, "Ada \\u{202e}O'Neil");
+    has(&listed.stdout, r#""nickName":"Ada \u202eO'Neil""#);
 }
 
 #[test]
