@@ -15,13 +15,6 @@ pub(crate) fn token_id() -> Result<String, Unspecified> {
     text::<16>()
 }
 
-/// Returns true for what [`token_id`] may have returned.
-pub(crate) fn is_token_id(text: &str) -> bool {
-    URL_SAFE_NO_PAD
-        .decode(text)
-        .is_ok_and(|bytes| bytes.len() == 16)
-}
-
 /// Random bytes for a refresh token, or for the part of a `jti` behind the session.
 pub(crate) fn bytes<const BYTES: usize>() -> Result<Zeroizing<[u8; BYTES]>, Unspecified> {
     let mut bytes = Zeroizing::new([0; BYTES]);

@@ -2,11 +2,9 @@
 
 use clap::{ArgGroup, Args};
 use secrecy::SecretString;
-use wire::explain::report::parse_moment;
 
 use super::store::StoreArgs;
 use crate::applications::AppId;
-use crate::users::UsersLocation;
 
 /// In characters; ids of our own tokens have 22.
 const MAX_ID: usize = 128;
@@ -23,7 +21,7 @@ pub(crate) struct RevokeArgs {
     // Not parsed here: an error of the command line quotes the value, which may be a token.
     #[arg(long, value_name = "ID", group = "revoked", allow_hyphen_values = true)]
     pub(crate) jti: Option<SecretString>,
-    /// The tokens of the user with this id (`sub`, `userId`), or with --users of this account
+    /// The tokens of the user with this id (`sub`, `userId`)
     #[arg(
         long,
         value_name = "ID",
@@ -32,21 +30,12 @@ pub(crate) struct RevokeArgs {
         value_parser = id
     )]
     pub(crate) user: Option<String>,
-    /// The file of users, in which --user is looked up, as file:FILE
-    #[arg(long, env, value_name = "USERS")]
-    pub(crate) users: Option<UsersLocation>,
     /// The tokens that this application got for itself
     #[arg(long, value_name = "ID", group = "revoked")]
     pub(crate) app: Option<AppId>,
     /// All tokens: every user has to log in again
     #[arg(long, group = "revoked")]
     pub(crate) all: bool,
-    /// Only tokens issued before this time: seconds since the epoch, or 2026-01-31T12:00:00Z
-    /// [default: now]
-    ///
-    /// Up to an hour ahead
-    #[arg(long, value_name = "TIME", conflicts_with = "jti", value_parser = parse_moment)]
-    pub(crate) before: Option<i64>,
 }
 
 /// Accepts what ids of users and tokens may be.

@@ -130,15 +130,6 @@ impl Users {
         self.by_account.contains_key(account)
     }
 
-    /// Returns the id of a user who is named by id or by account.
-    pub(crate) fn id_of<'n>(&'n self, name: &'n str) -> Option<&'n str> {
-        if self.ids.contains(name) {
-            return Some(name);
-        }
-        let known = self.by_account.get(name)?;
-        Some(&known.user.id)
-    }
-
     /// Returns true for an account or an id.
     pub(crate) fn is_user(&self, name: &str) -> bool {
         self.by_account.contains_key(name) || self.ids.contains(name)
