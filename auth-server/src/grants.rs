@@ -9,7 +9,7 @@ mod word;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::claims::{FurtherClaims, InvalidClaims, NamedClaim};
+pub(crate) use self::claims::{FurtherClaims, NamedClaim};
 pub(crate) use self::scope::Scope;
 pub(crate) use self::word::Word;
 

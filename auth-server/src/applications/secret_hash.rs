@@ -19,9 +19,7 @@ pub(crate) const MIN_SECRET_LENGTH: usize = 32;
 #[serde(try_from = "String", into = "String")]
 pub(crate) struct SecretHash([u8; SHA256_OUTPUT_LEN]);
 
-#[derive(Debug, thiserror::Error)]
-#[error("a secret's hash is SHA-256 in base64url")]
-pub(crate) struct NotAHash;
+const NOT_A_HASH: &str = "a secret's hash is SHA-256 in base64url";
 
 impl SecretHash {
     pub(crate) fn of(secret: &str) -> Self {
@@ -43,11 +41,11 @@ impl From<SecretHash> for String {
 }
 
 impl TryFrom<String> for SecretHash {
-    type Error = NotAHash;
+    type Error = &'static str;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
-        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| NotAHash)?;
-        bytes.try_into().map(Self).map_err(|_| NotAHash)
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| NOT_A_HASH)?;
+        bytes.try_into().map(Self).map_err(|_| NOT_A_HASH)
     }
 }
 

@@ -22,7 +22,7 @@ use crate::cli::user::{
 use crate::grants::FurtherClaims;
 use crate::random;
 use crate::users::toml_schema::{UserEntry, UsersDocument};
-use crate::users::users_file::{self, Users, UsersFileError};
+use crate::users::users_file::{self, Users};
 use crate::users::{UsersLocation, password};
 
 /// Max length of a password on standard input; longer input is the wrong file.
@@ -189,7 +189,7 @@ fn unfit(account: &str, why: &str) -> ExitError {
     ExitError::Usage(format!("user {account:?}: {why}"))
 }
 
-fn invalid(path: &Path, error: &UsersFileError) -> ExitError {
+fn invalid(path: &Path, error: &str) -> ExitError {
     ExitError::Config(format!("{}: {error}", path.display()))
 }
 
@@ -290,8 +290,7 @@ fn hash_of_new_password(
     if password.to_lowercase() == account.to_lowercase() {
         return Err(ExitError::Usage("the password is the account".to_owned()));
     }
-    password::hash(&password, there.common_params())
-        .map_err(|error| ExitError::Software(error.to_string()))
+    password::hash(&password, there.common_params()).map_err(ExitError::Software)
 }
 
 fn new_password(args: &UserPasswordArgs) -> Result<Zeroizing<String>, ExitError> {

@@ -9,12 +9,11 @@ use aws_lc_rs::digest::{SHA256, digest};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use runtime::files::owner_only_file;
 use runtime::files::replaced_file;
-use runtime::files::secret_file::SecretFileError;
 use wire::api::login::LoginRequest;
 
 use super::changes::{EnabledUsers, changes, enabled};
 use super::totp::UsedCodes;
-use super::users_file::{self, Users, UsersFileError};
+use super::users_file::{self, Users};
 use super::{PresentUser, User, UserStore};
 use crate::audit::events::UserChange;
 
@@ -36,21 +35,13 @@ pub(super) struct Loaded {
     pub(super) since: Instant,
 }
 
-/// Load error: one line that names the file.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum UsersLoadError {
-    #[error(transparent)]
-    File(#[from] SecretFileError),
-    #[error("{}: {cause}", path.display())]
-    Content {
-        path: PathBuf,
-        cause: UsersFileError,
-    },
-}
-
 impl FileUsers {
-    pub(crate) fn open(path: PathBuf) -> Result<Self, UsersLoadError> {
-        let text = users_file::read(&path)?;
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// One line that names the file.
+    pub(crate) fn open(path: PathBuf) -> Result<Self, String> {
+        let text = users_file::read(&path).map_err(|error| error.to_string())?;
         let loaded = ArcSwap::from_pointee(Loaded::parse(&path, &text)?);
         Ok(Self {
             path,
@@ -63,8 +54,8 @@ impl FileUsers {
     ///
     /// # Errors
     /// For an unusable file; the users stay as they were.
-    pub(crate) fn reload(&self) -> Result<Option<Vec<UserChange>>, UsersLoadError> {
-        let text = users_file::read(&self.path)?;
+    pub(crate) fn reload(&self) -> Result<Option<Vec<UserChange>>, String> {
+        let text = users_file::read(&self.path).map_err(|error| error.to_string())?;
         if self.loaded.load().digest == digest_of(&text) {
             return Ok(None);
         }
@@ -102,11 +93,9 @@ impl FileUsers {
 }
 
 impl Loaded {
-    fn parse(path: &Path, text: &str) -> Result<Self, UsersLoadError> {
-        let users = Users::parse(text).map_err(|cause| UsersLoadError::Content {
-            path: path.to_owned(),
-            cause,
-        })?;
+    fn parse(path: &Path, text: &str) -> Result<Self, String> {
+        let users = Users::parse(text);
+        let users = users.map_err(|cause| format!("{}: {cause}", path.display()))?;
         let enabled = serde_json::to_string(&enabled(&users)).unwrap_or_default();
         Ok(Self {
             users,

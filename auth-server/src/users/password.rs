@@ -5,7 +5,6 @@ use std::fmt;
 use argon2::password_hash::{self, SaltString};
 use argon2::{ARGON2ID_IDENT, Algorithm, Argon2, Block, Params, PasswordHasher, Version};
 use aws_lc_rs::constant_time::verify_slices_are_equal;
-use aws_lc_rs::error::Unspecified;
 use wire::folding::compatible;
 use zeroize::Zeroizing;
 
@@ -40,35 +39,28 @@ impl fmt::Debug for HashedPassword {
     }
 }
 
-/// Hash error. The texts do not repeat the hash.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum PasswordHashError {
-    #[error("not an argon2id PHC string ($argon2id$v=19$m=…,t=…,p=…$salt$hash)")]
-    NotArgon2id,
-    #[error(
-        "its parameters are out of bounds (m up to 262144 KiB, t up to 10, p up to 16, m·t up to 1048576 KiB)"
-    )]
-    TooCostly,
-}
+const NOT_ARGON2ID: &str = "not an argon2id PHC string ($argon2id$v=19$m=…,t=…,p=…$salt$hash)";
+const TOO_COSTLY: &str = "its parameters are out of bounds (m up to 262144 KiB, t up to 10, p up to 16, m·t up to 1048576 KiB)";
 
 impl HashedPassword {
-    pub(crate) fn parse(phc: &str) -> Result<Self, PasswordHashError> {
-        let not_argon2id = |_| PasswordHashError::NotArgon2id;
+    /// Parses a hash; the error does not repeat it.
+    pub(crate) fn parse(phc: &str) -> Result<Self, &'static str> {
+        let not_argon2id = |_| NOT_ARGON2ID;
         let parsed = password_hash::PasswordHash::new(phc).map_err(not_argon2id)?;
         if parsed.algorithm != ARGON2ID_IDENT || parsed.version != Some(Version::V0x13.into()) {
-            return Err(PasswordHashError::NotArgon2id);
+            return Err(NOT_ARGON2ID);
         }
         let (Some(salt), Some(hash)) = (parsed.salt, parsed.hash) else {
-            return Err(PasswordHashError::NotArgon2id);
+            return Err(NOT_ARGON2ID);
         };
         let params = Params::try_from(&parsed).map_err(not_argon2id)?;
         if !is_bearable(&params) {
-            return Err(PasswordHashError::TooCostly);
+            return Err(TOO_COSTLY);
         }
         let mut buffer = [0; MAX_SALT_BYTES];
         let salt = salt.decode_b64(&mut buffer).map_err(not_argon2id)?;
         if !HASH_BYTES.contains(&hash.len()) {
-            return Err(PasswordHashError::NotArgon2id);
+            return Err(NOT_ARGON2ID);
         }
         Ok(Self {
             params,
@@ -148,24 +140,22 @@ fn is_bearable(params: &Params) -> bool {
         && work <= MAX_WORK_KIB
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum HashingError {
-    #[error("no randomness for a salt")]
-    Randomness(#[from] Unspecified),
-    #[error("the password cannot be hashed: {0}")]
-    Argon2(#[from] password_hash::Error),
-}
-
 /// Hashes a password with a fresh salt into a PHC string. The default `params` are those that OWASP
 /// recommends (19 MiB, two passes, one lane).
-pub(crate) fn hash(password: &str, params: &Params) -> Result<String, HashingError> {
-    let salt = SaltString::encode_b64(&random::salt()?)?;
-    let cost = Params::new(params.m_cost(), params.t_cost(), params.p_cost(), None)
-        .map_err(password_hash::Error::from)?;
-    let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, cost);
-    let form = Zeroizing::new(compatible(password));
-    let hash = argon2.hash_password(form.as_bytes(), &salt)?;
-    Ok(hash.to_string())
+///
+/// # Errors
+/// Without randomness for the salt, and those of argon2.
+pub(crate) fn hash(password: &str, params: &Params) -> Result<String, String> {
+    let salt = random::salt().map_err(|_| "no randomness for a salt")?;
+    let hashed = || {
+        let salt = SaltString::encode_b64(&salt)?;
+        let cost = Params::new(params.m_cost(), params.t_cost(), params.p_cost(), None)?;
+        let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, cost);
+        let form = Zeroizing::new(compatible(password));
+        let hash = argon2.hash_password(form.as_bytes(), &salt)?;
+        Ok::<_, password_hash::Error>(hash.to_string())
+    };
+    hashed().map_err(|error| format!("the password cannot be hashed: {error}"))
 }
 
 #[cfg(test)]
@@ -245,7 +235,7 @@ pub(crate) mod tests {
             &format!("{good} "),
         ] {
             let rejected = HashedPassword::parse(phc);
-            assert_eq!(rejected, Err(PasswordHashError::NotArgon2id), "{phc}");
+            assert_eq!(rejected, Err(NOT_ARGON2ID), "{phc}");
         }
     }
 
@@ -263,11 +253,7 @@ pub(crate) mod tests {
             ("m=4294967295,t=4294967295,p=1", false),
         ] {
             let outcome = HashedPassword::parse(&good.replace("m=8,t=1,p=1", params));
-            let expected = if bearable {
-                None
-            } else {
-                Some(PasswordHashError::TooCostly)
-            };
+            let expected = if bearable { None } else { Some(TOO_COSTLY) };
             assert_eq!(outcome.err(), expected, "{params}");
         }
     }

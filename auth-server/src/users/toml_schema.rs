@@ -3,7 +3,6 @@
 use runtime::files::toml_error::TomlError;
 use serde::{Deserialize, Serialize};
 
-use super::users_file::UsersFileError;
 use crate::grants::{Audience, FurtherClaims, Scope};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,7 +68,8 @@ impl std::fmt::Debug for UserEntry {
 }
 
 impl UsersDocument {
-    pub(crate) fn parse(text: &str) -> Result<Self, UsersFileError> {
-        Ok(toml::from_str(text).map_err(|error| TomlError::new(&error, text))?)
+    /// Parses the file; the error holds no password, hashed or not.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        toml::from_str(text).map_err(|error| TomlError::new(&error, text).to_string())
     }
 }

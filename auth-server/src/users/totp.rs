@@ -27,10 +27,7 @@ const SECRET_BYTES: std::ops::RangeInclusive<usize> = 16..=64;
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct TotpSecret(Zeroizing<Vec<u8>>);
 
-/// The text does not repeat the secret.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not a secret of 16 to 64 bytes in base32, as user set-totp makes it")]
-pub(crate) struct InvalidTotpSecret;
+const INVALID: &str = "not a secret of 16 to 64 bytes in base32, as user set-totp makes it";
 
 impl fmt::Debug for TotpSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -39,15 +36,16 @@ impl fmt::Debug for TotpSecret {
 }
 
 impl TotpSecret {
-    /// Reads base32 (RFC 4648 §6), in any case and with or without padding.
-    pub(crate) fn parse(text: &str) -> Result<Self, InvalidTotpSecret> {
+    /// Reads base32 (RFC 4648 §6), in any case and with or without padding. The error does not repeat
+    /// the secret.
+    pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         let text = Zeroizing::new(text.trim_end_matches('=').to_ascii_uppercase());
         let bytes = BASE32_NOPAD.decode(text.as_bytes());
-        let bytes = Zeroizing::new(bytes.map_err(|_| InvalidTotpSecret)?);
+        let bytes = Zeroizing::new(bytes.map_err(|_| INVALID)?);
         if SECRET_BYTES.contains(&bytes.len()) {
             Ok(Self(bytes))
         } else {
-            Err(InvalidTotpSecret)
+            Err(INVALID)
         }
     }
 
@@ -234,7 +232,7 @@ pub(crate) mod tests {
             assert!(TotpSecret::parse(&text).is_ok(), "{text}");
         }
         for text in ["", "GEZDGNBV", "hush", "0189", &"A".repeat(104)] {
-            assert_eq!(TotpSecret::parse(text), Err(InvalidTotpSecret), "{text}");
+            assert_eq!(TotpSecret::parse(text), Err(INVALID), "{text}");
         }
         assert!(!format!("{:?}", secret()).contains("GEZ"));
     }

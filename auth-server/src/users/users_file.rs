@@ -7,16 +7,15 @@ use argon2::Params;
 use aws_lc_rs::digest::{Context, SHA256};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use runtime::files::secret_file::{self, SecretFileError};
-use runtime::files::toml_error::TomlError;
 use wire::folding::composed;
 use wire::token::claims::ExtraInfo;
 use zeroize::Zeroizing;
 
-use super::password::{HashedPassword, PasswordHashError};
+use super::password::HashedPassword;
 use super::toml_schema::{UserEntry, UsersDocument};
-use super::totp::{InvalidTotpSecret, TotpSecret};
+use super::totp::TotpSecret;
 use super::{APPLICATION, MEMBER, PresentUser, User};
-use crate::grants::{Grant, InvalidClaims};
+use crate::grants::Grant;
 
 /// Max length of the file; ten thousand users take 2 MiB.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
@@ -49,41 +48,6 @@ pub(super) struct KnownUser {
     pub(super) disabled: bool,
 }
 
-/// Content error. The texts hold no password, hashed or not.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum UsersFileError {
-    #[error(transparent)]
-    Toml(#[from] TomlError),
-    #[error("user {account:?}: {cause}")]
-    User { account: String, cause: UserError },
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum UserError {
-    #[error(
-        "account and id have 1 to 128 characters in NFC, no control character and no blank at an end"
-    )]
-    Name,
-    #[error("{0} holds a control character")]
-    Control(&'static str),
-    #[error("this account is listed twice")]
-    AccountTwice,
-    #[error("another user has this id")]
-    IdTwice,
-    #[error(
-        "userType {APPLICATION:?} is for applications alone: services would take the user for one"
-    )]
-    Application,
-    #[error("the claims of this user are {0} bytes of JSON; at most {MAX_CLAIM_BYTES} fit")]
-    TooMuch(usize),
-    #[error("totp: {0}")]
-    Totp(#[from] InvalidTotpSecret),
-    #[error("claims: {0}")]
-    Claims(#[from] InvalidClaims),
-    #[error("password: {0}")]
-    Password(#[from] PasswordHashError),
-}
-
 /// Reads the text of the file.
 ///
 /// # Errors
@@ -93,26 +57,22 @@ pub(crate) fn read(path: &Path) -> Result<Zeroizing<String>, SecretFileError> {
 }
 
 impl Users {
-    pub(crate) fn parse(text: &str) -> Result<Self, UsersFileError> {
-        Self::from_document(UsersDocument::parse(text)?)
-    }
-
-    fn from_document(document: UsersDocument) -> Result<Self, UsersFileError> {
-        let mut by_account = HashMap::with_capacity(document.users.len());
+    /// Parses the file; the error holds no password, hashed or not.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let users = UsersDocument::parse(text)?.users;
+        let mut by_account = HashMap::with_capacity(users.len());
         let mut ids = HashSet::new();
-        for entry in document.users {
+        for entry in users {
             let account = entry.account.clone();
-            let error = |cause| UsersFileError::User {
-                account: account.clone(),
-                cause,
+            let known = match ids.insert(entry.id.clone()) {
+                true => KnownUser::try_from(entry),
+                false => Err("another user has this id".to_owned()),
             };
-            if !ids.insert(entry.id.clone()) {
-                return Err(error(UserError::IdTwice));
+            let known = known.map_err(|cause| format!("user {account:?}: {cause}"))?;
+            if by_account.contains_key(&account) {
+                return Err(format!("user {account:?}: this account is listed twice"));
             }
-            let known = KnownUser::try_from(entry).map_err(error)?;
-            if by_account.insert(account.clone(), known).is_some() {
-                return Err(error(UserError::AccountTwice));
-            }
+            by_account.insert(account, known);
         }
         let stand_in = most_common(by_account.values().map(|known| &known.password));
         Ok(Self {
@@ -205,24 +165,32 @@ impl Users {
 }
 
 impl TryFrom<UserEntry> for KnownUser {
-    type Error = UserError;
+    type Error = String;
 
-    fn try_from(entry: UserEntry) -> Result<Self, Self::Error> {
+    fn try_from(entry: UserEntry) -> Result<Self, String> {
         if ![&entry.account, &entry.id]
             .into_iter()
             .all(|name| is_name(name))
         {
-            return Err(UserError::Name);
+            return Err(format!(
+                "account and id have 1 to {MAX_CHARACTERS} characters in NFC, no control character and no blank at \
+                 an end"
+            ));
         }
         reject_control_characters(&entry)?;
         let user_type = entry.user_type.as_deref().unwrap_or_default();
         if user_type.eq_ignore_ascii_case(APPLICATION) {
-            return Err(UserError::Application);
+            return Err(format!(
+                "userType {APPLICATION:?} is for applications alone: services would take the user for one"
+            ));
         }
+        let of = |name: &'static str| move |why: &str| format!("{name}: {why}");
+        let totp = entry.totp.as_deref().map(TotpSecret::parse).transpose();
+        let claims = entry.claims.with_roles(entry.roles);
         let known = Self {
-            password: HashedPassword::parse(&entry.password)?,
-            credentials: credentials(&entry),
-            totp: entry.totp.as_deref().map(TotpSecret::parse).transpose()?,
+            password: HashedPassword::parse(&entry.password).map_err(of("password"))?,
+            credentials: credentials(&entry.password, entry.totp.as_deref()),
+            totp: totp.map_err(of("totp"))?,
             disabled: entry.disabled,
             user: User {
                 id: entry.id,
@@ -238,28 +206,30 @@ impl TryFrom<UserEntry> for KnownUser {
                 grant: Grant {
                     scope: entry.scope,
                     audience: entry.audience,
-                    claims: entry.claims.with_roles(entry.roles)?,
+                    claims: claims.map_err(|why| format!("claims: {why}"))?,
                 },
             },
         };
         match claim_bytes(&known.user) {
             ..=MAX_CLAIM_BYTES => Ok(known),
-            too_many => Err(UserError::TooMuch(too_many)),
+            too_many => Err(format!(
+                "the claims of this user are {too_many} bytes of JSON; at most {MAX_CLAIM_BYTES} fit"
+            )),
         }
     }
 }
 
 /// Digests what the user logs in with; the salt of the password makes it unguessable.
-fn credentials(entry: &UserEntry) -> String {
+fn credentials(password: &str, totp: Option<&str>) -> String {
     let mut digest = Context::new(&SHA256);
-    digest.update(entry.password.as_bytes());
+    digest.update(password.as_bytes());
     digest.update(b"\n");
-    digest.update(entry.totp.as_deref().unwrap_or_default().as_bytes());
+    digest.update(totp.unwrap_or_default().as_bytes());
     URL_SAFE_NO_PAD.encode(digest.finish())
 }
 
 /// Rejects control characters, which could forge neighbours in lists, logs and header fields.
-fn reject_control_characters(entry: &UserEntry) -> Result<(), UserError> {
+fn reject_control_characters(entry: &UserEntry) -> Result<(), String> {
     let fields = [
         ("nickName", &entry.nick_name),
         ("telephone", &entry.telephone),
@@ -273,7 +243,7 @@ fn reject_control_characters(entry: &UserEntry) -> Result<(), UserError> {
         .into_iter()
         .find(|(_, text)| text.as_deref().is_some_and(has_one))
     {
-        Some((name, _)) => Err(UserError::Control(name)),
+        Some((name, _)) => Err(format!("{name} holds a control character")),
         None => Ok(()),
     }
 }
@@ -525,7 +495,7 @@ pub(crate) mod tests {
         let with_avatar = |avatar: &str| {
             let text = format!("{}avatar = {avatar:?}\n", entry("ada", "p"));
             let users = Users::parse(&text)?;
-            Ok::<_, UsersFileError>(users.authenticate("ada", "p").unwrap())
+            Ok::<_, String>(users.authenticate("ada", "p").unwrap())
         };
         let pair = pair(SigningType::Rsa);
         for piece in ["x", "\"", "\\", "😀"] {
