@@ -110,7 +110,7 @@ impl Config {
                 MAX_AUTHORIZATION_BYTES,
             )
             .with_allowed_origins(AllowedOrigins::new(args.pages.cors_origin.clone())),
-            access_log: args.access.access_log,
+            access_log: args.access_log,
             any_claims: false,
             context_path,
             store: store_location(&args.keys.store)?,

@@ -91,7 +91,7 @@ pub(crate) async fn serve_on(
         registration(&public, &app, &background)?,
         health.condition("serving", "starting"),
         Arc::clone(&closing),
-        args.stop.lame_duck.duration(),
+        args.lame_duck.duration(),
     );
     let outcome = serve_public(app, public, args.logs.log_format, &health, closing, end).await;
 

@@ -47,12 +47,17 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     #[serde(flatten)]
     pub(crate) registration: RegistrationArgs,
-    #[command(flatten)]
-    #[serde(flatten)]
-    pub(crate) stop: StopArgs,
-    #[command(flatten)]
-    #[serde(flatten)]
-    pub(crate) access: AccessLogArgs,
+    /// Time to go on accepting after SIGTERM while reporting not ready; 5s in the image
+    ///
+    /// As long as what routes to this program takes to follow /readyz
+    #[arg(long, env, value_name = "DURATION", help_heading = "Stop",
+          default_value_t = Seconds::new(0), value_parser = within(0..=300))]
+    pub(crate) lame_duck: Seconds,
+    /// Which requests get a log line
+    #[arg(long, env, value_name = "WHICH", help_heading = "Logs", value_enum,
+          default_value_t = AccessLog::Rejections)]
+    #[serde(serialize_with = "word")]
+    pub(crate) access_log: AccessLog,
     #[command(flatten)]
     #[serde(flatten)]
     pub(crate) logs: LogArgs,
@@ -224,34 +229,4 @@ pub(crate) struct RegistrationArgs {
     #[arg(long, env, value_name = "HOST:PORT")]
     #[serde(skip)]
     pub(crate) advertise: Option<String>,
-}
-
-/// The times of a stop.
-#[derive(Debug, Args, Serialize)]
-#[command(next_help_heading = "Stop")]
-#[serde(rename_all = "kebab-case")]
-pub(crate) struct StopArgs {
-    /// Time to go on accepting after SIGTERM while reporting not ready; 5s in the image
-    ///
-    /// As long as what routes to this program takes to follow /readyz
-    #[arg(long, env, value_name = "DURATION",
-          default_value_t = Seconds::new(0), value_parser = within(0..=300))]
-    pub(crate) lame_duck: Seconds,
-}
-
-/// The access log.
-#[derive(Debug, Args, Serialize)]
-#[command(next_help_heading = "Logs")]
-#[serde(rename_all = "kebab-case")]
-pub(crate) struct AccessLogArgs {
-    /// Which requests get a log line
-    #[arg(
-        long,
-        env,
-        value_name = "WHICH",
-        value_enum,
-        default_value_t = AccessLog::Rejections
-    )]
-    #[serde(serialize_with = "word")]
-    pub(crate) access_log: AccessLog,
 }
