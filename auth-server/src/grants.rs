@@ -8,6 +8,7 @@ mod scope;
 mod word;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 pub(crate) use self::claims::{FurtherClaims, NamedClaim};
 pub(crate) use self::scope::Scope;
@@ -25,6 +26,9 @@ pub(crate) struct Grant {
     pub(crate) audience: Vec<Audience>,
     #[serde(default, skip_serializing_if = "FurtherClaims::is_empty")]
     pub(crate) claims: FurtherClaims,
+    /// Members of a newer version, kept until the grant is replaced.
+    #[serde(flatten)]
+    pub(crate) unknown: Map<String, Value>,
 }
 
 impl Grant {

@@ -71,17 +71,8 @@ pub(crate) struct SecretHashes {
     dropped: BTreeSet<SecretHash>,
     /// For tokens; an application without one only fetches keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    grant: Option<RecordedGrant>,
+    grant: Option<Grant>,
     /// Members of a newer version, kept unchanged.
-    #[serde(flatten)]
-    unknown: BTreeMap<String, Value>,
-}
-
-/// A grant, and members of a newer version, which are kept until it is changed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct RecordedGrant {
-    #[serde(flatten)]
-    grant: Grant,
     #[serde(flatten)]
     unknown: BTreeMap<String, Value>,
 }
@@ -129,17 +120,16 @@ impl SecretHashes {
 
     /// Replaces the grant.
     pub(crate) fn with_grant(self, grant: Grant) -> Self {
-        let unknown = BTreeMap::new();
         Self {
             generation: self.generation.saturating_add(1),
-            grant: Some(RecordedGrant { grant, unknown }),
+            grant: Some(grant),
             ..self
         }
     }
 
     /// Returns what tokens it may obtain; `None` if nothing was ever granted.
     pub(crate) fn grant(&self) -> Option<&Grant> {
-        self.grant.as_ref().map(|recorded| &recorded.grant)
+        self.grant.as_ref()
     }
 
     /// Keeps these secrets and drops the others.

@@ -68,6 +68,7 @@ fn grant_of(args: &GrantArgs, id: &AppId) -> Result<Grant, ExitError> {
         scope: args.scope.clone().unwrap_or_default(),
         audience: args.audience.clone(),
         claims: claims.map_err(|error| ExitError::Usage(format!("--claim: {error}")))?,
+        ..Grant::default()
     };
     // The id is `sub`, `username`, `userId` and `client_id`.
     let size = serde_json::to_vec(&([id; 4], &grant)).map_or(usize::MAX, |json| json.len());

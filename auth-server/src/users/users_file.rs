@@ -207,6 +207,7 @@ impl TryFrom<UserEntry> for KnownUser {
                     scope: entry.scope,
                     audience: entry.audience,
                     claims: claims.map_err(|why| format!("claims: {why}"))?,
+                    ..Grant::default()
                 },
             },
         };
