@@ -250,43 +250,6 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_application_s_life_on_the_command_line() {
-        let desk = Desk(tempfile::tempdir().unwrap());
-        for (words, code, secrets) in [
-            (&["rotate-secret", "--app-id", "orders"][..], 64, 0),
-            (&["add", "--app-id", "orders"], 0, 1),
-            (&["add", "--app-id", "orders"], 64, 1),
-            (&["rotate-secret", "--app-id", "orders"], 0, 2),
-            (&["rotate-secret", "--app-id", "orders"], 0, 2),
-            (&["rotate-secret", "--app-id", "orders", "--drop-old"], 0, 1),
-            (
-                &["rotate-secret", "--app-id", "orders", "--drop-old"],
-                64,
-                1,
-            ),
-            (&["grant", "--app-id", "orders"], 64, 1),
-            (
-                &["grant", "--app-id", "orders", "--audience", "stock"],
-                0,
-                1,
-            ),
-            (&["grant", "--app-id", "orders", "--none"], 0, 1),
-            (&["grant", "--app-id", "nobody", "--none"], 64, 1),
-            (&["remove", "--app-id", "orders"], 0, 0),
-            (&["remove", "--app-id", "orders"], 64, 0),
-            (&["add", "--app-id", "orders"], 0, 1),
-        ] {
-            let outcome = desk.run(words).await;
-            assert_eq!(
-                outcome.err().map_or(0, |failure| failure.code()),
-                code,
-                "{words:?}"
-            );
-            assert_eq!(desk.secrets("orders").await, secrets, "{words:?}");
-        }
-    }
-
-    #[tokio::test]
     async fn a_secret_that_others_hold_is_valid_once_and_has_a_length() {
         let desk = Desk(tempfile::tempdir().unwrap());
         let (first, second) = ("a".repeat(32), "b".repeat(33));

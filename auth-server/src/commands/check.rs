@@ -191,13 +191,4 @@ mod tests {
             );
         }
     }
-
-    #[test]
-    fn the_password_of_a_store_is_not_printed() {
-        let effective = effective_of(&["--store", "redis://user:hush@store:7000/2"]).to_string();
-        assert!(
-            effective.contains("redis://store:7000/2") && !effective.contains("hush"),
-            "{effective}"
-        );
-    }
 }

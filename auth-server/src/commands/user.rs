@@ -494,13 +494,6 @@ mod tests {
     }
 
     #[test]
-    fn an_authenticator_reads_label_account_and_secret() {
-        let address = otpauth_address("My Postern", "ada:l@x", "ABC");
-        let expected = "otpauth://totp/My%20Postern:ada%3Al%40x?secret=ABC&issuer=My%20Postern";
-        assert_eq!(*address, expected);
-    }
-
-    #[test]
     fn a_password_is_the_first_line() {
         for (input, password) in [
             ("hush\n", "hush"),

@@ -180,17 +180,6 @@ async fn a_response_to_a_wrong_method_names_the_right_ones() {
     }
 }
 
-#[tokio::test]
-async fn contract_4_1_and_4_2_who_logs_in_is_the_current_user() {
-    let router = serving();
-    let token = token(&router).await;
-    let details = request(Method::GET, "/auth/current/user/details", Some(&token), "");
-    let (_, envelope) = send(&router, details).await;
-    assert_eq!(envelope["msg"], "operation succeeded");
-    assert_eq!(envelope["data"].as_object().unwrap().len(), 27);
-    assert_eq!(envelope["data"]["account"], "admin");
-}
-
 /// A user who is disabled while the password is checked.
 #[derive(Debug, Default)]
 struct LeavingUser(AtomicBool);

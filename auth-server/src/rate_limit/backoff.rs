@@ -60,22 +60,6 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn each_failure_in_a_row_delays_longer_up_to_a_minute() {
-        let mut now = Instant::now();
-        let mut failures = None;
-        for seconds in [1, 3, 5, 10, 20, 30, 60, 60, 60] {
-            let after = Failures::after(failures, now);
-            let delay = seconds * SECOND;
-            assert_eq!(after.check(now), Err(RetryAfter(delay)));
-            let just_before = now + delay - Duration::from_millis(1);
-            assert!(after.check(just_before).is_err());
-            now += delay;
-            assert_eq!(after.check(now), Ok(()), "after {seconds} s");
-            failures = Some(after);
-        }
-    }
-
-    #[test]
     fn a_day_without_another_forgets_them() {
         let start = Instant::now();
         let seven = (0..7).fold(None, |failures, _| Some(Failures::after(failures, start)));

@@ -205,34 +205,6 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_user_with_a_secret_needs_the_code_and_each_counts_once() {
-        let file = file_with(&["ada"]);
-        let text = fs::read_to_string(file.path()).unwrap();
-        fs::write(file.path(), format!("{text}totp = {SECRET:?}\n")).unwrap();
-        let users = FileUsers::open(file.path().to_owned()).unwrap();
-        let log_in = |password: &str, code: Option<&str>| {
-            let request = LoginRequest {
-                username: "ada".into(),
-                password: password.into(),
-                code: code.map(str::to_owned),
-            };
-            // RFC 6238 Appendix B: the code at 59 s is 287082.
-            users.authenticate(&request, 59).is_some()
-        };
-        assert!(!log_in("ada's", None));
-        assert!(!log_in("ada's", Some("287083")));
-        assert!(
-            !log_in("wrong", Some("287082")),
-            "which leaves the code unused"
-        );
-        assert!(log_in("ada's", Some("287082")));
-        assert!(!log_in("ada's", Some("287082")), "once");
-        fs::write(file.path(), &text).unwrap();
-        users.reload().unwrap();
-        assert!(log_in("ada's", None));
-    }
-
-    #[test]
     fn each_change_of_a_user_is_named() {
         use UserChangeKind::{DetailsChanged, Disabled, Enabled, PasswordChanged, TotpChanged};
         let file = file_with(&["ada"]);
