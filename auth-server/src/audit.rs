@@ -126,10 +126,9 @@ const SERVER_STARTED: &str = "server_started";
 const SERVER_STOPPING: &str = "server_stopping";
 
 /// Logs that this server accepts requests at `listen`.
-pub(crate) fn server_started(listen: Option<SocketAddr>) {
+pub(crate) fn server_started(listen: SocketAddr) {
     let version = env!("CARGO_PKG_VERSION");
-    let listen = listen.map(display);
-    info!(target: TARGET, event = %SERVER_STARTED, %version, listen, "server");
+    info!(target: TARGET, event = %SERVER_STARTED, %version, %listen, "server");
 }
 
 /// Logs the begin of the shutdown; `cause` is the signal or the error behind it.

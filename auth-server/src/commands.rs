@@ -11,6 +11,7 @@ pub(crate) mod user;
 
 use std::io::Write;
 
+use aws_lc_rs::error::Unspecified;
 use runtime::logs::sanitize::LogText;
 use runtime::process::exit::ExitError;
 use runtime::process::output;
@@ -36,6 +37,10 @@ fn actor() -> String {
 
 fn print(text: &str) -> Result<(), ExitError> {
     output::print(&format!("{text}\n"))
+}
+
+fn no_randomness(_: Unspecified) -> ExitError {
+    ExitError::Software("the system gives no randomness".to_owned())
 }
 
 /// Prints one row of a list, as JSON on a line; no character of it changes the terminal.

@@ -177,17 +177,13 @@ fn users(location: &UsersLocation) -> Result<Option<Arc<FileUsers>>, ExitError> 
 }
 
 fn mounted_applications(args: &ServeArgs) -> Result<Option<MountedApplications>, ExitError> {
-    let Some(directory) = &args.accounts.applications_dir else {
+    let Some(directory) = args.accounts.applications_dir.clone() else {
         return Ok(None);
     };
-    MountedApplications::open(directory.clone())
-        .map(Some)
-        .map_err(|error| {
-            ExitError::Config(format!(
-                "--applications-dir {}: {error}",
-                directory.display()
-            ))
-        })
+    let flag = format!("--applications-dir {}", directory.display());
+    let opened = MountedApplications::open(directory);
+    let opened = opened.map_err(|error| ExitError::Config(format!("{flag}: {error}")));
+    opened.map(Some)
 }
 
 fn pass_list(args: &ServeArgs) -> Result<PassList, ExitError> {

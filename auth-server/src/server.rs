@@ -259,7 +259,7 @@ async fn serve_public(
     };
     let address = listener::announce(Port::Public, &listener, format)?;
     health.set_started();
-    audit::server_started(Some(address));
+    audit::server_started(address);
     let served = port.serve(listener, |peer| app.slot(peer), end).await;
     served.unwrap_or_else(|error| {
         Err(ExitError::Software(format!(

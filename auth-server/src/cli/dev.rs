@@ -53,29 +53,21 @@ impl DevArgs {
     /// Those of the command line.
     pub(crate) fn as_serve(&self, address: SocketAddr) -> Result<Box<ServeArgs>, ExitError> {
         let issuer = self.issuer.clone().unwrap_or_else(|| self.url(address));
-        let mut words = [
-            "auth-server",
-            "serve",
-            "--store",
-            "memory",
-            "--signing-type",
-            "ecdsa",
-        ]
-        .map(str::to_owned)
-        .to_vec();
-        let mut set = |flag: &str, value: String| words.push(format!("--{flag}={value}"));
-        set("listen", address.to_string());
-        set("admin-listen", self.admin_listen.to_string());
-        set("context-path", self.context_path.to_string());
-        set("issuer", issuer);
-        set("log-level", self.log_level.clone());
-        set("token-lifetime", self.token_lifetime.to_string());
-        set("rotate-every", self.rotate_every.to_string());
+        let audience = self.audience.iter();
         // A sidecar that meets the next key before its minute fetches it at once.
-        set("rotation-lead", "1s".to_owned());
-        for audience in &self.audience {
-            set("audience", audience.clone());
-        }
+        let words = "auth-server serve --store=memory --signing-type=ecdsa --rotation-lead=1s";
+        let words = words.split(' ').map(str::to_owned);
+        let words = words
+            .chain([
+                format!("--listen={address}"),
+                format!("--admin-listen={}", self.admin_listen),
+                format!("--context-path={}", self.context_path),
+                format!("--issuer={issuer}"),
+                format!("--log-level={}", self.log_level),
+                format!("--token-lifetime={}", self.token_lifetime),
+                format!("--rotate-every={}", self.rotate_every),
+            ])
+            .chain(audience.map(|audience| format!("--audience={audience}")));
         match command_line::parse_words::<Cli>(words)?.command {
             Command::Serve(args) => Ok(args),
             _ => Err(ExitError::Software("dev is no serve".to_owned())),

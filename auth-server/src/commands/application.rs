@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::revoke::end_application;
 use super::store::CommandStore;
-use super::{actor, print_note, print_row};
+use super::{actor, no_randomness, print_note, print_row};
 use crate::applications::AppId;
 use crate::applications::command::Change;
 use crate::applications::secret_hash::{MIN_SECRET_LENGTH, SecretHashes};
@@ -42,7 +42,7 @@ pub(crate) async fn run(command: &ApplicationCommand) -> Result<(), ExitError> {
 
 async fn add(args: &ApplicationAddArgs) -> Result<(), ExitError> {
     let grant = grant_of(&args.grant, &args.application.app_id)?;
-    let secret = new_secret()?;
+    let secret = random::secret().map_err(no_randomness)?;
     let add = Change::Add {
         secret: &secret,
         grant: &grant,
@@ -99,7 +99,7 @@ async fn rotate_secret(args: &RotateSecretArgs) -> Result<(), ExitError> {
     if args.drop_old {
         return change(&args.application, Change::DropOld).await;
     }
-    let secret = new_secret()?;
+    let secret = random::secret().map_err(no_randomness)?;
     change(&args.application, Change::Rotate { secret: &secret }).await?;
     hand_over(&secret, &args.application.app_id)
 }
@@ -152,10 +152,6 @@ async fn list(args: &StoreArgs) -> Result<(), ExitError> {
         print_row(&row)?;
     }
     Ok(())
-}
-
-fn new_secret() -> Result<zeroize::Zeroizing<String>, ExitError> {
-    random::secret().map_err(|_| ExitError::Software("no randomness for a secret".to_owned()))
 }
 
 const NONE_LEFT: &str = "no application is registered: any appId and appSecret get the key";

@@ -14,7 +14,7 @@ use runtime::process::output;
 use serde_json::json;
 use zeroize::Zeroizing;
 
-use super::{print_note, print_row};
+use super::{no_randomness, print_note, print_row};
 use crate::cli::user::{
     UserAccountArgs, UserAddArgs, UserCommand, UserPasswordArgs, UserSetPasswordArgs, UserTotpArgs,
     UsersFileArgs,
@@ -60,8 +60,7 @@ fn add(args: &UserAddArgs) -> Result<(), ExitError> {
         password: hash_of_new_password(&args.password, &args.account, &there)?,
         id: match &args.id {
             Some(id) => id.clone(),
-            None => random::token_id()
-                .map_err(|_| ExitError::Software("no randomness for an id".to_owned()))?,
+            None => random::token_id().map_err(no_randomness)?,
         },
         nick_name: args.nick_name.clone(),
         telephone: args.telephone.clone(),
@@ -103,8 +102,7 @@ fn set_totp(args: &UserTotpArgs) -> Result<(), ExitError> {
     if args.remove {
         return edit_user(&args.user, |user| user.totp = None);
     }
-    let secret = random::totp_secret()
-        .map_err(|_| ExitError::Software("no randomness for a secret".to_owned()))?;
+    let secret = random::totp_secret().map_err(no_randomness)?;
     let secret = Zeroizing::new(BASE32_NOPAD.encode(secret.as_slice()));
     edit_user(&args.user, |user| user.totp = Some(secret.to_string()))?;
     let address = otpauth_address(&args.label, account, &secret);
@@ -255,16 +253,7 @@ fn locked(path: &Path) -> Result<File, ExitError> {
     {
         let _ = fchown(&file, Some(users.uid()), Some(users.gid()));
     }
-    lock_file::lock(&file, LOCK_TIMEOUT).map_err(|error| {
-        if lock_file::is_busy(&error) {
-            ExitError::Unavailable(format!(
-                "{} stays locked by another process; nothing was changed",
-                name.display()
-            ))
-        } else {
-            failed(&name, &error)
-        }
-    })?;
+    lock_file::lock(&file, LOCK_TIMEOUT).map_err(|error| failed(&name, &error))?;
     Ok(file)
 }
 

@@ -340,7 +340,7 @@ fn a_command_waits_for_no_other_user_and_not_for_ever() {
     let held = fs::File::open(&lock).unwrap();
     held.lock().unwrap();
     let end = users.command("enable", "ada", &[], "");
-    end.says(69, "users.toml.lock stays locked by another process");
+    end.says(69, "users.toml.lock: locked by another process");
     assert_eq!(end.stderr.lines().count(), 1, "{}", end.stderr);
     drop(held);
     assert_eq!(users.command("enable", "ada", &[], "").code, Some(0));
