@@ -90,10 +90,9 @@ pub(crate) fn session_ended(account: &str, cause: &str) {
 }
 
 /// Logs a change of an application; `by` is the actor of a command.
-pub(crate) fn application(change: &ApplicationEvent, by: Option<&str>) {
-    let event = change.kind.name();
-    let app_id = LogText(&change.id).to_string();
-    info!(target: TARGET, %event, app_id, by, "application");
+pub(crate) fn application(event: ApplicationEvent, id: &str, by: Option<&str>) {
+    let app_id = LogText(id).to_string();
+    info!(target: TARGET, event = %event.name(), app_id, by, "application");
 }
 
 /// Logs a key event; `at` is when the key starts to sign, or is dropped, in seconds since the
@@ -154,7 +153,7 @@ pub(crate) fn registration(event: Registration, instance: &str, registry: &str) 
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::events::{ApplicationEventKind, KeyEventKind, UserChangeKind};
+    use super::events::{ApplicationEvent, KeyEventKind, UserChangeKind};
     use super::*;
 
     fn names() -> BTreeSet<String> {
@@ -169,7 +168,7 @@ mod tests {
             .chain(UserChangeKind::ALL.map(UserChangeKind::name))
             .chain(RevocationEventKind::ALL.map(RevocationEventKind::name))
             .chain(RequestEvent::ALL.map(RequestEvent::name))
-            .chain(ApplicationEventKind::ALL.map(ApplicationEventKind::name))
+            .chain(ApplicationEvent::ALL.map(ApplicationEvent::name))
             .chain(Registration::ALL.map(Registration::name))
             .chain(KeyEventKind::ALL.map(KeyEventKind::name))
             .map(str::to_owned)

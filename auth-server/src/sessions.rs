@@ -94,7 +94,7 @@ pub(crate) struct Beginning {
 
 /// A session of which a refresh token was presented that may be used.
 pub(crate) struct OpenSession {
-    pub(crate) user: User,
+    pub(crate) present: PresentUser,
     token: RefreshToken,
     of_token: Use,
     version: Version,
@@ -219,8 +219,8 @@ impl Sessions {
         let present = state.parts.users.present(&record.account);
         let is_revoked = |user: &str, began| state.is_revoked(id, user, began);
         match record.user(&token, present, is_revoked, now) {
-            Ok((user, of_token)) => Ok(OpenSession {
-                user,
+            Ok((present, of_token)) => Ok(OpenSession {
+                present,
                 token,
                 of_token,
                 version: held.version,
@@ -285,7 +285,7 @@ impl OpenSession {
     fn given(self) -> Renewed {
         let (token, access_token, issued_at) = self.record.given(&self.token);
         Renewed {
-            user: self.user,
+            user: self.present.user,
             id: token.session().text(),
             refresh_token: token.text(),
             access_token,

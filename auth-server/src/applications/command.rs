@@ -1,7 +1,7 @@
 //! Changes of an application, as functions of its record; the store swaps the result in.
 
 use super::secret_hash::SecretHashes;
-use crate::audit::events::ApplicationEventKind;
+use crate::audit::events::ApplicationEvent;
 use crate::grants::Grant;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,12 +38,12 @@ pub(crate) enum Rejected {
 
 impl Change<'_> {
     /// Returns the audit event of this change of an application, or of the absence of one.
-    pub(crate) fn event(self, record: Option<&SecretHashes>) -> ApplicationEventKind {
+    pub(crate) fn event(self, record: Option<&SecretHashes>) -> ApplicationEvent {
         match self {
-            Self::Grant { .. } => ApplicationEventKind::GrantChanged,
-            Self::Remove => ApplicationEventKind::Removed,
-            _ if record.is_none_or(SecretHashes::is_empty) => ApplicationEventKind::Added,
-            _ => ApplicationEventKind::SecretsChanged,
+            Self::Grant { .. } => ApplicationEvent::GrantChanged,
+            Self::Remove => ApplicationEvent::Removed,
+            _ if record.is_none_or(SecretHashes::is_empty) => ApplicationEvent::Added,
+            _ => ApplicationEvent::SecretsChanged,
         }
     }
 

@@ -82,10 +82,9 @@ impl MountedApplications {
         if self.errors.is_empty() && !former.errors.is_empty() {
             info!("every file of --applications-dir is usable again");
         }
-        let events = registrations.mount(self.applications.clone());
-        events
-            .iter()
-            .for_each(|event| audit::application(event, None));
+        for (id, event) in registrations.mount(self.applications.clone()) {
+            audit::application(event, id.as_str(), None);
+        }
         let count = registrations.count().unwrap_or_default();
         metrics.registered_applications.set(gauge(count));
     }

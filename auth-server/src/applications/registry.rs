@@ -9,7 +9,7 @@ use wire::rejection::Rejection;
 
 use super::secret_hash::SecretHashes;
 use super::{AppId, Applications};
-use crate::audit::events::{ApplicationEvent, ApplicationEventKind};
+use crate::audit::events::ApplicationEvent;
 use crate::grants::Grant;
 
 /// Characters of an accepted id that is logged while no application is registered: a UUID has 36, a
@@ -56,22 +56,19 @@ impl ApplicationRegistry {
     }
 
     /// Replaces the directory's applications, and returns the changes.
-    pub(crate) fn mount(&self, applications: Applications) -> Vec<ApplicationEvent> {
+    pub(crate) fn mount(&self, applications: Applications) -> Vec<(AppId, ApplicationEvent)> {
         let now = Arc::new(applications);
         let former = self.mounted.swap(Arc::clone(&now));
         let ids = former.records().chain(now.records());
         let ids: BTreeSet<_> = ids.map(|(id, _)| id).collect();
         let event = |id: &AppId| {
-            let kind = match (former.record(id.as_str()), now.record(id.as_str())) {
-                (None, _) => ApplicationEventKind::Added,
-                (_, None) => ApplicationEventKind::Removed,
+            let event = match (former.record(id.as_str()), now.record(id.as_str())) {
+                (None, _) => ApplicationEvent::Added,
+                (_, None) => ApplicationEvent::Removed,
                 (Some(former), Some(now)) if former == now => return None,
-                _ => ApplicationEventKind::SecretsChanged,
+                _ => ApplicationEvent::SecretsChanged,
             };
-            Some(ApplicationEvent {
-                id: id.to_string(),
-                kind,
-            })
+            Some((id.clone(), event))
         };
         ids.into_iter().filter_map(event).collect()
     }

@@ -62,15 +62,8 @@ named_enum! {
     }
 }
 
-/// A change of an application, for the audit log.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct ApplicationEvent {
-    pub(crate) id: String,
-    pub(crate) kind: ApplicationEventKind,
-}
-
 named_enum! {
-    pub(crate) enum ApplicationEventKind {
+    pub(crate) enum ApplicationEvent {
         Added = "application_added",
         SecretsChanged = "application_secrets_changed",
         /// The scope, audience or claims of its tokens.

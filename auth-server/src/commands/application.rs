@@ -13,7 +13,6 @@ use crate::applications::AppId;
 use crate::applications::command::Change;
 use crate::applications::secret_hash::{MIN_SECRET_LENGTH, SecretHashes};
 use crate::audit;
-use crate::audit::events::ApplicationEvent;
 use crate::cli::application::{
     ApplicationAddArgs, ApplicationArgs, ApplicationCommand, ApplicationEnsureArgs,
     ApplicationGrantArgs, GrantArgs, RotateSecretArgs,
@@ -171,10 +170,7 @@ async fn change(args: &ApplicationArgs, change: Change<'_>) -> Result<(), ExitEr
         if record.is_some_and(|record| changed.as_ref() == Ok(record)) {
             return Ok(());
         }
-        let event = ApplicationEvent {
-            id: id.to_string(),
-            kind: change.event(record),
-        };
+        let event = change.event(record);
         let changed = changed
             .map_err(|why| ExitError::Usage(format!("--app-id {id}: {why} in {location}")))?;
         let swapped = match records.swap(&there, id, &changed).await {
@@ -189,7 +185,7 @@ async fn change(args: &ApplicationArgs, change: Change<'_>) -> Result<(), ExitEr
             swapped => swapped?,
         };
         if swapped {
-            audit::application(&event, Some(&actor()));
+            audit::application(event, id.as_str(), Some(&actor()));
             print_note("servers follow within their --store-poll-interval");
             return Ok(());
         }

@@ -35,10 +35,10 @@ impl App {
     /// [`Rejection::UsersStale`].
     pub(in crate::http) async fn check_standing(
         &self,
-        user: Option<&PresentUser>,
+        user: &PresentUser,
     ) -> Result<(), Rejection> {
-        match self.recorded_users.as_ref().zip(user) {
-            Some((recorded, user)) if !recorded.knows(user).await => Err(Rejection::UsersStale),
+        match &self.recorded_users {
+            Some(recorded) if !recorded.knows(user).await => Err(Rejection::UsersStale),
             _ => Ok(()),
         }
     }

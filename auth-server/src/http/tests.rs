@@ -212,7 +212,8 @@ impl UserStore for LeavingUser {
 async fn a_user_who_is_disabled_during_a_login_gets_no_token() {
     let live_keys = LiveKeys::holding(pair(SigningType::Ecdsa));
     let mut app = app(&[], live_keys, &Applications::default());
-    app.authenticator = Authenticator::new(Arc::new(LeavingUser::default()));
+    app.users = Arc::new(LeavingUser::default());
+    app.authenticator = Authenticator::new(Arc::clone(&app.users));
     let login = request(Method::POST, "/auth/oauth/jwt/token", None, LOGIN);
     let (status, envelope) = send(&super::router(Arc::new(app)), login).await;
     assert_eq!(

@@ -173,7 +173,7 @@ impl SessionRecord {
         present: Option<PresentUser>,
         is_revoked: impl FnOnce(&str, i64) -> bool,
         now: i64,
-    ) -> Result<(User, Use), NoUser> {
+    ) -> Result<(PresentUser, Use), NoUser> {
         let of_token = self.use_of(&presented.hash(), now).ok_or(EndCause::Reuse)?;
         if self.ends <= now {
             return Err(NoUser::Expired);
@@ -185,7 +185,7 @@ impl SessionRecord {
             present.user.id == self.user_id && present.credentials == self.credentials
         });
         let present = present.ok_or(NoUser::OtherUsers)?;
-        Ok((present.user, of_token))
+        Ok((present, of_token))
     }
 
     fn use_of(&self, presented: &SecretHash, now: i64) -> Option<Use> {

@@ -11,7 +11,7 @@ use tokio::task::spawn_blocking;
 use wire::api::login::LoginRequest;
 
 use super::unknown_names::UnknownNames;
-use super::{PresentUser, User, UserStore};
+use super::{User, UserStore};
 use crate::rate_limit::{AccountLockout, Permits, RetryAfter};
 
 /// Max checks of passwords at once. Each takes 19 MiB and a core for tens of milliseconds: more than cores
@@ -49,16 +49,6 @@ impl Authenticator {
             checks: Permits::of(max_checks()),
             unknown_names: UnknownNames::new(),
         }
-    }
-
-    /// Returns false while it is unknown who may log in.
-    pub(crate) fn are_current(&self) -> bool {
-        self.users.is_current()
-    }
-
-    /// Returns the user of an account who may log in at present, with a digest of the credentials.
-    pub(crate) fn present(&self, account: &str) -> Option<PresentUser> {
-        self.users.present(account)
     }
 
     /// Returns the account as it may be logged: a digest if unknown, as it may be a mistyped
@@ -131,6 +121,7 @@ mod tests {
 
     use futures_util::future::join_all;
 
+    use super::super::PresentUser;
     use super::super::builtin::{ACCOUNT, BuiltinUser};
     use super::super::file::FileUsers;
     use super::super::file::tests::file_with;

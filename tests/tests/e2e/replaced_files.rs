@@ -32,10 +32,6 @@ fn log_in(server: &AuthServer) -> Message {
     server.anonymous().post(LOGIN, &body)
 }
 
-fn reason(response: &Message) -> String {
-    response.json()["data"]["reason"].to_string()
-}
-
 /// Waits until log, readiness report and metric have the file; the program stays ready.
 fn until_said(process: &Process, admin: SocketAddr, file: &str) {
     wait::until("the line about the file", || {
@@ -67,7 +63,7 @@ fn an_older_users_file_lets_no_user_in_who_has_left() {
     write_private(&path, &later);
     let new = plan().flags(["--users", &location]).ready();
     old.until_revoked(&token);
-    assert_eq!(reason(&log_in(&old)), "\"users_stale\"");
+    assert_eq!(log_in(&old).verdict(), "503 users_stale");
     assert_eq!(log_in(&new).status(), 401);
     let bob = new.token_of("bob", PASSWORD);
     assert_eq!(old.verdict(&bob), "200", "nothing of theirs has ended");
@@ -106,7 +102,7 @@ fn with_a_replaced_users_file_no_login_succeeds() {
     assert_eq!(done.code, Some(0), "{}", done.stderr);
     wait::until("the end of logins", || {
         let response = log_in(&server);
-        (response.status() == 503).then(|| assert_eq!(reason(&response), "\"users_stale\""))
+        (response.status() == 503).then(|| assert_eq!(response.verdict(), "503 users_stale"))
     });
     let refresh = Request::new("POST", "/auth/oauth/token")
         .line("Content-Type: application/x-www-form-urlencoded")

@@ -1,6 +1,5 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 use super::*;
-use crate::audit::events::ApplicationEventKind;
 
 fn applications(records: &[(&str, SecretHashes)]) -> Applications {
     let mut all = Applications::default();
@@ -17,12 +16,8 @@ fn unreadable(ids: &[&str]) -> Applications {
     }
 }
 
-/// One of a directory, whose actor is not known.
-fn event(id: &str, kind: ApplicationEventKind) -> ApplicationEvent {
-    ApplicationEvent {
-        id: id.to_owned(),
-        kind,
-    }
+fn event(id: &str, event: ApplicationEvent) -> (AppId, ApplicationEvent) {
+    (id.parse().unwrap(), event)
 }
 
 fn orders() -> Applications {
@@ -218,7 +213,7 @@ fn an_empty_directory_accepts_no_client() {
     let registrations = ApplicationRegistry::new(false).with_directory(stock);
     registrations.reconcile(&Applications::default());
     let removed = registrations.mount(Applications::default());
-    assert_eq!(removed, [event("stock", ApplicationEventKind::Removed)]);
+    assert_eq!(removed, [event("stock", ApplicationEvent::Removed)]);
     for (id, secret) in [("stock", "mounted"), ("any", "pair")] {
         let rejected = authorize(&registrations, id, secret);
         assert_eq!(rejected, Err(Rejection::ApplicationUnknown), "{id}");

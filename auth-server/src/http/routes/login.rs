@@ -131,27 +131,28 @@ fn parse(headers: &HeaderMap, body: &[u8]) -> Result<LoginRequest, Rejection> {
 async fn attempt(app: &App, request: LoginRequest, client: IpAddr) -> Result<Issued, Denied> {
     app.check_key()?;
     app.count_guess(client)?;
-    let users = &app.authenticator;
-    if !users.are_current() {
+    let users = &app.users;
+    if !users.is_current() {
         return Err(Rejection::UsersStale.into());
     }
     let (account, code) = (request.username.clone(), request.code.clone());
     let before = users.present(&account);
     let beginning = before.as_ref().filter(|_| app.config.refresh_tokens);
     let session = beginning.and_then(|user| Beginning::new(user, app.now()));
-    let user = users.authenticate(request, client).await?;
+    let user = app.authenticator.authenticate(request, client).await?;
     // The check takes long. A user who was disabled meanwhile is revoked by a later time than this
     // one, or is not present any more.
     let now = app.now();
-    if users.present(&account) != before {
+    let present = users.present(&account);
+    let Some(present) = present.filter(|present| before.as_ref() == Some(present)) else {
         return Err(AuthenticationError::Failed.into());
-    }
-    app.check_standing(before.as_ref()).await?;
-    let code = code.filter(|_| before.is_some_and(|user| user.has_second_factor));
+    };
+    app.check_standing(&present).await?;
+    let code = code.filter(|_| present.has_second_factor);
     if let Some((used, code)) = app.used_codes.as_ref().zip(code)
         && !(used.record(&user.id, &code).await).map_err(outcome_unknown)?
     {
-        users.count_failure(&account, client);
+        app.authenticator.count_failure(&account, client);
         return Err(AuthenticationError::Failed.into());
     }
     Ok(token_for(app, &user, session, now).await?)

@@ -44,9 +44,8 @@ pub(super) async fn refresh(
     let now = app.now();
     let session = app.sessions.open(token, now).await.map_err(rejected)?;
     app.count_proven(client)?;
-    let present = app.users.present(&session.user.account);
-    app.check_standing(present.as_ref()).await?;
-    let scope = scope(form.value("scope"), &session.user.grant)?;
+    app.check_standing(&session.present).await?;
+    let scope = scope(form.value("scope"), &session.present.user.grant)?;
     let renewed = app.sessions.renew(session, now).await.map_err(rejected)?;
     let Renewed {
         mut user,
