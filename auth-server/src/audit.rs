@@ -153,7 +153,7 @@ pub(crate) fn registration(event: Registration, instance: &str, registry: &str) 
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::events::{ApplicationEvent, KeyEventKind, UserChangeKind};
+    use super::events::{KeyEventKind, UserChangeKind};
     use super::*;
 
     fn names() -> BTreeSet<String> {
