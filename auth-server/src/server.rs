@@ -27,7 +27,7 @@ use crate::http::middleware::access_log::reject_unparsed;
 use crate::nacos::registration::Registration;
 use crate::store::Store;
 use crate::synchronization::Synchronization;
-use crate::users::reload::UsersReload;
+use crate::users::reload;
 
 /// Longest wait for requests in flight. They are short, and orchestrators grant 10 to 30 seconds in
 /// all.
@@ -146,9 +146,9 @@ fn follow_files(app: &App, background: &Supervisor) -> Result<(), ExitError> {
         Some(recorded) => {
             recorded.users.remove_unfinished();
             let registrations = Arc::clone(&synced.registrations);
-            let reload = UsersReload::new(Arc::clone(recorded), metrics.clone(), registrations);
             background.spawn_critical("recording the users", Arc::clone(recorded).follow());
-            let following = reload.watch().map_err(no_signals)?;
+            let following = reload::follow(Arc::clone(recorded), metrics.clone(), registrations);
+            let following = following.map_err(no_signals)?;
             background.spawn_critical("following the users file", following);
         }
     }

@@ -110,20 +110,14 @@ impl fmt::Display for UsersLocation {
 impl User {
     /// Returns the `info` block of the login response (contract §2.3).
     pub(crate) fn info(&self) -> UserInfo {
-        let ExtraInfo {
-            avatar,
-            telephone,
-            user_type,
-            tenant_id,
-            grade,
-        } = self.extra_info.clone();
+        let extra = self.extra_info.clone();
         UserInfo {
-            tenant_id,
-            telephone,
-            user_type,
-            avatar,
+            tenant_id: extra.tenant_id,
+            telephone: extra.telephone,
+            user_type: extra.user_type,
+            avatar: extra.avatar,
             nick_name: Some(self.nick_name.clone()),
-            grade,
+            grade: extra.grade,
         }
     }
 }

@@ -14,93 +14,87 @@ use crate::audit::events::{UserChange, UserChangeKind};
 use crate::metrics::{Metrics, gauge};
 use crate::revocations::Revocation;
 
-pub(crate) struct UsersReload {
+/// Polls for as long as the process lives.
+///
+/// # Errors
+/// Where SIGHUP cannot be received.
+pub(crate) fn follow(
     recorded: Arc<RecordedUsers>,
     metrics: Metrics,
-    /// Logs an unusable file once, not at every poll.
-    dedup: FailureDedup,
     registrations: Arc<ApplicationRegistry>,
+) -> std::io::Result<impl Future<Output = ()>> {
+    let mut timer = PollTimer::start()?;
+    metrics.users_file.users.set(gauge(recorded.users.count()));
+    metrics.users_file.users_file_usable.set(1);
+    Ok(async move {
+        // An unusable file is logged once, not at every poll.
+        let mut dedup = FailureDedup::default();
+        loop {
+            timer.next().await;
+            let changes = poll(&recorded, &metrics, &mut dedup).await;
+            if !changes.is_empty() {
+                recorded.changed();
+            }
+            revoke_applications(&recorded, &registrations, &changes);
+            if let Err(error) = recorded.revocations.flush().await {
+                debug!(%error, "revocations of applications wait for the store");
+            }
+        }
+    })
 }
 
-impl UsersReload {
-    pub(crate) fn new(
-        recorded: Arc<RecordedUsers>,
-        metrics: Metrics,
-        registrations: Arc<ApplicationRegistry>,
-    ) -> Self {
-        let of_file = &metrics.users_file;
-        of_file.users.set(gauge(recorded.users.count()));
-        of_file.users_file_usable.set(1);
-        Self {
-            recorded,
-            metrics,
-            dedup: FailureDedup::default(),
-            registrations,
-        }
-    }
-
-    /// Polls for as long as the process lives.
-    ///
-    /// # Errors
-    /// Where SIGHUP cannot be received.
-    pub(crate) fn watch(mut self) -> std::io::Result<impl Future<Output = ()>> {
-        let mut timer = PollTimer::start()?;
-        Ok(async move {
-            loop {
-                timer.next().await;
-                self.poll().await;
+/// Reads the file, and returns what has changed.
+async fn poll(
+    recorded: &RecordedUsers,
+    metrics: &Metrics,
+    dedup: &mut FailureDedup,
+) -> Vec<UserChange> {
+    let users = Arc::clone(&recorded.users);
+    let reloaded = run_blocking(move || users.reload()).await;
+    let users = &recorded.users;
+    metrics
+        .users_file
+        .users_file_usable
+        .set(reloaded.is_ok().into());
+    metrics.users_file.users.set(gauge(users.count()));
+    let (replaced, changes) = match reloaded {
+        Ok(changes) => (Ok(changes.is_some()), changes.unwrap_or_default()),
+        Err(failure) => (Err(failure), Vec::new()),
+    };
+    match dedup.transition(replaced) {
+        Some(Transition::Replaced) => {
+            audit::users_changed(users.count(), &changes);
+            for warning in users.warnings() {
+                warn!("{warning}");
             }
-        })
+        }
+        Some(Transition::Unusable(failure)) if !users.is_current() => {
+            error!(%failure, "users file: no login succeeds until a restart");
+        }
+        Some(other) => other.log("users file"),
+        None => {}
     }
+    changes
+}
 
-    async fn poll(&mut self) {
-        let users = Arc::clone(&self.recorded.users);
-        let reloaded = run_blocking(move || users.reload()).await;
-        let users = &self.recorded.users;
-        let of_file = &self.metrics.users_file;
-        of_file.users_file_usable.set(reloaded.is_ok().into());
-        of_file.users.set(gauge(users.count()));
-        let (replaced, changes) = match reloaded {
-            Ok(changes) => (Ok(changes.is_some()), changes.unwrap_or_default()),
-            Err(failure) => (Err(failure), Vec::new()),
-        };
-        match self.dedup.transition(replaced) {
-            Some(Transition::Replaced) => {
-                audit::users_changed(users.count(), &changes);
-                for warning in users.warnings() {
-                    warn!("{warning}");
-                }
-            }
-            Some(Transition::Unusable(failure)) if !users.is_current() => {
-                error!(%failure, "users file: no login succeeds until a restart");
-            }
-            Some(other) => other.log("users file"),
-            None => {}
-        }
-        if !changes.is_empty() {
-            self.recorded.changed();
-        }
-        self.revoke_applications(&changes);
-        if let Err(error) = self.recorded.revocations.flush().await {
-            debug!(%error, "revocations of applications wait for the store");
-        }
-    }
-
-    /// Revokes the tokens of applications that have the name of a new user: services could take them
-    /// for the user's.
-    fn revoke_applications(&self, changes: &[UserChange]) {
-        let now = self.recorded.clock.now();
-        let added = changes.iter().filter(|it| it.kind == UserChangeKind::Added);
-        let names = added.flat_map(|it| {
-            let present = self.recorded.users.present(&it.account);
-            let id = present.map(|present| present.user.id);
-            [Some(it.account.clone()), id]
-        });
-        let names: BTreeSet<_> = names.flatten().collect();
-        let taken = names
-            .iter()
-            .filter_map(|name| self.registrations.registered_id(name));
-        let revocations = taken.map(|id| Revocation::of_application(id.to_string(), now));
-        self.recorded.revocations.note(revocations);
-    }
+/// Revokes the tokens of applications that have the name of a new user: services could take them for
+/// the user's.
+fn revoke_applications(
+    recorded: &RecordedUsers,
+    registrations: &ApplicationRegistry,
+    changes: &[UserChange],
+) {
+    let now = recorded.clock.now();
+    let added = changes.iter().filter(|it| it.kind == UserChangeKind::Added);
+    let names = added.flat_map(|it| {
+        let present = recorded.users.present(&it.account);
+        let id = present.map(|present| present.user.id);
+        [Some(it.account.clone()), id]
+    });
+    let names: BTreeSet<_> = names.flatten().collect();
+    let taken = names
+        .iter()
+        .filter_map(|name| registrations.registered_id(name));
+    let revocations = taken.map(|id| Revocation::of_application(id.to_string(), now));
+    recorded.revocations.note(revocations);
 }

@@ -19,7 +19,6 @@ use crate::http::issuance::token_id;
 use crate::http::response::{ErrorResponse, store_rejection};
 use crate::http::{body, response};
 use crate::metrics::OK;
-use crate::rate_limit::RetryAfter;
 use crate::sessions::Beginning;
 use crate::store::StoreError;
 use crate::users::User;
@@ -92,15 +91,6 @@ impl From<AuthenticationError> for Denied {
     }
 }
 
-impl From<RetryAfter> for Denied {
-    fn from(wait: RetryAfter) -> Self {
-        Self {
-            response: wait.into(),
-            event: RequestEvent::LoginLimited,
-        }
-    }
-}
-
 /// For a reason unrelated to the user.
 impl From<Rejection> for Denied {
     fn from(rejection: Rejection) -> Self {
@@ -130,7 +120,10 @@ fn parse(headers: &HeaderMap, body: &[u8]) -> Result<LoginRequest, Rejection> {
 
 async fn attempt(app: &App, request: LoginRequest, client: IpAddr) -> Result<Issued, Denied> {
     app.check_key()?;
-    app.count_guess(client)?;
+    app.count_guess(client).map_err(|wait| Denied {
+        response: wait.into(),
+        event: RequestEvent::LoginLimited,
+    })?;
     let users = &app.users;
     if !users.is_current() {
         return Err(Rejection::UsersStale.into());
