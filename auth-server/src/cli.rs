@@ -143,13 +143,24 @@ pub(crate) enum KeysCommand {
     /// Print the keys, each as JSON on a line: id, role and time
     Show(KeyArgs),
     /// Publish a next key, which signs a lead later; print its id and when that is
-    Rotate(KeysRotateArgs),
+    Rotate {
+        #[command(flatten)]
+        keys: KeyArgs,
+        #[command(flatten)]
+        lead: LeadArgs,
+    },
     /// End the validity of a key at once; the current one is replaced by the next or a fresh one
     // One id in 4096 begins with -h: asking for help instead would look like a success.
     #[command(disable_help_flag = true)]
     Revoke(KeysRevokeArgs),
     /// Install the key pair of another system in a store without one: its tokens stay valid
-    Import(KeysImportArgs),
+    Import {
+        #[command(flatten)]
+        keys: KeyArgs,
+        /// File that holds the private key: PKCS#8 as PEM, not encrypted; with hmac the shared secret
+        #[arg(long, value_name = "FILE")]
+        private_key_file: PathBuf,
+    },
     /// Encrypt the store with the first key-encryption key, or decrypt it where that is clear; run it twice,
     /// one --store-poll-interval apart
     Reencrypt(KeyArgs),
@@ -163,23 +174,6 @@ pub(crate) struct KeyArgs {
     pub(crate) store: StoreArgs,
     #[command(flatten)]
     pub(crate) signing: SigningArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct KeysImportArgs {
-    #[command(flatten)]
-    pub(crate) keys: KeyArgs,
-    /// File that holds the private key: PKCS#8 as PEM, not encrypted; with hmac the shared secret
-    #[arg(long, value_name = "FILE")]
-    pub(crate) private_key_file: PathBuf,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct KeysRotateArgs {
-    #[command(flatten)]
-    pub(crate) keys: KeyArgs,
-    #[command(flatten)]
-    pub(crate) lead: LeadArgs,
 }
 
 #[derive(Debug, Args)]

@@ -11,16 +11,41 @@ use crate::grants::{Audience, NamedClaim, Scope};
 #[derive(Debug, Subcommand)]
 pub(crate) enum ApplicationCommand {
     /// Register an application and print its generated secret, once
-    Add(ApplicationAddArgs),
+    Add {
+        #[command(flatten)]
+        application: ApplicationArgs,
+        #[command(flatten)]
+        grant: GrantArgs,
+    },
     /// Make a secret that others hold already valid: register the application with it, or add it to
     /// the one that is; may be repeated
-    Ensure(ApplicationEnsureArgs),
+    Ensure {
+        #[command(flatten)]
+        application: ApplicationArgs,
+        /// File that holds the secret: 32 or more random characters, which the application is given too
+        #[arg(long, value_name = "FILE")]
+        app_secret_file: PathBuf,
+    },
     /// Print the registered applications, each as JSON on a line
     List(StoreArgs),
     /// Replace what tokens an application may obtain (client credentials, RFC 6749 §4.4)
-    Grant(ApplicationGrantArgs),
+    Grant {
+        #[command(flatten)]
+        application: ApplicationArgs,
+        #[command(flatten)]
+        grant: GrantArgs,
+        /// Take everything away: the application fetches keys and obtains no token
+        #[arg(long, conflicts_with_all = ["audience", "scope", "claim"])]
+        none: bool,
+    },
     /// Make another secret valid and print it, once; the one before it stays valid
-    RotateSecret(RotateSecretArgs),
+    RotateSecret {
+        #[command(flatten)]
+        application: ApplicationArgs,
+        /// Make no secret; end the validity of all but the newest, unless only one is valid
+        #[arg(long)]
+        drop_old: bool,
+    },
     /// Take an application's registration away
     Remove(ApplicationArgs),
 }
@@ -35,14 +60,6 @@ pub(crate) struct ApplicationArgs {
     pub(crate) app_id: AppId,
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct ApplicationAddArgs {
-    #[command(flatten)]
-    pub(crate) application: ApplicationArgs,
-    #[command(flatten)]
-    pub(crate) grant: GrantArgs,
-}
-
 /// The tokens that an application may obtain.
 #[derive(Debug, Args)]
 pub(crate) struct GrantArgs {
@@ -55,33 +72,4 @@ pub(crate) struct GrantArgs {
     /// Further claim of its tokens: NAME=TEXT, or NAME:=JSON for another value; repeatable
     #[arg(long, value_name = "CLAIM")]
     pub(crate) claim: Vec<NamedClaim>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ApplicationGrantArgs {
-    #[command(flatten)]
-    pub(crate) application: ApplicationArgs,
-    #[command(flatten)]
-    pub(crate) grant: GrantArgs,
-    /// Take everything away: the application fetches keys and obtains no token
-    #[arg(long, conflicts_with_all = ["audience", "scope", "claim"])]
-    pub(crate) none: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ApplicationEnsureArgs {
-    #[command(flatten)]
-    pub(crate) application: ApplicationArgs,
-    /// File that holds the secret: 32 or more random characters, which the application is given too
-    #[arg(long, value_name = "FILE")]
-    pub(crate) app_secret_file: PathBuf,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct RotateSecretArgs {
-    #[command(flatten)]
-    pub(crate) application: ApplicationArgs,
-    /// Make no secret; end the validity of all but the newest, unless only one is valid
-    #[arg(long)]
-    pub(crate) drop_old: bool,
 }

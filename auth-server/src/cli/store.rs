@@ -11,16 +11,13 @@ use crate::store::redis::credentials::CredentialFiles;
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
     /// Copy a file: store into a new file, also beside a running server
-    Backup(StoreBackupArgs),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct StoreBackupArgs {
-    /// The file to make; one that exists is not overwritten
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
-    #[command(flatten)]
-    pub(crate) store: StoreArgs,
+    Backup {
+        /// The file to make; one that exists is not overwritten
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        #[command(flatten)]
+        store: StoreArgs,
+    },
 }
 
 #[derive(Debug, Args, Serialize)]

@@ -12,7 +12,12 @@ pub(crate) enum UserCommand {
     /// Print the users, each as JSON on a line
     List(UsersFileArgs),
     /// Ask for a new password of a user
-    SetPassword(UserSetPasswordArgs),
+    SetPassword {
+        #[command(flatten)]
+        user: UserAccountArgs,
+        #[command(flatten)]
+        password: UserPasswordArgs,
+    },
     /// Require verification codes of a user (TOTP), and print the address for an authenticator, once
     SetTotp(UserTotpArgs),
     /// Keep a user from logging in; servers revoke the user's tokens when they read the file
@@ -90,14 +95,6 @@ pub(crate) struct UserTotpArgs {
     /// Let the user log in without codes again
     #[arg(long)]
     pub(crate) remove: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct UserSetPasswordArgs {
-    #[command(flatten)]
-    pub(crate) user: UserAccountArgs,
-    #[command(flatten)]
-    pub(crate) password: UserPasswordArgs,
 }
 
 /// One user of the file.

@@ -1,5 +1,7 @@
 //! `application …`: changes the store while servers run, which apply it at their next poll.
 
+use std::path::Path;
+
 use runtime::files::secret_file;
 use runtime::logs::sanitize::LogText;
 use runtime::process::exit::ExitError;
@@ -13,10 +15,7 @@ use crate::applications::AppId;
 use crate::applications::command::Change;
 use crate::applications::secret_hash::{MIN_SECRET_LENGTH, SecretHashes};
 use crate::audit;
-use crate::cli::application::{
-    ApplicationAddArgs, ApplicationArgs, ApplicationCommand, ApplicationEnsureArgs,
-    ApplicationGrantArgs, GrantArgs, RotateSecretArgs,
-};
+use crate::cli::application::{ApplicationArgs, ApplicationCommand, GrantArgs};
 use crate::cli::store::StoreArgs;
 use crate::grants::{FurtherClaims, Grant};
 use crate::random;
@@ -30,35 +29,46 @@ const MAX_GRANT_BYTES: usize = 4096;
 
 pub(crate) async fn run(command: &ApplicationCommand) -> Result<(), ExitError> {
     match command {
-        ApplicationCommand::Add(args) => add(args).await,
-        ApplicationCommand::Ensure(args) => ensure(args).await,
+        ApplicationCommand::Add { application, grant } => add(application, grant).await,
+        ApplicationCommand::Ensure {
+            application,
+            app_secret_file,
+        } => ensure(application, app_secret_file).await,
         ApplicationCommand::List(args) => list(args).await,
-        ApplicationCommand::Grant(args) => grant(args).await,
-        ApplicationCommand::RotateSecret(args) => rotate_secret(args).await,
+        ApplicationCommand::Grant {
+            application,
+            grant: args,
+            none,
+        } => grant(application, args, *none).await,
+        ApplicationCommand::RotateSecret {
+            application,
+            drop_old: true,
+        } => change(application, Change::DropOld).await,
+        ApplicationCommand::RotateSecret { application, .. } => rotate_secret(application).await,
         ApplicationCommand::Remove(args) => remove(args).await,
     }
 }
 
-async fn add(args: &ApplicationAddArgs) -> Result<(), ExitError> {
-    let grant = grant_of(&args.grant, &args.application.app_id)?;
+async fn add(args: &ApplicationArgs, grant: &GrantArgs) -> Result<(), ExitError> {
+    let grant = grant_of(grant, &args.app_id)?;
     let secret = random::secret().map_err(no_randomness)?;
     let add = Change::Add {
         secret: &secret,
         grant: &grant,
     };
-    change(&args.application, add).await?;
-    hand_over(&secret, &args.application.app_id)
+    change(args, add).await?;
+    hand_over(&secret, &args.app_id)
 }
 
-async fn grant(args: &ApplicationGrantArgs) -> Result<(), ExitError> {
-    let grant = grant_of(&args.grant, &args.application.app_id)?;
-    if grant == Grant::default() && !args.none {
+async fn grant(args: &ApplicationArgs, grant: &GrantArgs, none: bool) -> Result<(), ExitError> {
+    let grant = grant_of(grant, &args.app_id)?;
+    if grant == Grant::default() && !none {
         return Err(ExitError::Usage(
             "nothing is granted: say --audience, --scope or --claim, or --none to take all away"
                 .to_owned(),
         ));
     }
-    change(&args.application, Change::Grant { grant: &grant }).await
+    change(args, Change::Grant { grant: &grant }).await
 }
 
 fn grant_of(args: &GrantArgs, id: &AppId) -> Result<Grant, ExitError> {
@@ -82,25 +92,22 @@ fn grant_of(args: &GrantArgs, id: &AppId) -> Result<Grant, ExitError> {
     Ok(grant)
 }
 
-async fn ensure(args: &ApplicationEnsureArgs) -> Result<(), ExitError> {
-    let secret = secret_file::read(&args.app_secret_file)?;
+async fn ensure(args: &ApplicationArgs, file: &Path) -> Result<(), ExitError> {
+    let secret = secret_file::read(file)?;
     if secret.len() < MIN_SECRET_LENGTH {
         return Err(ExitError::Config(format!(
             "--app-secret-file {}: shorter than {MIN_SECRET_LENGTH} characters: \
              a secret is random text, as application add makes it",
-            args.app_secret_file.display()
+            file.display()
         )));
     }
-    change(&args.application, Change::Ensure { secret: &secret }).await
+    change(args, Change::Ensure { secret: &secret }).await
 }
 
-async fn rotate_secret(args: &RotateSecretArgs) -> Result<(), ExitError> {
-    if args.drop_old {
-        return change(&args.application, Change::DropOld).await;
-    }
+async fn rotate_secret(args: &ApplicationArgs) -> Result<(), ExitError> {
     let secret = random::secret().map_err(no_randomness)?;
-    change(&args.application, Change::Rotate { secret: &secret }).await?;
-    hand_over(&secret, &args.application.app_id)
+    change(args, Change::Rotate { secret: &secret }).await?;
+    hand_over(&secret, &args.app_id)
 }
 
 /// Prints a new secret; the store holds only its hash.

@@ -3,6 +3,7 @@
 mod listing;
 mod reencrypt;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use runtime::files::secret_file;
@@ -17,7 +18,7 @@ use super::store::CommandStore;
 use super::{actor, print, print_note, print_row};
 use crate::audit;
 use crate::audit::events::{KeyEvent, KeyEventKind};
-use crate::cli::{KeyArgs, KeysCommand, KeysImportArgs, KeysRevokeArgs, KeysRotateArgs};
+use crate::cli::{KeyArgs, KeysCommand, KeysRevokeArgs, LeadArgs};
 use crate::keys::StoredKeys;
 use crate::keys::pair::SigningKeyPair;
 use crate::keys::ring::KeyRing;
@@ -28,9 +29,12 @@ use crate::store::location::StoreLocation;
 pub(crate) async fn run(command: &KeysCommand) -> Result<(), ExitError> {
     match command {
         KeysCommand::Show(args) => show(args).await,
-        KeysCommand::Rotate(args) => rotate(args).await,
+        KeysCommand::Rotate { keys, lead } => rotate(keys, lead).await,
         KeysCommand::Revoke(args) => revoke(args).await,
-        KeysCommand::Import(args) => import(args).await,
+        KeysCommand::Import {
+            keys,
+            private_key_file,
+        } => import(keys, private_key_file).await,
         KeysCommand::Reencrypt(args) => reencrypt(args).await,
         KeysCommand::ExportPublic(args) => export_public(args).await,
     }
@@ -53,9 +57,9 @@ async fn show(args: &KeyArgs) -> Result<(), ExitError> {
 }
 
 /// Publishes a next key; simultaneous calls result in one key, which all of them print.
-async fn rotate(args: &KeysRotateArgs) -> Result<(), ExitError> {
-    let keys = KeysInStore::open(&args.keys).await?;
-    rotate_in(&keys, args.lead.rotation_lead.get().into()).await
+async fn rotate(args: &KeyArgs, lead: &LeadArgs) -> Result<(), ExitError> {
+    let keys = KeysInStore::open(args).await?;
+    rotate_in(&keys, lead.rotation_lead.get().into()).await
 }
 
 async fn rotate_in(keys: &KeysInStore, lead: i64) -> Result<(), ExitError> {
@@ -118,12 +122,11 @@ async fn revoke(args: &KeysRevokeArgs) -> Result<(), ExitError> {
 }
 
 /// Installs a pair in a store without one; again is no error.
-async fn import(args: &KeysImportArgs) -> Result<(), ExitError> {
+async fn import(args: &KeyArgs, file: &Path) -> Result<(), ExitError> {
     let KeysInStore {
         store,
         signing_type,
-    } = KeysInStore::open(&args.keys).await?;
-    let file = &args.private_key_file;
+    } = KeysInStore::open(args).await?;
     let pair = SigningKeyPair::of_private(signing_type, secret_file::read(file)?);
     let pair = pair.map(Arc::new).map_err(|error| {
         ExitError::Config(format!("--private-key-file {}: {error}", file.display()))

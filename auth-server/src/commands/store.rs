@@ -17,10 +17,10 @@ use crate::store::location::StoreLocation;
 use crate::store::{Change, Outcome, StoreError};
 
 pub(crate) fn run(command: &StoreCommand) -> Result<(), ExitError> {
-    let StoreCommand::Backup(args) = command;
-    let location = store_location(&args.store)?;
-    location.backup(&args.file)?;
-    print(&format!("{location} is copied to {}", args.file.display()))
+    let StoreCommand::Backup { file, store } = command;
+    let location = store_location(store)?;
+    location.backup(file)?;
+    print(&format!("{location} is copied to {}", file.display()))
 }
 
 /// The store of a command, opened.

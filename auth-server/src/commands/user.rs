@@ -16,8 +16,7 @@ use zeroize::Zeroizing;
 
 use super::{no_randomness, print_note, print_row};
 use crate::cli::user::{
-    UserAccountArgs, UserAddArgs, UserCommand, UserPasswordArgs, UserSetPasswordArgs, UserTotpArgs,
-    UsersFileArgs,
+    UserAccountArgs, UserAddArgs, UserCommand, UserPasswordArgs, UserTotpArgs, UsersFileArgs,
 };
 use crate::grants::FurtherClaims;
 use crate::random;
@@ -39,7 +38,7 @@ pub(crate) fn run(command: &UserCommand) -> Result<(), ExitError> {
     match command {
         UserCommand::Add(args) => add(args),
         UserCommand::List(args) => list(args),
-        UserCommand::SetPassword(args) => set_password(args),
+        UserCommand::SetPassword { user, password } => set_password(user, password),
         UserCommand::SetTotp(args) => set_totp(args),
         UserCommand::Disable(args) => edit_user(args, |user| user.disabled = true),
         UserCommand::Enable(args) => edit_user(args, |user| user.disabled = false),
@@ -87,14 +86,14 @@ fn remove(UserAccountArgs { file, account }: &UserAccountArgs) -> Result<(), Exi
     })
 }
 
-fn set_password(args: &UserSetPasswordArgs) -> Result<(), ExitError> {
-    let UserAccountArgs { file, account } = &args.user;
+fn set_password(args: &UserAccountArgs, password: &UserPasswordArgs) -> Result<(), ExitError> {
+    let UserAccountArgs { file, account } = args;
     let there = users(file)?;
     if !there.knows(account) {
         return Err(unfit(account, NO_ACCOUNT));
     }
-    let hash = hash_of_new_password(&args.password, account, &there)?;
-    edit_user(&args.user, |user| user.password = hash)
+    let hash = hash_of_new_password(password, account, &there)?;
+    edit_user(args, |user| user.password = hash)
 }
 
 fn set_totp(args: &UserTotpArgs) -> Result<(), ExitError> {
