@@ -5,12 +5,11 @@ use std::path::Path;
 use runtime::files::secret_file;
 use runtime::logs::sanitize::LogText;
 use runtime::process::exit::ExitError;
-use runtime::process::output;
 use serde_json::json;
 
 use super::revoke::end_application;
 use super::store::CommandStore;
-use super::{actor, no_randomness, print_note, print_row};
+use super::{actor, hand_over, no_randomness, print_note, print_row};
 use crate::applications::AppId;
 use crate::applications::command::Change;
 use crate::applications::secret_hash::{MIN_SECRET_LENGTH, SecretHashes};
@@ -57,7 +56,7 @@ async fn add(args: &ApplicationArgs, grant: &GrantArgs) -> Result<(), ExitError>
         grant: &grant,
     };
     change(args, add).await?;
-    hand_over(&secret, &args.app_id)
+    hand_over(&secret, &format!("--app-id {}", args.app_id), ANOTHER)
 }
 
 async fn grant(args: &ApplicationArgs, grant: &GrantArgs, none: bool) -> Result<(), ExitError> {
@@ -107,17 +106,7 @@ async fn ensure(args: &ApplicationArgs, file: &Path) -> Result<(), ExitError> {
 async fn rotate_secret(args: &ApplicationArgs) -> Result<(), ExitError> {
     let secret = random::secret().map_err(no_randomness)?;
     change(args, Change::Rotate { secret: &secret }).await?;
-    hand_over(&secret, &args.app_id)
-}
-
-/// Prints a new secret; the store holds only its hash.
-fn hand_over(secret: &str, id: &AppId) -> Result<(), ExitError> {
-    output::hand_over(secret).map_err(|error| {
-        ExitError::Software(format!(
-            "standard output: {error}: the new secret of --app-id {id} is lost; \
-             application rotate-secret makes another"
-        ))
-    })
+    hand_over(&secret, &format!("--app-id {}", args.app_id), ANOTHER)
 }
 
 async fn remove(args: &ApplicationArgs) -> Result<(), ExitError> {
@@ -160,6 +149,7 @@ async fn list(args: &StoreArgs) -> Result<(), ExitError> {
     Ok(())
 }
 
+const ANOTHER: &str = "application rotate-secret";
 const NONE_LEFT: &str = "no application is registered: any appId and appSecret get the key";
 
 /// Reads, decides and swaps, until no other change came in between.

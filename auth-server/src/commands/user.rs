@@ -10,11 +10,10 @@ use data_encoding::BASE32_NOPAD;
 use runtime::files::lock_file;
 use runtime::files::owner_only_file;
 use runtime::process::exit::ExitError;
-use runtime::process::output;
 use serde_json::json;
 use zeroize::Zeroizing;
 
-use super::{no_randomness, print_note, print_row};
+use super::{hand_over, no_randomness, print_note, print_row};
 use crate::cli::user::{
     UserAccountArgs, UserAddArgs, UserCommand, UserPasswordArgs, UserTotpArgs, UsersFileArgs,
 };
@@ -105,11 +104,7 @@ fn set_totp(args: &UserTotpArgs) -> Result<(), ExitError> {
     let secret = Zeroizing::new(BASE32_NOPAD.encode(secret.as_slice()));
     edit_user(&args.user, |user| user.totp = Some(secret.to_string()))?;
     let address = otpauth_address(&args.label, account, &secret);
-    output::hand_over(&address).map_err(|error| {
-        ExitError::Software(format!(
-            "standard output: {error}: the secret of --account {account} is lost; user set-totp makes another"
-        ))
-    })
+    hand_over(&address, &format!("--account {account}"), "user set-totp")
 }
 
 /// Returns the address that authenticators read, as text or as a QR code.

@@ -250,11 +250,4 @@ pub(crate) mod tests {
         assert!(users.reload().is_err());
         assert!(knows(&users, "ada"));
     }
-
-    #[test]
-    fn at_the_start_it_has_to_be_right() {
-        let file = file_with(&["ada", "ada"]);
-        assert!(FileUsers::open(file.path().to_owned()).is_err());
-        assert!(FileUsers::open("/nonexistent".into()).is_err());
-    }
 }

@@ -124,28 +124,4 @@ mod tests {
             assert_eq!(read(&fields, form), Ok(expected), "{field:?} {form}");
         }
     }
-
-    #[test]
-    fn missing_unreadable_and_ambiguous_credentials_differ() {
-        let jobs = basic("jobs:s");
-        let without_colon = basic("jobs");
-        for (fields, form, expected) in [
-            (&[][..], "", Rejection::ApplicationUnknown),
-            (&[], "client_id=jobs", Rejection::ApplicationUnknown),
-            (&[], "client_secret=s", Rejection::ApplicationUnknown),
-            (&["Bearer a.b.c"], "", Rejection::ApplicationUnknown),
-            (&["Basic"], "", Rejection::ApplicationUnknown),
-            (&["Basic !"], "", Rejection::ApplicationUnknown),
-            (&[&without_colon], "", Rejection::ApplicationUnknown),
-            (
-                &[&jobs],
-                "client_id=jobs&client_secret=s",
-                Rejection::CredentialsAmbiguous,
-            ),
-            (&[&jobs], "client_id=other", Rejection::CredentialsAmbiguous),
-            (&[&jobs, &jobs], "", Rejection::AuthorizationRepeated),
-        ] {
-            assert_eq!(read(fields, form), Err(expected), "{fields:?} {form}");
-        }
-    }
 }

