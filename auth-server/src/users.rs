@@ -62,9 +62,6 @@ pub(crate) trait UserStore: fmt::Debug + Send + Sync {
     /// in.
     fn present(&self, account: &str) -> Option<PresentUser>;
 
-    /// Returns true for an existing account. For logs only: no response may depend on it.
-    fn knows(&self, account: &str) -> bool;
-
     /// Returns true for the account or the id of a user. An application of this name could be taken
     /// for the user (RFC 9700 §4.15).
     fn is_user(&self, name: &str) -> bool;

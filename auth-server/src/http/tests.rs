@@ -195,10 +195,6 @@ impl UserStore for LeavingUser {
         BuiltinUser.present(account).filter(|_| !is_gone)
     }
 
-    fn knows(&self, _: &str) -> bool {
-        true
-    }
-
     fn is_user(&self, _: &str) -> bool {
         true
     }

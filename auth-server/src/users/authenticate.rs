@@ -54,7 +54,8 @@ impl Authenticator {
     /// Returns the account as it may be logged: a digest if unknown, as it may be a mistyped
     /// password.
     pub(crate) fn loggable<'t>(&self, typed: &'t str) -> Cow<'t, str> {
-        if typed.is_empty() || self.users.knows(typed) {
+        let users = &self.users;
+        if typed.is_empty() || !users.checks_passwords() || users.is_user(typed) {
             typed.into()
         } else {
             self.unknown_names.digest(typed).into()
@@ -195,18 +196,6 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn after_a_failure_many_guesses_at_once_are_one() {
-        let users = of_a_file(&["ada"]);
-        let first = log_in(&users, "ada", "x").await;
-        assert_eq!(first, Err(AuthenticationError::Failed));
-        tokio::time::sleep(Duration::from_millis(1100)).await;
-        let guesses: Vec<_> = (0..50).map(|n| n.to_string()).collect();
-        let outcomes = join_all(guesses.iter().map(|guess| log_in(&users, "ada", guess))).await;
-        let checked = |outcome: &&Result<_, _>| **outcome == Err(AuthenticationError::Failed);
-        assert_eq!(outcomes.iter().filter(checked).count(), 1);
-    }
-
-    #[tokio::test]
     async fn many_right_ones_at_once_are_all_let_in() {
         let users = of_a_file(&["ada"]);
         let logins = (0..100).map(|_| log_in(&users, "ada", "ada's"));
@@ -234,10 +223,6 @@ mod tests {
 
         fn present(&self, account: &str) -> Option<PresentUser> {
             BuiltinUser.present(account)
-        }
-
-        fn knows(&self, _: &str) -> bool {
-            true
         }
 
         fn is_user(&self, _: &str) -> bool {

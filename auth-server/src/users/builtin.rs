@@ -28,10 +28,6 @@ impl UserStore for BuiltinUser {
         })
     }
 
-    fn knows(&self, _: &str) -> bool {
-        true
-    }
-
     fn is_user(&self, name: &str) -> bool {
         [ID, ACCOUNT].contains(&name)
     }

@@ -131,10 +131,6 @@ impl UserStore for FileUsers {
         self.loaded.load().users.present(account)
     }
 
-    fn knows(&self, account: &str) -> bool {
-        self.loaded.load().users.knows(account)
-    }
-
     fn is_user(&self, name: &str) -> bool {
         self.loaded.load().users.is_user(name)
     }

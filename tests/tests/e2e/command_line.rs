@@ -231,6 +231,6 @@ fn a_new_secret_that_cannot_be_printed_is_a_failure() {
         drop(reader);
         let (code, complaint) = end_with(Program::AuthServer, &words, writer);
         assert_eq!(code, Some(70), "{command}: {complaint}");
-        has(&complaint, "the new secret of --app-id orders is lost");
+        has(&complaint, "the secret of --app-id orders is lost");
     }
 }
