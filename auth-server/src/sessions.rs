@@ -398,13 +398,5 @@ fn log_surplus(error: &StoreError) {
     warn!(%error, "a user's oldest session stays, beyond the limit");
 }
 
-/// Logs an error that is not the client's.
-pub(crate) fn log_error(error: &SessionError) {
-    match error {
-        SessionError::Ended | SessionError::OtherUsers => {}
-        SessionError::Store(error) => warn!(%error, "a session is not available"),
-    }
-}
-
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
-use tracing::error;
+use tracing::{error, warn};
 use wire::api::envelope::Envelope;
 use wire::http::cors::Endpoint;
 use wire::rejection::Rejection;
@@ -95,8 +95,9 @@ pub(in crate::http) fn error_response(error: ErrorResponse) -> Response {
     response
 }
 
-/// Returns the rejection for an error of the store, which its caller logs.
-pub(in crate::http) const fn store_rejection(error: &StoreError) -> Rejection {
+/// Logs an error of the store, and its effect.
+pub(in crate::http) fn store_rejection(error: &StoreError, effect: &str) -> Rejection {
+    warn!(%error, "{effect}");
     match error {
         StoreError::Unclear(_) => Rejection::StoreOutcomeUnknown,
         StoreError::Unavailable(_) | StoreError::Unusable(_) => Rejection::StoreUnavailable,

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use http::HeaderMap;
-use tracing::warn;
 use wire::api::envelope::MSG_LOGIN_SUCCEEDED;
 use wire::api::login::{AccessTokenInfo, LoginRequest};
 use wire::rejection::Rejection;
@@ -190,8 +189,7 @@ async fn token_for(
 }
 
 fn outcome_unknown(error: StoreError) -> Rejection {
-    warn!(%error, "a login has no known outcome");
-    store_rejection(&error)
+    store_rejection(&error, "a login has no known outcome")
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use http::HeaderMap;
 use serde_json::json;
-use tracing::warn;
 use wire::api::envelope::MSG_OPERATION_SUCCEEDED;
 use wire::rejection::Rejection;
 use wire::token::bearer::{self, Bearer};
@@ -74,10 +73,7 @@ async fn end(app: &App, token: &str, client: IpAddr) -> Result<(), ErrorResponse
 /// Returns false where there was nothing to end.
 async fn end_session(app: &App, id: SessionId, verified: Option<i64>) -> Result<bool, Rejection> {
     let ended = app.sessions.end(id, EndCause::Logout, verified).await;
-    ended.map_err(|error| {
-        warn!(%error, "a session cannot be ended");
-        store_rejection(&error)
-    })
+    ended.map_err(|error| store_rejection(&error, "a session cannot be ended"))
 }
 
 async fn end_access_token(app: &App, token: &str, client: IpAddr) -> Result<(), ErrorResponse> {
@@ -113,10 +109,8 @@ async fn append(app: &App, revocation: Revocation) -> Result<(), Rejection> {
         .revocations
         .append(&[revocation], Vec::new())
         .await;
-    stored.map(drop).map_err(|error| {
-        warn!(%error, "a token is not revoked");
-        store_rejection(&error)
-    })
+    let stored = stored.map_err(|error| store_rejection(&error, "a token is not revoked"));
+    stored.map(drop)
 }
 
 /// Returns the revocation of a verified token; `None` for one without an id, which this server does

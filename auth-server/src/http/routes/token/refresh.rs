@@ -10,7 +10,7 @@ use super::{Issued, REFRESH_TOKEN, scope};
 use crate::app::App;
 use crate::http::oauth::AccessToken;
 use crate::http::response::{ErrorResponse, store_rejection};
-use crate::sessions::{Renewed, SessionError, log_error};
+use crate::sessions::{Renewed, SessionError};
 
 const CREDENTIALS: &str =
     "a session belongs to no application: leave out client_secret and Authorization: Basic";
@@ -72,10 +72,9 @@ pub(super) async fn refresh(
 }
 
 fn rejected(error: SessionError) -> Rejection {
-    log_error(&error);
     match error {
         SessionError::Ended => Rejection::GrantInvalid,
         SessionError::OtherUsers => Rejection::UsersStale,
-        SessionError::Store(error) => store_rejection(&error),
+        SessionError::Store(error) => store_rejection(&error, "a session is not available"),
     }
 }
