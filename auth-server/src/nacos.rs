@@ -45,28 +45,19 @@ impl RegistryConfig {
     /// # Errors
     /// [`ExitError::Config`], one line that names the flag and repeats no password.
     pub(crate) fn from_args(args: &ServeArgs) -> Result<Option<Self>, ExitError> {
-        let advertised = args
-            .registration
-            .advertise
-            .as_deref()
-            .map(Advertised::parse)
-            .transpose();
+        let (url, advertise) = (&args.registration.registry, &args.registration.advertise);
         let rejected = |error| ExitError::Config(format!("--advertise: {error}"));
+        let advertised = advertise.as_deref().map(Advertised::parse).transpose();
         let advertised = advertised.map_err(rejected)?;
-        let url = args.registration.registry.as_str();
         if url == NONE {
             return Ok(None);
         }
         let settings = RegistrySettings::of_server(url)
             .map_err(|error| ExitError::Config(format!("{FLAG}: {error}")))?;
-        let settings = settings.configured(FLAG)?;
-        let advertised = match advertised {
-            Some(advertised) => advertised,
-            None => Advertised::from_listen(args.listening.listen).map_err(rejected)?,
-        };
+        let listen = || Advertised::from_listen(args.listening.listen);
         Ok(Some(Self {
-            settings,
-            advertised,
+            settings: settings.configured(FLAG)?,
+            advertised: advertised.map_or_else(listen, Ok).map_err(rejected)?,
         }))
     }
 }
