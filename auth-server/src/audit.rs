@@ -75,7 +75,7 @@ pub(crate) fn request(line: &RequestLine<'_>) {
         scope = line.scope,
         jti = line.token.map(|token| display(&token.token_id)),
         kid = line.token.map(|token| display(&token.key_id)),
-        request_id = line.ids.and_then(|ids| ids.request_id.as_ref()).map(display),
+        request_id = line.ids.map(|ids| display(&ids.request_id)),
         trace_id = line.ids.and_then(|ids| ids.trace_id.as_ref()).map(display),
         "request"
     );

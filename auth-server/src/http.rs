@@ -10,7 +10,7 @@ pub(crate) mod routes;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::middleware::{from_fn, from_fn_with_state, map_response};
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{get, post};
 use wire::interceptor::USER_DETAILS_PATH;
@@ -19,7 +19,6 @@ use wire::rejection::Rejection;
 use self::middleware::access_log::log_request;
 use self::middleware::authenticate::authenticate_request;
 use self::middleware::in_flight::with_permit;
-use self::middleware::security_headers::security_headers;
 use self::routes::current_user::current_user;
 use self::routes::dev::{DEV_PAGE_PATH, DEV_TOKEN_PATH, dev_page, dev_token, for_this_machine};
 use self::routes::jwks::{JWKS_PATH, jwks};
@@ -71,7 +70,6 @@ pub(crate) fn router(app: Arc<App>) -> Router {
     router
         .layer(from_fn_with_state(Arc::clone(&app), authenticate_request))
         .layer(from_fn_with_state(Arc::clone(&app), with_permit))
-        .layer(map_response(security_headers))
         .layer(from_fn_with_state(Arc::clone(&app), log_request))
         .with_state(app)
 }

@@ -5,9 +5,9 @@ use wire::http::trace::{RequestId, TraceId};
 use wire::keys::KeyId;
 
 /// Ids that correlate log lines of a request, across programs.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct RequestIds {
-    pub(crate) request_id: Option<RequestId>,
+    pub(crate) request_id: RequestId,
     pub(crate) trace_id: Option<TraceId>,
 }
 

@@ -1,4 +1,4 @@
-//! The outermost layer: access log, rejection counter, CORS headers and request id.
+//! The outermost layer: access log, rejection counter, headers of every response and request id.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,11 +8,12 @@ use axum::body::HttpBody;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use http::{HeaderMap, Method, Uri};
-use runtime::logs::access_log::{AccessLine, LoggedPath};
+use http::{Method, Uri};
+use runtime::logs::access_log::{AccessLine, LoggedPath, short};
 use wire::http::trace::{REQUEST_ID, RequestId, TraceId};
 use wire::rejection::Rejection;
 
+use super::security_headers;
 use super::server_span::ServerSpan;
 use crate::app::App;
 use crate::audit::events::RequestIds;
@@ -47,7 +48,7 @@ fn log(app: &App, record: &RequestRecord, response: &Response) {
         client: Some(record.client),
         duration: Some(duration),
         bytes: response.body().size_hint().exact(),
-        request_id: record.ids.request_id.as_ref(),
+        request_id: Some(&record.ids.request_id),
         trace_id: record.ids.trace_id,
         ..AccessLine::default()
     }
@@ -71,11 +72,6 @@ pub(crate) fn reject_unparsed(app: &App, rejection: Rejection, client: IpAddr) -
     raw_http1_response(rejection)
 }
 
-/// Returns the id that the request brings, or a new one.
-fn request_id(headers: &HeaderMap) -> RequestId {
-    RequestId::received(headers).unwrap_or_else(|| RequestId::new(random::number()))
-}
-
 const fn outcome(rejected: bool) -> &'static str {
     if rejected { "refused" } else { "answered" }
 }
@@ -92,7 +88,8 @@ pub(crate) async fn log_request(
         uri: request.uri().clone(),
         client: app.client_of(request.extensions(), headers),
         ids: RequestIds {
-            request_id: Some(request_id(headers)),
+            request_id: RequestId::received(headers)
+                .unwrap_or_else(|| RequestId::new(random::number())),
             trace_id: span.trace_id().or_else(|| TraceId::received(headers)),
         },
         began: Instant::now(),
@@ -101,15 +98,13 @@ pub(crate) async fn log_request(
     let cors = cors.response_fields(headers);
     request.extensions_mut().insert(record.ids.clone());
     let mut response = next.run(request).await;
+    let fields = response.headers_mut();
+    security_headers::add(fields);
     // Appended: a response may have a `Vary` of its own.
     for (name, value) in cors {
-        response.headers_mut().append(name, value);
+        fields.append(name, value);
     }
-    if let Some(id) = &record.ids.request_id {
-        response
-            .headers_mut()
-            .insert(REQUEST_ID, id.value().clone());
-    }
+    fields.insert(REQUEST_ID, record.ids.request_id.value().clone());
     log(&app, &record, &response);
     span.end(record.client, &response);
     response

@@ -1,6 +1,5 @@
 //! Browser headers of every response on the public port, unless the response sets its own.
 
-use axum::response::Response;
 use http::header::{HeaderName, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS};
 use http::{HeaderMap, HeaderValue};
 
@@ -12,11 +11,6 @@ const HEADERS: [(HeaderName, HeaderValue); 3] = [
     // A path may hold private data.
     (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
 ];
-
-pub(crate) async fn security_headers(mut response: Response) -> Response {
-    add(response.headers_mut());
-    response
-}
 
 pub(crate) fn add(headers: &mut HeaderMap) {
     for (name, value) in HEADERS {
