@@ -22,19 +22,11 @@ pub(crate) enum Change<'a> {
     Remove,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Rejected {
-    #[error("this application is registered already")]
-    Registered,
-    #[error("no such application is registered")]
-    NotRegistered,
-    #[error("this secret was dropped, and a dropped one never becomes valid again; make another")]
-    Dropped,
-    #[error(
-        "nothing to drop (rotate-secret, then --drop-old, ends a leaked secret): only one secret is valid"
-    )]
-    NothingToDrop,
-}
+const REGISTERED: &str = "this application is registered already";
+const NOT_REGISTERED: &str = "no such application is registered";
+const DROPPED: &str =
+    "this secret was dropped, and a dropped one never becomes valid again; make another";
+const NOTHING_TO_DROP: &str = "nothing to drop (rotate-secret, then --drop-old, ends a leaked secret): only one secret is valid";
 
 impl Change<'_> {
     /// Returns the audit event of this change of an application, or of the absence of one.
@@ -50,9 +42,8 @@ impl Change<'_> {
     /// Returns the changed record.
     ///
     /// # Errors
-    /// [`Rejected`] if the application does not exist (for [`Change::Add`]: exists), or nothing can
-    /// be dropped.
-    pub(crate) fn apply(self, record: Option<&SecretHashes>) -> Result<SecretHashes, Rejected> {
+    /// If the application does not exist (for [`Change::Add`]: exists), or nothing can be dropped.
+    pub(crate) fn apply(self, record: Option<&SecretHashes>) -> Result<SecretHashes, &'static str> {
         let registered = record.filter(|secrets| !secrets.is_empty());
         // The record of a removed application says which secrets were dropped.
         let first = |secret| {
@@ -63,19 +54,19 @@ impl Change<'_> {
         };
         match (self, registered) {
             (Self::Add { secret, grant }, None) => Ok(granted(first(secret), grant)),
-            (Self::Add { .. }, Some(_)) => Err(Rejected::Registered),
+            (Self::Add { .. }, Some(_)) => Err(REGISTERED),
             (Self::Ensure { secret }, _) if record.is_some_and(|it| it.is_dropped(secret)) => {
-                Err(Rejected::Dropped)
+                Err(DROPPED)
             }
             (Self::Ensure { secret }, None) => Ok(first(secret)),
             (Self::Ensure { secret }, Some(secrets)) if secrets.match_any(secret) => {
                 Ok(secrets.clone())
             }
             (Self::Ensure { secret }, Some(secrets)) => Ok(secrets.with_new(secret)),
-            (_, None) => Err(Rejected::NotRegistered),
+            (_, None) => Err(NOT_REGISTERED),
             (Self::Grant { grant }, Some(secrets)) => Ok(granted(secrets.clone(), grant)),
             (Self::Rotate { secret }, Some(secrets)) => Ok(secrets.with_new(secret)),
-            (Self::DropOld, Some(secrets)) if secrets.len() < 2 => Err(Rejected::NothingToDrop),
+            (Self::DropOld, Some(secrets)) if secrets.len() < 2 => Err(NOTHING_TO_DROP),
             (Self::DropOld, Some(secrets)) => Ok(secrets.newest()),
             (Self::Remove, Some(secrets)) => Ok(secrets.removed()),
         }
@@ -127,30 +118,30 @@ mod tests {
         for (change, record, expected) in [
             (add, None, Ok(&one)),
             (add, Some(&removed), Ok(&again)),
-            (add, Some(&two), Err(Rejected::Registered)),
-            (grant, None, Err(Rejected::NotRegistered)),
-            (grant, Some(&removed), Err(Rejected::NotRegistered)),
+            (add, Some(&two), Err(REGISTERED)),
+            (grant, None, Err(NOT_REGISTERED)),
+            (grant, Some(&removed), Err(NOT_REGISTERED)),
             (grant, Some(&one), Ok(&granted)),
             (grant, Some(&granted), Ok(&granted)),
             (withdraw, Some(&granted), Ok(&withdrawn)),
             (withdraw, Some(&one), Ok(&one)),
             (rotate, Some(&one), Ok(&two)),
-            (rotate, None, Err(Rejected::NotRegistered)),
-            (rotate, Some(&removed), Err(Rejected::NotRegistered)),
+            (rotate, None, Err(NOT_REGISTERED)),
+            (rotate, Some(&removed), Err(NOT_REGISTERED)),
             (ensure_a, None, Ok(&one)),
             (ensure_a, Some(&removed), Ok(&again)),
             (ensure_a, Some(&one), Ok(&one)),
             (ensure_a, Some(&two), Ok(&two)),
             (ensure_b, Some(&one), Ok(&two)),
             (Change::DropOld, Some(&two), Ok(&dropped_a)),
-            (ensure_a, Some(&dropped_a), Err(Rejected::Dropped)),
+            (ensure_a, Some(&dropped_a), Err(DROPPED)),
             (ensure_b, Some(&dropped_a), Ok(&dropped_a)),
-            (ensure_a, Some(&two.removed()), Err(Rejected::Dropped)),
-            (Change::DropOld, Some(&one), Err(Rejected::NothingToDrop)),
-            (Change::DropOld, None, Err(Rejected::NotRegistered)),
+            (ensure_a, Some(&two.removed()), Err(DROPPED)),
+            (Change::DropOld, Some(&one), Err(NOTHING_TO_DROP)),
+            (Change::DropOld, None, Err(NOT_REGISTERED)),
             (Change::Remove, Some(&two), Ok(&two.removed())),
-            (Change::Remove, Some(&removed), Err(Rejected::NotRegistered)),
-            (Change::Remove, None, Err(Rejected::NotRegistered)),
+            (Change::Remove, Some(&removed), Err(NOT_REGISTERED)),
+            (Change::Remove, None, Err(NOT_REGISTERED)),
         ] {
             assert_eq!(
                 change.apply(record).as_ref(),
