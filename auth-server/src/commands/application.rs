@@ -110,8 +110,8 @@ async fn rotate_secret(args: &ApplicationArgs) -> Result<(), ExitError> {
 }
 
 async fn remove(args: &ApplicationArgs) -> Result<(), ExitError> {
-    change(args, Change::Remove).await?;
     let store = CommandStore::open(&args.store).await?;
+    change_in(&store, &args.app_id, Change::Remove).await?;
     let ended = end_application(&store, &args.app_id).await;
     ended.map_err(|failure| {
         failure.reworded(|why| {
@@ -152,10 +152,18 @@ async fn list(args: &StoreArgs) -> Result<(), ExitError> {
 const ANOTHER: &str = "application rotate-secret";
 const NONE_LEFT: &str = "no application is registered: any appId and appSecret get the key";
 
-/// Reads, decides and swaps, until no other change came in between.
 async fn change(args: &ApplicationArgs, change: Change<'_>) -> Result<(), ExitError> {
-    let store = CommandStore::open(&args.store).await?;
-    let (records, location, id) = (store.applications(), &store.location, &args.app_id);
+    change_in(
+        &CommandStore::open(&args.store).await?,
+        &args.app_id,
+        change,
+    )
+    .await
+}
+
+/// Reads, decides and swaps, until no other change came in between.
+async fn change_in(store: &CommandStore, id: &AppId, change: Change<'_>) -> Result<(), ExitError> {
+    let (records, location) = (store.applications(), &store.location);
     for _ in 0..TRIES {
         let there = records.read().await?;
         let record = there.record(id.as_str());
