@@ -249,59 +249,6 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_one_line_naming_the_flag() {
-        for (flags, start) in [
-            (["--store", "mysql://x"], "--store: "),
-            (["--store", "file:"], "--store: "),
-            (["--store", "redis://"], "--store: "),
-            (
-                ["--static-dir", "/nonexistent"],
-                "--static-dir /nonexistent: ",
-            ),
-            (
-                ["--store-password-file", "/nonexistent"],
-                "--store-password-file: ",
-            ),
-            (["--store-ca", "/nonexistent"], "--store-ca: /nonexistent: "),
-            (
-                ["--key-encryption-key-file", "/nonexistent"],
-                "--key-encryption-key-file: secret file /nonexistent: ",
-            ),
-            (
-                ["--key-encryption-key", "hush"],
-                "--key-encryption-key: expected 32 random bytes",
-            ),
-            (
-                ["--key-encryption-key", "clear"],
-                "--key-encryption-key: 'clear' comes before a key",
-            ),
-            (
-                ["--issuer=x", "--require-encrypted-keys"],
-                "--require-encrypted-keys: needs a key-encryption key",
-            ),
-            (
-                ["--users", "file:/nonexistent"],
-                "--users file:/nonexistent: secret file /nonexistent: ",
-            ),
-            (
-                ["--applications-dir", "/nonexistent"],
-                "--applications-dir /nonexistent: ",
-            ),
-            (
-                ["--registry", "zookeeper://:hush@x"],
-                "--registry: expected nacos://",
-            ),
-            (["--registry", "nacos://me@a"], "--registry: a user needs"),
-            (["--registry", "nacos://10.0.0.9"], "--advertise: needed"),
-            (["--advertise", "0.0.0.0:9000"], "--advertise: "),
-        ] {
-            let failure = config(&flags).err().unwrap();
-            assert_eq!(failure.code(), 78);
-            assert!(failure.to_string().starts_with(start), "{failure}");
-        }
-    }
-
-    #[test]
     fn an_issuer_is_a_url_or_a_name() {
         for (issuer, expected) in [
             ("https://login.example/auth", true),

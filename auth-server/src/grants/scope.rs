@@ -55,11 +55,8 @@ impl From<Scope> for String {
 
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, value) in self.0.iter().enumerate() {
-            let separator = if index == 0 { "" } else { " " };
-            write!(f, "{separator}{value}")?;
-        }
-        Ok(())
+        let values: Vec<_> = self.0.iter().map(String::as_str).collect();
+        f.write_str(&values.join(" "))
     }
 }
 

@@ -171,7 +171,6 @@ fn part(value: &impl Serialize) -> Result<String, serde_json::Error> {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use serde_json::{Value, json};
     use wire::keys::signing_type::SigningType;
 
     use super::*;
@@ -189,79 +188,6 @@ mod tests {
         issuer
             .issue(pair, &builtin_user(), NOW, ("id".into(), None))
             .unwrap()
-    }
-
-    fn decoded(token: &str, index: usize) -> Value {
-        let part = token.split('.').nth(index).unwrap();
-        serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).unwrap()).unwrap()
-    }
-
-    #[test]
-    fn contract_2_4_the_payload_says_who_the_user_is() {
-        assert_eq!(
-            decoded(&issue(&pair(SigningType::Ecdsa)), 1),
-            json!({
-                "iss": "auth", "sub": "1", "iat": NOW, "nbf": NOW, "exp": NOW + 18_000, "jti": "id",
-                "username": "admin", "nickName": "Administrator", "userId": "1",
-                "extraInfo": {"userType": "member"}
-            })
-        );
-    }
-
-    #[test]
-    fn a_user_s_grant_stands_beside_the_contract_s_claims() {
-        let pair = pair(SigningType::Ecdsa);
-        let mut user = builtin_user();
-        let grant = r#"{"scope":"b a","audience":["orders"],"claims":{"roles":["x"]}}"#;
-        user.grant = serde_json::from_str(grant).unwrap();
-        let issuer = TokenIssuer {
-            issuer: "auth".into(),
-            audience: vec!["stock".into()],
-            lifetime: 60,
-        };
-        let token = issuer
-            .issue(&pair, &user, NOW, ("id".into(), None))
-            .unwrap();
-        assert_eq!(
-            decoded(&token, 1),
-            json!({
-                "iss": "auth", "sub": "1", "aud": ["orders"], "iat": NOW, "nbf": NOW,
-                "exp": NOW + 60, "jti": "id", "username": "admin", "nickName": "Administrator",
-                "userId": "1", "extraInfo": {"userType": "member"}, "scope": "a b", "roles": ["x"]
-            })
-        );
-        assert_eq!(decoded(&token, 0)["typ"], "JWT");
-    }
-
-    #[test]
-    fn rfc_9068_an_application_is_subject_and_client() {
-        let pair = pair(SigningType::Ecdsa);
-        let issuer = TokenIssuer {
-            issuer: "https://auth.example/auth".into(),
-            audience: vec!["common".into()],
-            lifetime: 60,
-        };
-        let grant = r#"{"scope":"a b","audience":["orders"],"claims":{"tenant":"t1"}}"#;
-        let machine = Machine {
-            id: &"jobs".parse().unwrap(),
-            grant: &serde_json::from_str(grant).unwrap(),
-            scope: &"a".parse().unwrap(),
-        };
-        let token = issuer.issue_to_application(&pair, machine, NOW, "id".into());
-        let token = token.unwrap();
-        assert_eq!(
-            decoded(&token, 0),
-            json!({"typ": "at+jwt", "alg": "ES256", "kid": pair.id().as_str()})
-        );
-        assert_eq!(
-            decoded(&token, 1),
-            json!({
-                "iss": "https://auth.example/auth", "sub": "jobs", "aud": ["orders"], "iat": NOW,
-                "nbf": NOW, "exp": NOW + 60, "jti": "id", "username": "jobs", "userId": "jobs",
-                "extraInfo": {"userType": "application"}, "client_id": "jobs", "scope": "a",
-                "tenant": "t1"
-            })
-        );
     }
 
     #[test]

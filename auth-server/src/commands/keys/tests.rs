@@ -156,25 +156,6 @@ async fn a_missing_key_is_a_wrong_argument_and_no_pair_means_wait() {
 }
 
 #[tokio::test]
-async fn a_shared_secret_is_not_printed_as_a_public_key() {
-    let words = [
-        "auth-server",
-        "keys",
-        "export-public",
-        "--signing-type=hmac",
-    ];
-    let Command::Keys(command) = runtime::command_line::parse_words::<Cli>(words)
-        .unwrap()
-        .command
-    else {
-        unreachable!("a keys command")
-    };
-    let failure = run(&command).await.unwrap_err();
-    assert_eq!(failure.code(), 64);
-    assert!(failure.to_string().contains("no public half"), "{failure}");
-}
-
-#[tokio::test]
 async fn keys_show_names_every_key_and_no_half() {
     let installation = Installation::new().await;
     installation.run("rotate").await.unwrap();
