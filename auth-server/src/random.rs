@@ -15,22 +15,10 @@ pub(crate) fn token_id() -> Result<String, Unspecified> {
     text::<16>()
 }
 
-/// Random bytes for a refresh token, or for the part of a `jti` behind the session.
+/// Random bytes for a refresh token, the secret of verification codes, or the salt of a password.
 pub(crate) fn bytes<const BYTES: usize>() -> Result<Zeroizing<[u8; BYTES]>, Unspecified> {
     let mut bytes = Zeroizing::new([0; BYTES]);
     rand::fill(bytes.as_mut_slice())?;
-    Ok(bytes)
-}
-
-/// 20 random bytes, as RFC 4226 §4 recommends for the secret of verification codes.
-pub(crate) fn totp_secret() -> Result<Zeroizing<[u8; 20]>, Unspecified> {
-    bytes()
-}
-
-/// 16 random bytes, as RFC 9106 §3.1 recommends for the salt of a password.
-pub(crate) fn salt() -> Result<[u8; 16], Unspecified> {
-    let mut bytes = [0; 16];
-    rand::fill(&mut bytes)?;
     Ok(bytes)
 }
 

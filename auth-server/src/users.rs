@@ -12,7 +12,6 @@ pub(crate) mod recorded;
 pub(crate) mod reload;
 pub(crate) mod toml_schema;
 pub(crate) mod totp;
-mod unknown_names;
 pub(crate) mod users_file;
 
 use std::fmt;

@@ -100,7 +100,8 @@ fn set_totp(args: &UserTotpArgs) -> Result<(), ExitError> {
     if args.remove {
         return edit_user(&args.user, |user| user.totp = None);
     }
-    let secret = random::totp_secret().map_err(no_randomness)?;
+    // As many bytes as RFC 4226 §4 recommends.
+    let secret = random::bytes::<20>().map_err(no_randomness)?;
     let secret = Zeroizing::new(BASE32_NOPAD.encode(secret.as_slice()));
     edit_user(&args.user, |user| user.totp = Some(secret.to_string()))?;
     let address = otpauth_address(&args.label, account, &secret);

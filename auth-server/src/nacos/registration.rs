@@ -50,7 +50,6 @@ impl Registration {
             live_keys,
             metrics,
             listed: None,
-            has_begun: false,
         };
         let task = background.spawn_critical_until_shutdown("the registration", async {
             worker.run(stopped).await;
@@ -78,8 +77,6 @@ struct Worker {
     metrics: Metrics,
     /// Logged when it changes; `None` until the first attempt has ended.
     listed: Option<bool>,
-    /// True from the first attempt on: a registration that was sent is undone.
-    has_begun: bool,
 }
 
 impl Worker {
@@ -89,7 +86,8 @@ impl Worker {
             _ = stopped => {}
             () = self.keep_listed() => {}
         }
-        if self.has_begun {
+        // A registration that was sent may have arrived; without a key none was.
+        if self.live_keys.load().is_some() {
             self.withdraw().await;
         }
     }
@@ -98,7 +96,6 @@ impl Worker {
         while self.live_keys.load().is_none() {
             tokio::time::sleep(KEY_PAUSE).await;
         }
-        self.has_begun = true;
         let mut after_failure = FIRST_PAUSE;
         loop {
             let listed = match self.listed {

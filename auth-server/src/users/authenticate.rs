@@ -1,6 +1,7 @@
 //! Authentication with rate limits: the only way to a user store.
 
 use std::borrow::Cow;
+use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::thread::available_parallelism;
@@ -10,7 +11,6 @@ use runtime::process::clock::unix_now;
 use tokio::task::spawn_blocking;
 use wire::api::login::LoginRequest;
 
-use super::unknown_names::UnknownNames;
 use super::{User, UserStore};
 use crate::rate_limit::{AccountLockout, Permits, RetryAfter};
 
@@ -23,7 +23,9 @@ pub(crate) struct Authenticator {
     locks: Arc<AccountLockout>,
     /// Of checks at once.
     checks: Permits,
-    unknown_names: UnknownNames,
+    /// Makes log substitutes for names that are no accounts: equal ones are recognized, and none can be
+    /// guessed without this random key.
+    unknown_names: RandomState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +49,7 @@ impl Authenticator {
             users,
             locks: Arc::new(AccountLockout::new()),
             checks: Permits::of(max_checks()),
-            unknown_names: UnknownNames::new(),
+            unknown_names: RandomState::new(),
         }
     }
 
@@ -58,7 +60,8 @@ impl Authenticator {
         if typed.is_empty() || !users.checks_passwords() || users.is_user(typed) {
             typed.into()
         } else {
-            self.unknown_names.digest(typed).into()
+            let digest = self.unknown_names.hash_one(typed);
+            format!("[unknown {digest:016x}]").into()
         }
     }
 

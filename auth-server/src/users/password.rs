@@ -146,9 +146,10 @@ fn is_bearable(params: &Params) -> bool {
 /// # Errors
 /// Without randomness for the salt, and those of argon2.
 pub(crate) fn hash(password: &str, params: &Params) -> Result<String, String> {
-    let salt = random::salt().map_err(|_| "no randomness for a salt")?;
+    // As many bytes as RFC 9106 §3.1 recommends.
+    let salt = random::bytes::<16>().map_err(|_| "no randomness for a salt")?;
     let hashed = || {
-        let salt = SaltString::encode_b64(&salt)?;
+        let salt = SaltString::encode_b64(salt.as_slice())?;
         let cost = Params::new(params.m_cost(), params.t_cost(), params.p_cost(), None)?;
         let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, cost);
         let form = Zeroizing::new(compatible(password));
