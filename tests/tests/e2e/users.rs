@@ -214,8 +214,14 @@ fn a_flood_of_logins_from_many_networks_is_turned_away_and_ends() {
     let users = slowly_checked();
     let server = behind_a_gateway(&users);
     let guess = |n: usize| login_at(&server, &format!("10.{n}.0.1"), &format!("nobody-{n}"), "x");
+    let owner = || login_from(&server, "192.0.2.1", "enchantress").status();
+    assert_eq!(owner(), 200);
     let responses: Vec<_> = thread::scope(|scope| {
         let guesses: Vec<_> = (0..100).map(|n| scope.spawn(move || guess(n))).collect();
+        // A client that has logged in before has a place of its own.
+        for _ in 0..3 {
+            assert_eq!(owner(), 200);
+        }
         let responses = guesses.into_iter().map(|guess| guess.join().unwrap());
         responses.collect()
     });
@@ -226,7 +232,7 @@ fn a_flood_of_logins_from_many_networks_is_turned_away_and_ends() {
     let (checked, away) = (count("401 login_failed"), count("503 server_busy"));
     assert_eq!(checked + away, 100);
     assert!(checked > 0 && away > 0, "{checked} {away}");
-    let user = login_from(&server, "192.0.2.1", "enchantress");
+    let user = login_from(&server, "192.0.2.2", "enchantress");
     assert_eq!(user.status(), 200);
 }
 
