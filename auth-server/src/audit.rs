@@ -11,7 +11,6 @@ use std::net::{IpAddr, SocketAddr};
 use runtime::logs::rejection_lines::RejectionLine;
 use runtime::logs::sanitize::LogText;
 use runtime::named_enum;
-use tracing::field::display;
 use tracing::info;
 
 use self::events::{

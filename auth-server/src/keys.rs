@@ -13,8 +13,6 @@ pub(crate) mod update;
 
 use std::fmt;
 
-use wire::keys::VerificationKey;
-use wire::keys::signing_type::SigningType;
 use zeroize::Zeroizing;
 
 /// The values under the two store keys (contract §2.6). In hmac mode both are the shared secret.
@@ -22,21 +20,6 @@ use zeroize::Zeroizing;
 pub(crate) struct StoredKeyPair {
     pub(crate) private: Zeroizing<String>,
     pub(crate) public: Zeroizing<String>,
-}
-
-impl StoredKeyPair {
-    /// Returns the type of the pair; for an unusable pair a type that fits none.
-    pub(crate) fn signing_type(&self) -> SigningType {
-        let fits = |signing_type: &SigningType| {
-            VerificationKey::parse(*signing_type, &self.public).is_ok()
-        };
-        let mut asymmetric = [SigningType::Rsa, SigningType::Ecdsa].into_iter();
-        match asymmetric.find(fits) {
-            Some(signing_type) => signing_type,
-            None if self.private == self.public => SigningType::Hmac,
-            None => SigningType::default(),
-        }
-    }
 }
 
 /// Redacts both halves: in hmac mode the public one is the secret too.

@@ -200,8 +200,7 @@ async fn lost_applications_are_put_back_before_anything_is_open() {
     server.poll().await;
     let there = server.store.applications().read().await.unwrap();
     assert!(there.accepts("orders", "right"));
-    let now = std::time::Instant::now();
-    assert!(server.registrations.authorize("any", "pair", now).is_err());
+    assert!(server.registrations.authorize("any", "pair").is_err());
     assert_eq!(server.keys(), server.store.keys().await);
 }
 
@@ -223,11 +222,10 @@ async fn servers_agree_on_the_later_record_of_an_application() {
         one.poll().await;
         two.poll().await;
         assert_eq!(applications.version().await, settled, "no one writes again");
-        let now = std::time::Instant::now();
         for server in [&one, &two] {
-            let accepts = server.registrations.authorize("orders", counts, now);
+            let accepts = server.registrations.authorize("orders", counts);
             assert_eq!(accepts, Ok(()), "{counts}");
-            let rejected = server.registrations.authorize("orders", lost, now);
+            let rejected = server.registrations.authorize("orders", lost);
             assert!(rejected.is_err(), "{lost}");
         }
     }
@@ -245,11 +243,10 @@ async fn a_bad_record_of_an_application_stops_nothing_but_itself() {
     server.poll().await;
     assert_eq!(server.ring(), revoked);
     assert!(server.note().unwrap().contains("orders"));
-    let now = std::time::Instant::now();
-    assert!(server.registrations.authorize("any", "pair", now).is_err());
+    assert!(server.registrations.authorize("any", "pair").is_err());
     server.store.lose_application().await;
     server.poll().await;
-    assert!(server.registrations.authorize("any", "pair", now).is_err());
+    assert!(server.registrations.authorize("any", "pair").is_err());
     assert!(server.note().unwrap().contains("orders"));
     server.store.register().await;
     server.poll().await;

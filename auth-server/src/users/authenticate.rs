@@ -23,6 +23,8 @@ pub(crate) struct Authenticator {
     locks: Arc<AccountLockout>,
     /// Of checks at once.
     checks: Permits,
+    /// One more, for clients from which the account has logged in: a flood of others leaves it free.
+    for_known: Permits,
     /// Makes log substitutes for names that are no accounts: equal ones are recognized, and none can be
     /// guessed without this random key.
     unknown_names: RandomState,
@@ -49,6 +51,7 @@ impl Authenticator {
             users,
             locks: Arc::new(AccountLockout::new()),
             checks: Permits::of(max_checks()),
+            for_known: Permits::of(1),
             unknown_names: RandomState::new(),
         }
     }
@@ -77,7 +80,10 @@ impl Authenticator {
         self.locks
             .check(&request.username, client, Instant::now())?;
         let is_known = self.locks.knows(&request.username, client);
-        let permit = self.checks.take(is_known).await;
+        let permit = tokio::select! {
+            permit = self.checks.take() => permit,
+            permit = self.for_known.take(), if is_known => permit,
+        };
         let permit = permit.ok_or(AuthenticationError::Busy)?;
         // Checked again: others of the same client may have failed while this attempt waited.
         let attempt = self

@@ -10,6 +10,7 @@ use tests::auth_server::{
 };
 use tests::client::Request;
 use tests::echo_service::EchoService;
+use tests::expect::has;
 use tests::message::Message;
 use tests::sidecar::{Sidecar, SidecarPlan};
 use tests::tables::{self, TokenRequestRow, TokenRequestTable, Verdicts};

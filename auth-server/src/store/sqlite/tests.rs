@@ -76,10 +76,7 @@ async fn what_each_mount_opens_to_a_group_is_closed_again() {
         assert!(preview.get(&application("a")).await.unwrap().is_some());
         assert_eq!(modes(), opened, "a preview leaves everything");
         assert!(open(&data).get(&application("a")).await.unwrap().is_some());
-        assert!(
-            modes()[0] & 0o022 == 0 && modes()[1] == 0o600,
-            "{opened:o?}"
-        );
+        assert!(modes()[0] & 0o022 == 0 && modes()[1] == 0o600, "{opened:?}");
     }
     fs::remove_file(&file).unwrap();
     chmod(&data, 0o2770);
