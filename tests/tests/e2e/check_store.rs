@@ -54,11 +54,11 @@ const ROWS: [Row; 16] = [
     row("below a file", RSA, 78, |data| {
         fs::write(data.parent().unwrap(), "").unwrap();
     }),
-    row("open to others", RSA, 78, |data| {
+    row("open to others", RSA, 0, |data| {
         served(data);
         chmod(data, 0o777);
     }),
-    row("a database open to others", RSA, 78, |data| {
+    row("a database open to others", RSA, 0, |data| {
         served(data);
         chmod(&data.join(DATABASE), 0o644);
     }),

@@ -390,7 +390,11 @@ fn each_token_request_is_counted_and_written_down() {
             .lines()
             .filter_map(|line| serde_json::from_str(line).ok());
         let lines = lines.filter(|line: &Value| line["target"] == "audit");
-        let lines: Vec<Value> = lines.filter(|line| line["message"] == "token").collect();
+        let is_token = |line: &Value| {
+            let event = line["event"].as_str();
+            event.is_some_and(|event| event.starts_with("token_"))
+        };
+        let lines: Vec<Value> = lines.filter(is_token).collect();
         let rejected = lines.iter().filter(|line| line["event"] == "token_refused");
         (rejected.count() >= 2).then_some(lines)
     });
