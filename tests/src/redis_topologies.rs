@@ -95,6 +95,16 @@ impl Watched {
         wait::until("another master", || self.master().map(drop));
     }
 
+    /// Kills both servers; returns the address of the master, which the Sentinels still name.
+    ///
+    /// # Panics
+    /// Without a master.
+    pub fn lose_servers(&mut self) -> SocketAddr {
+        let master = self.master().expect("a master").served_at();
+        self.servers.clear();
+        master
+    }
+
     /// Switches to the replica through the Sentinels, with both servers alive.
     ///
     /// # Panics

@@ -17,12 +17,13 @@ use std::time::Duration;
 
 use ::redis::{Cmd, ErrorKind, FromRedisValue, RedisError, ServerErrorKind};
 use async_trait::async_trait;
+use runtime::net::host_port::without_credentials;
 use tokio::time::timeout;
 use zeroize::Zeroizing;
 
 use self::address::Address;
 use self::client::CurrentEndpoint;
-use self::connection::Connection;
+use self::connection::{Connection, Failed};
 use self::credentials::Credentials;
 use super::{
     CALL_TIMEOUT, Change, Key, Kind, LogEntry, Outcome, Store, StoreError, Stored, Version,
@@ -127,8 +128,9 @@ return 1
 pub(crate) struct RedisStore {
     route: CurrentEndpoint,
     /// The address without user and password.
-    redacted: String,
-    is_in_clear: bool,
+    pub(super) redacted: String,
+    /// True if data leaves this host unencrypted.
+    pub(super) is_in_clear: bool,
 }
 
 impl std::fmt::Debug for RedisStore {
@@ -145,54 +147,50 @@ impl RedisStore {
     pub(crate) fn new(address: &str, access: Credentials) -> Result<Self, String> {
         let Address {
             endpoint,
-            redacted,
             is_in_clear,
-        } = Address::parse(address, &access, TIMEOUT)?;
+        } = Address::parse(address, &access)?;
+        // A socket's password stands in the query.
+        let (named, _) = address.split_once('?').unwrap_or((address, ""));
         Ok(Self {
-            route: CurrentEndpoint::new(address, access, endpoint, TIMEOUT),
-            redacted,
+            route: CurrentEndpoint::new(address, access, endpoint),
+            redacted: without_credentials(named),
             is_in_clear,
         })
-    }
-
-    /// Returns true if data leaves this host unencrypted.
-    pub(crate) const fn is_in_clear(&self) -> bool {
-        self.is_in_clear
-    }
-
-    /// Returns the address without user and password.
-    pub(crate) fn redacted(&self) -> &str {
-        &self.redacted
     }
 
     /// Runs an idempotent command.
     pub(crate) async fn call<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreError> {
         let done = self.twice(command).await;
-        done.map_err(|failed| self.failed(&failed.error))
+        done.map_err(|failed| self.error(&failed))
     }
 
     /// Runs a command that may run twice, with one retry.
     async fn twice<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Failed> {
-        let first = match self.attempt(command).await {
-            Err(failed) if is_worth_repeating(&failed.error) => failed,
-            outcome => return outcome,
+        let attempts = async {
+            let first = match self.attempt(command).await {
+                Err(failed) if is_worth_repeating(&failed.error) => failed,
+                outcome => return outcome,
+            };
+            tokio::time::sleep(PAUSE).await;
+            self.attempt(command).await.map_err(|last| Failed {
+                may_have_arrived: first.may_have_arrived || last.may_have_arrived,
+                ..last
+            })
         };
-        tokio::time::sleep(PAUSE).await;
-        self.attempt(command).await.map_err(|last| Failed {
-            may_have_arrived: first.may_have_arrived || last.may_have_arrived,
-            ..last
+        let done = timeout(CALL_TIMEOUT, attempts).await;
+        done.unwrap_or_else(|_| {
+            Err(Failed {
+                may_have_arrived: true,
+                ..RedisError::from((ErrorKind::Io, "no response")).into()
+            })
         })
     }
 
     async fn attempt<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Failed> {
-        let connected = Connection::open(&*self.route.endpoint().await, TIMEOUT).await;
-        let mut connection = connected.map_err(|error| Failed {
-            may_have_arrived: false,
-            error,
-        })?;
+        let mut connection = Connection::open(&*self.route.endpoint().await).await?;
         connection.query(command).await.map_err(|error| Failed {
             may_have_arrived: !is_rejected(&error),
-            error,
+            ..error.into()
         })
     }
 
@@ -200,8 +198,8 @@ impl RedisStore {
     async fn commit_once(&self, command: &Cmd) -> Result<bool, StoreError> {
         let done = self.twice(command).await;
         done.map_err(|failed| match failed.may_have_arrived {
-            true => StoreError::Unclear(format!("{}: {}", self.redacted, failed.error)),
-            false => self.failed(&failed.error),
+            true => StoreError::Unclear(self.describe_failure(&failed)),
+            false => self.error(&failed),
         })
     }
 
@@ -222,16 +220,24 @@ impl RedisStore {
         Ok(held.into_iter().map(|held| held.map(stored)).collect())
     }
 
-    fn failed(&self, error: &RedisError) -> StoreError {
-        let text = match error.kind() {
-            ErrorKind::Parse => format!("{}: this is not a Redis server", self.redacted),
-            _ => format!("{}: {error}", self.redacted),
-        };
-        if is_lasting(error) {
+    fn error(&self, failed: &Failed) -> StoreError {
+        let text = self.describe_failure(failed);
+        if is_lasting(&failed.error) {
             StoreError::Unusable(text)
         } else {
             StoreError::Unavailable(text)
         }
+    }
+
+    fn describe_failure(&self, Failed { error, server, .. }: &Failed) -> String {
+        let (at, error) = match error.kind() {
+            ErrorKind::Parse => (None, "this is not a Redis server".to_owned()),
+            _ => (server.as_ref(), error.to_string()),
+        };
+        // They are a script.
+        let (cause, _arguments) = error.split_once(", with args").unwrap_or((&error, ""));
+        let hops = [Some(&self.redacted), at].into_iter().flatten();
+        hops.map(|hop| format!("{hop}: ")).collect::<String>() + cause
     }
 }
 
@@ -243,11 +249,7 @@ impl Store for RedisStore {
     }
 
     async fn list(&self, kind: Kind) -> Result<Vec<(String, Stored)>, StoreError> {
-        let mut index = ::redis::cmd("ZRANGE");
-        index.arg(index_key(kind, "")).arg(0).arg(-1);
-        let ids: Vec<Vec<u8>> = self.call(&index).await?;
-        let ids = ids.into_iter().filter_map(|id| String::from_utf8(id).ok());
-        let mut ids: Vec<_> = ids.collect();
+        let mut ids = self.ids(kind, "").await?;
         ids.sort_unstable();
         let mut records = Vec::with_capacity(ids.len());
         for ids in ids.chunks(BATCH) {
@@ -267,14 +269,14 @@ impl Store for RedisStore {
     }
 
     async fn ids(&self, kind: Kind, group: &str) -> Result<Vec<String>, StoreError> {
-        self.call(&script(IDS, &[index_key(kind, group)])).await
+        let ids: Vec<Vec<u8>> = self.call(&script(IDS, &[index_key(kind, group)])).await?;
+        let ids = ids.into_iter().filter_map(|id| String::from_utf8(id).ok());
+        Ok(ids.collect())
     }
 
     async fn commit(&self, changes: Vec<Change>) -> Result<Outcome, StoreError> {
         let command = self.commit_command(&changes)?;
-        let unclear = || StoreError::Unclear(format!("{}: no response", self.redacted));
-        let done = timeout(CALL_TIMEOUT, self.commit_once(&command)).await;
-        Ok(match done.unwrap_or_else(|_| Err(unclear()))? {
+        Ok(match self.commit_once(&command).await? {
             true => Outcome::Committed,
             false => Outcome::Conflict,
         })
@@ -394,12 +396,6 @@ fn log_entry(text: &str) -> Option<LogEntry> {
     })
 }
 
-/// Failed attempt at a command.
-struct Failed {
-    may_have_arrived: bool,
-    error: RedisError,
-}
-
 /// Returns true if the server, or the client before it sent anything, rejected the command.
 fn is_rejected(error: &RedisError) -> bool {
     !matches!(
@@ -414,11 +410,14 @@ fn is_worth_repeating(error: &RedisError) -> bool {
     !(error.is_timeout() || error.is_connection_refusal() || is_lasting(error))
 }
 
-/// Returns true if waiting cannot help: wrong credentials, missing rights, a key of another type.
+/// Returns true if waiting cannot help: wrong credentials, missing rights, a command that is switched off, a
+/// key of another type.
 /// Everything else (connection refused, timeout, loading, read-only, out of memory, failover) may
 /// be transient.
 fn is_lasting(error: &RedisError) -> bool {
     const CODES: [&str; 4] = ["WRONGPASS", "NOAUTH", "NOPERM", "WRONGTYPE"];
+    // Of a client and of a script.
+    const SWITCHED_OFF: [&str; 2] = ["nknown command", "nknown Redis command"];
     // The client's text for a rejected SELECT, which lacks the code. Redis accepts SELECT even
     // while it loads or has lost its master.
     const DATABASE_REJECTED: &str = "refused to switch database";
@@ -430,8 +429,8 @@ fn is_lasting(error: &RedisError) -> bool {
         | ErrorKind::Server(ServerErrorKind::NoPerm) => true,
         _ if error.to_string().contains(DATABASE_REJECTED) => true,
         // Up to Redis 6, a script's error hides the code of the failed command in its text.
-        _ => CODES.iter().any(|code| {
-            error.code() == Some(code) || error.detail().is_some_and(|detail| detail.contains(code))
+        _ => CODES.iter().chain(&SWITCHED_OFF).any(|text| {
+            error.code() == Some(text) || error.detail().is_some_and(|detail| detail.contains(text))
         }),
     }
 }

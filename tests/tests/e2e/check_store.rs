@@ -206,7 +206,7 @@ fn check_warns_of_a_store_that_is_away() {
     let users = ["--users", &users.location()];
     let end = check(store, &users);
     assert_eq!(end.code, Some(0), "{}", end.stderr);
-    let warning = "--store: redis://127.0.0.1:1/0: ";
+    let warning = "--store: redis://127.0.0.1:1: ";
     let line = format!("# warning: {warning}");
     assert_eq!(end.stdout.matches(&line).count(), 1, "{}", end.stdout);
     let strict = [&users[..], &["--strict"]].concat();

@@ -166,21 +166,15 @@ fn a_master_that_dies_is_replaced_and_nothing_is_lost_or_forked() {
 }
 
 #[test]
-fn wrong_sentinels_are_not_taken_for_absent_ones() {
-    let Some(redis) = Watched::start() else {
+fn the_server_that_fails_behind_sentinels_is_named() {
+    let Some(mut redis) = Watched::start() else {
         return;
     };
     let directory = tempfile::tempdir().unwrap();
     let (url, flags) = (redis.url(), sentinel_flags(&directory));
     let other = url.replace(&format!("/{MASTER}"), "/other");
-    let end = keys(&["show"], &other, &flags);
-    assert_eq!(end.code, Some(69), "{}", end.stderr);
-    let without = keys(&["show"], &url, &[]);
-    assert!(
-        without.code.is_some_and(|code| code != 0),
-        "{}",
-        without.stderr
-    );
+    keys(&["show"], &other, &flags).says(69, "it knows no master of this name");
+    keys(&["show"], &url, &[]).says(78, "the Sentinel 127.0.0.1:");
 
     // Two of three addresses without a listener do no harm.
     let (_, hosts) = url.split_once("//").unwrap();
@@ -192,6 +186,22 @@ fn wrong_sentinels_are_not_taken_for_absent_ones() {
     );
     let server = plan(&url, &flags).ready();
     assert!(accepts(&server, &server.login()));
+
+    let lost = format!("the master {}: Connection refused", redis.lose_servers());
+    keys(&["show"], &redis.url(), &flags).says(69, &lost);
+}
+
+#[test]
+fn a_server_without_a_command_that_is_needed_ends_the_start() {
+    for command in ["EVAL", "ZADD"] {
+        let options = ["--rename-command", command, ""];
+        let Some(redis) = Redis::start_with(free_address(), &options) else {
+            return;
+        };
+        let end = plan(&redis.url(), &[]).fails();
+        end.says(78, "nknown");
+        assert!(!end.stderr.contains("redis.call"), "{}", end.stderr);
+    }
 }
 
 #[test]

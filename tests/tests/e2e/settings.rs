@@ -126,7 +126,7 @@ fn the_auth_server_s_check_warns_of_all_that_serve_warns_of() {
         "--registry",
         "--users builtin",
         "--listen",
-        "--store: redis://store.invalid:6379/0: ",
+        "--store: redis://store.invalid: ",
     ];
     assert_eq!(warnings.len(), about.len(), "{warnings:#?}");
     for (warning, about) in warnings.iter().zip(about) {

@@ -3,16 +3,17 @@
 //! `redis://`, `redis+unix://`, `redis+sentinel://HOST,HOST/MASTER/DB`,
 //! `redis+cluster://HOST,HOST`; the TCP forms with `rediss` instead of `redis` for TLS.
 
-use std::time::Duration;
+use std::error::Error;
 
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
-use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
-    Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
-    RedisConnectionInfo, RedisError, RedisResult, TlsCertificates, TlsMode,
+    Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisResult,
+    TlsCertificates,
 };
+use runtime::net::host_port::host_and_port;
 use runtime::net::loopback::is_loopback_host;
 
+use super::TIMEOUT;
 use super::credentials::Credentials;
 
 const SENTINEL_PORT: u16 = 26_379;
@@ -30,41 +31,37 @@ pub(super) enum Endpoint {
 
 /// Sentinels, queried for the current master at each call.
 pub(super) struct Sentinels {
-    addresses: Vec<ConnectionAddr>,
-    master: String,
-    /// Connection settings of the master and its replicas.
-    redis: RedisConnectionInfo,
-    user: Option<String>,
-    password: Option<String>,
-    tls: Option<Option<TlsCertificates>>,
+    /// At least one.
+    pub(super) clients: Vec<Client>,
+    /// The master's name.
+    pub(super) name: String,
+    /// Connection settings of the master, at the address of a Sentinel.
+    master: ConnectionInfo,
+    certificates: Option<TlsCertificates>,
 }
 
-/// A printable address without user and password, and its endpoint.
+/// An endpoint, and the places of its servers.
 pub(super) struct Address {
     pub(super) endpoint: Endpoint,
-    pub(super) redacted: String,
     /// True if data leaves this host unencrypted.
     pub(super) is_in_clear: bool,
 }
+
+type Parsed<T> = Result<T, Box<dyn Error>>;
 
 impl Address {
     /// Parses an address.
     ///
     /// # Errors
     /// Describes the error without the address, which may hold a password.
-    pub(super) fn parse(
-        text: &str,
-        access: &Credentials,
-        timeout: Duration,
-    ) -> Result<Self, String> {
+    pub(super) fn parse(text: &str, access: &Credentials) -> Result<Self, String> {
         // The client takes `#insecure` as permission to accept any certificate.
         if text.contains('#') {
             return Err("it may not have a fragment".to_owned());
         }
         let (scheme, rest) = text.split_once("://").ok_or("it has no host")?;
         let (transport, kind) = scheme.split_once('+').unwrap_or((scheme, ""));
-        let tls = (transport == "rediss").then(|| certificates(access));
-        if tls.is_none() && (access.ca.is_some() || access.client.is_some()) {
+        if transport != "rediss" && (access.ca.is_some() || access.client.is_some()) {
             return Err("--store-ca and --store-client-cert are for rediss".to_owned());
         }
         if kind != "sentinel"
@@ -73,46 +70,36 @@ impl Address {
             return Err("--store-sentinel-… are for redis+sentinel".to_owned());
         }
         match kind {
-            "sentinel" => sentinels(transport, rest, access, tls),
-            "cluster" => cluster(transport, rest, access, tls, timeout),
-            _ => one(text, access, tls),
+            "sentinel" => sentinels(transport, rest, access),
+            "cluster" => cluster(transport, rest, access),
+            _ => one(text, access),
         }
         .map_err(|error| error.to_string())
+    }
+
+    fn of(endpoint: Endpoint, infos: &[ConnectionInfo]) -> Self {
+        let is_in_clear = |info: &ConnectionInfo| matches!(info.addr(), ConnectionAddr::Tcp(host, _) if !is_loopback_host(host));
+        Self {
+            endpoint,
+            is_in_clear: infos.iter().any(is_in_clear),
+        }
     }
 }
 
 impl Sentinels {
-    pub(super) fn client(&self) -> RedisResult<SentinelClient> {
-        let mut builder = SentinelClientBuilder::new(
-            self.addresses.iter().cloned(),
-            &self.master,
-            SentinelServerType::Master,
-        )?
-        .set_client_to_redis_db(self.redis.db())
-        .set_client_to_redis_protocol(self.redis.protocol());
-        if let Some(user) = self.redis.username() {
-            builder = builder.set_client_to_redis_username(user);
-        }
-        if let Some(password) = self.redis.password() {
-            builder = builder.set_client_to_redis_password(password);
-        }
-        if let Some(user) = &self.user {
-            builder = builder.set_client_to_sentinel_username(user);
-        }
-        if let Some(password) = &self.password {
-            builder = builder.set_client_to_sentinel_password(password);
-        }
-        if let Some(certificates) = &self.tls {
-            builder = builder
-                .set_client_to_redis_tls_mode(TlsMode::Secure)
-                .set_client_to_sentinel_tls_mode(TlsMode::Secure);
-            if let Some(certificates) = certificates {
-                builder = builder
-                    .set_client_to_redis_certificates(certificates.clone())
-                    .set_client_to_sentinel_certificates(certificates.clone());
-            }
-        }
-        builder.build()
+    /// Returns the client of the master, which has this address.
+    pub(super) fn client_of(&self, host: String, port: u16) -> RedisResult<Client> {
+        let address = match self.master.addr() {
+            ConnectionAddr::TcpTls { .. } => ConnectionAddr::TcpTls {
+                host,
+                port,
+                insecure: false,
+                tls_params: None,
+            },
+            _ => ConnectionAddr::Tcp(host, port),
+        };
+        let master = self.master.clone().set_addr(address);
+        client(master, self.certificates.as_ref())
     }
 }
 
@@ -130,102 +117,63 @@ fn certificates(access: &Credentials) -> Option<TlsCertificates> {
     })
 }
 
-fn one(
-    text: &str,
-    access: &Credentials,
-    tls: Option<Option<TlsCertificates>>,
-) -> Result<Address, AddressError> {
-    let info = with_password(text.into_connection_info()?, access);
-    let redacted = match info.addr() {
-        ConnectionAddr::Unix(socket) => {
-            let database = info.redis_settings().db();
-            format!("redis+unix://{}?db={database}", socket.display())
-        }
-        address => format!(
-            "{}://{}/{}",
-            if tls.is_some() { "rediss" } else { "redis" },
-            host_and_port(address),
-            info.redis_settings().db()
-        ),
-    };
-    let is_in_clear = is_in_clear(info.addr());
-    let client = match tls.flatten() {
-        Some(certificates) => Client::build_with_tls(info, certificates)?,
-        None => Client::open(info)?,
-    };
-    Ok(Address {
-        endpoint: Endpoint::One(Box::new(client)),
-        redacted,
-        is_in_clear,
-    })
+fn client(info: ConnectionInfo, certificates: Option<&TlsCertificates>) -> RedisResult<Client> {
+    match certificates {
+        Some(certificates) => Client::build_with_tls(info, certificates.clone()),
+        None => Client::open(info),
+    }
 }
 
-fn sentinels(
-    transport: &str,
-    rest: &str,
-    access: &Credentials,
-    tls: Option<Option<TlsCertificates>>,
-) -> Result<Address, AddressError> {
+fn one(text: &str, access: &Credentials) -> Parsed<Address> {
+    let info = with_password(text.into_connection_info()?, access);
+    let client = client(info.clone(), certificates(access).as_ref())?;
+    Ok(Address::of(Endpoint::One(Box::new(client)), &[info]))
+}
+
+fn sentinels(transport: &str, rest: &str, access: &Credentials) -> Parsed<Address> {
     let hosts = Hosts::parse(rest)?;
     let (master, database) = hosts.path.split_once('/').unwrap_or((hosts.path, ""));
     if master.is_empty() {
         return Err("it needs the name of the master after the hosts: …:26379/mymaster".into());
     }
     let infos = hosts.infos(transport, database, SENTINEL_PORT, access)?;
-    let redis = first(&infos)?.redis_settings().clone();
-    let addresses: Vec<_> = infos.iter().map(|info| info.addr().clone()).collect();
-    let redacted = format!(
-        "{transport}+sentinel://{}/{master}/{}",
-        listed(&addresses),
-        redis.db()
-    );
-    let is_in_clear = addresses.iter().any(is_in_clear);
+    let certificates = certificates(access);
+    let clients = infos.iter().map(|info| {
+        let info = info.addr().clone().into_connection_info()?;
+        let mut settings = info.redis_settings().clone();
+        if let Some(user) = &access.files.store_sentinel_user {
+            settings = settings.set_username(user);
+        }
+        if let Some(password) = &access.sentinel_password {
+            settings = settings.set_password(password.as_str());
+        }
+        client(info.set_redis_settings(settings), certificates.as_ref())
+    });
     let sentinels = Sentinels {
-        addresses,
-        master: master.to_owned(),
-        redis,
-        user: access.files.store_sentinel_user.clone(),
-        password: access
-            .sentinel_password
-            .as_ref()
-            .map(|text| text.to_string()),
-        tls,
+        clients: clients.collect::<RedisResult<_>>()?,
+        name: master.to_owned(),
+        master: infos.first().ok_or("it has no host")?.clone(),
+        certificates: certificates.clone(),
     };
-    sentinels.client()?;
-    Ok(Address {
-        endpoint: Endpoint::Sentinels(Box::new(sentinels)),
-        redacted,
-        is_in_clear,
-    })
+    let endpoint = Endpoint::Sentinels(Box::new(sentinels));
+    Ok(Address::of(endpoint, &infos))
 }
 
-fn cluster(
-    transport: &str,
-    rest: &str,
-    access: &Credentials,
-    tls: Option<Option<TlsCertificates>>,
-    timeout: Duration,
-) -> Result<Address, AddressError> {
+fn cluster(transport: &str, rest: &str, access: &Credentials) -> Parsed<Address> {
     let hosts = Hosts::parse(rest)?;
     if !matches!(hosts.path, "" | "0") {
         return Err("a cluster has no databases".into());
     }
     let infos = hosts.infos(transport, "", REDIS_PORT, access)?;
-    let addresses: Vec<_> = infos.iter().map(|info| info.addr().clone()).collect();
-    let redacted = format!("{transport}+cluster://{}", listed(&addresses));
-    let is_in_clear = addresses.iter().any(is_in_clear);
-    let mut builder = ClusterClientBuilder::new(infos)
-        .connection_timeout(timeout)
-        .response_timeout(timeout)
+    let mut builder = ClusterClientBuilder::new(infos.clone())
+        .connection_timeout(TIMEOUT)
+        .response_timeout(TIMEOUT)
         .retries(CLUSTER_RETRIES);
-    if let Some(certificates) = tls.flatten() {
+    if let Some(certificates) = certificates(access) {
         builder = builder.certs(certificates);
     }
-    Ok(Address {
-        endpoint: Endpoint::Cluster(Box::new(builder.build()?)),
-        redacted,
-        is_in_clear,
-    })
+    let endpoint = Endpoint::Cluster(Box::new(builder.build()?));
+    Ok(Address::of(endpoint, &infos))
 }
 
 /// `[USER[:PASSWORD]@]HOST[:PORT],HOST[:PORT]/PATH`.
@@ -236,7 +184,7 @@ struct Hosts<'a> {
 }
 
 impl<'a> Hosts<'a> {
-    fn parse(rest: &'a str) -> Result<Self, AddressError> {
+    fn parse(rest: &'a str) -> Parsed<Self> {
         if rest.contains('?') {
             return Err("it may not have a query".into());
         }
@@ -259,70 +207,23 @@ impl<'a> Hosts<'a> {
         database: &str,
         default_port: u16,
         access: &Credentials,
-    ) -> Result<Vec<ConnectionInfo>, AddressError> {
+    ) -> Parsed<Vec<ConnectionInfo>> {
         let infos = self.hosts.iter().map(|host| {
-            let port = if has_port(host) {
-                String::new()
-            } else {
-                format!(":{default_port}")
+            let port = match host_and_port(host) {
+                Some((_, None)) => format!(":{default_port}"),
+                _ => String::new(),
             };
             let url = format!("{transport}://{}{host}{port}/{database}", self.user);
-            Ok(with_password(url.as_str().into_connection_info()?, access))
+            Ok(with_password(url.into_connection_info()?, access))
         });
         infos.collect()
     }
-}
-
-fn has_port(host: &str) -> bool {
-    host.rsplit_once(':')
-        .is_some_and(|(_, port)| !port.ends_with(']'))
 }
 
 fn with_password(info: ConnectionInfo, access: &Credentials) -> ConnectionInfo {
     let Some(password) = &access.password else {
         return info;
     };
-    let settings = info
-        .redis_settings()
-        .clone()
-        .set_password(password.as_str());
-    info.set_redis_settings(settings)
-}
-
-fn first(infos: &[ConnectionInfo]) -> Result<&ConnectionInfo, AddressError> {
-    infos.first().ok_or_else(|| "it has no host".into())
-}
-
-fn is_in_clear(address: &ConnectionAddr) -> bool {
-    matches!(address, ConnectionAddr::Tcp(host, _) if !is_loopback_host(host))
-}
-
-fn listed(addresses: &[ConnectionAddr]) -> String {
-    let addresses: Vec<_> = addresses.iter().map(host_and_port).collect();
-    addresses.join(",")
-}
-
-fn host_and_port(address: &ConnectionAddr) -> String {
-    match address {
-        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. }
-            if host.contains(':') =>
-        {
-            format!("[{host}]:{port}")
-        }
-        other => other.to_string(),
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-enum AddressError {
-    #[error("{0}")]
-    Here(&'static str),
-    #[error(transparent)]
-    Client(#[from] RedisError),
-}
-
-impl From<&'static str> for AddressError {
-    fn from(text: &'static str) -> Self {
-        Self::Here(text)
-    }
+    let settings = info.redis_settings().clone();
+    info.set_redis_settings(settings.set_password(password.as_str()))
 }

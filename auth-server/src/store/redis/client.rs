@@ -2,7 +2,6 @@
 //! that replaced files take effect without a signal.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use runtime::files::file_watch::{FailureDedup, run_blocking};
 use runtime::process::clock::unix_now;
@@ -10,7 +9,7 @@ use tokio::sync::Mutex;
 use zeroize::Zeroizing;
 
 use super::address::{Address, Endpoint};
-use super::credentials::Credentials;
+use super::credentials::{CredentialFiles, Credentials};
 
 /// Locked while the files are read too: the later of two calls must not keep what the earlier one
 /// read.
@@ -19,7 +18,6 @@ pub(super) struct CurrentEndpoint(Mutex<Known>);
 struct Known {
     /// May hold a password.
     address: Zeroizing<String>,
-    timeout: Duration,
     access: Credentials,
     endpoint: Arc<Endpoint>,
     failures: FailureDedup,
@@ -27,15 +25,9 @@ struct Known {
 
 impl CurrentEndpoint {
     /// Starts with `endpoint`, parsed from `address` with `access`.
-    pub(super) fn new(
-        address: &str,
-        access: Credentials,
-        endpoint: Endpoint,
-        timeout: Duration,
-    ) -> Self {
+    pub(super) fn new(address: &str, access: Credentials, endpoint: Endpoint) -> Self {
         Self(Mutex::new(Known {
             address: Zeroizing::new(address.to_owned()),
-            timeout,
             access,
             endpoint: Arc::new(endpoint),
             failures: FailureDedup::default(),
@@ -52,7 +44,7 @@ impl CurrentEndpoint {
 
 impl Known {
     async fn follow_files(&mut self) {
-        if self.access.files.are_missing() {
+        if self.access.files == CredentialFiles::default() {
             return;
         }
         let files = self.access.files.clone();
@@ -75,7 +67,7 @@ impl Known {
         {
             return Err("--store-client-cert: the certificate has expired".to_owned());
         }
-        let address = Address::parse(&self.address, &access, self.timeout)?;
+        let address = Address::parse(&self.address, &access)?;
         self.endpoint = Arc::new(address.endpoint);
         self.access = access;
         Ok(true)
@@ -91,7 +83,6 @@ mod tests {
     use runtime::tls::CertificateFiles;
 
     use super::*;
-    use crate::store::redis::credentials::CredentialFiles;
 
     const ADDRESS: &str = "redis://127.0.0.1:1";
 
@@ -101,10 +92,8 @@ mod tests {
             ..CredentialFiles::default()
         };
         let access = Credentials::read(files).unwrap();
-        let endpoint = Address::parse(ADDRESS, &access, Duration::ZERO)
-            .unwrap()
-            .endpoint;
-        CurrentEndpoint::new(ADDRESS, access, endpoint, Duration::ZERO)
+        let endpoint = Address::parse(ADDRESS, &access).unwrap().endpoint;
+        CurrentEndpoint::new(ADDRESS, access, endpoint)
     }
 
     /// Returns the password of a completed call.
@@ -136,9 +125,9 @@ mod tests {
     async fn an_ended_client_certificate_replaces_no_other() {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let address = "rediss://127.0.0.1:1";
-        let endpoint = Address::parse(address, &Credentials::default(), Duration::ZERO);
+        let endpoint = Address::parse(address, &Credentials::default());
         let endpoint = endpoint.unwrap().endpoint;
-        let route = CurrentEndpoint::new(address, Credentials::default(), endpoint, Duration::ZERO);
+        let route = CurrentEndpoint::new(address, Credentials::default(), endpoint);
         let authority = Authority::new();
         let certificate = authority.issue("client");
         let showing = |not_after| Credentials {

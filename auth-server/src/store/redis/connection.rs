@@ -1,12 +1,14 @@
 //! A connection for one call.
 
-use std::time::Duration;
-
+use futures_util::future::select_ok;
 use redis::aio::MultiplexedConnection;
 use redis::cluster_async::ClusterConnection;
-use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, RedisResult};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, Role,
+};
 
-use super::address::Endpoint;
+use super::TIMEOUT;
+use super::address::{Endpoint, Sentinels};
 
 pub(super) enum Connection {
     /// Also to a master found by a Sentinel, for this call only.
@@ -14,23 +16,37 @@ pub(super) enum Connection {
     Cluster(ClusterConnection),
 }
 
-impl Connection {
-    pub(super) async fn open(endpoint: &Endpoint, timeout: Duration) -> RedisResult<Self> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(timeout))
-            .set_response_timeout(Some(timeout));
-        match endpoint {
-            Endpoint::One(client) => client
-                .get_multiplexed_async_connection_with_config(&config)
-                .await
-                .map(Self::One),
-            Endpoint::Sentinels(sentinels) => sentinels
-                .client()?
-                .get_async_connection_with_config(&config)
-                .await
-                .map(Self::One),
-            Endpoint::Cluster(client) => client.get_async_connection().await.map(Self::Cluster),
+/// A failed attempt at a command.
+pub(super) struct Failed {
+    pub(super) error: RedisError,
+    /// The server that failed, where it is one of several.
+    pub(super) server: Option<String>,
+    pub(super) may_have_arrived: bool,
+}
+
+/// Returns the failure of what sent no command.
+impl From<RedisError> for Failed {
+    fn from(error: RedisError) -> Self {
+        Self {
+            error,
+            server: None,
+            may_have_arrived: false,
         }
+    }
+}
+
+impl Connection {
+    pub(super) async fn open(endpoint: &Endpoint) -> Result<Self, Failed> {
+        Ok(match endpoint {
+            Endpoint::One(client) => Self::One(connect(client).await?),
+            Endpoint::Sentinels(sentinels) => {
+                let by = |sentinel| Box::pin(sentinels.master_by(sentinel));
+                // All begin at once, so that the last error is of the farthest server.
+                let (master, _) = select_ok(sentinels.clients.iter().map(by)).await?;
+                Self::One(master)
+            }
+            Endpoint::Cluster(client) => Self::Cluster(client.get_async_connection().await?),
+        })
     }
 
     pub(super) async fn query<T: FromRedisValue>(&mut self, command: &Cmd) -> RedisResult<T> {
@@ -39,4 +55,48 @@ impl Connection {
             Self::Cluster(connection) => command.query_async(connection).await,
         }
     }
+}
+
+impl Sentinels {
+    /// Connects to the master that a Sentinel names, if it takes itself for one: the records of a replica
+    /// may be old.
+    async fn master_by(&self, sentinel: &Client) -> Result<MultiplexedConnection, Failed> {
+        let mut which = redis::cmd("SENTINEL");
+        which.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name);
+        let named = at("the Sentinel", sentinel, async {
+            let named: Option<_> = which.query_async(&mut connect(sentinel).await?).await?;
+            named.ok_or_else(|| (ErrorKind::Client, "it knows no master of this name").into())
+        });
+        let (host, port) = named.await?;
+        let master = self.client_of(host, port)?;
+        let connected = at("the master", &master, async {
+            let mut connection = connect(&master).await?;
+            match redis::cmd("ROLE").query_async(&mut connection).await? {
+                Role::Primary { .. } => Ok(connection),
+                _ => Err((ErrorKind::Client, "it is a replica").into()),
+            }
+        });
+        connected.await
+    }
+}
+
+async fn connect(client: &Client) -> RedisResult<MultiplexedConnection> {
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(TIMEOUT))
+        .set_response_timeout(Some(TIMEOUT));
+    client
+        .get_multiplexed_async_connection_with_config(&config)
+        .await
+}
+
+/// Names the server in the error of `work`.
+async fn at<T>(
+    role: &str,
+    client: &Client,
+    work: impl Future<Output = RedisResult<T>>,
+) -> Result<T, Failed> {
+    work.await.map_err(|error| Failed {
+        server: Some(format!("{role} {}", client.get_connection_info().addr())),
+        ..error.into()
+    })
 }

@@ -80,22 +80,6 @@ impl Credentials {
         let file = self.files.store_client_cert.as_ref()?;
         Some((file.clone(), self.client.as_ref()?.not_after))
     }
-
-    pub(crate) fn is_for_redis(&self) -> bool {
-        let passwords = self.password.is_some() || self.sentinel_password.is_some();
-        let certificates = self.ca.is_some() || self.client.is_some();
-        passwords || certificates || self.files.store_sentinel_user.is_some()
-    }
-}
-
-impl CredentialFiles {
-    /// Returns true if there is nothing to re-read.
-    pub(crate) const fn are_missing(&self) -> bool {
-        self.store_password_file.is_none()
-            && self.store_ca.is_none()
-            && self.store_client_cert.is_none()
-            && self.store_sentinel_password_file.is_none()
-    }
 }
 
 fn secret(flag: &'static str, file: Option<&Path>) -> Result<Option<Zeroizing<String>>, String> {

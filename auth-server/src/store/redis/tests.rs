@@ -79,12 +79,3 @@ async fn a_commit_that_a_stalled_server_got_is_unclear() {
     assert!(matches!(read, StoreError::Unavailable(_)), "{read}");
     redis.0.signal("CONT");
 }
-
-#[tokio::test]
-async fn a_server_that_is_gone_is_away() {
-    let Some(redis) = Redis::start() else { return };
-    let store = redis.store();
-    drop(redis);
-    let error = store.commit(vec![put("a", None, "1")]).await.unwrap_err();
-    assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
-}
